@@ -1,0 +1,1 @@
+"""iswitch: gradient sums and prioritized replay inside an FPGA network switch."""

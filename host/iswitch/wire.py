@@ -1,0 +1,274 @@
+"""The wire format and the register map of iswitch, each declared once.
+
+Everything else derives from here: the gateware's layouts (`hw/layout.py`), the golden models, the driver, and the
+tables of `docs/protocol.md`. Records are numpy structured dtypes: a dtype already is a packet record, with names,
+widths, byte order and offsets. Ethernet, IPv4 and UDP fields are big-endian, ours little-endian.
+
+The 22-byte header makes Ethernet + IPv4 + UDP + header exactly 64 bytes, so that a payload starts on a bus word at
+64, 256 and 512 bits.
+"""
+
+from enum import IntEnum, IntFlag
+
+import numpy as np
+
+__all__ = [
+    "ACK", "ADDRESSES", "BROADCAST_MEMBER", "CONTROL", "FRAME", "FRAME_BYTES", "HEADER", "MAGIC", "NO_MEMBER",
+    "REGISTERS_PER_READ", "TAIL", "TAIL_BYTES", "UDP_PORT", "VERSION", "Action", "ContributionFlag", "Format",
+    "JobState", "Mode", "NOTICE_INTERVAL_US", "Operation", "Outcome", "PortCounter", "Reason", "Register", "ResultFlag", "SlotState", "Stat", "Type",
+    "ones_complement_sum", "port_counter_register",
+]
+
+VERSION = 1
+UDP_PORT = 0x6953
+"""Destination port of everything sent to the switch, source port of everything it sends ("iS")."""
+
+MAGIC = 0x54575349
+"""First register, "ISWT" in memory order."""
+
+BROADCAST_MEMBER = 255
+"""`member` of a result from a switch that is not itself a member of another."""
+NO_MEMBER = 255
+"""`member` of a Join that leaves the choice of the index to the switch."""
+
+
+class Type(IntEnum):
+    """Low nibble of the header's first byte; the high nibble is `VERSION`."""
+
+    CONTRIBUTION = 0
+    RESULT = 1
+    UPLINK = 2
+    RECEIPT = 3
+    NOTICE = 4
+    CONTROL = 5
+    ACK = 6
+    CLAIM = 7
+    GRANT = 8
+    REFUSE = 9
+
+
+class Format(IntEnum):
+    """Number format of a payload, low nibble of `format_flags`."""
+
+    WINDOW64 = 1
+    FP32 = 2
+    INT32 = 3
+    FIXED64 = 4
+
+
+class ContributionFlag(IntFlag):
+    """High nibble of `format_flags` in a contribution or a receipt."""
+
+    RETRANSMISSION = 1
+    BOUNDARY = 2
+    CHANGE_PENDING = 4
+    WANT = 8
+
+
+class ResultFlag(IntFlag):
+    """High nibble of `format_flags` in a result."""
+
+    PARTIAL = 1
+    RESENT = 2
+    TAINTED = 4
+    CHANGE = 8
+
+
+class Mode(IntEnum):
+    """What a job does with a contribution that holds NaN, an infinity or a term out of range."""
+
+    QUARANTINE = 0
+    PROPAGATE = 1
+
+
+class Action(IntEnum):
+    """First byte of a control message's body, echoed in its acknowledgement."""
+
+    JOIN = 1
+    LEAVE = 2
+    RESET = 3
+    SET_H = 4
+    READ = 5
+
+
+class JobState(IntEnum):
+    NONE = 0
+    FORMING = 1
+    RUNNING = 2
+
+
+class SlotState(IntEnum):
+    EMPTY = 0
+    COLLECTING = 1
+    COMPLETE = 2
+    SENT_UP = 3
+
+
+class Operation(IntEnum):
+    """What the aggregator's one pipeline does to a slot; the last four are for expiry and trees of switches."""
+
+    CONTRIBUTE = 0
+    RESEND = 1
+    FORCE = 2
+    EXPIRE = 3
+    INSTALL_DOWN = 4
+    SEND_UP = 5
+
+
+class Reason(IntEnum):
+    """Why a control message was refused (`reason` of an acknowledgement), or what a NOTICE is about (its `count`)."""
+
+    DONE = 0
+    JOB = 1
+    EPOCH = 2
+    MEMBER = 3
+    TOKEN = 4
+    NUMBER = 5
+    KEY = 6
+    WORLD = 7
+    THRESHOLD = 8
+    FORMAT = 9
+    FRACTION = 10
+    ELEMENTS = 11
+    MODE = 12
+    DEADLINE = 13
+    RUNNING = 14
+    ACTION = 15
+
+
+class Outcome(IntEnum):
+    """What became of a frame that reached the switch's core: exactly one for each, each with a counter."""
+
+    ORDINARY = 0
+    ADDED = 1
+    QUARANTINED = 2
+    RECEIPT = 3
+    CONTROL = 4
+    REFUSED = 5
+    DUPLICATE = 6
+    LATE = 7
+    STALE = 8
+    WINDOW = 9
+    SLOT_HELD = 10
+    FORMING = 11
+    JOB = 12
+    EPOCH = 13
+    MEMBER = 14
+    TOKEN = 15
+    PORT = 16
+    ADDRESS = 17
+    VERSION = 18
+    TYPE = 19
+    LENGTH = 20
+    FORMAT = 21
+    IP_CHECKSUM = 22
+    UDP_CHECKSUM = 23
+
+
+class Stat(IntEnum):
+    """Events that are not the fate of one frame, each with a counter of its own."""
+
+    RESULTS = 0
+    RESENT = 1
+    FORCED = 2
+    NOTICES = 3
+    NOTICES_SUPPRESSED = 4
+    TERMS_FLUSHED = 5
+
+
+class PortCounter(IntEnum):
+    """Counters that every port has of its own."""
+
+    RX_ERROR = 0
+    RX_RUNT = 1
+    RX_OVERSIZE = 2
+    TX_DROP_RESULT = 3
+    TX_DROP_REPLY = 4
+    TX_DROP_ORDINARY = 5
+    TX_FRAMES = 6
+    RX_FRAMES = 7
+
+
+class Register(IntEnum):
+    """Addresses of the first of each group of 32-bit registers; READ returns `REGISTERS_PER_READ` from an address."""
+
+    MAGIC = 0
+    VERSION = 1
+    PORTS = 2
+    BUS_BITS = 3
+    MEMBERS = 4
+    JOBS = 5
+    WINDOW = 6
+    ELEMENTS = 7
+    OUTCOMES = 8
+    STATS = 40
+    PORT_COUNTERS = 64
+
+
+REGISTERS_PER_READ = 8
+NOTICE_INTERVAL_US = 100
+"""The switch sends at most one NOTICE in this time, or a stranger could make it a source of traffic."""
+
+
+def port_counter_register(port: int, counter: PortCounter) -> int:
+    """Register address of one port's counter."""
+    return Register.PORT_COUNTERS + port * len(PortCounter) + counter
+
+
+# Ours. Offsets in the comments count from the first byte after the UDP header.
+_HEADER_FIELDS = [
+    ("version_type", "<u1"),   # 0   VERSION << 4 | Type
+    ("job", "<u1"),            # 1
+    ("epoch", "<u2"),          # 2   incarnation of the job
+    ("seq", "<u4"),            # 4   serial number of the segment (modulo 2^32)
+    ("member", "<u1"),         # 8
+    ("format_flags", "<u1"),   # 9   flags << 4 | Format
+    ("count", "<u2"),          # 10  contribution: 1; result: workers in the sum; notice: Reason
+    ("behind", "<u2"),         # 12  seq minus the lowest seq whose result the sender lacks; ack, notice: complement
+    ("members", "<u4"),        # 14  result: ranks in the sum
+    ("token", "<u4"),          # 18  result: tainted ranks
+]
+HEADER = np.dtype(_HEADER_FIELDS)
+
+ADDRESSES = np.dtype([
+    ("eth_dst", "u1", 6), ("eth_src", "u1", 6), ("eth_type", ">u2"),
+    ("ip_version_ihl", "u1"), ("ip_tos", "u1"), ("ip_length", ">u2"), ("ip_id", ">u2"), ("ip_fragment", ">u2"),
+    ("ip_ttl", "u1"), ("ip_protocol", "u1"), ("ip_checksum", ">u2"), ("ip_src", ">u4"), ("ip_dst", ">u4"),
+    ("udp_src", ">u2"), ("udp_dst", ">u2"), ("udp_length", ">u2"), ("udp_checksum", ">u2"),
+])
+"""Ethernet, IPv4 without options, UDP: 42 bytes."""
+
+FRAME = np.dtype(ADDRESSES.descr + _HEADER_FIELDS)
+"""The first 64 bytes of every frame of ours."""
+FRAME_BYTES = FRAME.itemsize
+
+TAIL = np.dtype([("flags", "<u2"), ("complement", ">u2")])
+"""After a result's payload. `complement` makes header + payload + tail sum to zero in ones' complement (RFC 7820)."""
+TAIL_BYTES = TAIL.itemsize
+
+CONTROL = np.dtype([
+    ("action", "<u1"), ("format", "<u1"), ("fraction", "<i2"), ("world", "<u2"), ("threshold", "<u2"),
+    ("elements", "<u2"), ("mode", "<u1"), ("reserved", "<u1"), ("deadline_us", "<u4"),
+    ("key", "<u8"), ("nonce", "<u8"), ("step", "<u8"), ("address", "<u4"), ("reserved2", "u1", 20),
+])
+"""Body of a control message, behind the header; the same for every action."""
+
+ACK = np.dtype([
+    ("action", "<u1"), ("reason", "<u1"), ("state", "<u1"), ("reserved", "<u1"), ("window", "<u2"),
+    ("elements", "<u2"), ("world", "<u2"), ("live", "<u2"), ("first_seq", "<u4"), ("nonce", "<u8"),
+    ("threshold", "<u2"), ("members", "<u2"), ("address", "<u4"), ("registers", "<u4", 8),
+])
+"""Body of an acknowledgement."""
+
+for _record, _size in ((HEADER, 22), (FRAME, 64), (CONTROL, 64), (ACK, 64), (TAIL, 4)):
+    if _record.itemsize != _size:
+        raise ImportError(f"wire record {_record.names} is {_record.itemsize} bytes, the protocol says {_size}")
+
+
+def ones_complement_sum(data: bytes) -> int:
+    """Ones' complement sum of big-endian 16-bit words (RFC 1071), odd length padded with a zero; 0 to 0xFFFF."""
+    padded = bytes(data) + b"\0" * (len(data) & 1)
+    total = int(np.frombuffer(padded, ">u2").sum(dtype=np.uint64))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total
