@@ -1,0 +1,196 @@
+"""A worker at the level of frames: builds what a worker sends, reads what the switch sends. No sockets, no timers.
+
+It serves the golden model, the gateware benches and the emulator alike, and computes its checksums on its own.
+Every builder takes header or body fields by name (`epoch=7`, `token=0`) to override what the client knows, which is
+how tests make malformed frames.
+"""
+
+import struct
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from iswitch.wire import (
+    ACK, CONTROL, FRAME, FRAME_BYTES, HEADER, NO_MEMBER, TAIL, TAIL_BYTES, UDP_PORT, VERSION, Action, ContributionFlag,
+    Format, Mode, Reason, Type, ones_complement_sum,
+)
+
+__all__ = ["SWITCH_IP", "SWITCH_MAC", "Client", "Reply", "ordinary", "parse", "udp_frame"]
+
+SWITCH_MAC = bytes.fromhex("025749000001")
+SWITCH_IP = bytes([10, 0, 0, 1])
+
+ADDRESS_BYTES = FRAME_BYTES - HEADER.itemsize
+
+
+def udp_frame(*, eth_dst: bytes, eth_src: bytes, ip_src: bytes, ip_dst: bytes, udp_src: int, udp_dst: int,
+              payload: bytes, checksum: bool = True) -> bytes:
+    """Ethernet, IPv4 and UDP around a payload, with right checksums; `checksum=False` sends UDP checksum 0 ("none").
+    Frames below 60 bytes are padded with zeros."""
+    udp_length = 8 + len(payload)
+    ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + udp_length, 0, 0x4000, 64, 17, 0, ip_src, ip_dst)
+    ip = ip[:10] + struct.pack(">H", 0xFFFF - ones_complement_sum(ip)) + ip[12:]
+    udp = struct.pack(">HHHH", udp_src, udp_dst, udp_length, 0)
+    if checksum:
+        pseudo = ip_src + ip_dst + struct.pack(">BBH", 0, 17, udp_length)
+        value = 0xFFFF - ones_complement_sum(pseudo + udp + payload)
+        udp = udp[:6] + struct.pack(">H", value or 0xFFFF)
+    return (eth_dst + eth_src + b"\x08\x00" + ip + udp + payload).ljust(60, b"\0")
+
+
+def ordinary(eth_dst: bytes, eth_src: bytes, size: int = 60, eth_type: int = 0x88B5) -> bytes:
+    """A frame that is none of ours, `size` bytes without FCS, filled with a counting pattern."""
+    head = eth_dst + eth_src + struct.pack(">H", eth_type)
+    return head + bytes(k & 0xFF for k in range(size - len(head)))
+
+
+class Reply(NamedTuple):
+    """A frame from the switch, taken apart. `header` is the first 64 bytes as `FRAME`; `numbers` the payload of a
+    result as u32, `tail` its end; `ack` the body of an acknowledgement. What a type does not have is None or empty."""
+
+    type: Type
+    header: np.void
+    numbers: np.ndarray
+    tail: np.void | None
+    ack: np.void | None
+
+    @property
+    def flags(self) -> int:
+        return int(self.header["format_flags"]) >> 4
+
+    @property
+    def reason(self) -> Reason:
+        """Of an acknowledgement or a notice."""
+        return Reason(int(self.header["count"] if self.ack is None else self.ack["reason"]))
+
+
+def parse(frame: bytes) -> Reply:
+    """Takes a frame of the switch apart and insists on right lengths, checksums and complement (ValueError)."""
+    header = np.frombuffer(frame, FRAME, 1)[0]
+    ip, udp = frame[14:34], frame[34:]
+    if int(header["ip_length"]) != len(frame) - 14 or int(header["udp_length"]) != len(udp):
+        raise ValueError(f"lengths must agree with {len(frame)} bytes, not {header['ip_length']}, {header['udp_length']}")
+    if ones_complement_sum(ip) != 0xFFFF:
+        raise ValueError(f"IPv4 checksum must be right, not {header['ip_checksum']:#06x}")
+    pseudo = frame[26:34] + struct.pack(">BBH", 0, 17, len(udp))
+    if header["udp_checksum"] == 0 or ones_complement_sum(pseudo + udp) != 0xFFFF:
+        raise ValueError(f"UDP checksum must be right and present, not {header['udp_checksum']:#06x}")
+    if ones_complement_sum(udp[8:]) != 0xFFFF:
+        raise ValueError("UDP payload must sum to zero in ones' complement")
+    kind = Type(int(header["version_type"]) & 0xF)
+    payload = frame[FRAME_BYTES:]
+    numbers, tail, ack = np.empty(0, "<u4"), None, None
+    if kind == Type.RESULT:
+        numbers = np.frombuffer(payload[:-TAIL_BYTES], "<u4")
+        tail = np.frombuffer(payload[-TAIL_BYTES:], TAIL, 1)[0]
+    elif kind == Type.ACK:
+        ack = np.frombuffer(payload, ACK, 1)[0]
+    return Reply(kind, header, numbers, tail, ack)
+
+
+class Client:
+    """One worker. `port` is the switch port it is plugged into; `member`, `token`, `epoch`, `first_seq`, `window` are
+    what acknowledgements taught it (see `take`); `number` is the last control number used."""
+
+    def __init__(self, mac: bytes, ip: bytes, udp_port: int, port: int, job: int, key: int, *, nonce: int | None = None,
+                 switch_mac: bytes = SWITCH_MAC, switch_ip: bytes = SWITCH_IP) -> None:
+        self.mac, self.ip, self.udp_port, self.port, self.job, self.key = mac, ip, udp_port, port, job, key
+        self.switch_mac, self.switch_ip = switch_mac, switch_ip
+        self.nonce = nonce if nonce is not None else int.from_bytes(b"\x01" + mac, "little")
+        self.member, self.token, self.epoch = NO_MEMBER, 0, 0
+        self.first_seq, self.window, self.elements, self.number = 0, 0, 0, 0
+        self.format = Format.WINDOW64
+        self.settings: dict[str, int] = {}
+
+    @classmethod
+    def numbered(cls, index: int, *, port: int | None = None, job: int = 0, key: int = 0x6B6579) -> "Client":
+        """The worker with MAC 02:00:00:00:00:index, address 10.0.0.(100 + index), at port `index` unless said."""
+        return cls(bytes([2, 0, 0, 0, 0, index]), bytes([10, 0, 0, 100 + index]), 40000 + index,
+                   index if port is None else port, job, key)
+
+    def frame(self, kind: int, payload: bytes = b"", *, checksum: bool = True, **fields: int) -> bytes:
+        """Any frame to the switch; `fields` override the header's."""
+        header = np.zeros(1, HEADER)
+        values = {"version_type": VERSION << 4 | kind, "job": self.job, "epoch": self.epoch, "member": self.member,
+                  "token": self.token} | fields
+        for name, value in values.items():
+            header[name] = value
+        return udp_frame(eth_dst=self.switch_mac, eth_src=self.mac, ip_src=self.ip, ip_dst=self.switch_ip,
+                         udp_src=self.udp_port, udp_dst=UDP_PORT, payload=header.tobytes() + payload, checksum=checksum)
+
+    def contribution(self, seq: int, numbers: Any, *, behind: int = 0, flags: int = 0, format: int | None = None,
+                     checksum: bool = True, **fields: int) -> bytes:
+        """`numbers`: an array of 4-byte elements (float32, int32, u32), or raw bytes."""
+        payload = numbers if isinstance(numbers, bytes) else np.ascontiguousarray(numbers).tobytes()
+        form = self.format if format is None else format
+        return self.frame(Type.CONTRIBUTION, payload, checksum=checksum, **(
+            {"seq": seq % 2**32, "behind": behind, "count": 1, "format_flags": flags << 4 | form} | fields))
+
+    def receipt(self, seq: int, *, behind: int = 0, want: bool = False, **fields: int) -> bytes:
+        """Says that nothing below `seq - behind` is lacking; with `want` asks for the result of `seq`."""
+        flags = ContributionFlag.WANT if want else 0
+        return self.frame(Type.RECEIPT, **({"seq": seq % 2**32, "behind": behind, "format_flags": flags << 4} | fields))
+
+    def control(self, action: int, body: dict[str, int] | None = None, **fields: int) -> bytes:
+        """Any control message; `body` names fields of `CONTROL`, `fields` those of the header."""
+        record = np.zeros(1, CONTROL)
+        for name, value in ({"action": action} | (body or {})).items():
+            record[name] = value
+        return self.frame(Type.CONTROL, record.tobytes(), **fields)
+
+    def join(self, *, member: int | None = None, token: int | None = None, nonce: int | None = None, seq: int = 0,
+             **settings: int) -> bytes:
+        """The first call names the job's settings: `world`, `elements`, and if they differ from the defaults
+        `threshold` (world), `format` (window64), `fraction` (44), `mode` (quarantine), `deadline_us`, `key`, `step`.
+        Later calls repeat them, with the token if one was granted."""
+        if settings:
+            world = settings["world"]
+            self.settings = {"threshold": world, "format": Format.WINDOW64, "fraction": 44, "mode": Mode.QUARANTINE,
+                             "key": self.key} | settings
+            self.format = Format(self.settings["format"]) if 1 <= self.settings["format"] <= 4 else self.format
+        body = self.settings | {"nonce": self.nonce if nonce is None else nonce}
+        return self.control(Action.JOIN, body, seq=seq, member=self.member if member is None else member,
+                            token=self.token if token is None else token)
+
+    def rising(self, action: int, body: dict[str, int] | None = None, **fields: int) -> bytes:
+        """A control message with the next number; `seq=` repeats an older one."""
+        if "seq" not in fields:
+            self.number += 1
+            fields["seq"] = self.number
+        return self.control(action, {"nonce": self.nonce} | (body or {}), **fields)
+
+    def leave(self, **fields: int) -> bytes:
+        return self.rising(Action.LEAVE, **fields)
+
+    def reset(self, **fields: int) -> bytes:
+        return self.rising(Action.RESET, **fields)
+
+    def end_job(self, key: int | None = None, **fields: int) -> bytes:
+        """The RESET that ends the job whoever asks, by key."""
+        return self.control(Action.RESET, {"key": self.key if key is None else key, "nonce": self.nonce},
+                            **({"member": NO_MEMBER, "token": 0} | fields))
+
+    def set_h(self, threshold: int, **fields: int) -> bytes:
+        return self.rising(Action.SET_H, {"threshold": threshold}, **fields)
+
+    def read(self, address: int, **fields: int) -> bytes:
+        return self.control(Action.READ, {"address": address, "nonce": self.nonce}, **fields)
+
+    def take(self, frame: bytes) -> Reply:
+        """`parse`, and learn from an acknowledged Join (member, token, epoch, first_seq, window, elements). A fresh
+        token starts the control numbers anew."""
+        reply = parse(frame)
+        if reply.ack is None or reply.ack["action"] != Action.JOIN or int(reply.ack["nonce"]) != self.nonce:
+            return reply
+        if reply.ack["reason"] == Reason.DONE:
+            token = int(reply.header["token"])
+            if token != self.token:
+                self.number = 0
+            self.member, self.token, self.epoch = int(reply.header["member"]), token, int(reply.header["epoch"])
+            self.first_seq, self.window = int(reply.ack["first_seq"]), int(reply.ack["window"])
+            self.elements = int(reply.ack["elements"])
+        return reply
+
+    def forget(self, nonce: int) -> None:
+        """Starts over as another incarnation with another nonce."""
+        self.nonce, self.member, self.token, self.epoch, self.number = nonce, NO_MEMBER, 0, 0, 0
