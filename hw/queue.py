@@ -1,0 +1,199 @@
+"""The ingress queue: a frame leaves it whole and scanned, or never."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from hw.frame import Word, require_bus
+from iswitch.wire import FRAME, FRAME_BYTES
+
+__all__ = ["FRAME_BYTES_MIN", "PacketQueue", "Scan", "sum_halves"]
+
+FRAME_BYTES_MIN = 60
+"""IEEE 802.3 clause 3.2.8: 64 octets with the FCS, which the MAC has removed."""
+
+LENGTH_BITS = 14
+
+
+class Scan(data.Struct):
+    """What is known of a frame when it is committed. `exponent`: the largest biased float32 exponent in the payload."""
+
+    length: LENGTH_BITS
+    ip_good: 1
+    udp_good: 1
+    exponent: 8
+
+
+def sum_halves(word, first: int, end: int):
+    """Plain sum of the big-endian 16-bit halves of `word` from byte `first` up to byte `end`."""
+    halves = [Cat(word[8 * k + 8:8 * k + 16], word[8 * k:8 * k + 8]) for k in range(first, end, 2)]
+    while len(halves) > 1:
+        halves = [a + b for a, b in zip(halves[::2], halves[1::2], strict=False)] + halves[len(halves) & ~1:]
+    return halves[0] if halves else Const(0, 1)
+
+
+class PacketQueue(wiring.Component):
+    """Stores a frame, scans it on the way, commits it on a good end and forgets it otherwise.
+
+    The scan gives checksum verdicts and the largest exponent, so that what stands behind knows at the first word whether
+    a frame is corrupt or holds a NaN. `scans` shows one Scan for every frame in `o`, in order; take it any time
+    from the frame's first word on. One word per cycle in and out; a frame appears 5 cycles after its last word.
+    `i` stalls when memory or scans are full. Runts, oversize frames and frames with `error` are swallowed and reported by strobe.
+    """
+
+    def __init__(self, *, bus_bits: int, depth: int, frame_bytes_max: int, scans_depth: int = 32):
+        require_bus("PacketQueue", bus_bits)
+        if depth & (depth - 1) or depth * bus_bits // 8 < frame_bytes_max + bus_bits // 8:
+            raise ValueError(f"PacketQueue depth must be a power of two that holds a frame of {frame_bytes_max} bytes, "
+                             f"not {depth!r}")
+        self.bus_bytes = bus_bits // 8
+        self.depth = depth
+        self.frame_bytes_max = frame_bytes_max
+        self.scans_depth = scans_depth
+        super().__init__({
+            "i": In(stream.Signature(Word(bus_bits))),
+            "o": Out(stream.Signature(Word(bus_bits))),
+            "scans": Out(stream.Signature(Scan)),
+            "busy": Out(1),
+            "stat_frame": Out(1), "stat_error": Out(1), "stat_runt": Out(1), "stat_oversize": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        word = Word(8 * self.bus_bytes)
+        m.submodules.memory = memory = Memory(shape=word, depth=self.depth, init=[])
+        put, get = memory.write_port(), memory.read_port()
+        m.submodules.fifo = fifo = SyncFIFOBuffered(width=data.Layout.cast(Scan).size,
+                                                    depth=self.scans_depth)
+        pointer_bits = ceil_log2(self.depth) + 1
+        write, start, committed, read = (Signal(pointer_bits, name=name)
+                                         for name in ("write", "start", "committed", "read"))
+
+        # Entry: store until the end is known; `start` is where a rollback goes to.
+        length = Signal(range(self.frame_bytes_max + 2 * self.bus_bytes))
+        oversize = Signal()
+        frame_length = Signal.like(length)
+        taken = Signal()
+        first = Signal(init=1)
+        # `fifo.level` counts only what is committed: leave room for the frames still in the scan's pipeline.
+        room = ((write - read)[:pointer_bits] != self.depth) & (fifo.w_level < self.scans_depth - 6)
+        m.d.comb += [
+            self.i.ready.eq(room | oversize),
+            taken.eq(self.i.valid & self.i.ready),
+            frame_length.eq(length + self.i.payload.count),
+            put.addr.eq(write[:-1]), put.data.eq(self.i.payload), put.en.eq(taken & ~oversize),
+        ]
+        good = Signal()
+        with m.If(taken):
+            m.d.sync += first.eq(self.i.payload.last)
+            with m.If(self.i.payload.last):
+                m.d.comb += [
+                    self.stat_error.eq(self.i.payload.error),
+                    self.stat_runt.eq(~self.i.payload.error & (frame_length < FRAME_BYTES_MIN) & ~oversize),
+                    self.stat_oversize.eq(~self.i.payload.error & (oversize | (frame_length > self.frame_bytes_max))),
+                    good.eq(~(self.stat_error | self.stat_runt | self.stat_oversize)),
+                ]
+                m.d.sync += [length.eq(0), oversize.eq(0), write.eq(start)]
+                with m.If(good):
+                    m.d.sync += [write.eq(write + 1), start.eq(write + 1)]
+            with m.Elif(~oversize):
+                m.d.sync += [length.eq(frame_length), write.eq(write + 1)]
+                with m.If(frame_length > self.frame_bytes_max):
+                    m.d.sync += [oversize.eq(1), write.eq(start)]
+
+        self._scan(m, taken, first, good, frame_length, write + 1, committed, fifo)
+
+        # Exit: the read port's register is the output register.
+        filled = Signal()
+        m.d.comb += [
+            get.addr.eq(read[:-1]), get.en.eq(~filled | self.o.ready),
+            self.o.payload.eq(get.data), self.o.valid.eq(filled),
+            fifo.r_en.eq(self.scans.ready), self.scans.valid.eq(fifo.r_rdy), self.scans.payload.eq(fifo.r_data),
+            self.busy.eq((write != read) | filled | (length != 0)),
+        ]
+        with m.If(get.en):
+            m.d.sync += filled.eq(read != committed)
+            with m.If(read != committed):
+                m.d.sync += read.eq(read + 1)
+        return m
+
+    def _scan(self, m, taken, first, good, frame_length, end, committed, fifo):
+        """Sums and the largest exponent, word by word; three registers behind the entry the frame is committed."""
+        header_words = FRAME_BYTES // self.bus_bytes
+        offset = {name: FRAME.fields[name][1] for name in FRAME.names}
+        ip, address, udp = offset["ip_version_ihl"], offset["ip_src"], offset["udp_src"]
+        bus = self.i.payload.data
+
+        index = Signal(range(header_words + 1))
+        with m.If(taken):
+            m.d.sync += index.eq(Mux(self.i.payload.last, 0, Mux(index == header_words, index, index + 1)))
+
+        # Bytes behind the end of the last word count as zeros.
+        masked = Signal(8 * self.bus_bytes)
+        for k in range(self.bus_bytes):
+            m.d.comb += masked[8 * k:8 * k + 8].eq(Mux(self.i.payload.count > k, bus[8 * k:8 * k + 8], 0))
+
+        summed = Signal(data.StructLayout({
+            "valid": 1, "first": 1, "last": 1, "good": 1, "ip": 20, "udp": 22, "none": 1, "exponent": 8,
+            "length": LENGTH_BITS, "end": len(committed)}))
+        m.d.sync += [summed.valid.eq(taken), summed.first.eq(first), summed.last.eq(self.i.payload.last),
+                     summed.good.eq(good), summed.length.eq(frame_length), summed.end.eq(end),
+                     summed.ip.eq(0), summed.none.eq(0), summed.exponent.eq(0)]
+        with m.Switch(index):
+            for w in range(header_words):
+                low, high = w * self.bus_bytes, (w + 1) * self.bus_bytes
+                part = lambda start, stop, low=low, high=high: (max(start, low) - low, max(min(stop, high) - low, 0))
+                with m.Case(w):
+                    m.d.sync += summed.ip.eq(sum_halves(masked, *part(ip, udp)))
+                    total = sum_halves(masked, *part(address, high))
+                    if low <= offset["udp_length"] < high:
+                        # The pseudo header (RFC 768): addresses are summed where they stand, protocol and length here.
+                        at = offset["udp_length"] - low
+                        total = total + sum_halves(masked, at, at + 2) + 17
+                    m.d.sync += summed.udp.eq(total)
+                    if low <= offset["udp_checksum"] < high:
+                        at = 8 * (offset["udp_checksum"] - low)
+                        m.d.sync += summed.none.eq(bus[at:at + 16] == 0)
+            with m.Default():
+                m.d.sync += summed.udp.eq(sum_halves(masked, 0, self.bus_bytes))
+                exponents = [masked[32 * k + 23:32 * k + 31] for k in range(self.bus_bytes // 4)]
+                while len(exponents) > 1:
+                    exponents = [Mux(a > b, a, b) for a, b in zip(exponents[::2], exponents[1::2], strict=True)]
+                m.d.sync += summed.exponent.eq(exponents[0])
+
+        total = Signal(data.StructLayout({"ip": 24, "udp": 32, "none": 1, "exponent": 8}))
+        last = Signal(data.StructLayout({"valid": 1, "length": LENGTH_BITS, "end": len(committed)}))
+        m.d.sync += last.valid.eq(summed.valid & summed.last & summed.good)
+        with m.If(summed.valid):
+            m.d.sync += [last.length.eq(summed.length), last.end.eq(summed.end)]
+            carried = Mux(summed.first, Const(0, total.shape().size), total.as_value())
+            before = data.View(total.shape(), carried)
+            m.d.sync += [
+                total.ip.eq(before.ip + summed.ip), total.udp.eq(before.udp + summed.udp),
+                total.none.eq(before.none | summed.none),
+                total.exponent.eq(Mux(before.exponent > summed.exponent, before.exponent, summed.exponent)),
+            ]
+
+        folded = Signal(data.StructLayout({"valid": 1, "ip": 17, "udp": 18, "none": 1, "exponent": 8,
+                                           "length": LENGTH_BITS, "end": len(committed)}))
+        m.d.sync += [
+            folded.valid.eq(last.valid), folded.ip.eq(total.ip[:16] + total.ip[16:]),
+            folded.udp.eq(total.udp[:16] + total.udp[16:]), folded.none.eq(total.none),
+            folded.exponent.eq(total.exponent), folded.length.eq(last.length), folded.end.eq(last.end),
+        ]
+
+        def is_zero(ones):
+            """0xFFFF after the end-around carry; a sum of real bytes is never plain zero here."""
+            return ((ones[:16] + ones[16:])[:17] == 0xFFFF)
+
+        scan = Signal(Scan)
+        m.d.comb += [
+            scan.length.eq(folded.length), scan.ip_good.eq(is_zero(folded.ip)),
+            scan.udp_good.eq(folded.none | is_zero(folded.udp)), scan.exponent.eq(folded.exponent),
+            fifo.w_en.eq(folded.valid), fifo.w_data.eq(scan), self.stat_frame.eq(folded.valid),
+        ]
+        with m.If(folded.valid):
+            m.d.sync += committed.eq(folded.end)
