@@ -1,0 +1,86 @@
+"""What the aggregator's lanes do to a payload, for whole payloads at once.
+
+The accumulator of an element is 64 bits. `window64` fills them with a signed integer; `fp32` and `int32` keep their
+32 bits in the low half and zeros above. The poison bit belongs to `window64` and is False elsewhere.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from iswitch.wire import Format
+
+from . import fp32, window64
+
+__all__ = ["Stored", "accumulate", "exponent_limit", "is_tainted", "result"]
+
+_LOW = (1 << 32) - 1
+
+
+class Stored(NamedTuple):
+    """Content of a slot: one entry per element."""
+
+    accumulator: np.ndarray
+    """int64"""
+    poison: np.ndarray
+    """bool: a rejected number is in the sum"""
+
+
+def exponent_limit(fraction: int) -> int:
+    """Lowest biased exponent that `window64` rejects: |x| < 2^(58 - F) is exponent < 185 - F; NaN and Inf have 255."""
+    if not -126 <= fraction <= 149:
+        raise ValueError(f"exponent_limit fraction must be -126 to 149, not {fraction!r}")
+    return min(255, 185 - fraction)
+
+
+def is_tainted(format: int, payload_u32, limit: int) -> bool:
+    """Whether a contribution holds a NaN, an infinity or, in `window64`, a number out of range."""
+    match Format(format):
+        case Format.WINDOW64:
+            lowest = min(limit, 255)
+        case Format.FP32:
+            lowest = 255
+        case Format.INT32:
+            return False
+        case other:
+            raise ValueError(f"is_tainted format must be WINDOW64, FP32 or INT32, not {other!r}")
+    return bool(np.any((np.asarray(payload_u32, dtype=np.uint32) >> 23 & 0xFF) >= lowest))
+
+
+def accumulate(format: int, stored: Stored | None, payload_u32, *,
+               fraction: int, limit: int, include: bool, first: bool) -> tuple[Stored, int]:
+    """The slot after a contribution, and how many of its non-zero terms rounded to zero.
+
+    `first`: the old content counts for nothing (and may be None). Not `include`: the payload counts for nothing, but
+    for its length; first without include is how a slot becomes zeros.
+    """
+    payload = np.asarray(payload_u32, dtype=np.uint32)
+    nothing = np.zeros(payload.shape, dtype=np.int64), np.zeros(payload.shape, dtype=bool)
+    if not first and (stored is None or stored.accumulator.shape != payload.shape):
+        raise ValueError(f"accumulate stored must be as long as the payload ({payload.size}) unless first")
+    old = Stored(*nothing) if first else stored
+    if not include:
+        return Stored(old.accumulator.copy(), old.poison.copy()), 0
+    match Format(format):
+        case Format.WINDOW64:
+            terms, rejected, flushed = window64.to_fixed(payload, fraction, limit)
+            return Stored(old.accumulator + terms, old.poison | rejected), int(flushed.sum())
+        case Format.FP32:
+            low = (old.accumulator & _LOW).astype(np.uint32)
+            total = fp32.canonical(payload) if first else fp32.add(low, payload)
+        case Format.INT32:
+            total = (old.accumulator + payload.astype(np.int64)) & _LOW
+        case other:
+            raise ValueError(f"accumulate format must be WINDOW64, FP32 or INT32, not {other!r}")
+    return Stored(total.astype(np.int64), nothing[1]), 0
+
+
+def result(format: int, stored: Stored, fraction: int) -> np.ndarray:
+    """The payload that leaves, as uint32."""
+    match Format(format):
+        case Format.WINDOW64:
+            return np.where(stored.poison, np.uint32(fp32.NAN), window64.from_fixed(stored.accumulator, fraction))
+        case Format.FP32 | Format.INT32:
+            return (stored.accumulator & _LOW).astype(np.uint32)
+        case other:
+            raise ValueError(f"result format must be WINDOW64, FP32 or INT32, not {other!r}")

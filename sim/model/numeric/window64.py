@@ -1,0 +1,40 @@
+"""Format `window64` on whole payloads: float32 numbers to 64-bit integers and back.
+
+Promises the same bits as exact fractions: a term is x * 2^F rounded to the nearest integer, ties to even; a result is
+sum * 2^-F rounded to the nearest float32, ties to even, subnormals included, zero as +0, overflow as an infinity.
+
+The way is float64, whose 53 bits are wide enough that every step but one is exact; the gateware shifts integers.
+"""
+
+import numpy as np
+
+__all__ = ["from_fixed", "to_fixed"]
+
+_EXACT_BITS = 53
+"""Integers below 2^53 are float64 numbers."""
+_EXCESS_BITS = 64 - _EXACT_BITS
+
+
+def to_fixed(values_u32, fraction: int, limit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Terms as int64, which of them were rejected (biased exponent >= `limit`; term 0), which non-zero became 0."""
+    values = np.asarray(values_u32, dtype=np.uint32)
+    rejected = (values >> 23 & 0xFF) >= min(limit, 255)
+    accepted = np.where(rejected, np.uint32(0), values).view(np.float32).astype(np.float64)
+    terms = np.rint(np.ldexp(accepted, fraction)).astype(np.int64)
+    return terms, rejected, (accepted != 0) & (terms == 0)
+
+
+def from_fixed(sums, fraction: int) -> np.ndarray:
+    """float32 patterns nearest to sums * 2^-fraction.
+
+    A sum too long for float64 is first cut to its upper 53 bits, the last of them set if anything was lost ("round to
+    odd"). That bit is far below float32's last, so the one rounding, float64 to float32, sees which side of a tie it
+    is on. (Boldo, Melquiond: Emulation of FMA and correctly rounded sums, IEEE ToC 2008.)
+    """
+    sums = np.asarray(sums, dtype=np.int64)
+    lost = (sums & ((1 << _EXCESS_BITS) - 1)) != 0
+    upper = (sums >> _EXCESS_BITS) | lost
+    is_short = sums == np.clip(sums, -(1 << _EXACT_BITS), 1 << _EXACT_BITS)
+    wide = np.where(is_short, sums.astype(np.float64), np.ldexp(upper.astype(np.float64), _EXCESS_BITS))
+    with np.errstate(over="ignore"):
+        return np.ldexp(wide, -fraction).astype(np.float32).view(np.uint32)
