@@ -1,0 +1,219 @@
+"""Who is in a job: what Join, Leave, Reset and SetH make of one job. Section 4 of `docs/protocol.md`.
+
+Pure functions from a job and a request to a job and an answer. A member is *pending* from the Join that gave it an
+entry until a Join with the granted token came back; only then is it *live*. A refused request changes nothing.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from iswitch.config import Config
+from iswitch.wire import NO_MEMBER, Action, Format, JobState, Mode, Reason
+from sim.model.aggregate.ring import Ring, Work, forward, leave, new_ring
+from sim.model.control.random import Offer
+
+__all__ = ["NO_JOB", "Entry", "EntryState", "Job", "Request", "Settings", "Source", "Verdict", "act", "join"]
+
+
+class Source(NamedTuple):
+    """Where a frame came from and where its answer goes."""
+
+    port: int
+    mac: bytes
+    ip: int
+    udp_port: int
+
+
+class Settings(NamedTuple):
+    """What all members of a job agree on. The fields stand in the order of the checks and are named as the reasons."""
+
+    world: int
+    threshold: int
+    format: int
+    fraction: int
+    elements: int
+    mode: int
+
+
+class Request(NamedTuple):
+    """A control message. `number` is the header's `seq`."""
+
+    action: int
+    member: int
+    token: int
+    number: int
+    key: int
+    nonce: int
+    settings: Settings
+    deadline_us: int = 0
+    address: int = 0
+
+
+class EntryState(IntEnum):
+    """LEFT is a free entry that remembers its last owner, whose repeated Leave is answered once more."""
+
+    FREE = 0
+    PENDING = 1
+    LIVE = 2
+    LEFT = 3
+
+
+class Entry(NamedTuple):
+    state: EntryState = EntryState.FREE
+    source: Source = Source(0, b"", 0, 0)
+    nonce: int = 0
+    token: int = 0
+    number: int = 0
+
+
+class Job(NamedTuple):
+    """`settings.threshold` follows SET_H. A job that is NONE has no entries."""
+
+    state: JobState
+    epoch: int
+    key: int
+    settings: Settings
+    first_seq: int
+    ring: Ring
+    entries: tuple[Entry, ...]
+
+    @property
+    def live(self) -> int:
+        return self.ring.live
+
+
+NO_JOB = Job(JobState.NONE, 0, 0, Settings(0, 0, 0, 0, 0, 0), 0, Ring((), (), 0, 0), ())
+
+
+class Verdict(NamedTuple):
+    """`member` and `token` go into the acknowledgement's header. `fresh`: the offer was taken."""
+
+    job: Job
+    reason: Reason
+    member: int
+    token: int
+    fresh: bool = False
+    works: tuple[Work, ...] = ()
+
+
+def beyond_limits(config: Config, settings: Settings, deadline_us: int) -> Reason:
+    """The first setting that no job of this switch could have."""
+    good = {
+        Reason.WORLD: 1 <= settings.world <= config.members,
+        Reason.THRESHOLD: 1 <= settings.threshold <= settings.world,
+        Reason.FORMAT: settings.format in (Format.WINDOW64, Format.FP32, Format.INT32),
+        Reason.FRACTION: -126 <= settings.fraction <= 149,
+        Reason.ELEMENTS: 1 <= settings.elements <= config.elements,
+        Reason.MODE: settings.mode in (Mode.QUARANTINE, Mode.PROPAGATE),
+        Reason.DEADLINE: deadline_us == 0,
+    }
+    return next((reason for reason, holds in good.items() if not holds), Reason.DONE)
+
+
+def disagreement(job: Job, request: Request) -> Reason:
+    """The first thing in which a Join differs from the job."""
+    if request.key != job.key:
+        return Reason.KEY
+    differ = (name for name, ours, theirs in zip(Settings._fields, job.settings, request.settings) if ours != theirs)
+    return next((Reason[name.upper()] for name in differ), Reason.DONE)
+
+
+def seat(job: Job, wanted: int) -> int | None:
+    """The index that a newcomer gets, if any: indices are below `world`, so that `live` = `world` means all of them."""
+    free = [k for k, entry in enumerate(job.entries) if entry.state in (EntryState.FREE, EntryState.LEFT)]
+    if wanted == NO_MEMBER:
+        return free[0] if free else None
+    open_to_all = wanted in free or wanted < len(job.entries) and job.entries[wanted].state == EntryState.PENDING
+    return wanted if open_to_all else None
+
+
+def with_entry(job: Job, index: int, entry: Entry) -> Job:
+    return job._replace(entries=job.entries[:index] + (entry,) + job.entries[index + 1:])
+
+
+def found(config: Config, request: Request, offer: Offer) -> Job:
+    """A new job, forming, of which nobody is a live member yet."""
+    settings = request.settings
+    ring = new_ring(offer.first_seq, config.window, config.members, 0, settings.threshold)
+    return Job(JobState.FORMING, offer.epoch, request.key, settings, offer.first_seq, ring,
+               (Entry(),) * settings.world)
+
+
+def confirm(job: Job, index: int) -> Job:
+    """The member knows its token: from now on it is waited for."""
+    ring = job.ring._replace(live=job.ring.live | 1 << index)
+    whole = ring.live.bit_count() == job.settings.world
+    job = job._replace(ring=ring, state=JobState.RUNNING if whole else job.state)
+    return with_entry(job, index, job.entries[index]._replace(state=EntryState.LIVE))
+
+
+def join(config: Config, job: Job, request: Request, source: Source, offer: Offer) -> Verdict:
+    """The same Join (nonce and source) may come any number of times, at any time, in any order."""
+    refused = Verdict(job, Reason.DONE, request.member, request.token)
+    reason = beyond_limits(config, request.settings, request.deadline_us)
+    if reason == Reason.DONE and job.state != JobState.NONE:
+        reason = disagreement(job, request)
+    if reason != Reason.DONE:
+        return refused._replace(reason=reason)
+    if job.state == JobState.NONE:
+        job = found(config, request, offer)
+    for index, entry in enumerate(job.entries):
+        mine = entry.nonce == request.nonce and entry.source == source
+        if mine and entry.state in (EntryState.PENDING, EntryState.LIVE):
+            if request.token not in (0, entry.token):
+                return refused._replace(reason=Reason.TOKEN)
+            if request.token and entry.state == EntryState.PENDING:
+                job = confirm(job, index)
+            return Verdict(job, Reason.DONE, index, entry.token)
+    if job.state == JobState.RUNNING:
+        return refused._replace(reason=Reason.RUNNING)
+    place = seat(job, request.member)
+    if place is None:
+        return refused._replace(reason=Reason.MEMBER)
+    entry = Entry(EntryState.PENDING, source, request.nonce, offer.token)
+    return Verdict(with_entry(job, place, entry), Reason.DONE, place, offer.token, fresh=True)
+
+
+def part(job: Job, member: int) -> tuple[Job, tuple[Work, ...]]:
+    """Leave. Open slots that wait for nobody else complete first, also when nobody is left to be told."""
+    ring, works = leave(job.ring, member)
+    entry = job.entries[member]._replace(state=EntryState.LEFT)
+    job = with_entry(job._replace(ring=ring), member, entry)
+    return (job if ring.live else NO_JOB), tuple(works)
+
+
+def act(config: Config, job: Job, request: Request, source: Source) -> Verdict:
+    """LEAVE, RESET or SET_H. A repeat of a member's last number is done already."""
+    verdict = Verdict(job, Reason.DONE, request.member, request.token)
+    if job.state == JobState.NONE:
+        return verdict._replace(reason=Reason.JOB)
+    if request.action == Action.RESET and request.member == NO_MEMBER:
+        good = request.key == job.key
+        return verdict._replace(job=NO_JOB) if good else verdict._replace(reason=Reason.KEY)
+    entry = job.entries[request.member] if request.member < len(job.entries) else Entry()
+    gone = request.action == Action.LEAVE and entry.state == EntryState.LEFT
+    if entry.state != EntryState.LIVE and not gone:
+        return verdict._replace(reason=Reason.MEMBER)
+    if request.token != entry.token:
+        return verdict._replace(reason=Reason.TOKEN)
+    if source != entry.source:
+        return verdict._replace(reason=Reason.MEMBER)
+    if gone or request.number == entry.number:
+        return verdict
+    if forward(request.number, entry.number) < 0:
+        return verdict._replace(reason=Reason.NUMBER)
+    if request.action == Action.SET_H and not 1 <= request.settings.threshold <= job.settings.world:
+        return verdict._replace(reason=Reason.THRESHOLD)
+
+    job = with_entry(job, request.member, entry._replace(number=request.number))
+    works: tuple[Work, ...] = ()
+    if request.action == Action.LEAVE:
+        job, works = part(job, request.member)
+    elif request.action == Action.SET_H:
+        threshold = request.settings.threshold
+        job = job._replace(settings=job.settings._replace(threshold=threshold),
+                           ring=job.ring._replace(threshold=threshold))
+    else:
+        ring = new_ring(job.first_seq, config.window, config.members, job.live, job.ring.threshold)
+        job = job._replace(ring=ring, epoch=(job.epoch + 1) % 2**16)
+    return verdict._replace(job=job, works=works)

@@ -1,0 +1,209 @@
+"""Golden model of the whole switch: a frame goes in, frames come out, counters and registers follow.
+
+It has no clocks and no queues, so nothing is ever dropped on the way out. The frames that one received frame causes
+come in this order: ordinary copies by port; a reply to the ingress port; results, slot by slot, each by port and on a
+port by member. A READ sees all earlier frames and its own `RX_FRAMES`, not its own outcome.
+"""
+
+import numpy as np
+
+from iswitch.config import Config
+from iswitch.wire import (
+    MAGIC, NOTICE_INTERVAL_US, REGISTERS_PER_READ, VERSION, Action, ContributionFlag, Format, JobState, Mode, Operation,
+    Outcome, PortCounter, Reason, Register, ResultFlag, Stat, Type,
+)
+from sim.model.aggregate.ring import Slot, Step, Work, contribute, receipt
+from sim.model.control import membership, random
+from sim.model.control.membership import NO_JOB, EntryState, Job, Verdict
+from sim.model.net import compose
+from sim.model.numeric import lane
+from sim.model.parse import Message, parse, request
+
+__all__ = ["Switch"]
+
+Frames = list[tuple[int, bytes]]
+
+NOTICED = {Outcome.JOB: Reason.JOB, Outcome.EPOCH: Reason.EPOCH, Outcome.MEMBER: Reason.MEMBER,
+                     Outcome.TOKEN: Reason.TOKEN}
+
+class Switch:
+    """One switch. `mac`, `ip`: its own addresses. `seed`: where epochs, first seqs and tokens come from."""
+
+    def __init__(self, config: Config, *, mac: bytes, ip: bytes, seed: int) -> None:
+        self.config, self.own = config, compose.Own(mac, ip)
+        self.random = random.initial(seed)
+        self.jobs: list[Job] = [NO_JOB] * config.jobs
+        self.numbers: dict[tuple[int, int], lane.Stored] = {}
+        self.outcomes, self.stats = [0] * len(Outcome), [0] * len(Stat)
+        self.port_counters = [[0] * len(PortCounter) for _ in range(config.ports)]
+        self.noticed_us: int | None = None
+
+    def receive(self, port: int, frame: bytes, now_us: int, error: bool = False) -> Frames:
+        """One frame without FCS that came in by `port`; `error`: its FCS was bad. Returns (port, frame) in order."""
+        seen = self.port_counters[port]
+        if error or len(frame) < 60 or len(frame) > self.config.frame_bytes_max:
+            seen[PortCounter.RX_ERROR if error else
+                 PortCounter.RX_RUNT if len(frame) < 60 else PortCounter.RX_OVERSIZE] += 1
+            return []
+        seen[PortCounter.RX_FRAMES] += 1
+        message = parse(port, frame, self.own.ip)
+        if message == Outcome.ORDINARY:
+            sent = [(other, frame) for other in range(self.config.ports) if other != port]
+            outcome = Outcome.ORDINARY
+        elif isinstance(message, Outcome):
+            outcome, sent = message, []
+        elif message.type == Type.CONTROL:
+            outcome, sent = self.control(message)
+        else:
+            outcome, sent = self.aggregate(message, now_us)
+        self.outcomes[outcome] += 1
+        for egress, _ in sent:
+            self.port_counters[egress][PortCounter.TX_FRAMES] += 1
+        return sent
+
+    def aggregate(self, message: Message, now_us: int) -> tuple[Outcome, Frames]:
+        """A contribution or a receipt."""
+        refused = self.stranger(message)
+        if refused in NOTICED:
+            return refused, self.notice(message, NOTICED[refused], now_us)
+        if refused is not None:
+            return refused, []
+        job = self.jobs[message.job]
+        step = self.step(job, message)
+        self.jobs[message.job] = job._replace(ring=step.ring)
+        return step.outcome, self.perform(message.job, step.work, message.payload) if step.work else []
+
+    def stranger(self, message: Message) -> Outcome | None:
+        """The first check of membership and form that fails."""
+        job = self.jobs[message.job] if message.job < self.config.jobs else NO_JOB
+        if job.state == JobState.NONE:
+            return Outcome.JOB
+        if message.epoch != job.epoch:
+            return Outcome.EPOCH
+        if message.member >= len(job.entries) or job.entries[message.member].state != EntryState.LIVE:
+            return Outcome.MEMBER
+        entry = job.entries[message.member]
+        payload_good = not message.payload
+        format_good = True
+        if message.type == Type.CONTRIBUTION:
+            payload_good = (4 <= len(message.payload) <= 4 * job.settings.elements) and not len(message.payload) % 4
+            format_good = message.format in (job.settings.format, Format.INT32)
+        rules = {
+            Outcome.TOKEN: message.token == entry.token,
+            Outcome.PORT: message.source.port == entry.source.port,
+            Outcome.ADDRESS: message.source[1:] == entry.source[1:],
+            Outcome.FORMING: job.state == JobState.RUNNING,
+            Outcome.FORMAT: format_good,
+            Outcome.LENGTH: payload_good,
+        }
+        return next((outcome for outcome, holds in rules.items() if not holds), None)
+
+    def step(self, job: Job, message: Message) -> Step:
+        if message.type == Type.RECEIPT:
+            return receipt(job.ring, member=message.member, seq=message.seq, behind=message.behind,
+                           want=bool(message.flags & ContributionFlag.WANT))
+        tainted = lane.is_tainted(message.format, np.frombuffer(message.payload, "<u4"), self.limit(job))
+        return contribute(job.ring, member=message.member, seq=message.seq, behind=message.behind,
+                          format=message.format, length=len(message.payload), tainted=tainted,
+                          quarantine=job.settings.mode == Mode.QUARANTINE)
+
+    def limit(self, job: Job) -> int:
+        return lane.exponent_limit(job.settings.fraction)
+
+    def perform(self, number: int, work: Work, payload: bytes = b"") -> Frames:
+        """One operation on the accumulators of a slot, and the copies of the result that it sends."""
+        job = self.jobs[number]
+        slot, place = job.ring.slots[work.slot], (number, work.slot)
+        if work.operation == Operation.RESEND:
+            self.stats[Stat.RESENT] += 1
+            return self.copies(number, slot, 1 << work.member, ResultFlag.RESENT)
+        include = work.operation == Operation.CONTRIBUTE
+        terms = np.frombuffer(payload, "<u4") if include else np.zeros(slot.length // 4, "<u4")
+        self.numbers[place], flushed = lane.accumulate(
+            slot.format, self.numbers.get(place), terms, fraction=job.settings.fraction, limit=self.limit(job),
+            include=include, first=work.first)
+        self.stats[Stat.TERMS_FLUSHED] += flushed
+        self.stats[Stat.FORCED] += not include
+        self.stats[Stat.RESULTS] += work.emit
+        return self.copies(number, slot, job.live) if work.emit else []
+
+    def copies(self, number: int, slot: Slot, receivers: int, flags: int = 0) -> Frames:
+        """The result in a complete slot, once for each of the members in the set `receivers`."""
+        job = self.jobs[number]
+        flags |= ResultFlag.PARTIAL * bool(slot.expected & ~slot.members) | ResultFlag.TAINTED * bool(slot.tainted)
+        place = (number, slot.seq % self.config.slots)
+        payload = compose.result(
+            job=number, epoch=job.epoch, seq=slot.seq, format=slot.format, flags=flags, members=slot.members,
+            tainted=slot.tainted, numbers=lane.result(slot.format, self.numbers[place], job.settings.fraction))
+        members = [entry.source for m, entry in enumerate(job.entries) if receivers >> m & 1]
+        return [(to.port, compose.address(self.own, to, payload)) for to in sorted(members, key=lambda to: to.port)]
+
+    def notice(self, message: Message, reason: Reason, now_us: int) -> Frames:
+        """At most one in an interval, or a stranger could make the switch a source of traffic."""
+        if self.noticed_us is not None and (now_us - self.noticed_us) % 2**32 < NOTICE_INTERVAL_US:
+            self.stats[Stat.NOTICES_SUPPRESSED] += 1
+            return []
+        self.noticed_us = now_us
+        self.stats[Stat.NOTICES] += 1
+        epoch = self.jobs[message.job].epoch if message.job < self.config.jobs else 0
+        payload = compose.notice(job=message.job, epoch=epoch, seq=message.seq, member=message.member,
+                                 token=message.token, reason=reason)
+        return [(message.source.port, compose.address(self.own, message.source, payload))]
+
+    def control(self, message: Message) -> tuple[Outcome, Frames]:
+        asked = request(message)
+        verdict = self.decide(message, asked)
+        if message.job < self.config.jobs:
+            self.jobs[message.job] = verdict.job
+        registers = self.registers(asked.address) if asked.action == Action.READ else [0] * REGISTERS_PER_READ
+        job, settings = verdict.job, verdict.job.settings
+        payload = compose.ack(
+            job=message.job, epoch=job.epoch, seq=message.seq, member=verdict.member, token=verdict.token,
+            registers=tuple(registers), action=asked.action, reason=verdict.reason, state=job.state,
+            window=self.config.window, elements=settings.elements or self.config.elements, world=settings.world,
+            live=job.live.bit_count(), first_seq=job.first_seq, nonce=asked.nonce, threshold=settings.threshold,
+            members=self.config.members, address=asked.address)
+        sent = [(message.source.port, compose.address(self.own, message.source, payload))]
+        for work in verdict.works:
+            if job.state == JobState.NONE:
+                self.stats[Stat.FORCED] += 1
+                self.stats[Stat.RESULTS] += 1
+            else:
+                sent += self.perform(message.job, work)
+        return Outcome.REFUSED if verdict.reason else Outcome.CONTROL, sent
+
+    def decide(self, message: Message, asked: membership.Request) -> Verdict:
+        job = self.jobs[message.job] if message.job < self.config.jobs else NO_JOB
+        unchanged = Verdict(job, Reason.DONE, message.member, message.token)
+        if asked.action == Action.READ:
+            return unchanged
+        if asked.action not in tuple(Action):
+            return unchanged._replace(reason=Reason.ACTION)
+        if message.job >= self.config.jobs:
+            return unchanged._replace(reason=Reason.JOB)
+        if asked.action != Action.JOIN:
+            return membership.act(self.config, job, asked, message.source)
+        after, offer = random.offer(self.random, self.config.slots, new_job=job.state == JobState.NONE)
+        verdict = membership.join(self.config, job, asked, message.source, offer)
+        self.random = after if verdict.fresh else self.random
+        return verdict
+
+    def registers(self, address: int) -> list[int]:
+        """`REGISTERS_PER_READ` registers from `address`, as READ returns them."""
+        config = self.config
+        known = {Register.MAGIC: MAGIC, Register.VERSION: VERSION, Register.PORTS: config.ports,
+                 Register.BUS_BITS: config.bus_bits, Register.MEMBERS: config.members, Register.JOBS: config.jobs,
+                 Register.WINDOW: config.window, Register.ELEMENTS: config.elements}
+        values: dict[int, int] = {int(at): value for at, value in known.items()}
+        port_counters = [count for port in self.port_counters for count in port]
+        for first, counts in ((Register.OUTCOMES, self.outcomes), (Register.STATS, self.stats),
+                              (Register.PORT_COUNTERS, port_counters)):
+            values |= {first + k: count % 2**32 for k, count in enumerate(counts)}
+        return [values.get((address + k) % 2**32, 0) for k in range(REGISTERS_PER_READ)]
+
+    def counters(self) -> dict[str, int]:
+        """Every counter by name, zeros too: `outcome.ADDED`, `stat.RESULTS`, `port0.RX_ERROR`."""
+        counts = {f"outcome.{kind.name}": self.outcomes[kind] for kind in Outcome}
+        counts |= {f"stat.{kind.name}": self.stats[kind] for kind in Stat}
+        return counts | {f"port{port}.{kind.name}": count[kind]
+                         for port, count in enumerate(self.port_counters) for kind in PortCounter}
