@@ -4,6 +4,7 @@ Every NaN leaves as 0x7FC00000, whatever came in; x + -x is +0; -0 + -0 is -0. T
 """
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 __all__ = ["NAN", "add", "canonical"]
 
@@ -11,13 +12,13 @@ NAN = 0x7FC00000
 """The one NaN that leaves the switch."""
 
 
-def canonical(values_u32) -> np.ndarray:
+def canonical(values_u32: ArrayLike) -> np.ndarray:
     """The same numbers with every NaN replaced by `NAN`."""
     values = np.asarray(values_u32, dtype=np.uint32)
     return np.where((values & 0x7FFFFFFF) > 0x7F800000, np.uint32(NAN), values)
 
 
-def add(a_u32, b_u32) -> np.ndarray:
+def add(a_u32: ArrayLike, b_u32: ArrayLike) -> np.ndarray:
     """Sum of two arrays of float32 patterns, as patterns."""
     a, b = (np.asarray(operand, dtype=np.uint32).view(np.float32) for operand in (a_u32, b_u32))
     with np.errstate(over="ignore", invalid="ignore"):

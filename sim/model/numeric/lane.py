@@ -7,6 +7,7 @@ The accumulator of an element is 64 bits. `window64` fills them with a signed in
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iswitch.wire import Format
 
@@ -33,7 +34,7 @@ def exponent_limit(fraction: int) -> int:
     return min(255, 185 - fraction)
 
 
-def is_tainted(format: int, payload_u32, limit: int) -> bool:
+def is_tainted(format: int, payload_u32: ArrayLike, limit: int) -> bool:
     """Whether a contribution holds a NaN, an infinity or, in `window64`, a number out of range."""
     match Format(format):
         case Format.WINDOW64:
@@ -47,7 +48,7 @@ def is_tainted(format: int, payload_u32, limit: int) -> bool:
     return bool(np.any((np.asarray(payload_u32, dtype=np.uint32) >> 23 & 0xFF) >= lowest))
 
 
-def accumulate(format: int, stored: Stored | None, payload_u32, *,
+def accumulate(format: int, stored: Stored | None, payload_u32: ArrayLike, *,
                fraction: int, limit: int, include: bool, first: bool) -> tuple[Stored, int]:
     """The slot after a contribution, and how many of its non-zero terms rounded to zero.
 
@@ -56,9 +57,9 @@ def accumulate(format: int, stored: Stored | None, payload_u32, *,
     """
     payload = np.asarray(payload_u32, dtype=np.uint32)
     nothing = np.zeros(payload.shape, dtype=np.int64), np.zeros(payload.shape, dtype=bool)
-    if not first and (stored is None or stored.accumulator.shape != payload.shape):
+    old = Stored(*nothing) if first or stored is None else stored
+    if old.accumulator.shape != payload.shape or (stored is None and not first):
         raise ValueError(f"accumulate stored must be as long as the payload ({payload.size}) unless first")
-    old = Stored(*nothing) if first else stored
     if not include:
         return Stored(old.accumulator.copy(), old.poison.copy()), 0
     match Format(format):

@@ -7,6 +7,7 @@ The way is float64, whose 53 bits are wide enough that every step but one is exa
 """
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 __all__ = ["from_fixed", "to_fixed"]
 
@@ -15,7 +16,7 @@ _EXACT_BITS = 53
 _EXCESS_BITS = 64 - _EXACT_BITS
 
 
-def to_fixed(values_u32, fraction: int, limit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def to_fixed(values_u32: ArrayLike, fraction: int, limit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Terms as int64, which of them were rejected (biased exponent >= `limit`; term 0), which non-zero became 0."""
     values = np.asarray(values_u32, dtype=np.uint32)
     rejected = (values >> 23 & 0xFF) >= min(limit, 255)
@@ -24,7 +25,7 @@ def to_fixed(values_u32, fraction: int, limit: int) -> tuple[np.ndarray, np.ndar
     return terms, rejected, (accepted != 0) & (terms == 0)
 
 
-def from_fixed(sums, fraction: int) -> np.ndarray:
+def from_fixed(sums: ArrayLike, fraction: int) -> np.ndarray:
     """float32 patterns nearest to sums * 2^-fraction.
 
     A sum too long for float64 is first cut to its upper 53 bits, the last of them set if anything was lost ("round to

@@ -9,7 +9,7 @@ from iswitch.wire import Format
 
 from sim.model.numeric import fp32, lane, window64
 
-FRACTIONS = (-126, -70, -1, 0, 1, 24, 44, 58, 100, 125, 126, 127, 140, 148, 149)
+FRACTIONS = [-126, -70, -1, 0, 1, 24, 44, 58, 100, 125, 126, 127, 140, 148, 149]
 NAN, INF = 0x7FC00000, 0x7F800000
 SPECIAL = [0, 1, 2, 3, 0x7FFFFF, 0x800000, 0x800001, 0xFFFFFF, 0x1000000, 0x3F800000, 0x3F800001, 0x3FFFFFFF,
            0x4B000000, 0x4B7FFFFF, 0x4B800000, 0x7F000000, 0x7F7FFFFE, 0x7F7FFFFF, INF, INF + 1, NAN, 0x7FFFFFFF]
@@ -24,13 +24,14 @@ def exact(pattern: int) -> Fraction:
 
 
 def nearest(value: Fraction) -> int:
-    """float32 pattern nearest to a fraction, ties to even, found by trying exponents from below."""
+    """float32 pattern nearest to a fraction, ties to even."""
     sign, value = (1 << 31 if value < 0 else 0), abs(value)
-    exponent = 1
-    while exponent < 255 and value * Fraction(2) ** (150 - exponent) >= 1 << 24:
+    if not value:
+        return 0
+    log2 = value.numerator.bit_length() - value.denominator.bit_length()  # right or one too low
+    exponent = max(1, log2 + 126)
+    if value * Fraction(2) ** (150 - exponent) >= 1 << 24:
         exponent += 1
-    if exponent == 255:
-        return sign | INF
     mantissa = round(value * Fraction(2) ** (150 - exponent))
     return sign | min((exponent - 1 << 23) + mantissa, INF)
 
@@ -38,17 +39,15 @@ def nearest(value: Fraction) -> int:
 def patterns(rng, count, low=0, high=256):
     """Random float32 patterns with biased exponents in [low, high), many with few mantissa bits, so that ties happen."""
     exponent = rng.integers(low, high, count)
-    mantissa = rng.integers(0, 1 << 23, count)
-    mantissa &= -1 << rng.integers(0, 24, count)
+    mantissa = rng.integers(0, 1 << 23, count) & -1 << rng.integers(0, 24, count)
     return (rng.integers(0, 2, count) << 31 | exponent << 23 | mantissa).astype(np.uint32)
 
 
 def softfloat_add(a: int, b: int) -> int:
     """Berkeley SoftFloat's sum, with our one NaN."""
-    operands = [softfloat.float32_t() for _ in range(2)]
-    operands[0].fromBits(a)
-    operands[1].fromBits(b)
-    total = softfloat.f32_add(*operands).toBits()
+    x, y = softfloat.float32_t(), softfloat.float32_t()
+    x.v, y.v = a, b
+    total = softfloat.f32_add(x, y).v
     return NAN if total & 0x7FFFFFFF > INF else total
 
 
@@ -88,3 +87,102 @@ def test_fp32_addition_is_softfloats():
     close = (patterns(rng, 4000) & 0x807FFFFF) | (near << 23).astype(np.uint32)
     b = np.concatenate([np.array([p[1] for p in pairs], dtype=np.uint32), close])
     assert fp32.add(a, b).tolist() == [softfloat_add(x, y) for x, y in zip(a.tolist(), b.tolist())]
+
+
+def test_fp32_zero_sum_is_positive_unless_both_are_negative():
+    zero, minus_zero, one, minus_one = 0, 1 << 31, 0x3F800000, 0xBF800000
+    sums = fp32.add([one, minus_one, zero, minus_zero, minus_zero], [minus_one, one, minus_zero, zero, minus_zero])
+    assert sums.tolist() == [0, 0, 0, 0, minus_zero]
+
+
+def fold(format, payloads, fraction=44, mode=True):
+    """Result of contributions that arrive in the order given."""
+    stored, limit = None, lane.exponent_limit(fraction)
+    for k, payload in enumerate(payloads):
+        stored, _ = lane.accumulate(format, stored, payload, fraction=fraction, limit=limit, include=mode, first=k == 0)
+    return lane.result(format, stored, fraction)
+
+
+@pytest.mark.parametrize("fraction", [-126, 0, 44, 126, 149])
+def test_window64_sum_is_the_rounded_exact_sum_in_any_order(fraction):
+    rng, limit = np.random.default_rng(7), lane.exponent_limit(fraction)
+    payloads = np.stack([patterns(rng, 40, max(0, limit - 60), limit) for _ in range(32)])
+    payloads[:, 0] = (limit - 1 << 23) | 0x7FFFFF  # as large as it can get
+    payloads[:, 1] = (limit - 1 << 23) | 0x807FFFFF
+    results = fold(Format.WINDOW64, payloads, fraction)
+    expected = [nearest(sum(round(exact(int(v)) * Fraction(2) ** fraction) for v in column) * Fraction(2) ** -fraction)
+                for column in payloads.T]
+    assert results.tolist() == expected
+    assert fold(Format.WINDOW64, rng.permutation(payloads), fraction).tolist() == expected
+
+
+def test_int32_sum_is_modulo_two_to_the_32():
+    payloads = np.random.default_rng(8).integers(0, 1 << 32, (32, 50), dtype=np.uint32)
+    assert fold(Format.INT32, payloads).tolist() == [sum(map(int, column)) & 0xFFFFFFFF for column in payloads.T]
+
+
+def test_fp32_sum_follows_the_order_of_arrival():
+    big, small = 0x4B800000, 0x3F800000  # 2^24 and 1
+    assert fold(Format.FP32, [[big], [small], [small]]).tolist() == [big]
+    assert fold(Format.FP32, [[small], [small], [big]]).tolist() == [big + 1]
+
+
+def test_fp32_first_term_passes_with_its_sign_and_one_nan():
+    assert fold(Format.FP32, [[1 << 31, 0xFF800001, 0x80000001]]).tolist() == [1 << 31, NAN, 0x80000001]
+
+
+def test_poison_stays_and_touches_one_element():
+    payloads = [[0x3F800000, 0x3F800000], [NAN, 0x3F800000], [0x3F800000, 0x3F800000]]
+    assert fold(Format.WINDOW64, payloads).tolist() == [NAN, 0x40400000]
+
+
+@pytest.mark.parametrize("format", [Format.WINDOW64, Format.FP32, Format.INT32])
+def test_sum_of_nobody_is_zero_and_the_excluded_change_nothing(format):
+    payload = np.array([NAN, 0x3F800000, 0xC0000000], dtype=np.uint32)
+    options = {"fraction": 44, "limit": lane.exponent_limit(44)}
+    zeros, flushed = lane.accumulate(format, None, payload, include=False, first=True, **options)
+    assert lane.result(format, zeros, 44).tolist() == [0, 0, 0]
+    assert flushed == 0
+    once, _ = lane.accumulate(format, zeros, payload[1:].repeat(2)[:3], include=True, first=False, **options)
+    again, _ = lane.accumulate(format, once, payload, include=False, first=False, **options)
+    assert again.accumulator.tolist() == once.accumulator.tolist()
+    assert again.poison.tolist() == once.poison.tolist()
+
+
+def test_taint_is_what_the_format_cannot_sum():
+    for format, payload, limit, tainted in (
+        (Format.WINDOW64, [0, 0x3F800000], 127, True), (Format.WINDOW64, [0, 0x3F7FFFFF], 127, False),
+        (Format.WINDOW64, [0xFF800000], 255, True), (Format.WINDOW64, [0xFF7FFFFF], 255, False),
+        (Format.FP32, [0, 0xFF7FFFFF], 127, False), (Format.FP32, [INF, 0], 127, True), (Format.FP32, [NAN], 0, True),
+        (Format.INT32, [NAN, INF], 0, False), (Format.WINDOW64, [], 0, False),
+    ):
+        assert lane.is_tainted(format, payload, limit) is tainted
+
+
+def test_exponent_limit_is_the_first_exponent_out_of_range():
+    for fraction in range(-126, 150):
+        limit, bound = lane.exponent_limit(fraction), Fraction(2) ** (58 - fraction)
+        assert exact((limit - 1 << 23) | 0x7FFFFF) < bound
+        assert limit == 255 or exact(limit << 23) >= bound
+
+
+@pytest.mark.parametrize("fraction", [-127, 150])
+def test_fraction_wrong(fraction):
+    with pytest.raises(ValueError, match="exponent_limit fraction must be -126 to 149"):
+        lane.exponent_limit(fraction)
+
+
+@pytest.mark.parametrize("format", [0, Format.FIXED64, 5])
+def test_format_wrong(format):
+    stored = lane.Stored(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=bool))
+    for call in (lambda: lane.is_tainted(format, [0], 1), lambda: lane.result(format, stored, 0),
+                 lambda: lane.accumulate(format, stored, [0], fraction=0, limit=185, include=True, first=False)):
+        with pytest.raises(ValueError, match=r"format must be WINDOW64|is not a valid Format"):
+            call()
+
+
+def test_stored_wrong():
+    stored = lane.Stored(np.zeros(2, dtype=np.int64), np.zeros(2, dtype=bool))
+    for wrong in (None, stored):
+        with pytest.raises(ValueError, match="as long as the payload"):
+            lane.accumulate(Format.INT32, wrong, [0], fraction=0, limit=185, include=True, first=False)
