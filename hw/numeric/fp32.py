@@ -1,0 +1,89 @@
+"""IEEE-754 binary32 addition, as a sum in a window that is fitted to the larger operand.
+
+With the larger at the top of the window, a smaller one up to 31 binary places below it is added without loss; one
+further below cannot be told from one 31 below, for the result's last bit is at most 25 places below the larger's first,
+and all that counts of what lies below is whether it is 0. So the sum in the window is exact or as good as exact, and the
+one rounding is that of `window64`.
+"""
+
+from amaranth.hdl import Cat, Const, Module, Mux
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.numeric.stages import Stages
+from hw.numeric.window64 import BOTTOM
+
+__all__ = ["DISTANCE_MAX", "Fitter"]
+
+DISTANCE_MAX = 31
+
+
+class Fitter(wiring.Component):
+    """Chooses the window of an addition, and what is added to what in it.
+
+    With `fit`: the window of the larger of stored float32 and `addend`. Then `base` is the larger's mantissa, `term`
+    the smaller's, `distance` the difference of their exponents and `negative` the larger's sign, but + when they cancel.
+    Without `fit`: the window given, `base` is all of `stored` and `term` the addend's mantissa, or with `whole` all of
+    its bits. `subtract` belongs to the term. With `first`, what is stored is taken as a zero that changes nothing.
+
+    `LATENCY` cycle later; one pair per cycle; never stalls. NaN and infinity are known by their exponent 255 in
+    `origin`; the NaN is the larger, being the larger pattern.
+    """
+
+    class Fitted(data.Struct):
+        base: 64
+        term: 32
+        distance: 6
+        origin: 9
+        subtract: 1
+        negative: 1
+        cancels: 1
+
+    STAGES = (Fitted,)
+    LATENCY = len(STAGES)
+
+    fit: In(1)
+    whole: In(1)
+    first: In(1)
+    stored: In(64)
+    addend: In(32)
+    hidden: In(1)
+    distance: In(6)
+    origin: In(9)
+    base: Out(64)
+    term: Out(32)
+    distance_fitted: Out(6)
+    origin_fitted: Out(9)
+    subtract: Out(1)
+    negative: Out(1)
+    cancels: Out(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        old, new = self.stored[:32], self.addend
+        old_hidden, new_hidden = old[23:31].any(), self.hidden
+        old_is_larger = ~self.first & (old[:31] > new[:31])
+        differ = ~self.first & (old[31] ^ new[31])
+        cancels = differ & (old[:31] == new[:31])
+
+        old_exponent = old[23:31] | ~old_hidden  # a subnormal has the exponent 1
+        new_exponent = new[23:31] | ~new_hidden
+        gap = Mux(old_is_larger, (old_exponent - new_exponent)[:8], (new_exponent - old_exponent)[:8])
+        old_mantissa, new_mantissa = Cat(old[:23], old_hidden), Cat(new[:23], new_hidden)
+        larger = Mux(old_is_larger, old_mantissa, new_mantissa)
+        smaller = Mux(old_is_larger, new_mantissa, old_mantissa & (~self.first).replicate(24))
+
+        kept = self.stored & (~self.first).replicate(64)
+        fitted = Stages(m, self.STAGES).then(
+            self.Fitted,
+            base=Mux(self.fit, Cat(Const(0, BOTTOM), larger), kept),
+            term=Mux(self.fit, smaller, Mux(self.whole, new, new_mantissa)),
+            distance=Mux(self.fit, Mux(gap[5:].any(), DISTANCE_MAX, gap[:5]), self.distance),
+            origin=Mux(self.fit, Mux(old_is_larger, old_exponent, new_exponent), self.origin),
+            subtract=Mux(self.fit, differ, new[31] & ~self.whole),
+            negative=self.fit & ~cancels & Mux(old_is_larger, old[31], new[31]),
+            cancels=cancels)
+        m.d.comb += [self.distance_fitted.eq(fitted.distance), self.origin_fitted.eq(fitted.origin)]
+        for name in ("base", "term", "subtract", "negative", "cancels"):
+            m.d.comb += getattr(self, name).eq(getattr(fitted, name))
+        return m

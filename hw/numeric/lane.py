@@ -1,0 +1,162 @@
+"""One element's arithmetic, all formats in one pipeline."""
+
+from amaranth.hdl import Cat, Module, Mux, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.numeric.fp32 import Fitter
+from hw.numeric.stages import Stages
+from hw.numeric.window64 import Aligner, Locator, Normaliser, Rounder
+from iswitch.wire import Format
+
+__all__ = ["STORED_BITS", "Lane"]
+
+STORED_BITS = 65
+"""Of an element in a slot: the accumulator, and on top the poison bit."""
+
+
+class Lane(wiring.Component):
+    """Adds `operand` to what is stored, and rounds the sum for the wire.
+
+    Everything but `stored` is presented in cycle t, `stored` in t + READ_AT. `flushed` is valid in t + FLUSHED_AT,
+    `sum`, which is to be stored, in t + WRITE_AT and `result` in t + RESULT_AT; all are registers. One element per
+    cycle, formats mixed at will; never stalls. An element must not be read again before it is written:
+    WRITE_AT - READ_AT cycles.
+
+    `first`: what is stored is garbage. Without `include` the operand is; a first without include stores 0. `window64`
+    rejects an included operand whose biased exponent is `limit` or more, min(255, 185 - F): it adds nothing and sets the
+    poison bit, and a poisoned element's result is 0x7FC00000. `flushed`: with `valid`, a non-zero term rounded to 0.
+    `fp32` and `int32` use the low 32 bits of the accumulator; the others and the poison bit are stored as 0.
+
+    Per stage: | 2 locate | fit | align | sum | 3 normalise | round |. A term's rounding and its sign cost no adder:
+    sum = base + (magnitude xor sign) + (round up xor sign). Steps as in Muller et al., Handbook of Floating-Point
+    Arithmetic, 2nd ed., chapter 8, with the accumulator of Kulisch's long one, shortened to the job's window.
+    """
+
+    class Entered(data.Struct):
+        window: 1
+        fit: 1
+        whole: 1
+        first: 1
+
+    class Fitted(data.Struct):
+        window: 1
+        fit: 1
+        whole: 1
+        poison: 1
+        counts: 1
+
+    class Aligned(data.Struct):
+        window: 1
+        whole: 1
+        base: 64
+        subtract: 1
+        counts: 1
+        ceiling: 9
+        negative: 1
+        nan: 1
+        infinite: 1
+
+    class Summed(data.Struct):
+        window: 1
+        whole: 1
+        total: 64
+        flushed: 1
+        ceiling: 9
+        negative: 1
+        nan: 1
+        infinite: 1
+
+    class Normalised(data.Struct):
+        window: 1
+        whole: 1
+        total: 64
+        negative: 1
+        nan: 1
+        infinite: 1
+
+    class Rounded(data.Struct):
+        low: 32
+        high: 32
+        poison: 1
+        result: 32
+
+    STAGES = ((Entered,) * Locator.LATENCY + (Fitted,) * Fitter.LATENCY + (Aligned,) * Aligner.LATENCY + (Summed,)
+              + (Normalised,) * Normaliser.LATENCY + (Rounded,))
+    READ_AT = STAGES.index(Fitted)
+    FLUSHED_AT = STAGES.index(Summed) + 1
+    WRITE_AT = RESULT_AT = STAGES.index(Rounded) + 1
+
+    format: In(4)
+    fraction: In(signed(9))
+    limit: In(8)
+    operand: In(32)
+    include: In(1)
+    first: In(1)
+    valid: In(1)
+    stored: In(STORED_BITS)
+    flushed: Out(1)
+    sum: Out(STORED_BITS)
+    result: Out(32)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.locator = locator = Locator()
+        m.submodules.fitter = fitter = Fitter()
+        m.submodules.aligner = aligner = Aligner()
+        m.submodules.normaliser = normaliser = Normaliser()
+        m.submodules.rounder = rounder = Rounder()
+        pipe = Stages(m, self.STAGES)
+
+        window = self.format == Format.WINDOW64
+        fit = self.format == Format.FP32
+        whole = self.format == Format.INT32
+        m.d.comb += [
+            locator.window.eq(window), locator.fit.eq(fit), locator.whole.eq(whole),
+            locator.fraction.eq(self.fraction), locator.limit.eq(self.limit), locator.operand.eq(self.operand),
+            locator.include.eq(self.include), locator.first.eq(self.first), locator.valid.eq(self.valid),
+        ]
+        entered = pipe.then(self.Entered, window=window, fit=fit, whole=whole, first=self.first)
+        for _ in range(Locator.LATENCY - 1):
+            entered = pipe.then(self.Entered)
+
+        m.d.comb += [
+            fitter.fit.eq(entered.fit), fitter.whole.eq(entered.whole), fitter.first.eq(entered.first),
+            fitter.stored.eq(self.stored[:64]), fitter.addend.eq(locator.addend), fitter.hidden.eq(locator.hidden),
+            fitter.distance.eq(locator.distance), fitter.origin.eq(locator.origin),
+        ]
+        poison = entered.window & (self.stored[64] & ~entered.first | locator.rejects)
+        fitted = pipe.then(self.Fitted, poison=poison, counts=locator.counts)
+
+        m.d.comb += [aligner.term.eq(fitter.term), aligner.distance.eq(fitter.distance_fitted)]
+        infinite = fitted.fit & fitter.origin_fitted[:8].all()
+        is_fraction_zero = ~fitter.base[34:57].any()
+        aligned = pipe.then(
+            self.Aligned, base=fitter.base, subtract=fitter.subtract, negative=fitter.negative,
+            ceiling=(fitter.origin_fitted + 5)[:9], infinite=infinite,
+            nan=fitted.poison | infinite & (~is_fraction_zero | fitter.cancels))
+
+        round_up = aligner.guard & (aligner.sticky | aligner.magnitude[0])
+        term = aligner.magnitude ^ aligned.subtract.replicate(64)
+        summed = pipe.then(
+            self.Summed, total=(aligned.base + term + (round_up ^ aligned.subtract))[:64],
+            flushed=aligned.counts & ~round_up & (aligner.magnitude == 0))
+        m.d.comb += self.flushed.eq(summed.flushed)
+
+        m.d.comb += [normaliser.total.eq(summed.total), normaliser.ceiling.eq(summed.ceiling)]
+        for _ in range(Normaliser.LATENCY):
+            normalised = pipe.then(self.Normalised)
+
+        for name in ("top", "rest", "sign", "exponent"):
+            m.d.comb += getattr(rounder, name).eq(getattr(normaliser, name))
+        for name in ("negative", "nan", "infinite"):
+            m.d.comb += getattr(rounder, name).eq(getattr(normalised, name))
+        total = normalised.total
+        rounded = pipe.then(
+            self.Rounded,
+            low=Mux(normalised.window | normalised.whole, total[:32], rounder.value),
+            high=total[32:] & normalised.window.replicate(32),
+            poison=normalised.window & normalised.nan,
+            result=Mux(normalised.whole, total[:32], rounder.value))
+        m.d.comb += [self.sum.eq(Cat(rounded.low, rounded.high, rounded.poison)), self.result.eq(rounded.result)]
+        return m
