@@ -1,1 +1,12 @@
 """iswitch: gradient sums and prioritized replay inside an FPGA network switch."""
+
+from iswitch.aggregate import Reduction, Worker
+from iswitch.errors import (
+    IswitchError, JobReset, Mismatch, NoContributionError, NotAMember, Refused, SwitchUnreachable, TaintedError,
+    TaintWarning, Timeout,
+)
+
+__all__ = ["IswitchError", "JobReset", "Mismatch", "NoContributionError", "NotAMember", "Reduction", "Refused",
+           "SwitchUnreachable", "TaintWarning", "TaintedError", "Timeout", "Worker", "__version__"]
+
+__version__ = "0.1.0"

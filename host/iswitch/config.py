@@ -14,7 +14,8 @@ class Config:
     ports: 2 to 16. bus_bits: 64, 256 or 512. members: workers a job can hold, 2 to 32. jobs: at least 2.
     window: segments a worker may have in flight, a power of two; the ring has twice as many slots.
     elements: the most 4-byte elements in a segment; a whole number of bus words.
-    accumulator_bits: width of a window64 accumulator.
+    accumulator_bits: width of a window64 accumulator. queue_bytes: memory of each of a port's queues (ingress, results,
+    ordinary), a power of two that holds at least two of the longest frames.
     """
 
     ports: int = 4
@@ -24,6 +25,7 @@ class Config:
     window: int = 64
     elements: int = 352
     accumulator_bits: int = 64
+    queue_bytes: int = 16384
 
     def __post_init__(self) -> None:
         def demand(good: bool, name: str, rule: str) -> None:
@@ -39,6 +41,8 @@ class Config:
         demand(0 < self.elements * 4 <= 8900 and self.elements * 32 % self.bus_bits == 0, "elements",
                f"a whole number of {self.bus_bits}-bit words of at most 8,900 bytes")
         demand(self.accumulator_bits == 64, "accumulator_bits", "64")
+        demand(not self.queue_bytes & (self.queue_bytes - 1) and self.queue_bytes >= 2 * (self.frame_bytes_max + 64),
+               "queue_bytes", f"a power of two of at least {2 * (self.frame_bytes_max + 64)}")
 
     @property
     def bus_bytes(self) -> int:
@@ -58,6 +62,11 @@ class Config:
     def segment_words(self) -> int:
         """Bus words of the largest payload."""
         return self.elements // self.lanes
+
+    @property
+    def queue_words(self) -> int:
+        """Bus words in each of a port's queues."""
+        return self.queue_bytes // self.bus_bytes
 
     @property
     def slots(self) -> int:

@@ -1,0 +1,419 @@
+"""A worker of a job: sums, broadcasts and barriers over all its workers, computed by the switch."""
+
+import functools
+import os
+import secrets
+import warnings
+import weakref
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn, Self, TypeVar
+
+import numpy as np
+
+from iswitch.attendant import Attendant
+from iswitch.config import Config
+from iswitch.control import Control, Membership
+from iswitch.errors import (
+    IswitchError, JobReset, NoContributionError, NotAMember, TaintedError, TaintWarning, Timeout,
+)
+from iswitch.explain import HARMLESS, explain
+from iswitch.ring import Notice, Ring, Stalled
+from iswitch.transport import Transport, UdpTransport
+from iswitch.wire import HEADER, NO_MEMBER, Format, Mode, Reason
+
+__all__ = ["Reduction", "Worker"]
+
+_FORMATS = {"window64": Format.WINDOW64, "fp32": Format.FP32, "int32": Format.INT32}
+_MODES = {"quarantine": Mode.QUARANTINE, "propagate": Mode.PROPAGATE}
+_BACKLOG_WINDOWS = 16
+
+Bytes = TypeVar("Bytes", bytes, bytearray, memoryview, np.ndarray)
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Who is in a sum. An array is cut into segments, each of which is a sum of its own.
+
+    world: workers of the job. elements: numbers in a segment (the last may have fewer). resent: contributions that this
+    worker sent more than once.
+    """
+
+    world: int
+    elements: int
+    resent: int
+    headers: np.ndarray = field(repr=False)
+
+    @property
+    def counts(self) -> np.ndarray:
+        """u16, (segments,): how many workers are in each segment's sum."""
+        return self.headers["count"]
+
+    @property
+    def members(self) -> np.ndarray:
+        """u32, (segments,): bit r is set if rank r is in the segment's sum."""
+        return self.headers["members"]
+
+    @functools.cached_property
+    def tainted(self) -> tuple[int, ...]:
+        """Ranks whose contribution to any segment held NaN, an infinity or a number out of range."""
+        return _ranks(int(np.bitwise_or.reduce(self.headers["token"], initial=0)))
+
+    @functools.cached_property
+    def missing(self) -> tuple[int, ...]:
+        """Ranks of the job that are not in the sum of at least one segment: too late (threshold), quarantined, gone."""
+        everybody = (1 << self.world) - 1
+        return _ranks(everybody & ~int(np.bitwise_and.reduce(self.headers["members"], initial=everybody)))
+
+    @property
+    def whole(self) -> bool:
+        """Everybody is in every segment's sum."""
+        return not self.missing
+
+
+def _ranks(mask: int) -> tuple[int, ...]:
+    return tuple(rank for rank in range(mask.bit_length()) if mask >> rank & 1)
+
+
+def _leave_and_close(control: Control, ring: Ring, attendant: Attendant, transport: Transport, owner_pid: int,
+                     state: dict[str, bool]) -> bool:
+    """Also at the interpreter's exit, so that a script that ends with an error does not leave its job running."""
+    if os.getpid() != owner_pid:  # a forked child must not sign its parent off
+        return False
+    attendant.stop()
+    known = state["member"] and control.leave(ring.membership)
+    transport.close()
+    return known
+
+
+class Worker:
+    """One of `world` workers that sum arrays in the switch. Making one joins a job, and waits for all the others.
+
+    address: of the switch, "host:port", or "host" for its usual port.
+    job, key: which of the switch's jobs, and a number that keeps strangers out of it; the same for all workers.
+    rank: 0 to world - 1, or None to be given one. world: number of workers.
+    format: "window64" (same bits in any order of arrival), "fp32" (IEEE addition in order of arrival) or "int32".
+    fraction: of window64, numbers are rounded to multiples of 2^-fraction and must be below 2^(58 - fraction).
+    threshold: a sum is complete with this many workers; below `world`, laggards are left out. None: world.
+    mode: a contribution with NaN, an infinity or a number out of range is left out ("quarantine") or makes NaN
+    ("propagate"). on_taint: what to do here when that has happened: "warn" (TaintWarning), "raise" (TaintedError, when
+    the result is in place) or "ignore".
+    elements: numbers in a segment, the same for all workers. None: as many as the switch can.
+    timeout_s: the longest time without progress in a collective: above the longest time that one worker may compute
+    while the others wait. join_timeout_s: the longest wait for the other workers to join.
+    backlog: segments of results that are kept while this worker lags behind a job with threshold < world; the others
+    can be ahead by this and two windows. None: 16 windows.
+    transport: another way to the switch than UDP; the worker closes it. plain: see UdpTransport.
+
+    All workers must make the same collectives in the same order. A worker is for one thread. After an error in a
+    collective the array holds partly own numbers and partly sums; except after JobReset, NoContributionError and
+    TaintedError the worker then is out of step with the others, and the job needs a `reset`.
+
+    Raises SwitchUnreachable, Refused, Timeout; ValueError and TypeError for wrong arguments.
+    """
+
+    def __init__(self, address: str = "127.0.0.1:27000", *, world: int, job: int = 0, rank: int | None = None,
+                 key: int = 0, format: Literal["window64", "fp32", "int32"] = "window64", fraction: int = 44,
+                 threshold: int | None = None, mode: Literal["quarantine", "propagate"] = "quarantine",
+                 on_taint: Literal["warn", "raise", "ignore"] = "warn", elements: int | None = None,
+                 timeout_s: float = 10.0, join_timeout_s: float = 120.0, backlog: int | None = None,
+                 transport: Transport | None = None, plain: bool = False):
+        _demand_int("world", world, 1, 32)
+        _demand_int("job", job, 0, 255)
+        _demand_int("key", key, 0, 2**64 - 1)
+        _demand_int("fraction", fraction, -126, 149)
+        if rank is not None:
+            _demand_int("rank", rank, 0, world - 1)
+        if threshold is not None:
+            _demand_int("threshold", threshold, 1, world)
+        if elements is not None:
+            _demand_int("elements", elements, 1, 65535)
+        if backlog is not None:
+            _demand_int("backlog", backlog, 0, 2**24)
+        for name, value, known in (("format", format, _FORMATS), ("mode", mode, _MODES),
+                                   ("on_taint", on_taint, ("warn", "raise", "ignore"))):
+            if value not in known:
+                raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, not {value!r}")
+        for name, seconds in (("timeout_s", timeout_s), ("join_timeout_s", join_timeout_s)):
+            if not seconds > 0:
+                raise ValueError(f"{name} must be above 0, not {seconds!r}")
+
+        self.address, self.timeout_s, self.on_taint = address, timeout_s, on_taint
+        self._transport = transport or UdpTransport(address, plain=plain)
+        self._broken = ""  # why no collective is possible, as the end of a sentence
+        self._state = {"member": False}
+        try:
+            self._control = Control(self._transport, address=address, timeout_s=timeout_s)
+            self.config: Config = self._control.config()
+            membership = Membership(
+                job=job, key=key, world=world, threshold=threshold or world, format=_FORMATS[format],
+                fraction=fraction, elements=elements or self.config.elements, mode=_MODES[mode],
+                nonce=secrets.randbits(64) | 1, wanted=NO_MEMBER if rank is None else rank)
+            membership = self._control.join(membership, timeout_s=join_timeout_s)
+            self._state["member"] = True
+            backlog = _BACKLOG_WINDOWS * membership.window if backlog is None else backlog
+            self._ring = Ring(self._transport, membership, backlog=backlog)
+            self._control.strangers = self._absorb
+            self._before = self._control.counters(self.config.ports)
+            self._attendant = Attendant(self._transport.fileno(), self._tend)
+        except BaseException:
+            if self._state["member"]:
+                self._control.leave(membership)
+            self._transport.close()
+            raise
+        self._finalizer = weakref.finalize(self, _leave_and_close, self._control, self._ring, self._attendant,
+                                           self._transport, os.getpid(), self._state)
+
+    # Facts
+
+    @property
+    def rank(self) -> int:
+        """This worker's index in the job, 0 to world - 1."""
+        return self._ring.membership.member
+
+    @property
+    def world(self) -> int:
+        """Workers of the job."""
+        return self._ring.membership.world
+
+    @property
+    def threshold(self) -> int:
+        """How many workers complete a sum, as far as this worker knows."""
+        return self._ring.membership.threshold
+
+    @property
+    def elements(self) -> int:
+        """Numbers in a segment."""
+        return self._ring.membership.elements
+
+    def counters(self) -> dict[str, int]:
+        """The switch's counters by name; `iswitch.explain` has a sentence on each. SwitchUnreachable."""
+        self._demand_member()
+        with self._attendant:
+            return self._control.counters(self.config.ports)
+
+    # Collectives
+
+    def allreduce(self, array: np.ndarray, op: Literal["sum", "mean"] = "sum") -> Reduction:
+        """Replaces `array` by its sum, or mean, over the job's workers.
+
+        array: float32 of any shape, writeable; or int32, summed modulo 2^32 (op "sum" only). Not C-contiguous arrays
+        are copied there and back. All workers must pass the same number of elements; 0 is possible, and no traffic.
+        "mean" divides each segment by the number of workers in it.
+
+        Raises TypeError, ValueError before anything is sent; Timeout, SwitchUnreachable, JobReset, NotAMember,
+        Mismatch, NoContributionError, TaintedError.
+        """
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"array must be a numpy.ndarray, not {type(array).__name__}")
+        if op not in ("sum", "mean"):
+            raise ValueError(f'op must be "sum" or "mean", not {op!r}')
+        if not array.flags.writeable:
+            raise ValueError("array must be writeable: the result replaces its numbers")
+        format, wire_type = self._format_of(array, op)
+        values = np.ascontiguousarray(array, wire_type).reshape(-1)
+        reduction = self._collect(values, format)
+        if values.size:
+            if op == "mean":
+                self._divide(values, reduction.counts)
+            if not np.may_share_memory(values, array):
+                array[...] = values.reshape(array.shape)
+            self._judge(reduction)
+        return reduction
+
+    def broadcast(self, buffer: Bytes, root: int = 0) -> Bytes:
+        """Gives every worker the bytes of `root`'s buffer; lengths must be equal.
+
+        buffer: bytearray, writeable memoryview or array of any dtype: filled in place and returned; or bytes: returned
+        anew. Needs a job with threshold = world (ValueError). Raises NoContributionError if the root has left, else
+        as `allreduce`.
+        """
+        _demand_int("root", root, 0, self.world - 1)
+        self._demand_everybody("broadcast")
+        if isinstance(buffer, np.ndarray):
+            if not buffer.flags.writeable:
+                raise ValueError("buffer must be writeable: the root's bytes replace its own")
+            if buffer.dtype.hasobject:
+                raise TypeError("buffer must hold plain numbers, not Python objects")
+            data = np.ascontiguousarray(buffer).reshape(-1).view(np.uint8)
+        elif isinstance(buffer, (bytes, bytearray, memoryview)):
+            if isinstance(buffer, memoryview) and buffer.readonly:
+                raise ValueError("buffer must be writeable: the root's bytes replace its own")
+            data = np.frombuffer(buffer, np.uint8)
+        else:
+            raise TypeError(f"buffer must be bytes, bytearray, memoryview or numpy.ndarray, not {type(buffer).__name__}")
+        values = np.zeros(-(-data.size // 4), "<i4")
+        if self.rank == root:
+            values.view(np.uint8)[:data.size] = data
+        reduction = self._collect(values, Format.INT32)
+        if not (reduction.members >> np.uint32(root) & 1).all():
+            raise NoContributionError(f"the broadcast has nothing of its root, rank {root}: it has left the job")
+        received = values.view(np.uint8)[:data.size]
+        if isinstance(buffer, bytes):
+            return received.tobytes()
+        if self.rank != root:
+            if isinstance(buffer, np.ndarray):
+                buffer[...] = received.view(buffer.dtype).reshape(buffer.shape)
+            else:
+                data[:] = received
+        return buffer
+
+    def barrier(self) -> None:
+        """Returns when every worker has called it. Needs a job with threshold = world. Raises as `allreduce`."""
+        self._demand_everybody("barrier")
+        self._collect(np.zeros(1, "<i4"), Format.INT32)
+
+    # The job
+
+    def set_threshold(self, threshold: int) -> None:
+        """From now on `threshold` workers complete a sum, for all workers of the job. Refused, SwitchUnreachable."""
+        _demand_int("threshold", threshold, 1, self.world)
+        self._demand_member()
+        with self._attendant:
+            self._ring.membership = self._control.set_h(self._ring.membership, threshold)
+            self._ring.set_threshold(threshold)
+
+    def reset(self) -> None:
+        """Begins the job anew with the same members: what is under way is dropped, in the others JobReset is raised by
+        their present or next collective. Also repairs this worker after a failed collective."""
+        self._demand_member()
+        with self._attendant:
+            self._ring.restart(self._control.reset(self._ring.membership))
+            self._broken = ""
+
+    def leave(self) -> bool:
+        """Leaves the job and closes the transport; nobody waits for this worker any more. Whether the switch confirmed
+        it. A second call does nothing."""
+        self._broken = "it has left the job"
+        return bool(self._finalizer())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def __repr__(self) -> str:
+        m = self._ring.membership
+        return f"<iswitch.Worker rank {m.member} of {m.world}, job {m.job} at {self.address}>"
+
+    # Within
+
+    def _absorb(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
+        """Results that came while an acknowledgement was waited for."""
+        if not self._broken:
+            try:
+                self._ring.absorb(buffer, size, segment_bytes)
+            except Notice:
+                pass  # the next collective will get it again
+
+    def _tend(self) -> float:
+        try:
+            if not self._broken:
+                return self._ring.tend()
+            self._ring.discard()
+        except Notice:
+            pass
+        return 1.0
+
+    def _demand_member(self) -> None:
+        if not self._finalizer.alive:
+            raise NotAMember("this worker has left its job: make a new Worker")
+
+    def _demand_everybody(self, what: str) -> None:
+        if self.threshold < self.world:
+            raise ValueError(
+                f"a {what} needs a job with threshold = world: with threshold {self.threshold} of {self.world} it could "
+                "end without some of the workers. Join a second job without threshold for it")
+
+    def _format_of(self, array: np.ndarray, op: str) -> tuple[Format, np.dtype[Any]]:
+        plain = array.dtype.newbyteorder("=")
+        own = self._ring.membership.format
+        if plain == np.int32:
+            if op == "mean":
+                raise ValueError('op must be "sum" for int32: a mean of integers is none')
+            return Format.INT32, np.dtype("<i4")
+        if plain != np.float32:
+            raise TypeError(f"array must be float32 or int32, not {array.dtype}: use array.astype(numpy.float32)")
+        if own == Format.INT32:
+            raise TypeError('array must be int32 in a job of format "int32"')
+        return own, np.dtype("<f4")
+
+    def _divide(self, values: np.ndarray, counts: np.ndarray) -> None:
+        smallest, largest = int(counts.min()), int(counts.max())
+        if smallest == largest:
+            values /= np.float32(max(1, largest))
+        else:
+            values /= np.repeat(np.maximum(counts, 1).astype(np.float32), self.elements)[:values.size]
+
+    def _judge(self, reduction: Reduction) -> None:
+        if not reduction.counts.all():
+            raise NoContributionError(
+                f"nobody's numbers are in {int((reduction.counts == 0).sum())} of {len(reduction.counts)} segments: "
+                f"ranks {_list(reduction.tainted)} sent NaN, infinities or numbers out of range")
+        if self.on_taint != "ignore" and reduction.tainted:
+            out = self._ring.membership.mode == Mode.QUARANTINE
+            message = (f"ranks {_list(reduction.tainted)} sent NaN, infinities or numbers out of range"
+                       f"{', and are left out of the sums of those segments' if out else ''}")
+            if self.on_taint == "raise":
+                raise TaintedError(message)
+            warnings.warn(message, TaintWarning, stacklevel=3)
+
+    def _collect(self, values: np.ndarray, format: Format) -> Reduction:
+        """Sums `values` (1-D, C-contiguous, 4 bytes each, little-endian) over the job, in place."""
+        self._demand_member()
+        if self._broken:
+            raise IswitchError(f"this worker can take part in no collective: {self._broken}")
+        m = self._ring.membership
+        if not values.size:
+            return Reduction(m.world, m.elements, 0, np.zeros(0, HEADER))
+        with self._attendant:
+            self._broken = "an earlier one failed half-way. Call `reset`, or make new Workers"
+            try:
+                headers, resent = self._ring.reduce(values, format, self.timeout_s)
+            except Notice as notice:
+                self._noticed(notice.reason)
+            except Stalled as stalled:
+                self._stalled(str(stalled))
+            self._broken = ""
+        return Reduction(m.world, m.elements, resent, headers)
+
+    def _noticed(self, reason: Reason) -> NoReturn:
+        m = self._ring.membership
+        if reason == Reason.EPOCH:
+            try:
+                self._ring.restart(self._control.renew(m))
+            except NotAMember as gone:
+                self._broken, self._state["member"] = str(gone), False
+                raise
+            self._broken = ""
+            raise JobReset(f"job {m.job} at {self.address} was reset by another worker: all begin again with the next "
+                           "collective") from None
+        self._state["member"] = False
+        self._broken = f"job {m.job} at {self.address} was ended or does not know it any more. Make a new Worker"
+        raise NotAMember(f"job {m.job} at {self.address} was ended, by `iswitch reset` or with its last member, or "
+                         f"does not know this worker any more ({reason.name}): make a new Worker") from None
+
+    def _stalled(self, progress: str) -> NoReturn:
+        """Timeout with the counters that rose, or SwitchUnreachable."""
+        now = self._control.counters(self.config.ports)
+        risen = {name: count - self._before.get(name, 0) for name, count in now.items()}
+        risen = {name: rise % 2**32 for name, rise in risen.items()
+                 if rise and name.rpartition(".")[2] not in HARMLESS}
+        m = self._ring.membership
+        live = self._control.job(m.job).live
+        lines = [f"no result for {self.timeout_s:g} s in a collective of job {m.job} at {self.address}: {progress}. "
+                 f"{live} of {m.world} workers are members; the switch answers, so most likely one of them is not in "
+                 "this collective (computing, stopped, or in another one)."]
+        lines += [f"  {name} +{rise}: {explain(name)}" for name, rise in risen.items()]
+        raise Timeout("\n".join(lines), risen) from None
+
+
+def _demand_int(name: str, value: object, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
+    if not least <= value <= most:
+        raise ValueError(f"{name} must be {least} to {most}, not {value!r}")
+
+
+def _list(ranks: tuple[int, ...]) -> str:
+    return ", ".join(map(str, ranks))

@@ -1,0 +1,76 @@
+"""A thread that looks after a ring between collectives, while its worker computes."""
+
+import contextlib
+import os
+import select
+import threading
+from collections.abc import Callable
+
+__all__ = ["Attendant"]
+
+
+class Attendant:
+    """Calls `tend` when something has come or the time it asked for is over; `tend` returns seconds to its next call.
+
+    `with attendant:` keeps the thread out; it then neither wakes nor takes the interpreter's lock, so that a collective
+    costs nothing for it: the socket is taken out of the epoll set. Where there is no epoll, the thread wakes once and
+    waits.
+    """
+
+    def __init__(self, descriptor: int, tend: Callable[[], float]):
+        self._descriptor, self._tend = descriptor, tend
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._wake_read, self._wake_write = os.pipe()
+        self._epoll = select.epoll() if hasattr(select, "epoll") else None
+        if self._epoll:
+            self._epoll.register(self._wake_read, select.EPOLLIN)
+            self._epoll.register(descriptor, 0)
+        self._listen(True)
+        self._thread = threading.Thread(target=self._run, name="iswitch-attendant", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._listen(False)
+
+    def __exit__(self, *_: object) -> None:
+        self._listen(True)
+        self._lock.release()
+
+    def _listen(self, on: bool) -> None:
+        if self._epoll and not self._epoll.closed:
+            self._epoll.modify(self._descriptor, select.EPOLLIN if on else 0)
+
+    def _wait(self, timeout_s: float) -> None:
+        if self._epoll:
+            self._epoll.poll(timeout_s)
+        else:
+            select.select([self._descriptor, self._wake_read], [], [], timeout_s)
+
+    def _run(self) -> None:
+        wait_s = 0.0
+        with contextlib.suppress(OSError, ValueError):  # the descriptors were closed
+            while not self._stopped:
+                self._wait(wait_s)
+                if self._epoll and not self._lock.acquire(blocking=False):
+                    continue  # a collective is under way, and it will not leave anything undone
+                elif not self._epoll:
+                    self._lock.acquire()
+                try:
+                    wait_s = 1.0 if self._stopped else self._tend()
+                finally:
+                    self._lock.release()
+
+    def stop(self) -> None:
+        """Ends the thread and waits for it. The transport can be closed afterwards, not before."""
+        if self._stopped:
+            return
+        self._stopped = True
+        os.write(self._wake_write, b"!")
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+        if self._epoll:
+            self._epoll.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)

@@ -1,0 +1,112 @@
+"""The command line: what a switch is, what it counted, and how to free a job that died."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+try:
+    import typer
+    from rich.console import Console
+    from rich.table import Table
+except ImportError as error:
+    raise SystemExit("the command line needs two more packages: pip install 'iswitch[cli]'") from error
+
+from iswitch.control import Control
+from iswitch.errors import IswitchError
+from iswitch.explain import HARMLESS, explain
+from iswitch.transport import UdpTransport
+from iswitch.wire import JobState
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Look at an iswitch, and free its jobs.")
+out, err = Console(), Console(stderr=True)
+
+SwitchOption = Annotated[str, typer.Option("--switch", metavar="HOST:PORT", envvar="ISWITCH_ADDRESS",
+                                           help="Address of the switch.")]
+WaitOption = Annotated[float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait for it.")]
+DEFAULT_SWITCH, DEFAULT_WAIT_S = "127.0.0.1:27000", 3.0
+
+
+@contextmanager
+def _asking(switch: str, timeout_s: float) -> Iterator[Control]:
+    """A connection to the switch; errors become a sentence and exit code 1."""
+    try:
+        transport = UdpTransport(switch)
+        try:
+            yield Control(transport, address=switch, timeout_s=timeout_s)
+        finally:
+            transport.close()
+    except (IswitchError, OSError, ValueError) as error:
+        err.print(str(error), style="red", markup=False, highlight=False)
+        raise typer.Exit(1) from error
+
+
+@app.command()
+def status(switch: SwitchOption = DEFAULT_SWITCH, timeout: WaitOption = DEFAULT_WAIT_S) -> None:
+    """What the switch is built with, its jobs, and the traffic of its ports."""
+    with _asking(switch, timeout) as control:
+        config = control.config()
+        jobs = [control.job(job) for job in range(config.jobs)]
+        counts = control.counters(config.ports)
+    out.print(f"iswitch at {switch}: {config.ports} ports, {config.bus_bits} bit bus, {config.jobs} jobs of up to "
+              f"{config.members} workers, window {config.window} segments of up to {config.elements} numbers",
+              highlight=False)
+    table = Table("job", "state", "workers", "threshold", "epoch")
+    for job in jobs:
+        if job.state == JobState.NONE:
+            table.add_row(str(job.job), "free", "", "", "")
+        else:
+            table.add_row(str(job.job), job.state.name.lower(), f"{job.live} of {job.world}", str(job.threshold),
+                          str(job.epoch))
+    out.print(table)
+    table = Table("port", "received", "sent", "damaged", "dropped")
+    for port in range(config.ports):
+        received, sent, damaged, dropped = (
+            sum(counts[f"port{port}.{name}"] for name in names)
+            for names in (["RX_FRAMES"], ["TX_FRAMES"], ["RX_ERROR", "RX_RUNT", "RX_OVERSIZE"],
+                          ["TX_DROP_RESULT", "TX_DROP_REPLY", "TX_DROP_ORDINARY"]))
+        table.add_row(str(port), str(received), str(sent), str(damaged), str(dropped))
+    out.print(table)
+
+
+@app.command()
+def counters(
+    switch: SwitchOption = DEFAULT_SWITCH, timeout: WaitOption = DEFAULT_WAIT_S,
+    everything: Annotated[bool, typer.Option("--all", help="Those that are zero, too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
+) -> None:
+    """What the switch counted, each with a sentence on what it means."""
+    with _asking(switch, timeout) as control:
+        counts = control.counters()
+    counts = {name: count for name, count in counts.items() if count or everything}
+    if as_json:
+        print(json.dumps(counts, indent=2))
+        return
+    table = Table("counter", "count", "meaning")
+    for name, count in counts.items():
+        odd = count and name.rpartition(".")[2] not in HARMLESS
+        table.add_row(name, str(count), explain(name), style="yellow" if odd else None)
+    out.print(table if counts else "all counters are zero")
+
+
+@app.command()
+def reset(
+    job: Annotated[int, typer.Option("--job", min=0, max=255, help="Number of the job.")],
+    key: Annotated[int, typer.Option("--key", min=0, help="The key its workers joined with.")] = 0,
+    switch: SwitchOption = DEFAULT_SWITCH, timeout: WaitOption = DEFAULT_WAIT_S,
+) -> None:
+    """End a job, whoever is in it: frees the number of a job whose workers died without leaving."""
+    with _asking(switch, timeout) as control:
+        control.end_job(job, key)
+    out.print(f"job {job} at {switch} is free", highlight=False)
+
+
+def main() -> None:
+    """Entry point of the `iswitch` command."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

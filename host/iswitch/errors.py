@@ -1,0 +1,58 @@
+"""What can go wrong between a worker and its switch; every message says what happened and what to do about it."""
+
+from iswitch.wire import Reason
+
+__all__ = ["IswitchError", "JobReset", "Mismatch", "NoContributionError", "NotAMember", "Refused", "SwitchUnreachable",
+           "TaintWarning", "TaintedError", "Timeout"]
+
+
+class IswitchError(Exception):
+    """Every error of this package that is not a plain mistake in an argument (those are ValueError and TypeError)."""
+
+
+class SwitchUnreachable(IswitchError, ConnectionError):
+    """Nothing answered at the switch's address."""
+
+
+class Refused(IswitchError):
+    """The switch answered a control message with a refusal; `reason` says which rule it broke."""
+
+    def __init__(self, message: str, reason: Reason):
+        super().__init__(message)
+        self.reason = reason
+
+
+class JobReset(IswitchError):
+    """Another member reset the job. The worker is ready for the first collective of the new epoch; what was under way
+    is lost, and the array that was being reduced holds a mixture of own numbers and sums."""
+
+
+class NotAMember(IswitchError):
+    """The switch no longer knows this worker: it left, or the job was ended. Make a new Worker to go on."""
+
+
+class Timeout(IswitchError, TimeoutError):
+    """A collective, or the gathering of a job's workers, made no progress for the time allowed.
+
+    counters: the switch's drop counters that rose since this worker joined, by name; empty if it has not joined.
+    """
+
+    def __init__(self, message: str, counters: dict[str, int] | None = None):
+        super().__init__(message)
+        self.counters = counters or {}
+
+
+class Mismatch(IswitchError):
+    """The members of a job are not performing the same collective: sizes or number formats differ."""
+
+
+class NoContributionError(IswitchError):
+    """A result has nobody's numbers in it (all were quarantined), or a broadcast lacks its root."""
+
+
+class TaintedError(IswitchError):
+    """A contribution held NaN, an infinity or a number out of range, and the worker was made with on_taint="raise"."""
+
+
+class TaintWarning(UserWarning):
+    """A contribution held NaN, an infinity or a number out of range."""

@@ -1,0 +1,189 @@
+"""Bytes to and from the switch: the one seam between the driver and the network."""
+
+import contextlib
+import errno
+import select
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from iswitch.errors import SwitchUnreachable
+from iswitch.wire import UDP_PORT
+
+__all__ = ["RECEIVE_BYTES", "Buffer", "Transport", "UdpTransport", "parse_address"]
+
+Buffer = bytes | bytearray | memoryview
+
+RECEIVE_BYTES = 1 << 16
+"""What `receive` must be given room for: the longest train there can be."""
+
+_SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
+_SOL_UDP, _UDP_SEGMENT, _UDP_GRO = 17, 103, 104
+_IP_MTU_DISCOVER, _IP_PMTUDISC_DO = 10, 2
+_SOCKET_BUFFER_BYTES = 1 << 23
+_TRAIN_BYTES, _TRAIN_SEGMENTS = 65507, 64  # an IPv4 datagram's limit and the kernel's, for one GSO send
+_LONGEST_DATAGRAM = 9216  # of a switch: a jumbo frame
+_NO_GSO = {errno.EIO, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOPROTOOPT}
+
+
+class Transport(Protocol):
+    """Carries trains: UDP payloads of equal size laid end to end, of which the last may be shorter.
+
+    The driver cannot tell UDP from an emulator in the same process or from a recording.
+    """
+
+    def train_segments(self, segment_bytes: int) -> int:
+        """The most segments of this size that one `send` takes."""
+
+    def send(self, train: Buffer, segment_bytes: int) -> None:
+        """Send every segment as a datagram of its own. May lose them, does not wait for anything but buffer space."""
+
+    def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
+        """Wait for a train and lay it into `into` (RECEIVE_BYTES): (bytes, segment_bytes), or (0, 0) after the time."""
+
+    def fileno(self) -> int:
+        """A descriptor that polls as readable when `receive` would not wait."""
+
+    def close(self) -> None: ...
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """("host", port) of "host:port" or "host"; without a port the switch's own, 26963. ValueError if it is neither."""
+    host, colon, port = address.rpartition(":")
+    if not colon:
+        host, port = address, str(UDP_PORT)
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError(f'switch address must be "host:port" or "host", not {address!r}')
+    return host, int(port)
+
+
+class UdpTransport:
+    """A connected UDP socket. Trains go through the kernel whole (GSO and GRO) where it can, datagram by datagram
+    where it cannot, or with `plain=True`.
+
+    SwitchUnreachable if the name does not resolve, ValueError if the address is none.
+    """
+
+    def __init__(self, address: str, *, plain: bool = False):
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.refused = False
+        """The peer's host has said that nobody listens at the port."""
+        self._kept = b""  # plain: a datagram longer than those before it, which begins the next train
+        try:
+            self._enlarge()
+            self._connect(address)
+            self.gso = not plain and self._has(_UDP_SEGMENT, 0)
+            self.gro = not plain and self._has(_UDP_GRO, 1)
+        except BaseException:
+            self._socket.close()
+            raise
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+
+    def _connect(self, address: str) -> None:
+        peer = parse_address(address)
+        try:
+            self._socket.connect(peer)
+        except socket.gaierror as error:
+            raise SwitchUnreachable(f"there is no host {peer[0]!r} ({error.strerror}): check the address") from error
+
+    def _enlarge(self) -> None:
+        for forced, usual in ((_SO_RCVBUFFORCE, socket.SO_RCVBUF), (_SO_SNDBUFFORCE, socket.SO_SNDBUF)):
+            for option in (usual, forced):  # the forced one needs a capability; without it the usual one has its cap
+                with contextlib.suppress(OSError):
+                    self._socket.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BUFFER_BYTES)
+        with contextlib.suppress(OSError):  # a fragment is ordinary traffic to the switch: better an error than that
+            self._socket.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
+
+    def _has(self, option: int, value: int) -> bool:
+        try:
+            self._socket.setsockopt(_SOL_UDP, option, value)
+        except OSError:
+            return False
+        return True
+
+    def train_segments(self, segment_bytes: int) -> int:
+        return max(1, min(_TRAIN_SEGMENTS, _TRAIN_BYTES // segment_bytes))
+
+    def send(self, train: Buffer, segment_bytes: int) -> None:
+        """`Transport.send`. ValueError if a segment does not fit the path's MTU."""
+        view = memoryview(train).cast("B")
+        if self.gso and len(view) > segment_bytes:
+            try:
+                self._call(self._socket.sendmsg, [view],
+                           [(_SOL_UDP, _UDP_SEGMENT, struct.pack("=H", segment_bytes))])
+                return
+            except OSError as error:
+                if error.errno not in _NO_GSO:
+                    raise
+                self.gso = False  # the kernel has it, the device does not
+        for at in range(0, len(view), segment_bytes):
+            self._call(self._socket.send, view[at:at + segment_bytes])
+
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """A connected socket reports an earlier datagram's refusal at a later call: note it, and do the call."""
+        for _ in range(8):
+            try:
+                function(*arguments)
+                return
+            except (ConnectionRefusedError, ConnectionResetError):
+                self.refused = True
+            except OSError as error:
+                if error.errno == errno.EMSGSIZE:
+                    raise ValueError("a segment does not fit the MTU of the path to the switch: join with fewer "
+                                     "`elements`, on all workers") from error
+                if error.errno in (errno.ENOBUFS, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EPERM):
+                    return  # lost, like on the wire
+                raise
+
+    def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
+        if not self._kept and not self._poll.poll(max(0.0, timeout_s) * 1000):
+            return 0, 0
+        return self._receive_train(into) if self.gro else self._gather(into)
+
+    def _receive_train(self, into: memoryview) -> tuple[int, int]:
+        try:
+            length, ancillary, _, _ = self._socket.recvmsg_into([into], 64, socket.MSG_DONTWAIT)
+        except BlockingIOError:  # woken by a datagram with a wrong checksum
+            return 0, 0
+        except (ConnectionRefusedError, ConnectionResetError):
+            self.refused = True
+            return 0, 0
+        self.refused = False
+        for level, kind, data in ancillary:
+            if level == _SOL_UDP and kind == _UDP_GRO:
+                return length, int.from_bytes(data[:4], sys.byteorder)
+        return length, length
+
+    def _gather(self, into: memoryview) -> tuple[int, int]:
+        """Without GRO: make a train of what has already come, as long as the sizes allow."""
+        length = segment_bytes = 0
+        if self._kept:
+            length = segment_bytes = len(self._kept)
+            into[:length], self._kept = self._kept, b""
+        while not segment_bytes or len(into) - length >= _LONGEST_DATAGRAM:
+            try:
+                size = self._socket.recv_into(into[length:], 0, socket.MSG_DONTWAIT | socket.MSG_TRUNC)
+            except BlockingIOError:
+                break
+            except (ConnectionRefusedError, ConnectionResetError):
+                self.refused = True
+                continue
+            self.refused = False
+            if length + size > len(into):
+                continue  # did not fit: lost, like on the wire
+            if segment_bytes and size > segment_bytes:
+                self._kept = bytes(into[length:length + size])
+                break
+            length, segment_bytes = length + size, segment_bytes or size
+            if size < segment_bytes:
+                break
+        return length, segment_bytes
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()

@@ -1,0 +1,123 @@
+"""The golden model of the switch behind UDP sockets on loopback, one for each of its ports, with a bad network between.
+
+A datagram to port p's socket becomes the frame that a NIC would have sent into port p; each UDP client is a worker
+with addresses of its own. Meant for tests of the driver: as exact as the model, and as slow.
+"""
+
+import random
+import select
+import socket
+import threading
+import time
+from dataclasses import dataclass
+
+from iswitch.config import Config
+from iswitch.wire import ADDRESSES, UDP_PORT
+from sim.bench.client import SWITCH_IP, SWITCH_MAC, udp_frame
+from sim.model.switch import Switch
+
+__all__ = ["Faults", "UdpModel"]
+
+_TRAIN_BYTES = 1 << 16
+_GRO = (17, 104)
+
+
+@dataclass
+class Faults:
+    """Chances, 0 to 1, that a datagram is lost, doubled, or held back until one to eight others have passed it; in both
+    directions."""
+
+    loss: float = 0.0
+    duplication: float = 0.0
+    reordering: float = 0.0
+
+
+class UdpModel:
+    """`with UdpModel(config) as model:` serves at `model.address(port)` from a thread of its own.
+
+    `model.faults` may be replaced, and `model.deaf` set, at any time; `model.switch` may be looked at with `model.lock`
+    held.
+    """
+
+    def __init__(self, config: Config | None = None, *, seed: int = 1, faults: Faults | None = None) -> None:
+        self.config = config or Config()
+        self.switch = Switch(self.config, mac=SWITCH_MAC, ip=SWITCH_IP, seed=seed)
+        self.faults, self.deaf = faults or Faults(), False
+        self.lock = threading.Lock()
+        self._chance = random.Random(seed)
+        self._held: list[tuple[int, int, bytes, tuple[str, int]]] = []  # (datagrams yet to pass, port, payload, peer)
+        self._clients: dict[tuple[int, int], tuple[str, int]] = {}  # (switch port, UDP port) -> socket address
+        self._sockets = [self._socket() for _ in range(self.config.ports)]
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="udp-model", daemon=True)
+
+    @staticmethod
+    def _socket() -> socket.socket:
+        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 23)
+        made.setsockopt(socket.SOL_SOCKET, 33, 1 << 23)  # SO_RCVBUFFORCE
+        made.bind(("127.0.0.1", 0))
+        return made
+
+    def address(self, port: int = 0) -> str:
+        """What a driver connects to in order to be plugged into `port`."""
+        return f"127.0.0.1:{self._sockets[port].getsockname()[1]}"
+
+    def __enter__(self) -> "UdpModel":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        for each in self._sockets:
+            each.close()
+
+    def _serve(self) -> None:
+        ports = {each.fileno(): port for port, each in enumerate(self._sockets)}
+        poll = select.poll()
+        for descriptor in ports:
+            poll.register(descriptor, select.POLLIN)
+        while not self._stop.is_set():
+            for descriptor, _ in poll.poll(20):
+                port = ports[descriptor]
+                payload, peer = self._sockets[port].recvfrom(_TRAIN_BYTES)
+                if not self.deaf:
+                    self._clients[port, peer[1]] = peer
+                    for arrived in self._pass(port, payload, peer):
+                        self._deliver(*arrived)
+            self._release()
+
+    def _pass(self, port: int, payload: bytes, peer: tuple[str, int]) -> list[tuple[int, bytes, tuple[str, int]]]:
+        """What comes out of the bad network when this goes in."""
+        if self._chance.random() < self.faults.loss:
+            return []
+        out = [(port, payload, peer)] * (1 + (self._chance.random() < self.faults.duplication))
+        if self._chance.random() < self.faults.reordering:
+            self._held.append((self._chance.randint(1, 8), *out.pop()))
+        return out
+
+    def _release(self) -> None:
+        """Held datagrams that enough others have passed; a network does not hold one for ever, so each round counts."""
+        waiting = [(left - 1, *rest) for left, *rest in self._held]
+        self._held = [held for held in waiting if held[0] > 0]
+        for left, *rest in waiting:
+            if left <= 0:
+                self._deliver(*rest)
+
+    def _deliver(self, port: int, payload: bytes, peer: tuple[str, int]) -> None:
+        udp_port = peer[1]
+        frame = udp_frame(
+            eth_dst=SWITCH_MAC, eth_src=bytes([2, 0, 0, port, *udp_port.to_bytes(2)]), ip_src=bytes([10, 0, 1, port]),
+            ip_dst=SWITCH_IP, udp_src=udp_port, udp_dst=UDP_PORT, payload=payload)
+        with self.lock:
+            sent = self.switch.receive(port, frame, time.monotonic_ns() // 1000 % 2**32)
+        for egress, reply in sent:
+            to = int.from_bytes(reply[36:38])
+            size = int.from_bytes(reply[38:40]) - 8
+            answer = reply[ADDRESSES.itemsize:ADDRESSES.itemsize + size]
+            if (client := self._clients.get((egress, to))) is None:
+                continue
+            for _ in range(1 + (self._chance.random() < self.faults.duplication)):
+                if self._chance.random() >= self.faults.loss:
+                    self._sockets[egress].sendto(answer, client)
