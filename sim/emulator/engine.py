@@ -1,0 +1,247 @@
+"""One emulated board: frames in and out of a compiled switch, through the C interface of `board.cpp`."""
+
+import ctypes
+import json
+from collections.abc import Sequence
+from ctypes import POINTER, byref, c_char_p, c_int, c_uint8, c_uint32, c_uint64, c_void_p
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from iswitch.config import Config
+from iswitch.wire import Outcome
+from sim.bench.client import SWITCH_IP, SWITCH_MAC
+from sim.emulator.compile import Design, library
+
+__all__ = ["Board", "BoardError", "Decision", "Frame", "Stamp"]
+
+ABI = 1
+RECEIVE_BYTES = 1 << 20
+RECEIVE_FRAMES = 1024
+TRACE_ENTRIES = 4096
+VIOLATIONS = ("valid withdrawn", "word changed while waiting", "wrong byte count", "frame without an end")
+_WATCH, _TRACE, _STAMPS = 1, 2, 4
+
+_SIGNATURES = {
+    "isw_abi": (c_int, []),
+    "isw_ports": (c_int, []),
+    "isw_bus_bits": (c_int, []),
+    "isw_config": (c_char_p, []),
+    "isw_engine": (c_char_p, []),
+    "isw_open": (c_void_p, [c_uint64, c_char_p, c_char_p]),
+    "isw_close": (None, [c_void_p]),
+    "isw_limit": (None, [c_void_p, c_uint64]),
+    "isw_flags": (None, [c_void_p, c_uint32]),
+    "isw_send": (c_int, [c_void_p, c_int, c_char_p, c_uint32, c_int]),
+    "isw_send_many": (c_int, [c_void_p, c_int, c_char_p, POINTER(c_uint32), c_char_p, c_int]),
+    "isw_waiting": (c_int, [c_void_p, c_int, c_int]),
+    "isw_run": (c_uint64, [c_void_p, c_uint64, c_uint32]),
+    "isw_receive": (c_int, [c_void_p, c_int, c_void_p, c_uint32, POINTER(c_uint64), POINTER(c_uint64)]),
+    "isw_receive_many": (c_int, [c_void_p, c_int, c_void_p, c_uint32, c_void_p, c_void_p, c_int]),
+    "isw_sent_stamp": (c_int, [c_void_p, c_int, POINTER(c_uint64), POINTER(c_uint64)]),
+    "isw_stall": (c_int, [c_void_p, c_int, c_int, c_uint64, c_uint32, c_uint64]),
+    "isw_trace": (c_int, [c_void_p, c_void_p, c_int, POINTER(c_uint64)]),
+    "isw_violations": (c_uint64, [c_void_p, c_int, c_int]),
+    "isw_cycles": (c_uint64, [c_void_p]),
+    "isw_wave": (c_int, [c_void_p, c_char_p]),
+}
+
+_ENTRY = np.dtype([("cycle", "<u8"), ("seq", "<u4"), ("outcome", "u1"), ("port", "u1"), ("job", "u1"), ("member", "u1")])
+
+
+class BoardError(Exception):
+    """A library that is not one of ours, or a board used after it was closed."""
+
+
+class Frame(NamedTuple):
+    """A frame that the switch sent, without FCS, and the cycles in which its first and last word left."""
+
+    data: bytes
+    first: int
+    last: int
+
+
+class Stamp(NamedTuple):
+    """The cycles in which the first and the last word of a frame went into the switch."""
+
+    first: int
+    last: int
+
+
+class Decision(NamedTuple):
+    """What the core decided about one frame, and in which cycle."""
+
+    cycle: int
+    outcome: Outcome
+    port: int
+    job: int
+    member: int
+    seq: int
+
+
+@cache
+def _load(path: Path) -> ctypes.CDLL:
+    try:
+        loaded = ctypes.CDLL(str(path))
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(loaded, name)
+            function.restype, function.argtypes = result, arguments
+    except (OSError, AttributeError) as error:
+        raise BoardError(f"{path} is not the library of an emulated board: {error}") from error
+    if loaded.isw_abi() != ABI:
+        raise BoardError(f"{path} has interface version {loaded.isw_abi()}, and this code speaks {ABI}")
+    return loaded
+
+
+class Board:
+    """One switch. Boards are independent of each other, even those of one library.
+
+    engine: "verilator" or "cxxrtl". seed: of the switch's own random numbers. mac, ip: the switch's, in wire order.
+    path: a library that is compiled already, which then decides about `config` and `engine`. watch: check the handshakes
+    of everything that leaves and feed noise where nothing is valid. stamps: keep the times of frames that went in, for
+    `stamp`. trace: keep the core's decisions, for `trace`; at most about a million between two calls. waves: build with
+    waveforms, for `wave`.
+    """
+
+    def __init__(self, config: Config | None = None, *, engine: str = "verilator", seed: int = 1, mac: bytes = SWITCH_MAC,
+                 ip: bytes = SWITCH_IP, path: Path | None = None, design: Design | None = None, watch: bool = False,
+                 stamps: bool = False, trace: bool = False, waves: bool = False):
+        self._context: int | None = None
+        if len(mac) != 6:
+            raise ValueError(f"Board mac must be 6 bytes, not {mac!r}")
+        if len(ip) != 4:
+            raise ValueError(f"Board ip must be 4 bytes, not {ip!r}")
+        if not 0 <= seed < 1 << 64:
+            raise ValueError(f"Board seed must be 0 to 2^64 - 1, not {seed!r}")
+        self.path = path or library(config or Config(), engine, waves, design=design)
+        self._library = _load(self.path)
+        self.config = Config(**json.loads(self._library.isw_config()))
+        if config is not None and config != self.config:
+            raise BoardError(f"{self.path} is a switch of {self.config}, not of {config}")
+        self.engine: str = self._library.isw_engine().decode()
+        self.mac, self.ip = mac, ip
+        self._context = self._library.isw_open(seed, mac, ip)
+        self._library.isw_flags(self._context, watch * _WATCH | trace * _TRACE | stamps * _STAMPS)
+        self._bytes = np.empty(RECEIVE_BYTES, np.uint8)
+        self._lengths = np.empty(RECEIVE_FRAMES, np.uint32)
+        self._times = np.empty((RECEIVE_FRAMES, 2), np.uint64)
+        self._addresses = tuple(array.ctypes.data for array in (self._bytes, self._lengths, self._times))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Frees the switch and all frames in it. Harmless when repeated."""
+        if self._context is not None:
+            self._library.isw_close(self._context)
+            self._context = None
+
+    @property
+    def _open(self) -> int:
+        if self._context is None:
+            raise BoardError("the board is closed")
+        return self._context
+
+    def _port(self, port: int) -> int:
+        if not 0 <= port < self.config.ports:
+            raise ValueError(f"port must be 0 to {self.config.ports - 1}, not {port!r}")
+        return port
+
+    def send(self, port: int, frame: bytes, error: bool = False) -> bool:
+        """Queues a frame, without FCS, to enter at a port; with `error`, as if its FCS were bad. False if the queue is
+        full: `run`, then try again."""
+        done: int = self._library.isw_send(self._open, self._port(port), frame, len(frame), error)
+        if done < 0:
+            raise ValueError(f"a frame must be 1 to 65536 bytes, not {len(frame)}")
+        return bool(done)
+
+    def send_many(self, port: int, frames: Sequence[bytes], errors: Sequence[bool] | None = None) -> int:
+        """Queues frames until the queue is full; returns how many it took."""
+        if not all(0 < len(frame) <= 65536 for frame in frames):
+            raise ValueError("a frame must be 1 to 65536 bytes")
+        lengths = (c_uint32 * len(frames))(*map(len, frames))
+        taken: int = self._library.isw_send_many(self._open, self._port(port), b"".join(frames), lengths,
+                                                 bytes(errors or len(frames)), len(frames))
+        return taken
+
+    def limit(self, frames: int) -> None:
+        """Sets how many frames may wait at each port to enter; 1024 at first."""
+        self._library.isw_limit(self._open, frames)
+
+    def waiting(self, port: int) -> int:
+        """Frames that wait at a port to enter."""
+        waiting: int = self._library.isw_waiting(self._open, self._port(port), 0)
+        return waiting
+
+    def run(self, max_cycles: int = 1_000_000, now_us: int = 0) -> int:
+        """Runs until nothing is queued or in flight, at most `max_cycles`; returns the cycles run. `now_us` (modulo 2^32)
+        is the switch's time in microseconds for the whole run."""
+        cycles: int = self._library.isw_run(self._open, max_cycles, now_us & 0xFFFFFFFF)
+        return cycles
+
+    def receive(self, port: int) -> list[Frame]:
+        """All frames that have left at a port since the last call."""
+        context, number = self._open, self._port(port)
+        frames: list[Frame] = []
+        while got := self._library.isw_receive_many(context, number, self._addresses[0], RECEIVE_BYTES,
+                                                    self._addresses[1], self._addresses[2], RECEIVE_FRAMES):
+            ends = np.cumsum(self._lengths[:got]).tolist()
+            data = self._bytes[:ends[-1]].tobytes()
+            for begin, end, (first, last) in zip([0, *ends], ends, self._times[:got].tolist()):
+                frames.append(Frame(data[begin:end], first, last))
+        return frames
+
+    def stamp(self, port: int) -> Stamp | None:
+        """When the oldest frame not yet asked for went in at a port; frames count once their last word is in."""
+        first, last = c_uint64(), c_uint64()
+        found = self._library.isw_sent_stamp(self._open, self._port(port), byref(first), byref(last))
+        return Stamp(first.value, last.value) if found else None
+
+    def stall(self, port: int, direction: str, chance: float, *, length: int = 1, seed: int = 1) -> None:
+        """Holds a port up: in a free cycle, with this chance, for `length` cycles. direction "rx" withholds the words of
+        frames that enter, "tx" refuses the words of those that leave. 0 ends it."""
+        if direction not in ("rx", "tx"):
+            raise ValueError(f"direction must be rx or tx, not {direction!r}")
+        if not 0 <= chance <= 1:
+            raise ValueError(f"chance must be 0 to 1, not {chance!r}")
+        if length < 1:
+            raise ValueError(f"length must be at least 1 cycle, not {length!r}")
+        self._library.isw_stall(self._open, self._port(port), int(direction == "tx"), int(chance * (1 << 32)), length, seed)
+
+    def trace(self) -> list[Decision]:
+        """The core's decisions since the last call, oldest first."""
+        decisions: list[Decision] = []
+        entries, lost = np.empty(TRACE_ENTRIES, _ENTRY), c_uint64()
+        while got := self._library.isw_trace(self._open, entries.ctypes.data, TRACE_ENTRIES, byref(lost)):
+            decisions += [Decision(cycle, Outcome(outcome), port, job, member, seq)
+                          for cycle, seq, outcome, port, job, member in entries[:got].tolist()]
+        if lost.value:
+            raise BoardError(f"{lost.value} decisions were lost: fetch the trace more often")
+        return decisions
+
+    def violations(self) -> dict[str, int]:
+        """Promises that the switch's outputs have broken, by port and kind; empty if all is well. Needs `watch` to see
+        what happens while a word waits."""
+        seen = {f"port {port}: {kind}": self._library.isw_violations(self._open, port, number)
+                for port in range(self.config.ports) for number, kind in enumerate(VIOLATIONS)}
+        return {name: count for name, count in seen.items() if count}
+
+    @property
+    def cycles(self) -> int:
+        """Cycles since reset."""
+        cycles: int = self._library.isw_cycles(self._open)
+        return cycles
+
+    def wave(self, path: Path) -> None:
+        """Writes waveforms (VCD) of everything from now on. Needs a board made with `waves=True`."""
+        if not self._library.isw_wave(self._open, str(path).encode()):
+            raise BoardError(f"cannot write waveforms to {path}; was the board made with waves=True?")
