@@ -10,7 +10,7 @@ from amaranth.hdl import Cat, Const, Module, Mux
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.numeric.stages import Stages
+from hw.numeric.stages import Stages, once
 from hw.numeric.window64 import BOTTOM
 
 __all__ = ["DISTANCE_MAX", "Fitter"]
@@ -61,19 +61,20 @@ class Fitter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         old, new = self.stored[:32], self.addend
-        old_hidden, new_hidden = old[23:31].any(), self.hidden
-        old_is_larger = ~self.first & (old[:31] > new[:31])
-        differ = ~self.first & (old[31] ^ new[31])
-        cancels = differ & (old[:31] == new[:31])
+        old_hidden, new_hidden = once(m, "old_hidden", old[23:31].any()), self.hidden
+        old_is_larger = once(m, "old_is_larger", ~self.first & (old[:31] > new[:31]))
+        differ = once(m, "differ", ~self.first & (old[31] ^ new[31]))
+        cancels = once(m, "cancels_now", differ & (old[:31] == new[:31]))
 
-        old_exponent = old[23:31] | ~old_hidden  # a subnormal has the exponent 1
-        new_exponent = new[23:31] | ~new_hidden
-        gap = Mux(old_is_larger, (old_exponent - new_exponent)[:8], (new_exponent - old_exponent)[:8])
+        old_exponent = once(m, "old_exponent", old[23:31] | ~old_hidden)  # a subnormal has the exponent 1
+        new_exponent = once(m, "new_exponent", new[23:31] | ~new_hidden)
+        gap = once(m, "gap", Mux(
+            old_is_larger, (old_exponent - new_exponent)[:8], (new_exponent - old_exponent)[:8]))
         old_mantissa, new_mantissa = Cat(old[:23], old_hidden), Cat(new[:23], new_hidden)
         larger = Mux(old_is_larger, old_mantissa, new_mantissa)
-        smaller = Mux(old_is_larger, new_mantissa, old_mantissa & (~self.first).replicate(24))
+        smaller = Mux(old_is_larger, new_mantissa, Mux(self.first, 0, old_mantissa))
 
-        kept = self.stored & (~self.first).replicate(64)
+        kept = Mux(self.first, 0, self.stored)
         fitted = Stages(m, self.STAGES).then(
             self.Fitted,
             base=Mux(self.fit, Cat(Const(0, BOTTOM), larger), kept),

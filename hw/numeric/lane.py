@@ -1,11 +1,11 @@
 """One element's arithmetic, all formats in one pipeline."""
 
-from amaranth.hdl import Cat, Module, Mux, signed
+from amaranth.hdl import Cat, Const, Module, Mux, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.numeric.fp32 import Fitter
-from hw.numeric.stages import Stages
+from hw.numeric.stages import Stages, once
 from hw.numeric.window64 import Aligner, Locator, Normaliser, Rounder
 from iswitch.wire import Format
 
@@ -108,9 +108,9 @@ class Lane(wiring.Component):
         m.submodules.rounder = rounder = Rounder()
         pipe = Stages(m, self.STAGES)
 
-        window = self.format == Format.WINDOW64
-        fit = self.format == Format.FP32
-        whole = self.format == Format.INT32
+        window = once(m, "window", self.format == Format.WINDOW64)
+        fit = once(m, "fit", self.format == Format.FP32)
+        whole = once(m, "whole", self.format == Format.INT32)
         m.d.comb += [
             locator.window.eq(window), locator.fit.eq(fit), locator.whole.eq(whole),
             locator.fraction.eq(self.fraction), locator.limit.eq(self.limit), locator.operand.eq(self.operand),
@@ -129,15 +129,15 @@ class Lane(wiring.Component):
         fitted = pipe.then(self.Fitted, poison=poison, counts=locator.counts)
 
         m.d.comb += [aligner.term.eq(fitter.term), aligner.distance.eq(fitter.distance_fitted)]
-        infinite = fitted.fit & fitter.origin_fitted[:8].all()
+        infinite = once(m, "infinite", fitted.fit & fitter.origin_fitted[:8].all())
         is_fraction_zero = ~fitter.base[34:57].any()
         aligned = pipe.then(
             self.Aligned, base=fitter.base, subtract=fitter.subtract, negative=fitter.negative,
             ceiling=(fitter.origin_fitted + 5)[:9], infinite=infinite,
             nan=fitted.poison | infinite & (~is_fraction_zero | fitter.cancels))
 
-        round_up = aligner.guard & (aligner.sticky | aligner.magnitude[0])
-        term = aligner.magnitude ^ aligned.subtract.replicate(64)
+        round_up = once(m, "round_up", aligner.guard & (aligner.sticky | aligner.magnitude[0]))
+        term = once(m, "term", Mux(aligned.subtract, ~Cat(aligner.magnitude, Const(0, 6)), aligner.magnitude))
         summed = pipe.then(
             self.Summed, total=(aligned.base + term + (round_up ^ aligned.subtract))[:64],
             flushed=aligned.counts & ~round_up & (aligner.magnitude == 0))
@@ -155,7 +155,7 @@ class Lane(wiring.Component):
         rounded = pipe.then(
             self.Rounded,
             low=Mux(normalised.window | normalised.whole, total[:32], rounder.value),
-            high=total[32:] & normalised.window.replicate(32),
+            high=Mux(normalised.window, total[32:], 0),
             poison=normalised.window & normalised.nan,
             result=Mux(normalised.whole, total[:32], rounder.value))
         m.d.comb += [self.sum.eq(Cat(rounded.low, rounded.high, rounded.poison)), self.result.eq(rounded.result)]

@@ -5,7 +5,15 @@ from types import SimpleNamespace
 from amaranth.hdl import Signal, Value
 from amaranth.lib import data
 
-__all__ = ["Stages"]
+__all__ = ["Stages", "once"]
+
+
+def once(m, name: str, value) -> Signal:
+    """The value as a signal, for what is used more than once: Amaranth writes an expression out at every use."""
+    value = Value.cast(value)
+    signal = Signal(value.shape(), name=name)
+    m.d.comb += signal.eq(value)
+    return signal
 
 
 class Stages:

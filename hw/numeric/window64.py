@@ -16,7 +16,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from hw.numeric.stages import Stages
+from hw.numeric.stages import Stages, once
 
 __all__ = ["BOTTOM", "INFINITY", "MAGNITUDE_BITS", "NAN", "ORIGIN", "Aligner", "Locator", "Normaliser", "Rounder"]
 
@@ -83,14 +83,14 @@ class Locator(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         pipe = Stages(m, self.STAGES)
-        outside = self.window & (self.operand[23:31] >= self.limit)
+        outside = once(m, "outside", self.window & (self.operand[23:31] >= self.limit))
         read = pipe.then(
             self.Read, window=self.window, fit=self.fit, whole=self.whole, first=self.first, operand=self.operand,
             hidden=self.operand[23:31].any(), nonzero=self.operand[:31].any(), accepts=self.include & ~outside,
             rejects=self.include & outside, valid=self.valid, origin=(ORIGIN - self.fraction)[:9])
 
         # A subnormal has the exponent of the least normal number, 1. An accepted exponent is never above the origin.
-        distance = (read.origin - (read.operand[23:31] | ~read.hidden))[:9]
+        distance = once(m, "difference", (read.origin - (read.operand[23:31] | ~read.hidden))[:9])
         located = pipe.then(
             self.Located,
             addend=Mux(read.accepts, read.operand, Cat(Const(0, 31), read.fit & ~read.first)),
@@ -134,7 +134,7 @@ class Aligner(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        fine = self.term << ~self.distance[:4]
+        fine = once(m, "fine", self.term << ~self.distance[:4])
         coarse = self.distance[4:]
         shifted = [Cat(Const(0, 19), fine)[:MAGNITUDE_BITS], Cat(Const(0, 3), fine), fine[13:], fine[29:]]
         upper = Mux(coarse[0], shifted[1], shifted[0])
@@ -202,18 +202,19 @@ class Normaliser(wiring.Component):
 
         def step(value, sign, exponent, room, group):
             """Value, exponent and room after skipping groups; `room` is how many bits may still be skipped."""
-            found = [(value[64 - group * (k + 1):64 - group * k] != sign.replicate(group)) for k in range(3)]
-            empty = Mux(found[0], 0, Mux(found[1], 1, Mux(found[2], 2, 3)))
-            most = room[-2:]
-            skip = Mux(empty < most, empty, most)
+            upper = [value[64 - group * (k + 1):64 - group * k] for k in range(3)]
+            found = [Mux(sign, ~bits.all(), bits.any()) for bits in upper]
+            empty = once(m, f"empty{group}", Mux(found[0], 0, Mux(found[1], 1, Mux(found[2], 2, 3))))
+            has_room = once(m, f"has_room{group}", empty < room[-2:])
+            skip = once(m, f"skip{group}", Mux(has_room, empty, room[-2:]))
             near = Mux(skip[0], Cat(Const(0, group), value[:64 - group]), value)
             left = Mux(skip[1], Cat(Const(0, 2 * group), near[:64 - 2 * group]), near)
             places = Cat(Const(0, ceil_log2(group)), skip)
             return {"value": left, "exponent": (exponent - places)[:9],
-                    "room": room[:-2] | (empty < most).replicate(len(room) - 2)}
+                    "room": room[:-2] | has_room.replicate(len(room) - 2)}
 
         sign = self.total[63]
-        room = Mux(self.ceiling[6:].any(), 63, self.ceiling[:6])
+        room = once(m, "room", Mux(self.ceiling[6:].any(), 63, self.ceiling[:6]))
         coarse = pipe.then(self.Coarse, sign=sign, **step(self.total, sign, self.ceiling, room, 16))
         middle = pipe.then(self.Middle, **step(coarse.value, coarse.sign, coarse.exponent, coarse.room, 4))
         fine = step(middle.value, middle.sign, middle.exponent, middle.room, 1)
@@ -248,13 +249,13 @@ class Rounder(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        mantissa = self.top[4:] ^ self.sign.replicate(MANTISSA_BITS)
-        guard = self.top[3] ^ self.sign
-        sticky = self.top[:3].any() | self.rest
+        mantissa = once(m, "mantissa", Mux(self.sign, ~self.top[4:], self.top[4:]))
+        guard = once(m, "guard", self.top[3] ^ self.sign)
+        sticky = once(m, "sticky", self.top[:3].any() | self.rest)
         carry = self.sign & ~sticky
         round_up = Mux(carry, guard | mantissa[0], guard & (sticky | mantissa[0]))
         # Only a zero and a subnormal, whose exponent is 0 anyhow, have no hidden bit; or -1, before the carry.
-        exponent = self.exponent & (mantissa[-1] | self.sign).replicate(9)
+        exponent = once(m, "kept", Mux(mantissa[-1] | self.sign, self.exponent, 0))
         rounded = (Cat(Const(0, 23), exponent[:8]) + mantissa + round_up)[:31]
         with m.If(self.nan):
             m.d.comb += self.value.eq(NAN)
