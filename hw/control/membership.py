@@ -1,0 +1,312 @@
+"""Who is in a job: Join, Leave, Reset, SetH, and the read-out of the registers."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.aggregate.ring import is_complete, popcount
+from hw.control.checks import same_sender
+from hw.control.tables import Access, Binding
+from hw.layout import layout
+from hw.net.parser import Headers
+from iswitch.config import Config
+from iswitch.wire import (
+    ACK, NO_MEMBER, REGISTERS_PER_READ, Action, Format, JobState, Mode, Reason, SlotState,
+)
+
+__all__ = ["FRACTION_MAX", "FRACTION_MIN", "Membership"]
+
+FRACTION_MIN, FRACTION_MAX = -126, 149
+"""From a least significant bit of 2^126 to the smallest float32 subnormal."""
+
+REJECT_BASE = 58 + 127
+"""window64 takes |x| < 2^(58 - F): 64 bits less the sign and 5 for the sum of 32 workers, as a biased exponent."""
+
+
+class Membership(wiring.Component):
+    """Carries out one control message while `active`, then shows `done` with the answer until `active` falls.
+
+    It owns the tables meanwhile. `forces`: the slot that the tables point at completes because of a departure; the operation is
+    handed on when `forced`. A Leave walks through the ring at two cycles a slot, a Reset and a new job at one; all else takes
+    at most members + 8 cycles. Order of the checks: docs/protocol.md section 4; truth: `sim/model/control/membership.py`.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "active": In(1), "headers": In(Headers), "tables": Out(Access(config)),
+            "random": In(64), "draw": Out(1), "read_address": Out(32), "read_value": In(32),
+            "binding": Out(stream.Signature(Binding(config), always_ready=True)),
+            "forces": Out(1), "forced": In(1), "live_after": Out(config.members),
+            "done": Out(1), "reason": Out(Reason), "member": Out(8), "token": Out(32), "body": Out(layout(ACK)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        frame, asked, t = self.headers.frame, self.headers.body, self.tables
+        job, row = t.job_row, t.member_row
+        reason = Signal(Reason)
+        index = Signal(range(config.members + 1))
+        step = Signal(range(max(config.slots, config.members, REGISTERS_PER_READ) + 1))
+        port_same, address_same = same_sender(self.headers, row)
+        same = port_same & address_same
+        exists = (frame.job < config.jobs) & (job.state != JobState.NONE)
+        bit = Signal(config.members)
+
+        m.d.comb += [
+            t.job.eq(frame.job), t.member.eq(index), t.slot.eq(job.slot_base + step), self.reason.eq(reason),
+            t.job_next.eq(job), t.member_next.eq(row), t.slot_next.eq(t.slot_row), t.have_next.eq(job.first),
+            bit.eq(1 << index), self.live_after.eq(job.live),
+            self.binding.payload.job.eq(frame.job), self.binding.payload.member.eq(index),
+            self.binding.payload.port.eq(self.headers.arrival.port), self.binding.payload.address.mac.eq(frame.eth_src),
+            self.binding.payload.address.ip.eq(frame.ip_src), self.binding.payload.address.udp.eq(frame.udp_src),
+        ]
+
+        def refuse(why):
+            m.d.sync += reason.eq(why)
+            m.next = "SETTLE"
+
+        with m.FSM():
+            with m.State("ENTRY"):
+                m.d.sync += [reason.eq(Reason.DONE), step.eq(0), self.member.eq(frame.member),
+                             self.token.eq(frame.token), index.eq(Mux(asked.action == Action.JOIN, 0, frame.member))]
+                for k in range(REGISTERS_PER_READ):
+                    m.d.sync += self.body.registers[4 * k:4 * k + 4].as_value().eq(0)
+                with m.If(self.active):
+                    with m.Switch(asked.action):
+                        with m.Case(Action.JOIN):
+                            m.next = "JOIN"
+                        with m.Case(Action.READ):
+                            m.next = "READ"
+                        with m.Case(Action.LEAVE, Action.RESET, Action.SET_H):
+                            m.next = "POINT"
+                        with m.Default():
+                            refuse(Reason.ACTION)
+            self._join(m, refuse, exists, same, reason, index, step, bit)
+            self._act(m, refuse, exists, same, index, step, bit)
+
+            with m.State("CLEAR"):
+                # Empty slots stand one lap before the first sequence number.
+                m.d.comb += [t.slot_write.eq(1), t.slot_next.eq(0), t.slot_next.seq.eq(job.first - config.slots + step),
+                             t.have_write.eq(~0)]
+                m.d.sync += step.eq(step + 1)
+                with m.If(step == config.slots - 1):
+                    m.d.sync += step.eq(0)
+                    with m.If(asked.action == Action.JOIN):
+                        m.next = "TOKEN"
+                    with m.Else():
+                        m.next = "SETTLE"
+            with m.State("FORGET"):
+                m.d.comb += [t.member_write.eq(1), t.member_next.eq(0)]
+                m.d.sync += index.eq(index + 1)
+                with m.If(index == config.members - 1):
+                    m.next = "SETTLE"
+            with m.State("READ"):
+                m.d.comb += self.read_address.eq(asked.address + step)
+                m.d.sync += step.eq(step + 1)
+                for k in range(REGISTERS_PER_READ):
+                    with m.If(step == k + 1):
+                        m.d.sync += self.body.registers[4 * k:4 * k + 4].as_value().eq(self.read_value)
+                with m.If(step == REGISTERS_PER_READ):
+                    m.next = "SETTLE"
+            with m.State("SETTLE"):
+                # The rows show the last write one cycle later.
+                m.next = "DONE"
+            with m.State("DONE"):
+                m.d.comb += self.done.eq(1)
+                with m.If(~self.active):
+                    m.next = "ENTRY"
+
+        body = self.body
+        m.d.comb += [
+            body.action.eq(asked.action), body.reason.eq(reason), body.window.eq(config.window),
+            body.members.eq(config.members), body.nonce.eq(asked.nonce), body.address.eq(asked.address),
+            body.elements.eq(config.elements),
+        ]
+        with m.If(exists):
+            m.d.comb += [
+                body.state.eq(job.state), body.elements.eq(job.elements), body.world.eq(job.world),
+                body.live.eq(popcount(job.live)), body.first_seq.eq(job.first), body.threshold.eq(job.threshold),
+            ]
+        return m
+
+    def _join(self, m, refuse, exists, same, reason, index, step, bit):
+        config = self.config
+        frame, asked, t = self.headers.frame, self.headers.body, self.tables
+        job, row = t.job_row, t.member_row
+        own_found, own, free_found, free = Signal(), Signal.like(index), Signal(), Signal.like(index)
+        wanted_open = Signal()
+
+        with m.State("JOIN"):
+            limits = [
+                (frame.job < config.jobs, Reason.JOB),
+                ((asked.world != 0) & (asked.world <= config.members), Reason.WORLD),
+                ((asked.threshold != 0) & (asked.threshold <= asked.world), Reason.THRESHOLD),
+                ((asked["format"] == Format.WINDOW64) | (asked["format"] == Format.FP32) | (asked["format"] == Format.INT32),
+                 Reason.FORMAT),
+                ((asked.fraction >= FRACTION_MIN) & (asked.fraction <= FRACTION_MAX), Reason.FRACTION),
+                ((asked.elements != 0) & (asked.elements <= config.elements), Reason.ELEMENTS),
+                (asked.mode <= max(Mode), Reason.MODE),
+                (asked.deadline_us == 0, Reason.DEADLINE),
+            ]
+            agreement = [
+                (asked.key == job.key, Reason.KEY), (asked.world == job.world, Reason.WORLD),
+                (asked.threshold == job.threshold, Reason.THRESHOLD), (asked["format"] == job.numeric, Reason.FORMAT),
+                (asked.fraction == job.fraction, Reason.FRACTION), (asked.elements == job.elements, Reason.ELEMENTS),
+                (asked.mode == job.mode, Reason.MODE),
+            ]
+            limits += [(~exists | agrees, why) for agrees, why in agreement]
+            why = Reason.DONE
+            for good, name in reversed(limits):
+                why = Mux(good, why, name)
+            m.d.sync += [reason.eq(why), own_found.eq(0), free_found.eq(0), wanted_open.eq(0), index.eq(0)]
+            m.next = "SCAN"
+        with m.State("SCAN"):
+            # The row of `step - 1` is here while `index` already points at `step`.
+            previous = Signal.like(index)
+            m.d.comb += previous.eq(step - 1)
+            m.d.sync += [index.eq(index + 1), step.eq(step + 1)]
+            with m.If(step != 0):
+                taken = row.pending | row.live
+                with m.If(taken & (row.nonce == asked.nonce) & same & ~own_found):
+                    m.d.sync += [own_found.eq(1), own.eq(previous)]
+                with m.If(~taken & ~free_found & (previous < asked.world)):
+                    m.d.sync += [free_found.eq(1), free.eq(previous)]
+                with m.If((frame.member == previous) & (previous < asked.world) & ~row.live):
+                    m.d.sync += wanted_open.eq(1)
+            with m.If(reason != Reason.DONE):
+                m.next = "SETTLE"
+            with m.Elif(step == config.members):
+                m.d.sync += step.eq(0)
+                m.next = "CHOOSE"
+        with m.State("CHOOSE"):
+            with m.If(own_found):
+                m.d.sync += index.eq(own)
+                m.next = "AGAIN"
+            with m.Elif(exists & (job.state == JobState.RUNNING)):
+                refuse(Reason.RUNNING)
+            with m.Elif(frame.member != NO_MEMBER):
+                m.d.sync += index.eq(frame.member)
+                with m.If(~wanted_open):
+                    refuse(Reason.MEMBER)
+                with m.Else():
+                    m.next = "CREATE"
+            with m.Else():
+                m.d.sync += index.eq(free)
+                with m.If(~free_found):
+                    refuse(Reason.MEMBER)
+                with m.Else():
+                    m.next = "CREATE"
+        with m.State("CREATE"):
+            with m.If(exists):
+                m.next = "TOKEN"
+            with m.Else():
+                made = t.job_next
+                limit = REJECT_BASE - asked.fraction
+                m.d.comb += [
+                    self.draw.eq(1), t.job_write.eq(1), made.state.eq(JobState.FORMING), made.epoch.eq(self.random[:16]),
+                    made.first.eq(self.random[32:] & (2**32 - config.slots)), made.world.eq(asked.world),
+                    made.threshold.eq(asked.threshold), made.numeric.eq(asked["format"]), made.fraction.eq(asked.fraction),
+                    made.limit.eq(Mux(limit > 255, 255, limit)), made.elements.eq(asked.elements),
+                    made.mode.eq(asked.mode), made.key.eq(asked.key), made.live.eq(0),
+                    made.slot_base.eq(frame.job * config.slots),
+                ]
+                m.next = "CREATED"
+        with m.State("CREATED"):
+            m.next = "CLEAR"
+        with m.State("TOKEN"):
+            entry = t.member_next
+            m.d.comb += [
+                self.draw.eq(1), t.member_write.eq(1), entry.pending.eq(1), entry.live.eq(0),
+                entry.token.eq(self.random[32:] | 1), entry.nonce.eq(asked.nonce),
+                entry.address.eq(self.binding.payload.address), entry.port.eq(self.headers.arrival.port),
+                entry.number.eq(0), self.binding.valid.eq(1),
+            ]
+            m.d.sync += [self.member.eq(index), self.token.eq(self.random[32:] | 1)]
+            m.next = "SETTLE"
+        with m.State("AGAIN"):
+            m.next = "CONFIRM"
+        with m.State("CONFIRM"):
+            with m.If((frame.token != 0) & (frame.token != row.token)):
+                refuse(Reason.TOKEN)
+            with m.Else():
+                m.d.sync += [self.member.eq(index), self.token.eq(row.token)]
+                m.next = "SETTLE"
+                with m.If((frame.token != 0) & row.pending):
+                    live = Signal.like(bit)
+                    m.d.comb += [
+                        live.eq(job.live | bit), t.member_write.eq(1), t.member_next.pending.eq(0), t.member_next.live.eq(1),
+                        t.job_write.eq(1), t.job_next.live.eq(live),
+                        t.job_next.state.eq(Mux(popcount(live) == job.world, JobState.RUNNING, JobState.FORMING)),
+                    ]
+
+    def _act(self, m, refuse, exists, same, index, step, bit):
+        config = self.config
+        frame, asked, t = self.headers.frame, self.headers.body, self.tables
+        job, row = t.job_row, t.member_row
+        leaves = asked.action == Action.LEAVE
+        remaining = Signal.like(bit)
+        m.d.comb += remaining.eq(job.live & ~bit)
+
+        with m.State("POINT"):
+            m.next = "ACT"
+        with m.State("ACT"):
+            ahead = Signal(32)
+            m.d.comb += ahead.eq(frame.seq - row.number)
+            with m.If(~exists):
+                refuse(Reason.JOB)
+            with m.Elif((asked.action == Action.RESET) & (frame.member == NO_MEMBER)):
+                with m.If(asked.key != job.key):
+                    refuse(Reason.KEY)
+                with m.Else():
+                    m.next = "END"
+            with m.Elif(leaves & (frame.member < config.members) & ~row.live & ~row.pending
+                        & (row.token != 0) & (frame.token == row.token)):
+                m.next = "SETTLE"
+            with m.Elif((frame.member >= config.members) | ~row.live):
+                refuse(Reason.MEMBER)
+            with m.Elif(frame.token != row.token):
+                refuse(Reason.TOKEN)
+            with m.Elif(~same):
+                refuse(Reason.MEMBER)
+            with m.Elif(ahead == 0):
+                m.next = "SETTLE"
+            with m.Elif(ahead[31]):
+                refuse(Reason.NUMBER)
+            with m.Elif((asked.action == Action.SET_H) & ((asked.threshold == 0) | (asked.threshold > job.world))):
+                refuse(Reason.THRESHOLD)
+            with m.Else():
+                m.d.comb += [t.member_write.eq(1), t.member_next.number.eq(frame.seq), t.job_write.eq(1)]
+                with m.Switch(asked.action):
+                    with m.Case(Action.SET_H):
+                        m.d.comb += t.job_next.threshold.eq(asked.threshold)
+                        m.next = "SETTLE"
+                    with m.Case(Action.RESET):
+                        m.d.comb += t.job_next.epoch.eq(job.epoch + 1)
+                        m.next = "CLEAR"
+                    with m.Default():
+                        m.d.comb += [t.member_next.live.eq(0), t.job_next.live.eq(remaining)]
+                        m.next = "SWEEP"
+                        with m.If(remaining == 0):
+                            m.next = "END"
+        with m.State("END"):
+            m.d.comb += [t.job_write.eq(1), t.job_next.eq(0)]
+            m.d.sync += index.eq(0)
+            m.next = "FORGET"
+        with m.State("SWEEP"):
+            # The row of the slot pointed at comes with the next state.
+            m.next = "RELEASE"
+        with m.State("RELEASE"):
+            slot, after = t.slot_row, t.slot_next
+            collecting = slot.state == SlotState.COLLECTING
+            expected = slot.expected & ~bit
+            m.d.comb += after.expected.eq(expected)
+            with m.If(collecting & is_complete(slot.members, slot.arrived, expected, job.threshold)):
+                m.d.comb += [after.state.eq(SlotState.COMPLETE), self.forces.eq(1)]
+            with m.If(~self.forces | self.forced):
+                m.d.comb += t.slot_write.eq(collecting)
+                m.d.sync += step.eq(step + 1)
+                m.next = "SWEEP"
+                with m.If(step == config.slots - 1):
+                    m.next = "SETTLE"

@@ -1,0 +1,142 @@
+"""Rows of the switch's tables: jobs, members, slots; and the items the core hands on."""
+
+from amaranth.hdl import Module, Mux, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.queue import LENGTH_BITS
+from iswitch.config import Config
+from iswitch.wire import JobState, Operation, SlotState
+
+__all__ = ["Access", "Address", "Binding", "ResultHeader", "Tables", "Verdict", "Work", "job_row", "member_row", "slot_row"]
+
+SEQ = 32
+
+
+class Address(data.Struct):
+    """Where a frame to a host goes; bytes in wire order, first byte lowest."""
+
+    mac: 48
+    ip: 32
+    udp: 16
+
+
+def job_row(config: Config) -> data.StructLayout:
+    """One job. `elements` is its largest segment, `limit` the biased exponent at which window64 rejects, `slot_base` the
+    first slot of its ring, `live` its live members."""
+    return data.StructLayout({
+        "state": JobState, "epoch": 16, "first": SEQ, "world": range(config.members + 1),
+        "threshold": range(config.members + 1), "numeric": 4, "fraction": signed(9), "limit": 8,
+        "elements": range(config.elements + 1), "mode": 1, "key": 64, "live": config.members,
+        "slot_base": range(config.jobs * config.slots)})
+
+
+def member_row() -> data.StructLayout:
+    """One member of one job. `pending`: the Join was answered but not yet confirmed. The token outlives a departure, so that
+    a repeated Leave can be answered."""
+    return data.StructLayout({
+        "pending": 1, "live": 1, "token": 32, "nonce": 64, "address": Address, "port": 4, "number": 32})
+
+
+def slot_row(config: Config) -> data.StructLayout:
+    """One slot; the fields are those of the model's `ring.Slot`. `length` in bytes."""
+    members = config.members
+    return data.StructLayout({
+        "seq": SEQ, "state": SlotState, "arrived": members, "members": members, "tainted": members,
+        "expected": members, "numeric": 4, "length": range(4 * config.elements + 1)})
+
+
+class Binding(data.StructLayout):
+    """A member's index in the whole table, with its port and address, told to the ports when it joins."""
+
+    def __init__(self, config: Config):
+        super().__init__({"job": range(config.jobs), "member": range(config.members), "port": 4, "address": Address})
+
+
+class ResultHeader(data.StructLayout):
+    """What the header of a result says, and who gets it (`recipients`, members of `job`). `length`: payload bytes."""
+
+    def __init__(self, config: Config):
+        super().__init__({
+            "job": range(config.jobs), "epoch": 16, "seq": SEQ, "numeric": 4, "flags": 4, "members": config.members,
+            "tainted": config.members, "recipients": config.members, "length": range(4 * config.elements + 1)})
+
+
+class Work(data.StructLayout):
+    """One operation for the aggregator. `include`: add the payload; `first`: overwrite; `write`: store the sum; `emit`: send
+    it out under `result`."""
+
+    def __init__(self, config: Config):
+        super().__init__({
+            "operation": Operation, "slot": range(config.jobs * config.slots), "include": 1, "first": 1, "write": 1,
+            "emit": 1, "fraction": signed(9), "limit": 8, "propagate": 1, "result": ResultHeader(config)})
+
+
+class Verdict(data.StructLayout):
+    """The core's word on a frame, or (`frame` = 0) an operation that needs none. `forward`: ordinary, flood it."""
+
+    def __init__(self, config: Config):
+        super().__init__({
+            "frame": 1, "forward": 1, "port": 4, "length": LENGTH_BITS, "works": 1, "work": Work(config)})
+
+
+class Access(wiring.Signature):
+    """One user's view of the tables. It points with `job`, `member` and `slot`; the rows there are in `rows` one cycle later, and a
+    row is written where it points. `have_write` selects members."""
+
+    def __init__(self, config: Config):
+        job, member, slot = job_row(config), member_row(), slot_row(config)
+        super().__init__({
+            "job": Out(range(config.jobs)), "member": Out(range(config.members)),
+            "slot": Out(range(config.jobs * config.slots)),
+            "job_write": Out(1), "job_next": Out(job),
+            "member_write": Out(1), "member_next": Out(member),
+            "slot_write": Out(1), "slot_next": Out(slot),
+            "have_write": Out(config.members), "have_next": Out(32),
+            "job_row": In(job), "member_row": In(member), "slot_row": In(slot),
+            "have": In(data.ArrayLayout(32, config.members)),
+        })
+
+
+class Tables(wiring.Component):
+    """Jobs, members, slots and what each member holds, in four memories.
+
+    `control` selects whose Access counts: 0 for `frames`, 1 for `members`. Rows follow the pointers by one cycle. A write is seen by
+    a read of the next cycle.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        access = Access(config)
+        super().__init__({"control": In(1), "frames": In(access), "members": In(access)})
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        job, member, slot = job_row(config), member_row(), slot_row(config)
+        depths = {"job": config.jobs, "member": config.jobs * config.members, "slot": config.jobs * config.slots}
+
+        def chosen(name):
+            return Mux(self.control, getattr(self.members, name), getattr(self.frames, name))
+
+        address = {"job": chosen("job"), "slot": chosen("slot"),
+                   "member": chosen("job") * config.members + chosen("member")}
+        for name, shape in (("job", job), ("member", member), ("slot", slot)):
+            m.submodules[f"{name}s"] = memory = Memory(shape=shape, depth=depths[name], init=[])
+            put, get = memory.write_port(), memory.read_port()
+            m.d.comb += [
+                put.addr.eq(address[name]), get.addr.eq(address[name]),
+                put.en.eq(chosen(f"{name}_write")),
+                data.View(shape, put.data).eq(Mux(self.control, getattr(self.members, f"{name}_next").as_value(),
+                                                  getattr(self.frames, f"{name}_next").as_value())),
+                getattr(self.frames, f"{name}_row").eq(get.data), getattr(self.members, f"{name}_row").eq(get.data),
+            ]
+        have = data.ArrayLayout(32, config.members)
+        m.submodules.have = memory = Memory(shape=have, depth=config.jobs, init=[])
+        put, get = memory.write_port(granularity=1), memory.read_port()
+        m.d.comb += [put.addr.eq(address["job"]), get.addr.eq(address["job"]), put.en.eq(chosen("have_write")),
+                     self.frames.have.eq(get.data), self.members.have.eq(get.data)]
+        for k in range(config.members):
+            m.d.comb += put.data[k].eq(chosen("have_next"))
+        return m

@@ -1,0 +1,71 @@
+"""Carries out the core's verdicts on the frames that wait behind the parser."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.control.tables import Verdict, Work
+from hw.frame import Word
+from hw.queue import LENGTH_BITS
+from iswitch.config import Config
+from iswitch.wire import FRAME_BYTES, Operation
+
+__all__ = ["Flooded", "Gate"]
+
+
+class Flooded(data.StructLayout):
+    """A word of an ordinary frame, with the port it came from and the frame's length."""
+
+    def __init__(self, bus_bits: int):
+        super().__init__({"word": Word(bus_bits), "port": 4, "length": LENGTH_BITS})
+
+
+class Gate(wiring.Component):
+    """One verdict for one frame, in order: its words go to `floods`, or its payload to `contributions`, or nowhere.
+
+    Every operation goes to `works` first. Combinational: latency 0, one word per cycle. `floods` cannot stall (a full output queue drops,
+    and counts); `works` and `contributions` stall the lane.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        word = Word(config.bus_bits)
+        super().__init__({
+            "verdicts": In(stream.Signature(Verdict(config))), "words": In(stream.Signature(word)),
+            "works": Out(stream.Signature(Work(config))), "contributions": Out(stream.Signature(word)),
+            "floods": Out(stream.Signature(Flooded(config.bus_bits), always_ready=True)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        header_words = FRAME_BYTES // self.config.bus_bytes
+        verdict = self.verdicts.payload
+        index = Signal(range(header_words + 1))
+        handed = Signal()
+        settled = Signal()
+        adds = verdict.works & (verdict.work.operation == Operation.CONTRIBUTE)
+        m.d.comb += [
+            self.works.payload.eq(verdict.work), self.works.valid.eq(self.verdicts.valid & verdict.works & ~handed),
+            settled.eq(~verdict.works | handed | self.works.ready),
+            self.contributions.payload.eq(self.words.payload), self.floods.payload.word.eq(self.words.payload),
+            self.floods.payload.port.eq(verdict.port), self.floods.payload.length.eq(verdict.length),
+        ]
+        with m.If(self.verdicts.valid & ~verdict.frame):
+            m.d.comb += self.verdicts.ready.eq(settled)
+        with m.Elif(self.verdicts.valid):
+            ends = self.words.payload.last
+            with m.If(adds & (index == header_words)):
+                m.d.comb += [self.contributions.valid.eq(self.words.valid),
+                             self.words.ready.eq(self.contributions.ready & (settled | ~ends))]
+            with m.Else():
+                m.d.comb += [self.words.ready.eq(settled | ~ends),
+                             self.floods.valid.eq(self.words.valid & verdict.forward)]
+            with m.If(self.words.valid & self.words.ready):
+                m.d.comb += self.verdicts.ready.eq(ends)
+                with m.If(ends):
+                    m.d.sync += index.eq(0)
+                with m.Elif(index != header_words):
+                    m.d.sync += index.eq(index + 1)
+        with m.If(self.verdicts.valid):
+            m.d.sync += handed.eq(~self.verdicts.ready & (handed | (verdict.works & self.works.ready)))
+        return m

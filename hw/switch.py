@@ -1,0 +1,120 @@
+"""The whole switch: frames in at every port, frames out at every port, one Config."""
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.aggregate.aggregator import Aggregator
+from hw.control.core import Core, Trace
+from hw.control.counters import Counters
+from hw.control.reply import Addressed, ReplyComposer
+from hw.control.tables import Verdict
+from hw.frame import Cut, Word
+from hw.net.arbiter import Arbiter, Laned
+from hw.net.gate import Gate
+from hw.net.merge import Merge
+from hw.net.output import OutputPort
+from hw.net.parser import Parser
+from hw.queue import PacketQueue
+from iswitch.config import Config
+from iswitch.wire import PortCounter, Stat
+
+__all__ = ["Switch"]
+
+
+class Switch(wiring.Component):
+    """N ports of frames without their FCS.
+
+        rx -> PacketQueue -> Arbiter -> Parser -+-> Core (decides) -+-> Gate -+-> Aggregator -> results -+-> OutputPort -> tx
+              (whole, scanned)                  +-> words that wait +         +-> floods ----------------+
+                                                       Core, ReplyComposer -> replies -------------------+
+
+    Store and forward at the entry, cut-through from there. One lane: the ports together bring at most one bus word per cycle. `rx` may be
+    stalled only by full memory; a MAC that cannot wait sets `error` on the frame it had to cut. Nothing downstream of the
+    gate can block: full output queues drop whole frames and count them.
+
+    `now_us` is the only clock of every timer, `seed` (read at the first Join) the source of tokens and epochs; addresses are bytes in
+    wire order, first byte lowest. `busy` is set while anything is inside. `replay` is where the replay engine's replies will enter.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        word = stream.Signature(Word(config.bus_bits))
+        super().__init__({
+            "rx": In(word).array(config.ports), "tx": Out(word).array(config.ports),
+            "replay": In(stream.Signature(Addressed(config.bus_bits))),
+            "now_us": In(32), "seed": In(64), "own_mac": In(48), "own_ip": In(32),
+            "busy": Out(1), "traced": Out(1), "trace": Out(Trace),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        m.submodules.arbiter = arbiter = Arbiter(ports=config.ports, bus_bits=config.bus_bits)
+        m.submodules.lane = lane = Cut(Laned(config.bus_bits))
+        m.submodules.parser = parser = Parser(bus_bits=config.bus_bits)
+        m.submodules.core = core = Core(config)
+        m.submodules.verdicts = verdicts = Cut(Verdict(config))
+        m.submodules.gate = gate = Gate(config)
+        m.submodules.aggregator = aggregator = Aggregator(config)
+        m.submodules.composer = composer = ReplyComposer(bus_bits=config.bus_bits)
+        m.submodules.replies = replies = Merge(Addressed(config.bus_bits), inputs=2)
+        m.submodules.counters = counters = Counters(config)
+
+        queues, outputs = [], []
+        for port in range(config.ports):
+            m.submodules[f"queue_{port}"] = queue = PacketQueue(
+                bus_bits=config.bus_bits, depth=config.queue_words, frame_bytes_max=config.frame_bytes_max)
+            m.submodules[f"output_{port}"] = output = OutputPort(config, port=port)
+            connect(m, flipped(self.rx[port]), queue.i)
+            connect(m, queue.o, arbiter.frames[port])
+            connect(m, queue.scans, arbiter.scans[port])
+            connect(m, output.tx, flipped(self.tx[port]))
+            queues.append(queue)
+            outputs.append(output)
+
+        connect(m, arbiter.o, lane.i)
+        connect(m, lane.o, parser.i)
+        connect(m, parser.headers, core.headers)
+        connect(m, core.verdicts, verdicts.i)
+        connect(m, verdicts.o, gate.verdicts)
+        connect(m, parser.o, gate.words)
+        connect(m, gate.works, aggregator.works)
+        connect(m, gate.contributions, aggregator.contributions)
+        connect(m, core.replies, composer.replies)
+        connect(m, composer.o, replies.i[0])
+        connect(m, flipped(self.replay), replies.i[1])
+        m.d.comb += [
+            parser.own_ip.eq(self.own_ip), core.now_us.eq(self.now_us), core.seed.eq(self.seed),
+            counters.address.eq(core.read_address), core.read_value.eq(counters.value),
+            counters.decided.eq(core.decided), counters.outcome.eq(core.trace.outcome),
+            counters.flushed.eq(aggregator.flushed), self.traced.eq(core.decided), self.trace.eq(core.trace),
+            replies.o.ready.eq(1),
+        ]
+        for stat in Stat:
+            m.d.comb += counters.stats[stat].eq(core.stats[stat])
+
+        flood_first, reply_first = Signal(init=1), Signal(init=1)
+        with m.If(gate.floods.valid):
+            m.d.sync += flood_first.eq(gate.floods.payload.word.last)
+        with m.If(replies.o.valid):
+            m.d.sync += reply_first.eq(replies.o.payload.word.last)
+        for queue, output, events in zip(queues, outputs, counters.port_events, strict=True):
+            m.d.comb += [
+                output.own_mac.eq(self.own_mac), output.own_ip.eq(self.own_ip),
+                output.results.valid.eq(aggregator.results.valid), output.results.payload.eq(aggregator.results.payload),
+                output.replies.valid.eq(replies.o.valid), output.replies.payload.eq(replies.o.payload),
+                output.floods.valid.eq(gate.floods.valid), output.floods.payload.eq(gate.floods.payload),
+                output.bind.valid.eq(core.bind.valid), output.bind.payload.eq(core.bind.payload),
+                output.reply_first.eq(reply_first), output.flood_first.eq(flood_first),
+                events[PortCounter.RX_ERROR].eq(queue.stat_error), events[PortCounter.RX_RUNT].eq(queue.stat_runt),
+                events[PortCounter.RX_OVERSIZE].eq(queue.stat_oversize), events[PortCounter.RX_FRAMES].eq(queue.stat_frame),
+                events[PortCounter.TX_DROP_RESULT].eq(output.stat_drop_result),
+                events[PortCounter.TX_DROP_REPLY].eq(output.stat_drop_reply),
+                events[PortCounter.TX_DROP_ORDINARY].eq(output.stat_drop_ordinary),
+                events[PortCounter.TX_FRAMES].eq(output.stat_frame),
+            ]
+        m.d.comb += self.busy.eq(
+            Cat(*(part.busy for part in (*queues, *outputs, parser, core, aggregator, composer))).any()
+            | lane.o.valid | verdicts.o.valid | replies.o.valid)
+        return m
