@@ -16,11 +16,12 @@ under all of them at once. It also makes the network no part of the state:
 
 Checked at each step: nobody is in a sum twice, no sum mixes laps, a result is what its `members` say, the same for all
 and for ever, with enough in it; an honest worker is never told WINDOW, and with H = N never SLOT_HELD. Checked in
-each state: if the network loses all that is under way, fresh repeats, receipts and timers suffice to bring every
-result to every live worker.
+each state: if the network loses all that is under way, fresh repeats and receipts sent by timer suffice to bring every
+result to every live worker, even if all but H of them never contribute again.
 """
 
 from collections.abc import Iterator
+from itertools import combinations
 from typing import NamedTuple
 
 from iswitch.wire import Operation, Outcome, SlotState
@@ -128,7 +129,7 @@ class Explorer:
         self.numbers: dict[Core, int] = {}
         self.moves: dict[tuple[int, type, NamedTuple], tuple[int, int, int]] = {}
         self.effects: dict[tuple[int, int, int], list[tuple[NamedTuple, int]]] = {}
-        self.good: set[State] = set()
+        self.good: dict[tuple[int, ...], set[State]] = {}
         self.strict = (scenario.threshold == scenario.workers and not scenario.thresholds)
 
     def intern(self, core: Core) -> int:
@@ -153,7 +154,11 @@ class Explorer:
         """The core after a message or an action, and a result that it sent: segment (or -1) and set of receivers."""
         key = number, type(event), event  # tuples of different types may be equal
         if key not in self.moves:
-            core, segment, receivers = self.perform(self.cores[number], event)
+            try:
+                core, segment, receivers = self.perform(self.cores[number], event)
+            except Violation as violation:
+                violation.trace.append(event)
+                raise
             self.moves[key] = self.intern(core), segment, receivers
         return self.moves[key]
 
@@ -270,27 +275,34 @@ class Explorer:
         return self.effects[key]
 
     def check_progress(self, state: State) -> None:
-        """From here, with an empty network, fresh messages alone reach the goal. They are tried in one fixed order
-        without losses; `good` remembers the states passed, from which it was reached."""
-        passed = []
-        while state not in self.good:
+        """From here, with an empty network, fresh messages alone reach the goal, also if no more than H workers ever
+        contribute again and the others only receive and acknowledge. One fixed order without losses is tried."""
+        s, ring = self.scenario, self.cores[state.core].ring
+        alive = [m for m in range(s.workers) if ring.live >> m & 1]
+        everybody = s.tainted or s.thresholds or len(alive) <= ring.threshold
+        for busy in combinations(alive, len(alive) if everybody else ring.threshold):
+            self.reach_goal(state, busy)
+
+    def reach_goal(self, state: State, busy: tuple[int, ...]) -> None:
+        """`good` remembers the states passed, from which it was reached."""
+        good, passed, every = self.good.setdefault(busy, set()), [], (1 << self.scenario.segments) - 1
+        while state not in good:
             passed.append(state)
-            before = state
-            for worker in range(self.scenario.workers):
-                state = self.fresh(state, worker)
             ring = self.cores[state.core].ring
-            every = (1 << self.scenario.segments) - 1
             if all(held == every for m, held in enumerate(state.held) if ring.live >> m & 1):
                 break
-            if state == before:
+            for worker in range(self.scenario.workers):
+                if ring.live >> worker & 1:
+                    state = self.fresh(state, worker, worker in busy)
+            if state == passed[-1]:
                 raise Violation("a worker waits for ever")
-        self.good.update(passed)
+        good.update(passed)
 
-    def fresh(self, state: State, worker: int) -> State:
+    def fresh(self, state: State, worker: int, busy: bool) -> State:
         """A worker repeats all that it may send; the network delivers all that this causes."""
         held = state.held[worker]
         low = lowest_missing(held)
-        for event in (*self.contributions(worker, held, low), *self.receipts(worker, low)):
+        for event in (*(self.contributions(worker, held, low) if busy else ()), *self.receipts(worker, low)):
             core, segment, receivers = self.move(state.core, event)
             state = state._replace(core=core)
             if segment != UNKNOWN:
