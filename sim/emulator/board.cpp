@@ -346,14 +346,15 @@ ISW_ABI int isw_waiting(const Context *context, int port, int direction) {
     return direction ? context->ports[port].frames.size() : context->ports[port].queue.size();
 }
 
-// Runs until nothing is queued or in flight, at most max_cycles; returns the cycles run. now_us holds for the whole run.
+// Runs until nothing is queued or in flight, at most max_cycles; returns the cycles run. now_us holds throughout.
 ISW_ABI uint64_t isw_run(Context *context, uint64_t max_cycles, uint32_t now_us) {
     return context->run(max_cycles, now_us);
 }
 
 // Next transmitted frame of a port with the cycles of its first and last word: its length, 0 if there is none, or minus
 // its length if it does not fit and stays.
-ISW_ABI int isw_receive(Context *context, int port, uint8_t *bytes, uint32_t capacity, uint64_t *first, uint64_t *last) {
+ISW_ABI int isw_receive(Context *context, int port, uint8_t *bytes, uint32_t capacity, uint64_t *first,
+                        uint64_t *last) {
     if (!exists(port) || context->ports[port].frames.empty()) return 0;
     Sent &frame = context->ports[port].frames.front();
     int length = frame.bytes.size();

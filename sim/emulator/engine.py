@@ -3,7 +3,7 @@
 import ctypes
 import json
 from collections.abc import Sequence
-from ctypes import POINTER, byref, c_char_p, c_int, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +19,7 @@ from sim.emulator.compile import Design, library
 __all__ = ["Board", "BoardError", "Decision", "Frame", "Stamp"]
 
 ABI = 1
+QUEUE_FRAMES = 1024
 RECEIVE_BYTES = 1 << 20
 RECEIVE_FRAMES = 1024
 TRACE_ENTRIES = 4096
@@ -49,7 +50,8 @@ _SIGNATURES = {
     "isw_wave": (c_int, [c_void_p, c_char_p]),
 }
 
-_ENTRY = np.dtype([("cycle", "<u8"), ("seq", "<u4"), ("outcome", "u1"), ("port", "u1"), ("job", "u1"), ("member", "u1")])
+_ENTRY = np.dtype([("cycle", "<u8"), ("seq", "<u4"),
+                   ("outcome", "u1"), ("port", "u1"), ("job", "u1"), ("member", "u1")])
 
 
 class BoardError(Exception):
@@ -100,15 +102,16 @@ class Board:
     """One switch. Boards are independent of each other, even those of one library.
 
     engine: "verilator" or "cxxrtl". seed: of the switch's own random numbers. mac, ip: the switch's, in wire order.
-    path: a library that is compiled already, which then decides about `config` and `engine`. watch: check the handshakes
-    of everything that leaves and feed noise where nothing is valid. stamps: keep the times of frames that went in, for
-    `stamp`. trace: keep the core's decisions, for `trace`; at most about a million between two calls. waves: build with
-    waveforms, for `wave`.
+    path: a library that is compiled already, which then decides about `config` and `engine`. watch: check the
+    handshakes of everything that leaves and feed noise where nothing is valid. stamps: keep the times of frames that
+    went in, for `stamp`. trace: keep the core's decisions, for `trace`; at most about a million between two calls.
+    waves: build with waveforms, for `wave`.
     """
 
-    def __init__(self, config: Config | None = None, *, engine: str = "verilator", seed: int = 1, mac: bytes = SWITCH_MAC,
-                 ip: bytes = SWITCH_IP, path: Path | None = None, design: Design | None = None, watch: bool = False,
-                 stamps: bool = False, trace: bool = False, waves: bool = False):
+    def __init__(self, config: Config | None = None, *, engine: str = "verilator", seed: int = 1,
+                 mac: bytes = SWITCH_MAC, ip: bytes = SWITCH_IP, path: Path | None = None,
+                 design: Design | None = None, watch: bool = False, stamps: bool = False, trace: bool = False,
+                 waves: bool = False):
         self._context: int | None = None
         if len(mac) != 6:
             raise ValueError(f"Board mac must be 6 bytes, not {mac!r}")
@@ -124,6 +127,7 @@ class Board:
         self.engine: str = self._library.isw_engine().decode()
         self.mac, self.ip = mac, ip
         self._context = self._library.isw_open(seed, mac, ip)
+        self.limit(QUEUE_FRAMES)
         self._library.isw_flags(self._context, watch * _WATCH | trace * _TRACE | stamps * _STAMPS)
         self._bytes = np.empty(RECEIVE_BYTES, np.uint8)
         self._lengths = np.empty(RECEIVE_FRAMES, np.uint32)
@@ -133,7 +137,8 @@ class Board:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 trace: TracebackType | None) -> None:
         self.close()
 
     def __del__(self) -> None:
@@ -176,15 +181,20 @@ class Board:
     def limit(self, frames: int) -> None:
         """Sets how many frames may wait at each port to enter; 1024 at first."""
         self._library.isw_limit(self._open, frames)
+        self._limit = frames
 
     def waiting(self, port: int) -> int:
         """Frames that wait at a port to enter."""
         waiting: int = self._library.isw_waiting(self._open, self._port(port), 0)
         return waiting
 
+    def room(self, port: int) -> int:
+        """Frames that `send` would take at a port now."""
+        return max(0, self._limit - self.waiting(port))
+
     def run(self, max_cycles: int = 1_000_000, now_us: int = 0) -> int:
-        """Runs until nothing is queued or in flight, at most `max_cycles`; returns the cycles run. `now_us` (modulo 2^32)
-        is the switch's time in microseconds for the whole run."""
+        """Runs until nothing is queued or in flight, at most `max_cycles`; returns the cycles run. `now_us` (modulo
+        2^32) is the switch's time in microseconds for the whole run."""
         cycles: int = self._library.isw_run(self._open, max_cycles, now_us & 0xFFFFFFFF)
         return cycles
 
@@ -207,15 +217,16 @@ class Board:
         return Stamp(first.value, last.value) if found else None
 
     def stall(self, port: int, direction: str, chance: float, *, length: int = 1, seed: int = 1) -> None:
-        """Holds a port up: in a free cycle, with this chance, for `length` cycles. direction "rx" withholds the words of
-        frames that enter, "tx" refuses the words of those that leave. 0 ends it."""
+        """Holds a port up: in a free cycle, with this chance, for `length` cycles. direction "rx" withholds the words
+        of frames that enter, "tx" refuses the words of those that leave. 0 ends it."""
         if direction not in ("rx", "tx"):
             raise ValueError(f"direction must be rx or tx, not {direction!r}")
         if not 0 <= chance <= 1:
             raise ValueError(f"chance must be 0 to 1, not {chance!r}")
         if length < 1:
             raise ValueError(f"length must be at least 1 cycle, not {length!r}")
-        self._library.isw_stall(self._open, self._port(port), int(direction == "tx"), int(chance * (1 << 32)), length, seed)
+        self._library.isw_stall(self._open, self._port(port), int(direction == "tx"), int(chance * (1 << 32)), length,
+                                seed)
 
     def trace(self) -> list[Decision]:
         """The core's decisions since the last call, oldest first."""

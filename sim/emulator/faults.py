@@ -1,0 +1,158 @@
+"""What goes wrong on a wire: frames lost, doubled, overtaken, damaged, late. Seeded, for each port and direction."""
+
+import heapq
+import random
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple, Self
+
+__all__ = ["DIRECTIONS", "HOLD_US", "Faults", "Passed", "Rates", "parse_faults"]
+
+DIRECTIONS = ("rx", "tx")
+"""As the switch sees it: rx enters it, tx leaves it."""
+HOLD_US = 1000
+"""A frame that others should overtake waits no longer than this for them."""
+OVERTAKERS = 3
+"""The most frames that overtake one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rates:
+    """Chances from 0 to 1 for each frame, and a delay for all.
+
+    loss: the frame is gone. duplicate: it comes twice. reorder: 1 to 3 later frames overtake it. corrupt: a bit is
+    flipped and the frame marked, as by a bad FCS. silent_corrupt: a bit is flipped without a mark, as in the memory of
+    a switch on the way. delay_us: microseconds that every frame takes.
+    """
+
+    loss: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    corrupt: float = 0.0
+    silent_corrupt: float = 0.0
+    delay_us: float = 0.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "delay_us":
+                if value < 0:
+                    raise ValueError(f"delay_us must not be negative, not {value!r}")
+            elif not 0 <= value <= 1:
+                raise ValueError(f"{field.name} must be 0 to 1, not {value!r}")
+
+
+class Passed(NamedTuple):
+    """A frame that has come through; `error` if its FCS is bad."""
+
+    data: bytes
+    error: bool
+
+
+@dataclass(order=True)
+class _Waiting:
+    due_us: float
+    serial: int
+    passed: Passed
+    overtakers: int = 0
+    """Frames yet to come before this one may go."""
+
+
+class Faults:
+    """One direction of one port's wire: `put` frames in, `take` what has come through by now.
+
+    What happens to the n-th frame depends on seed, port, direction and n alone, however fast frames come. Only how long
+    a frame waits for others to overtake it depends on the clock.
+    """
+
+    def __init__(self, rates: Rates, *, seed: int = 0, port: int = 0, direction: str = "rx"):
+        if direction not in DIRECTIONS:
+            raise ValueError(f"direction must be rx or tx, not {direction!r}")
+        self.rates = rates
+        self.counts = dict.fromkeys(("loss", "duplicate", "reorder", "corrupt", "silent_corrupt"), 0)
+        self._random = random.Random(f"{seed}/{port}/{direction}")
+        self._serial = 0
+        self._waiting: list[_Waiting] = []  # a heap by due time
+        self._held: list[_Waiting] = []
+
+    @classmethod
+    def none(cls) -> Self:
+        """A perfect wire."""
+        return cls(Rates())
+
+    @property
+    def active(self) -> bool:
+        return self.rates != Rates()
+
+    def put(self, data: bytes, now_us: float, error: bool = False) -> None:
+        """Sends a frame on its way. Every frame uses the same count of random numbers, whatever befalls it."""
+        chance, rates = self._random.random, self.rates
+        lost, doubled, overtaken, damaged, silently = (chance() < rate for rate in (
+            rates.loss, rates.duplicate, rates.reorder, rates.corrupt, rates.silent_corrupt))
+        where, overtakers = chance(), 1 + int(chance() * OVERTAKERS)
+        happened = {"loss": lost}
+        if not lost:
+            happened |= {"duplicate": doubled, "reorder": overtaken, "corrupt": damaged,
+                         "silent_corrupt": silently and not damaged}
+            if damaged or silently:
+                data = _flipped(data, int(where * 8 * len(data)))
+            passed = Passed(data, error or damaged)
+            due_us = now_us + rates.delay_us
+            for held in self._held:
+                held.overtakers -= 1
+            released = [held for held in self._held if not held.overtakers]
+            self._held = [held for held in self._held if held.overtakers]
+            if overtaken:
+                self._held.append(_Waiting(due_us + HOLD_US, 0, passed, overtakers))
+            else:
+                self._push(due_us, passed)
+            if doubled:
+                self._push(due_us, passed)
+            for held in released:
+                self._push(due_us, held.passed)
+        for name, did in happened.items():
+            self.counts[name] += did
+
+    def take(self, now_us: float) -> list[Passed]:
+        """Frames that have come through by now, in the order in which they do."""
+        for held in [held for held in self._held if held.due_us <= now_us]:
+            self._held.remove(held)
+            self._push(held.due_us, held.passed)
+        through = []
+        while self._waiting and self._waiting[0].due_us <= now_us:
+            through.append(heapq.heappop(self._waiting).passed)
+        return through
+
+    @property
+    def due_us(self) -> float | None:
+        """When to `take` next, if anything is on its way."""
+        times = [held.due_us for held in self._held] + [waiting.due_us for waiting in self._waiting[:1]]
+        return min(times, default=None)
+
+    def _push(self, due_us: float, passed: Passed) -> None:
+        self._serial += 1
+        heapq.heappush(self._waiting, _Waiting(due_us, self._serial, passed))
+
+
+def _flipped(data: bytes, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def parse_faults(base: Rates, given: list[str], ports: int) -> dict[tuple[int, str], Rates]:
+    """Rates of every port and direction: `base`, changed by items like `0:rx:loss=0.01`."""
+    rates = {(port, direction): base for port in range(ports) for direction in DIRECTIONS}
+    kinds = [field.name for field in fields(Rates)]
+    for item in given:
+        try:
+            place, value = item.split("=")
+            port, direction, kind = place.replace("-", "_").split(":")
+            key = (int(port), direction)
+            if key not in rates or kind not in kinds:
+                raise ValueError
+            number = float(value)
+        except ValueError:
+            raise ValueError(f"a fault must be port:rx|tx:{'|'.join(kinds)}=value with a port below {ports}, "
+                             f"not {item!r}") from None
+        rates[key] = replace(rates[key], **{kind: number})
+    return rates

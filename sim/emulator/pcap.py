@@ -1,0 +1,35 @@
+"""Writes captures that Wireshark, tcpdump and scapy read: classic pcap with nanosecond times, Ethernet."""
+
+import struct
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+__all__ = ["Capture"]
+
+NANOSECOND_MAGIC = 0xA1B23C4D
+LINK_ETHERNET = 1
+SNAP_BYTES = 65536
+
+
+class Capture:
+    """A file of whole frames. Times are nanoseconds since 1970."""
+
+    def __init__(self, path: Path):
+        self._file = path.open("wb")
+        self._file.write(struct.pack("<IHHiIII", NANOSECOND_MAGIC, 2, 4, 0, 0, SNAP_BYTES, LINK_ETHERNET))
+
+    def write(self, frame: bytes, time_ns: int) -> None:
+        """Adds a frame, without FCS."""
+        self._file.write(struct.pack("<IIII", *divmod(time_ns, 1_000_000_000), len(frame), len(frame)))
+        self._file.write(frame)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
