@@ -22,28 +22,19 @@ result to every live worker, even if all but H of them never contribute again.
 
 from collections.abc import Iterator
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from iswitch.wire import Operation, Outcome, SlotState
 from sim.model.aggregate import ring as rules_of
 from sim.model.aggregate.ring import RULES, Ring, Rules, Slot, Work
+from sim.model.search import Violation, search
 
-__all__ = ["Contribution", "Core", "Explorer", "Receipt", "Scenario", "State", "Violation"]
+__all__ = ["Contribution", "Core", "Explorer", "Receipt", "Scenario", "State"]
 
 SERIAL = 1 << 32
 UNKNOWN = -1
 
-
-class Violation(Exception):  # noqa: N818
-    """A rule of the protocol is wrong; says which promise broke and after which events."""
-
-    def __init__(self, promise: str) -> None:
-        super().__init__(promise)
-        self.promise = promise
-        self.trace: list[object] = []
-
-    def __str__(self) -> str:
-        return "\n  ".join([self.promise, *map(str, self.trace)])
+Event = tuple[Any, ...]
 
 
 class Scenario(NamedTuple):
@@ -127,8 +118,8 @@ class Explorer:
         self.first_seq = SERIAL - 2 * scenario.window
         self.cores: list[Core] = []
         self.numbers: dict[Core, int] = {}
-        self.moves: dict[tuple[int, type, NamedTuple], tuple[int, int, int]] = {}
-        self.effects: dict[tuple[int, int, int], list[tuple[NamedTuple, int]]] = {}
+        self.moves: dict[tuple[int, type, Event], tuple[int, int, int]] = {}
+        self.effects: dict[tuple[int, int, int], list[tuple[Event, int]]] = {}
         self.good: dict[tuple[int, ...], set[State]] = {}
         self.strict = (scenario.threshold == scenario.workers and not scenario.thresholds)
 
@@ -150,7 +141,7 @@ class Explorer:
 
     # The switch
 
-    def move(self, number: int, event: NamedTuple) -> tuple[int, int, int]:
+    def move(self, number: int, event: Event) -> tuple[int, int, int]:
         """The core after a message or an action, and a result that it sent: segment (or -1) and set of receivers."""
         key = number, type(event), event  # tuples of different types may be equal
         if key not in self.moves:
@@ -162,15 +153,14 @@ class Explorer:
             self.moves[key] = self.intern(core), segment, receivers
         return self.moves[key]
 
-    def perform(self, core: Core, event: NamedTuple) -> tuple[Core, int, int]:
-        s, ring, works = self.scenario, core.ring, []
+    def perform(self, core: Core, event: Event) -> tuple[Core, int, int]:
+        s, ring = self.scenario, core.ring
+        works: list[Work] = []
         if isinstance(event, Leave):
             ring, works = rules_of.leave(ring, event.worker)
         elif isinstance(event, SetThreshold):
             ring = ring._replace(threshold=event.threshold)
-        elif not ring.live >> event.worker & 1:
-            return core, UNKNOWN, 0
-        else:
+        elif isinstance(event, (Contribution, Receipt)) and ring.live >> event.worker & 1:
             if isinstance(event, Contribution):
                 step = rules_of.contribute(
                     ring, member=event.worker, seq=self.seq(event.segment), behind=event.segment - event.low,
@@ -191,7 +181,7 @@ class Explorer:
             receivers = core.ring.live if work.emit else 1 << work.member
         return core, segment, receivers
 
-    def execute(self, core: Core, work: Work, event: NamedTuple) -> Core:
+    def execute(self, core: Core, work: Work, event: Event) -> Core:
         """The accumulators obey; what leaves is compared with the header that goes with it."""
         s, slot, content = self.scenario, core.ring.slots[work.slot], core.memory[work.slot]
         segment = self.segment(slot)
@@ -244,14 +234,14 @@ class Explorer:
 
     # The search
 
-    def actions(self, core: Core) -> Iterator[NamedTuple]:
+    def actions(self, core: Core) -> Iterator[Event]:
         """What may happen at any time that is no message of the ring."""
         s, ring = self.scenario, core.ring
         if s.workers - ring.live.bit_count() < min(s.leaves, s.workers - 1):
             yield from (Leave(m) for m in range(s.workers) if ring.live >> m & 1)
         yield from (SetThreshold(h) for h in s.thresholds if h != ring.threshold)
 
-    def successors(self, state: State) -> Iterator[tuple[NamedTuple, State]]:
+    def successors(self, state: State) -> Iterator[tuple[Event, State]]:
         core = self.cores[state.core]
         for action in self.actions(core):
             yield action, state._replace(core=self.move(state.core, action)[0])
@@ -264,7 +254,7 @@ class Explorer:
             for event, after in self.arrivals(state.core, worker, lowest_missing(held)):
                 yield event, state._replace(core=after)
 
-    def arrivals(self, number: int, worker: int, lowest: int) -> list[tuple[NamedTuple, int]]:
+    def arrivals(self, number: int, worker: int, lowest: int) -> list[tuple[Event, int]]:
         """Messages that a worker may have sent up to this `low`, with the core after each that changes it."""
         key = number, worker, lowest
         if key not in self.effects:
@@ -311,24 +301,5 @@ class Explorer:
         return state
 
     def run(self) -> set[State]:
-        """All reachable states. Raises Violation with the shortest sequence of events that leads there."""
-        start = self.start()
-        came: dict[State, tuple[State, NamedTuple] | None] = {start: None}
-        frontier = [start]
-        while frontier:
-            following = []
-            for state in frontier:
-                try:
-                    self.check_progress(state)
-                    for event, after in self.successors(state):
-                        if after not in came:
-                            came[after] = state, event
-                            following.append(after)
-                except Violation as violation:
-                    step = came[state]
-                    while step:
-                        violation.trace.insert(0, step[1])
-                        step = came[step[0]]
-                    raise
-            frontier = following
-        return set(came)
+        """All reachable states, or a Violation."""
+        return search(self.start(), self.successors, self.check_progress)

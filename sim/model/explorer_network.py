@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from sim.model.explorer import UNKNOWN, Explorer, Scenario, State, lowest_missing
+from sim.model.search import search
 
 __all__ = ["LOSS", "DUPLICATE", "REORDER", "LinkExplorer", "LinkState"]
 
@@ -29,6 +30,16 @@ class LinkState(NamedTuple):
     down: tuple[tuple[int, ...], ...]
 
 
+class Got(NamedTuple):
+    worker: int
+    segment: int
+
+
+class Lost(NamedTuple):
+    worker: int
+    segment: int
+
+
 def without(link: tuple, at: int) -> tuple:
     return link[:at] + link[at + 1:]
 
@@ -37,19 +48,21 @@ def put(links: tuple, index: int, link: tuple) -> tuple:
     return links[:index] + (link,) + links[index + 1:]
 
 
-class LinkExplorer(Explorer):
-    """Like `Explorer`, with links. `faults` is a set of the kinds above."""
+class LinkExplorer:
+    """`faults` is a set of the kinds above. Switch and workers are those of an `Explorer`."""
 
     def __init__(self, scenario: Scenario, faults: frozenset[str], room: int = 1) -> None:
-        super().__init__(scenario)
-        self.faults, self.room = faults, room
+        self.scenario, self.faults, self.room = scenario, faults, room
+        self.base = Explorer(scenario)
 
     def start(self) -> LinkState:
-        core, held = super().start()
+        core, held = self.base.start()
         return LinkState(core, held, ((),) * self.scenario.workers, ((),) * self.scenario.workers)
 
-    def check_progress(self, state: LinkState) -> None:
-        super().check_progress(State(state.core, state.held))
+    def run(self) -> set[LinkState]:
+        """All reachable states, or a Violation."""
+        return search(self.start(), self.successors,
+                      lambda state: self.base.check_progress(State(state.core, state.held)))
 
     def order(self, link: tuple) -> tuple:
         """Where any message may be next, the order on the link is no part of the state."""
@@ -65,9 +78,9 @@ class LinkExplorer(Explorer):
                 yield message, link
 
     def successors(self, state: LinkState) -> Iterator[tuple[Any, LinkState]]:
-        core = self.cores[state.core]
-        for action in self.actions(core):
-            yield action, state._replace(core=self.move(state.core, action)[0])
+        core = self.base.cores[state.core]
+        for action in self.base.actions(core):
+            yield action, state._replace(core=self.base.move(state.core, action)[0])
         for worker in range(self.scenario.workers):
             if core.ring.live >> worker & 1:
                 yield from self.sends(state, worker)
@@ -79,7 +92,7 @@ class LinkExplorer(Explorer):
         held, link = state.held[worker], state.up[worker]
         low = lowest_missing(held)
         if len(link) < self.room:
-            for message in (*self.contributions(worker, held, low), *self.receipts(worker, low)):
+            for message in (*self.base.contributions(worker, held, low), *self.base.receipts(worker, low)):
                 if message not in link:
                     yield message, state._replace(up=put(state.up, worker, self.order((*link, message))))
 
@@ -92,7 +105,7 @@ class LinkExplorer(Explorer):
 
     def arrivals_up(self, state: LinkState, worker: int) -> Iterator[tuple[Any, LinkState]]:
         for message, rest in self.takings(state.up[worker]):
-            core, segment, receivers = self.move(state.core, message)
+            core, segment, receivers = self.base.move(state.core, message)
             down = state.down
             for m in range(self.scenario.workers):
                 if segment != UNKNOWN and receivers >> m & 1:
@@ -104,13 +117,3 @@ class LinkExplorer(Explorer):
         for segment, rest in self.takings(state.down[worker]):
             held = put(state.held, worker, state.held[worker] | 1 << segment)
             yield Got(worker, segment), state._replace(held=held, down=put(state.down, worker, rest))
-
-
-class Got(NamedTuple):
-    worker: int
-    segment: int
-
-
-class Lost(NamedTuple):
-    worker: int
-    segment: int

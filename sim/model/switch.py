@@ -24,7 +24,8 @@ __all__ = ["Switch"]
 Frames = list[tuple[int, bytes]]
 
 NOTICED = {Outcome.JOB: Reason.JOB, Outcome.EPOCH: Reason.EPOCH, Outcome.MEMBER: Reason.MEMBER,
-                     Outcome.TOKEN: Reason.TOKEN}
+           Outcome.TOKEN: Reason.TOKEN}
+
 
 class Switch:
     """One switch. `mac`, `ip`: its own addresses. `seed`: where epochs, first seqs and tokens come from."""
@@ -165,11 +166,7 @@ class Switch:
             members=self.config.members, address=asked.address)
         sent = [(message.source.port, compose.address(self.own, message.source, payload))]
         for work in verdict.works:
-            if job.state == JobState.NONE:
-                self.stats[Stat.FORCED] += 1
-                self.stats[Stat.RESULTS] += 1
-            else:
-                sent += self.perform(message.job, work)
+            sent += self.perform(message.job, work)
         return Outcome.REFUSED if verdict.reason else Outcome.CONTROL, sent
 
     def decide(self, message: Message, asked: membership.Request) -> Verdict:

@@ -119,12 +119,14 @@ def disagreement(job: Job, request: Request) -> Reason:
 
 
 def seat(job: Job, wanted: int) -> int | None:
-    """The index that a newcomer gets, if any: indices are below `world`, so that `live` = `world` means all of them."""
+    """The index that a newcomer gets, if any: indices are below `world`, so that `live` = `world` means all of them.
+    A pending entry yields, or a worker that died between its Join and its confirmation would keep the job from forming.
+    """
     free = [k for k, entry in enumerate(job.entries) if entry.state in (EntryState.FREE, EntryState.LEFT)]
+    pending = [k for k, entry in enumerate(job.entries) if entry.state == EntryState.PENDING]
     if wanted == NO_MEMBER:
-        return free[0] if free else None
-    open_to_all = wanted in free or wanted < len(job.entries) and job.entries[wanted].state == EntryState.PENDING
-    return wanted if open_to_all else None
+        return next(iter(free + pending), None)
+    return wanted if wanted in free + pending else None
 
 
 def with_entry(job: Job, index: int, entry: Entry) -> Job:
@@ -175,11 +177,12 @@ def join(config: Config, job: Job, request: Request, source: Source, offer: Offe
 
 
 def part(job: Job, member: int) -> tuple[Job, tuple[Work, ...]]:
-    """Leave. Open slots that wait for nobody else complete first, also when nobody is left to be told."""
+    """Leave. Open slots that wait for nobody else complete; with the last member the job ends and they vanish."""
     ring, works = leave(job.ring, member)
+    if not ring.live:
+        return NO_JOB, ()
     entry = job.entries[member]._replace(state=EntryState.LEFT)
-    job = with_entry(job._replace(ring=ring), member, entry)
-    return (job if ring.live else NO_JOB), tuple(works)
+    return with_entry(job._replace(ring=ring), member, entry), tuple(works)
 
 
 def act(config: Config, job: Job, request: Request, source: Source) -> Verdict:
@@ -191,14 +194,15 @@ def act(config: Config, job: Job, request: Request, source: Source) -> Verdict:
         good = request.key == job.key
         return verdict._replace(job=NO_JOB) if good else verdict._replace(reason=Reason.KEY)
     entry = job.entries[request.member] if request.member < len(job.entries) else Entry()
-    gone = request.action == Action.LEAVE and entry.state == EntryState.LEFT
-    if entry.state != EntryState.LIVE and not gone:
+    if request.action == Action.LEAVE and entry.state == EntryState.LEFT and request.token == entry.token:
+        return verdict
+    if entry.state != EntryState.LIVE:
         return verdict._replace(reason=Reason.MEMBER)
     if request.token != entry.token:
         return verdict._replace(reason=Reason.TOKEN)
     if source != entry.source:
         return verdict._replace(reason=Reason.MEMBER)
-    if gone or request.number == entry.number:
+    if request.number == entry.number:
         return verdict
     if forward(request.number, entry.number) < 0:
         return verdict._replace(reason=Reason.NUMBER)
