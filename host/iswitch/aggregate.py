@@ -1,6 +1,6 @@
 """A worker of a job: sums, broadcasts and barriers over all its workers, computed by the switch."""
 
-import functools
+import contextlib
 import os
 import secrets
 import warnings
@@ -23,6 +23,7 @@ from iswitch.wire import HEADER, NO_MEMBER, Format, Mode, Reason
 
 __all__ = ["Reduction", "Worker"]
 
+_FLOAT, _INT, _INT32 = np.dtype("<f4"), np.dtype("<i4"), Format.INT32
 _FORMATS = {"window64": Format.WINDOW64, "fp32": Format.FP32, "int32": Format.INT32}
 _MODES = {"quarantine": Mode.QUARANTINE, "propagate": Mode.PROPAGATE}
 _BACKLOG_WINDOWS = 16
@@ -35,13 +36,14 @@ class Reduction:
     """Who is in a sum. An array is cut into segments, each of which is a sum of its own.
 
     world: workers of the job. elements: numbers in a segment (the last may have fewer). resent: contributions that this
-    worker sent more than once.
+    worker sent more than once. odd: the switch flagged a segment as partial or tainted.
     """
 
     world: int
     elements: int
     resent: int
     headers: np.ndarray = field(repr=False)
+    odd: bool = field(repr=False, default=False)
 
     @property
     def counts(self) -> np.ndarray:
@@ -53,12 +55,12 @@ class Reduction:
         """u32, (segments,): bit r is set if rank r is in the segment's sum."""
         return self.headers["members"]
 
-    @functools.cached_property
+    @property
     def tainted(self) -> tuple[int, ...]:
         """Ranks whose contribution to any segment held NaN, an infinity or a number out of range."""
         return _ranks(int(np.bitwise_or.reduce(self.headers["token"], initial=0)))
 
-    @functools.cached_property
+    @property
     def missing(self) -> tuple[int, ...]:
         """Ranks of the job that are not in the sum of at least one segment: too late (threshold), quarantined, gone."""
         everybody = (1 << self.world) - 1
@@ -217,7 +219,8 @@ class Worker:
                 self._divide(values, reduction.counts)
             if not np.may_share_memory(values, array):
                 array[...] = values.reshape(array.shape)
-            self._judge(reduction)
+            if reduction.odd:
+                self._judge(reduction)
         return reduction
 
     def broadcast(self, buffer: Bytes, root: int = 0) -> Bytes:
@@ -241,10 +244,10 @@ class Worker:
             data = np.frombuffer(buffer, np.uint8)
         else:
             raise TypeError(f"buffer must be bytes, bytearray, memoryview or numpy.ndarray, not {type(buffer).__name__}")
-        values = np.zeros(-(-data.size // 4), "<i4")
+        values = np.zeros(-(-data.size // 4), _INT)
         if self.rank == root:
             values.view(np.uint8)[:data.size] = data
-        reduction = self._collect(values, Format.INT32)
+        reduction = self._collect(values, _INT32)
         if not (reduction.members >> np.uint32(root) & 1).all():
             raise NoContributionError(f"the broadcast has nothing of its root, rank {root}: it has left the job")
         received = values.view(np.uint8)[:data.size]
@@ -260,7 +263,7 @@ class Worker:
     def barrier(self) -> None:
         """Returns when every worker has called it. Needs a job with threshold = world. Raises as `allreduce`."""
         self._demand_everybody("barrier")
-        self._collect(np.zeros(1, "<i4"), Format.INT32)
+        self._collect(np.zeros(1, _INT), _INT32)
 
     # The job
 
@@ -301,10 +304,8 @@ class Worker:
     def _absorb(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
         """Results that came while an acknowledgement was waited for."""
         if not self._broken:
-            try:
+            with contextlib.suppress(Notice):  # the next collective will get it again
                 self._ring.absorb(buffer, size, segment_bytes)
-            except Notice:
-                pass  # the next collective will get it again
 
     def _tend(self) -> float:
         try:
@@ -326,22 +327,24 @@ class Worker:
                 "end without some of the workers. Join a second job without threshold for it")
 
     def _format_of(self, array: np.ndarray, op: str) -> tuple[Format, np.dtype[Any]]:
-        plain = array.dtype.newbyteorder("=")
         own = self._ring.membership.format
+        if array.dtype == _FLOAT and own != _INT32:
+            return own, _FLOAT
+        plain = array.dtype.newbyteorder("=")
         if plain == np.int32:
             if op == "mean":
                 raise ValueError('op must be "sum" for int32: a mean of integers is none')
-            return Format.INT32, np.dtype("<i4")
+            return _INT32, _INT
         if plain != np.float32:
             raise TypeError(f"array must be float32 or int32, not {array.dtype}: use array.astype(numpy.float32)")
-        if own == Format.INT32:
+        if own == _INT32:
             raise TypeError('array must be int32 in a job of format "int32"')
-        return own, np.dtype("<f4")
+        return own, _FLOAT
 
     def _divide(self, values: np.ndarray, counts: np.ndarray) -> None:
-        smallest, largest = int(counts.min()), int(counts.max())
-        if smallest == largest:
-            values /= np.float32(max(1, largest))
+        count = int(counts[0])
+        if np.count_nonzero(counts == count) == len(counts):
+            values /= np.float32(max(1, count))
         else:
             values /= np.repeat(np.maximum(counts, 1).astype(np.float32), self.elements)[:values.size]
 
@@ -369,13 +372,13 @@ class Worker:
         with self._attendant:
             self._broken = "an earlier one failed half-way. Call `reset`, or make new Workers"
             try:
-                headers, resent = self._ring.reduce(values, format, self.timeout_s)
+                headers, resent, odd = self._ring.reduce(values, format, self.timeout_s)
             except Notice as notice:
                 self._noticed(notice.reason)
             except Stalled as stalled:
                 self._stalled(str(stalled))
             self._broken = ""
-        return Reduction(m.world, m.elements, resent, headers)
+        return Reduction(m.world, m.elements, resent, headers, odd)
 
     def _noticed(self, reason: Reason) -> NoReturn:
         m = self._ring.membership

@@ -20,6 +20,8 @@ from iswitch.wire import HEADER, TAIL_BYTES, VERSION, ContributionFlag, Format, 
 __all__ = ["Notice", "Ring", "Stalled", "Tally"]
 
 _NOTICE = VERSION << 4 | Type.NOTICE
+_RETRANSMISSION = int(ContributionFlag.RETRANSMISSION) << 4  # arithmetic on enumerations is slow
+_PARTIAL, _RESENT = int(ResultFlag.PARTIAL) << 4, int(ResultFlag.RESENT) << 4
 _GAP = 3
 """A segment is taken for lost when so many that were sent after it have come back."""
 _PARTIAL_CAP_S = 0.05
@@ -43,10 +45,12 @@ class Stalled(Exception):
 
 
 class Tally(NamedTuple):
-    """Of one collective. headers: those of its results, (segments,) `HEADER`. resent: contributions sent again."""
+    """Of one collective. headers: those of its results, (segments,) `HEADER`. resent: contributions sent again.
+    odd: some results are partial or tainted."""
 
     headers: np.ndarray
     resent: int
+    odd: bool
 
 
 class Ring:
@@ -59,7 +63,7 @@ class Ring:
     def __init__(self, transport: Transport, membership: Membership, *, backlog: int):
         self.transport, self.backlog = transport, backlog
         self._buffer = np.empty(RECEIVE_BYTES, np.uint8)
-        self._view = memoryview(self._buffer)
+        self._view = self._buffer.data
         self.restart(membership)
 
     def restart(self, membership: Membership) -> None:
@@ -71,9 +75,9 @@ class Ring:
         self.base = membership.first_seq
         self._word = VERSION << 4 | Type.RESULT | membership.job << 8 | membership.epoch << 16
         self._kept: list[np.ndarray] = []  # trains of results for later collectives, as received
-        self._payloads = Payloads(np.empty(0, np.float32), membership.elements)
-        self._format = membership.format
-        self._open(self._payloads)
+        self._nothing = Payloads(np.empty(0, np.float32), membership.elements)
+        self._format = int(membership.format)
+        self._open(self._nothing)
         self._told = self.base  # the switch knows that we hold everything below this seq
 
     def set_threshold(self, threshold: int) -> None:
@@ -92,7 +96,7 @@ class Ring:
     def reduce(self, values: np.ndarray, format: Format, timeout_s: float) -> Tally:
         """Sums `values` (1-D, C-contiguous, 4-byte elements) over the job, in place. timeout_s: the longest time
         without any result. Raises Notice, Stalled, Mismatch."""
-        self._format = format
+        self._format = int(format)
         self._open(Payloads(values, self.membership.elements))
         segments = self._payloads.size
         now = time.monotonic()
@@ -114,14 +118,17 @@ class Ring:
             elif now >= expiry:
                 self._expire(now)
                 expiry = now + self.timer.timeout_s
-        headers, resent = self._headers, self._resent_count
+        tally = Tally(self._headers, self._resent_count, bool(self._odd))
         self._close(segments)
-        return Tally(headers, resent)
+        return tally
 
     def _open(self, payloads: Payloads) -> None:
         self._payloads = payloads
         segments = payloads.size
         self._lack = np.ones(segments + self.backlog + 1, np.bool_)  # the last is never held
+        seqs = np.arange(self.base, self.base + segments).astype(np.uint32)
+        self._starts = (seqs.astype(np.uint64) << np.uint64(32)) | np.uint64(self._word)  # first 8 bytes of results
+        self._odd = 0  # flags that results had, but for `resent`
         self._headers = np.zeros(segments, HEADER)
         self._sent_at = np.zeros(segments)
         self._resent = np.zeros(segments, np.bool_)
@@ -138,7 +145,7 @@ class Ring:
     def _close(self, segments: int) -> None:
         """The collective is over: count from its end. The payloads belong to the caller again."""
         self.base = (self.base + segments) % 2**32
-        self._payloads = Payloads(np.empty(0, np.float32), self.membership.elements)
+        self._payloads, self._starts = self._nothing, self._starts[:0]
         self._lack = self._lack[segments:]
         self._low, self._high, self._next = self._low - segments, max(0, self._high - segments), 0
         self._rest()
@@ -149,26 +156,28 @@ class Ring:
         """Whatever the window allows; if that is nothing and others may go on without us, a receipt now and then."""
         first = max(self._next, self._low)
         last = min(self._low + self.window, self._payloads.size)
-        if first < last:
-            indices = np.arange(first, last)
-            lacked = self._lack[first:last]
-            self._next = last
-            if not lacked.all():
-                indices = indices[lacked]
-            if len(indices):
-                self._send(indices, now)
-                return
-        self._acknowledge()
+        if first >= last:
+            self._acknowledge()
+            return
+        self._next = last
+        lacked = self._lack[first:last]
+        if np.count_nonzero(lacked) < last - first:
+            self._send(np.flatnonzero(lacked) + first, now, 0)
+            return
+        for train in self.packer.contributions(self._payloads, first, last, base=self.base, low=self._low,
+                                               format_flags=self._format):
+            self.transport.send(train, self.packer.segment_bytes)
+        self._sent_at[first:last] = now
+        self._told = self.low
 
     def _acknowledge(self) -> None:
         """A receipt if the switch does not know of many results that we hold, and if somebody could wait for it."""
         if self.partial and (self.low - self._told) % 2**32 >= max(1, self.window // 4):
             self._send_receipts(np.array([self._low]), want=False)
 
-    def _send(self, indices: np.ndarray, now: float, flags: int = 0) -> None:
-        trains = self.packer.contributions(self._payloads, indices, base=self.base, low=self._low,
-                                           format=self._format, flags=flags)
-        for train in trains:
+    def _send(self, indices: np.ndarray, now: float, flags: int) -> None:
+        for train in self.packer.scattered(self._payloads, indices, base=self.base, low=self._low,
+                                           format_flags=self._format | flags):
             self.transport.send(train, self.packer.segment_bytes)
         self._sent_at[indices] = now
         self._told = self.low
@@ -176,16 +185,18 @@ class Ring:
     def _resend(self, indices: np.ndarray, now: float) -> None:
         self._resent[indices] = True
         self._resent_count += len(indices)
-        self._send(indices, now, ContributionFlag.RETRANSMISSION)
+        self._send(indices, now, _RETRANSMISSION)
 
     def _send_gaps(self, now: float) -> None:
-        """Fast retransmission: what is lacked although `_GAP` later ones are here, once in about a round trip."""
-        if self._high - self._low < _GAP or not self._lack[self._low]:
+        """Fast retransmission, once in about a round trip: what is lacked although `_GAP` later ones are here, or one if
+        that was the last one sent (RFC 5827)."""
+        gap = _GAP if self._high < self._next else 1
+        if self._high - self._low < gap + 1:
             return
         held = np.flatnonzero(~self._lack[self._low:self._high])
-        if len(held) < _GAP:
+        if len(held) < gap:
             return
-        end = min(self._low + int(held[-_GAP]), self._next)
+        end = min(self._low + int(held[-gap]), self._next)
         lost = np.flatnonzero(self._lack[self._low:end]) + self._low
         lost = lost[self._sent_at[lost] <= now - self.timer.patience_s]
         if len(lost):
@@ -227,55 +238,57 @@ class Ring:
         if size < HEADER.itemsize:
             return 0
         headers = np.ndarray(count, HEADER, records, 0, (size, ))
-        ours = np.ndarray(count, "<u4", records, 0, (size, )) == self._word
+        starts = np.ndarray(count, "<u8", records, 0, (size, ))
+        first = (int(starts[0]) >> 32) - self.base
+        if 0 <= first <= len(self._starts) - count and np.count_nonzero(
+                starts == self._starts[first:first + count]) == count == np.count_nonzero(
+                self._lack[first:first + count]):
+            self._put(headers, records, slice(first, first + count), first, first + count)  # as it nearly always is
+            return count
+
+        ours = starts.astype(np.uint32) == self._word
         if not ours.all():
             self._heed(headers[~ours])
             headers, records = headers[ours], records[ours]
         indices = (headers["seq"] - np.uint32(self.base)).view(np.int32)
         new = (indices >= 0) & (indices < len(self._lack) - 1)
-        if new.all():
-            new = self._lack[indices]
-        else:
-            new[new] = self._lack[indices[new]]
-        if not new.all():
-            headers, records, indices = headers[new], records[new], indices[new]
-        fresh = len(indices)
-        if not fresh:
-            return 0
-
-        highest = int(indices.max())
-        if highest >= self._payloads.size:
-            later = indices >= self._payloads.size
+        new[new] = self._lack[indices[new]]
+        headers, records, indices = headers[new], records[new], indices[new]
+        later = indices >= self._payloads.size
+        if later.any():
             self._kept.append(records[later])
             self._lack[indices[later]] = False
-            headers, records, indices = headers[~later], records[~later], indices[~later]
-        if len(indices):
-            self._put(headers, records, indices)
-        self._high = max(self._high, highest + 1)
-        return fresh
+            self._high = max(self._high, int(indices.max()) + 1)
+        if not later.all():
+            indices = indices[~later]
+            self._put(headers[~later], records[~later], indices, int(indices.min()), int(indices.max()) + 1)
+        return len(later)
 
-    def _put(self, headers: np.ndarray, records: np.ndarray, indices: np.ndarray) -> None:
-        """New results of the present collective into place."""
-        payloads, body = self._payloads, records[:, HEADER.itemsize:-TAIL_BYTES]
-        is_last = indices == payloads.size - 1 if payloads.last.size else None
-        if is_last is not None and is_last.all():
-            good, target = body.shape[1] == payloads.last.size, payloads.last
-            body, place = body[0], slice(None)
-        else:
-            good = body.shape[1] == self.packer.segment_bytes - HEADER.itemsize and (
-                is_last is None or not is_last.any())
-            target, place = payloads.rows, indices
+    def _put(self, headers: np.ndarray, records: np.ndarray, which: slice | np.ndarray, first: int, end: int) -> None:
+        """New results of the present collective into place; all are from `first` to `end` - 1."""
+        payloads, size = self._payloads, records.shape[1] - HEADER.itemsize - TAIL_BYTES
+        whole = size == self.packer.segment_bytes - HEADER.itemsize and (not payloads.last.size or end < payloads.size)
+        short = first == payloads.size - 1 and size == payloads.last.size
         flags = headers["format_flags"]
-        if not good or ((flags & 15) != self._format).any():
+        if np.count_nonzero(flags == self._format) < len(flags):
+            self._odd |= int(np.bitwise_or.reduce(flags)) & 0xF0 & ~_RESENT
+            if np.count_nonzero(flags & 15 != self._format):
+                whole = short = False
+            if self._odd & _PARTIAL and not self.partial:  # somebody has lowered the threshold, or was quarantined
+                self.partial, self.timer.cap_s = True, _PARTIAL_CAP_S
+        body = records[:, HEADER.itemsize:-TAIL_BYTES]
+        if whole:
+            payloads.rows[which] = body
+        elif short:
+            payloads.last[:] = body[0]
+        else:
             raise Mismatch(
                 "a result differs in size or number format from this worker's contribution: all workers of a job must "
                 "perform the same collectives, on arrays of the same size, in the same order")
-        if not self.partial and (flags & ResultFlag.PARTIAL << 4).any():
-            self.partial, self.timer.cap_s = True, _PARTIAL_CAP_S  # somebody has lowered the threshold
-        target[place] = body
-        self._headers[indices] = headers
-        self._lack[indices] = False
-        self._clock(int(indices[0]))
+        self._headers[which] = headers
+        self._lack[which] = False
+        self._high = max(self._high, end)
+        self._clock(first)
 
     def _clock(self, index: int) -> None:
         """Delay of a segment sent once. Time before a collective's first result is others' time: it may only lower the
@@ -292,7 +305,8 @@ class Ring:
 
     def _advance(self) -> None:
         """`_low` to the first result lacked."""
-        self._low += int(self._lack[self._low:].argmax())
+        if not self._lack[self._low]:
+            self._low += int(self._lack[self._low:].argmax())
 
     def _heed(self, headers: np.ndarray) -> None:
         """What is no result of this epoch. Raises Notice if the switch says that it does not know us."""
@@ -317,7 +331,7 @@ class Ring:
         repeated, less and less often, with the wish for what is lacked. If all must contribute, the next
         contribution says all that a receipt could.
         """
-        while fresh := self._receive(0.0):
+        while self._receive(0.0):
             self._rest()
         self._acknowledge()
         now = time.monotonic()

@@ -79,7 +79,7 @@ class UdpModel:
         for descriptor in ports:
             poll.register(descriptor, select.POLLIN)
         while not self._stop.is_set():
-            for descriptor, _ in poll.poll(20):
+            for descriptor, _ in poll.poll(1 if self._held else 20):
                 port = ports[descriptor]
                 payload, peer = self._sockets[port].recvfrom(_TRAIN_BYTES)
                 if not self.deaf:
