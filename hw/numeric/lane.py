@@ -138,8 +138,9 @@ class Lane(wiring.Component):
 
         round_up = once(m, "round_up", aligner.guard & (aligner.sticky | aligner.magnitude[0]))
         term = once(m, "term", Mux(aligned.subtract, ~Cat(aligner.magnitude, Const(0, 6)), aligner.magnitude))
+        uncarried = once(m, "uncarried", (aligned.base + term)[:64])
         summed = pipe.then(
-            self.Summed, total=(aligned.base + term + (round_up ^ aligned.subtract))[:64],
+            self.Summed, total=(uncarried + (round_up ^ aligned.subtract))[:64],
             flushed=aligned.counts & ~round_up & (aligner.magnitude == 0))
         m.d.comb += self.flushed.eq(summed.flushed)
 

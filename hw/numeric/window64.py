@@ -202,8 +202,8 @@ class Normaliser(wiring.Component):
 
         def step(value, sign, exponent, room, group):
             """Value, exponent and room after skipping groups; `room` is how many bits may still be skipped."""
-            upper = [value[64 - group * (k + 1):64 - group * k] for k in range(3)]
-            found = [Mux(sign, ~bits.all(), bits.any()) for bits in upper]
+            unlike = once(m, f"unlike{group}", Mux(sign, ~value, value))
+            found = [unlike[64 - group * (k + 1):64 - group * k].any() for k in range(3)]
             empty = once(m, f"empty{group}", Mux(found[0], 0, Mux(found[1], 1, Mux(found[2], 2, 3))))
             has_room = once(m, f"has_room{group}", empty < room[-2:])
             skip = once(m, f"skip{group}", Mux(has_room, empty, room[-2:]))
