@@ -1,8 +1,7 @@
-# amaranth: UnusedElaboratable=no  # noqa: ERA001
 """The registering helper: what it refuses, and what moves on."""
 
 import pytest
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Fragment, Module, Signal
 from amaranth.lib import data
 from amaranth.sim import Simulator
 
@@ -19,8 +18,15 @@ class Doubled(data.Struct):
     tag: 2
 
 
-def test_fields_arrive_one_cycle_per_record_and_the_unnamed_move_on():
-    m, number, tag = Module(), Signal(4), Signal(2)
+@pytest.fixture
+def m():
+    m = Module()
+    yield m
+    Fragment.get(m, None)
+
+
+def test_fields_arrive_one_cycle_per_record_and_the_unnamed_move_on(m):
+    number, tag = Signal(4), Signal(2)
     pipe = Stages(m, (Split, Doubled))
     split = pipe.then(Split, number=number, tag=tag)
     doubled = pipe.then(Doubled, number=split.number << 1)
@@ -40,11 +46,11 @@ def test_fields_arrive_one_cycle_per_record_and_the_unnamed_move_on():
     assert seen[2:] == [(2, 0), (4, 1), (6, 2), (8, 3)]
 
 
-def test_record_out_of_turn_wrong():
-    pipe = Stages(Module(), (Split,))
+def test_record_out_of_turn_wrong(m):
+    pipe = Stages(m, (Split,))
     with pytest.raises(ValueError, match="Doubled is out of turn"):
         pipe.then(Doubled, number=0, tag=0)
-    pipe = Stages(Module(), (Split,))
+    pipe = Stages(m, (Split,))
     pipe.then(Split, number=0, tag=0)
     with pytest.raises(ValueError, match="Split is out of turn"):
         pipe.then(Split)
@@ -55,6 +61,6 @@ def test_record_out_of_turn_wrong():
     ({"number": 0, "tag": 0, "colour": 0}, r"has no fields \['colour'\]"),
     ({"number": Signal(5), "tag": 0}, "has 4 bits for number, not 5"),
 ])
-def test_fields_wrong(fields, message):
+def test_fields_wrong(m, fields, message):
     with pytest.raises(ValueError, match=message):
-        Stages(Module(), (Split,)).then(Split, **fields)
+        Stages(m, (Split,)).then(Split, **fields)
