@@ -1,5 +1,6 @@
 """Emits the switch: Verilog and RTLIL with flat ports, for simulators, the emulated board and the board projects."""
 
+import contextlib
 import os
 import shutil
 import sys
@@ -9,6 +10,7 @@ from amaranth.hdl import Module, Shape, Signal, Value
 from amaranth.back import rtlil as rtlil_backend
 from amaranth.back import verilog as verilog_backend
 
+from hw.frame import NEVER_READ_BEFORE_WRITTEN
 from hw.switch import Switch
 from iswitch.config import Config
 
@@ -55,14 +57,36 @@ def find_yosys() -> None:
     os.environ.setdefault("AMARANTH_USE_YOSYS", "system")
 
 
+@contextlib.contextmanager
+def _payload_memories_uninitialised():
+    """Leave out the zeros of memories whose words are never read before they are written.
+
+    Amaranth 0.5 spells initial contents bit by bit: half a minute and
+    millions of lines for the slots alone. The method replaced is internal to Amaranth, which is pinned exactly.
+    """
+    emit = rtlil_backend.ModuleEmitter.emit_memory
+
+    def emit_memory(self, cell_idx, cell):
+        if not NEVER_READ_BEFORE_WRITTEN.keys() & cell.attributes.keys():
+            emit(self, cell_idx, cell)
+
+    rtlil_backend.ModuleEmitter.emit_memory = emit_memory
+    try:
+        yield
+    finally:
+        rtlil_backend.ModuleEmitter.emit_memory = emit
+
+
 def rtlil(config: Config) -> str:
     """The whole switch as RTLIL, top module `switch`."""
     module, ports = flat(config)
-    return rtlil_backend.convert(module, name="switch", ports=ports, emit_src=False)
+    with _payload_memories_uninitialised():
+        return rtlil_backend.convert(module, name="switch", ports=ports, emit_src=False)
 
 
 def verilog(config: Config) -> str:
     """The whole switch as Verilog-2005, top module `switch`, clock `clk`, synchronous reset `rst`."""
     find_yosys()
     module, ports = flat(config)
-    return verilog_backend.convert(module, name="switch", ports=ports, emit_src=False)
+    with _payload_memories_uninitialised():
+        return verilog_backend.convert(module, name="switch", ports=ports, emit_src=False)

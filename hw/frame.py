@@ -4,7 +4,10 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["Cut", "Word", "require_bus"]
+__all__ = ["NEVER_READ_BEFORE_WRITTEN", "Cut", "Word", "require_bus"]
+
+NEVER_READ_BEFORE_WRITTEN = {"never_read_before_written": 1}
+"""Attribute of memories that hold payload: `hw.build` leaves out their initial zeros."""
 
 
 def require_bus(owner: str, bus_bits: int) -> None:

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.aggregate.ring import popcount
 from hw.aggregate.sequencer import Beat
+from hw.frame import NEVER_READ_BEFORE_WRITTEN
 from hw.numeric.lane import Lane
 from iswitch.config import Config
 
@@ -53,8 +54,8 @@ class Accumulator(wiring.Component):
         write_address = later(read_address, Lane.WRITE_AT - Lane.READ_AT + 1)
         write = later(beat.valid & beat.write, Lane.WRITE_AT)
         # One memory for all lanes, 64 bits each, and one for their poison bits.
-        m.submodules.sums = sums = Memory(shape=unsigned(64 * config.lanes), depth=depth, init=[])
-        m.submodules.poison = poison = Memory(shape=unsigned(config.lanes), depth=depth, init=[])
+        m.submodules.sums = sums = Memory(shape=unsigned(64 * config.lanes), depth=depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
+        m.submodules.poison = poison = Memory(shape=unsigned(config.lanes), depth=depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
         sums_put, sums_get = sums.write_port(), sums.read_port()
         poison_put, poison_get = poison.write_port(), poison.read_port()
         for put, get in ((sums_put, sums_get), (poison_put, poison_get)):

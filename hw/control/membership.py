@@ -1,7 +1,7 @@
 """Who is in a job: Join, Leave, Reset, SetH, and the read-out of the registers."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.aggregate.ring import is_complete, popcount
@@ -53,6 +53,7 @@ class Membership(wiring.Component):
         same = port_same & address_same
         exists = (frame.job < config.jobs) & (job.state != JobState.NONE)
         bit = Signal(config.members)
+        registers = Signal(data.ArrayLayout(32, REGISTERS_PER_READ))
 
         m.d.comb += [
             t.job.eq(frame.job), t.member.eq(index), t.slot.eq(job.slot_base + step), self.reason.eq(reason),
@@ -71,8 +72,7 @@ class Membership(wiring.Component):
             with m.State("ENTRY"):
                 m.d.sync += [reason.eq(Reason.DONE), step.eq(0), self.member.eq(frame.member),
                              self.token.eq(frame.token), index.eq(Mux(asked.action == Action.JOIN, 0, frame.member))]
-                for k in range(REGISTERS_PER_READ):
-                    m.d.sync += self.body.registers[4 * k:4 * k + 4].as_value().eq(0)
+                m.d.sync += registers.eq(0)
                 with m.If(self.active):
                     with m.Switch(asked.action):
                         with m.Case(Action.JOIN):
@@ -107,7 +107,7 @@ class Membership(wiring.Component):
                 m.d.sync += step.eq(step + 1)
                 for k in range(REGISTERS_PER_READ):
                     with m.If(step == k + 1):
-                        m.d.sync += self.body.registers[4 * k:4 * k + 4].as_value().eq(self.read_value)
+                        m.d.sync += registers[k].eq(self.read_value)
                 with m.If(step == REGISTERS_PER_READ):
                     m.next = "SETTLE"
             with m.State("SETTLE"):
@@ -122,7 +122,7 @@ class Membership(wiring.Component):
         m.d.comb += [
             body.action.eq(asked.action), body.reason.eq(reason), body.window.eq(config.window),
             body.members.eq(config.members), body.nonce.eq(asked.nonce), body.address.eq(asked.address),
-            body.elements.eq(config.elements),
+            body.elements.eq(config.elements), body.registers.as_value().eq(registers),
         ]
         with m.If(exists):
             m.d.comb += [

@@ -1,0 +1,144 @@
+"""Random traffic that visits every rule: the same for the golden model, a simulated and a compiled switch.
+
+The clients learn from the replies they are given, so their contributions mostly hit the window; the rest is stale, repeated,
+early, strange or broken on purpose.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from iswitch.config import Config
+from iswitch.wire import FRAME_BYTES, Format, Type
+from sim.bench.client import Client, ordinary
+
+__all__ = ["ADVERSE", "Traffic", "adverse_numbers", "broken_frames"]
+
+ADVERSE = np.array([0x00000000, 0x80000000, 0x00000001, 0x807FFFFF, 0x3F800000, 0xBF800000, 0x33800000, 0x46800000,
+                    0x467FFFFF, 0xC67FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F7FFFFF, 0x34000001, 0x2F000000],
+                   np.uint32)
+"""Zeros, subnormals, ties, the edge of the default range, infinities, NaN."""
+
+
+def adverse_numbers(rng: np.random.Generator, count: int, chance: float = 0.02) -> np.ndarray:
+    """float32 bit patterns, shape (count,), u32: ordinary gradients, with `chance` an element of ADVERSE for each."""
+    numbers = rng.normal(0, 10.0 ** rng.integers(-6, 3), count).astype(np.float32).view(np.uint32)
+    odd = rng.random(count) < chance
+    numbers[odd] = rng.choice(ADVERSE, int(odd.sum()))
+    return numbers
+
+
+def broken_frames(frame: bytes) -> dict[str, bytes]:
+    """One frame of ours spoilt in every way a wire or a bad sender could, by the name of the Outcome or port counter it must
+    be counted under. The checksums are right where the case is about something else."""
+    def flip(at: int) -> bytes:
+        return frame[:at] + bytes([frame[at] ^ 0x40]) + frame[at + 1:]
+
+    return {
+        "RX_RUNT": frame[:59], "LENGTH/ethernet": frame[:60], "LENGTH/header": frame[:63], "LENGTH/cut": frame[:-4],
+        "LENGTH/padded": frame + bytes(4), "LENGTH/ip": flip(17), "LENGTH/udp": flip(39),
+        "IP_CHECKSUM": flip(24), "UDP_CHECKSUM": flip(40), "UDP_CHECKSUM/payload": flip(len(frame) - 1),
+        "IP_CHECKSUM/source": flip(26), "RX_OVERSIZE": frame + bytes(10000 - len(frame)),
+    }
+
+
+class Traffic:
+    """An endless stream of (port, frame, error) for `config`, from `seed`.
+
+    `exchange` is called with each and returns the frames that came back, whoever answers; what the clients learn comes from there.
+    """
+
+    def __init__(self, config: Config, *, seed: int, workers: int, jobs: int = 1,
+                 exchange: Callable[[int, bytes, bool], list[bytes]]):
+        self.config, self.rng, self.exchange = config, np.random.default_rng(seed), exchange
+        self.clients = [Client.numbered(16 * job + k, port=(job + k) % config.ports, job=job)
+                        for job in range(jobs) for k in range(workers)]
+        self.workers = workers
+        self.next_seq: dict[int, int] = dict.fromkeys(range(jobs), 0)
+        self.incarnation = 0
+
+    def send(self, client: Client, frame: bytes, *, port: int | None = None, error: bool = False) -> None:
+        for answer in self.exchange(client.port if port is None else port, frame, error):
+            for other in self.clients:
+                if answer[:12] == other.mac + other.switch_mac and len(answer) >= FRAME_BYTES:
+                    other.take(answer)
+
+    def form(self, job: int, **settings: int) -> None:
+        """All workers of a job join: asked, confirmed, asked again."""
+        members = [c for c in self.clients if c.job == job]
+        settings = {"world": len(members), "elements": self.config.elements} | settings
+        for rounds in range(3):
+            for k, client in enumerate(members):
+                member = None if client.token or k % 2 else k
+                self.send(client, client.join(member=member, **(settings if not rounds else {})))
+        self.next_seq[job] = members[0].first_seq
+
+    def steps(self, count: int, *, odd: float = 0.2) -> None:
+        """`count` random frames; `odd` is the share of those that a sound worker would not send."""
+        for _ in range(count):
+            client = self.clients[self.rng.integers(len(self.clients))]
+            if self.rng.random() < odd:
+                self.strange(client)
+            else:
+                self.contribute(client)
+
+    def contribute(self, client: Client) -> None:
+        """Something within the window around where the job is; now and then the job moves on."""
+        rng, window = self.rng, self.config.window
+        base = self.next_seq[client.job]
+        offset = int(rng.integers(0, window))
+        behind = int(rng.integers(0, offset + 1)) if rng.random() < 0.5 else offset
+        fmt = Format.INT32 if (base + offset) % 7 == 0 else client.format
+        length = 1 + (base + offset) * 37 % self.config.elements
+        self.send(client, client.contribution((base + offset) % 2**32, adverse_numbers(rng, length, 0.003), format=fmt,
+                                              behind=behind, flags=int(rng.integers(0, 2))))
+        if rng.random() < 0.25:
+            self.send(client, client.receipt(base, want=bool(rng.random() < 0.5)))
+        if rng.random() < 1.5 / self.workers:
+            self.next_seq[client.job] = (base + 1) % 2**32
+
+    def strange(self, client: Client) -> None:
+        rng, config = self.rng, self.config
+        base = self.next_seq[client.job]
+        numbers = adverse_numbers(rng, int(rng.integers(1, config.elements + 1)), 0.2)
+        seq = int(base + rng.choice([-4 * config.window, -1, 0, config.window, 2 * config.window, 5 * config.window])) % 2**32
+        kinds: list[Callable[[], bytes]] = [
+            lambda: ordinary(b"\xff" * 6, client.mac, int(rng.integers(60, 1515))),
+            lambda: ordinary(client.mac, client.switch_mac, 60),
+            lambda: client.contribution(seq, numbers, behind=int(rng.integers(0, 2 * config.window))),
+            lambda: client.contribution(base, numbers, token=client.token ^ 1),
+            lambda: client.contribution(base, numbers, epoch=client.epoch ^ 1),
+            lambda: client.contribution(base, numbers, member=int(rng.integers(0, 256))),
+            lambda: client.contribution(base, numbers, job=int(rng.integers(0, 256))),
+            lambda: client.contribution(base, numbers, format=int(rng.integers(0, 16))),
+            lambda: client.contribution(base, numbers, version_type=int(rng.integers(0, 256))),
+            lambda: client.contribution(base, numbers, checksum=False),
+            lambda: client.contribution(base, bytes(int(rng.integers(0, 4 * config.elements + 40)))),
+            lambda: client.receipt(seq, behind=int(rng.integers(0, 2 * config.window)), want=True),
+            lambda: client.frame(Type.RECEIPT, bytes(4)),
+            lambda: client.frame(Type.CONTROL, bytes(int(rng.integers(0, 100)))),
+            lambda: client.control(int(rng.integers(0, 9)), {"threshold": int(rng.integers(0, 5))}, seq=int(rng.integers(0, 4))),
+            lambda: client.read(int(rng.integers(0, 110))),
+            lambda: client.join(), lambda: client.join(token=0), lambda: client.join(token=7),
+            lambda: client.join(member=int(rng.integers(0, 5)), nonce=int(rng.integers(1, 9))),
+            lambda: client.set_h(int(rng.integers(0, self.workers + 2))),
+            lambda: list(broken_frames(client.contribution(base, numbers)).values())[int(rng.integers(0, 12))],
+        ]
+        frame = kinds[rng.integers(len(kinds))]()
+        port = client.port if rng.random() < 0.95 else int(rng.integers(config.ports))
+        self.send(client, frame, port=port, error=bool(rng.random() < 0.02))
+        if rng.random() < 0.01:
+            self.send(client, client.leave() if rng.random() < 0.5 else client.reset())
+        if rng.random() < 0.01:
+            self.rebuild(client.job)
+
+    def rebuild(self, job: int) -> None:
+        """The job ends by its key and forms anew, in another mode and format."""
+        members = [c for c in self.clients if c.job == job]
+        self.send(members[0], members[0].end_job())
+        for client in members:
+            self.incarnation += 1
+            client.forget(1000 + self.incarnation)
+        rng = self.rng
+        self.form(job, mode=int(rng.integers(0, 2)), format=int(rng.integers(1, 4)),
+                  fraction=int(rng.choice([44, -70, 0, 126, 149])), threshold=int(rng.integers(1, self.workers + 1)))
