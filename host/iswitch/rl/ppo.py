@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import gymnasium
 import numpy as np
@@ -29,9 +29,9 @@ Vector = npt.NDArray[np.float32]
 class Collective(Protocol):
     """What the algorithm needs of `iswitch.Worker`: both methods work in place."""
 
-    def allreduce(self, array: Any, op: str = "sum") -> Any: ...
+    def allreduce(self, array: Vector, op: Literal["sum", "mean"] = "sum") -> Any: ...
 
-    def broadcast(self, array: Any, root: int = 0) -> Any: ...
+    def broadcast(self, buffer: Vector, root: int = 0) -> Any: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,10 +244,14 @@ def train(worker: Collective, rank: int, options: Options,
         adam.param_groups[0]["lr"] = options.learning_rate * (1 - update / options.updates)
         rollout = player.play(learner)
         gains = advantages(rollout, options.discount, options.trace)
-        # One small vector a round: all workers normalise alike, and agree when to stop
-        shared = np.array([gains.mean(), gains.square().mean(), sum(rollout.returns), len(rollout.returns)], np.float32)
+        # One small vector a round: all workers normalise alike, and agree when to stop. In units of a reward, for the
+        # switch's fixed-point sum has room for numbers up to 2^14
+        unit = 1 - options.discount
+        shared = np.array([gains.mean() * unit, gains.square().mean() * unit**2,
+                           sum(rollout.returns), len(rollout.returns)], np.float32)
         mean(shared)
-        center, square, returned, ended = (float(x) for x in shared)
+        center, square, returned, ended = shared.tolist()
+        center, square = center / unit, square / unit**2
         scale = 1 / (math.sqrt(max(square - center * center, 0.0)) + 1e-8)
         batch = {"observations": rollout.observations.flatten(0, 1), "actions": rollout.actions.flatten(),
                  "log_probabilities": rollout.log_probabilities.flatten(),
@@ -296,3 +300,9 @@ def evaluate(weights: Vector, options: Options) -> list[float]:
             if terminated or truncated:
                 playing.discard(k)
     return returns
+
+
+if __name__ == "__main__":
+    from iswitch.rl.launch import main
+
+    raise SystemExit(main())

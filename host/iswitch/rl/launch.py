@@ -1,0 +1,296 @@
+"""Runs all workers of a training on this machine, shows how they get on, and checks afterwards what the switch did."""
+
+import argparse
+import json
+import multiprocessing
+import re
+import secrets
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from iswitch import IswitchError, Worker
+from iswitch.control import Control
+from iswitch.rl.ppo import Options, Progress, Result, evaluate, train
+from iswitch.transport import UdpTransport
+
+__all__ = ["LaunchError", "addresses_of", "launch", "main", "stop_on_signals"]
+
+_TIMEOUT_S = 60.0
+"""A collective without progress. Long, for a worker's processor may be busy with the others' work."""
+_LOOK_S = 0.2
+_GRACE_S = 3.0
+_LINE_EVERY = 10
+
+
+class LaunchError(Exception):
+    """The training could not be finished, or did not do what it should; the message says why."""
+
+
+@dataclass(frozen=True)
+class _Done:
+    result: Result
+    elements: int
+
+
+@dataclass(frozen=True)
+class _Failed:
+    message: str
+
+
+def addresses_of(text: str) -> list[str]:
+    """["host:27000", "host:27001"] of "host:27000,host:27001" or of "host:27000-27001"."""
+    found: list[str] = []
+    for part in text.split(","):
+        if ports := re.fullmatch(r"(.+):(\d+)-(\d+)", part):
+            found += [f"{ports[1]}:{port}" for port in range(int(ports[2]), int(ports[3]) + 1)]
+        else:
+            found.append(part)
+    return found
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[None]:
+    """SIGTERM ends this process as Ctrl-C does: through every `finally`."""
+    def stop(number: int, _: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def launch(options: Options, addresses: Sequence[str], out: Path, *, watch: Callable[[], None] = lambda: None,
+           console: Console | None = None, notes: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Train with a process for each worker; rank r talks to addresses[r modulo their number], a port of the switch.
+
+    watch: called several times a second; may raise, which ends the training. notes: go into the summary.
+    Writes `summary.json` and `learning_curve.png` into `out`, and returns the summary. Raises LaunchError.
+    """
+    console = console or Console()
+    out.mkdir(parents=True, exist_ok=True)
+    start = time.perf_counter()
+    before = _counters(addresses[0])
+    done = _run(options, addresses, watch, console)
+    risen = {name: (count - before[name]) % 2**32 for name, count in _counters(addresses[0]).items()}
+
+    console.print(f"the policy plays {options.evaluation_episodes} episodes that it has not seen ...")
+    result, elements = done[0].result, done[0].elements
+    rewards = evaluate(result.weights, options)
+    # Every collective is cut into segments, and every worker contributes to every segment exactly once. The broadcast
+    # of the first weights is one more collective: an int32 sum to which all but the root contribute zeros.
+    segments = sum(times * -(-size // elements) for size, times in result.collective_sizes.items())
+    summary = {
+        "mean_reward_eval": sum(rewards) / len(rewards),
+        "rewards_eval": rewards,
+        "updates": result.curve[-1].update,
+        "environment_steps": result.curve[-1].steps,
+        "allreduces": result.allreduces,
+        "parameters": result.weights.size,
+        "segments_per_allreduce": -(-result.weights.size // elements),
+        "segments": segments,
+        "contributions_expected": options.workers * segments,
+        "contributions_accepted": risen["ADDED"],
+        "wall_s": round(time.perf_counter() - start, 2),
+        "train_s": round(result.train_s, 2),
+        "allreduce_s": round(result.allreduce_s, 2),
+        "allreduce_ms": round(1e3 * result.allreduce_s / result.allreduces, 3),
+        "weights_sha256": [each.result.weights_sha256 for each in done],
+        "workers": options.workers,
+        "seed": options.seed,
+        "switch": list(addresses),
+        "switch_counters": {name: count for name, count in risen.items() if count},
+        "options": asdict(options),
+        **(notes or {}),
+        "curve": [asdict(point) for point in result.curve],
+    }
+    (out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+    _draw(result.curve, summary, out / "learning_curve.png")
+
+    if len(set(summary["weights_sha256"])) != 1:
+        raise LaunchError(f"the workers' weights differ, so they were not given the same sums: see {out}/summary.json")
+    if summary["contributions_accepted"] != summary["contributions_expected"]:
+        raise LaunchError(f"the switch says that it added {summary['contributions_accepted']:,} contributions, but "
+                          f"{options.workers} workers made {segments:,} each. Does it serve another job meanwhile?")
+    _tell(summary, out, console)
+    return summary
+
+
+def _counters(address: str) -> dict[str, int]:
+    transport = UdpTransport(address)
+    try:
+        return Control(transport, address=address).counters()
+    finally:
+        transport.close()
+
+
+def _work(rank: int, address: str, key: int, options: Options, parent: Connection) -> None:
+    """A worker's process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the launcher then ends the others
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    torch.set_num_threads(1)  # the workers share the cores; and one thread adds in one order
+    try:
+        with Worker(address, rank=rank, world=options.workers, key=key, on_taint="raise",
+                    timeout_s=_TIMEOUT_S) as worker:
+            result = train(worker, rank, options, parent.send)
+            parent.send(_Done(result, worker.elements))
+    except BrokenPipeError:
+        sys.exit(1)  # the launcher is gone
+    except (IswitchError, ValueError) as error:
+        parent.send(_Failed(str(error)))
+    except Exception:
+        parent.send(_Failed(traceback.format_exc()))
+
+
+def _run(options: Options, addresses: Sequence[str], watch: Callable[[], None], console: Console) -> list[_Done]:
+    """What the workers end with, by rank. Leaves no process behind, whatever happens."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["iswitch.rl.launch"])  # torch is imported once
+    key = secrets.randbits(63)
+    processes: list[BaseProcess] = []
+    ranks: dict[Connection, int] = {}
+    done: dict[int, _Done] = {}
+    try:
+        for rank in range(options.workers):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_work, name=f"worker {rank}", daemon=True,
+                                      args=(rank, addresses[rank % len(addresses)], key, options, theirs))
+            process.start()
+            theirs.close()
+            processes.append(process)
+            ranks[ours] = rank
+        with _Display(options, console) as display:
+            while len(done) < options.workers:
+                watch()
+                for ready in wait([connection for connection, rank in ranks.items() if rank not in done], _LOOK_S):
+                    assert isinstance(ready, Connection)
+                    rank = ranks[ready]
+                    try:
+                        message = ready.recv()
+                    except (EOFError, ConnectionResetError):
+                        processes[rank].join(_GRACE_S)
+                        watch()  # if the switch has gone too, that is the better explanation
+                        raise LaunchError(f"worker {rank} died (exit code {processes[rank].exitcode}); "
+                                          "the others cannot go on without it") from None
+                    if isinstance(message, _Failed):
+                        watch()
+                        raise LaunchError(f"worker {rank}: {message.message}")
+                    if isinstance(message, _Done):
+                        done[rank] = message
+                    elif rank == 0:
+                        display.show(message)
+        for each in processes:  # they sign off from the job
+            each.join(_GRACE_S)
+        return [done[rank] for rank in range(options.workers)]
+    finally:
+        for each in processes:
+            each.terminate()
+        deadline = time.monotonic() + _GRACE_S
+        for each in processes:
+            each.join(max(0.0, deadline - time.monotonic()))
+            if each.is_alive():
+                each.kill()
+                each.join()
+
+
+class _Display:
+    """A line for every tenth update, and one that changes below them if this is a terminal."""
+
+    def __init__(self, options: Options, console: Console) -> None:
+        self.options, self.console = options, console
+        self.last: Progress | None = None
+        self.live = Live(Text("the workers start ..."), console=console, transient=True)
+
+    def __enter__(self) -> "_Display":
+        self.console.print(f"{'update':>10} {'steps':>9} {'mean return':>12} {'allreduces':>11} {'per s':>6} {'time':>8}")
+        if self.console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.last and self.last.update % _LINE_EVERY:
+            self.console.print(self.line(self.last))
+        if self.console.is_terminal:
+            self.live.stop()
+
+    def line(self, now: Progress) -> Text:
+        return Text(f"{f'{now.update}/{self.options.updates}':>10} {now.steps:>9,} {now.mean_return:>12.1f} "
+                    f"{now.allreduces:>11,} {now.allreduces / now.seconds:>6.0f} {now.seconds:>6.1f} s")
+
+    def show(self, now: Progress) -> None:
+        self.last = now
+        if now.update % _LINE_EVERY == 0:
+            self.console.print(self.line(now))
+        self.live.update(self.line(now))
+
+
+def _draw(curve: list[Progress], summary: dict[str, Any], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 3.6), layout="constrained")
+    axes.plot([point.steps for point in curve], [point.mean_return for point in curve], label="training, latest episodes")
+    axes.axhline(summary["mean_reward_eval"], color="tab:green", linestyle="--",
+                 label=f"evaluation, {len(summary['rewards_eval'])} episodes: {summary['mean_reward_eval']:.0f}")
+    axes.set(xlabel="environment steps of all workers", ylabel="return", xlim=(0, None), ylim=(0, None),
+             title=f"{summary['options']['environment']}: {summary['workers']} workers, "
+                   f"{summary['allreduces']:,} gradients summed in the switch")
+    axes.legend(loc="lower right")
+    axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=100)
+    pyplot.close(figure)
+
+
+def _tell(summary: dict[str, Any], out: Path, console: Console) -> None:
+    rewards = np.array(summary["rewards_eval"])
+    retries = summary["switch_counters"].get("DUPLICATE", 0)
+    for what, value in (
+            ("evaluation", f"mean return {rewards.mean():.1f} of {rewards.size} episodes (worst {rewards.min():.0f})"),
+            ("weights", f"the same on all {summary['workers']} workers, sha256 {summary['weights_sha256'][0][:16]}..."),
+            ("switch", f"{summary['contributions_accepted']:,} contributions added, each exactly once "
+                       f"({summary['workers']} workers x {summary['segments']:,} segments); "
+                       f"{retries:,} came more than once"),
+            ("time", f"{summary['train_s']:.1f} s, of them {summary['allreduce_s']:.1f} s in {summary['allreduces']:,} "
+                     f"allreduces ({summary['allreduce_ms']:.1f} ms each, waiting for the slowest included)"),
+            ("files", f"{out}/summary.json, {out}/learning_curve.png")):
+        console.print(Text(f"{what:>10}  {value}"), soft_wrap=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m iswitch.rl.ppo", description="PPO; gradients summed by the switch")
+    parser.add_argument("--switch", default="127.0.0.1:27000-27003", metavar="HOST:PORT[-PORT][,...]",
+                        help="addresses of the switch; rank r uses the r-th, beginning again when there are fewer")
+    parser.add_argument("--out", type=Path, default=Path("build/demo"), help="folder for summary and learning curve")
+    for field in fields(Options):
+        parser.add_argument("--" + field.name.replace("_", "-"), type=type(field.default), default=field.default,
+                            help="(%(default)s)")
+    given = vars(parser.parse_args(arguments))
+    addresses, out = addresses_of(given.pop("switch")), given.pop("out")
+    try:
+        with stop_on_signals():
+            launch(Options(**given), addresses, out)
+    except (LaunchError, IswitchError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    return 0
