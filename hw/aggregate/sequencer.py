@@ -85,9 +85,13 @@ class Sequencer(wiring.Component):
         for flight, writes, at in zip(flights, [go & work.write] + [f.writes for f in flights],
                                       [address] + [f.address for f in flights], strict=False):
             m.d.sync += [flight.writes.eq(writes), flight.address.eq(at)]
-        beat = self.beat
+        beat, word = self.beat, self.contributions.payload
+        for k in range(config.lanes):
+            # Behind the end of a frame the bus carries anything; it must not be counted.
+            lane = slice(32 * k, 32 * k + 32)
+            m.d.sync += beat.data[lane].eq(Mux(word.count > 4 * k, word.data[lane], 0))
         m.d.sync += [
-            beat.valid.eq(go), beat.address.eq(address), beat.data.eq(self.contributions.payload.data),
+            beat.valid.eq(go), beat.address.eq(address),
             beat.numeric.eq(work.result.numeric), beat.fraction.eq(work.fraction), beat.limit.eq(work.limit),
             beat.propagate.eq(work.propagate), beat.include.eq(work.include), beat.first.eq(work.first),
             beat.write.eq(work.write), beat.emit.eq(work.emit), beat.last.eq(last),

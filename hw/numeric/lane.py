@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.numeric.fp32 import Fitter
 from hw.numeric.stages import Stages, once
-from hw.numeric.window64 import Aligner, Locator, Normaliser, Rounder
+from hw.numeric.window64 import BOTTOM, MANTISSA_BITS, ROOM_BITS, Aligner, Locator, Normaliser, Rounder
 from iswitch.wire import Format
 
 __all__ = ["STORED_BITS", "Lane"]
@@ -27,10 +27,11 @@ class Lane(wiring.Component):
     rejects an included operand whose biased exponent is `limit` or more, min(255, 185 - F): it adds nothing and sets the
     poison bit, and a poisoned element's result is 0x7FC00000. `flushed`: with `valid`, a non-zero term rounded to 0.
     `fp32` and `int32` use the low 32 bits of the accumulator; the others and the poison bit are stored as 0.
+    Other formats are not there yet: what comes out then means nothing.
 
     Per stage: | 2 locate | fit | align | sum | 3 normalise | round |. A term's rounding and its sign cost no adder:
-    sum = base + (magnitude xor sign) + (round up xor sign). Steps as in Muller et al., Handbook of Floating-Point
-    Arithmetic, 2nd ed., chapter 8, with the accumulator of Kulisch's long one, shortened to the job's window.
+    sum = base + (magnitude xor sign) + (round up xor sign). The adder's steps are those of Muller et al., Handbook of
+    Floating-Point Arithmetic, 2nd ed., chapter 8; the accumulator is Kulisch's, cut down to the job's window.
     """
 
     class Entered(data.Struct):
@@ -130,10 +131,10 @@ class Lane(wiring.Component):
 
         m.d.comb += [aligner.term.eq(fitter.term), aligner.distance.eq(fitter.distance_fitted)]
         infinite = once(m, "infinite", fitted.fit & fitter.origin_fitted[:8].all())
-        is_fraction_zero = ~fitter.base[34:57].any()
+        is_fraction_zero = ~fitter.base[BOTTOM:BOTTOM + MANTISSA_BITS - 1].any()
         aligned = pipe.then(
             self.Aligned, base=fitter.base, subtract=fitter.subtract, negative=fitter.negative,
-            ceiling=(fitter.origin_fitted + 5)[:9], infinite=infinite,
+            ceiling=(fitter.origin_fitted + ROOM_BITS)[:9], infinite=infinite,
             nan=fitted.poison | infinite & (~is_fraction_zero | fitter.cancels))
 
         round_up = once(m, "round_up", aligner.guard & (aligner.sticky | aligner.magnitude[0]))

@@ -3,9 +3,9 @@
 A window is known by its `origin`, the biased exponent of a number that needs no shift: its mantissa, hidden bit on
 top, lies as high as 32 terms may.
 
-    |63    58|57                 34|33                  0|
-    | room   | 1 . mantissa        | 0                   |   biased exponent = origin, distance 0
-    | room   |        | 1 . mantissa    |                |   biased exponent = origin - distance
+    | 63 | 62  58 | 57              34 | 33               0 |
+    |sign|  room  | 1 . mantissa       | 0                  |    biased exponent = origin, distance 0
+    |sign|  room  |      | 1 . mantissa       | 0           |    biased exponent = origin - distance
 
 Bit 0 is worth 2^(origin - 184). In `window64` that is 2^-F, hence origin = 184 - F, the same for the whole job. In
 `fp32` every pair of operands has a window of its own (`hw/numeric/fp32.py`), and all else is shared.
@@ -18,10 +18,13 @@ from amaranth.utils import ceil_log2
 
 from hw.numeric.stages import Stages, once
 
-__all__ = ["BOTTOM", "INFINITY", "MAGNITUDE_BITS", "NAN", "ORIGIN", "Aligner", "Locator", "Normaliser", "Rounder"]
+__all__ = ["BOTTOM", "INFINITY", "MAGNITUDE_BITS", "MANTISSA_BITS", "NAN", "ORIGIN", "ROOM_BITS", "Aligner",
+           "Locator", "Normaliser", "Rounder"]
 
 MAGNITUDE_BITS = 58
-"""Of one term: 64 less the sign and 5 bits of room, so that the sum of 32 terms cannot overflow."""
+"""Of one term."""
+ROOM_BITS = 5
+"""Between a term and the sign, so that the sum of 32 terms cannot overflow."""
 MANTISSA_BITS = 24
 BOTTOM = MAGNITUDE_BITS - MANTISSA_BITS
 """Distance at which a mantissa's last bit is bit 0 of the window."""
@@ -34,6 +37,7 @@ NAN = 0x7FC00000
 class Locator(wiring.Component):
     """Finds where an operand lies in the job's window, and what is added in its place if it must not be.
 
+    `window`, `fit`, `whole`: the format is window64, fp32, int32. Ports as in `Lane`.
     `LATENCY` cycles later: `addend` (a zero if the operand is not included or rejected), its hidden bit, its distance
     from `origin`. `rejects`: an included window64 operand is out of range; `counts`: an included one that is not 0 is in
     range. A zero in place of an fp32 operand is -0, to which every x is added as x; at a first it is +0, what the sum of
@@ -155,7 +159,7 @@ class Normaliser(wiring.Component):
 
     `total` is in two's complement, and is shifted as it is: the bits that count are those unlike the sign. Thus -2^n
     stays one place lower than it should, which the rounding puts right. `exponent` is what a float32's exponent field
-    holds if the hidden bit is then added to it: origin + 5 - places. It does not go below 0, that is where subnormals
+    holds if the hidden bit is then added to it: origin + ROOM_BITS - places. It does not go below 0, that is where subnormals
     begin. A zero ends wherever.
 
     `top` are the upper 28 bits, `rest` whether any below is set. `LATENCY` cycles; one sum per cycle; never stalls.
@@ -190,7 +194,7 @@ class Normaliser(wiring.Component):
 
     total: In(64)
     ceiling: In(9)
-    """origin + 5"""
+    """origin + ROOM_BITS"""
     top: Out(28)
     rest: Out(1)
     sign: Out(1)

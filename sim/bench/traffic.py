@@ -54,65 +54,80 @@ class Traffic:
         self.clients = [Client.numbered(16 * job + k, port=(job + k) % config.ports, job=job)
                         for job in range(jobs) for k in range(workers)]
         self.workers = workers
-        self.next_seq: dict[int, int] = dict.fromkeys(range(jobs), 0)
+        self.held: dict[bytes, set[int]] = {client.mac: set() for client in self.clients}
+        self.lost: set[int] = set()
         self.incarnation = 0
 
     def send(self, client: Client, frame: bytes, *, port: int | None = None, error: bool = False) -> None:
+        """Hands a frame over; the clients note results, and jobs of which a notice says that they are gone."""
         for answer in self.exchange(client.port if port is None else port, frame, error):
             for other in self.clients:
                 if answer[:12] == other.mac + other.switch_mac and len(answer) >= FRAME_BYTES:
-                    other.take(answer)
+                    reply = other.take(answer)
+                    if reply.type == Type.RESULT:
+                        self.held[other.mac].add(int(reply.header["seq"]))
+                    elif reply.type == Type.NOTICE and int(reply.header["token"]) == other.token:
+                        self.lost.add(other.job)
+
+    def low(self, client: Client) -> int:
+        """The lowest seq whose result the client lacks."""
+        seq = client.first_seq
+        while seq % 2**32 in self.held[client.mac]:
+            seq += 1
+        return seq
 
     def form(self, job: int, **settings: int) -> None:
         """All workers of a job join: asked, confirmed, asked again."""
         members = [c for c in self.clients if c.job == job]
+        for client in members:
+            self.held[client.mac] = set()
         settings = {"world": len(members), "elements": self.config.elements} | settings
         for rounds in range(3):
             for k, client in enumerate(members):
                 member = None if client.token or k % 2 else k
                 self.send(client, client.join(member=member, **(settings if not rounds else {})))
-        self.next_seq[job] = members[0].first_seq
 
     def steps(self, count: int, *, odd: float = 0.2) -> None:
         """`count` random frames; `odd` is the share of those that a sound worker would not send."""
         for _ in range(count):
             client = self.clients[self.rng.integers(len(self.clients))]
+            if client.job in self.lost and self.rng.random() < 0.1:
+                self.lost.discard(client.job)
+                self.rebuild(client.job)
             if self.rng.random() < odd:
                 self.strange(client)
             else:
                 self.contribute(client)
 
     def contribute(self, client: Client) -> None:
-        """Something within the window around where the job is; now and then the job moves on."""
+        """What a worker would send: a contribution or a repeat within its window, now and then a receipt, often late."""
         rng, window = self.rng, self.config.window
-        base = self.next_seq[client.job]
-        offset = int(rng.integers(0, window))
-        behind = int(rng.integers(0, offset + 1)) if rng.random() < 0.5 else offset
-        fmt = Format.INT32 if (base + offset) % 7 == 0 else client.format
-        length = 1 + (base + offset) * 37 % self.config.elements
-        self.send(client, client.contribution((base + offset) % 2**32, adverse_numbers(rng, length, 0.003), format=fmt,
-                                              behind=behind, flags=int(rng.integers(0, 2))))
-        if rng.random() < 0.25:
-            self.send(client, client.receipt(base, want=bool(rng.random() < 0.5)))
-        if rng.random() < 1.5 / self.workers:
-            self.next_seq[client.job] = (base + 1) % 2**32
+        low = self.low(client)
+        offset = int(rng.integers(0, window)) if rng.random() < 0.3 else 0
+        seq = low + offset
+        fmt = Format.INT32 if seq % 7 == 0 else client.format
+        length = 1 + seq * 37 % self.config.elements
+        self.send(client, client.contribution(seq, adverse_numbers(rng, length, 0.003), format=fmt, behind=offset,
+                                              flags=int(rng.integers(0, 2))))
+        if rng.random() < 0.3:
+            self.send(client, client.receipt(low + offset, behind=offset, want=bool(rng.random() < 0.5)))
 
     def strange(self, client: Client) -> None:
         rng, config = self.rng, self.config
-        base = self.next_seq[client.job]
+        base = self.low(client)
         numbers = adverse_numbers(rng, int(rng.integers(1, config.elements + 1)), 0.2)
         seq = int(base + rng.choice([-4 * config.window, -1, 0, config.window, 2 * config.window, 5 * config.window])) % 2**32
         kinds: list[Callable[[], bytes]] = [
             lambda: ordinary(b"\xff" * 6, client.mac, int(rng.integers(60, 1515))),
             lambda: ordinary(client.mac, client.switch_mac, 60),
             lambda: client.contribution(seq, numbers, behind=int(rng.integers(0, 2 * config.window))),
-            lambda: client.contribution(base, numbers, token=client.token ^ 1),
-            lambda: client.contribution(base, numbers, epoch=client.epoch ^ 1),
-            lambda: client.contribution(base, numbers, member=int(rng.integers(0, 256))),
-            lambda: client.contribution(base, numbers, job=int(rng.integers(0, 256))),
-            lambda: client.contribution(base, numbers, format=int(rng.integers(0, 16))),
-            lambda: client.contribution(base, numbers, version_type=int(rng.integers(0, 256))),
-            lambda: client.contribution(base, numbers, checksum=False),
+            lambda: client.contribution(base % 2**32, numbers, token=client.token ^ 1),
+            lambda: client.contribution(base % 2**32, numbers, epoch=client.epoch ^ 1),
+            lambda: client.contribution(base % 2**32, numbers, member=int(rng.integers(0, 256))),
+            lambda: client.contribution(base % 2**32, numbers, job=int(rng.integers(0, 256))),
+            lambda: client.contribution(base % 2**32, numbers, format=int(rng.integers(0, 16))),
+            lambda: client.contribution(base % 2**32, numbers, version_type=int(rng.integers(0, 256))),
+            lambda: client.contribution(base % 2**32, numbers, checksum=False),
             lambda: client.contribution(base, bytes(int(rng.integers(0, 4 * config.elements + 40)))),
             lambda: client.receipt(seq, behind=int(rng.integers(0, 2 * config.window)), want=True),
             lambda: client.frame(Type.RECEIPT, bytes(4)),
@@ -122,12 +137,12 @@ class Traffic:
             lambda: client.join(), lambda: client.join(token=0), lambda: client.join(token=7),
             lambda: client.join(member=int(rng.integers(0, 5)), nonce=int(rng.integers(1, 9))),
             lambda: client.set_h(int(rng.integers(0, self.workers + 2))),
-            lambda: list(broken_frames(client.contribution(base, numbers)).values())[int(rng.integers(0, 12))],
+            lambda: list(broken_frames(client.contribution(base % 2**32, numbers)).values())[int(rng.integers(0, 12))],
         ]
         frame = kinds[rng.integers(len(kinds))]()
         port = client.port if rng.random() < 0.95 else int(rng.integers(config.ports))
         self.send(client, frame, port=port, error=bool(rng.random() < 0.02))
-        if rng.random() < 0.01:
+        if rng.random() < 0.03:
             self.send(client, client.leave() if rng.random() < 0.5 else client.reset())
         if rng.random() < 0.01:
             self.rebuild(client.job)

@@ -9,14 +9,18 @@ import select
 import socket
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
+from iswitch import Worker
 from iswitch.config import Config
 from iswitch.wire import ADDRESSES, UDP_PORT
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, udp_frame
 from sim.model.switch import Switch
 
-__all__ = ["Faults", "UdpModel"]
+__all__ = ["Faults", "UdpModel", "together"]
 
 _TRAIN_BYTES = 1 << 16
 _GRO = (17, 104)
@@ -121,3 +125,15 @@ class UdpModel:
             for _ in range(1 + (self._chance.random() < self.faults.duplication)):
                 if self._chance.random() >= self.faults.loss:
                     self._sockets[egress].sendto(answer, client)
+
+
+def together(model: UdpModel, world: int, body: Callable[[Worker], Any], **options: Any) -> list[Any]:
+    """Runs `body` for `world` workers in threads, rank r at port r; returns what it returned, by rank, or raises what
+    the first of them raised. `options` go to every Worker."""
+
+    def run(rank: int) -> Any:
+        with Worker(model.address(rank % model.config.ports), world=world, rank=rank, **options) as worker:
+            return body(worker)
+
+    with ThreadPoolExecutor(world) as pool:
+        return list(pool.map(run, range(world)))
