@@ -1,0 +1,506 @@
+"""The golden model against sums made otherwise, and every counter of every scenario, zeros too."""
+
+import struct
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from iswitch.config import Config
+from iswitch.wire import (
+    MAGIC, NO_MEMBER, UDP_PORT, Action, ContributionFlag, Format, JobState, Mode, Outcome, Reason, Register, ResultFlag,
+    Type,
+)
+from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, ordinary, udp_frame
+from sim.model.control.random import seed_for_first_seq
+from sim.model.switch import Switch
+
+CONFIG = Config(ports=4, members=4, jobs=2, window=2, elements=16)
+RNG = np.random.default_rng(1)
+
+
+class Bench:
+    """A switch and some workers; `log` holds each worker's replies since it was last emptied."""
+
+    def __init__(self, workers: int = 2, *, seed: int = 7, ports: dict[int, int] | None = None, **settings: int) -> None:
+        self.switch = Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=seed)
+        self.clients = [Client.numbered(k, port=(ports or {}).get(k, k)) for k in range(workers)]
+        self.log = {client.mac: [] for client in self.clients}
+        self.now_us = 0
+        self.settings = {"world": workers, "elements": 16} | settings
+
+    def send(self, client: Client, frame: bytes, *, port: int | None = None) -> list[tuple[int, bytes]]:
+        sent = self.switch.receive(client.port if port is None else port, frame, self.now_us)
+        for egress, copy in sent:
+            for other in self.clients:
+                if copy[:6] == other.mac:
+                    assert egress == other.port
+                    self.log[other.mac].append(other.take(copy))
+        return sent
+
+    def join(self) -> "Bench":
+        for client in self.clients:
+            self.send(client, client.join(**self.settings))
+        for client in self.clients:
+            self.send(client, client.join())
+        assert all(self.log[client.mac][-1].reason == Reason.DONE for client in self.clients)
+        return self.forget()
+
+    def forget(self) -> "Bench":
+        """Empties the logs and makes `changes` count from here."""
+        for replies in self.log.values():
+            replies.clear()
+        self.counted = self.switch.counters()
+        return self
+
+    def replies(self, client: Client) -> list:
+        replies, self.log[client.mac] = self.log[client.mac], []
+        return replies
+
+    def changes(self) -> dict[str, int]:
+        """Every counter that has moved since `forget`."""
+        return {name: count - self.counted[name] for name, count in self.switch.counters().items()
+                if count != self.counted[name]}
+
+
+def test_joins_make_a_running_job():
+    bench = Bench(3, ports={2: 1})
+    answers = []
+    for client in bench.clients * 2:
+        bench.send(client, client.join(**bench.settings))
+        answers += bench.replies(client)
+    assert [int(reply.ack["live"]) for reply in answers] == [0, 0, 0, 1, 2, 3]
+    assert [int(reply.ack["state"]) for reply in answers] == [JobState.FORMING] * 5 + [JobState.RUNNING]
+    assert [client.member for client in bench.clients] == [0, 1, 2]
+    assert len({client.token for client in bench.clients}) == 3
+    assert all(client.token & 1 for client in bench.clients)
+    last = answers[-1].ack
+    assert (last["window"], last["elements"], last["members"], last["threshold"]) == (2, 16, 4, 3)
+    assert last["first_seq"] % CONFIG.slots == 0
+    zeros = dict.fromkeys(bench.switch.counters(), 0)
+    assert bench.switch.counters() == zeros | {
+        "outcome.CONTROL": 6, "port0.RX_FRAMES": 2, "port0.TX_FRAMES": 2, "port1.RX_FRAMES": 4, "port1.TX_FRAMES": 4}
+
+
+def test_int32_sum_is_numpys():
+    bench = Bench(3, format=Format.INT32).join()
+    terms = RNG.integers(-2**31, 2**31, (3, 16), dtype=np.int64).astype(np.int32)
+    for client, numbers in zip(bench.clients, terms):
+        bench.send(client, client.contribution(client.first_seq, numbers))
+    for client in bench.clients:
+        (reply,) = bench.replies(client)
+        assert reply.type == Type.RESULT
+        assert np.array_equal(reply.numbers.view(np.int32), terms.sum(axis=0, dtype=np.int32))
+        assert (reply.header["count"], reply.header["members"], reply.flags, reply.header["member"]) == (3, 7, 0, 255)
+    assert bench.changes() == {"outcome.ADDED": 3, "stat.RESULTS": 1} | {
+        f"port{p}.{way}_FRAMES": 1 for p in range(3) for way in ("RX", "TX")}
+
+
+def nearest(value: Fraction) -> np.float32:
+    """Binary32 nearest to a fraction, by trying the neighbours of numpy's double rounding."""
+    guess = np.float32(float(value))
+    around = [guess, np.nextafter(guess, np.float32(-np.inf)), np.nextafter(guess, np.float32(np.inf))]
+    return min(around, key=lambda x: (abs(Fraction(float(x)) - value), int(x.view(np.uint32)) & 1))
+
+
+def test_window64_sum_is_that_of_fractions_in_any_order():
+    fraction = 44
+    terms = (RNG.standard_normal((2, 16)) * 10.0 ** RNG.integers(-12, 4, (2, 16))).astype(np.float32)
+    scaled = [sum(round(Fraction(float(x)) * 2**fraction) for x in column) for column in terms.T]
+    truth = np.array([nearest(Fraction(total, 2**fraction)) for total in scaled], np.float32)
+    for order in ((0, 1), (1, 0)):
+        bench = Bench(2, fraction=fraction).join()
+        for k in order:
+            client = bench.clients[k]
+            bench.send(client, client.contribution(client.first_seq, terms[k]))
+        (reply,) = bench.replies(bench.clients[0])
+        assert np.array_equal(reply.numbers, truth.view(np.uint32))
+
+
+def test_a_term_that_rounds_to_zero_is_counted():
+    bench = Bench(2, fraction=10).join()
+    for client in bench.clients:
+        bench.send(client, client.contribution(client.first_seq, np.array([2**-12, 0, 1], np.float32)))
+    assert bench.changes()["stat.TERMS_FLUSHED"] == 2
+    assert list(bench.replies(bench.clients[0])[0].numbers.view(np.float32)) == [0, 0, 2]
+
+
+def test_fp32_adds_in_order_of_arrival():
+    bench = Bench(3, format=Format.FP32).join()
+    for client, number in zip(bench.clients, (1e8, 1.0, -1e8)):
+        bench.send(client, client.contribution(client.first_seq, np.array([number], np.float32)))
+    assert bench.replies(bench.clients[0])[0].numbers.view(np.float32)[0] == 0.0
+
+
+def test_sums_go_on_over_the_end_of_seq_and_round_the_ring():
+    first_seq = 2**32 - 2 * CONFIG.slots
+    bench = Bench(2, seed=seed_for_first_seq(first_seq, epoch=0xFFFF), format=Format.INT32).join()
+    assert [client.first_seq for client in bench.clients] == [first_seq] * 2
+    for k in range(5 * CONFIG.slots):
+        for client in bench.clients:
+            bench.send(client, client.contribution(first_seq + k, np.array([k, 1], np.int32)))
+        for client in bench.clients:
+            (reply,) = bench.replies(client)
+            assert reply.header["seq"] == (first_seq + k) % 2**32
+            assert list(reply.numbers) == [2 * k, 2]
+    assert bench.changes()["outcome.ADDED"] == 10 * CONFIG.slots
+
+
+def test_repeats_are_not_added_and_get_a_lost_result_again():
+    bench = Bench(2, format=Format.INT32).join()
+    one, other = bench.clients
+    frame = one.contribution(one.first_seq, np.array([5], np.int32))
+    again = one.contribution(one.first_seq, np.array([5], np.int32), flags=ContributionFlag.RETRANSMISSION)
+    for copy in (frame, again, frame):
+        bench.send(one, copy)
+    assert bench.replies(one) == []
+    bench.send(other, other.contribution(one.first_seq, np.array([6], np.int32)))
+    (result,) = bench.replies(one)
+    bench.send(one, again)
+    (resent,) = bench.replies(one)
+    assert (result.flags, resent.flags) == (0, ResultFlag.RESENT)
+    assert list(resent.numbers) == list(result.numbers) == [11]
+    assert len(bench.replies(other)) == 1
+    bench.send(other, other.receipt(one.first_seq, want=True))
+    bench.send(other, other.receipt(one.first_seq + 1, behind=0, want=True))
+    assert len(bench.replies(other)) == 1
+    assert bench.changes() == {
+        "outcome.ADDED": 2, "outcome.DUPLICATE": 3, "outcome.RECEIPT": 2, "stat.RESULTS": 1, "stat.RESENT": 2,
+        "port0.RX_FRAMES": 4, "port0.TX_FRAMES": 2, "port1.RX_FRAMES": 3, "port1.TX_FRAMES": 2}
+
+
+def test_partial_results_and_latecomers():
+    bench = Bench(3, threshold=2, format=Format.INT32).join()
+    first_seq, (slow, *fast) = bench.clients[0].first_seq, bench.clients
+    for k in range(CONFIG.slots + 1):
+        for client in fast:
+            bench.send(client, client.contribution(first_seq + k, np.array([1], np.int32)))
+    assert bench.changes()["outcome.SLOT_HELD"] == 2
+    assert [(int(r.header["members"]), int(r.header["count"]), r.flags) for r in bench.replies(slow)] == [
+        (6, 2, ResultFlag.PARTIAL)] * CONFIG.slots
+    bench.forget()
+    bench.send(slow, slow.contribution(first_seq, np.array([1], np.int32)))
+    bench.send(slow, slow.receipt(first_seq + 2, behind=2))
+    bench.send(fast[0], fast[0].contribution(first_seq + CONFIG.slots, np.array([1], np.int32)))
+    bench.send(slow, slow.receipt(first_seq + 1))
+    bench.send(fast[0], fast[0].contribution(first_seq + CONFIG.slots, np.array([1], np.int32)))
+    bench.send(slow, slow.contribution(first_seq, np.array([1], np.int32)))
+    assert {name: count for name, count in bench.changes().items() if name.startswith(("outcome", "stat"))} == {
+        "outcome.LATE": 1, "outcome.RECEIPT": 2, "outcome.SLOT_HELD": 1, "outcome.ADDED": 1, "outcome.STALE": 1,
+        "stat.RESENT": 1}
+
+
+def test_leave_completes_what_waits_and_a_repeat_is_done_once_more():
+    bench = Bench(3, format=Format.INT32).join()
+    stays, also, leaves = bench.clients
+    for client in (stays, also):
+        for seq in (0, 1):
+            bench.send(client, client.contribution(client.first_seq + seq, np.array([3], np.int32)))
+    bench.send(leaves, leaves.leave())
+    bench.send(leaves, leaves.leave(seq=1))
+    for client in (stays, also):
+        results = bench.replies(client)
+        assert [(int(r.header["seq"] - client.first_seq), int(r.header["members"]), r.flags) for r in results] == [
+            (0, 3, 0), (1, 3, 0)]
+        assert all(list(r.numbers) == [6] for r in results)
+    assert [(r.type, r.reason, int(r.ack["live"])) for r in bench.replies(leaves)] == [(Type.ACK, Reason.DONE, 2)] * 2
+    bench.send(leaves, leaves.contribution(leaves.first_seq + 2, np.array([3], np.int32)))
+    assert bench.replies(leaves)[0].reason == Reason.MEMBER
+    assert bench.changes() == {
+        "outcome.ADDED": 4, "outcome.CONTROL": 2, "outcome.MEMBER": 1, "stat.RESULTS": 2, "stat.FORCED": 2,
+        "stat.NOTICES": 1, "port0.RX_FRAMES": 2, "port0.TX_FRAMES": 2, "port1.RX_FRAMES": 2, "port1.TX_FRAMES": 2,
+        "port2.RX_FRAMES": 3, "port2.TX_FRAMES": 3}
+    for client in (stays, also):
+        bench.send(client, client.leave())
+    assert bench.replies(also)[-1].ack["state"] == JobState.NONE
+    bench.send(also, also.leave(seq=1))
+    assert bench.replies(also)[-1].reason == Reason.JOB
+
+
+@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf, 2.0**14])
+def test_quarantine_leaves_the_whole_contribution_out(poison):
+    bench = Bench(3).join()
+    bad, *good = bench.clients
+    for client in (bad, *good):
+        number = poison if client is bad else 2.0
+        bench.send(client, client.contribution(client.first_seq, np.array([1.0, number], np.float32)))
+    (reply,) = bench.replies(bad)
+    assert list(reply.numbers.view(np.float32)) == [2.0, 4.0]
+    assert (reply.header["members"], reply.header["token"]) == (6, 1)
+    assert reply.flags == ResultFlag.PARTIAL | ResultFlag.TAINTED
+    assert {k: v for k, v in bench.changes().items() if not k.startswith("port")} == {
+        "outcome.ADDED": 2, "outcome.QUARANTINED": 1, "stat.RESULTS": 1}
+
+
+def test_all_quarantined_is_zeros_with_count_zero():
+    bench = Bench(2).join()
+    for seq in range(2):
+        for client in bench.clients:
+            bench.send(client, client.contribution(client.first_seq + seq, np.full(4, np.nan, np.float32)))
+    for reply in bench.replies(bench.clients[0]):
+        assert list(reply.numbers) == [0] * 4
+        assert (reply.header["count"], reply.header["members"], reply.header["token"]) == (0, 0, 3)
+    assert bench.changes()["stat.FORCED"] == 2
+
+
+def test_propagate_marks_the_element():
+    bench = Bench(2, mode=Mode.PROPAGATE).join()
+    for client, number in zip(bench.clients, (np.nan, 1.0)):
+        bench.send(client, client.contribution(client.first_seq, np.array([number, 1.0], np.float32)))
+    (reply,) = bench.replies(bench.clients[0])
+    assert list(reply.numbers) == [0x7FC00000, np.float32(2).view(np.uint32)]
+    assert (reply.header["members"], reply.header["token"], reply.flags) == (3, 1, ResultFlag.TAINTED)
+
+
+def test_workers_of_one_port_each_get_a_copy_in_order():
+    bench = Bench(4, ports={0: 2, 1: 1, 2: 2, 3: 1}, format=Format.INT32).join()
+    for client in bench.clients:
+        sent = bench.send(client, client.contribution(client.first_seq, np.array([1], np.int32)))
+    assert [(port, copy[5]) for port, copy in sent] == [(1, 1), (1, 3), (2, 0), (2, 2)]
+
+
+def test_reset_empties_and_tells_by_notice():
+    bench = Bench(2, format=Format.INT32).join()
+    one, other = bench.clients
+    bench.send(other, other.contribution(other.first_seq, np.array([9], np.int32)))
+    bench.send(one, one.reset())
+    bench.send(one, one.reset(seq=1))
+    assert [int(r.header["epoch"]) for r in bench.replies(one)] == [(one.epoch + 1) % 2**16] * 2
+    bench.send(other, other.contribution(other.first_seq, np.array([1], np.int32)))
+    (notice,) = bench.replies(other)
+    assert (notice.type, notice.reason, notice.header["token"]) == (Type.NOTICE, Reason.EPOCH, other.token)
+    for client in bench.clients:
+        bench.send(client, client.join())
+        bench.replies(client)
+        bench.send(client, client.contribution(client.first_seq, np.array([1], np.int32)))
+    assert list(bench.replies(one)[0].numbers) == [2]
+
+
+def test_a_job_ends_by_its_key():
+    bench = Bench(2).join()
+    stranger = Client.numbered(3)
+    bench.clients.append(stranger)
+    bench.log[stranger.mac] = []
+    bench.send(stranger, stranger.end_job(key=1))
+    bench.send(stranger, stranger.end_job())
+    bench.send(stranger, stranger.end_job())
+    assert [r.reason for r in bench.replies(stranger)] == [Reason.KEY, Reason.DONE, Reason.JOB]
+
+
+def test_set_h_acts_on_the_next_contribution():
+    bench = Bench(3, format=Format.INT32).join()
+    one, other, third = bench.clients
+    bench.send(one, one.contribution(one.first_seq, np.array([1], np.int32)))
+    bench.send(one, one.set_h(1))
+    assert [(r.type, int(r.ack["threshold"])) for r in bench.replies(one)] == [(Type.ACK, 1)]
+    bench.send(other, other.contribution(one.first_seq, np.array([1], np.int32)))
+    assert bench.replies(third)[0].header["members"] == 3
+    for bad in (0, 4):
+        bench.send(one, one.set_h(bad))
+        assert bench.replies(one)[-1].reason == Reason.THRESHOLD
+    bench.send(one, one.set_h(2, seq=0))
+    assert bench.replies(one)[-1].reason == Reason.NUMBER
+
+
+@pytest.mark.parametrize(("change", "reason"), [
+    ({"job": 2}, Reason.JOB), ({"world": 0}, Reason.WORLD), ({"world": 5}, Reason.WORLD),
+    ({"world": 3, "threshold": 3}, Reason.WORLD), ({"threshold": 0}, Reason.THRESHOLD),
+    ({"threshold": 3}, Reason.THRESHOLD), ({"threshold": 1}, Reason.THRESHOLD), ({"format": 0}, Reason.FORMAT),
+    ({"format": 4}, Reason.FORMAT), ({"format": Format.INT32}, Reason.FORMAT), ({"fraction": -127}, Reason.FRACTION),
+    ({"fraction": 150}, Reason.FRACTION), ({"fraction": 43}, Reason.FRACTION), ({"elements": 0}, Reason.ELEMENTS),
+    ({"elements": 17}, Reason.ELEMENTS), ({"elements": 15}, Reason.ELEMENTS), ({"mode": 2}, Reason.MODE),
+    ({"mode": Mode.PROPAGATE}, Reason.MODE), ({"deadline_us": 1}, Reason.DEADLINE), ({"key": 1}, Reason.KEY),
+    ({"member": 0}, Reason.DONE), ({"member": 2}, Reason.MEMBER), ({"token": 9}, Reason.DONE),
+])
+def test_a_join_is_refused_with_the_reason(change, reason):
+    bench = Bench(2)
+    one, other = bench.clients
+    bench.send(one, one.join(**bench.settings))
+    settings = dict(bench.settings)
+    head = {"member": change.get("member", NO_MEMBER), "token": change.get("token", 0)}
+    settings |= {name: value for name, value in change.items() if name not in ("member", "token", "job")}
+    other.job = change.get("job", 0)
+    bench.forget()
+    bench.send(other, other.join(**settings, **head))
+    (reply,) = bench.replies(other)
+    assert reply.reason == reason
+    assert bench.changes() == {"port1.RX_FRAMES": 1, "port1.TX_FRAMES": 1,
+                               "outcome.REFUSED" if reason else "outcome.CONTROL": 1}
+    if reason:
+        assert (reply.header["member"], reply.header["token"]) == (head["member"], head["token"])
+
+
+def test_other_refusals():
+    bench = Bench(2).join()
+    one, other = bench.clients
+    late = Client.numbered(3)
+    bench.clients.append(late)
+    bench.log[late.mac] = []
+    cases = [
+        (late, late.join(**bench.settings), Reason.RUNNING), (one, one.join(token=one.token ^ 2), Reason.TOKEN),
+        (one, one.leave(job=1), Reason.JOB), (one, one.leave(member=3), Reason.MEMBER),
+        (one, one.leave(member=77), Reason.MEMBER), (one, one.leave(token=0), Reason.TOKEN),
+        (other, other.leave(member=one.member, token=one.token), Reason.MEMBER),
+        (one, one.control(0), Reason.ACTION), (one, one.control(6), Reason.ACTION),
+        (one, one.set_h(1, seq=2**31 + 1), Reason.NUMBER), (one, one.set_h(1, seq=0), Reason.DONE),
+    ]
+    for client, frame, reason in cases:
+        bench.send(client, frame)
+        assert bench.replies(client)[-1].reason == reason
+    assert {k: v for k, v in bench.changes().items() if k.startswith(("outcome", "stat"))} == {
+        "outcome.REFUSED": 10, "outcome.CONTROL": 1}
+
+
+def wrong(frame: bytes, at: int) -> bytes:
+    return frame[:at] + bytes([frame[at] ^ 1]) + frame[at + 1:]
+
+
+def ours(client: Client, payload: bytes, **addresses) -> bytes:
+    fields = {"eth_dst": SWITCH_MAC, "eth_src": client.mac, "ip_src": client.ip, "ip_dst": SWITCH_IP,
+              "udp_src": client.udp_port, "udp_dst": UDP_PORT, "payload": payload}
+    return udp_frame(**(fields | addresses))
+
+
+ONE = np.array([1.0], np.float32)
+
+MALFORMED = {
+    "version": (Outcome.VERSION, lambda c: c.contribution(0, ONE, version_type=0x20)),
+    "length, frame longer than IPv4 says": (Outcome.LENGTH, lambda c: c.receipt(0) + b"\0"),
+    "length, header cut": (Outcome.LENGTH, lambda c: ours(c, b"\x10" + bytes(17))),
+    "length, UDP": (Outcome.LENGTH, lambda c: wrong(c.contribution(0, ONE), 39)),
+    "IPv4 checksum": (Outcome.IP_CHECKSUM, lambda c: wrong(c.contribution(0, ONE), 24)),
+    "UDP checksum": (Outcome.UDP_CHECKSUM, lambda c: wrong(c.contribution(0, ONE), 66)),
+    "type": (Outcome.TYPE, lambda c: c.frame(Type.RESULT)),
+    "control length": (Outcome.LENGTH, lambda c: c.frame(Type.CONTROL, bytes(60))),
+    "job out of range": (Outcome.JOB, lambda c: c.contribution(0, ONE, job=200)),
+    "job none": (Outcome.JOB, lambda c: c.contribution(0, ONE, job=1)),
+    "epoch": (Outcome.EPOCH, lambda c: c.contribution(0, ONE, epoch=c.epoch ^ 1)),
+    "member out of range": (Outcome.MEMBER, lambda c: c.contribution(0, ONE, member=200)),
+    "token": (Outcome.TOKEN, lambda c: c.contribution(0, ONE, token=c.token ^ 4)),
+    "format": (Outcome.FORMAT, lambda c: c.contribution(0, ONE, format=Format.FP32)),
+    "no number": (Outcome.LENGTH, lambda c: c.contribution(c.first_seq, b"")),
+    "odd payload": (Outcome.LENGTH, lambda c: c.contribution(c.first_seq, b"12345")),
+    "long payload": (Outcome.LENGTH, lambda c: c.contribution(c.first_seq, bytes(68))),
+    "receipt with a payload": (Outcome.LENGTH, lambda c: c.frame(Type.RECEIPT, bytes(4))),
+    "stale": (Outcome.STALE, lambda c: c.contribution(c.first_seq - 1, ONE)),
+    "too far": (Outcome.WINDOW, lambda c: c.contribution(c.first_seq + CONFIG.slots, ONE)),
+    "behind too large": (Outcome.WINDOW, lambda c: c.contribution(c.first_seq + 2, ONE, behind=2)),
+    "receipt behind too large": (Outcome.WINDOW, lambda c: c.receipt(c.first_seq + 3, behind=3)),
+    "contribution": (Outcome.ADDED, lambda c: c.contribution(c.first_seq, ONE)),
+    "no UDP checksum": (Outcome.ADDED, lambda c: c.contribution(c.first_seq, ONE, checksum=False)),
+    "int32 in a float job": (Outcome.ADDED, lambda c: c.contribution(c.first_seq, ONE, format=Format.INT32)),
+}
+ANSWERED = (Outcome.JOB, Outcome.EPOCH, Outcome.MEMBER, Outcome.TOKEN)
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_each_kind_is_counted_under_exactly_its_counter(kind):
+    outcome, build = MALFORMED[kind]
+    bench = Bench(2, seed=99).join()
+    client = bench.clients[0]
+    bench.send(client, build(client))
+    answer = {"stat.NOTICES": 1, "port0.TX_FRAMES": 1} if outcome in ANSWERED else {}
+    assert bench.changes() == {f"outcome.{outcome.name}": 1, "port0.RX_FRAMES": 1} | answer
+    if answer:
+        (notice,) = bench.replies(client)
+        assert notice.reason == Reason[outcome.name]
+
+
+def test_forming_port_and_address():
+    bench = Bench(2)
+    one = bench.clients[0]
+    bench.send(one, one.join(**bench.settings))
+    bench.forget()
+    bench.send(one, one.contribution(one.first_seq, ONE))
+    bench.send(one, one.join())
+    bench.send(one, one.contribution(one.first_seq, ONE))
+    bench.send(one, one.receipt(one.first_seq))
+    bench.send(one, one.receipt(one.first_seq), port=3)
+    one.udp_port += 1
+    bench.send(one, one.receipt(one.first_seq))
+    assert {k: v for k, v in bench.changes().items() if k.startswith(("outcome", "stat"))} == {
+        "outcome.MEMBER": 1, "stat.NOTICES": 1, "outcome.CONTROL": 1, "outcome.FORMING": 2, "outcome.PORT": 1,
+        "outcome.ADDRESS": 1}
+
+
+def test_format_and_length_are_those_of_the_slot():
+    bench = Bench(3).join()
+    one, other, third = bench.clients
+    bench.send(one, one.contribution(one.first_seq, ONE))
+    bench.send(other, other.contribution(one.first_seq, ONE, format=Format.INT32))
+    bench.send(third, third.contribution(one.first_seq, np.ones(2, np.float32)))
+    assert {k: v for k, v in bench.changes().items() if k.startswith("outcome")} == {
+        "outcome.ADDED": 1, "outcome.FORMAT": 1, "outcome.LENGTH": 1}
+
+
+def test_notices_are_rare():
+    bench = Bench(2).join()
+    client = bench.clients[0]
+    for bench.now_us in (2**32 - 50, 2**32 - 1, 49, 50, 149, 150):
+        bench.send(client, client.receipt(0, token=1))
+    assert bench.changes() == {"outcome.TOKEN": 6, "stat.NOTICES": 3, "stat.NOTICES_SUPPRESSED": 3,
+                               "port0.RX_FRAMES": 6, "port0.TX_FRAMES": 3}
+
+
+@pytest.mark.parametrize(("frame", "error", "counter"), [
+    (bytes(60), True, "RX_ERROR"), (bytes(59), True, "RX_ERROR"), (bytes(59), False, "RX_RUNT"),
+    (bytes(CONFIG.frame_bytes_max + 1), False, "RX_OVERSIZE"),
+])
+def test_bad_frames_vanish_at_the_port(frame, error, counter):
+    switch = Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)
+    assert switch.receive(2, frame, 0, error) == []
+    assert switch.counters() == dict.fromkeys(switch.counters(), 0) | {f"port2.{counter}": 1}
+
+
+def almost_ours() -> dict[str, bytes]:
+    client = Client.numbered(1)
+    frame = client.contribution(0, ONE)
+    return {
+        "other protocol": ordinary(SWITCH_MAC, client.mac), "largest": ordinary(SWITCH_MAC, client.mac, 1518),
+        "IPv4 options": frame[:14] + b"\x46" + frame[15:], "fragment": frame[:20] + b"\x20\0" + frame[22:],
+        "last fragment": frame[:20] + b"\x40\x01" + frame[22:], "TCP": frame[:23] + b"\x06" + frame[24:],
+        "other address": ours(client, bytes(22), ip_dst=b"\x0a\0\0\x02"),
+        "other port": ours(client, bytes(22), udp_dst=UDP_PORT + 1),
+        "VLAN": frame[:12] + b"\x81\0\0\x01" + frame[12:],
+    }
+
+
+@pytest.mark.parametrize("kind", almost_ours())
+def test_ordinary_frames_go_everywhere_else_unchanged(kind):
+    switch = Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)
+    frame = almost_ours()[kind]
+    assert switch.receive(1, frame, 0) == [(0, frame), (2, frame), (3, frame)]
+    assert switch.counters() == dict.fromkeys(switch.counters(), 0) | {
+        "outcome.ORDINARY": 1, "port1.RX_FRAMES": 1, "port0.TX_FRAMES": 1, "port2.TX_FRAMES": 1, "port3.TX_FRAMES": 1}
+
+
+def test_read_returns_the_registers():
+    bench = Bench(2).join()
+    client = bench.clients[0]
+
+    def read(address: int) -> list[int]:
+        bench.send(client, client.read(address, job=77))
+        (reply,) = bench.replies(client)
+        assert (reply.ack["action"], reply.reason, reply.ack["address"]) == (Action.READ, Reason.DONE, address)
+        return [int(value) for value in reply.ack["registers"]]
+
+    assert read(Register.MAGIC) == [MAGIC, 1, 4, 256, 4, 2, 2, 16]
+    assert read(Register.OUTCOMES)[:5] == [0, 0, 0, 0, 5]
+    assert read(Register.PORT_COUNTERS) == [0, 0, 0, 0, 0, 0, 4, 5]
+    assert read(33) == read(2**32 - 8) == read(64 + 8 * 4) == [0] * 8
+    assert read(2**32 - 1)[1] == MAGIC
+
+
+def test_the_generator_can_be_turned_back():
+    bench = Bench(2, seed=seed_for_first_seq(2**32 - 8, epoch=0x1234)).join()
+    assert (bench.clients[0].first_seq, bench.clients[0].epoch) == (2**32 - 8, 0x1234)
+
+
+def test_struct_of_a_frame_from_the_switch():
+    bench = Bench(2)
+    client = bench.clients[0]
+    ((port, frame),) = bench.send(client, client.join(**bench.settings))
+    assert port == client.port
+    assert struct.unpack(">6s6sHBBHHHBB2x4s4sHH", frame[:38]) == (
+        client.mac, SWITCH_MAC, 0x0800, 0x45, 0, 114, 0, 0x4000, 64, 17, SWITCH_IP, client.ip, UDP_PORT,
+        client.udp_port)
