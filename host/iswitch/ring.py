@@ -86,6 +86,12 @@ class Ring:
         self.timer = RetransmissionTimer(cap_s=_PARTIAL_CAP_S if self.partial else 1.0)
         self._rest()
 
+    def _expect_partial(self) -> None:
+        """Others go on without some member, so that the threshold must have been lowered."""
+        if not self.partial:
+            self.partial, self.timer.cap_s = True, _PARTIAL_CAP_S
+            self._rest()
+
     @property
     def low(self) -> int:
         """The lowest seq whose result is lacked."""
@@ -256,6 +262,7 @@ class Ring:
         headers, records, indices = headers[new], records[new], indices[new]
         later = indices >= self._payloads.size
         if later.any():
+            self._expect_partial()
             self._kept.append(records[later])
             self._lack[indices[later]] = False
             self._high = max(self._high, int(indices.max()) + 1)
@@ -274,8 +281,8 @@ class Ring:
             self._odd |= int(np.bitwise_or.reduce(flags)) & 0xF0 & ~_RESENT
             if np.count_nonzero(flags & 15 != self._format):
                 whole = short = False
-            if self._odd & _PARTIAL and not self.partial:  # somebody has lowered the threshold, or was quarantined
-                self.partial, self.timer.cap_s = True, _PARTIAL_CAP_S
+            if self._odd & _PARTIAL:  # somebody was left out
+                self._expect_partial()
         body = records[:, HEADER.itemsize:-TAIL_BYTES]
         if whole:
             payloads.rows[which] = body

@@ -1,0 +1,53 @@
+import json
+
+import pytest
+from iswitch import Worker
+from iswitch.cli import app
+from iswitch.config import Config
+from typer.testing import CliRunner
+
+from sim.bench.udp_model import UdpModel
+
+
+@pytest.fixture(scope="module")
+def model():
+    with UdpModel(Config(ports=2, window=4, elements=16)) as made:
+        yield made
+
+
+def call(model, *arguments):
+    return CliRunner().invoke(app, [*arguments, "--switch", model.address(1)], env={"COLUMNS": "200"})
+
+
+def test_status_tells_jobs_and_ports(model):
+    with Worker(model.address(), world=1, job=1):
+        text = call(model, "status").output
+    assert "2 ports, 256 bit bus" in text
+    assert "free" in text and "running" in text and "1 of 1" in text
+
+
+def test_counters_are_explained(model):
+    text = call(model, "counters").output
+    assert "CONTROL" in text and "control messages obeyed" in text and "LENGTH" not in text
+    assert "LENGTH" in call(model, "counters", "--all").output
+
+
+def test_counters_for_programs(model):
+    counts = json.loads(call(model, "counters", "--json", "--all").output)
+    assert counts["LENGTH"] == 0 and counts["port1.RX_FRAMES"] > 0
+
+
+def test_reset_frees_a_job(model):
+    with Worker(model.address(), world=1, key=7):
+        refused = call(model, "reset", "--job", "0")
+        assert refused.exit_code == 1 and "the key is not the job's" in refused.stderr
+        done = call(model, "reset", "--job", "0", "--key", "7")
+        assert done.exit_code == 0 and "is free" in done.output
+    with Worker(model.address(), world=1, key=8):
+        pass
+
+
+def test_absent_switch_is_a_sentence():
+    result = CliRunner().invoke(app, ["status", "--switch", "127.0.0.1:1", "--timeout", "0.2"])
+    assert result.exit_code == 1
+    assert "start the switch" in result.stderr.replace("\n", " ")
