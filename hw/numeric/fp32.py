@@ -1,9 +1,9 @@
 """IEEE-754 binary32 addition, as a sum in a window that is fitted to the larger operand.
 
-With the larger at the top of the window, a smaller one up to 31 binary places below it is added without loss; one
-further below cannot be told from one 31 below, for the result's last bit is at most 25 places below the larger's first,
-and all that counts of what lies below is whether it is 0. So the sum in the window is exact or as good as exact, and the
-one rounding is that of `window64`.
+With the larger at the top of the window, a smaller one up to 31 binary places below it is added without loss. One
+further below cannot be told from one 31 below: the result's last bit is at most 24 places below the larger's first, the
+guard bit 25, and of what lies below only counts whether it is 0. So the sum in the window is exact or as good as exact,
+and the one rounding is that of `window64`.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux
@@ -22,7 +22,7 @@ class Fitter(wiring.Component):
     """Chooses the window of an addition, and what is added to what in it.
 
     With `fit`: the window of the larger of stored float32 and `addend`. Then `base` is the larger's mantissa, `term`
-    the smaller's, `distance` the difference of their exponents and `negative` the larger's sign, but + when they cancel.
+    the smaller's, `distance` the difference of their exponents and `negative` the larger's sign, or + if they cancel.
     Without `fit`: the window given, `base` is all of `stored` and `term` the addend's mantissa, or with `whole` all of
     its bits. `subtract` belongs to the term. With `first`, what is stored is taken as a zero that changes nothing.
 

@@ -24,8 +24,8 @@ class Lane(wiring.Component):
     WRITE_AT - READ_AT cycles.
 
     `first`: what is stored is garbage. Without `include` the operand is; a first without include stores 0. `window64`
-    rejects an included operand whose biased exponent is `limit` or more, min(255, 185 - F): it adds nothing and sets the
-    poison bit, and a poisoned element's result is 0x7FC00000. `flushed`: with `valid`, a non-zero term rounded to 0.
+    rejects an included operand whose biased exponent is `limit` or more, min(255, 185 - F): it adds nothing and sets
+    the poison bit, and a poisoned element's result is 0x7FC00000. `flushed`: with `valid`, a non-zero term became 0.
     `fp32` and `int32` use the low 32 bits of the accumulator; the others and the poison bit are stored as 0.
     Other formats are not there yet: what comes out then means nothing.
 

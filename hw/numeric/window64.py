@@ -39,9 +39,9 @@ class Locator(wiring.Component):
 
     `window`, `fit`, `whole`: the format is window64, fp32, int32. Ports as in `Lane`.
     `LATENCY` cycles later: `addend` (a zero if the operand is not included or rejected), its hidden bit, its distance
-    from `origin`. `rejects`: an included window64 operand is out of range; `counts`: an included one that is not 0 is in
-    range. A zero in place of an fp32 operand is -0, to which every x is added as x; at a first it is +0, what the sum of
-    nobody is. One operand per cycle; never stalls.
+    from `origin`. `rejects`: an included window64 operand is out of range; `counts`: an included one that is not 0 is
+    in range. A zero in place of an fp32 operand is -0, to which every x is added as x; at a first it is +0, what the
+    sum of nobody is. One operand per cycle; never stalls.
     """
 
     class Read(data.Struct):
@@ -158,17 +158,17 @@ class Normaliser(wiring.Component):
     """Shifts a sum until its first significant bit is on top, or until it is as far as a subnormal may go.
 
     `total` is in two's complement, and is shifted as it is: the bits that count are those unlike the sign. Thus -2^n
-    stays one place lower than it should, which the rounding puts right. `exponent` is what a float32's exponent field
-    holds if the hidden bit is then added to it: origin + ROOM_BITS - places. It does not go below 0, that is where subnormals
-    begin. A zero ends wherever.
+    goes one place further than 2^n, and the rounding puts that right. `exponent` is what a float32's exponent field
+    holds if the hidden bit is then added to it: origin + ROOM_BITS - places. It does not go below 0, that is where
+    subnormals begin. A zero ends wherever.
 
     `top` are the upper 28 bits, `rest` whether any below is set. `LATENCY` cycles; one sum per cycle; never stalls.
 
     Each of three steps skips up to three groups that hold nothing but sign, of 16, then 4, then 1 bits:
 
-        |63  48|47  32|31  16|15   0|   ssss ssss ssss xxxx   skip 3
-        |63  60|59  56|55  52|51        ssss 1xxx             skip 1
-        |63|62|61|                      0 0 1                 skip 2
+        |63  48|47  32|31  16|15   0|    s..s s..s s..s x..x    skip 3
+        |63  60|59  56|55  52|51          ssss xxxx             skip 1, if one of the x is unlike s
+        |63|62|61|60                      s s x                 skip 2
     """
 
     class Coarse(data.Struct):

@@ -108,7 +108,7 @@ def check(elements: Elements):
 
 
 def patterns(rng, count, low=0, high=256):
-    """Random float32 patterns with biased exponents in [low, high), many with few mantissa bits, so that ties happen."""
+    """Random float32 patterns with biased exponents in [low, high), many with few mantissa bits, for ties."""
     exponent = rng.integers(low, high, count)
     mantissa = rng.integers(0, 1 << 23, count) & -1 << rng.integers(0, 24, count)
     return (rng.integers(0, 2, count) << 31 | exponent << 23 | mantissa).astype(np.uint32)
