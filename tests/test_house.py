@@ -1,0 +1,220 @@
+"""The rules of the house that a machine can check: who imports whom, tests where they belong, one truth in the docs."""
+
+import ast
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from enum import IntEnum
+from pathlib import Path
+
+import pytest
+
+from iswitch.wire import (
+    ACK, CONTROL, HEADER, MAGIC, Action, ContributionFlag, Format, Outcome, PortCounter, Reason, Register, ResultFlag,
+    Stat, Type, port_counter_register,
+)
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted(path for top in ("host/iswitch", "hw", "sim") for path in (ROOT / top).rglob("*.py"))
+PROTOCOL = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
+
+UNTESTED = {
+    "hw/build.py": "writes files and calls tools; `make timing` runs it",
+}
+"""Gateware without a test of its own name, and why."""
+
+
+def short(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Absolute names of what a file imports, wherever in the file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def breaches(under: str, *forbidden: str) -> list[str]:
+    return [f"{short(path)} imports {name}" for path in SOURCES if short(path).startswith(under)
+            for name in imported(path) if any(name == far or name.startswith(far + ".") for far in forbidden)]
+
+
+def test_the_driver_imports_neither_gateware_nor_simulation():
+    assert breaches("host/iswitch/", "hw", "sim", "amaranth", "tests") == []
+
+
+def test_golden_models_import_no_gateware():
+    assert breaches("sim/model/", "hw", "amaranth", "sim.bench", "sim.emulator") == []
+
+
+def test_gateware_imports_no_simulation():
+    assert breaches("hw/", "sim", "tests") == []
+
+
+def test_the_import_rule_sees_a_breach(tmp_path):
+    path = tmp_path / "bad.py"
+    path.write_text("def f():\n    from hw.control import core\n    import amaranth.hdl as hdl\n")
+    assert list(imported(path)) == ["hw.control.core", "amaranth.hdl"]
+
+
+def bound(body: list[ast.stmt]) -> Iterator[str]:
+    """Names that a module's own statements bind."""
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
+        elif isinstance(node, (ast.If, ast.Try)):
+            parts = [node.body, node.orelse, *(handler.body for handler in getattr(node, "handlers", []))]
+            yield from (name for part in parts for name in bound(part))
+
+
+def exports(tree: ast.Module) -> list[str]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
+            return list(ast.literal_eval(node.value))
+    return []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=short)
+def test_all_resolves(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = exports(tree)
+    lazy = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} & {"__getattr__"}
+    assert len(set(names)) == len(names)
+    assert lazy or set(names) <= set(bound(tree.body))
+
+
+def computes(path: Path) -> bool:
+    """A file of gateware: one of its classes elaborates."""
+    return any(isinstance(node, ast.FunctionDef) and node.name == "elaborate"
+               for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def test_gateware_has_tests_at_the_mirrored_path():
+    components = [path.relative_to(ROOT) for path in SOURCES if short(path).startswith("hw/") and computes(path)]
+    missing = [path.as_posix() for path in components if path.as_posix() not in UNTESTED
+               and not (ROOT / "tests" / path.parent / f"test_{path.name}").exists()]
+    assert missing == []
+
+
+def test_exceptions_are_still_needed():
+    for name in UNTESTED:
+        assert (ROOT / name).exists()
+        assert not (ROOT / "tests" / name).with_name(f"test_{Path(name).name}").exists()
+
+
+def test_no_package_under_tests():
+    """A lone tests/hw/__init__.py would shadow the real `hw`."""
+    assert list((ROOT / "tests").rglob("__init__.py")) == []
+
+
+def tracked() -> list[Path]:
+    if not shutil.which("git") or not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    return [path for name in listed.decode().split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def test_no_paths_of_one_machine():
+    local = re.compile(rb"(?<![\w.\-}])/(?:work|home|root|Users|tmp/env|mnt)/[\w.]")
+    assert [f"{short(path)}: {found.group().decode()}" for path in tracked()
+            if (found := local.search(path.read_bytes()))] == []
+
+
+# The numbers in docs/protocol.md
+
+def numbered(text: str) -> dict[str, int]:
+    """`3 SOME_NAME` in running text or a table."""
+    return {name: int(number) for number, name in re.findall(r"\b(\d+) ([A-Z][A-Z_0-9]+)\b", text)}
+
+
+def line(start: str) -> str:
+    (found,) = [row for row in PROTOCOL.splitlines() if row.startswith(start)]
+    return found
+
+
+def values(kind: type[IntEnum]) -> dict[str, int]:
+    return {entry.name: entry.value for entry in kind}
+
+
+def test_docs_types_and_formats():
+    assert numbered(line("Types:")) == values(Type)
+    formats = re.findall(r"(\d) `(\w+)`", line("Formats:"))
+    assert {name.upper(): int(number) for number, name in formats} == values(Format)
+
+
+def test_docs_flags():
+    """`Flags of a contribution or receipt (...): 1 retransmission, ... Flags of a result: 1 partial (...), ...`."""
+    paragraph = PROTOCOL[PROTOCOL.index("Flags of a contribution"):PROTOCOL.index("Payloads:")]
+    ours, result = re.sub(r"\([^)]*\)", "", paragraph).split("Flags of a result")
+    for text, kind in ((ours, ContributionFlag), (result, ResultFlag)):
+        listed = {"_".join(name.split()).upper(): int(number)
+                  for number, name in re.findall(r"(\d) ([a-z]+(?:\s+pending)?)", text)}
+        assert listed == values(kind)
+
+
+def test_docs_outcomes():
+    assert numbered(line(f"| {Register.OUTCOMES} + k |")) == values(Outcome)
+
+
+def test_docs_stats():
+    meaning = {Stat.RESULTS: "results completed", Stat.RESENT: "results resent",
+               Stat.FORCED: "slots completed without a sum of their last frame", Stat.NOTICES: "notices sent",
+               Stat.NOTICES_SUPPRESSED: "notices suppressed", Stat.TERMS_FLUSHED: "non-zero terms that rounded to zero"}
+    assert line(f"| {Register.STATS} + k |") == (
+        f"| {Register.STATS} + k | " + ", ".join(f"{stat.value} {meaning[stat]}" for stat in Stat) + " |")
+
+
+def test_docs_port_counters():
+    row = line(f"| {Register.PORT_COUNTERS} + 8 p + k |")
+    assert port_counter_register(1, PortCounter(0)) == Register.PORT_COUNTERS + 8
+    for counter, meaning in {
+        PortCounter.RX_ERROR: "frames with a bad FCS", PortCounter.RX_RUNT: "runts", PortCounter.RX_OVERSIZE: "oversize",
+        PortCounter.TX_FRAMES: "frames sent", PortCounter.RX_FRAMES: "frames received whole",
+    }.items():
+        assert f"{counter.value} {meaning}" in row
+    drops = (PortCounter.TX_DROP_RESULT, PortCounter.TX_DROP_REPLY, PortCounter.TX_DROP_ORDINARY)
+    assert [int(counter) for counter in drops] == [3, 4, 5]
+    assert "3 to 5 results, replies, ordinary frames dropped" in row
+
+
+def test_docs_first_registers():
+    rows = re.findall(r"^\| (\d)(?:, (\d))? \| (.*) \|$", PROTOCOL[PROTOCOL.index("## 5."):], re.MULTILINE)
+    listed = {int(number): text for first, second, text in rows for number in (first, second) if number}
+    meaning = {Register.MAGIC: f"{MAGIC:#010x}", Register.VERSION: "version", Register.PORTS: "ports",
+               Register.BUS_BITS: "bus width", Register.MEMBERS: "members", Register.JOBS: "jobs",
+               Register.WINDOW: "window", Register.ELEMENTS: "elements"}
+    assert listed.keys() == meaning.keys()
+    assert all(word in listed[register] for register, word in meaning.items())
+
+
+def test_docs_reasons():
+    rows = re.findall(r"^\| (\d) \| ([A-Za-z]+).*? \| \| (\d+) \| ([A-Za-z]+)", PROTOCOL, re.MULTILINE)
+    listed = {name.upper(): int(number) for a, b, c, d in rows for number, name in ((a, b), (c, d))}
+    assert listed == values(Reason)
+
+
+def test_docs_actions():
+    assert {name: int(number) for number, name in re.findall(r"^- \*\*(\d) (\w+)\*\*", PROTOCOL, re.MULTILINE)
+            } == values(Action)
+
+
+def test_docs_header():
+    rows = re.findall(r"^\| (\d+) \| (\d+) \| (\w+) \| [^|]*\|$", PROTOCOL, re.MULTILINE)
+    assert [(int(at), int(size), name) for at, size, name in rows] == [
+        (HEADER.fields[name][1], HEADER.fields[name][0].itemsize, name) for name in HEADER.names]
+
+
+def test_docs_control_and_ack():
+    rows = re.findall(r"^\| (\d+) \| (\d+) \| ([^|]+) \| \| (\d+) \| (\d+) \| ([^|]+) \|$", PROTOCOL, re.MULTILINE)
+    for record, columns in ((CONTROL, slice(0, 3)), (ACK, slice(3, 6))):
+        listed = [(int(at), int(size)) for at, size, _ in (row[columns] for row in rows)]
+        assert listed == [(record.fields[name][1], record.fields[name][0].itemsize) for name in record.names]
