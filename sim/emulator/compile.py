@@ -38,7 +38,8 @@ VERILATOR = ["--cc", "--prefix", "Vboard", "--top-module", "switch", "-O3", "--x
 CXX = ["-std=gnu++17", "-fPIC", "-fvisibility=hidden", "-w", "-pthread"]
 FAST, SLOW = "-O2", "-O0"
 """Of what runs every cycle, and of what runs once."""
-YOSYS_VERILOG = "proc; memory_collect; opt_clean; write_verilog -norename -noattr switch.v"
+# With -sv for always_comb: Verilog's always @* would never run for parts of a signal that are constant.
+YOSYS_VERILOG = "proc -nomux -norom; memory_collect; write_verilog -sv -norename -noattr switch.v"
 YOSYS_CXXRTL = "write_cxxrtl -O6 -g0 switch.cc"
 TYPICAL_SECONDS = {"verilator": 60, "cxxrtl": 60}
 
