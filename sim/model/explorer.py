@@ -9,8 +9,9 @@ under all of them at once. It also makes the network no part of the state:
 
 - A result once sent is deliverable to each live member for ever after.
 - A worker whose lowest missing segment is `low` may at each earlier `low` have sent a receipt, and a contribution to
-  each segment of its window then. For a segment whose result it holds by now this allows contributions that it may
-  never have sent; they only meet a complete slot or a later lap.
+  each segment of its window then. This allows a few messages that it may never have sent: with a `low` that it skipped,
+  which are true all the same, and for a segment whose result it holds by now, which meet a complete slot or a later lap.
+- The switch refuses whoever has left (MEMBER), so a worker's messages end with its membership.
 
 `sim/model/explorer_network.py` explores networks with queues and single kinds of faults, and the tests compare.
 
@@ -266,7 +267,11 @@ class Explorer:
 
     def check_progress(self, state: State) -> None:
         """From here, with an empty network, fresh messages alone reach the goal, also if no more than H workers ever
-        contribute again and the others only receive and acknowledge. One fixed order without losses is tried."""
+        contribute again and the others only receive and acknowledge. One fixed order without losses is tried.
+
+        With quarantine and with SET_H everybody contributes: a tainted contribution does not count towards H, and a
+        lowered H acts on an open slot only when somebody contributes to it who has not yet.
+        """
         s, ring = self.scenario, self.cores[state.core].ring
         alive = [m for m in range(s.workers) if ring.live >> m & 1]
         everybody = s.tainted or s.thresholds or len(alive) <= ring.threshold
