@@ -1,0 +1,224 @@
+"""A bench around one component: streams driven and collected, every promise of the handshake watched, every strobe counted.
+
+Everything here acts like a register of the design: it sees what stands before the clock's edge and changes what stands
+behind it. Cycles are counted from the first edge, so latencies are differences of `times`.
+"""
+
+import functools
+import random
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from amaranth.hdl import Module, Shape, ShapeCastable, Signal, Value
+from amaranth.lib import stream
+from amaranth.lib.wiring import Component, Out
+from amaranth.sim import Simulator
+
+__all__ = ["STALLS", "Bench", "BrokenPromise", "Sink", "Source", "from_words", "pack", "to_words", "unpack", "watch"]
+
+STALLS = [0.0, 0.5]
+"""Shares of cycles in which a source or a sink stalls, for parametrized tests."""
+
+JUNK = b"\xa5"
+"""Behind a frame's end the bus carries anything."""
+
+
+def pack(shape, item) -> int:
+    """The bits of an item: a number, or names and values of a layout's fields."""
+    if isinstance(item, int) or not isinstance(shape, ShapeCastable):
+        return int(item)
+    return Value.cast(shape.const(item)).value % (1 << Shape.cast(shape).width)
+
+
+def unpack(shape, bits: int):
+    return shape.from_bits(bits) if isinstance(shape, ShapeCastable) else bits
+
+
+def to_words(frame: bytes, bus_bits: int, *, error: bool = False) -> list[dict[str, int]]:
+    """Items for a stream of `hw.frame.Word`."""
+    size = bus_bits // 8
+    parts = [frame[at:at + size] for at in range(0, len(frame), size)]
+    return [{"data": int.from_bytes(part.ljust(size, JUNK), "little"), "count": len(part), "last": k == len(parts) - 1,
+             "error": error and k == len(parts) - 1} for k, part in enumerate(parts)]
+
+
+def from_words(words: Iterable[Any], bus_bits: int) -> list[bytes]:
+    """Whole frames from what a stream of `hw.frame.Word` carried; only the last word of a frame may be short."""
+    frames, parts = [], b""
+    for word in words:
+        if not word.last and word.count != bus_bits // 8:
+            raise AssertionError(f"from_words count must be {bus_bits // 8} before the last word, not {word.count}")
+        parts += int(word.data).to_bytes(bus_bits // 8, "little")[:word.count]
+        if word.last:
+            frames.append(parts)
+            parts = b""
+    if parts:
+        raise AssertionError(f"from_words frames must end, not stop after {len(parts)} bytes")
+    return frames
+
+
+class BrokenPromise(AssertionError):
+    """A stream took back what it had offered."""
+
+
+async def watch(ctx, watched, name: str = "stream") -> None:
+    """Offered means held: once valid, a stream stays valid with the same payload until it was ready."""
+    promised = None
+    payload = Value.cast(watched.payload)
+    async for _, _, valid, ready, bits in ctx.tick().sample(watched.valid, watched.ready, payload):
+        if promised is not None and not (valid and bits == promised):
+            raise BrokenPromise(f"{name} offered {promised:#x} and then " + (f"{bits:#x}" if valid else "nothing"))
+        promised = bits if valid and not ready else None
+
+
+class Source:
+    """Sends `items`; in a share `stalls` of cycles it does not offer the next one. `offered` and `times` say in which
+    cycles an item stood on the bus first and was taken. `beside` is called with an item's index for values of other signals that go
+    with it."""
+
+    def __init__(self, target, items: Iterable[Any] = (), *, stalls: float = 0, seed: int = 0, start: int = 0,
+                 beside: Callable[[int], dict[Any, int]] | None = None) -> None:
+        self.target, self.shape = target, target.payload.shape()
+        self.items = [pack(self.shape, item) for item in items]
+        self.stalls, self.rng, self.start, self.beside = stalls, random.Random(seed), start, beside
+        self.offered: list[int] = []
+        self.times: list[int] = []
+
+    @property
+    def done(self) -> bool:
+        return len(self.times) == len(self.items)
+
+    async def process(self, ctx) -> None:
+        payload, width = Value.cast(self.target.payload), Shape.cast(self.shape).width
+        offering, cycle = False, -1
+        async for _, _, ready in ctx.tick().sample(self.target.ready):
+            cycle += 1
+            if offering and ready:
+                self.times.append(cycle)
+                offering = False
+            if offering or cycle < self.start:
+                continue
+            offering = not self.done and self.rng.random() >= self.stalls
+            ctx.set(self.target.valid, offering)
+            if offering:
+                bits = self.items[len(self.times)]
+                for signal, value in (self.beside(len(self.times)) if self.beside else {}).items():
+                    ctx.set(signal, value)
+                ctx.set(payload, bits - (1 << width) if payload.shape().signed and bits >> (width - 1) else bits)
+                self.offered.append(cycle + 1)
+
+
+class Sink:
+    """Collects `items` and the cycles `times` in which they came; in a share `stalls` of cycles it is not ready. It begins
+    to be ready in cycle `start`."""
+
+    def __init__(self, target, *, stalls: float = 0, seed: int = 0, start: int = 0) -> None:
+        self.target, self.shape = target, target.payload.shape()
+        self.stalls, self.rng, self.start = stalls, random.Random(seed), start
+        self.items: list[Any] = []
+        self.times: list[int] = []
+
+    async def process(self, ctx) -> None:
+        always = self.target.signature.always_ready
+        payload, cycle = Value.cast(self.target.payload), -1
+        async for _, _, valid, ready, bits in ctx.tick().sample(self.target.valid, self.target.ready, payload):
+            cycle += 1
+            if valid and ready:
+                self.items.append(unpack(self.shape, bits))
+                self.times.append(cycle)
+            if not always:
+                ctx.set(self.target.ready, cycle + 1 >= self.start and self.rng.random() >= self.stalls)
+
+
+class Bench:
+    """A component in the simulator. Every output stream is watched, every port `stat_...` counted in `strobes`. `inputs` are
+    ports that are constant."""
+
+    def __init__(self, dut: Component, *, stalls: float = 0, seed: int = 0, inputs: dict[Any, int] | None = None) -> None:
+        self.dut, self.stalls, self.seed = dut, stalls, seed
+        self.sources: list[Source] = []
+        self.sinks: list[Sink] = []
+        self.strobes: dict[str, int] = {}
+        self.cycles = 0
+        top = Module()
+        top.submodules.dut = dut
+        top.d.sync += Signal().eq(0)  # a component may have no register
+        self.simulator = Simulator(top)
+        self.simulator.add_clock(1e-8)
+        counted = []
+        for path, member, port in outputs(dut):
+            name = "_".join(map(str, path))
+            if member.is_signature:
+                self.process(functools.partial(watch, watched=port, name=name))
+            elif name.startswith("stat_"):
+                self.strobes[name] = 0
+                counted.append(port)
+
+        async def count(ctx):
+            async for _, _, *values in ctx.tick().sample(*counted):
+                for name, value in zip(self.strobes, values, strict=True):
+                    self.strobes[name] += value
+
+        async def set_inputs(ctx):
+            for port, value in (inputs or {}).items():
+                ctx.set(port, value)
+
+        if counted:
+            self.process(count)
+        if inputs:
+            self.process(set_inputs)
+
+    def process(self, function: Callable[..., Any]) -> None:
+        self.simulator.add_process(function)
+
+    def source(self, target, items: Iterable[Any] = (), **options: Any) -> Source:
+        """A Source; stalls as the bench does unless told otherwise."""
+        self.sources.append(Source(target, items, **{"stalls": self.stalls, "seed": self.next_seed()} | options))
+        self.process(self.sources[-1].process)
+        return self.sources[-1]
+
+    def sink(self, target, **options: Any) -> Sink:
+        self.sinks.append(Sink(target, **{"stalls": self.stalls, "seed": self.next_seed()} | options))
+        self.process(self.sinks[-1].process)
+        return self.sinks[-1]
+
+    def next_seed(self) -> int:
+        self.seed += 1
+        return self.seed
+
+    def run(self, *, quiet: int = 30, limit: int = 20000) -> None:
+        """Until the sources are empty and no sink got anything for `quiet` cycles; TimeoutError after `limit`."""
+
+        async def until(ctx):
+            last, seen = 0, -1
+            while last + quiet >= self.cycles or not all(source.done for source in self.sources):
+                await ctx.tick()
+                self.cycles += 1
+                moved = sum(len(end.times) for end in (*self.sources, *self.sinks))
+                last, seen = (last if moved == seen else self.cycles), moved
+                if self.cycles > limit:
+                    left = [len(source.items) - len(source.times) for source in self.sources]
+                    raise TimeoutError(f"Bench must be quiet within {limit} cycles; sources still hold {left} items")
+
+        self.simulator.add_testbench(until)
+        self.simulator.run()
+
+    def drive(self, testbench: Callable[..., Any]) -> None:
+        """Runs `testbench` instead: for components without streams."""
+        self.simulator.add_testbench(testbench)
+        self.simulator.run()
+
+
+def outputs(component: Component) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
+    """Path, member and object of every output stream and every single output port, arrays taken apart."""
+
+    def walk(path, member, port, dimensions):
+        if dimensions:
+            for k in range(dimensions[0]):
+                yield from walk((*path, k), member, port[k], dimensions[1:])
+        elif member.is_port or isinstance(member.signature, stream.Signature):
+            if member.flow == Out:
+                yield path, member, port
+
+    for name, member in component.signature.members.items():
+        yield from walk((name,), member, getattr(component, name), member.dimensions)
