@@ -186,22 +186,27 @@ class Bench:
         self.seed += 1
         return self.seed
 
-    def run(self, *, quiet: int = 30, limit: int = 20000) -> None:
-        """Until the sources are empty and no sink got anything for `quiet` cycles; TimeoutError after `limit`."""
+    def run(self, *, quiet: int = 30, limit: int = 20000, read: Iterable[Any] = ()) -> list[Any]:
+        """Until the sources are empty, all sinks have begun and nothing has moved for `quiet` cycles; TimeoutError after `limit`. Returns what
+        the signals in `read` are at the end."""
+        values: list[Any] = []
 
         async def until(ctx):
-            last, seen = 0, -1
+            last, seen = max((end.start for end in (*self.sources, *self.sinks)), default=0), -1
             while last + quiet >= self.cycles or not all(source.done for source in self.sources):
                 await ctx.tick()
                 self.cycles += 1
                 moved = sum(len(end.times) for end in (*self.sources, *self.sinks))
-                last, seen = (last if moved == seen else self.cycles), moved
+                last, seen = (last if moved == seen else max(last, self.cycles)), moved
                 if self.cycles > limit:
                     left = [len(source.items) - len(source.times) for source in self.sources]
                     raise TimeoutError(f"Bench must be quiet within {limit} cycles; sources still hold {left} items")
 
+            values.extend(ctx.get(signal) for signal in read)
+
         self.simulator.add_testbench(until)
         self.simulator.run()
+        return values
 
     def drive(self, testbench: Callable[..., Any]) -> None:
         """Runs `testbench` instead: for components without streams."""
