@@ -108,7 +108,9 @@ class Worker:
 
     All workers must make the same collectives in the same order. A worker is for one thread. After an error in a
     collective the array holds partly own numbers and partly sums; except after JobReset, NoContributionError and
-    TaintedError the worker then is out of step with the others, and the job needs a `reset`.
+    TaintedError the worker then is out of step with the others, and the job needs a `reset`. A worker leaves its job
+    when the `with` block or the interpreter ends, whatever the reason, but not when its process is killed: then
+    `iswitch reset` ends the job.
 
     Raises SwitchUnreachable, Refused, Timeout; ValueError and TypeError for wrong arguments.
     """

@@ -114,6 +114,7 @@ class Ring:
             if fresh:
                 while self._next < segments and self._next - self._low > self.window * 3 // 4 and self._receive(0.0):
                     pass  # what little we could send goes with what more has come
+                self._clock(now)
                 self._send_new(now)
                 self._send_gaps(now)
                 self.timer.progress()
@@ -141,6 +142,7 @@ class Ring:
         self._resent_count = 0
         self._low = self._next = self._high = 0  # first lacked; first never sent; one above the highest held
         self._first_at: float | None = None  # when the first result came
+        self._clocked = -1  # the segment whose delay was taken last
         self._progressed = False
         if self._kept:
             kept, self._kept = self._kept, []
@@ -229,11 +231,10 @@ class Ring:
 
     def absorb(self, buffer: np.ndarray | memoryview, size: int, segment_bytes: int) -> int:
         """A train of `size` bytes in `buffer`. Returns how many results in it are new. Notice, Mismatch."""
-        train = np.frombuffer(buffer, np.uint8, size)
-        whole = size // segment_bytes * segment_bytes
-        fresh = self._take(train[:whole].reshape(-1, segment_bytes))
-        if whole < size:
-            fresh += self._take(train[whole:].reshape(1, -1))
+        count, rest = divmod(size, segment_bytes)
+        fresh = self._take(np.ndarray((count, segment_bytes), np.uint8, buffer))
+        if rest:
+            fresh += self._take(np.ndarray((1, rest), np.uint8, buffer, size - rest))
         if fresh:
             self._advance()
         return fresh
@@ -246,9 +247,7 @@ class Ring:
         headers = np.ndarray(count, HEADER, records, 0, (size, ))
         starts = np.ndarray(count, "<u8", records, 0, (size, ))
         first = (int(starts[0]) >> 32) - self.base
-        if 0 <= first <= len(self._starts) - count and np.count_nonzero(
-                starts == self._starts[first:first + count]) == count == np.count_nonzero(
-                self._lack[first:first + count]):
+        if first >= self._high and starts.tobytes() == self._starts[first:first + count].tobytes():
             self._put(headers, records, slice(first, first + count), first, first + count)  # as it nearly always is
             return count
 
@@ -277,7 +276,7 @@ class Ring:
         whole = size == self.packer.segment_bytes - HEADER.itemsize and (not payloads.last.size or end < payloads.size)
         short = first == payloads.size - 1 and size == payloads.last.size
         flags = headers["format_flags"]
-        if np.count_nonzero(flags == self._format) < len(flags):
+        if flags.tobytes() != bytes((self._format,)) * len(flags):
             self._odd |= int(np.bitwise_or.reduce(flags)) & 0xF0 & ~_RESENT
             if np.count_nonzero(flags & 15 != self._format):
                 whole = short = False
@@ -294,20 +293,24 @@ class Ring:
                 "perform the same collectives, on arrays of the same size, in the same order")
         self._headers[which] = headers
         self._lack[which] = False
-        self._high = max(self._high, end)
-        self._clock(first)
+        if end > self._high:
+            self._high = end
 
-    def _clock(self, index: int) -> None:
-        """Delay of a segment sent once. Time before a collective's first result is others' time: it may only lower the
-        estimate."""
-        now = time.monotonic()
-        sent = float(self._sent_at[index])
+    def _clock(self, now: float) -> None:
+        """Delay of the newest segment held, if it was sent once. Time before a collective's first result is others'
+        time: it may only lower the estimate."""
+        newest = self._high - 1
+        if newest >= len(self._resent) or self._resent[newest]:
+            return
+        if not (sent := float(self._sent_at[newest])):
+            return
         if self._first_at is None:
             self._first_at = now
             honest = self.timer.delay_s is None or now - sent < self.timer.delay_s
         else:
-            honest, sent = True, max(sent, self._first_at)
-        if honest and not self._resent[index] and self._sent_at[index]:
+            honest, sent = newest > self._clocked, max(sent, self._first_at)
+        self._clocked = newest
+        if honest:
             self.timer.sample(now - sent)
 
     def _advance(self) -> None:

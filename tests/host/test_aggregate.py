@@ -58,10 +58,9 @@ def test_sums_are_exact_at_every_boundary(plain):
                 assert reduction.counts.tolist() == [2] * -(-size // ELEMENTS)
 
 
-@pytest.mark.parametrize("plain", [False, True])
-@pytest.mark.parametrize("format", ["window64", "fp32"])
+@pytest.mark.parametrize(("plain", "format"), [(False, "window64"), (True, "fp32")])
 def test_sums_are_exact_over_a_bad_network(plain, format):
-    sizes = [1, 16, 17, 65, 16 * 50 + 7] * 2
+    sizes = [1, 16, 17, 65, 16 * 30 + 7, 1]
 
     def body(worker):
         arrays = [numbers(worker.rank, size, k) for k, size in enumerate(sizes)]
@@ -70,9 +69,9 @@ def test_sums_are_exact_over_a_bad_network(plain, format):
         return arrays
 
     with UdpModel(SMALL, faults=BAD) as model:
-        for arrays in together(model, 4, body, plain=plain, format=format, timeout_s=30):
+        for arrays in together(model, 3, body, plain=plain, format=format, timeout_s=30):
             for k, (size, array) in enumerate(zip(sizes, arrays)):
-                assert np.array_equal(array, total(4, size, k))
+                assert np.array_equal(array, total(3, size, k))
 
 
 def test_seq_crosses_its_end(model, monkeypatch):
@@ -342,7 +341,7 @@ def test_timeout_names_the_counter_that_explains_it(model):
     gate = threading.Barrier(2)
 
     def body(worker):
-        with pytest.raises(Timeout, match="LENGTH .*arrays of different sizes") as caught:
+        with pytest.raises(Timeout, match=r"LENGTH .*arrays of different sizes") as caught:
             worker.allreduce(np.ones(3 + worker.rank, np.float32))
         assert caught.value.counters["LENGTH"] >= 1
         gate.wait()
