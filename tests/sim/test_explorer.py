@@ -103,3 +103,8 @@ def test_mutant_is_found(name):
 @pytest.mark.parametrize("scenario", [TWO, THREE, TWO._replace(window=2, segments=6)])
 def test_with_all_contributing_the_window_implies_the_rule_of_overwriting(scenario):
     Explorer(scenario._replace(rules=Rules(may_overwrite=anything_goes))).run()
+
+
+@pytest.mark.parametrize("scenario", [TWO._replace(leaves=1), THREE._replace(leaves=2), TWO._replace(window=2, segments=6)])
+def test_with_all_contributing_receipts_are_not_needed(scenario):
+    Explorer(scenario._replace(receipts=False)).run()
