@@ -245,7 +245,8 @@ class Worker:
                 raise ValueError("buffer must be writeable: the root's bytes replace its own")
             data = np.frombuffer(buffer, np.uint8)
         else:
-            raise TypeError(f"buffer must be bytes, bytearray, memoryview or numpy.ndarray, not {type(buffer).__name__}")
+            raise TypeError("buffer must be bytes, bytearray, memoryview or numpy.ndarray, not "
+                            f"{type(buffer).__name__}")
         values = np.zeros(-(-data.size // 4), _INT)
         if self.rank == root:
             values.view(np.uint8)[:data.size] = data
@@ -325,8 +326,8 @@ class Worker:
     def _demand_everybody(self, what: str) -> None:
         if self.threshold < self.world:
             raise ValueError(
-                f"a {what} needs a job with threshold = world: with threshold {self.threshold} of {self.world} it could "
-                "end without some of the workers. Join a second job without threshold for it")
+                f"a {what} needs a job with threshold = world: with threshold {self.threshold} of {self.world} it "
+                "could end without some of the workers. Join a second job without threshold for it")
 
     def _format_of(self, array: np.ndarray, op: str) -> tuple[Format, np.dtype[Any]]:
         own = self._ring.membership.format

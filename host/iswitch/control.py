@@ -193,7 +193,7 @@ class Control:
                             epoch=membership.epoch, seq=self._number, timeout_s=timeout_s, **body)
 
     def leave(self, membership: Membership, *, timeout_s: float = 1.0) -> bool:
-        """Gives the membership up. False if the switch did not confirm it: it does not answer, or knew nothing of it."""
+        """Gives the membership up. False if the switch did not confirm it: it is silent, or knew nothing of it."""
         try:
             return self._rising(Action.LEAVE, membership, timeout_s).reason == Reason.DONE
         except (SwitchUnreachable, OSError):

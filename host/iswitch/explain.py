@@ -7,8 +7,8 @@ __all__ = ["COUNTERS", "HARMLESS", "REFUSALS", "explain"]
 COUNTERS: dict[str, str] = {
     "ORDINARY": "frames that are not iswitch's, switched like any others",
     "ADDED": "contributions added to a sum",
-    "QUARANTINED": "contributions with NaN, an infinity or a number out of the job's range, left out of their sums: look "
-                   "for a diverging worker, or join with a smaller `fraction` for a wider range",
+    "QUARANTINED": "contributions with NaN, an infinity or a number out of the job's range, left out of their sums: "
+                   "look for a diverging worker, or join with a smaller `fraction` for a wider range",
     "RECEIPT": "receipts for results",
     "CONTROL": "control messages obeyed",
     "REFUSED": "control messages refused: a Join with other parameters than the job's, a wrong key or token",

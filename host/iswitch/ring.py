@@ -196,8 +196,8 @@ class Ring:
         self._send(indices, now, _RETRANSMISSION)
 
     def _send_gaps(self, now: float) -> None:
-        """Fast retransmission, once in about a round trip: what is lacked although `_GAP` later ones are here, or one if
-        that was the last one sent (RFC 5827)."""
+        """Fast retransmission, once in about a round trip: what is lacked although `_GAP` later ones are here, or one
+        if that was the last one sent (RFC 5827)."""
         gap = _GAP if self._high < self._next else 1
         if self._high - self._low < gap + 1:
             return
