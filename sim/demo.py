@@ -80,7 +80,7 @@ def main() -> int:
                 addresses = emulator.addresses()
             console.print(f"the emulated switch listens at {', '.join(addresses)}; "
                           + (", ".join(f"{name} {rate:g}" for name, rate in faults.items() if rate) or "no faults"),
-                          highlight=False)
+                          highlight=False, soft_wrap=True)
             launch(options, addresses, given.out, watch=emulator.watch, console=console, notes={"faults": faults})
     except (LaunchError, IswitchError) as error:
         console.print(f"the demo failed: {error}", style="red", markup=False, highlight=False)

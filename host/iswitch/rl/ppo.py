@@ -47,8 +47,8 @@ class Options:
     """Steps of each environment between two updates."""
     total_steps: int = 200_000
     epochs: int = 4
-    minibatches: int = 4
-    learning_rate: float = 1e-3
+    minibatches: int = 2
+    learning_rate: float = 1.5e-3
     discount: float = 0.99
     trace: float = 0.95
     """Lambda of generalized advantage estimation."""
