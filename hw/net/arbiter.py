@@ -73,6 +73,7 @@ class Arbiter(wiring.Component):
         for port in range(self.ports):
             taken = self.o.valid & self.o.ready & (grant == port)
             m.d.comb += [self.frames[port].ready.eq(taken), self.scans[port].ready.eq(taken & word.last)]
-        with m.If(self.o.valid & self.o.ready):
-            m.d.sync += [within.eq(~word.last), current.eq(grant), served.eq(grant)]
+        with m.If(self.o.valid):
+            # From the first offer on, taken or not: what is offered is held.
+            m.d.sync += [within.eq(~(self.o.ready & word.last)), current.eq(grant), served.eq(grant)]
         return m

@@ -29,6 +29,7 @@ class Merge(wiring.Component):
                 with m.Case(k):
                     m.d.comb += [self.o.valid.eq(self.i[k].valid), self.o.payload.eq(self.i[k].payload),
                                  self.i[k].ready.eq(self.o.ready)]
-        with m.If(self.o.valid & self.o.ready):
-            m.d.sync += [within.eq(~self.o.payload.word.last), current.eq(grant)]
+        with m.If(self.o.valid):
+            # From the first offer on, taken or not: what is offered is held.
+            m.d.sync += [within.eq(~(self.o.ready & self.o.payload.word.last)), current.eq(grant)]
         return m
