@@ -77,7 +77,7 @@ class Source:
     with it."""
 
     def __init__(self, target, items: Iterable[Any] = (), *, stalls: float = 0, seed: int = 0, start: int = 0,
-                 beside: Callable[[int], dict[Any, int]] | None = None) -> None:
+                 beside: Callable[[int], Iterable[tuple[Any, int]]] | None = None) -> None:
         self.target, self.shape = target, target.payload.shape()
         self.items = [pack(self.shape, item) for item in items]
         self.stalls, self.rng, self.start, self.beside = stalls, random.Random(seed), start, beside
@@ -102,7 +102,7 @@ class Source:
             ctx.set(self.target.valid, offering)
             if offering:
                 bits = self.items[len(self.times)]
-                for signal, value in (self.beside(len(self.times)) if self.beside else {}).items():
+                for signal, value in (self.beside(len(self.times)) if self.beside else ()):
                     ctx.set(signal, value)
                 ctx.set(payload, bits - (1 << width) if payload.shape().signed and bits >> (width - 1) else bits)
                 self.offered.append(cycle + 1)
@@ -110,10 +110,11 @@ class Source:
 
 class Sink:
     """Collects `items` and the cycles `times` in which they came; in a share `stalls` of cycles it is not ready. It begins
-    to be ready in cycle `start`."""
+    to be ready in cycle `start`. `besides`: what the signals `beside` were in those cycles."""
 
-    def __init__(self, target, *, stalls: float = 0, seed: int = 0, start: int = 0) -> None:
-        self.target, self.shape = target, target.payload.shape()
+    def __init__(self, target, *, stalls: float = 0, seed: int = 0, start: int = 0, beside: Iterable[Any] = ()) -> None:
+        self.target, self.shape, self.beside = target, target.payload.shape(), list(beside)
+        self.besides: list[list[Any]] = []
         self.stalls, self.rng, self.start = stalls, random.Random(seed), start
         self.items: list[Any] = []
         self.times: list[int] = []
@@ -121,9 +122,11 @@ class Sink:
     async def process(self, ctx) -> None:
         always = self.target.signature.always_ready
         payload, cycle = Value.cast(self.target.payload), -1
-        async for _, _, valid, ready, bits in ctx.tick().sample(self.target.valid, self.target.ready, payload):
+        async for _, _, valid, ready, bits, *beside in ctx.tick().sample(
+                self.target.valid, self.target.ready, payload, *self.beside):
             cycle += 1
             if valid and ready:
+                self.besides.append(beside)
                 self.items.append(unpack(self.shape, bits))
                 self.times.append(cycle)
             if not always:
@@ -134,7 +137,7 @@ class Bench:
     """A component in the simulator. Every output stream is watched, every port `stat_...` counted in `strobes`. `inputs` are
     ports that are constant."""
 
-    def __init__(self, dut: Component, *, stalls: float = 0, seed: int = 0, inputs: dict[Any, int] | None = None) -> None:
+    def __init__(self, dut: Component, *, stalls: float = 0, seed: int = 0, inputs: Iterable[tuple[Any, int]] = ()) -> None:
         self.dut, self.stalls, self.seed = dut, stalls, seed
         self.sources: list[Source] = []
         self.sinks: list[Sink] = []
@@ -160,7 +163,7 @@ class Bench:
                     self.strobes[name] += value
 
         async def set_inputs(ctx):
-            for port, value in (inputs or {}).items():
+            for port, value in inputs:
                 ctx.set(port, value)
 
         if counted:

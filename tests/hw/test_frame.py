@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """The packet stream's word and its register."""
 
 import pytest

@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """The ingress queue: whole frames or nothing, and what is known of each."""
 
 import random
