@@ -4,6 +4,11 @@
 // end is all that leaves the library; it needs neither Amaranth nor a compiler. Contexts are independent of each other;
 // one context must not be used by two threads at a time. Times are in cycles unless a name says otherwise.
 //
+// Between pins and switch stands a register on every input (wrapper.py). A tick is the edge with which a cycle begins: the
+// registers take what the pins offer for that cycle, and after it the outputs show the cycle's settled values. So there
+// is one evaluation in a cycle where pins that reach into logic would need two, and nothing is later by it: what to offer
+// next depends on the outputs of the cycle before only.
+//
 // pins.h, written by compile.py, defines ISW_PORTS, ISW_BUS_BYTES, ISW_CONFIG (JSON), ISW_ENGINE and ISW_EACH_PORT(X),
 // and includes the model. Every pin is reached through a byte pointer: both engines keep values little-endian.
 
@@ -39,7 +44,7 @@ template <size_t Bits> uint8_t *pin(cxxrtl::value<Bits> &value) { return reinter
 template <size_t Bits> uint8_t *pin(cxxrtl::wire<Bits> &wire) { return reinterpret_cast<uint8_t *>(wire.curr.data); }
 
 class Model {
-    cxxrtl_design::p_switch top;
+    cxxrtl_design::p_board top;
 
 public:
     Pins pins;
@@ -58,8 +63,11 @@ public:
                       pin(top.p_tx##p##__valid), pin(top.p_tx##p##__ready)};
         ISW_EACH_PORT(ISW_BIND)
     }
-    void settle() { top.p_clk.set(false), top.step(); }
-    void edge() { top.p_clk.set(true), top.step(); }
+    // The edge commits registers; what follows from them is seen one step later.
+    void tick() {
+        top.p_clk.set(true), top.step();
+        top.p_clk.set(false), top.step();
+    }
     bool wave(const char *) { return false; }
 };
 
@@ -100,8 +108,10 @@ public:
 #endif
         top.final();
     }
-    void settle() { top.clk = 0, top.eval(), dump(); }
-    void edge() { top.clk = 1, top.eval(), dump(); }
+    void tick() {
+        top.clk = 1, top.eval(), dump();
+        top.clk = 0, top.eval(), dump();
+    }
     bool wave(const char *path) {
 #if VM_TRACE
         if (!waving) context.traceEverOn(true), top.trace(&vcd, 99);
@@ -190,7 +200,7 @@ struct Context {
         memcpy(pins.own_ip, ip, 4);
         for (int p = 0; p < PORTS; p++) *pins.rx[p].valid = 0, *pins.tx[p].ready = 0;
         *pins.rst = 1;
-        for (int i = 0; i < RESET_CYCLES; i++) model.settle(), model.edge();
+        for (int i = 0; i < RESET_CYCLES; i++) model.tick();
         *pins.rst = 0;
     }
 
@@ -279,7 +289,7 @@ struct Context {
                 active |= offer(p);
                 *pins.tx[p].ready = !ports[p].tx_stall.next();
             }
-            model.settle();
+            model.tick();
             for (int p = 0; p < PORTS; p++) {
                 if (flags & FLAG_WATCH) watch(p);
                 if (ports[p].offered && *pins.rx[p].ready) accept(p);
@@ -291,7 +301,6 @@ struct Context {
             if (flags & FLAG_TRACE && *pins.trace_valid) note();
             active |= *pins.busy;
             quiet = active ? 0 : quiet + 1;
-            model.edge();
         }
         return cycle - start;
     }

