@@ -55,8 +55,8 @@ class Gate(wiring.Component):
         with m.Elif(self.verdicts.valid):
             ends = self.words.payload.last
             with m.If(adds & (index == header_words)):
-                m.d.comb += [self.contributions.valid.eq(self.words.valid),
-                             self.words.ready.eq(self.contributions.ready & (settled | ~ends))]
+                m.d.comb += [self.contributions.valid.eq(self.words.valid & handed),
+                             self.words.ready.eq(self.contributions.ready & handed)]
             with m.Else():
                 m.d.comb += [self.words.ready.eq(settled | ~ends),
                              self.floods.valid.eq(self.words.valid & verdict.forward)]
