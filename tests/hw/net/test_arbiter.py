@@ -2,6 +2,7 @@
 """Ports into one lane: whole frames, everyone in turn, no cycle lost."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -26,7 +27,7 @@ def run(frames, *, bus_bits=256, stalls=0, starts=None):
     bench.run()
     arrivals = [item.arrival for item in sink.items if item.word.last]
     out = from_words([item.word for item in sink.items], bus_bits)
-    for item, other in zip(sink.items, sink.items[1:], strict=False):
+    for item, other in pairwise(sink.items):
         assert item.word.last or item.arrival == other.arrival, "Arrival must be constant over the frame"
     assert [(one[0], one[1], len(one)) for one in out] == [
         (arrival.port, arrival.scan.exponent, arrival.scan.length) for arrival in arrivals]

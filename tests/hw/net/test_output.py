@@ -1,0 +1,223 @@
+"""A port's exit: order, addresses, checksums, drops. The addressed frames are checked by scapy."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from iswitch.config import Config
+from iswitch.wire import Reason, ones_complement_sum
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+
+from hw.net.output import OutputPort
+from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, ordinary
+from sim.bench.stream import STALLS, Bench, from_words, to_words
+from sim.model.control.membership import Source
+from sim.model.net import compose
+
+PORT = 1
+OWN = compose.Own(SWITCH_MAC, SWITCH_IP)
+PAYLOAD_AT = 42
+CLIENTS = [Client.numbered(k, port=port) for k, port in enumerate((1, 0, 1, 1))]
+"""Members 0, 2 and 3 of job 0 are behind the port."""
+
+
+def config(bus_bits=256):
+    return Config(ports=3, bus_bits=bus_bits, members=4, jobs=2, window=2, elements=64, queue_bytes=4096)
+
+
+def number(octets):
+    return int.from_bytes(octets, "little")
+
+
+def address(client):
+    return {"mac": number(client.mac), "ip": number(client.ip), "udp": number(client.udp_port.to_bytes(2, "big"))}
+
+
+def addressed(client, payload):
+    return compose.address(OWN, Source(client.port, client.mac, int.from_bytes(client.ip, "big"), client.udp_port), payload)
+
+
+def result(seq, elements):
+    """UDP payload of a result, not yet addressed."""
+    return compose.result(job=0, epoch=7, seq=seq, format=1, flags=0, members=5, tainted=0,
+                          numbers=np.arange(elements, dtype="<u4") * 0x01234567 + seq)
+
+
+def notice(seq):
+    return compose.notice(job=0, epoch=7, seq=seq, member=1, token=9, reason=Reason.EPOCH)
+
+
+def ack(seq):
+    return compose.ack(job=0, epoch=7, seq=seq, member=1, token=9, nonce=seq)
+
+
+class Exit:
+    """The bench of one port. What is given with `put_...` arrives at `start` on the stream of its kind."""
+
+    def __init__(self, bus_bits=256, *, start=0, stalls=0, bound=CLIENTS):
+        self.config, self.dut = config(bus_bits), OutputPort(config(bus_bits), port=PORT)
+        dut, self.start = self.dut, start
+        self.bench = Bench(dut, inputs=[(dut.own_mac, number(SWITCH_MAC)), (dut.own_ip, number(SWITCH_IP))])
+        self.results, self.replies, self.floods = [], [], []
+        self.bindings = [{"job": 0, "member": k, "port": client.port, "address": address(client)}
+                         for k, client in enumerate(bound)]
+        self.stalls = stalls
+
+    def words(self, payload):
+        return to_words(bytes(PAYLOAD_AT) + payload, self.config.bus_bits)
+
+    def put_result(self, payload, recipients, job=0):
+        words = self.words(payload)
+        self.results += [{"word": word, "first": k == 0, "words": len(words), "header": {
+            "job": job, "recipients": recipients, "length": len(payload) - 22 - 4}} for k, word in enumerate(words)]
+
+    def put_reply(self, payload, client, port=PORT):
+        self.replies += [{"word": word, "port": port, "address": address(client), "length": PAYLOAD_AT + len(payload)}
+                         for word in self.words(payload)]
+
+    def put_flood(self, frame, port=0):
+        self.floods += [{"word": word, "port": port, "length": len(frame)} for word in to_words(frame, self.config.bus_bits)]
+
+    def run(self, *, input_start=20, **options):
+        dut, sources = self.dut, {}
+        self.bench.source(dut.bind, self.bindings)
+        for name, first in (("results", None), ("replies", dut.reply_first), ("floods", dut.flood_first)):
+            items = getattr(self, name)
+            begins = [k == 0 or items[k - 1]["word"]["last"] for k in range(len(items))]
+            sources[name] = self.bench.source(
+                getattr(dut, name), items, start=input_start,
+                beside=None if first is None else lambda k, first=first, begins=begins: [(first, begins[k])])
+        self.sink = self.bench.sink(dut.tx, start=self.start, stalls=self.stalls)
+        self.sources = sources
+        assert self.bench.run(read=[dut.busy], **options) == [0]
+        frames = from_words(self.sink.items, self.config.bus_bits)
+        assert self.bench.strobes.pop("stat_frame") == len(frames)
+        return frames
+
+    def drops(self):
+        return [self.bench.strobes[f"stat_drop_{name}"] for name in ("result", "reply", "ordinary")]
+
+
+def assert_sound(frame):
+    """scapy computes the same checksums, and the payload sums to zero."""
+    packet = Ether(frame)
+    sums = packet[IP].chksum, packet[UDP].chksum
+    del packet[IP].chksum, packet[UDP].chksum
+    again = Ether(bytes(packet))
+    assert (again[IP].chksum, again[UDP].chksum) == sums
+    assert bytes(again) == frame
+    assert ones_complement_sum(frame[PAYLOAD_AT:]) == 0xFFFF
+
+
+@pytest.mark.parametrize("stalls", STALLS)
+@pytest.mark.parametrize("bus_bits", [64, 256, 512])
+def test_result_leaves_once_for_each_recipient_here_with_its_addresses(bus_bits, stalls):
+    out = Exit(bus_bits, stalls=stalls)
+    expected = []
+    for seq, (elements, recipients) in enumerate(((1, 0b1111), (13, 0b0100), (14, 0b0010), (15, 0b1001), (64, 0b1101))):
+        payload = result(seq, elements)
+        out.put_result(payload, recipients)
+        expected += [addressed(CLIENTS[m], payload) for m in (0, 2, 3) if recipients >> m & 1]
+    frames = out.run()
+    assert frames == expected
+    for frame in frames:
+        assert_sound(frame)
+    assert out.drops() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("stalls", STALLS)
+@pytest.mark.parametrize("bus_bits", [64, 256, 512])
+def test_replies_and_ordinary_frames_leave_by_the_right_port(bus_bits, stalls):
+    out = Exit(bus_bits, stalls=stalls)
+    replies = [(notice(1), CLIENTS[1], PORT), (ack(2), CLIENTS[2], PORT), (notice(3), CLIENTS[0], 0), (ack(4), CLIENTS[3], PORT)]
+    floods = [(ordinary(b"\xff" * 6, b"\2" * 6, size), port) for size, port in ((60, 0), (65, PORT), (61, 2), (128, PORT), (200, 0))]
+    for reply in replies:
+        out.put_reply(*reply)
+    for flood in floods:
+        out.put_flood(*flood)
+    frames = out.run()
+    ours = [addressed(client, payload) for payload, client, port in replies if port == PORT]
+    assert [frame for frame in frames if frame[12:14] == b"\x08\x00"] == ours
+    assert [frame for frame in frames if frame[12:14] != b"\x08\x00"] == [frame for frame, port in floods if port != PORT]
+    for frame in ours:
+        assert_sound(frame)
+    assert out.drops() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("stalls", STALLS)
+def test_results_and_replies_take_turns_before_ordinary_frames(stalls):
+    out = Exit(start=100, stalls=stalls)
+    for seq in range(2):
+        out.put_result(result(seq, 20), 0b1001)
+        out.put_flood(ordinary(b"\xff" * 6, b"\2" * 6, 70 + seq))
+    for seq in range(5):
+        out.put_reply(notice(seq), CLIENTS[2])
+    frames = out.run(input_start=10)
+    kinds = ["ordinary" if frame[12:14] != b"\x08\x00" else {1: "result", 4: "reply"}[frame[42] & 0xF] for frame in frames]
+    # The first ordinary frame was chosen before anything else was there.
+    queue = [kind for kind in kinds if kind != "ordinary"]
+    assert kinds[1:] == [*queue, "ordinary"] or kinds == [*queue, "ordinary", "ordinary"]
+    assert all(a != b for a, b in pairwise(queue[:8]))
+    assert queue.count("result") == 4
+    assert queue.count("reply") == 5
+    results = [frame for frame in frames if frame[12:14] == b"\x08\x00" and frame[42] & 0xF == 1]
+    assert results == [addressed(CLIENTS[m], result(seq, 20)) for seq in range(2) for m in (0, 3)]
+
+
+def test_member_that_joins_by_another_port_is_served_there():
+    out = Exit()
+    out.bindings += [{"job": 0, "member": 0, "port": 2, "address": address(CLIENTS[0])},
+                     {"job": 0, "member": 1, "port": PORT, "address": address(CLIENTS[3])},
+                     {"job": 1, "member": 2, "port": PORT, "address": address(CLIENTS[1])}]
+    out.put_result(result(1, 5), 0b0011)
+    out.put_result(result(2, 5), 0b1111, job=1)
+    assert out.run() == [addressed(CLIENTS[3], result(1, 5)), addressed(CLIENTS[1], result(2, 5))]
+
+
+def test_what_does_not_fit_is_dropped_whole_and_counted_by_kind():
+    out = Exit(start=600)
+    for seq in range(20):
+        out.put_result(result(seq, 60), 0b1000)  # 10 words of 128 each
+        out.put_reply(ack(seq), CLIENTS[2])  # 4 words of 32
+        out.put_flood(ordinary(b"\xff" * 6, b"\2" * 6, 500 + seq))  # 16 words of 128
+    frames = out.run(limit=5000)
+    kept = [[addressed(CLIENTS[3], result(seq, 60)) for seq in range(20)], [addressed(CLIENTS[2], ack(seq)) for seq in range(20)],
+            [ordinary(b"\xff" * 6, b"\2" * 6, 500 + seq) for seq in range(20)]]
+    counts = []
+    for kind in kept:
+        here = [frame for frame in frames if frame in kind]
+        assert here == kind[:len(here)]
+        counts.append(len(here))
+    assert sum(counts) == len(frames)
+    assert out.drops() == [20 - count for count in counts]
+    assert counts == [12, 8, 8]
+
+
+@pytest.mark.parametrize(("kind", "latency"), [("results", 7), ("replies", 7), ("floods", 4)])
+def test_latency_from_first_word_to_first_word(kind, latency):
+    out = Exit()
+    out.put_result(result(0, 64), 0b0001)
+    out.put_reply(ack(0), CLIENTS[0])
+    out.put_flood(ordinary(b"\xff" * 6, b"\2" * 6, 100))
+    for other in {"results", "replies", "floods"} - {kind}:
+        getattr(out, other).clear()
+    out.run()
+    assert out.sink.times[0] == out.sources[kind].times[0] + latency
+    assert out.sink.times == list(range(out.sink.times[0], out.sink.times[0] + len(out.sink.times)))
+
+
+def gaps(out, words):
+    times = out.sink.times
+    return {times[k] - times[k - 1] - 1 for k in range(words, len(times), words)}
+
+
+def test_4_cycles_lie_between_frames_of_ours_and_1_between_ordinary_ones():
+    ours, others = Exit(), Exit()
+    for seq in range(4):
+        ours.put_result(result(seq, 64), 0b1101)
+        others.put_flood(ordinary(b"\xff" * 6, b"\2" * 6, 256))
+    ours.run()
+    assert gaps(ours, 11) == {4}
+    others.run()
+    assert gaps(others, 8) == {1}
