@@ -136,7 +136,7 @@ class Membership(wiring.Component):
         frame, asked, t = self.headers.frame, self.headers.body, self.tables
         job, row = t.job_row, t.member_row
         own_found, own, free_found, free = Signal(), Signal.like(index), Signal(), Signal.like(index)
-        wanted_open = Signal()
+        wanted_open, pending_found, pending = Signal(), Signal(), Signal.like(index)
 
         with m.State("JOIN"):
             limits = [
@@ -160,7 +160,8 @@ class Membership(wiring.Component):
             why = Reason.DONE
             for good, name in reversed(limits):
                 why = Mux(good, why, name)
-            m.d.sync += [reason.eq(why), own_found.eq(0), free_found.eq(0), wanted_open.eq(0), index.eq(0)]
+            m.d.sync += [reason.eq(why), own_found.eq(0), free_found.eq(0), wanted_open.eq(0),
+                         pending_found.eq(0), index.eq(0)]
             m.next = "SCAN"
         with m.State("SCAN"):
             # The row of `step - 1` is here while `index` already points at `step`.
@@ -173,6 +174,8 @@ class Membership(wiring.Component):
                     m.d.sync += [own_found.eq(1), own.eq(previous)]
                 with m.If(~taken & ~free_found & (previous < asked.world)):
                     m.d.sync += [free_found.eq(1), free.eq(previous)]
+                with m.If(row.pending & ~pending_found & (previous < asked.world)):
+                    m.d.sync += [pending_found.eq(1), pending.eq(previous)]
                 with m.If((frame.member == previous) & (previous < asked.world) & ~row.live):
                     m.d.sync += wanted_open.eq(1)
             with m.If(reason != Reason.DONE):
@@ -193,8 +196,8 @@ class Membership(wiring.Component):
                 with m.Else():
                     m.next = "CREATE"
             with m.Else():
-                m.d.sync += index.eq(free)
-                with m.If(~free_found):
+                m.d.sync += index.eq(Mux(free_found, free, pending))
+                with m.If(~free_found & ~pending_found):
                     refuse(Reason.MEMBER)
                 with m.Else():
                     m.next = "CREATE"

@@ -1,0 +1,89 @@
+"""The compiled switch and the golden model side by side: the same frames in, the same frames out, the same counters."""
+
+from collections import defaultdict
+
+from iswitch.config import Config
+from iswitch.wire import FRAME_BYTES, REGISTERS_PER_READ, Outcome, PortCounter, Register, Type
+from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, parse
+from sim.emulator.engine import Board
+from sim.model.switch import Switch
+
+__all__ = ["Divergence", "Pair"]
+
+
+class Divergence(AssertionError):
+    """The two switches disagree; the message shows where."""
+
+
+def _stores(frames: list[bytes]) -> dict[str, list[bytes]]:
+    """Frames of one port by the store they leave from: between stores the order is the port's own affair."""
+    stores: dict[str, list[bytes]] = defaultdict(list)
+    for frame in frames:
+        ours = frame[6:12] == SWITCH_MAC and len(frame) >= FRAME_BYTES
+        stores["ordinary" if not ours else "result" if parse(frame).type == Type.RESULT else "reply"].append(frame)
+    return stores
+
+
+class Pair:
+    """A compiled switch with the golden model beside it.
+
+    `exchange` hands one frame to both and waits; `burst` lets frames of several ports race, and then gives them to the model in the
+    order in which the switch's core decided them. Every difference raises Divergence.
+    """
+
+    def __init__(self, config: Config, *, engine: str = "verilator", seed: int = 1):
+        self.config = config
+        self.board = Board(config, engine=engine, seed=seed, watch=True, trace=True)
+        self.model = Switch(config, mac=SWITCH_MAC, ip=SWITCH_IP, seed=seed)
+        self.now_us = 0
+        self.frames = 0
+
+    def _same(self, wanted: list[tuple[int, bytes]], what: str) -> None:
+        for port in range(self.config.ports):
+            got = _stores([frame.data for frame in self.board.receive(port)])
+            want = _stores([frame for egress, frame in wanted if egress == port])
+            if got != want:
+                lines = [f"after {self.frames} frames, {what}, port {port}:"]
+                lines += [f"  switch {store} {frame.hex()}" for store, sent in got.items() for frame in sent]
+                lines += [f"  model  {store} {frame.hex()}" for store, sent in want.items() for frame in sent]
+                raise Divergence("\n".join(lines))
+        if broken := self.board.violations():
+            raise Divergence(f"after {self.frames} frames the switch broke a handshake: {broken}")
+
+    def exchange(self, port: int, frame: bytes, error: bool = False) -> list[bytes]:
+        """One frame; returns what the switch sent."""
+        self.frames += 1
+        self.now_us = self.now_us + 37 & 0xFFFFFFFF
+        self.board.send(port, frame, error)
+        self.board.run(20_000, self.now_us)
+        self.board.trace()
+        sent = self.model.receive(port, frame, self.now_us, error)
+        self._same(sent, f"frame {frame.hex()} into port {port}")
+        return [frame for _, frame in sent]
+
+    def burst(self, frames: list[tuple[int, bytes]]) -> list[bytes]:
+        """Sound frames of several ports at once, at most what the ports' output queues hold."""
+        waiting: dict[int, list[bytes]] = defaultdict(list)
+        for port, frame in frames:
+            self.board.send(port, frame)
+            waiting[port].append(frame)
+        self.frames += len(frames)
+        self.board.run(1_000_000, self.now_us)
+        sent: list[tuple[int, bytes]] = []
+        for decision in self.board.trace():
+            sent += self.model.receive(decision.port, waiting[decision.port].pop(0), self.now_us)
+        if left := {port: len(rest) for port, rest in waiting.items() if rest}:
+            raise Divergence(f"frames that nobody decided about: {left}")
+        self._same(sent, "a burst")
+        return [frame for _, frame in sent]
+
+    def counters_agree(self) -> None:
+        """Reads every register of both; READ itself is among what is counted, so page by page."""
+        reader = Client.numbered(99, port=0)
+        for address in range(0, Register.PORT_COUNTERS + 8 * self.config.ports, REGISTERS_PER_READ):
+            self.exchange(0, reader.read(address))
+        if sum(self.model.outcomes) != sum(seen[PortCounter.RX_FRAMES] for seen in self.model.port_counters):
+            raise Divergence(f"{sum(self.model.outcomes)} outcomes of {len(Outcome)} kinds for another number of frames")
+
+    def close(self) -> None:
+        self.board.close()

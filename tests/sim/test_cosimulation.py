@@ -1,0 +1,92 @@
+"""The compiled RTL against the golden model, frame by frame and in bursts, on both engines and several buses."""
+
+import numpy as np
+import pytest
+
+from iswitch.config import Config
+from iswitch.wire import Format, Mode
+from sim.bench.client import Client
+from sim.bench.cosimulation import Divergence, Pair
+from sim.bench.traffic import Traffic, adverse_numbers
+from sim.model.control.random import seed_for_first_seq
+
+SMALL = Config(ports=2, bus_bits=64, members=4, window=4, elements=64, queue_bytes=4096)
+WIDE = Config(ports=3, bus_bits=512, members=32, window=4, elements=352)
+DESIGNS = [
+    pytest.param(SMALL, "verilator", id="64-bit-2-ports"),
+    pytest.param(Config(), "verilator", id="256-bit-4-ports"),
+    pytest.param(SMALL, "cxxrtl", id="64-bit-2-ports-cxxrtl", marks=pytest.mark.slow),
+    pytest.param(WIDE, "verilator", id="512-bit-3-ports-32-members", marks=pytest.mark.slow),
+]
+
+
+def stalled(pair: Pair, chance: float) -> Pair:
+    for port in range(pair.config.ports):
+        pair.board.stall(port, "rx", chance, seed=port + 1)
+        pair.board.stall(port, "tx", chance, seed=port + 100)
+    return pair
+
+
+@pytest.mark.parametrize(("config", "engine"), DESIGNS)
+@pytest.mark.parametrize("chance", [0.0, 0.3], ids=["flowing", "stalled"])
+def test_random_traffic_gives_the_same_frames_and_counters(config, engine, chance):
+    pair = stalled(Pair(config, engine=engine, seed=5), chance)
+    traffic = Traffic(config, seed=int(10 * chance) + 1, workers=3, jobs=2, exchange=pair.exchange)
+    traffic.form(0)
+    traffic.form(1, mode=Mode.PROPAGATE, format=Format.FP32)
+    traffic.steps(1500)
+    pair.counters_agree()
+    pair.close()
+
+
+def rounds(pair: Pair, workers: list[Client], count: int, rng: np.random.Generator, fmt: Format,
+           elements: list[int]) -> None:
+    """Whole windows of contributions from everybody at once, in random order, some twice; as the driver numbers them."""
+    window = pair.config.window
+    base = workers[0].first_seq
+    for begin in range(0, count, window):
+        frames = []
+        for worker in workers:
+            for seq in rng.permutation(np.arange(begin, begin + window)).tolist():
+                size = elements[seq % len(elements)]
+                frame = worker.contribution((base + seq) % 2**32, adverse_numbers(rng, size, 0.001), behind=seq - begin,
+                                            format=fmt)
+                frames += [(worker.port, frame)] * (2 if rng.random() < 0.05 else 1)
+        answers = pair.burst(frames)
+        held = {(answer[:6], int.from_bytes(answer[46:50], "little")) for answer in answers if answer[42] & 15 == 1}
+        for worker in workers:
+            for seq in range(begin, begin + window):
+                assert (worker.mac, (base + seq) % 2**32) in held
+
+
+@pytest.mark.parametrize(("config", "engine"), DESIGNS)
+@pytest.mark.parametrize("chance", [0.0, 0.2], ids=["flowing", "stalled"])
+@pytest.mark.parametrize("fmt", [Format.WINDOW64, Format.FP32, Format.INT32], ids=lambda f: f.name.lower())
+def test_racing_ports_sum_as_the_model_in_the_order_of_the_trace(config, engine, chance, fmt):
+    first = -6 * config.window % 2**32
+    pair = stalled(Pair(config, engine=engine, seed=seed_for_first_seq(first)), chance)
+    workers = [Client.numbered(k, port=k % config.ports) for k in range(config.ports + 1)]
+    for turn in range(3):
+        for worker in workers:
+            settings = {"world": len(workers), "elements": config.elements, "format": fmt if fmt != Format.INT32 else 1}
+            for answer in pair.exchange(worker.port, worker.join(**({} if turn else settings))):
+                worker.take(answer)
+    assert workers[0].first_seq == first
+    most = config.elements
+    sizes = [1, 2, most, most - 1, config.lanes, config.lanes + 1, max(1, config.lanes - 1), most // 2]
+    rounds(pair, workers, 4 * config.window if config.window > 4 else 12 * config.window, np.random.default_rng(3), fmt, sizes)
+    pair.counters_agree()
+    pair.close()
+
+
+def test_a_switch_that_forgets_a_frame_is_noticed():
+    """The mutant of this bench: a model that was not told of one contribution."""
+    pair = Pair(SMALL, seed=5)
+    traffic = Traffic(SMALL, seed=1, workers=2, jobs=1, exchange=pair.exchange)
+    traffic.form(0)
+    worker = traffic.clients[0]
+    pair.board.send(worker.port, worker.contribution(worker.first_seq, np.ones(4, np.float32)))
+    pair.board.run(5000)
+    other = traffic.clients[1]
+    with pytest.raises(Divergence):
+        pair.exchange(other.port, other.contribution(other.first_seq, np.ones(4, np.float32)))
