@@ -67,7 +67,7 @@ bench: $(BASE)  ## how fast the switch and its driver are
 	python -m sim.bench.bench
 
 timing: $(BASE)  ## place and route for ECP5 and report the clock
-	python -m hw.build timing
+	python -m hw.timing
 
 clean:  ## remove what was built; .venv stays
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache sim_build

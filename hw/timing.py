@@ -1,0 +1,165 @@
+"""`make timing`: places and routes a small switch for an ECP5 and says how fast it could be clocked, and what holds it up.
+
+The switch has some 300 port bits and would stand alone in the device, so it is put between shift registers (`between_registers`):
+one pin feeds all inputs, one pin takes all outputs out. Every path is then one from register to register inside the
+device, nothing can be optimised away, and the only cost is a register for each port bit. No board is involved and no
+bitstream made. With `--parts` each component goes through the same alone, which shows the slow paths behind the slowest.
+"""
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from amaranth.back import rtlil as rtlil_backend
+from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.lib.wiring import Component, In
+from rich.console import Console
+from rich.table import Table
+
+from hw.aggregate.accumulator import Accumulator
+from hw.aggregate.result import ResultComposer
+from hw.aggregate.sequencer import Sequencer
+from hw.build import flat, payload_memories_uninitialised, tool
+from hw.control.core import Core
+from hw.control.counters import Counters
+from hw.net.arbiter import Arbiter
+from hw.net.output import OutputPort
+from hw.net.parser import Parser
+from hw.numeric.lane import Lane
+from hw.queue import PacketQueue
+from iswitch.config import Config
+
+__all__ = ["ASKED_MHZ", "CONFIG", "DEVICE", "PARTS", "between_registers", "main", "place"]
+
+ROOT = Path(__file__).parents[1]
+BUILD = ROOT / "build" / "timing"
+CONFIG = Config(ports=2, bus_bits=64, members=4, jobs=2, window=4, elements=352, queue_bytes=4096)
+"""What fits into the device: its 56 block RAMs are what is scarce."""
+DEVICE = "LFE5U-25F-6BG256"
+DEVICE_OPTIONS = ["--25k", "--package", "CABGA256", "--speed", "6"]
+ASKED_MHZ = 125.0
+"""Of a 64-bit bus at 8 Gbit/s. Nothing depends on its being met."""
+RESOURCES = {"TRELLIS_COMB": "LUT", "TRELLIS_FF": "FF", "DP16KD": "EBR", "MULT18X18D": "DSP"}
+"""nextpnr's names of what is scarce, and ours. RAM in LUTs is counted with the LUTs."""
+
+PARTS = {
+    "queue": lambda c: PacketQueue(bus_bits=c.bus_bits, depth=c.queue_words, frame_bytes_max=c.frame_bytes_max),
+    "arbiter": lambda c: Arbiter(ports=c.ports, bus_bits=c.bus_bits),
+    "parser": lambda c: Parser(bus_bits=c.bus_bits),
+    "core": Core,
+    "sequencer": lambda c: Sequencer(c, loop=16),
+    "lane": lambda c: Lane(),
+    "accumulator": Accumulator,
+    "composer": ResultComposer,
+    "output": lambda c: OutputPort(c, port=0),
+    "counters": Counters,
+}
+
+
+def between_registers(module, inputs: list[Value], outputs: list[Value]) -> tuple[Module, list[Signal]]:
+    """A module whose inputs come from a shift register behind pin `feed`, and whose outputs, taken when `catch` is set, leave by
+    pin `drain`; a register stands between the shift registers and the module."""
+    m = Module()
+    m.submodules.part = module
+    feed, catch, drain = Signal(name="feed"), Signal(name="catch"), Signal(name="drain")
+    fed = Signal(len(Cat(inputs)))
+    caught = Signal(len(Cat(outputs)))
+    m.d.sync += [fed.eq(Cat(feed, fed)), caught.eq(Cat(feed, caught)), drain.eq(caught[-1])]
+    with m.If(catch):
+        m.d.sync += caught.eq(Cat(outputs))
+    m.d.comb += Cat(inputs).eq(fed)
+    return m, [feed, catch, drain]
+
+
+def switch(config: Config) -> tuple[Module, list[Signal]]:
+    module, ports = flat(config)
+    driven = re.compile(r"rx\d+_(?!ready)|tx\d+_ready|now_us|seed|own_")
+    return between_registers(module, [port for port in ports if driven.match(port.name)],
+                             [port for port in ports if not driven.match(port.name)])
+
+
+def component(part: Component) -> tuple[Module, list[Signal]]:
+    sides: dict[bool, list[Value]] = {True: [], False: []}
+    for _, member, value in part.signature.flatten(part):
+        sides[member.flow == In].append(Value.cast(value))
+    return between_registers(part, [value for value in sides[True] if isinstance(value, Signal)], sides[False])
+
+
+def place(name: str, module: Module, pins: list[Signal], *, seed: int = 1) -> dict[str, Any]:
+    """Synthesis, placement and routing; fmax, resources and the slowest path. Files are left in `build/timing/<name>`."""
+    folder = BUILD / name
+    folder.mkdir(parents=True, exist_ok=True)
+    begun = time.monotonic()
+    with payload_memories_uninitialised():
+        # With the places in the sources, for the report.
+        (folder / "top.il").write_text(rtlil_backend.convert(module, name="top", ports=pins))
+    tool("yosys", ["-q", "-l", "yosys.log", "-p", "read_rtlil top.il; synth_ecp5 -top top -json top.json"], folder)
+    tool("nextpnr-ecp5", ["-q", "--log", "nextpnr.log", *DEVICE_OPTIONS, "--json", "top.json", "--report", "nextpnr.json", "--freq", str(ASKED_MHZ),
+                          "--lpf-allow-unconstrained", "--timing-allow-fail", "--seed", str(seed)], folder)
+    return report(json.loads((folder / "nextpnr.json").read_text()), json.loads((folder / "top.json").read_text())
+                  ) | {"seconds": round(time.monotonic() - begun)}
+
+
+def report(routed: dict[str, Any], netlist: dict[str, Any]) -> dict[str, Any]:
+    """What nextpnr and the netlist say, in our words."""
+    (clock,) = routed["fmax"].values()
+    names = {name: net["attributes"].get("src", "") for name, net in netlist["modules"]["top"]["netnames"].items()}
+    found = {ours: {"used": routed["utilization"][theirs]["used"], "of": routed["utilization"][theirs]["available"]}
+             for theirs, ours in RESOURCES.items()}
+    path = next(p["path"] for p in routed["critical_paths"] if p["from"].startswith("posedge") and p["to"].startswith("posedge"))
+    steps = [{"ns": step["delay"], "kind": step["type"], "at": place_of(step["to"]["cell"], names)} for step in path]
+    return {
+        "fmax_mhz": round(clock["achieved"], 1), "asked_mhz": clock["constraint"], "met": clock["achieved"] >= clock["constraint"],
+        "resources": found,
+        "path": {"from": place_of(path[0]["from"]["cell"], names), "to": place_of(path[-1]["to"]["cell"], names),
+                 "ns": round(sum(step["ns"] for step in steps), 2), "levels": sum(step["kind"] == "logic" for step in steps),
+                 "logic_ns": round(sum(step["ns"] for step in steps if step["kind"] != "routing"), 2),
+                 "routing_ns": round(sum(step["ns"] for step in steps if step["kind"] == "routing"), 2), "steps": steps},
+    }
+
+
+def place_of(cell: str, names: dict[str, str]) -> str:
+    """A signal, and where it is made in the sources, from a cell's name: yosys names cells by the signal they drive."""
+    signal = re.sub(r"_(TRELLIS_FF|TRELLIS_DPR16X4|LUT4|CCU2C|PFUMX|L6MUX21|DP16KD|MULT18X18D)_.*", "", cell)
+    source = next((names[known] for known in (signal, signal.split("[")[0]) if names.get(known)), "")
+    source = source.split("|")[-1].split("-")[0]
+    if str(ROOT) in source:
+        source = source[source.index(str(ROOT)) + len(str(ROOT)) + 1:]
+    signal = re.sub(r"^part\.(switch\.)?", "", signal)
+    return f"{signal} ({source})" if source.startswith("hw/") else signal
+
+
+def main(
+    parts: Annotated[bool, typer.Option(help="Each component alone too.")] = False,
+    only: Annotated[str, typer.Option(help="Only this component; `switch` is the whole.")] = "",
+    seed: Annotated[int, typer.Option(help="Of the placement; figures differ by some percent between seeds.")] = 1,
+) -> None:
+    """How fast a small switch could be clocked in an ECP5."""
+    console = Console()
+    jobs = {"switch": lambda: switch(CONFIG)} if only in ("", "switch") else {}
+    for name, make in PARTS.items():
+        if parts or only == name:
+            jobs[name] = lambda make=make: component(make(CONFIG))
+    if not jobs:
+        raise typer.BadParameter(f"there is no {only!r}; there are switch, {', '.join(PARTS)}")
+    console.print(f"{DEVICE}, 64-bit bus, {CONFIG.ports} ports; minutes for the whole switch", highlight=False)
+    found: dict[str, dict[str, Any]] = {}
+    table = Table("", "MHz", *RESOURCES.values(), "levels", "ns", "of it routing")
+    for name, build in jobs.items():
+        found[name] = one = place(name, *build(), seed=seed)
+        path = one["path"]
+        table.add_row(name, f"{one['fmax_mhz']:.1f}", *(f"{r['used']:,} of {r['of']:,}" for r in one["resources"].values()),
+                      str(path["levels"]), f"{path['ns']:.2f}", f"{path['routing_ns']:.2f}")
+        written = {"device": DEVICE, "config": vars(CONFIG), "seed": seed, "designs": found}
+        (BUILD / "report.json").write_text(json.dumps(written, indent=1) + "\n")
+    console.print(table)
+    for name, one in found.items():
+        met = "met" if one["met"] else "[yellow]not met[/]"
+        console.print(f"{name}: {one['asked_mhz']:.0f} MHz is {met}. Slowest path: from {one['path']['from']} to {one['path']['to']}", highlight=False)
+
+
+if __name__ == "__main__":
+    typer.run(main)
