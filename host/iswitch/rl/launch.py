@@ -252,7 +252,7 @@ def _draw(curve: list[Progress], summary: dict[str, Any], path: Path) -> None:
                  label=f"evaluation, {len(summary['rewards_eval'])} episodes: {summary['mean_reward_eval']:.0f}")
     axes.set(xlabel="environment steps of all workers", ylabel="return", xlim=(0, None), ylim=(0, None),
              title=f"{summary['options']['environment']}: {summary['workers']} workers, "
-                   f"{summary['allreduces']:,} gradients summed in the switch")
+                   f"{summary['allreduces']:,} allreduces by the switch")
     axes.legend(loc="lower right")
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=100)
