@@ -26,7 +26,7 @@ class ResultWord(data.StructLayout):
 
 
 class ResultComposer(wiring.Component):
-    """Header words, payload words, tail; one word per cycle, 5 cycles behind `emitted`; nothing behind it may stall.
+    """Header words, payload words, tail; one word per cycle, 4 cycles behind `emitted`; nothing behind it may stall.
 
     The tail's complement (RFC 7820) makes UDP payload sum to zero, so that every port knows the checksum before the first word. A frame
     starts when its first number is there, so it leaves without gaps.

@@ -1,0 +1,117 @@
+"""Operations and payloads in, results out: the four parts together, against the golden model."""
+
+import random
+
+import numpy as np
+import pytest
+from iswitch.config import Config
+from iswitch.wire import Format, Operation
+
+from hw.aggregate.aggregator import Aggregator
+from hw.numeric.lane import Lane
+from sim.bench.stream import STALLS, Bench, from_words, to_words
+from sim.bench.traffic import adverse_numbers
+from sim.model.net import compose
+from sim.model.numeric import lane as model
+
+ADDRESS_BYTES = 42
+
+
+def config(bus_bits=64):
+    return Config(ports=2, bus_bits=bus_bits, members=4, jobs=2, window=2, elements=32, queue_bytes=4096)
+
+
+class Works:
+    """Operations, their payloads, and what the model makes of them."""
+
+    def __init__(self):
+        self.stored, self.form = {}, {}
+        self.works, self.payloads, self.frames, self.flushed = [], [], [], 0
+
+    def operate(self, operation, slot, *, numbers=None, elements=None, first=False, emit=True, format=Format.WINDOW64, fraction=44):
+        include = operation == Operation.CONTRIBUTE
+        writes = include or (operation == Operation.FORCE and first)
+        if first:
+            self.form[slot] = format, fraction, len(numbers) if include else elements
+        format, fraction, elements = self.form[slot]
+        limit, seq = model.exponent_limit(fraction), 100 + len(self.works)
+        if writes:
+            terms = numbers if include else np.zeros(elements, "<u4")
+            self.stored[slot], flushed = model.accumulate(format, self.stored.get(slot), terms, fraction=fraction, limit=limit,
+                                                          include=include, first=first)
+            self.flushed += flushed
+        self.works.append({
+            "operation": operation, "slot": slot, "include": include, "first": first, "write": writes, "emit": emit,
+            "fraction": fraction, "limit": limit, "result": {
+                "job": 0, "epoch": 9, "seq": seq, "numeric": format, "members": 5, "length": 4 * elements, "recipients": 5}})
+        if include:
+            self.payloads.append(numbers.astype("<u4").tobytes())
+        if emit:
+            self.frames.append(compose.result(job=0, epoch=9, seq=seq, format=format, flags=0, members=5, tainted=0,
+                                              numbers=model.result(format, self.stored[slot], fraction)))
+
+
+def run(made, bus_bits=64, *, stalls=0, payload_start=0):
+    dut = Aggregator(config(bus_bits))
+    bench, flushed = Bench(dut, stalls=stalls), []
+    works = bench.source(dut.works, made.works)
+    contributions = bench.source(dut.contributions, [word for one in made.payloads for word in to_words(one, bus_bits)],
+                                 start=payload_start)
+    sink = bench.sink(dut.results)
+
+    async def count(ctx):
+        async for _, _, terms in ctx.tick().sample(dut.flushed):
+            flushed.append(terms)
+
+    bench.process(count)
+    assert bench.run(read=[dut.busy]) == [0]
+    frames = from_words([item.word for item in sink.items], bus_bits)
+    assert [frame[ADDRESS_BYTES:] for frame in frames] == made.frames
+    assert sum(flushed) == made.flushed
+    return works, contributions, sink
+
+
+@pytest.mark.parametrize("stalls", STALLS)
+@pytest.mark.parametrize(("bus_bits", "count"), [(64, 50), (256, 12)])
+def test_random_operations_give_the_models_results(bus_bits, count, stalls):
+    rng, choose, made = np.random.default_rng(1), random.Random(1), Works()
+    for _ in range(count):
+        slot = choose.randrange(3)
+        operation = choose.choice((Operation.CONTRIBUTE,) * 4 + (Operation.RESEND, Operation.FORCE))
+        first = slot not in made.form or (operation != Operation.RESEND and choose.random() < 0.3)
+        operation = Operation.FORCE if first and operation == Operation.RESEND else operation
+        elements = choose.choice((1, 2, 3, 15, 16, 17, 32)) if first else made.form[slot][2]
+        made.operate(operation, slot, numbers=adverse_numbers(rng, elements, 0.05), elements=elements, first=first,
+                     emit=operation != Operation.CONTRIBUTE or choose.random() < 0.5,
+                     format=choose.choice((Format.WINDOW64, Format.FP32, Format.INT32)), fraction=choose.choice((44, 0, 126)))
+    run(made, bus_bits, stalls=stalls)
+
+
+def sum_of(count, elements=32):
+    """`count` contributions to one slot, the last of which completes it."""
+    rng, made = np.random.default_rng(4), Works()
+    for k in range(count):
+        made.operate(Operation.CONTRIBUTE, 0, numbers=adverse_numbers(rng, elements, 0), first=k == 0, emit=k == count - 1)
+    return made
+
+
+def test_first_word_leaves_result_at_plus_8_cycles_after_its_operation():
+    works, _, sink = run(sum_of(3))
+    assert sink.times[0] - works.times[-1] == Lane.RESULT_AT + 8
+
+
+def test_sums_go_in_one_word_per_cycle():
+    _, contributions, _ = run(sum_of(5))
+    assert contributions.times == list(range(contributions.times[0], contributions.times[0] + 5 * 16))
+
+
+def test_results_of_every_contribution_never_overrun_what_is_kept():
+    """Results take longer than payloads (header, tail): the operations wait, nothing is lost."""
+    rng, made = np.random.default_rng(5), Works()
+    for k in range(16):
+        made.operate(Operation.CONTRIBUTE, k % 8, numbers=adverse_numbers(rng, 32, 0), first=True)
+    for k in range(8):
+        made.operate(Operation.RESEND, k % 8)
+    _, contributions, sink = run(made)
+    assert sink.times == list(range(sink.times[0], sink.times[0] + len(sink.times)))
+    assert contributions.times[-1] - contributions.times[0] > 16 * 16
