@@ -68,6 +68,7 @@ class Faults:
         if direction not in DIRECTIONS:
             raise ValueError(f"direction must be rx or tx, not {direction!r}")
         self.rates = rates
+        self.active = rates != Rates()
         self.counts = dict.fromkeys(("loss", "duplicate", "reorder", "corrupt", "silent_corrupt"), 0)
         self._random = random.Random(f"{seed}/{port}/{direction}")
         self._serial = 0
@@ -78,10 +79,6 @@ class Faults:
     def none(cls) -> Self:
         """A perfect wire."""
         return cls(Rates())
-
-    @property
-    def active(self) -> bool:
-        return self.rates != Rates()
 
     def put(self, data: bytes, now_us: float, error: bool = False) -> None:
         """Sends a frame on its way. Every frame uses the same count of random numbers, whatever befalls it."""
