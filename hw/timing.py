@@ -158,7 +158,8 @@ def main(
     console.print(table)
     for name, one in found.items():
         met = "met" if one["met"] else "[yellow]not met[/]"
-        console.print(f"{name}: {one['asked_mhz']:.0f} MHz is {met}. Slowest path: from {one['path']['from']} to {one['path']['to']}", highlight=False)
+        console.print(f"{name}: {one['asked_mhz']:.0f} MHz is {met}. Slowest path: from {one['path']['from']} to {one['path']['to']}",
+                      highlight=False)
 
 
 if __name__ == "__main__":

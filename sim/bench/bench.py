@@ -1,0 +1,111 @@
+"""`make bench`: how fast the switch and its driver are, as a table and as `build/bench.json`. Everything is measured now, nothing
+is remembered.
+
+Words per cycle and latencies are counted in clock cycles of the RTL and do not depend on the machine; kilohertz and
+microseconds do, and `machine.load` says how busy it was with other things.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+from iswitch.config import Config
+from iswitch.wire import Format
+from sim.bench.allreduce import allreduce
+from sim.bench.throughput import engine_khz, latencies, throughput
+from sim.emulator.engine import Board
+
+__all__ = ["MEASUREMENTS", "Figure"]
+
+OUT = Path(__file__).parents[2] / "build" / "bench.json"
+FULL = Config().elements
+DUPLICATES = 0.01
+
+
+class Figure(NamedTuple):
+    key: str
+    value: float
+    unit: str
+
+
+Measurement = Callable[[bool], Iterator[Figure]]
+"""Given whether to be quick."""
+
+
+def words_per_cycle(name: str, quick: bool, *, elements: int = FULL, format: Format = Format.WINDOW64, duplicates: float = 0) -> Iterator[Figure]:
+    with Board(Config(), trace=True, stamps=True) as board:
+        run = throughput(board, frames=1_000 if quick else 10_400, elements=elements, format=format, duplicates=duplicates)
+    yield Figure(f"{name}.words_per_cycle", run.words_per_cycle, "words/cycle")
+
+
+def latency(quick: bool) -> Iterator[Figure]:
+    with Board(Config(), trace=True, stamps=True) as board:
+        found = {elements: latencies(board, elements) for elements in (1, 44, FULL)}
+    yield Figure("aggregate.latency_cycles", max(first for first, _ in found.values()), "cycles")
+    for elements, (first, last) in found.items():
+        yield Figure(f"aggregate.latency_cycles.{elements}_elements", first, "cycles")
+        yield Figure(f"aggregate.latency_cycles.last_to_last.{elements}_elements", last, "cycles")
+
+
+def engine(name: str, quick: bool) -> Iterator[Figure]:
+    khz, cpu_khz = engine_khz(name, frames=400 if quick else 1_600, repetitions=3 if quick else 5)
+    yield Figure(f"emulator.{name}.khz", khz, "kHz")
+    yield Figure(f"emulator.{name}.khz_of_cpu", cpu_khz, "kHz by processor time")
+
+
+def driver(label: str, size_bytes: int, repetitions: int, quick: bool) -> Iterator[Figure]:
+    found = allreduce(size_bytes, repetitions=min(3, repetitions) if quick else repetitions)
+    yield Figure(f"driver.allreduce_us.{label}", found.median_us, "us")
+    yield Figure(f"driver.allreduce_us.{label}.rtl_share", found.rtl_share, "of busy time")
+
+
+MEASUREMENTS: dict[str, Measurement] = {
+    "aggregate.window64.words_per_cycle": partial(words_per_cycle, "aggregate.window64"),
+    "aggregate.window64.duplicates_1pct": partial(words_per_cycle, "aggregate.window64.duplicates_1pct", duplicates=DUPLICATES),
+    "aggregate.fp32": partial(words_per_cycle, "aggregate.fp32", format=Format.FP32),
+    "aggregate.minimum_size": partial(words_per_cycle, "aggregate.minimum_size", elements=1),
+    "aggregate.latency_cycles": latency,
+    "emulator.verilator": partial(engine, "verilator"),
+    "emulator.cxxrtl": partial(engine, "cxxrtl"),
+    "driver.allreduce_us.40KB": partial(driver, "40KB", 40_000, 41),
+    "driver.allreduce_us.160KB": partial(driver, "160KB", 160_000, 21),
+    "driver.allreduce_us.3.3MB": partial(driver, "3.3MB", 3_300_000, 5),
+    "driver.allreduce_us.6.4MB": partial(driver, "6.4MB", 6_400_000, 3),
+}
+"""By the beginning of the keys that each gives. Sizes of the driver's sums: gradients of the agents in Li et al., ISCA 2019, from PPO to DQN."""
+
+
+def main(
+    only: Annotated[str, typer.Option(help="Only keys that begin so.")] = "",
+    quick: Annotated[bool, typer.Option(help="Fewer frames and repetitions; for a look, not for a record.")] = False,
+) -> None:
+    """How fast the switch and its driver are."""
+    console = Console()
+    chosen = [measure for name, measure in MEASUREMENTS.items() if name.startswith(only) or only.startswith(name)]
+    if not chosen:
+        raise typer.BadParameter(f"no key begins with {only!r}; there are {', '.join(MEASUREMENTS)}")
+    figures = [Figure("machine.cpus", os.cpu_count() or 0, "processors"),
+               Figure("machine.load", os.getloadavg()[0], "processes, at the start")]
+    for measure in chosen:
+        for figure in measure(quick):
+            if figure.key.startswith(only):
+                figures.append(figure)
+                console.print(f"[dim]{figure.key} {figure.value:,.4g} {figure.unit}", highlight=False)
+    table = Table(Column("key", no_wrap=True), "value", "unit", title="quick look, not for a record" if quick else None)
+    table.columns[1].justify = "right"
+    for key, value, unit in figures:
+        table.add_row(key, f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4f}", unit)
+    console.print(table)
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text(json.dumps({key: {"value": value, "unit": unit} for key, value, unit in figures}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,171 @@
+"""How many words the switch takes per cycle and how long a sum takes, counted in cycles on the emulated board."""
+
+import random
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+from amaranth.sim import Simulator
+
+from hw.queue import PacketQueue
+from iswitch.config import Config
+from iswitch.wire import Format, Outcome, PortCounter
+from sim.bench.client import Client
+from sim.emulator.counters import counters
+from sim.emulator.engine import Board, Frame
+
+__all__ = ["Throughput", "engine_khz", "latencies", "queue_cycles", "throughput"]
+
+WORLD = 4
+SETTLE_CYCLES = 20_000
+NEVER = 1 << 40
+
+
+def joined(board: Board, *, format: Format) -> list[Client]:
+    """WORLD members of job 0, one behind each port."""
+    clients = [Client.numbered(k, port=k % board.config.ports) for k in range(WORLD)]
+    settings = {"world": WORLD, "elements": board.config.elements, "format": format}
+    for asked in (settings, {}, {}):
+        for rank, client in enumerate(clients):
+            board.send(client.port, client.join(member=None if client.token else rank, **asked))
+            board.run(SETTLE_CYCLES)
+            for frame in board.receive(client.port):
+                client.take(frame.data)
+    board.trace()
+    while any([board.stamp(port) for port in range(board.config.ports)]):
+        pass
+    return clients
+
+
+def words(config: Config, frame: bytes) -> int:
+    return -(-len(frame) // config.bus_bytes)
+
+
+class Throughput:
+    """Of one run. words: that went in, of all frames. cycles: from the first of them to the last word of the last result,
+    so with filling and emptying the switch. khz: at which the board ran; cpu_khz: the same by the time that a processor gave it."""
+
+    def __init__(self, words: int, cycles: int, frames: int, khz: float, cpu_khz: float):
+        self.words, self.cycles, self.frames, self.khz, self.cpu_khz = words, cycles, frames, khz, cpu_khz
+
+    @property
+    def words_per_cycle(self) -> float:
+        return self.words / self.cycles
+
+
+def throughput(board: Board, *, frames: int, elements: int, format: Format = Format.WINDOW64, duplicates: float = 0) -> Throughput:
+    """`frames` contributions from WORLD ports, as fast as the switch takes them, each sum sent to all ports.
+
+    duplicates: the share of contributions that are sent twice, at once. RuntimeError if the switch did not do all of
+    the work: every contribution added, every result out of every port, no frame dropped, no handshake broken.
+    """
+    config = board.config
+    clients = joined(board, format=format)
+    segments = -(-frames // WORLD)
+    payloads = np.random.default_rng(1).normal(size=(WORLD, elements)).astype("<f4")
+    chance = random.Random(1)
+    board.limit(2 * segments)
+    sent, repeated = Counter[int](), 0
+    for k in range(segments):
+        for client, payload in zip(clients, payloads, strict=True):
+            frame = client.contribution(client.first_seq + k, payload, behind=min(k, config.window - 1), format=format)
+            copies = 1 + (chance.random() < duplicates)
+            repeated += copies - 1
+            if not all(board.send(client.port, frame) for _ in range(copies)):
+                raise RuntimeError("the board's queue is full")
+            sent[words(config, frame)] += copies
+    begun, busy = time.perf_counter(), time.process_time()
+    ran = board.run(NEVER)
+    seconds, cpu_seconds = time.perf_counter() - begun, time.process_time() - busy
+    out = [board.receive(port) for port in range(config.ports)]
+    first = min(stamp.first for port in range(config.ports) if (stamp := board.stamp(port)))
+    last = max(frame.last for frames in out for frame in frames)
+    demand_all_done(board, out, segments, repeated)
+    board.send(0, clients[0].end_job())
+    board.run(SETTLE_CYCLES)
+    for port in range(config.ports):
+        board.receive(port)
+    return Throughput(sum(size * count for size, count in sent.items()), last - first + 1, sent.total(), ran / seconds / 1e3,
+                      ran / cpu_seconds / 1e3)
+
+
+def demand_all_done(board: Board, out: Iterable[list[Frame]], segments: int, repeated: int) -> None:
+    outcomes = Counter(decision.outcome for decision in board.trace())
+    if outcomes[Outcome.ADDED] != WORLD * segments or outcomes[Outcome.DUPLICATE] != repeated or outcomes.total() != WORLD * segments + repeated:
+        raise RuntimeError(f"{WORLD * segments} contributions and {repeated} repeats became {dict(outcomes)}")
+    results = [len(frames) for frames in out]
+    # A repeat that comes after its sum is complete is answered with the result once more.
+    if min(results) < segments or sum(results) > WORLD * segments + repeated:
+        raise RuntimeError(f"{segments} sums became {results} results")
+    if broken := board.violations():
+        raise RuntimeError(f"handshakes: {broken}")
+    dropped = {name: count for name, count in counters(board).items() if any(
+        counter.name in name for counter in PortCounter if counter.name.startswith("TX_DROP"))}
+    if dropped:
+        raise RuntimeError(f"dropped: {dropped}")
+
+
+def queue_cycles(config: Config) -> int:
+    """From a frame's last word entering a port's queue to its first word at the queue's exit, measured on the queue alone."""
+    queue = PacketQueue(bus_bits=config.bus_bits, depth=config.queue_words, frame_bytes_max=config.frame_bytes_max)
+    seen: list[int] = []
+
+    async def bench(ctx):
+        for index in range(4):
+            ctx.set(queue.i.payload, {"data": 1, "count": config.bus_bytes, "last": index == 3, "error": 0})
+            ctx.set(queue.i.valid, 1)
+            entered = index
+            await ctx.tick()
+        ctx.set(queue.i.valid, 0)
+        cycle = entered + 1
+        while not (ctx.get(queue.o.valid) and ctx.get(queue.scans.valid)):
+            await ctx.tick()
+            cycle += 1
+        seen.append(cycle - entered)
+
+    simulator = Simulator(queue)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+    return seen[0]
+
+
+def latencies(board: Board, elements: int, *, format: Format = Format.WINDOW64) -> tuple[int, int]:
+    """Of a sum of `elements` numbers, for an idle switch: cycles from the moment when the first word of the completing
+    contribution leaves its port's queue until the result's first word leaves at a port (the latest of the ports); and from
+    the contribution's last word going in until the result's last word going out.
+
+    When the last word goes in is stamped by the board. An idle switch takes the frame out of its queue in the cycle in
+    which it appears at the exit, `queue_cycles` later.
+    """
+    config = board.config
+    clients = joined(board, format=format)
+    payload = np.ones(elements, "<f4")
+    for client in clients[:-1]:
+        board.send(client.port, client.contribution(client.first_seq, payload, format=format))
+        board.run(SETTLE_CYCLES)
+    final = clients[-1]
+    while board.stamp(final.port):
+        pass
+    board.send(final.port, final.contribution(final.first_seq, payload, format=format))
+    board.run(SETTLE_CYCLES)
+    stamp = board.stamp(final.port)
+    results = [board.receive(port)[-1] for port in range(config.ports)]
+    board.send(0, final.end_job())
+    board.run(SETTLE_CYCLES)
+    for port in range(config.ports):
+        board.receive(port)
+    if stamp is None:
+        raise RuntimeError("the board kept no stamps")
+    leaves = stamp.last + queue_cycles(config)
+    return max(result.first for result in results) - leaves, max(result.last for result in results) - stamp.last
+
+
+def engine_khz(engine: str, *, frames: int, repetitions: int) -> tuple[float, float]:
+    """Median speed of a board of the default configuration under `throughput`'s load of full frames, by the clock on the wall
+    and by the time that a processor gave it: on a quiet machine they are the same."""
+    with Board(Config(), engine=engine, trace=True, stamps=True) as board:
+        runs = [throughput(board, frames=frames, elements=board.config.elements) for _ in range(repetitions)]
+    return statistics.median(run.khz for run in runs), statistics.median(run.cpu_khz for run in runs)
