@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from amaranth.hdl import Module, Shape, ShapeCastable, Signal, Value
-from amaranth.lib import stream
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import Component, Out
 from amaranth.sim import Simulator
 
@@ -24,10 +24,14 @@ JUNK = b"\xa5"
 
 
 def pack(shape, item) -> int:
-    """The bits of an item: a number, or names and values of a layout's fields."""
-    if isinstance(item, int) or not isinstance(shape, ShapeCastable):
-        return int(item)
-    return Value.cast(shape.const(item)).value % (1 << Shape.cast(shape).width)
+    """The bits of an item: a number, or names and values of a layout's fields, which are items again."""
+    width = Shape.cast(shape).width
+    if not isinstance(item, dict):
+        return int(item) % (1 << width)
+    layout, bits = data.Layout.cast(shape), 0
+    for name, value in item.items():
+        bits |= pack(layout[name].shape, value) << layout[name].offset
+    return bits
 
 
 def unpack(shape, bits: int):

@@ -81,7 +81,7 @@ def test_bytes_behind_the_tail_are_zero(bus_bits):
 @pytest.mark.parametrize("bus_bits", BUSES)
 def test_frame_leaves_without_gaps_and_frames_follow_each_other(bus_bits):
     results = [Result(seq, elements) for seq, elements in enumerate((48, 1, 16, 15, 48))]
-    headers, emitted, sink = run(bus_bits, results)
+    _, emitted, sink = run(bus_bits, results)
     assert sink.times == list(range(sink.times[0], sink.times[0] + len(sink.times)))
     assert sink.times[0] == emitted.offered[0] + 4
     assert sink.times[512 // bus_bits] == emitted.times[0] + 4

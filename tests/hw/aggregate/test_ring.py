@@ -14,7 +14,7 @@ from iswitch.wire import Operation, Outcome, SlotState
 import hw.aggregate.ring
 from hw.aggregate.ring import Asked
 from hw.control.tables import job_row, slot_row
-from sim.bench.stream import Bench
+from sim.bench.stream import Bench, pack
 from sim.model.aggregate import ring as model
 
 CONFIG = Config(ports=2, bus_bits=64, members=5, jobs=2, window=4, elements=64, queue_bytes=4096)
@@ -71,15 +71,6 @@ def case(rng):
                 rng.random() < 0.6, rng.random() < 0.5)
 
 
-def bits(layout, **fields):
-    layout = data.Layout.cast(layout)
-    total = 0
-    for name, value in fields.items():
-        assert 0 <= value < 1 << layout[name].width, name
-        total |= int(value) << layout[name].offset
-    return total
-
-
 def row(layout, value):
     return {name: value >> field.offset & (1 << field.width) - 1 for name, field in layout}
 
@@ -87,12 +78,12 @@ def row(layout, value):
 def inputs(one):
     slot = one.ring.slots[one.index]
     return {
-        "asked": bits(Asked, receipt=one.receipt, want=one.want, seq=one.seq, behind=one.behind, numeric=one.format,
-                      length=one.length, tainted=one.tainted),
+        "asked": pack(Asked, dict(receipt=one.receipt, want=one.want, seq=one.seq, behind=one.behind, numeric=one.format,
+                      length=one.length, tainted=one.tainted)),
         "member": one.member,
-        "job": bits(job_row(CONFIG), threshold=one.ring.threshold, live=one.ring.live, mode=not one.quarantine),
-        "slot": bits(slot_row(CONFIG), **{"numeric" if name == "format" else name: value
-                                          for name, value in slot._asdict().items()}),
+        "job": pack(job_row(CONFIG), {"threshold": one.ring.threshold, "live": one.ring.live, "mode": not one.quarantine}),
+        "slot": pack(slot_row(CONFIG), {"numeric" if name == "format" else name: value
+                                        for name, value in slot._asdict().items()}),
         "have": sum(at << 32 * m for m, at in enumerate(one.ring.have)),
     }
 

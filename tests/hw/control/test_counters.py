@@ -1,0 +1,130 @@
+"""Every register at its address, and every event in its counter alone."""
+
+import functools
+
+import pytest
+from amaranth.hdl import Signal
+from iswitch.config import Config
+from iswitch.wire import Outcome, PortCounter, Stat
+
+import hw.control.counters
+from hw.control.counters import Counters
+from sim.bench.stream import Bench
+
+CONFIG = Config(ports=3, bus_bits=64, members=5, jobs=4, window=8, elements=34, queue_bytes=4096)
+CONSTANTS = {0: 0x54575349, 1: 1, 2: 3, 3: 64, 4: 5, 5: 4, 6: 8, 7: 34}
+"""As docs/protocol.md section 5 says."""
+END = 64 + 8 * CONFIG.ports
+
+
+async def registers(ctx, dut, addresses=range(END + 40)):
+    """Non-zero registers; `value` is one cycle behind `address`."""
+    values = {}
+    for address in addresses:
+        ctx.set(dut.address, address)
+        await ctx.tick()
+        if value := ctx.get(dut.value):
+            values[address] = value
+    return values
+
+
+def run(testbench):
+    dut = Counters(CONFIG)
+    Bench(dut).drive(functools.partial(testbench, dut=dut))
+
+
+def test_registers_begin_with_what_the_switch_is():
+    async def bench(ctx, dut):
+        far = [255, 256, 0x10000, 0x80000000, 0xFFFFFFFF, 0x100000008, 1 << 16 | 8]
+        assert await registers(ctx, dut, [*range(END + 40), *(address % 2**32 for address in far if address < 1 << 32)]) == CONSTANTS
+
+    run(bench)
+
+
+def test_each_event_counts_at_its_address():
+    async def bench(ctx, dut):
+        expected = dict(CONSTANTS)
+        events = [(port, event) for port in range(CONFIG.ports) for event in PortCounter]
+        for k, (port, event) in enumerate(events):
+            ctx.set(dut.port_events[port][event], 1)
+            await ctx.tick().repeat(k + 1)
+            ctx.set(dut.port_events[port][event], 0)
+            expected[64 + 8 * port + event] = k + 1
+        for stat in Stat:
+            if stat == Stat.TERMS_FLUSHED:
+                continue
+            ctx.set(dut.stats[stat], 1)
+            await ctx.tick().repeat(stat + 30)
+            ctx.set(dut.stats[stat], 0)
+            expected[40 + stat] = stat + 30
+        for outcome in Outcome:
+            ctx.set(dut.outcome, outcome)
+            await ctx.tick()  # nothing was decided
+            ctx.set(dut.decided, 1)
+            await ctx.tick().repeat(outcome + 2)
+            ctx.set(dut.decided, 0)
+            expected[8 + outcome] = outcome + 2
+        assert await registers(ctx, dut) == expected
+
+    run(bench)
+
+
+def test_terms_flushed_are_added_up():
+    async def bench(ctx, dut):
+        for terms in (2, 0, 1, 2):
+            ctx.set(dut.flushed, terms)
+            await ctx.tick()
+        ctx.set(dut.flushed, 0)
+        assert await registers(ctx, dut) == CONSTANTS | {45: 5}
+
+    run(bench)
+
+
+def test_all_events_at_once():
+    async def bench(ctx, dut):
+        for port in range(CONFIG.ports):
+            for event in PortCounter:
+                ctx.set(dut.port_events[port][event], 1)
+        for stat in Stat:
+            ctx.set(dut.stats[stat], 1)
+        ctx.set(dut.flushed, 1)
+        ctx.set(dut.decided, 1)
+        await ctx.tick()
+        ctx.set(dut.decided, 0)
+        for port in range(CONFIG.ports):
+            for event in PortCounter:
+                ctx.set(dut.port_events[port][event], 0)
+        for stat in Stat:
+            ctx.set(dut.stats[stat], 0)
+        ctx.set(dut.flushed, 0)
+        assert await registers(ctx, dut) == CONSTANTS | {8: 1} | {40 + stat: 1 for stat in Stat} | {
+            at: 1 for at in range(64, END)}
+
+    run(bench)
+
+
+def test_counters_wrap(monkeypatch):
+    monkeypatch.setattr(hw.control.counters, "Signal", functools.partial(Signal, init=2**32 - 1))
+
+    async def bench(ctx, dut):
+        ctx.set(dut.stats[0], 1)
+        ctx.set(dut.flushed, 2)
+        await ctx.tick()
+        ctx.set(dut.stats[0], 0)
+        ctx.set(dut.flushed, 0)
+        assert await registers(ctx, dut, [40, 41, 45]) == {41: 2**32 - 1, 45: 1}
+
+    run(bench)
+
+
+@pytest.mark.parametrize("address", [0, 5, 8])
+def test_value_is_one_cycle_behind_its_address(address):
+    async def bench(ctx, dut):
+        ctx.set(dut.address, 500)
+        await ctx.tick()
+        ctx.set(dut.address, address)
+        assert ctx.get(dut.value) == 0
+        await ctx.tick()
+        assert ctx.get(dut.value) == CONSTANTS.get(address, 0)
+
+    run(bench)
