@@ -12,7 +12,7 @@ from hw.frame import Word
 from hw.layout import layout
 from hw.queue import sum_halves
 from iswitch.config import Config
-from iswitch.wire import ADDRESSES, FRAME_BYTES, HEADER, NO_MEMBER, TAIL_BYTES, VERSION, Type
+from iswitch.wire import ADDRESSES, HEADER, NO_MEMBER, TAIL_BYTES, VERSION, Type
 
 __all__ = ["ResultComposer", "ResultWord"]
 

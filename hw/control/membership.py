@@ -27,8 +27,8 @@ class Membership(wiring.Component):
     """Carries out one control message while `active`, then shows `done` with the answer until `active` falls.
 
     It owns the tables meanwhile. `forces`: the slot that the tables point at completes because of a departure; the operation is
-    handed on when `forced`. A Leave walks through the ring at two cycles a slot, a Reset and a new job at one; all else takes
-    at most members + 8 cycles. Order of the checks: docs/protocol.md section 4; truth: `sim/model/control/membership.py`.
+    handed on when `forced`. A Leave walks through the ring at two cycles a slot, a Reset and a new job at one; a Read takes
+    11 cycles, all else at most members + 8. Order of the checks: docs/protocol.md section 4; truth: `sim/model/control/membership.py`.
     """
 
     def __init__(self, config: Config):

@@ -114,11 +114,13 @@ class Source:
 
 class Sink:
     """Collects `items` and the cycles `times` in which they came; in a share `stalls` of cycles it is not ready. It begins
-    to be ready in cycle `start`. `besides`: what the signals `beside` were in those cycles."""
+    to be ready in cycle `start`; with `holds` it stays ready until it was served. `besides`: what the signals `beside` were in those cycles."""
 
-    def __init__(self, target, *, stalls: float = 0, seed: int = 0, start: int = 0, beside: Iterable[Any] = ()) -> None:
+    def __init__(self, target, *, stalls: float = 0, seed: int = 0, start: int = 0, beside: Iterable[Any] = (),
+                 holds: bool = False) -> None:
         self.target, self.shape, self.beside = target, target.payload.shape(), list(beside)
         self.besides: list[list[Any]] = []
+        self.holds = holds
         self.stalls, self.rng, self.start = stalls, random.Random(seed), start
         self.items: list[Any] = []
         self.times: list[int] = []
@@ -134,7 +136,8 @@ class Sink:
                 self.items.append(unpack(self.shape, bits))
                 self.times.append(cycle)
             if not always:
-                ctx.set(self.target.ready, cycle + 1 >= self.start and self.rng.random() >= self.stalls)
+                kept = self.holds and ready and not valid
+                ctx.set(self.target.ready, kept or (cycle + 1 >= self.start and self.rng.random() >= self.stalls))
 
 
 class Bench:

@@ -1,0 +1,58 @@
+"""What a switch can be built with, and what not."""
+
+import dataclasses
+
+import pytest
+from iswitch.config import Config
+
+WRONG = [
+    ("ports", 1, "2 to 16"), ("ports", 17, "2 to 16"), ("bus_bits", 128, "64, 256 or 512"), ("bus_bits", 0, "64, 256 or 512"),
+    ("members", 1, "2 to 32"), ("members", 33, "2 to 32"), ("jobs", 1, "a power of two from 2 to 16"),
+    ("jobs", 3, "a power of two from 2 to 16"), ("jobs", 32, "a power of two from 2 to 16"),
+    ("window", 0, "a power of two from 1 to 4096"), ("window", 48, "a power of two from 1 to 4096"),
+    ("window", 8192, "a power of two from 1 to 4096"),
+    ("elements", 0, "a whole number of 256-bit words of at most 8,900 bytes"),
+    ("elements", 12, "a whole number of 256-bit words of at most 8,900 bytes"),
+    ("elements", 2232, "a whole number of 256-bit words of at most 8,900 bytes"),
+    ("accumulator_bits", 32, "64"), ("queue_bytes", 12288, "a power of two of at least 3164"),
+    ("queue_bytes", 2048, "a power of two of at least 3164"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "rule"), WRONG)
+def test_field_wrong(name, value, rule):
+    with pytest.raises(ValueError, match=f"^Config {name} must be {rule}, not {value}$"):
+        Config(**{name: value})
+
+
+def test_every_field_has_a_wrong_value():
+    assert {name for name, *_ in WRONG} == {field.name for field in dataclasses.fields(Config)}
+
+
+@pytest.mark.parametrize("fields", [
+    {"ports": 2}, {"ports": 16}, {"members": 2}, {"members": 32}, {"jobs": 16}, {"window": 1}, {"window": 4096},
+    {"elements": 8}, {"elements": 2224, "queue_bytes": 32768}, {"queue_bytes": 4096}])
+def test_extremes_are_allowed(fields):
+    assert dataclasses.asdict(Config(**fields)).items() >= fields.items()
+
+
+@pytest.mark.parametrize("bus_bits", [64, 256, 512])
+def test_derived_sizes(bus_bits):
+    config = Config(bus_bits=bus_bits)
+    assert config.bus_bytes * 8 == config.lanes * 32 == bus_bits
+    assert config.header_words * config.bus_bytes == 64
+    assert config.segment_words * config.lanes == config.elements
+    assert config.queue_words * config.bus_bytes == config.queue_bytes
+    assert config.slots == 2 * config.window
+
+
+def test_longest_frame_is_an_ordinary_one_or_a_result():
+    assert Config(elements=8).frame_bytes_max == 1518
+    assert Config(elements=2000, queue_bytes=32768).frame_bytes_max == 64 + 8000 + 4
+
+
+def test_fields_are_given_by_name_and_stay():
+    with pytest.raises(TypeError):
+        Config(4)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Config().ports = 5

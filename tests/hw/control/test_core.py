@@ -1,0 +1,68 @@
+"""The core at the level of headers against the golden model. The whole switch is compared frame by frame elsewhere."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from iswitch.config import Config
+from iswitch.wire import Outcome
+
+from sim.bench.client import Client, ordinary
+from sim.bench.core import CoreBench
+from sim.bench.traffic import Traffic
+
+CONFIG = Config(ports=3, bus_bits=64, members=4, jobs=2, window=2, elements=16, queue_bytes=4096)
+
+
+@pytest.mark.parametrize(("seed", "stalls"), [(1, 0), (2, 0.4)])
+def test_random_traffic_has_the_models_outcomes_operations_and_replies(seed, stalls):
+    bench = CoreBench(CONFIG, seed=seed)
+    traffic = Traffic(CONFIG, seed=seed, workers=3, exchange=bench.exchange)
+    traffic.form(0, threshold=2)
+    traffic.steps(140, odd=0.5)
+    bench.check(stalls=stalls)
+    assert len(set(bench.model.fates)) >= 15
+
+
+def running(bench, workers=2):
+    """Clients of a job that runs."""
+    clients = [Client.numbered(k) for k in range(workers)]
+    for _ in range(2):
+        for client in clients:
+            [answer] = bench.exchange(client.port, client.join(world=workers, elements=16))
+            client.take(answer)
+    return clients
+
+
+def test_contribution_has_its_verdict_after_3_cycles_and_the_next_one_comes_after_4():
+    bench = CoreBench(CONFIG)
+    a, b = running(bench)
+    begin = len(bench.headers)
+    for seq in range(2):
+        for client in (a, b):
+            bench.exchange(client.port, client.contribution(client.first_seq + seq, np.ones(4, np.float32), behind=seq))
+    bench.exchange(a.port, a.receipt(a.first_seq + 2))
+    source, verdicts, _ = bench.check()
+    assert bench.model.fates[begin:] == [Outcome.ADDED] * 4 + [Outcome.RECEIPT]
+    times = source.times[begin:]
+    assert [later - earlier for earlier, later in pairwise(times)] == [4] * 4
+    assert [shown - taken for taken, shown in zip(times, verdicts.times[begin:], strict=True)] == [3] * 5
+
+
+def test_ordinary_frame_has_its_verdict_after_1_cycle_and_the_next_one_comes_after_2():
+    bench = CoreBench(CONFIG)
+    for _ in range(5):
+        bench.exchange(0, ordinary(b"\xff" * 6, b"\2" * 6))
+    source, verdicts, _ = bench.check()
+    assert source.times == list(range(source.times[0], source.times[0] + 10, 2))
+    assert verdicts.times == [taken + 1 for taken in source.times]
+
+
+def test_notices_are_sent_once_in_an_interval():
+    bench = CoreBench(CONFIG)
+    stranger = Client.numbered(1)
+    for _ in range(7):
+        bench.exchange(1, stranger.contribution(0, bytes(4)))
+    bench.check()
+    assert bench.model.fates == [Outcome.JOB] * 7
+    assert len(bench.model.replies) == 3  # at 0, 120 and 240 us
