@@ -95,14 +95,19 @@ def main(
                Figure("machine.load", os.getloadavg()[0], "processes, at the start")]
     for measure in chosen:
         for figure in measure(quick):
+            # Whoever stops it halfway keeps what was measured.
             if figure.key.startswith(only):
                 figures.append(figure)
                 console.print(f"[dim]{figure.key} {figure.value:,.4g} {figure.unit}", highlight=False)
+                write(figures)
     table = Table(Column("key", no_wrap=True), "value", "unit", title="quick look, not for a record" if quick else None)
     table.columns[1].justify = "right"
     for key, value, unit in figures:
         table.add_row(key, f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4f}", unit)
     console.print(table)
+
+
+def write(figures: list[Figure]) -> None:
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps({key: {"value": value, "unit": unit} for key, value, unit in figures}, indent=1) + "\n")
 
