@@ -87,7 +87,8 @@ def main(
         addresses = [port.address for port in emulator.ports]
         built = board.config
         console.print(f"the switch ({board.engine}, {built.ports} ports, {built.bus_bits} bits) listens at "
-                      f"{', '.join(f'{host}:{number}' for host, number in addresses)}; Ctrl-C ends it", highlight=False)
+                      f"{', '.join(f'{host}:{number}' for host, number in addresses)}; Ctrl-C ends it",
+                      highlight=False, soft_wrap=True)
         if ready_file:
             _write(ready_file, {"ports": addresses, "mac": mac, "ip": ip, "pid": os.getpid(),
                                 "engine": board.engine, "config": asdict(board.config)})
@@ -142,7 +143,8 @@ def _show(console: Console, found: dict[str, Any]) -> None:
     if found["note"]:
         console.print(f"[yellow]{found['note']}", highlight=False)
     console.print(f"{found['cycles']:,} cycles in {found['seconds']:.1f} s; while busy the RTL ran at "
-                  f"{found['rtl_khz']:.0f} kHz and took {found['rtl_share']:.0%} of the time", highlight=False)
+                  f"{found['rtl_khz']:.0f} kHz and took {found['rtl_share']:.0%} of the processor time",
+                  highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def outputs(config: Config) -> Iterator[tuple[str, int]]:
 
 
 def wrapper(config: Config) -> str:
-    """Verilog of module `board`: the ports of module `switch`, its inputs through registers that start at 0, in reset."""
+    """Verilog of module `board`: the ports of module `switch`, its inputs through registers that start in reset."""
     span = lambda bits: f"[{bits - 1}:0] " if bits > 1 else ""
     names = ["clk", *(name for name, _ in (*inputs(config), *outputs(config)))]
     registers = [f"reg {span(bits)}{name}_now = {int(name == RESET)};" for name, bits in inputs(config)]

@@ -124,6 +124,17 @@ def test_the_watcher_sees_broken_promises(engine: str) -> None:
                                            "port 1: wrong byte count"}
 
 
+@pytest.mark.slow
+def test_waveforms(tmp_path: Path, hubs: Callable[[Config, str], Path]) -> None:
+    with Board(SMALL, design=hub, waves=True) as board:
+        board.wave(tmp_path / "board.vcd")
+        board.send(0, bytes(64))
+        cycles = board.run()
+    assert f"#{2 * cycles - 1}" in (tmp_path / "board.vcd").read_text()
+    with Board(path=hubs(SMALL, "verilator")) as board, pytest.raises(BoardError, match="made with waves=True"):
+        board.wave(tmp_path / "other.vcd")
+
+
 def test_library_describes_itself(small: Path) -> None:
     with Board(path=small) as board:
         assert board.config == SMALL and board.engine in compiling.ENGINES
