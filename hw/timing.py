@@ -40,6 +40,8 @@ CONFIG = Config(ports=2, bus_bits=64, members=4, jobs=2, window=4, elements=352,
 """What fits into the device: its 56 block RAMs are what is scarce."""
 DEVICE = "LFE5U-25F-6BG256"
 DEVICE_OPTIONS = ["--25k", "--package", "CABGA256", "--speed", "6"]
+CLOCK_PIN = "P6"
+"""One with a way to the clock network; the router finds none from an arbitrary pin."""
 ASKED_MHZ = 125.0
 """Of a 64-bit bus at 8 Gbit/s. Nothing depends on its being met."""
 RESOURCES = {"TRELLIS_COMB": "LUT", "TRELLIS_FF": "FF", "DP16KD": "EBR", "MULT18X18D": "DSP"}
@@ -96,9 +98,10 @@ def place(name: str, module: Module, pins: list[Signal], *, seed: int = 1) -> di
     with payload_memories_uninitialised():
         # With the places in the sources, for the report.
         (folder / "top.il").write_text(rtlil_backend.convert(module, name="top", ports=pins))
+    (folder / "pins.lpf").write_text(f'LOCATE COMP "clk" SITE "{CLOCK_PIN}";\n')
     tool("yosys", ["-q", "-l", "yosys.log", "-p", "read_rtlil top.il; synth_ecp5 -top top -json top.json"], folder)
     tool("nextpnr-ecp5", ["-q", "--log", "nextpnr.log", *DEVICE_OPTIONS, "--json", "top.json", "--report", "nextpnr.json", "--freq", str(ASKED_MHZ),
-                          "--lpf-allow-unconstrained", "--timing-allow-fail", "--router", "router2", "--seed", str(seed)], folder)
+                          "--lpf", "pins.lpf", "--lpf-allow-unconstrained", "--timing-allow-fail", "--router", "router2", "--seed", str(seed)], folder)
     return report(json.loads((folder / "nextpnr.json").read_text()), json.loads((folder / "top.json").read_text())
                   ) | {"seconds": round(time.monotonic() - begun)}
 
