@@ -140,7 +140,12 @@ class Control:
         try:
             while not confirmed or state != JobState.RUNNING:
                 sent = membership.token
-                answer = self._granted(self._ask_to_join(membership), f"let a worker join job {membership.job}")
+                answer = self._ask_to_join(membership)
+                if answer.reason == Reason.TOKEN and membership.token:
+                    # The entry yielded to another worker before it was confirmed: start over.
+                    membership = replace(membership, token=0)
+                    continue
+                answer = self._granted(answer, f"let a worker join job {membership.job}")
                 membership = self._learn(membership, answer)
                 confirmed = sent == membership.token
                 state = JobState(int(answer.body["state"]))

@@ -66,14 +66,12 @@ class Ring(wiring.Component):
         mine = Signal(32)
         m.d.comb += mine.eq(self.have[self.member])
         behind_bad, held = Signal(), Signal()
-        # The sender's own word counts already, unless it is older than what is known of it.
-        told = Signal(signed(32))
-        m.d.comb += told.eq(low - slot.seq)
+        # Whoever opens a slot within its window holds the result on the lap before.
         holds = []
         for k in range(self.config.members):
             known = Signal(signed(32), name=f"known_{k}")
             m.d.comb += known.eq(self.have[k] - slot.seq)
-            holds.append(~job.live[k] | (known > 0) | ((self.member == k) & (told > 0)))
+            holds.append(~job.live[k] | (known > 0) | (self.member == k))
         m.d.sync += [
             ahead.eq(asked.seq - slot.seq), gain.eq(low - mine), self.low.eq(low),
             behind_bad.eq(Mux(asked.receipt, asked.behind > window, asked.behind >= window)),

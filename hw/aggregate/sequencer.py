@@ -20,7 +20,7 @@ class Beat(data.StructLayout):
         depth = config.jobs * config.slots * config.segment_words
         super().__init__({
             "valid": 1, "address": range(depth), "data": config.bus_bits, "numeric": 4, "fraction": signed(9), "limit": 8,
-            "propagate": 1, "include": 1, "first": 1, "write": 1, "emit": 1, "last": 1})
+            "include": 1, "first": 1, "write": 1, "emit": 1, "last": 1})
 
 
 class Sequencer(wiring.Component):
@@ -93,7 +93,7 @@ class Sequencer(wiring.Component):
         m.d.sync += [
             beat.valid.eq(go), beat.address.eq(address),
             beat.numeric.eq(work.result.numeric), beat.fraction.eq(work.fraction), beat.limit.eq(work.limit),
-            beat.propagate.eq(work.propagate), beat.include.eq(work.include), beat.first.eq(work.first),
+            beat.include.eq(work.include), beat.first.eq(work.first),
             beat.write.eq(work.write), beat.emit.eq(work.emit), beat.last.eq(last),
         ]
         return m

@@ -13,7 +13,7 @@ from hw.control.tables import Binding, Tables, Verdict, slot_row
 from hw.net.parser import Headers
 from iswitch.config import Config
 from iswitch.wire import (
-    NOTICE_INTERVAL_US, VERSION, Format, JobState, Mode, Operation, Outcome, Reason, ResultFlag, Stat, Type,
+    NOTICE_INTERVAL_US, VERSION, Format, JobState, Operation, Outcome, Reason, ResultFlag, Stat, Type,
 )
 
 __all__ = ["Core", "Trace"]
@@ -36,7 +36,7 @@ class Core(wiring.Component):
     """Takes frames' headers one at a time and gives exactly one outcome and one verdict for each, in order.
 
     A contribution or receipt has its verdict 3 cycles after its headers were taken, and the next headers are taken after 4; an
-    ordinary frame after 1 and 2; a control message takes as many cycles as its walk through the tables. `headers` wait
+    ordinary frame after 1 and 2; a control message takes as many cycles as its walk through the tables. Not ready for jobs x members cycles after reset. `headers` wait
     while a verdict or a reply cannot be handed on. A verdict with a reply and the reply are offered together, each while the
     other's receiver is ready: a receiver must stay ready until it is served, as a `Cut` and the `ReplyComposer` do. The
     truth is `sim/model/switch.py`; the rules are docs/protocol.md.
@@ -106,8 +106,18 @@ class Core(wiring.Component):
             with m.If(fault & (outcome == name)):
                 m.d.comb += notice.eq(1)
 
+        wiped_job, wiped_member = Signal(range(config.jobs)), Signal(range(config.members))
         with m.FSM() as fsm:
             m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
+            with m.State("WIPE"):
+                # A reset clears registers, the ports' members among them, but no memory: empty the tables of who is who.
+                m.d.comb += [rows.job.eq(wiped_job), rows.member.eq(wiped_member), rows.job_write.eq(1),
+                             rows.member_write.eq(1)]
+                m.d.sync += wiped_member.eq(wiped_member + 1)
+                with m.If(wiped_member == config.members - 1):
+                    m.d.sync += [wiped_member.eq(0), wiped_job.eq(wiped_job + 1)]
+                    with m.If(wiped_job == config.jobs - 1):
+                        m.next = "IDLE"
             with m.State("IDLE"):
                 m.d.comb += [self.headers.ready.eq(1), rows.job.eq(upcoming.job), rows.member.eq(upcoming.member)]
                 m.d.sync += held.eq(self.headers.payload)
@@ -182,7 +192,7 @@ class Core(wiring.Component):
             work.include.eq(operation == Operation.CONTRIBUTE),
             work.write.eq((operation == Operation.CONTRIBUTE) | ((operation == Operation.FORCE) & first)),
             work.emit.eq((operation != Operation.CONTRIBUTE) | ring.emit),
-            work.fraction.eq(job.fraction), work.limit.eq(job.limit), work.propagate.eq(job.mode == Mode.PROPAGATE),
+            work.fraction.eq(job.fraction), work.limit.eq(job.limit),
             work.result.job.eq(frame.job), work.result.epoch.eq(job.epoch), work.result.seq.eq(slot.seq),
             work.result.numeric.eq(slot.numeric), work.result.flags.eq(flags), work.result.members.eq(slot.members),
             work.result.tainted.eq(slot.tainted), work.result.length.eq(slot.length),

@@ -187,6 +187,9 @@ class Membership(wiring.Component):
             with m.If(own_found):
                 m.d.sync += index.eq(own)
                 m.next = "AGAIN"
+            with m.Elif(frame.token != 0):
+                # The confirmation of an entry that is gone, perhaps with its job: late, and nobody's first Join.
+                refuse(Reason.TOKEN)
             with m.Elif(exists & (job.state == JobState.RUNNING)):
                 refuse(Reason.RUNNING)
             with m.Elif(frame.member != NO_MEMBER):

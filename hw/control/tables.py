@@ -70,7 +70,7 @@ class Work(data.StructLayout):
     def __init__(self, config: Config):
         super().__init__({
             "operation": Operation, "slot": range(config.jobs * config.slots), "include": 1, "first": 1, "write": 1,
-            "emit": 1, "fraction": signed(9), "limit": 8, "propagate": 1, "result": ResultHeader(config)})
+            "emit": 1, "fraction": signed(9), "limit": 8, "result": ResultHeader(config)})
 
 
 class Verdict(data.StructLayout):

@@ -27,7 +27,7 @@ class OutputPort(wiring.Component):
     """Three stores (results, replies, ordinary frames), two priorities, and an address stamp.
 
     Results and replies take turns and go before ordinary frames. A result is stored once and shown once for each of its recipients
-    at this port, each time with that member's addresses and checksums; the rest of the frame is the same for all. 7 cycles
+    at this port (as of its first word), each time with the addresses and checksums of who has that index when it leaves; the rest of the frame is the same for all. 7 cycles
     from the first word of a frame of ours to its exit, 4 of an ordinary one; 4 idle cycles between our frames, 1 between
     ordinary ones, else one word per cycle. The inputs never stall: a frame that does not fit is dropped whole and counted. `tx` may stall.
     """
@@ -73,9 +73,14 @@ class OutputPort(wiring.Component):
         stores = [results, replies, ordinary]
         header = self.results.payload.header
         recipients = header.recipients & mine[header.job]
+        # A member may be bound elsewhere while a result passes: what is decided at its first word holds to its last.
+        takes, took = Signal(), Signal()
+        m.d.comb += takes.eq(Mux(self.results.payload.first, recipients.any(), took))
+        with m.If(self.results.valid):
+            m.d.sync += took.eq(takes)
         reply, flood = self.replies.payload, self.floods.payload
         m.d.comb += [
-            results.put.valid.eq(self.results.valid & recipients.any()), results.put.payload.eq(self.results.payload.word),
+            results.put.valid.eq(self.results.valid & takes), results.put.payload.eq(self.results.payload.word),
             results.first.eq(self.results.payload.first), results.put_words.eq(self.results.payload.words),
             results.put_note.job.eq(header.job), results.put_note.recipients.eq(recipients),
             results.put_note.length.eq(header.length + (FRAME_BYTES + TAIL_BYTES)),

@@ -60,7 +60,7 @@ class Parser(wiring.Component):
         m.d.comb += head.eq(Mux(index == header_words - 1, held, gathered[:FRAME_BYTES * 8]))
         ours = Signal()
         m.d.comb += ours.eq(
-            (big(head.eth_type) == 0x0800) & (head.ip_version_ihl == 0x45) & ((big(head.ip_fragment) & 0xBFFF) == 0)
+            (big(head.eth_type) == 0x0800) & (head.ip_version_ihl == 0x45) & ((big(head.ip_fragment) & 0x3FFF) == 0)
             & (head.ip_protocol == 17) & (head.ip_dst.as_value() == self.own_ip) & (big(head.udp_dst) == UDP_PORT))
         control = ours & (head.version_type[:4] == Type.CONTROL)
 

@@ -157,8 +157,6 @@ def join(config: Config, job: Job, request: Request, source: Source, offer: Offe
         reason = disagreement(job, request)
     if reason != Reason.DONE:
         return refused._replace(reason=reason)
-    if job.state == JobState.NONE:
-        job = found(config, request, offer)
     for index, entry in enumerate(job.entries):
         mine = entry.nonce == request.nonce and entry.source == source
         if mine and entry.state in (EntryState.PENDING, EntryState.LIVE):
@@ -167,8 +165,12 @@ def join(config: Config, job: Job, request: Request, source: Source, offer: Offe
             if request.token and entry.state == EntryState.PENDING:
                 job = confirm(job, index)
             return Verdict(job, Reason.DONE, index, entry.token)
+    if request.token:  # the confirmation of an entry that is gone, perhaps with its job: nobody's first Join
+        return refused._replace(reason=Reason.TOKEN)
     if job.state == JobState.RUNNING:
         return refused._replace(reason=Reason.RUNNING)
+    if job.state == JobState.NONE:
+        job = found(config, request, offer)
     place = seat(job, request.member)
     if place is None:
         return refused._replace(reason=Reason.MEMBER)

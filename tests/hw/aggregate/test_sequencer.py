@@ -54,8 +54,7 @@ def run(works, *, loop=9, stalls=0, room=ROOM, results_start=0, limit=20000):
 def mixture(count, slots=3):
     rng = random.Random(count)
     return [work(rng.choice((Operation.CONTRIBUTE,) * 3 + (Operation.RESEND, Operation.FORCE)), rng.randrange(slots),
-                 rng.choice((1, 2, 3, 4, 15, 16)), emit=rng.randrange(2), first=rng.randrange(2), fraction=44, limit=141,
-                 propagate=rng.randrange(2)) for _ in range(count)]
+                 rng.choice((1, 2, 3, 4, 15, 16)), emit=rng.randrange(2), first=rng.randrange(2), fraction=44, limit=141) for _ in range(count)]
 
 
 @pytest.mark.parametrize("stalls", STALLS)
@@ -70,7 +69,7 @@ def test_each_operation_becomes_its_words_in_order(stalls):
         at += count
         assert [beat.address for beat in own] == [one["slot"] * CONFIG.segment_words + w for w in range(count)]
         assert [beat.last for beat in own] == [0] * (count - 1) + [1]
-        for name in ("include", "write", "emit", "first", "fraction", "limit", "propagate"):
+        for name in ("include", "write", "emit", "first", "fraction", "limit"):
             assert {getattr(beat, name) for beat in own} == {one[name]}, name
         assert {beat.numeric for beat in own} == {1}
         if one["operation"] == Operation.CONTRIBUTE:

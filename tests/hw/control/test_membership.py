@@ -72,7 +72,7 @@ def test_join_is_refused_with_the_first_reason_in_the_documented_order():
         later = dict(pair for wrong in LIMITS[k + 1:] if wrong[0] > reason for pair in wrong[1].items())
         assert talk.reason(a, a.join(**WORLD | later | settings)) == reason
     for fraction in (-126, 149):
-        assert talk.reason(a, a.join(**WORLD | {"fraction": fraction})) == Reason.DONE
+        assert talk.reason(a, a.join(token=0, **WORLD | {"fraction": fraction})) == Reason.DONE
         assert talk.reason(a, a.end_job()) == Reason.DONE
     assert talk.reason(a, strange) == Reason.DONE
     for k, (reason, settings) in enumerate(DIFFERENCES):
@@ -95,7 +95,7 @@ def test_index_is_the_wanted_or_the_lowest_free_or_the_lowest_pending_one():
     assert talk.ask(d, d.join(**settings)).header["member"] == 0  # b never confirmed
     assert talk.ask(d, d.join()).ack["live"] == 2
     assert talk.reason(c, c.join(token=c.token ^ 2)) == Reason.TOKEN
-    assert talk.reason(c, c.join(), port=1) == Reason.DONE  # from elsewhere it is somebody else's Join, and c is pending
+    assert talk.reason(c, c.join(token=0), port=1) == Reason.DONE  # from elsewhere it is somebody else's Join, and c is pending
     talk.check()
 
 

@@ -221,3 +221,20 @@ def test_4_cycles_lie_between_frames_of_ours_and_1_between_ordinary_ones():
     assert gaps(ours, 11) == {4}
     others.run()
     assert gaps(others, 8) == {1}
+
+
+@pytest.mark.parametrize("cycle", range(18, 32))
+def test_a_member_bound_elsewhere_in_the_middle_of_a_result_leaves_whole_frames(cycle):
+    """What is decided at a result's first word holds to its last: a port must neither wait for an end that never comes nor send an orphan."""
+    leaving, coming = Exit(), Exit(bound=[CLIENTS[1], *CLIENTS[1:]])
+    idle = {"job": 0, "member": 1, "port": 0, "address": address(CLIENTS[1])}
+    for scene, port in ((leaving, 0), (coming, PORT)):
+        moved = {"job": 0, "member": 0, "port": port, "address": address(CLIENTS[0])}
+        scene.bindings += [idle] * (cycle - len(scene.bindings)) + [moved]
+        scene.put_result(result(1, 60), recipients=1)
+        scene.put_result(result(2, 60), recipients=4)
+        frames = scene.run()
+        assert 1 <= len(frames) <= 2
+        for frame in frames:
+            assert_sound(frame)
+        assert frames[-1][6 + 40:][:4] == result(2, 60)[4:8]

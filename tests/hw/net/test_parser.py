@@ -29,6 +29,10 @@ def spoilt(at, value):
     return SAMPLE[:at] + bytes(value) + SAMPLE[at + len(value):]
 
 
+OURS["reserved flag"] = spoilt(20, b"\x80\x00")
+"""RFC 791 says the bit must be zero; it does not make a fragment of a frame."""
+
+
 OTHERS = {
     **{f"size {size}": ordinary(b"\xff" * 6, b"\2" * 6, size) for size in (60, 61, 63, 64, 65, 127, 128, 129)},
     "arp": spoilt(12, b"\x08\x06"), "vlan": spoilt(12, b"\x81\x00"), "options": spoilt(14, b"\x46"),

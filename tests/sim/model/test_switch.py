@@ -310,7 +310,7 @@ def test_set_h_acts_on_the_next_contribution():
     ({"fraction": 150}, Reason.FRACTION), ({"fraction": 43}, Reason.FRACTION), ({"elements": 0}, Reason.ELEMENTS),
     ({"elements": 17}, Reason.ELEMENTS), ({"elements": 15}, Reason.ELEMENTS), ({"mode": 2}, Reason.MODE),
     ({"mode": Mode.PROPAGATE}, Reason.MODE), ({"deadline_us": 1}, Reason.DEADLINE), ({"key": 1}, Reason.KEY),
-    ({"member": 0}, Reason.DONE), ({"member": 2}, Reason.MEMBER), ({"token": 9}, Reason.DONE),
+    ({"member": 0}, Reason.DONE), ({"member": 2}, Reason.MEMBER), ({"token": 9}, Reason.TOKEN),
 ])
 def test_a_join_is_refused_with_the_reason(change, reason):
     bench = Bench(2)
