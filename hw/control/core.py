@@ -36,7 +36,8 @@ class Core(wiring.Component):
     """Takes frames' headers one at a time and gives exactly one outcome and one verdict for each, in order.
 
     A contribution or receipt has its verdict 3 cycles after its headers were taken, and the next headers are taken after 4; an
-    ordinary frame after 1 and 2; a control message takes as many cycles as its walk through the tables. Not ready for jobs x members cycles after reset. `headers` wait
+    ordinary frame after 1 and 2; a control message takes as many cycles as its walk through the tables. Not ready for jobs x members
+    cycles after reset. `headers` wait
     while a verdict or a reply cannot be handed on. A verdict with a reply and the reply are offered together, each while the
     other's receiver is ready: a receiver must stay ready until it is served, as a `Cut` and the `ReplyComposer` do. The
     truth is `sim/model/switch.py`; the rules are docs/protocol.md.

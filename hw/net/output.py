@@ -27,7 +27,8 @@ class OutputPort(wiring.Component):
     """Three stores (results, replies, ordinary frames), two priorities, and an address stamp.
 
     Results and replies take turns and go before ordinary frames. A result is stored once and shown once for each of its recipients
-    at this port (as of its first word), each time with the addresses and checksums of who has that index when it leaves; the rest of the frame is the same for all. 7 cycles
+    at this port (as of its first word), each time with the addresses and checksums of who has that index when
+    it leaves; the rest of the frame is the same for all. 7 cycles
     from the first word of a frame of ours to its exit, 4 of an ordinary one; 4 idle cycles between our frames, 1 between
     ordinary ones, else one word per cycle. The inputs never stall: a frame that does not fit is dropped whole and counted. `tx` may stall.
     """

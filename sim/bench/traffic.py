@@ -4,7 +4,7 @@ The clients learn from the replies they are given, so their contributions mostly
 early, strange or broken on purpose.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
