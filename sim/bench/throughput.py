@@ -11,7 +11,7 @@ from amaranth.sim import Simulator
 
 from hw.queue import PacketQueue
 from iswitch.config import Config
-from iswitch.wire import Format, Outcome, PortCounter
+from iswitch.wire import FRAME_BYTES, Format, Outcome, PortCounter
 from sim.bench.client import Client
 from sim.emulator.counters import counters
 from sim.emulator.engine import Board, Frame
@@ -113,8 +113,9 @@ def queue_cycles(config: Config) -> int:
     seen: list[int] = []
 
     async def bench(ctx):
-        for index in range(4):
-            ctx.set(queue.i.payload, {"data": 1, "count": config.bus_bytes, "last": index == 3, "error": 0})
+        words = 2 * FRAME_BYTES // config.bus_bytes
+        for index in range(words):
+            ctx.set(queue.i.payload, {"data": 1, "count": config.bus_bytes, "last": index == words - 1, "error": 0})
             ctx.set(queue.i.valid, 1)
             entered = index
             await ctx.tick()
@@ -123,6 +124,8 @@ def queue_cycles(config: Config) -> int:
         while not (ctx.get(queue.o.valid) and ctx.get(queue.scans.valid)):
             await ctx.tick()
             cycle += 1
+            if cycle > 1000:
+                raise TimeoutError("the queue does not show the frame")
         seen.append(cycle - entered)
 
     simulator = Simulator(queue)
