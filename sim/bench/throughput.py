@@ -135,13 +135,21 @@ def queue_cycles(config: Config) -> int:
     return seen[0]
 
 
-def latencies(board: Board, elements: int, *, format: Format = Format.WINDOW64) -> tuple[int, int]:
-    """Of a sum of `elements` numbers, for an idle switch: cycles from the moment when the first word of the completing
-    contribution leaves its port's queue until the result's first word leaves at a port (the latest of the ports); and from
-    the contribution's last word going in until the result's last word going out.
+class Latencies(NamedTuple):
+    """Cycles, at the latest of the ports. `first`: first word of the completing contribution leaving its queue to first word of the
+    result at a port's exit; `last`: last word to last word, likewise; `whole`: the contribution's last word going in to
+    the result's last word going out, storing and forwarding included."""
+
+    first: int
+    last: int
+    whole: int
+
+
+def latencies(board: Board, elements: int, *, format: Format = Format.WINDOW64) -> Latencies:
+    """Of a sum of `elements` numbers, for an idle switch.
 
     When the last word goes in is stamped by the board. An idle switch takes the frame out of its queue in the cycle in
-    which it appears at the exit, `queue_cycles` later.
+    which it appears at the exit, `queue_cycles` later, and the others in the cycles that follow.
     """
     config = board.config
     clients = joined(board, format=format)
@@ -163,7 +171,9 @@ def latencies(board: Board, elements: int, *, format: Format = Format.WINDOW64) 
     if stamp is None:
         raise RuntimeError("the board kept no stamps")
     leaves = stamp.last + queue_cycles(config)
-    return max(result.first for result in results) - leaves, max(result.last for result in results) - stamp.last
+    words = config.header_words + -(-elements // config.lanes)
+    first, last = max(result.first for result in results), max(result.last for result in results)
+    return Latencies(first - leaves, last - (leaves + words - 1), last - stamp.last)
 
 
 def engine_khz(engine: str, *, frames: int, repetitions: int) -> tuple[float, float]:

@@ -22,7 +22,8 @@ class Squarer(Component):
         begin = Signal(24)
         end = Signal(24)
         short = Signal()
-        m.d.sync += [begin.eq(self.number), end.eq((begin + (begin << 3))[:24] + ((begin << 5) ^ (begin + 77))[:24]), short.eq(self.number[0])]
+        # Were it plainly the input, it would be merged with a register around.
+        m.d.sync += [begin.eq(begin ^ self.number), end.eq((begin + (begin << 3))[:24] + ((begin << 5) ^ (begin + 77))[:24]), short.eq(self.number[0])]
         m.d.comb += [self.fourth.eq(end), self.short.eq(short)]
         return m
 

@@ -29,9 +29,10 @@ def test_full_frames_flow_at_nearly_a_word_per_cycle(format, duplicates):
 @pytest.mark.slow
 def test_latency_does_not_depend_on_the_size():
     with Board(Config(), trace=True, stamps=True) as board:
-        first, last = zip(*(latencies(board, elements) for elements in (1, 44, 352)), strict=True)
+        first, last, whole = zip(*(latencies(board, elements) for elements in (1, 44, 352)), strict=True)
     assert len(set(first)) == 1
-    assert sorted(last) == list(last)
+    assert max(first) <= 40 and max(last) <= 41
+    assert sorted(whole) == list(whole)
 
 
 @pytest.mark.slow
