@@ -23,7 +23,8 @@ class Squarer(Component):
         end = Signal(24)
         short = Signal()
         # Were it plainly the input, it would be merged with a register around.
-        m.d.sync += [begin.eq(begin ^ self.number), end.eq((begin + (begin << 3))[:24] + ((begin << 5) ^ (begin + 77))[:24]), short.eq(self.number[0])]
+        m.d.sync += [begin.eq(begin ^ self.number), short.eq(self.number[0]),
+                     end.eq((begin + (begin << 3))[:24] + ((begin << 5) ^ (begin + 77))[:24])]
         m.d.comb += [self.fourth.eq(end), self.short.eq(short)]
         return m
 
