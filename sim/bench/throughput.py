@@ -5,6 +5,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 from amaranth.sim import Simulator
