@@ -41,8 +41,9 @@ def test_random_traffic_gives_the_same_frames_and_counters(config, engine, chanc
 
 def rounds(pair: Pair, workers: list[Client], count: int, rng: np.random.Generator, fmt: Format,
            elements: list[int]) -> None:
-    """Whole windows of contributions from everybody at once, in random order, some twice; as the driver numbers them."""
-    window = pair.config.window
+    """Up to eight segments from everybody at once, in random order, some twice; as the driver numbers them. More results
+    at once than an output queue holds would be dropped there, rightly, and that is not what this is about."""
+    window = min(pair.config.window, 8)
     base = workers[0].first_seq
     for begin in range(0, count, window):
         frames = []
@@ -74,7 +75,7 @@ def test_racing_ports_sum_as_the_model_in_the_order_of_the_trace(config, engine,
     assert workers[0].first_seq == first
     most = config.elements
     sizes = [1, 2, most, most - 1, config.lanes, config.lanes + 1, max(1, config.lanes - 1), most // 2]
-    rounds(pair, workers, 4 * config.window if config.window > 4 else 12 * config.window, np.random.default_rng(3), fmt, sizes)
+    rounds(pair, workers, 12 * min(config.window, 8), np.random.default_rng(3), fmt, sizes)
     pair.counters_agree()
     pair.close()
 
