@@ -101,8 +101,8 @@ def place(name: str, module: Module, pins: list[Signal], *, seed: int = 1) -> di
     (folder / "pins.lpf").write_text(f'LOCATE COMP "clk" SITE "{CLOCK_PIN}";\n')
     tool("yosys", ["-q", "-l", "yosys.log", "-p", "read_rtlil top.il; synth_ecp5 -top top -json top.json"], folder)
     tool("nextpnr-ecp5", ["-q", "--log", "nextpnr.log", *DEVICE_OPTIONS, "--json", "top.json", "--report", "nextpnr.json", "--freq", str(ASKED_MHZ),
-                          "--lpf", "pins.lpf", "--lpf-allow-unconstrained", "--timing-allow-fail", "--router",
-          "router2", "--seed", str(seed)], folder)
+                          "--lpf", "pins.lpf", "--lpf-allow-unconstrained", "--timing-allow-fail",
+                          "--seed", str(seed)], folder)
     return report(json.loads((folder / "nextpnr.json").read_text()), json.loads((folder / "top.json").read_text())
                   ) | {"seconds": round(time.monotonic() - begun)}
 
