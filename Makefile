@@ -26,7 +26,7 @@ export PYTHONHASHSEED := 0
 unexport PYTHONPATH PYTHONHOME
 
 BASE  := .venv/.base
-TORCH := .venv/.torch
+TORCH := .venv/.torch-$(shell printf '%s' '$(TORCH_SPEC)' | cksum | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test test-all lint demo emulator sim bench timing clean
