@@ -37,18 +37,18 @@ class Cut(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        spare = Signal.like(self.i.payload)
+        payload, spare = (Signal(self.o.payload.shape(), name=name, reset_less=True) for name in ("payload", "spare"))
         spare_valid = Signal()
 
-        m.d.comb += self.i.ready.eq(~spare_valid)
+        m.d.comb += [self.i.ready.eq(~spare_valid), self.o.payload.eq(payload)]
         with m.If(~self.o.valid | self.o.ready):
             # The spare item is older than the one arriving: it leaves first, and nothing arrives while it waits.
             m.d.sync += self.o.valid.eq(self.i.valid | spare_valid)
             m.d.sync += spare_valid.eq(0)
             with m.If(spare_valid):
-                m.d.sync += self.o.payload.eq(spare)
-            with m.Else():
-                m.d.sync += self.o.payload.eq(self.i.payload)
+                m.d.sync += payload.eq(spare)
+            with m.Elif(self.i.valid):
+                m.d.sync += payload.eq(self.i.payload)
         with m.Elif(self.i.valid & self.i.ready):
             # The consumer stalled in the very cycle an item came: keep it aside.
             m.d.sync += spare.eq(self.i.payload)

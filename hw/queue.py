@@ -28,8 +28,12 @@ class Scan(data.Struct):
 
 
 def sum_halves(word, first: int, end: int):
-    """Plain sum of the big-endian 16-bit halves of `word` from byte `first` up to byte `end`."""
-    halves = [Cat(word[8 * k + 8:8 * k + 16], word[8 * k:8 * k + 8]) for k in range(first, end, 2)]
+    """Plain sum of the 16-bit halves of `word` from byte `first` up to byte `end`, each with its first byte lowest.
+
+    What an Internet checksum comes to does not depend on the order of bytes (RFC 1071, section 2): nothing is swapped
+    here, and a complement made of the sum goes into a frame as it is.
+    """
+    halves = [word[8 * k:8 * k + 16] for k in range(first, end, 2)]
     while len(halves) > 1:
         halves = [a + b for a, b in zip(halves[::2], halves[1::2], strict=False)] + halves[len(halves) & ~1:]
     return halves[0] if halves else Const(0, 1)
@@ -40,7 +44,7 @@ class PacketQueue(wiring.Component):
 
     The scan gives checksum verdicts and the largest exponent, so that what stands behind knows at the first word whether
     a frame is corrupt or holds a NaN. `scans` shows one Scan for every frame in `o`, in order; take it any time
-    from the frame's first word on. One word per cycle in and out; a frame appears 5 cycles after its last word.
+    from the frame's first word on. One word per cycle in and out; a frame appears 6 cycles after its last word.
     `i` stalls when memory or scans are full. Runts, oversize frames and frames with `error` are swallowed and reported by strobe.
     """
 
@@ -107,67 +111,74 @@ class PacketQueue(wiring.Component):
         self._scan(m, taken, first, good, frame_length, write + 1, committed, fifo)
 
         # Exit: the read port's register is the output register.
-        filled = Signal()
+        filled, moves = Signal(), Signal()
         m.d.comb += [
-            get.addr.eq(read[:-1]), get.en.eq(~filled | self.o.ready),
+            get.addr.eq(read[:-1]), moves.eq(~filled | self.o.ready), get.en.eq(moves & (read != committed)),
             self.o.payload.eq(get.data), self.o.valid.eq(filled),
             fifo.r_en.eq(self.scans.ready), self.scans.valid.eq(fifo.r_rdy), self.scans.payload.eq(fifo.r_data),
             self.busy.eq((write != read) | filled | (length != 0)),
         ]
+        with m.If(moves):
+            m.d.sync += filled.eq(get.en)
         with m.If(get.en):
-            m.d.sync += filled.eq(read != committed)
-            with m.If(read != committed):
-                m.d.sync += read.eq(read + 1)
+            m.d.sync += read.eq(read + 1)
         return m
 
     def _scan(self, m, taken, first, good, frame_length, end, committed, fifo):
-        """Sums and the largest exponent, word by word; three registers behind the entry the frame is committed."""
+        """Sums and the largest exponent, word by word; four registers behind the entry the frame is committed."""
         header_words = FRAME_BYTES // self.bus_bytes
         offset = {name: FRAME.fields[name][1] for name in FRAME.names}
         ip, address, udp = offset["ip_version_ihl"], offset["ip_src"], offset["udp_src"]
-        bus = self.i.payload.data
-
-        index = Signal(range(header_words + 1))
-        with m.If(taken):
-            m.d.sync += index.eq(Mux(self.i.payload.last, 0, Mux(index == header_words, index, index + 1)))
+        at_end = {"last": 1, "good": 1, "length": LENGTH_BITS, "end": len(committed)}
 
         # Bytes behind the end of the last word count as zeros.
-        masked = Signal(8 * self.bus_bytes)
-        for k in range(self.bus_bytes):
-            m.d.comb += masked[8 * k:8 * k + 8].eq(Mux(self.i.payload.count > k, bus[8 * k:8 * k + 8], 0))
+        masked_valid = Signal()
+        masked = Signal(data.StructLayout({"data": 8 * self.bus_bytes, "first": 1, **at_end}), reset_less=True)
+        m.d.sync += masked_valid.eq(taken)
+        with m.If(taken):
+            m.d.sync += [masked.first.eq(first), masked.last.eq(self.i.payload.last), masked.good.eq(good),
+                         masked.length.eq(frame_length), masked.end.eq(end)]
+            quads, rest = self.i.payload.count[2:], self.i.payload.count[:2]
+            odd = Cat((rest > k).replicate(8) for k in range(4))
+            for k in range(self.bus_bytes // 4):
+                quad = self.i.payload.data[32 * k:32 * k + 32]
+                m.d.sync += masked.data[32 * k:32 * k + 32].eq(Mux(quads > k, quad, Mux(quads == k, quad & odd, 0)))
 
-        summed = Signal(data.StructLayout({
-            "valid": 1, "first": 1, "last": 1, "good": 1, "ip": 20, "udp": 22, "none": 1, "exponent": 8,
-            "length": LENGTH_BITS, "end": len(committed)}))
-        m.d.sync += [summed.valid.eq(taken), summed.first.eq(first), summed.last.eq(self.i.payload.last),
-                     summed.good.eq(good), summed.length.eq(frame_length), summed.end.eq(end),
-                     summed.ip.eq(0), summed.none.eq(0), summed.exponent.eq(0)]
-        with m.Switch(index):
-            for w in range(header_words):
-                low, high = w * self.bus_bytes, (w + 1) * self.bus_bytes
-                part = lambda start, stop, low=low, high=high: (max(start, low) - low, max(min(stop, high) - low, 0))
-                with m.Case(w):
-                    m.d.sync += summed.ip.eq(sum_halves(masked, *part(ip, udp)))
-                    total = sum_halves(masked, *part(address, high))
-                    if low <= offset["udp_length"] < high:
-                        # The pseudo header (RFC 768): addresses are summed where they stand, protocol and length here.
-                        at = offset["udp_length"] - low
-                        total = total + sum_halves(masked, at, at + 2) + 17
-                    m.d.sync += summed.udp.eq(total)
-                    if low <= offset["udp_checksum"] < high:
-                        at = 8 * (offset["udp_checksum"] - low)
-                        m.d.sync += summed.none.eq(bus[at:at + 16] == 0)
-            with m.Default():
-                m.d.sync += summed.udp.eq(sum_halves(masked, 0, self.bus_bytes))
-                exponents = [masked[32 * k + 23:32 * k + 31] for k in range(self.bus_bytes // 4)]
-                while len(exponents) > 1:
-                    exponents = [Mux(a > b, a, b) for a, b in zip(exponents[::2], exponents[1::2], strict=True)]
-                m.d.sync += summed.exponent.eq(exponents[0])
+        index = Signal(range(header_words + 1))
+        summed_valid = Signal()
+        summed = Signal(data.StructLayout({"first": 1, "ip": 20, "udp": 22, "none": 1, "exponent": 8, **at_end}), reset_less=True)
+        m.d.sync += summed_valid.eq(masked_valid)
+        with m.If(masked_valid):
+            m.d.sync += [index.eq(Mux(masked.last, 0, Mux(index == header_words, index, index + 1))),
+                         summed.first.eq(masked.first), summed.ip.eq(0), summed.none.eq(0), summed.exponent.eq(0)]
+            m.d.sync += [summed[name].eq(masked[name]) for name in at_end]
+            with m.Switch(index):
+                for w in range(header_words):
+                    low, high = w * self.bus_bytes, (w + 1) * self.bus_bytes
+                    part = lambda start, stop, low=low, high=high: (max(start, low) - low, max(min(stop, high) - low, 0))
+                    with m.Case(w):
+                        m.d.sync += summed.ip.eq(sum_halves(masked.data, *part(ip, udp)))
+                        total = sum_halves(masked.data, *part(address, high))
+                        if low <= offset["udp_length"] < high:
+                            # The pseudo header (RFC 768): addresses are summed where they stand, protocol and length here.
+                            at = offset["udp_length"] - low
+                            total = total + sum_halves(masked.data, at, at + 2) + (17 << 8)
+                        m.d.sync += summed.udp.eq(total)
+                        if low <= offset["udp_checksum"] < high:
+                            at = 8 * (offset["udp_checksum"] - low)
+                            m.d.sync += summed.none.eq(masked.data[at:at + 16] == 0)
+                with m.Default():
+                    m.d.sync += summed.udp.eq(sum_halves(masked.data, 0, self.bus_bytes))
+                    exponents = [masked.data[32 * k + 23:32 * k + 31] for k in range(self.bus_bytes // 4)]
+                    while len(exponents) > 1:
+                        exponents = [Mux(a > b, a, b) for a, b in zip(exponents[::2], exponents[1::2], strict=True)]
+                    m.d.sync += summed.exponent.eq(exponents[0])
 
-        total = Signal(data.StructLayout({"ip": 24, "udp": 32, "none": 1, "exponent": 8}))
-        last = Signal(data.StructLayout({"valid": 1, "length": LENGTH_BITS, "end": len(committed)}))
-        m.d.sync += last.valid.eq(summed.valid & summed.last & summed.good)
-        with m.If(summed.valid):
+        total = Signal(data.StructLayout({"ip": 24, "udp": 32, "none": 1, "exponent": 8}), reset_less=True)
+        whole = Signal()
+        last = Signal(data.StructLayout({"length": LENGTH_BITS, "end": len(committed)}), reset_less=True)
+        m.d.sync += whole.eq(summed_valid & summed.last & summed.good)
+        with m.If(summed_valid):
             m.d.sync += [last.length.eq(summed.length), last.end.eq(summed.end)]
             carried = Mux(summed.first, Const(0, total.shape().size), total.as_value())
             before = data.View(total.shape(), carried)
@@ -177,13 +188,16 @@ class PacketQueue(wiring.Component):
                 total.exponent.eq(Mux(before.exponent > summed.exponent, before.exponent, summed.exponent)),
             ]
 
-        folded = Signal(data.StructLayout({"valid": 1, "ip": 17, "udp": 18, "none": 1, "exponent": 8,
-                                           "length": LENGTH_BITS, "end": len(committed)}))
-        m.d.sync += [
-            folded.valid.eq(last.valid), folded.ip.eq(total.ip[:16] + total.ip[16:]),
-            folded.udp.eq(total.udp[:16] + total.udp[16:]), folded.none.eq(total.none),
-            folded.exponent.eq(total.exponent), folded.length.eq(last.length), folded.end.eq(last.end),
-        ]
+        folded_valid = Signal()
+        folded = Signal(data.StructLayout({"ip": 17, "udp": 18, "none": 1, "exponent": 8,
+                                           "length": LENGTH_BITS, "end": len(committed)}), reset_less=True)
+        m.d.sync += folded_valid.eq(whole)
+        with m.If(whole):
+            m.d.sync += [
+                folded.ip.eq(total.ip[:16] + total.ip[16:]), folded.udp.eq(total.udp[:16] + total.udp[16:]),
+                folded.none.eq(total.none), folded.exponent.eq(total.exponent), folded.length.eq(last.length),
+                folded.end.eq(last.end),
+            ]
 
         def is_zero(ones):
             """0xFFFF after the end-around carry; a sum of real bytes is never plain zero here."""
@@ -193,7 +207,7 @@ class PacketQueue(wiring.Component):
         m.d.comb += [
             scan.length.eq(folded.length), scan.ip_good.eq(is_zero(folded.ip)),
             scan.udp_good.eq(folded.none | is_zero(folded.udp)), scan.exponent.eq(folded.exponent),
-            fifo.w_en.eq(folded.valid), fifo.w_data.eq(scan), self.stat_frame.eq(folded.valid),
+            fifo.w_en.eq(folded_valid), fifo.w_data.eq(scan), self.stat_frame.eq(folded_valid),
         ]
-        with m.If(folded.valid):
+        with m.If(folded_valid):
             m.d.sync += committed.eq(folded.end)

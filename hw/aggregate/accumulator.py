@@ -45,21 +45,28 @@ class Accumulator(wiring.Component):
 
         def later(signal, cycles):
             for _ in range(cycles):
-                registered = Signal.like(signal)
+                registered = Signal.like(signal, reset_less=True)
                 m.d.sync += registered.eq(signal)
                 signal = registered
             return signal
 
+        def strobes(bit, name):
+            """Bit k is what `bit` was k cycles before."""
+            past = Signal(max(Lane.RESULT_AT, Lane.WRITE_AT), name=name)
+            m.d.sync += past.eq(Cat(bit, past))
+            return Cat(bit, past)
+
         read_address = later(beat.address, Lane.READ_AT - 1)
         write_address = later(read_address, Lane.WRITE_AT - Lane.READ_AT + 1)
-        write = later(beat.valid & beat.write, Lane.WRITE_AT)
+        writes, emits, lasts, alive = (strobes(bit, name) for bit, name in (
+            (beat.valid & beat.write, "writes"), (beat.valid & beat.emit, "emits"), (beat.last, "lasts"), (beat.valid, "alive")))
         # One memory for all lanes, 64 bits each, and one for their poison bits.
         m.submodules.sums = sums = Memory(shape=unsigned(64 * config.lanes), depth=depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
         m.submodules.poison = poison = Memory(shape=unsigned(config.lanes), depth=depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
         sums_put, sums_get = sums.write_port(), sums.read_port()
         poison_put, poison_get = poison.write_port(), poison.read_port()
         for put, get in ((sums_put, sums_get), (poison_put, poison_get)):
-            m.d.comb += [get.addr.eq(read_address), put.addr.eq(write_address), put.en.eq(write)]
+            m.d.comb += [get.addr.eq(read_address), put.addr.eq(write_address), put.en.eq(writes[Lane.WRITE_AT])]
         flushed = []
         for k in range(config.lanes):
             m.submodules[f"lane_{k}"] = lane = Lane()
@@ -72,12 +79,8 @@ class Accumulator(wiring.Component):
                 self.emitted.data[32 * k:32 * k + 32].eq(lane.result),
             ]
             flushed.append(lane.flushed)
-        alive = [beat.valid]
-        while len(alive) <= max(Lane.RESULT_AT, Lane.WRITE_AT):
-            alive.append(later(alive[-1], 1))
         m.d.comb += [
-            self.emits.eq(later(beat.valid & beat.emit, Lane.RESULT_AT)),
-            self.emitted.last.eq(later(beat.last, Lane.RESULT_AT)),
-            self.flushed.eq(popcount(Cat(*flushed))), self.busy.eq(Cat(*alive).any()),
+            self.emits.eq(emits[Lane.RESULT_AT]), self.emitted.last.eq(lasts[Lane.RESULT_AT]),
+            self.flushed.eq(popcount(Cat(*flushed))), self.busy.eq(alive.any()),
         ]
         return m

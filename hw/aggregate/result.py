@@ -57,8 +57,8 @@ class ResultComposer(wiring.Component):
         rest = Signal(range(bus_bytes))
         m.d.comb += rest.eq(header.length[:shift])
         index, tailing = Signal(range(header_words + 1)), Signal()
-        made = Signal(data.StructLayout({
-            "valid": 1, "word": Word(bus_bits), "first": 1, "header": ResultHeader(config), "words": 16, "rest": range(bus_bytes)}))
+        made, made_valid = Signal(data.StructLayout({
+            "word": Word(bus_bits), "first": 1, "header": ResultHeader(config), "words": 16, "rest": range(bus_bytes)})), Signal()
         kept = Signal(bus_bits)
         for k in range(config.lanes):
             valid = ~self.emitted.payload.last | (rest == 0) | (rest > 4 * k)
@@ -68,41 +68,41 @@ class ResultComposer(wiring.Component):
             made.words.eq(header_words + ((header.length + TAIL_BYTES + bus_bytes - 1) >> shift)),
         ]
         with m.If(tailing):
-            m.d.comb += [made.valid.eq(1), made.word.count.eq(TAIL_BYTES), made.word.last.eq(1)]
+            m.d.comb += [made_valid.eq(1), made.word.count.eq(TAIL_BYTES), made.word.last.eq(1)]
         with m.Elif(index != header_words):
-            m.d.comb += [made.valid.eq(self.headers.valid & self.emitted.valid), made.word.data.eq(head.word_select(index, bus_bits))]
-            with m.If(made.valid):
+            m.d.comb += [made_valid.eq(self.headers.valid & self.emitted.valid), made.word.data.eq(head.word_select(index, bus_bits))]
+            with m.If(made_valid):
                 m.d.sync += index.eq(index + 1)
         with m.Else():
-            m.d.comb += [made.valid.eq(self.emitted.valid), self.emitted.ready.eq(1), made.word.data.eq(kept)]
+            m.d.comb += [made_valid.eq(self.emitted.valid), self.emitted.ready.eq(1), made.word.data.eq(kept)]
             with m.If(self.emitted.payload.last & (rest != 0)):
                 m.d.comb += [made.word.last.eq(1), made.word.count.eq(rest + TAIL_BYTES)]
             with m.If(self.emitted.valid & self.emitted.payload.last & (rest == 0)):
                 m.d.sync += tailing.eq(1)
-        with m.If(made.valid & made.word.last):
+        with m.If(made_valid & made.word.last):
             m.d.comb += self.headers.ready.eq(1)
             m.d.sync += [index.eq(0), tailing.eq(0)]
 
         # Sum, add up, fold, insert.
-        summed, added, folded = (Signal.like(made, name=name) for name in ("summed", "added", "folded"))
-        part, total, complement = Signal(21), Signal(32), Signal(16)
-        m.d.sync += [summed.eq(made), added.eq(summed), folded.eq(added), part.eq(sum_halves(made.word.data, 0, bus_bytes))]
-        with m.If(summed.valid):
-            m.d.sync += total.eq(Mux(summed.first, 0, total) + part)
+        summed, added, folded, out = (Signal(made.shape(), name=name, reset_less=True) for name in ("summed", "added", "folded", "out"))
+        valid = Signal(3)
+        part, total, complement = (Signal(bits, name=name, reset_less=True)
+                                   for name, bits in (("part", 21), ("total", 32), ("complement", 16)))
+        m.d.sync += [valid.eq(Cat(made_valid, valid)), self.results.valid.eq(valid[2])]
+        with m.If(made_valid):
+            m.d.sync += [summed.eq(made), part.eq(sum_halves(made.word.data, 0, bus_bytes))]
+        with m.If(valid[0]):
+            m.d.sync += [added.eq(summed), total.eq(Mux(summed.first, 0, total) + part)]
         once = Signal(17)
         m.d.comb += once.eq(total[:16] + total[16:])
         twice = (once[:16] + once[16:])[:16]
-        m.d.sync += complement.eq(~Cat(twice[8:], twice[:8]))
-
-        out = self.results.payload
-        inserted = Signal(bus_bits)
-        m.d.comb += inserted.eq(folded.word.data)
-        for k in range(config.lanes):
-            with m.If(folded.word.last & (folded.rest == 4 * k)):
-                m.d.comb += inserted[32 * k + 16:32 * k + 32].eq(complement)
-        m.d.sync += [
-            self.results.valid.eq(folded.valid), out.word.eq(folded.word), out.word.data.eq(inserted),
-            out.first.eq(folded.first), out.header.eq(folded.header), out.words.eq(folded.words),
-        ]
-        m.d.comb += self.busy.eq(self.headers.valid | summed.valid | added.valid | folded.valid | self.results.valid)
+        with m.If(valid[1]):
+            m.d.sync += [folded.eq(added), complement.eq(~twice)]
+        with m.If(valid[2]):
+            m.d.sync += out.eq(folded)
+            for k in range(config.lanes):
+                with m.If(folded.word.last & (folded.rest == 4 * k)):
+                    m.d.sync += out.word.data[32 * k + 16:32 * k + 32].eq(complement)
+        m.d.comb += [getattr(self.results.payload, name).eq(getattr(out, name)) for name in ("word", "first", "header", "words")]
+        m.d.comb += self.busy.eq(self.headers.valid | valid.any() | self.results.valid)
         return m

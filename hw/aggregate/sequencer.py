@@ -19,7 +19,7 @@ class Beat(data.StructLayout):
     def __init__(self, config: Config):
         depth = config.jobs * config.slots * config.segment_words
         super().__init__({
-            "valid": 1, "address": range(depth), "data": config.bus_bits, "numeric": 4, "fraction": signed(9), "limit": 8,
+            "data": config.bus_bits, "valid": 1, "address": range(depth), "numeric": 4, "fraction": signed(9), "limit": 8,
             "include": 1, "first": 1, "write": 1, "emit": 1, "last": 1})
 
 
@@ -45,7 +45,7 @@ class Sequencer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        work, running = Signal(Work(config)), Signal()
+        work, running = Signal(Work(config), reset_less=True), Signal()
         address = Signal(range(config.jobs * config.slots * config.segment_words))
         left = Signal(range(config.segment_words + 1))
         coming = self.works.payload
@@ -85,13 +85,15 @@ class Sequencer(wiring.Component):
         for flight, writes, at in zip(flights, [go & work.write] + [f.writes for f in flights],
                                       [address] + [f.address for f in flights], strict=False):
             m.d.sync += [flight.writes.eq(writes), flight.address.eq(at)]
-        beat, word = self.beat, self.contributions.payload
+        beat, valid, word = Signal(Beat(config), reset_less=True), Signal(), self.contributions.payload
+        m.d.sync += valid.eq(go)
+        m.d.comb += [self.beat.eq(beat), self.beat.valid.eq(valid)]
         for k in range(config.lanes):
             # Behind the end of a frame the bus carries anything; it must not be counted.
             lane = slice(32 * k, 32 * k + 32)
             m.d.sync += beat.data[lane].eq(Mux(word.count > 4 * k, word.data[lane], 0))
         m.d.sync += [
-            beat.valid.eq(go), beat.address.eq(address),
+            beat.address.eq(address),
             beat.numeric.eq(work.result.numeric), beat.fraction.eq(work.fraction), beat.limit.eq(work.limit),
             beat.include.eq(work.include), beat.first.eq(work.first),
             beat.write.eq(work.write), beat.emit.eq(work.emit), beat.last.eq(last),

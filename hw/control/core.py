@@ -36,9 +36,8 @@ class Core(wiring.Component):
     """Takes frames' headers one at a time and gives exactly one outcome and one verdict for each, in order.
 
     A contribution or receipt has its verdict 3 cycles after its headers were taken, and the next headers are taken after 4; an
-    ordinary frame after 1 and 2; a control message takes as many cycles as its walk through the tables. Not ready for jobs x members
-    cycles after reset. `headers` wait
-    while a verdict or a reply cannot be handed on. A verdict with a reply and the reply are offered together, each while the
+    ordinary frame after 1 and 2; a control message takes as many cycles as its walk through the tables. Not ready for jobs x members cycles
+    after reset, nor before `counters_cleared`. `headers` wait while a verdict or a reply cannot be handed on. A verdict with a reply and the reply are offered together, each while the
     other's receiver is ready: a receiver must stay ready until it is served, as a `Cut` and the `ReplyComposer` do. The
     truth is `sim/model/switch.py`; the rules are docs/protocol.md.
     """
@@ -49,7 +48,8 @@ class Core(wiring.Component):
             "headers": In(stream.Signature(Headers)), "verdicts": Out(stream.Signature(Verdict(config))),
             "replies": Out(stream.Signature(Reply)), "now_us": In(32), "seed": In(64),
             "bind": Out(stream.Signature(Binding(config), always_ready=True)),
-            "read_address": Out(32), "read_value": In(32),
+            "reads": Out(1), "read_address": Out(32), "read_value": In(32),
+            "counters_cleared": In(1),
             "decided": Out(1), "trace": Out(Trace), "stats": Out(1).array(len(Stat)), "busy": Out(1),
         })
 
@@ -63,7 +63,7 @@ class Core(wiring.Component):
         m.submodules.membership = membership = Membership(config)
         connect(m, membership.tables, tables.members)
 
-        held = Signal(Headers)
+        held = Signal(Headers, reset_less=True)
         rows = tables.frames
         frame = held.frame
         verdict = self.verdicts.payload
@@ -71,7 +71,7 @@ class Core(wiring.Component):
             random.seed.eq(self.seed), random.draw.eq(membership.draw), membership.random.eq(random.value),
             membership.headers.eq(held), self.bind.payload.eq(membership.binding.payload),
             self.bind.valid.eq(membership.binding.valid),
-            self.read_address.eq(membership.read_address), membership.read_value.eq(self.read_value),
+            self.reads.eq(membership.reads), self.read_address.eq(membership.read_address), membership.read_value.eq(self.read_value),
             checks.headers.eq(held), checks.job.eq(rows.job_row), checks.member.eq(rows.member_row),
             ring.member.eq(frame.member), ring.job.eq(rows.job_row), ring.slot.eq(rows.slot_row),
             ring.have.eq(rows.have), ring.asked.receipt.eq(checks.receipt), ring.asked.seq.eq(frame.seq),
@@ -107,22 +107,16 @@ class Core(wiring.Component):
             with m.If(fault & (outcome == name)):
                 m.d.comb += notice.eq(1)
 
-        wiped_job, wiped_member = Signal(range(config.jobs)), Signal(range(config.members))
         with m.FSM() as fsm:
             m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
             with m.State("WIPE"):
-                # A reset clears registers, the ports' members among them, but no memory: empty the tables of who is who.
-                m.d.comb += [rows.job.eq(wiped_job), rows.member.eq(wiped_member), rows.job_write.eq(1),
-                             rows.member_write.eq(1)]
-                m.d.sync += wiped_member.eq(wiped_member + 1)
-                with m.If(wiped_member == config.members - 1):
-                    m.d.sync += [wiped_member.eq(0), wiped_job.eq(wiped_job + 1)]
-                    with m.If(wiped_job == config.jobs - 1):
-                        m.next = "IDLE"
+                m.d.comb += tables.control.eq(1)
+                with m.If(membership.wiped & self.counters_cleared):
+                    m.next = "IDLE"
             with m.State("IDLE"):
                 m.d.comb += [self.headers.ready.eq(1), rows.job.eq(upcoming.job), rows.member.eq(upcoming.member)]
-                m.d.sync += held.eq(self.headers.payload)
                 with m.If(self.headers.valid):
+                    m.d.sync += held.eq(self.headers.payload)
                     m.next = "CHECK"
             with m.State("CHECK"):
                 m.d.sync += [fault.eq(checks.fault), outcome.eq(checks.outcome)]

@@ -26,16 +26,16 @@ REJECT_BASE = 58 + 127
 class Membership(wiring.Component):
     """Carries out one control message while `active`, then shows `done` with the answer until `active` falls.
 
-    It owns the tables meanwhile. `forces`: the slot that the tables point at completes because of a departure; the operation is
+    It owns the tables meanwhile, and after a reset until it has `wiped` them. `forces`: the slot that the tables point at completes because of a departure; the operation is
     handed on when `forced`. A Leave walks through the ring at two cycles a slot, a Reset and a new job at one; a Read takes
-    11 cycles, all else at most members + 8. Order of the checks: docs/protocol.md section 4; truth: `sim/model/control/membership.py`.
+    12 cycles, all else at most members + 8. Order of the checks: docs/protocol.md section 4; truth: `sim/model/control/membership.py`.
     """
 
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "active": In(1), "headers": In(Headers), "tables": Out(Access(config)),
-            "random": In(64), "draw": Out(1), "read_address": Out(32), "read_value": In(32),
+            "active": In(1), "headers": In(Headers), "tables": Out(Access(config, registers=True)), "wiped": Out(1),
+            "random": In(64), "draw": Out(1), "reads": Out(1), "read_address": Out(32), "read_value": In(32),
             "binding": Out(stream.Signature(Binding(config), always_ready=True)),
             "forces": Out(1), "forced": In(1), "live_after": Out(config.members),
             "done": Out(1), "reason": Out(Reason), "member": Out(8), "token": Out(32), "body": Out(layout(ACK)),
@@ -48,7 +48,7 @@ class Membership(wiring.Component):
         job, row = t.job_row, t.member_row
         reason = Signal(Reason)
         index = Signal(range(config.members + 1))
-        step = Signal(range(max(config.slots, config.members, REGISTERS_PER_READ) + 1))
+        step = Signal(range(max(config.slots, config.members, REGISTERS_PER_READ + 1) + 1))
         port_same, address_same = same_sender(self.headers, row)
         same = port_same & address_same
         exists = (frame.job < config.jobs) & (job.state != JobState.NONE)
@@ -68,7 +68,17 @@ class Membership(wiring.Component):
             m.d.sync += reason.eq(why)
             m.next = "SETTLE"
 
-        with m.FSM():
+        wiped_job = Signal(range(config.jobs))
+        with m.FSM() as fsm:
+            m.d.comb += self.wiped.eq(~fsm.ongoing("WIPE"))
+            with m.State("WIPE"):
+                # A reset clears registers, the ports' members among them, but no memory: empty the tables of who is who.
+                m.d.comb += [t.job.eq(wiped_job), t.job_write.eq(1), t.job_next.eq(0), t.member_write.eq(1), t.member_next.eq(0)]
+                m.d.sync += index.eq(index + 1)
+                with m.If(index == config.members - 1):
+                    m.d.sync += [index.eq(0), wiped_job.eq(wiped_job + 1)]
+                    with m.If(wiped_job == config.jobs - 1):
+                        m.next = "ENTRY"
             with m.State("ENTRY"):
                 m.d.sync += [reason.eq(Reason.DONE), step.eq(0), self.member.eq(frame.member),
                              self.token.eq(frame.token), index.eq(Mux(asked.action == Action.JOIN, 0, frame.member))]
@@ -103,12 +113,13 @@ class Membership(wiring.Component):
                 with m.If(index == config.members - 1):
                     m.next = "SETTLE"
             with m.State("READ"):
-                m.d.comb += self.read_address.eq(asked.address + step)
+                # A register's value comes two cycles after its address.
+                m.d.comb += [self.reads.eq(step < REGISTERS_PER_READ), self.read_address.eq(asked.address + step)]
                 m.d.sync += step.eq(step + 1)
                 for k in range(REGISTERS_PER_READ):
-                    with m.If(step == k + 1):
+                    with m.If(step == k + 2):
                         m.d.sync += registers[k].eq(self.read_value)
-                with m.If(step == REGISTERS_PER_READ):
+                with m.If(step == REGISTERS_PER_READ + 1):
                     m.next = "SETTLE"
             with m.State("SETTLE"):
                 # The rows show the last write one cycle later.

@@ -1,6 +1,6 @@
 """Composes acknowledgements and notices."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -33,8 +33,8 @@ class Addressed(data.StructLayout):
 class ReplyComposer(wiring.Component):
     """Turns a Reply into the words of a frame whose UDP payload sums to zero; addresses are stamped at the port.
 
-    The complement stands before the body, so the words are gone through twice: once to add, once to send. Latency is as many
-    cycles as the frame has words, plus 2; one reply at a time; `o` may stall.
+    The complement stands before the body, so the words go round twice: once to be added up, once to be sent. Latency is as many
+    cycles as an acknowledgement has words, plus 2; one reply at a time; `o` may stall.
     """
 
     def __init__(self, *, bus_bits: int):
@@ -47,43 +47,42 @@ class ReplyComposer(wiring.Component):
         m = Module()
         bus_bytes = self.bus_bits // 8
         header_words = FRAME_BYTES // bus_bytes
-        reply = Signal(Reply)
-        complement, sent = Signal(16), Signal(range(2 * header_words))
-        header = Signal(layout(HEADER))
-        m.d.comb += [header.eq(reply.header), header.behind.eq(complement)]
-        image = Cat(Const(0, 8 * ADDRESSES.itemsize), header, reply.body)
-
-        word = Signal(self.bus_bits)
-        m.d.comb += word.eq(image.word_select(sent, self.bus_bits))
-        last = Mux(reply.acknowledges, sent == 2 * header_words - 1, sent == header_words - 1)
-        total = Signal(32)
-        folded = Signal(17)
-        m.d.comb += folded.eq(total[:16] + total[16:])
-        payload = self.o.payload
+        image = Signal(data.StructLayout({"addresses": 8 * ADDRESSES.itemsize, "header": layout(HEADER), "body": layout(ACK)}), reset_less=True)
+        turned = Cat(image.as_value()[self.bus_bits:], image.as_value()[:self.bus_bits])
+        asked, payload = self.replies.payload, self.o.payload
+        acknowledges, sent, total, folded = Signal(), Signal(range(2 * header_words)), Signal(32), Signal(17)
+        whole = sent == 2 * header_words - 1
+        last = Mux(acknowledges, whole, sent == header_words - 1)
         m.d.comb += [
-            payload.word.data.eq(word), payload.word.count.eq(bus_bytes), payload.word.last.eq(last),
-            payload.port.eq(reply.port), payload.address.eq(reply.address),
-            payload.length.eq(Mux(reply.acknowledges, 2 * FRAME_BYTES, FRAME_BYTES)),
+            folded.eq(total[:16] + total[16:]),
+            payload.word.data.eq(image.as_value()[:self.bus_bits]), payload.word.count.eq(bus_bytes), payload.word.last.eq(last),
+            payload.length.eq(Mux(acknowledges, 2 * FRAME_BYTES, FRAME_BYTES)),
         ]
+        port, address = Signal.like(asked.port), Signal(Address, reset_less=True)
+        m.d.comb += [payload.port.eq(port), payload.address.eq(address)]
         with m.FSM() as fsm:
             m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
             with m.State("IDLE"):
                 m.d.comb += self.replies.ready.eq(1)
-                m.d.sync += [reply.eq(self.replies.payload), sent.eq(0), total.eq(0), complement.eq(0)]
                 with m.If(self.replies.valid):
+                    m.d.sync += [
+                        image.addresses.eq(0), image.header.eq(asked.header), image.header.behind.eq(0),
+                        image.body.eq(Mux(asked.acknowledges, asked.body.as_value(), 0)), acknowledges.eq(asked.acknowledges),
+                        port.eq(asked.port), address.eq(asked.address), sent.eq(0), total.eq(0),
+                    ]
                     m.next = "ADD"
             with m.State("ADD"):
-                m.d.sync += [total.eq(total + sum_halves(word, 0, bus_bytes)), sent.eq(Mux(last, 0, sent + 1))]
-                with m.If(last):
+                m.d.sync += [image.eq(turned), total.eq(total + sum_halves(image.as_value(), 0, bus_bytes)),
+                             sent.eq(Mux(whole, 0, sent + 1))]
+                with m.If(whole):
                     m.next = "FOLD"
             with m.State("FOLD"):
-                carried = (folded[:16] + folded[16:])[:16]
-                m.d.sync += complement.eq(~Cat(carried[8:], carried[:8]))
+                m.d.sync += image.header.behind.eq(~(folded[:16] + folded[16:])[:16])
                 m.next = "SEND"
             with m.State("SEND"):
                 m.d.comb += self.o.valid.eq(1)
                 with m.If(self.o.ready):
-                    m.d.sync += sent.eq(sent + 1)
+                    m.d.sync += [image.eq(turned), sent.eq(sent + 1)]
                     with m.If(last):
                         m.next = "IDLE"
         return m

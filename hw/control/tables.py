@@ -82,16 +82,15 @@ class Verdict(data.StructLayout):
 
 
 class Access(wiring.Signature):
-    """One user's view of the tables. It points with `job`, `member` and `slot`; the rows there are in `rows` one cycle later, and a
-    row is written where it points. `have_write` selects members."""
+    """One user's view of the tables. It points with `job`, `member` and `slot`; the rows there come one cycle later, and a
+    row is written where it points. `have_write` selects members. Jobs and members are written only by who `registers` them."""
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, *, registers: bool):
         job, member, slot = job_row(config), member_row(), slot_row(config)
         super().__init__({
             "job": Out(range(config.jobs)), "member": Out(range(config.members)),
             "slot": Out(range(config.jobs * config.slots)),
-            "job_write": Out(1), "job_next": Out(job),
-            "member_write": Out(1), "member_next": Out(member),
+            **({"job_write": Out(1), "job_next": Out(job), "member_write": Out(1), "member_next": Out(member)} if registers else {}),
             "slot_write": Out(1), "slot_next": Out(slot),
             "have_write": Out(config.members), "have_next": Out(32),
             "job_row": In(job), "member_row": In(member), "slot_row": In(slot),
@@ -108,8 +107,8 @@ class Tables(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        access = Access(config)
-        super().__init__({"control": In(1), "frames": In(access), "members": In(access)})
+        super().__init__({"control": In(1), "frames": In(Access(config, registers=False)),
+                          "members": In(Access(config, registers=True))})
 
     def elaborate(self, platform):
         m = Module()
@@ -122,14 +121,18 @@ class Tables(wiring.Component):
 
         address = {"job": chosen("job"), "slot": chosen("slot"),
                    "member": chosen("job") * config.members + chosen("member")}
+        written = {
+            "job": (self.control & self.members.job_write, self.members.job_next),
+            "member": (self.control & self.members.member_write, self.members.member_next),
+            "slot": (chosen("slot_write"), Mux(self.control, self.members.slot_next.as_value(), self.frames.slot_next.as_value())),
+        }
         for name, shape in (("job", job), ("member", member), ("slot", slot)):
+            enable, row = written[name]
             m.submodules[f"{name}s"] = memory = Memory(shape=shape, depth=depths[name], init=[])
             put, get = memory.write_port(), memory.read_port()
             m.d.comb += [
                 put.addr.eq(address[name]), get.addr.eq(address[name]),
-                put.en.eq(chosen(f"{name}_write")),
-                data.View(shape, put.data).eq(Mux(self.control, getattr(self.members, f"{name}_next").as_value(),
-                                                  getattr(self.frames, f"{name}_next").as_value())),
+                put.en.eq(enable), data.View(shape, put.data).eq(row),
                 getattr(self.frames, f"{name}_row").eq(get.data), getattr(self.members, f"{name}_row").eq(get.data),
             ]
         have = data.ArrayLayout(32, config.members)

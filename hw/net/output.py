@@ -1,6 +1,6 @@
 """A port's exit: what waits for it, what goes first, and the addresses stamped on it."""
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect
@@ -13,7 +13,7 @@ from hw.frame import Cut, Word
 from hw.layout import layout
 from hw.net.gate import Flooded
 from hw.net.store import FrameStore
-from hw.queue import LENGTH_BITS
+from hw.queue import LENGTH_BITS, sum_halves
 from iswitch.config import Config
 from iswitch.wire import ADDRESSES, FRAME_BYTES, TAIL_BYTES, UDP_PORT
 
@@ -108,7 +108,8 @@ class OutputPort(wiring.Component):
         connect(m, cut.o, wiring.flipped(self.tx))
         index = Signal(range(config.header_words + 1))
         length, address = Signal(LENGTH_BITS), Signal(Address)
-        stamp = self._stamp(m, length, address)
+        sums, folds = Signal(), Signal()
+        stamp = self._stamp(m, length, address, sums, folds)
         words = Array(store.o.payload for store in stores)
         valids = Cat(store.o.valid for store in stores)
         stamped = Mux(source == ORDINARY, words[source].data, self._merge(words[source].data, stamp, index))
@@ -132,8 +133,10 @@ class OutputPort(wiring.Component):
                 m.d.sync += address.eq(Mux(source == REPLY, replies.note.address.as_value(), look.data.as_value()))
                 m.next = "SUM"
             with m.State("SUM"):
+                m.d.comb += sums.eq(1)
                 m.next = "FOLD"
             with m.State("FOLD"):
+                m.d.comb += folds.eq(1)
                 m.next = "SEND"
             with m.State("SEND"):
                 m.d.comb += cut.i.valid.eq(valids.bit_select(source, 1))
@@ -160,8 +163,8 @@ class OutputPort(wiring.Component):
                 merged = Mux(index == k, part, merged)
         return merged
 
-    def _stamp(self, m, length, address):
-        """Ethernet, IPv4 and UDP of the frame; sums in the cycle after `address`, folded in the next.
+    def _stamp(self, m, length, address, sums, folds):
+        """Ethernet, IPv4 and UDP of the frame, right after a cycle of `sums` and then one of `folds`.
 
         IPv4 checksum: RFC 791. UDP: RFC 768; header and payload of ours sum to zero, so addresses, ports, protocol and lengths are all there is.
         """
@@ -170,31 +173,32 @@ class OutputPort(wiring.Component):
         ip_length, udp_length = Signal(16), Signal(16)
         m.d.comb += [ip_length.eq(length - ip_at), udp_length.eq(length - udp_at)]
 
-        def halves(value, count):
-            """Sum of big-endian halves of bytes in wire order."""
-            return sum((Cat(value[16 * k + 8:16 * k + 16], value[16 * k:16 * k + 8]) for k in range(count)), Const(0))
-
-        def swapped(value):
-            return Cat(value[8:16], value[:8])
+        def wire(number):
+            """A 16-bit number as it goes out: its first byte, the upper one, lowest."""
+            return (number >> 8 | number << 8) & 0xFFFF if isinstance(number, int) else Cat(number[8:16], number[:8])
 
         def folded(total):
             once = total[:16] + total[16:]
             return (once[:16] + once[16:])[:16]
 
-        version_ihl, fragment, ttl, protocol = 0x45, 0x4000, 64, 17
+        version_ihl, fragment, ttl, protocol = 0x45, wire(0x4000), 64, 17
         ip_total, udp_total, ip_sum, udp_sum = Signal(20), Signal(20), Signal(16), Signal(16)
-        hosts = halves(self.own_ip, 2) + halves(address.ip, 2)
-        m.d.sync += [
-            ip_total.eq((version_ihl << 8) + ip_length + fragment + (ttl << 8 | protocol) + hosts),
-            udp_total.eq(hosts + protocol + udp_length + UDP_PORT + halves(address.udp, 1) + udp_length),
-            ip_sum.eq(~folded(ip_total)), udp_sum.eq(Mux(folded(udp_total) == 0xFFFF, 0xFFFF, ~folded(udp_total))),
-        ]
+        hosts = sum_halves(self.own_ip, 0, 4) + sum_halves(address.ip, 0, 4)
+        with m.If(sums):
+            m.d.sync += [
+                ip_total.eq(wire(ip_length) + hosts + (version_ihl + fragment + (protocol << 8 | ttl))),
+                udp_total.eq((wire(udp_length) << 1) + hosts + address.udp + ((protocol << 8) + wire(UDP_PORT))),
+            ]
+        with m.If(folds):
+            m.d.sync += [
+                ip_sum.eq(~folded(ip_total)), udp_sum.eq(Mux(folded(udp_total) == 0xFFFF, 0xFFFF, ~folded(udp_total))),
+            ]
         for name, value in (
-                ("eth_dst", address.mac), ("eth_src", self.own_mac), ("eth_type", swapped(Const(0x0800, 16))),
-                ("ip_version_ihl", version_ihl), ("ip_length", swapped(ip_length)), ("ip_fragment", swapped(Const(fragment, 16))),
-                ("ip_ttl", ttl), ("ip_protocol", protocol), ("ip_checksum", swapped(ip_sum)), ("ip_src", self.own_ip),
-                ("ip_dst", address.ip), ("udp_src", swapped(Const(UDP_PORT, 16))), ("udp_dst", address.udp),
-                ("udp_length", swapped(udp_length)), ("udp_checksum", swapped(udp_sum))):
+                ("eth_dst", address.mac), ("eth_src", self.own_mac), ("eth_type", wire(0x0800)),
+                ("ip_version_ihl", version_ihl), ("ip_length", wire(ip_length)), ("ip_fragment", fragment),
+                ("ip_ttl", ttl), ("ip_protocol", protocol), ("ip_checksum", ip_sum), ("ip_src", self.own_ip),
+                ("ip_dst", address.ip), ("udp_src", wire(UDP_PORT)), ("udp_dst", address.udp),
+                ("udp_length", wire(udp_length)), ("udp_checksum", udp_sum)):
             field = stamp[name]
             m.d.comb += (field.as_value() if isinstance(field, data.View) else field).eq(value)
         return stamp

@@ -52,7 +52,8 @@ class Parser(wiring.Component):
         header_words = FRAME_BYTES * 8 // self.bus_bits
         word = self.i.payload.word
 
-        gathered = Signal(FRAME_BYTES * 8 * 2)
+        gathered = Signal(FRAME_BYTES * 8 * 2, reset_less=True)
+        item = Signal(Headers, reset_less=True)
         index = Signal(range(2 * header_words + 1))
         head = Signal(FRAME_LAYOUT)
         # The last header word is looked at while it is on the bus: the item is complete one cycle later.
@@ -75,7 +76,7 @@ class Parser(wiring.Component):
             taken.eq(self.i.valid & fifo.w_rdy & clear),
             self.i.ready.eq(fifo.w_rdy & clear),
             fifo.w_en.eq(taken), fifo.w_data.eq(word),
-            self.o.valid.eq(fifo.r_rdy), self.o.payload.eq(fifo.r_data), fifo.r_en.eq(self.o.ready),
+            self.headers.payload.eq(item), self.o.valid.eq(fifo.r_rdy), self.o.payload.eq(fifo.r_data), fifo.r_en.eq(self.o.ready),
             self.busy.eq(fifo.r_rdy | (fifo.level != 0) | self.headers.valid),
         ]
         with m.If(self.headers.ready):
@@ -90,7 +91,6 @@ class Parser(wiring.Component):
                     with m.Case(k):
                         m.d.sync += gathered[k * self.bus_bits:(k + 1) * self.bus_bits].eq(word.data)
             with m.If(closing):
-                item = self.headers.payload
                 m.d.sync += [self.headers.valid.eq(1), item.frame.eq(head), item.ours.eq(ours),
                              item.arrival.eq(self.i.payload.arrival)]
                 for k in range(header_words, 2 * header_words):

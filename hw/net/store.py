@@ -55,16 +55,16 @@ class FrameStore(wiring.Component):
         with m.If(stores):
             m.d.sync += write.eq(write + 1)
 
-        filled = Signal()
+        filled, moves = Signal(), Signal()
         m.d.comb += [
-            get.addr.eq(read[:-1]), get.en.eq(~filled | self.o.ready), self.o.payload.eq(get.data),
+            get.addr.eq(read[:-1]), moves.eq(~filled | self.o.ready), get.en.eq(moves & (read != write)), self.o.payload.eq(get.data),
             self.o.valid.eq(filled & fifo.r_rdy), self.note.eq(fifo.r_data), self.noted.eq(fifo.r_rdy),
             self.busy.eq(write != start),
         ]
+        with m.If(moves):
+            m.d.sync += filled.eq(get.en)
         with m.If(get.en):
-            m.d.sync += filled.eq(read != write)
-            with m.If(read != write):
-                m.d.sync += read.eq(read + 1)
+            m.d.sync += read.eq(read + 1)
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += taken.eq(taken + 1)
             with m.If(self.o.payload.last):

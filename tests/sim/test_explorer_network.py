@@ -23,7 +23,7 @@ def compare(scenario: Scenario, faults: frozenset[str], room: int) -> tuple[set,
     return reached(links.base, links.run()), reached(hostile, hostile.run())
 
 
-@pytest.mark.parametrize("faults", [frozenset(), {LOSS}, {DUPLICATE}, {REORDER}, ALL], ids=str)
+@pytest.mark.parametrize("faults", [frozenset(), {LOSS}, {DUPLICATE}, {REORDER}, ALL], ids=lambda faults: "+".join(sorted(faults)) or "none")
 @pytest.mark.parametrize("threshold", [1, 2])
 def test_two_workers_stay_within(faults, threshold):
     within, all_states = compare(TWO._replace(threshold=threshold, segments=3), frozenset(faults), 1)

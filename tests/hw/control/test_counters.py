@@ -3,7 +3,8 @@
 import functools
 
 import pytest
-from amaranth.hdl import Signal
+from amaranth.hdl import ResetInserter, Signal
+from amaranth.lib.memory import Memory
 from iswitch.config import Config
 from iswitch.wire import Outcome, PortCounter, Stat
 
@@ -18,19 +19,32 @@ END = 64 + 8 * CONFIG.ports
 
 
 async def registers(ctx, dut, addresses=range(END + 40)):
-    """Non-zero registers; `value` is one cycle behind `address`."""
+    """Non-zero registers, read as fast as is allowed: every second cycle."""
     values = {}
     for address in addresses:
         ctx.set(dut.address, address)
+        ctx.set(dut.reads, 1)
+        await ctx.tick()
+        ctx.set(dut.reads, 0)
+        ctx.set(dut.address, 0xFFFFFFFF)
         await ctx.tick()
         if value := ctx.get(dut.value):
             values[address] = value
     return values
 
 
-def run(testbench):
-    dut = Counters(CONFIG)
-    Bench(dut).drive(functools.partial(testbench, dut=dut))
+async def cleared(ctx, dut):
+    await ctx.tick().until(dut.cleared)
+
+
+def run(testbench, dut=None):
+    dut = dut or Counters(CONFIG)
+
+    async def when_cleared(ctx):
+        await cleared(ctx, dut)
+        await testbench(ctx, dut)
+
+    Bench(dut).drive(when_cleared)
 
 
 def test_registers_begin_with_what_the_switch_is():
@@ -103,10 +117,68 @@ def test_all_events_at_once():
     run(bench)
 
 
-def test_counters_wrap(monkeypatch):
-    monkeypatch.setattr(hw.control.counters, "Signal", functools.partial(Signal, init=2**32 - 1))
+def test_nothing_is_lost_when_everything_happens_in_every_cycle_beside_reads():
+    """The few bits of what is pending must last for the longest turn of the walk."""
+    async def bench(ctx, dut):
+        everything = [*(dut.port_events[port][event] for port in range(CONFIG.ports) for event in PortCounter),
+                      *(dut.stats[stat] for stat in Stat), dut.decided]
+        cycles = 0
+        for signal in everything:
+            ctx.set(signal, 1)
+        ctx.set(dut.flushed, 2)
+        for _ in range(3 * END // 2):
+            await registers(ctx, dut, [200])
+            cycles += 2
+        for signal in (*everything, dut.flushed):
+            ctx.set(signal, 0)
+        expected = CONSTANTS | {8: cycles} | {40 + stat: cycles for stat in Stat} | {at: cycles for at in range(64, END)}
+        assert await registers(ctx, dut) == expected | {45: 2 * cycles}
+
+    run(bench)
+
+
+def test_a_register_read_again_and_again_shows_every_event_at_once():
+    async def bench(ctx, dut):
+        for count in range(1, 40):
+            ctx.set(dut.stats[0], 1)
+            await ctx.tick()
+            ctx.set(dut.stats[0], 0)
+            assert await registers(ctx, dut, [40]) == {40: count}
+
+    run(bench)
+
+
+def test_a_reset_clears_the_counters():
+    dut = Counters(CONFIG)
+    reset = Signal()
 
     async def bench(ctx, dut):
+        for signal in (dut.stats[1], dut.decided):
+            ctx.set(signal, 1)
+        await ctx.tick().repeat(300)
+        ctx.set(reset, 1)
+        await ctx.tick()
+        ctx.set(reset, 0)
+        for signal in (dut.stats[1], dut.decided):
+            ctx.set(signal, 0)
+        await cleared(ctx, dut)
+        # The cycle of the reset is not counted, and nothing from before it.
+        assert await registers(ctx, dut) == CONSTANTS
+
+    async def when_cleared(ctx):
+        await cleared(ctx, dut)
+        await bench(ctx, dut)
+
+    Bench(ResetInserter(reset)(dut)).drive(when_cleared)
+
+
+def test_counters_wrap(monkeypatch):
+    made = []
+    monkeypatch.setattr(hw.control.counters, "Memory", lambda **options: made.append(Memory(**options)) or made[-1])
+
+    async def bench(ctx, dut):
+        for address in (40, 41, 45):
+            ctx.set(made[0].data[address], 2**32 - 1)
         ctx.set(dut.stats[0], 1)
         ctx.set(dut.flushed, 2)
         await ctx.tick()
@@ -118,13 +190,15 @@ def test_counters_wrap(monkeypatch):
 
 
 @pytest.mark.parametrize("address", [0, 5, 8])
-def test_value_is_one_cycle_behind_its_address(address):
+def test_value_is_two_cycles_behind_its_address(address):
     async def bench(ctx, dut):
+        ctx.set(dut.address, address)
+        ctx.set(dut.reads, 1)
+        await ctx.tick()
         ctx.set(dut.address, 500)
         await ctx.tick()
-        ctx.set(dut.address, address)
-        assert ctx.get(dut.value) == 0
-        await ctx.tick()
         assert ctx.get(dut.value) == CONSTANTS.get(address, 0)
+        await ctx.tick()
+        assert ctx.get(dut.value) == 0
 
     run(bench)

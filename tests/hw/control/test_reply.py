@@ -60,10 +60,11 @@ def test_replies_are_the_models_and_sum_to_zero(bus_bits, stalls):
 
 @pytest.mark.parametrize("bus_bits", BUSES)
 @pytest.mark.parametrize(("k", "size"), [(0, 64), (1, 128)])
-def test_latency_is_a_frames_words_and_2_cycles(bus_bits, k, size):
+def test_latency_is_an_acknowledgements_words_and_2_cycles(bus_bits, k, size):
     source, sink = run(bus_bits, [reply(k)])
-    words = size * 8 // bus_bits
-    assert sink.times == list(range(source.times[0] + words + 2, source.times[0] + 2 * words + 2))
+    words, gone_through = (length * 8 // bus_bits for length in (size, 128))
+    first = source.times[0] + gone_through + 2
+    assert sink.times == list(range(first, first + words))
 
 
 def test_bus_bits_wrong():

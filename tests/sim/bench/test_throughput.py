@@ -8,7 +8,7 @@ from sim.bench.throughput import latencies, queue_cycles, throughput
 from sim.emulator.engine import Board
 
 SMALL = Config(ports=2, bus_bits=64)
-DOCUMENTED_QUEUE_CYCLES = 5
+DOCUMENTED_QUEUE_CYCLES = 6
 """Of `hw.queue.PacketQueue`."""
 
 
