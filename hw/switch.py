@@ -87,7 +87,6 @@ class Switch(wiring.Component):
         m.d.comb += [
             parser.own_ip.eq(self.own_ip), core.now_us.eq(self.now_us), core.seed.eq(self.seed),
             counters.reads.eq(core.reads), counters.address.eq(core.read_address), core.read_value.eq(counters.value),
-            core.counters_cleared.eq(counters.cleared),
             counters.decided.eq(core.decided), counters.outcome.eq(core.trace.outcome),
             counters.flushed.eq(aggregator.flushed), self.traced.eq(core.decided), self.trace.eq(core.trace),
             replies.o.ready.eq(1),

@@ -36,10 +36,10 @@ class Core(wiring.Component):
     """Takes frames' headers one at a time and gives exactly one outcome and one verdict for each, in order.
 
     A contribution or receipt has its verdict 3 cycles after its headers were taken, and the next headers are taken after 4; an
-    ordinary frame after 1 and 2; a control message takes as many cycles as its walk through the tables. Not ready for jobs x members cycles
-    after reset, nor before `counters_cleared`. `headers` wait while a verdict or a reply cannot be handed on. A verdict with a reply and the reply are offered together, each while the
-    other's receiver is ready: a receiver must stay ready until it is served, as a `Cut` and the `ReplyComposer` do. The
-    truth is `sim/model/switch.py`; the rules are docs/protocol.md.
+    ordinary frame after 1 and 2; a control message takes as many cycles as its walk through the tables. Not ready for jobs x members
+    cycles after reset. `headers` wait while a verdict or a reply cannot be handed on. A verdict with a reply and the reply are offered
+    together, each while the other's receiver is ready: a receiver must stay ready until it is served, as a `Cut` and the `ReplyComposer`
+    do. The truth is `sim/model/switch.py`; the rules are docs/protocol.md.
     """
 
     def __init__(self, config: Config):
@@ -49,7 +49,6 @@ class Core(wiring.Component):
             "replies": Out(stream.Signature(Reply)), "now_us": In(32), "seed": In(64),
             "bind": Out(stream.Signature(Binding(config), always_ready=True)),
             "reads": Out(1), "read_address": Out(32), "read_value": In(32),
-            "counters_cleared": In(1),
             "decided": Out(1), "trace": Out(Trace), "stats": Out(1).array(len(Stat)), "busy": Out(1),
         })
 
@@ -111,7 +110,7 @@ class Core(wiring.Component):
             m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
             with m.State("WIPE"):
                 m.d.comb += tables.control.eq(1)
-                with m.If(membership.wiped & self.counters_cleared):
+                with m.If(membership.wiped):
                     m.next = "IDLE"
             with m.State("IDLE"):
                 m.d.comb += [self.headers.ready.eq(1), rows.job.eq(upcoming.job), rows.member.eq(upcoming.member)]

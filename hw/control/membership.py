@@ -26,9 +26,10 @@ REJECT_BASE = 58 + 127
 class Membership(wiring.Component):
     """Carries out one control message while `active`, then shows `done` with the answer until `active` falls.
 
-    It owns the tables meanwhile, and after a reset until it has `wiped` them. `forces`: the slot that the tables point at completes because of a departure; the operation is
-    handed on when `forced`. A Leave walks through the ring at two cycles a slot, a Reset and a new job at one; a Read takes
-    12 cycles, all else at most members + 8. Order of the checks: docs/protocol.md section 4; truth: `sim/model/control/membership.py`.
+    It owns the tables meanwhile, and after a reset until it has `wiped` them. `forces`: the slot that the tables point at completes
+    because of a departure; the operation is handed on when `forced`. A Leave walks through the ring at two cycles a slot, a Reset and a
+    new job at one; a Read takes 11 cycles, all else at most members + 8. Order of the checks: docs/protocol.md section 4; truth:
+    `sim/model/control/membership.py`.
     """
 
     def __init__(self, config: Config):
@@ -48,7 +49,7 @@ class Membership(wiring.Component):
         job, row = t.job_row, t.member_row
         reason = Signal(Reason)
         index = Signal(range(config.members + 1))
-        step = Signal(range(max(config.slots, config.members, REGISTERS_PER_READ + 1) + 1))
+        step = Signal(range(max(config.slots, config.members, REGISTERS_PER_READ) + 1))
         port_same, address_same = same_sender(self.headers, row)
         same = port_same & address_same
         exists = (frame.job < config.jobs) & (job.state != JobState.NONE)
@@ -113,13 +114,12 @@ class Membership(wiring.Component):
                 with m.If(index == config.members - 1):
                     m.next = "SETTLE"
             with m.State("READ"):
-                # A register's value comes two cycles after its address.
                 m.d.comb += [self.reads.eq(step < REGISTERS_PER_READ), self.read_address.eq(asked.address + step)]
                 m.d.sync += step.eq(step + 1)
                 for k in range(REGISTERS_PER_READ):
-                    with m.If(step == k + 2):
+                    with m.If(step == k + 1):
                         m.d.sync += registers[k].eq(self.read_value)
-                with m.If(step == REGISTERS_PER_READ + 1):
+                with m.If(step == REGISTERS_PER_READ):
                     m.next = "SETTLE"
             with m.State("SETTLE"):
                 # The rows show the last write one cycle later.

@@ -162,7 +162,7 @@ def test_cycles_of_each_action():
     members, slots = CONFIG.members, CONFIG.slots
     assert creation <= members + 8 + slots
     assert max(*joins, set_h, unknown, end) <= members + 8
-    assert read == 12
+    assert read == 11
     assert 2 * slots < leave <= 2 * slots + 8
     assert slots < reset <= slots + 8
 
