@@ -117,7 +117,6 @@ class Ring:
                 self._clock(now)
                 self._send_new(now)
                 self._send_gaps(now)
-                self.timer.progress()
                 expiry, deadline = now + self.timer.timeout_s, now + timeout_s
                 self._progressed = True
             elif now >= deadline:
@@ -206,19 +205,20 @@ class Ring:
             return
         end = min(self._low + int(held[-gap]), self._next)
         lost = np.flatnonzero(self._lack[self._low:end]) + self._low
-        lost = lost[self._sent_at[lost] <= now - self.timer.patience_s]
+        patience = np.where(self._resent[lost], self.timer.patience_again_s, self.timer.patience_s)
+        lost = lost[self._sent_at[lost] <= now - patience]
         if len(lost):
             self._resend(lost, now)
 
     def _expire(self, now: float) -> None:
-        """Nothing came for a time-out. If something came before it, the others are there and what is lacked is lost;
-        if nothing, most likely somebody is not there yet: ask with one segment only."""
-        indices = np.array([self._low])
+        """Nothing came for a time-out. Ask with the lowest segment lacked; it may only be late, or somebody is not there yet.
+        If something came before, ask with the highest too: its result shows all that is lost below (RFC 8985, section 7)."""
+        indices = [self._low]
         if self._progressed:
             lacked = np.flatnonzero(self._lack[self._low:self._next]) + self._low
             overdue = lacked[self._sent_at[lacked] <= now - self.timer.timeout_s]
-            indices = overdue if len(overdue) else indices
-        self._resend(indices, now)
+            indices += overdue[-1:].tolist()
+        self._resend(np.unique(indices), now)
         self._progressed = False
         self.timer.back_off()
 
@@ -299,13 +299,15 @@ class Ring:
     def _clock(self, now: float) -> None:
         """Delay of the newest segment held, if it was sent once. Time before a collective's first result is others'
         time: it may only lower the estimate."""
-        newest = self._high - 1
+        newest, first = self._high - 1, self._first_at is None
+        if self._first_at is None:
+            self._first_at = now
+            self.timer.restart()
         if newest >= len(self._resent) or self._resent[newest]:
             return
         if not (sent := float(self._sent_at[newest])):
             return
-        if self._first_at is None:
-            self._first_at = now
+        if first:
             honest = self.timer.delay_s is None or now - sent < self.timer.delay_s
         else:
             honest, sent = newest > self._clocked, max(sent, self._first_at)
