@@ -4,51 +4,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import softfloat
 from iswitch.wire import Format
 
+from sim.bench.oracle import INF, NAN, exact, nearest, patterns, softfloat_add, window64_sum
 from sim.model.numeric import fp32, lane, window64
 
 FRACTIONS = [-126, -70, -1, 0, 1, 24, 44, 58, 100, 125, 126, 127, 140, 148, 149]
-NAN, INF = 0x7FC00000, 0x7F800000
 SPECIAL = [0, 1, 2, 3, 0x7FFFFF, 0x800000, 0x800001, 0xFFFFFF, 0x1000000, 0x3F800000, 0x3F800001, 0x3FFFFFFF,
            0x4B000000, 0x4B7FFFFF, 0x4B800000, 0x7F000000, 0x7F7FFFFE, 0x7F7FFFFF, INF, INF + 1, NAN, 0x7FFFFFFF]
 SPECIAL += [pattern | 1 << 31 for pattern in SPECIAL]
-
-
-def exact(pattern: int) -> Fraction:
-    """Value of a finite float32 pattern."""
-    exponent, mantissa = pattern >> 23 & 0xFF, pattern & 0x7FFFFF
-    magnitude = Fraction(mantissa | (exponent != 0) << 23) * Fraction(2) ** (max(exponent, 1) - 150)
-    return -magnitude if pattern >> 31 else magnitude
-
-
-def nearest(value: Fraction) -> int:
-    """float32 pattern nearest to a fraction, ties to even."""
-    sign, value = (1 << 31 if value < 0 else 0), abs(value)
-    if not value:
-        return 0
-    log2 = value.numerator.bit_length() - value.denominator.bit_length()  # right or one too low
-    exponent = max(1, log2 + 126)
-    if value * Fraction(2) ** (150 - exponent) >= 1 << 24:
-        exponent += 1
-    mantissa = round(value * Fraction(2) ** (150 - exponent))
-    return sign | min((exponent - 1 << 23) + mantissa, INF)
-
-
-def patterns(rng, count, low=0, high=256):
-    """Random float32 patterns with biased exponents in [low, high), many with few mantissa bits, for ties."""
-    exponent = rng.integers(low, high, count)
-    mantissa = rng.integers(0, 1 << 23, count) & -1 << rng.integers(0, 24, count)
-    return (rng.integers(0, 2, count) << 31 | exponent << 23 | mantissa).astype(np.uint32)
-
-
-def softfloat_add(a: int, b: int) -> int:
-    """Berkeley SoftFloat's sum, with our one NaN."""
-    x, y = softfloat.float32_t(), softfloat.float32_t()
-    x.v, y.v = a, b
-    total = softfloat.f32_add(x, y).v
-    return NAN if total & 0x7FFFFFFF > INF else total
 
 
 @pytest.mark.parametrize("fraction", FRACTIONS)
@@ -110,8 +74,7 @@ def test_window64_sum_is_the_rounded_exact_sum_in_any_order(fraction):
     payloads[:, 0] = (limit - 1 << 23) | 0x7FFFFF  # as large as it can get
     payloads[:, 1] = (limit - 1 << 23) | 0x807FFFFF
     results = fold(Format.WINDOW64, payloads, fraction)
-    expected = [nearest(sum(round(exact(int(v)) * Fraction(2) ** fraction) for v in column) * Fraction(2) ** -fraction)
-                for column in payloads.T]
+    expected = [window64_sum(column, fraction) for column in payloads.T.tolist()]
     assert results.tolist() == expected
     assert fold(Format.WINDOW64, rng.permutation(payloads), fraction).tolist() == expected
 
