@@ -32,7 +32,7 @@ class Pair:
     """
 
     def __init__(self, config: Config, *, engine: str = "verilator", seed: int = 1):
-        self.config = config
+        self.config, self.seed = config, seed
         self.board = Board(config, engine=engine, seed=seed, watch=True, trace=True)
         self.model = Switch(config, mac=SWITCH_MAC, ip=SWITCH_IP, seed=seed)
         self.now_us = 0
@@ -76,6 +76,11 @@ class Pair:
             raise Divergence(f"frames that nobody decided about: {left}")
         self._same(sent, "a burst")
         return [frame for _, frame in sent]
+
+    def reset(self) -> None:
+        """Resets the switch, and takes a new model, which knows nobody."""
+        self.board.reset()
+        self.model = Switch(self.config, mac=SWITCH_MAC, ip=SWITCH_IP, seed=self.seed)
 
     def counters_agree(self) -> None:
         """Reads every register of both; READ itself is among what is counted, so page by page."""

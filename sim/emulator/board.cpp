@@ -198,7 +198,18 @@ struct Context {
         memcpy(pins.seed, &seed, 8);
         memcpy(pins.own_mac, mac, 6);
         memcpy(pins.own_ip, ip, 4);
-        for (int p = 0; p < PORTS; p++) *pins.rx[p].valid = 0, *pins.tx[p].ready = 0;
+        reset();
+    }
+
+    // What was inside the switch is gone; what waits at its ports comes after the reset, a half-sent frame from its beginning.
+    void reset() {
+        Pins &pins = model.pins;
+        for (int p = 0; p < PORTS; p++) {
+            *pins.rx[p].valid = 0, *pins.tx[p].ready = 0;
+            ports[p].offered = ports[p].held = false;
+            ports[p].at = 0;
+            ports[p].assembly.clear();
+        }
         *pins.rst = 1;
         for (int i = 0; i < RESET_CYCLES; i++) model.tick();
         *pins.rst = 0;
@@ -313,7 +324,7 @@ bool exists(int port) { return port >= 0 && port < PORTS; }
 #define ISW_ABI extern "C" __attribute__((visibility("default")))
 
 // Version of this interface, and what the library was built from.
-ISW_ABI int isw_abi() { return 1; }
+ISW_ABI int isw_abi() { return 2; }
 ISW_ABI int isw_ports() { return PORTS; }
 ISW_ABI int isw_bus_bits() { return 8 * BUS_BYTES; }
 ISW_ABI const char *isw_config() { return ISW_CONFIG; }
@@ -322,6 +333,9 @@ ISW_ABI const char *isw_engine() { return ISW_ENGINE; }
 // A switch of its own, out of reset. mac is 6 bytes, ip 4, both in wire order.
 ISW_ABI Context *isw_open(uint64_t seed, const uint8_t *mac, const uint8_t *ip) { return new Context(seed, mac, ip); }
 ISW_ABI void isw_close(Context *context) { delete context; }
+
+// Resets the running switch, as a board's button would.
+ISW_ABI void isw_reset(Context *context) { context->reset(); }
 
 // Frames a receive queue may hold.
 ISW_ABI void isw_limit(Context *context, uint64_t frames) { context->limit = frames; }

@@ -18,7 +18,7 @@ from sim.emulator.compile import Design, library
 
 __all__ = ["Board", "BoardError", "Decision", "Frame", "Stamp"]
 
-ABI = 1
+ABI = 2
 QUEUE_FRAMES = 1024
 RECEIVE_BYTES = 1 << 20
 RECEIVE_FRAMES = 1024
@@ -34,6 +34,7 @@ _SIGNATURES = {
     "isw_engine": (c_char_p, []),
     "isw_open": (c_void_p, [c_uint64, c_char_p, c_char_p]),
     "isw_close": (None, [c_void_p]),
+    "isw_reset": (None, [c_void_p]),
     "isw_limit": (None, [c_void_p, c_uint64]),
     "isw_flags": (None, [c_void_p, c_uint32]),
     "isw_send": (c_int, [c_void_p, c_int, c_char_p, c_uint32, c_int]),
@@ -239,6 +240,10 @@ class Board:
             raise BoardError(f"{lost.value} decisions were lost: fetch the trace more often")
         return decisions
 
+    def reset(self) -> None:
+        """Resets the running switch, as a board's button would: what was inside is gone, what waits at its ports comes afterwards."""
+        self._library.isw_reset(self._open)
+
     def violations(self) -> dict[str, int]:
         """Promises that the switch's outputs have broken, by port and kind; empty if all is well. Needs `watch` to see
         what happens while a word waits."""
@@ -248,7 +253,7 @@ class Board:
 
     @property
     def cycles(self) -> int:
-        """Cycles since reset."""
+        """Cycles since the board was made, resets not counted."""
         cycles: int = self._library.isw_cycles(self._open)
         return cycles
 

@@ -91,3 +91,22 @@ def test_a_switch_that_forgets_a_frame_is_noticed():
     other = traffic.clients[1]
     with pytest.raises(Divergence):
         pair.exchange(other.port, other.contribution(other.first_seq, np.ones(4, np.float32)))
+
+
+@pytest.mark.parametrize("config", [SMALL, Config()], ids=["64 bits", "256 bits"])
+def test_after_a_reset_the_switch_knows_nobody(config):
+    """Registers are cleared by a reset, memories are not: of jobs, members and counters nothing may be left."""
+    pair = Pair(config, seed=5)
+    traffic = Traffic(config, seed=1, workers=3, jobs=2, exchange=pair.exchange)
+    for _ in range(3):
+        traffic.form(0)
+        traffic.form(1, mode=Mode.PROPAGATE, format=Format.FP32)
+        traffic.steps(150, odd=0.0)
+        pair.reset()
+        traffic.steps(30)  # with what the workers know from before
+        pair.counters_agree()
+        traffic.rebuild(0)
+        traffic.steps(100)
+        pair.counters_agree()
+        pair.reset()
+    pair.close()
