@@ -117,6 +117,10 @@ class Ring(wiring.Component):
             m.d.comb += self.outcome.eq(Outcome.LENGTH)
         with m.Elif(~opens & (here | (slot.state != SlotState.COLLECTING))):
             m.d.comb += [self.outcome.eq(Mux(here, Outcome.DUPLICATE, Outcome.LATE)), self.resend.eq(stored)]
+            # SET_H may have made enough of what an open slot already has: a repeat ends it.
+            with m.If((slot.state == SlotState.COLLECTING) & is_complete(slot.members, slot.arrived, slot.expected, job.threshold)):
+                m.d.comb += [self.works.eq(1), self.operation.eq(Operation.FORCE), self.include.eq(0), self.slot_write.eq(1),
+                             self.slot_next.eq(slot), self.slot_next.state.eq(SlotState.COMPLETE)]
         with m.Else():
             m.d.comb += [
                 self.outcome.eq(Mux(quarantined, Outcome.QUARANTINED, Outcome.ADDED)), self.slot_write.eq(1),

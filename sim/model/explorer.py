@@ -269,12 +269,11 @@ class Explorer:
         """From here, with an empty network, fresh messages alone reach the goal, also if no more than H workers ever
         contribute again and the others only receive and acknowledge. One fixed order without losses is tried.
 
-        With quarantine and with SET_H everybody contributes: a tainted contribution does not count towards H, and a
-        lowered H acts on an open slot only when somebody contributes to it who has not yet.
+        With quarantine everybody contributes: a tainted contribution does not count towards H.
         """
         s, ring = self.scenario, self.cores[state.core].ring
         alive = [m for m in range(s.workers) if ring.live >> m & 1]
-        everybody = s.tainted or s.thresholds or len(alive) <= ring.threshold
+        everybody = s.tainted or len(alive) <= ring.threshold
         for busy in combinations(alive, len(alive) if everybody else ring.threshold):
             self.reach_goal(state, busy)
 

@@ -285,6 +285,30 @@ def test_threshold_changes_for_all(model):
     together(model, 2, body)
 
 
+def test_lower_threshold_frees_those_who_wait_for_a_silent_worker(model):
+    """Two have contributed and wait; the third never will."""
+    waiting = threading.Barrier(3, timeout=30)
+
+    def body(worker):
+        worker.barrier()
+        if worker.rank == 2:
+            waiting.wait()
+            deadline = time.monotonic() + 20
+            while (added := model.switch.counters()["outcome.ADDED"]) < 3 + 2 * 3:
+                assert time.monotonic() < deadline, added
+                time.sleep(0.01)
+            worker.set_threshold(2)
+            waiting.wait()
+            return None
+        waiting.wait()
+        array = np.full(16 * 3, worker.rank + 1, np.float32)
+        reduction = worker.allreduce(array, op="sum")
+        waiting.wait()
+        return reduction.missing, set(array.tolist())
+
+    assert together(model, 3, body)[:2] == [((2,), {3.0})] * 2
+
+
 # Trouble
 
 

@@ -19,6 +19,7 @@ RIGHT = {
     "two, H=1": (607, Scenario(workers=2, window=1, segments=4, threshold=1)),
     "two, H=1, leave": (2385, Scenario(workers=2, window=1, segments=4, threshold=1, leaves=1)),
     "two, SET_H": (None, Scenario(workers=2, window=1, segments=4, threshold=2, thresholds=(1, 2))),
+    "three, SET_H": (10310, Scenario(workers=3, window=1, segments=3, threshold=3, thresholds=(2, 3))),
     "three workers": (223, Scenario(workers=3, window=1, segments=4, threshold=3)),
     "three, leave": (6661, Scenario(workers=3, window=1, segments=4, threshold=3, leaves=2)),
     "three, H=2": (8509, Scenario(workers=3, window=1, segments=4, threshold=2)),
@@ -67,6 +68,10 @@ def also_to_a_complete_slot(slot, bit) -> bool:
     return not slot.arrived & bit
 
 
+def repeats_change_nothing(slot, threshold) -> bool:
+    return False
+
+
 def also_twice(slot, bit) -> bool:
     return slot.state == SlotState.COLLECTING
 
@@ -87,6 +92,8 @@ MUTANTS = {
     "a worker is added twice": (TWO._replace(rules=Rules(may_add=also_twice)), "a worker is twice in a sum"),
     "H < N, overwritten when complete": (
         THREE._replace(threshold=2, rules=Rules(may_overwrite=complete_is_enough)), "an honest worker is told WINDOW"),
+    "a repeat does not end a slot that SET_H made complete": (
+        TWO._replace(thresholds=(1, 2), rules=Rules(repeat_completes=repeats_change_nothing)), "a worker waits for ever"),
     "H < N, overwritten always": (
         THREE._replace(threshold=2, rules=Rules(may_overwrite=anything_goes)), "an honest worker is told WINDOW"),
 }

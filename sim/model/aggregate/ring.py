@@ -86,11 +86,17 @@ def may_add(slot: Slot, bit: int) -> bool:
     return slot.state == SlotState.COLLECTING and not slot.arrived & bit
 
 
+def repeat_completes(slot: Slot, threshold: int) -> bool:
+    """SET_H made enough of what an open slot already has: whoever asks again ends it."""
+    return slot.state == SlotState.COLLECTING and complete(slot, threshold)
+
+
 class Rules(NamedTuple):
     """The rules the explorer replaces by plausible wrong ones."""
 
     may_overwrite: Callable[[Ring, Slot], bool] = may_overwrite
     may_add: Callable[[Slot, int], bool] = may_add
+    repeat_completes: Callable[[Slot, int], bool] = repeat_completes
 
 
 RULES = Rules()
@@ -140,6 +146,9 @@ def contribute(ring: Ring, *, member: int, seq: int, behind: int, format: int = 
     if length != slot.length:
         return Step(ring, Outcome.LENGTH)
     if not rules.may_add(slot, bit):
+        if rules.repeat_completes(slot, ring.threshold):
+            work = Work(Operation.FORCE, index, not slot.members, True, member)
+            return Step(put(ring, index, slot._replace(state=SlotState.COMPLETE)), Outcome.DUPLICATE, work)
         again = Work(Operation.RESEND, index, False, False, member) if slot.state == SlotState.COMPLETE else None
         return Step(ring, Outcome.DUPLICATE if slot.arrived & bit else Outcome.LATE, again)
 

@@ -164,6 +164,9 @@ MUTANTS = [
     ("~quarantined | self.emit", "1"), ("~quarantined | self.emit", "~quarantined"), ("~opens & (asked.numeric", "(asked.numeric"),
     ("~opens & (asked.length", "(asked.length"), (", self.advance.eq(0)]", "]"), ("asked.seq - asked.behind", "asked.seq"),
     ("Mux(self.emit, SlotState.COMPLETE, SlotState.COLLECTING)", "SlotState.COLLECTING"),
+    ("is_complete(slot.members, slot", "is_complete(members, slot"),
+    ("self.slot_next.eq(slot), ", ""), ("self.slot_next.eq(slot), self.slot_next.state.eq(SlotState.COMPLETE)", "self.slot_next.eq(slot)"),
+    ("self.include.eq(0), self.slot_write.eq(1)", "self.include.eq(0)"),
 ]
 
 

@@ -294,6 +294,22 @@ def test_set_h_acts_on_the_next_contribution():
     assert bench.replies(one)[-1].reason == Reason.NUMBER
 
 
+def test_after_set_h_a_repeat_ends_a_slot_that_has_enough():
+    bench = Bench(3, format=Format.INT32).join()
+    one, other, third = bench.clients
+    for client in (one, other):
+        bench.send(client, client.contribution(one.first_seq, np.array([5], np.int32)))
+    bench.send(one, one.set_h(2))
+    assert not [r for r in bench.replies(one) if r.type == Type.RESULT]
+    bench.send(other, other.contribution(one.first_seq, np.array([99], np.int32), flags=ContributionFlag.RETRANSMISSION))
+    for client in bench.clients:
+        [result] = [r for r in bench.replies(client) if r.type == Type.RESULT]
+        assert (result.numbers.tolist(), result.header["members"], result.flags) == ([10], 3, ResultFlag.PARTIAL)
+    assert bench.changes()["outcome.DUPLICATE"] == 1
+    bench.send(third, third.contribution(one.first_seq, np.array([7], np.int32)))
+    assert bench.changes()["outcome.LATE"] == 1
+
+
 @pytest.mark.parametrize(("change", "reason"), [
     ({"job": 2}, Reason.JOB), ({"world": 0}, Reason.WORLD), ({"world": 5}, Reason.WORLD),
     ({"world": 3, "threshold": 3}, Reason.WORLD), ({"threshold": 0}, Reason.THRESHOLD),
