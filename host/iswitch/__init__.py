@@ -1,10 +1,11 @@
 """iswitch: gradient sums and prioritized replay inside an FPGA network switch."""
 
-from iswitch.aggregate import Reduction, Worker
+from iswitch.aggregate import Worker
 from iswitch.errors import (
     IswitchError, JobReset, Mismatch, NoContributionError, NotAMember, Refused, SwitchUnreachable, TaintedError,
     TaintWarning, Timeout,
 )
+from iswitch.reduction import Reduction
 
 __all__ = ["IswitchError", "JobReset", "Mismatch", "NoContributionError", "NotAMember", "Reduction", "Refused",
            "SwitchUnreachable", "TaintWarning", "TaintedError", "Timeout", "Worker", "__version__"]

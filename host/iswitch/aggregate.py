@@ -3,9 +3,7 @@
 import contextlib
 import os
 import secrets
-import warnings
 import weakref
-from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, Self, TypeVar
 
 import numpy as np
@@ -13,15 +11,14 @@ import numpy as np
 from iswitch.attendant import Attendant
 from iswitch.config import Config
 from iswitch.control import Control, Membership
-from iswitch.errors import (
-    IswitchError, JobReset, NoContributionError, NotAMember, TaintedError, TaintWarning, Timeout,
-)
+from iswitch.errors import IswitchError, JobReset, NoContributionError, NotAMember, Timeout
 from iswitch.explain import HARMLESS, explain
+from iswitch.reduction import Reduction
 from iswitch.ring import Notice, Ring, Stalled
 from iswitch.transport import Transport, UdpTransport
 from iswitch.wire import HEADER, NO_MEMBER, Format, Mode, Reason
 
-__all__ = ["Reduction", "Worker"]
+__all__ = ["Worker"]
 
 _FLOAT, _INT, _INT32 = np.dtype("<f4"), np.dtype("<i4"), Format.INT32
 _FORMATS = {"window64": Format.WINDOW64, "fp32": Format.FP32, "int32": Format.INT32}
@@ -29,51 +26,6 @@ _MODES = {"quarantine": Mode.QUARANTINE, "propagate": Mode.PROPAGATE}
 _BACKLOG_WINDOWS = 16
 
 Bytes = TypeVar("Bytes", bytes, bytearray, memoryview, np.ndarray)
-
-
-@dataclass(frozen=True)
-class Reduction:
-    """Who is in a sum. An array is cut into segments, each of which is a sum of its own.
-
-    world: workers of the job. elements: numbers in a segment (the last may have fewer). resent: contributions that this
-    worker sent more than once. odd: the switch flagged a segment as partial or tainted.
-    """
-
-    world: int
-    elements: int
-    resent: int
-    headers: np.ndarray = field(repr=False)
-    odd: bool = field(repr=False, default=False)
-
-    @property
-    def counts(self) -> np.ndarray:
-        """u16, (segments,): how many workers are in each segment's sum."""
-        return self.headers["count"]
-
-    @property
-    def members(self) -> np.ndarray:
-        """u32, (segments,): bit r is set if rank r is in the segment's sum."""
-        return self.headers["members"]
-
-    @property
-    def tainted(self) -> tuple[int, ...]:
-        """Ranks whose contribution to any segment held NaN, an infinity or a number out of range."""
-        return _ranks(int(np.bitwise_or.reduce(self.headers["token"], initial=0)))
-
-    @property
-    def missing(self) -> tuple[int, ...]:
-        """Ranks of the job that are not in the sum of at least one segment: too late (threshold), quarantined, gone."""
-        everybody = (1 << self.world) - 1
-        return _ranks(everybody & ~int(np.bitwise_and.reduce(self.headers["members"], initial=everybody)))
-
-    @property
-    def whole(self) -> bool:
-        """Everybody is in every segment's sum."""
-        return not self.missing
-
-
-def _ranks(mask: int) -> tuple[int, ...]:
-    return tuple(rank for rank in range(mask.bit_length()) if mask >> rank & 1)
 
 
 def _leave_and_close(control: Control, ring: Ring, attendant: Attendant, transport: Transport, owner_pid: int,
@@ -218,11 +170,11 @@ class Worker:
         reduction = self._collect(values, format)
         if values.size:
             if op == "mean":
-                self._divide(values, reduction.counts)
+                reduction.divide(values)
             if not np.may_share_memory(values, array):
                 array[...] = values.reshape(array.shape)
             if reduction.odd:
-                self._judge(reduction)
+                reduction.judge(self._ring.membership.mode, self.on_taint)
         return reduction
 
     def broadcast(self, buffer: Bytes, root: int = 0) -> Bytes:
@@ -344,26 +296,6 @@ class Worker:
             raise TypeError('array must be int32 in a job of format "int32"')
         return own, _FLOAT
 
-    def _divide(self, values: np.ndarray, counts: np.ndarray) -> None:
-        count = int(counts[0])
-        if np.count_nonzero(counts == count) == len(counts):
-            values /= np.float32(max(1, count))
-        else:
-            values /= np.repeat(np.maximum(counts, 1).astype(np.float32), self.elements)[:values.size]
-
-    def _judge(self, reduction: Reduction) -> None:
-        if not reduction.counts.all():
-            raise NoContributionError(
-                f"nobody's numbers are in {int((reduction.counts == 0).sum())} of {len(reduction.counts)} segments: "
-                f"ranks {_list(reduction.tainted)} sent NaN, infinities or numbers out of range")
-        if self.on_taint != "ignore" and reduction.tainted:
-            out = self._ring.membership.mode == Mode.QUARANTINE
-            message = (f"ranks {_list(reduction.tainted)} sent NaN, infinities or numbers out of range"
-                       f"{', and are left out of the sums of those segments' if out else ''}")
-            if self.on_taint == "raise":
-                raise TaintedError(message)
-            warnings.warn(message, TaintWarning, stacklevel=3)
-
     def _collect(self, values: np.ndarray, format: Format) -> Reduction:
         """Sums `values` (1-D, C-contiguous, 4 bytes each, little-endian) over the job, in place."""
         self._demand_member()
@@ -419,7 +351,3 @@ def _demand_int(name: str, value: object, least: int, most: int) -> None:
         raise TypeError(f"{name} must be an int, not {type(value).__name__}")
     if not least <= value <= most:
         raise ValueError(f"{name} must be {least} to {most}, not {value!r}")
-
-
-def _list(ranks: tuple[int, ...]) -> str:
-    return ", ".join(map(str, ranks))
