@@ -60,8 +60,9 @@ class CounterBank(wiring.Component):
 class Counters(wiring.Component):
     """A bank of counters for each eight registers, and what is constant, behind one address.
 
-    `port_events[port][k]` and `stats[k]` count in every cycle, `outcome` in the cycle of `decided`. `value` shows the register
-    at `address` 1 cycle after `reads`; how often that may be, `CounterBank` says.
+    `port_events[port][k]` and `stats[k]` count in every cycle, `outcome` in the cycle of `decided`; what happens is registered first, for
+    it comes from the ends of long paths. `value` shows the register at `address` 1 cycle after `reads`, with all that happened before
+    the cycle before `reads`; how often may be read, `CounterBank` says.
     """
 
     def __init__(self, config: Config):
@@ -91,7 +92,9 @@ class Counters(wiring.Component):
             for number in sorted({address // BANK for address in events}):
                 counted = [events.get(BANK * number + k, Const(0, 0)) for k in range(BANK)]
                 m.submodules[f"bank_{number}"] = bank = CounterBank([len(event) for event in counted])
-                m.d.comb += [bank.events.as_value().eq(Cat(counted)), bank.address.eq(self.address),
+                happened = Signal(len(Cat(counted)), name=f"happened_{number}")
+                m.d.sync += happened.eq(Cat(counted))
+                m.d.comb += [bank.events.as_value().eq(happened), bank.address.eq(self.address),
                              bank.reads.eq(self.reads & (self.address[3:] == number))]
                 with m.Case(number):
                     m.d.comb += self.value.eq(bank.value)
