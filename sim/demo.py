@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from iswitch import IswitchError
+from iswitch.config import Config
 from iswitch.rl.launch import LaunchError, launch, stop_on_signals
 from iswitch.rl.ppo import Options
 from rich.console import Console
@@ -69,6 +70,8 @@ def main() -> int:
     for name in FAULTS:
         parser.add_argument(f"--{name}", type=float, default=0.0, help="chance that it happens to a frame")
     given = parser.parse_args()
+    if not 1 <= given.workers <= Config().members:
+        parser.error(f"--workers must be 1 to {Config().members}, the members that a job can have in this switch, not {given.workers}")
     faults = {name: getattr(given, name) for name in FAULTS}
     options = Options(workers=given.workers, seed=given.seed, total_steps=given.total_steps)
 

@@ -1,13 +1,13 @@
-"""iswitch: gradient sums and prioritized replay inside an FPGA network switch."""
+"""iswitch: gradient sums inside an FPGA network switch."""
 
 from iswitch.aggregate import Worker
 from iswitch.errors import (
-    IswitchError, JobReset, Mismatch, NoContributionError, NotAMember, Refused, SwitchUnreachable, TaintedError,
-    TaintWarning, Timeout,
+    IswitchError, JobReset, Mismatch, MissingWarning, NoContributionError, NotAMember, Refused, SwitchUnreachable,
+    TaintedError, TaintWarning, Timeout,
 )
 from iswitch.reduction import Reduction
 
-__all__ = ["IswitchError", "JobReset", "Mismatch", "NoContributionError", "NotAMember", "Reduction", "Refused",
+__all__ = ["IswitchError", "JobReset", "Mismatch", "MissingWarning", "NoContributionError", "NotAMember", "Reduction", "Refused",
            "SwitchUnreachable", "TaintWarning", "TaintedError", "Timeout", "Worker", "__version__"]
 
 __version__ = "0.1.0"

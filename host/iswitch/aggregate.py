@@ -61,8 +61,8 @@ class Worker:
     All workers must make the same collectives in the same order. A worker is for one thread. After an error in a
     collective the array holds partly own numbers and partly sums; except after JobReset, NoContributionError and
     TaintedError the worker then is out of step with the others, and the job needs a `reset`. A worker leaves its job
-    when the `with` block or the interpreter ends, whatever the reason, but not when its process is killed: then
-    `iswitch reset` ends the job.
+    when the `with` block or the interpreter ends, whatever the reason, but not when its process is killed, and a child of
+    `multiprocessing` only at the end of the `with` block: then `iswitch reset` ends the job.
 
     Raises SwitchUnreachable, Refused, Timeout; ValueError and TypeError for wrong arguments.
     """
@@ -98,7 +98,7 @@ class Worker:
         self._broken = ""  # why no collective is possible, as the end of a sentence
         self._state = {"member": False}
         try:
-            self._control = Control(self._transport, address=address, timeout_s=timeout_s)
+            self._control = Control(self._transport, address=address, timeout_s=min(timeout_s, join_timeout_s))
             self.config: Config = self._control.config()
             membership = Membership(
                 job=job, key=key, world=world, threshold=threshold or world, format=_FORMATS[format],
@@ -173,8 +173,8 @@ class Worker:
                 reduction.divide(values)
             if not np.may_share_memory(values, array):
                 array[...] = values.reshape(array.shape)
-            if reduction.odd:
-                reduction.judge(self._ring.membership.mode, self.on_taint)
+            if reduction.odd or not reduction.whole:
+                reduction.judge(everybody=self.threshold == self.world, range=self._range(), on_taint=self.on_taint)
         return reduction
 
     def broadcast(self, buffer: Bytes, root: int = 0) -> Bytes:
@@ -232,10 +232,16 @@ class Worker:
 
     def reset(self) -> None:
         """Begins the job anew with the same members: what is under way is dropped, in the others JobReset is raised by
-        their present or next collective. Also repairs this worker after a failed collective."""
+        their present or next collective, which they then do again.
+
+        After a Timeout every worker that had one calls this and does its collective again: the first call resets the job, the
+        later ones find that it was reset and join in. If two call it in the same moment, one of them gets JobReset once more.
+        """
         self._demand_member()
         with self._attendant:
-            self._ring.restart(self._control.reset(self._ring.membership))
+            m = self._ring.membership
+            known = self._control.renew(m) if self._broken else m
+            self._ring.restart(known if known.epoch != m.epoch else self._control.reset(m))
             self._broken = ""
 
     def leave(self) -> bool:
@@ -296,6 +302,13 @@ class Worker:
             raise TypeError('array must be int32 in a job of format "int32"')
         return own, _FLOAT
 
+    def _range(self) -> str:
+        m = self._ring.membership
+        if m.format != Format.WINDOW64:
+            return f'A job of format "{m.format.name.lower()}" takes finite numbers'
+        return (f"With fraction={m.fraction} a job takes |x| < 2^{58 - m.fraction}; a smaller `fraction`, the same for all workers, "
+                "takes larger numbers and rounds small ones more coarsely")
+
     def _collect(self, values: np.ndarray, format: Format) -> Reduction:
         """Sums `values` (1-D, C-contiguous, 4 bytes each, little-endian) over the job, in place."""
         self._demand_member()
@@ -305,7 +318,7 @@ class Worker:
         if not values.size:
             return Reduction(m.world, m.elements, 0, np.zeros(0, HEADER))
         with self._attendant:
-            self._broken = "an earlier one failed half-way. Call `reset`, or make new Workers"
+            self._broken = "an earlier one failed half-way. Call `reset`, then do it again"
             try:
                 headers, resent, odd = self._ring.reduce(values, format, self.timeout_s)
             except Notice as notice:
@@ -328,8 +341,8 @@ class Worker:
                            "collective") from None
         self._state["member"] = False
         self._broken = f"job {m.job} at {self.address} was ended or does not know it any more. Make a new Worker"
-        raise NotAMember(f"job {m.job} at {self.address} was ended, by `iswitch reset` or with its last member, or "
-                         f"does not know this worker any more ({reason.name}): make a new Worker") from None
+        raise NotAMember(f"job {m.job} at {self.address} was ended, by `iswitch reset`, with its last member or by a restart "
+                         f"of the switch, or does not know this worker any more ({reason.name}): make a new Worker") from None
 
     def _stalled(self, progress: str) -> NoReturn:
         """Timeout with the counters that rose, or SwitchUnreachable."""
@@ -339,9 +352,12 @@ class Worker:
                  if rise and name.rpartition(".")[2] not in HARMLESS}
         m = self._ring.membership
         live = self._control.job(m.job).live
+        differ = [what for what, outcome in (("size", "LENGTH"), ("number format", "FORMAT")) if outcome in risen]
+        cause = (f"most likely they reduce arrays of different {' and '.join(differ)}" if differ else
+                 "most likely one of them is not in this collective (computing, stopped, killed, or in another one)")
         lines = [f"no result for {self.timeout_s:g} s in a collective of job {m.job} at {self.address}: {progress}. "
-                 f"{live} of {m.world} workers are members; the switch answers, so most likely one of them is not in "
-                 "this collective (computing, stopped, or in another one)."]
+                 f"{live} of {m.world} workers are members; the switch answers, so {cause}. To go on, all call `reset` and do it "
+                 "again; without a worker that is gone, after `set_threshold`."]
         lines += [f"  {name} +{rise}: {explain(name)}" for name, rise in risen.items()]
         raise Timeout("\n".join(lines), risen) from None
 

@@ -105,7 +105,7 @@ class Control:
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
         shut = getattr(self.transport, "refused", False)
         raise SwitchUnreachable(
-            f"{self.address} {'is there, but nobody listens at that port' if shut else 'does not answer'}: start the "
+            f"{self.address} {'is there, but nobody listens at its port (26963 if none is named)' if shut else 'does not answer'}: start the "
             "switch (a board, or the emulator on this machine) and check address and port")
 
     def _find(self, size: int, segment_bytes: int, action: int, seq: int, nonce: int) -> Answer | None:

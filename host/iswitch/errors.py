@@ -2,7 +2,7 @@
 
 from iswitch.wire import Reason
 
-__all__ = ["IswitchError", "JobReset", "Mismatch", "NoContributionError", "NotAMember", "Refused", "SwitchUnreachable",
+__all__ = ["IswitchError", "JobReset", "Mismatch", "MissingWarning", "NoContributionError", "NotAMember", "Refused", "SwitchUnreachable",
            "TaintWarning", "TaintedError", "Timeout"]
 
 
@@ -24,7 +24,7 @@ class Refused(IswitchError):
 
 class JobReset(IswitchError):
     """Another member reset the job. The worker is ready for the first collective of the new epoch; what was under way
-    is lost, and the array that was being reduced holds a mixture of own numbers and sums."""
+    is lost, and the array that was being reduced holds a mixture of own numbers and sums: do the collective again, from a copy."""
 
 
 class NotAMember(IswitchError):
@@ -56,3 +56,7 @@ class TaintedError(IswitchError):
 
 class TaintWarning(UserWarning):
     """A contribution held NaN, an infinity or a number out of range."""
+
+
+class MissingWarning(UserWarning):
+    """A sum lacks workers, although all were to contribute: they have left the job, or its threshold was lowered."""

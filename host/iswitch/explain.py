@@ -53,10 +53,10 @@ HARMLESS = {"ORDINARY", "ADDED", "RECEIPT", "CONTROL", "RESULTS", "NOTICES", "TX
 """Counters of things going well; all others count drops and oddities."""
 
 REFUSALS: dict[Reason, tuple[str, str]] = {
-    Reason.JOB: ("there is no such job", "use a job number below the switch's `jobs` (`iswitch status` shows it)"),
+    Reason.JOB: ("there is no such job", "it has ended, or the switch was restarted: make new Workers; or the switch has fewer `jobs`"),
     Reason.EPOCH: ("the job has been reset", "start the round again"),
     Reason.MEMBER: ("the rank is taken, out of range, or not a live member",
-                    "give every worker its own rank from 0 to world - 1, or rank=None to let the switch choose"),
+                    "give every worker its own rank from 0 to world - 1, or rank=None to let the switch choose; after a restart make new Workers"),
     Reason.TOKEN: ("the token is not the member's", "make a new Worker"),
     Reason.NUMBER: ("a newer control message of this member came before", "send it again"),
     Reason.KEY: ("the key is not the job's", "another job has this number: use its key, or another job number"),

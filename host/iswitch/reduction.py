@@ -1,12 +1,12 @@
 """What a sum says about itself: who is in it, and what to make of it."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from iswitch.errors import NoContributionError, TaintedError, TaintWarning
-from iswitch.wire import Mode
+from iswitch.errors import MissingWarning, NoContributionError, TaintedError, TaintWarning
 
 __all__ = ["Reduction"]
 
@@ -59,15 +59,20 @@ class Reduction:
         else:
             values /= np.repeat(np.maximum(self.counts, 1).astype(np.float32), self.elements)[:values.size]
 
-    def judge(self, mode: Mode, on_taint: str) -> None:
-        """NoContributionError if a segment is nobody's sum; of tainted ones what `on_taint` says, as in `Worker`."""
+    def judge(self, *, everybody: bool, range: str, on_taint: str) -> None:
+        """NoContributionError if a segment is nobody's sum; of tainted ones what `on_taint` says, as in `Worker`; MissingWarning if
+        `everybody` was to contribute and somebody did not. range: what numbers the job takes, as a sentence."""
         if not self.counts.all():
             raise NoContributionError(
                 f"nobody's numbers are in {int((self.counts == 0).sum())} of {len(self.counts)} segments: "
-                f"ranks {_list(self.tainted)} sent NaN, infinities or numbers out of range")
+                f"ranks {_list(self.tainted)} sent NaN, infinities or numbers out of range. {range}")
+        if gone := [rank for rank in self.missing if rank not in self.tainted] if everybody else []:
+            warnings.warn(f"ranks {_list(gone)} are not in the sum: they have left the job, or somebody has lowered its threshold. "
+                          "`Reduction.counts` says how many are", MissingWarning, stacklevel=3)
         if on_taint != "ignore" and self.tainted:
+            left_out = set(self.tainted) <= set(self.missing)
             message = (f"ranks {_list(self.tainted)} sent NaN, infinities or numbers out of range"
-                       f"{', and are left out of the sums of those segments' if mode == Mode.QUARANTINE else ''}")
+                       f"{', and are left out of the sums of those segments' if left_out else ''}. {range}")
             if on_taint == "raise":
                 raise TaintedError(message)
             warnings.warn(message, TaintWarning, stacklevel=3)
@@ -77,5 +82,5 @@ def _ranks(mask: int) -> tuple[int, ...]:
     return tuple(rank for rank in range(mask.bit_length()) if mask >> rank & 1)
 
 
-def _list(ranks: tuple[int, ...]) -> str:
+def _list(ranks: Sequence[int]) -> str:
     return ", ".join(map(str, ranks))
