@@ -100,6 +100,7 @@ def place(name: str, module: Module, pins: list[Signal], *, seed: int = 1) -> di
         (folder / "top.il").write_text(rtlil_backend.convert(module, name="top", ports=pins))
     (folder / "pins.lpf").write_text(f'LOCATE COMP "clk" SITE "{CLOCK_PIN}";\n')
     tool("yosys", ["-q", "-l", "yosys.log", "-p", "read_rtlil top.il; synth_ecp5 -top top -json top.json"], folder)
+    # Neither option hides anything: the few pins may stand anywhere but the clock's, and a frequency that is not met is what is to be reported.
     tool("nextpnr-ecp5", ["-q", "--log", "nextpnr.log", *DEVICE_OPTIONS, "--json", "top.json", "--report", "nextpnr.json", "--freq", str(ASKED_MHZ),
                           "--lpf", "pins.lpf", "--lpf-allow-unconstrained", "--timing-allow-fail",
                           "--seed", str(seed)], folder)

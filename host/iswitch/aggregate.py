@@ -174,7 +174,7 @@ class Worker:
             if not np.may_share_memory(values, array):
                 array[...] = values.reshape(array.shape)
             if reduction.odd or not reduction.whole:
-                reduction.judge(everybody=self.threshold == self.world, range=self._range(), on_taint=self.on_taint)
+                reduction.judge(everybody=self.threshold == self.world, takes=self._takes(), on_taint=self.on_taint)
         return reduction
 
     def broadcast(self, buffer: Bytes, root: int = 0) -> Bytes:
@@ -302,7 +302,8 @@ class Worker:
             raise TypeError('array must be int32 in a job of format "int32"')
         return own, _FLOAT
 
-    def _range(self) -> str:
+    def _takes(self) -> str:
+        """What numbers the job takes, as a sentence."""
         m = self._ring.membership
         if m.format != Format.WINDOW64:
             return f'A job of format "{m.format.name.lower()}" takes finite numbers'

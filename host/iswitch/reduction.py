@@ -59,20 +59,20 @@ class Reduction:
         else:
             values /= np.repeat(np.maximum(self.counts, 1).astype(np.float32), self.elements)[:values.size]
 
-    def judge(self, *, everybody: bool, range: str, on_taint: str) -> None:
+    def judge(self, *, everybody: bool, takes: str, on_taint: str) -> None:
         """NoContributionError if a segment is nobody's sum; of tainted ones what `on_taint` says, as in `Worker`; MissingWarning if
-        `everybody` was to contribute and somebody did not. range: what numbers the job takes, as a sentence."""
+        `everybody` was to contribute and somebody did not. takes: what numbers the job takes, as a sentence."""
         if not self.counts.all():
             raise NoContributionError(
                 f"nobody's numbers are in {int((self.counts == 0).sum())} of {len(self.counts)} segments: "
-                f"ranks {_list(self.tainted)} sent NaN, infinities or numbers out of range. {range}")
+                f"ranks {_list(self.tainted)} sent NaN, infinities or numbers out of range. {takes}")
         if gone := [rank for rank in self.missing if rank not in self.tainted] if everybody else []:
             warnings.warn(f"ranks {_list(gone)} are not in the sum: they have left the job, or somebody has lowered its threshold. "
                           "`Reduction.counts` says how many are", MissingWarning, stacklevel=3)
         if on_taint != "ignore" and self.tainted:
             left_out = set(self.tainted) <= set(self.missing)
             message = (f"ranks {_list(self.tainted)} sent NaN, infinities or numbers out of range"
-                       f"{', and are left out of the sums of those segments' if left_out else ''}. {range}")
+                       f"{', and are left out of the sums of those segments' if left_out else ''}. {takes}")
             if on_taint == "raise":
                 raise TaintedError(message)
             warnings.warn(message, TaintWarning, stacklevel=3)

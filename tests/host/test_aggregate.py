@@ -324,9 +324,10 @@ def test_after_a_timeout_the_others_go_on_without_the_one_that_is_gone(model):
         gate.wait()
         if worker.rank == 0:
             worker.set_threshold(2)
-        worker.reset() if worker.rank == 0 else None
+            worker.reset()
         gate.wait()
-        worker.reset() if worker.rank == 1 else None
+        if worker.rank == 1:
+            worker.reset()
         array = np.full(40, worker.rank + 1, np.float32)
         reduction = worker.allreduce(array, op="sum")
         gate.wait()
