@@ -45,8 +45,8 @@ class Slot(NamedTuple):
 
 class Ring(NamedTuple):
     """One job's slots and what is known of each member: `have[m]` is the lowest seq whose result m may lack. `joining`: who waits for the
-    next boundary. `newcomers`: who was let in at the last boundary, with `start` for a first seq; its slot may have completed while slots before it were
-    not even open. `deadline_us`: a slot open for so long waits no longer; 0: there is none."""
+    next boundary. `newcomers`: who was let in at the last one, with `start` for a first seq; its slot may have completed while slots
+    before it were not even open. `deadline_us`: a slot open for so long waits no longer; 0: there is none."""
 
     slots: tuple[Slot, ...]
     have: tuple[int, ...]
