@@ -40,7 +40,7 @@ COUNTERS: dict[str, str] = {
     "NOTICES_SUPPRESSED": "notices not sent, to keep their rate low",
     "TERMS_FLUSHED": "non-zero numbers that rounded to zero: gradients too small for the job's `fraction`",
     "EVICTED": "members that were silent for too long while others waited for them",
-    "ADMITTED": "members let into a running job",
+    "ADMITTED": "times that newcomers were let into a running job",
     "RX_ERROR": "frames with a bad frame check sequence: check cable and transceiver",
     "RX_RUNT": "frames below 60 bytes",
     "RX_OVERSIZE": "frames longer than the switch accepts: lower the MTU",

@@ -12,7 +12,7 @@ from hw.control.core import Core
 from hw.control.tables import Address
 from iswitch.config import Config
 from iswitch.wire import (
-    ACK, FRAME_BYTES, HEADER, NOTICE_INTERVAL_US, Operation, Outcome, Reason, ResultFlag, ones_complement_sum,
+    ACK, FRAME_BYTES, HEADER, NOTICE_INTERVAL_US, SILENCE_TICK_US, Operation, Outcome, Reason, ResultFlag, ones_complement_sum,
 )
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.bench.stream import Bench, Sink, Source
@@ -24,8 +24,12 @@ from sim.model.switch import Frames, Switch
 __all__ = ["CoreBench", "Done"]
 
 ADDRESS_BYTES = FRAME_BYTES - HEADER.itemsize
-US_PER_FRAME = NOTICE_INTERVAL_US * 2 // 5
-"""The clock stands still while a frame is decided and makes this step afterwards: some notices are suppressed."""
+
+
+def clock_us(frames: int) -> int:
+    """The time after so many frames; it stands still while one is decided. Some notices are suppressed, and after a while members are
+    silent."""
+    return NOTICE_INTERVAL_US * 2 // 5 * frames + frames // 16 * SILENCE_TICK_US
 
 
 def register(address: int) -> int:
@@ -100,7 +104,7 @@ class CoreBench:
 
     def exchange(self, port: int, frame: bytes, error: bool = False) -> list[bytes]:
         before = len(self.model.fates)
-        sent = self.model.receive(port, frame, US_PER_FRAME * before, error)
+        sent = self.model.receive(port, frame, clock_us(before), error)
         if len(self.model.fates) != before:
             self.headers.append(self.seen(port, frame))
         return [answer for _, answer in sent]
@@ -127,7 +131,7 @@ class CoreBench:
             async for _, _, decided, trace in ctx.tick().sample(dut.decided, dut.trace):
                 if decided:
                     fates.append(Outcome(int(trace.outcome)))
-                    ctx.set(dut.now_us, US_PER_FRAME * len(fates))
+                    ctx.set(dut.now_us, clock_us(len(fates)))
 
         async def registers(ctx):
             async for _, _, address in ctx.tick().sample(dut.read_address):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from iswitch.config import Config
-from iswitch.wire import FRAME_BYTES, Format, Type
+from iswitch.wire import FRAME_BYTES, SILENCE_TICK_US, ContributionFlag, Format, Type
 from sim.bench.client import Client, ordinary
 
 __all__ = ["ADVERSE", "Traffic", "adverse_numbers", "broken_frames"]
@@ -107,10 +107,22 @@ class Traffic:
         seq = low + offset
         fmt = Format.INT32 if seq % 7 == 0 else client.format
         length = 1 + seq * 37 % self.config.elements
-        self.send(client, client.contribution(seq, adverse_numbers(rng, length, 0.003), format=fmt, behind=offset,
-                                              flags=int(rng.integers(0, 2))))
+        flags = int(rng.integers(0, 2)) | self.kind(seq)
+        self.send(client, client.contribution(seq, adverse_numbers(rng, length, 0.003), format=fmt, behind=offset, flags=flags))
         if rng.random() < 0.3:
             self.send(client, client.receipt(low + offset, behind=offset, want=bool(rng.random() < 0.5)))
+
+    def kind(self, seq: int) -> int:
+        """Flags that all members give a segment: now and then the last of a collective, or one that waits for all."""
+        return ContributionFlag.BOUNDARY * (seq % 3 == 2) | ContributionFlag.WHOLE * (seq % 11 < 2)
+
+    def come_back(self, client: Client) -> None:
+        """As another incarnation, with another nonce."""
+        self.incarnation += 1
+        client.forget(1000 + self.incarnation)
+        self.held[client.mac] = set()
+        for _ in range(2):
+            self.send(client, client.join())
 
     def strange(self, client: Client) -> None:
         rng, config = self.rng, self.config
@@ -132,7 +144,8 @@ class Traffic:
             lambda: client.receipt(seq, behind=int(rng.integers(0, 2 * config.window)), want=True),
             lambda: client.frame(Type.RECEIPT, bytes(4)),
             lambda: client.frame(Type.CONTROL, bytes(int(rng.integers(0, 100)))),
-            lambda: client.control(int(rng.integers(0, 9)), {"threshold": int(rng.integers(0, 5))}, seq=int(rng.integers(0, 4))),
+            lambda: client.control(int(rng.integers(0, 10)), {"threshold": int(rng.integers(0, 5))}, seq=int(rng.integers(0, 4))),
+            lambda: client.fbcast(base + int(rng.integers(-1, 3))), lambda: client.halt(bool(rng.random() < 0.3)),
             lambda: client.read(int(rng.integers(0, 110))),
             lambda: client.join(), lambda: client.join(token=0), lambda: client.join(token=7),
             lambda: client.join(member=int(rng.integers(0, 5)), nonce=int(rng.integers(1, 9))),
@@ -142,8 +155,10 @@ class Traffic:
         frame = kinds[rng.integers(len(kinds))]()
         port = client.port if rng.random() < 0.95 else int(rng.integers(config.ports))
         self.send(client, frame, port=port, error=bool(rng.random() < 0.02))
-        if rng.random() < 0.03:
-            self.send(client, client.leave() if rng.random() < 0.5 else client.reset())
+        if rng.random() < 0.05:
+            self.send(client, client.leave() if rng.random() < 0.8 else client.reset())
+        if rng.random() < 0.1:
+            self.come_back(client)
         if rng.random() < 0.01:
             self.rebuild(client.job)
 
@@ -156,4 +171,5 @@ class Traffic:
             client.forget(1000 + self.incarnation)
         rng = self.rng
         self.form(job, mode=int(rng.integers(0, 2)), format=int(rng.integers(1, 4)),
-                  fraction=int(rng.choice([44, -70, 0, 126, 149])), threshold=int(rng.integers(1, self.workers + 1)))
+                  fraction=int(rng.choice([44, -70, 0, 126, 149])), threshold=int(rng.integers(1, self.workers + 1)),
+                  deadline_us=int(rng.choice([0, 400, 3000])), evict_us=int(rng.choice([0, 1, 3])) * SILENCE_TICK_US)

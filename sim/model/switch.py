@@ -86,7 +86,7 @@ class Switch:
         return [frame for work in works for frame in self.perform(number, work)]
 
     def admit(self, before: Job, ring: Ring) -> None:
-        self.stats[Stat.ADMITTED] += (ring.live & ~before.live).bit_count() if before.state != JobState.FORMING else 0
+        self.stats[Stat.ADMITTED] += before.state != JobState.FORMING and bool(ring.live & ~before.live)
 
     def stranger(self, message: Message) -> Outcome | None:
         """The first check of membership and form that fails."""

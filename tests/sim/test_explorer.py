@@ -55,9 +55,9 @@ SLOW = {
     "join, window 2, forced": (807751, Scenario(workers=2, window=2, segments=6, threshold=2, leaves=1, joins=True, forces=True,
                                               boundaries=frozenset({2, 5}))),
     "join, three, two may leave": (209104, Scenario(**ENDS | {"workers": 3}, threshold=3, leaves=2)),
-    "deadline, three": (None, Scenario(workers=3, window=1, segments=4, threshold=3, deadline=True)),
-    "deadline, window 2": (None, Scenario(workers=2, window=2, segments=5, threshold=2, deadline=True)),
-    "three, window 2, H=2": (None, Scenario(workers=3, window=2, segments=5, threshold=2)),
+    "deadline, three": (344965, Scenario(workers=3, window=1, segments=4, threshold=3, deadline=True)),
+    "deadline, window 2": (152349, Scenario(workers=2, window=2, segments=5, threshold=2, deadline=True)),
+    "three, window 2, H=2": (471109, Scenario(workers=3, window=2, segments=5, threshold=2)),
 }
 
 
