@@ -9,7 +9,7 @@ from hw.control.checks import Checks
 from hw.control.membership import Membership
 from hw.control.random import Random
 from hw.control.reply import Reply
-from hw.control.tables import Binding, Tables, Verdict, slot_row
+from hw.control.tables import Binding, Tables, Verdict, Work, slot_row
 from hw.net.forwarder import Forwarder
 from hw.net.parser import Headers
 from iswitch.config import Config
@@ -93,12 +93,14 @@ class Core(wiring.Component):
             forwarder.headers.eq(self.headers.payload), forwarder.takes.eq(self.headers.valid & self.headers.ready),
             forwarder.own_mac.eq(self.own_mac), forwarder.own_ip.eq(self.own_ip), forwarder.now_us.eq(self.now_us),
         ]
-        fault, outcome, ordinary = Signal(), Signal(Outcome), Signal()
+        fault, outcome, ordinary, work = Signal(), Signal(Outcome), Signal(), Signal(Work(config))
 
         # Pointers: from the arriving frame while idle, from the held one afterwards.
         upcoming = self.headers.payload.frame
         slot_offset = frame.seq & (config.slots - 1)
-        self._work(m, ring, membership, rows, frame, verdict)
+        self._work(m, ring, membership, rows, frame, work)
+        with m.If(~ordinary):  # beside an ordinary frame's verdict the rows are already those of the next
+            m.d.comb += verdict.work.eq(work)
         m.d.comb += [
             rows.job.eq(frame.job), rows.member.eq(frame.member), rows.slot.eq(rows.job_row.slot_base + slot_offset),
             rows.slot_next.eq(ring.slot_next), rows.have_next.eq(ring.low),
@@ -180,9 +182,9 @@ class Core(wiring.Component):
         """A float contribution with an element that its format rejects."""
         return (((format == Format.WINDOW64) & (exponent >= limit)) | ((format == Format.FP32) & (exponent == 255)))
 
-    def _work(self, m, ring, membership, rows, frame, verdict):
+    def _work(self, m, ring, membership, rows, frame, work):
         """The operation on the slot as the slot will be."""
-        work, job = verdict.work, rows.job_row
+        job = rows.job_row
         slot = Signal(slot_row(self.config))
         forces = membership.forces
         m.d.comb += slot.eq(Mux(forces, membership.tables.slot_next.as_value(),

@@ -28,10 +28,12 @@ class Entry(data.Struct):
 
 
 def set_number(mac, bits: int):
-    """The set of an address: the exclusive or of its groups of `bits` bits, so that addresses given out one after another stand apart."""
-    folded = mac[:bits]
+    """The set of an address, which comes with its first byte lowest: the exclusive or of its groups of `bits` bits, the last byte's first, so
+    that addresses given out one after another stand apart."""
+    number = Cat(*(mac[at:at + 8] for at in reversed(range(0, 48, 8))))
+    folded = number[:bits]
     for at in range(bits, 48, bits):
-        folded = folded ^ mac[at:at + bits]
+        folded = folded ^ number[at:at + bits]
     return folded
 
 
@@ -91,7 +93,7 @@ class MacTable(wiring.Component):
         alive = lambda entry: entry.valid & ((tick - entry.stamp)[:8] < LIFETIME_TICKS)
         hits = [alive(entry) & (entry.mac == destination) for entry in find.data]
         with m.If(took):
-            m.d.sync += [self.known.eq(Cat(hits).any()), self.port.eq(0)]
+            m.d.sync += self.known.eq(Cat(hits).any())
             for entry, hit in zip(find.data, hits, strict=True):
                 with m.If(hit):
                     m.d.sync += self.port.eq(entry.port)

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from iswitch.config import Config
-from iswitch.wire import Format, Mode
+from iswitch.wire import Format, Mode, Outcome
 from sim.bench.client import Client
 from sim.bench.cosimulation import Divergence, Pair
+from sim.bench.hosts import Hosts
 from sim.bench.traffic import Traffic, adverse_numbers
 from sim.model.control.random import seed_for_first_seq
 
-SMALL = Config(ports=2, bus_bits=64, members=4, window=4, elements=64, queue_bytes=4096)
+SMALL = Config(ports=2, bus_bits=64, members=4, window=4, elements=64, queue_bytes=4096, mac_entries=64)
 WIDE = Config(ports=3, bus_bits=512, members=32, window=4, elements=352)
 DESIGNS = [
     pytest.param(SMALL, "verilator", id="64-bit-2-ports"),
@@ -34,7 +35,33 @@ def test_random_traffic_gives_the_same_frames_and_counters(config, engine, chanc
     traffic = Traffic(config, seed=int(10 * chance) + 1, workers=3, jobs=2, exchange=pair.exchange)
     traffic.form(0)
     traffic.form(1, mode=Mode.PROPAGATE, format=Format.FP32)
-    traffic.steps(1500)
+    for us in (0, 40_000_000, 290_000_000, 310_000_000, 3_000_000_000):  # a bridge forgets after 285 to 302 s
+        pair.wait(us)
+        traffic.steps(300)
+    assert all(pair.model.outcomes[kind] for kind in (Outcome.FILTERED, Outcome.RESERVED, Outcome.ANSWERED, Outcome.UNANSWERED))
+    pair.counters_agree()
+    pair.close()
+
+
+def words(config: Config, frames: list[bytes]) -> int:
+    return sum(-(-len(frame) // config.bus_bytes) for frame in frames)
+
+
+@pytest.mark.parametrize(("config", "engine"), DESIGNS)
+@pytest.mark.parametrize("chance", [0.0, 0.3], ids=["flowing", "stalled"])
+def test_racing_stations_are_switched_as_the_model_does_in_the_order_of_the_trace(config, engine, chance):
+    """As many frames at once as a port's queue holds, were they all to leave there."""
+    pair = stalled(Pair(config, engine=engine, seed=5), chance)
+    rng = np.random.default_rng(int(10 * chance) + 7)
+    hosts = Hosts(config, rng)
+    for turn in range(120):
+        frames: list[tuple[int, bytes]] = []
+        while words(config, [frame for _, frame in frames]) < config.queue_words - 2 * 1514 // config.bus_bytes and len(frames) < 60:
+            frames.append(hosts.frame(int(rng.choice([100, 1514]))))
+        pair.burst(frames)
+        pair.wait(int(rng.choice([0, 1_000, 20_000_000, 150_000_000, 285_000_000, 400_000_000], p=[0.5, 0.1, 0.1, 0.1, 0.1, 0.1])))
+    outcomes = pair.model.outcomes
+    assert all(outcomes[kind] > 5 for kind in (Outcome.ORDINARY, Outcome.FILTERED, Outcome.RESERVED, Outcome.ANSWERED, Outcome.UNANSWERED))
     pair.counters_agree()
     pair.close()
 

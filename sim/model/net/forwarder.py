@@ -47,8 +47,8 @@ class MacTable:
         return (self.tick - entry.tick) % TICKS
 
     def ways(self, mac: bytes) -> list[Entry | None]:
-        """The set of an address: the exclusive or of its bits, in groups as long as the number of a set, last byte uppermost."""
-        bits, rest, number = (len(self.sets) - 1).bit_length(), int.from_bytes(mac, "little"), 0
+        """The set of an address: the exclusive or of its bits, in groups as long as the number of a set."""
+        bits, rest, number = (len(self.sets) - 1).bit_length(), int.from_bytes(mac, "big"), 0
         while rest:
             number ^= rest % len(self.sets)
             rest >>= bits
