@@ -38,7 +38,8 @@ class Core(wiring.Component):
 
     A contribution or receipt has its verdict 3 cycles after its headers were taken, and the next headers are taken after 4; an
     ordinary frame after 2 and 2; a control message takes as many cycles as its walk through the tables. Not ready after a reset until
-    the tables are wiped, the `MacTable` among them. `headers` wait while a verdict or a reply cannot be handed on. A verdict with a reply and the reply are offered
+    the tables are wiped, the `MacTable` among them.
+    `headers` wait while a verdict or a reply cannot be handed on. A verdict with a reply and the reply are offered
     together, each while the other's receiver is ready: a receiver must stay ready until it is served, as a `Cut` and the `ReplyComposer`
     do. The truth is `sim/model/switch.py`; the rules are docs/protocol.md.
     """

@@ -53,9 +53,9 @@ def spoilt(frame: bytes, at: int, bit: int = 0, *, again: bool = True) -> bytes:
 
 
 class Hosts:
-    """Stations spread over the ports of a switch, some of them in one set of its table, which cannot hold them all. `frame` gives the next port and frame.
+    """Stations spread over the ports of a switch, some of them in one set of its table, which cannot hold them all.
 
-    They talk to each other, to all, to groups and to nobody, ask the switch, nearly ask it, and move.
+    `frame` gives the next port and frame. They talk to each other, to all, to groups and to nobody, ask the switch, nearly ask it, and move.
     """
 
     def __init__(self, config: Config, rng: np.random.Generator) -> None:

@@ -5,9 +5,10 @@ import pytest
 
 from iswitch.config import Config
 from iswitch.wire import Format, Mode, Outcome
-from sim.bench.client import Client
+from sim.bench.client import Client, ordinary, parse
 from sim.bench.cosimulation import Divergence, Pair
 from sim.bench.hosts import Hosts
+from sim.bench.throughput import joined, stations
 from sim.bench.traffic import Traffic, adverse_numbers
 from sim.model.control.random import seed_for_first_seq
 
@@ -54,7 +55,7 @@ def test_racing_stations_are_switched_as_the_model_does_in_the_order_of_the_trac
     pair = stalled(Pair(config, engine=engine, seed=5), chance)
     rng = np.random.default_rng(int(10 * chance) + 7)
     hosts = Hosts(config, rng)
-    for turn in range(120):
+    for _ in range(120):
         frames: list[tuple[int, bytes]] = []
         while words(config, [frame for _, frame in frames]) < config.queue_words - 2 * 1514 // config.bus_bytes and len(frames) < 60:
             frames.append(hosts.frame(int(rng.choice([100, 1514]))))
@@ -63,6 +64,36 @@ def test_racing_stations_are_switched_as_the_model_does_in_the_order_of_the_trac
     outcomes = pair.model.outcomes
     assert all(outcomes[kind] > 5 for kind in (Outcome.ORDINARY, Outcome.FILTERED, Outcome.RESERVED, Outcome.ANSWERED, Outcome.UNANSWERED))
     pair.counters_agree()
+    pair.close()
+
+
+@pytest.mark.parametrize(("config", "engine"), DESIGNS)
+@pytest.mark.parametrize("chance", [0.0, 0.2], ids=["flowing", "stalled"])
+def test_ordinary_flows_keep_their_bytes_and_their_order_while_sums_go_on(config, engine, chance):
+    """Without a model: what arrives is what was sent, at the port of its station and there alone; the sums are complete."""
+    pair = stalled(Pair(config, engine=engine, seed=5), chance)
+    board, ports, rng = pair.board, config.ports, np.random.default_rng(3)
+    workers, hosts = joined(board, format=Format.INT32), stations(board, range(ports))
+    most = min(8, config.queue_bytes // 2048)
+    for turn in range(12):
+        rest = int(rng.integers(1, ports))
+        sent = {port: [ordinary(hosts[(port + rest) % ports].mac, hosts[port].mac, int(rng.integers(60, 1515))) for _ in range(most)]
+                for port in range(ports)}
+        for k in range(most):
+            for worker in workers:
+                seq = turn * most + k
+                board.send(worker.port, worker.contribution(worker.first_seq + seq, np.full(config.elements, worker.member + seq, np.int32),
+                                                            behind=min(seq, config.window - 1), format=Format.INT32))
+            for port in range(ports):
+                board.send(port, sent[port][k])
+        board.run(1_000_000)
+        for port in range(ports):
+            out = [frame.data for frame in board.receive(port)]
+            assert [frame for frame in out if frame[12:14] != b"\x08\0"] == sent[(port - rest) % ports]
+            sums = [parse(frame) for frame in out if frame[12:14] == b"\x08\0"]
+            assert len(sums) == most * sum(worker.port == port for worker in workers)
+            assert all((result.numbers == 6 + 4 * (int(result.header["seq"]) - workers[0].first_seq)).all() for result in sums)
+    assert not board.violations()
     pair.close()
 
 

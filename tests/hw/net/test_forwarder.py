@@ -60,7 +60,8 @@ def test_routes_are_the_models(pauses):
 
 MUTANTS = [
     ("destination[:40] == RESERVED", "destination[8:40] == RESERVED >> 8"), (" & (destination[44:] == 0)", ""),
-    ("1 << ingress)]\n        with m.Elif(to_us)", "1)]\n        with m.Elif(to_us)"), ("m.Elif(to_us)", "m.Elif(0)"), ("m.Elif(reserved)", "m.Elif(0)"),
+    ("1 << ingress)]\n        with m.Elif(to_us)", "1)]\n        with m.Elif(to_us)"), ("m.Elif(to_us)", "m.Elif(0)"),
+    ("m.Elif(reserved)", "m.Elif(0)"),
     ("table.known & (table.port == ingress)", "table.port == ingress"), ("table.known & (table.port == ingress)", "0"),
     ("1 << table.port)", "~0)"), ("~(1 << ingress)", "~0"), ("[ingress.eq(port), ", "["), ("m.Elif(table.known)", "m.Elif(0)"),
 ]

@@ -80,7 +80,7 @@ def test_a_full_set_gives_up_who_was_silent_for_longest():
             heard.pop(mac, None)
             heard[mac] = port
         last = dict(list(heard.items())[-4:])
-        assert {mac: port for mac in stations if (port := table.port(mac)) is not None} == last
+        assert [table.port(mac) for mac in stations] == [last.get(mac) for mac in stations]
 
 
 def test_addresses_in_a_row_share_no_set():
