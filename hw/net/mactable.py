@@ -77,7 +77,7 @@ class MacTable(wiring.Component):
             m.d.sync += [walking.eq(1), walked.eq(tick)]
 
         # Rows are asked for.
-        destination, source, ingress = (Signal(48, name="held_destination"), Signal(48, name="held_source"), Signal(4))
+        destination, source, ingress = Signal(48), Signal(48), Signal(4)
         took, stepped, asked = Signal(), Signal(), Signal(bits)
         m.d.comb += [
             find.addr.eq(set_number(self.destination, bits)), find.en.eq(self.takes),

@@ -151,6 +151,16 @@ def test_a_switch_that_forgets_a_frame_is_noticed():
         pair.exchange(other.port, other.contribution(other.first_seq, np.ones(4, np.float32)))
 
 
+def test_a_station_that_only_one_of_them_knows_is_noticed():
+    """Likewise for ordinary frames."""
+    pair = Pair(SMALL, seed=5)
+    a, b = Client.numbered(1), Client.numbered(2)
+    pair.exchange(0, ordinary(b.mac, a.mac))
+    pair.model.receive(1, ordinary(a.mac, a.mac), pair.now_us)
+    with pytest.raises(Divergence):
+        pair.exchange(0, ordinary(a.mac, b.mac))
+
+
 @pytest.mark.parametrize("config", [SMALL, Config()], ids=["64 bits", "256 bits"])
 def test_after_a_reset_the_switch_knows_nobody(config):
     """Registers are cleared by a reset, memories are not: of jobs, members and counters nothing may be left."""
