@@ -33,6 +33,11 @@ COUNTERS: dict[str, str] = {
     "FORMAT": "contributions in another number format than their sum: workers are in different collectives",
     "IP_CHECKSUM": "frames with a wrong IPv4 header checksum: damaged on the way",
     "UDP_CHECKSUM": "frames with a wrong UDP checksum: damaged on the way",
+    "FILTERED": "ordinary frames whose receiver is behind the port they came from: another switch there has already delivered them",
+    "RESERVED": "ordinary frames that no bridge passes on (spanning tree, pause, LLDP: 01-80-C2-00-00-00 to -0F)",
+    "ANSWERED": "ARP requests and pings for the switch itself, answered",
+    "UNANSWERED": "frames to the switch's own MAC address that are neither iswitch's nor an ARP request or a ping for its IPv4 "
+                  "address: a wrong UDP port, or a host that takes the switch for a router",
     "RESULTS": "results completed",
     "RESENT": "results sent again to one worker: packets from the switch get lost",
     "FORCED": "slots completed without a sum of their last frame (a worker left, or was quarantined)",
@@ -52,7 +57,8 @@ COUNTERS: dict[str, str] = {
 }
 """What a counter counts, by the name it has in `iswitch.wire`; per-port counters without their port."""
 
-HARMLESS = {"ORDINARY", "ADDED", "RECEIPT", "CONTROL", "RESULTS", "NOTICES", "TX_FRAMES", "RX_FRAMES"}
+HARMLESS = {"ORDINARY", "FILTERED", "RESERVED", "ANSWERED", "ADDED", "RECEIPT", "CONTROL", "RESULTS", "NOTICES", "TX_FRAMES",
+            "RX_FRAMES"}
 """Counters of things going well; all others count drops and oddities."""
 
 REFUSALS: dict[Reason, tuple[str, str]] = {

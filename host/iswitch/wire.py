@@ -180,6 +180,10 @@ class Outcome(IntEnum):
     FORMAT = 21
     IP_CHECKSUM = 22
     UDP_CHECKSUM = 23
+    FILTERED = 24
+    RESERVED = 25
+    ANSWERED = 26
+    UNANSWERED = 27
     HALTED = 28
 
 

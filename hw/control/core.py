@@ -10,7 +10,8 @@ from hw.control.checks import Checks
 from hw.control.membership import Membership
 from hw.control.random import Random
 from hw.control.reply import Reply
-from hw.control.tables import Binding, Tables, Verdict, slot_row
+from hw.control.tables import Binding, Tables, Verdict, Work, slot_row
+from hw.net.forwarder import Forwarder
 from hw.net.parser import Headers
 from iswitch.config import Config
 from iswitch.wire import (
@@ -37,9 +38,9 @@ class Core(wiring.Component):
     """Takes frames' headers one at a time and gives exactly one outcome and one verdict for each, in order.
 
     A contribution or receipt has its verdict 3 cycles after its headers were taken, and the next headers are taken after 4; an
-    ordinary frame after 1 and 2; a control message takes as many cycles as its walk through the tables, and so does a member that is
-    evicted because the frame's sender waits for it. Not ready for jobs x members
-    cycles after reset. `headers` wait while a verdict or a reply cannot be handed on. A verdict with a reply and the reply are offered
+    ordinary frame after 2 and 2; a control message takes as many cycles as its walk through the tables, and so does a member that is
+    evicted because the frame's sender waits for it. Not ready after a reset until the tables are wiped, the `MacTable` among them.
+    `headers` wait while a verdict or a reply cannot be handed on. A verdict with a reply and the reply are offered
     together, each while the other's receiver is ready: a receiver must stay ready until it is served, as a `Cut` and the `ReplyComposer`
     do. The truth is `sim/model/switch.py`; the rules are docs/protocol.md.
     """
@@ -49,6 +50,7 @@ class Core(wiring.Component):
         super().__init__({
             "headers": In(stream.Signature(Headers)), "verdicts": Out(stream.Signature(Verdict(config))),
             "replies": Out(stream.Signature(Reply)), "now_us": In(32), "seed": In(64),
+            "own_mac": In(48), "own_ip": In(32),
             "bind": Out(stream.Signature(Binding(config), always_ready=True)),
             "reads": Out(1), "read_address": Out(32), "read_value": In(32),
             "decided": Out(1), "trace": Out(Trace), "stats": Out(1).array(len(Stat)), "busy": Out(1),
@@ -62,6 +64,7 @@ class Core(wiring.Component):
         m.submodules.ring = ring = Ring(config)
         m.submodules.random = random = Random()
         m.submodules.membership = membership = Membership(config)
+        m.submodules.forwarder = forwarder = Forwarder(config)
         connect(m, membership.tables, tables.members)
 
         held = Signal(Headers, reset_less=True)
@@ -92,7 +95,11 @@ class Core(wiring.Component):
             self.stats[Stat.FORCED].eq(self.verdicts.valid & self.verdicts.ready & verdict.works
                                        & (verdict.work.operation == Operation.FORCE)),
         ]
-        fault, outcome = Signal(), Signal(Outcome)
+        m.d.comb += [
+            forwarder.headers.eq(self.headers.payload), forwarder.takes.eq(self.headers.valid & self.headers.ready),
+            forwarder.own_mac.eq(self.own_mac), forwarder.own_ip.eq(self.own_ip), forwarder.now_us.eq(self.now_us),
+        ]
+        fault, outcome, ordinary, work = Signal(), Signal(Outcome), Signal(), Signal(Work(config))
         victim = Signal(range(config.members))
         m.d.comb += [membership.victim.eq(victim), membership.silent.eq(ring.silent)]
 
@@ -102,11 +109,13 @@ class Core(wiring.Component):
         m.d.comb += rows.job_next.eq(rows.job_row)
         decides = Signal()
         admitted = admission(m, ring.completes, ring.slot_next, decides, rows)
-        self._work(m, ring, membership, rows, frame, verdict, admitted)
+        self._work(m, ring, membership, rows, frame, work, admitted)
+        with m.If(~ordinary):  # beside an ordinary frame's verdict the rows are already those of the next
+            m.d.comb += verdict.work.eq(work)
         m.d.comb += [
             rows.job.eq(frame.job), rows.member.eq(frame.member), rows.slot.eq(rows.job_row.slot_base + slot_offset),
             rows.slot_next.eq(ring.slot_next), rows.have_next.eq(ring.low),
-            verdict.frame.eq(1), verdict.port.eq(held.arrival.port), verdict.length.eq(held.arrival.scan.length),
+            verdict.frame.eq(1), verdict.length.eq(held.arrival.scan.length),
         ]
 
         noticed_us, noticed = Signal(32), Signal()
@@ -118,23 +127,28 @@ class Core(wiring.Component):
                 m.d.comb += notice.eq(1)
 
         with m.FSM() as fsm:
-            m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
+            m.d.comb += self.busy.eq(~fsm.ongoing("IDLE") | ordinary | forwarder.busy)
             with m.State("WIPE"):
                 m.d.comb += tables.control.eq(1)
-                with m.If(membership.wiped):
+                with m.If(membership.wiped & forwarder.wiped):
                     m.next = "IDLE"
             with m.State("IDLE"):
-                m.d.comb += [self.headers.ready.eq(1), rows.job.eq(upcoming.job), rows.member.eq(upcoming.member)]
-                with m.If(self.headers.valid):
+                # The route of an ordinary frame comes while the next headers are taken.
+                m.d.comb += [self.headers.ready.eq(~ordinary | self.verdicts.ready),
+                             rows.job.eq(upcoming.job), rows.member.eq(upcoming.member)]
+                with m.If(ordinary):
+                    m.d.comb += [self.verdicts.valid.eq(1), verdict.ports.eq(forwarder.route.ports), verdict.answer.eq(forwarder.route.answer),
+                                 self.trace.outcome.eq(forwarder.route.outcome), self.decided.eq(self.verdicts.ready)]
+                with m.If(self.verdicts.ready):
+                    m.d.sync += ordinary.eq(0)
+                with m.If(self.headers.valid & self.headers.ready):
                     m.d.sync += [held.eq(self.headers.payload), held_us.eq(self.now_us)]
                     m.next = "CHECK"
             with m.State("CHECK"):
                 m.d.sync += [fault.eq(checks.fault), outcome.eq(checks.outcome)]
                 with m.If(~held.ours):
-                    m.d.comb += [self.verdicts.valid.eq(1), verdict.forward.eq(1), verdict.works.eq(0),
-                                 self.trace.outcome.eq(Outcome.ORDINARY), self.decided.eq(self.verdicts.ready)]
-                    with m.If(self.verdicts.ready):
-                        m.next = "IDLE"
+                    m.d.sync += ordinary.eq(1)
+                    m.next = "IDLE"
                 with m.Elif(checks.control & ~checks.fault):
                     m.next = "CONTROL"
                 with m.Else():
@@ -193,9 +207,9 @@ class Core(wiring.Component):
         """A float contribution with an element that its format rejects."""
         return (((format == Format.WINDOW64) & (exponent >= limit)) | ((format == Format.FP32) & (exponent == 255)))
 
-    def _work(self, m, ring, membership, rows, frame, verdict, admitted):
+    def _work(self, m, ring, membership, rows, frame, work, admitted):
         """The operation on the slot as the slot will be."""
-        work, job = verdict.work, rows.job_row
+        job = rows.job_row
         slot = Signal(slot_row(self.config))
         forces = membership.forces
         m.d.comb += slot.eq(Mux(forces, membership.tables.slot_next.as_value(),

@@ -5,6 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from hw.net.requests import Answer
 from hw.queue import LENGTH_BITS
 from iswitch.config import Config
 from iswitch.wire import JobState, Operation, SlotState
@@ -77,11 +78,12 @@ class Work(data.StructLayout):
 
 
 class Verdict(data.StructLayout):
-    """The core's word on a frame, or (`frame` = 0) an operation that needs none. `forward`: ordinary, flood it."""
+    """The core's word on a frame, or (`frame` = 0) an operation that needs none. `ports`: the set of those by which an ordinary frame
+    leaves, as the `answer` if it is one."""
 
     def __init__(self, config: Config):
         super().__init__({
-            "frame": 1, "forward": 1, "port": 4, "length": LENGTH_BITS, "works": 1, "work": Work(config)})
+            "frame": 1, "ports": config.ports, "answer": Answer, "length": LENGTH_BITS, "works": 1, "work": Work(config)})
 
 
 class Access(wiring.Signature):

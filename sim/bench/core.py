@@ -61,11 +61,14 @@ class Recorder(Switch):
         self.fates: list[Outcome] = []
         self.works: list[Done] = []
         self.replies: list[tuple[int, bytes]] = []
+        self.routes: list[set[int]] = []
 
     def receive(self, port: int, frame: bytes, now_us: int, error: bool = False) -> Frames:
         before = list(self.outcomes)
         sent = super().receive(port, frame, now_us, error)
-        self.fates += [outcome for outcome in Outcome if self.outcomes[outcome] != before[outcome]]
+        fates = [outcome for outcome in Outcome if self.outcomes[outcome] != before[outcome]]
+        self.fates += fates
+        self.routes += [{egress for egress, _ in sent} if fate in (Outcome.ORDINARY, Outcome.ANSWERED) else set() for fate in fates]
         return sent
 
     def perform(self, number: int, work: Work, payload: bytes = b"") -> Frames:
@@ -122,7 +125,8 @@ class CoreBench:
     def check(self, *, stalls: float = 0) -> tuple[Source, Sink, Sink]:
         """Shows the gateware all that was exchanged and compares everything. Returns headers, verdicts, replies."""
         dut = Core(self.config)
-        bench = Bench(dut, stalls=stalls, inputs=[(dut.seed, self.seed)])
+        bench = Bench(dut, stalls=stalls, inputs=[
+            (dut.seed, self.seed), (dut.own_mac, int.from_bytes(SWITCH_MAC, "little")), (dut.own_ip, int.from_bytes(SWITCH_IP, "little"))])
         source = bench.source(dut.headers, self.headers)
         verdicts, replies = bench.sink(dut.verdicts, holds=True), bench.sink(dut.replies, holds=True)
         fates: list[Outcome] = []
@@ -143,9 +147,9 @@ class CoreBench:
         assert fates == self.model.fates
         assert [done(item.work) for item in verdicts.items if item.works] == self.model.works
         framed = [item for item in verdicts.items if item.frame]
-        assert [bool(item.forward) for item in framed] == [fate == Outcome.ORDINARY for fate in fates]
-        assert [(item.port, item.length) for item in framed] == [
-            (item["arrival"]["port"], item["arrival"]["scan"]["length"]) for item in self.headers]
+        assert [{port for port in range(self.config.ports) if item.ports >> port & 1} for item in framed] == self.model.routes
+        assert [bool(item.ports and item.answer.answers) for item in framed] == [fate == Outcome.ANSWERED for fate in fates]
+        assert [item.length for item in framed] == [item["arrival"]["scan"]["length"] for item in self.headers]
         assert [self.addressed(item) for item in replies.items] == self.model.replies
         return source, verdicts, replies
 

@@ -1,7 +1,7 @@
 """Random traffic that visits every rule: the same for the golden model, a simulated and a compiled switch.
 
 The clients learn from the replies they are given, so their contributions mostly hit the window; the rest is stale, repeated,
-early, strange or broken on purpose.
+early, strange or broken on purpose. Among them are stations that only talk to each other.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ import numpy as np
 from iswitch.config import Config
 from iswitch.wire import FRAME_BYTES, SILENCE_TICK_US, ContributionFlag, Format, Type
 from sim.bench.client import Client, ordinary
+from sim.bench.hosts import Hosts
 
 __all__ = ["ADVERSE", "Traffic", "adverse_numbers", "broken_frames"]
 
@@ -53,7 +54,7 @@ class Traffic:
         self.config, self.rng, self.exchange = config, np.random.default_rng(seed), exchange
         self.clients = [Client.numbered(16 * job + k, port=(job + k) % config.ports, job=job)
                         for job in range(jobs) for k in range(workers)]
-        self.workers = workers
+        self.workers, self.hosts = workers, Hosts(config, self.rng)
         self.held: dict[bytes, set[int]] = {client.mac: set() for client in self.clients}
         self.lost: set[int] = set()
         self.incarnation = 0
@@ -126,6 +127,10 @@ class Traffic:
 
     def strange(self, client: Client) -> None:
         rng, config = self.rng, self.config
+        if rng.random() < 0.4:
+            port, frame = self.hosts.frame()
+            self.send(client, frame, port=port, error=bool(rng.random() < 0.02))
+            return
         base = self.low(client)
         numbers = adverse_numbers(rng, int(rng.integers(1, config.elements + 1)), 0.2)
         seq = int(base + rng.choice([-4 * config.window, -1, 0, config.window, 2 * config.window, 5 * config.window])) % 2**32

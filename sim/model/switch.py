@@ -16,6 +16,8 @@ from sim.model.aggregate.ring import Ring, Slot, Step, Work, contribute, receipt
 from sim.model.control import membership, random
 from sim.model.control.membership import NO_JOB, EntryState, Job, Verdict
 from sim.model.net import compose
+from sim.model.net.forwarder import MacTable, destinations
+from sim.model.net.responder import answer
 from sim.model.numeric import lane
 from sim.model.parse import Message, parse, request
 
@@ -38,10 +40,12 @@ class Switch:
         self.outcomes, self.stats = [0] * (max(Outcome) + 1), [0] * len(Stat)
         self.port_counters = [[0] * len(PortCounter) for _ in range(config.ports)]
         self.noticed_us: int | None = None
+        self.macs = MacTable(config.mac_entries)
 
     def receive(self, port: int, frame: bytes, now_us: int, error: bool = False) -> Frames:
         """One frame without FCS that came in by `port`; `error`: its FCS was bad. Returns (port, frame) in order."""
         seen = self.port_counters[port]
+        self.macs.at(now_us)
         if error or len(frame) < 60 or len(frame) > self.config.frame_bytes_max:
             seen[PortCounter.RX_ERROR if error else
                  PortCounter.RX_RUNT if len(frame) < 60 else PortCounter.RX_OVERSIZE] += 1
@@ -49,18 +53,27 @@ class Switch:
         seen[PortCounter.RX_FRAMES] += 1
         message = parse(port, frame, self.own.ip)
         if message == Outcome.ORDINARY:
-            sent = [(other, frame) for other in range(self.config.ports) if other != port]
-            outcome = Outcome.ORDINARY
+            outcome, sent = self.forward(port, frame)
         elif isinstance(message, Outcome):
             outcome, sent = message, []
         elif message.type == Type.CONTROL:
             outcome, sent = self.control(message, now_us)
         else:
             outcome, sent = self.aggregate(message, now_us)
+        self.macs.learn(frame[6:12], port, self.own.mac)
         self.outcomes[outcome] += 1
         for egress, _ in sent:
             self.port_counters[egress][PortCounter.TX_FRAMES] += 1
         return sent
+
+    def forward(self, port: int, frame: bytes) -> tuple[Outcome, Frames]:
+        """A frame that is not ours. Where it goes is looked up before its sender is learnt."""
+        if reply := answer(frame, self.own):
+            return Outcome.ANSWERED, [(port, reply)]
+        if frame[:6] == self.own.mac:
+            return Outcome.UNANSWERED, []
+        outcome, ports = destinations(self.macs, frame[:6], port, self.config.ports)
+        return outcome, [(egress, frame) for egress in ports]
 
     def aggregate(self, message: Message, now_us: int) -> tuple[Outcome, Frames]:
         """A contribution or a receipt."""

@@ -9,7 +9,7 @@ from sim.bench.client import Client
 from sim.bench.core import CoreBench
 from sim.model.control.random import seed_for_first_seq
 
-CONFIG = Config(ports=4, bus_bits=64, members=3, jobs=2, window=2, elements=16, queue_bytes=4096)
+CONFIG = Config(ports=4, bus_bits=64, members=3, jobs=2, window=2, elements=16, queue_bytes=4096, mac_entries=64)
 WORLD = {"world": 2, "elements": 8, "threshold": 2}
 
 
