@@ -87,7 +87,7 @@ def main(
                         mac=(int.from_bytes(first_mac) + count).to_bytes(len(first_mac))) for count in range(switches)]
         served = WallTime(plan.build(boards), slice_cycles=slice_cycles)
     except (ValueError, OSError, BoardError, CompileError) as error:
-        console.print(f"[red]{error}", highlight=False)
+        console.print(str(error), style="red", markup=False, highlight=False)
         raise typer.Exit(2) from error
     except KeyboardInterrupt:
         raise typer.Exit(0) from None

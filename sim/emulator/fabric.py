@@ -77,8 +77,12 @@ class Fabric:
 
     def plug(self, place: Place, attachment: Attachment, *, inbound: Wire | None = None, outbound: Wire | None = None) -> None:
         """Attaches something at a free port. inbound, outbound: its cable, as the switch sees it; None is a perfect one. The
-        fabric closes the attachment."""
-        self._free(place).connect(inbound or Wire(), outbound or Wire(), attachment)
+        attachment is closed with the fabric, or at once where it cannot be plugged in (ValueError)."""
+        try:
+            self._free(place).connect(inbound or Wire(), outbound or Wire(), attachment)
+        except ValueError:
+            attachment.close()
+            raise
 
     def _free(self, place: Place) -> Port:
         switch, port = place

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sim.emulator.attachment import Attachment
 from sim.emulator.card import Card
 from sim.emulator.engine import Board
 from sim.emulator.fabric import Fabric
@@ -38,16 +37,16 @@ class Plan:
         taps = self._taps(boards)
         wires = self._wires(boards)
         fabric = Fabric(boards, self.links, seed=self.seed, pcap=self.pcap, epoch_ns=time.time_ns())
+        plug = lambda place, attachment: fabric.plug(place, attachment, inbound=wires.get((*place, "rx")), outbound=wires.get((*place, "tx")))
         try:
             for place, name in taps.items():
-                fabric.plug(place, Tap(name), inbound=wires[*place, "rx"], outbound=wires[*place, "tx"])
+                plug(place, Tap(name))
             ports = max(board.config.ports for board in boards)
             for switch, node in enumerate(fabric.nodes):
                 for number, port in enumerate(node.ports):
                     if not port.plugged:
                         at = self.udp_base + switch * ports + number if self.udp_base else 0
-                        socket: Attachment = UdpSocket((self.bind, at), Card(node.board.mac, node.board.ip))
-                        fabric.plug((switch, number), socket, inbound=wires[switch, number, "rx"], outbound=wires[switch, number, "tx"])
+                        plug((switch, number), UdpSocket((self.bind, at), Card(node.board.mac, node.board.ip)))
         except (OSError, ValueError):
             fabric.close()
             raise

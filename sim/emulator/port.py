@@ -71,6 +71,8 @@ class Port:
     def leave(self, left_ps: Callable[[Frame], int]) -> bool:
         """What has left the board, onto the wire. left_ps: when a frame did. Whether anything has."""
         frames = self.board.receive(self.number)
+        if not frames:
+            return False
         self.counts["frames out of the switch"] += len(frames)
         for frame in frames:
             time_ps = left_ps(frame)
@@ -78,7 +80,7 @@ class Port:
                 self.capture.write(frame.data, time_ps // 1000)
             if self.outbound:
                 self.outbound.put(frame.data, time_ps)
-        return bool(frames)
+        return True
 
     def deliver(self, now_ps: int) -> bool:
         """What has come to the attachment by now. Whether anything has."""

@@ -69,7 +69,7 @@ class WallTime:
         """Carries frames until `stop`."""
         while self._running:
             if not self.turn():
-                self._sleep()
+                self.sleep()
 
     def turn(self) -> bool:
         """One turn: attachments, wires, switches, wires, attachments. False if there was nothing to do."""
@@ -99,7 +99,8 @@ class WallTime:
             moved |= port.deliver(now_ps)
         return moved
 
-    def _sleep(self) -> None:
+    def sleep(self) -> None:
+        """Waits until an attachment has something or a wire does, and no longer than the switches' timers may."""
         now_ps = self.now_ps
         due = [wire.due_ps for wire in self.fabric.wires()]
         seconds = min([IDLE_SECONDS, *(max(0, time_ps - now_ps) / 1e12 for time_ps in due if time_ps is not None)])

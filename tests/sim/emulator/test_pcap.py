@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from scapy.layers.l2 import Ether
 from scapy.utils import rdpcap
 from sim.emulator.pcap import Capture
 
@@ -12,5 +13,5 @@ def test_captures_are_read_by_scapy(tmp_path: Path) -> None:
         for number, frame in enumerate(frames):
             capture.write(frame, 123_456_789 + number)
     read = rdpcap(str(tmp_path / "x.pcap"))
-    assert [bytes(packet) for packet in read] == frames
+    assert [bytes(packet[Ether]) for packet in read] == frames
     assert [int(packet.time * 1_000_000_000) for packet in read] == [1_700_000_000_123_456_789 + k for k in range(3)]
