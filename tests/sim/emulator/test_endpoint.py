@@ -55,6 +55,18 @@ def test_payloads_come_back_to_the_host_that_sent_them(hubs: Callable[[Config, s
         assert shared.counts["out, not for a client of this port"] == 1 and lone.counts["out, not for a client of this port"] == 5
 
 
+def test_an_end_polls_as_readable_while_it_has_frames_for_the_switch() -> None:
+    end = FrameEnd()
+    ready = lambda: bool(select.select([end], [], [], 0)[0])
+    assert not ready() and end.take(10) == []
+    for number in range(3):
+        end.send(bytes([number]))
+    assert ready() and end.take(2) == [b"\0", b"\1"]
+    assert ready() and end.take(2) == [b"\2"] and not ready()
+    end.close()
+    end.close()
+
+
 def test_a_host_has_an_address_of_its_own() -> None:
     hosts = Hosts(SWITCH_MAC, SWITCH_IP)
     hosts.host(client(1))

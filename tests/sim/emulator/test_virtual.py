@@ -8,13 +8,15 @@ from itertools import pairwise
 from math import ceil
 from pathlib import Path
 
+import numpy as np
 import pytest
+from iswitch.config import Config
 from scapy.layers.l2 import Ether
 from scapy.utils import rdpcap
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, ordinary
+from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, Reply, ordinary
 from sim.emulator.card import Card
 from sim.emulator.endpoint import FrameEnd
-from sim.emulator.engine import Board
+from sim.emulator.engine import Board, Frame
 from sim.emulator.fabric import Fabric
 from sim.emulator.faults import PS_PER_US, Faults, Rates
 from sim.emulator.link import Link
@@ -77,18 +79,34 @@ def test_rate_and_delay_of_a_link_are_exact(relay: Path, tmp_path: Path, rate_bp
         assert came_ps == captured(tmp_path / "switch1port1.pcap")[number][0] + 500_000
 
 
-def test_frames_enter_at_the_first_tick_after_they_came(relay: Path, tmp_path: Path) -> None:
-    """The grid is the same however long a board had nothing to do, and wherever in a cycle frames come."""
-    times = [0, 1, 4999, 5000, 5001, 3_456_789_012_345]
-    spent = []
-    for time_ps in times:
-        with row(relay, [Link((0, 1), (1, 0), 10**9)]) as made:
-            made.time.run(10 * PS_PER_US)
-            made.time.call_at(20 * PS_PER_US + time_ps, lambda made=made: made.ends[0].send(numbered(0)))
-            made.time.run()
-            spent.append(made.came[1][0][0] - ceil(Fraction(20 * PS_PER_US + time_ps, CYCLE_PS)) * CYCLE_PS)
-    assert max(spent) - min(spent) <= 4 * CYCLE_PS  # a hub looks at its ports in turn
-    assert all(time_ps % CYCLE_PS == spent[0] % CYCLE_PS for time_ps in spent)
+class Watched(Board):
+    """Keeps the frames that left, with their cycles."""
+
+    def receive(self, port: int) -> list[Frame]:
+        frames = super().receive(port)
+        self.left = [*getattr(self, "left", []), *frames]
+        return frames
+
+
+@pytest.mark.parametrize("time_ps", [0, 1, 4999, 5000, 5001, 9999, 3_456_789_012_345])
+@pytest.mark.parametrize("clock_hz", [200_000_000, 322_265_625])
+def test_frames_enter_at_the_first_tick_and_leave_with_the_end_of_their_last_cycle(relay: Path, time_ps: int, clock_hz: int) -> None:
+    """Ticks are on one grid from time 0, however long a board had nothing to do."""
+    with Watched(path=relay) as board, Fabric([board]) as fabric:
+        sender, came = FrameEnd(), FrameEnd()
+        fabric.plug((0, 0), sender, outbound=Wire(rate_bps=10**9))
+        fabric.plug((0, 1), came, outbound=Wire(rate_bps=10**9))
+        time_of, arrivals = VirtualTime(fabric, clock_hz=clock_hz), []
+        came.arrived = lambda: arrivals.append(time_of.now_ps)
+        start_ps = 20 * PS_PER_US
+        time_of.run(start_ps + time_ps)
+        idle = board.cycles
+        sender.send(numbered(0))
+        time_of.run()
+        (frame,) = board.left
+        first_tick = ceil(Fraction((start_ps + time_ps) * clock_hz, 10**12))
+        left_ps = ceil(Fraction((first_tick + frame.last + 1 - idle) * 10**12, clock_hz))
+        assert arrivals == [left_ps + 8 * 72 * 1000]
 
 
 @pytest.mark.parametrize("boards", [2, 3])
@@ -142,6 +160,29 @@ def test_a_link_too_slow_drops_and_counts(relay: Path) -> None:
         assert came == sorted(came) and came[:10] == list(range(10))
         spacing = {later - sooner for (sooner, _), (later, _) in zip(made.came[1][1:8], made.came[1][2:9])}
         assert max(abs(time_ps - 80_000 * (1514 + 24)) for time_ps in spacing) <= 4 * CYCLE_PS
+
+
+def test_the_real_switch_sums_in_virtual_time() -> None:
+    """Two workers at 10 Gb/s, a microsecond away; and the switch has nothing left to do when they have their result."""
+    with Board(Config()) as board, Fabric([board]) as fabric:
+        workers, ends = [Client.numbered(rank) for rank in range(2)], [FrameEnd(), FrameEnd()]
+        for rank, end in enumerate(ends):
+            cable = lambda: Wire(Faults(Rates(delay_us=1)), rate_bps=10**10)
+            fabric.plug((0, rank), end, inbound=cable(), outbound=cable())
+        time_of = VirtualTime(fabric)
+
+        def exchange(frames: list[bytes]) -> tuple[int, list[list[Reply]]]:
+            begun = time_of.now_ps
+            for end, frame in zip(ends, frames):
+                end.send(frame)
+            return time_of.run() - begun, [[worker.take(frame) for frame in end.receive()] for worker, end in zip(workers, ends)]
+
+        exchange([worker.join(world=2, elements=8) for worker in workers])
+        exchange([worker.join() for worker in workers])  # with the token, which confirms
+        spent_ps, replies = exchange([worker.contribution(worker.first_seq, np.full(8, rank + 1.5, np.float32))
+                                      for rank, worker in enumerate(workers)])
+        assert [[reply.numbers.view("<f4").tolist() for reply in got] for got in replies] == [[[4.0] * 8]] * 2
+        assert 2 * PS_PER_US < spent_ps < 4 * PS_PER_US
 
 
 def test_idle_time_costs_next_to_nothing(relay: Path) -> None:
