@@ -38,7 +38,7 @@ def main(
     bind: Annotated[str, typer.Option(help="Address of the sockets.")] = "127.0.0.1",
     udp_base: Annotated[int, typer.Option(help="UDP port of port 0; the others follow. 0: any free ones.")] = 27000,
     tap: Annotated[list[str] | None, typer.Option(
-        help="[switch:]port=name: a TAP device in place of the socket; may be repeated.")] = None,
+        help="port=name or switch:port=name: a TAP device in place of the socket; may be repeated.")] = None,
     switches: Annotated[int, typer.Option(help="Switches, all of one kind.")] = 1,
     link: Annotated[list[str] | None, typer.Option(
         help="0:3-2:0,rate=1e9,delay_us=5,loss=0.01: port 3 of switch 0 with port 0 of switch 2; may be repeated.")] = None,
@@ -55,7 +55,7 @@ def main(
     silent_corrupt: Annotated[float, typer.Option(help="Chance of a wrong bit under a good FCS.")] = 0,
     delay_us: Annotated[float, typer.Option(help="Microseconds that a frame takes, each way.")] = 0,
     fault: Annotated[list[str] | None, typer.Option(
-        help="[switch:]port:rx|tx:kind=value, for one direction (rx enters the switch); may be repeated.")] = None,
+        help="port:rx|tx:kind=value (of several switches switch:port:...), for one direction (rx enters the switch); may be repeated.")] = None,
     pcap: Annotated[Path | None, typer.Option(help="Folder for a capture per port.")] = None,
     slice_cycles: Annotated[int, typer.Option("--slice", help="Cycles between looks at the sockets.")] = SLICE_CYCLES,
     ready_file: Annotated[Path | None, typer.Option(help="Written (JSON) when the sockets are open.")] = None,

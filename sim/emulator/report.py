@@ -56,8 +56,8 @@ def _happened(wire: Wire) -> dict[str, int]:
 def show(console: Console, found: dict[str, Any]) -> None:
     """Prints a summary."""
     for number, switch in enumerate(found.get("switches", [found])):
-        of = f" of switch {number}" if "switches" in found else ""
-        table = Table("counter", "count", title=f"non-zero counters{of}", title_justify="left")
+        title = f"switch {number}, non-zero" if "switches" in found else "non-zero counters"
+        table = Table("counter", "count", title=title, title_justify="left")
         for name, count in switch["counters"].items():
             table.add_row(name, f"{count:,}")
         for port, counts in enumerate(switch["ports"]):

@@ -35,8 +35,8 @@ class VirtualTime:
             raise ValueError(f"VirtualTime clock_hz must be at least 1, not {clock_hz!r}")
         if tick_us < 1:
             raise ValueError(f"VirtualTime tick_us must be at least 1, not {tick_us!r}")
-        latencies = [PS_PER_US]
         least_ps = LATENCY_CYCLES_LEAST * PS_PER_S // clock_hz
+        latencies = [max(PS_PER_US, least_ps)]  # a switch's time does not change within a step
         for switch, node in enumerate(fabric.nodes):
             for port in node.ports:
                 if port.attachment and port.attachment.wall:

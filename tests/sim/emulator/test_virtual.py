@@ -89,16 +89,17 @@ class Watched(Board):
 
 
 @pytest.mark.parametrize("time_ps", [0, 1, 4999, 5000, 5001, 9999, 3_456_789_012_345])
-@pytest.mark.parametrize("clock_hz", [200_000_000, 322_265_625])
+@pytest.mark.parametrize("clock_hz", [1_000_000, 200_000_000, 322_265_625])
 def test_frames_enter_at_the_first_tick_and_leave_with_the_end_of_their_last_cycle(relay: Path, time_ps: int, clock_hz: int) -> None:
     """Ticks are on one grid from time 0, however long a board had nothing to do."""
     with Watched(path=relay) as board, Fabric([board]) as fabric:
         sender, came = FrameEnd(), FrameEnd()
-        fabric.plug((0, 0), sender, outbound=Wire(rate_bps=10**9))
-        fabric.plug((0, 1), came, outbound=Wire(rate_bps=10**9))
+        cable = lambda: Wire(Faults(Rates(delay_us=20)), rate_bps=10**9)
+        fabric.plug((0, 0), sender, outbound=cable())
+        fabric.plug((0, 1), came, outbound=cable())
         time_of, arrivals = VirtualTime(fabric, clock_hz=clock_hz), []
         came.arrived = lambda: arrivals.append(time_of.now_ps)
-        start_ps = 20 * PS_PER_US
+        start_ps = 500 * PS_PER_US
         time_of.run(start_ps + time_ps)
         idle = board.cycles
         sender.send(numbered(0))
@@ -106,7 +107,7 @@ def test_frames_enter_at_the_first_tick_and_leave_with_the_end_of_their_last_cyc
         (frame,) = board.left
         first_tick = ceil(Fraction((start_ps + time_ps) * clock_hz, 10**12))
         left_ps = ceil(Fraction((first_tick + frame.last + 1 - idle) * 10**12, clock_hz))
-        assert arrivals == [left_ps + 8 * 72 * 1000]
+        assert arrivals == [left_ps + 8 * 72 * 1000 + 20 * PS_PER_US]
 
 
 @pytest.mark.parametrize("boards", [2, 3])
