@@ -6,6 +6,7 @@ wall time all this may happen in other threads than the one that serves the fabr
 
 import os
 import select
+import threading
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,14 +20,16 @@ TRAIN_SEGMENTS = 64
 
 
 class Wakeup:
-    """Something to poll: readable from `set` to `clear`."""
+    """Something to poll: readable from `set` to `clear`. Another thread may still `set` it when it is closed."""
 
     def __init__(self) -> None:
         self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._lock = threading.Lock()
 
     def set(self) -> None:
-        if self._descriptor >= 0:
-            os.eventfd_write(self._descriptor, 1)
+        with self._lock:
+            if self._descriptor >= 0:
+                os.eventfd_write(self._descriptor, 1)
 
     def clear(self) -> None:
         with suppress(BlockingIOError):
@@ -36,9 +39,10 @@ class Wakeup:
         return self._descriptor
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        with self._lock:
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
 
 
 class _End:
@@ -91,8 +95,8 @@ class FrameEnd(_End):
 
     def give(self, frames: list[bytes]) -> None:
         self._in.extend(frames)
-        if frames and self.arrived:
-            self.arrived()
+        if frames and (arrived := self.arrived):
+            arrived()
 
 
 class Hosts(_End):
@@ -121,8 +125,8 @@ class Hosts(_End):
                 host.inbox.append(found[1])
                 called[id(host)] = host
         for host in called.values():
-            if host.arrived:
-                host.arrived()
+            if arrived := host.arrived:
+                arrived()
 
 
 class Host:
