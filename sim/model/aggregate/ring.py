@@ -124,8 +124,9 @@ def put(ring: Ring, index: int, slot: Slot) -> Ring:
 
 
 def contribute(ring: Ring, *, member: int, seq: int, behind: int, format: int = 0, length: int = 0,
-               tainted: bool = False, quarantine: bool = True, rules: Rules = RULES) -> Step:
-    """One contribution that passed the checks of membership and form."""
+               tainted: bool = False, quarantine: bool = True, expected: int | None = None, rules: Rules = RULES) -> Step:
+    """One contribution that passed the checks of membership and form. `expected`: in an asynchronous job, to whom `seq` is
+    granted (`claims.expected_of`); otherwise all who are live."""
     index = seq % len(ring.slots)
     slot, bit = ring.slots[index], 1 << member
     ahead = forward(seq, slot.seq)
@@ -138,9 +139,12 @@ def contribute(ring: Ring, *, member: int, seq: int, behind: int, format: int = 
     if ahead > 0:
         if not rules.may_overwrite(ring, slot):
             return Step(ring, Outcome.SLOT_HELD)
-        slot = Slot(seq, SlotState.COLLECTING, expected=ring.live, format=format, length=length)
+        slot = Slot(seq, SlotState.COLLECTING, expected=ring.live if expected is None else expected, format=format,
+                    length=length)
     elif slot.state == SlotState.EMPTY:
         return Step(ring, Outcome.STALE)
+    if slot.state == SlotState.COLLECTING and not slot.expected & bit:
+        return Step(ring, Outcome.WINDOW)
     if format != slot.format:
         return Step(ring, Outcome.FORMAT)
     if length != slot.length:
@@ -164,8 +168,10 @@ def contribute(ring: Ring, *, member: int, seq: int, behind: int, format: int = 
     return Step(ring, Outcome.QUARANTINED, Work(Operation.FORCE, index, first, True, member) if emit else None)
 
 
-def receipt(ring: Ring, *, member: int, seq: int, behind: int, want: bool) -> Step:
-    """The sender lacks nothing below `seq - behind`, and with `want` asks for the result of `seq`."""
+def receipt(ring: Ring, *, member: int, seq: int, behind: int, want: bool, abandoned: bool = False, format: int = 0,
+            length: int = 0, rules: Rules = RULES) -> Step:
+    """The sender lacks nothing below `seq - behind`, and with `want` asks for the result of `seq`. `abandoned`: in an
+    asynchronous job, all to whom `seq` was granted have left; its result is then `length` bytes of zeros in `format`."""
     known = acknowledge(ring, member, seq, behind)
     if behind > ring.window or known is None:
         return Step(ring, Outcome.WINDOW)
@@ -173,6 +179,9 @@ def receipt(ring: Ring, *, member: int, seq: int, behind: int, want: bool) -> St
     slot = ring.slots[index]
     if want and slot.seq == seq and slot.state == SlotState.COMPLETE:
         return Step(known, Outcome.RECEIPT, Work(Operation.RESEND, index, False, False, member))
+    if want and abandoned and forward(seq, slot.seq) == len(ring.slots) and rules.may_overwrite(known, slot):
+        empty = Slot(seq, SlotState.COMPLETE, format=format, length=length)
+        return Step(put(known, index, empty), Outcome.RECEIPT, Work(Operation.FORCE, index, True, True, member))
     return Step(known, Outcome.RECEIPT)
 
 
