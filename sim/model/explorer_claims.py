@@ -7,8 +7,9 @@ have been computed with any weights since the worker was free to compute. `pipel
 the last one waits, is sent or is summed; otherwise only after it has applied the sum with the last one.
 
 **The network remembers everything**, as in `explorer.py`: all claims, contributions and receipts that a worker may have
-sent, all grants, refusals and results that the switch has, may arrive now, again and again, or never. A vector is known by
-its worker and k; accumulators are sets of (segment, worker).
+sent, all grants, refusals and results that the switch has, may arrive now, again and again, or never. A few are allowed that
+were never sent: a granted vector's claim with other weights. A vector is known by its worker and k; accumulators are sets
+of (segment, worker).
 
 Checked at each step: a vector is granted once, at age S at most, to a live member, in a set of no less than min(H, live);
 it is sent to its update only; a sum holds exactly those granted, less those who left; a result never changes, so all who
@@ -40,7 +41,8 @@ Event = tuple[Any, ...]
 
 
 class Vector(NamedTuple):
-    """`version`: how many updates were in the weights it was computed with. `update`: which it was granted, if any."""
+    """`version`: how many updates were in the weights it was computed with, forgotten when it matters no longer to the
+    worker. `update`: which it was granted, if any."""
 
     version: int
     update: int = UNANSWERED
@@ -77,7 +79,6 @@ class Rules(NamedTuple):
 
     claim: Callable[..., Verdict] = claims_of.claim
     leave: Callable[[Claims, int], Claims] = claims_of.leave
-    join: Callable[[Claims, int], Claims] = claims_of.join
     settled: Callable[[Claims, Iterable[int]], bool] = claims_of.settled
     expected_of: Callable[[Claims, int], int] = claims_of.expected_of
     abandoned: Callable[[Claims, int], bool] = claims_of.abandoned
@@ -188,12 +189,13 @@ class ClaimsExplorer:
         self.rules = scenario.rules
         self.total = scenario.updates * scenario.segments
         self.first_seq = SERIAL - 2 * scenario.window
+        self.enough = scenario.workers * (scenario.staleness + 1 if scenario.pipelined else 1)
         self.cores: list[Core] = []
         self.numbers: dict[Core, int] = {}
         self.moves: dict[tuple[int, type, Event], tuple[int, Sent]] = {}
         self.effects: dict[tuple[int, int, Worker], list[tuple[Event, int]]] = {}
         self.renumbered: dict[tuple[int, tuple[int, ...]], int] = {}
-        self.outlook: list[dict[State, int]] = [{} for _ in range(scenario.workers)]
+        self.outlook: list[list[dict[State, int]]] = [[{} for _ in range(scenario.workers)] for few in (False, True)]
 
     def intern(self, core: Core) -> int:
         if core not in self.numbers:
@@ -265,8 +267,7 @@ class ClaimsExplorer:
 
     def enter(self, core: Core, worker: int) -> Core:
         ring = core.ring._replace(live=core.ring.live | 1 << worker, have=put(core.ring.have, worker, core.claims.base))
-        return core._replace(ring=ring, claims=self.rules.join(core.claims, worker), knocking=0, joined=core.joined + 1,
-                             refused=put(core.refused, worker, 0))
+        return core._replace(ring=ring, knocking=0, joined=core.joined + 1, refused=put(core.refused, worker, 0))
 
     def claim(self, core: Core, event: Claim) -> tuple[Core, Sent]:
         before = core.claims
@@ -289,13 +290,13 @@ class ClaimsExplorer:
         """The update granted just now."""
         s, update, members = self.scenario, len(core.granted), core.claims.grants[-1].members
         row = tuple(core.claims.claimants[m].k if members >> m & 1 else 0 for m in range(s.workers))
+        if members & ~core.ring.live:
+            raise Violation("an update is granted to somebody who left")
         for m, k in enumerate(row):
             if k and core.versions[m] == UNKNOWN or any(k and k == earlier[m] for earlier in core.granted):
                 raise Violation("a vector is granted twice")
             if k and update - core.versions[m] > s.staleness:
                 raise Violation("a vector older than S is granted")
-        if members & ~core.ring.live:
-            raise Violation("an update is granted to somebody who left")
         if members.bit_count() < claims_of.quorum(core.claims, core.ring.live):
             raise Violation("an update is granted to too few")
         forgotten = max(0, update - s.staleness) * s.segments
@@ -380,7 +381,9 @@ class ClaimsExplorer:
     def messages(self, worker: int, mind: Worker) -> Iterator[Event]:
         """All that this incarnation of a worker may have sent by now."""
         lows = range(mind.first * self.scenario.segments, lowest_missing(mind.held) + 1)
-        yield from (Claim(worker, k, vector.version) for k, vector in enumerate(mind.vectors, 1))
+        for k, vector in enumerate(mind.vectors, 1):
+            known = vector.version != UNKNOWN
+            yield from (Claim(worker, k, v) for v in ((vector.version,) if known else range(self.applied(mind) + 1)))
         yield from self.contributions(worker, mind, lows)
         yield from self.receipts(worker, lows)
 
@@ -390,14 +393,16 @@ class ClaimsExplorer:
         if isinstance(event, Result):
             mind = mind._replace(held=mind.held | 1 << event.segment)
         elif isinstance(event, Granted) and self.rules.takes_grant(mind, event.update):
-            mind = mind._replace(vectors=(*mind.vectors[:-1], mind.vectors[-1]._replace(update=event.update)))
+            version = mind.vectors[-1].version if self.scenario.pipelined else UNKNOWN
+            mind = mind._replace(vectors=(*mind.vectors[:-1], Vector(version, event.update)))
         elif isinstance(event, Refused) and self.rules.takes_refusal(mind, event.k):
             mind = mind._replace(vectors=(*mind.vectors[:-1], mind.vectors[-1]._replace(update=REFUSED)))
         return state if mind is state.workers[worker] else state._replace(workers=put(state.workers, worker, mind))
 
     def compute(self, state: State, worker: int, version: int) -> State:
         mind = state.workers[worker]
-        return state._replace(workers=put(state.workers, worker, mind._replace(vectors=(*mind.vectors, Vector(version)))))
+        old = tuple(vector if vector.update < 0 else vector._replace(version=UNKNOWN) for vector in mind.vectors)
+        return state._replace(workers=put(state.workers, worker, mind._replace(vectors=(*old, Vector(version)))))
 
     # The search
 
@@ -479,18 +484,20 @@ class ClaimsExplorer:
     # Progress
 
     def check_progress(self, state: State) -> None:
-        """From here, with an empty network, fresh messages alone bring all results to all, and a worker that begins each
-        round gets into an update again if there are as many to come as workers. No losses are tried."""
+        """From here, with an empty network, fresh messages alone bring all results to all. Each worker begins the rounds once,
+        with all others busy and with only as many as a grant needs, while the rest sends what it was granted and receives.
+        Who begins gets into an update again if `enough` are to come. No losses are tried."""
         core = self.cores[state.core]
         for first in range(self.scenario.workers):
             if core.ring.live >> first & 1:
-                ends = self.destiny(state, first)
-                if len(core.granted) + self.scenario.workers <= self.scenario.updates and ends == grants_to(core, first):
-                    raise Violation("a worker is kept out for ever")
+                for few in (False, True):
+                    ends = self.destiny(state, first, few)
+                    if len(core.granted) + self.enough <= self.scenario.updates and ends == grants_to(core, first):
+                        raise Violation("a worker is kept out for ever")
 
-    def destiny(self, state: State, first: int) -> int:
+    def destiny(self, state: State, first: int, few: bool) -> int:
         """How many updates worker `first` has been granted when all is over."""
-        passed, known = [], self.outlook[first]
+        passed, known = [], self.outlook[few][first]
         while state not in known:
             passed.append(state)
             core = self.cores[state.core]
@@ -498,23 +505,24 @@ class ClaimsExplorer:
                                          for m, mind in enumerate(state.workers) if core.ring.live >> m & 1):
                 known[state] = grants_to(core, first)
                 break
-            for m in range(self.scenario.workers):
-                state = self.turn(state, (first + m) % self.scenario.workers)
+            order = [m for k in range(self.scenario.workers)
+                     if core.ring.live >> (m := (first + k) % self.scenario.workers) & 1]
+            for place, m in enumerate(order):
+                state = self.turn(state, m, not few or place < core.claims.threshold)
             if state == passed[-1]:
                 raise Violation("a worker waits for ever")
         known.update(dict.fromkeys(passed, known[state]))
         return known[state]
 
-    def turn(self, state: State, worker: int) -> State:
-        """A worker does all that it may; the network delivers all that this causes."""
-        core = self.cores[state.core]
-        for event in self.entries(core):
+    def turn(self, state: State, worker: int, busy: bool) -> State:
+        """A live worker does all that it may, without a new vector if it is not `busy`; the network delivers all that this
+        causes."""
+        for event in self.entries(self.cores[state.core]):
             state = self.act(state, event)
-        if not core.ring.live >> worker & 1:
-            return state
         for receipt in self.receipts(worker, (lowest_missing(state.workers[worker].held),)):
             state = self.deliver(state, receipt)
-        if versions := self.versions(state.workers[worker]):
+        versions = self.versions(state.workers[worker])
+        if busy and versions:
             state = self.compute(state, worker, versions[-1])
         mind = state.workers[worker]
         if mind.waits:

@@ -30,7 +30,7 @@ from typing import NamedTuple
 from iswitch.wire import Outcome, Type
 from sim.model.aggregate.ring import SERIAL, forward
 
-__all__ = ["Answer", "Claimant", "Claims", "Grant", "Verdict", "abandoned", "age", "claim", "expected_of", "join",
+__all__ = ["Answer", "Claimant", "Claims", "Grant", "Verdict", "abandoned", "age", "claim", "expected_of",
            "leave", "new_claims", "quorum", "settled", "waiting"]
 
 
@@ -161,16 +161,13 @@ def abandoned(claims: Claims, seq: int) -> bool:
 
 
 def leave(claims: Claims, member: int) -> Claims:
-    """The member claims nothing and is expected nowhere."""
+    """The member claims nothing and is expected nowhere. Whoever gets its index later begins with k = 1."""
     grants = tuple(grant._replace(members=grant.members & ~(1 << member)) for grant in claims.grants)
     return put(claims._replace(grants=grants), member, Claimant())
 
 
 def settled(claims: Claims, have: Iterable[int]) -> bool:
-    """A boundary: everybody (`have`: the lowest seqs that the live members may lack) holds all that was granted."""
+    """A boundary: everybody (`have`: the lowest seqs that the live members may lack) holds all that was granted. Only here
+    does a newcomer become live, lacking nothing below `base`, where its weights are to be from: with such weights while
+    older updates are under way it could be granted more than S + 1."""
     return all(seq == claims.base for seq in have)
-
-
-def join(claims: Claims, member: int) -> Claims:
-    """A newcomer at a boundary: it has the weights `claims.base`, lacks nothing below, and its first claim is k = 1."""
-    return put(claims, member, Claimant())
