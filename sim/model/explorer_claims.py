@@ -12,7 +12,7 @@ were never sent: a granted vector's claim with other weights. A vector is known 
 of (segment, worker).
 
 Checked at each step: a vector is granted once, at age S at most, to a live member, in a set of no less than min(H, live);
-it is sent to its update only; a sum holds exactly those granted, less those who left; a result never changes, so all who
+it is sent to its update only; a sum holds exactly those granted, less those quarantined or gone; a result never changes, so all who
 have applied u updates have the same weights; no honest worker is told WINDOW; a grant is forgotten only when its update is
 complete. Checked in each state: if the network loses all that is under way, fresh messages, repeated by timer, bring every
 result to every live worker, and each live worker into an update again, if updates enough remain.
@@ -89,7 +89,8 @@ class Rules(NamedTuple):
 
 class Scenario(NamedTuple):
     """What is explored: until `updates` are granted. `leaves`: how many workers may leave; `joins`: how many may come in
-    their places. `thresholds`: values that SET_H may set at any time. `slot_threshold`: mutant, see `Claims`."""
+    their places. `thresholds`: values that SET_H may set at any time. `tainted`: (segment, k) of contributions to be
+    quarantined, whoever sends them. `slot_threshold`: mutant, see `Claims`."""
 
     workers: int
     staleness: int
@@ -101,6 +102,7 @@ class Scenario(NamedTuple):
     leaves: int = 0
     joins: int = 0
     thresholds: tuple[int, ...] = ()
+    tainted: frozenset[tuple[int, int]] = frozenset()
     rules: Rules = Rules()
     slot_threshold: int = 0
 
@@ -310,6 +312,7 @@ class ClaimsExplorer:
             raise Violation("a vector is sent to an update that it was not granted")
         seq = self.seq(event.segment)
         step = ring_of.contribute(core.ring, member=event.worker, seq=seq, behind=event.segment - event.low,
+                                  tainted=(event.segment, event.k) in self.scenario.tainted,
                                   expected=self.rules.expected_of(core.claims, seq))
         return self.execute(core, step, event)
 
@@ -337,7 +340,8 @@ class ClaimsExplorer:
         result = segment, core.ring.live if work.emit else 1 << work.member
         if not work.emit and work.operation != Operation.RESEND:
             return core, result
-        row = core.granted[segment // self.scenario.segments]
+        row = tuple(0 if (segment, abs(k)) in self.scenario.tainted else k
+                    for k in core.granted[segment // self.scenario.segments])
         if content != slot.members << segment * n or slot.state != SlotState.COMPLETE:
             raise Violation("a sum is not that of its members' vectors")
         if any(slot.members >> m & 1 and not k or k > 0 and not slot.members >> m & 1 for m, k in enumerate(row)):

@@ -106,6 +106,19 @@ def test_claims_are_what_a_ledger_says(staleness, segments):
     assert seen == {Outcome.CONTROL, Outcome.REFUSED, Outcome.DUPLICATE, Outcome.STALE, Outcome.WINDOW}
 
 
+def test_the_example_of_the_protocol():
+    """The diagram in `docs/async.md`: S = 1, H = 2, M = 2, members A, B, C."""
+    a, b, c = 0, 1, 2
+    claims = new_claims(0, segments=2, staleness=1, threshold=2, members=3)
+    for member, k, weights, expected in (
+            (a, 1, 0, None), (b, 1, 0, Answer(Type.GRANT, 0b111, 0, 0b011)), (c, 1, 0, None),
+            (b, 1, 0, Answer(Type.GRANT, 0b010, 0, 0b011)), (a, 2, 2, Answer(Type.GRANT, 0b111, 2, 0b101)),
+            (a, 3, 2, None), (b, 2, 2, Answer(Type.GRANT, 0b111, 4, 0b011)), (c, 2, 0, Answer(Type.REFUSE, 0b100, 2, 6))):
+        verdict = claim(claims, member=member, k=k, weights=weights, live=0b111)
+        assert verdict.answer == expected
+        claims = verdict.claims
+
+
 def test_k_is_a_serial_number():
     claims = Claims(0, 1, 1, 2, (), (Claimant(SERIAL - 1, True), Claimant()))
     assert claim(claims, member=0, k=0, weights=0, live=3).outcome == Outcome.CONTROL
