@@ -68,12 +68,12 @@ class Recorder(Switch):
         job, slots = self.jobs[number], self.config.slots
         slot, resend = job.ring.slots[work.slot], work.operation == Operation.RESEND
         flags = (ResultFlag.PARTIAL * bool(slot.expected & ~slot.members) | ResultFlag.TAINTED * bool(slot.tainted)
-                 | ResultFlag.RESENT * resend)
+                 | ResultFlag.RESENT * resend | ResultFlag.CHANGE * slot.change)
         first = work.first and not resend
         self.works.append(Done(
             work.operation, number * slots + work.slot, first,
             work.operation == Operation.CONTRIBUTE or (work.operation == Operation.FORCE and first), work.emit or resend,
-            slot.seq, slot.members, slot.tainted, flags, slot.length, 1 << work.member if resend else job.live))
+            slot.seq, slot.members, slot.tainted, flags, slot.length, work.receivers))
         return super().perform(number, work, payload)
 
     def notice(self, message, reason: Reason, now_us: int) -> Frames:
@@ -81,8 +81,8 @@ class Recorder(Switch):
         self.replies += sent
         return sent
 
-    def control(self, message) -> tuple[Outcome, Frames]:
-        outcome, sent = super().control(message)
+    def control(self, message, now_us: int) -> tuple[Outcome, Frames]:
+        outcome, sent = super().control(message, now_us)
         self.replies.append(sent[0])
         return outcome, sent
 

@@ -79,9 +79,9 @@ class Rules(NamedTuple):
 
     claim: Callable[..., Verdict] = claims_of.claim
     leave: Callable[[Claims, int], Claims] = claims_of.leave
-    settled: Callable[[Claims, Iterable[int]], bool] = claims_of.settled
-    expected_of: Callable[[Claims, int], int] = claims_of.expected_of
-    abandoned: Callable[[Claims, int], bool] = claims_of.abandoned
+    admit: Callable[[Claims, Ring], Ring] = claims_of.admit
+    granted: Callable[[Claims, int], int | None] = claims_of.granted
+    wanted: Callable[[Claims, int], int | None] = claims_of.granted
     takes_grant: Callable[[Worker, int], bool] = takes_grant
     takes_refusal: Callable[[Worker, int], bool] = takes_refusal
     may_claim: Callable[[Worker], bool] = may_claim
@@ -90,7 +90,7 @@ class Rules(NamedTuple):
 class Scenario(NamedTuple):
     """What is explored: until `updates` are granted. `leaves`: how many workers may leave; `joins`: how many may come in
     their places. `thresholds`: values that SET_H may set at any time. `tainted`: (segment, k) of contributions to be
-    quarantined, whoever sends them. `slot_threshold`: mutant, see `Claims`."""
+    quarantined, whoever sends them. `whole`: False makes a mutant."""
 
     workers: int
     staleness: int
@@ -104,7 +104,7 @@ class Scenario(NamedTuple):
     thresholds: tuple[int, ...] = ()
     tainted: frozenset[tuple[int, int]] = frozenset()
     rules: Rules = Rules()
-    slot_threshold: int = 0
+    whole: bool = True
 
 
 class Claim(NamedTuple):
@@ -150,14 +150,13 @@ class Refused(NamedTuple):
 
 
 class Core(NamedTuple):
-    """The switch: ring, claims, accumulators (masks of workers), who wants to join, how many joined. For the checks: members of
+    """The switch: ring, claims, accumulators (masks of workers), how many have joined. For the checks: members of
     each result; for each update granted, the vectors k (0: none, negative: its worker has left since); the version of
     each worker's waiting vector; masks of the k that were refused."""
 
     ring: Ring
     claims: Claims
     memory: tuple[int, ...]
-    knocking: int
     joined: int
     truth: tuple[int, ...]
     granted: tuple[tuple[int, ...], ...]
@@ -173,10 +172,12 @@ class State(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """What the switch sends because of an event: results and at most one answer to a claim."""
+    """What the switch sends because of an event: results, as (segment, receivers), and at most one answer to a claim. `waits`: whom it
+    learns that somebody waits for."""
 
     results: tuple[tuple[int, int], ...] = ()
     answer: Answer | None = None
+    waits: int = 0
 
 
 def put(row: tuple, index: int, value: Any) -> tuple:
@@ -197,6 +198,8 @@ class ClaimsExplorer:
         self.moves: dict[tuple[int, type, Event], tuple[int, Sent]] = {}
         self.effects: dict[tuple[int, int, Worker], list[tuple[Event, int]]] = {}
         self.renumbered: dict[tuple[int, tuple[int, ...]], int] = {}
+        self.named: list[set[State]] = [set() for _ in range(scenario.workers)]
+        self.waits = 0
         self.outlook: list[list[dict[State, int]]] = [[{} for _ in range(scenario.workers)] for few in (False, True)]
 
     def intern(self, core: Core) -> int:
@@ -208,10 +211,9 @@ class ClaimsExplorer:
     def start(self) -> State:
         s = self.scenario
         n = s.workers
-        ring = ring_of.new_ring(self.first_seq, s.window, n, (1 << n) - 1, s.slot_threshold or n)
-        claims = claims_of.new_claims(self.first_seq, segments=s.segments, staleness=s.staleness, threshold=s.threshold,
-                                      members=n)
-        core = Core(ring, claims, (0,) * 2 * s.window, 0, 0, (UNKNOWN,) * self.total, (), (UNKNOWN,) * n, (0,) * n)
+        ring = ring_of.new_ring(self.first_seq, s.window, n, (1 << n) - 1, s.threshold)
+        claims = claims_of.new_claims(self.first_seq, segments=s.segments, staleness=s.staleness, members=n)
+        core = Core(ring, claims, (0,) * 2 * s.window, 0, (UNKNOWN,) * self.total, (), (UNKNOWN,) * n, (0,) * n)
         return State(self.intern(core), (Worker(),) * n)
 
     def seq(self, segment: int) -> int:
@@ -241,9 +243,9 @@ class ClaimsExplorer:
         if isinstance(event, Leave):
             return self.depart(core, event)
         if isinstance(event, SetThreshold):
-            return core._replace(claims=core.claims._replace(threshold=event.threshold)), Sent()
+            return core._replace(ring=core.ring._replace(threshold=event.threshold)), Sent()
         if isinstance(event, Knock):
-            return core._replace(knocking=1 << event.worker), Sent()
+            return core._replace(ring=core.ring._replace(joining=1 << event.worker)), Sent()
         if isinstance(event, Enter):
             return self.enter(core, event.worker), Sent()
         if isinstance(event, Claim):
@@ -253,7 +255,7 @@ class ClaimsExplorer:
         assert isinstance(event, Receipt)
         asked = event.low if event.wanted == UNKNOWN else event.wanted
         step = ring_of.receipt(core.ring, member=event.worker, seq=self.seq(asked), behind=asked - event.low,
-                               want=event.wanted != UNKNOWN, abandoned=self.rules.abandoned(core.claims, self.seq(asked)))
+                               want=event.wanted != UNKNOWN, granted=self.rules.wanted(core.claims, self.seq(asked)))
         return self.execute(core, step, event)
 
     def depart(self, core: Core, event: Leave) -> tuple[Core, Sent]:
@@ -268,15 +270,14 @@ class ClaimsExplorer:
         return core, Sent(tuple(results))
 
     def enter(self, core: Core, worker: int) -> Core:
-        ring = core.ring._replace(live=core.ring.live | 1 << worker, have=put(core.ring.have, worker, core.claims.base))
-        return core._replace(ring=ring, knocking=0, joined=core.joined + 1, refused=put(core.refused, worker, 0))
+        return core._replace(ring=self.rules.admit(core.claims, core.ring), joined=core.joined + 1,
+                             refused=put(core.refused, worker, 0))
 
     def claim(self, core: Core, event: Claim) -> tuple[Core, Sent]:
         before = core.claims
         if len(core.granted) == self.scenario.updates and event.k > before.claimants[event.worker].k:
             return core, Sent()  # here the exploration ends
-        verdict = self.rules.claim(before, member=event.worker, k=event.k, weights=self.base(event.version),
-                                   live=core.ring.live, paused=bool(core.knocking))
+        verdict = self.rules.claim(before, core.ring, member=event.worker, k=event.k, weights=self.base(event.version))
         if verdict.outcome == Outcome.WINDOW:
             raise Violation("an honest worker is told WINDOW")
         core, answer = core._replace(claims=verdict.claims), verdict.answer
@@ -286,7 +287,7 @@ class ClaimsExplorer:
             core = core._replace(refused=put(core.refused, event.worker, core.refused[event.worker] | 1 << answer.seq))
         if verdict.claims.base != before.base:
             core = self.check_grant(core)
-        return core, Sent(answer=answer)
+        return core, Sent(answer=answer, waits=verdict.waits)
 
     def check_grant(self, core: Core) -> Core:
         """The update granted just now."""
@@ -299,7 +300,7 @@ class ClaimsExplorer:
                 raise Violation("a vector is granted twice")
             if k and update - core.versions[m] > s.staleness:
                 raise Violation("a vector older than S is granted")
-        if members.bit_count() < claims_of.quorum(core.claims, core.ring.live):
+        if members.bit_count() < claims_of.quorum(core.ring):
             raise Violation("an update is granted to too few")
         forgotten = max(0, update - s.staleness) * s.segments
         if UNKNOWN in core.truth[:forgotten]:
@@ -311,9 +312,9 @@ class ClaimsExplorer:
         if abs(core.granted[event.segment // self.scenario.segments][event.worker]) != event.k:
             raise Violation("a vector is sent to an update that it was not granted")
         seq = self.seq(event.segment)
-        step = ring_of.contribute(core.ring, member=event.worker, seq=seq, behind=event.segment - event.low,
+        step = ring_of.contribute(core.ring, member=event.worker, seq=seq, behind=event.segment - event.low, whole=self.scenario.whole,
                                   tainted=(event.segment, event.k) in self.scenario.tainted,
-                                  expected=self.rules.expected_of(core.claims, seq))
+                                  granted=self.rules.granted(core.claims, seq) or 0)
         return self.execute(core, step, event)
 
     def execute(self, core: Core, step: ring_of.Step, event: Event) -> tuple[Core, Sent]:
@@ -321,9 +322,10 @@ class ClaimsExplorer:
             raise Violation("an honest worker is told WINDOW")
         core = core._replace(ring=step.ring)
         if not step.work:
-            return core, Sent()
+            return core, Sent(waits=step.waits)
         core, result = self.accumulate(core, step.work, event)
-        return core, Sent((result,)) if step.work.emit or step.work.operation == Operation.RESEND else Sent()
+        sends = step.work.emit or step.work.operation == Operation.RESEND
+        return core, Sent((result,) if sends else (), waits=step.waits)
 
     def accumulate(self, core: Core, work: Work, event: Event) -> tuple[Core, tuple[int, int]]:
         """The accumulators obey. Returns also (segment, receivers) of a result, which is compared with the grant."""
@@ -331,13 +333,13 @@ class ClaimsExplorer:
         segment, n = self.segment(slot.seq), self.scenario.workers
         if work.operation != Operation.RESEND:
             content = 0 if work.first else content
-            if work.operation == Operation.CONTRIBUTE:
-                bit = 1 << segment * n + work.member
+            if work.operation == Operation.CONTRIBUTE and isinstance(event, Contribution):
+                bit = 1 << segment * n + event.worker
                 if content & bit:
                     raise Violation("a worker is twice in a sum")
                 content |= bit
             core = core._replace(memory=put(core.memory, work.slot, content))
-        result = segment, core.ring.live if work.emit else 1 << work.member
+        result = segment, work.receivers
         if not work.emit and work.operation != Operation.RESEND:
             return core, result
         row = tuple(0 if (segment, abs(k)) in self.scenario.tainted else k
@@ -417,15 +419,14 @@ class ClaimsExplorer:
         gone = s.workers - live.bit_count()
         if gone + core.joined < s.leaves and live.bit_count() > 1:
             yield from (Leave(m) for m in everybody if live >> m & 1)
-        if core.joined < s.joins and not core.knocking and len(core.granted) < s.updates:
+        if core.joined < s.joins and not core.ring.joining and len(core.granted) < s.updates:
             yield from (Knock(m) for m in everybody if not live >> m & 1)
         yield from self.entries(core)
-        yield from (SetThreshold(h) for h in s.thresholds if h != core.claims.threshold)
+        yield from (SetThreshold(h) for h in s.thresholds if h != core.ring.threshold)
 
     def entries(self, core: Core) -> Iterator[Event]:
-        have = [have for m, have in enumerate(core.ring.have) if core.ring.live >> m & 1]
-        if core.knocking and self.rules.settled(core.claims, have):
-            yield Enter(core.knocking.bit_length() - 1)
+        if self.rules.admit(core.claims, core.ring) != core.ring:
+            yield Enter(core.ring.joining.bit_length() - 1)
 
     def act(self, state: State, event: Event) -> State:
         number = self.move(state.core, event)[0]
@@ -490,14 +491,23 @@ class ClaimsExplorer:
     def check_progress(self, state: State) -> None:
         """From here, with an empty network, fresh messages alone bring all results to all. Each worker begins the rounds once,
         with all others busy and with only as many as a grant needs, while the rest sends what it was granted and receives.
-        Who begins gets into an update again if `enough` are to come. No losses are tried."""
+        Who begins gets into an update again if `enough` are to come. If a worker is silent for ever and that stops the
+        others, the switch learns whom they wait for. No losses are tried."""
         core = self.cores[state.core]
-        for first in range(self.scenario.workers):
-            if core.ring.live >> first & 1:
-                for few in (False, True):
-                    ends = self.destiny(state, first, few)
-                    if len(core.granted) + self.enough <= self.scenario.updates and ends == grants_to(core, first):
-                        raise Violation("a worker is kept out for ever")
+        alive = [m for m in range(self.scenario.workers) if core.ring.live >> m & 1]
+        for few in (False, True):
+            for first in alive:
+                ends = self.destiny(state, first, few)
+                if len(core.granted) + self.enough <= self.scenario.updates and ends == grants_to(core, first):
+                    raise Violation("a worker is kept out for ever")
+        for silent in alive:
+            self.without(state, silent)
+
+    def is_over(self, state: State, but: int = 0) -> bool:
+        """Nobody who is live, those in the set `but` aside, lacks anything."""
+        ring = self.cores[state.core].ring
+        return not ring.joining and all(lowest_missing(mind.held) == self.total
+                                        for m, mind in enumerate(state.workers) if ring.live & ~but & 1 << m)
 
     def destiny(self, state: State, first: int, few: bool) -> int:
         """How many updates worker `first` has been granted when all is over."""
@@ -505,18 +515,33 @@ class ClaimsExplorer:
         while state not in known:
             passed.append(state)
             core = self.cores[state.core]
-            if not core.knocking and all(lowest_missing(mind.held) == self.total
-                                         for m, mind in enumerate(state.workers) if core.ring.live >> m & 1):
+            if self.is_over(state):
                 known[state] = grants_to(core, first)
                 break
             order = [m for k in range(self.scenario.workers)
                      if core.ring.live >> (m := (first + k) % self.scenario.workers) & 1]
             for place, m in enumerate(order):
-                state = self.turn(state, m, not few or place < core.claims.threshold)
+                state = self.turn(state, m, not few or place < core.ring.threshold)
             if state == passed[-1]:
                 raise Violation("a worker waits for ever")
         known.update(dict.fromkeys(passed, known[state]))
         return known[state]
+
+    def without(self, state: State, silent: int) -> None:
+        """All but one take turns until all is over or nothing more happens. A newcomer's repeated Join waits for a boundary."""
+        passed: list[State] = []
+        while state not in self.named[silent] and not self.is_over(state, 1 << silent):
+            passed.append(state)
+            core = self.cores[state.core]
+            self.waits = claims_of.behind(core.claims, core.ring) if core.ring.joining else 0
+            for m in range(self.scenario.workers):
+                if m != silent and self.cores[state.core].ring.live >> m & 1:
+                    state = self.turn(state, m, True)
+            if state == passed[-1]:
+                if not self.waits >> silent & 1:
+                    raise Violation("a silent worker stops the others, and nobody can tell which")
+                break
+        self.named[silent].update(passed)
 
     def turn(self, state: State, worker: int, busy: bool) -> State:
         """A live worker does all that it may, without a new vector if it is not `busy`; the network delivers all that this
@@ -539,6 +564,7 @@ class ClaimsExplorer:
     def deliver(self, state: State, event: Event) -> State:
         """A message arrives, and whatever the switch sends because of it arrives too."""
         number, sent = self.move(state.core, event)
+        self.waits |= sent.waits
         state = state._replace(core=number)
         for m in range(self.scenario.workers):
             for segment, receivers in sent.results:
@@ -579,8 +605,9 @@ def renumber(core: Core, order: tuple[int, ...]) -> Core:
                   for slot in ring.slots)
     grants = tuple(grant._replace(members=moved(grant.members)) for grant in claims.grants)
     return core._replace(
-        ring=ring._replace(slots=slots, have=moved_row(ring.have), live=moved(ring.live)),
+        ring=ring._replace(slots=slots, have=moved_row(ring.have), live=moved(ring.live),
+                           joining=moved(ring.joining)),
         claims=claims._replace(grants=grants, claimants=moved_row(claims.claimants)),
-        memory=tuple(map(moved_sum, core.memory)), knocking=moved(core.knocking),
+        memory=tuple(map(moved_sum, core.memory)),
         truth=tuple(members if members == UNKNOWN else moved(members) for members in core.truth),
         granted=tuple(map(moved_row, core.granted)), versions=moved_row(core.versions), refused=moved_row(core.refused))

@@ -92,49 +92,52 @@ def test_every_promise_holds_in_every_state_of_larger_cases(name):
 
 # Wrong rules of the switch
 
-def any_age(claims, *, weights, **rest):
-    return claims_of.claim(claims, weights=claims.base, **rest)
+def any_age(claims, ring, *, weights, **rest):
+    return claims_of.claim(claims, ring, weights=claims.base, **rest)
 
 
-def a_repeat_is_a_new_claim(claims, *, member, k, **rest):
+def a_repeat_is_a_new_claim(claims, ring, *, member, k, **rest):
     if not claims.claimants[member].waiting and k == claims.claimants[member].k:
         claims = claims_of.leave(claims, member)._replace(grants=claims.grants)
-    return claims_of.claim(claims, member=member, k=k, **rest)
+    return claims_of.claim(claims, ring, member=member, k=k, **rest)
 
 
-def an_older_claim_is_a_new_one(claims, *, member, k, **rest):
+def an_older_claim_is_a_new_one(claims, ring, *, member, k, **rest):
     if k < claims.claimants[member].k:
         claims = claims_of.leave(claims, member)._replace(grants=claims.grants)
-    return claims_of.claim(claims, member=member, k=k, **rest)
+    return claims_of.claim(claims, ring, member=member, k=k, **rest)
 
 
-def no_kept_answer(claims, **rest):
-    verdict = claims_of.claim(claims, **rest)
+def no_kept_answer(claims, ring, **rest):
+    verdict = claims_of.claim(claims, ring, **rest)
     return verdict if verdict.claims.base != claims.base or verdict.outcome == Outcome.REFUSED else verdict._replace(answer=None)
 
 
-def refused_claims_count_towards_h(claims, *, member, live, **rest):
-    verdict = claims_of.claim(claims, member=member, live=live, **rest)
-    enough = claims_of.waiting(claims).bit_count() + 1 >= claims_of.quorum(claims, live)
+def refused_claims_count_towards_h(claims, ring, **rest):
+    verdict = claims_of.claim(claims, ring, **rest)
+    enough = claims_of.waiting(claims).bit_count() + 1 >= claims_of.quorum(ring)
     if verdict.outcome == Outcome.REFUSED and claims_of.waiting(claims) and enough:
-        return claims_of.grant(verdict, live)
+        return claims_of.grant(verdict, ring)
     return verdict
 
 
-def as_many_as_there_were(claims, **rest):
-    """Nothing is granted before as many wait as there are workers, though some have left."""
-    return claims_of.claim(claims, **rest | {"live": (1 << len(claims.claimants)) - 1})
+def as_many_as_there_were(claims, ring, **rest):
+    return claims_of.claim(claims, ring._replace(live=(1 << len(claims.claimants)) - 1), **rest)
 
 
-def a_repeat_grants_nothing(claims, *, member, k, **rest):
+def waits_for_nobody(claims, ring, **rest):
+    return claims_of.claim(claims, ring, **rest)._replace(waits=0)
+
+
+def a_repeat_grants_nothing(claims, ring, *, member, k, **rest):
     if claims.claimants[member] == Claimant(k, True):
         return claims_of.Verdict(claims, Outcome.DUPLICATE)
-    return claims_of.claim(claims, member=member, k=k, **rest)
+    return claims_of.claim(claims, ring, member=member, k=k, **rest)
 
 
-def a_refusal_is_remembered_as_the_last_answer(claims, *, member, k, **rest):
+def a_refusal_is_remembered_as_the_last_answer(claims, ring, *, member, k, **rest):
     """A refused claim that comes again gets no answer."""
-    verdict = claims_of.claim(claims, member=member, k=k, **rest)
+    verdict = claims_of.claim(claims, ring, member=member, k=k, **rest)
     if verdict.outcome == Outcome.REFUSED:
         return verdict._replace(claims=claims_of.put(claims, member, Claimant(k)))
     return verdict
@@ -154,20 +157,25 @@ def keeps_its_number(claims, member):
     return claims_of.put(claims_of.leave(claims, member), member, Claimant(k))
 
 
-def anytime(claims, have):
-    return True
+def at_once(claims, ring):
+    have = tuple(claims.base if ring.joining >> m & 1 else known for m, known in enumerate(ring.have))
+    return ring._replace(live=ring.live | ring.joining, joining=0, have=have)
 
 
-def all_who_are_members(claims, seq):
+def all_members(claims, seq):
     return (1 << len(claims.claimants)) - 1
 
 
 def of_s_grants(claims, seq):
-    return claims_of.expected_of(claims._replace(grants=claims.grants[-claims.staleness:]), seq)
+    return claims_of.granted(claims._replace(grants=claims.grants[-claims.staleness:]), seq)
 
 
-def nobody_is_missed(claims, seq):
-    return False
+def if_anybody_is_left(claims, seq):
+    return claims_of.granted(claims, seq) or None
+
+
+def to_nobody(claims, seq):
+    return None
 
 
 # Wrong rules of the workers
@@ -208,18 +216,22 @@ MUTANTS = {
         BOTH._replace(leaves=1, rules=Rules(claim=a_repeat_grants_nothing)), "a worker waits for ever"),
     "a repeat grants nothing after SET_H": (
         BOTH._replace(thresholds=(1,), rules=Rules(claim=a_repeat_grants_nothing)), "a worker waits for ever"),
-    "only S grants are kept": (TWO._replace(rules=Rules(expected_of=of_s_grants)), "an honest worker is told WINDOW"),
-    "all who live are expected": (TWO._replace(rules=Rules(expected_of=all_who_are_members)), "a worker waits for ever"),
-    "a slot ends with H": (BOTH._replace(thresholds=(1, 2), slot_threshold=1), "a sum is not that of those granted"),
+    "only S grants are kept": (TWO._replace(rules=Rules(granted=of_s_grants)), "an honest worker is told WINDOW"),
+    "all who live are expected": (TWO._replace(rules=Rules(granted=all_members)), "a worker waits for ever"),
+    "a slot ends with H": (BOTH._replace(thresholds=(1, 2), whole=False), "a sum is not that of those granted"),
     "a leaver stays in its grants": (TWO._replace(leaves=1, rules=Rules(leave=stays_granted)), "a worker waits for ever"),
     "a leaver's claim waits on": (
         BOTH._replace(leaves=1, rules=Rules(leave=still_waits)), "an update is granted to somebody who left"),
     "nobody ends what all have left": (
-        TWO._replace(leaves=1, rules=Rules(abandoned=nobody_is_missed)), "a worker waits for ever"),
+        TWO._replace(leaves=1, rules=Rules(wanted=if_anybody_is_left)), "a worker waits for ever"),
+    "who waits for H does not say for whom": (
+        BOTH._replace(rules=Rules(claim=waits_for_nobody)), "a silent worker stops the others, and nobody can tell which"),
+    "who wants what is granted does not say of whom": (
+        TWO._replace(rules=Rules(wanted=to_nobody)), "a silent worker stops the others, and nobody can tell which"),
     "a newcomer inherits k": (
         TWO._replace(leaves=1, joins=1, rules=Rules(leave=keeps_its_number)), "a worker is kept out for ever"),
     "a newcomer enters between boundaries": (
-        TWO._replace(staleness=0, leaves=1, joins=1, rules=Rules(settled=anytime)), "more than S + 1 updates are under way"),
+        TWO._replace(staleness=0, leaves=1, joins=1, rules=Rules(admit=at_once)), "more than S + 1 updates are under way"),
     "a newcomer takes grants of the one before": (
         TWO._replace(leaves=1, joins=1, rules=Rules(takes_grant=any_grant_of_this_index)), "a worker waits for ever"),
     "a worker takes any grant that names it": (

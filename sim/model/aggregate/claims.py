@@ -5,7 +5,7 @@ number k of its own, which rises, and its *weights*: the lowest seq whose result
 was computed with, thus the base of update v if v updates were in them. The switch grants an update to a set of members,
 and from there the update is a synchronous reduction of these members in the ring (`ring.py`).
 
-Pure functions on small tuples, as in `ring.py`. The switch keeps for each member the last k and whether it waits, and the last
+Pure functions on small tuples, as in `ring.py`. H, who is live and who waits to join are the ring's. The switch keeps for each member the last k and whether it waits, and the last
 S + 1 grants. These serve three ends:
 
 - **Staleness.** The age of a claim, u - v for the next update u, is the number of kept grants at or after its weights. It is
@@ -24,14 +24,13 @@ Grants are made when a CLAIM comes and at no other time. After a departure or SE
 repeat of a waiting claim makes the grant.
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from iswitch.wire import Outcome, Type
-from sim.model.aggregate.ring import SERIAL, forward
+from sim.model.aggregate.ring import SERIAL, Ring, forward
 
-__all__ = ["Answer", "Claimant", "Claims", "Grant", "Verdict", "abandoned", "age", "claim", "expected_of",
-           "leave", "new_claims", "quorum", "settled", "waiting"]
+__all__ = ["Answer", "Claimant", "Claims", "Grant", "Verdict", "admit", "age", "behind", "claim", "granted", "leave", "new_claims",
+           "quorum", "waiting"]
 
 
 class Grant(NamedTuple):
@@ -49,13 +48,12 @@ class Claimant(NamedTuple):
 
 
 class Claims(NamedTuple):
-    """One asynchronous job. `base`: of the next update. `segments`: M. `staleness`: S. `threshold`: H. `grants`: the last
-    S + 1, oldest first. The job's `Ring.threshold` is its number of members: a slot ends when all of its grant are in."""
+    """One asynchronous job, beside its ring. `base`: of the next update. `segments`: M. `staleness`: S. `grants`: the last
+    S + 1, oldest first."""
 
     base: int
     segments: int
     staleness: int
-    threshold: int
     grants: tuple[Grant, ...]
     claimants: tuple[Claimant, ...]
 
@@ -72,17 +70,19 @@ class Answer(NamedTuple):
 
 class Verdict(NamedTuple):
     """What became of a CLAIM. CONTROL: it waits or is granted; its `age` goes into the histogram. REFUSED: too old.
-    DUPLICATE: came before. STALE: a newer one came before. WINDOW: weights that do not exist."""
+    DUPLICATE: came before. STALE: a newer one came before. WINDOW: weights that do not exist. `waits`: whom the sender waits for,
+    as in `ring.Step`."""
 
     claims: Claims
     outcome: Outcome
     answer: Answer | None = None
     age: int | None = None
+    waits: int = 0
 
 
-def new_claims(first_seq: int, *, segments: int, staleness: int, threshold: int, members: int) -> Claims:
+def new_claims(first_seq: int, *, segments: int, staleness: int, members: int) -> Claims:
     """Nothing claimed, nothing granted; the first vectors are computed with the weights `first_seq`."""
-    return Claims(first_seq, segments, staleness, threshold, (), (Claimant(),) * members)
+    return Claims(first_seq, segments, staleness, (), (Claimant(),) * members)
 
 
 def age(claims: Claims, weights: int) -> int:
@@ -94,17 +94,17 @@ def waiting(claims: Claims) -> int:
     return sum(1 << m for m, claimant in enumerate(claims.claimants) if claimant.waiting)
 
 
-def quorum(claims: Claims, live: int) -> int:
+def quorum(ring: Ring) -> int:
     """How many must wait for a grant."""
-    return min(claims.threshold, live.bit_count())
+    return min(ring.threshold, ring.live.bit_count())
 
 
 def put(claims: Claims, member: int, claimant: Claimant) -> Claims:
     return claims._replace(claimants=claims.claimants[:member] + (claimant,) + claims.claimants[member + 1:])
 
 
-def claim(claims: Claims, *, member: int, k: int, weights: int, live: int, paused: bool = False) -> Verdict:
-    """A CLAIM of a live member. `paused`: somebody waits to join at the next boundary, and nothing is granted."""
+def claim(claims: Claims, ring: Ring, *, member: int, k: int, weights: int) -> Verdict:
+    """A CLAIM of a live member. Nothing is granted while somebody waits to join: the boundary would never come."""
     claimant = claims.claimants[member]
     newer = forward(k, claimant.k)
     if newer < 0:
@@ -119,9 +119,11 @@ def claim(claims: Claims, *, member: int, k: int, weights: int, live: int, pause
     verdict = Verdict(claims, Outcome.DUPLICATE)
     if newer:
         verdict = Verdict(put(claims, member, Claimant(k, True)), Outcome.CONTROL, age=old)
-    if not paused and waiting(verdict.claims).bit_count() >= quorum(claims, live):
-        verdict = grant(verdict, live)
-    return verdict
+    if ring.joining:
+        return verdict._replace(waits=behind(claims, ring))
+    if waiting(verdict.claims).bit_count() < quorum(ring):
+        return verdict._replace(waits=ring.live & ~waiting(verdict.claims))
+    return grant(verdict, ring)
 
 
 def kept_answer(claims: Claims, member: int) -> Answer | None:
@@ -132,32 +134,20 @@ def kept_answer(claims: Claims, member: int) -> Answer | None:
     return None
 
 
-def grant(verdict: Verdict, live: int) -> Verdict:
+def grant(verdict: Verdict, ring: Ring) -> Verdict:
     """The next update goes to all who wait, and everybody hears of it."""
     claims = verdict.claims
-    granted = Grant(claims.base, waiting(claims))
+    made = Grant(claims.base, waiting(claims))
     claims = claims._replace(
         base=(claims.base + claims.segments) % SERIAL,
-        grants=(*claims.grants, granted)[-(claims.staleness + 1):],
+        grants=(*claims.grants, made)[-(claims.staleness + 1):],
         claimants=tuple(claimant._replace(waiting=False) for claimant in claims.claimants))
-    return verdict._replace(claims=claims, answer=Answer(Type.GRANT, live, *granted))
+    return verdict._replace(claims=claims, answer=Answer(Type.GRANT, ring.live, *made))
 
 
-def covering(claims: Claims, seq: int) -> Grant | None:
-    """The kept grant of the update that owns `seq`."""
-    return next((grant for grant in claims.grants if 0 <= forward(seq, grant.base) < claims.segments), None)
-
-
-def expected_of(claims: Claims, seq: int) -> int:
-    """Who may open and fill the slot of `seq`: the live members of its grant; nobody if it is not granted or forgotten."""
-    grant = covering(claims, seq)
-    return grant.members if grant else 0
-
-
-def abandoned(claims: Claims, seq: int) -> bool:
-    """All to whom `seq` was granted have left. Whoever asks for its result gets an empty one."""
-    grant = covering(claims, seq)
-    return grant is not None and not grant.members
+def granted(claims: Claims, seq: int) -> int | None:
+    """The live members to whom `seq` is granted. None: to nobody yet, or its update is forgotten, thus complete."""
+    return next((grant.members for grant in claims.grants if 0 <= forward(seq, grant.base) < claims.segments), None)
 
 
 def leave(claims: Claims, member: int) -> Claims:
@@ -166,8 +156,15 @@ def leave(claims: Claims, member: int) -> Claims:
     return put(claims._replace(grants=grants), member, Claimant())
 
 
-def settled(claims: Claims, have: Iterable[int]) -> bool:
-    """A boundary: everybody (`have`: the lowest seqs that the live members may lack) holds all that was granted. Only here
-    does a newcomer become live, lacking nothing below `base`, where its weights are to be from: with such weights while
-    older updates are under way it could be granted more than S + 1."""
-    return all(seq == claims.base for seq in have)
+def behind(claims: Claims, ring: Ring) -> int:
+    """The live members who are not known to hold every result that was granted. Nobody: this is a boundary."""
+    return sum(1 << m for m, have in enumerate(ring.have) if ring.live >> m & 1 and have != claims.base)
+
+
+def admit(claims: Claims, ring: Ring) -> Ring:
+    """After each message: at a boundary those who wait to join are live. They lack nothing below `claims.base` and are to have the
+    weights of there: with such weights while older updates are under way they could be granted more than S + 1."""
+    if not ring.joining or behind(claims, ring):
+        return ring
+    have = tuple(claims.base if ring.joining >> m & 1 else known for m, known in enumerate(ring.have))
+    return ring._replace(live=ring.live | ring.joining, joining=0, have=have)

@@ -317,7 +317,8 @@ def test_after_set_h_a_repeat_ends_a_slot_that_has_enough():
     ({"format": 4}, Reason.FORMAT), ({"format": Format.INT32}, Reason.FORMAT), ({"fraction": -127}, Reason.FRACTION),
     ({"fraction": 150}, Reason.FRACTION), ({"fraction": 43}, Reason.FRACTION), ({"elements": 0}, Reason.ELEMENTS),
     ({"elements": 17}, Reason.ELEMENTS), ({"elements": 15}, Reason.ELEMENTS), ({"mode": 2}, Reason.MODE),
-    ({"mode": Mode.PROPAGATE}, Reason.MODE), ({"deadline_us": 1}, Reason.DEADLINE), ({"key": 1}, Reason.KEY),
+    ({"mode": Mode.PROPAGATE}, Reason.MODE), ({"deadline_us": 1}, Reason.DEADLINE), ({"deadline_us": 2**31}, Reason.DEADLINE),
+    ({"evict_us": 2**14}, Reason.EVICT), ({"evict_us": 2**14 - 1}, Reason.EVICT), ({"evict_us": 2**29}, Reason.EVICT), ({"key": 1}, Reason.KEY),
     ({"member": 0}, Reason.DONE), ({"member": 2}, Reason.MEMBER), ({"token": 9}, Reason.TOKEN),
 ])
 def test_a_join_is_refused_with_the_reason(change, reason):
@@ -345,18 +346,19 @@ def test_other_refusals():
     bench.clients.append(late)
     bench.log[late.mac] = []
     cases = [
-        (late, late.join(**bench.settings), Reason.RUNNING), (one, one.join(token=one.token ^ 2), Reason.TOKEN),
+        (late, late.join(**bench.settings), Reason.MEMBER), (one, one.join(token=one.token ^ 2), Reason.TOKEN),
         (one, one.leave(job=1), Reason.JOB), (one, one.leave(member=3), Reason.MEMBER),
         (one, one.leave(member=77), Reason.MEMBER), (one, one.leave(token=0), Reason.TOKEN),
         (other, other.leave(member=one.member, token=one.token), Reason.MEMBER),
-        (one, one.control(0), Reason.ACTION), (one, one.control(6), Reason.ACTION),
+        (one, one.control(0), Reason.ACTION), (one, one.control(8), Reason.ACTION), (one, one.fbcast(one.first_seq), Reason.SEQ),
+        (one, one.reset(epoch=one.epoch + 1), Reason.EPOCH),
         (one, one.set_h(1, seq=2**31 + 1), Reason.NUMBER), (one, one.set_h(1, seq=0), Reason.DONE),
     ]
     for client, frame, reason in cases:
         bench.send(client, frame)
         assert bench.replies(client)[-1].reason == reason
     assert {k: v for k, v in bench.changes().items() if k.startswith(("outcome", "stat"))} == {
-        "outcome.REFUSED": 10, "outcome.CONTROL": 1}
+        "outcome.REFUSED": 12, "outcome.CONTROL": 1}
 
 
 def wrong(frame: bytes, at: int) -> bytes:
