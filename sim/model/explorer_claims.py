@@ -15,7 +15,8 @@ Checked at each step: a vector is granted once, at age S at most, to a live memb
 it is sent to its update only; a sum holds exactly those granted, less those quarantined or gone; a result never changes, so all who
 have applied u updates have the same weights; no honest worker is told WINDOW; a grant is forgotten only when its update is
 complete. Checked in each state: if the network loses all that is under way, fresh messages, repeated by timer, bring every
-result to every live worker, and each live worker into an update again, if updates enough remain.
+result to every live worker, and each live worker into an update again, if updates enough remain; and if one is silent and that
+stops the others, the switch can tell whom they wait for, and evict it.
 
 Workers are interchangeable and all rules are symmetric in them, so of states that differ by a permutation only one is
 explored.
@@ -528,12 +529,15 @@ class ClaimsExplorer:
         return known[state]
 
     def without(self, state: State, silent: int) -> None:
-        """All but one take turns until all is over or nothing more happens. A newcomer's repeated Join waits for a boundary."""
+        """All but one take turns until all is over or nothing more happens. A newcomer's repeated Join lets it in, or tells for
+        whom it waits."""
         passed: list[State] = []
         while state not in self.named[silent] and not self.is_over(state, 1 << silent):
             passed.append(state)
             core = self.cores[state.core]
             self.waits = claims_of.behind(core.claims, core.ring) if core.ring.joining else 0
+            for event in self.entries(core):
+                state = self.act(state, event)
             for m in range(self.scenario.workers):
                 if m != silent and self.cores[state.core].ring.live >> m & 1:
                     state = self.turn(state, m, True)

@@ -197,6 +197,7 @@ def any_grant_of_this_index(worker, update):
 
 
 BOTH = TWO._replace(threshold=2)
+NAMELESS = "a silent worker stops the others, and nobody can tell which"
 
 MUTANTS = {
     "claims of any age": (TWO._replace(rules=Rules(claim=any_age)), "a vector older than S is granted"),
@@ -213,9 +214,9 @@ MUTANTS = {
     "H is not lowered to those who live": (
         BOTH._replace(leaves=1, rules=Rules(claim=as_many_as_there_were)), "a worker waits for ever"),
     "a repeat grants nothing after a leave": (
-        BOTH._replace(leaves=1, rules=Rules(claim=a_repeat_grants_nothing)), "a worker waits for ever"),
+        BOTH._replace(leaves=1, rules=Rules(claim=a_repeat_grants_nothing)), NAMELESS),
     "a repeat grants nothing after SET_H": (
-        BOTH._replace(thresholds=(1,), rules=Rules(claim=a_repeat_grants_nothing)), "a worker waits for ever"),
+        BOTH._replace(thresholds=(1,), rules=Rules(claim=a_repeat_grants_nothing)), NAMELESS),
     "only S grants are kept": (TWO._replace(rules=Rules(granted=of_s_grants)), "an honest worker is told WINDOW"),
     "all who live are expected": (TWO._replace(rules=Rules(granted=all_members)), "a worker waits for ever"),
     "a slot ends with H": (BOTH._replace(thresholds=(1, 2), whole=False), "a sum is not that of those granted"),
@@ -225,11 +226,11 @@ MUTANTS = {
     "nobody ends what all have left": (
         TWO._replace(leaves=1, rules=Rules(wanted=if_anybody_is_left)), "a worker waits for ever"),
     "who waits for H does not say for whom": (
-        BOTH._replace(rules=Rules(claim=waits_for_nobody)), "a silent worker stops the others, and nobody can tell which"),
+        BOTH._replace(rules=Rules(claim=waits_for_nobody)), NAMELESS),
     "who wants what is granted does not say of whom": (
-        TWO._replace(rules=Rules(wanted=to_nobody)), "a silent worker stops the others, and nobody can tell which"),
+        TWO._replace(rules=Rules(wanted=to_nobody)), NAMELESS),
     "a newcomer inherits k": (
-        TWO._replace(leaves=1, joins=1, rules=Rules(leave=keeps_its_number)), "a worker is kept out for ever"),
+        TWO._replace(leaves=1, joins=1, rules=Rules(leave=keeps_its_number)), NAMELESS),
     "a newcomer enters between boundaries": (
         TWO._replace(staleness=0, leaves=1, joins=1, rules=Rules(admit=at_once)), "more than S + 1 updates are under way"),
     "a newcomer takes grants of the one before": (

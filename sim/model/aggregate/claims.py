@@ -5,8 +5,8 @@ number k of its own, which rises, and its *weights*: the lowest seq whose result
 was computed with, thus the base of update v if v updates were in them. The switch grants an update to a set of members,
 and from there the update is a synchronous reduction of these members in the ring (`ring.py`).
 
-Pure functions on small tuples, as in `ring.py`. H, who is live and who waits to join are the ring's. The switch keeps for each member the last k and whether it waits, and the last
-S + 1 grants. These serve three ends:
+Pure functions on small tuples, as in `ring.py`. H, who is live and who waits to join are the ring's. Claims add the last k of
+each member, whether it waits, and the last S + 1 grants. These serve three ends:
 
 - **Staleness.** The age of a claim, u - v for the next update u, is the number of kept grants at or after its weights. It is
   too old if that is all S + 1 of them. No update is numbered anywhere, nothing is divided.

@@ -191,6 +191,8 @@ def test_a_result_that_all_have_left_is_empty_and_goes_to_all():
         assert (step.work, step.waits) == (None, granted(claims, SERIAL - 4))
         ring, _ = ring_of.leave(ring, member)
         claims = leave(claims, member)
+    plain = ring_of.receipt(ring, member=2, seq=SERIAL - 4, behind=0, want=False, granted=0)
+    assert plain == ring_of.Step(ring, Outcome.RECEIPT)
     step = want(ring, claims, SERIAL - 4)
     assert step.work == ring_of.Work(Operation.FORCE, 0, True, True, 0b100)
     assert step.ring.slots[0] == ring_of.Slot(SERIAL - 4, SlotState.COMPLETE, format=2, length=4, whole=True)
