@@ -9,7 +9,8 @@ import pytest
 from iswitch.wire import Outcome
 from sim.model.aggregate import claims as claims_of
 from sim.model.aggregate.claims import Claimant
-from sim.model.explorer_claims import ClaimsExplorer, Rules, Scenario, renumber
+from sim.model.explorer_claims import ClaimsExplorer, Habits
+from sim.model.explorer_claims_switch import Rules, Scenario, renumber
 from sim.model.search import Violation
 
 TWO = Scenario(workers=2, staleness=1, threshold=1, updates=3)
@@ -233,12 +234,14 @@ MUTANTS = {
         TWO._replace(leaves=1, joins=1, rules=Rules(leave=keeps_its_number)), NAMELESS),
     "a newcomer enters between boundaries": (
         TWO._replace(staleness=0, leaves=1, joins=1, rules=Rules(admit=at_once)), "more than S + 1 updates are under way"),
+}
+HABITS = {
     "a newcomer takes grants of the one before": (
-        TWO._replace(leaves=1, joins=1, rules=Rules(takes_grant=any_grant_of_this_index)), "a worker waits for ever"),
+        TWO._replace(leaves=1, joins=1), Habits(takes_grant=any_grant_of_this_index), "a worker waits for ever"),
     "a worker takes any grant that names it": (
-        TWO._replace(rules=Rules(takes_grant=any_grant)), "a vector is sent to an update that it was not granted"),
-    "a worker takes any refusal": (TWO._replace(staleness=0, rules=Rules(takes_refusal=any_refusal)), "a worker waits for ever"),
-    "a worker claims again before the answer": (TWO._replace(rules=Rules(may_claim=at_any_time)), "a worker waits for ever"),
+        TWO, Habits(takes_grant=any_grant), "a vector is sent to an update that it was not granted"),
+    "a worker takes any refusal": (TWO._replace(staleness=0), Habits(takes_refusal=any_refusal), "a worker waits for ever"),
+    "a worker claims again before the answer": (TWO, Habits(may_claim=at_any_time), "a worker waits for ever"),
 }
 
 
@@ -250,6 +253,14 @@ def test_mutant_is_found(name):
     assert found.value.promise == promise
 
 
+@pytest.mark.parametrize("name", HABITS)
+def test_mutant_worker_is_found(name):
+    scenario, habits, promise = HABITS[name]
+    with pytest.raises(Violation) as found:
+        ClaimsExplorer(scenario, habits).run()
+    assert found.value.promise == promise
+
+
 class EveryNumbering(ClaimsExplorer):
     def canonical(self, state):
         return state
@@ -258,7 +269,7 @@ class EveryNumbering(ClaimsExplorer):
 @pytest.mark.parametrize("scenario", [TWO, TWO._replace(leaves=1, joins=1, updates=2), AHEAD._replace(threshold=2, leaves=1, updates=2)])
 def test_the_numbering_of_workers_hides_no_state(scenario):
     def one_of_both(explorer, state):
-        core, workers = explorer.cores[state.core], state.workers
+        core, workers = explorer.switch.cores[state.core], state.workers
         return min((core, workers), (renumber(core, (1, 0)), workers[::-1]), key=repr)
 
     every, one = EveryNumbering(scenario), ClaimsExplorer(scenario)
