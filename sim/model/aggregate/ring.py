@@ -97,6 +97,11 @@ def lacking(ring: Ring, slot: Slot) -> int:
     return sum(1 << m for m, have in enumerate(ring.have) if ring.live >> m & 1 and forward(have, slot.seq) <= 0)
 
 
+def holders(ring: Ring, slot: Slot) -> int:
+    """For whom a slot waits before it can be overwritten."""
+    return slot.expected & ~slot.arrived if slot.state == SlotState.COLLECTING else lacking(ring, slot)
+
+
 def may_overwrite(ring: Ring, slot: Slot) -> bool:
     """Nobody alive can still ask for this slot's result."""
     return slot.state == SlotState.EMPTY or slot.state == SlotState.COMPLETE and not lacking(ring, slot)
@@ -174,9 +179,10 @@ def force(ring: Ring, index: int, rules: Rules = RULES) -> tuple[Ring, Work]:
 
 
 def contribute(ring: Ring, *, member: int, seq: int, behind: int, format: int = 0, length: int = 0, boundary: bool = False,
-               whole: bool = False, tainted: bool = False, quarantine: bool = True, now_us: int = 0,
+               whole: bool = False, tainted: bool = False, quarantine: bool = True, now_us: int = 0, granted: int | None = None,
                rules: Rules = RULES) -> Step:
-    """One contribution that passed the checks of membership and form."""
+    """One contribution that passed the checks of membership and form. `granted`: in an asynchronous job, where all are `whole`, the live
+    members to whom `seq` is granted; otherwise all are expected."""
     index = seq % len(ring.slots)
     slot, bit = ring.slots[index], 1 << member
     ahead = forward(seq, slot.seq)
@@ -188,12 +194,13 @@ def contribute(ring: Ring, *, member: int, seq: int, behind: int, format: int = 
         return Step(ring, Outcome.STALE)
     if ahead > 0:
         if not rules.may_overwrite(ring, slot):
-            waits = slot.expected & ~slot.arrived if slot.state == SlotState.COLLECTING else lacking(ring, slot)
-            return Step(ring, Outcome.SLOT_HELD, waits=waits)
-        slot = Slot(seq, SlotState.COLLECTING, expected=rules.expected(ring, seq), format=format, length=length, boundary=boundary, whole=whole,
-                    opened_us=now_us)
+            return Step(ring, Outcome.SLOT_HELD, waits=holders(ring, slot))
+        slot = Slot(seq, SlotState.COLLECTING, expected=rules.expected(ring, seq) if granted is None else granted, format=format,
+                    length=length, boundary=boundary, whole=whole, opened_us=now_us)
     elif slot.state == SlotState.EMPTY:
         return Step(ring, Outcome.STALE)
+    if granted is not None and slot.state == SlotState.COLLECTING and not slot.expected & bit:
+        return Step(ring, Outcome.WINDOW)
     if (format, boundary, whole) != (slot.format, slot.boundary, slot.whole):
         return Step(ring, Outcome.FORMAT)
     if length != slot.length:
@@ -219,8 +226,10 @@ def contribute(ring: Ring, *, member: int, seq: int, behind: int, format: int = 
     return Step(ring, Outcome.QUARANTINED, Work(Operation.FORCE, index, first, True, ring.live) if emit else None)
 
 
-def receipt(ring: Ring, *, member: int, seq: int, behind: int, want: bool) -> Step:
-    """The sender lacks nothing below `seq - behind`, and with `want` asks for the result of `seq`."""
+def receipt(ring: Ring, *, member: int, seq: int, behind: int, want: bool, granted: int | None = None, format: int = 0,
+            length: int = 0, rules: Rules = RULES) -> Step:
+    """The sender lacks nothing below `seq - behind`, and with `want` asks for the result of `seq`. `granted`: in an asynchronous job, the
+    live members to whom `seq` is granted, if it is. If all have left its result is `length` bytes of zeros in `format`."""
     known = acknowledge(ring, member, seq, behind)
     if behind > ring.window or known is None:
         return Step(ring, Outcome.WINDOW)
@@ -228,6 +237,14 @@ def receipt(ring: Ring, *, member: int, seq: int, behind: int, want: bool) -> St
     slot = ring.slots[index]
     if want and slot.seq == seq and slot.state == SlotState.COMPLETE:
         return Step(known, Outcome.RECEIPT, Work(Operation.RESEND, index, False, False, 1 << member))
+    if want and granted is not None and forward(seq, slot.seq) == len(ring.slots):
+        if not rules.may_overwrite(known, slot):
+            return Step(known, Outcome.RECEIPT, waits=holders(known, slot))
+        if granted:
+            return Step(known, Outcome.RECEIPT, waits=granted)
+        empty = Slot(seq, SlotState.COLLECTING, format=format, length=length, whole=True)
+        known, work = force(put(known, index, empty), index, rules)
+        return Step(known, Outcome.RECEIPT, work)
     waits = slot.expected & ~slot.arrived if want and slot.seq == seq and slot.state == SlotState.COLLECTING else 0
     return Step(known, Outcome.RECEIPT, waits=waits)
 
