@@ -278,7 +278,7 @@ TAIL_BYTES = TAIL.itemsize
 CONTROL = np.dtype([
     ("action", "<u1"), ("format", "<u1"), ("fraction", "<i2"), ("world", "<u2"), ("threshold", "<u2"),
     ("elements", "<u2"), ("mode", "<u1"), ("reserved", "<u1"), ("deadline_us", "<u4"),
-    ("key", "<u8"), ("nonce", "<u8"), ("evict_us", "<u4"), ("seq", "<u4"), ("address", "<u4"), ("reserved2", "u1", 20),
+    ("key", "<u8"), ("nonce", "<u8"), ("evict_us", "<u4"), ("segment", "<u4"), ("address", "<u4"), ("reserved2", "u1", 20),
 ])
 """Body of a control message, behind the header; the same for every action."""
 

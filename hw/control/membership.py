@@ -320,7 +320,7 @@ class Membership(wiring.Component):
             with m.Elif(leaves):
                 m.next = "PART"
             with m.Elif(asked.action == Action.FBCAST):
-                m.d.sync += step.eq(asked.seq & (config.slots - 1))
+                m.d.sync += step.eq(asked.segment & (config.slots - 1))
                 m.next = "AIM"
             with m.Else():
                 m.d.comb += [t.member_write.eq(1), t.member_next.number.eq(frame.seq), t.job_write.eq(1)]
@@ -345,7 +345,7 @@ class Membership(wiring.Component):
         with m.State("AIM"):
             m.next = "FORCE"
         with m.State("FORCE"):
-            here = slot.seq == asked.seq
+            here = slot.seq == asked.segment
             with m.If(here & (slot.state == SlotState.COLLECTING) & ~slot.whole):
                 m.d.comb += [completes.eq(1), self.forces.eq(1), after.state.eq(SlotState.COMPLETE)]
             with m.If(~self.forces & ~(here & (slot.state == SlotState.COMPLETE))):

@@ -175,7 +175,7 @@ class Client:
 
     def fbcast(self, segment: int, **fields: int) -> bytes:
         """The segment of this seq is to complete with what it has."""
-        return self.rising(Action.FBCAST, {"seq": segment % 2**32}, **fields)
+        return self.rising(Action.FBCAST, {"segment": segment % 2**32}, **fields)
 
     def halt(self, on: bool = True, **fields: int) -> bytes:
         return self.rising(Action.HALT, {"mode": int(on)}, **fields)

@@ -72,4 +72,4 @@ def request(message: Message) -> Request:
     body = np.frombuffer(message.payload, CONTROL, 1)[0]
     settings = Settings(*(int(body[name]) for name in Settings._fields))
     return Request(int(body["action"]), message.epoch, message.member, message.token, message.seq, int(body["key"]),
-                   int(body["nonce"]), settings, int(body["seq"]), int(body["address"]))
+                   int(body["nonce"]), settings, int(body["segment"]), int(body["address"]))
