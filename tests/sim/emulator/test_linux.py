@@ -204,7 +204,7 @@ def test_linux_stacks_talk_through_the_switch_while_a_job_sums(network: Network)
     segments = -(-(GRADIENT + 1) // Config().elements)
     assert counters["ADDED"] == len(HOSTS) * segments * ended[0]["rounds"]  # each exactly once
     assert counters["ORDINARY"] > TCP_BYTES // 1500
-    assert counters["ANSWERED"] >= 20
+    assert counters["ANSWERED"] >= len(HOSTS) + 1  # each asked for the address, one pinged
     assert not [name for name in counters if name in ("IP_CHECKSUM", "UDP_CHECKSUM", "LENGTH", "ADDRESS", "PORT") or "RX_ERROR" in name]
 
 
