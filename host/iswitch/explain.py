@@ -10,12 +10,14 @@ COUNTERS: dict[str, str] = {
     "QUARANTINED": "contributions with NaN, an infinity or a number out of the job's range, left out of their sums: "
                    "look for a diverging worker, or join with a smaller `fraction` for a wider range",
     "RECEIPT": "receipts for results",
-    "CONTROL": "control messages obeyed",
-    "REFUSED": "control messages refused: a Join with other parameters than the job's, a wrong key or token",
-    "DUPLICATE": "contributions that had come before: retransmissions, normal where packets get lost or workers wait",
+    "CONTROL": "control messages obeyed, and claims taken",
+    "REFUSED": "control messages refused: a Join with other parameters than the job's, a wrong key or token; or claims refused: a worker whose "
+               "weights are too old each time needs a larger `staleness`",
+    "DUPLICATE": "contributions and claims that had come before: retransmissions, normal where packets get lost or workers wait",
     "LATE": "contributions that came after their sum was complete without them (threshold below world)",
-    "STALE": "contributions for an earlier lap of the ring: packets delayed for long, or a worker out of step",
-    "WINDOW": "contributions too far ahead of their sender's results: a driver that ignores the window",
+    "STALE": "contributions for an earlier lap of the ring, or claims older than the last: packets delayed for long, or a worker out of step",
+    "WINDOW": "contributions too far ahead of their sender's results, or to an update that their sender was not granted: a driver that "
+              "ignores the window or its grants",
     "SLOT_HELD": "contributions that came before every worker held the result they would replace: a worker lags "
                  "behind, or has died without leaving (end its job with `iswitch reset`)",
     "FORMING": "contributions that came before all workers of the job had joined",
@@ -80,6 +82,9 @@ REFUSALS: dict[Reason, tuple[str, str]] = {
     Reason.DEADLINE: ("`deadline_s` is not the job's, or above 2147 s", "start all workers with the same deadline"),
     Reason.EVICT: ("`evict_s` is not the job's, or not 0 or 0.02 to 536 s", "start all workers with the same `evict_s`"),
     Reason.SEQ: ("the segment is not open, or waits for all", "nothing: it is over, or will be"),
+    Reason.STALENESS: ("`staleness` is not the job's, above the switch's limit, or not 0 in a synchronous job",
+                       "start all workers with the same staleness, at most 7"),
+    Reason.SEGMENTS: ("`segments` is not the job's, or the switch has no asynchronous jobs", "start all workers with vectors of the same length"),
     Reason.HALTED: ("the job is halted", "`resume` by any of its workers lets it go on"),
     Reason.ACTION: ("the switch does not know this action", "use a driver of the switch's version"),
 }

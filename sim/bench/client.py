@@ -131,6 +131,10 @@ class Client:
         flags = ContributionFlag.WANT if want else 0
         return self.frame(Type.RECEIPT, **({"seq": seq % 2**32, "behind": behind, "format_flags": flags << 4} | fields))
 
+    def claim(self, k: int, weights: int, **fields: int) -> bytes:
+        """The member's vector `k` is ready, computed with weights that lack the results from seq `weights` on."""
+        return self.frame(Type.CLAIM, **({"seq": k, "members": weights % 2**32} | fields))
+
     def control(self, action: int, body: dict[str, int] | None = None, **fields: int) -> bytes:
         """Any control message; `body` names fields of `CONTROL`, `fields` those of the header."""
         record = np.zeros(1, CONTROL)
@@ -141,7 +145,7 @@ class Client:
     def join(self, *, member: int | None = None, token: int | None = None, nonce: int | None = None, seq: int = 0,
              **settings: int) -> bytes:
         """The first call names the job's settings: `world`, `elements`, and if they differ from the defaults
-        `threshold` (world), `format` (window64), `fraction` (44), `mode` (quarantine), `deadline_us`, `evict_us`, `key`.
+        `threshold` (world), `format` (window64), `fraction` (44), `mode` (quarantine), `deadline_us`, `evict_us`, `staleness`, `segments`, `key`.
         Later calls repeat them, with the token if one was granted."""
         if settings:
             world = settings["world"]
