@@ -78,7 +78,7 @@ REFUSALS: dict[Reason, tuple[str, str]] = {
                       "start all workers with the same elements, or leave it out"),
     Reason.MODE: ("`mode` is not the job's", "start all workers with the same mode"),
     Reason.DEADLINE: ("`deadline_s` is not the job's, or above 2147 s", "start all workers with the same deadline"),
-    Reason.EVICT: ("`evict_s` is not the job's, or not 0 or 0.02 to 536 s", "start all workers with the same `evict_s`"),
+    Reason.EVICT: ("`evict_s` is not the job's, or not 0 or 0.017 to 536 s", "start all workers with the same `evict_s`"),
     Reason.SEQ: ("the segment is not open, or waits for all", "nothing: it is over, or will be"),
     Reason.HALTED: ("the job is halted", "`resume` by any of its workers lets it go on"),
     Reason.ACTION: ("the switch does not know this action", "use a driver of the switch's version"),
