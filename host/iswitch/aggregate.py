@@ -167,6 +167,11 @@ class Worker:
         """Numbers in a segment."""
         return self._ring.membership.elements
 
+    @property
+    def segments(self) -> int:
+        """Segments of all collectives that this worker has come to the end of."""
+        return self._ring.segments
+
     def counters(self) -> dict[str, int]:
         """The switch's counters by name; `iswitch.explain` has a sentence on each. SwitchUnreachable."""
         self._demand_member()

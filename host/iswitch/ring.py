@@ -69,6 +69,7 @@ class Ring:
         self.transport, self.backlog = transport, backlog
         self._buffer = np.empty(RECEIVE_BYTES, np.uint8)
         self._view = self._buffer.data
+        self.segments = 0
         self.restart(membership)
 
     def restart(self, membership: Membership) -> None:
@@ -173,6 +174,7 @@ class Ring:
     def _close(self, segments: int) -> None:
         """The collective is over: count from its end. The payloads belong to the caller again."""
         self.base = (self.base + segments) % 2**32
+        self.segments += segments
         self._payloads, self._starts = self._nothing, self._starts[:0]
         self._lack = self._lack[segments:]
         self._low, self._high, self._next = self._low - segments, max(0, self._high - segments), 0
