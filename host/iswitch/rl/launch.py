@@ -299,7 +299,7 @@ def _tell(summary: dict[str, Any], out: Path, console: Console) -> None:
     counters = summary["switch_counters"]
     retries = counters.get("DUPLICATE", 0)
     share = f"({summary['workers']} workers x {summary['segments']:,} segments)" if summary["contributions_expected"] else (
-        f"({counters.get('EVICTED', 0)} workers put out, newcomers let in {counters.get('ADMITTED', 0)} times)")
+        f"(workers put out: {counters.get('EVICTED', 0)}, times that newcomers were let in: {counters.get('ADMITTED', 0)})")
     for what, value in (
             ("evaluation", f"mean return {rewards.mean():.1f} of {rewards.size} episodes (worst {rewards.min():.0f})"),
             ("weights", f"the same on all {summary['workers']} workers, sha256 {summary['weights_sha256'][0][:16]}..."),

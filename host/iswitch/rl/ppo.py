@@ -63,7 +63,7 @@ class Options:
 @dataclass(frozen=True, kw_only=True)
 class Progress:
     """State after one update; but for `allreduces`, which each worker counts for itself, and `seconds` the same at every worker.
-    missing: ranks that were not in one of the update's sums."""
+    missing: ranks that were not in one of the sums since the last report."""
 
     update: int
     steps: int
@@ -224,7 +224,6 @@ class Trainer:
     def improve(self) -> bool:
         """One update of the policy. False if it ends early, at the same sum on all workers, because newcomers wait for their state."""
         options, replica = self.options, self.replica
-        self.missing.clear()
         rollout = self.player.play(self.learner)
         gains = advantages(rollout, options.discount, options.trace)
         # One small vector a round: all workers normalise alike, and agree when to stop. In units of a reward, for the
@@ -281,6 +280,7 @@ def train(worker: Collective, rank: int, options: Options,
         curve.append(Progress(update=replica.update, mean_return=mean_return, allreduces=trainer.allreduces,
                               steps=replica.update * options.steps * options.environments * options.workers,
                               missing=tuple(sorted(trainer.missing)), seconds=time.perf_counter() - start))
+        trainer.missing.clear()
         report(curve[-1])
         if mean_return >= options.good_return and count >= options.good_episodes:
             break

@@ -40,7 +40,7 @@ def test_the_others_go_on_without_a_killed_worker_which_comes_back_with_their_we
     counters = summary["switch_counters"]
     assert (counters["EVICTED"], counters["ADMITTED"]) == (1, 1)
     missing = [tuple(point["missing"]) for point in summary["curve"]]
-    if rank:
+    if rank:  # else it is the newcomer's curve, which begins afterwards
         assert set(missing) == {(), (rank,)} and missing[0] == missing[-1] == ()
     assert summary["contributions_expected"] is None
 
