@@ -20,8 +20,8 @@ Checked at each step: nobody is in a sum twice, no sum mixes laps, a result is w
 and for ever, with enough in it; an honest worker is never told WINDOW, and with H = N never SLOT_HELD; who is live is waited for
 from its first segment on. Checked in each state: if the network loses all that is under way, fresh repeats and receipts sent by timer
 suffice to bring every result to every live worker, even if all but H of them never contribute again (with a deadline: all but one),
-and whoever waits to join is let in. The same if one worker, any, is dead: the others' messages then show that they wait for it, and that is what it is
-evicted for.
+and whoever waits to join is let in. The same if one worker, any, is dead: the others' messages then show that they wait for it, and that is
+what it is evicted for.
 """
 
 from collections.abc import Iterator
