@@ -143,7 +143,7 @@ def line(start: str) -> str:
 
 
 def values(kind: type[IntEnum]) -> dict[str, int]:
-    return {entry.name: entry.value for entry in kind}
+    return {name: int(entry) for name, entry in kind.__members__.items()}
 
 
 def test_docs_types_and_formats():
@@ -169,7 +169,8 @@ def test_docs_outcomes():
 def test_docs_stats():
     meaning = {Stat.RESULTS: "results completed", Stat.RESENT: "results resent",
                Stat.FORCED: "slots completed without a sum of their last frame", Stat.NOTICES: "notices sent",
-               Stat.NOTICES_SUPPRESSED: "notices suppressed", Stat.TERMS_FLUSHED: "non-zero terms that rounded to zero"}
+               Stat.NOTICES_SUPPRESSED: "notices suppressed", Stat.TERMS_FLUSHED: "non-zero terms that rounded to zero",
+               Stat.EVICTED: "members evicted", Stat.ADMITTED: "times that newcomers were let in"}
     assert line(f"| {Register.STATS} + k |") == (
         f"| {Register.STATS} + k | " + ", ".join(f"{stat.value} {meaning[stat]}" for stat in Stat) + " |")
 
@@ -198,7 +199,7 @@ def test_docs_first_registers():
 
 
 def test_docs_reasons():
-    rows = re.findall(r"^\| (\d) \| ([A-Za-z]+).*? \| \| (\d+) \| ([A-Za-z]+)", PROTOCOL, re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \| ([A-Za-z]+).*? \| \| (\d+) \| ([A-Za-z]+)", PROTOCOL, re.MULTILINE)
     listed = {name.upper(): int(number) for a, b, c, d in rows for number, name in ((a, b), (c, d))}
     assert listed == values(Reason)
 
@@ -215,7 +216,8 @@ def test_docs_header():
 
 
 def test_docs_control_and_ack():
-    rows = re.findall(r"^\| (\d+) \| (\d+) \| ([^|]+) \| \| (\d+) \| (\d+) \| ([^|]+) \|$", PROTOCOL, re.MULTILINE)
-    for record, columns in ((CONTROL, slice(0, 3)), (ACK, slice(3, 6))):
-        listed = [(int(at), int(size)) for at, size, _ in (row[columns] for row in rows)]
+    for record, name in ((CONTROL, "CONTROL"), (ACK, "ACK")):
+        begin = PROTOCOL.index(f"| offset | size | {name} |")
+        rows = re.findall(r"^\| (\d+) \| (\d+) \| [^|]+ \|$", PROTOCOL[begin:PROTOCOL.index("\n\n", begin)], re.MULTILINE)
+        listed = [(int(at), int(size)) for at, size in rows]
         assert listed == [(record.fields[name][1], record.fields[name][0].itemsize) for name in record.names]

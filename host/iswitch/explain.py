@@ -80,7 +80,7 @@ REFUSALS: dict[Reason, tuple[str, str]] = {
                       "start all workers with the same elements, or leave it out"),
     Reason.MODE: ("`mode` is not the job's", "start all workers with the same mode"),
     Reason.DEADLINE: ("`deadline_s` is not the job's, or above 2147 s", "start all workers with the same deadline"),
-    Reason.EVICT: ("`evict_s` is not the job's, or not 0 or 0.02 to 536 s", "start all workers with the same `evict_s`"),
+    Reason.EVICT: ("`evict_s` is not the job's, or not 0 or 0.017 to 536 s", "start all workers with the same `evict_s`"),
     Reason.SEQ: ("the segment is not open, or waits for all", "nothing: it is over, or will be"),
     Reason.STALENESS: ("`staleness` is not the job's, above the switch's limit, or not 0 in a synchronous job",
                        "start all workers with the same staleness, at most 7"),
