@@ -54,15 +54,16 @@ class Claims(wiring.Component):
         # Serial distances, modulo 2^32 and signed (RFC 1982), and to whom they apply.
         ahead, beyond = Signal(signed(32)), Signal(signed(32))
         m.d.comb += [ahead.eq(self.k - Array(row.last)[self.member]), beyond.eq(self.at - row.base)]
-        older, repeats, future = Signal(), Signal(), Signal()
+        older, repeats, future, least = Signal(), Signal(), Signal(), Signal(SEQ)
+        m.d.comb += least.eq(0 - job.segments)
         at_or_after, owns, valid, lacks = [], [], [], []
         for k, grant in enumerate(kept):
-            # -M < distance <= 0, as one comparison of numbers modulo 2^32
+            # It owns what is 0 to M - 1 ahead of its base: -M < distance <= 0, modulo 2^32.
             distance = Signal(signed(32), name=f"distance_{k}")
             m.d.comb += distance.eq(grant.base - self.at)
             valid.append(grant.valid & (job.staleness >= k))
             at_or_after.append(valid[k] & (distance >= 0))
-            owns.append(valid[k] & ((distance == 0) | (distance.as_unsigned() > (0 - job.segments)[:32])))
+            owns.append(valid[k] & ((distance == 0) | (distance.as_unsigned() > least)))
         for k in range(self.config.members):
             lacks.append(job.live[k] & (self.have[k] != row.base))
         after, owners = Signal(len(kept)), Signal(len(kept))
