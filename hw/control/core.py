@@ -246,9 +246,9 @@ class Core(wiring.Component):
                 ]
                 with m.If(membership.done & self.verdicts.ready & self.replies.ready):
                     m.d.comb += self.decided.eq(1)
-                    m.d.sync += knocks.eq((held.body.action == Action.JOIN) & (membership.body.standing == Standing.JOINING))
                     m.next = "IDLE"
                     with m.If(newcomers):
+                        m.d.sync += knocks.eq((held.body.action == Action.JOIN) & (membership.body.standing == Standing.JOINING))
                         m.next = "LOOK"
         self._reply(m, held, rows, outcome, membership, fsm.ongoing("CONTROL"))
         with m.If(claim):

@@ -53,9 +53,9 @@ def test_random_traffic_of_asynchronous_jobs_gives_the_same_frames_and_counters(
     traffic.form(1, segments=1, staleness=7, threshold=1)
     for us in (0, 30_000, 2**32 - 1_000_000, 2_000_000):
         pair.wait(us)
-        traffic.steps(400)
-    assert sum(pair.model.ages) > 100 and sum(pair.model.ages[1:]) > 10
-    assert all(pair.model.outcomes[kind] > 5 for kind in (
+        traffic.steps(700)
+    assert sum(pair.model.ages) > 60 and sum(pair.model.ages[1:]) > 10
+    assert all(pair.model.outcomes[kind] for kind in (
         Outcome.ADDED, Outcome.CONTROL, Outcome.REFUSED, Outcome.DUPLICATE, Outcome.STALE, Outcome.WINDOW, Outcome.TYPE))
     assert pair.model.stats[Stat.EVICTED] and pair.model.stats[Stat.ADMITTED]
     pair.counters_agree()
