@@ -150,7 +150,7 @@ class Client:
         if settings:
             world = settings["world"]
             self.settings = {"threshold": world, "format": Format.WINDOW64, "fraction": 44, "mode": Mode.QUARANTINE,
-                             "key": self.key} | settings
+                             "segments": 0, "staleness": 0, "key": self.key} | settings
             self.format = Format(self.settings["format"]) if 1 <= self.settings["format"] <= 4 else self.format
         body = self.settings | {"nonce": self.nonce if nonce is None else nonce}
         return self.control(Action.JOIN, body, seq=seq, member=self.member if member is None else member,
