@@ -2,7 +2,7 @@
 
 from iswitch.wire import Reason
 
-__all__ = ["COUNTERS", "HARMLESS", "REFUSALS", "explain"]
+__all__ = ["COUNTERS", "HARMLESS", "REFUSALS", "explain", "odd_rises"]
 
 COUNTERS: dict[str, str] = {
     "ORDINARY": "frames that are not iswitch's, switched like any others",
@@ -95,3 +95,9 @@ def explain(counter: str) -> str:
     """One sentence on a counter by its name, `LENGTH` or `port2.RX_ERROR`; KeyError if there is no such counter."""
     port, dot, name = counter.rpartition(".")
     return f"{COUNTERS[name]} ({port})" if dot else COUNTERS[name]
+
+
+def odd_rises(before: dict[str, int], now: dict[str, int]) -> dict[str, int]:
+    """By how much the counters that are not `HARMLESS` have risen."""
+    rises = {name: (count - before.get(name, 0)) % 2**32 for name, count in now.items()}
+    return {name: rise for name, rise in rises.items() if rise and name.rpartition(".")[2] not in HARMLESS}
