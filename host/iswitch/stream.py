@@ -21,13 +21,14 @@ from iswitch.timer import RetransmissionTimer
 from iswitch.trains import Packer, Payloads
 from iswitch.transport import RECEIVE_BYTES, Transport
 from iswitch.update import Layout
-from iswitch.wire import HEADER, TAIL_BYTES, VERSION, ContributionFlag, Format, Reason, Type
+from iswitch.wire import HEADER, TAIL_BYTES, VERSION, ContributionFlag, Format, Reason, ResultFlag, Type
 
 __all__ = ["DEPTH", "Arrival", "Stream", "Vector"]
 
 DEPTH = 2
 """Vectors on their way: one in flight, one that waits or is claimed meanwhile."""
 _RETRANSMISSION = int(ContributionFlag.RETRANSMISSION) << 4  # arithmetic on enumerations is slow
+_RESENT = int(ResultFlag.RESENT) << 4
 _KINDS = {VERSION << 4 | kind: kind for kind in (Type.GRANT, Type.REFUSE, Type.NOTICE)}
 _GAP = 3
 """A segment is taken for lost when so many later ones are here."""
@@ -83,8 +84,8 @@ class Stream:
         # Of positions from `low` on, modulo their number. A switch has results of two windows.
         self._reach = 2 * membership.window
         self._lack = np.ones(2 * self._reach, np.bool_)
-        self._asked_at = np.full(2 * self._reach, -math.inf)  # sent, or asked for with a receipt
-        self._again = np.zeros(2 * self._reach, np.bool_)  # more than once
+        self._asked_at = np.full(2 * self._reach, -math.inf)  # sent, or asked for with a receipt; or first found lacking
+        self._asked = np.zeros(2 * self._reach, np.int64)  # how often
 
         self._arrivals: dict[int, Arrival] = {}
         self.ready: deque[Arrival] = deque()
@@ -173,6 +174,8 @@ class Stream:
         now = self.transport.now()
         if self.news > self._handled:
             self._handled = self.news
+            if not self._contributed(self.low // self.segments):
+                self.timer.restart()  # what expired were others' times
             self._send_new(now)
             self._send_gaps(now)
             self._acknowledge()
@@ -214,12 +217,16 @@ class Stream:
         for update in np.unique(updates).tolist():
             which = updates == update
             self._put(update, positions[which] - update * self.segments, headers[which], records[which, HEADER.itemsize:-TAIL_BYTES])
-        self._lack[positions % len(self._lack)] = False
+        at = positions % len(self._lack)
+        self._lack[at] = False
         self.news += 1
+        answered = at[(headers["format_flags"] & _RESENT > 0) & (self._asked[at] == 1)]
         highest = int(positions.max())
         if highest >= self._high:
             self._high = highest + 1
             self._clock(self.transport.now())
+        elif len(answered):  # a stored result, which was asked for once
+            self.timer.sample(self.transport.now() - float(self._asked_at[answered[-1]]))
         self._advance(abandoned=size == HEADER.itemsize + 4 + TAIL_BYTES and not headers["count"].all())
 
     def _put(self, update: int, segments: np.ndarray, headers: np.ndarray, bodies: np.ndarray) -> None:
@@ -248,8 +255,7 @@ class Stream:
         """`low` to the first position lacked. abandoned: an update ends by whoever asks for its results, so ask for the next at once."""
         span = np.arange(self.low, self._high + 1) % len(self._lack)
         held = int(self._lack[span].argmax())
-        self._lack[span[:held]], self._again[span[:held]] = True, False
-        self._asked_at[span[:held]] = -math.inf
+        self._lack[span[:held]], self._asked[span[:held]], self._asked_at[span[:held]] = True, 0, -math.inf
         self.low += held
         for update in range(self.taken + len(self.ready), self.low // self.segments):
             self.ready.append(self._arrivals.pop(update))
@@ -268,7 +274,7 @@ class Stream:
         if vector.first_at is None:
             vector.first_at = now
             self.timer.restart()
-        if self._again[newest % len(self._lack)] or sent < 0:
+        if self._asked[newest % len(self._lack)] != 1:
             return
         if not first:
             self.timer.sample(now - max(sent, vector.first_at))
@@ -357,6 +363,7 @@ class Stream:
             for train in self.packer.scattered(payloads, chosen - first, base=self._seq(base + first), low=self.low - base - first,
                                                format_flags=format | flags):
                 self.transport.send(train, self.packer.segment_bytes)
+        self._asked[positions % len(self._lack)] += 1
         self._asked_at[positions % len(self._lack)] = now
         if len(positions):
             self._told = self.low
@@ -368,11 +375,10 @@ class Stream:
             chosen = positions[updates == update]
             if vector := self._contributed(update):
                 chosen = chosen[chosen < vector.next]
-                self._again[chosen % len(self._lack)] = True
                 self.resent += len(chosen)
                 self._contribute(vector, chosen, now, _RETRANSMISSION)
             elif len(chosen := chosen[chosen <= self.low + self.membership.window]):
-                self._again[chosen % len(self._lack)] = True
+                self._asked[chosen % len(self._lack)] += 1
                 self._asked_at[chosen % len(self._lack)] = now
                 self._send_receipts(chosen, want=self.low < self._limit)
 
@@ -385,7 +391,8 @@ class Stream:
         if len(held) < gap:
             return
         span, at = span[:held[-gap]], at[:held[-gap]]
-        patience = np.where(self._again[at], self.timer.patience_again_s, self.timer.patience_s)
+        patience = np.where(self._asked[at] > 1, self.timer.patience_again_s, self.timer.patience_s)
+        self._asked_at[at[self._asked_at[at] < 0]] = now  # of an update of others, and perhaps only overtaken
         lost = span[self._lack[at] & (self._asked_at[at] <= now - patience)]
         if len(lost):
             self._ask(lost, now)
