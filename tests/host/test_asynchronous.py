@@ -169,7 +169,7 @@ def test_other_bytes_at_one_worker_are_noticed_when_its_next_vector_comes():
                         arrival.sum[0] += 1
                     return arrival
                 worker._stream.take = spoilt
-            with pytest.raises(Diverged, match="was not given the same first [345] updates"):
+            with pytest.raises(Diverged, match=r"was not given the same first [345] updates"):
                 train(worker, 30, size=20)
             with pytest.raises(Diverged):
                 worker.check()

@@ -16,6 +16,7 @@ from iswitch.update import Layout
 from iswitch.wire import HEADER, UDP_PORT, Format, Mode, Type
 
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
+from sim.model.control import random as chance_of_switch
 from sim.model.switch import Switch
 
 CONFIG = Config(ports=4, bus_bits=64, members=4, window=4, elements=4)
@@ -303,9 +304,13 @@ def test_a_program_that_takes_no_updates_holds_the_others_at_the_ring_and_no_lon
 
 def test_seq_wraps_in_the_middle_of_an_update(monkeypatch):
     network = Network(**BAD)
-    monkeypatch.setattr("sim.model.switch.random.offer",
-                        lambda state, slots, *, new_job, real=__import__("sim.model.control.random", fromlist=["offer"]).offer:
-                        (lambda after, offer: (after, offer._replace(first_seq=2**32 - 8 * 5)))(*real(state, slots, new_job=new_job)))
+    real = chance_of_switch.offer
+
+    def offer(state, slots, *, new_job):
+        after, made = real(state, slots, new_job=new_job)
+        return after, made._replace(first_seq=2**32 - 40)
+
+    monkeypatch.setattr(chance_of_switch, "offer", offer)
     job(11, network=network)
     assert network.nodes[0].client.first_seq == 2**32 - 40
     assert trained(network, 40)

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from iswitch.errors import NotAMember
 from iswitch.rl.replica import Collective, Replica, Vector
 
-__all__ = ["Learner", "Options", "Progress", "Result", "advantages", "evaluate", "train"]
+__all__ = ["Learner", "Options", "Player", "Progress", "Result", "advantages", "batch_of", "evaluate", "loss", "train"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +185,13 @@ def advantages(rollout: Rollout, discount: float, trace: float) -> Tensor:
     return found
 
 
+def batch_of(rollout: Rollout, gains: Tensor, normalised: Tensor) -> dict[str, Tensor]:
+    """What `loss` needs of a rollout, a row for each step; gains: its advantages."""
+    return {"observations": rollout.observations.flatten(0, 1), "actions": rollout.actions.flatten(),
+            "log_probabilities": rollout.log_probabilities.flatten(), "advantages": normalised.flatten(),
+            "targets": (gains + rollout.values).flatten()}
+
+
 def loss(learner: Learner, batch: dict[str, Tensor], options: Options) -> Tensor:
     """PPO's clipped objective; a mean over the batch, so the mean of the workers' gradients is that of all batches."""
     scores = learner.policy(batch["observations"]).log_softmax(-1)
@@ -234,9 +241,7 @@ class Trainer:
         workers, center, square, returned, ended = shared.tolist()
         center, square = center / workers / unit, square / workers / unit**2
         scale = 1 / (math.sqrt(max(square - center * center, 0.0)) + 1e-8)
-        batch = {"observations": rollout.observations.flatten(0, 1), "actions": rollout.actions.flatten(),
-                 "log_probabilities": rollout.log_probabilities.flatten(),
-                 "advantages": ((gains - center) * scale).flatten(), "targets": (gains + rollout.values).flatten()}
+        batch = batch_of(rollout, gains, (gains - center) * scale)
         rate = options.learning_rate * (1 - replica.update / options.updates)
         for _ in range(options.epochs):
             for part in torch.randperm(gains.numel(), generator=self.order).chunk(options.minibatches):
