@@ -4,20 +4,24 @@ iSwitch's pipeline of three stages (Li et al., "Accelerating Distributed Reinfor
 IV): while the program computes a gradient, the one before is summed in the switch, and updates that others took part in come in.
 """
 
+import contextlib
 import hashlib
 import os
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NoReturn, Self
 
 import numpy as np
 
 from iswitch.config import Config
 from iswitch.control import Control, Membership
-from iswitch.errors import Diverged, HaltedWarning, IswitchError, JobReset, Mismatch, NotAMember, TaintWarning, Timeout
+from iswitch.errors import (
+    Diverged, HaltedWarning, IswitchError, JobReset, MembershipChanged, Mismatch, NotAMember, Refused, TaintWarning, Timeout,
+)
 from iswitch.explain import explain, odd_rises
+from iswitch.handover import NOTE, free_job, hand_over
 from iswitch.joining import FORMATS, demand_evict, demand_int, demand_seconds, sign_off
 from iswitch.reduction import Reduction
 from iswitch.ring import Notice
@@ -31,6 +35,9 @@ __all__ = ["AsyncWorker"]
 _SOON_S = 0.01
 """A vector that is pushed while the attendant sleeps has its time-outs looked at after this."""
 _BACKLOG = 16
+_UNBOUNDED = 2**24
+_HANDOVER_S = 3.0
+"""How long the two ends of a handover wait for each other. A newcomer then asks again."""
 
 
 class AsyncWorker:
@@ -42,6 +49,8 @@ class AsyncWorker:
     backlog: so many whole updates are kept for a program that does not take them, above `staleness`. Then this worker acknowledges nothing
     more, and when the ring is full the others wait for it: a program that computes for long takes its updates meanwhile, or the backlog is
     large. timeout_s: the longest wait for a place in the pipeline without anything coming from the switch.
+    elastic: join also a job that runs already, in the place of a worker that has left. A program whose job is to take newcomers in, and a
+    newcomer before anything else, calls `share` before `updates`.
     All others are as in `Worker`. A vector's segment with NaN, an infinity or a number out of range is left out of its sum (TaintWarning).
 
         for update in worker.updates():
@@ -57,7 +66,8 @@ class AsyncWorker:
     def __init__(self, address: str = "127.0.0.1:27000", *, world: int, size: int, staleness: int = 3, threshold: int | None = None,
                  job: int = 0, rank: int | None = None, key: int = 0, format: Literal["window64", "fp32", "int32"] = "window64",
                  fraction: int = 44, elements: int | None = None, backlog: int = _BACKLOG, timeout_s: float = 10.0,
-                 join_timeout_s: float = 120.0, evict_s: float = 5.0, transport: Transport | None = None, plain: bool = False):
+                 join_timeout_s: float = 120.0, evict_s: float = 5.0, elastic: bool = False,
+                 transport: Transport | None = None, plain: bool = False):
         demand_int("world", world, 1, 32)
         demand_int("staleness", staleness, 0, STALENESS_MAX)
         demand_int("threshold", world if threshold is None else threshold, 1, world)
@@ -85,7 +95,7 @@ class AsyncWorker:
                 job=job, key=key, world=world, threshold=threshold or world, format=FORMATS[format], fraction=fraction,
                 elements=self._layout.elements, mode=Mode.QUARANTINE, evict_us=int(evict_s * 1e6), staleness=staleness,
                 segments=self._layout.segments, nonce=self._transport.randbits(64) | 1, wanted=NO_MEMBER if rank is None else rank)
-            membership = self._control.join(membership, timeout_s=join_timeout_s)
+            membership = self._control.join(membership, timeout_s=join_timeout_s, elastic=elastic)
             self._state["member"] = True
             self._stream = Stream(self._transport, membership, self._layout, backlog=backlog)
             self._control.strangers = self._absorb
@@ -98,8 +108,13 @@ class AsyncWorker:
             self._transport.close()
             raise
         self._dtype = np.dtype("<i4" if membership.format == Format.INT32 else "<f4")
-        self._digests = {0: bytes(32)}  # by number of updates, of the latest
+        self.newcomer = self._control.newcomer
+        """This worker came to a running job, and has no weights yet: call `share`."""
+        self._first = 0  # the number of the update with which this member began, once it is known
+        self._digests = {} if self.newcomer else {0: bytes(32)}  # by number of updates, of the latest
         self._confirmed: dict[int, int] = {}
+        self._asking: dict[int, tuple[int, int]] = {}  # newcomers by rank: who answers them, and in which job
+        self._givers: list[int] = []  # ranks with weights, of the latest update that had some
         self._refused_seen = 0
         self._finalizer = weakref.finalize(self, sign_off, self._control, self._stream, self._attendant, self._transport, os.getpid(),
                                            self._state)
@@ -114,7 +129,7 @@ class AsyncWorker:
     @property
     def version(self) -> int:
         """Updates that `updates` has handed out: what the program's weights are made of."""
-        return self._stream.taken
+        return self._first + self._stream.taken
 
     @property
     def segments(self) -> int:
@@ -158,7 +173,7 @@ class AsyncWorker:
     def updates(self) -> Iterator[Update]:
         """All updates that are complete and were not handed out before, in their order, without waiting. After that raises what has gone
         wrong: JobReset, NotAMember, Mismatch, Diverged."""
-        self._demand_open()
+        self._demand_weights()
         with self._attendant:
             self._step(0.0)
         while True:
@@ -181,21 +196,26 @@ class AsyncWorker:
             raise TypeError(f"vector must be an array of {self._dtype.newbyteorder('=')}, not {getattr(vector, 'dtype', type(vector).__name__)}")
         if vector.size != self._layout.size:
             raise ValueError(f"vector must have {self._layout.size} numbers, the job's `size`, not {vector.size}")
+        self._demand_weights()
         version = self.version if version is None else version
         demand_int("version", version, 0, self.version)
+        values, trailer = np.array(vector, self._dtype, order="C").reshape(-1), self._layout.trailer()
+        trailer[self.rank] = version, 0, np.frombuffer(self._digests.get(version, bytes(8)), "<u8", 1)[0]
+        self._offer(Vector(values, trailer, version - self._first, self._layout.elements))
+
+    def _offer(self, vector: Vector) -> None:
+        """Puts it into the pipeline as soon as there is a place."""
         while True:
             news = self._stream.news
             if self._until(lambda: self._stream.queued < DEPTH, self.timeout_s):
                 break
             if self._stream.halted:
                 self._stream.halted = False
-                warnings.warn("the job is halted: `push` waits until a worker lets it go on", HaltedWarning, stacklevel=2)
+                warnings.warn("the job is halted: `push` waits until a worker lets it go on", HaltedWarning, stacklevel=3)
             elif self._stream.news == news:
                 self._stalled()
-        values, trailer = np.array(vector, self._dtype, order="C").reshape(-1), self._layout.trailer()
-        trailer[self.rank] = version, np.frombuffer(self._digests.get(version, bytes(8)), "<u8", 1)[0]
         with self._attendant:
-            self._stream.offer(Vector(values, trailer, version, self._layout.elements))
+            self._stream.offer(vector)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Waits until there is an update to take or a vector was refused, for programs that have nothing else to do; whether that came within
@@ -204,6 +224,26 @@ class AsyncWorker:
                                self.timeout_s if timeout_s is None else timeout_s)
         self._refused_seen = self._stream.refused
         return happened
+
+    def share(self, state: np.ndarray | Sequence[np.ndarray]) -> None:
+        """At a newcomer: fills in the state of the others, and `version` is then theirs. At the others: gives theirs to newcomers who have
+        asked for it, if it is this worker's turn; else returns at once.
+
+        state: arrays as `Worker.share` takes them, of which this worker's weights are made after all updates that `updates` has handed out.
+        It goes by a job of its own, over UDP, for which the switch must have a free number. Raises TypeError, ValueError; Timeout at a
+        newcomer to whom nobody gives anything; else as `updates`.
+        """
+        arrays = [state] if isinstance(state, np.ndarray) else list(state)
+        self._demand_open()
+        if self.newcomer:
+            self._enter(arrays)
+        for rank, (giver, job) in self._asking.items():
+            if giver == self.rank:
+                note = np.zeros(1, NOTE)
+                note[0] = self.version, self._stream.seq_of(self._stream.taken), np.frombuffer(self._digests[self.version], np.uint8)
+                with contextlib.suppress(Timeout, Refused):  # it is gone, or asks again
+                    hand_over(self.address, note, arrays, giver=True, job=job, rank=rank, key=self._stream.membership.key, timeout_s=_HANDOVER_S)
+        self._asking.clear()
 
     # The job
 
@@ -230,17 +270,67 @@ class AsyncWorker:
 
     # Within
 
+    def _enter(self, arrays: Sequence[np.ndarray]) -> None:
+        """Asks for the weights until somebody gives them; updates are kept meanwhile, and those that are in the weights are skipped."""
+        stream, note = self._stream, np.zeros(1, NOTE)
+        backlog, stream.backlog = stream.backlog, _UNBOUNDED
+        deadline = self._transport.now() + self.timeout_s
+        while True:
+            with self._attendant:
+                job = free_job(self._control, self.config.jobs)
+            try:
+                self._ask(job, deadline)
+                hand_over(self.address, note, arrays, giver=False, job=job, rank=self.rank, key=stream.membership.key, timeout_s=_HANDOVER_S)
+                break
+            except (Timeout, Refused) as failure:
+                if self._transport.now() >= deadline:
+                    raise Timeout(f"no worker of job {stream.membership.job} at {self.address} has given its weights within {self.timeout_s:g} s: "
+                                  "do the others call `share`, and are they at work?") from failure
+        skipped = stream.update_of(int(note["seq"][0]))
+        while stream.taken < skipped:
+            with self._attendant:
+                arrival = stream.take()
+            if arrival is None and not self._until(lambda: bool(stream.ready), self.timeout_s):
+                self._stalled()
+        number = int(note["number"][0])
+        self._first, self._digests, self.newcomer = number - skipped, {number: note["digest"][0].tobytes()}, False
+        stream.backlog, stream.refused = backlog, 0
+        stream.ages.clear()
+
+    def _ask(self, job: int, deadline: float) -> None:
+        """Becomes part of an update with zeros and the question. A claim tells of weights: those of all updates that are complete here, which
+        is what it is for. Timeout."""
+        stream, granted = self._stream, self._stream.ages.total()
+        trailer = self._layout.trailer()
+        trailer["asks"][self.rank] = job + 1
+        version = -1
+        while stream.ages.total() == granted:
+            left_s = deadline - self._transport.now()
+            if not self._until(lambda: stream.complete > version, left_s):
+                raise Timeout("no update is complete")
+            version = stream.complete
+            self._offer(Vector(np.zeros(self._layout.size, self._dtype), trailer, version, self._layout.elements))
+            if not self._until(lambda: not stream.queued, left_s):
+                raise Timeout("no update is granted")
+
     def _hand_out(self, arrival: Arrival) -> Update:
         """An update with its digest reckoned and its members' digests compared. The latest digests are kept for as long as a vector can refer
         to them."""
         number, vector = self.version - 1, self._layout.vector
         members = np.bitwise_and.reduce(arrival.headers["members"][vector:])
         entries = {rank: arrival.trailer[rank] for rank in range(self._layout.world) if members >> np.uint32(rank) & 1}
+        asking = {rank: int(entry["asks"]) - 1 for rank, entry in entries.items() if entry["asks"]}
+        entries = {rank: entry for rank, entry in entries.items() if rank not in asking}
         for rank, entry in entries.items():
             self._compare(number, rank, entry)
+        self._givers = sorted(entries) or self._givers
+        self._asking |= {rank: (self._givers[0], job) for rank, job in asking.items() if self._givers}
         headers = arrival.headers[:vector]
         chain = hashlib.sha256(self._digests[number] + number.to_bytes(8, "little") + headers["members"].tobytes())
         chain.update(arrival.sum.data)
+        for rank in asking:  # zeros, which are no part of a mean
+            headers["count"] -= (headers["members"] >> np.uint32(rank) & 1).astype(np.uint16)
+            headers["members"] &= np.uint32(~(1 << rank) & 0xFFFFFFFF)
         self._digests[number + 1] = chain.digest()
         self._digests.pop(number - self._stream.membership.staleness - 1, None)
         update = Update(number, arrival.sum, {rank: int(entry["version"]) for rank, entry in entries.items()},
@@ -253,6 +343,8 @@ class AsyncWorker:
     def _compare(self, number: int, rank: int, entry: np.void) -> None:
         version = int(entry["version"])
         own = self._digests.get(version)
+        if own is None and version < min(self._digests):  # from before this worker came
+            return
         if own is None or own[:ENTRY["digest"].itemsize] != entry["digest"].tobytes():
             self._failure = Diverged(
                 f"rank {rank} was not given the same first {version} updates as rank {self.rank}, says its vector in update {number}: "
@@ -298,6 +390,11 @@ class AsyncWorker:
     def _demand_open(self) -> None:
         if not self._finalizer.alive:
             raise NotAMember("this worker has left its job: make a new AsyncWorker")
+
+    def _demand_weights(self) -> None:
+        self._demand_open()
+        if self.newcomer:
+            raise MembershipChanged("this worker has come to a job that runs, and has no weights yet: call `share` first")
 
     def _demand(self) -> None:
         """Raises what the protocol has ended with, if it has."""

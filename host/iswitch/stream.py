@@ -129,6 +129,11 @@ class Stream:
         return self.layout.segments
 
     @property
+    def complete(self) -> int:
+        """Updates that are complete here. No vector may be claimed to have been computed with more."""
+        return self.low // self.segments
+
+    @property
     def _limit(self) -> int:
         """Positions from here on are not kept."""
         return (self.taken + self.backlog) * self.segments
@@ -138,6 +143,14 @@ class Stream:
 
     def _position(self, seq: int) -> int:
         return self.low + (seq - self._seq(self.low) + 2**31) % 2**32 - 2**31
+
+    def seq_of(self, update: int) -> int:
+        """The seq with which an update begins."""
+        return self._seq(update * self.segments)
+
+    def update_of(self, seq: int) -> int:
+        """The update that begins with a seq."""
+        return self._position(seq) // self.segments
 
     # The program's side
 
@@ -341,7 +354,7 @@ class Stream:
         self._claim_at = now + self._claim_wait_s
         m, claim = self.membership, np.zeros(1, HEADER)
         for name, value in (("version_type", VERSION << 4 | Type.CLAIM), ("job", m.job), ("epoch", m.epoch), ("seq", self._k),
-                            ("member", m.member), ("members", self._seq(self._claimed.version * self.segments)), ("token", m.token)):
+                            ("member", m.member), ("members", self.seq_of(self._claimed.version)), ("token", m.token)):
             claim[name] = value
         self.transport.send(claim.tobytes(), HEADER.itemsize)
 

@@ -14,8 +14,9 @@ from iswitch.reduction import Reduction, ranks_of
 
 __all__ = ["ENTRY", "Layout", "Update"]
 
-ENTRY = np.dtype([("version", "<u4"), ("digest", "<u8")])
-"""What a worker says of its vector. digest: the first 8 bytes of `AsyncWorker.digest` after `version` updates."""
+ENTRY = np.dtype([("version", "<u4"), ("asks", "<u4"), ("digest", "<u8")])
+"""What a worker says of its vector. digest: the first 8 bytes of `AsyncWorker.digest` after `version` updates. asks: not 0 if it is a newcomer
+without weights, whose vector is zeros; 1 more than the number of the job in which it waits for them."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from iswitch import AsyncWorker, Diverged, JobReset, Mismatch, NotAMember, Refused, TaintWarning, Timeout, Worker
+from iswitch import AsyncWorker, Diverged, JobReset, MembershipChanged, Mismatch, NotAMember, Refused, TaintWarning, Timeout, Worker
 from iswitch.config import Config
 from iswitch.control import Control
 from iswitch.transport import UdpTransport
@@ -34,6 +34,13 @@ def together(model, world, body, **options):
     with ThreadPoolExecutor(world) as pool:
         futures = [pool.submit(run, rank) for rank in range(world)]
         return [future.result(timeout=60) for future in futures]
+
+
+def kill(worker):
+    """What SIGKILL does: no more signs of life, and no goodbye."""
+    worker._attendant.stop()
+    worker._transport.close()
+    worker._finalizer.detach()
 
 
 def train(worker, goal, *, size, compute_s=0.0):
@@ -104,9 +111,7 @@ def test_a_killed_worker_is_put_out_and_the_others_go_on(model):
     def body(worker):
         if worker.rank == 2:
             train(worker, 10, size=40)
-            worker._attendant.stop()
-            worker._transport.close()
-            worker._finalizer.detach()
+            kill(worker)
             died.set()
             return None
         taken = train(worker, 10, size=40)
@@ -118,6 +123,85 @@ def test_a_killed_worker_is_put_out_and_the_others_go_on(model):
     answers = together(model, 3, body, size=40, staleness=1, threshold=3, format="int32", evict_s=0.3)
     assert answers[0] == answers[1] and answers[0][1] == (0, 1)
     assert model.switch.counters()["stat.EVICTED"] == 1
+
+
+class Trainee:
+    """Weights that every update changes, and whose gradient is the weights."""
+
+    def __init__(self, worker):
+        self.worker, self.weights, self.members = worker, np.linspace(-1, 1, 40, dtype=np.float32), []
+
+    def train(self, goal):
+        """Until so many updates are in the weights."""
+        while True:
+            self.worker.share(self.weights)
+            for update in self.worker.updates():
+                self.weights -= np.float32(0.1) * update.mean()
+                self.members.append(update.members)
+                if self.worker.version == goal:
+                    return self
+            time.sleep(0.002)
+            self.worker.push(self.weights * np.float32(1 + self.worker.rank))
+
+
+@pytest.mark.parametrize("threshold", [1, 2, 3])
+@pytest.mark.parametrize("staleness", [0, 3])
+def test_a_killed_worker_comes_back_and_is_given_the_weights_of_the_others(model, threshold, staleness):
+    options = {"world": 3, "size": 40, "threshold": threshold, "staleness": staleness, "evict_s": 0.3, "elastic": True, "timeout_s": 20}
+    goal = 10_000
+
+    def run(rank):
+        nonlocal goal
+        with AsyncWorker(model.address(rank), rank=rank, **options) as worker:
+            trainee = Trainee(worker).train(20)
+            if rank < 2:
+                while worker.version < goal:
+                    trainee.train(worker.version + 1)
+                return trainee.weights, worker.digest, trainee.members, worker.version
+            kill(worker)
+        with AsyncWorker(model.address(3), rank=2, **options) as worker:
+            assert worker.newcomer
+            with pytest.raises(MembershipChanged, match="call `share` first"):
+                list(worker.updates())
+            with pytest.raises(MembershipChanged, match="call `share` first"):
+                worker.push(np.zeros(40, np.float32))
+            trainee = Trainee(worker)
+            trainee.weights[:] = np.nan
+            worker.share(trainee.weights)
+            assert not worker.newcomer and worker.version > 20
+            goal = worker.version + 60
+            trainee.train(goal)
+            return trainee.weights, worker.digest, trainee.members, worker.version
+
+    with ThreadPoolExecutor(3) as pool:
+        answers = [future.result(timeout=60) for future in [pool.submit(run, rank) for rank in range(3)]]
+    assert len({(weights.tobytes(), digest, version) for weights, digest, _, version in answers}) == 1
+    assert np.isfinite(answers[0][0]).all()
+    members = answers[2][2]
+    assert answers[0][2][-len(members):] == answers[1][2][-len(members):] == members
+    assert (0, 1, 2) in members or any(2 in each for each in members)
+    assert model.switch.counters()["stat.ADMITTED"] == model.switch.counters()["stat.EVICTED"] == 1
+
+
+def test_a_newcomer_to_whom_nobody_gives_anything_is_told():
+    with UdpModel(SMALL) as model:
+        def run(rank):
+            with AsyncWorker(model.address(rank), rank=rank, world=2, size=8, threshold=1, elastic=True) as worker:
+                if rank == 1:
+                    worker.leave()
+                    with AsyncWorker(model.address(1), rank=1, world=2, size=8, threshold=1, elastic=True, timeout_s=0.5) as again:
+                        with pytest.raises(Timeout, match="has given its weights within"):
+                            again.share(np.zeros(8))
+                    over.set()
+                while not over.is_set():
+                    for _ in worker.updates():
+                        pass
+                    worker.push(np.ones(8, np.float32))
+
+        over = threading.Event()
+        with ThreadPoolExecutor(2) as pool:
+            for future in [pool.submit(run, rank) for rank in range(2)]:
+                future.result(timeout=60)
 
 
 def test_means_divide_by_who_is_in_the_sum_and_the_order_of_arrival_does_not_matter(model):

@@ -154,7 +154,7 @@ class Node:
         if not self.dead and self.pushes:
             values = self.generator.integers(0, 2**31, self.layout.size, np.int32)
             trailer = self.layout.trailer()
-            trailer[self.rank] = self.version, self.rank
+            trailer[self.rank] = self.version, 0, self.rank
             self.ready_vector = Vector(values, trailer, self.version, CONFIG.elements)
             self.ready_vector.values = values
             self.proceed()
@@ -204,7 +204,7 @@ def check(network, nodes=None):
             assert (arrival.headers["members"] == members).all()
             assert np.array_equal(arrival.sum, expected)
             for rank, vector in parts:
-                assert arrival.trailer[rank].tolist() == (vector.version, rank)
+                assert arrival.trailer[rank].tolist() == (vector.version, 0, rank)
                 assert number - vector.version <= node.stream.membership.staleness
     return True
 
@@ -322,7 +322,7 @@ def test_a_job_of_floats_has_a_trailer_of_integers(format):
     network = job(11, format=format, threshold=3, compute_s=[1000.0] * 3)
     for node in network.nodes:
         trailer = node.layout.trailer()
-        trailer[node.rank] = 0, 2**63 + node.rank
+        trailer[node.rank] = 0, 0, 2**63 + node.rank
         node.stream.offer(Vector(np.full(11, 2.0**node.rank, np.float32), trailer, 0, CONFIG.elements))
     assert trained(network, 1)
     for node in network.nodes:
