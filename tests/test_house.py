@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from iswitch.wire import (
-    ACK, CONTROL, HEADER, MAGIC, Action, ContributionFlag, Format, Outcome, PortCounter, Reason, Register, ResultFlag,
-    Stat, Type, port_counter_register,
+    ACK, CONTROL, HEADER, JOB_VIEW, MAGIC, MEMBER_VIEW, SLOT_VIEW, Action, ContributionFlag, Format, Outcome, PortCounter, Reason, Register,
+    ResultFlag, Stat, Type, job_view_register, member_view_register, port_counter_register, slot_view_register,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -169,7 +169,8 @@ def test_docs_outcomes():
 def test_docs_stats():
     meaning = {Stat.RESULTS: "results completed", Stat.RESENT: "results resent",
                Stat.FORCED: "slots completed without a sum of their last frame", Stat.NOTICES: "notices sent",
-               Stat.NOTICES_SUPPRESSED: "notices suppressed", Stat.TERMS_FLUSHED: "non-zero terms that rounded to zero"}
+               Stat.NOTICES_SUPPRESSED: "notices suppressed", Stat.TERMS_FLUSHED: "non-zero terms that rounded to zero",
+               Stat.EVICTED: "members evicted", Stat.ADMITTED: "times that newcomers were admitted"}
     assert line(f"| {Register.STATS} + k |") == (
         f"| {Register.STATS} + k | " + ", ".join(f"{stat.value} {meaning[stat]}" for stat in Stat) + " |")
 
@@ -219,3 +220,14 @@ def test_docs_control_and_ack():
     for record, columns in ((CONTROL, slice(0, 3)), (ACK, slice(3, 6))):
         listed = [(int(at), int(size)) for at, size, _ in (row[columns] for row in rows)]
         assert listed == [(record.fields[name][1], record.fields[name][0].itemsize) for name in record.names]
+
+
+def test_docs_views():
+    for kind, record in (("job", JOB_VIEW), ("member", MEMBER_VIEW), ("slot", SLOT_VIEW)):
+        table = PROTOCOL[PROTOCOL.index(f"| field of a {kind} |"):].partition("\n\n")[0]
+        rows = re.findall(r"^\| `(\w+)` \| (\d+) \| (\d+) \|", table, re.MULTILINE)
+        assert [(name, int(at), int(size)) for name, at, size in rows] == [
+            (name, record.fields[name][1], record.fields[name][0].itemsize) for name in record.names]
+    assert line("| 1024 + 8 j |") and job_view_register(3) == 1024 + 8 * 3
+    assert line("| 4096 + 256 j + 8 m |") and member_view_register(3, 5) == 4096 + 256 * 3 + 8 * 5
+    assert line("| 2^20 + 65536 j + 8 s |") and slot_view_register(3, 5) == 2**20 + 65536 * 3 + 8 * 5
