@@ -3,16 +3,19 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Annotated
 
 try:
     import typer
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 except ImportError as error:
     raise SystemExit("the command line needs two more packages: pip install 'iswitch[cli]'") from error
 
 from iswitch.control import Control
+from iswitch.doctor import Finding, Mark, examine
 from iswitch.errors import IswitchError
 from iswitch.explain import HARMLESS, explain
 from iswitch.transport import UdpTransport
@@ -89,6 +92,37 @@ def counters(
         odd = count and name.rpartition(".")[2] not in HARMLESS
         table.add_row(name, str(count), explain(name), style="yellow" if odd else None)
     out.print(table if counts else "all counters are zero")
+
+
+@app.command()
+def doctor(
+    switch: SwitchOption = DEFAULT_SWITCH, timeout: WaitOption = DEFAULT_WAIT_S,
+    job: Annotated[int | None, typer.Option("--job", min=0, max=255, help="Try whether --key is this job's.")] = None,
+    key: Annotated[int, typer.Option("--key", min=0, help="The key its workers join with.")] = 0,
+    rate: Annotated[float, typer.Option("--rate", metavar="GBPS", min=0.001, help="Of your links, to compare the window with.")] = 1.0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON array, for programs.")] = False,
+) -> None:
+    """Check the switch and the way to it, and say what to do. Exit code 1 if something is bad."""
+    findings = []
+    try:
+        for finding in examine(switch, job=job, key=key, rate_gbps=rate, timeout_s=timeout):
+            findings.append(finding)
+            if not as_json:
+                _tell(finding)
+    except (OSError, ValueError) as error:
+        err.print(str(error), style="red", markup=False, highlight=False)
+        raise typer.Exit(1) from error
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+    raise typer.Exit(any(finding.mark == Mark.BAD for finding in findings))
+
+
+def _tell(finding: Finding) -> None:
+    """One line, and one with the remedy if there is need for it."""
+    style = {Mark.OK: "green", Mark.WARNING: "yellow", Mark.BAD: "bold red"}[finding.mark]
+    out.print(Text.assemble((f"{finding.mark:>7}", style), f"  {finding.check:<12}{finding.figure}"), soft_wrap=True)
+    if finding.remedy and finding.mark != Mark.OK:
+        out.print(Text(f"{'':21}{finding.remedy}", style=style), soft_wrap=True)
 
 
 @app.command()

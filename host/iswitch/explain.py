@@ -35,8 +35,8 @@ COUNTERS: dict[str, Counter] = {
         "look for a diverging worker, or join with a smaller `fraction` for a wider range"),
     "RECEIPT": Counter(Grade.FINE, "receipts for results"),
     "CONTROL": Counter(Grade.FINE, "control messages obeyed"),
-    "REFUSED": Counter(Grade.USUAL, "control messages refused: a Join with other parameters than the job's, a wrong key or token",
-                       "read the error of the worker that could not join; `iswitch doctor --job --key` tries a key"),
+    "REFUSED": Counter(Grade.USUAL, "control messages refused: a Join with other parameters than the job's, a wrong key or token "
+                       "(or keys that `iswitch doctor` tried)", "read the error of the worker that could not join"),
     "DUPLICATE": Counter(Grade.USUAL, "contributions that had come before: retransmissions, normal where packets get lost or workers wait",
                          "if there are nearly as many as are ADDED, look for loss and for a slow worker (`iswitch top`)"),
     "LATE": Counter(Grade.USUAL, "contributions that came after their sum was complete without them (threshold below world)",
@@ -48,7 +48,7 @@ COUNTERS: dict[str, Counter] = {
     "SLOT_HELD": Counter(Grade.USUAL, "contributions that came before every worker held the result they would replace: a worker lags "
                          "behind, or has died without leaving", "`iswitch top` shows who; end its job with `iswitch reset`"),
     "FORMING": Counter(Grade.USUAL, "contributions that came before all workers of the job had joined", "start the workers that are missing"),
-    "JOB": Counter(Grade.USUAL, "frames for a job that does not exist: it was ended, or the number is wrong (or probes of `iswitch doctor`)",
+    "JOB": Counter(Grade.USUAL, "frames for a job that does not exist: it was ended, or the number is wrong (or they are `iswitch doctor`'s)",
                    "if it rises, stop the workers that are left over"),
     "EPOCH": Counter(Grade.USUAL, "frames from before the job was reset", "if it rises, stop the workers that were not told of the reset"),
     "HALTED": Counter(Grade.USUAL, "contributions to a job that is halted", "`resume` by any of its workers lets it go on"),
