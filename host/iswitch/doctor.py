@@ -21,7 +21,7 @@ from iswitch.errors import IswitchError, SwitchUnreachable
 from iswitch.explain import Grade, explained
 from iswitch.probe import Probe, neighbour
 from iswitch.transport import RECEIVE_BYTES, Transport, UdpTransport
-from iswitch.views import JobView, MemberView, awaited, read_job, read_member
+from iswitch.views import JobView, MemberView, awaited, read_have, read_job, read_member
 from iswitch.wire import (
     ADDRESSES, HEADER, TAIL_BYTES, VERSION, Action, Format, JobState, Reason, Register, Type,
 )
@@ -235,7 +235,7 @@ def _jobs(control: Control, config: Config) -> Iterator[Finding]:
     for job in jobs:
         if job.state != JobState.NONE:
             members = [read_member(control, job.job, member) for member in range(job.world)]
-            yield _job(job, members, awaited(control, job, members, config.window))
+            yield _job(job, members, awaited(control, job, read_have(control, job), config.window))
     if not any(job.state for job in jobs):
         yield Finding("jobs", Mark.OK, f"all {config.jobs} are free")
 

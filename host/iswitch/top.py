@@ -18,7 +18,7 @@ from iswitch.config import Config
 from iswitch.control import Control
 from iswitch.errors import SwitchUnreachable
 from iswitch.explain import Grade, explained
-from iswitch.views import JobView, MemberView, awaited, lowest, read_job, read_member, read_slot, serial
+from iswitch.views import JobView, MemberView, awaited, lowest, read_have, read_job, read_member, read_slot, serial
 from iswitch.wire import JobState, Standing
 
 __all__ = ["Activity", "Snapshot", "picture", "take", "watch"]
@@ -28,11 +28,12 @@ _SILENT_S = 5.0
 
 
 class Activity(NamedTuple):
-    """A job at one moment. `low`: the lowest seq that a live member may lack. `bytes`: in a contribution to the segment before. `awaited`: who keeps
-    it from going on, if it stands still."""
+    """A job at one moment. `have`: of each live member the lowest seq that it may lack, `low` the lowest of these. `bytes`: in a contribution
+    to the segment before. `awaited`: who keeps it from going on, if it stands still."""
 
     job: JobView
     members: list[MemberView]
+    have: dict[int, int]
     low: int
     bytes: int
     awaited: list[int]
@@ -55,11 +56,12 @@ def take(control: Control, config: Config, before: Snapshot | None = None) -> Sn
         if job.state == JobState.NONE:
             continue
         members = [read_member(control, number, member) for member in range(job.world)]
-        low = lowest(members)
+        have = read_have(control, job)
+        low = lowest(have)
         earlier = before.jobs.get(number) if before else None
         stands = job.state == JobState.FORMING or earlier is not None and earlier.low == low
-        jobs[number] = Activity(job, members, low, read_slot(control, number, low - 1, config.window).length,
-                                awaited(control, job, members, config.window) if stands else [])
+        jobs[number] = Activity(job, members, have, low, read_slot(control, number, low - 1, config.window).length,
+                                awaited(control, job, have, config.window) if stands else [])
     return Snapshot(at, counters, jobs)
 
 
@@ -90,7 +92,7 @@ def _table(*columns: str, right: tuple[str, ...], widest: str) -> Table:
 def _jobs(config: Config, before: Snapshot, now: Snapshot, seconds: float) -> Table:
     table = _table("job", "state", "workers", "threshold", "segments/s", "MB/s", "waits for", widest="waits for",
                    right=("job", "workers", "threshold", "segments/s", "MB/s"))
-    for number, (job, _, low, size, missing) in now.jobs.items():
+    for number, (job, _, _, low, size, missing) in now.jobs.items():
         earlier = before.jobs.get(number)
         same = earlier is not None and (earlier.job.epoch, earlier.job.first_seq) == (job.epoch, job.first_seq)
         rate = max(0, serial(low, earlier.low)) / seconds if same and earlier is not None else 0.0
@@ -106,16 +108,16 @@ def _members(now: Snapshot) -> Table:
     """Lag: how many results it has said that it holds fewer than who holds most."""
     table = _table("job", "rank", "standing", "port", "address", "MAC", "lag", "silent", widest="address",
                    right=("job", "rank", "port", "lag", "silent"))
-    for number, (_, members, low, __, missing) in now.jobs.items():
-        most = max((serial(member.have, low) for member in members if member.standing == Standing.LIVE), default=0)
-        for member in members:
+    for number, activity in now.jobs.items():
+        lead = {member: serial(seq, activity.low) for member, seq in activity.have.items()}
+        for member in activity.members:
             if member.standing == Standing.NONE:
                 table.add_row(str(number), str(member.member), "absent", style="dim")
                 continue
-            late = member.member in missing and member.silent_s > _SILENT_S
-            lag = str(most - serial(member.have, low)) if member.standing == Standing.LIVE else ""
+            awaits = member.member in activity.awaited
+            lag = str(max(lead.values()) - lead[member.member]) if member.member in lead else ""
             table.add_row(str(number), str(member.member), member.standing.name.lower(), str(member.port), member.address, member.mac, lag,
-                          f"{member.silent_s:.1f} s", style="red" if late else "yellow" if member.member in missing else "")
+                          f"{member.silent_s:.1f} s", style="" if not awaits else "red" if member.silent_s > _SILENT_S else "yellow")
     return table
 
 

@@ -7,11 +7,11 @@ import numpy as np
 
 from iswitch.control import Control
 from iswitch.wire import (
-    JOB_VIEW, MEMBER_VIEW, SILENCE_TICK_US, SLOT_VIEW, Format, JobState, SlotState, Standing, job_view_register, member_view_register,
-    slot_view_register,
+    JOB_VIEW, MEMBER_VIEW, SILENCE_TICK_US, SLOT_VIEW, Format, JobState, SlotState, Standing, have_view_register, job_view_register,
+    member_view_register, slot_view_register,
 )
 
-__all__ = ["JobView", "MemberView", "SlotView", "awaited", "lowest", "read_job", "read_member", "read_slot", "serial"]
+__all__ = ["JobView", "MemberView", "SlotView", "awaited", "lowest", "read_have", "read_job", "read_member", "read_slot", "serial"]
 
 
 class JobView(NamedTuple):
@@ -33,7 +33,7 @@ class JobView(NamedTuple):
 
 
 class MemberView(NamedTuple):
-    """A member at one moment. `port`: of the switch. `have`: the lowest seq whose result it may lack, as far as it has said."""
+    """A member at one moment. `port`: of the switch."""
 
     member: int
     standing: Standing
@@ -41,7 +41,6 @@ class MemberView(NamedTuple):
     address: str
     mac: str
     silent_s: float
-    have: int
 
 
 class SlotView(NamedTuple):
@@ -73,7 +72,7 @@ def read_member(control: Control, job: int, member: int) -> MemberView:
     """SwitchUnreachable."""
     row = _row(control, member_view_register(job, member), MEMBER_VIEW)
     return MemberView(member, Standing(int(row["standing"])), int(row["port"]), f"{IPv4Address(int(row['ip']))}:{row['udp']}",
-                      row["mac"].tobytes().hex(":"), int(row["silent"]) * SILENCE_TICK_US / 1e6, int(row["have"]))
+                      row["mac"].tobytes().hex(":"), int(row["silent"]) * SILENCE_TICK_US / 1e6)
 
 
 def read_slot(control: Control, job: int, seq: int, window: int) -> SlotView:
@@ -83,28 +82,34 @@ def read_slot(control: Control, job: int, seq: int, window: int) -> SlotView:
                     _set(row["expected"]))
 
 
-def lowest(members: list[MemberView]) -> int:
-    """The lowest seq that any live one may lack; 0 without one."""
-    live = [member.have for member in members if member.standing == Standing.LIVE]
-    return min(live, key=lambda have: serial(have, live[0]), default=0)
+def read_have(control: Control, job: JobView) -> dict[int, int]:
+    """The lowest seq whose result each live member may lack, as far as it has said; of up to eight members at one moment. SwitchUnreachable."""
+    have = control.registers(have_view_register(job.job, 0), job.world)
+    return {member: have[member] for member in job.live}
 
 
-def awaited(control: Control, job: JobView, members: list[MemberView], window: int) -> list[int]:
+def lowest(have: dict[int, int]) -> int:
+    """Of serial numbers that are near to each other; 0 without any."""
+    near = next(iter(have.values()), 0)
+    return min(have.values(), key=lambda seq: serial(seq, near), default=0)
+
+
+def awaited(control: Control, job: JobView, have: dict[int, int], window: int) -> list[int]:
     """Who keeps a job from going on: while it forms, whoever has not joined; then whoever has not contributed to the oldest segment that others
     have contributed to; or, if the whole ring is full of results, those who have not said that they hold the oldest. Reads the ring up
     to there. SwitchUnreachable."""
     if job.state == JobState.FORMING:
         return [member for member in range(job.world) if member not in job.live]
-    if not job.live:
+    if not have:
         return []
-    low = lowest(members)
+    low = lowest(have)
     for seq in range(low, low + 2 * window):
         slot = read_slot(control, job.job, seq, window)
         if slot.seq != seq % 2**32 or slot.state == SlotState.EMPTY:
             return []
         if slot.state == SlotState.COLLECTING:
             return slot.missing
-    return [member.member for member in members if member.standing == Standing.LIVE and member.have == low]
+    return [member for member, seq in have.items() if seq == low]
 
 
 def serial(newer: int, older: int) -> int:

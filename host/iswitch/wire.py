@@ -18,7 +18,7 @@ __all__ = [
     "VIEWED_SLOTS", "Action", "ContributionFlag", "Format",
     "DEADLINE_US_MAX", "EVICT_US_MAX", "JobState", "Mode", "NOTICE_INTERVAL_US", "Operation", "Outcome", "PortCounter", "Reason", "Register",
     "ResultFlag", "SILENCE_TICK_US", "SlotState", "Standing", "Stat", "Type",
-    "job_view_register", "member_view_register", "ones_complement_sum", "port_counter_register", "slot_view_register",
+    "have_view_register", "job_view_register", "member_view_register", "ones_complement_sum", "port_counter_register", "slot_view_register",
 ]
 
 VERSION = 1
@@ -229,6 +229,7 @@ class Register(IntEnum):
     STATS = 40
     PORT_COUNTERS = 64
     JOBS_VIEW = 1 << 10
+    HAVE_VIEW = 1 << 11
     MEMBERS_VIEW = 1 << 12
     SLOTS_VIEW = 1 << 20
 
@@ -253,6 +254,11 @@ def port_counter_register(port: int, counter: PortCounter) -> int:
 def job_view_register(job: int) -> int:
     """Register address of a job's `JOB_VIEW`."""
     return Register.JOBS_VIEW + job * REGISTERS_PER_READ
+
+
+def have_view_register(job: int, member: int) -> int:
+    """Register address of the lowest seq whose result a member may lack, as far as it has said; those of a job stand in a row."""
+    return Register.HAVE_VIEW + job * VIEWED_MEMBERS + member
 
 
 def member_view_register(job: int, member: int) -> int:
@@ -318,10 +324,9 @@ JOB_VIEW = np.dtype([
 """A job as its eight registers show it, all at one moment; zeros if there is none. `live`, `joining`: sets of members."""
 
 MEMBER_VIEW = np.dtype([
-    ("standing", "<u1"), ("port", "<u1"), ("udp", ">u2"), ("ip", ">u4"), ("mac", "u1", 6), ("silent", "<u2"), ("have", "<u4"),
-    ("reserved", "u1", 12),
+    ("standing", "<u1"), ("port", "<u1"), ("udp", ">u2"), ("ip", ">u4"), ("mac", "u1", 6), ("silent", "<u2"), ("reserved", "<u4", 4),
 ])
-"""A member: where it is, for how many `SILENCE_TICK_US` it has been silent, and the lowest seq whose result it may lack."""
+"""A member: where it is, and for how many `SILENCE_TICK_US` it has been silent."""
 
 SLOT_VIEW = np.dtype([
     ("seq", "<u4"), ("state", "<u1"), ("format", "<u1"), ("length", "<u2"), ("arrived", "<u4"), ("members", "<u4"), ("expected", "<u4"),

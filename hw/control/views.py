@@ -38,17 +38,18 @@ class Views(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        row = self.address[WORD_BITS:]
-        member, slot = row[:MEMBER_BITS], row[:SLOT_BITS]
-        word, pointed = Signal(WORD_BITS), Signal(range(config.members))
+        member, slot, had = (self.address[WORD_BITS:][:MEMBER_BITS], self.address[WORD_BITS:][:SLOT_BITS], self.address[:MEMBER_BITS])
+        asked, pointed = Signal(32), Signal(range(config.members))
         m.d.comb += self.member.eq(member)
-        m.d.sync += [word.eq(self.address), pointed.eq(self.member)]
-        for base, below, there, shown in (
-            (Register.JOBS_VIEW, 0, 1, self._job(m)),
-            (Register.MEMBERS_VIEW, MEMBER_BITS, member < config.members, self._member(m, pointed)),
-            (Register.SLOTS_VIEW, SLOT_BITS, slot < config.slots, self._slot(m)),
+        m.d.sync += [asked.eq(self.address), pointed.eq(member)]
+        word, having = asked[:WORD_BITS], asked[:MEMBER_BITS]
+        for base, below, there, value in (
+            (Register.JOBS_VIEW, WORD_BITS, 1, self._job(m).as_value().word_select(word, 32)),
+            (Register.HAVE_VIEW, MEMBER_BITS, had < config.members, self.have[having]),
+            (Register.MEMBERS_VIEW, WORD_BITS + MEMBER_BITS, member < config.members, self._member(m, pointed).as_value().word_select(word, 32)),
+            (Register.SLOTS_VIEW, WORD_BITS + SLOT_BITS, slot < config.slots, self._slot(m).as_value().word_select(word, 32)),
         ):
-            number, size = row[below:below + JOB_BITS], WORD_BITS + below + JOB_BITS
+            number, size = self.address[below:below + JOB_BITS], below + JOB_BITS
             inside, chosen, known = self.address[size:] == base >> size, Signal(), Signal()
             m.d.sync += [chosen.eq(inside), known.eq(inside & there & (number < config.jobs))]
             with m.If(inside):
@@ -56,7 +57,7 @@ class Views(wiring.Component):
             with m.If(chosen):
                 m.d.comb += self.viewed.eq(1)
             with m.If(known & (self.job_row.state != JobState.NONE)):
-                m.d.comb += self.value.eq(shown.as_value().word_select(word, 32))
+                m.d.comb += self.value.eq(value)
         return m
 
     def _job(self, m):
@@ -76,7 +77,7 @@ class Views(wiring.Component):
             m.d.comb += [
                 shown.standing.eq(Mux(row.pending, Standing.PENDING, Mux(live, Standing.LIVE, Standing.JOINING))),
                 shown.port.eq(row.port), shown.udp.as_value().eq(row.address.udp), shown.ip.as_value().eq(row.address.ip),
-                shown.mac.as_value().eq(row.address.mac), shown.silent.eq(self.tick - self.heard[index]), shown.have.eq(self.have[index]),
+                shown.mac.as_value().eq(row.address.mac), shown.silent.eq(self.tick - self.heard[index]),
             ]
         return shown
 

@@ -4,7 +4,8 @@ from collections import defaultdict
 
 from iswitch.config import Config
 from iswitch.wire import (
-    FRAME_BYTES, REGISTERS_PER_READ, Outcome, PortCounter, Register, Type, job_view_register, member_view_register, slot_view_register,
+    FRAME_BYTES, REGISTERS_PER_READ, Outcome, PortCounter, Register, Type, have_view_register, job_view_register, member_view_register,
+    slot_view_register,
 )
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, parse
 from sim.emulator.engine import Board
@@ -96,7 +97,8 @@ class Pair:
         c = self.config
         rows = [*range(0, Register.PORT_COUNTERS + 8 * c.ports, REGISTERS_PER_READ)]
         for job in range(c.jobs):
-            rows += [job_view_register(job), *(member_view_register(job, member) for member in range(c.members)),
+            rows += [job_view_register(job), *(have_view_register(job, member) for member in range(0, c.members, REGISTERS_PER_READ)),
+                     *(member_view_register(job, member) for member in range(c.members)),
                      *(slot_view_register(job, slot) for slot in range(c.slots))]
         for address in rows:
             self.exchange(0, reader.read(address))

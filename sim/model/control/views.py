@@ -18,18 +18,24 @@ Fields = dict[str, Any]
 
 def register(config: Config, jobs: Sequence[Job], address: int, now_us: int) -> int | None:
     """The register at `address`; 0 if it belongs to nothing that there is, None if to no view."""
+    number, member = divmod(address - Register.HAVE_VIEW, VIEWED_MEMBERS)
+    if 0 <= number < VIEWED_JOBS:
+        return jobs[number].ring.have[member] if exists(config, jobs, number) and member < config.members else 0
     for base, rows, show, record in ((Register.JOBS_VIEW, 1, job_fields, JOB_VIEW),
                                      (Register.MEMBERS_VIEW, VIEWED_MEMBERS, member_fields, MEMBER_VIEW),
                                      (Register.SLOTS_VIEW, VIEWED_SLOTS, slot_fields, SLOT_VIEW)):
         row, word = divmod(address - base, REGISTERS_PER_READ)
         number, index = divmod(row, rows)
         if 0 <= number < VIEWED_JOBS:
-            exists = number < config.jobs and jobs[number].state != JobState.NONE
             shown = np.zeros(1, record)
-            for name, value in (show(jobs[number], index, now_us) if exists else {}).items():
+            for name, value in (show(jobs[number], index, now_us) if exists(config, jobs, number) else {}).items():
                 shown[name] = value
             return int(shown.view("<u4")[word])
     return None
+
+
+def exists(config: Config, jobs: Sequence[Job], number: int) -> bool:
+    return number < config.jobs and jobs[number].state != JobState.NONE
 
 
 def job_fields(job: Job, _: int, __: int) -> Fields:
@@ -45,8 +51,7 @@ def member_fields(job: Job, member: int, now_us: int) -> Fields:
         return {}
     source = job.entries[member].source
     return {"standing": job.standing(member), "port": source.port, "udp": source.udp_port, "ip": source.ip,
-            "mac": np.frombuffer(source.mac, np.uint8), "silent": (tick(now_us) - job.heard[member]) % 2**16,
-            "have": job.ring.have[member]}
+            "mac": np.frombuffer(source.mac, np.uint8), "silent": (tick(now_us) - job.heard[member]) % 2**16}
 
 
 def slot_fields(job: Job, slot: int, _: int) -> Fields:

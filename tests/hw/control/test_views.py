@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from iswitch.config import Config
 from iswitch.wire import (
-    JOB_VIEW, MEMBER_VIEW, SLOT_VIEW, VIEWED_JOBS, Format, JobState, Register, SlotState, Standing, job_view_register,
-    member_view_register, slot_view_register,
+    JOB_VIEW, MEMBER_VIEW, REGISTERS_PER_READ, SLOT_VIEW, VIEWED_JOBS, VIEWED_MEMBERS, Format, JobState, Register, SlotState, Standing,
+    have_view_register, job_view_register, member_view_register, slot_view_register,
 )
 
 from sim.bench.client import Client
@@ -28,6 +28,9 @@ class Reader(CoreBench):
     def view(self, record, address):
         return self.ask(self.reader, self.reader.read(address)).ack["registers"].astype("<u4").view(record)[0]
 
+    def haves(self, job, member=0):
+        return self.ask(self.reader, self.reader.read(have_view_register(job, member))).ack["registers"].tolist()
+
     def running(self, job, world=2, **settings):
         clients = [Client.numbered(32 * min(job, 1) + k, port=k % 4, job=job) for k in range(world)]
         for _ in range(2):
@@ -40,7 +43,9 @@ class Reader(CoreBench):
         c = self.config
         for job in sorted({0, 1, c.jobs - 1, min(c.jobs, VIEWED_JOBS - 1)}):
             self.view(JOB_VIEW, job_view_register(job))
-            for member in range(min(c.members + 1, 32)):
+            for member in range(0, VIEWED_MEMBERS, REGISTERS_PER_READ):
+                self.haves(job, member)
+            for member in range(min(c.members + 1, VIEWED_MEMBERS)):
                 self.view(MEMBER_VIEW, member_view_register(job, member))
             for slot in range(c.slots + 1):
                 self.view(SLOT_VIEW, slot_view_register(job, slot))
@@ -57,7 +62,11 @@ def test_a_job_shows_its_settings_and_its_members():
     for client in (a, b):
         member = talk.view(MEMBER_VIEW, member_view_register(1, client.member))
         assert (member["standing"], member["port"], member["udp"]) == (Standing.LIVE, client.port, client.udp_port)
-        assert (member["mac"].tobytes(), int(member["ip"]).to_bytes(4), member["have"]) == (client.mac, client.ip, a.first_seq)
+        assert (member["mac"].tobytes(), int(member["ip"]).to_bytes(4)) == (client.mac, client.ip)
+    assert talk.haves(1)[:3] == [a.first_seq] * 3
+    talk.exchange(b.port, b.receipt(a.first_seq + 2))
+    assert talk.haves(1) == [a.first_seq, a.first_seq + 2, a.first_seq, 0, 0, 0, 0, 0]
+    assert talk.haves(1, 1)[:2] == [a.first_seq + 2, a.first_seq]
     assert not talk.view(MEMBER_VIEW, member_view_register(1, 2)).tobytes().strip(b"\0")
     talk.check()
 
@@ -118,7 +127,7 @@ def test_every_row_is_the_models_and_nothing_stands_beyond_the_last(config, stal
 def test_a_read_may_begin_and_end_anywhere():
     talk = Reader(CONFIGS[0], seed=seed_for_first_seq(2**32 - 8))
     talk.running(0)
-    for view in (Register.JOBS_VIEW, Register.MEMBERS_VIEW, Register.SLOTS_VIEW):
+    for view in (Register.JOBS_VIEW, Register.HAVE_VIEW, Register.MEMBERS_VIEW, Register.SLOTS_VIEW):
         whole = talk.ask(talk.reader, talk.reader.read(view)).ack["registers"].tolist()
         assert talk.ask(talk.reader, talk.reader.read(view - 5)).ack["registers"].tolist()[5:] == whole[:3]
         assert talk.ask(talk.reader, talk.reader.read(view + 3)).ack["registers"].tolist()[:5] == whole[3:]
