@@ -71,7 +71,7 @@ def summed(model, workers, seqs):
 def test_a_switch_without_jobs_has_them_free(control):
     now = take(control, CONFIG)
     shown = text(now, now)
-    assert "2 of 2 jobs free" in shown and "none" in shown and "rank" not in shown
+    assert "8 of 8 jobs free" in shown and "none" in shown and "rank" not in shown
 
 
 def test_a_job_shows_its_rate_and_each_members_lag(model, control):
