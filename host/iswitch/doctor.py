@@ -29,6 +29,8 @@ from iswitch.wire import (
 __all__ = ["Finding", "Mark", "Socket", "Watched", "examine"]
 
 _READS, _READING_S = 200, 5.0
+_WATCHED_S = 1.0
+"""What rises in less would not be seen to rise."""
 _SEGMENT_TRIES, _SEGMENT_WAIT_S = 8, 0.25
 _NO_JOB = 255
 _DATAGRAM_OVERHEAD = 28  # IPv4 and UDP
@@ -56,6 +58,7 @@ class Watched(Transport, Protocol):
     """What the checks need to know of a transport: see `Probe`."""
 
     sent: int
+    received: int
     tos: int
     refused: bool
     fault: str
@@ -96,9 +99,11 @@ def examine(address: str, *, job: int | None = None, key: int | None = None, rat
                       f"{config.members} workers, window {config.window}, segments of up to {config.elements} numbers")
         before = control.counters(config.ports)
         began = time.monotonic()
-        trips, asked, sent = _round_trips(control, watched)
+        trips = _round_trips(control, watched)
+        time.sleep(max(0.0, began + _WATCHED_S - time.monotonic()))
         after, seconds = control.counters(config.ports), time.monotonic() - began
-        yield from _path(trips, asked, sent)
+        yield _delay(trips)
+        yield _loss(watched.sent, watched.received)
         yield _full_segment(watched, config)
         yield _tos(watched.tos)
         if trips:
@@ -135,31 +140,36 @@ def _silence(watched: Watched) -> Finding:
                    f"check address and port, firewalls on the way (`nft list ruleset`), and the route (`ip route get {peer}`)")
 
 
-def _round_trips(control: Control, watched: Watched) -> tuple[list[float], int, int]:
-    """Seconds of the READs that were answered at once, how many were asked, and how many datagrams that took."""
+def _round_trips(control: Control, watched: Watched) -> list[float]:
+    """Seconds, rising, of the READs that were answered before they were repeated: else one cannot tell what was answered (Karn)."""
     trips: list[float] = []
-    first, asked, end = watched.sent, 0, time.monotonic() + _READING_S
-    while asked < _READS and (not asked or time.monotonic() < end):
+    end = time.monotonic() + _READING_S
+    for _ in range(_READS):
         sent, began = watched.sent, time.monotonic()
         control.read(Register.MAGIC)
-        asked += 1
-        if watched.sent == sent + 1:  # an answer to what was sent twice is no measurement (Karn)
-            trips.append(time.monotonic() - began)
-    return sorted(trips), asked, watched.sent - first
+        now = time.monotonic()
+        if watched.sent == sent + 1:
+            trips.append(now - began)
+        if now > end:
+            break
+    return sorted(trips)
 
 
-def _path(trips: list[float], asked: int, sent: int) -> Iterator[Finding]:
-    if trips:
-        p99 = trips[min(len(trips) - 1, len(trips) * 99 // 100)]
-        yield Finding("round trip", Mark.OK, f"median {1e3 * statistics.median(trips):.2f} ms, p99 {1e3 * p99:.2f} ms of {len(trips)} READs")
-    lost = sent - asked
-    if not lost:
-        yield Finding("loss", Mark.OK, f"none of {sent} datagrams")
-        return
-    yield Finding("loss", Mark.BAD if lost > _TOLERABLE_LOSS * sent else Mark.WARNING,
-                  f"{lost} of {sent} datagrams lost, or not answered within 50 ms",
-                  "sums stay right but wait for repeats: look below for the counter that rises; if none does, they are lost between here and the "
-                  "switch's port")
+def _delay(trips: list[float]) -> Finding:
+    if not trips:
+        return Finding("round trip", Mark.WARNING, "longer than 50 ms", "look for congestion on the way, and for a nearer switch")
+    p99 = trips[min(len(trips) - 1, len(trips) * 99 // 100)]
+    return Finding("round trip", Mark.OK, f"median {1e3 * statistics.median(trips):.2f} ms, p99 {1e3 * p99:.2f} ms of {len(trips)} READs")
+
+
+def _loss(sent: int, received: int) -> Finding:
+    """Of READs, each of which has one answer; what was late has come by now."""
+    lost = sent - received
+    if lost <= 0:
+        return Finding("loss", Mark.OK, f"none of {sent} READs")
+    return Finding("loss", Mark.BAD if lost > _TOLERABLE_LOSS * sent else Mark.WARNING, f"{lost} of {sent} READs or their answers",
+                   "sums stay right, but wait for repeats: look below for a counter that rises; if none does, they are lost between here and the "
+                   "switch's port")
 
 
 def _full_segment(watched: Watched, config: Config) -> Finding:

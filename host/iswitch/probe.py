@@ -16,14 +16,14 @@ _NOWHERE = {errno.ENETUNREACH: "there is no route to it", errno.EHOSTUNREACH: "i
 
 
 class Probe:
-    """A `Transport` that carries one datagram at a time. `sent`: datagrams so far. `tos`: the Type of Service of the last received, if the
-    kernel tells. `refused`: the host says that nobody listens at the port. `fault`: why the kernel could not send the last, as a sentence.
+    """A `Transport` that carries one datagram at a time. `sent`, `received`: datagrams so far. `tos`: the Type of Service of the last received,
+    if the kernel tells. `refused`: the host says that nobody listens at the port. `fault`: why the kernel could not send the last.
 
     SwitchUnreachable if the name does not resolve, ValueError if the address is none.
     """
 
     def __init__(self, address: str):
-        self.sent, self.tos, self.refused, self.fault = 0, -1, False, ""
+        self.sent, self.received, self.tos, self.refused, self.fault = 0, 0, -1, False, ""
         peer = parse_address(address)
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
@@ -85,6 +85,7 @@ class Probe:
             self.refused = self.refused or isinstance(error, ConnectionRefusedError)
             return 0, 0
         self.refused = False
+        self.received += 1
         for level, kind, data in ancillary:
             if (level, kind) == (socket.IPPROTO_IP, socket.IP_TOS):
                 self.tos = data[0]

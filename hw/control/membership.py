@@ -59,6 +59,7 @@ class Membership(wiring.Component):
         exists = (frame.job < config.jobs) & (job.state != JobState.NONE)
         bit = Signal(config.members)
         registers = Signal(data.ArrayLayout(32, REGISTERS_PER_READ))
+        address = Signal(32)
         m.submodules.views = views = Views(config)
 
         m.d.comb += [
@@ -94,7 +95,7 @@ class Membership(wiring.Component):
             with m.State("ENTRY"):
                 m.d.sync += [reason.eq(Reason.DONE), step.eq(0), self.member.eq(frame.member),
                              self.token.eq(frame.token), index.eq(Mux(asked.action == Action.JOIN, 0, frame.member))]
-                m.d.sync += registers.eq(0)
+                m.d.sync += [registers.eq(0), address.eq(asked.address)]
                 with m.If(self.active & self.evicts):
                     m.d.sync += index.eq(self.victim)
                     m.next = "POINT"
@@ -129,9 +130,9 @@ class Membership(wiring.Component):
                     m.next = "SETTLE"
             with m.State("READ"):
                 # Rows come one cycle after they are pointed at, like registers.
-                m.d.comb += [self.reads.eq(step < REGISTERS_PER_READ), self.read_address.eq(asked.address + step),
+                m.d.comb += [self.reads.eq(step < REGISTERS_PER_READ), self.read_address.eq(address),
                              t.job.eq(views.job), t.member.eq(views.member), t.slot.eq(views.slot)]
-                m.d.sync += step.eq(step + 1)
+                m.d.sync += [step.eq(step + 1), address.eq(address + 1)]
                 for k in range(REGISTERS_PER_READ):
                     with m.If(step == k + 1):
                         m.d.sync += registers[k].eq(Mux(views.viewed, views.value, self.read_value))

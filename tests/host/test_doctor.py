@@ -29,6 +29,9 @@ class Clock:
     def monotonic(self):
         return self.now
 
+    def sleep(self, seconds):
+        self.now += seconds
+
 
 CLOCK = Clock()
 
@@ -47,7 +50,7 @@ class Patient:
     def __init__(self, switch=None, *, lost=(), longest=9000, refuses=False, tos=0, deaf=False, fault="", refused=False, peer="198.51.100.7"):
         self.switch = switch or Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)
         self.lost, self.longest, self.refuses, self.deaf = lost, longest, refuses, deaf
-        self.sent, self.tos, self.fault, self.refused, self.peer, self.mtu = 0, tos, fault, refused, peer, longest + 28
+        self.sent, self.received, self.tos, self.fault, self.refused, self.peer, self.mtu = 0, 0, tos, fault, refused, peer, longest + 28
         self.waiting: list[bytes] = []
         self.closed = False
 
@@ -69,6 +72,7 @@ class Patient:
         if not self.waiting:
             CLOCK.now += timeout_s
             return 0, 0
+        self.received += 1
         payload = self.waiting.pop(0)
         into[:len(payload)] = payload
         return len(payload), len(payload)
@@ -150,7 +154,23 @@ def test_what_is_no_iswitch_of_this_version_is_named(still, register):
 @pytest.mark.parametrize(("lost", "mark"), [([30], Mark.WARNING), ([30, 50, 70, 90, 110, 130], Mark.BAD)])
 def test_loss_is_counted_in_repeats(still, lost, mark):
     found = only(findings(Patient(lost=lost), timeout_s=1), "loss", mark)
-    assert found.figure.startswith(f"{len(lost)} of {200 + len(lost)} datagrams")
+    registers = 1 + 2 * (4 + 1 + CONFIG.ports)  # what it is, and all counters, twice
+    assert found.figure.startswith(f"{len(lost)} of {200 + registers + len(lost)} READs")
+
+
+def test_what_is_only_late_is_not_lost(still):
+    class Slow(Patient):
+        """Answers with the next."""
+
+        def receive(self, into, timeout_s):
+            if len(self.waiting) < 2:
+                CLOCK.now += timeout_s
+                return 0, 0
+            return super().receive(into, timeout_s)
+
+    found = findings(Slow(), timeout_s=1)
+    assert found["round trip"].mark == Mark.WARNING and "longer than 50 ms" in found["round trip"].figure
+    assert found["loss"].mark != Mark.BAD
 
 
 def test_a_segment_that_the_kernel_refuses_tells_what_would_fit(still):
