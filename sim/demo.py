@@ -67,6 +67,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--total-steps", type=int, default=Options.total_steps)
     parser.add_argument("--out", type=Path, default=Path("build/demo"))
+    parser.add_argument("--kill", type=int, metavar="RANK", help="kill this worker on the way; the others go on, and it comes back")
     for name in FAULTS:
         parser.add_argument(f"--{name}", type=float, default=0.0, help="chance that it happens to a frame")
     given = parser.parse_args()
@@ -84,8 +85,8 @@ def main() -> int:
             console.print(f"the emulated switch listens at {', '.join(addresses)}; "
                           + (", ".join(f"{name} {rate:g}" for name, rate in faults.items() if rate) or "no faults"),
                           highlight=False, soft_wrap=True)
-            launch(options, addresses, given.out, watch=emulator.watch, console=console, notes={"faults": faults})
-    except (LaunchError, IswitchError) as error:
+            launch(options, addresses, given.out, watch=emulator.watch, console=console, notes={"faults": faults}, kill=given.kill)
+    except (LaunchError, IswitchError, ValueError) as error:
         console.print(f"the demo failed: {error}", style="red", markup=False, highlight=False)
         return 1
     except KeyboardInterrupt:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from iswitch.wire import (
-    ACK, CONTROL, HEADER, MAGIC, Action, ContributionFlag, Format, Outcome, PortCounter, Reason, Register, ResultFlag,
-    Stat, Type, port_counter_register,
+    ACK, CONTROL, HEADER, JOB_VIEW, MAGIC, MEMBER_VIEW, SLOT_VIEW, Action, ContributionFlag, Format, Outcome, PortCounter, Reason, Register,
+    ResultFlag, Stat, Type, have_view_register, job_view_register, member_view_register, port_counter_register, slot_view_register,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -143,7 +143,7 @@ def line(start: str) -> str:
 
 
 def values(kind: type[IntEnum]) -> dict[str, int]:
-    return {entry.name: entry.value for entry in kind}
+    return {name: int(entry) for name, entry in kind.__members__.items()}
 
 
 def test_docs_types_and_formats():
@@ -169,7 +169,8 @@ def test_docs_outcomes():
 def test_docs_stats():
     meaning = {Stat.RESULTS: "results completed", Stat.RESENT: "results resent",
                Stat.FORCED: "slots completed without a sum of their last frame", Stat.NOTICES: "notices sent",
-               Stat.NOTICES_SUPPRESSED: "notices suppressed", Stat.TERMS_FLUSHED: "non-zero terms that rounded to zero"}
+               Stat.NOTICES_SUPPRESSED: "notices suppressed", Stat.TERMS_FLUSHED: "non-zero terms that rounded to zero",
+               Stat.EVICTED: "members evicted", Stat.ADMITTED: "times that newcomers were let in"}
     assert line(f"| {Register.STATS} + k |") == (
         f"| {Register.STATS} + k | " + ", ".join(f"{stat.value} {meaning[stat]}" for stat in Stat) + " |")
 
@@ -198,7 +199,7 @@ def test_docs_first_registers():
 
 
 def test_docs_reasons():
-    rows = re.findall(r"^\| (\d) \| ([A-Za-z]+).*? \| \| (\d+) \| ([A-Za-z]+)", PROTOCOL, re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \| ([A-Za-z]+).*? \| \| (\d+) \| ([A-Za-z]+)", PROTOCOL, re.MULTILINE)
     listed = {name.upper(): int(number) for a, b, c, d in rows for number, name in ((a, b), (c, d))}
     assert listed == values(Reason)
 
@@ -215,7 +216,20 @@ def test_docs_header():
 
 
 def test_docs_control_and_ack():
-    rows = re.findall(r"^\| (\d+) \| (\d+) \| ([^|]+) \| \| (\d+) \| (\d+) \| ([^|]+) \|$", PROTOCOL, re.MULTILINE)
-    for record, columns in ((CONTROL, slice(0, 3)), (ACK, slice(3, 6))):
-        listed = [(int(at), int(size)) for at, size, _ in (row[columns] for row in rows)]
+    for record, name in ((CONTROL, "CONTROL"), (ACK, "ACK")):
+        begin = PROTOCOL.index(f"| offset | size | {name} |")
+        rows = re.findall(r"^\| (\d+) \| (\d+) \| [^|]+ \|$", PROTOCOL[begin:PROTOCOL.index("\n\n", begin)], re.MULTILINE)
+        listed = [(int(at), int(size)) for at, size in rows]
         assert listed == [(record.fields[name][1], record.fields[name][0].itemsize) for name in record.names]
+
+
+def test_docs_views():
+    for kind, record in (("job", JOB_VIEW), ("member", MEMBER_VIEW), ("slot", SLOT_VIEW)):
+        table = PROTOCOL[PROTOCOL.index(f"| field of a {kind} |"):].partition("\n\n")[0]
+        rows = re.findall(r"^\| `(\w+)` \| (\d+) \| (\d+) \|", table, re.MULTILINE)
+        assert [(name, int(at), int(size)) for name, at, size in rows] == [
+            (name, record.fields[name][1], record.fields[name][0].itemsize) for name in record.names]
+    assert line("| 1024 + 8 j |") and job_view_register(3) == 1024 + 8 * 3
+    assert line("| 2048 + 32 j + m |") and have_view_register(3, 5) == 2048 + 32 * 3 + 5
+    assert line("| 4096 + 256 j + 8 m |") and member_view_register(3, 5) == 4096 + 256 * 3 + 8 * 5
+    assert line("| 2^20 + 65536 j + 8 s |") and slot_view_register(3, 5) == 2**20 + 65536 * 3 + 8 * 5

@@ -2,12 +2,12 @@
 
 from iswitch.aggregate import Worker
 from iswitch.errors import (
-    IswitchError, JobReset, Mismatch, MissingWarning, NoContributionError, NotAMember, Refused, SwitchUnreachable,
-    TaintedError, TaintWarning, Timeout,
+    HaltedWarning, IswitchError, JobReset, MembershipChanged, Mismatch, MissingWarning, NoContributionError, NotAMember, Refused,
+    SwitchUnreachable, TaintedError, TaintWarning, Timeout,
 )
 from iswitch.reduction import Reduction
 
-__all__ = ["IswitchError", "JobReset", "Mismatch", "MissingWarning", "NoContributionError", "NotAMember", "Reduction", "Refused",
-           "SwitchUnreachable", "TaintWarning", "TaintedError", "Timeout", "Worker", "__version__"]
+__all__ = ["HaltedWarning", "IswitchError", "JobReset", "MembershipChanged", "Mismatch", "MissingWarning", "NoContributionError",
+           "NotAMember", "Reduction", "Refused", "SwitchUnreachable", "TaintWarning", "TaintedError", "Timeout", "Worker", "__version__"]
 
 __version__ = "0.1.0"

@@ -4,6 +4,8 @@ import contextlib
 import os
 import secrets
 import weakref
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, NoReturn, Self, TypeVar
 
 import numpy as np
@@ -11,12 +13,16 @@ import numpy as np
 from iswitch.attendant import Attendant
 from iswitch.config import Config
 from iswitch.control import Control, Membership
-from iswitch.errors import IswitchError, JobReset, NoContributionError, NotAMember, Timeout
+from iswitch.errors import (
+    IswitchError, JobReset, MembershipChanged, NoContributionError, NotAMember, Refused, Timeout,
+)
 from iswitch.explain import HARMLESS, explain
 from iswitch.reduction import Reduction
 from iswitch.ring import Notice, Ring, Stalled
+from iswitch.sharing import elect, flat
 from iswitch.transport import Transport, UdpTransport
-from iswitch.wire import HEADER, NO_MEMBER, Format, Mode, Reason
+from iswitch.views import read_slot
+from iswitch.wire import DEADLINE_US_MAX, EVICT_US_MAX, HEADER, NO_MEMBER, SILENCE_TICK_US, Format, Mode, Reason
 
 __all__ = ["Worker"]
 
@@ -56,11 +62,19 @@ class Worker:
     while the others wait. join_timeout_s: the longest wait for the other workers to join.
     backlog: segments of results that are kept while this worker lags behind a job with threshold < world; the others
     can be ahead by this and two windows. None: 16 windows.
+    evict_s: a member of whom nothing has come for so long is put out of the job when another one waits for it; 0: never. A worker gives
+    signs of life while it computes, from a thread of its own. deadline_s: a segment that has been open for so long is complete with whoever is in
+    it; 0: there is no deadline. Choose several times the longest delay of a sum, or a lost packet is a missing worker.
+    elastic: join also a job that runs already, in the place of a worker that has left, when its present collective ends.
     transport: another way to the switch than UDP; the worker closes it. plain: see UdpTransport.
 
     All workers must make the same collectives in the same order. A worker is for one thread. After an error in a
     collective the array holds partly own numbers and partly sums; except after JobReset, NoContributionError and
-    TaintedError the worker then is out of step with the others, and the job needs a `reset`. A worker leaves its job
+    TaintedError the worker then is out of step with the others, and the job needs a `reset`.
+
+    An elastic job: begin with `share`, call it again whenever `changed` says so, `rejoin` after NotAMember.
+
+    A worker leaves its job
     when the `with` block or the interpreter ends, whatever the reason, but not when its process is killed, and a child of
     `multiprocessing` only at the end of the `with` block: then `iswitch reset` ends the job.
 
@@ -72,6 +86,7 @@ class Worker:
                  threshold: int | None = None, mode: Literal["quarantine", "propagate"] = "quarantine",
                  on_taint: Literal["warn", "raise", "ignore"] = "warn", elements: int | None = None,
                  timeout_s: float = 10.0, join_timeout_s: float = 120.0, backlog: int | None = None,
+                 evict_s: float = 5.0, deadline_s: float = 0.0, elastic: bool = False,
                  transport: Transport | None = None, plain: bool = False):
         _demand_int("world", world, 1, 32)
         _demand_int("job", job, 0, 255)
@@ -92,10 +107,15 @@ class Worker:
         for name, seconds in (("timeout_s", timeout_s), ("join_timeout_s", join_timeout_s)):
             if not seconds > 0:
                 raise ValueError(f"{name} must be above 0, not {seconds!r}")
+        if not (evict_s == 0 or SILENCE_TICK_US <= evict_s * 1e6 < EVICT_US_MAX):
+            raise ValueError(f"evict_s must be 0, or {SILENCE_TICK_US / 1e6:.3f} to {EVICT_US_MAX / 1e6:.1f}, not {evict_s!r}")
+        if not 0 <= deadline_s * 1e6 < DEADLINE_US_MAX:
+            raise ValueError(f"deadline_s must be 0 to {DEADLINE_US_MAX / 1e6:.0f}, not {deadline_s!r}")
 
         self.address, self.timeout_s, self.on_taint = address, timeout_s, on_taint
         self._transport = transport or UdpTransport(address, plain=plain)
         self._broken = ""  # why no collective is possible, as the end of a sentence
+        self._changed, self._elastic, self._join_timeout_s = False, elastic, join_timeout_s
         self._state = {"member": False}
         try:
             self._control = Control(self._transport, address=address, timeout_s=min(timeout_s, join_timeout_s))
@@ -103,9 +123,11 @@ class Worker:
             membership = Membership(
                 job=job, key=key, world=world, threshold=threshold or world, format=_FORMATS[format],
                 fraction=fraction, elements=elements or self.config.elements, mode=_MODES[mode],
+                deadline_us=int(deadline_s * 1e6), evict_us=int(evict_s * 1e6),
                 nonce=secrets.randbits(64) | 1, wanted=NO_MEMBER if rank is None else rank)
-            membership = self._control.join(membership, timeout_s=join_timeout_s)
+            membership = self._control.join(membership, timeout_s=join_timeout_s, elastic=elastic)
             self._state["member"] = True
+            self._changed = self._control.newcomer
             backlog = _BACKLOG_WINDOWS * membership.window if backlog is None else backlog
             self._ring = Ring(self._transport, membership, backlog=backlog)
             self._control.strangers = self._absorb
@@ -137,9 +159,19 @@ class Worker:
         return self._ring.membership.threshold
 
     @property
+    def changed(self) -> bool:
+        """Newcomers take part from now on, this worker perhaps among them: the next collective must be `share`."""
+        return self._changed
+
+    @property
     def elements(self) -> int:
         """Numbers in a segment."""
         return self._ring.membership.elements
+
+    @property
+    def segments(self) -> int:
+        """Segments of all collectives that this worker has come to the end of."""
+        return self._ring.segments
 
     def counters(self) -> dict[str, int]:
         """The switch's counters by name; `iswitch.explain` has a sentence on each. SwitchUnreachable."""
@@ -181,11 +213,10 @@ class Worker:
         """Gives every worker the bytes of `root`'s buffer; lengths must be equal.
 
         buffer: bytearray, writeable memoryview or array of any dtype: filled in place and returned; or bytes: returned
-        anew. Needs a job with threshold = world (ValueError). Raises NoContributionError if the root has left, else
+        anew. It waits for everybody, whatever the threshold. Raises NoContributionError if the root has left, else
         as `allreduce`.
         """
         _demand_int("root", root, 0, self.world - 1)
-        self._demand_everybody("broadcast")
         if isinstance(buffer, np.ndarray):
             if not buffer.flags.writeable:
                 raise ValueError("buffer must be writeable: the root's bytes replace its own")
@@ -202,7 +233,7 @@ class Worker:
         values = np.zeros(-(-data.size // 4), _INT)
         if self.rank == root:
             values.view(np.uint8)[:data.size] = data
-        reduction = self._collect(values, _INT32)
+        reduction = self._collect(values, _INT32, whole=True)
         if not (reduction.members >> np.uint32(root) & 1).all():
             raise NoContributionError(f"the broadcast has nothing of its root, rank {root}: it has left the job")
         received = values.view(np.uint8)[:data.size]
@@ -216,9 +247,37 @@ class Worker:
         return buffer
 
     def barrier(self) -> None:
-        """Returns when every worker has called it. Needs a job with threshold = world. Raises as `allreduce`."""
-        self._demand_everybody("barrier")
-        self._collect(np.zeros(1, _INT), _INT32)
+        """Returns when every worker has called it, whatever the threshold. Raises as `allreduce`."""
+        self._collect(np.zeros(1, _INT), _INT32, whole=True)
+
+    def share(self, state: np.ndarray | Sequence[np.ndarray], step: int) -> int:
+        """Gives every worker the state of the one that is farthest, bit for bit, and returns its step.
+
+        state: arrays of any dtype but objects, writeable, of the same sizes on all workers; filled in place. step: how far this worker's
+        state is, 0 to 2^62; of several workers with the highest step the lowest rank's state is taken. The first collective of an elastic
+        job, and the next one whenever `changed` is true. If the chosen worker goes meanwhile, another one is. Raises as `allreduce`.
+        """
+        _demand_int("step", step, 0, 2**62)
+        arrays = [state] if isinstance(state, np.ndarray) else list(state)
+        own = flat(arrays)
+        while True:
+            election = np.zeros(3 * self.world, _INT)
+            election[3 * self.rank:3 * self.rank + 3] = 1, step & 0x7FFFFFFF, step >> 31
+            self._changed = False
+            self._collect(election, _INT32, whole=True)
+            root, farthest = elect(election)
+            values = own.copy() if root == self.rank else np.zeros_like(own)
+            # All see the same members and the same change, and so all begin again, or none does.
+            if self._changed:
+                continue
+            if (self._collect(values, _INT32, whole=True).members >> np.uint32(root) & 1).all() and not self._changed:
+                break
+        at = 0
+        for array in arrays:
+            octets = values.view(np.uint8)[at:at + array.nbytes]
+            array[...] = octets.view(array.dtype).reshape(array.shape) if root != self.rank else array
+            at += array.nbytes
+        return farthest
 
     # The job
 
@@ -241,8 +300,39 @@ class Worker:
         with self._attendant:
             m = self._ring.membership
             known = self._control.renew(m) if self._broken else m
-            self._ring.restart(known if known.epoch != m.epoch else self._control.reset(m))
+            if known.epoch == m.epoch:
+                try:
+                    known = self._control.reset(m)
+                except Refused as refused:
+                    if refused.reason != Reason.EPOCH:
+                        raise
+                    known = self._control.renew(m)
+            self._ring.restart(known)
             self._broken = ""
+
+    def rejoin(self) -> None:
+        """After NotAMember: joins the job again, or founds it anew after a restart of the switch. The next collective must be `share`.
+        Refused, SwitchUnreachable, Timeout."""
+        if not self._finalizer.alive:
+            raise NotAMember("this worker has left its job: make a new Worker")
+        with self._attendant:
+            m = replace(self._ring.membership, nonce=secrets.randbits(64) | 1, token=0)
+            self._ring.restart(self._control.join(m, timeout_s=self._join_timeout_s, elastic=True))
+            self._state["member"], self._broken, self._changed = True, "", True
+
+    def halt(self) -> None:
+        """Suspends the job: collectives of all its workers wait, with a HaltedWarning, until one calls `resume`. Refused,
+        SwitchUnreachable."""
+        self._switch_on(False)
+
+    def resume(self) -> None:
+        """Lets a halted job go on. Refused, SwitchUnreachable."""
+        self._switch_on(True)
+
+    def _switch_on(self, on: bool) -> None:
+        self._demand_member()
+        with self._attendant:
+            self._control.halt(self._ring.membership, not on)
 
     def leave(self) -> bool:
         """Leaves the job and closes the transport; nobody waits for this worker any more. Whether the switch confirmed
@@ -272,20 +362,13 @@ class Worker:
         try:
             if not self._broken:
                 return self._ring.tend()
-            self._ring.discard()
+            return self._ring.discard()
         except Notice:
-            pass
-        return 1.0
+            return 1.0
 
     def _demand_member(self) -> None:
         if not self._finalizer.alive:
             raise NotAMember("this worker has left its job: make a new Worker")
-
-    def _demand_everybody(self, what: str) -> None:
-        if self.threshold < self.world:
-            raise ValueError(
-                f"a {what} needs a job with threshold = world: with threshold {self.threshold} of {self.world} it "
-                "could end without some of the workers. Join a second job without threshold for it")
 
     def _format_of(self, array: np.ndarray, op: str) -> tuple[Format, np.dtype[Any]]:
         own = self._ring.membership.format
@@ -310,18 +393,21 @@ class Worker:
         return (f"With fraction={m.fraction} a job takes |x| < 2^{58 - m.fraction}; a smaller `fraction`, the same for all workers, "
                 "takes larger numbers and rounds small ones more coarsely")
 
-    def _collect(self, values: np.ndarray, format: Format) -> Reduction:
-        """Sums `values` (1-D, C-contiguous, 4 bytes each, little-endian) over the job, in place."""
+    def _collect(self, values: np.ndarray, format: Format, *, whole: bool = False) -> Reduction:
+        """Sums `values` (1-D, C-contiguous, 4 bytes each, little-endian) over the job, in place; `whole`: over everybody."""
         self._demand_member()
         if self._broken:
             raise IswitchError(f"this worker can take part in no collective: {self._broken}")
+        if self._changed:
+            raise MembershipChanged("newcomers were let into the job and wait for its state: call `share` before the next collective, on all "
+                                    "workers (`changed` says when)")
         m = self._ring.membership
         if not values.size:
             return Reduction(m.world, m.elements, 0, np.zeros(0, HEADER))
         with self._attendant:
             self._broken = "an earlier one failed half-way. Call `reset`, then do it again"
             try:
-                headers, resent, odd = self._ring.reduce(values, format, self.timeout_s)
+                headers, resent, odd, self._changed = self._ring.reduce(values, format, self.timeout_s, whole=whole)
             except Notice as notice:
                 self._noticed(notice.reason)
             except Stalled as stalled:
@@ -341,9 +427,10 @@ class Worker:
             raise JobReset(f"job {m.job} at {self.address} was reset by another worker: all begin again with the next "
                            "collective") from None
         self._state["member"] = False
-        self._broken = f"job {m.job} at {self.address} was ended or does not know it any more. Make a new Worker"
+        self._broken = f"job {m.job} at {self.address} does not know it any more. Call `rejoin`, then `share`, or make a new Worker"
         raise NotAMember(f"job {m.job} at {self.address} was ended, by `iswitch reset`, with its last member or by a restart "
-                         f"of the switch, or does not know this worker any more ({reason.name}): make a new Worker") from None
+                         f"of the switch, or put this worker out because nothing came from it for its `evict_s` ({reason.name}): call "
+                         "`rejoin`, then `share`, or make a new Worker") from None
 
     def _stalled(self, progress: str) -> NoReturn:
         """Timeout with the counters that rose, or SwitchUnreachable."""
@@ -353,14 +440,21 @@ class Worker:
                  if rise and name.rpartition(".")[2] not in HARMLESS}
         m = self._ring.membership
         live = self._control.job(m.job).live
+        slot = read_slot(self._control, m.job, self._ring.low, m.window)
+        missing = slot.missing if slot.seq == self._ring.low else []
         differ = [what for what, outcome in (("size", "LENGTH"), ("number format", "FORMAT")) if outcome in risen]
         cause = (f"most likely they reduce arrays of different {' and '.join(differ)}" if differ else
-                 "most likely one of them is not in this collective (computing, stopped, killed, or in another one)")
+                 f"{_ranks(missing) if missing else 'most likely one of them'} {'are' if len(missing) > 1 else 'is'} not in this collective "
+                 "(computing, stopped, killed, or in another one)")
         lines = [f"no result for {self.timeout_s:g} s in a collective of job {m.job} at {self.address}: {progress}. "
                  f"{live} of {m.world} workers are members; the switch answers, so {cause}. To go on, all call `reset` and do it "
                  "again; without a worker that is gone, after `set_threshold`."]
         lines += [f"  {name} +{rise}: {explain(name)}" for name, rise in risen.items()]
         raise Timeout("\n".join(lines), risen) from None
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
 
 def _demand_int(name: str, value: object, least: int, most: int) -> None:

@@ -23,7 +23,7 @@ class Config:
     ports: int = 4
     bus_bits: int = 256
     members: int = 8
-    jobs: int = 2
+    jobs: int = 8
     window: int = 64
     elements: int = 352
     accumulator_bits: int = 64

@@ -14,7 +14,7 @@ from iswitch.explain import REFUSALS
 from iswitch.transport import RECEIVE_BYTES, Transport
 from iswitch.wire import (
     ACK, CONTROL, HEADER, MAGIC, NO_MEMBER, REGISTERS_PER_READ, VERSION, Action, Format, JobState, Mode, Outcome,
-    PortCounter, Reason, Register, Stat, Type, port_counter_register,
+    PortCounter, Reason, Register, Standing, Stat, Type, port_counter_register,
 )
 
 __all__ = ["Answer", "Control", "JobStatus", "Membership"]
@@ -49,6 +49,8 @@ class Membership:
     mode: Mode
     nonce: int
     wanted: int
+    deadline_us: int = 0
+    evict_us: int = 0
     member: int = NO_MEMBER
     token: int = 0
     epoch: int = 0
@@ -76,7 +78,9 @@ class Control:
     def __init__(self, transport: Transport, *, address: str = "the switch", timeout_s: float = 10.0,
                  strangers: Callable[[memoryview, int, int], None] | None = None):
         self.transport, self.address, self.timeout_s, self.strangers = transport, address, timeout_s, strangers
-        self._number = 0  # of the last LEAVE, RESET or SET_H
+        self._number = 0  # of the last LEAVE, RESET, SET_H or HALT
+        self.newcomer = False
+        """The last `join` was of a job that ran already."""
         self._serial = secrets.randbits(31)  # tells the answers to other requests apart
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
 
@@ -132,29 +136,31 @@ class Control:
 
     # Membership
 
-    def join(self, membership: Membership, *, timeout_s: float) -> Membership:
-        """Becomes a member and waits until all `world` workers are. Refused, SwitchUnreachable; Timeout if the others
-        do not come within `timeout_s`."""
+    def join(self, membership: Membership, *, timeout_s: float, elastic: bool = False) -> Membership:
+        """Becomes a member and waits until all `world` workers are; `elastic`: or until the job, which runs already, lets it in. Refused,
+        SwitchUnreachable; Timeout if that does not come within `timeout_s`."""
         deadline, pause_s = time.monotonic() + timeout_s, _FIRST_POLL_S
-        state, confirmed = JobState.NONE, False
+        standing, state, self.newcomer = Standing.NONE, JobState.NONE, False
         try:
-            while not confirmed or state != JobState.RUNNING:
-                sent = membership.token
+            while standing != Standing.LIVE or state == JobState.FORMING:
                 answer = self._ask_to_join(membership)
+                state, late = JobState(int(answer.body["state"])), time.monotonic() > deadline
                 if answer.reason == Reason.TOKEN and membership.token:
-                    # The entry yielded to another worker before it was confirmed: start over.
+                    # The entry yielded to another worker before it was confirmed, or the job ended: start over.
                     membership = replace(membership, token=0)
                     continue
-                answer = self._granted(answer, f"let a worker join job {membership.job}")
-                membership = self._learn(membership, answer)
-                confirmed = sent == membership.token
-                state = JobState(int(answer.body["state"]))
-                if state == JobState.FORMING and confirmed:
-                    if time.monotonic() > deadline:
-                        raise Timeout(
-                            f"job {membership.job} at {self.address} waits for {membership.world} workers, of which "
-                            f"{answer.body['live']} have joined within {timeout_s:g} s: start the others, with the "
-                            "same address, job and key")
+                taken = answer.reason == Reason.MEMBER and elastic and state > JobState.FORMING and not late
+                if not taken:  # else: perhaps by one that is dead, and will be evicted when the others wait for it
+                    membership = self._learn(membership, self._granted(answer, f"let a worker join job {membership.job}"))
+                    standing = Standing(int(answer.body["standing"]))
+                    self.newcomer |= standing == Standing.JOINING
+                if standing == Standing.JOINING and not elastic:
+                    raise Refused(f"job {membership.job} at {self.address} is running already: join it with elastic=True, use another job "
+                                  "number, or, if it is a leftover of workers that died, end it with `iswitch reset --job N --key K`",
+                                  Reason.MEMBER)
+                if late:
+                    raise self._late(membership, answer, timeout_s)
+                if taken or standing == Standing.JOINING or (standing == Standing.LIVE and state == JobState.FORMING):
                     time.sleep(pause_s)
                     pause_s = min(2 * pause_s, _LONGEST_POLL_S)
         except BaseException as error:
@@ -164,11 +170,20 @@ class Control:
         self._number = 0
         return membership
 
+    def _late(self, membership: Membership, answer: Answer, timeout_s: float) -> Timeout:
+        where = f"job {membership.job} at {self.address}"
+        if answer.body["state"] == JobState.FORMING:
+            return Timeout(f"{where} waits for {membership.world} workers, of which {answer.body['live']} have joined within {timeout_s:g} s: "
+                           "start the others, with the same address, job and key")
+        return Timeout(f"{where} runs, and lets newcomers in when a collective ends, but none has within {timeout_s:g} s: are its "
+                       f"{answer.body['live']} workers at work?")
+
     def _ask_to_join(self, membership: Membership) -> Answer:
         m = membership
         return self.request(
             Action.JOIN, job=m.job, member=m.wanted, token=m.token, key=m.key, nonce=m.nonce, world=m.world,
-            threshold=m.threshold, format=m.format, fraction=m.fraction, elements=m.elements, mode=m.mode)
+            threshold=m.threshold, format=m.format, fraction=m.fraction, elements=m.elements, mode=m.mode,
+            deadline_us=m.deadline_us, evict_us=m.evict_us)
 
     @staticmethod
     def _learn(membership: Membership, answer: Answer) -> Membership:
@@ -180,9 +195,6 @@ class Control:
     def renew(self, membership: Membership) -> Membership:
         """The same membership after a reset of the job: its new epoch. NotAMember if it is gone."""
         answer = self._ask_to_join(membership)
-        if answer.reason == Reason.THRESHOLD:  # somebody changed it by SET_H, and a Join must agree with that
-            membership = replace(membership, threshold=int(answer.body["threshold"]))
-            answer = self._ask_to_join(membership)
         if answer.reason != Reason.DONE:
             raise NotAMember(f"job {membership.job} at {self.address} was ended and no longer knows this worker "
                              f"({REFUSALS[answer.reason][0]}): make a new Worker")
@@ -214,6 +226,10 @@ class Control:
         self._granted(self._rising(Action.SET_H, membership, threshold=threshold),
                       f"set the threshold of job {membership.job} to {threshold}")
         return replace(membership, threshold=threshold)
+
+    def halt(self, membership: Membership, on: bool) -> None:
+        """Suspends the job for all its members, or lets it go on. Refused, SwitchUnreachable."""
+        self._granted(self._rising(Action.HALT, membership, mode=int(on)), f"{'halt' if on else 'resume'} job {membership.job}")
 
     def end_job(self, job: int, key: int) -> None:
         """Ends a job whoever is in it, which frees its number. Refused, SwitchUnreachable."""

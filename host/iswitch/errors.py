@@ -2,8 +2,8 @@
 
 from iswitch.wire import Reason
 
-__all__ = ["IswitchError", "JobReset", "Mismatch", "MissingWarning", "NoContributionError", "NotAMember", "Refused", "SwitchUnreachable",
-           "TaintWarning", "TaintedError", "Timeout"]
+__all__ = ["HaltedWarning", "IswitchError", "JobReset", "MembershipChanged", "Mismatch", "MissingWarning", "NoContributionError",
+           "NotAMember", "Refused", "SwitchUnreachable", "TaintWarning", "TaintedError", "Timeout"]
 
 
 class IswitchError(Exception):
@@ -28,7 +28,8 @@ class JobReset(IswitchError):
 
 
 class NotAMember(IswitchError):
-    """The switch no longer knows this worker: it left, or the job was ended. Make a new Worker to go on."""
+    """The switch no longer knows this worker: it left, was silent for too long, the job was ended, or the switch restarted. To go on:
+    `rejoin`, then `share`; or make a new Worker."""
 
 
 class Timeout(IswitchError, TimeoutError):
@@ -56,6 +57,14 @@ class TaintedError(IswitchError):
 
 class TaintWarning(UserWarning):
     """A contribution held NaN, an infinity or a number out of range."""
+
+
+class MembershipChanged(IswitchError):
+    """Newcomers were let into the job, and wait for its state: the next collective must be `share`. Nothing was sent."""
+
+
+class HaltedWarning(UserWarning):
+    """A member has halted the job; a collective waits until one lets it go on."""
 
 
 class MissingWarning(UserWarning):

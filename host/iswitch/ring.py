@@ -6,12 +6,13 @@ world and this member lags, are kept up to `backlog` segments and are acknowledg
 """
 
 import time
+import warnings
 from typing import NamedTuple
 
 import numpy as np
 
 from iswitch.control import Membership
-from iswitch.errors import Mismatch
+from iswitch.errors import HaltedWarning, Mismatch
 from iswitch.timer import RetransmissionTimer
 from iswitch.trains import Packer, Payloads
 from iswitch.transport import RECEIVE_BYTES, Transport
@@ -21,12 +22,15 @@ __all__ = ["Notice", "Ring", "Stalled", "Tally"]
 
 _NOTICE = VERSION << 4 | Type.NOTICE
 _RETRANSMISSION = int(ContributionFlag.RETRANSMISSION) << 4  # arithmetic on enumerations is slow
-_PARTIAL, _RESENT = int(ResultFlag.PARTIAL) << 4, int(ResultFlag.RESENT) << 4
+_WHOLE = int(ContributionFlag.WHOLE) << 4
+_PARTIAL, _RESENT, _CHANGE = int(ResultFlag.PARTIAL) << 4, int(ResultFlag.RESENT) << 4, int(ResultFlag.CHANGE) << 4
 _GAP = 3
 """A segment is taken for lost when so many that were sent after it have come back."""
 _PARTIAL_CAP_S = 0.05
 """With a threshold below the world a slot can be held for a laggard's receipt, so nobody waits longer to try again."""
-_REST_FIRST_S, _REST_PARTIAL_S, _REST_CAP_S = 1.0, 0.02, 1.0
+_REST_PARTIAL_S, _CAP_S = 0.02, 1.0
+_SIGNS_OF_LIFE = 5
+"""At least so many messages go out in the time after which a silent member is evicted."""
 
 
 class Notice(Exception):
@@ -46,11 +50,12 @@ class Stalled(Exception):
 
 class Tally(NamedTuple):
     """Of one collective. headers: those of its results, (segments,) `HEADER`. resent: contributions sent again.
-    odd: some results are partial or tainted."""
+    odd: some results are partial or tainted. change: newcomers take part from the next collective on."""
 
     headers: np.ndarray
     resent: int
     odd: bool
+    change: bool
 
 
 class Ring:
@@ -64,6 +69,7 @@ class Ring:
         self.transport, self.backlog = transport, backlog
         self._buffer = np.empty(RECEIVE_BYTES, np.uint8)
         self._view = self._buffer.data
+        self.segments = 0
         self.restart(membership)
 
     def restart(self, membership: Membership) -> None:
@@ -76,20 +82,30 @@ class Ring:
         self._word = VERSION << 4 | Type.RESULT | membership.job << 8 | membership.epoch << 16
         self._kept: list[np.ndarray] = []  # trains of results for later collectives, as received
         self._nothing = Payloads(np.empty(0, np.float32), membership.elements)
-        self._format = int(membership.format)
+        self._format = self._flags = int(membership.format)
+        self.halted = False  # the switch has said so since this was last looked at
         self._open(self._nothing)
         self._told = self.base  # the switch knows that we hold everything below this seq
 
     def set_threshold(self, threshold: int) -> None:
-        """What the job's threshold is now. Below the world, others go on without this member."""
-        self.partial = threshold < self.membership.world
-        self.timer = RetransmissionTimer(cap_s=_PARTIAL_CAP_S if self.partial else 1.0)
+        """What the job's threshold is now. Below the world, or with a deadline, others go on without this member."""
+        m = self.membership
+        self.partial = threshold < m.world or m.deadline_us > 0
+        alive_s = m.evict_us / 1e6 / _SIGNS_OF_LIFE or _CAP_S
+        self._cap_s = min(_CAP_S, alive_s)
+        self.timer = RetransmissionTimer(cap_s=self._longest_s())
         self._rest()
 
+    def _longest_s(self) -> float:
+        """The longest time until a repeat. A deadline is looked at when somebody repeats."""
+        shortest = [self._cap_s, *([_PARTIAL_CAP_S] if self.partial else [])]
+        return min(shortest + ([self.membership.deadline_us / 2e6] if self.membership.deadline_us else []))
+
     def _expect_partial(self) -> None:
-        """Others go on without some member, so that the threshold must have been lowered."""
+        """Others go on without some member: the threshold was lowered, or a slot forced."""
         if not self.partial:
-            self.partial, self.timer.cap_s = True, _PARTIAL_CAP_S
+            self.partial = True
+            self.timer.cap_s = self._longest_s()
             self._rest()
 
     @property
@@ -99,10 +115,11 @@ class Ring:
 
     # A collective
 
-    def reduce(self, values: np.ndarray, format: Format, timeout_s: float) -> Tally:
+    def reduce(self, values: np.ndarray, format: Format, timeout_s: float, *, whole: bool = False) -> Tally:
         """Sums `values` (1-D, C-contiguous, 4-byte elements) over the job, in place. timeout_s: the longest time
-        without any result. Raises Notice, Stalled, Mismatch."""
-        self._format = int(format)
+        without any result, unless the job is halted. whole: wait for everybody, whatever the job's threshold and deadline say. Raises
+        Notice, Stalled, Mismatch."""
+        self._format, self._flags = int(format), int(format) | whole * _WHOLE
         self._open(Payloads(values, self.membership.elements))
         segments = self._payloads.size
         now = time.monotonic()
@@ -119,12 +136,17 @@ class Ring:
                 self._send_gaps(now)
                 expiry, deadline = now + self.timer.timeout_s, now + timeout_s
                 self._progressed = True
+            elif self.halted:
+                self.halted = False
+                deadline = now + timeout_s
+                expiry = now + min(self.timer.timeout_s, timeout_s / 4)
+                warnings.warn("the job is halted: this collective waits until a worker calls `resume`", HaltedWarning, stacklevel=4)
             elif now >= deadline:
                 raise Stalled(segments - int(self._lack[:segments].sum()), segments)
             elif now >= expiry:
                 self._expire(now)
                 expiry = now + self.timer.timeout_s
-        tally = Tally(self._headers, self._resent_count, bool(self._odd))
+        tally = Tally(self._headers, self._resent_count, bool(self._odd & ~_CHANGE), bool(self._odd & _CHANGE))
         self._close(segments)
         return tally
 
@@ -152,6 +174,7 @@ class Ring:
     def _close(self, segments: int) -> None:
         """The collective is over: count from its end. The payloads belong to the caller again."""
         self.base = (self.base + segments) % 2**32
+        self.segments += segments
         self._payloads, self._starts = self._nothing, self._starts[:0]
         self._lack = self._lack[segments:]
         self._low, self._high, self._next = self._low - segments, max(0, self._high - segments), 0
@@ -172,7 +195,7 @@ class Ring:
             self._send(np.flatnonzero(lacked) + first, now, 0)
             return
         for train in self.packer.contributions(self._payloads, first, last, base=self.base, low=self._low,
-                                               format_flags=self._format):
+                                               format_flags=self._flags):
             self.transport.send(train, self.packer.segment_bytes)
         self._sent_at[first:last] = now
         self._told = self.low
@@ -184,7 +207,7 @@ class Ring:
 
     def _send(self, indices: np.ndarray, now: float, flags: int) -> None:
         for train in self.packer.scattered(self._payloads, indices, base=self.base, low=self._low,
-                                           format_flags=self._format | flags):
+                                           format_flags=self._flags | flags):
             self.transport.send(train, self.packer.segment_bytes)
         self._sent_at[indices] = now
         self._told = self.low
@@ -326,13 +349,14 @@ class Ring:
             m = self.membership
             if (header["version_type"], header["job"], header["token"]) == (_NOTICE, m.job, m.token):
                 reason = int(header["count"])
+                self.halted |= reason == Reason.HALTED
                 if Reason.JOB <= reason <= Reason.TOKEN and (reason != Reason.EPOCH or header["epoch"] != m.epoch):
                     raise Notice(Reason(reason))
 
     # Between collectives
 
     def _rest(self) -> None:
-        self._rest_s = _REST_PARTIAL_S if self.partial else _REST_FIRST_S
+        self._rest_s = _REST_PARTIAL_S if self.partial else self._cap_s
         self._rest_until = time.monotonic() + self._rest_s
 
     def tend(self) -> float:
@@ -350,14 +374,17 @@ class Ring:
         if now >= self._rest_until:
             top = min(max(self._high, self._low + 1), self._low + self.window + 1)
             self._send_receipts(np.flatnonzero(self._lack[self._low:top]) + self._low, want=True)
-            self._rest_s = min(2 * self._rest_s, _PARTIAL_CAP_S if self.partial else _REST_CAP_S)
+            self._rest_s = min(2 * self._rest_s, self._longest_s())
             self._rest_until = now + self._rest_s
         return max(0.0, self._rest_until - now)
 
-    def discard(self) -> None:
-        """Throws away what has come: for a ring that is out of step."""
+    def discard(self) -> float:
+        """Throws away what has come, for a ring that is out of step, and gives a sign of life. Returns after how many seconds to call
+        again at the latest."""
         while self.transport.receive(self._view, 0.0)[0]:
             pass
+        self._send_receipts(np.array([self._low]), want=False)
+        return self._cap_s
 
     def _send_receipts(self, indices: np.ndarray, *, want: bool) -> None:
         self.transport.send(self.packer.receipts(indices, base=self.base, low=self._low,

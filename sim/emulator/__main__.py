@@ -3,6 +3,7 @@
 import ipaddress
 import json
 import os
+import secrets
 import signal
 from dataclasses import asdict
 from pathlib import Path
@@ -47,7 +48,7 @@ def main(
         help="IPv4 address of the switch; further switches count up.")] = ".".join(map(str, SWITCH_IP)),
     engine: Annotated[str, typer.Option(help="verilator or cxxrtl.")] = "verilator",
     library: Annotated[Path | None, typer.Option(help="A board compiled already, with its ports, bus, ...")] = None,
-    seed: Annotated[int, typer.Option(help="Of the switch's random numbers and of the faults.")] = 1,
+    seed: Annotated[int | None, typer.Option(help="Of the switch's random numbers and of the faults; another one each time if not given.")] = None,
     loss: Annotated[float, typer.Option(help="Chance that a frame is lost, each way, every port.")] = 0,
     duplicate: Annotated[float, typer.Option(help="Chance that a frame comes twice.")] = 0,
     reorder: Annotated[float, typer.Option(help="Chance that later frames overtake a frame.")] = 0,
@@ -78,6 +79,8 @@ def main(
     try:
         if switches < 1:
             raise ValueError(f"switches must be at least 1, not {switches}")
+        # Or a switch that is started again would hand out the tokens and epochs of its last life.
+        seed = secrets.randbits(32) if seed is None else seed
         config = Config(ports=ports, bus_bits=bus, members=members, jobs=jobs, window=window, elements=elements)
         plan = Plan(bind=bind, udp_base=udp_base, links=[parse_link(given) for given in link or []], taps=tap or [],
                     rates=Rates(loss=loss, duplicate=duplicate, reorder=reorder, corrupt=corrupt, silent_corrupt=silent_corrupt,

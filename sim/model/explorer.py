@@ -20,7 +20,8 @@ Checked at each step: nobody is in a sum twice, no sum mixes laps, a result is w
 and for ever, with enough in it; an honest worker is never told WINDOW, and with H = N never SLOT_HELD; who is live is waited for
 from its first segment on. Checked in each state: if the network loses all that is under way, fresh repeats and receipts sent by timer
 suffice to bring every result to every live worker, even if all but H of them never contribute again (with a deadline: all but one),
-and whoever waits to join is let in.
+and whoever waits to join is let in. The same if one worker, any, is dead: the others' messages then show that they wait for it, and that is
+what it is evicted for.
 """
 
 from collections.abc import Iterator
@@ -148,9 +149,9 @@ class Explorer:
         self.first_seq = SERIAL - 2 * scenario.window
         self.cores: list[Core] = []
         self.numbers: dict[Core, int] = {}
-        self.moves: dict[tuple[int, type, Event], tuple[int, int, int]] = {}
+        self.moves: dict[tuple[int, type, Event], tuple[int, int, int, int]] = {}
         self.effects: dict[tuple[int, int, int], list[tuple[Event, int]]] = {}
-        self.good: dict[tuple[int, ...], set[State]] = {}
+        self.good: dict[tuple[tuple[int, ...], int], set[State]] = {}
         self.strict = scenario.threshold == scenario.workers and not (scenario.thresholds or scenario.forces or scenario.deadline)
 
     def intern(self, core: Core) -> int:
@@ -171,20 +172,21 @@ class Explorer:
 
     # The switch
 
-    def move(self, number: int, event: Event) -> tuple[int, int, int]:
-        """The core after a message or an action, and a result that it sent: segment (or -1) and set of receivers."""
+    def move(self, number: int, event: Event) -> tuple[int, int, int, int]:
+        """The core after a message or an action; a result that it sent: segment (or -1) and set of receivers; and for whom its sender has
+        been waiting."""
         key = number, type(event), event  # tuples of different types may be equal
         if key not in self.moves:
             try:
-                core, segment, receivers = self.perform(self.cores[number], event)
+                core, segment, receivers, waits = self.perform(self.cores[number], event)
             except Violation as violation:
                 violation.trace.append(event)
                 raise
-            self.moves[key] = self.intern(core), segment, receivers
+            self.moves[key] = self.intern(core), segment, receivers, waits
         return self.moves[key]
 
-    def perform(self, core: Core, event: Event) -> tuple[Core, int, int]:
-        s, ring = self.scenario, core.ring
+    def perform(self, core: Core, event: Event) -> tuple[Core, int, int, int]:
+        s, ring, waits = self.scenario, core.ring, 0
         works: list[Work] = []
         if isinstance(event, Leave):
             ring, works = rules_of.leave(ring, event.worker, s.rules)
@@ -210,7 +212,7 @@ class Explorer:
                                         want=event.wanted != UNKNOWN)
             if step.outcome == Outcome.WINDOW or self.strict and step.outcome == Outcome.SLOT_HELD:
                 raise Violation(f"an honest worker is told {step.outcome.name}")
-            ring, works = step.ring, [step.work] if step.work else []
+            ring, works, waits = step.ring, [step.work] if step.work else [], step.waits
         new = ring.live & ~core.ring.live
         core = core._replace(ring=ring, start=tuple(
             self.segment(Slot(ring.have[m])) if new >> m & 1 else start for m, start in enumerate(core.start)))
@@ -220,7 +222,7 @@ class Explorer:
             sends = work.emit or work.operation == Operation.RESEND
             segment = self.segment(core.ring.slots[work.slot]) if sends else UNKNOWN
             receivers = work.receivers
-        return core, segment, receivers
+        return core, segment, receivers, waits
 
     def execute(self, core: Core, work: Work, event: Event) -> Core:
         """The accumulators obey; what leaves is compared with the header that goes with it."""
@@ -355,39 +357,44 @@ class Explorer:
         for quiet in combinations(alive, 0 if s.tainted else max(0, len(alive) - enough)):
             if not knowing or any(knowing >> m & 1 for m in alive if m not in quiet):
                 self.reach_goal(state, quiet)
+        for dead in alive if s.leaves else ():
+            self.reach_goal(state, (), dead)
 
-    def reach_goal(self, state: State, quiet: tuple[int, ...]) -> None:
+    def reach_goal(self, state: State, quiet: tuple[int, ...], dead: int = UNKNOWN) -> None:
         """`good` remembers the states passed, from which it was reached."""
         s = self.scenario
-        good, passed, every = self.good.setdefault(quiet, set()), [], (1 << s.segments) - 1
+        good, passed, every = self.good.setdefault((quiet, dead), set()), [], (1 << s.segments) - 1
         while state not in good:
             passed.append(state)
             core = self.cores[state.core]
-            live = [m for m in range(s.workers) if core.ring.live >> m & 1]
+            live = [m for m in range(s.workers) if core.ring.live >> m & 1 and m != dead]
             if all(state.held[m] == every for m in live):  # also if nobody is
                 break
             if s.deadline:
                 for event in list(self.actions(core)):
                     state = self.turn(state, self.move(state.core, event)[0]) if isinstance(event, Overdue) else state
             for worker in live:
-                state = self.fresh(state, worker, worker not in quiet)
+                state, waits = self.fresh(state, worker, worker not in quiet)
+                if dead != UNKNOWN and waits >> dead & 1:
+                    state, dead = self.turn(state, self.move(state.core, Leave(dead))[0]), UNKNOWN
             if state == passed[-1]:
                 raise Violation("a worker waits for ever")
         good.update(passed)
 
-    def fresh(self, state: State, worker: int, busy: bool) -> State:
-        """A worker repeats all that it may send; the network delivers all that this causes."""
+    def fresh(self, state: State, worker: int, busy: bool) -> tuple[State, int]:
+        """A worker repeats all that it may send; the network delivers all that this causes. Also for whom it has been waiting."""
         held = state.held[worker]
         low = lowest_missing(held)
         contributions = [event for event in self.contributions(worker, held, low)
                          if busy or self.is_whole(self.cores[state.core], event.segment)]
+        waits = 0
         for event in (*contributions, *self.receipts(worker, low)):
-            core, segment, receivers = self.move(state.core, event)
-            state = self.turn(state, core)
+            core, segment, receivers, waited = self.move(state.core, event)
+            state, waits = self.turn(state, core), waits | waited
             if segment != UNKNOWN:
                 for m in range(self.scenario.workers):
                     state = self.receive(state, m, segment) if receivers >> m & 1 else state
-        return state
+        return state, waits
 
     def run(self) -> set[State]:
         """All reachable states, or a Violation."""

@@ -105,7 +105,7 @@ class LinkExplorer:
 
     def arrivals_up(self, state: LinkState, worker: int) -> Iterator[tuple[Any, LinkState]]:
         for message, rest in self.takings(state.up[worker]):
-            core, segment, receivers = self.base.move(state.core, message)
+            core, segment, receivers, _ = self.base.move(state.core, message)
             down = state.down
             for m in range(self.scenario.workers):
                 if segment != UNKNOWN and receivers >> m & 1:

@@ -156,6 +156,21 @@ def test_mutant_is_found(name):
     assert found.value.promise == promise
 
 
+class Blind(Explorer):
+    """A switch that does not see for whom a repeat waits, so that nobody is ever evicted."""
+
+    def perform(self, core, event):
+        return *super().perform(core, event)[:3], 0
+
+
+@pytest.mark.parametrize("threshold", [1, 2])
+def test_the_dead_must_be_noticed_by_who_waits_for_them(threshold):
+    scenario = Scenario(workers=2, window=1, segments=4, threshold=threshold, leaves=1)
+    Explorer(scenario).run()
+    with pytest.raises(Violation, match="a worker waits for ever"):
+        Blind(scenario).run()
+
+
 def test_the_collective_after_a_change_must_wait_for_all():
     with pytest.raises(Violation, match="an honest worker is told WINDOW"):
         Careless(ELASTIC._replace(threshold=1)).run()

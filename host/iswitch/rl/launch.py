@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -23,7 +24,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from iswitch import IswitchError, Worker
+from iswitch import IswitchError, MissingWarning, Worker
 from iswitch.control import Control
 from iswitch.rl.ppo import Options, Progress, Result, evaluate, train
 from iswitch.transport import UdpTransport
@@ -35,6 +36,8 @@ _TIMEOUT_S = 60.0
 _LOOK_S = 0.2
 _GRACE_S = 3.0
 _LINE_EVERY = 10
+KILL_AT = 20
+"""Updates before the worker that is to be killed is."""
 
 
 class LaunchError(Exception):
@@ -77,25 +80,29 @@ def stop_on_signals() -> Iterator[None]:
 
 
 def launch(options: Options, addresses: Sequence[str], out: Path, *, watch: Callable[[], None] = lambda: None,
-           console: Console | None = None, notes: dict[str, Any] | None = None) -> dict[str, Any]:
+           console: Console | None = None, notes: dict[str, Any] | None = None, restarts: int = 3,
+           kill: int | None = None) -> dict[str, Any]:
     """Train with a process for each worker; rank r talks to addresses[r modulo their number], a port of the switch.
 
-    watch: called several times a second; may raise, which ends the training. notes: go into the summary.
+    watch: called several times a second; may raise, which ends the training. notes: go into the summary. restarts: so many workers that are
+    killed are started again, while the others go on. kill: the rank of a worker that is killed after `KILL_AT` updates.
     Writes `summary.json` and `learning_curve.png` into `out`, and returns the summary. Raises LaunchError.
     """
     console = console or Console()
     out.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     before = _counters(addresses[0])
-    done = _run(options, addresses, watch, console)
+    if kill is not None and not 0 <= kill < options.workers:
+        raise ValueError(f"kill must be a rank, 0 to {options.workers - 1}, not {kill}")
+    done = _Crew(options, addresses, console, restarts=restarts, kill=kill).run(watch)
     risen = {name: (count - before[name]) % 2**32 for name, count in _counters(addresses[0]).items()}
 
     console.print(f"the policy plays {options.evaluation_episodes} episodes that it has not seen ...")
     result, elements = done[0].result, done[0].elements
     rewards = evaluate(result.weights, options)
-    # Every collective is cut into segments, and every worker contributes to every segment exactly once. The broadcast
-    # of the first weights is one more collective: an int32 sum to which all but the root contribute zeros.
-    segments = sum(times * -(-size // elements) for size, times in result.collective_sizes.items())
+    # Every collective is cut into segments, and every worker contributes to every segment exactly once.
+    expected = sum(each.result.segments for each in done)
+    stayed = not risen["EVICTED"] and not risen["ADMITTED"]
     summary = {
         "mean_reward_eval": sum(rewards) / len(rewards),
         "rewards_eval": rewards,
@@ -104,8 +111,8 @@ def launch(options: Options, addresses: Sequence[str], out: Path, *, watch: Call
         "allreduces": result.allreduces,
         "parameters": result.weights.size,
         "segments_per_allreduce": -(-result.weights.size // elements),
-        "segments": segments,
-        "contributions_expected": options.workers * segments,
+        "segments": result.segments,
+        "contributions_expected": expected if stayed else None,  # what a worker that was killed had contributed, nobody knows
         "contributions_accepted": risen["ADDED"],
         "wall_s": round(time.perf_counter() - start, 2),
         "train_s": round(result.train_s, 2),
@@ -125,9 +132,9 @@ def launch(options: Options, addresses: Sequence[str], out: Path, *, watch: Call
 
     if len(set(summary["weights_sha256"])) != 1:
         raise LaunchError(f"the workers' weights differ, so they were not given the same sums: see {out}/summary.json")
-    if summary["contributions_accepted"] != summary["contributions_expected"]:
+    if stayed and summary["contributions_accepted"] != expected:
         raise LaunchError(f"the switch says that it added {summary['contributions_accepted']:,} contributions, but "
-                          f"{options.workers} workers made {segments:,} each. Does it serve another job meanwhile?")
+                          f"{options.workers} workers made {expected:,}. Does it serve another job meanwhile?")
     _tell(summary, out, console)
     return summary
 
@@ -140,14 +147,15 @@ def _counters(address: str) -> dict[str, int]:
         transport.close()
 
 
-def _work(rank: int, address: str, key: int, options: Options, parent: Connection) -> None:
-    """A worker's process."""
+def _work(rank: int, address: str, key: int, options: Options, again: bool, parent: Connection) -> None:
+    """A worker's process; `again`: the job runs already."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the launcher then ends the others
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    warnings.simplefilter("ignore", MissingWarning)  # the display says who is missing
     torch.set_num_threads(1)  # the workers share the cores; and one thread adds in one order
     try:
         with Worker(address, rank=rank, world=options.workers, key=key, on_taint="raise",
-                    timeout_s=_TIMEOUT_S) as worker:
+                    timeout_s=_TIMEOUT_S, elastic=again) as worker:
             result = train(worker, rank, options, parent.send)
             parent.send(_Done(result, worker.elements))
     except BrokenPipeError:
@@ -158,55 +166,80 @@ def _work(rank: int, address: str, key: int, options: Options, parent: Connectio
         parent.send(_Failed(traceback.format_exc()))
 
 
-def _run(options: Options, addresses: Sequence[str], watch: Callable[[], None], console: Console) -> list[_Done]:
-    """What the workers end with, by rank. Leaves no process behind, whatever happens."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["iswitch.rl.launch"])  # torch is imported once
-    key = secrets.randbits(63)
-    processes: list[BaseProcess] = []
-    ranks: dict[Connection, int] = {}
-    done: dict[int, _Done] = {}
-    try:
-        for rank in range(options.workers):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_work, name=f"worker {rank}", daemon=True,
-                                      args=(rank, addresses[rank % len(addresses)], key, options, theirs))
-            process.start()
-            theirs.close()
-            processes.append(process)
-            ranks[ours] = rank
-        with _Display(options, console) as display:
-            while len(done) < options.workers:
-                watch()
-                for ready in wait([connection for connection, rank in ranks.items() if rank not in done], _LOOK_S):
-                    assert isinstance(ready, Connection)
-                    rank = ranks[ready]
-                    try:
-                        message = ready.recv()
-                    except (EOFError, ConnectionResetError):
-                        processes[rank].join(_GRACE_S)
-                        watch()  # if the switch has gone too, that is the better explanation
-                        raise LaunchError(f"worker {rank} died (exit code {processes[rank].exitcode}); "
-                                          "the others cannot go on without it") from None
-                    if isinstance(message, _Failed):
-                        watch()
-                        raise LaunchError(f"worker {rank}: {message.message}")
-                    if isinstance(message, _Done):
-                        done[rank] = message
-                    elif rank == 0:
-                        display.show(message)
-        for each in processes:  # they sign off from the job
-            each.join(_GRACE_S)
-        return [done[rank] for rank in range(options.workers)]
-    finally:
-        for each in processes:
-            each.terminate()
-        deadline = time.monotonic() + _GRACE_S
-        for each in processes:
-            each.join(max(0.0, deadline - time.monotonic()))
-            if each.is_alive():
-                each.kill()
-                each.join()
+class _Crew:
+    """The workers' processes. Whatever happens, `run` leaves none behind."""
+
+    def __init__(self, options: Options, addresses: Sequence[str], console: Console, *, restarts: int, kill: int | None) -> None:
+        self.options, self.addresses, self.console, self.restarts, self.kill = options, addresses, console, restarts, kill
+        self.context = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload(["iswitch.rl.launch"])  # torch is imported once
+        self.key = secrets.randbits(63)
+        self.processes: dict[int, BaseProcess] = {}
+        self.connections: dict[int, Connection] = {}
+
+    def start(self, rank: int, *, again: bool = False) -> None:
+        ours, theirs = self.context.Pipe()
+        process = self.context.Process(
+            target=_work, name=f"worker {rank}", daemon=True,
+            args=(rank, self.addresses[rank % len(self.addresses)], self.key, self.options, again, theirs))
+        process.start()
+        theirs.close()
+        self.processes[rank], self.connections[rank] = process, ours
+
+    def run(self, watch: Callable[[], None]) -> list[_Done]:
+        """What the workers end with, by rank."""
+        done: dict[int, _Done] = {}
+        try:
+            for rank in range(self.options.workers):
+                self.start(rank)
+            with _Display(self.options, self.console) as display:
+                while len(done) < self.options.workers:
+                    watch()
+                    ranks = {connection: rank for rank, connection in self.connections.items() if rank not in done}
+                    for ready in wait(list(ranks), _LOOK_S):
+                        assert isinstance(ready, Connection)
+                        self.hear(ranks[ready], ready, done, display, watch)
+            for each in self.processes.values():  # they sign off from the job
+                each.join(_GRACE_S)
+            return [done[rank] for rank in range(self.options.workers)]
+        finally:
+            for each in self.processes.values():
+                each.terminate()
+            deadline = time.monotonic() + _GRACE_S
+            for each in self.processes.values():
+                each.join(max(0.0, deadline - time.monotonic()))
+                if each.is_alive():
+                    each.kill()
+                    each.join()
+
+    def hear(self, rank: int, ready: Connection, done: dict[int, _Done], display: "_Display", watch: Callable[[], None]) -> None:
+        """A message of a worker, or its death."""
+        try:
+            message = ready.recv()
+        except (EOFError, ConnectionResetError):
+            self.bury(rank, watch)
+            return
+        if isinstance(message, _Failed):
+            watch()
+            raise LaunchError(f"worker {rank}: {message.message}")
+        if isinstance(message, _Done):
+            done[rank] = message
+        elif rank == (1 if self.kill == 0 and self.options.workers > 1 else 0):
+            display.show(message)
+            if self.kill is not None and message.update >= KILL_AT:
+                self.processes[self.kill].kill()
+                self.kill = None
+
+    def bury(self, rank: int, watch: Callable[[], None]) -> None:
+        self.processes[rank].join(_GRACE_S)
+        code = self.processes[rank].exitcode
+        watch()  # if the switch has gone too, that is the better explanation
+        if not self.restarts or self.options.workers == 1:
+            raise LaunchError(f"worker {rank} died (exit code {code}), and no restart is left")
+        self.restarts -= 1
+        self.console.print(f"worker {rank} died (exit code {code}); it is started again, and the others go on", highlight=False)
+        self.connections[rank].close()
+        self.start(rank, again=True)
 
 
 class _Display:
@@ -230,12 +263,14 @@ class _Display:
             self.live.stop()
 
     def line(self, now: Progress) -> Text:
+        without = f"   without rank {', '.join(map(str, now.missing))}" if now.missing else ""
         return Text(f"{f'{now.update}/{self.options.updates}':>10} {now.steps:>9,} {now.mean_return:>12.1f} "
-                    f"{now.allreduces:>11,} {now.allreduces / now.seconds:>6.0f} {now.seconds:>6.1f} s")
+                    f"{now.allreduces:>11,} {now.allreduces / now.seconds:>6.0f} {now.seconds:>6.1f} s{without}")
 
     def show(self, now: Progress) -> None:
+        news = self.last is not None and self.last.missing != now.missing
         self.last = now
-        if now.update % _LINE_EVERY == 0:
+        if now.update % _LINE_EVERY == 0 or news:
             self.console.print(self.line(now))
         self.live.update(self.line(now))
 
@@ -261,12 +296,14 @@ def _draw(curve: list[Progress], summary: dict[str, Any], path: Path) -> None:
 
 def _tell(summary: dict[str, Any], out: Path, console: Console) -> None:
     rewards = np.array(summary["rewards_eval"])
-    retries = summary["switch_counters"].get("DUPLICATE", 0)
+    counters = summary["switch_counters"]
+    retries = counters.get("DUPLICATE", 0)
+    share = f"({summary['workers']} workers x {summary['segments']:,} segments)" if summary["contributions_expected"] else (
+        f"(workers put out: {counters.get('EVICTED', 0)}, times that newcomers were let in: {counters.get('ADMITTED', 0)})")
     for what, value in (
             ("evaluation", f"mean return {rewards.mean():.1f} of {rewards.size} episodes (worst {rewards.min():.0f})"),
             ("weights", f"the same on all {summary['workers']} workers, sha256 {summary['weights_sha256'][0][:16]}..."),
-            ("switch", f"{summary['contributions_accepted']:,} contributions added, each exactly once "
-                       f"({summary['workers']} workers x {summary['segments']:,} segments); "
+            ("switch", f"{summary['contributions_accepted']:,} contributions added, each exactly once {share}; "
                        f"{retries:,} came more than once"),
             ("time", f"{summary['train_s']:.1f} s, of them {summary['allreduce_s']:.1f} s in {summary['allreduces']:,} "
                      f"allreduces ({summary['allreduce_ms']:.1f} ms each, waiting for the slowest included)"),
@@ -282,12 +319,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for field in fields(Options):
         parser.add_argument("--" + field.name.replace("_", "-"), type=type(field.default), default=field.default,
                             help="(%(default)s)")
+    parser.add_argument("--kill", type=int, metavar="RANK", help=f"kill this worker after {KILL_AT} updates, to see the others go on")
     given = vars(parser.parse_args(arguments))
-    addresses, out = addresses_of(given.pop("switch")), given.pop("out")
+    addresses, out, kill = addresses_of(given.pop("switch")), given.pop("out"), given.pop("kill")
     try:
         with stop_on_signals():
-            launch(Options(**given), addresses, out)
-    except (LaunchError, IswitchError) as error:
+            launch(Options(**given), addresses, out, kill=kill)
+    except (LaunchError, IswitchError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:

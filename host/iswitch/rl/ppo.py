@@ -2,8 +2,9 @@
 
 Every worker plays its own environments. For each minibatch it computes its own gradient, all parameters in one float32
 vector; `worker.allreduce` replaces that by the mean of all workers' vectors, and every worker takes the same Adam step.
-Nothing else keeps the copies of the policy together: after the initial broadcast they stay equal because the switch
-gives everybody the same bits. The sum does not depend on the order of packets, so the same seed gives the same weights.
+Nothing else keeps the copies of the policy together: after they were made equal at the start they stay so because the switch
+gives everybody the same bits. The sum does not depend on the order of packets, so the same seed gives the same weights. When a worker dies the
+others go on without it; when it comes back it is given their state.
 
     python -m iswitch.rl.ppo --switch 127.0.0.1:27000 --workers 4 --seed 1 --out build/demo
 """
@@ -13,25 +14,17 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Collective", "Learner", "Options", "Progress", "Result", "advantages", "evaluate", "train"]
+from iswitch.errors import NotAMember
+from iswitch.rl.replica import Collective, Replica, Vector
 
-Vector = npt.NDArray[np.float32]
-
-
-class Collective(Protocol):
-    """What the algorithm needs of `iswitch.Worker`: both methods work in place."""
-
-    def allreduce(self, array: Vector, op: Literal["sum", "mean"] = "sum") -> Any: ...
-
-    def broadcast(self, buffer: Vector, root: int = 0) -> Any: ...
+__all__ = ["Learner", "Options", "Progress", "Result", "advantages", "evaluate", "train"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,11 +62,13 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """State after one update; but for `seconds` the same at every worker."""
+    """State after one update; but for `allreduces`, which each worker counts for itself, and `seconds` the same at every worker.
+    missing: ranks that were not in one of the sums since the last report."""
 
     update: int
     steps: int
     mean_return: float
+    missing: tuple[int, ...]
     allreduces: int
     seconds: float
 
@@ -87,8 +82,8 @@ class Result:
     weights_sha256: str
     curve: list[Progress]
     allreduces: int
-    collective_sizes: dict[int, int]
-    """How many collectives, the broadcast among them, there were of each number of elements."""
+    segments: int
+    """Contributions that this worker has made to the switch's sums."""
     train_s: float
     allreduce_s: float
 
@@ -112,18 +107,6 @@ class Learner(nn.Module):
         self.action_count = action_count
         self.policy = net(action_count, 0.01)
         self.value = net(1, 1.0)
-
-    def flat_gradient(self) -> Tensor:
-        """One vector of which every parameter's gradient is a view, so that a whole gradient is reduced as it lies."""
-        flat = torch.zeros(sum(p.numel() for p in self.parameters()))
-        start = 0
-        for parameter in self.parameters():
-            parameter.grad = flat[start:start + parameter.numel()].view_as(parameter)
-            start += parameter.numel()
-        return flat
-
-    def weights(self) -> Vector:
-        return nn.utils.parameters_to_vector(self.parameters()).detach().numpy().copy()
 
     def load(self, weights: Vector) -> None:
         nn.utils.vector_to_parameters(torch.from_numpy(weights), self.parameters())
@@ -213,73 +196,99 @@ def loss(learner: Learner, batch: dict[str, Tensor], options: Options) -> Tensor
     return -gain.mean() + options.value_weight * 0.5 * error.square().mean() - options.entropy_weight * entropy.mean()
 
 
-def train(worker: Collective, rank: int, options: Options,
-          report: Callable[[Progress], None] = lambda progress: None) -> Result:
-    """Learn as one of `options.workers` workers. Nothing here depends on the clock but what is reported."""
-    start = time.perf_counter()
-    waited = 0.0
-    sizes: dict[int, int] = {}
+class Trainer:
+    """One worker's side of the training. Nothing in it depends on the clock but what is reported."""
 
-    def mean(vector: Vector) -> None:
-        nonlocal waited
+    def __init__(self, worker: Collective, rank: int, options: Options) -> None:
+        self.worker, self.options = worker, options
+        self.player = Player(options, rank)
+        actions = int(self.player.games[0].action_space.n)  # type: ignore[attr-defined]
+        self.learner = Learner(self.player.observations.shape[1], actions, options.hidden, torch.Generator().manual_seed(options.seed))
+        self.replica = Replica(self.learner, learning_rate=options.learning_rate, gradient_norm=options.gradient_norm)
+        self.order = torch.Generator().manual_seed(options.seed * 1_000_003 + 500_009 + rank)
+        self.episodes: list[tuple[float, float]] = []
+        self.missing: set[int] = set()
+        self.allreduces, self.waited = 0, 0.0
+
+    def sum(self, vector: Vector, op: Literal["sum", "mean"]) -> None:
         begin = time.perf_counter()
-        worker.allreduce(vector, op="mean")
-        waited += time.perf_counter() - begin
-        sizes[vector.size] = sizes.get(vector.size, 0) + 1
+        self.missing.update(self.worker.allreduce(vector, op=op).missing)
+        self.waited += time.perf_counter() - begin
+        self.allreduces += 1
 
-    player = Player(options, rank)
-    learner = Learner(player.observations.shape[1], int(player.games[0].action_space.n),  # type: ignore[attr-defined]
-                      options.hidden, torch.Generator().manual_seed(options.seed))
-    weights = learner.weights() if rank == 0 else np.zeros_like(learner.weights())
-    worker.broadcast(weights, root=0)
-    sizes[weights.size] = 1
-    learner.load(weights)
-    gradient = learner.flat_gradient()
-    adam = torch.optim.Adam(learner.parameters(), lr=options.learning_rate, eps=1e-5)
-    order = torch.Generator().manual_seed(options.seed * 1_000_003 + 500_009 + rank)
+    def share(self) -> None:
+        """At the start, and whenever somebody new is there."""
+        self.replica.share(self.worker)
+        self.episodes.clear()  # who is new has not seen them, and all must agree when to stop
 
-    curve: list[Progress] = []
-    episodes: list[tuple[float, float]] = []
-    for update in range(options.updates):
-        adam.param_groups[0]["lr"] = options.learning_rate * (1 - update / options.updates)
-        rollout = player.play(learner)
+    def improve(self) -> bool:
+        """One update of the policy. False if it ends early, at the same sum on all workers, because newcomers wait for their state."""
+        options, replica = self.options, self.replica
+        rollout = self.player.play(self.learner)
         gains = advantages(rollout, options.discount, options.trace)
         # One small vector a round: all workers normalise alike, and agree when to stop. In units of a reward, for the
         # switch's fixed-point sum has room for numbers up to 2^14
         unit = 1 - options.discount
-        shared = np.array([gains.mean() * unit, gains.square().mean() * unit**2,
-                           sum(rollout.returns), len(rollout.returns)], np.float32)
-        mean(shared)
-        center, square, returned, ended = shared.tolist()
-        center, square = center / unit, square / unit**2
+        shared = np.array([1, gains.mean() * unit, gains.square().mean() * unit**2, sum(rollout.returns), len(rollout.returns)], np.float32)
+        self.sum(shared, "sum")
+        workers, center, square, returned, ended = shared.tolist()
+        center, square = center / workers / unit, square / workers / unit**2
         scale = 1 / (math.sqrt(max(square - center * center, 0.0)) + 1e-8)
         batch = {"observations": rollout.observations.flatten(0, 1), "actions": rollout.actions.flatten(),
                  "log_probabilities": rollout.log_probabilities.flatten(),
                  "advantages": ((gains - center) * scale).flatten(), "targets": (gains + rollout.values).flatten()}
+        rate = options.learning_rate * (1 - replica.update / options.updates)
         for _ in range(options.epochs):
-            for part in torch.randperm(gains.numel(), generator=order).chunk(options.minibatches):
-                gradient.zero_()
-                loss(learner, {name: column[part] for name, column in batch.items()}, options).backward()
-                mean(gradient.numpy())
-                gradient *= min(1.0, options.gradient_norm / (float(gradient.norm()) + 1e-6))
-                adam.step()
+            for part in torch.randperm(gains.numel(), generator=self.order).chunk(options.minibatches):
+                if self.worker.changed:
+                    return False
+                replica.gradient.zero_()
+                loss(self.learner, {name: column[part] for name, column in batch.items()}, options).backward()
+                self.sum(replica.gradient.numpy(), "mean")
+                replica.step(rate)
+        self.episodes.append((returned, ended))
+        while sum(count for _, count in self.episodes[1:]) >= options.good_episodes:
+            self.episodes.pop(0)
+        replica.update += 1
+        return True
 
-        episodes.append((returned * options.workers, ended * options.workers))
-        while sum(count for _, count in episodes[1:]) >= options.good_episodes:
-            episodes.pop(0)
-        count = sum(count for _, count in episodes)
-        mean_return = sum(total for total, _ in episodes) / count if count else 0.0
-        curve.append(Progress(update=update + 1, mean_return=mean_return, allreduces=sum(sizes.values()) - 1,
-                              steps=(update + 1) * options.steps * options.environments * options.workers,
-                              seconds=time.perf_counter() - start))
+    def mean_return(self) -> tuple[float, float]:
+        """Of the latest episodes of all workers, and how many they are."""
+        count = sum(count for _, count in self.episodes)
+        return sum(total for total, _ in self.episodes) / count if count else 0.0, count
+
+
+def train(worker: Collective, rank: int, options: Options,
+          report: Callable[[Progress], None] = lambda progress: None) -> Result:
+    """Learn as one of `options.workers` workers, which may go and come back meanwhile."""
+    start = time.perf_counter()
+    trainer = Trainer(worker, rank, options)
+    replica, curve = trainer.replica, list[Progress]()
+    shares = True
+    while replica.update < options.updates:
+        try:
+            if shares or worker.changed:
+                trainer.share()
+                shares = False
+                continue
+            if not trainer.improve():
+                continue
+        except NotAMember:  # the switch was restarted, or has put us out
+            worker.rejoin()
+            continue
+        mean_return, count = trainer.mean_return()
+        curve.append(Progress(update=replica.update, mean_return=mean_return, allreduces=trainer.allreduces,
+                              steps=replica.update * options.steps * options.environments * options.workers,
+                              missing=tuple(sorted(trainer.missing)), seconds=time.perf_counter() - start))
+        trainer.missing.clear()
         report(curve[-1])
         if mean_return >= options.good_return and count >= options.good_episodes:
             break
 
-    weights = learner.weights()
+    weights = replica.weights()
     return Result(rank=rank, weights=weights, weights_sha256=hashlib.sha256(weights.tobytes()).hexdigest(),
-                  curve=curve, allreduces=sum(sizes.values()) - 1, collective_sizes=sizes,
-                  train_s=time.perf_counter() - start, allreduce_s=waited)
+                  curve=curve, allreduces=trainer.allreduces, segments=worker.segments,
+                  train_s=time.perf_counter() - start, allreduce_s=trainer.waited)
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Stands in for `iswitch.Worker` and its switch: the same two methods, within one process, one thread for each worker.
+"""Stands in for `iswitch.Worker` and its switch: the same methods, within one process, one thread for each worker.
 
 Only one worker runs at a time, until it waits for the others; so nothing depends on the scheduler.
 """
@@ -52,9 +52,15 @@ class Switch:
                 self.turn.wait()
 
 
+class Sum:
+    missing = ()
+
+
 class Worker:
+    changed = False
+
     def __init__(self, switch, rank):
-        self.switch, self.rank = switch, rank
+        self.switch, self.rank, self.segments = switch, rank, 0
 
     def allreduce(self, array, op="sum"):
         def combine(arrays):
@@ -62,7 +68,10 @@ class Worker:
             return total / np.float32(len(arrays)) if op == "mean" else total
 
         self.switch.collect(self.rank, array, combine)
+        self.segments += 1
+        return Sum()
 
-    def broadcast(self, buffer, root=0):
-        self.switch.collect(self.rank, buffer, lambda arrays: arrays[root])
-        return buffer
+    def share(self, state, step):
+        for array in state:
+            self.switch.collect(self.rank, array, lambda arrays: arrays[0])
+        return step

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from iswitch.rl.launch import addresses_of
+from iswitch.rl.replica import Replica
 from iswitch.rl.ppo import Learner, Options, Player, advantages, evaluate, loss, train
 
 spec = importlib.util.spec_from_file_location("double", Path(__file__).with_name("double.py"))
@@ -43,13 +44,12 @@ def test_seed_changes_weights():
 def test_collectives_are_counted():
     result = run(FEW)[0]
     gradients = FEW.updates * FEW.epochs * FEW.minibatches
-    assert result.collective_sizes == {result.weights.size: gradients + 1, 4: FEW.updates}
-    assert result.allreduces == gradients + FEW.updates
+    assert result.allreduces == result.segments == gradients + FEW.updates
 
 
 def test_mean_of_gradients_is_gradient_of_whole_batch():
     learner = Learner(4, 2, FEW.hidden, torch.Generator().manual_seed(1))
-    gradient = learner.flat_gradient()
+    gradient = Replica(learner, learning_rate=1.0, gradient_norm=1.0).gradient
     batches = []
     for rank in range(FEW.workers):
         rollout = Player(FEW, rank).play(learner)

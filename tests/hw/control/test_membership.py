@@ -175,5 +175,5 @@ def test_read_returns_eight_registers_from_any_address():
     for address in (0, 5, 40, 0xFFFFFFFC):
         reply = talk.ask(a, a.read(address, token=0, job=255 if address == 5 else 0))
         assert reply.ack["address"] == address
-        assert reply.ack["registers"].tolist() == talk.model.registers(address)
+        assert reply.ack["registers"].tolist() == talk.model.registers(address, 0)
     talk.check()

@@ -33,7 +33,7 @@ class Modelled:
 
 def test_registers_are_the_switchs() -> None:
     found = read(Modelled(), Register.MAGIC)  # type: ignore[arg-type]
-    assert found == [0x54575349, VERSION, 4, 256, 8, 2, 64, 352]
+    assert found == [0x54575349, VERSION, 4, 256, 8, 8, 64, 352]
 
 
 def test_only_what_is_not_zero_is_named() -> None:

@@ -153,7 +153,7 @@ def test_command_line_of_a_fabric(relay: Path, tmp_path: Path) -> None:
         process, ready = started(
             tmp_path / "ready.json", "--switches", "3", "--link", "0:1-1:0,rate=1e9,delay_us=5", "--link", "1:1-2:0,loss=0.5",
             "--udp-base", "0", "--library", str(relay), "--pcap", str(tmp_path), "--summary", str(tmp_path / "summary.json"),
-            "--mac", first.hex(":"), "--ip", host, "--fault", "2:1:tx:duplicate=1")
+            "--mac", first.hex(":"), "--ip", host, "--fault", "2:1:tx:duplicate=1", "--seed", "1")
         try:
             receiver.sendto(b"here I am", tuple(ready["switches"][2]["ports"][1]))
             bare = Faults(Rates(loss=0.5), seed=2, port=1, direction="tx")

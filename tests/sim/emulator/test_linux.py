@@ -188,7 +188,8 @@ def test_linux_stacks_talk_through_the_switch_while_a_job_sums(network: Network)
     training = Training(network)
     rounds = training.goes_on(since=0)
     steps = [
-        lambda: [network.answer(network.host(2, "ping", 20, 56, SWITCH_IP))], lambda: pings(network, ipv4, 56), lambda: pings(network, ipv4, 1472), lambda: pings(network, ipv6, 1452),
+        lambda: [network.answer(network.host(2, "ping", 20, 56, SWITCH_IP))],
+        lambda: pings(network, ipv4, 56), lambda: pings(network, ipv4, 1472), lambda: pings(network, ipv6, 1452),
         lambda: transfer(network, 0, 1, ipv4(1), TCP_BYTES), lambda: transfer(network, 3, 2, ipv6(2), TCP_BYTES // 10),
         lambda: tagged(network, 1, 3, 7, 1518), lambda: tagged(network, 3, 0, 4094, 60),
     ]

@@ -1,0 +1,229 @@
+"""Jobs whose workers die, come back, pause and fall behind: drivers against the golden switch."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from iswitch import HaltedWarning, MembershipChanged, NotAMember, Refused, Worker
+from iswitch.config import Config
+from iswitch.sharing import elect
+
+from sim.bench.client import SWITCH_IP, SWITCH_MAC
+from sim.bench.udp_model import Faults, UdpModel, together
+from sim.model.switch import Switch
+
+SMALL = Config(ports=4, window=4, elements=16, members=8)
+BAD = Faults(loss=0.05, duplication=0.05, reordering=0.05)
+EVICT_S = 0.3
+pytestmark = pytest.mark.filterwarnings("ignore:ranks .* are not in the sum")
+
+
+@pytest.fixture(params=[Faults(), BAD], ids=["sound", "bad network"])
+def model(request):
+    with UdpModel(SMALL, faults=request.param) as made:
+        yield made
+
+
+def kill(worker: Worker) -> None:
+    """What SIGKILL does: no more signs of life, and no goodbye."""
+    worker._attendant.stop()
+    worker._transport.close()
+    worker._finalizer.detach()
+
+
+class Trainee:
+    """A replica: its weights are the sum of all gradients so far, and its gradient is made of step and rank."""
+
+    def __init__(self, worker: Worker):
+        self.worker, self.step, self.weights = worker, 0, np.zeros(50, np.float32)
+        self.missing: list[tuple[int, ...]] = []
+
+    def train(self, steps: int, *, until: threading.Event | None = None, kept: int = 0) -> None:
+        """So many steps; if told `until` when, at least `kept` more after that."""
+        while self.step < steps or (until and not until.is_set()):
+            try:
+                if self.worker.changed:
+                    self.step = self.worker.share([self.weights], self.step)
+                    continue
+                gradient = np.full(50, (self.step + 1) * (self.worker.rank + 1), np.float32)
+                self.missing.append(self.worker.allreduce(gradient).missing)
+            except NotAMember:
+                self.worker.rejoin()
+                continue
+            self.weights += gradient
+            self.step += 1
+            if until and until.is_set() and kept:
+                steps, until = max(steps, self.step + kept), None
+
+
+def test_training_goes_on_without_a_killed_worker_which_comes_back_with_the_same_weights(model):
+    died, back = threading.Event(), threading.Event()
+    with ThreadPoolExecutor(3) as pool:
+        def survivor(rank: int) -> Trainee:
+            with Worker(model.address(rank), world=3, rank=rank, evict_s=EVICT_S, timeout_s=20) as worker:
+                trainee = Trainee(worker)
+                worker.share([trainee.weights], 0)
+                trainee.train(5)
+                while trainee.step < 400 and not (back.is_set() and trainee.step >= goal[0]):
+                    trainee.train(trainee.step + 1)
+                return trainee
+
+        def victim() -> Trainee:
+            worker = Worker(model.address(2), world=3, rank=2, evict_s=EVICT_S, timeout_s=20)
+            trainee = Trainee(worker)
+            worker.share([trainee.weights], 0)
+            trainee.train(5)
+            kill(worker)
+            died.set()
+            with Worker(model.address(3), world=3, rank=2, evict_s=EVICT_S, timeout_s=20, elastic=True) as again:
+                assert again.changed
+                trainee = Trainee(again)
+                while trainee.step < 400 and not (back.is_set() and trainee.step >= goal[0]):
+                    trainee.train(trainee.step + 1)
+                    if trainee.step and not back.is_set():
+                        goal[0] = trainee.step + 20
+                        back.set()
+                return trainee
+
+        goal = [400]
+        first, second, third = [pool.submit(survivor, rank) for rank in (0, 1)] + [pool.submit(victim)]
+        trainees = [future.result(timeout=60) for future in (first, second, third)]
+    assert len({trainee.step for trainee in trainees}) == 1
+    assert len({trainee.weights.tobytes() for trainee in trainees}) == 1
+    assert (2,) in trainees[0].missing and trainees[0].missing[-1] == () == trainees[2].missing[-1]
+    assert model.switch.counters()["stat.EVICTED"] == 1
+
+
+def test_a_restarted_switch_is_founded_anew_by_those_who_were_in_the_job():
+    with UdpModel(SMALL) as model:
+        def body(worker):
+            trainee = Trainee(worker)
+            worker.share([trainee.weights], 0)
+            trainee.train(10)
+            if worker.rank == 0:
+                with model.lock:
+                    model.switch = Switch(SMALL, mac=SWITCH_MAC, ip=SWITCH_IP, seed=99)
+            trainee.train(20)
+            return trainee
+
+        trainees = together(model, 3, body, timeout_s=20, evict_s=0)
+    assert {trainee.step for trainee in trainees} == {20}
+    assert len({trainee.weights.tobytes() for trainee in trainees}) == 1
+    expected = sum(range(1, 21)) * 6
+    assert trainees[0].weights[0] == expected
+
+
+@pytest.mark.parametrize("steps", [(0, 7, 3), (5, 2, 5), (2**40, 0, 2**31)])
+def test_share_takes_the_state_of_the_farthest_bit_for_bit(model, steps):
+    states = [np.random.default_rng(rank).integers(0, 256, 777, np.uint8) for rank in range(3)]
+    others = [np.array([[rank, -0.0], [np.nan, 2.0**-149]], np.float64) for rank in range(3)]
+
+    def body(worker):
+        mine = states[worker.rank].copy(), others[worker.rank].copy()
+        return worker.share(mine, steps[worker.rank]), mine
+
+    root = max(range(3), key=lambda rank: (steps[rank], -rank))
+    for step, (octets, floats) in together(model, 3, body):
+        assert step == steps[root]
+        assert octets.tobytes() == states[root].tobytes() and floats.tobytes() == others[root].tobytes()
+
+
+def test_share_takes_another_state_when_the_chosen_worker_dies_meanwhile():
+    """Rank 2 is ahead, takes part in the election, and is gone."""
+    with UdpModel(SMALL) as model:
+        def body(worker):
+            state = np.full(40, worker.rank, np.int32)
+            if worker.rank == 2:
+                election = np.zeros(9, np.int32)
+                election[6:] = 1, 9, 0
+                worker._collect(election, 3, whole=True)
+                return kill(worker)
+            return worker.share(state, worker.rank), state.tolist()
+
+        answers = together(model, 3, body, evict_s=EVICT_S, timeout_s=20)
+    assert answers[:2] == [(1, [1] * 40)] * 2
+
+
+def test_election_of_the_lowest_rank_with_the_highest_step():
+    table = np.array([1, 5, 0, 0, 9, 9, 1, 5, 0, 1, 4, 0], np.int32)
+    assert elect(table) == (0, 5)
+    assert elect(np.array([1, 2**31 - 1, 0, 1, 0, 1], np.int32)) == (1, 2**31)
+
+
+def test_collectives_wait_for_share_once_newcomers_are_in():
+    with UdpModel(SMALL) as model:
+        left = threading.Event()
+
+        def body(worker):
+            if worker.rank == 1:
+                worker.leave()
+                left.set()
+                with Worker(model.address(1), world=2, elastic=True) as again:
+                    state = np.zeros(3)
+                    again.share(state, 0)
+                    return state[0]
+            left.wait(5)
+            while not worker.changed:
+                worker.allreduce(np.ones(3, np.float32))
+            with pytest.raises(MembershipChanged, match="call `share`"):
+                worker.allreduce(np.ones(3, np.float32))
+            worker.share(np.full(3, 7.0), 0)
+            return 7.0
+
+        assert together(model, 2, body) == [7.0, 7.0]
+
+
+def test_a_running_job_is_not_joined_unless_elastic():
+    with UdpModel(SMALL) as model:
+        def body(worker):
+            if worker.rank == 1:
+                worker.leave()
+                with pytest.raises(Refused, match="running already: join it with elastic=True"):
+                    Worker(model.address(1), world=2)
+            else:
+                time.sleep(0.3)
+
+        together(model, 2, body)
+
+
+def test_a_halted_job_waits_and_goes_on():
+    with UdpModel(SMALL) as model:
+        def body(worker):
+            worker.barrier()
+            if worker.rank == 0:
+                worker.halt()
+                time.sleep(0.8)
+                worker.resume()
+            else:
+                time.sleep(0.1)
+            array = np.ones(100, np.float32)
+            worker.allreduce(array)
+            return array.tolist()
+
+        with pytest.warns(HaltedWarning):
+            assert together(model, 2, body, timeout_s=0.4) == [[2.0] * 100] * 2
+
+
+def test_a_deadline_leaves_the_slow_out_and_says_who_they_are():
+    with UdpModel(SMALL) as model:
+        def body(worker):
+            worker.barrier()
+            if worker.rank == 2:
+                time.sleep(1.0)
+            array = np.full(16 * 9, worker.rank + 1.0, np.float32)
+            missing = worker.allreduce(array, op="mean").missing
+            worker.barrier()
+            return missing, set(array.tolist())
+
+        assert together(model, 3, body, deadline_s=0.2, timeout_s=20) == [((2,), {1.5})] * 3
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"evict_s": 0.001}, "evict_s must be 0, or 0.016 to 536.9"), ({"evict_s": -1}, "evict_s must be"),
+    ({"deadline_s": -0.1}, "deadline_s must be 0 to 2147"), ({"deadline_s": 3000}, "deadline_s must be"),
+])
+def test_times_out_of_range_are_refused_at_the_door(options, message):
+    with pytest.raises(ValueError, match=message):
+        Worker("127.0.0.1:1", world=1, **options)
