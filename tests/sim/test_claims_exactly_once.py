@@ -26,11 +26,11 @@ class Sum(NamedTuple):
 
 
 class Ledger:
-    """Whose k-th vector was granted to which update, from the workers' own books, and what came of it."""
+    """Whose k-th vector was granted to which update, under which index, from the workers' own books, and what came of it."""
 
     def __init__(self, segments: int, staleness: int) -> None:
         self.segments, self.staleness = segments, staleness
-        self.granted: dict[int, dict[Client, int]] = {}
+        self.granted: dict[int, dict[Client, tuple[int, int]]] = {}
         self.left: dict[int, set[Client]] = {}
         self.sums: dict[int, Sum] = {}
         self.vectors = self.checked = 0
@@ -39,7 +39,8 @@ class Ledger:
         """What was granted to a worker and what it has heard, which must be what others have heard."""
         for base, (k, weights) in worker.granted.items():
             assert 0 <= base - weights <= self.staleness * self.segments, f"vector {k} of update {base} has weights {weights}"
-            assert self.granted.setdefault(base, {}).setdefault(worker.client, k) == k
+            known = worker.client.member, k
+            assert self.granted.setdefault(base, {}).setdefault(worker.client, known) == known
         for position, result in worker.results.items():
             assert self.sums.setdefault(position, Sum(*result)) == result, f"segment {position} has two results"
 
@@ -54,12 +55,11 @@ class Ledger:
         """Checks all sums below `low`, which everybody has, and forgets them."""
         for position in [position for position in self.sums if position < low]:
             base = position - position % self.segments
-            total = self.sums.pop(position)
-            inside = [client for client in self.granted.get(base, {}) if total.members >> client.member & 1]
-            must = {client for client in self.granted.get(base, {}) if client not in self.left.get(base, set())}
-            assert must <= set(inside), f"segment {position} has {total}, and lacks one of {self.granted[base]}"
-            assert total.members == sum(1 << client.member for client in inside), f"segment {position} has {total}: {self.granted.get(base)}"
-            vectors = sum(element(client, self.granted[base][client], position) for client in inside) % SERIAL
+            total, granted = self.sums.pop(position), self.granted.get(base, {})
+            inside = {client: k for client, (member, k) in granted.items() if total.members >> member & 1}
+            assert granted.keys() - self.left.get(base, set()) <= inside.keys(), f"segment {position} has {total}, and lacks one of {granted}"
+            assert total.members == sum(1 << granted[client][0] for client in inside), f"segment {position} has {total}: {granted}"
+            vectors = sum(element(client, k, position) for client, k in inside.items()) % SERIAL
             assert total.numbers == ([total.members, vectors] if inside else [0] * len(total.numbers)), f"segment {position}: {total}"
             self.checked += 1
             if position == base:
