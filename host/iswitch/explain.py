@@ -34,16 +34,19 @@ COUNTERS: dict[str, Counter] = {
         Grade.FAULT, "contributions with NaN, an infinity or a number out of the job's range, left out of their sums",
         "look for a diverging worker, or join with a smaller `fraction` for a wider range"),
     "RECEIPT": Counter(Grade.FINE, "receipts for results"),
-    "CONTROL": Counter(Grade.FINE, "control messages obeyed"),
+    "CONTROL": Counter(Grade.FINE, "control messages obeyed, and claims taken"),
     "REFUSED": Counter(Grade.USUAL, "control messages refused: a Join with other parameters than the job's, a wrong key or token "
-                       "(or keys that `iswitch doctor` tried)", "read the error of the worker that could not join"),
-    "DUPLICATE": Counter(Grade.USUAL, "contributions that had come before: retransmissions, normal where packets get lost or workers wait",
+                       "(or keys that `iswitch doctor` tried); and claims with weights that are too old",
+                       "read the error of the worker that could not join; if one worker's claims are refused each time, raise `staleness`"),
+    "DUPLICATE": Counter(Grade.USUAL, "contributions and claims that had come before: retransmissions, normal where packets get lost or workers wait",
                          "if there are nearly as many as are ADDED, look for loss and for a slow worker (`iswitch top`)"),
     "LATE": Counter(Grade.USUAL, "contributions that came after their sum was complete without them (threshold below world)",
                     "none if that is what the threshold is for; else raise it"),
-    "STALE": Counter(Grade.USUAL, "contributions for an earlier lap of the ring: packets delayed for long, or a worker out of step",
+    "STALE": Counter(Grade.USUAL, "contributions for an earlier lap of the ring, and claims older than the last: packets delayed for long, or a "
+                     "worker out of step",
                      "if it rises, make new Workers: one repeats what all others have finished"),
-    "WINDOW": Counter(Grade.FAULT, "contributions too far ahead of their sender's results: a driver that ignores the window",
+    "WINDOW": Counter(Grade.FAULT, "contributions too far ahead of their sender's results, or to an update that their sender was not granted: a "
+                      "driver that ignores the window or its grants",
                       "use this driver, or see section 3 of the protocol"),
     "SLOT_HELD": Counter(Grade.USUAL, "contributions that came before every worker held the result they would replace: a worker lags "
                          "behind, or has died without leaving", "`iswitch top` shows who; end its job with `iswitch reset`"),
@@ -121,6 +124,9 @@ REFUSALS: dict[Reason, tuple[str, str]] = {
     Reason.DEADLINE: ("`deadline_s` is not the job's, or above 2147 s", "start all workers with the same deadline"),
     Reason.EVICT: ("`evict_s` is not the job's, or not 0 or 0.017 to 536 s", "start all workers with the same `evict_s`"),
     Reason.SEQ: ("the segment is not open, or waits for all", "nothing: it is over, or will be"),
+    Reason.STALENESS: ("`staleness` is not the job's, above the switch's limit, or not 0 in a synchronous job",
+                       "start all workers with the same staleness, at most 7"),
+    Reason.SEGMENTS: ("`segments` is not the job's, or the switch has no asynchronous jobs", "start all workers with vectors of the same length"),
     Reason.HALTED: ("the job is halted", "`resume` by any of its workers lets it go on"),
     Reason.ACTION: ("the switch does not know this action", "use a driver of the switch's version"),
 }

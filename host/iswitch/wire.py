@@ -17,7 +17,7 @@ __all__ = [
     "JOB_VIEW", "MEMBER_VIEW", "REGISTERS_PER_READ", "SLOT_VIEW", "TAIL", "TAIL_BYTES", "UDP_PORT", "VERSION", "VIEWED_JOBS", "VIEWED_MEMBERS",
     "VIEWED_SLOTS", "Action", "ContributionFlag", "Format",
     "DEADLINE_US_MAX", "EVICT_US_MAX", "JobState", "Mode", "NOTICE_INTERVAL_US", "Operation", "Outcome", "PortCounter", "Reason", "Register",
-    "ResultFlag", "SILENCE_TICK_US", "SlotState", "Standing", "Stat", "Type",
+    "ResultFlag", "SEGMENTS_MAX", "SILENCE_TICK_US", "STALENESS_MAX", "SlotState", "Standing", "Stat", "Type",
     "have_view_register", "job_view_register", "member_view_register", "ones_complement_sum", "port_counter_register", "slot_view_register",
 ]
 
@@ -121,7 +121,8 @@ class SlotState(IntEnum):
 
 
 class Operation(IntEnum):
-    """What the aggregator's one pipeline does to a slot; the last three are for trees of switches."""
+    """What the aggregator's one pipeline does to a slot; EXPIRE to SEND_UP are for trees of switches. GRANT takes no slot: it is a frame
+    that leaves in the order of results."""
 
     CONTRIBUTE = 0
     RESEND = 1
@@ -129,6 +130,7 @@ class Operation(IntEnum):
     EXPIRE = 3
     INSTALL_DOWN = 4
     SEND_UP = 5
+    GRANT = 6
 
 
 class Reason(IntEnum):
@@ -152,6 +154,8 @@ class Reason(IntEnum):
     ACTION = 15
     SEQ = 16
     HALTED = 17
+    STALENESS = 18
+    SEGMENTS = 19
 
 
 class Outcome(IntEnum):
@@ -227,6 +231,7 @@ class Register(IntEnum):
     ELEMENTS = 7
     OUTCOMES = 8
     STATS = 40
+    AGES = 56
     PORT_COUNTERS = 64
     JOBS_VIEW = 1 << 10
     HAVE_VIEW = 1 << 11
@@ -243,7 +248,9 @@ SILENCE_TICK_US = 1 << 14
 """How long members are silent is measured in this unit, modulo 2^16 (18 minutes)."""
 EVICT_US_MAX = 1 << 29
 DEADLINE_US_MAX = 1 << 31
+SEGMENTS_MAX = 1 << 24
 """Settings of a job are below these."""
+STALENESS_MAX = 7
 
 
 def port_counter_register(port: int, counter: PortCounter) -> int:
@@ -276,12 +283,12 @@ _HEADER_FIELDS = [
     ("version_type", "<u1"),   # 0   VERSION << 4 | Type
     ("job", "<u1"),            # 1
     ("epoch", "<u2"),          # 2   incarnation of the job
-    ("seq", "<u4"),            # 4   serial number of the segment (modulo 2^32)
+    ("seq", "<u4"),            # 4   serial number of the segment (modulo 2^32); claim, refusal: the member's number of its vector
     ("member", "<u1"),         # 8
     ("format_flags", "<u1"),   # 9   flags << 4 | Format
-    ("count", "<u2"),          # 10  contribution: 1; result: workers in the sum; notice: Reason
-    ("behind", "<u2"),         # 12  seq minus the lowest seq whose result the sender lacks; ack, notice: complement
-    ("members", "<u4"),        # 14  result: ranks in the sum
+    ("count", "<u2"),          # 10  contribution: 1; result: workers in the sum; notice: Reason; grant: members granted
+    ("behind", "<u2"),         # 12  seq minus the lowest seq whose result the sender lacks; ack, notice, grant, refusal: complement
+    ("members", "<u4"),        # 14  result: ranks in the sum; grant: members; claim: its weights; refusal: base of the next update
     ("token", "<u4"),          # 18  result: tainted ranks
 ]
 HEADER = np.dtype(_HEADER_FIELDS)
@@ -304,8 +311,9 @@ TAIL_BYTES = TAIL.itemsize
 
 CONTROL = np.dtype([
     ("action", "<u1"), ("format", "<u1"), ("fraction", "<i2"), ("world", "<u2"), ("threshold", "<u2"),
-    ("elements", "<u2"), ("mode", "<u1"), ("reserved", "<u1"), ("deadline_us", "<u4"),
-    ("key", "<u8"), ("nonce", "<u8"), ("evict_us", "<u4"), ("segment", "<u4"), ("address", "<u4"), ("reserved2", "u1", 20),
+    ("elements", "<u2"), ("mode", "<u1"), ("staleness", "<u1"), ("deadline_us", "<u4"),
+    ("key", "<u8"), ("nonce", "<u8"), ("evict_us", "<u4"), ("segment", "<u4"), ("address", "<u4"), ("segments", "<u4"),
+    ("reserved", "u1", 16),
 ])
 """Body of a control message, behind the header; the same for every action."""
 

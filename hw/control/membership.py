@@ -1,9 +1,10 @@
 """Who is in a job: the control messages, eviction, and the read-out of the registers."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Array, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.aggregate.claims import forget
 from hw.aggregate.ring import admission, is_complete, popcount
 from hw.control.checks import same_sender
 from hw.control.tables import TICK, Access, Binding
@@ -12,8 +13,8 @@ from hw.layout import layout
 from hw.net.parser import Headers
 from iswitch.config import Config
 from iswitch.wire import (
-    ACK, DEADLINE_US_MAX, EVICT_US_MAX, NO_MEMBER, REGISTERS_PER_READ, SILENCE_TICK_US, Action, Format, JobState, Mode, Reason, SlotState,
-    Standing,
+    ACK, DEADLINE_US_MAX, EVICT_US_MAX, NO_MEMBER, REGISTERS_PER_READ, SEGMENTS_MAX, SILENCE_TICK_US, STALENESS_MAX, Action, Format, JobState,
+    Mode, Reason, SlotState, Standing,
 )
 
 __all__ = ["FRACTION_MAX", "FRACTION_MIN", "Membership"]
@@ -73,6 +74,8 @@ class Membership(wiring.Component):
             self.binding.payload.address.ip.eq(frame.ip_src), self.binding.payload.address.udp.eq(frame.udp_src),
         ]
 
+        forget(m, t.claims_row, t.claims_next, bit)
+
         def refuse(why):
             m.d.sync += reason.eq(why)
             m.next = "SETTLE"
@@ -115,7 +118,7 @@ class Membership(wiring.Component):
             with m.State("CLEAR"):
                 # Empty slots stand one lap before the first sequence number.
                 m.d.comb += [t.slot_write.eq(1), t.slot_next.eq(0), t.slot_next.seq.eq(job.first - config.slots + step),
-                             t.have_write.eq(~0)]
+                             t.have_write.eq(~0), t.claims_write.eq(1), t.claims_next.eq(0), t.claims_next.base.eq(job.first)]
                 m.d.sync += step.eq(step + 1)
                 with m.If(step == config.slots - 1):
                     m.d.sync += step.eq(0)
@@ -161,6 +164,8 @@ class Membership(wiring.Component):
             m.d.comb += body.standing.eq(Mux(row.pending, Standing.PENDING, Mux((job.live & bit).any(), Standing.LIVE, Standing.JOINING)))
             with m.If((job.newcomers & bit).any()):
                 m.d.comb += body.first_seq.eq(job.start)
+            with m.If(job.segments.any() & (job.live & bit).any()):
+                m.d.comb += body.first_seq.eq(Array(t.have)[index])
         return m
 
     def _join(self, m, refuse, exists, same, reason, index, step, bit):
@@ -181,6 +186,8 @@ class Membership(wiring.Component):
                 ((asked.elements != 0) & (asked.elements <= config.elements), Reason.ELEMENTS),
                 (asked.mode <= max(Mode), Reason.MODE), (asked.deadline_us < DEADLINE_US_MAX, Reason.DEADLINE),
                 ((asked.evict_us == 0) | ((asked.evict_us >= SILENCE_TICK_US) & (asked.evict_us < EVICT_US_MAX)), Reason.EVICT),
+                (asked.staleness <= Mux(asked.segments != 0, config.staleness or STALENESS_MAX, 0), Reason.STALENESS),
+                (asked.segments < (SEGMENTS_MAX if config.staleness else 1), Reason.SEGMENTS),
             ]
             agreement = [
                 (asked.key == job.key, Reason.KEY), (asked.world == job.world, Reason.WORLD),
@@ -188,7 +195,8 @@ class Membership(wiring.Component):
                 (asked["format"] == job.numeric, Reason.FORMAT),
                 (asked.fraction == job.fraction, Reason.FRACTION), (asked.elements == job.elements, Reason.ELEMENTS),
                 (asked.mode == job.mode, Reason.MODE), (asked.deadline_us == job.deadline, Reason.DEADLINE),
-                (asked.evict_us == job.evict, Reason.EVICT),
+                (asked.evict_us == job.evict, Reason.EVICT), (asked.staleness == job.staleness, Reason.STALENESS),
+                (asked.segments == job.segments, Reason.SEGMENTS),
             ]
             limits += [(~exists | agrees, why) for agrees, why in agreement]
             why = Reason.DONE
@@ -250,7 +258,7 @@ class Membership(wiring.Component):
                     made.threshold.eq(asked.threshold), made.numeric.eq(asked["format"]), made.fraction.eq(asked.fraction),
                     made.limit.eq(Mux(limit > 255, 255, limit)), made.elements.eq(asked.elements),
                     made.mode.eq(asked.mode), made.key.eq(asked.key), made.live.eq(0), made.deadline.eq(asked.deadline_us),
-                    made.evict.eq(asked.evict_us),
+                    made.evict.eq(asked.evict_us), made.staleness.eq(asked.staleness), made.segments.eq(asked.segments),
                     made.slot_base.eq(frame.job * config.slots),
                 ]
                 m.next = "CREATED"
@@ -344,7 +352,7 @@ class Membership(wiring.Component):
                         m.next = "CLEAR"
         with m.State("PART"):
             m.d.comb += [t.member_write.eq(1), t.member_next.live.eq(0), t.job_write.eq(1), t.job_next.live.eq(remaining),
-                         t.job_next.joining.eq(job.joining & ~bit)]
+                         t.job_next.joining.eq(job.joining & ~bit), t.claims_write.eq(1)]
             m.next = "SWEEP"
             # Newcomers have nothing yet of what the others knew.
             with m.If((remaining & ~job.newcomers) == 0):

@@ -25,7 +25,7 @@ def _stores(frames: list[bytes]) -> dict[str, list[bytes]]:
     stores: dict[str, list[bytes]] = defaultdict(list)
     for frame in frames:
         ours = frame[6:14] == SWITCH_MAC + b"\x08\0" and frame[23] == UDP and len(frame) >= FRAME_BYTES
-        stores["ordinary" if not ours else "result" if parse(frame).type == Type.RESULT else "reply"].append(frame)
+        stores["ordinary" if not ours else "result" if parse(frame).type in (Type.RESULT, Type.GRANT) else "reply"].append(frame)
     return stores
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from iswitch.config import Config
-from iswitch.wire import Outcome
+from iswitch.wire import Operation, Outcome
 
 from sim.bench.client import Client, ordinary
 from sim.bench.core import CoreBench
@@ -22,6 +22,19 @@ def test_random_traffic_has_the_models_outcomes_operations_and_replies(seed, sta
     traffic.steps(140, odd=0.5)
     bench.check(stalls=stalls)
     assert len(set(bench.model.fates)) >= 15
+
+
+@pytest.mark.parametrize(("seed", "stalls", "settings"), [
+    (1, 0, {"segments": 3, "staleness": 1}), (5, 0.4, {"segments": 1, "staleness": 0}), (3, 0, {"segments": 7, "staleness": 7}),
+    (4, 0, {"segments": 2, "staleness": 2, "threshold": 1, "evict_us": 2**14})])
+def test_claims_have_the_models_outcomes_grants_and_refusals(seed, stalls, settings):
+    bench = CoreBench(CONFIG, seed=seed)
+    traffic = Traffic(CONFIG, seed=seed, workers=3, exchange=bench.exchange)
+    traffic.form(0, **{"threshold": 2} | settings)
+    traffic.steps(400, odd=0.15)
+    bench.check(stalls=stalls)
+    assert {Outcome.CONTROL, Outcome.REFUSED, Outcome.DUPLICATE, Outcome.WINDOW, Outcome.ADDED} <= set(bench.model.fates)
+    assert sum(work.operation == Operation.GRANT for work in bench.model.works) > 5
 
 
 def running(bench, workers=2):
