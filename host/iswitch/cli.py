@@ -18,9 +18,10 @@ except ImportError as error:
     raise SystemExit("the command line needs two more packages: pip install 'iswitch[cli]'") from error
 
 from iswitch.control import Control
-from iswitch.doctor import Finding, Mark, examine
+from iswitch.doctor import examine
 from iswitch.errors import IswitchError
 from iswitch.explain import HARMLESS, explain
+from iswitch.path import Finding, Mark
 from iswitch.top import picture, take, watch
 from iswitch.transport import UdpTransport
 from iswitch.wire import JobState

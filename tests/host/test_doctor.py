@@ -5,9 +5,10 @@ from types import SimpleNamespace
 import pytest
 from iswitch import Worker
 from iswitch.config import Config
-from iswitch.doctor import Mark, examine
+from iswitch.doctor import examine
 from iswitch.errors import SwitchUnreachable
 from iswitch.explain import Grade, explained
+from iswitch.path import Mark
 from iswitch.probe import Probe, neighbour
 from iswitch.wire import ADDRESSES, UDP_PORT, JobState, Outcome, Register
 
@@ -39,8 +40,8 @@ CLOCK = Clock()
 @pytest.fixture
 def still(monkeypatch):
     """The time of `Patient`s."""
-    monkeypatch.setattr("iswitch.control.time", CLOCK)
-    monkeypatch.setattr("iswitch.doctor.time", CLOCK)
+    for module in ("control", "doctor", "path"):
+        monkeypatch.setattr(f"iswitch.{module}.time", CLOCK)
 
 
 class Patient:

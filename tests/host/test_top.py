@@ -144,7 +144,7 @@ def test_once_prints_one_frame_or_draws_it(model, tmp_path):
         result = CliRunner().invoke(app, ["top", "--once", "--interval", "0.05", "--switch", model.address(1), "--svg", str(drawing)])
         assert result.exit_code == 0 and drawing.read_text().startswith("<svg")
     result = CliRunner().invoke(app, ["top", "--once", "--interval", "0.05", "--switch", model.address(1), "--svg", str(tmp_path)])
-    assert result.exit_code == 1 and "cannot be written" in result.stderr.replace("\n", " ")
+    assert result.exit_code == 1 and "cannot be written" in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize("end", ["q", signal.SIGINT], ids=["q", "Ctrl-C"])

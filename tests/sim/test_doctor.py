@@ -9,7 +9,8 @@ import pytest
 
 from iswitch import Worker
 from iswitch.config import Config
-from iswitch.doctor import Finding, Mark, examine
+from iswitch.doctor import examine
+from iswitch.path import Finding, Mark
 from sim.emulator.emulator import Emulator
 from sim.emulator.engine import Board
 from sim.emulator.faults import Faults, Rates
