@@ -229,7 +229,10 @@ def test_an_attendant_works_while_its_program_rests_and_is_not_held(echo: Path) 
         program.sleep(10)
         phase = "held"
         with attendant:
+            transport.send(b"?", 1)
             program.sleep(10)
+        phase = "released"
+        program.sleep(1)
         phase = "answered"
         transport.send(b"?", 1)
         program.sleep(1)
@@ -239,8 +242,8 @@ def test_an_attendant_works_while_its_program_rests_and_is_not_held(echo: Path) 
 
     run([attended], path=echo)
     assert [call for call in calls if call[0] == "at rest"] == [("at rest", at, 0) for at in (0, 3, 6, 9)]
-    late, came = calls[4:]
-    assert late == ("answered", 20, 0) and came[0] == "answered" and 20.000002 < came[1] < 20.000003 and came[2] == 1
+    released, (phase, came_s, size) = calls[4:]
+    assert released == ("released", 20, 1) and (phase, size) == ("answered", 1) and 21.000002 < came_s < 21.000003
 
 
 # What goes wrong
