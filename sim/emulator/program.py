@@ -142,10 +142,8 @@ class Program:
             self.demand_turn()
             self.result = self._function(self)
             self.ended_s = self.now()
-        except _Stop:
-            pass
         except BaseException as failure:
-            self._failure = failure
+            self._failure = failure  # which nobody looks at if it is _Stop
         self._over = OSError(f"{self.name} has ended, and its sockets are closed")
         self._back.release()
 

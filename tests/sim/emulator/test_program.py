@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -169,15 +170,22 @@ def test_sums_are_right_whatever_the_network_does(machine: Machine) -> None:
     assert all(count > 0 if machine is BAD else count == 0 for count in resent)
 
 
-def test_the_same_seed_gives_the_same_times_and_bytes(tmp_path: Path) -> None:
-    def history(folder: Path, seed: int) -> tuple[list[int], dict[str, list[float]], dict[str, bytes]]:
-        times: dict[str, list[float]] = {}
-        resent = run([summing([3000, 1, 20_000], times)] * 4, machine=BAD, seed=seed, pcap=folder)
-        return resent, times, {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+def history(folder: Path, seed: int) -> tuple[list[int], dict[str, list[float]], dict[str, bytes]]:
+    """What was sent again, when sums ended, and the captures."""
+    times: dict[str, list[float]] = {}
+    resent = run([summing([3000, 1, 20_000], times)] * 4, machine=BAD, seed=seed, pcap=folder)
+    return resent, times, {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
+
+def test_the_same_seed_gives_the_same_times_and_bytes(tmp_path: Path) -> None:
     one, again, other = (history(tmp_path / name, seed) for name, seed in (("one", 1), ("again", 1), ("other", 2)))
     assert len(one[1]) == len(one[2]) == 4 and one == again
     assert one[1] != other[1] and all(one[2][name] != other[2][name] for name in one[2])
+
+
+def test_chance_from_elsewhere_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sim.emulator.program, "random", SimpleNamespace(Random=lambda seed: random.SystemRandom()))
+    assert history(tmp_path / "one", 1)[2] != history(tmp_path / "again", 1)[2]
 
 
 def test_a_worker_that_computes_is_not_evicted_and_one_that_has_gone_is() -> None:
