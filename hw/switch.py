@@ -93,6 +93,7 @@ class Switch(wiring.Component):
             responder.own_ip.eq(self.own_ip), responder.answer.eq(verdicts.o.payload.answer),
             counters.reads.eq(core.reads), counters.address.eq(core.read_address), core.read_value.eq(counters.value),
             counters.decided.eq(core.decided), counters.outcome.eq(core.trace.outcome),
+            counters.claimed.eq(core.claimed), counters.age.eq(core.age),
             counters.flushed.eq(aggregator.flushed), self.traced.eq(core.decided), self.trace.eq(core.trace),
             replies.o.ready.eq(1),
         ]

@@ -14,10 +14,11 @@ import numpy as np
 
 __all__ = [
     "ACK", "ADDRESSES", "BROADCAST_MEMBER", "CONTROL", "FRAME", "FRAME_BYTES", "HEADER", "MAGIC", "NO_MEMBER",
-    "REGISTERS_PER_READ", "TAIL", "TAIL_BYTES", "UDP_PORT", "VERSION", "Action", "ContributionFlag", "Format",
+    "JOB_VIEW", "MEMBER_VIEW", "REGISTERS_PER_READ", "SLOT_VIEW", "TAIL", "TAIL_BYTES", "UDP_PORT", "VERSION", "VIEWED_JOBS", "VIEWED_MEMBERS",
+    "VIEWED_SLOTS", "Action", "ContributionFlag", "Format",
     "DEADLINE_US_MAX", "EVICT_US_MAX", "JobState", "Mode", "NOTICE_INTERVAL_US", "Operation", "Outcome", "PortCounter", "Reason", "Register",
-    "ResultFlag", "SILENCE_TICK_US", "SlotState", "Standing", "Stat", "Type",
-    "ones_complement_sum", "port_counter_register",
+    "ResultFlag", "SEGMENTS_MAX", "SILENCE_TICK_US", "STALENESS_MAX", "SlotState", "Standing", "Stat", "Type",
+    "have_view_register", "job_view_register", "member_view_register", "ones_complement_sum", "port_counter_register", "slot_view_register",
 ]
 
 VERSION = 1
@@ -120,7 +121,8 @@ class SlotState(IntEnum):
 
 
 class Operation(IntEnum):
-    """What the aggregator's one pipeline does to a slot; the last three are for trees of switches."""
+    """What the aggregator's one pipeline does to a slot; EXPIRE to SEND_UP are for trees of switches. GRANT takes no slot: it is a frame
+    that leaves in the order of results."""
 
     CONTRIBUTE = 0
     RESEND = 1
@@ -128,6 +130,7 @@ class Operation(IntEnum):
     EXPIRE = 3
     INSTALL_DOWN = 4
     SEND_UP = 5
+    GRANT = 6
 
 
 class Reason(IntEnum):
@@ -151,6 +154,8 @@ class Reason(IntEnum):
     ACTION = 15
     SEQ = 16
     HALTED = 17
+    STALENESS = 18
+    SEGMENTS = 19
 
 
 class Outcome(IntEnum):
@@ -226,17 +231,26 @@ class Register(IntEnum):
     ELEMENTS = 7
     OUTCOMES = 8
     STATS = 40
+    AGES = 56
     PORT_COUNTERS = 64
+    JOBS_VIEW = 1 << 10
+    HAVE_VIEW = 1 << 11
+    MEMBERS_VIEW = 1 << 12
+    SLOTS_VIEW = 1 << 20
 
 
 REGISTERS_PER_READ = 8
+VIEWED_JOBS, VIEWED_MEMBERS, VIEWED_SLOTS = 16, 32, 1 << 13
+"""Addresses of the views leave room for so many jobs, members of a job and slots of a job, whatever a switch is built with."""
 NOTICE_INTERVAL_US = 100
 """The switch sends at most one NOTICE in this time, or a stranger could make it a source of traffic."""
 SILENCE_TICK_US = 1 << 14
 """How long members are silent is measured in this unit, modulo 2^16 (18 minutes)."""
 EVICT_US_MAX = 1 << 29
 DEADLINE_US_MAX = 1 << 31
+SEGMENTS_MAX = 1 << 24
 """Settings of a job are below these."""
+STALENESS_MAX = 7
 
 
 def port_counter_register(port: int, counter: PortCounter) -> int:
@@ -244,17 +258,37 @@ def port_counter_register(port: int, counter: PortCounter) -> int:
     return Register.PORT_COUNTERS + port * len(PortCounter) + counter
 
 
+def job_view_register(job: int) -> int:
+    """Register address of a job's `JOB_VIEW`."""
+    return Register.JOBS_VIEW + job * REGISTERS_PER_READ
+
+
+def have_view_register(job: int, member: int) -> int:
+    """Register address of the lowest seq whose result a member may lack, as far as it has said; those of a job stand in a row."""
+    return Register.HAVE_VIEW + job * VIEWED_MEMBERS + member
+
+
+def member_view_register(job: int, member: int) -> int:
+    """Register address of a member's `MEMBER_VIEW`."""
+    return Register.MEMBERS_VIEW + (job * VIEWED_MEMBERS + member) * REGISTERS_PER_READ
+
+
+def slot_view_register(job: int, slot: int) -> int:
+    """Register address of the `SLOT_VIEW` of the slot `slot`, which is where segments live whose seq is `slot` modulo 2 W."""
+    return Register.SLOTS_VIEW + (job * VIEWED_SLOTS + slot) * REGISTERS_PER_READ
+
+
 # Ours. Offsets in the comments count from the first byte after the UDP header.
 _HEADER_FIELDS = [
     ("version_type", "<u1"),   # 0   VERSION << 4 | Type
     ("job", "<u1"),            # 1
     ("epoch", "<u2"),          # 2   incarnation of the job
-    ("seq", "<u4"),            # 4   serial number of the segment (modulo 2^32)
+    ("seq", "<u4"),            # 4   serial number of the segment (modulo 2^32); claim, refusal: the member's number of its vector
     ("member", "<u1"),         # 8
     ("format_flags", "<u1"),   # 9   flags << 4 | Format
-    ("count", "<u2"),          # 10  contribution: 1; result: workers in the sum; notice: Reason
-    ("behind", "<u2"),         # 12  seq minus the lowest seq whose result the sender lacks; ack, notice: complement
-    ("members", "<u4"),        # 14  result: ranks in the sum
+    ("count", "<u2"),          # 10  contribution: 1; result: workers in the sum; notice: Reason; grant: members granted
+    ("behind", "<u2"),         # 12  seq minus the lowest seq whose result the sender lacks; ack, notice, grant, refusal: complement
+    ("members", "<u4"),        # 14  result: ranks in the sum; grant: members; claim: its weights; refusal: base of the next update
     ("token", "<u4"),          # 18  result: tainted ranks
 ]
 HEADER = np.dtype(_HEADER_FIELDS)
@@ -277,8 +311,9 @@ TAIL_BYTES = TAIL.itemsize
 
 CONTROL = np.dtype([
     ("action", "<u1"), ("format", "<u1"), ("fraction", "<i2"), ("world", "<u2"), ("threshold", "<u2"),
-    ("elements", "<u2"), ("mode", "<u1"), ("reserved", "<u1"), ("deadline_us", "<u4"),
-    ("key", "<u8"), ("nonce", "<u8"), ("evict_us", "<u4"), ("segment", "<u4"), ("address", "<u4"), ("reserved2", "u1", 20),
+    ("elements", "<u2"), ("mode", "<u1"), ("staleness", "<u1"), ("deadline_us", "<u4"),
+    ("key", "<u8"), ("nonce", "<u8"), ("evict_us", "<u4"), ("segment", "<u4"), ("address", "<u4"), ("segments", "<u4"),
+    ("reserved", "u1", 16),
 ])
 """Body of a control message, behind the header; the same for every action."""
 
@@ -289,7 +324,27 @@ ACK = np.dtype([
 ])
 """Body of an acknowledgement."""
 
-for _record, _size in ((HEADER, 22), (FRAME, 64), (CONTROL, 64), (ACK, 64), (TAIL, 4)):
+JOB_VIEW = np.dtype([
+    ("state", "<u1"), ("format", "<u1"), ("fraction", "<i2"), ("epoch", "<u2"), ("elements", "<u2"),
+    ("world", "<u1"), ("threshold", "<u1"), ("mode", "<u1"), ("reserved", "<u1"),
+    ("live", "<u4"), ("joining", "<u4"), ("first_seq", "<u4"), ("deadline_us", "<u4"), ("evict_us", "<u4"),
+])
+"""A job as its eight registers show it, all at one moment; zeros if there is none. `live`, `joining`: sets of members."""
+
+MEMBER_VIEW = np.dtype([
+    ("standing", "<u1"), ("port", "<u1"), ("udp", ">u2"), ("ip", ">u4"), ("mac", "u1", 6), ("silent", "<u2"), ("reserved", "<u4", 4),
+])
+"""A member: where it is, and for how many `SILENCE_TICK_US` it has been silent."""
+
+SLOT_VIEW = np.dtype([
+    ("seq", "<u4"), ("state", "<u1"), ("format", "<u1"), ("length", "<u2"), ("arrived", "<u4"), ("members", "<u4"), ("expected", "<u4"),
+    ("tainted", "<u4"), ("reserved", "<u4", 2),
+])
+"""A slot: whoever is in `expected` and not in `arrived` is what a collecting one waits for. `length` in bytes."""
+
+_VIEW_BYTES = 4 * REGISTERS_PER_READ
+for _record, _size in ((HEADER, 22), (FRAME, 64), (CONTROL, 64), (ACK, 64), (TAIL, 4), (JOB_VIEW, _VIEW_BYTES), (MEMBER_VIEW, _VIEW_BYTES),
+                       (SLOT_VIEW, _VIEW_BYTES)):
     if _record.itemsize != _size:
         raise ImportError(f"wire record {_record.names} is {_record.itemsize} bytes, the protocol says {_size}")
 

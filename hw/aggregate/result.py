@@ -25,11 +25,18 @@ class ResultWord(data.StructLayout):
                           "words": range(config.header_words + config.segment_words + 2)})
 
 
+def folded_twice(total):
+    """A sum of 16-bit words as one of them, with the carries added in (RFC 1071)."""
+    once = total[:16] + total[16:]
+    return (once[:16] + once[16:])[:16]
+
+
 class ResultComposer(wiring.Component):
-    """Header words, payload words, tail; one word per cycle, 4 cycles behind `emitted`; nothing behind it may stall.
+    """Header words, payload words, tail; one word per cycle, 4 cycles behind `emitted`; nothing behind it may stall. Of a GRANT, whose
+    length is 0, the header words alone, 6 cycles behind `headers`.
 
     The tail's complement (RFC 7820) makes UDP payload sum to zero, so that every port knows the checksum before the first word. A frame
-    starts when its first number is there, so it leaves without gaps.
+    starts when its first number is there, so it leaves without gaps. A GRANT has its complement in the header, which is added up before.
     """
 
     def __init__(self, config: Config):
@@ -46,12 +53,23 @@ class ResultComposer(wiring.Component):
         shift = exact_log2(bus_bytes)
         header = self.headers.payload
         image = Signal(layout(HEADER))
+        grants = header.length == 0
         m.d.comb += [
-            image.version_type.eq(VERSION << 4 | Type.RESULT), image.job.eq(header.job), image.epoch.eq(header.epoch),
+            image.version_type.eq(VERSION << 4 | Mux(grants, Type.GRANT, Type.RESULT)), image.job.eq(header.job), image.epoch.eq(header.epoch),
             image.seq.eq(header.seq), image.member.eq(NO_MEMBER), image.format_flags.eq(Cat(header.numeric, header.flags)),
             image.count.eq(popcount(header.members)), image.members.eq(header.members), image.token.eq(header.tainted),
         ]
         head = Cat(Const(0, 8 * ADDRESSES.itemsize), image)
+
+        # The header alone is added up while it waits, without the place of the complement.
+        known, sum_of_header, head_complement = Signal(2), Signal(20), Signal(16)
+        behind_at = HEADER.fields["behind"][1]
+        m.d.comb += image.behind.eq(Mux(grants, head_complement, 0))
+        m.d.sync += [
+            sum_of_header.eq(sum_halves(image.as_value(), 0, behind_at) + sum_halves(image.as_value(), behind_at + 2, HEADER.itemsize)),
+            head_complement.eq(~folded_twice(sum_of_header)),
+            known.eq(Mux(self.headers.valid & ~self.headers.ready, Cat(1, known[0]), 0)),
+        ]
 
         # Generate: the words without the complement. `tail` marks where the tail goes.
         rest = Signal(range(bus_bytes))
@@ -65,12 +83,13 @@ class ResultComposer(wiring.Component):
             m.d.comb += kept[32 * k:32 * k + 32].eq(Mux(valid, self.emitted.payload.data[32 * k:32 * k + 32], 0))
         m.d.comb += [
             made.first.eq(index == 0), made.header.eq(header), made.rest.eq(rest), made.word.count.eq(bus_bytes),
-            made.words.eq(header_words + ((header.length + TAIL_BYTES + bus_bytes - 1) >> shift)),
+            made.words.eq(header_words + Mux(grants, 0, (header.length + TAIL_BYTES + bus_bytes - 1) >> shift)),
         ]
         with m.If(tailing):
             m.d.comb += [made_valid.eq(1), made.word.count.eq(TAIL_BYTES), made.word.last.eq(1)]
         with m.Elif(index != header_words):
-            m.d.comb += [made_valid.eq(self.headers.valid & self.emitted.valid), made.word.data.eq(head.word_select(index, bus_bits))]
+            m.d.comb += [made_valid.eq(self.headers.valid & Mux(grants, known[1], self.emitted.valid)),
+                         made.word.data.eq(head.word_select(index, bus_bits)), made.word.last.eq(grants & (index == header_words - 1))]
             with m.If(made_valid):
                 m.d.sync += index.eq(index + 1)
         with m.Else():
@@ -93,15 +112,12 @@ class ResultComposer(wiring.Component):
             m.d.sync += [summed.eq(made), part.eq(sum_halves(made.word.data, 0, bus_bytes))]
         with m.If(valid[0]):
             m.d.sync += [added.eq(summed), total.eq(Mux(summed.first, 0, total) + part)]
-        once = Signal(17)
-        m.d.comb += once.eq(total[:16] + total[16:])
-        twice = (once[:16] + once[16:])[:16]
         with m.If(valid[1]):
-            m.d.sync += [folded.eq(added), complement.eq(~twice)]
+            m.d.sync += [folded.eq(added), complement.eq(~folded_twice(total))]
         with m.If(valid[2]):
             m.d.sync += out.eq(folded)
             for k in range(config.lanes):
-                with m.If(folded.word.last & (folded.rest == 4 * k)):
+                with m.If(folded.word.last & (folded.header.length != 0) & (folded.rest == 4 * k)):
                     m.d.sync += out.word.data[32 * k + 16:32 * k + 32].eq(complement)
         m.d.comb += [getattr(self.results.payload, name).eq(getattr(out, name)) for name in ("word", "first", "header", "words")]
         m.d.comb += self.busy.eq(self.headers.valid | valid.any() | self.results.valid)

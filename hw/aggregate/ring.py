@@ -9,7 +9,7 @@ from hw.control.tables import SEQ, TICK, job_row, slot_row
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, Operation, Outcome, SlotState
 
-__all__ = ["Asked", "Ring", "admission", "is_complete", "popcount"]
+__all__ = ["Asked", "Ring", "admission", "is_complete", "lowest", "popcount"]
 
 
 def popcount(bits):
@@ -18,6 +18,14 @@ def popcount(bits):
     while len(counts) > 1:
         counts = [a + b for a, b in zip(counts[::2], counts[1::2], strict=False)] + counts[len(counts) & ~1:]
     return counts[0]
+
+
+def lowest(bits):
+    """Index of the lowest one; 0 if there is none."""
+    first = 0
+    for k in reversed(range(len(bits))):
+        first = Mux(bits[k], k, first)
+    return first
 
 
 def is_complete(slot, threshold, overdue):
@@ -40,7 +48,8 @@ def admission(m, completes, slot, now, tables):
 
 
 class Asked(data.Struct):
-    """What the ring needs to know of a contribution or a receipt."""
+    """What the ring needs to know of a contribution or a receipt. In an asynchronous job `whole` is set and `boundary` is not, and `covered`
+    says that the seq belongs to an update that was granted."""
 
     receipt: 1
     want: 1
@@ -51,10 +60,12 @@ class Asked(data.Struct):
     numeric: 4
     length: 14
     tainted: 1
+    covered: 1
 
 
 class Ring(wiring.Component):
-    """Decides one contribution or receipt, given the rows of its job, its slot and what the members hold.
+    """Decides one contribution or receipt, given the rows of its job, its slot and what the members hold; in an asynchronous job
+    (`asked.granted`) also to whom the seq is granted, if it is known to be (`asked.covered`).
 
     In two steps, because it is the longest logic in the switch: the comparisons of serial numbers and times are registered, the decision
     on them is combinational. Inputs must be held for both cycles; `outcome` and what follows are right in the second. `silent`: members of
@@ -66,7 +77,7 @@ class Ring(wiring.Component):
         super().__init__({
             "asked": In(Asked), "member": In(range(config.members)), "job": In(job_row(config)),
             "slot": In(slot_row(config)), "have": In(data.ArrayLayout(SEQ, config.members)),
-            "heard": In(data.ArrayLayout(TICK, config.members)), "now_us": In(32), "tick": In(TICK),
+            "heard": In(data.ArrayLayout(TICK, config.members)), "now_us": In(32), "tick": In(TICK), "granted": In(config.members),
             "outcome": Out(Outcome), "advance": Out(1), "low": Out(32),
             "slot_write": Out(1), "slot_next": Out(slot_row(config)),
             "works": Out(1), "operation": Out(Operation), "include": Out(1), "first": Out(1), "emit": Out(1),
@@ -107,8 +118,12 @@ class Ring(wiring.Component):
         here = (slot.arrived & bit).any()
         stored = (slot.state == SlotState.COMPLETE) & (ahead == 0)
         collecting = slot.state == SlotState.COLLECTING
-        awaited = Mux(collecting, slot.expected & ~slot.arrived, lacks)
+        claimed = job.segments.any()
+        awaited = Signal(self.config.members)
+        m.d.comb += awaited.eq(Mux(collecting, slot.expected & ~slot.arrived, lacks))
         waits = Signal()
+
+        held = collecting | ((slot.state == SlotState.COMPLETE) & (lacks & ~bit).any())
 
         # The slot as it will be: of the same lap, or opened for the next one.
         opens = ahead > 0
@@ -117,7 +132,7 @@ class Ring(wiring.Component):
             after.arrived.eq(Mux(opens, 0, slot.arrived) | bit),
             after.members.eq(Mux(opens, 0, slot.members) | Mux(quarantined, 0, bit)),
             after.tainted.eq(Mux(opens, 0, slot.tainted) | Mux(asked.tainted, bit, 0)),
-            after.expected.eq(Mux(opens, job.live & ~Mux(early, job.newcomers, 0), slot.expected)),
+            after.expected.eq(Mux(opens, Mux(claimed, self.granted, job.live & ~Mux(early, job.newcomers, 0)), slot.expected)),
             self.emit.eq(is_complete(after, job.threshold, overdue & ~opens)),
             self.include.eq(~quarantined), self.first.eq(opens | (slot.members == 0)),
             after.seq.eq(asked.seq), after.numeric.eq(asked.numeric), after.length.eq(asked.length),
@@ -133,11 +148,24 @@ class Ring(wiring.Component):
         with m.Elif(asked.receipt):
             m.d.comb += [self.outcome.eq(Outcome.RECEIPT), self.resend.eq(asked.want & stored),
                          waits.eq(asked.want & collecting & (ahead == 0))]
+            # Nobody opened the slot that the next lap of an asynchronous job has granted.
+            with m.If(asked.want & claimed & asked.covered & (ahead == slots)):
+                with m.If(held):
+                    m.d.comb += waits.eq(1)
+                with m.Elif(self.granted.any()):
+                    m.d.comb += [waits.eq(1), awaited.eq(self.granted)]
+                with m.Else():
+                    m.d.comb += [
+                        self.works.eq(1), self.operation.eq(Operation.FORCE), self.include.eq(0), self.slot_write.eq(1),
+                        after.arrived.eq(0), after.members.eq(0), after.tainted.eq(0), after.numeric.eq(job.numeric), after.length.eq(4),
+                        after.opened.eq(0), after.state.eq(SlotState.COMPLETE), self.emit.eq(1)]
         with m.Elif((ahead < 0) | ((ahead == 0) & (slot.state == SlotState.EMPTY))):
             m.d.comb += self.outcome.eq(Outcome.STALE)
         # Whoever opens a slot within its window holds the result on the lap before.
-        with m.Elif(opens & (collecting | ((slot.state == SlotState.COMPLETE) & (lacks & ~bit).any()))):
+        with m.Elif(opens & held):
             m.d.comb += [self.outcome.eq(Outcome.SLOT_HELD), waits.eq(1)]
+        with m.Elif(claimed & (opens | collecting) & ~(after.expected & bit).any()):
+            m.d.comb += self.outcome.eq(Outcome.WINDOW)
         with m.Elif(~opens & ((asked.numeric != slot.numeric) | (asked.boundary != slot.boundary) | (asked.whole != slot.whole))):
             m.d.comb += self.outcome.eq(Outcome.FORMAT)
         with m.Elif(~opens & (asked.length != slot.length)):
@@ -161,8 +189,5 @@ class Ring(wiring.Component):
             m.d.comb += [self.works.eq(1), self.operation.eq(Operation.RESEND)]
 
         late = awaited & self.silent & ~bit
-        m.d.comb += self.evicts.eq(waits & late.any())
-        for k in reversed(range(self.config.members)):
-            with m.If(late[k]):
-                m.d.comb += self.victim.eq(k)
+        m.d.comb += [self.evicts.eq(waits & late.any()), self.victim.eq(lowest(late))]
         return m

@@ -28,7 +28,8 @@ class Sequencer(wiring.Component):
 
     A beat leaves 1 cycle after its word came, one beat per cycle, and operations follow each other without a gap. A beat waits while
     one that writes the same word left less than `loop` cycles before (payloads shorter than the loop, twice to one slot).
-    An operation that emits waits until `results` takes its header and `room` words are free for it; nothing behind can stall.
+    An operation that emits waits until `results` takes its header and `room` words are free for it; nothing behind can stall. One without
+    length has no beats.
     """
 
     def __init__(self, config: Config, *, loop: int):
@@ -80,7 +81,7 @@ class Sequencer(wiring.Component):
             with m.If(last):
                 m.d.sync += running.eq(0)
         with m.If(self.works.valid & self.works.ready):
-            m.d.sync += [work.eq(coming), running.eq(1), left.eq(words), address.eq(coming.slot * config.segment_words)]
+            m.d.sync += [work.eq(coming), running.eq(words != 0), left.eq(words), address.eq(coming.slot * config.segment_words)]
 
         for flight, writes, at in zip(flights, [go & work.write] + [f.writes for f in flights],
                                       [address] + [f.address for f in flights], strict=False):

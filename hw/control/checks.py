@@ -34,7 +34,7 @@ class Checks(wiring.Component):
         self.config = config
         super().__init__({
             "headers": In(Headers), "job": In(job_row(config)), "member": In(member_row()),
-            "fault": Out(1), "outcome": Out(Outcome), "control": Out(1), "receipt": Out(1), "payload": Out(14),
+            "fault": Out(1), "outcome": Out(Outcome), "control": Out(1), "receipt": Out(1), "claim": Out(1), "payload": Out(14),
         })
 
     def elaborate(self, platform):
@@ -45,13 +45,13 @@ class Checks(wiring.Component):
         format = frame.format_flags[:4]
         lengths = Signal()
         m.d.comb += [
-            self.control.eq(kind == Type.CONTROL), self.receipt.eq(kind == Type.RECEIPT),
+            self.control.eq(kind == Type.CONTROL), self.receipt.eq(kind == Type.RECEIPT), self.claim.eq(kind == Type.CLAIM),
             self.payload.eq(scan.length - FRAME_BYTES),
             lengths.eq((big(frame.ip_length) == scan.length - IP_AT) & (big(frame.udp_length) == scan.length - UDP_AT)
                        & (scan.length >= FRAME_BYTES)),
         ]
-        payload_good = Signal()
-        with m.If(self.receipt):
+        payload_good, bare = Signal(), self.receipt | self.claim
+        with m.If(bare):
             m.d.comb += payload_good.eq(self.payload == 0)
         with m.Else():
             m.d.comb += payload_good.eq((self.payload != 0) & (self.payload[:2] == 0)
@@ -62,7 +62,7 @@ class Checks(wiring.Component):
             (lengths, Outcome.LENGTH),
             (scan.ip_good, Outcome.IP_CHECKSUM),
             (scan.udp_good, Outcome.UDP_CHECKSUM),
-            (self.control | self.receipt | (kind == Type.CONTRIBUTION), Outcome.TYPE),
+            (self.control | bare | (kind == Type.CONTRIBUTION), Outcome.TYPE),
             (~self.control | (self.payload == CONTROL.itemsize), Outcome.LENGTH),
         ]
         ring_checks = [
@@ -73,8 +73,9 @@ class Checks(wiring.Component):
             (port_good, Outcome.PORT),
             (address_good, Outcome.ADDRESS),
             ((job.state != JobState.FORMING) & job.live.bit_select(frame.member, 1), Outcome.FORMING),
-            (self.receipt | (job.state != JobState.HALTED), Outcome.HALTED),
-            (self.receipt | (format == job.numeric) | (format == Format.INT32), Outcome.FORMAT),
+            (~self.claim | job.segments.any(), Outcome.TYPE),
+            (bare | (job.state != JobState.HALTED), Outcome.HALTED),
+            (bare | (format == job.numeric) | (format == Format.INT32), Outcome.FORMAT),
             (payload_good, Outcome.LENGTH),
         ]
         checks += [(self.control | good, outcome) for good, outcome in ring_checks]

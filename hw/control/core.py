@@ -5,7 +5,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 from amaranth.utils import exact_log2
 
-from hw.aggregate.ring import Ring, admission
+from hw.aggregate.claims import Claims
+from hw.aggregate.ring import Ring, admission, lowest
 from hw.control.checks import Checks
 from hw.control.membership import Membership
 from hw.control.random import Random
@@ -15,7 +16,8 @@ from hw.net.forwarder import Forwarder
 from hw.net.parser import Headers
 from iswitch.config import Config
 from iswitch.wire import (
-    NOTICE_INTERVAL_US, SILENCE_TICK_US, VERSION, Format, JobState, Operation, Outcome, Reason, ResultFlag, Stat, Type,
+    NOTICE_INTERVAL_US, SILENCE_TICK_US, STALENESS_MAX, VERSION, Action, Format, JobState, Operation, Outcome, Reason, ResultFlag, Standing,
+    Stat, Type,
 )
 
 __all__ = ["Core", "Trace"]
@@ -37,9 +39,10 @@ class Trace(data.Struct):
 class Core(wiring.Component):
     """Takes frames' headers one at a time and gives exactly one outcome and one verdict for each, in order.
 
-    A contribution or receipt has its verdict 3 cycles after its headers were taken, and the next headers are taken after 4; an
-    ordinary frame after 2 and 2; a control message takes as many cycles as its walk through the tables, and so does a member that is
-    evicted because the frame's sender waits for it. Not ready after a reset until the tables are wiped, the `MacTable` among them.
+    A contribution, receipt or claim has its verdict 3 cycles after its headers were taken, and the next headers are taken after 4, or
+    after 7 while somebody waits to join its asynchronous job; an ordinary frame after 2 and 2; a control message takes as many cycles as
+    its walk through the tables, and so does a member that is evicted because the frame's sender waits for it. Not ready after a reset
+    until the tables are wiped, the `MacTable` among them.
     `headers` wait while a verdict or a reply cannot be handed on. A verdict with a reply and the reply are offered
     together, each while the other's receiver is ready: a receiver must stay ready until it is served, as a `Cut` and the `ReplyComposer`
     do. The truth is `sim/model/switch.py`; the rules are docs/protocol.md.
@@ -53,7 +56,8 @@ class Core(wiring.Component):
             "own_mac": In(48), "own_ip": In(32),
             "bind": Out(stream.Signature(Binding(config), always_ready=True)),
             "reads": Out(1), "read_address": Out(32), "read_value": In(32),
-            "decided": Out(1), "trace": Out(Trace), "stats": Out(1).array(len(Stat)), "busy": Out(1),
+            "decided": Out(1), "trace": Out(Trace), "claimed": Out(1), "age": Out(range(STALENESS_MAX + 1)),
+            "stats": Out(1).array(len(Stat)), "busy": Out(1),
         })
 
     def elaborate(self, platform):
@@ -62,6 +66,7 @@ class Core(wiring.Component):
         m.submodules.tables = tables = Tables(config)
         m.submodules.checks = checks = Checks(config)
         m.submodules.ring = ring = Ring(config)
+        m.submodules.claims = claims = Claims(config)
         m.submodules.random = random = Random()
         m.submodules.membership = membership = Membership(config)
         m.submodules.forwarder = forwarder = Forwarder(config)
@@ -80,16 +85,20 @@ class Core(wiring.Component):
             checks.headers.eq(held), checks.job.eq(rows.job_row), checks.member.eq(rows.member_row),
             ring.member.eq(frame.member), ring.job.eq(rows.job_row), ring.slot.eq(rows.slot_row),
             ring.have.eq(rows.have), ring.heard.eq(rows.heard), ring.now_us.eq(held_us),
-            ring.tick.eq(held_us >> exact_log2(SILENCE_TICK_US)), tables.tick.eq(ring.tick),
+            ring.tick.eq(held_us >> exact_log2(SILENCE_TICK_US)), tables.tick.eq(ring.tick), membership.tick.eq(ring.tick),
             ring.asked.receipt.eq(checks.receipt), ring.asked.seq.eq(frame.seq),
-            ring.asked.want.eq(frame.format_flags[7]), ring.asked.whole.eq(frame.format_flags[7]),
-            ring.asked.boundary.eq(frame.format_flags[5]), ring.asked.behind.eq(frame.behind),
+            ring.asked.want.eq(frame.format_flags[7]), ring.asked.whole.eq(frame.format_flags[7] | rows.job_row.segments.any()),
+            ring.asked.boundary.eq(frame.format_flags[5] & ~rows.job_row.segments.any()), ring.asked.behind.eq(frame.behind),
             ring.asked.numeric.eq(frame.format_flags[:4]), ring.asked.length.eq(checks.payload),
+            ring.asked.covered.eq(claims.covered), ring.granted.eq(claims.granted),
+            claims.at.eq(Mux(checks.claim, frame.members, frame.seq)), claims.k.eq(frame.seq), claims.member.eq(frame.member),
+            claims.job.eq(rows.job_row), claims.row.eq(rows.claims_row), claims.have.eq(rows.have),
             ring.asked.tainted.eq(self._tainted(frame.format_flags[:4], held.arrival.scan.exponent, rows.job_row.limit)),
             self.trace.port.eq(held.arrival.port), self.trace.job.eq(frame.job), self.trace.member.eq(frame.member),
             self.trace.seq.eq(frame.seq), self.stats[Stat.RESULTS].eq(self.verdicts.valid & self.verdicts.ready
                                                                      & verdict.works & verdict.work.emit
-                                                                     & (verdict.work.operation != Operation.RESEND)),
+                                                                     & (verdict.work.operation != Operation.RESEND)
+                                                                     & (verdict.work.operation != Operation.GRANT)),
             self.stats[Stat.RESENT].eq(self.verdicts.valid & self.verdicts.ready & verdict.works
                                        & (verdict.work.operation == Operation.RESEND)),
             self.stats[Stat.FORCED].eq(self.verdicts.valid & self.verdicts.ready & verdict.works
@@ -110,12 +119,23 @@ class Core(wiring.Component):
         decides = Signal()
         admitted = admission(m, ring.completes, ring.slot_next, decides, rows)
         self._work(m, ring, membership, rows, frame, work, admitted)
+        with m.If(checks.claim & ~membership.forces):
+            self._grant(m, claims, rows, frame, work)
         with m.If(~ordinary):  # beside an ordinary frame's verdict the rows are already those of the next
             m.d.comb += verdict.work.eq(work)
         m.d.comb += [
             rows.job.eq(frame.job), rows.member.eq(frame.member), rows.slot.eq(rows.job_row.slot_base + slot_offset),
             rows.slot_next.eq(ring.slot_next), rows.have_next.eq(ring.low),
             verdict.frame.eq(1), verdict.length.eq(held.arrival.scan.length),
+        ]
+
+        # In an asynchronous job: whom a claim or a newcomer waits for, and whether this is a boundary.
+        claim, newcomers = Signal(), Signal()
+        late, knocks = Signal(config.members), Signal()
+        m.d.comb += [
+            claim.eq(checks.claim & ~fault), newcomers.eq(rows.job_row.segments.any() & rows.job_row.joining.any()),
+            late.eq(Mux(knocks, claims.behind, claims.waits & ~(1 << frame.member)) & ring.silent),
+            rows.claims_next.eq(claims.row_next), self.age.eq(claims.age),
         ]
 
         noticed_us, noticed = Signal(32), Signal()
@@ -158,26 +178,32 @@ class Core(wiring.Component):
             with m.State("DECIDE"):
                 # A notice that cannot be handed on at once holds the frame back; nothing is decided twice.
                 sends = notice & may_notice
+                refuses = claim & (claims.outcome == Outcome.REFUSED)
                 m.d.comb += [
-                    self.verdicts.valid.eq(~sends | self.replies.ready), self.replies.valid.eq(sends & self.verdicts.ready),
-                    self.trace.outcome.eq(Mux(fault, outcome, ring.outcome)),
-                    verdict.works.eq(~fault & ring.works),
+                    self.verdicts.valid.eq(~(sends | refuses) | self.replies.ready),
+                    self.replies.valid.eq((sends | refuses) & self.verdicts.ready),
+                    self.trace.outcome.eq(Mux(fault, outcome, Mux(claim, claims.outcome, ring.outcome))),
+                    verdict.works.eq(~fault & Mux(claim, claims.grants, ring.works)),
                 ]
+                decision, evicts = ~fault & ~claim, Mux(claim, late.any(), ~fault & ring.evicts)
                 with m.If(self.verdicts.valid & self.verdicts.ready):
                     m.d.comb += [
-                        self.decided.eq(1), rows.slot_write.eq(~fault & ring.slot_write),
-                        rows.have_write.eq(Mux(~fault & ring.advance, 1 << frame.member, 0)),
-                        rows.heard_write.eq(Mux(fault, 0, 1 << frame.member)), decides.eq(~fault),
-                        self.stats[Stat.ADMITTED].eq(~fault & admitted.any()), self.stats[Stat.EVICTED].eq(~fault & ring.evicts),
+                        self.decided.eq(1), rows.slot_write.eq(decision & ring.slot_write),
+                        rows.have_write.eq(Mux(decision & ring.advance, 1 << frame.member, 0)),
+                        rows.heard_write.eq(Mux(fault, 0, 1 << frame.member)), decides.eq(decision),
+                        rows.claims_write.eq(claim & claims.write), self.claimed.eq(claim & (claims.outcome == Outcome.CONTROL)),
+                        self.stats[Stat.ADMITTED].eq(decision & admitted.any()), self.stats[Stat.EVICTED].eq(evicts),
                         self.stats[Stat.NOTICES].eq(sends),
                         self.stats[Stat.NOTICES_SUPPRESSED].eq(notice & ~may_notice),
                     ]
                     with m.If(sends):
                         m.d.sync += [noticed.eq(1), noticed_us.eq(held_us)]
-                    m.d.sync += victim.eq(ring.victim)
+                    m.d.sync += victim.eq(Mux(claim, lowest(late), ring.victim))
                     m.next = "IDLE"
-                    with m.If(~fault & ring.evicts):
+                    with m.If(evicts):
                         m.next = "EVICT"
+                    with m.Elif(~fault & newcomers):
+                        m.next = "LOOK"
             with m.State("EVICT"):
                 m.d.comb += [
                     tables.control.eq(1), membership.active.eq(1), membership.evicts.eq(1), verdict.frame.eq(0), verdict.works.eq(1),
@@ -185,7 +211,28 @@ class Core(wiring.Component):
                     self.stats[Stat.ADMITTED].eq(membership.forced & membership.admitted.any()),
                 ]
                 with m.If(membership.done):
+                    m.d.sync += knocks.eq(0)
                     m.next = "IDLE"
+                    with m.If(newcomers):
+                        m.next = "LOOK"
+            with m.State("LOOK"):
+                # The row of what is held shows the frame's own receipt in the next cycle, and what follows of it in the one after.
+                m.next = "KNOCK"
+            with m.State("KNOCK"):
+                m.next = "ENTER"
+                with m.If(knocks & late.any()):
+                    m.d.comb += self.stats[Stat.EVICTED].eq(1)
+                    m.d.sync += victim.eq(lowest(late))
+                    m.next = "EVICT"
+            with m.State("ENTER"):
+                # At a boundary of an asynchronous job those who wait are let in; they lack nothing below the next update.
+                m.d.sync += knocks.eq(0)
+                m.next = "IDLE"
+                with m.If(~claims.behind.any()):
+                    job = rows.job_row
+                    m.d.comb += [
+                        rows.job_write.eq(1), rows.job_next.live.eq(job.live | job.joining), rows.job_next.joining.eq(0),
+                        rows.start_write.eq(job.joining), rows.start_next.eq(rows.claims_row.base), self.stats[Stat.ADMITTED].eq(1)]
             with m.State("CONTROL"):
                 # The membership machine has the tables until it answers; departures hand out operations on the way.
                 m.d.comb += [
@@ -200,7 +247,13 @@ class Core(wiring.Component):
                 with m.If(membership.done & self.verdicts.ready & self.replies.ready):
                     m.d.comb += self.decided.eq(1)
                     m.next = "IDLE"
+                    with m.If(newcomers):
+                        m.d.sync += knocks.eq((held.body.action == Action.JOIN) & (membership.body.standing == Standing.JOINING))
+                        m.next = "LOOK"
         self._reply(m, held, rows, outcome, membership, fsm.ongoing("CONTROL"))
+        with m.If(claim):
+            m.d.comb += [self.replies.payload.header.version_type.eq(VERSION << 4 | Type.REFUSE),
+                         self.replies.payload.header.members.eq(rows.claims_row.base)]
         return m
 
     def _tainted(self, format, exponent, limit):
@@ -231,6 +284,14 @@ class Core(wiring.Component):
             work.result.tainted.eq(slot.tainted), work.result.length.eq(slot.length),
             work.result.recipients.eq(Mux(operation == Operation.RESEND, 1 << frame.member,
                                           job.live | Mux(forces, membership.admitted, admitted))),
+        ]
+
+    def _grant(self, m, claims, rows, frame, work):
+        """A frame to its receivers without numbers, in the order of results."""
+        m.d.comb += [
+            work.operation.eq(Operation.GRANT), work.first.eq(0), work.include.eq(0), work.write.eq(0), work.emit.eq(1),
+            work.result.eq(0), work.result.job.eq(frame.job), work.result.epoch.eq(rows.job_row.epoch), work.result.seq.eq(claims.base),
+            work.result.members.eq(claims.members), work.result.recipients.eq(claims.receivers),
         ]
 
     def _reply(self, m, held, rows, outcome, membership, control):

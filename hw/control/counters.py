@@ -8,7 +8,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from iswitch.config import Config
-from iswitch.wire import MAGIC, VERSION, Outcome, PortCounter, Register, Stat, port_counter_register
+from iswitch.wire import MAGIC, STALENESS_MAX, VERSION, Outcome, PortCounter, Register, Stat, port_counter_register
 
 __all__ = ["BANK", "CounterBank", "Counters"]
 
@@ -60,15 +60,16 @@ class CounterBank(wiring.Component):
 class Counters(wiring.Component):
     """A bank of counters for each eight registers, and what is constant, behind one address.
 
-    `port_events[port][k]` and `stats[k]` count in every cycle, `outcome` in the cycle of `decided`; what happens is registered first, for
-    it comes from the ends of long paths. `value` shows the register at `address` 1 cycle after `reads`, with all that happened before
-    the cycle before `reads`; how often may be read, `CounterBank` says.
+    `port_events[port][k]` and `stats[k]` count in every cycle, `outcome` in the cycle of `decided`, `age` in that of `claimed`; what
+    happens is registered first, for it comes from the ends of long paths. `value` shows the register at `address` 1 cycle after `reads`,
+    with all that happened before the cycle before `reads`; how often may be read, `CounterBank` says.
     """
 
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
             "decided": In(1), "outcome": In(Outcome), "flushed": In(range(config.lanes + 1)),
+            "claimed": In(1), "age": In(range(STALENESS_MAX + 1)),
             "stats": In(1).array(len(Stat)), "port_events": In(1).array(config.ports, len(PortCounter)),
             "reads": In(1), "address": In(32), "value": Out(32),
         })
@@ -81,6 +82,7 @@ class Counters(wiring.Component):
             Register.MEMBERS: c.members, Register.JOBS: c.jobs, Register.WINDOW: c.window, Register.ELEMENTS: c.elements}
         events = {Register.OUTCOMES + outcome: self.decided & (self.outcome == outcome) for outcome in Outcome}
         events |= {Register.STATS + stat: self.flushed if stat == Stat.TERMS_FLUSHED else self.stats[stat] for stat in Stat}
+        events |= {Register.AGES + age: self.claimed & (self.age == age) for age in range(c.staleness + 1) if c.staleness}
         events |= {port_counter_register(port, event): self.port_events[port][event]
                    for port in range(c.ports) for event in PortCounter}
 

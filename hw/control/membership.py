@@ -1,18 +1,20 @@
 """Who is in a job: the control messages, eviction, and the read-out of the registers."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Array, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.aggregate.claims import forget
 from hw.aggregate.ring import admission, is_complete, popcount
 from hw.control.checks import same_sender
-from hw.control.tables import Access, Binding
+from hw.control.tables import TICK, Access, Binding
+from hw.control.views import Views
 from hw.layout import layout
 from hw.net.parser import Headers
 from iswitch.config import Config
 from iswitch.wire import (
-    ACK, DEADLINE_US_MAX, EVICT_US_MAX, NO_MEMBER, REGISTERS_PER_READ, SILENCE_TICK_US, Action, Format, JobState, Mode, Reason, SlotState,
-    Standing,
+    ACK, DEADLINE_US_MAX, EVICT_US_MAX, NO_MEMBER, REGISTERS_PER_READ, SEGMENTS_MAX, SILENCE_TICK_US, STALENESS_MAX, Action, Format, JobState,
+    Mode, Reason, SlotState, Standing,
 )
 
 __all__ = ["FRACTION_MAX", "FRACTION_MIN", "Membership"]
@@ -37,7 +39,7 @@ class Membership(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "active": In(1), "evicts": In(1), "victim": In(range(config.members)), "silent": In(config.members),
+            "active": In(1), "evicts": In(1), "victim": In(range(config.members)), "silent": In(config.members), "tick": In(TICK),
             "headers": In(Headers), "tables": Out(Access(config, registers=True)), "wiped": Out(1),
             "random": In(64), "draw": Out(1), "reads": Out(1), "read_address": Out(32), "read_value": In(32),
             "binding": Out(stream.Signature(Binding(config), always_ready=True)),
@@ -58,15 +60,21 @@ class Membership(wiring.Component):
         exists = (frame.job < config.jobs) & (job.state != JobState.NONE)
         bit = Signal(config.members)
         registers = Signal(data.ArrayLayout(32, REGISTERS_PER_READ))
+        address = Signal(32)
+        m.submodules.views = views = Views(config)
 
         m.d.comb += [
             t.job.eq(frame.job), t.member.eq(index), t.slot.eq(job.slot_base + step), self.reason.eq(reason),
             t.job_next.eq(job), t.member_next.eq(row), t.slot_next.eq(t.slot_row), t.have_next.eq(job.first),
             bit.eq(1 << index),
+            views.address.eq(self.read_address), views.tick.eq(self.tick), views.job_row.eq(job), views.member_row.eq(row),
+            views.slot_row.eq(t.slot_row), views.have.eq(t.have), views.heard.eq(t.heard),
             self.binding.payload.job.eq(frame.job), self.binding.payload.member.eq(index),
             self.binding.payload.port.eq(self.headers.arrival.port), self.binding.payload.address.mac.eq(frame.eth_src),
             self.binding.payload.address.ip.eq(frame.ip_src), self.binding.payload.address.udp.eq(frame.udp_src),
         ]
+
+        forget(m, t.claims_row, t.claims_next, bit)
 
         def refuse(why):
             m.d.sync += reason.eq(why)
@@ -90,7 +98,7 @@ class Membership(wiring.Component):
             with m.State("ENTRY"):
                 m.d.sync += [reason.eq(Reason.DONE), step.eq(0), self.member.eq(frame.member),
                              self.token.eq(frame.token), index.eq(Mux(asked.action == Action.JOIN, 0, frame.member))]
-                m.d.sync += registers.eq(0)
+                m.d.sync += [registers.eq(0), address.eq(asked.address)]
                 with m.If(self.active & self.evicts):
                     m.d.sync += index.eq(self.victim)
                     m.next = "POINT"
@@ -110,7 +118,7 @@ class Membership(wiring.Component):
             with m.State("CLEAR"):
                 # Empty slots stand one lap before the first sequence number.
                 m.d.comb += [t.slot_write.eq(1), t.slot_next.eq(0), t.slot_next.seq.eq(job.first - config.slots + step),
-                             t.have_write.eq(~0)]
+                             t.have_write.eq(~0), t.claims_write.eq(1), t.claims_next.eq(0), t.claims_next.base.eq(job.first)]
                 m.d.sync += step.eq(step + 1)
                 with m.If(step == config.slots - 1):
                     m.d.sync += step.eq(0)
@@ -124,11 +132,13 @@ class Membership(wiring.Component):
                 with m.If(index == config.members - 1):
                     m.next = "SETTLE"
             with m.State("READ"):
-                m.d.comb += [self.reads.eq(step < REGISTERS_PER_READ), self.read_address.eq(asked.address + step)]
-                m.d.sync += step.eq(step + 1)
+                # Rows come one cycle after they are pointed at, like registers.
+                m.d.comb += [self.reads.eq(step < REGISTERS_PER_READ), self.read_address.eq(address),
+                             t.job.eq(views.job), t.member.eq(views.member), t.slot.eq(views.slot)]
+                m.d.sync += [step.eq(step + 1), address.eq(address + 1)]
                 for k in range(REGISTERS_PER_READ):
                     with m.If(step == k + 1):
-                        m.d.sync += registers[k].eq(self.read_value)
+                        m.d.sync += registers[k].eq(Mux(views.viewed, views.value, self.read_value))
                 with m.If(step == REGISTERS_PER_READ):
                     m.next = "SETTLE"
             with m.State("SETTLE"):
@@ -154,6 +164,8 @@ class Membership(wiring.Component):
             m.d.comb += body.standing.eq(Mux(row.pending, Standing.PENDING, Mux((job.live & bit).any(), Standing.LIVE, Standing.JOINING)))
             with m.If((job.newcomers & bit).any()):
                 m.d.comb += body.first_seq.eq(job.start)
+            with m.If(job.segments.any() & (job.live & bit).any()):
+                m.d.comb += body.first_seq.eq(Array(t.have)[index])
         return m
 
     def _join(self, m, refuse, exists, same, reason, index, step, bit):
@@ -174,6 +186,8 @@ class Membership(wiring.Component):
                 ((asked.elements != 0) & (asked.elements <= config.elements), Reason.ELEMENTS),
                 (asked.mode <= max(Mode), Reason.MODE), (asked.deadline_us < DEADLINE_US_MAX, Reason.DEADLINE),
                 ((asked.evict_us == 0) | ((asked.evict_us >= SILENCE_TICK_US) & (asked.evict_us < EVICT_US_MAX)), Reason.EVICT),
+                (asked.staleness <= Mux(asked.segments != 0, config.staleness or STALENESS_MAX, 0), Reason.STALENESS),
+                (asked.segments < (SEGMENTS_MAX if config.staleness else 1), Reason.SEGMENTS),
             ]
             agreement = [
                 (asked.key == job.key, Reason.KEY), (asked.world == job.world, Reason.WORLD),
@@ -181,7 +195,8 @@ class Membership(wiring.Component):
                 (asked["format"] == job.numeric, Reason.FORMAT),
                 (asked.fraction == job.fraction, Reason.FRACTION), (asked.elements == job.elements, Reason.ELEMENTS),
                 (asked.mode == job.mode, Reason.MODE), (asked.deadline_us == job.deadline, Reason.DEADLINE),
-                (asked.evict_us == job.evict, Reason.EVICT),
+                (asked.evict_us == job.evict, Reason.EVICT), (asked.staleness == job.staleness, Reason.STALENESS),
+                (asked.segments == job.segments, Reason.SEGMENTS),
             ]
             limits += [(~exists | agrees, why) for agrees, why in agreement]
             why = Reason.DONE
@@ -243,7 +258,7 @@ class Membership(wiring.Component):
                     made.threshold.eq(asked.threshold), made.numeric.eq(asked["format"]), made.fraction.eq(asked.fraction),
                     made.limit.eq(Mux(limit > 255, 255, limit)), made.elements.eq(asked.elements),
                     made.mode.eq(asked.mode), made.key.eq(asked.key), made.live.eq(0), made.deadline.eq(asked.deadline_us),
-                    made.evict.eq(asked.evict_us),
+                    made.evict.eq(asked.evict_us), made.staleness.eq(asked.staleness), made.segments.eq(asked.segments),
                     made.slot_base.eq(frame.job * config.slots),
                 ]
                 m.next = "CREATED"
@@ -337,7 +352,7 @@ class Membership(wiring.Component):
                         m.next = "CLEAR"
         with m.State("PART"):
             m.d.comb += [t.member_write.eq(1), t.member_next.live.eq(0), t.job_write.eq(1), t.job_next.live.eq(remaining),
-                         t.job_next.joining.eq(job.joining & ~bit)]
+                         t.job_next.joining.eq(job.joining & ~bit), t.claims_write.eq(1)]
             m.next = "SWEEP"
             # Newcomers have nothing yet of what the others knew.
             with m.If((remaining & ~job.newcomers) == 0):

@@ -8,9 +8,10 @@ from amaranth.lib.wiring import In, Out
 from hw.net.requests import Answer
 from hw.queue import LENGTH_BITS
 from iswitch.config import Config
-from iswitch.wire import JobState, Operation, SlotState
+from iswitch.wire import SEGMENTS_MAX, JobState, Operation, SlotState
 
-__all__ = ["Access", "Address", "Binding", "ResultHeader", "Tables", "Verdict", "Work", "job_row", "member_row", "slot_row"]
+__all__ = ["TICK", "Access", "Address", "Binding", "ResultHeader", "Tables", "Verdict", "Work", "claims_row", "job_row", "member_row",
+           "slot_row"]
 
 SEQ, TICK = 32, 16
 
@@ -25,12 +26,13 @@ class Address(data.Struct):
 
 def job_row(config: Config) -> data.StructLayout:
     """One job. `elements` is its largest segment, `limit` the biased exponent at which window64 rejects, `slot_base` the
-    first slot of its ring; `deadline` and `evict` in microseconds. Of `live`, `joining`, `newcomers` and `start` the model's `ring.Ring` says
-    what they are."""
+    first slot of its ring; `deadline` and `evict` in microseconds; `segments` is 0 if it is synchronous. Of `live`, `joining`, `newcomers` and
+    `start` the model's `ring.Ring` says what they are."""
     return data.StructLayout({
         "state": JobState, "epoch": 16, "first": SEQ, "world": range(config.members + 1),
         "threshold": range(config.members + 1), "numeric": 4, "fraction": signed(9), "limit": 8,
         "elements": range(config.elements + 1), "mode": 1, "key": 64, "deadline": 31, "evict": 29,
+        "staleness": range(config.staleness + 1), "segments": range(SEGMENTS_MAX if config.staleness else 1),
         "live": config.members, "joining": config.members, "newcomers": config.members, "start": SEQ,
         "slot_base": range(config.jobs * config.slots)})
 
@@ -51,6 +53,14 @@ def slot_row(config: Config) -> data.StructLayout:
         "opened": 32})
 
 
+def claims_row(config: Config) -> data.StructLayout:
+    """What is claimed in one asynchronous job, as in the model's `claims.Claims`: the `base` of the next update, the set `waiting`,
+    each member's `last` k, and the kept grants, newest first."""
+    grant = data.StructLayout({"valid": 1, "base": SEQ, "members": config.members})
+    return data.StructLayout({"base": SEQ, "waiting": config.members, "last": data.ArrayLayout(SEQ, config.members),
+                              "grants": data.ArrayLayout(grant, config.staleness + 1)})
+
+
 class Binding(data.StructLayout):
     """A member's index in the whole table, with its port and address, told to the ports when it joins."""
 
@@ -59,7 +69,8 @@ class Binding(data.StructLayout):
 
 
 class ResultHeader(data.StructLayout):
-    """What the header of a result says, and who gets it (`recipients`, members of `job`). `length`: payload bytes."""
+    """What the header of a result says, and who gets it (`recipients`, members of `job`). `length`: payload bytes. A GRANT has none: its
+    `seq` is the base, its `members` those granted."""
 
     def __init__(self, config: Config):
         super().__init__({
@@ -92,21 +103,21 @@ class Access(wiring.Signature):
     `start_next`, `heard_write` those that have been heard now. Members are written only by who `registers` them."""
 
     def __init__(self, config: Config, *, registers: bool):
-        job, member, slot = job_row(config), member_row(), slot_row(config)
+        job, member, slot, claims = job_row(config), member_row(), slot_row(config), claims_row(config)
         super().__init__({
             "job": Out(range(config.jobs)), "member": Out(range(config.members)),
             "slot": Out(range(config.jobs * config.slots)),
             **({"member_write": Out(1), "member_next": Out(member)} if registers else {}),
             "job_write": Out(1), "job_next": Out(job), "slot_write": Out(1), "slot_next": Out(slot),
             "have_write": Out(config.members), "have_next": Out(SEQ), "start_write": Out(config.members), "start_next": Out(SEQ),
-            "heard_write": Out(config.members),
-            "job_row": In(job), "member_row": In(member), "slot_row": In(slot),
+            "heard_write": Out(config.members), "claims_write": Out(1), "claims_next": Out(claims),
+            "job_row": In(job), "member_row": In(member), "slot_row": In(slot), "claims_row": In(claims),
             "have": In(data.ArrayLayout(SEQ, config.members)), "heard": In(data.ArrayLayout(TICK, config.members)),
         })
 
 
 class Tables(wiring.Component):
-    """Jobs, members, slots, what each member holds and when (`tick`) it was last heard, in five memories.
+    """Jobs, members, slots, claims, what each member holds and when (`tick`) it was last heard, in a memory each.
 
     `control` selects whose Access counts: 0 for `frames`, 1 for `members`. Rows follow the pointers by one cycle. A write is seen by
     a read of the next cycle.
@@ -120,22 +131,25 @@ class Tables(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        job, member, slot = job_row(config), member_row(), slot_row(config)
+        rows = {"job": job_row(config), "member": member_row(), "slot": slot_row(config)}
         depths = {"job": config.jobs, "member": config.jobs * config.members, "slot": config.jobs * config.slots}
+        if config.staleness:
+            rows["claims"], depths["claims"] = claims_row(config), config.jobs
 
         def chosen(name):
             return Mux(self.control, getattr(self.members, name), getattr(self.frames, name))
 
-        address = {"job": chosen("job"), "slot": chosen("slot"),
+        address = {"job": chosen("job"), "slot": chosen("slot"), "claims": chosen("job"),
                    "member": chosen("job") * config.members + chosen("member")}
         written = {
             "job": (chosen("job_write"), Mux(self.control, self.members.job_next.as_value(), self.frames.job_next.as_value())),
             "member": (self.control & self.members.member_write, self.members.member_next),
             "slot": (chosen("slot_write"), Mux(self.control, self.members.slot_next.as_value(), self.frames.slot_next.as_value())),
+            "claims": (chosen("claims_write"), Mux(self.control, self.members.claims_next.as_value(), self.frames.claims_next.as_value())),
         }
-        for name, shape in (("job", job), ("member", member), ("slot", slot)):
+        for name, shape in rows.items():
             enable, row = written[name]
-            m.submodules[f"{name}s"] = memory = Memory(shape=shape, depth=depths[name], init=[])
+            m.submodules[f"{name}_rows"] = memory = Memory(shape=shape, depth=depths[name], init=[])
             put, get = memory.write_port(), memory.read_port()
             m.d.comb += [
                 put.addr.eq(address[name]), get.addr.eq(address[name]),

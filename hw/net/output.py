@@ -84,7 +84,7 @@ class OutputPort(wiring.Component):
             results.put.valid.eq(self.results.valid & takes), results.put.payload.eq(self.results.payload.word),
             results.first.eq(self.results.payload.first), results.put_words.eq(self.results.payload.words),
             results.put_note.job.eq(header.job), results.put_note.recipients.eq(recipients),
-            results.put_note.length.eq(header.length + (FRAME_BYTES + TAIL_BYTES)),
+            results.put_note.length.eq(Mux(header.length == 0, FRAME_BYTES, header.length + (FRAME_BYTES + TAIL_BYTES))),
             replies.put.valid.eq(self.replies.valid & (reply.port == self.port)), replies.put.payload.eq(reply.word),
             replies.first.eq(self.reply_first), replies.put_words.eq((reply.length + bus_bytes - 1) >> shift),
             replies.put_note.address.eq(reply.address), replies.put_note.length.eq(reply.length),

@@ -131,6 +131,10 @@ class Client:
         flags = ContributionFlag.WANT if want else 0
         return self.frame(Type.RECEIPT, **({"seq": seq % 2**32, "behind": behind, "format_flags": flags << 4} | fields))
 
+    def claim(self, k: int, weights: int, **fields: int) -> bytes:
+        """The member's vector `k` is ready, computed with weights that lack the results from seq `weights` on."""
+        return self.frame(Type.CLAIM, **({"seq": k, "members": weights % 2**32} | fields))
+
     def control(self, action: int, body: dict[str, int] | None = None, **fields: int) -> bytes:
         """Any control message; `body` names fields of `CONTROL`, `fields` those of the header."""
         record = np.zeros(1, CONTROL)
@@ -141,12 +145,12 @@ class Client:
     def join(self, *, member: int | None = None, token: int | None = None, nonce: int | None = None, seq: int = 0,
              **settings: int) -> bytes:
         """The first call names the job's settings: `world`, `elements`, and if they differ from the defaults
-        `threshold` (world), `format` (window64), `fraction` (44), `mode` (quarantine), `deadline_us`, `evict_us`, `key`.
+        `threshold` (world), `format` (window64), `fraction` (44), `mode` (quarantine), `deadline_us`, `evict_us`, `staleness`, `segments`, `key`.
         Later calls repeat them, with the token if one was granted."""
         if settings:
             world = settings["world"]
             self.settings = {"threshold": world, "format": Format.WINDOW64, "fraction": 44, "mode": Mode.QUARANTINE,
-                             "key": self.key} | settings
+                             "segments": 0, "staleness": 0, "key": self.key} | settings
             self.format = Format(self.settings["format"]) if 1 <= self.settings["format"] <= 4 else self.format
         body = self.settings | {"nonce": self.nonce if nonce is None else nonce}
         return self.control(Action.JOIN, body, seq=seq, member=self.member if member is None else member,

@@ -12,10 +12,11 @@ from hw.control.core import Core
 from hw.control.tables import Address
 from iswitch.config import Config
 from iswitch.wire import (
-    ACK, FRAME_BYTES, HEADER, NOTICE_INTERVAL_US, SILENCE_TICK_US, Operation, Outcome, Reason, ResultFlag, ones_complement_sum,
+    ACK, FRAME_BYTES, HEADER, NOTICE_INTERVAL_US, SILENCE_TICK_US, Operation, Outcome, Reason, ResultFlag, Type, ones_complement_sum,
 )
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.bench.stream import Bench, Sink, Source
+from sim.model.aggregate.claims import Answer
 from sim.model.aggregate.ring import Work
 from sim.model.net import compose
 from sim.model.parse import is_ours
@@ -27,7 +28,7 @@ ADDRESS_BYTES = FRAME_BYTES - HEADER.itemsize
 
 
 def clock_us(frames: int) -> int:
-    """The time after so many frames; it stands still while one is decided. Some notices are suppressed, and after a while members are
+    """The time at which a frame comes. Some notices are suppressed, and after a while members are
     silent."""
     return NOTICE_INTERVAL_US * 2 // 5 * frames + frames // 16 * SILENCE_TICK_US
 
@@ -38,7 +39,7 @@ def register(address: int) -> int:
 
 
 class Done(NamedTuple):
-    """An operation as the aggregator is told it."""
+    """An operation as the aggregator is told it; a GRANT has no slot."""
 
     operation: int
     slot: int
@@ -83,6 +84,14 @@ class Recorder(Switch):
             slot.seq, slot.members, slot.tainted, flags, slot.length, work.receivers))
         return super().perform(number, work, payload)
 
+    def respond(self, message, answer: Answer) -> Frames:
+        sent = super().respond(message, answer)
+        if answer.type == Type.GRANT:
+            self.works.append(Done(Operation.GRANT, 0, 0, 0, 1, answer.seq, answer.members, 0, 0, 0, answer.receivers))
+        else:
+            self.replies += sent
+        return sent
+
     def notice(self, message, reason: Reason, now_us: int) -> Frames:
         sent = super().notice(message, reason, now_us)
         self.replies += sent
@@ -93,7 +102,7 @@ class Recorder(Switch):
         self.replies.append(sent[0])
         return outcome, sent
 
-    def registers(self, address: int) -> list[int]:
+    def counted(self, address: int) -> list[int]:
         return [register((address + k) % 2**32) for k in range(8)]
 
 
@@ -127,15 +136,16 @@ class CoreBench:
         dut = Core(self.config)
         bench = Bench(dut, stalls=stalls, inputs=[
             (dut.seed, self.seed), (dut.own_mac, int.from_bytes(SWITCH_MAC, "little")), (dut.own_ip, int.from_bytes(SWITCH_IP, "little"))])
-        source = bench.source(dut.headers, self.headers)
+        source = bench.source(dut.headers, self.headers, beside=lambda k: [(dut.now_us, clock_us(k))])
         verdicts, replies = bench.sink(dut.verdicts, holds=True), bench.sink(dut.replies, holds=True)
         fates: list[Outcome] = []
+        ages = [0] * len(self.model.ages)
 
         async def record(ctx):
-            async for _, _, decided, trace in ctx.tick().sample(dut.decided, dut.trace):
+            async for _, _, decided, trace, claimed, age in ctx.tick().sample(dut.decided, dut.trace, dut.claimed, dut.age):
+                ages[age] += claimed
                 if decided:
                     fates.append(Outcome(int(trace.outcome)))
-                    ctx.set(dut.now_us, clock_us(len(fates)))
 
         async def registers(ctx):
             async for _, _, address in ctx.tick().sample(dut.read_address):
@@ -145,6 +155,7 @@ class CoreBench:
         bench.process(registers)
         bench.run(limit=100000)
         assert fates == self.model.fates
+        assert ages == self.model.ages
         assert [done(item.work) for item in verdicts.items if item.works] == self.model.works
         framed = [item for item in verdicts.items if item.frame]
         assert [{port for port in range(self.config.ports) if item.ports >> port & 1} for item in framed] == self.model.routes
@@ -165,5 +176,6 @@ class CoreBench:
 
 def done(work: data.Const) -> Done:
     result = work.result
-    return Done(int(work.operation), work.slot, work.first, work.write, work.emit, result.seq, result.members, result.tainted,
+    slot = 0 if work.operation == Operation.GRANT else work.slot
+    return Done(int(work.operation), slot, work.first, work.write, work.emit, result.seq, result.members, result.tainted,
                 result.flags, result.length, result.recipients)

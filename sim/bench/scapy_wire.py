@@ -13,7 +13,7 @@ from scapy.utils import checksum
 __all__ = ["Ack", "Control", "Header", "address", "checked"]
 
 UDP_PORT = 26963
-TYPES = {0: "CONTRIBUTION", 1: "RESULT", 3: "RECEIPT", 4: "NOTICE", 5: "CONTROL", 6: "ACK"}
+TYPES = {0: "CONTRIBUTION", 1: "RESULT", 3: "RECEIPT", 4: "NOTICE", 5: "CONTROL", 6: "ACK", 7: "CLAIM", 8: "GRANT", 9: "REFUSE"}
 ACTIONS = {1: "JOIN", 2: "LEAVE", 3: "RESET", 4: "SET_H", 5: "READ"}
 
 
@@ -33,9 +33,9 @@ class Header(Packet):
 class Control(Packet):
     fields_desc = [
         ByteEnumField("action", 1, ACTIONS), ByteField("format", 0), LESignedShortField("fraction", 0), LEShortField("world", 0),
-        LEShortField("threshold", 0), LEShortField("elements", 0), ByteField("mode", 0), ByteField("reserved", 0),
+        LEShortField("threshold", 0), LEShortField("elements", 0), ByteField("mode", 0), ByteField("staleness", 0),
         LEIntField("deadline_us", 0), LELongField("key", 0), LELongField("nonce", 0), LELongField("step", 0), LEIntField("address", 0),
-        StrFixedLenField("rest", bytes(20), 20),
+        LEIntField("segments", 0), StrFixedLenField("rest", bytes(16), 16),
     ]
 
 

@@ -43,6 +43,12 @@ def broken_frames(frame: bytes) -> dict[str, bytes]:
     }
 
 
+def asynchronous(rng: np.random.Generator) -> dict[str, int]:
+    """Settings of a job: every second one is asynchronous."""
+    segments = int(rng.choice([0, 0, 0, 1, 3, 7]))
+    return {"segments": segments, "staleness": int(rng.choice([0, 1, 2, 7])) if segments else 0}
+
+
 class Traffic:
     """An endless stream of (port, frame, error) for `config`, from `seed`.
 
@@ -57,6 +63,8 @@ class Traffic:
         self.workers, self.hosts = workers, Hosts(config, self.rng)
         self.held: dict[bytes, set[int]] = {client.mac: set() for client in self.clients}
         self.lost: set[int] = set()
+        self.bases: dict[int, list[int]] = {job: [] for job in range(jobs)}
+        self.vectors: dict[bytes, int] = {client.mac: 0 for client in self.clients}
         self.incarnation = 0
 
     def send(self, client: Client, frame: bytes, *, port: int | None = None, error: bool = False) -> None:
@@ -69,6 +77,8 @@ class Traffic:
                         self.held[other.mac].add(int(reply.header["seq"]))
                     elif reply.type == Type.NOTICE and int(reply.header["token"]) == other.token:
                         self.lost.add(other.job)
+                    elif reply.type == Type.GRANT and int(reply.header["seq"]) not in self.bases[other.job]:
+                        self.bases[other.job].append(int(reply.header["seq"]))
 
     def low(self, client: Client) -> int:
         """The lowest seq whose result the client lacks."""
@@ -80,8 +90,9 @@ class Traffic:
     def form(self, job: int, **settings: int) -> None:
         """All workers of a job join: asked, confirmed, asked again."""
         members = [c for c in self.clients if c.job == job]
+        self.bases[job] = []
         for client in members:
-            self.held[client.mac] = set()
+            self.held[client.mac], self.vectors[client.mac] = set(), 0
         settings = {"world": len(members), "elements": self.config.elements} | settings
         for rounds in range(3):
             for k, client in enumerate(members):
@@ -103,6 +114,9 @@ class Traffic:
     def contribute(self, client: Client) -> None:
         """What a worker would send: a contribution or a repeat within its window, now and then a receipt, often late."""
         rng, window = self.rng, self.config.window
+        if client.settings["segments"] and rng.random() < 0.3:
+            self.claim(client)
+            return
         low = self.low(client)
         offset = int(rng.integers(0, window)) if rng.random() < 0.3 else 0
         seq = low + offset
@@ -113,6 +127,18 @@ class Traffic:
         if rng.random() < 0.3:
             self.send(client, client.receipt(low + offset, behind=offset, want=bool(rng.random() < 0.5)))
 
+    def claim(self, client: Client) -> None:
+        """In an asynchronous job: the next vector or the last one again, with weights of now or of some time."""
+        rng, segments = self.rng, client.settings["segments"]
+        low, bases = self.low(client), self.bases[client.job]
+        lacked = (base for base in bases if 0 < (base + segments - low) % 2**32 < 2**31)
+        weights = next(lacked, bases[-1] + segments if bases else client.first_seq)
+        if rng.random() < 0.3:
+            weights += int(rng.integers(-9, 3)) * segments
+        if rng.random() < 0.6:
+            self.vectors[client.mac] += 1
+        self.send(client, client.claim(self.vectors[client.mac], weights))
+
     def kind(self, seq: int) -> int:
         """Flags that all members give a segment: now and then the last of a collective, or one that waits for all."""
         return ContributionFlag.BOUNDARY * (seq % 3 == 2) | ContributionFlag.WHOLE * (seq % 11 < 2)
@@ -121,7 +147,7 @@ class Traffic:
         """As another incarnation, with another nonce."""
         self.incarnation += 1
         client.forget(1000 + self.incarnation)
-        self.held[client.mac] = set()
+        self.held[client.mac], self.vectors[client.mac] = set(), 0
         for _ in range(2):
             self.send(client, client.join())
 
@@ -147,7 +173,8 @@ class Traffic:
             lambda: client.contribution(base % 2**32, numbers, checksum=False),
             lambda: client.contribution(base, bytes(int(rng.integers(0, 4 * config.elements + 40)))),
             lambda: client.receipt(seq, behind=int(rng.integers(0, 2 * config.window)), want=True),
-            lambda: client.frame(Type.RECEIPT, bytes(4)),
+            lambda: client.frame(Type.RECEIPT, bytes(4)), lambda: client.frame(Type.CLAIM, bytes(4)),
+            lambda: client.claim(int(rng.integers(0, 30)), base + int(rng.integers(-30, 30))),
             lambda: client.frame(Type.CONTROL, bytes(int(rng.integers(0, 100)))),
             lambda: client.control(int(rng.integers(0, 10)), {"threshold": int(rng.integers(0, 5))}, seq=int(rng.integers(0, 4))),
             lambda: client.fbcast(base + int(rng.integers(-1, 3))), lambda: client.halt(bool(rng.random() < 0.3)),
@@ -177,4 +204,5 @@ class Traffic:
         rng = self.rng
         self.form(job, mode=int(rng.integers(0, 2)), format=int(rng.integers(1, 4)),
                   fraction=int(rng.choice([44, -70, 0, 126, 149])), threshold=int(rng.integers(1, self.workers + 1)),
-                  deadline_us=int(rng.choice([0, 400, 3000])), evict_us=int(rng.choice([0, 1, 3])) * SILENCE_TICK_US)
+                  deadline_us=int(rng.choice([0, 400, 3000])), evict_us=int(rng.choice([0, 1, 3])) * SILENCE_TICK_US,
+                  **asynchronous(rng))

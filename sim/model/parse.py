@@ -30,6 +30,7 @@ class Message(NamedTuple):
     behind: int
     token: int
     payload: bytes
+    members: int = 0
 
 
 def is_ours(frame: bytes, ip: bytes) -> bool:
@@ -56,7 +57,7 @@ def parse(port: int, frame: bytes, ip: bytes) -> Message | Outcome:
     if header["udp_checksum"] != 0 and ones_complement_sum(pseudo + frame[UDP_AT:]) != 0xFFFF:
         return Outcome.UDP_CHECKSUM
     kind = int(header["version_type"]) & 0xF
-    if kind not in (Type.CONTRIBUTION, Type.RECEIPT, Type.CONTROL):
+    if kind not in (Type.CONTRIBUTION, Type.RECEIPT, Type.CONTROL, Type.CLAIM):
         return Outcome.TYPE
     payload = frame[FRAME_BYTES:]
     if kind == Type.CONTROL and len(payload) != CONTROL.itemsize:
@@ -64,7 +65,7 @@ def parse(port: int, frame: bytes, ip: bytes) -> Message | Outcome:
     source = Source(port, header["eth_src"].tobytes(), int(header["ip_src"]), int(header["udp_src"]))
     return Message(Type(kind), source, int(header["job"]), int(header["epoch"]), int(header["seq"]),
                    int(header["member"]), int(header["format_flags"]) >> 4, int(header["format_flags"]) & 0xF,
-                   int(header["behind"]), int(header["token"]), payload)
+                   int(header["behind"]), int(header["token"]), payload, members=int(header["members"]))
 
 
 def request(message: Message) -> Request:

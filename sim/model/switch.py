@@ -2,18 +2,20 @@
 
 It has no clocks and no queues, so nothing is ever dropped on the way out. The frames that one received frame causes
 come in this order: ordinary copies by port; a reply to the ingress port; results, slot by slot, each by port and on a
-port by member. A READ sees all earlier frames and its own `RX_FRAMES`, not its own outcome.
+port by member, a GRANT like a result. A READ sees all earlier frames and its own `RX_FRAMES`, not its own outcome.
 """
 
 import numpy as np
 
 from iswitch.config import Config
 from iswitch.wire import (
-    MAGIC, NOTICE_INTERVAL_US, REGISTERS_PER_READ, VERSION, Action, ContributionFlag, Format, JobState, Mode, Operation,
-    Outcome, PortCounter, Reason, Register, ResultFlag, Stat, Type,
+    MAGIC, NOTICE_INTERVAL_US, REGISTERS_PER_READ, STALENESS_MAX, VERSION, Action, ContributionFlag, Format, JobState, Mode, Operation,
+    Outcome, PortCounter, Reason, Register, ResultFlag, Standing, Stat, Type,
 )
+from sim.model.aggregate import claims as claims_of
+from sim.model.aggregate.claims import Answer, Claims
 from sim.model.aggregate.ring import Ring, Slot, Step, Work, contribute, receipt
-from sim.model.control import membership, random
+from sim.model.control import membership, random, views
 from sim.model.control.membership import NO_JOB, EntryState, Job, Verdict
 from sim.model.net import compose
 from sim.model.net.forwarder import MacTable, destinations
@@ -38,6 +40,7 @@ class Switch:
         self.jobs: list[Job] = [NO_JOB] * config.jobs
         self.numbers: dict[tuple[int, int], lane.Stored] = {}
         self.outcomes, self.stats = [0] * (max(Outcome) + 1), [0] * len(Stat)
+        self.ages = [0] * (STALENESS_MAX + 1)
         self.port_counters = [[0] * len(PortCounter) for _ in range(config.ports)]
         self.noticed_us: int | None = None
         self.macs = MacTable(config.mac_entries)
@@ -76,25 +79,56 @@ class Switch:
         return outcome, [(egress, frame) for egress in ports]
 
     def aggregate(self, message: Message, now_us: int) -> tuple[Outcome, Frames]:
-        """A contribution or a receipt."""
+        """A contribution, a receipt or a claim."""
         refused = self.stranger(message)
         if refused in NOTICED:
             return refused, self.notice(message, NOTICED[refused], now_us)
         if refused is not None:
             return refused, []
         job = membership.heard(self.jobs[message.job], message.member, now_us)
-        step = self.step(job, message, now_us)
-        self.admit(job, step.ring)
-        self.jobs[message.job] = job = job._replace(ring=step.ring)
-        sent = self.perform(message.job, step.work, message.payload) if step.work else []
-        late = [m for m in range(len(job.entries)) if step.waits >> m & 1 and membership.silent(job, m, now_us)]
-        return step.outcome, sent + (self.evict(message.job, late[0]) if late else [])
+        if message.type == Type.CLAIM and job.claims:
+            outcome, waits, sent = self.claim(job, job.claims, message)
+        else:
+            step = self.step(job, message, now_us)
+            self.admit(job, step.ring)
+            self.jobs[message.job] = job._replace(ring=step.ring)
+            outcome, waits = step.outcome, step.waits
+            sent = self.perform(message.job, step.work, message.payload) if step.work else []
+        sent += self.evict(message.job, waits, now_us)
+        self.settle(message.job)
+        return outcome, sent
 
-    def evict(self, number: int, member: int) -> Frames:
-        """A member is waited for and has been silent for too long."""
-        self.stats[Stat.EVICTED] += 1
+    def claim(self, job: Job, claims: Claims, message: Message) -> tuple[Outcome, int, Frames]:
+        """The outcome of a claim, whom it waits for, and its answer."""
+        verdict = claims_of.claim(claims, job.ring, member=message.member, k=message.seq, weights=message.members)
+        self.jobs[message.job] = job._replace(claims=verdict.claims)
+        if verdict.age is not None:
+            self.ages[verdict.age] += 1
+        return verdict.outcome, verdict.waits, self.respond(message, verdict.answer) if verdict.answer else []
+
+    def respond(self, message: Message, answer: Answer) -> Frames:
+        """A GRANT to its receivers, or a REFUSE to the claimant."""
+        job = self.jobs[message.job]
+        if answer.type == Type.GRANT:
+            payload = compose.grant(job=message.job, epoch=job.epoch, base=answer.seq, members=answer.members)
+            return self.to_members(job, answer.receivers, payload)
+        payload = compose.refuse(job=message.job, epoch=job.epoch, k=answer.seq, member=message.member, token=message.token,
+                                 base=answer.members)
+        return [(message.source.port, compose.address(self.own, message.source, payload))]
+
+    def settle(self, number: int) -> None:
+        after = membership.settle(self.jobs[number])
+        self.admit(self.jobs[number], after.ring)
+        self.jobs[number] = after
+
+    def evict(self, number: int, waits: int, now_us: int) -> Frames:
+        """The first of those waited for who has been silent for too long leaves."""
         before = self.jobs[number]
-        self.jobs[number], works = membership.part(before, member)
+        late = [m for m in range(len(before.entries)) if waits >> m & 1 and membership.silent(before, m, now_us)]
+        if not late:
+            return []
+        self.stats[Stat.EVICTED] += 1
+        self.jobs[number], works = membership.part(before, late[0])
         self.admit(before, self.jobs[number].ring)
         return [frame for work in works for frame in self.perform(number, work)]
 
@@ -121,6 +155,7 @@ class Switch:
             Outcome.PORT: message.source.port == entry.source.port,
             Outcome.ADDRESS: message.source[1:] == entry.source[1:],
             Outcome.FORMING: job.state != JobState.FORMING and bool(job.live >> message.member & 1),
+            Outcome.TYPE: message.type != Type.CLAIM or job.claims is not None,
             Outcome.HALTED: job.state != JobState.HALTED or message.type != Type.CONTRIBUTION,
             Outcome.FORMAT: format_good,
             Outcome.LENGTH: payload_good,
@@ -128,14 +163,17 @@ class Switch:
         return next((outcome for outcome, holds in rules.items() if not holds), None)
 
     def step(self, job: Job, message: Message, now_us: int) -> Step:
+        granted = claims_of.granted(job.claims, message.seq) if job.claims else None
         if message.type == Type.RECEIPT:
             return receipt(job.ring, member=message.member, seq=message.seq, behind=message.behind,
-                           want=bool(message.flags & ContributionFlag.WANT))
+                           want=bool(message.flags & ContributionFlag.WANT), granted=granted, format=job.settings.format, length=4)
         tainted = lane.is_tainted(message.format, np.frombuffer(message.payload, "<u4"), self.limit(job))
+        boundary, whole = bool(message.flags & ContributionFlag.BOUNDARY), bool(message.flags & ContributionFlag.WHOLE)
+        if job.claims:
+            boundary, whole, granted = False, True, granted or 0
         return contribute(job.ring, member=message.member, seq=message.seq, behind=message.behind,
-                          format=message.format, length=len(message.payload), tainted=tainted,
-                          boundary=bool(message.flags & ContributionFlag.BOUNDARY), whole=bool(message.flags & ContributionFlag.WHOLE),
-                          quarantine=job.settings.mode == Mode.QUARANTINE, now_us=now_us)
+                          format=message.format, length=len(message.payload), tainted=tainted, boundary=boundary, whole=whole,
+                          quarantine=job.settings.mode == Mode.QUARANTINE, now_us=now_us, granted=granted)
 
     def limit(self, job: Job) -> int:
         return lane.exponent_limit(job.settings.fraction)
@@ -166,6 +204,10 @@ class Switch:
         payload = compose.result(
             job=number, epoch=job.epoch, seq=slot.seq, format=slot.format, flags=flags, members=slot.members,
             tainted=slot.tainted, numbers=lane.result(slot.format, self.numbers[place], job.settings.fraction))
+        return self.to_members(job, receivers, payload)
+
+    def to_members(self, job: Job, receivers: int, payload: bytes) -> Frames:
+        """One payload to each of the set `receivers`."""
         members = [entry.source for m, entry in enumerate(job.entries) if receivers >> m & 1]
         return [(to.port, compose.address(self.own, to, payload)) for to in sorted(members, key=lambda to: to.port)]
 
@@ -187,7 +229,7 @@ class Switch:
         if message.job < self.config.jobs:
             self.admit(self.jobs[message.job], verdict.job.ring)
             self.jobs[message.job] = verdict.job
-        registers = self.registers(asked.address) if asked.action == Action.READ else [0] * REGISTERS_PER_READ
+        registers = self.registers(asked.address, now_us) if asked.action == Action.READ else [0] * REGISTERS_PER_READ
         job, settings = verdict.job, verdict.job.settings
         payload = compose.ack(
             job=message.job, epoch=job.epoch, seq=message.seq, member=verdict.member, token=verdict.token,
@@ -200,6 +242,11 @@ class Switch:
         sent = [(message.source.port, compose.address(self.own, message.source, payload))]
         for work in verdict.works:
             sent += self.perform(message.job, work)
+        if message.job < self.config.jobs:
+            # A newcomer's repeated Join says that it waits for a boundary, in an asynchronous job.
+            if job.claims and verdict.own is not None and job.standing(verdict.own) == Standing.JOINING:
+                sent += self.evict(message.job, claims_of.behind(job.claims, job.ring), now_us)
+            self.settle(message.job)
         return Outcome.REFUSED if verdict.reason else Outcome.CONTROL, sent
 
     def decide(self, message: Message, asked: membership.Request, now_us: int) -> Verdict:
@@ -218,15 +265,20 @@ class Switch:
         self.random = after if verdict.fresh else self.random
         return verdict
 
-    def registers(self, address: int) -> list[int]:
+    def registers(self, address: int, now_us: int) -> list[int]:
         """`REGISTERS_PER_READ` registers from `address`, as READ returns them."""
+        viewed = [views.register(self.config, self.jobs, (address + k) % 2**32, now_us) for k in range(REGISTERS_PER_READ)]
+        return [counted if value is None else value for value, counted in zip(viewed, self.counted(address), strict=True)]
+
+    def counted(self, address: int) -> list[int]:
+        """Constants and counters; 0 elsewhere."""
         config = self.config
         known = {Register.MAGIC: MAGIC, Register.VERSION: VERSION, Register.PORTS: config.ports,
                  Register.BUS_BITS: config.bus_bits, Register.MEMBERS: config.members, Register.JOBS: config.jobs,
                  Register.WINDOW: config.window, Register.ELEMENTS: config.elements}
         values: dict[int, int] = {int(at): value for at, value in known.items()}
         port_counters = [count for port in self.port_counters for count in port]
-        for first, counts in ((Register.OUTCOMES, self.outcomes), (Register.STATS, self.stats),
+        for first, counts in ((Register.OUTCOMES, self.outcomes), (Register.STATS, self.stats), (Register.AGES, self.ages),
                               (Register.PORT_COUNTERS, port_counters)):
             values |= {first + k: count % 2**32 for k, count in enumerate(counts)}
         return [values.get((address + k) % 2**32, 0) for k in range(REGISTERS_PER_READ)]

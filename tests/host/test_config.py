@@ -17,6 +17,7 @@ WRONG = [
     ("accumulator_bits", 32, "64"), ("queue_bytes", 12288, "a power of two of at least 3164"),
     ("queue_bytes", 2048, "a power of two of at least 3164"), ("mac_entries", 32, "a power of two from 64 to 65536"),
     ("mac_entries", 96, "a power of two from 64 to 65536"), ("mac_entries", 131072, "a power of two from 64 to 65536"),
+    ("staleness", -1, "0 to 7"), ("staleness", 8, "0 to 7"),
 ]
 
 
@@ -33,7 +34,7 @@ def test_every_field_has_a_wrong_value():
 @pytest.mark.parametrize("fields", [
     {"ports": 2}, {"ports": 16}, {"members": 2}, {"members": 32}, {"jobs": 16}, {"window": 1}, {"window": 4096},
     {"elements": 8}, {"elements": 2224, "queue_bytes": 32768}, {"queue_bytes": 4096},
-    {"mac_entries": 64}, {"mac_entries": 65536}])
+    {"mac_entries": 64}, {"mac_entries": 65536}, {"staleness": 0}, {"staleness": 7}])
 def test_extremes_are_allowed(fields):
     assert dataclasses.asdict(Config(**fields)).items() >= fields.items()
 

@@ -20,8 +20,8 @@ from sim.model.parse import Message, request
 from sim.model.parse import parse as parse_to_switch
 
 VECTORS = Path(__file__).parent.parent / "vectors"
-NAMES = ("contribution", "result", "receipt", "notice", "join", "ack")
-FROM_SWITCH = ("result", "notice", "ack")
+NAMES = ("contribution", "result", "receipt", "notice", "join", "ack", "claim", "grant", "refuse")
+FROM_SWITCH = ("result", "notice", "ack", "grant", "refuse")
 
 SEQ, TOKEN, NONCE, KEY = 0x89ABCDEC, 0xCAFEBABF, 0x0102030405060708, 0x1122334455667788
 OWN = compose.Own(SWITCH_MAC, SWITCH_IP)
@@ -47,6 +47,9 @@ HEADERS = {
     "notice": header(Type.NOTICE, epoch=0x1235, count=Reason.EPOCH, behind=0x0F5C),
     "join": header(Type.CONTROL, epoch=0, seq=7),
     "ack": header(Type.ACK, seq=7, behind=0xFAFA),
+    "claim": header(Type.CLAIM, seq=5, members=0x89ABCD80),
+    "grant": header(Type.GRANT, seq=0x89ABCD90, member=255, count=2, behind=0x9471, members=5, token=0),
+    "refuse": header(Type.REFUSE, seq=5, behind=0x0FA1, members=0x89ABCDA0),
 }
 BODIES = {
     "join": (CONTROL, {
@@ -104,6 +107,8 @@ def built_by_us(name: str) -> bytes:
             return client.contribution(SEQ, np.array([1.0, -2.5], np.float32), behind=3, flags=flags)
         case "receipt":
             return client.receipt(SEQ, behind=2, want=True)
+        case "claim":
+            return client.claim(5, 0x89ABCD80)
         case "join":
             client.epoch = 0
             return client.join(seq=7, world=3, threshold=2, elements=352, fraction=-10, mode=Mode.PROPAGATE, evict_us=10_000_000)
@@ -112,6 +117,10 @@ def built_by_us(name: str) -> bytes:
                                      members=5, tainted=2, numbers=np.array([2.0, 0.5], np.float32).view(np.uint32))
         case "notice":
             payload = compose.notice(**head | {"epoch": 0x1235}, member=2, token=TOKEN, reason=Reason.EPOCH)
+        case "grant":
+            payload = compose.grant(job=1, epoch=0x1234, base=0x89ABCD90, members=5)
+        case "refuse":
+            payload = compose.refuse(job=1, epoch=0x1234, k=5, member=2, token=TOKEN, base=0x89ABCDA0)
         case _:
             payload = compose.ack(**head | {"seq": 7}, member=2, token=TOKEN, **BODIES["ack"][1])
     return compose.address(OWN, WORKER, payload)
@@ -154,10 +163,12 @@ def test_the_model_reads_the_vectors():
                                    np.array([1.0, -2.5], "<f4").tobytes())
     asked = request(parse_to_switch(2, vector("join"), SWITCH_IP))
     assert (asked.action, asked.member, asked.token, asked.nonce, asked.key) == (Action.JOIN, 2, TOKEN, NONCE, KEY)
-    assert asked.settings == (3, 2, Format.WINDOW64, -10, 352, Mode.PROPAGATE, 0, 10_000_000)
+    assert asked.settings == (3, 2, Format.WINDOW64, -10, 352, Mode.PROPAGATE, 0, 10_000_000, 0, 0)
+    asked = parse_to_switch(2, vector("claim"), SWITCH_IP)
+    assert (asked.type, asked.seq, asked.members) == (Type.CLAIM, 5, 0x89ABCD80)
 
 
-@pytest.mark.parametrize("name", ["contribution", "receipt", "join"])
+@pytest.mark.parametrize("name", ["contribution", "receipt", "join", "claim"])
 def test_the_model_refuses_a_flipped_byte_behind_the_addresses(name):
     frame = vector(name)
     for at in range(42, len(frame)):

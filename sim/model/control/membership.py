@@ -9,13 +9,16 @@ from typing import NamedTuple
 
 from iswitch.config import Config
 from iswitch.wire import (
-    DEADLINE_US_MAX, EVICT_US_MAX, NO_MEMBER, SILENCE_TICK_US, Action, Format, JobState, Mode, Reason, SlotState, Standing,
+    DEADLINE_US_MAX, EVICT_US_MAX, NO_MEMBER, SEGMENTS_MAX, SILENCE_TICK_US, STALENESS_MAX, Action, Format, JobState, Mode, Reason,
+    SlotState, Standing,
 )
+from sim.model.aggregate import claims as claims_of
+from sim.model.aggregate.claims import Claims
 from sim.model.aggregate.ring import Ring, Work, force, forward, leave, new_ring
 from sim.model.control.random import Offer
 
 __all__ = ["NO_JOB", "Entry", "EntryState", "Job", "Request", "Settings", "Source", "Verdict", "act", "heard", "join", "part",
-           "silent", "tick"]
+           "settle", "silent", "tick"]
 
 
 class Source(NamedTuple):
@@ -28,7 +31,8 @@ class Source(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What all members of a job agree on. The fields stand in the order of the checks and are named as the reasons."""
+    """What all members of a job agree on. The fields stand in the order of the checks and are named as the reasons. `segments`: of an
+    update; 0: the job is synchronous."""
 
     world: int
     threshold: int
@@ -38,6 +42,8 @@ class Settings(NamedTuple):
     mode: int
     deadline_us: int
     evict_us: int
+    staleness: int = 0
+    segments: int = 0
 
 
 class Request(NamedTuple):
@@ -74,7 +80,8 @@ class Entry(NamedTuple):
 
 
 class Job(NamedTuple):
-    """`settings.threshold` follows SET_H. `heard`: the tick in which something of a member came. A job that is NONE has no entries."""
+    """`settings.threshold` follows SET_H. `heard`: the tick in which something of a member came. `claims`: of an asynchronous job. A job
+    that is NONE has no entries."""
 
     state: JobState
     epoch: int
@@ -84,6 +91,7 @@ class Job(NamedTuple):
     ring: Ring
     entries: tuple[Entry, ...]
     heard: tuple[int, ...]
+    claims: Claims | None = None
 
     @property
     def live(self) -> int:
@@ -96,7 +104,10 @@ class Job(NamedTuple):
         return Standing.LIVE if self.live >> member & 1 else Standing.JOINING
 
     def begins(self, member: int) -> int:
-        """The first seq of a member: the job's, unless it was let in at the last boundary."""
+        """The first seq of a member: the job's, unless it was let in at the last boundary. In an asynchronous job what it may lack: a
+        newcomer has told of nothing yet."""
+        if self.claims and self.live >> member & 1:
+            return self.ring.have[member]
         return self.ring.start if self.ring.newcomers >> member & 1 else self.first_seq
 
 
@@ -133,6 +144,7 @@ def silent(job: Job, member: int, now_us: int) -> bool:
 
 def beyond_limits(config: Config, settings: Settings) -> Reason:
     """The first setting that no job of this switch could have."""
+    most = config.staleness or STALENESS_MAX
     good = {
         Reason.WORLD: 1 <= settings.world <= config.members,
         Reason.THRESHOLD: 1 <= settings.threshold <= settings.world,
@@ -142,6 +154,8 @@ def beyond_limits(config: Config, settings: Settings) -> Reason:
         Reason.MODE: settings.mode in (Mode.QUARANTINE, Mode.PROPAGATE),
         Reason.DEADLINE: settings.deadline_us < DEADLINE_US_MAX,
         Reason.EVICT: settings.evict_us == 0 or SILENCE_TICK_US <= settings.evict_us < EVICT_US_MAX,
+        Reason.STALENESS: settings.staleness <= (most if settings.segments else 0),
+        Reason.SEGMENTS: settings.segments < (SEGMENTS_MAX if config.staleness else 1),
     }
     return next((reason for reason, holds in good.items() if not holds), Reason.DONE)
 
@@ -180,7 +194,14 @@ def found(config: Config, request: Request, offer: Offer) -> Job:
     settings = request.settings
     ring = new_ring(offer.first_seq, config.window, config.members, 0, settings.threshold, settings.deadline_us)
     return Job(JobState.FORMING, offer.epoch, request.key, settings, offer.first_seq, ring,
-               (Entry(),) * settings.world, (0,) * settings.world)
+               (Entry(),) * settings.world, (0,) * settings.world, no_claims(settings, offer.first_seq))
+
+
+def no_claims(settings: Settings, first_seq: int) -> Claims | None:
+    """What is claimed in a job that begins; None in a synchronous one."""
+    if not settings.segments:
+        return None
+    return claims_of.new_claims(first_seq, segments=settings.segments, staleness=settings.staleness, members=settings.world)
 
 
 def confirm(job: Job, index: int) -> Job:
@@ -230,7 +251,13 @@ def part(job: Job, member: int) -> tuple[Job, tuple[Work, ...]]:
     if not ring.live:
         return NO_JOB, ()
     entry = job.entries[member]._replace(state=EntryState.LEFT)
-    return with_entry(job._replace(ring=ring), member, entry), tuple(works)
+    claims = claims_of.leave(job.claims, member) if job.claims else None
+    return with_entry(job._replace(ring=ring, claims=claims), member, entry), tuple(works)
+
+
+def settle(job: Job) -> Job:
+    """After each message: at a boundary of an asynchronous job those who wait to join are let in."""
+    return job._replace(ring=claims_of.admit(job.claims, job.ring)) if job.claims else job
 
 
 def forced(config: Config, job: Job, seq: int) -> tuple[Job, tuple[Work, ...]] | None:
@@ -288,5 +315,6 @@ def act(config: Config, job: Job, request: Request, source: Source) -> Verdict:
                            ring=job.ring._replace(threshold=threshold))
     else:
         ring = new_ring(job.first_seq, config.window, config.members, job.live, job.ring.threshold, job.settings.deadline_us)
-        job = job._replace(ring=ring._replace(joining=job.ring.joining), epoch=(job.epoch + 1) % 2**16)
+        job = job._replace(ring=ring._replace(joining=job.ring.joining), epoch=(job.epoch + 1) % 2**16,
+                           claims=no_claims(job.settings, job.first_seq))
     return verdict._replace(job=job, works=works)

@@ -14,7 +14,7 @@ from iswitch.wire import (
 )
 from sim.model.control.membership import Source
 
-__all__ = ["Own", "ack", "address", "notice", "result"]
+__all__ = ["Own", "ack", "address", "grant", "notice", "refuse", "result"]
 
 COMPLEMENT_AT = HEADER.fields["behind"][1]
 
@@ -53,6 +53,17 @@ def notice(*, job: int, epoch: int, seq: int, member: int, token: int, reason: R
     """UDP payload of a notice."""
     return balanced(header(Type.NOTICE, job=job, epoch=epoch, seq=seq, member=member, token=token, count=reason),
                     COMPLEMENT_AT)
+
+
+def grant(*, job: int, epoch: int, base: int, members: int) -> bytes:
+    """UDP payload of a GRANT; the same for every receiver."""
+    return balanced(header(Type.GRANT, job=job, epoch=epoch, seq=base, member=BROADCAST_MEMBER, count=members.bit_count(), members=members),
+                    COMPLEMENT_AT)
+
+
+def refuse(*, job: int, epoch: int, k: int, member: int, token: int, base: int) -> bytes:
+    """UDP payload of a REFUSE of claim `k`; `base`: of the next update."""
+    return balanced(header(Type.REFUSE, job=job, epoch=epoch, seq=k, member=member, token=token, members=base), COMPLEMENT_AT)
 
 
 def ack(*, job: int, epoch: int, seq: int, member: int, token: int, registers: tuple[int, ...] = (0,) * 8,

@@ -23,7 +23,8 @@ MASKS = range(1 << CONFIG.members)
 
 
 class Case(NamedTuple):
-    """One question to the ring and what it knows. Of the model's slots only the one asked about matters."""
+    """One question to the ring and what it knows. Of the model's slots only the one asked about matters. `granted`: as the model's, in an
+    asynchronous job."""
 
     ring: model.Ring
     receipt: bool
@@ -40,6 +41,8 @@ class Case(NamedTuple):
     now_us: int = 0
     evict_us: int = 0
     heard: tuple[int, ...] = ()
+    asynchronous: bool = False
+    granted: int | None = None
 
     @property
     def index(self):
@@ -47,10 +50,12 @@ class Case(NamedTuple):
 
     def step(self):
         if self.receipt:
-            return model.receipt(self.ring, member=self.member, seq=self.seq, behind=self.behind, want=self.want)
+            return model.receipt(self.ring, member=self.member, seq=self.seq, behind=self.behind, want=self.want,
+                                 granted=self.granted, format=3, length=4)
+        granted = self.granted or 0 if self.asynchronous else None
         return model.contribute(self.ring, member=self.member, seq=self.seq, behind=self.behind, format=self.format,
                                 length=self.length, tainted=self.tainted, quarantine=self.quarantine, boundary=self.boundary,
-                                whole=self.whole, now_us=self.now_us)
+                                whole=self.whole, now_us=self.now_us, granted=granted)
 
     def victim(self, waits):
         """The first of those waited for who has been silent for too long, or None."""
@@ -84,11 +89,16 @@ def case(rng):
     evict_us = rng.choice([0, 2**14, 5 * 2**14 + 3, 2**29 - 1])
     heard = tuple(((now_us >> 14) - rng.choice([0, evict_us >> 14, (evict_us >> 14) + 1, rng.randrange(2**16)])) % 2**16
                   for _ in range(CONFIG.members))
+    asynchronous, granted = rng.random() < 0.4, None
+    if asynchronous:
+        slot = slot._replace(boundary=False, whole=True)
+        ring = ring._replace(slots=(slot,) * slots)
+        granted = rng.choice([None, 0, 1 << member | rng.choice(MASKS), rng.choice(MASKS)])
     same = rng.random() < 0.8
-    kind = (slot.boundary, slot.whole) if rng.random() < 0.7 else (rng.random() < 0.5, rng.random() < 0.5)
+    kind = (slot.boundary, slot.whole) if asynchronous or rng.random() < 0.7 else (rng.random() < 0.5, rng.random() < 0.5)
     return Case(ring, rng.random() < 0.25, member, seq, behind, slot.format if same else rng.randrange(1, 4),
                 slot.length if same or rng.random() < 0.5 else 4 * rng.randrange(1, 65), rng.random() < 0.4,
-                rng.random() < 0.6, rng.random() < 0.5, *kind, now_us, evict_us, heard)
+                rng.random() < 0.6, rng.random() < (0.85 if asynchronous else 0.5), *kind, now_us, evict_us, heard, asynchronous, granted)
 
 
 def row(layout, value):
@@ -103,19 +113,21 @@ def inputs(one):
     slot = one.ring.slots[one.index]
     return {
         "asked": pack(Asked, dict(receipt=one.receipt, want=one.want, seq=one.seq, behind=one.behind, numeric=one.format,
-                      length=one.length, tainted=one.tainted, boundary=one.boundary, whole=one.whole)),
+                      length=one.length, tainted=one.tainted, boundary=one.boundary, whole=one.whole, covered=one.granted is not None)),
         "member": one.member,
         "job": pack(job_row(CONFIG), {
             "threshold": one.ring.threshold, "live": one.ring.live, "mode": not one.quarantine, "joining": one.ring.joining,
-            "newcomers": one.ring.newcomers, "start": one.ring.start, "deadline": one.ring.deadline_us, "evict": one.evict_us}),
+            "newcomers": one.ring.newcomers, "start": one.ring.start, "deadline": one.ring.deadline_us, "evict": one.evict_us,
+            "segments": 3 * one.asynchronous, "numeric": 3}),
         "slot": pack(slot_row(CONFIG), {NAMES.get(name, name): value for name, value in slot._asdict().items()}),
         "have": sum(at << 32 * m for m, at in enumerate(one.ring.have)),
         "heard": sum(at << 16 * m for m, at in enumerate(one.heard)), "now_us": one.now_us, "tick": one.now_us >> 14,
+        "granted": one.granted or 0,
     }
 
 
 @cache
-def cases(count=2500):
+def cases(count=4000):
     """Cases, what goes in, and what the model says."""
     rng = random.Random(1)
     return [(one, list(inputs(one).items()), one.step()) for one in (case(rng) for _ in range(count))]
@@ -190,11 +202,19 @@ MUTANTS = [
     ("Signal(signed(32)), Signal(signed(32))", "Signal(signed(32)), Signal(32)"), ("gain > 0", "gain > 1"),
     ("popcount(slot.members) >= threshold", "popcount(slot.members) > threshold"), ("~(slot.expected & ~slot.arrived)", "~slot.expected"),
     ("Mux(opens, 0, slot.arrived)", "slot.arrived"), ("Mux(opens, 0, slot.members)", "slot.members"),
-    ("Mux(opens, 0, slot.tainted)", "slot.tainted"), ("Mux(opens, job.live & ~", "Mux(0, job.live & ~"),
-    ("Mux(opens, job.live & ~", "Mux(1, job.live & ~"), ("Mux(quarantined, 0, bit)", "bit"),
+    ("Mux(opens, 0, slot.tainted)", "slot.tainted"), ("Mux(opens, Mux(claimed", "Mux(0, Mux(claimed"),
+    ("Mux(opens, Mux(claimed", "Mux(1, Mux(claimed"), ("Mux(claimed, self.granted, ", "Mux(0, self.granted, "),
+    (" & ~(after.expected & bit).any()", " & ~(self.granted & bit).any()"), ("claimed & (opens | collecting) &", "claimed & opens &"),
+    ("claimed & (opens | collecting) &", "claimed &"),
+    ("asked.want & claimed & asked.covered & (ahead == slots)", "asked.want & claimed & asked.covered"),
+    ("asked.want & claimed & asked.covered & (ahead == slots)", "asked.want & claimed & (ahead == slots)"),
+    ("asked.want & claimed & asked.covered & (ahead == slots)", "claimed & asked.covered & (ahead == slots)"),
+    ("with m.If(held):", "with m.If(0):"), (", awaited.eq(self.granted)]", "]"), ("with m.Elif(self.granted.any()):", "with m.Elif(0):"),
+    ("after.arrived.eq(0), ", ""), ("after.members.eq(0), ", ""), ("after.tainted.eq(0), ", ""), ("after.numeric.eq(job.numeric), ", ""),
+    ("after.length.eq(4),", ""), ("after.opened.eq(0), ", ""), ("Mux(quarantined, 0, bit)", "bit"),
     ("asked.tainted & ~job.mode", "asked.tainted"), ("opens | (slot.members == 0)", "opens | (slot.arrived == 0)"),
     ("opens | (slot.members == 0)", "slot.members == 0"),
-    ("((slot.state == SlotState.COMPLETE) & (lacks", "((lacks"), ("opens & (collecting | (", "opens & (("),
+    ("((slot.state == SlotState.COMPLETE) & (lacks", "((lacks"), ("held = collecting | (", "held = ("), ("opens & held", "held"),
     ("| ((ahead == 0) & (slot.state == SlotState.EMPTY))", ""),
     ("asked.want & stored", "stored"), ("(slot.state == SlotState.COMPLETE) & (ahead == 0)", "slot.state == SlotState.COMPLETE"),
     ("(slot.state == SlotState.COMPLETE) & (ahead == 0)", "ahead == 0"), ("here | ~collecting", "here"), ("here | ~collecting", "~collecting"),
@@ -203,7 +223,7 @@ MUTANTS = [
     ("~opens & (asked.length", "(asked.length"), (", self.advance.eq(0)]", "]"), ("asked.seq - asked.behind", "asked.seq"),
     ("Mux(self.emit, SlotState.COMPLETE, SlotState.COLLECTING)", "SlotState.COLLECTING"),
     ("after.members.eq(slot.members), ", ""), ("after.tainted.eq(slot.tainted),\n", "\n"),
-    ("self.include.eq(0), self.slot_write.eq(1)", "self.include.eq(0)"),
+    ("self.include.eq(0), self.slot_write.eq(1),\n                             after", "self.include.eq(0),\n                             after"),
 ]
 
 

@@ -56,7 +56,7 @@ FAULTS = [
     (Outcome.LENGTH, "ip length", spoil("override", ip_length=59)), (Outcome.LENGTH, "udp length", spoil("override", udp_length=37)),
     (Outcome.LENGTH, "padded", spoil("scan", length=74)), (Outcome.LENGTH, "cut", spoil("scan", length=71)),
     (Outcome.IP_CHECKSUM, "ip", spoil("scan", ip_good=0)), (Outcome.UDP_CHECKSUM, "udp", spoil("scan", udp_good=0)),
-    *((Outcome.TYPE, f"type {kind}", attribute(type=kind)) for kind in (1, 2, 4, 6, 7, 10, 15)),
+    *((Outcome.TYPE, f"type {kind}", attribute(type=kind)) for kind in (1, 2, 4, 6, 8, 10, 15)),
     (Outcome.JOB, "number", spoil("frame", job=2)), (Outcome.JOB, "number 255", spoil("frame", job=255)),
     (Outcome.JOB, "none", spoil("job", state=JobState.NONE)),
     (Outcome.EPOCH, "epoch", spoil("frame", epoch=0x1235)),
@@ -67,6 +67,7 @@ FAULTS = [
     (Outcome.ADDRESS, "mac", spoil("override", eth_src=np.frombuffer(b"\2\0\0\0\0\6", "u1"))),
     (Outcome.ADDRESS, "ip", spoil("override", ip_src=0x0A000068)), (Outcome.ADDRESS, "udp", spoil("override", udp_src=40008)),
     (Outcome.FORMING, "forming", spoil("job", state=JobState.FORMING)), (Outcome.FORMING, "joining", spoil("job", live=0b11011)),
+    (Outcome.TYPE, "claim", attribute(type=Type.CLAIM)),
     (Outcome.HALTED, "halted", spoil("job", state=JobState.HALTED)),
     (Outcome.FORMAT, "other", spoil("frame", format_flags=Format.FP32)), (Outcome.FORMAT, "4", spoil("frame", format_flags=4)),
     (Outcome.LENGTH, "empty", attribute(payload=0)), (Outcome.LENGTH, "odd", attribute(payload=9)),
@@ -118,6 +119,13 @@ def test_of_two_faults_the_first_in_the_documented_order_counts():
 def test_receipt_carries_nothing_and_needs_no_format():
     cases = [Case(Type.RECEIPT, 0), spoilt(spoil("frame", format_flags=0x8F), type=Type.RECEIPT, payload=0), Case(Type.RECEIPT, 4)]
     assert verdicts(cases) == [(None, 0, 1), (None, 0, 1), (Outcome.LENGTH, 0, 1)]
+
+
+def test_claim_carries_nothing_and_belongs_to_an_asynchronous_job_halted_or_not():
+    asynchronous, halted = spoil("job", segments=3), spoil("job", state=JobState.HALTED)
+    cases = [spoilt(asynchronous, type=Type.CLAIM, payload=0), spoilt(asynchronous, halted, type=Type.CLAIM, payload=0),
+             spoilt(type=Type.CLAIM, payload=0), spoilt(asynchronous, type=Type.CLAIM, payload=4)]
+    assert [outcome for outcome, *_ in verdicts(cases)] == [None, None, Outcome.TYPE, Outcome.LENGTH]
 
 
 def test_control_message_is_of_one_length_and_goes_on_whoever_sends_it():
