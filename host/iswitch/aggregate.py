@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import secrets
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +9,6 @@ from typing import Any, Literal, NoReturn, Self, TypeVar
 
 import numpy as np
 
-from iswitch.attendant import Attendant
 from iswitch.config import Config
 from iswitch.control import Control, Membership
 from iswitch.errors import (
@@ -20,7 +18,7 @@ from iswitch.explain import HARMLESS, explain
 from iswitch.reduction import Reduction
 from iswitch.ring import Notice, Ring, Stalled
 from iswitch.sharing import elect, flat
-from iswitch.transport import Transport, UdpTransport
+from iswitch.transport import Attending, Transport, UdpTransport
 from iswitch.views import read_slot
 from iswitch.wire import DEADLINE_US_MAX, EVICT_US_MAX, HEADER, NO_MEMBER, SILENCE_TICK_US, Format, Mode, Reason
 
@@ -34,7 +32,7 @@ _BACKLOG_WINDOWS = 16
 Bytes = TypeVar("Bytes", bytes, bytearray, memoryview, np.ndarray)
 
 
-def _leave_and_close(control: Control, ring: Ring, attendant: Attendant, transport: Transport, owner_pid: int,
+def _leave_and_close(control: Control, ring: Ring, attendant: Attending, transport: Transport, owner_pid: int,
                      state: dict[str, bool]) -> bool:
     """Also at the interpreter's exit, so that a script that ends with an error does not leave its job running."""
     if os.getpid() != owner_pid:  # a forked child must not sign its parent off
@@ -124,7 +122,7 @@ class Worker:
                 job=job, key=key, world=world, threshold=threshold or world, format=_FORMATS[format],
                 fraction=fraction, elements=elements or self.config.elements, mode=_MODES[mode],
                 deadline_us=int(deadline_s * 1e6), evict_us=int(evict_s * 1e6),
-                nonce=secrets.randbits(64) | 1, wanted=NO_MEMBER if rank is None else rank)
+                nonce=self._transport.randbits(64) | 1, wanted=NO_MEMBER if rank is None else rank)
             membership = self._control.join(membership, timeout_s=join_timeout_s, elastic=elastic)
             self._state["member"] = True
             self._changed = self._control.newcomer
@@ -132,7 +130,7 @@ class Worker:
             self._ring = Ring(self._transport, membership, backlog=backlog)
             self._control.strangers = self._absorb
             self._before = self._control.counters(self.config.ports)
-            self._attendant = Attendant(self._transport.fileno(), self._tend)
+            self._attendant = self._transport.attend(self._tend)
         except BaseException:
             if self._state["member"]:
                 self._control.leave(membership)
@@ -316,7 +314,7 @@ class Worker:
         if not self._finalizer.alive:
             raise NotAMember("this worker has left its job: make a new Worker")
         with self._attendant:
-            m = replace(self._ring.membership, nonce=secrets.randbits(64) | 1, token=0)
+            m = replace(self._ring.membership, nonce=self._transport.randbits(64) | 1, token=0)
             self._ring.restart(self._control.join(m, timeout_s=self._join_timeout_s, elastic=True))
             self._state["member"], self._broken, self._changed = True, "", True
 

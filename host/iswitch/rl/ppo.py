@@ -24,7 +24,11 @@ from torch import Tensor, nn
 from iswitch.errors import NotAMember
 from iswitch.rl.replica import Collective, Replica, Vector
 
-__all__ = ["Learner", "Options", "Progress", "Result", "advantages", "evaluate", "train"]
+__all__ = ["Learner", "Options", "Pace", "Progress", "Result", "advantages", "evaluate", "train"]
+
+Pace = Callable[[int], None]
+"""Is called before each gradient, with the steps that this worker's environments have taken since the one before: so that a simulation can
+let their time pass."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,8 +203,8 @@ def loss(learner: Learner, batch: dict[str, Tensor], options: Options) -> Tensor
 class Trainer:
     """One worker's side of the training. Nothing in it depends on the clock but what is reported."""
 
-    def __init__(self, worker: Collective, rank: int, options: Options) -> None:
-        self.worker, self.options = worker, options
+    def __init__(self, worker: Collective, rank: int, options: Options, pace: Pace = lambda steps: None) -> None:
+        self.worker, self.options, self.pace = worker, options, pace
         self.player = Player(options, rank)
         actions = int(self.player.games[0].action_space.n)  # type: ignore[attr-defined]
         self.learner = Learner(self.player.observations.shape[1], actions, options.hidden, torch.Generator().manual_seed(options.seed))
@@ -238,10 +242,13 @@ class Trainer:
                  "log_probabilities": rollout.log_probabilities.flatten(),
                  "advantages": ((gains - center) * scale).flatten(), "targets": (gains + rollout.values).flatten()}
         rate = options.learning_rate * (1 - replica.update / options.updates)
+        played = gains.numel()
         for _ in range(options.epochs):
             for part in torch.randperm(gains.numel(), generator=self.order).chunk(options.minibatches):
                 if self.worker.changed:
                     return False
+                self.pace(played)
+                played = 0
                 replica.gradient.zero_()
                 loss(self.learner, {name: column[part] for name, column in batch.items()}, options).backward()
                 self.sum(replica.gradient.numpy(), "mean")
@@ -259,10 +266,10 @@ class Trainer:
 
 
 def train(worker: Collective, rank: int, options: Options,
-          report: Callable[[Progress], None] = lambda progress: None) -> Result:
+          report: Callable[[Progress], None] = lambda progress: None, pace: Pace = lambda steps: None) -> Result:
     """Learn as one of `options.workers` workers, which may go and come back meanwhile."""
     start = time.perf_counter()
-    trainer = Trainer(worker, rank, options)
+    trainer = Trainer(worker, rank, options, pace)
     replica, curve = trainer.replica, list[Progress]()
     shares = True
     while replica.update < options.updates:
