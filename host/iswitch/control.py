@@ -49,6 +49,8 @@ class Membership:
     wanted: int
     deadline_us: int = 0
     evict_us: int = 0
+    staleness: int = 0
+    segments: int = 0
     member: int = NO_MEMBER
     token: int = 0
     epoch: int = 0
@@ -181,7 +183,7 @@ class Control:
         return self.request(
             Action.JOIN, job=m.job, member=m.wanted, token=m.token, key=m.key, nonce=m.nonce, world=m.world,
             threshold=m.threshold, format=m.format, fraction=m.fraction, elements=m.elements, mode=m.mode,
-            deadline_us=m.deadline_us, evict_us=m.evict_us)
+            deadline_us=m.deadline_us, evict_us=m.evict_us, staleness=m.staleness, segments=m.segments)
 
     @staticmethod
     def _learn(membership: Membership, answer: Answer) -> Membership:
