@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from iswitch.wire import (
-    ACK, CONTROL, HEADER, MAGIC, Action, ContributionFlag, Format, Outcome, PortCounter, Reason, Register, ResultFlag,
-    Stat, Type, port_counter_register,
+    ACK, CONTROL, HEADER, JOB_VIEW, MAGIC, MEMBER_VIEW, SLOT_VIEW, Action, ContributionFlag, Format, Outcome, PortCounter, Reason, Register,
+    ResultFlag, Stat, Type, have_view_register, job_view_register, member_view_register, port_counter_register, slot_view_register,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -221,3 +221,15 @@ def test_docs_control_and_ack():
         rows = re.findall(r"^\| (\d+) \| (\d+) \| [^|]+ \|$", PROTOCOL[begin:PROTOCOL.index("\n\n", begin)], re.MULTILINE)
         listed = [(int(at), int(size)) for at, size in rows]
         assert listed == [(record.fields[name][1], record.fields[name][0].itemsize) for name in record.names]
+
+
+def test_docs_views():
+    for kind, record in (("job", JOB_VIEW), ("member", MEMBER_VIEW), ("slot", SLOT_VIEW)):
+        table = PROTOCOL[PROTOCOL.index(f"| field of a {kind} |"):].partition("\n\n")[0]
+        rows = re.findall(r"^\| `(\w+)` \| (\d+) \| (\d+) \|", table, re.MULTILINE)
+        assert [(name, int(at), int(size)) for name, at, size in rows] == [
+            (name, record.fields[name][1], record.fields[name][0].itemsize) for name in record.names]
+    assert line("| 1024 + 8 j |") and job_view_register(3) == 1024 + 8 * 3
+    assert line("| 2048 + 32 j + m |") and have_view_register(3, 5) == 2048 + 32 * 3 + 5
+    assert line("| 4096 + 256 j + 8 m |") and member_view_register(3, 5) == 4096 + 256 * 3 + 8 * 5
+    assert line("| 2^20 + 65536 j + 8 s |") and slot_view_register(3, 5) == 2**20 + 65536 * 3 + 8 * 5

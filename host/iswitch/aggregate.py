@@ -20,6 +20,7 @@ from iswitch.reduction import Reduction
 from iswitch.ring import Notice, Ring, Stalled
 from iswitch.sharing import elect, flat
 from iswitch.transport import Transport, UdpTransport
+from iswitch.views import read_slot
 from iswitch.wire import DEADLINE_US_MAX, HEADER, NO_MEMBER, Format, Mode, Reason
 
 __all__ = ["Worker"]
@@ -421,11 +422,19 @@ class Worker:
         risen = odd_rises(self._before, now)
         m = self._ring.membership
         live = self._control.job(m.job).live
+        slot = read_slot(self._control, m.job, self._ring.low, m.window)
+        missing = slot.missing if slot.seq == self._ring.low else []
         differ = [what for what, outcome in (("size", "LENGTH"), ("number format", "FORMAT")) if outcome in risen]
         cause = (f"most likely they reduce arrays of different {' and '.join(differ)}" if differ else
-                 "most likely one of them is not in this collective (computing, stopped, killed, or in another one)")
+                 f"{_ranks(missing) if missing else 'most likely one of them'} {'are' if len(missing) > 1 else 'is'} not in this collective "
+                 "(computing, stopped, killed, or in another one)")
         lines = [f"no result for {self.timeout_s:g} s in a collective of job {m.job} at {self.address}: {progress}. "
                  f"{live} of {m.world} workers are members; the switch answers, so {cause}. To go on, all call `reset` and do it "
                  "again; without a worker that is gone, after `set_threshold`."]
         lines += [f"  {name} +{rise}: {explain(name)}" for name, rise in risen.items()]
         raise Timeout("\n".join(lines), risen) from None
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+

@@ -1,20 +1,28 @@
-"""The command line: what a switch is, what it counted, and how to free a job that died."""
+"""The command line: what a switch is, what it does and counted, what ails it, and how to free a job that died."""
 
+import io
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 try:
     import typer
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 except ImportError as error:
     raise SystemExit("the command line needs two more packages: pip install 'iswitch[cli]'") from error
 
 from iswitch.control import Control
+from iswitch.doctor import examine
 from iswitch.errors import IswitchError
 from iswitch.explain import HARMLESS, explain
+from iswitch.path import Finding, Mark
+from iswitch.top import picture, take, watch
 from iswitch.transport import UdpTransport
 from iswitch.wire import JobState
 
@@ -89,6 +97,65 @@ def counters(
         odd = count and name.rpartition(".")[2] not in HARMLESS
         table.add_row(name, str(count), explain(name), style="yellow" if odd else None)
     out.print(table if counts else "all counters are zero")
+
+
+@app.command()
+def doctor(
+    switch: SwitchOption = DEFAULT_SWITCH, timeout: WaitOption = DEFAULT_WAIT_S,
+    job: Annotated[int | None, typer.Option("--job", min=0, max=255, help="Try whether --key is this job's.")] = None,
+    key: Annotated[int, typer.Option("--key", min=0, help="The key its workers join with.")] = 0,
+    rate: Annotated[float, typer.Option("--rate", metavar="GBPS", min=0.001, help="Of your links, to compare the window with.")] = 1.0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON array, for programs.")] = False,
+) -> None:
+    """Check the switch and the way to it, and say what to do. Exit code 1 if something is bad."""
+    findings = []
+    try:
+        for finding in examine(switch, job=job, key=key, rate_gbps=rate, timeout_s=timeout):
+            findings.append(finding)
+            if not as_json:
+                _tell(finding)
+    except (OSError, ValueError) as error:
+        err.print(str(error), style="red", markup=False, highlight=False)
+        raise typer.Exit(1) from error
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+    raise typer.Exit(any(finding.mark == Mark.BAD for finding in findings))
+
+
+def _tell(finding: Finding) -> None:
+    """One line, and one with the remedy if there is need for it."""
+    style = {Mark.OK: "green", Mark.WARNING: "yellow", Mark.BAD: "bold red"}[finding.mark]
+    out.print(Text.assemble((f"{finding.mark:>7}", style), f"  {finding.check:<15} {finding.figure}"), soft_wrap=True)
+    if finding.remedy and finding.mark != Mark.OK:
+        out.print(Text(f"{'':25}{finding.remedy}", style=style), soft_wrap=True)
+
+
+@app.command()
+def top(
+    switch: SwitchOption = DEFAULT_SWITCH, timeout: WaitOption = DEFAULT_WAIT_S,
+    interval: Annotated[float, typer.Option("--interval", metavar="SECONDS", min=0.05, help="Between two frames.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one frame, and end.")] = False,
+    svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="With --once: draw the frame into a file.")] = None,
+) -> None:
+    """Jobs, members, rates and drops as they change; q ends it."""
+    with _asking(switch, timeout) as control:
+        if not once:
+            watch(control, switch, out, interval_s=interval)
+            return
+        config = control.config()
+        before = take(control, config)
+        time.sleep(interval)
+        frame = picture(switch, config, before, take(control, config, before))
+    if svg is None:
+        out.print(frame)
+        return
+    drawn = Console(record=True, width=80, file=io.StringIO(), force_terminal=True)
+    drawn.print(frame)
+    try:
+        drawn.save_svg(str(svg), title="iswitch top")
+    except OSError as error:
+        err.print(f"{svg} cannot be written: {error.strerror}", style="red", markup=False, highlight=False)
+        raise typer.Exit(1) from error
 
 
 @app.command()

@@ -1,66 +1,108 @@
 """A sentence for every counter and every refusal of the switch, for people."""
 
+from enum import IntEnum
+from typing import NamedTuple
+
 from iswitch.wire import Reason
 
-__all__ = ["COUNTERS", "HARMLESS", "REFUSALS", "explain", "odd_rises"]
+__all__ = ["COUNTERS", "HARMLESS", "REFUSALS", "Counter", "Grade", "explain", "explained", "odd_rises"]
 
-COUNTERS: dict[str, str] = {
-    "ORDINARY": "frames that are not iswitch's, switched like any others",
-    "ADDED": "contributions added to a sum",
-    "QUARANTINED": "contributions with NaN, an infinity or a number out of the job's range, left out of their sums: "
-                   "look for a diverging worker, or join with a smaller `fraction` for a wider range",
-    "RECEIPT": "receipts for results",
-    "CONTROL": "control messages obeyed, and claims taken",
-    "REFUSED": "control messages refused: a Join with other parameters than the job's, a wrong key or token; or claims refused: a worker whose "
-               "weights are too old each time needs a larger `staleness`",
-    "DUPLICATE": "contributions and claims that had come before: retransmissions, normal where packets get lost or workers wait",
-    "LATE": "contributions that came after their sum was complete without them (threshold below world)",
-    "STALE": "contributions for an earlier lap of the ring, or claims older than the last: packets delayed for long, or a worker out of step",
-    "WINDOW": "contributions too far ahead of their sender's results, or to an update that their sender was not granted: a driver that "
-              "ignores the window or its grants",
-    "SLOT_HELD": "contributions that came before every worker held the result they would replace: a worker lags "
-                 "behind, or has died without leaving (end its job with `iswitch reset`)",
-    "FORMING": "contributions that came before all workers of the job had joined",
-    "JOB": "frames for a job that does not exist: it was ended, or the number is wrong",
-    "EPOCH": "frames from before the job was reset",
-    "HALTED": "contributions to a job that is halted",
-    "MEMBER": "frames from a worker that is not a member of its job (any more)",
-    "TOKEN": "frames with a wrong token: a worker from an earlier incarnation of the job",
-    "PORT": "frames that came in by another port than the one by which their sender joined: check the cabling",
-    "ADDRESS": "frames from another MAC, IP or UDP port than their sender's: network address translation, or a "
-               "worker that was moved",
-    "VERSION": "frames of another version of the protocol: driver and switch do not match",
-    "TYPE": "frames of a type that this switch does not serve",
-    "LENGTH": "contributions of a wrong length: workers reduce arrays of different sizes, or in a different order",
-    "FORMAT": "contributions in another number format than their sum: workers are in different collectives",
-    "IP_CHECKSUM": "frames with a wrong IPv4 header checksum: damaged on the way",
-    "UDP_CHECKSUM": "frames with a wrong UDP checksum: damaged on the way",
-    "FILTERED": "ordinary frames whose receiver is behind the port they came from: another switch there has already delivered them",
-    "RESERVED": "ordinary frames that no bridge passes on (spanning tree, pause, LLDP: 01-80-C2-00-00-00 to -0F)",
-    "ANSWERED": "ARP requests and pings for the switch itself, answered",
-    "UNANSWERED": "frames to the switch's own MAC address that are neither iswitch's nor an ARP request or a ping for its IPv4 "
-                  "address: a wrong UDP port, or a host that takes the switch for a router",
-    "RESULTS": "results completed",
-    "RESENT": "results sent again to one worker: packets from the switch get lost",
-    "FORCED": "slots completed without a sum of their last frame (a worker left, or was quarantined)",
-    "NOTICES": "notices sent to senders that are not members",
-    "NOTICES_SUPPRESSED": "notices not sent, to keep their rate low",
-    "TERMS_FLUSHED": "non-zero numbers that rounded to zero: gradients too small for the job's `fraction`",
-    "EVICTED": "members that were silent for too long while others waited for them",
-    "ADMITTED": "times that newcomers were let into a running job",
-    "RX_ERROR": "frames with a bad frame check sequence: check cable and transceiver",
-    "RX_RUNT": "frames below 60 bytes",
-    "RX_OVERSIZE": "frames longer than the switch accepts: lower the MTU",
-    "TX_DROP_RESULT": "results dropped at a full output queue: the link is overloaded or down",
-    "TX_DROP_REPLY": "acknowledgements and notices dropped at a full output queue",
-    "TX_DROP_ORDINARY": "ordinary frames dropped at a full output queue",
-    "TX_FRAMES": "frames sent",
-    "RX_FRAMES": "frames received whole",
+
+class Grade(IntEnum):
+    """What it says about a network that a counter is not zero."""
+
+    FINE = 0
+    """Things go well."""
+    USUAL = 1
+    """Happens now and then where packets get lost, workers wait, or a job has ended."""
+    FAULT = 2
+    """Somebody should look."""
+
+
+class Counter(NamedTuple):
+    """`meaning`: what was counted. `remedy`: what to do if it bothers; empty if nothing is to be done."""
+
+    grade: Grade
+    meaning: str
+    remedy: str = ""
+
+
+COUNTERS: dict[str, Counter] = {
+    "ORDINARY": Counter(Grade.FINE, "frames that are not iswitch's, switched like any others"),
+    "ADDED": Counter(Grade.FINE, "contributions added to a sum"),
+    "QUARANTINED": Counter(
+        Grade.FAULT, "contributions with NaN, an infinity or a number out of the job's range, left out of their sums",
+        "look for a diverging worker, or join with a smaller `fraction` for a wider range"),
+    "RECEIPT": Counter(Grade.FINE, "receipts for results"),
+    "CONTROL": Counter(Grade.FINE, "control messages obeyed, and claims taken"),
+    "REFUSED": Counter(Grade.USUAL, "control messages refused: a Join with other parameters than the job's, a wrong key or token "
+                       "(or keys that `iswitch doctor` tried); and claims with weights that are too old",
+                       "read the error of the worker that could not join; if one worker's claims are refused each time, raise `staleness`"),
+    "DUPLICATE": Counter(Grade.USUAL, "contributions and claims that had come before: retransmissions, normal where packets get lost or workers wait",
+                         "if there are nearly as many as are ADDED, look for loss and for a slow worker (`iswitch top`)"),
+    "LATE": Counter(Grade.USUAL, "contributions that came after their sum was complete without them (threshold below world)",
+                    "none if that is what the threshold is for; else raise it"),
+    "STALE": Counter(Grade.USUAL, "contributions for an earlier lap of the ring, and claims older than the last: packets delayed for long, or a "
+                     "worker out of step",
+                     "if it rises, make new Workers: one repeats what all others have finished"),
+    "WINDOW": Counter(Grade.FAULT, "contributions too far ahead of their sender's results, or to an update that their sender was not granted: a "
+                      "driver that ignores the window or its grants",
+                      "use this driver, or see section 3 of the protocol"),
+    "SLOT_HELD": Counter(Grade.USUAL, "contributions that came before every worker held the result they would replace: a worker lags "
+                         "behind, or has died without leaving", "`iswitch top` shows who; end its job with `iswitch reset`"),
+    "FORMING": Counter(Grade.USUAL, "contributions that came before all workers of the job had joined", "start the workers that are missing"),
+    "JOB": Counter(Grade.USUAL, "frames for a job that does not exist: it was ended, or the number is wrong (or they are `iswitch doctor`'s)",
+                   "if it rises, stop the workers that are left over"),
+    "EPOCH": Counter(Grade.USUAL, "frames from before the job was reset", "if it rises, stop the workers that were not told of the reset"),
+    "HALTED": Counter(Grade.USUAL, "contributions to a job that is halted", "`resume` by any of its workers lets it go on"),
+    "MEMBER": Counter(Grade.USUAL, "frames from a worker that is not a member of its job (any more)", "if it rises, make that Worker anew"),
+    "TOKEN": Counter(Grade.USUAL, "frames with a wrong token: a worker from an earlier incarnation of the job",
+                     "if it rises, stop the worker that is left over"),
+    "PORT": Counter(Grade.FAULT, "frames that came in by another port than the one by which their sender joined",
+                    "check the cabling for a loop or a moved cable, and make new Workers"),
+    "ADDRESS": Counter(Grade.FAULT, "frames from another MAC, IP or UDP port than their sender's: network address translation, or a "
+                       "worker that was moved", "take translation and bonding out of the path, and make new Workers"),
+    "VERSION": Counter(Grade.FAULT, "frames of another version of the protocol: driver and switch do not match",
+                       "use a driver of the switch's version"),
+    "TYPE": Counter(Grade.FAULT, "frames of a type that this switch does not serve", "look for a driver made for another build of the switch"),
+    "LENGTH": Counter(Grade.FAULT, "contributions of a wrong length", "workers reduce arrays of different sizes, or in a different order: make "
+                      "them alike"),
+    "FORMAT": Counter(Grade.FAULT, "contributions in another number format than their sum", "workers are in different collectives: make all "
+                      "call the same ones in the same order"),
+    "IP_CHECKSUM": Counter(Grade.FAULT, "frames with a wrong IPv4 header checksum: damaged on the way",
+                           "look for a faulty device on the path: the link's own check did not see it"),
+    "UDP_CHECKSUM": Counter(Grade.FAULT, "frames with a wrong UDP checksum: damaged on the way",
+                            "look for a faulty device on the path: the link's own check did not see it; or for broken checksum offload"),
+    "FILTERED": Counter(Grade.FINE, "ordinary frames whose receiver is behind the port they came from: another switch there has already "
+                        "delivered them"),
+    "RESERVED": Counter(Grade.FINE, "ordinary frames that no bridge passes on (spanning tree, pause, LLDP: 01-80-C2-00-00-00 to -0F)"),
+    "ANSWERED": Counter(Grade.FINE, "ARP requests and pings for the switch itself, answered"),
+    "UNANSWERED": Counter(Grade.USUAL, "frames to the switch's own MAC address that are neither iswitch's nor an ARP request or a ping for its "
+                          "IPv4 address", "look for a wrong UDP port (26963 is right), or a host that takes the switch for a router"),
+    "RESULTS": Counter(Grade.FINE, "results completed"),
+    "RESENT": Counter(Grade.USUAL, "results sent again to one worker: packets from the switch get lost",
+                      "if there are many, look for TX_DROP_RESULT, and for receivers whose buffers are too small (net.core.rmem_max)"),
+    "FORCED": Counter(Grade.USUAL, "slots completed without a sum of their last frame (a worker left, or was quarantined)"),
+    "NOTICES": Counter(Grade.FINE, "notices sent to senders that are not members"),
+    "NOTICES_SUPPRESSED": Counter(Grade.USUAL, "notices not sent, to keep their rate low"),
+    "TERMS_FLUSHED": Counter(Grade.USUAL, "non-zero numbers that rounded to zero", "gradients are too small for the job's `fraction`: raise it"),
+    "EVICTED": Counter(Grade.FAULT, "members that were silent for too long while others waited for them",
+                       "look for workers that died, or compute for longer than the job's `evict_s`"),
+    "ADMITTED": Counter(Grade.FINE, "times that newcomers were let into a running job"),
+    "RX_ERROR": Counter(Grade.FAULT, "frames with a bad frame check sequence", "check cable and transceiver"),
+    "RX_RUNT": Counter(Grade.FAULT, "frames below 60 bytes", "look for a sender that does not pad, or for a half-duplex link with collisions"),
+    "RX_OVERSIZE": Counter(Grade.FAULT, "frames longer than the switch accepts", "lower the MTU"),
+    "TX_DROP_RESULT": Counter(Grade.FAULT, "results dropped at a full output queue", "the link is overloaded or down: give it fewer workers, or "
+                              "put them on more ports"),
+    "TX_DROP_REPLY": Counter(Grade.FAULT, "acknowledgements and notices dropped at a full output queue", "the link is overloaded or down"),
+    "TX_DROP_ORDINARY": Counter(Grade.USUAL, "ordinary frames dropped at a full output queue",
+                                "none if they yield to results, as they shall; else slow their senders down"),
+    "TX_FRAMES": Counter(Grade.FINE, "frames sent"),
+    "RX_FRAMES": Counter(Grade.FINE, "frames received whole"),
 }
 """What a counter counts, by the name it has in `iswitch.wire`; per-port counters without their port."""
 
-HARMLESS = {"ORDINARY", "FILTERED", "RESERVED", "ANSWERED", "ADDED", "RECEIPT", "CONTROL", "RESULTS", "NOTICES", "TX_FRAMES",
-            "RX_FRAMES"}
+HARMLESS = {name for name, counter in COUNTERS.items() if counter.grade == Grade.FINE}
 """Counters of things going well; all others count drops and oddities."""
 
 REFUSALS: dict[Reason, tuple[str, str]] = {
@@ -91,10 +133,16 @@ REFUSALS: dict[Reason, tuple[str, str]] = {
 """Per reason of a refusal: what it means and what to do."""
 
 
+def explained(counter: str) -> Counter:
+    """The entry of a counter by its name, `LENGTH` or `port2.RX_ERROR`; KeyError if there is no such counter."""
+    return COUNTERS[counter.rpartition(".")[2]]
+
+
 def explain(counter: str) -> str:
-    """One sentence on a counter by its name, `LENGTH` or `port2.RX_ERROR`; KeyError if there is no such counter."""
-    port, dot, name = counter.rpartition(".")
-    return f"{COUNTERS[name]} ({port})" if dot else COUNTERS[name]
+    """One sentence on a counter by its name, with what to do; KeyError if there is no such counter."""
+    port, dot, _ = counter.rpartition(".")
+    _, meaning, remedy = explained(counter)
+    return meaning + (f" ({port})" if dot else "") + (f": {remedy}" if remedy else "")
 
 
 def odd_rises(before: dict[str, int], now: dict[str, int]) -> dict[str, int]:

@@ -225,6 +225,11 @@ class UdpTransport(WallTransport):
                 break
         return length, segment_bytes
 
+    @property
+    def receive_buffer_bytes(self) -> int:
+        """What the kernel keeps for the socket, its own overhead included."""
+        return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
     def fileno(self) -> int:
         return self._socket.fileno()
 

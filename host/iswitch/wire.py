@@ -14,10 +14,11 @@ import numpy as np
 
 __all__ = [
     "ACK", "ADDRESSES", "BROADCAST_MEMBER", "CONTROL", "FRAME", "FRAME_BYTES", "HEADER", "MAGIC", "NO_MEMBER",
-    "REGISTERS_PER_READ", "TAIL", "TAIL_BYTES", "UDP_PORT", "VERSION", "Action", "ContributionFlag", "Format",
+    "JOB_VIEW", "MEMBER_VIEW", "REGISTERS_PER_READ", "SLOT_VIEW", "TAIL", "TAIL_BYTES", "UDP_PORT", "VERSION", "VIEWED_JOBS", "VIEWED_MEMBERS",
+    "VIEWED_SLOTS", "Action", "ContributionFlag", "Format",
     "DEADLINE_US_MAX", "EVICT_US_MAX", "JobState", "Mode", "NOTICE_INTERVAL_US", "Operation", "Outcome", "PortCounter", "Reason", "Register",
     "ResultFlag", "SEGMENTS_MAX", "SILENCE_TICK_US", "STALENESS_MAX", "SlotState", "Standing", "Stat", "Type",
-    "ones_complement_sum", "port_counter_register",
+    "have_view_register", "job_view_register", "member_view_register", "ones_complement_sum", "port_counter_register", "slot_view_register",
 ]
 
 VERSION = 1
@@ -232,9 +233,15 @@ class Register(IntEnum):
     STATS = 40
     AGES = 56
     PORT_COUNTERS = 64
+    JOBS_VIEW = 1 << 10
+    HAVE_VIEW = 1 << 11
+    MEMBERS_VIEW = 1 << 12
+    SLOTS_VIEW = 1 << 20
 
 
 REGISTERS_PER_READ = 8
+VIEWED_JOBS, VIEWED_MEMBERS, VIEWED_SLOTS = 16, 32, 1 << 13
+"""Addresses of the views leave room for so many jobs, members of a job and slots of a job, whatever a switch is built with."""
 NOTICE_INTERVAL_US = 100
 """The switch sends at most one NOTICE in this time, or a stranger could make it a source of traffic."""
 SILENCE_TICK_US = 1 << 14
@@ -249,6 +256,26 @@ STALENESS_MAX = 7
 def port_counter_register(port: int, counter: PortCounter) -> int:
     """Register address of one port's counter."""
     return Register.PORT_COUNTERS + port * len(PortCounter) + counter
+
+
+def job_view_register(job: int) -> int:
+    """Register address of a job's `JOB_VIEW`."""
+    return Register.JOBS_VIEW + job * REGISTERS_PER_READ
+
+
+def have_view_register(job: int, member: int) -> int:
+    """Register address of the lowest seq whose result a member may lack, as far as it has said; those of a job stand in a row."""
+    return Register.HAVE_VIEW + job * VIEWED_MEMBERS + member
+
+
+def member_view_register(job: int, member: int) -> int:
+    """Register address of a member's `MEMBER_VIEW`."""
+    return Register.MEMBERS_VIEW + (job * VIEWED_MEMBERS + member) * REGISTERS_PER_READ
+
+
+def slot_view_register(job: int, slot: int) -> int:
+    """Register address of the `SLOT_VIEW` of the slot `slot`, which is where segments live whose seq is `slot` modulo 2 W."""
+    return Register.SLOTS_VIEW + (job * VIEWED_SLOTS + slot) * REGISTERS_PER_READ
 
 
 # Ours. Offsets in the comments count from the first byte after the UDP header.
@@ -297,7 +324,27 @@ ACK = np.dtype([
 ])
 """Body of an acknowledgement."""
 
-for _record, _size in ((HEADER, 22), (FRAME, 64), (CONTROL, 64), (ACK, 64), (TAIL, 4)):
+JOB_VIEW = np.dtype([
+    ("state", "<u1"), ("format", "<u1"), ("fraction", "<i2"), ("epoch", "<u2"), ("elements", "<u2"),
+    ("world", "<u1"), ("threshold", "<u1"), ("mode", "<u1"), ("reserved", "<u1"),
+    ("live", "<u4"), ("joining", "<u4"), ("first_seq", "<u4"), ("deadline_us", "<u4"), ("evict_us", "<u4"),
+])
+"""A job as its eight registers show it, all at one moment; zeros if there is none. `live`, `joining`: sets of members."""
+
+MEMBER_VIEW = np.dtype([
+    ("standing", "<u1"), ("port", "<u1"), ("udp", ">u2"), ("ip", ">u4"), ("mac", "u1", 6), ("silent", "<u2"), ("reserved", "<u4", 4),
+])
+"""A member: where it is, and for how many `SILENCE_TICK_US` it has been silent."""
+
+SLOT_VIEW = np.dtype([
+    ("seq", "<u4"), ("state", "<u1"), ("format", "<u1"), ("length", "<u2"), ("arrived", "<u4"), ("members", "<u4"), ("expected", "<u4"),
+    ("tainted", "<u4"), ("reserved", "<u4", 2),
+])
+"""A slot: whoever is in `expected` and not in `arrived` is what a collecting one waits for. `length` in bytes."""
+
+_VIEW_BYTES = 4 * REGISTERS_PER_READ
+for _record, _size in ((HEADER, 22), (FRAME, 64), (CONTROL, 64), (ACK, 64), (TAIL, 4), (JOB_VIEW, _VIEW_BYTES), (MEMBER_VIEW, _VIEW_BYTES),
+                       (SLOT_VIEW, _VIEW_BYTES)):
     if _record.itemsize != _size:
         raise ImportError(f"wire record {_record.names} is {_record.itemsize} bytes, the protocol says {_size}")
 

@@ -85,7 +85,7 @@ class Core(wiring.Component):
             checks.headers.eq(held), checks.job.eq(rows.job_row), checks.member.eq(rows.member_row),
             ring.member.eq(frame.member), ring.job.eq(rows.job_row), ring.slot.eq(rows.slot_row),
             ring.have.eq(rows.have), ring.heard.eq(rows.heard), ring.now_us.eq(held_us),
-            ring.tick.eq(held_us >> exact_log2(SILENCE_TICK_US)), tables.tick.eq(ring.tick),
+            ring.tick.eq(held_us >> exact_log2(SILENCE_TICK_US)), tables.tick.eq(ring.tick), membership.tick.eq(ring.tick),
             ring.asked.receipt.eq(checks.receipt), ring.asked.seq.eq(frame.seq),
             ring.asked.want.eq(frame.format_flags[7]), ring.asked.whole.eq(frame.format_flags[7] | rows.job_row.segments.any()),
             ring.asked.boundary.eq(frame.format_flags[5] & ~rows.job_row.segments.any()), ring.asked.behind.eq(frame.behind),

@@ -7,7 +7,8 @@ from amaranth.lib.wiring import In, Out
 from hw.aggregate.claims import forget
 from hw.aggregate.ring import admission, is_complete, popcount
 from hw.control.checks import same_sender
-from hw.control.tables import Access, Binding
+from hw.control.tables import TICK, Access, Binding
+from hw.control.views import Views
 from hw.layout import layout
 from hw.net.parser import Headers
 from iswitch.config import Config
@@ -38,7 +39,7 @@ class Membership(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "active": In(1), "evicts": In(1), "victim": In(range(config.members)), "silent": In(config.members),
+            "active": In(1), "evicts": In(1), "victim": In(range(config.members)), "silent": In(config.members), "tick": In(TICK),
             "headers": In(Headers), "tables": Out(Access(config, registers=True)), "wiped": Out(1),
             "random": In(64), "draw": Out(1), "reads": Out(1), "read_address": Out(32), "read_value": In(32),
             "binding": Out(stream.Signature(Binding(config), always_ready=True)),
@@ -59,11 +60,15 @@ class Membership(wiring.Component):
         exists = (frame.job < config.jobs) & (job.state != JobState.NONE)
         bit = Signal(config.members)
         registers = Signal(data.ArrayLayout(32, REGISTERS_PER_READ))
+        address = Signal(32)
+        m.submodules.views = views = Views(config)
 
         m.d.comb += [
             t.job.eq(frame.job), t.member.eq(index), t.slot.eq(job.slot_base + step), self.reason.eq(reason),
             t.job_next.eq(job), t.member_next.eq(row), t.slot_next.eq(t.slot_row), t.have_next.eq(job.first),
             bit.eq(1 << index),
+            views.address.eq(self.read_address), views.tick.eq(self.tick), views.job_row.eq(job), views.member_row.eq(row),
+            views.slot_row.eq(t.slot_row), views.have.eq(t.have), views.heard.eq(t.heard),
             self.binding.payload.job.eq(frame.job), self.binding.payload.member.eq(index),
             self.binding.payload.port.eq(self.headers.arrival.port), self.binding.payload.address.mac.eq(frame.eth_src),
             self.binding.payload.address.ip.eq(frame.ip_src), self.binding.payload.address.udp.eq(frame.udp_src),
@@ -93,7 +98,7 @@ class Membership(wiring.Component):
             with m.State("ENTRY"):
                 m.d.sync += [reason.eq(Reason.DONE), step.eq(0), self.member.eq(frame.member),
                              self.token.eq(frame.token), index.eq(Mux(asked.action == Action.JOIN, 0, frame.member))]
-                m.d.sync += registers.eq(0)
+                m.d.sync += [registers.eq(0), address.eq(asked.address)]
                 with m.If(self.active & self.evicts):
                     m.d.sync += index.eq(self.victim)
                     m.next = "POINT"
@@ -127,11 +132,13 @@ class Membership(wiring.Component):
                 with m.If(index == config.members - 1):
                     m.next = "SETTLE"
             with m.State("READ"):
-                m.d.comb += [self.reads.eq(step < REGISTERS_PER_READ), self.read_address.eq(asked.address + step)]
-                m.d.sync += step.eq(step + 1)
+                # Rows come one cycle after they are pointed at, like registers.
+                m.d.comb += [self.reads.eq(step < REGISTERS_PER_READ), self.read_address.eq(address),
+                             t.job.eq(views.job), t.member.eq(views.member), t.slot.eq(views.slot)]
+                m.d.sync += [step.eq(step + 1), address.eq(address + 1)]
                 for k in range(REGISTERS_PER_READ):
                     with m.If(step == k + 1):
-                        m.d.sync += registers[k].eq(self.read_value)
+                        m.d.sync += registers[k].eq(Mux(views.viewed, views.value, self.read_value))
                 with m.If(step == REGISTERS_PER_READ):
                     m.next = "SETTLE"
             with m.State("SETTLE"):

@@ -10,7 +10,7 @@ from hw.queue import LENGTH_BITS
 from iswitch.config import Config
 from iswitch.wire import SEGMENTS_MAX, JobState, Operation, SlotState
 
-__all__ = ["Access", "Address", "Binding", "ResultHeader", "Tables", "Verdict", "Work", "claims_row", "job_row", "member_row",
+__all__ = ["TICK", "Access", "Address", "Binding", "ResultHeader", "Tables", "Verdict", "Work", "claims_row", "job_row", "member_row",
            "slot_row"]
 
 SEQ, TICK = 32, 16

@@ -78,6 +78,12 @@ class AsynchronousWorker:
         claim = self.claim()
         return [*self.contributions(), *([claim] if claim else []), self.receipt()]
 
+    def forget(self, low: int) -> None:
+        """Drops results and complete updates below `low`, but for the newest."""
+        self.results = {position: result for position, result in self.results.items() if position >= low}
+        newest = max(self.granted, default=0)
+        self.granted = {base: grant for base, grant in self.granted.items() if base + self.segments > low or base == newest}
+
     def take(self, frame: bytes) -> Type:
         """Learns from any frame of the switch for this worker."""
         reply = self.client.take(frame)

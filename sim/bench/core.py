@@ -102,7 +102,7 @@ class Recorder(Switch):
         self.replies.append(sent[0])
         return outcome, sent
 
-    def registers(self, address: int) -> list[int]:
+    def counted(self, address: int) -> list[int]:
         return [register((address + k) % 2**32) for k in range(8)]
 
 

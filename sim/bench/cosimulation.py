@@ -3,7 +3,10 @@
 from collections import defaultdict
 
 from iswitch.config import Config
-from iswitch.wire import FRAME_BYTES, REGISTERS_PER_READ, Outcome, PortCounter, Register, Type
+from iswitch.wire import (
+    FRAME_BYTES, REGISTERS_PER_READ, Outcome, PortCounter, Register, Type, have_view_register, job_view_register, member_view_register,
+    slot_view_register,
+)
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, parse
 from sim.emulator.engine import Board
 from sim.model.switch import Switch
@@ -89,9 +92,15 @@ class Pair:
         self.model = Switch(self.config, mac=SWITCH_MAC, ip=SWITCH_IP, seed=self.seed)
 
     def counters_agree(self) -> None:
-        """Reads every register of both; READ itself is among what is counted, so page by page."""
+        """Reads every register of both, jobs, members and slots among them; READ itself is among what is counted, so page by page."""
         reader = Client.numbered(99, port=0)
-        for address in range(0, Register.PORT_COUNTERS + 8 * self.config.ports, REGISTERS_PER_READ):
+        c = self.config
+        rows = [*range(0, Register.PORT_COUNTERS + 8 * c.ports, REGISTERS_PER_READ)]
+        for job in range(c.jobs):
+            rows += [job_view_register(job), *(have_view_register(job, member) for member in range(0, c.members, REGISTERS_PER_READ)),
+                     *(member_view_register(job, member) for member in range(c.members)),
+                     *(slot_view_register(job, slot) for slot in range(c.slots))]
+        for address in rows:
             self.exchange(0, reader.read(address))
         if sum(self.model.outcomes) != sum(seen[PortCounter.RX_FRAMES] for seen in self.model.port_counters):
             raise Divergence(f"{sum(self.model.outcomes)} outcomes of {len(Outcome)} kinds for another number of frames")

@@ -1,6 +1,6 @@
 """Every state of an asynchronous job in small cases: claims, grants and refusals, and the ring under them.
 
-The switch (`explorer_claims_switch.py`) is `sim/model/aggregate/claims.py` and `ring.py`; workers follow `docs/async.md`. A
+The switch (`explorer_claims_switch.py`) is `sim/model/aggregate/claims.py` and `ring.py`; workers follow `docs/protocol.md`. A
 worker computes a vector with the weights of some version (the number of updates in them), claims an update for it, sends it if granted, computes
 another if refused, and applies the updates in their order. How long it computes is open: a vector that is claimed now may
 have been computed with any weights since the worker was free to compute. `pipelined`: it computes the next vector while

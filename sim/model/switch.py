@@ -15,7 +15,7 @@ from iswitch.wire import (
 from sim.model.aggregate import claims as claims_of
 from sim.model.aggregate.claims import Answer, Claims
 from sim.model.aggregate.ring import Ring, Slot, Step, Work, contribute, receipt
-from sim.model.control import membership, random
+from sim.model.control import membership, random, views
 from sim.model.control.membership import NO_JOB, EntryState, Job, Verdict
 from sim.model.net import compose
 from sim.model.net.forwarder import MacTable, destinations
@@ -229,7 +229,7 @@ class Switch:
         if message.job < self.config.jobs:
             self.admit(self.jobs[message.job], verdict.job.ring)
             self.jobs[message.job] = verdict.job
-        registers = self.registers(asked.address) if asked.action == Action.READ else [0] * REGISTERS_PER_READ
+        registers = self.registers(asked.address, now_us) if asked.action == Action.READ else [0] * REGISTERS_PER_READ
         job, settings = verdict.job, verdict.job.settings
         payload = compose.ack(
             job=message.job, epoch=job.epoch, seq=message.seq, member=verdict.member, token=verdict.token,
@@ -265,8 +265,13 @@ class Switch:
         self.random = after if verdict.fresh else self.random
         return verdict
 
-    def registers(self, address: int) -> list[int]:
+    def registers(self, address: int, now_us: int) -> list[int]:
         """`REGISTERS_PER_READ` registers from `address`, as READ returns them."""
+        viewed = [views.register(self.config, self.jobs, (address + k) % 2**32, now_us) for k in range(REGISTERS_PER_READ)]
+        return [counted if value is None else value for value, counted in zip(viewed, self.counted(address), strict=True)]
+
+    def counted(self, address: int) -> list[int]:
+        """Constants and counters; 0 elsewhere."""
         config = self.config
         known = {Register.MAGIC: MAGIC, Register.VERSION: VERSION, Register.PORTS: config.ports,
                  Register.BUS_BITS: config.bus_bits, Register.MEMBERS: config.members, Register.JOBS: config.jobs,

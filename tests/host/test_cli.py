@@ -47,6 +47,25 @@ def test_reset_frees_a_job(model):
         pass
 
 
+def test_doctor_prints_a_line_a_check_and_exits_with_0(model):
+    result = call(model, "doctor", "--rate", "0.001")
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert lines[0].split()[:2] == ["ok", "name"] and lines[1].split()[:2] == ["ok", "switch"]
+    assert any(line.split()[:2] == ["ok", "segment"] for line in lines)
+
+
+def test_doctor_exits_with_1_if_something_is_bad(model):
+    with Worker(model.address(), world=1, job=1, key=7):
+        result = call(model, "doctor", "--job", "1", "--key", "8", "--json")
+        found = {finding["check"]: finding for finding in json.loads(result.output)}
+        assert result.exit_code == 1
+        assert (found["key"]["mark"], found["key"]["figure"]) == ("bad", "is not job 1's") and found["key"]["remedy"]
+    result = CliRunner().invoke(app, ["doctor", "--switch", "127.0.0.1:1", "--timeout", "0.2"])
+    assert result.exit_code == 1 and "nobody listens" in result.output and "give the right port" in result.output
+    assert CliRunner().invoke(app, ["doctor", "--switch", "127.0.0.1:nowhere"]).exit_code == 1
+
+
 def test_absent_switch_is_a_sentence():
     result = CliRunner().invoke(app, ["status", "--switch", "127.0.0.1:1", "--timeout", "0.2"])
     assert result.exit_code == 1

@@ -44,6 +44,22 @@ def test_random_traffic_gives_the_same_frames_and_counters(config, engine, chanc
     pair.close()
 
 
+def members_come_and_go(pair: Pair, traffic: Traffic) -> None:
+    """In a job that begins anew: one is let in at a boundary, others are evicted because a claim waits for them."""
+    members = [client for client in traffic.clients if client.job == 0]
+    traffic.send(members[0], members[0].end_job())
+    for client in members:
+        client.forget(client.nonce + 1)
+    traffic.form(0, segments=3, staleness=1, threshold=2, evict_us=3 * SILENCE_TICK_US)
+    traffic.steps(100, odd=0)
+    traffic.send(members[0], members[0].leave())
+    traffic.come_back(members[0])
+    traffic.steps(300, odd=0)
+    pair.wait(9 * SILENCE_TICK_US)
+    for _ in range(20):
+        traffic.claim(members[0])
+
+
 @pytest.mark.parametrize(("config", "engine"), DESIGNS)
 @pytest.mark.parametrize("chance", [0.0, 0.3], ids=["flowing", "stalled"])
 def test_random_traffic_of_asynchronous_jobs_gives_the_same_frames_and_counters(config, engine, chance):
@@ -54,6 +70,7 @@ def test_random_traffic_of_asynchronous_jobs_gives_the_same_frames_and_counters(
     for us in (0, 30_000, 2**32 - 1_000_000, 2_000_000):
         pair.wait(us)
         traffic.steps(700)
+    members_come_and_go(pair, traffic)
     assert sum(pair.model.ages) > 60 and sum(pair.model.ages[1:]) > 10
     assert all(pair.model.outcomes[kind] for kind in (
         Outcome.ADDED, Outcome.CONTROL, Outcome.REFUSED, Outcome.DUPLICATE, Outcome.STALE, Outcome.WINDOW, Outcome.TYPE))

@@ -33,6 +33,18 @@ class Result:
         return [{"data": word["data"], "last": word["last"]} for word in to_words(self.numbers.tobytes(), bus_bits)]
 
 
+class Grant:
+    """One GRANT, which has no numbers."""
+
+    def __init__(self, seq, members):
+        self.header = {"job": seq % 2, "epoch": 0xFFFF - seq, "seq": (1 << 32) - 1 - seq, "flags": 0, "members": members, "tainted": 0,
+                       "numeric": 0, "length": 0, "recipients": 1 + seq % 255}
+        self.payload = compose.grant(job=seq % 2, epoch=0xFFFF - seq, base=(1 << 32) - 1 - seq, members=members)
+
+    def emitted(self, bus_bits):
+        return []
+
+
 def run(bus_bits, results, *, stalls=0):
     dut = ResultComposer(config(bus_bits))
     bench = Bench(dut, stalls=0)
@@ -68,6 +80,15 @@ def test_result_of_every_length_is_the_models_and_sums_to_zero(bus_bits, stalls)
     results += [Result(50, 5, fill=0), Result(51, 5, fill=0xFFFFFFFF)]
     *_, sink = run(bus_bits, results, stalls=stalls)
     check(bus_bits, results, sink)
+
+
+@pytest.mark.parametrize("stalls", [0, 0.5])
+@pytest.mark.parametrize("bus_bits", BUSES)
+def test_grants_keep_their_place_among_results_and_have_no_tail(bus_bits, stalls):
+    results = [Grant(1, 0b101), Result(2, 9), Grant(3, 255), Grant(4, 1), Result(5, 1), Result(6, 16), Grant(7, 0)]
+    headers, _, sink = run(bus_bits, results, stalls=stalls)
+    check(bus_bits, results, sink)
+    assert stalls or sink.times[0] == headers.offered[0] + 6
 
 
 @pytest.mark.parametrize("bus_bits", BUSES)

@@ -51,6 +51,16 @@ def run(works, *, loop=9, stalls=0, room=ROOM, results_start=0, limit=20000):
     return beats, words, claims, results
 
 
+@pytest.mark.parametrize("stalls", STALLS)
+def test_operation_without_length_is_a_header_and_no_beats(stalls):
+    works = [work(Operation.GRANT, 0, 0, emit=1), work(Operation.FORCE, 1, 3, emit=1), work(Operation.GRANT, 2, 0, emit=1),
+             work(Operation.GRANT, 3, 0, emit=1), work(Operation.CONTRIBUTE, 4, 2)]
+    beats, _, claims, results = run(works, stalls=stalls)
+    assert [header.seq for header in results.items] == [0, 1, 2, 3]
+    assert [words for _, words in claims] == [2]
+    assert [bool(beat.last) for _, beat in beats] == [False, True, True]
+
+
 def mixture(count, slots=3):
     rng = random.Random(count)
     return [work(rng.choice((Operation.CONTRIBUTE,) * 3 + (Operation.RESEND, Operation.FORCE)), rng.randrange(slots),

@@ -62,6 +62,43 @@ def test_contribution_has_its_verdict_after_3_cycles_and_the_next_one_comes_afte
     assert [shown - taken for taken, shown in zip(times, verdicts.times[begin:], strict=True)] == [3] * 5
 
 
+def test_claims_take_no_longer_than_contributions_unless_somebody_waits_to_join():
+    bench = CoreBench(CONFIG)
+    settings = {"world": 3, "elements": 16, "segments": 3, "staleness": 1, "threshold": 2}
+    clients = [Client.numbered(k) for k in range(3)]
+    for _ in range(2):
+        for client in clients:
+            client.take(bench.exchange(client.port, client.join(**settings))[0])
+    a, b, c = clients
+    begin = len(bench.headers)
+
+    def work():
+        seq = a.first_seq + 3 * (len(bench.headers) > begin)
+        k = 1 + (seq != a.first_seq)
+        for client in (a, b):
+            bench.exchange(client.port, client.claim(k, seq))
+        for client in (a, b, c):
+            bench.exchange(client.port, client.contribution(seq, np.ones(4, np.float32)))
+        bench.exchange(a.port, a.receipt(seq, want=True))
+
+    work()
+    middle = len(bench.headers)
+    bench.exchange(c.port, c.leave())
+    c.forget(99)
+    for _ in range(2):
+        c.take(bench.exchange(c.port, c.join(**settings))[0])
+    again = len(bench.headers)
+    for client in (a, b):
+        bench.exchange(client.port, client.claim(2, a.first_seq))
+        bench.exchange(client.port, client.receipt(a.first_seq + 1))
+    source, verdicts, _ = bench.check()
+    frames = [verdict for verdict in zip(verdicts.items, verdicts.times, strict=True) if verdict[0].frame]
+    for first, last, cycles in ((begin, middle, 4), (again, len(bench.headers), 7)):
+        times = source.times[first:last]
+        assert [later - earlier for earlier, later in pairwise(times)] == [cycles] * (last - first - 1)
+        assert [shown - taken for taken, (_, shown) in zip(times, frames[first:last], strict=True)] == [3] * (last - first)
+
+
 def test_ordinary_frame_has_its_verdict_after_2_cycles_and_the_next_one_comes_after_2():
     bench = CoreBench(CONFIG)
     for _ in range(5):

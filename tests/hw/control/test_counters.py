@@ -67,6 +67,13 @@ def test_each_event_counts_at_its_address():
             await ctx.tick().repeat(stat + 30)
             ctx.set(dut.stats[stat], 0)
             expected[40 + stat] = stat + 30
+        for age in range(8):
+            ctx.set(dut.age, age)
+            await ctx.tick()  # nothing was claimed
+            ctx.set(dut.claimed, 1)
+            await ctx.tick().repeat(age + 5)
+            ctx.set(dut.claimed, 0)
+            expected[56 + age] = age + 5
         for outcome in Outcome:
             ctx.set(dut.outcome, outcome)
             await ctx.tick()  # nothing was decided

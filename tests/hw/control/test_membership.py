@@ -1,10 +1,16 @@
 """Who is in a job: each rule of docs/protocol.md section 4 through the core, against the golden model and by name."""
 
+import dataclasses
+from itertools import product
+from pathlib import Path
+
 import numpy as np
 import pytest
 from iswitch.config import Config
-from iswitch.wire import Action, JobState, Operation, Outcome, Reason
+from iswitch.wire import Action, JobState, Operation, Outcome, Reason, Standing
 
+import sim.bench.core
+from hw.control import core, membership
 from sim.bench.client import Client
 from sim.bench.core import CoreBench
 from sim.model.control.random import seed_for_first_seq
@@ -16,8 +22,8 @@ WORLD = {"world": 2, "elements": 8, "threshold": 2}
 class Conversation(CoreBench):
     """A core bench that notes the reasons of the answers."""
 
-    def __init__(self, **options):
-        super().__init__(CONFIG, **options)
+    def __init__(self, config=CONFIG, **options):
+        super().__init__(config, **options)
 
     def ask(self, client, frame, *, port=None):
         [answer] = self.exchange(client.port if port is None else port, frame)[:1]
@@ -55,12 +61,14 @@ LIMITS = [
     (Reason.THRESHOLD, {"threshold": 3}), (Reason.FORMAT, {"format": 0}), (Reason.FORMAT, {"format": 4}),
     (Reason.FRACTION, {"fraction": -127}), (Reason.FRACTION, {"fraction": 150}), (Reason.ELEMENTS, {"elements": 0}),
     (Reason.ELEMENTS, {"elements": 17}), (Reason.MODE, {"mode": 2}), (Reason.DEADLINE, {"deadline_us": 2**31}),
-    (Reason.EVICT, {"evict_us": 2**14 - 1}), (Reason.EVICT, {"evict_us": 2**29}),
+    (Reason.EVICT, {"evict_us": 2**14 - 1}), (Reason.EVICT, {"evict_us": 2**29}), (Reason.STALENESS, {"staleness": 8}),
+    (Reason.SEGMENTS, {"segments": 2**24}),
 ]
 DIFFERENCES = [
     (Reason.KEY, {"key": 1}), (Reason.WORLD, {"world": 3}), (Reason.THRESHOLD, {"threshold": 1}),
     (Reason.FORMAT, {"format": 2}), (Reason.FRACTION, {"fraction": 43}), (Reason.ELEMENTS, {"elements": 7}), (Reason.MODE, {"mode": 1}),
     (Reason.DEADLINE, {"deadline_us": 2**31 - 1}), (Reason.EVICT, {"evict_us": 2**14}),
+    (Reason.STALENESS, {"staleness": 1, "segments": 2}), (Reason.SEGMENTS, {"segments": 2}),
 ]
 
 
@@ -137,6 +145,93 @@ def test_departure_completes_what_waited_for_it_and_the_last_one_ends_the_job(fi
     talk.check(stalls=0.4)
 
 
+ASYNCHRONOUS = {"segments": 2, "staleness": 1}
+
+
+@pytest.mark.parametrize("staleness", [0, 1, 7])
+def test_settings_of_an_asynchronous_job_are_within_what_the_switch_is_built_for(staleness):
+    talk, a = Conversation(dataclasses.replace(CONFIG, staleness=staleness)), Client.numbered(0)
+    for asked, segments in product((0, 1, 2, 7, 8, 255), (0, 1, 2**24 - 1, 2**24, 2**32 - 1)):
+        reason = talk.reason(a, a.join(**WORLD | {"staleness": asked, "segments": segments}))
+        if asked > (0 if segments == 0 else staleness or 7):
+            assert reason == Reason.STALENESS
+        else:
+            assert reason == (Reason.SEGMENTS if segments and not staleness or segments >= 2**24 else Reason.DONE)
+        if reason == Reason.DONE:
+            talk.ask(a, a.end_job())
+            a.forget(a.nonce)
+    talk.check()
+
+
+def leaves_and_comes_back(talk):
+    """A member of an asynchronous job; returns both."""
+    a, b = talk.running(**ASYNCHRONOUS)
+    for client in (a, b):
+        talk.exchange(client.port, client.claim(10, 8))
+    talk.exchange(a.port, a.contribution(8, np.ones(3, np.float32)))
+    talk.ask(b, b.leave())
+    assert talk.model.works[-1].operation == Operation.FORCE
+    talk.exchange(a.port, a.contribution(9, np.ones(3, np.float32), behind=1))  # nobody else is expected
+    assert talk.model.works[-1].emit
+    b.forget(77)
+    for _ in range(3):
+        standing = int(talk.ask(b, b.join(**WORLD | ASYNCHRONOUS)).ack["standing"])
+    assert standing == Standing.JOINING
+    talk.exchange(a.port, a.claim(11, 8))
+    talk.exchange(a.port, a.receipt(10))
+    assert (int(talk.ask(b, b.join()).ack["standing"]), b.first_seq) == (Standing.LIVE, 10)
+    talk.exchange(b.port, b.claim(1, 10))
+    assert talk.model.works[-1].operation == Operation.GRANT and talk.model.works[-1].members == 0b11
+    return a, b
+
+
+def resets(talk, a, b):
+    """While claims wait and somebody joins."""
+    talk.exchange(b.port, b.claim(2, 10))
+    talk.ask(a, a.leave())
+    a.forget(78)
+    for _ in range(2):
+        talk.ask(a, a.join(**WORLD | ASYNCHRONOUS))
+    talk.ask(b, b.reset())
+    for client in (a, b):
+        assert (int(talk.ask(client, client.join()).ack["standing"]), client.first_seq) == (Standing.LIVE, 8)
+        talk.exchange(client.port, client.claim(1, 8))
+    assert talk.model.works[-1].operation == Operation.GRANT and talk.model.works[-1].seq == 8
+
+
+@pytest.mark.parametrize("stalls", [0, 0.4])
+def test_leaver_is_granted_nothing_any_more_and_claims_anew_and_a_reset_forgets_all_claims(stalls):
+    talk = Conversation(seed=seed_for_first_seq(8, 0xFFFF))
+    resets(talk, *leaves_and_comes_back(talk))
+    talk.check(stalls=stalls)
+
+
+SLIPS = [
+    (membership, "~bit), t.claims_write.eq(1)]", "~bit)]"), (membership, "t.claims_next.base.eq(job.first)", "t.claims_next.base.eq(0)"),
+    (membership, "t.claims_next.eq(0), ", ""), (membership, "Array(t.have)[index]", "job.first"),
+    (core, "~claims.behind.any()", "1"), (core, "rows.start_next.eq(rows.claims_row.base)", "rows.start_next.eq(rows.job_row.first)"),
+    (core, "rows.job_next.joining.eq(0),", ""), (core, "claim & claims.write", "0"), (core, "evicts = ~fault & ~claim,", "evicts = ~fault,"),
+    (core, "Mux(claim, claims.outcome, ring.outcome)", "ring.outcome"), (core, "work.result.seq.eq(claims.base)", "work.result.seq.eq(frame.seq)"),
+    (core, "rows.job_row.segments.any() & rows.job_row.joining.any()", "0"),
+]
+
+
+@pytest.mark.parametrize(("module", "sound", "wrong"), SLIPS)
+def test_comparison_notices_a_slip_in_what_claims_change(monkeypatch, module, sound, wrong):
+    source = Path(module.__file__).read_text(encoding="utf-8")
+    assert source.count(sound) == 1, "the mutant must name one place"
+    mutant = {"__name__": "mutant"}
+    exec(compile(source.replace(sound, wrong), f"mutant of {module.__name__}", "exec"), mutant)
+    if module is core:
+        monkeypatch.setattr(sim.bench.core, "Core", mutant["Core"])
+    else:
+        monkeypatch.setattr(core, "Membership", mutant["Membership"])
+    talk = Conversation(seed=seed_for_first_seq(8, 0xFFFF))
+    resets(talk, *leaves_and_comes_back(talk))
+    with pytest.raises((AssertionError, TimeoutError)):
+        talk.check()
+
+
 def test_reset_empties_the_ring_and_wraps_the_epoch():
     talk = Conversation(seed=seed_for_first_seq(8, 0xFFFF))
     a, b = talk.running()
@@ -175,5 +270,5 @@ def test_read_returns_eight_registers_from_any_address():
     for address in (0, 5, 40, 0xFFFFFFFC):
         reply = talk.ask(a, a.read(address, token=0, job=255 if address == 5 else 0))
         assert reply.ack["address"] == address
-        assert reply.ack["registers"].tolist() == talk.model.registers(address)
+        assert reply.ack["registers"].tolist() == talk.model.registers(address, 0)
     talk.check()

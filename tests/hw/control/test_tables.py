@@ -6,7 +6,7 @@ from amaranth.hdl import Value
 from amaranth.lib import data
 from iswitch.config import Config
 
-from hw.control.tables import Tables, job_row, member_row, slot_row
+from hw.control.tables import Tables, claims_row, job_row, member_row, slot_row
 from sim.bench.stream import Bench
 
 CONFIG = Config(ports=2, bus_bits=64, members=3, jobs=2, window=1, elements=4, queue_bytes=4096)
@@ -17,8 +17,8 @@ def test_rows_are_what_was_last_written_there_by_whoever_had_control():
     rng, dut = random.Random(1), Tables(CONFIG)
     jobs, slots, members = CONFIG.jobs, CONFIG.jobs * CONFIG.slots, CONFIG.members
     widths = {"job": data.Layout.cast(job_row(CONFIG)).size, "member": data.Layout.cast(member_row()).size,
-              "slot": data.Layout.cast(slot_row(CONFIG)).size}
-    stored = {"job": [0] * jobs, "member": [0] * (jobs * members), "slot": [0] * slots}
+              "slot": data.Layout.cast(slot_row(CONFIG)).size, "claims": data.Layout.cast(claims_row(CONFIG)).size}
+    stored = {"job": [0] * jobs, "member": [0] * (jobs * members), "slot": [0] * slots, "claims": [0] * jobs}
     have = [[0] * members for _ in range(jobs)]
 
     async def bench(ctx):
@@ -29,14 +29,15 @@ def test_rows_are_what_was_last_written_there_by_whoever_had_control():
                 given = {"job": rng.randrange(jobs), "member": rng.randrange(members), "slot": rng.randrange(slots),
                          "have_write": rng.randrange(1 << members) if rng.random() < 0.5 else 0, "have_next": rng.randrange(1 << 32)}
                 for name, width in widths.items():
-                    if access is dut.members or name == "slot":  # who serves frames writes no jobs and no members
+                    if access is dut.members or name in ("slot", "claims"):  # who serves frames writes no jobs and no members
                         given |= {f"{name}_write": rng.randrange(2), f"{name}_next": rng.getrandbits(width)}
                 for name, value in given.items():
                     port = Value.cast(getattr(access, name))
                     ctx.set(port, value)
                 if user == control:
                     chosen = given
-            at = {"job": chosen["job"], "member": chosen["job"] * members + chosen["member"], "slot": chosen["slot"]}
+            at = {"job": chosen["job"], "member": chosen["job"] * members + chosen["member"], "slot": chosen["slot"],
+                  "claims": chosen["job"]}
             expected = {name: stored[name][at[name]] for name in widths}
             expected_have = list(have[at["job"]])
             for name in widths:

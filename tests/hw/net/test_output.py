@@ -68,9 +68,10 @@ class Exit:
         return to_words(bytes(PAYLOAD_AT) + payload, self.config.bus_bits)
 
     def put_result(self, payload, recipients, job=0):
+        """A result, or a GRANT, whose header alone it is."""
         words = self.words(payload)
         self.results += [{"word": word, "first": k == 0, "words": len(words), "header": {
-            "job": job, "recipients": recipients, "length": len(payload) - 22 - 4}} for k, word in enumerate(words)]
+            "job": job, "recipients": recipients, "length": max(0, len(payload) - 22 - 4)}} for k, word in enumerate(words)]
 
     def put_reply(self, payload, client, port=PORT):
         self.replies += [{"word": word, "port": port, "address": address(client), "length": PAYLOAD_AT + len(payload)}
@@ -115,8 +116,8 @@ def assert_sound(frame):
 def test_result_leaves_once_for_each_recipient_here_with_its_addresses(bus_bits, stalls):
     out = Exit(bus_bits, stalls=stalls)
     expected = []
-    for seq, (elements, recipients) in enumerate(((1, 0b1111), (13, 0b0100), (14, 0b0010), (15, 0b1001), (64, 0b1101))):
-        payload = result(seq, elements)
+    for seq, (elements, recipients) in enumerate(((1, 0b1111), (13, 0b0100), (0, 0b1101), (14, 0b0010), (15, 0b1001), (0, 0b0010), (64, 0b1101))):
+        payload = result(seq, elements) if elements else compose.grant(job=0, epoch=7, base=seq, members=5)
         out.put_result(payload, recipients)
         expected += [addressed(CLIENTS[m], payload) for m in (0, 2, 3) if recipients >> m & 1]
     frames = out.run()

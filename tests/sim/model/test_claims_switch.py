@@ -199,7 +199,7 @@ def test_claim_with_weights_older_than_the_staleness_is_refused_and_can_be_made_
     assert int(answer.header["token"]) == last.token
     assert bench.send(last, last.claim(1, 3)) == Outcome.CONTROL
     assert bench.switch.ages == [2, 1, 0, 0, 0, 0, 0, 0]
-    assert [int(n) for n in bench.switch.registers(Register.AGES)] == bench.switch.ages
+    assert [int(n) for n in bench.switch.registers(Register.AGES, 0)] == bench.switch.ages
 
 
 def test_captured_claims_and_contributions_change_nothing():

@@ -110,7 +110,7 @@ def test_claims_are_what_a_ledger_says(staleness, segments):
 
 
 def test_the_example_of_the_protocol():
-    """The diagram in `docs/async.md`: S = 1, H = 2, M = 2, members A, B, C."""
+    """The diagram in `docs/protocol.md`: S = 1, H = 2, M = 2, members A, B, C."""
     a, b, c = 0, 1, 2
     claims = new_claims(0, segments=2, staleness=1, members=3)
     for member, k, weights, expected in (

@@ -1,0 +1,185 @@
+"""Asynchronous workers on the compiled switch, behind wires that lose, double, reorder and damage frames: every granted vector is in its
+sum exactly once, and all see the same sums. Members leave and come back meanwhile."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from iswitch.config import Config
+from iswitch.wire import Action, Format, Type
+from sim.bench.asynchronous import AsynchronousWorker, element
+from sim.bench.client import Client
+from sim.emulator.engine import Board
+from sim.emulator.faults import DIRECTIONS, PS_PER_US, Faults, Rates
+from sim.model.control.random import seed_for_first_seq
+
+SMALL = Config(ports=2, bus_bits=64, members=4, window=4, elements=64, queue_bytes=4096, mac_entries=64)
+RATES = Rates(loss=0.03, duplicate=0.03, reorder=0.05, corrupt=0.01)
+ROUND_US = 20
+SERIAL = 1 << 32
+
+
+class Sum(NamedTuple):
+    members: int
+    numbers: list[int]
+
+
+class Ledger:
+    """Whose k-th vector was granted to which update, under which index, from the workers' own books, and what came of it."""
+
+    def __init__(self, segments: int, staleness: int) -> None:
+        self.segments, self.staleness = segments, staleness
+        self.granted: dict[int, dict[Client, tuple[int, int]]] = {}
+        self.left: dict[int, set[Client]] = {}
+        self.sums: dict[int, Sum] = {}
+        self.vectors = self.checked = 0
+
+    def note(self, worker: AsynchronousWorker) -> None:
+        """What was granted to a worker and what it has heard, which must be what others have heard."""
+        for base, (k, weights) in worker.granted.items():
+            assert 0 <= base - weights <= self.staleness * self.segments, f"vector {k} of update {base} has weights {weights}"
+            known = worker.client.member, k
+            assert self.granted.setdefault(base, {}).setdefault(worker.client, known) == known
+        for position, result in worker.results.items():
+            assert self.sums.setdefault(position, Sum(*result)) == result, f"segment {position} has two results"
+
+    def leaves(self, worker: AsynchronousWorker) -> None:
+        """What it has not sent may be in or not."""
+        self.note(worker)
+        for base in worker.granted:
+            if base + self.segments > worker.low:
+                self.left.setdefault(base, set()).add(worker.client)
+
+    def settle(self, low: int) -> None:
+        """Checks all sums below `low`, which everybody has, and forgets them."""
+        for position in [position for position in self.sums if position < low]:
+            base = position - position % self.segments
+            total, granted = self.sums.pop(position), self.granted.get(base, {})
+            inside = {client: k for client, (member, k) in granted.items() if total.members >> member & 1}
+            assert granted.keys() - self.left.get(base, set()) <= inside.keys(), f"segment {position} has {total}, and lacks one of {granted}"
+            assert total.members == sum(1 << granted[client][0] for client in inside), f"segment {position} has {total}: {granted}"
+            vectors = sum(element(client, k, position) for client, k in inside.items()) % SERIAL
+            assert total.numbers == ([total.members, vectors] if inside else [0] * len(total.numbers)), f"segment {position}: {total}"
+            self.checked += 1
+            if position == base:
+                self.vectors += len(inside)
+        for book in (self.granted, self.left):
+            for base in [base for base in book if base + self.segments <= low]:
+                del book[base]
+
+
+class Cluster:
+    """Workers of one job, two at a port, and the wires between."""
+
+    def __init__(self, workers: int = 4, *, staleness: int = 2, segments: int = 3, threshold: int = 2, seed: int = 1) -> None:
+        self.board = Board(SMALL, seed=seed_for_first_seq(-8 * SMALL.window, seed), watch=True)
+        self.rng = np.random.default_rng(seed)
+        self.wires = {(port, way): Faults.none() for port in range(SMALL.ports) for way in DIRECTIONS}
+        self.now_us = self.frames = self.incarnation = 0
+        self.clients = [Client.numbered(k, port=k % SMALL.ports) for k in range(workers)]
+        self.workers: dict[bytes, AsynchronousWorker] = {}
+        self.origin: int | None = None
+        self.leaving: dict[bytes, bytes] = {}
+        settings = {"world": workers, "elements": 16, "format": Format.INT32, "staleness": staleness, "segments": segments,
+                    "threshold": threshold}
+        for _ in range(3):
+            self.exchange({client: [client.join(**settings)] for client in self.clients})
+        self.workers = {client.mac: AsynchronousWorker(client, segments=segments) for client in self.clients}
+        self.origin = self.clients[0].first_seq
+        self.ledger = Ledger(segments, staleness)
+        self.wires = {(port, way): Faults(RATES, seed=seed, port=port, direction=way) for port in range(SMALL.ports) for way in DIRECTIONS}
+
+    def exchange(self, frames: dict[Client, list[bytes]]) -> None:
+        """A round: these are sent; what comes out is taken in."""
+        self.now_us += ROUND_US
+        now_ps = self.now_us * PS_PER_US
+        for client, sent in frames.items():
+            self.frames += len(sent)
+            for frame in sent:
+                self.wires[client.port, "rx"].put(frame, now_ps)
+        for port in range(SMALL.ports):
+            for passed in self.wires[port, "rx"].take(now_ps):
+                self.board.send(port, passed.data, passed.error)
+        self.board.run(1_000_000, self.now_us)
+        by_mac = {client.mac: client for client in self.clients}
+        for port in range(SMALL.ports):
+            for frame in self.board.receive(port):
+                self.frames += 1
+                self.wires[port, "tx"].put(frame.data, now_ps)
+            for passed in self.wires[port, "tx"].take(now_ps):
+                if not passed.error and passed.data[:6] in by_mac:
+                    self.hear(by_mac[passed.data[:6]], passed.data)
+
+    def hear(self, client: Client, frame: bytes) -> None:
+        worker = self.workers.get(client.mac)
+        if worker is None:
+            self.enter(client, frame)
+        elif worker.take(frame) == Type.ACK and client.mac in self.leaving and frame[64] == Action.LEAVE:
+            self.ledger.leaves(worker)
+            del self.workers[client.mac], self.leaving[client.mac]
+            self.incarnation += 1
+            client.forget(self.incarnation)
+
+    def enter(self, client: Client, frame: bytes) -> None:
+        """Somebody who is not in, or not yet."""
+        if self.origin is None:
+            client.take(frame)
+            return
+        worker = AsynchronousWorker(client, segments=self.ledger.segments, origin=self.origin)
+        if worker.enters(frame):
+            self.workers[client.mac] = worker
+
+    def due(self, client: Client, departures: float) -> list[bytes]:
+        """What somebody sends in a round: some of what it could."""
+        worker, rng = self.workers.get(client.mac), self.rng
+        if worker is None:
+            return [client.join()]
+        if client.mac in self.leaving:
+            return [self.leaving[client.mac]]
+        if not self.leaving and len(self.workers) == len(self.clients) and rng.random() < departures:
+            self.leaving[client.mac] = client.leave()
+            return [self.leaving[client.mac]]
+        if rng.random() < 0.2:
+            worker.compute()
+        frames = worker.due()
+        return [frames[k] for k in rng.permutation(len(frames))[:int(rng.integers(0, 4))]]
+
+    def work(self, frames: int, departures: float = 0.001) -> None:
+        """Until so many frames have been on the wires."""
+        while self.frames < frames:
+            for _ in range(50):
+                self.exchange({client: self.due(client, departures) for client in self.clients})
+            for worker in self.workers.values():
+                self.ledger.note(worker)
+            low = min(worker.low for worker in self.workers.values())
+            self.ledger.settle(low)
+            for worker in self.workers.values():
+                worker.forget(low)
+        assert not self.board.violations()
+
+
+@pytest.mark.parametrize(("frames", "settings"), [
+    (20_000, {}), (20_000, {"staleness": 0, "threshold": 4}), (20_000, {"staleness": 7, "segments": 9, "threshold": 1}),
+    pytest.param(1_000_000, {"seed": 2}, marks=pytest.mark.slow)], ids=["fast", "in step", "far apart", "million"])
+def test_each_granted_vector_is_counted_exactly_once(frames, settings):
+    cluster = Cluster(**settings)
+    cluster.work(frames)
+    assert cluster.ledger.checked > frames / 40 and cluster.ledger.vectors > frames / 200
+    assert cluster.incarnation >= 1
+    cluster.board.close()
+
+
+@pytest.mark.parametrize("wrong", ["twice", "missing", "another", "old"])
+def test_ledger_notices_a_wrong_sum(wrong):
+    client = Client.numbered(0)
+    client.member = 0
+    worker = AsynchronousWorker(client, segments=1)
+    worker.granted[5] = (2, 5 if wrong != "old" else 3)
+    k, members = (3 if wrong == "another" else 2), (0 if wrong == "missing" else 1)
+    numbers = [members, element(client, k, 5) * (2 if wrong == "twice" else members)]
+    worker.results[5] = (members, numbers)
+    ledger = Ledger(segments=1, staleness=1)
+    with pytest.raises(AssertionError):
+        ledger.note(worker)
+        ledger.settle(6)
