@@ -1,8 +1,10 @@
 """Asynchronous workers over UDP, in threads, against the golden switch."""
 
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -120,7 +122,7 @@ def test_a_killed_worker_is_put_out_and_the_others_go_on(model):
             taken += train(worker, 1, size=40)
         return worker.digest, [update.members for update in taken][-1]
 
-    answers = together(model, 3, body, size=40, staleness=1, threshold=3, format="int32", evict_s=0.3)
+    answers = together(model, 3, body, size=40, staleness=1, threshold=3, format="int32", evict_s=0.6)
     assert answers[0] == answers[1] and answers[0][1] == (0, 1)
     assert model.switch.counters()["stat.EVICTED"] == 1
 
@@ -147,17 +149,28 @@ class Trainee:
 @pytest.mark.parametrize("threshold", [1, 2, 3])
 @pytest.mark.parametrize("staleness", [0, 3])
 def test_a_killed_worker_comes_back_and_is_given_the_weights_of_the_others(model, threshold, staleness):
-    options = {"world": 3, "size": 40, "threshold": threshold, "staleness": staleness, "evict_s": 0.3, "elastic": True, "timeout_s": 20}
+    options = {"world": 3, "size": 40, "threshold": threshold, "staleness": staleness, "evict_s": 0.6, "elastic": True, "timeout_s": 20}
     goal = 10_000
 
     def run(rank):
         nonlocal goal
+        try:
+            return survive(rank) if rank < 2 else die_and_come_back()
+        except BaseException:
+            goal = 0  # the others need not go on
+            raise
+
+    def survive(rank):
         with AsyncWorker(model.address(rank), rank=rank, **options) as worker:
             trainee = Trainee(worker).train(20)
-            if rank < 2:
-                while worker.version < goal:
-                    trainee.train(worker.version + 1)
-                return trainee.weights, worker.digest, trainee.members, worker.version
+            while worker.version < goal:
+                trainee.train(worker.version + 1)
+            return trainee.weights, worker.digest, trainee.members, worker.version
+
+    def die_and_come_back():
+        nonlocal goal
+        with AsyncWorker(model.address(2), rank=2, **options) as worker:
+            Trainee(worker).train(20)
             kill(worker)
         with AsyncWorker(model.address(3), rank=2, **options) as worker:
             assert worker.newcomer
@@ -169,7 +182,7 @@ def test_a_killed_worker_comes_back_and_is_given_the_weights_of_the_others(model
             trainee.weights[:] = np.nan
             worker.share(trainee.weights)
             assert not worker.newcomer and worker.version > 20
-            goal = worker.version + 60
+            goal = worker.version + len(worker._stream.ready) + 60
             trainee.train(goal)
             return trainee.weights, worker.digest, trainee.members, worker.version
 
@@ -402,3 +415,17 @@ def test_wrong_vectors_are_refused_before_anything_is_sent():
         transport = UdpTransport(model.address(1))
         assert Control(transport).job(0).live == 1
         transport.close()
+
+
+def test_the_readme_does_what_it_says(capsys):
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    [snippet] = [block for block in re.findall(r"```python\n(.*?)```", readme, re.S) if "AsyncWorker" in block]
+    with UdpModel() as model:
+        for address in ('f"127.0.0.1:{27000 + rank}"', "int(sys.argv[1])"):
+            assert address in snippet
+        snippet = snippet.replace('f"127.0.0.1:{27000 + rank}"', "address(rank)").replace("int(sys.argv[1])", "the_rank")
+        spaces = [{"the_rank": rank, "address": model.address} for rank in range(4)]
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda space: exec(snippet, space), spaces))
+    assert len({space["weights"].tobytes() for space in spaces}) == 1
+    assert len(set(capsys.readouterr().out.split())) == 1

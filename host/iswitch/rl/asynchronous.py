@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from iswitch.rl.ppo import Learner, Options, Player, Progress, advantages, batch_of, loss
+from iswitch.rl.ppo import Learner, Options, Pace, Player, Progress, advantages, batch_of, loss
 from iswitch.rl.replica import Replica, Vector
 from iswitch.update import Update
 
@@ -87,9 +87,9 @@ def size(options: Options) -> int:
 
 
 def train(worker: Pipeline, rank: int, options: Options, report: Callable[[Progress], Any] = lambda _: None, *,
-          pace: Callable[[int], None] = lambda steps: None, clock: Callable[[], float] = time.perf_counter) -> Result:
-    """One of `options.workers` workers. pace: called with the number of environment steps whenever some were played, and with 0 when the
-    computation of a gradient begins; who simulates time lets it pass there. clock: seconds, for reports only."""
+          pace: Pace = lambda steps: None, clock: Callable[[], float] = time.perf_counter) -> Result:
+    """One of `options.workers` workers. pace: called once for each gradient, with the number of environment steps since the last one; who
+    simulates time lets it pass there. clock: seconds, for reports only."""
     start = clock()
     player = Player(options, rank)
     learner = _learner(options, player)
@@ -117,14 +117,18 @@ def train(worker: Pipeline, rank: int, options: Options, report: Callable[[Progr
         while True:
             rollout = player.play(learner)
             told[:] += sum(rollout.returns), len(rollout.returns), rollout.rewards.numel()
-            pace(rollout.rewards.numel())
+            fresh = rollout.rewards.numel()
             gains = advantages(rollout, options.discount, options.trace)
             batch = batch_of(rollout, gains, (gains - gains.mean()) / (gains.std() + 1e-8))
             for _ in range(options.epochs):
                 for part in torch.randperm(gains.numel(), generator=order).chunk(options.minibatches):
+                    if fresh:
+                        pace(fresh)  # most of it is for playing, and so comes before the updates
                     if catch_up():
                         return
-                    pace(0)
+                    if not fresh:
+                        pace(0)
+                    fresh = 0
                     replica.gradient.zero_()
                     loss(learner, {name: column[part] for name, column in batch.items()}, options).backward()
                     yield

@@ -35,7 +35,7 @@ def run(options, *, threshold=2, staleness=3, slow=1.0, step_s=50e-6, gradient_s
 
     def work(worker, rank):
         factor = slow if rank == options.workers - 1 else 1.0
-        return train(worker, rank, options, pace=lambda steps: worker.sleep(factor * (steps * step_s if steps else gradient_s)),
+        return train(worker, rank, options, pace=lambda steps: worker.sleep(factor * (steps * step_s + gradient_s)),
                      clock=lambda: worker.now)
 
     results = switch.run(work)
