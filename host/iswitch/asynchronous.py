@@ -34,7 +34,7 @@ __all__ = ["AsyncWorker"]
 
 _SOON_S = 0.01
 """A vector that is pushed while the attendant sleeps has its time-outs looked at after this."""
-_BACKLOG = 16
+_BACKLOG, _BACKLOG_BYTES = 16, 1 << 26
 _UNBOUNDED = 2**24
 _HANDOVER_S = 3.0
 """How long the two ends of a handover wait for each other. A newcomer then asks again."""
@@ -48,7 +48,8 @@ class AsyncWorker:
     0 to 7; an older one is refused. threshold: so many vectors make an update; below `world` nobody waits for the slow. None: world.
     backlog: so many whole updates are kept for a program that does not take them, above `staleness`. Then this worker acknowledges nothing
     more, and when the ring is full the others wait for it: a program that computes for long takes its updates meanwhile, or the backlog is
-    large. timeout_s: the longest wait for a place in the pipeline without anything coming from the switch.
+    large. None: as many as there are in 64 MiB, at least 16.
+    timeout_s: the longest wait for a place in the pipeline without anything coming from the switch.
     elastic: join also a job that runs already, in the place of a worker that has left. A program whose job is to take newcomers in, and a
     newcomer before anything else, calls `share` before `updates`.
     All others are as in `Worker`. A vector's segment with NaN, an infinity or a number out of range is left out of its sum (TaintWarning).
@@ -65,7 +66,7 @@ class AsyncWorker:
 
     def __init__(self, address: str = "127.0.0.1:27000", *, world: int, size: int, staleness: int = 3, threshold: int | None = None,
                  job: int = 0, rank: int | None = None, key: int = 0, format: Literal["window64", "fp32", "int32"] = "window64",
-                 fraction: int = 44, elements: int | None = None, backlog: int = _BACKLOG, timeout_s: float = 10.0,
+                 fraction: int = 44, elements: int | None = None, backlog: int | None = None, timeout_s: float = 10.0,
                  join_timeout_s: float = 120.0, evict_s: float = 5.0, elastic: bool = False,
                  transport: Transport | None = None, plain: bool = False):
         demand_int("world", world, 1, 32)
@@ -76,7 +77,7 @@ class AsyncWorker:
         demand_int("key", key, 0, 2**64 - 1)
         demand_int("fraction", fraction, -126, 149)
         demand_int("elements", 1 if elements is None else elements, 1, 65535)
-        demand_int("backlog", backlog, staleness + 1, 2**24)
+        demand_int("backlog", _UNBOUNDED if backlog is None else backlog, staleness + 1, _UNBOUNDED)
         if format not in FORMATS:
             raise ValueError(f"format must be one of {', '.join(map(repr, FORMATS))}, not {format!r}")
         demand_seconds(timeout_s=timeout_s, join_timeout_s=join_timeout_s)
@@ -97,7 +98,8 @@ class AsyncWorker:
                 segments=self._layout.segments, nonce=self._transport.randbits(64) | 1, wanted=NO_MEMBER if rank is None else rank)
             membership = self._control.join(membership, timeout_s=join_timeout_s, elastic=elastic)
             self._state["member"] = True
-            self._stream = Stream(self._transport, membership, self._layout, backlog=backlog)
+            self._stream = Stream(self._transport, membership, self._layout,
+                                  backlog=max(_BACKLOG, _BACKLOG_BYTES // (4 * size)) if backlog is None else backlog)
             self._control.strangers = self._absorb
             self._before = self._control.counters(self.config.ports)
             self._discarded = memoryview(bytearray(RECEIVE_BYTES))
@@ -215,6 +217,7 @@ class AsyncWorker:
             elif self._stream.news == news:
                 self._stalled()
         with self._attendant:
+            self._demand()
             self._stream.offer(vector)
 
     def wait(self, timeout_s: float | None = None) -> bool:

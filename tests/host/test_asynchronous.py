@@ -321,7 +321,7 @@ def test_a_job_that_was_ended_or_a_switch_that_was_restarted_is_told():
             with pytest.raises(NotAMember, match="a restart of the switch"):
                 train(worker, 10_000, size=20)
             with pytest.raises(NotAMember):
-                worker.push(np.zeros(20, np.int32))
+                worker.push(np.zeros(20, np.int32))  # also if there is a place for it
             assert not worker.leave()
             with pytest.raises(NotAMember, match="has left its job"):
                 worker.wait(0.1)
