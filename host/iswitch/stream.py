@@ -161,8 +161,10 @@ class Stream:
         if vector.version <= self._newer_than:
             self.refused += 1
             return
+        now = self.transport.now()
+        self._claim(now)  # one that waits since the one before it was refused goes first
         self._waiting = vector
-        self._claim(self.transport.now())
+        self._claim(now)
 
     def take(self) -> Arrival | None:
         """The next update, if it is complete."""

@@ -258,6 +258,17 @@ def test_what_was_computed_ahead_with_refused_weights_is_dropped_with_it():
     assert late.stream.refused == 3 and not late.stream.queued
 
 
+def test_what_waits_is_not_pushed_out_by_what_comes_after_a_refusal():
+    network = job(5, compute_s=[100] * 3)
+    stream, layout = network.nodes[0].stream, network.nodes[0].layout
+    first, second, third = (Vector(np.full(5, k, np.int32), layout.trailer(), k, CONFIG.elements) for k in range(3))
+    stream.offer(first)
+    stream.offer(second)
+    stream._be_refused(first)  # heard while an acknowledgement was waited for
+    stream.offer(third)
+    assert (stream._claimed, stream._waiting, stream.refused) == (second, third, 1)
+
+
 @pytest.mark.parametrize("goal", range(1, 40, 6))
 @pytest.mark.parametrize("faults", [{}, BAD], ids=["sound", "bad network"])
 def test_a_killed_worker_is_put_out_and_the_others_go_on(faults, goal):
