@@ -149,7 +149,8 @@ class Trainee:
 @pytest.mark.parametrize("threshold", [1, 2, 3])
 @pytest.mark.parametrize("staleness", [0, 3])
 def test_a_killed_worker_comes_back_and_is_given_the_weights_of_the_others(model, threshold, staleness):
-    options = {"world": 3, "size": 40, "threshold": threshold, "staleness": staleness, "evict_s": 0.6, "elastic": True, "timeout_s": 20}
+    options = {"world": 3, "size": 40, "threshold": threshold, "staleness": staleness, "evict_s": 1.0, "elastic": True, "timeout_s": 20,
+               "join_timeout_s": 20}
     goal = 10_000
 
     def run(rank):
