@@ -38,7 +38,7 @@ class Options:
     environment: str = "CartPole-v1"
     seed: int = 1
     workers: int = 4
-    environments: int = 2
+    environments: int = 4
     """Environments per worker."""
     steps: int = 128
     """Steps of each environment between two updates."""

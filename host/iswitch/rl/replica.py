@@ -36,6 +36,7 @@ class Replica:
     def __init__(self, model: nn.Module, *, learning_rate: float, gradient_norm: float) -> None:
         self.model, self.gradient_norm = model, gradient_norm
         self.parameters = list(model.parameters())
+        nn.utils.vector_to_parameters(torch.from_numpy(self.weights()), self.parameters)  # one vector, too
         self.gradient = torch.zeros(sum(p.numel() for p in self.parameters))
         start = 0
         for parameter in self.parameters:
