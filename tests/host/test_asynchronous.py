@@ -250,11 +250,11 @@ def test_nothing_that_a_neighbour_of_infinity_sends_is_in_a_sum():
             vector[3] = np.nan if worker.rank else 1.0
             worker.push(vector)
             assert worker.wait()
-            with pytest.warns(TaintWarning, match="ranks 1 sent NaN"):
-                [update] = worker.updates()
+            [update] = worker.updates()
             return update.tainted, update.counts[:2].tolist(), update.members, set(update.sum[:16]), set(update.mean())
 
-        assert together(model, 2, body, size=32) == [((1,), [1, 2], (0, 1), {1.0}, {1.0})] * 2
+        with pytest.warns(TaintWarning, match="ranks 1 sent NaN"):
+            assert together(model, 2, body, size=32) == [((1,), [1, 2], (0, 1), {1.0}, {1.0})] * 2
 
 
 def test_other_bytes_at_one_worker_are_noticed_when_its_next_vector_comes():
@@ -375,11 +375,13 @@ def test_vectors_of_other_lengths_with_as_many_segments_are_found_out():
     with UdpModel(SMALL) as model:
         def body(rank):
             with AsyncWorker(model.address(rank), rank=rank, world=2, size=20 + rank, timeout_s=0.5) as worker:
-                with pytest.raises((Mismatch, Timeout)) as caught:
+                try:
                     for _ in range(20):
                         list(worker.updates())
                         worker.push(np.ones(20 + rank, np.float32))
-                return str(caught.value)
+                except (Mismatch, Timeout) as error:
+                    return str(error)
+                return ""  # the other one has found it out, and has left
 
         with ThreadPoolExecutor(2) as pool:
             assert any("LENGTH" in message or "same length" in message for message in pool.map(body, range(2)))
