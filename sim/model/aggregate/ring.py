@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from iswitch.wire import Operation, Outcome, SlotState
 
-__all__ = ["RULES", "Ring", "Rules", "Slot", "Step", "Work", "complete", "contribute", "forward", "leave", "new_ring",
+__all__ = ["RULES", "Names", "Ring", "Rules", "Slot", "Step", "Work", "complete", "contribute", "forward", "leave", "new_ring",
            "receipt"]
 
 SERIAL = 1 << 32
@@ -38,13 +38,24 @@ class Slot(NamedTuple):
     length: int = 0
 
 
+class Names(NamedTuple):
+    """Who is in a slot's sum all over a tree, where a member may be a switch: masks of global ranks; `partial`: somebody below a
+    member is not in though waited for. `tree.py` keeps them."""
+
+    ranks: int = 0
+    tainted: int = 0
+    partial: bool = False
+
+
 class Ring(NamedTuple):
-    """One job's slots and what is known of each member: `have[m]` is the lowest seq whose result m may lack."""
+    """One job's slots and what is known of each member: `have[m]` is the lowest seq whose result m may lack. `names`: one for each slot,
+    or none."""
 
     slots: tuple[Slot, ...]
     have: tuple[int, ...]
     live: int
     threshold: int
+    names: tuple[Names, ...] = ()
 
     @property
     def window(self) -> int:
@@ -124,13 +135,13 @@ def put(ring: Ring, index: int, slot: Slot) -> Ring:
 
 
 def contribute(ring: Ring, *, member: int, seq: int, behind: int, format: int = 0, length: int = 0,
-               tainted: bool = False, quarantine: bool = True, rules: Rules = RULES) -> Step:
-    """One contribution that passed the checks of membership and form."""
+               tainted: bool = False, quarantine: bool = True, reach: int = 0, rules: Rules = RULES) -> Step:
+    """One contribution that passed the checks of membership and form. `behind` is less than `reach`, or than W if that is 0."""
     index = seq % len(ring.slots)
     slot, bit = ring.slots[index], 1 << member
     ahead = forward(seq, slot.seq)
     known = acknowledge(ring, member, seq, behind)
-    if behind >= ring.window or known is None or ahead > len(ring.slots):
+    if behind >= (reach or ring.window) or known is None or ahead > len(ring.slots):
         return Step(ring, Outcome.WINDOW)
     ring = known
     if ahead < 0:
