@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from iswitch.wire import FRAME_BYTES, TAIL_BYTES
+from iswitch.wire import FRAME_BYTES, TAIL_BYTES, UPLINK_TAIL
 
 __all__ = ["Config"]
 
@@ -77,3 +77,8 @@ class Config:
     def frame_bytes_max(self) -> int:
         """Longest frame a port accepts, without its FCS; at least an ordinary 1,500-byte MTU with a VLAN tag."""
         return max(1518, FRAME_BYTES + 4 * self.elements + TAIL_BYTES)
+
+    @property
+    def uplink_elements(self) -> int:
+        """The most elements in a segment of a job in a tree, whose uplinks spend 8 bytes on each."""
+        return min(self.elements, (self.frame_bytes_max - FRAME_BYTES - UPLINK_TAIL.itemsize) // 8)

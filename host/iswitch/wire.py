@@ -14,7 +14,7 @@ import numpy as np
 
 __all__ = [
     "ACK", "ADDRESSES", "BROADCAST_MEMBER", "CONTROL", "FRAME", "FRAME_BYTES", "HEADER", "MAGIC", "NO_MEMBER",
-    "REGISTERS_PER_READ", "TAIL", "TAIL_BYTES", "UDP_PORT", "VERSION", "Action", "ContributionFlag", "Format",
+    "REGISTERS_PER_READ", "TAIL", "TAIL_BYTES", "UDP_PORT", "UPLINK_TAIL", "VERSION", "Action", "ContributionFlag", "Format",
     "JobState", "Mode", "NOTICE_INTERVAL_US", "Operation", "Outcome", "PortCounter", "Reason", "Register", "ResultFlag", "SlotState", "Stat", "Type",
     "ones_complement_sum", "port_counter_register",
 ]
@@ -246,6 +246,9 @@ TAIL = np.dtype([("flags", "<u2"), ("complement", ">u2")])
 """After a result's payload. `complement` makes header + payload + tail sum to zero in ones' complement (RFC 7820)."""
 TAIL_BYTES = TAIL.itemsize
 
+UPLINK_TAIL = np.dtype([("flags", "<u2"), ("complement", ">u2"), ("tainted", "<u4")])
+"""After an uplink's payload. `flags`: `ResultFlag.PARTIAL` if somebody below is not in the sum though waited for; `tainted`: ranks."""
+
 CONTROL = np.dtype([
     ("action", "<u1"), ("format", "<u1"), ("fraction", "<i2"), ("world", "<u2"), ("threshold", "<u2"),
     ("elements", "<u2"), ("mode", "<u1"), ("reserved", "<u1"), ("deadline_us", "<u4"),
@@ -260,7 +263,7 @@ ACK = np.dtype([
 ])
 """Body of an acknowledgement."""
 
-for _record, _size in ((HEADER, 22), (FRAME, 64), (CONTROL, 64), (ACK, 64), (TAIL, 4)):
+for _record, _size in ((HEADER, 22), (FRAME, 64), (CONTROL, 64), (ACK, 64), (TAIL, 4), (UPLINK_TAIL, 8)):
     if _record.itemsize != _size:
         raise ImportError(f"wire record {_record.names} is {_record.itemsize} bytes, the protocol says {_size}")
 

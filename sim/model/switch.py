@@ -12,12 +12,12 @@ from iswitch.wire import (
     MAGIC, NOTICE_INTERVAL_US, REGISTERS_PER_READ, VERSION, Action, ContributionFlag, Format, JobState, Mode, Operation,
     Outcome, PortCounter, Reason, Register, ResultFlag, Stat, Type,
 )
-from sim.model.aggregate.ring import Slot, Step, Work, contribute, receipt
+from sim.model.aggregate.ring import Names, Slot, Step, Work, contribute, receipt
 from sim.model.control import membership, random
 from sim.model.control.membership import NO_JOB, EntryState, Job, Verdict
 from sim.model.net import compose
 from sim.model.numeric import lane
-from sim.model.parse import Message, parse, request
+from sim.model.parse import FLAT, Message, parse, request
 
 __all__ = ["Switch"]
 
@@ -29,6 +29,9 @@ NOTICED = {Outcome.JOB: Reason.JOB, Outcome.EPOCH: Reason.EPOCH, Outcome.MEMBER:
 
 class Switch:
     """One switch. `mac`, `ip`: its own addresses. `seed`: where epochs, first seqs and tokens come from."""
+
+    types: tuple[Type, ...] = FLAT
+    """The messages that it obeys."""
 
     def __init__(self, config: Config, *, mac: bytes, ip: bytes, seed: int) -> None:
         self.config, self.own = config, compose.Own(mac, ip)
@@ -47,7 +50,7 @@ class Switch:
                  PortCounter.RX_RUNT if len(frame) < 60 else PortCounter.RX_OVERSIZE] += 1
             return []
         seen[PortCounter.RX_FRAMES] += 1
-        message = parse(port, frame, self.own.ip)
+        message = parse(port, frame, self.own.ip, self.types)
         if message == Outcome.ORDINARY:
             sent = [(other, frame) for other in range(self.config.ports) if other != port]
             outcome = Outcome.ORDINARY
@@ -114,10 +117,18 @@ class Switch:
     def perform(self, number: int, work: Work, payload: bytes = b"") -> Frames:
         """One operation on the accumulators of a slot, and the copies of the result that it sends."""
         job = self.jobs[number]
-        slot, place = job.ring.slots[work.slot], (number, work.slot)
+        slot = job.ring.slots[work.slot]
         if work.operation == Operation.RESEND:
             self.stats[Stat.RESENT] += 1
             return self.copies(number, slot, 1 << work.member, ResultFlag.RESENT)
+        self.add(number, work, payload)
+        self.stats[Stat.RESULTS] += work.emit
+        return self.copies(number, slot, job.live) if work.emit else []
+
+    def add(self, number: int, work: Work, payload: bytes) -> None:
+        """What an operation makes of a slot's accumulators."""
+        job = self.jobs[number]
+        slot, place = job.ring.slots[work.slot], (number, work.slot)
         include = work.operation == Operation.CONTRIBUTE
         terms = np.frombuffer(payload, "<u4") if include else np.zeros(slot.length // 4, "<u4")
         self.numbers[place], flushed = lane.accumulate(
@@ -125,19 +136,23 @@ class Switch:
             include=include, first=work.first)
         self.stats[Stat.TERMS_FLUSHED] += flushed
         self.stats[Stat.FORCED] += not include
-        self.stats[Stat.RESULTS] += work.emit
-        return self.copies(number, slot, job.live) if work.emit else []
 
     def copies(self, number: int, slot: Slot, receivers: int, flags: int = 0) -> Frames:
         """The result in a complete slot, once for each of the members in the set `receivers`."""
         job = self.jobs[number]
-        flags |= ResultFlag.PARTIAL * bool(slot.expected & ~slot.members) | ResultFlag.TAINTED * bool(slot.tainted)
-        place = (number, slot.seq % self.config.slots)
+        names, numbers = self.content(number, slot)
+        flags |= ResultFlag.PARTIAL * names.partial | ResultFlag.TAINTED * bool(names.tainted)
         payload = compose.result(
-            job=number, epoch=job.epoch, seq=slot.seq, format=slot.format, flags=flags, members=slot.members,
-            tainted=slot.tainted, numbers=lane.result(slot.format, self.numbers[place], job.settings.fraction))
+            job=number, epoch=job.epoch, seq=slot.seq, format=slot.format, flags=flags, members=names.ranks,
+            tainted=names.tainted, numbers=numbers)
         members = [entry.source for m, entry in enumerate(job.entries) if receivers >> m & 1]
         return [(to.port, compose.address(self.own, to, payload)) for to in sorted(members, key=lambda to: to.port)]
+
+    def content(self, number: int, slot: Slot) -> tuple[Names, np.ndarray]:
+        """Who is in a complete slot, and the numbers that leave."""
+        place = (number, slot.seq % self.config.slots)
+        return (Names(slot.members, slot.tainted, bool(slot.expected & ~slot.members)),
+                lane.result(slot.format, self.numbers[place], self.jobs[number].settings.fraction))
 
     def notice(self, message: Message, reason: Reason, now_us: int) -> Frames:
         """At most one in an interval, or a stranger could make the switch a source of traffic."""
@@ -181,9 +196,13 @@ class Switch:
         if asked.action != Action.JOIN:
             return membership.act(self.config, job, asked, message.source)
         after, offer = random.offer(self.random, self.config.slots, new_job=job.state == JobState.NONE)
-        verdict = membership.join(self.config, job, asked, message.source, offer)
+        verdict = membership.join(self.config, job, asked, message.source, offer, self.below(message.job))
         self.random = after if verdict.fresh else self.random
         return verdict
+
+    def below(self, number: int) -> int:
+        """The ranks that join a job here; 0 for all."""
+        return 0
 
     def registers(self, address: int) -> list[int]:
         """`REGISTERS_PER_READ` registers from `address`, as READ returns them."""

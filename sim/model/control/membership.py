@@ -36,7 +36,7 @@ class Settings(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A control message. `number` is the header's `seq`."""
+    """A control message. `number` is the header's `seq`, `ranks` its `members`: a Join's global ranks, 0 if they are its index."""
 
     action: int
     member: int
@@ -47,6 +47,7 @@ class Request(NamedTuple):
     settings: Settings
     deadline_us: int = 0
     address: int = 0
+    ranks: int = 0
 
 
 class EntryState(IntEnum):
@@ -64,10 +65,11 @@ class Entry(NamedTuple):
     nonce: int = 0
     token: int = 0
     number: int = 0
+    ranks: int = 0
 
 
 class Job(NamedTuple):
-    """`settings.threshold` follows SET_H. A job that is NONE has no entries."""
+    """`settings.threshold` follows SET_H. `below`: the ranks that its members share. A job that is NONE has no entries."""
 
     state: JobState
     epoch: int
@@ -76,6 +78,7 @@ class Job(NamedTuple):
     first_seq: int
     ring: Ring
     entries: tuple[Entry, ...]
+    below: int = 0
 
     @property
     def live(self) -> int:
@@ -118,10 +121,13 @@ def disagreement(job: Job, request: Request) -> Reason:
     return next((Reason[name.upper()] for name in differ), Reason.DONE)
 
 
-def seat(job: Job, wanted: int) -> int | None:
+def seat(job: Job, wanted: int, ranks: int) -> int | None:
     """The index that a newcomer gets, if any: indices are below `world`, so that `live` = `world` means all of them.
     A pending entry yields, or a worker that died between its Join and its confirmation would keep the job from forming.
     """
+    owners = [k for k, entry in enumerate(job.entries) if entry.ranks & ranks and entry.state in (EntryState.PENDING, EntryState.LIVE)]
+    if owners:  # a rank belongs to one member
+        return owners[0] if len(owners) == 1 and job.entries[owners[0]].state == EntryState.PENDING else None
     free = [k for k, entry in enumerate(job.entries) if entry.state in (EntryState.FREE, EntryState.LEFT)]
     pending = [k for k, entry in enumerate(job.entries) if entry.state == EntryState.PENDING]
     if wanted == NO_MEMBER:
@@ -133,24 +139,25 @@ def with_entry(job: Job, index: int, entry: Entry) -> Job:
     return job._replace(entries=job.entries[:index] + (entry,) + job.entries[index + 1:])
 
 
-def found(config: Config, request: Request, offer: Offer) -> Job:
+def found(config: Config, request: Request, offer: Offer, below: int) -> Job:
     """A new job, forming, of which nobody is a live member yet."""
     settings = request.settings
     ring = new_ring(offer.first_seq, config.window, config.members, 0, settings.threshold)
     return Job(JobState.FORMING, offer.epoch, request.key, settings, offer.first_seq, ring,
-               (Entry(),) * settings.world)
+               (Entry(),) * settings.world, below or (1 << settings.world) - 1)
 
 
 def confirm(job: Job, index: int) -> Job:
     """The member knows its token: from now on it is waited for."""
     ring = job.ring._replace(live=job.ring.live | 1 << index)
-    whole = ring.live.bit_count() == job.settings.world
-    job = job._replace(ring=ring, state=JobState.RUNNING if whole else job.state)
-    return with_entry(job, index, job.entries[index]._replace(state=EntryState.LIVE))
+    job = with_entry(job._replace(ring=ring), index, job.entries[index]._replace(state=EntryState.LIVE))
+    ranks = sum(entry.ranks for entry in job.entries if entry.state == EntryState.LIVE)
+    return job._replace(state=JobState.RUNNING if ranks == job.below else job.state)
 
 
-def join(config: Config, job: Job, request: Request, source: Source, offer: Offer) -> Verdict:
-    """The same Join (nonce and source) may come any number of times, at any time, in any order."""
+def join(config: Config, job: Job, request: Request, source: Source, offer: Offer, below: int = 0) -> Verdict:
+    """The same Join (nonce and source) may come any number of times, at any time, in any order. `below`: the ranks that are to join here
+    if this creates the job, 0 for all."""
     refused = Verdict(job, Reason.DONE, request.member, request.token)
     reason = beyond_limits(config, request.settings, request.deadline_us)
     if reason == Reason.DONE and job.state != JobState.NONE:
@@ -170,11 +177,12 @@ def join(config: Config, job: Job, request: Request, source: Source, offer: Offe
     if job.state == JobState.RUNNING:
         return refused._replace(reason=Reason.RUNNING)
     if job.state == JobState.NONE:
-        job = found(config, request, offer)
-    place = seat(job, request.member)
-    if place is None:
+        job = found(config, request, offer, below)
+    place = seat(job, request.member, request.ranks)
+    ranks = request.ranks or 1 << (place or 0)
+    if place is None or ranks & ~job.below:
         return refused._replace(reason=Reason.MEMBER)
-    entry = Entry(EntryState.PENDING, source, request.nonce, offer.token)
+    entry = Entry(EntryState.PENDING, source, request.nonce, offer.token, ranks=ranks)
     return Verdict(with_entry(job, place, entry), Reason.DONE, place, offer.token, fresh=True)
 
 

@@ -1,0 +1,377 @@
+"""Trees of golden switches against the flat golden switch and against exact arithmetic, over perfect and bad links."""
+
+import numpy as np
+import pytest
+
+from iswitch.config import Config
+from iswitch.wire import BROADCAST_MEMBER, HEADER, UPLINK_TAIL, Action, Format, JobState, Mode, Outcome, Reason, ResultFlag, Type, ones_complement_sum
+from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client
+from sim.bench.oracle import NAN, patterns, window64_sum
+from sim.model.control.random import seed_for_first_seq
+from sim.model.network import Network
+from sim.model.numeric import lane, window64
+from sim.model.tree_switch import Parent, TreeSwitch
+
+CONFIG = Config(ports=8, members=8, window=2, elements=16)
+BAD = {"loss": 0.05, "duplicate": 0.05, "reorder": 0.05}
+
+FLAT = ((-1,), (0,) * 8)
+TREES = {
+    "two leaves": ((-1, 0, 0), (1, 1, 1, 1, 2, 2, 2, 2)),
+    "uneven, a worker at the root": ((-1, 0, 0), (2, 1, 2, 0, 2, 2, 1, 2)),
+    "three levels": ((-1, 0, 1, 1), (2, 3, 2, 3, 1, 0, 3, 2)),
+    "chain": ((-1, 0, 1), (2,) * 8),
+}
+"""Parents of the switches and homes of the workers, as in `explorer_tree.py`."""
+TWO = TREES["two leaves"]
+
+
+def address(switch):
+    return SWITCH_MAC[:5] + bytes([switch + 1]), SWITCH_IP[:3] + bytes([switch + 1])
+
+
+class Tree:
+    """Switches, links and workers. Uplinks leave by port 0, to the parent's highest ports; workers share ports 1 and 2."""
+
+    def __init__(self, shape=TWO, config=CONFIG, seed=7, **rates):
+        parents, homes = shape
+        below = [sum(1 << r for r, home in enumerate(homes) if self.under(parents, home, k)) for k in range(len(parents))]
+        links, self.switches = [], []
+        for k, parent in enumerate(parents):
+            port = config.ports - 1 - [c for c, p in enumerate(parents) if p == parent].index(k)
+            mac, ip = address(k)
+            above = {0: Parent(0, *address(parent), below[k])} if k else {}
+            self.switches.append(TreeSwitch(config, mac=mac, ip=ip, seed=seed + k, parents=above))
+            links += [((k, 0), (parent, port))] if k else []
+        self.network = Network(self.switches, links, seed=seed, **rates)
+        self.clients = [Client.numbered(rank, port=1 + rank % 2) for rank in range(len(homes))]
+        self.homes, self.world = homes, len(homes)
+        self.held = [{} for _ in homes]
+        self.log = [[] for _ in homes]
+        self.gone = set()
+        for rank, client in enumerate(self.clients):
+            client.switch_mac, client.switch_ip = address(homes[rank])
+            client.ranks = 1 << rank
+        for end in {(home, client.port) for home, client in zip(homes, self.clients)}:
+            self.network.hosts[end] = self.take
+
+    @staticmethod
+    def under(parents, home, switch):
+        while home not in (switch, -1):
+            home = parents[home]
+        return home == switch
+
+    def take(self, frame):
+        (rank,) = [rank for rank, client in enumerate(self.clients) if client.mac == frame[:6]]
+        reply = self.clients[rank].take(frame)
+        self.log[rank].append(reply)
+        if reply.type == Type.RESULT and reply.header["epoch"] == self.clients[rank].epoch:
+            seq = int(reply.header["seq"])
+            old = self.held[rank].setdefault(seq, reply)
+            assert old.numbers.tolist() == reply.numbers.tolist()
+            assert facts([old]) == facts([reply])
+
+    def send(self, rank, frame):
+        self.network.send((self.homes[rank], self.clients[rank].port), frame)
+
+    def running(self, rank):
+        return any(reply.ack is not None and reply.reason == Reason.DONE and reply.ack["state"] == JobState.RUNNING for reply in self.log[rank])
+
+    def join(self, **settings):
+        settings = {"world": self.world, "elements": 16} | settings
+        for _ in range(200):
+            for rank, client in enumerate(self.clients):
+                if not self.running(rank):
+                    self.send(rank, client.join(**settings))
+        assert all(self.running(rank) for rank in range(self.world))
+        return self
+
+    def reduce(self, payloads, *, start=0, format=None, turns=400):
+        """All workers send all segments (workers, segments, elements), repeating what they lack, in changing order. Results by segment."""
+        first, segments = self.clients[0].first_seq + start, payloads.shape[1]
+        order = np.random.default_rng(start)
+        for _ in range(turns):
+            lacking = {rank: [s for s in range(segments) if (first + s) % 2**32 not in self.held[rank]] for rank in range(self.world)}
+            busy = [rank for rank in range(self.world) if lacking[rank] and rank not in self.gone]
+            if not busy:
+                anybody = next(rank for rank in range(self.world) if rank not in self.gone)
+                return [self.held[anybody][(first + s) % 2**32] for s in range(segments)]
+            for rank in order.permutation(busy):
+                low = lacking[rank][0]
+                for s in lacking[rank]:
+                    if s < low + CONFIG.window:
+                        self.send(rank, self.clients[rank].contribution(first + s, payloads[rank, s], behind=s - low, format=format))
+        raise AssertionError(f"after {turns} turns {busy} still wait")
+
+    def agree(self):
+        """Whoever has a result has the same."""
+        for seq in set().union(*self.held):
+            first, *others = facts([held[seq] for held in self.held if seq in held])
+            assert others == [first] * len(others)
+
+
+def adverse(rng, world, segments, size=16, limit=141):
+    """Near the limit of the range, cancelling, subnormal, both zeros, far apart, ties."""
+    payloads = patterns(rng, world * segments * size, limit - 60, limit).reshape(world, segments, size)
+    payloads[:, :, 0] = (limit - 1 << 23) | 0x7FFFFF
+    payloads[:, :, 1] = np.where(np.arange(world) % 2, payloads[:, :, 0].T, payloads[:, :, 0].T | 1 << 31).T
+    payloads[:, :, 2] = 1 << 31
+    payloads[:, :, 3] = rng.integers(0, 1 << 23, (world, segments))
+    half = world // 2
+    payloads[half:2 * half, :, -4:] = payloads[:half, :, -4:] ^ 1 << 31
+    return payloads
+
+
+def facts(replies):
+    return [(reply.numbers.tolist(), int(reply.header["members"]), int(reply.header["count"]), int(reply.header["token"]),
+             reply.flags & ~ResultFlag.RESENT, int(reply.header["member"])) for reply in replies]
+
+
+@pytest.mark.parametrize("rates", [{}, BAD], ids=["perfect", "bad"])
+@pytest.mark.parametrize("shape", TREES.values(), ids=TREES)
+@pytest.mark.parametrize("numbers", ["normal", "adverse"])
+def test_a_tree_gives_the_bits_of_one_switch_and_of_exact_fractions(shape, rates, numbers):
+    rng = np.random.default_rng(3)
+    payloads = adverse(rng, 8, 12) if numbers == "adverse" else (
+        rng.standard_normal((8, 12, 16)) * 10.0 ** rng.integers(-12, 3, (8, 12, 16))).astype(np.float32).view(np.uint32)
+    tree = Tree(shape, **rates).join()
+    found = tree.reduce(payloads)
+    tree.agree()
+    flat = Tree(FLAT).join().reduce(payloads)
+    assert facts(found) == facts(flat)
+    for s, reply in enumerate(found):
+        assert reply.numbers.tolist() == [window64_sum(column, 44) for column in payloads[:, s].T.tolist()]
+        assert (reply.header["members"], reply.header["count"], reply.header["member"]) == (255, 8, BROADCAST_MEMBER)
+
+
+@pytest.mark.parametrize("shape", TREES.values(), ids=TREES)
+def test_sequence_numbers_wrap_all_over_the_tree(shape):
+    payloads = adverse(np.random.default_rng(10), 8, 12)
+    tree = Tree(shape, seed=seed_for_first_seq(2**32 - 8), **BAD).join()
+    assert {client.first_seq for client in tree.clients} == {2**32 - 8}
+    found = tree.reduce(payloads)
+    tree.agree()
+    assert [reply.numbers.tolist() for reply in found] == [
+        [window64_sum(column, 44) for column in payloads[:, s].T.tolist()] for s in range(12)]
+
+
+def test_receipts_go_up_as_the_worst_of_the_members():
+    tree = Tree().join()
+    root, leaf, first = tree.switches[0].jobs[0], tree.switches[1], tree.clients[0].first_seq
+    seat = next(m for m, entry in enumerate(root.entries) if entry.ranks == 0x0F)
+    for rank, behind, known in ((0, 0, 0), (1, 1, 0), (2, 0, 0), (3, 0, 1), (1, 0, 2)):
+        tree.send(rank, tree.clients[rank].receipt(first + 2, behind=behind))
+        assert tree.switches[0].jobs[0].ring.have[seat] == (first + known) % 2**32
+    assert leaf.counters()["outcome.RECEIPT"] == tree.switches[0].counters()["outcome.RECEIPT"] == 5
+
+
+def test_mutant_that_rounds_at_each_switch_is_found(monkeypatch):
+    def rounded(format, stored):
+        return window64.to_fixed(window64.from_fixed(stored.accumulator, 44), 44, 255)[0]
+
+    payloads = adverse(np.random.default_rng(3), 8, 12)
+    exact = [[window64_sum(column, 44) for column in payloads[:, s].T.tolist()] for s in range(12)]
+    monkeypatch.setattr(lane, "uplink", rounded)
+    found = Tree().join().reduce(payloads)
+    assert np.mean([reply.numbers.tolist() for reply in found] != np.array(exact)) > 0.05
+
+
+@pytest.mark.parametrize("shape", TREES.values(), ids=TREES)
+@pytest.mark.parametrize("start", ["job", "slot"])
+def test_int32_goes_up_in_four_bytes_an_element(shape, start):
+    payloads = np.random.default_rng(4).integers(0, 2**32, (8, 5, 16), dtype=np.uint32)
+    tree = Tree(shape, **BAD).join(**({"format": Format.INT32} if start == "job" else {}))
+    found = tree.reduce(payloads, format=Format.INT32)
+    assert [reply.numbers.tolist() for reply in found] == payloads.sum(axis=0, dtype=np.uint32).tolist()
+
+
+def test_fp32_adds_partial_sums():
+    payloads = np.random.default_rng(5).standard_normal((8, 1, 16)).astype(np.float32)
+    tree = Tree().join(format=Format.FP32)
+    (found,) = tree.reduce(payloads.view(np.uint32), format=Format.FP32)
+    assert np.allclose(found.numbers.view(np.float32), payloads[:, 0].sum(axis=0), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", TREES.values(), ids=TREES)
+@pytest.mark.parametrize("mode", [Mode.QUARANTINE, Mode.PROPAGATE])
+@pytest.mark.parametrize("bad", [(1,), (0, 1, 2, 3), tuple(range(8))], ids=["one", "four", "all"])
+def test_what_is_tainted_is_named_by_rank_all_over_the_tree(shape, mode, bad):
+    payloads = adverse(np.random.default_rng(6), 8, 3)
+    payloads[bad, 1, 5] = 0x7F800000
+    tree = Tree(shape).join(mode=mode)
+    found = tree.reduce(payloads)
+    tree.agree()
+    assert facts(found) == facts(Tree(FLAT).join(mode=mode).reduce(payloads))
+    assert found[1].header["token"] == sum(1 << rank for rank in bad)
+    if mode == Mode.PROPAGATE:
+        assert found[1].numbers[5] == NAN
+        assert found[1].header["members"] == 255
+    else:
+        assert found[1].header["members"] == 255 & ~sum(1 << rank for rank in bad)
+        assert found[1].flags & ResultFlag.PARTIAL
+
+
+def test_an_uplink_is_what_the_protocol_says():
+    tree = Tree()
+    seen, root = [], tree.switches[0]
+    receive = root.receive
+    root.receive = lambda port, frame, now_us: seen.append(frame) or receive(port, frame, now_us)
+    tree.join().reduce(np.full((8, 1, 16), 0x3F800000, np.uint32))
+    uplinks = [frame for frame in seen if frame[42] & 0xF == Type.UPLINK]
+    assert len(uplinks) == 2
+    for frame, ranks in zip(uplinks, (0x0F, 0xF0)) if uplinks[0][56] == 0x0F else zip(uplinks, (0xF0, 0x0F)):
+        header, tail = np.frombuffer(frame, HEADER, 1, 42)[0], np.frombuffer(frame[-8:], UPLINK_TAIL, 1)[0]
+        assert (int(header["format_flags"]), int(header["count"]), int(header["members"]), int(header["behind"])) == (4, 4, ranks, 0)
+        assert (len(frame), int(tail["tainted"]), int(tail["flags"])) == (64 + 8 * 16 + 8, 0, 0)
+        assert np.frombuffer(frame, "<i8", 16, 64).tolist() == [4 << 44] * 16
+        assert ones_complement_sum(frame[42:]) == 0xFFFF
+
+
+def test_no_member_is_told_that_the_job_runs_before_all_ranks_are_there():
+    tree = Tree()
+    for _ in range(4):
+        for rank, client in enumerate(tree.clients[:7]):
+            tree.send(rank, client.join(world=8, elements=16))
+    assert not any(tree.running(rank) for rank in range(8))
+    one = tree.clients[0]
+    tree.send(0, one.contribution(one.first_seq, np.ones(16, np.float32)))
+    assert tree.switches[1].counters()["outcome.FORMING"] == 1
+    tree.join()
+    assert len({(client.epoch, client.first_seq) for client in tree.clients}) == 1
+    assert {client.epoch for client in tree.clients} == {tree.switches[0].jobs[0].epoch}
+
+
+@pytest.mark.parametrize(("rank", "ranks", "reason"), [(1, 1 << 0, Reason.MEMBER), (1, 1 << 4, Reason.MEMBER), (4, 1 << 0, Reason.MEMBER)],
+                         ids=["taken", "of another leaf", "of another leaf too"])
+def test_a_rank_has_one_place(rank, ranks, reason):
+    tree = Tree()
+    for _ in range(2):
+        tree.send(0, tree.clients[0].join(world=8, elements=16))
+    tree.clients[rank].ranks = ranks
+    tree.send(rank, tree.clients[rank].join(world=8, elements=16))
+    assert tree.log[rank][-1].reason == reason
+
+
+@pytest.mark.parametrize(("settings", "reason"), [({"threshold": 7}, Reason.THRESHOLD), ({"elements": 181}, Reason.ELEMENTS)])
+def test_a_leaf_refuses_what_a_tree_cannot_do(settings, reason):
+    tree = Tree(config=Config(ports=8, members=8, window=2, elements=352))
+    tree.send(0, tree.clients[0].join(**{"world": 8, "elements": 180} | settings))
+    assert tree.log[0][-1].reason == reason
+    tree.send(0, tree.clients[0].join(world=8, elements=180))
+    assert tree.log[0][-1].reason == Reason.DONE
+
+
+def test_what_the_parent_refuses_the_leaf_refuses():
+    tree = Tree()
+    other = Client.numbered(99, port=2)
+    tree.network.hosts[0, 2] = lambda frame: None
+    tree.network.send((0, 2), other.join(world=2, elements=16))  # a job of this number is there already, with another world
+    for _ in range(4):
+        for rank in range(4):
+            tree.send(rank, tree.clients[rank].join(world=8, elements=16))
+    assert [tree.log[rank][-1].reason for rank in range(4)] == [Reason.WORLD] * 4
+
+
+@pytest.mark.parametrize("rates", [{}, BAD], ids=["perfect", "bad"])
+@pytest.mark.parametrize("shape", TREES.values(), ids=TREES)
+def test_departures_anywhere_let_the_others_go_on(shape, rates):
+    payloads = adverse(np.random.default_rng(8), 8, 24)
+    tree = Tree(shape, **rates).join()
+    tree.reduce(payloads[:, :4])
+    for count, rank in enumerate((0, 1, 2, 3, 5, 6, 7)):
+        client, last = tree.clients[rank], tree.log[rank]
+        number = client.number + 1
+        tree.gone.add(rank)
+        for _ in range(60):
+            tree.send(rank, client.leave(seq=number))
+            if any(reply.ack is not None and reply.ack["action"] == Action.LEAVE for reply in last):
+                break
+        else:
+            raise AssertionError(f"nobody lets {rank} go")
+        part = payloads[:, 4 + 2 * count:6 + 2 * count]
+        found = tree.reduce(part, start=4 + 2 * count)
+        left = [r for r in range(8) if r not in tree.gone]
+        for s, reply in enumerate(found):
+            assert (int(reply.header["members"]), reply.flags & ResultFlag.PARTIAL) == (sum(1 << r for r in left), 0)
+            assert reply.numbers.tolist() == [window64_sum(column, 44) for column in part[left, s].T.tolist()]
+    tree.agree()
+
+
+@pytest.mark.parametrize("rates", [{}, BAD], ids=["perfect", "bad"])
+def test_a_reset_of_the_root_reaches_every_leaf(rates):
+    shape = TREES["uneven, a worker at the root"]
+    payloads = adverse(np.random.default_rng(9), 8, 6)
+    tree = Tree(shape, **rates).join()
+    tree.reduce(payloads)
+    old, number = tree.clients[3].epoch, tree.clients[3].number + 1
+    while tree.switches[0].jobs[0].epoch == old:
+        tree.send(3, tree.clients[3].reset(seq=number))
+    for held in tree.held:
+        held.clear()
+    for _ in range(60):
+        for rank, client in enumerate(tree.clients):
+            if client.epoch == old:
+                tree.network.now_us += 1000
+                tree.send(rank, client.contribution(client.first_seq + 6, payloads[rank, 0]))
+                tree.network.now_us += 1000
+                tree.send(rank, client.join())
+    assert {client.epoch for client in tree.clients} == {old + 1 & 0xFFFF}
+    tree.reduce(payloads)
+    tree.agree()
+
+
+def test_a_leaf_that_its_parent_does_not_know_tells_its_members():
+    tree = Tree().join()
+    root = Client.numbered(99, port=2)
+    tree.network.hosts[0, 2] = lambda frame: None
+    tree.network.send((0, 2), root.end_job())
+    for rank in range(8):
+        tree.network.now_us += 1000
+        client = tree.clients[rank]
+        tree.send(rank, client.contribution(client.first_seq, np.ones(16, np.float32)))
+    assert [switch.jobs[0].state for switch in tree.switches] == [JobState.NONE] * 3
+    tree.network.now_us += 1000
+    tree.send(0, tree.clients[0].receipt(tree.clients[0].first_seq))
+    assert (tree.log[0][-1].type, tree.log[0][-1].reason) == (Type.NOTICE, Reason.JOB)
+
+
+def test_results_and_answers_count_only_from_the_parent():
+    tree = Tree().join()
+    leaf, client = tree.switches[1], tree.clients[0]
+    for kind, payload in ((Type.RESULT, bytes(8)), (Type.ACK, bytes(64)), (Type.NOTICE, b"")):
+        tree.send(0, client.frame(kind, payload))
+        tree.send(4, tree.clients[4].frame(kind, payload))
+    assert leaf.counters()["outcome.PORT"] == 3
+    root, worker = tree.switches[0], tree.clients[0]
+    root.receive(1, worker.frame(Type.RESULT, bytes(8), job=1), 0)
+    assert leaf.jobs[0].state == JobState.RUNNING
+
+
+@pytest.mark.parametrize(("slip", "outcome"), [
+    ({"members": 0x1F}, Outcome.MEMBER), ({"token": 1}, Outcome.TOKEN), ({"format_flags": Format.FP32}, Outcome.FORMAT),
+    ({"format_flags": Format.WINDOW64}, Outcome.FORMAT),
+    ({"version_type": 1 << 4 | Type.CONTRIBUTION, "format_flags": Format.WINDOW64}, Outcome.TYPE),
+], ids=["ranks of others", "token", "another float format", "rounded", "a switch contributes"])
+def test_an_uplink_is_checked(slip, outcome):
+    tree = Tree().join()
+    (uplink,) = [frame for rank in range(4) for port, frame in tree.switches[1].receive(
+        1 + rank % 2, tree.clients[rank].contribution(tree.clients[rank].first_seq, np.ones(16, np.float32)), 0) if port == 0]
+    header = np.frombuffer(uplink, HEADER, 1, 42).copy()
+    for name, value in slip.items():
+        header[name] = value
+    body = uplink[64:] if outcome != Outcome.TYPE else uplink[64:128]
+    ip = uplink[14:16] + (50 + len(body)).to_bytes(2, "big") + uplink[18:24] + bytes(2) + uplink[26:34]
+    ip = ip[:10] + (0xFFFF - ones_complement_sum(ip)).to_bytes(2, "big") + ip[12:]
+    udp = uplink[34:38] + (30 + len(body)).to_bytes(2, "big") + bytes(2)
+    frame = uplink[:14] + ip + udp + header.tobytes() + body
+    root = tree.switches[0]
+    before = root.counters()
+    root.receive(7, frame, 10**6)
+    assert root.counters()[f"outcome.{outcome.name}"] == before[f"outcome.{outcome.name}"] + 1
+    root.receive(7, uplink, 10**6)
+    assert root.counters()["outcome.ADDED"] == before["outcome.ADDED"] + 1
+
+
+def test_a_network_refuses_rates_that_are_none():
+    with pytest.raises(ValueError, match="Network loss must be 0 to 1, not 2"):
+        Network([], [], loss=2)
