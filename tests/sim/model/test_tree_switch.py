@@ -1,5 +1,7 @@
 """Trees of golden switches against the flat golden switch and against exact arithmetic, over perfect and bad links."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -8,9 +10,11 @@ from iswitch.wire import BROADCAST_MEMBER, HEADER, UPLINK_TAIL, Action, Format, 
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client
 from sim.bench.oracle import NAN, patterns, window64_sum
 from sim.model.control.random import seed_for_first_seq
+from sim.model.net import compose
 from sim.model.network import Network
 from sim.model.numeric import lane, window64
-from sim.model.tree_switch import Parent, TreeSwitch
+from sim.model.parse import parse
+from sim.model.tree_switch import Parent, TreeSwitch, uplink
 
 CONFIG = Config(ports=8, members=8, window=2, elements=16)
 BAD = {"loss": 0.05, "duplicate": 0.05, "reorder": 0.05}
@@ -227,6 +231,20 @@ def test_an_uplink_is_what_the_protocol_says():
         assert ones_complement_sum(frame[42:]) == 0xFFFF
 
 
+def test_the_model_sends_and_reads_the_vector_typed_by_hand():
+    text = (Path(__file__).parents[2] / "vectors/uplink.hex").read_text(encoding="utf-8")
+    vector = bytes.fromhex("".join(line.partition("#")[0] for line in text.splitlines()))
+    numbers = np.array([2 << 44, -(3 << 43)])
+    payload = compose.uplink(job=1, epoch=0x1234, seq=0x89ABCDEC, member=1, token=0xCAFEBABF, format=Format.FIXED64, again=True, behind=3,
+                             ranks=0b1001, tainted=0b10, flags=ResultFlag.PARTIAL, numbers=numbers)
+    parent = Parent(0, *address(0), ranks=0b1011)
+    assert compose.address(compose.Own(*address(1)), parent.source, payload) == vector
+    message = parse(5, vector, SWITCH_IP, TreeSwitch.types)
+    assert (message.type, message.members, message.behind, message.token) == (Type.UPLINK, 0b1001, 3, 0xCAFEBABF)
+    assert uplink(message).numbers.tolist() == numbers.tolist()
+    assert uplink(message)[1:] == (ResultFlag.PARTIAL, 0b10)
+
+
 def test_no_member_is_told_that_the_job_runs_before_all_ranks_are_there():
     tree = Tree()
     for _ in range(4):
@@ -354,21 +372,21 @@ def test_results_and_answers_count_only_from_the_parent():
 ], ids=["ranks of others", "token", "another float format", "rounded", "a switch contributes"])
 def test_an_uplink_is_checked(slip, outcome):
     tree = Tree().join()
-    (uplink,) = [frame for rank in range(4) for port, frame in tree.switches[1].receive(
+    (sent_up,) = [frame for rank in range(4) for port, frame in tree.switches[1].receive(
         1 + rank % 2, tree.clients[rank].contribution(tree.clients[rank].first_seq, np.ones(16, np.float32)), 0) if port == 0]
-    header = np.frombuffer(uplink, HEADER, 1, 42).copy()
+    header = np.frombuffer(sent_up, HEADER, 1, 42).copy()
     for name, value in slip.items():
         header[name] = value
-    body = uplink[64:] if outcome != Outcome.TYPE else uplink[64:128]
-    ip = uplink[14:16] + (50 + len(body)).to_bytes(2, "big") + uplink[18:24] + bytes(2) + uplink[26:34]
+    body = sent_up[64:] if outcome != Outcome.TYPE else sent_up[64:128]
+    ip = sent_up[14:16] + (50 + len(body)).to_bytes(2, "big") + sent_up[18:24] + bytes(2) + sent_up[26:34]
     ip = ip[:10] + (0xFFFF - ones_complement_sum(ip)).to_bytes(2, "big") + ip[12:]
-    udp = uplink[34:38] + (30 + len(body)).to_bytes(2, "big") + bytes(2)
-    frame = uplink[:14] + ip + udp + header.tobytes() + body
+    udp = sent_up[34:38] + (30 + len(body)).to_bytes(2, "big") + bytes(2)
+    frame = sent_up[:14] + ip + udp + header.tobytes() + body
     root = tree.switches[0]
     before = root.counters()
     root.receive(7, frame, 10**6)
     assert root.counters()[f"outcome.{outcome.name}"] == before[f"outcome.{outcome.name}"] + 1
-    root.receive(7, uplink, 10**6)
+    root.receive(7, sent_up, 10**6)
     assert root.counters()["outcome.ADDED"] == before["outcome.ADDED"] + 1
 
 
