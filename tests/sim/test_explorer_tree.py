@@ -4,13 +4,15 @@ All faults at once on every link: see the head of `sim/model/explorer_tree.py`. 
 of four workers with deadlines or evictions, and with H < N.
 """
 
+import random
+
 import pytest
 
 from iswitch.wire import SlotState
 from sim.model.aggregate import ring as flat
 from sim.model.aggregate.ring import forward
 from sim.model.aggregate.tree import Rules
-from sim.model.explorer_tree import Explorer, Scenario
+from sim.model.explorer_tree import UNKNOWN, Down, Explorer, Leave, Result, Scenario, lowest_missing
 from sim.model.search import Violation
 
 NOBODY = frozenset()
@@ -165,3 +167,81 @@ def test_nobody_asks_a_leaf_to_reuse_a_slot_that_it_sent_up(scenario):
     """Whoever could open the next lap holds the result of this one, and got it from the leaf."""
     wrong = scenario._replace(rules=Rules(ring=flat.Rules(may_overwrite=sent_up_too)))
     assert len(Explorer(wrong).run()) == len(Explorer(scenario).run())
+
+
+class Links:
+    """A tree whose links carry messages, for the check of the explorer's network: what was sent is delivered now or later, once or twice,
+    or never. Every state passed must be one that the explorer found."""
+
+    def __init__(self, scenario, seed):
+        self.base, self.random = Explorer(scenario), random.Random(seed)
+        self.state, self.bag = self.base.start(), []
+
+    def step(self):
+        """Something is sent, by a worker whose turn it is; or something arrives, or is lost."""
+        base, state = self.base, self.state
+        kind = self.random.random()
+        if kind < 0.4 and len(self.bag) < 12 or not self.bag:
+            worker = self.random.choice(base.alive(state))
+            held, home = state.held[worker], base.scenario.homes[worker]
+            low = lowest_missing(held)
+            self.bag.append((home, self.random.choice([*base.contributions(worker, held, low), *base.receipts(worker, low)])))
+        elif kind > 0.99 and (actions := list(base.actions(state))):
+            self.arrive(*self.random.choice(actions))
+        else:
+            at = self.random.randrange(len(self.bag))
+            switch, event = self.bag[at] if self.random.random() < 0.2 else self.bag.pop(at)
+            if self.random.random() < 0.9:
+                self.arrive(switch, event)
+
+    def arrive(self, switch, event):
+        base, state = self.base, self.state
+        if isinstance(event, Result):
+            core = base.cores[state.cores[switch]]
+            if core.ring.live >> base.place[event.worker] & 1:
+                self.state = base.receive(state, event.worker, event.segment)
+            return
+        live = base.cores[state.cores[switch]].ring.live
+        if not live or not isinstance(event, (Down, Leave)) and hasattr(event, "low") and not live >> base.member(event) & 1:
+            return
+        number, sent = base.move(switch, state.cores[switch], event)
+        self.state = base.at(state, switch, number)
+        if sent.up:
+            self.bag.append((base.scenario.parents[switch], sent.up))
+        if sent.segment != UNKNOWN:
+            ranks = base.cores[number].truth[sent.segment]
+            self.bag += [(child, Down(child, sent.segment, ranks)) for child in base.children[switch] if sent.receivers >> base.seat[child] & 1]
+            self.bag += [(switch, Result(w, sent.segment)) for w in base.locals[switch] if sent.receivers >> base.place[w] & 1]
+
+
+def states(explorer):
+    return {(tuple(explorer.cores[k] for k in state.cores), state.held) for state in explorer.run()}
+
+
+def walk(scenario):
+    passed = set()
+    for seed in range(50):
+        links = Links(scenario, seed)
+        for _ in range(300):
+            links.step()
+            passed.add((tuple(links.base.cores[k] for k in links.state.cores), links.state.held))
+    return passed
+
+
+@pytest.mark.parametrize("scenario", [TWO._replace(leaves=1), PAIR._replace(leaves=1), PAIR._replace(deadlines=(1,)), LINE])
+def test_links_with_messages_stay_within_what_the_explorer_found(scenario):
+    passed = walk(scenario)
+    assert passed <= states(Explorer(scenario))
+    assert len(passed) > 300
+
+
+class Forgetful(Explorer):
+    """Mutant: an uplink arrives while its segment is the worst's next, or never."""
+
+    def ever_sent_up(self, switch, worst, up):
+        return (event for event in super().ever_sent_up(switch, worst, up) if not hasattr(event, "segment") or event.segment == worst)
+
+
+def test_links_with_messages_notice_an_explorer_that_forgets():
+    scenario = PAIR._replace(deadlines=(1,))
+    assert not walk(scenario) <= states(Forgetful(scenario))
