@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 __all__ = ["NEVER_READ_BEFORE_WRITTEN", "Cut", "Word", "require_bus"]
 
 NEVER_READ_BEFORE_WRITTEN = {"never_read_before_written": 1}
-"""Attribute of memories that hold payload: `hw.build` leaves out their initial zeros."""
+"""Attribute of memories that hold payload, or are wiped before they are used: `hw.build` leaves out their initial zeros."""
 
 
 def require_bus(owner: str, bus_bits: int) -> None:

@@ -15,6 +15,7 @@ from hw.net.gate import Gate
 from hw.net.merge import Merge
 from hw.net.output import OutputPort
 from hw.net.parser import Parser
+from hw.net.responder import Responder
 from hw.queue import PacketQueue
 from iswitch.config import Config
 from iswitch.wire import PortCounter, Stat
@@ -26,7 +27,7 @@ class Switch(wiring.Component):
     """N ports of frames without their FCS.
 
         rx -> PacketQueue -> Arbiter -> Parser -+-> Core (decides) -+-> Gate -+-> Aggregator -> results -+-> OutputPort -> tx
-              (whole, scanned)                  +-> words that wait +         +-> floods ----------------+
+              (whole, scanned)                  +-> words that wait +         +-> Responder -> floods ---+
                                                        Core, ReplyComposer -> replies -------------------+
 
     Store and forward at the entry, cut-through from there. One lane: the ports together bring at most one bus word per cycle. `rx` may be
@@ -56,6 +57,7 @@ class Switch(wiring.Component):
         m.submodules.core = core = Core(config)
         m.submodules.verdicts = verdicts = Cut(Verdict(config))
         m.submodules.gate = gate = Gate(config)
+        m.submodules.responder = responder = Responder(config)
         m.submodules.aggregator = aggregator = Aggregator(config)
         m.submodules.composer = composer = ReplyComposer(bus_bits=config.bus_bits)
         m.submodules.replies = replies = Merge(Addressed(config.bus_bits), inputs=2)
@@ -79,6 +81,7 @@ class Switch(wiring.Component):
         connect(m, core.verdicts, verdicts.i)
         connect(m, verdicts.o, gate.verdicts)
         connect(m, parser.o, gate.words)
+        connect(m, gate.floods, responder.i)
         connect(m, gate.works, aggregator.works)
         connect(m, gate.contributions, aggregator.contributions)
         connect(m, core.replies, composer.replies)
@@ -86,6 +89,8 @@ class Switch(wiring.Component):
         connect(m, flipped(self.replay), replies.i[1])
         m.d.comb += [
             parser.own_ip.eq(self.own_ip), core.now_us.eq(self.now_us), core.seed.eq(self.seed),
+            core.own_mac.eq(self.own_mac), core.own_ip.eq(self.own_ip), responder.own_mac.eq(self.own_mac),
+            responder.own_ip.eq(self.own_ip), responder.answer.eq(verdicts.o.payload.answer),
             counters.reads.eq(core.reads), counters.address.eq(core.read_address), core.read_value.eq(counters.value),
             counters.decided.eq(core.decided), counters.outcome.eq(core.trace.outcome),
             counters.flushed.eq(aggregator.flushed), self.traced.eq(core.decided), self.trace.eq(core.trace),
@@ -95,8 +100,8 @@ class Switch(wiring.Component):
             m.d.comb += counters.stats[stat].eq(core.stats[stat])
 
         flood_first, reply_first = Signal(init=1), Signal(init=1)
-        with m.If(gate.floods.valid):
-            m.d.sync += flood_first.eq(gate.floods.payload.word.last)
+        with m.If(responder.o.valid):
+            m.d.sync += flood_first.eq(responder.o.payload.word.last)
         with m.If(replies.o.valid):
             m.d.sync += reply_first.eq(replies.o.payload.word.last)
         for queue, output, events in zip(queues, outputs, counters.port_events, strict=True):
@@ -104,7 +109,7 @@ class Switch(wiring.Component):
                 output.own_mac.eq(self.own_mac), output.own_ip.eq(self.own_ip),
                 output.results.valid.eq(aggregator.results.valid), output.results.payload.eq(aggregator.results.payload),
                 output.replies.valid.eq(replies.o.valid), output.replies.payload.eq(replies.o.payload),
-                output.floods.valid.eq(gate.floods.valid), output.floods.payload.eq(gate.floods.payload),
+                output.floods.valid.eq(responder.o.valid), output.floods.payload.eq(responder.o.payload),
                 output.bind.valid.eq(core.bind.valid), output.bind.payload.eq(core.bind.payload),
                 output.reply_first.eq(reply_first), output.flood_first.eq(flood_first),
                 events[PortCounter.RX_ERROR].eq(queue.stat_error), events[PortCounter.RX_RUNT].eq(queue.stat_runt),
@@ -115,6 +120,6 @@ class Switch(wiring.Component):
                 events[PortCounter.TX_FRAMES].eq(output.stat_frame),
             ]
         m.d.comb += self.busy.eq(
-            Cat(*(part.busy for part in (*queues, *outputs, parser, core, aggregator, composer))).any()
+            Cat(*(part.busy for part in (*queues, *outputs, parser, core, responder, aggregator, composer))).any()
             | lane.o.valid | verdicts.o.valid | replies.o.valid)
         return m

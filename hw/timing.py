@@ -26,6 +26,7 @@ from hw.build import flat, payload_memories_uninitialised, tool
 from hw.control.core import Core
 from hw.control.counters import Counters
 from hw.net.arbiter import Arbiter
+from hw.net.forwarder import Forwarder
 from hw.net.output import OutputPort
 from hw.net.parser import Parser
 from hw.numeric.lane import Lane
@@ -36,7 +37,7 @@ __all__ = ["ASKED_MHZ", "CONFIG", "DEVICE", "PARTS", "between_registers", "main"
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "timing"
-CONFIG = Config(ports=2, bus_bits=64, members=4, jobs=2, window=4, elements=352, queue_bytes=4096)
+CONFIG = Config(ports=2, bus_bits=64, members=4, jobs=2, window=4, elements=352, queue_bytes=4096, mac_entries=64)
 """What fits into the device: its 56 block RAMs are what is scarce."""
 DEVICE = "LFE5U-25F-6BG256"
 DEVICE_OPTIONS = ["--25k", "--package", "CABGA256", "--speed", "6"]
@@ -52,6 +53,7 @@ PARTS = {
     "arbiter": lambda c: Arbiter(ports=c.ports, bus_bits=c.bus_bits),
     "parser": lambda c: Parser(bus_bits=c.bus_bits),
     "core": Core,
+    "forwarder": Forwarder,
     "sequencer": lambda c: Sequencer(c, loop=16),
     "lane": lambda c: Lane(),
     "accumulator": Accumulator,

@@ -15,7 +15,8 @@ class Config:
     window: segments a worker may have in flight, a power of two; the ring has twice as many slots.
     elements: the most 4-byte elements in a segment; a whole number of bus words.
     accumulator_bits: width of a window64 accumulator. queue_bytes: memory of each of a port's queues (ingress, results,
-    ordinary), a power of two that holds at least two of the longest frames.
+    ordinary), a power of two that holds at least two of the longest frames. mac_entries: MAC addresses of which the
+    switch can know the port, a power of two from 64 to 65536.
     """
 
     ports: int = 4
@@ -26,6 +27,7 @@ class Config:
     elements: int = 352
     accumulator_bits: int = 64
     queue_bytes: int = 16384
+    mac_entries: int = 4096
 
     def __post_init__(self) -> None:
         def demand(good: bool, name: str, rule: str) -> None:
@@ -43,6 +45,8 @@ class Config:
         demand(self.accumulator_bits == 64, "accumulator_bits", "64")
         demand(not self.queue_bytes & (self.queue_bytes - 1) and self.queue_bytes >= 2 * (self.frame_bytes_max + 64),
                "queue_bytes", f"a power of two of at least {2 * (self.frame_bytes_max + 64)}")
+        demand(64 <= self.mac_entries <= 65536 and not self.mac_entries & (self.mac_entries - 1), "mac_entries",
+               "a power of two from 64 to 65536")
 
     @property
     def bus_bytes(self) -> int:

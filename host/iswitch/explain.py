@@ -21,6 +21,7 @@ COUNTERS: dict[str, str] = {
     "FORMING": "contributions that came before all workers of the job had joined",
     "JOB": "frames for a job that does not exist: it was ended, or the number is wrong",
     "EPOCH": "frames from before the job was reset",
+    "HALTED": "contributions to a job that is halted",
     "MEMBER": "frames from a worker that is not a member of its job (any more)",
     "TOKEN": "frames with a wrong token: a worker from an earlier incarnation of the job",
     "PORT": "frames that came in by another port than the one by which their sender joined: check the cabling",
@@ -32,12 +33,19 @@ COUNTERS: dict[str, str] = {
     "FORMAT": "contributions in another number format than their sum: workers are in different collectives",
     "IP_CHECKSUM": "frames with a wrong IPv4 header checksum: damaged on the way",
     "UDP_CHECKSUM": "frames with a wrong UDP checksum: damaged on the way",
+    "FILTERED": "ordinary frames whose receiver is behind the port they came from: another switch there has already delivered them",
+    "RESERVED": "ordinary frames that no bridge passes on (spanning tree, pause, LLDP: 01-80-C2-00-00-00 to -0F)",
+    "ANSWERED": "ARP requests and pings for the switch itself, answered",
+    "UNANSWERED": "frames to the switch's own MAC address that are neither iswitch's nor an ARP request or a ping for its IPv4 "
+                  "address: a wrong UDP port, or a host that takes the switch for a router",
     "RESULTS": "results completed",
     "RESENT": "results sent again to one worker: packets from the switch get lost",
     "FORCED": "slots completed without a sum of their last frame (a worker left, or was quarantined)",
     "NOTICES": "notices sent to senders that are not members",
     "NOTICES_SUPPRESSED": "notices not sent, to keep their rate low",
     "TERMS_FLUSHED": "non-zero numbers that rounded to zero: gradients too small for the job's `fraction`",
+    "EVICTED": "members that were silent for too long while others waited for them",
+    "ADMITTED": "times that newcomers were let into a running job",
     "RX_ERROR": "frames with a bad frame check sequence: check cable and transceiver",
     "RX_RUNT": "frames below 60 bytes",
     "RX_OVERSIZE": "frames longer than the switch accepts: lower the MTU",
@@ -49,7 +57,8 @@ COUNTERS: dict[str, str] = {
 }
 """What a counter counts, by the name it has in `iswitch.wire`; per-port counters without their port."""
 
-HARMLESS = {"ORDINARY", "ADDED", "RECEIPT", "CONTROL", "RESULTS", "NOTICES", "TX_FRAMES", "RX_FRAMES"}
+HARMLESS = {"ORDINARY", "FILTERED", "RESERVED", "ANSWERED", "ADDED", "RECEIPT", "CONTROL", "RESULTS", "NOTICES", "TX_FRAMES",
+            "RX_FRAMES"}
 """Counters of things going well; all others count drops and oddities."""
 
 REFUSALS: dict[Reason, tuple[str, str]] = {
@@ -68,10 +77,10 @@ REFUSALS: dict[Reason, tuple[str, str]] = {
     Reason.ELEMENTS: ("`elements` is not the job's, or above the switch's limit",
                       "start all workers with the same elements, or leave it out"),
     Reason.MODE: ("`mode` is not the job's", "start all workers with the same mode"),
-    Reason.DEADLINE: ("this switch knows no deadlines", "join with deadline 0"),
-    Reason.RUNNING: ("the job is already running with all its workers",
-                     "wait for it to end, use another job number, or, if it is a leftover of workers that died, end it "
-                     "with `iswitch reset --job N --key K`"),
+    Reason.DEADLINE: ("`deadline_s` is not the job's, or above 2147 s", "start all workers with the same deadline"),
+    Reason.EVICT: ("`evict_s` is not the job's, or not 0 or 0.02 to 536 s", "start all workers with the same `evict_s`"),
+    Reason.SEQ: ("the segment is not open, or waits for all", "nothing: it is over, or will be"),
+    Reason.HALTED: ("the job is halted", "`resume` by any of its workers lets it go on"),
     Reason.ACTION: ("the switch does not know this action", "use a driver of the switch's version"),
 }
 """Per reason of a refusal: what it means and what to do."""

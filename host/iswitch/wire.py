@@ -15,7 +15,8 @@ import numpy as np
 __all__ = [
     "ACK", "ADDRESSES", "BROADCAST_MEMBER", "CONTROL", "FRAME", "FRAME_BYTES", "HEADER", "MAGIC", "NO_MEMBER",
     "REGISTERS_PER_READ", "TAIL", "TAIL_BYTES", "UDP_PORT", "UPLINK_TAIL", "VERSION", "Action", "ContributionFlag", "Format",
-    "JobState", "Mode", "NOTICE_INTERVAL_US", "Operation", "Outcome", "PortCounter", "Reason", "Register", "ResultFlag", "SlotState", "Stat", "Type",
+    "DEADLINE_US_MAX", "EVICT_US_MAX", "JobState", "Mode", "NOTICE_INTERVAL_US", "Operation", "Outcome", "PortCounter", "Reason", "Register",
+    "ResultFlag", "SILENCE_TICK_US", "SlotState", "Standing", "Stat", "Type",
     "ones_complement_sum", "port_counter_register",
 ]
 
@@ -57,11 +58,12 @@ class Format(IntEnum):
 
 
 class ContributionFlag(IntFlag):
-    """High nibble of `format_flags` in a contribution or a receipt."""
+    """High nibble of `format_flags` in a contribution or a receipt. WANT is of receipts, WHOLE of contributions: wait for everybody."""
 
     RETRANSMISSION = 1
     BOUNDARY = 2
     CHANGE_PENDING = 4
+    WHOLE = 8
     WANT = 8
 
 
@@ -89,12 +91,25 @@ class Action(IntEnum):
     RESET = 3
     SET_H = 4
     READ = 5
+    FBCAST = 6
+    HALT = 7
 
 
 class JobState(IntEnum):
     NONE = 0
     FORMING = 1
     RUNNING = 2
+    HALTED = 3
+
+
+class Standing(IntEnum):
+    """What the switch takes the sender of a granted Join for: PENDING until it confirms, JOINING until a boundary lets it into a job that
+    runs, LIVE when it is waited for."""
+
+    NONE = 0
+    PENDING = 1
+    JOINING = 2
+    LIVE = 3
 
 
 class SlotState(IntEnum):
@@ -105,12 +120,11 @@ class SlotState(IntEnum):
 
 
 class Operation(IntEnum):
-    """What the aggregator's one pipeline does to a slot; the last four are for expiry and trees of switches."""
+    """What the aggregator's one pipeline does to a slot; the last two are for trees of switches."""
 
     CONTRIBUTE = 0
     RESEND = 1
     FORCE = 2
-    EXPIRE = 3
     INSTALL_DOWN = 4
     SEND_UP = 5
 
@@ -132,8 +146,10 @@ class Reason(IntEnum):
     ELEMENTS = 11
     MODE = 12
     DEADLINE = 13
-    RUNNING = 14
+    EVICT = 14
     ACTION = 15
+    SEQ = 16
+    HALTED = 17
 
 
 class Outcome(IntEnum):
@@ -163,6 +179,11 @@ class Outcome(IntEnum):
     FORMAT = 21
     IP_CHECKSUM = 22
     UDP_CHECKSUM = 23
+    FILTERED = 24
+    RESERVED = 25
+    ANSWERED = 26
+    UNANSWERED = 27
+    HALTED = 28
 
 
 class Stat(IntEnum):
@@ -174,6 +195,8 @@ class Stat(IntEnum):
     NOTICES = 3
     NOTICES_SUPPRESSED = 4
     TERMS_FLUSHED = 5
+    EVICTED = 6
+    ADMITTED = 7
 
 
 class PortCounter(IntEnum):
@@ -208,6 +231,11 @@ class Register(IntEnum):
 REGISTERS_PER_READ = 8
 NOTICE_INTERVAL_US = 100
 """The switch sends at most one NOTICE in this time, or a stranger could make it a source of traffic."""
+SILENCE_TICK_US = 1 << 14
+"""How long members are silent is measured in this unit, modulo 2^16 (18 minutes)."""
+EVICT_US_MAX = 1 << 29
+DEADLINE_US_MAX = 1 << 31
+"""Settings of a job are below these."""
 
 
 def port_counter_register(port: int, counter: PortCounter) -> int:
@@ -252,12 +280,12 @@ UPLINK_TAIL = np.dtype([("flags", "<u2"), ("complement", ">u2"), ("tainted", "<u
 CONTROL = np.dtype([
     ("action", "<u1"), ("format", "<u1"), ("fraction", "<i2"), ("world", "<u2"), ("threshold", "<u2"),
     ("elements", "<u2"), ("mode", "<u1"), ("reserved", "<u1"), ("deadline_us", "<u4"),
-    ("key", "<u8"), ("nonce", "<u8"), ("step", "<u8"), ("address", "<u4"), ("reserved2", "u1", 20),
+    ("key", "<u8"), ("nonce", "<u8"), ("evict_us", "<u4"), ("segment", "<u4"), ("address", "<u4"), ("reserved2", "u1", 20),
 ])
 """Body of a control message, behind the header; the same for every action."""
 
 ACK = np.dtype([
-    ("action", "<u1"), ("reason", "<u1"), ("state", "<u1"), ("reserved", "<u1"), ("window", "<u2"),
+    ("action", "<u1"), ("reason", "<u1"), ("state", "<u1"), ("standing", "<u1"), ("window", "<u2"),
     ("elements", "<u2"), ("world", "<u2"), ("live", "<u2"), ("first_seq", "<u4"), ("nonce", "<u8"),
     ("threshold", "<u2"), ("members", "<u2"), ("address", "<u4"), ("registers", "<u4", 8),
 ])

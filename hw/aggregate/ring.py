@@ -3,12 +3,13 @@
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
-from hw.control.tables import job_row, slot_row
+from hw.control.tables import SEQ, TICK, job_row, slot_row
 from iswitch.config import Config
-from iswitch.wire import Operation, Outcome, SlotState
+from iswitch.wire import SILENCE_TICK_US, Operation, Outcome, SlotState
 
-__all__ = ["Asked", "Ring", "is_complete", "popcount"]
+__all__ = ["Asked", "Ring", "admission", "is_complete", "popcount"]
 
 
 def popcount(bits):
@@ -19,9 +20,23 @@ def popcount(bits):
     return counts[0]
 
 
-def is_complete(members, arrived, expected, threshold):
-    """Enough workers are in the sum, or nobody is left to wait for."""
-    return (popcount(members) >= threshold) | ~(expected & ~arrived).any()
+def is_complete(slot, threshold, overdue):
+    """Nobody is left to wait for; or enough workers are in the sum, or it has been open for too long, unless it waits for all."""
+    return ~(slot.expected & ~slot.arrived).any() | (~slot.whole & ((popcount(slot.members) >= threshold) | overdue))
+
+
+def admission(m, completes, slot, now, tables):
+    """At a boundary those who wait to join are let in: if `completes`, the slot as it will be is complete. Returns their set, and `now`
+    writes it to the job's row in `tables`."""
+    job, after = tables.job_row, tables.job_next
+    closes, new = completes & slot.boundary, Signal(len(job.live), name="admitted")
+    m.d.comb += new.eq(Mux(closes, job.joining, 0))
+    with m.If(closes & now):
+        m.d.comb += [
+            tables.job_write.eq(1), after.live.eq(job.live | new), after.joining.eq(0), after.newcomers.eq(new),
+            after.start.eq(slot.seq + 1), tables.start_write.eq(new), tables.start_next.eq(slot.seq + 1),
+        ]
+    return new
 
 
 class Asked(data.Struct):
@@ -29,6 +44,8 @@ class Asked(data.Struct):
 
     receipt: 1
     want: 1
+    boundary: 1
+    whole: 1
     seq: 32
     behind: 16
     numeric: 4
@@ -39,19 +56,21 @@ class Asked(data.Struct):
 class Ring(wiring.Component):
     """Decides one contribution or receipt, given the rows of its job, its slot and what the members hold.
 
-    In two steps, because it is the longest logic in the switch: the comparisons of serial numbers are registered, the decision on
-    them is combinational. Inputs must be held for both cycles; `outcome` and what follows are right in the second.
+    In two steps, because it is the longest logic in the switch: the comparisons of serial numbers and times are registered, the decision
+    on them is combinational. Inputs must be held for both cycles; `outcome` and what follows are right in the second. `silent`: members of
+    whom nothing has come for as long as the job allows. `evicts`: the sender waits for one of these, `victim`.
     """
 
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
             "asked": In(Asked), "member": In(range(config.members)), "job": In(job_row(config)),
-            "slot": In(slot_row(config)), "have": In(data.ArrayLayout(32, config.members)),
+            "slot": In(slot_row(config)), "have": In(data.ArrayLayout(SEQ, config.members)),
+            "heard": In(data.ArrayLayout(TICK, config.members)), "now_us": In(32), "tick": In(TICK),
             "outcome": Out(Outcome), "advance": Out(1), "low": Out(32),
             "slot_write": Out(1), "slot_next": Out(slot_row(config)),
             "works": Out(1), "operation": Out(Operation), "include": Out(1), "first": Out(1), "emit": Out(1),
-            "resend": Out(1),
+            "resend": Out(1), "completes": Out(1), "silent": Out(config.members), "evicts": Out(1), "victim": Out(range(config.members)),
         })
 
     def elaborate(self, platform):
@@ -65,17 +84,21 @@ class Ring(wiring.Component):
         ahead, gain = Signal(signed(32)), Signal(signed(32))
         mine = Signal(32)
         m.d.comb += mine.eq(self.have[self.member])
-        behind_bad, held = Signal(), Signal()
-        # Whoever opens a slot within its window holds the result on the lap before.
-        holds = []
+        behind_bad, early, overdue = Signal(), Signal(), Signal()
+        lacking, quiet = [], []
+        allowed = job.evict >> exact_log2(SILENCE_TICK_US)
         for k in range(self.config.members):
-            known = Signal(signed(32), name=f"known_{k}")
-            m.d.comb += known.eq(self.have[k] - slot.seq)
-            holds.append(~job.live[k] | (known > 0) | (self.member == k))
+            known, silence = Signal(signed(32), name=f"known_{k}"), Signal(TICK, name=f"silence_{k}")
+            m.d.comb += [known.eq(self.have[k] - slot.seq), silence.eq(self.tick - self.heard[k])]
+            lacking.append(job.live[k] & (known <= 0))
+            quiet.append((allowed != 0) & (silence > allowed))
+        lacks, before_start, age = Signal(self.config.members), Signal(signed(32)), Signal(32)
+        m.d.comb += [before_start.eq(asked.seq - job.start), age.eq(self.now_us - slot.opened)]
         m.d.sync += [
             ahead.eq(asked.seq - slot.seq), gain.eq(low - mine), self.low.eq(low),
             behind_bad.eq(Mux(asked.receipt, asked.behind > window, asked.behind >= window)),
-            held.eq(Cat(*holds).all()),
+            lacks.eq(Cat(*lacking)), self.silent.eq(Cat(*quiet)), early.eq(before_start < 0),
+            overdue.eq((job.deadline != 0) & (age >= job.deadline)),
         ]
 
         bit = Signal(self.config.members)
@@ -83,44 +106,51 @@ class Ring(wiring.Component):
         quarantined = asked.tainted & ~job.mode
         here = (slot.arrived & bit).any()
         stored = (slot.state == SlotState.COMPLETE) & (ahead == 0)
+        collecting = slot.state == SlotState.COLLECTING
+        awaited = Mux(collecting, slot.expected & ~slot.arrived, lacks)
+        waits = Signal()
 
         # The slot as it will be: of the same lap, or opened for the next one.
         opens = ahead > 0
-        arrived, members, tainted, expected = (Signal(self.config.members, name=name)
-                                               for name in ("arrived", "members", "tainted", "expected"))
+        after = self.slot_next
         m.d.comb += [
-            arrived.eq(Mux(opens, 0, slot.arrived) | bit),
-            members.eq(Mux(opens, 0, slot.members) | Mux(quarantined, 0, bit)),
-            tainted.eq(Mux(opens, 0, slot.tainted) | Mux(asked.tainted, bit, 0)),
-            expected.eq(Mux(opens, job.live, slot.expected)),
-            self.emit.eq(is_complete(members, arrived, expected, job.threshold)),
+            after.arrived.eq(Mux(opens, 0, slot.arrived) | bit),
+            after.members.eq(Mux(opens, 0, slot.members) | Mux(quarantined, 0, bit)),
+            after.tainted.eq(Mux(opens, 0, slot.tainted) | Mux(asked.tainted, bit, 0)),
+            after.expected.eq(Mux(opens, job.live & ~Mux(early, job.newcomers, 0), slot.expected)),
+            self.emit.eq(is_complete(after, job.threshold, overdue & ~opens)),
             self.include.eq(~quarantined), self.first.eq(opens | (slot.members == 0)),
-            self.slot_next.seq.eq(asked.seq), self.slot_next.numeric.eq(asked.numeric),
-            self.slot_next.length.eq(asked.length), self.slot_next.arrived.eq(arrived),
-            self.slot_next.members.eq(members), self.slot_next.tainted.eq(tainted),
-            self.slot_next.expected.eq(expected),
-            self.slot_next.state.eq(Mux(self.emit, SlotState.COMPLETE, SlotState.COLLECTING)),
+            after.seq.eq(asked.seq), after.numeric.eq(asked.numeric), after.length.eq(asked.length),
+            after.boundary.eq(asked.boundary), after.whole.eq(asked.whole), after.opened.eq(Mux(opens, self.now_us, slot.opened)),
+            after.state.eq(Mux(self.emit, SlotState.COMPLETE, SlotState.COLLECTING)),
+            self.completes.eq(self.slot_write & (after.state == SlotState.COMPLETE)),
+            after.change.eq(self.completes & after.boundary & job.joining.any()),
         ]
 
         m.d.comb += [self.advance.eq(gain > 0), self.operation.eq(Operation.CONTRIBUTE)]
         with m.If(behind_bad | (gain > slots) | (~asked.receipt & (ahead > slots))):
             m.d.comb += [self.outcome.eq(Outcome.WINDOW), self.advance.eq(0)]
         with m.Elif(asked.receipt):
-            m.d.comb += [self.outcome.eq(Outcome.RECEIPT), self.resend.eq(asked.want & stored)]
+            m.d.comb += [self.outcome.eq(Outcome.RECEIPT), self.resend.eq(asked.want & stored),
+                         waits.eq(asked.want & collecting & (ahead == 0))]
         with m.Elif((ahead < 0) | ((ahead == 0) & (slot.state == SlotState.EMPTY))):
             m.d.comb += self.outcome.eq(Outcome.STALE)
-        with m.Elif(opens & (slot.state != SlotState.EMPTY) & ~((slot.state == SlotState.COMPLETE) & held)):
-            m.d.comb += self.outcome.eq(Outcome.SLOT_HELD)
-        with m.Elif(~opens & (asked.numeric != slot.numeric)):
+        # Whoever opens a slot within its window holds the result on the lap before.
+        with m.Elif(opens & (collecting | ((slot.state == SlotState.COMPLETE) & (lacks & ~bit).any()))):
+            m.d.comb += [self.outcome.eq(Outcome.SLOT_HELD), waits.eq(1)]
+        with m.Elif(~opens & ((asked.numeric != slot.numeric) | (asked.boundary != slot.boundary) | (asked.whole != slot.whole))):
             m.d.comb += self.outcome.eq(Outcome.FORMAT)
         with m.Elif(~opens & (asked.length != slot.length)):
             m.d.comb += self.outcome.eq(Outcome.LENGTH)
-        with m.Elif(~opens & (here | (slot.state != SlotState.COLLECTING))):
+        with m.Elif(~opens & (here | ~collecting)):
             m.d.comb += [self.outcome.eq(Mux(here, Outcome.DUPLICATE, Outcome.LATE)), self.resend.eq(stored)]
-            # SET_H may have made enough of what an open slot already has: a repeat ends it.
-            with m.If((slot.state == SlotState.COLLECTING) & is_complete(slot.members, slot.arrived, slot.expected, job.threshold)):
+            # SET_H may have made enough of what an open slot already has, or its time is over: a repeat ends it.
+            with m.If(collecting & is_complete(slot, job.threshold, overdue)):
                 m.d.comb += [self.works.eq(1), self.operation.eq(Operation.FORCE), self.include.eq(0), self.slot_write.eq(1),
-                             self.slot_next.eq(slot), self.slot_next.state.eq(SlotState.COMPLETE)]
+                             after.members.eq(slot.members), after.tainted.eq(slot.tainted),
+                             after.state.eq(SlotState.COMPLETE)]
+            with m.Else():
+                m.d.comb += waits.eq(collecting)
         with m.Else():
             m.d.comb += [
                 self.outcome.eq(Mux(quarantined, Outcome.QUARANTINED, Outcome.ADDED)), self.slot_write.eq(1),
@@ -129,4 +159,10 @@ class Ring(wiring.Component):
             ]
         with m.If(self.resend):
             m.d.comb += [self.works.eq(1), self.operation.eq(Operation.RESEND)]
+
+        late = awaited & self.silent & ~bit
+        m.d.comb += self.evicts.eq(waits & late.any())
+        for k in reversed(range(self.config.members)):
+            with m.If(late[k]):
+                m.d.comb += self.victim.eq(k)
         return m

@@ -72,7 +72,8 @@ class Checks(wiring.Component):
             (frame.token == member.token, Outcome.TOKEN),
             (port_good, Outcome.PORT),
             (address_good, Outcome.ADDRESS),
-            (job.state == JobState.RUNNING, Outcome.FORMING),
+            ((job.state != JobState.FORMING) & job.live.bit_select(frame.member, 1), Outcome.FORMING),
+            (self.receipt | (job.state != JobState.HALTED), Outcome.HALTED),
             (self.receipt | (format == job.numeric) | (format == Format.INT32), Outcome.FORMAT),
             (payload_good, Outcome.LENGTH),
         ]

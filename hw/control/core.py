@@ -3,23 +3,25 @@
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
+from amaranth.utils import exact_log2
 
-from hw.aggregate.ring import Ring
+from hw.aggregate.ring import Ring, admission
 from hw.control.checks import Checks
 from hw.control.membership import Membership
 from hw.control.random import Random
 from hw.control.reply import Reply
-from hw.control.tables import Binding, Tables, Verdict, slot_row
+from hw.control.tables import Binding, Tables, Verdict, Work, slot_row
+from hw.net.forwarder import Forwarder
 from hw.net.parser import Headers
 from iswitch.config import Config
 from iswitch.wire import (
-    NOTICE_INTERVAL_US, VERSION, Format, JobState, Operation, Outcome, Reason, ResultFlag, Stat, Type,
+    NOTICE_INTERVAL_US, SILENCE_TICK_US, VERSION, Format, JobState, Operation, Outcome, Reason, ResultFlag, Stat, Type,
 )
 
 __all__ = ["Core", "Trace"]
 
 NOTICES = {Outcome.JOB: Reason.JOB, Outcome.EPOCH: Reason.EPOCH, Outcome.MEMBER: Reason.MEMBER,
-           Outcome.TOKEN: Reason.TOKEN}
+           Outcome.TOKEN: Reason.TOKEN, Outcome.HALTED: Reason.HALTED}
 
 
 class Trace(data.Struct):
@@ -36,8 +38,9 @@ class Core(wiring.Component):
     """Takes frames' headers one at a time and gives exactly one outcome and one verdict for each, in order.
 
     A contribution or receipt has its verdict 3 cycles after its headers were taken, and the next headers are taken after 4; an
-    ordinary frame after 1 and 2; a control message takes as many cycles as its walk through the tables. Not ready for jobs x members
-    cycles after reset. `headers` wait while a verdict or a reply cannot be handed on. A verdict with a reply and the reply are offered
+    ordinary frame after 2 and 2; a control message takes as many cycles as its walk through the tables, and so does a member that is
+    evicted because the frame's sender waits for it. Not ready after a reset until the tables are wiped, the `MacTable` among them.
+    `headers` wait while a verdict or a reply cannot be handed on. A verdict with a reply and the reply are offered
     together, each while the other's receiver is ready: a receiver must stay ready until it is served, as a `Cut` and the `ReplyComposer`
     do. The truth is `sim/model/switch.py`; the rules are docs/protocol.md.
     """
@@ -47,6 +50,7 @@ class Core(wiring.Component):
         super().__init__({
             "headers": In(stream.Signature(Headers)), "verdicts": Out(stream.Signature(Verdict(config))),
             "replies": Out(stream.Signature(Reply)), "now_us": In(32), "seed": In(64),
+            "own_mac": In(48), "own_ip": In(32),
             "bind": Out(stream.Signature(Binding(config), always_ready=True)),
             "reads": Out(1), "read_address": Out(32), "read_value": In(32),
             "decided": Out(1), "trace": Out(Trace), "stats": Out(1).array(len(Stat)), "busy": Out(1),
@@ -60,9 +64,11 @@ class Core(wiring.Component):
         m.submodules.ring = ring = Ring(config)
         m.submodules.random = random = Random()
         m.submodules.membership = membership = Membership(config)
+        m.submodules.forwarder = forwarder = Forwarder(config)
         connect(m, membership.tables, tables.members)
 
         held = Signal(Headers, reset_less=True)
+        held_us = Signal(32, reset_less=True)  # a decision that waits to be handed on must not change with the time
         rows = tables.frames
         frame = held.frame
         verdict = self.verdicts.payload
@@ -73,8 +79,11 @@ class Core(wiring.Component):
             self.reads.eq(membership.reads), self.read_address.eq(membership.read_address), membership.read_value.eq(self.read_value),
             checks.headers.eq(held), checks.job.eq(rows.job_row), checks.member.eq(rows.member_row),
             ring.member.eq(frame.member), ring.job.eq(rows.job_row), ring.slot.eq(rows.slot_row),
-            ring.have.eq(rows.have), ring.asked.receipt.eq(checks.receipt), ring.asked.seq.eq(frame.seq),
-            ring.asked.want.eq(frame.format_flags[7]), ring.asked.behind.eq(frame.behind),
+            ring.have.eq(rows.have), ring.heard.eq(rows.heard), ring.now_us.eq(held_us),
+            ring.tick.eq(held_us >> exact_log2(SILENCE_TICK_US)), tables.tick.eq(ring.tick),
+            ring.asked.receipt.eq(checks.receipt), ring.asked.seq.eq(frame.seq),
+            ring.asked.want.eq(frame.format_flags[7]), ring.asked.whole.eq(frame.format_flags[7]),
+            ring.asked.boundary.eq(frame.format_flags[5]), ring.asked.behind.eq(frame.behind),
             ring.asked.numeric.eq(frame.format_flags[:4]), ring.asked.length.eq(checks.payload),
             ring.asked.tainted.eq(self._tainted(frame.format_flags[:4], held.arrival.scan.exponent, rows.job_row.limit)),
             self.trace.port.eq(held.arrival.port), self.trace.job.eq(frame.job), self.trace.member.eq(frame.member),
@@ -86,44 +95,60 @@ class Core(wiring.Component):
             self.stats[Stat.FORCED].eq(self.verdicts.valid & self.verdicts.ready & verdict.works
                                        & (verdict.work.operation == Operation.FORCE)),
         ]
-        fault, outcome = Signal(), Signal(Outcome)
+        m.d.comb += [
+            forwarder.headers.eq(self.headers.payload), forwarder.takes.eq(self.headers.valid & self.headers.ready),
+            forwarder.own_mac.eq(self.own_mac), forwarder.own_ip.eq(self.own_ip), forwarder.now_us.eq(self.now_us),
+        ]
+        fault, outcome, ordinary, work = Signal(), Signal(Outcome), Signal(), Signal(Work(config))
+        victim = Signal(range(config.members))
+        m.d.comb += [membership.victim.eq(victim), membership.silent.eq(ring.silent)]
 
         # Pointers: from the arriving frame while idle, from the held one afterwards.
         upcoming = self.headers.payload.frame
         slot_offset = frame.seq & (config.slots - 1)
-        self._work(m, ring, membership, rows, frame, verdict)
+        m.d.comb += rows.job_next.eq(rows.job_row)
+        decides = Signal()
+        admitted = admission(m, ring.completes, ring.slot_next, decides, rows)
+        self._work(m, ring, membership, rows, frame, work, admitted)
+        with m.If(~ordinary):  # beside an ordinary frame's verdict the rows are already those of the next
+            m.d.comb += verdict.work.eq(work)
         m.d.comb += [
             rows.job.eq(frame.job), rows.member.eq(frame.member), rows.slot.eq(rows.job_row.slot_base + slot_offset),
             rows.slot_next.eq(ring.slot_next), rows.have_next.eq(ring.low),
-            verdict.frame.eq(1), verdict.port.eq(held.arrival.port), verdict.length.eq(held.arrival.scan.length),
+            verdict.frame.eq(1), verdict.length.eq(held.arrival.scan.length),
         ]
 
         noticed_us, noticed = Signal(32), Signal()
         notice, may_notice = Signal(), Signal()
         m.d.comb += [
-            notice.eq(0), may_notice.eq(~noticed | ((self.now_us - noticed_us)[:32] >= NOTICE_INTERVAL_US))]
+            notice.eq(0), may_notice.eq(~noticed | ((held_us - noticed_us)[:32] >= NOTICE_INTERVAL_US))]
         for name in NOTICES:
             with m.If(fault & (outcome == name)):
                 m.d.comb += notice.eq(1)
 
         with m.FSM() as fsm:
-            m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
+            m.d.comb += self.busy.eq(~fsm.ongoing("IDLE") | ordinary | forwarder.busy)
             with m.State("WIPE"):
                 m.d.comb += tables.control.eq(1)
-                with m.If(membership.wiped):
+                with m.If(membership.wiped & forwarder.wiped):
                     m.next = "IDLE"
             with m.State("IDLE"):
-                m.d.comb += [self.headers.ready.eq(1), rows.job.eq(upcoming.job), rows.member.eq(upcoming.member)]
-                with m.If(self.headers.valid):
-                    m.d.sync += held.eq(self.headers.payload)
+                # The route of an ordinary frame comes while the next headers are taken.
+                m.d.comb += [self.headers.ready.eq(~ordinary | self.verdicts.ready),
+                             rows.job.eq(upcoming.job), rows.member.eq(upcoming.member)]
+                with m.If(ordinary):
+                    m.d.comb += [self.verdicts.valid.eq(1), verdict.ports.eq(forwarder.route.ports), verdict.answer.eq(forwarder.route.answer),
+                                 self.trace.outcome.eq(forwarder.route.outcome), self.decided.eq(self.verdicts.ready)]
+                with m.If(self.verdicts.ready):
+                    m.d.sync += ordinary.eq(0)
+                with m.If(self.headers.valid & self.headers.ready):
+                    m.d.sync += [held.eq(self.headers.payload), held_us.eq(self.now_us)]
                     m.next = "CHECK"
             with m.State("CHECK"):
                 m.d.sync += [fault.eq(checks.fault), outcome.eq(checks.outcome)]
                 with m.If(~held.ours):
-                    m.d.comb += [self.verdicts.valid.eq(1), verdict.forward.eq(1), verdict.works.eq(0),
-                                 self.trace.outcome.eq(Outcome.ORDINARY), self.decided.eq(self.verdicts.ready)]
-                    with m.If(self.verdicts.ready):
-                        m.next = "IDLE"
+                    m.d.sync += ordinary.eq(1)
+                    m.next = "IDLE"
                 with m.Elif(checks.control & ~checks.fault):
                     m.next = "CONTROL"
                 with m.Else():
@@ -142,11 +167,24 @@ class Core(wiring.Component):
                     m.d.comb += [
                         self.decided.eq(1), rows.slot_write.eq(~fault & ring.slot_write),
                         rows.have_write.eq(Mux(~fault & ring.advance, 1 << frame.member, 0)),
+                        rows.heard_write.eq(Mux(fault, 0, 1 << frame.member)), decides.eq(~fault),
+                        self.stats[Stat.ADMITTED].eq(~fault & admitted.any()), self.stats[Stat.EVICTED].eq(~fault & ring.evicts),
                         self.stats[Stat.NOTICES].eq(sends),
                         self.stats[Stat.NOTICES_SUPPRESSED].eq(notice & ~may_notice),
                     ]
                     with m.If(sends):
-                        m.d.sync += [noticed.eq(1), noticed_us.eq(self.now_us)]
+                        m.d.sync += [noticed.eq(1), noticed_us.eq(held_us)]
+                    m.d.sync += victim.eq(ring.victim)
+                    m.next = "IDLE"
+                    with m.If(~fault & ring.evicts):
+                        m.next = "EVICT"
+            with m.State("EVICT"):
+                m.d.comb += [
+                    tables.control.eq(1), membership.active.eq(1), membership.evicts.eq(1), verdict.frame.eq(0), verdict.works.eq(1),
+                    self.verdicts.valid.eq(membership.forces), membership.forced.eq(membership.forces & self.verdicts.ready),
+                    self.stats[Stat.ADMITTED].eq(membership.forced & membership.admitted.any()),
+                ]
+                with m.If(membership.done):
                     m.next = "IDLE"
             with m.State("CONTROL"):
                 # The membership machine has the tables until it answers; departures hand out operations on the way.
@@ -156,6 +194,7 @@ class Core(wiring.Component):
                     verdict.frame.eq(~membership.forces), verdict.works.eq(membership.forces),
                     membership.forced.eq(membership.forces & self.verdicts.ready),
                     self.replies.valid.eq(membership.done & self.verdicts.ready),
+                    self.stats[Stat.ADMITTED].eq(membership.forced & membership.admitted.any()),
                     self.trace.outcome.eq(Mux(membership.reason == Reason.DONE, Outcome.CONTROL, Outcome.REFUSED)),
                 ]
                 with m.If(membership.done & self.verdicts.ready & self.replies.ready):
@@ -168,16 +207,16 @@ class Core(wiring.Component):
         """A float contribution with an element that its format rejects."""
         return (((format == Format.WINDOW64) & (exponent >= limit)) | ((format == Format.FP32) & (exponent == 255)))
 
-    def _work(self, m, ring, membership, rows, frame, verdict):
+    def _work(self, m, ring, membership, rows, frame, work, admitted):
         """The operation on the slot as the slot will be."""
-        work, job = verdict.work, rows.job_row
+        job = rows.job_row
         slot = Signal(slot_row(self.config))
         forces = membership.forces
         m.d.comb += slot.eq(Mux(forces, membership.tables.slot_next.as_value(),
                                 Mux(ring.resend, rows.slot_row.as_value(), ring.slot_next.as_value())))
         partial = (slot.expected & ~slot.members).any()
         flags = (Mux(partial, ResultFlag.PARTIAL, 0) | Mux(ring.resend & ~forces, ResultFlag.RESENT, 0)
-                 | Mux(slot.tainted.any(), ResultFlag.TAINTED, 0))
+                 | Mux(slot.tainted.any(), ResultFlag.TAINTED, 0) | Mux(slot.change, ResultFlag.CHANGE, 0))
         first = Mux(forces, slot.members == 0, ring.first)
         operation = Mux(forces, Operation.FORCE, ring.operation)
         m.d.comb += [
@@ -191,7 +230,7 @@ class Core(wiring.Component):
             work.result.numeric.eq(slot.numeric), work.result.flags.eq(flags), work.result.members.eq(slot.members),
             work.result.tainted.eq(slot.tainted), work.result.length.eq(slot.length),
             work.result.recipients.eq(Mux(operation == Operation.RESEND, 1 << frame.member,
-                                          Mux(forces, membership.live_after, job.live))),
+                                          job.live | Mux(forces, membership.admitted, admitted))),
         ]
 
     def _reply(self, m, held, rows, outcome, membership, control):

@@ -1,17 +1,18 @@
-"""Who is in a job: Join, Leave, Reset, SetH, and the read-out of the registers."""
+"""Who is in a job: the control messages, eviction, and the read-out of the registers."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.aggregate.ring import is_complete, popcount
+from hw.aggregate.ring import admission, is_complete, popcount
 from hw.control.checks import same_sender
 from hw.control.tables import Access, Binding
 from hw.layout import layout
 from hw.net.parser import Headers
 from iswitch.config import Config
 from iswitch.wire import (
-    ACK, NO_MEMBER, REGISTERS_PER_READ, Action, Format, JobState, Mode, Reason, SlotState,
+    ACK, DEADLINE_US_MAX, EVICT_US_MAX, NO_MEMBER, REGISTERS_PER_READ, SILENCE_TICK_US, Action, Format, JobState, Mode, Reason, SlotState,
+    Standing,
 )
 
 __all__ = ["FRACTION_MAX", "FRACTION_MIN", "Membership"]
@@ -24,21 +25,23 @@ REJECT_BASE = 58 + 127
 
 
 class Membership(wiring.Component):
-    """Carries out one control message while `active`, then shows `done` with the answer until `active` falls.
+    """Carries out one control message while `active`, or with `evicts` the departure of `victim`, then shows `done` with the answer until
+    `active` falls.
 
     It owns the tables meanwhile, and after a reset until it has `wiped` them. `forces`: the slot that the tables point at completes
-    because of a departure; the operation is handed on when `forced`. A Leave walks through the ring at two cycles a slot, a Reset and a
-    new job at one; a Read takes 11 cycles, all else at most members + 8. Order of the checks: docs/protocol.md section 4; truth:
-    `sim/model/control/membership.py`.
+    because of a departure or an FBCAST, which lets in `admitted`; the operation is handed on when `forced`. A departure walks through the
+    ring at two cycles a slot, a Reset and a new job at one; a Read takes 11 cycles, all else at most members + 8. Order of the checks:
+    docs/protocol.md section 4; truth: `sim/model/control/membership.py`.
     """
 
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
-            "active": In(1), "headers": In(Headers), "tables": Out(Access(config, registers=True)), "wiped": Out(1),
+            "active": In(1), "evicts": In(1), "victim": In(range(config.members)), "silent": In(config.members),
+            "headers": In(Headers), "tables": Out(Access(config, registers=True)), "wiped": Out(1),
             "random": In(64), "draw": Out(1), "reads": Out(1), "read_address": Out(32), "read_value": In(32),
             "binding": Out(stream.Signature(Binding(config), always_ready=True)),
-            "forces": Out(1), "forced": In(1), "live_after": Out(config.members),
+            "forces": Out(1), "forced": In(1), "admitted": Out(config.members),
             "done": Out(1), "reason": Out(Reason), "member": Out(8), "token": Out(32), "body": Out(layout(ACK)),
         })
 
@@ -59,7 +62,7 @@ class Membership(wiring.Component):
         m.d.comb += [
             t.job.eq(frame.job), t.member.eq(index), t.slot.eq(job.slot_base + step), self.reason.eq(reason),
             t.job_next.eq(job), t.member_next.eq(row), t.slot_next.eq(t.slot_row), t.have_next.eq(job.first),
-            bit.eq(1 << index), self.live_after.eq(job.live),
+            bit.eq(1 << index),
             self.binding.payload.job.eq(frame.job), self.binding.payload.member.eq(index),
             self.binding.payload.port.eq(self.headers.arrival.port), self.binding.payload.address.mac.eq(frame.eth_src),
             self.binding.payload.address.ip.eq(frame.ip_src), self.binding.payload.address.udp.eq(frame.udp_src),
@@ -68,6 +71,10 @@ class Membership(wiring.Component):
         def refuse(why):
             m.d.sync += reason.eq(why)
             m.next = "SETTLE"
+
+        completes = Signal()
+        m.d.comb += [self.admitted.eq(admission(m, completes, t.slot_row, self.forced, t)),
+                     t.slot_next.change.eq(t.slot_row.change | self.admitted.any())]
 
         wiped_job = Signal(range(config.jobs))
         with m.FSM() as fsm:
@@ -84,18 +91,21 @@ class Membership(wiring.Component):
                 m.d.sync += [reason.eq(Reason.DONE), step.eq(0), self.member.eq(frame.member),
                              self.token.eq(frame.token), index.eq(Mux(asked.action == Action.JOIN, 0, frame.member))]
                 m.d.sync += registers.eq(0)
-                with m.If(self.active):
+                with m.If(self.active & self.evicts):
+                    m.d.sync += index.eq(self.victim)
+                    m.next = "POINT"
+                with m.Elif(self.active):
                     with m.Switch(asked.action):
                         with m.Case(Action.JOIN):
                             m.next = "JOIN"
                         with m.Case(Action.READ):
                             m.next = "READ"
-                        with m.Case(Action.LEAVE, Action.RESET, Action.SET_H):
+                        with m.Case(Action.LEAVE, Action.RESET, Action.SET_H, Action.FBCAST, Action.HALT):
                             m.next = "POINT"
                         with m.Default():
                             refuse(Reason.ACTION)
             self._join(m, refuse, exists, same, reason, index, step, bit)
-            self._act(m, refuse, exists, same, index, step, bit)
+            self._act(m, refuse, exists, same, index, step, bit, completes)
 
             with m.State("CLEAR"):
                 # Empty slots stand one lap before the first sequence number.
@@ -140,6 +150,10 @@ class Membership(wiring.Component):
                 body.state.eq(job.state), body.elements.eq(job.elements), body.world.eq(job.world),
                 body.live.eq(popcount(job.live)), body.first_seq.eq(job.first), body.threshold.eq(job.threshold),
             ]
+        with m.If((asked.action == Action.JOIN) & (reason == Reason.DONE)):
+            m.d.comb += body.standing.eq(Mux(row.pending, Standing.PENDING, Mux((job.live & bit).any(), Standing.LIVE, Standing.JOINING)))
+            with m.If((job.newcomers & bit).any()):
+                m.d.comb += body.first_seq.eq(job.start)
         return m
 
     def _join(self, m, refuse, exists, same, reason, index, step, bit):
@@ -158,14 +172,16 @@ class Membership(wiring.Component):
                  Reason.FORMAT),
                 ((asked.fraction >= FRACTION_MIN) & (asked.fraction <= FRACTION_MAX), Reason.FRACTION),
                 ((asked.elements != 0) & (asked.elements <= config.elements), Reason.ELEMENTS),
-                (asked.mode <= max(Mode), Reason.MODE),
-                (asked.deadline_us == 0, Reason.DEADLINE),
+                (asked.mode <= max(Mode), Reason.MODE), (asked.deadline_us < DEADLINE_US_MAX, Reason.DEADLINE),
+                ((asked.evict_us == 0) | ((asked.evict_us >= SILENCE_TICK_US) & (asked.evict_us < EVICT_US_MAX)), Reason.EVICT),
             ]
             agreement = [
                 (asked.key == job.key, Reason.KEY), (asked.world == job.world, Reason.WORLD),
-                (asked.threshold == job.threshold, Reason.THRESHOLD), (asked["format"] == job.numeric, Reason.FORMAT),
+                ((asked.threshold == job.threshold) | (job.state != JobState.FORMING), Reason.THRESHOLD),
+                (asked["format"] == job.numeric, Reason.FORMAT),
                 (asked.fraction == job.fraction, Reason.FRACTION), (asked.elements == job.elements, Reason.ELEMENTS),
-                (asked.mode == job.mode, Reason.MODE),
+                (asked.mode == job.mode, Reason.MODE), (asked.deadline_us == job.deadline, Reason.DEADLINE),
+                (asked.evict_us == job.evict, Reason.EVICT),
             ]
             limits += [(~exists | agrees, why) for agrees, why in agreement]
             why = Reason.DONE
@@ -181,13 +197,15 @@ class Membership(wiring.Component):
             m.d.sync += [index.eq(index + 1), step.eq(step + 1)]
             with m.If(step != 0):
                 taken = row.pending | row.live
+                # While a job forms the silent yield; in one that runs they are evicted when they are waited for.
+                yields = row.pending | (row.live & (job.state == JobState.FORMING) & self.silent.bit_select(previous, 1))
                 with m.If(taken & (row.nonce == asked.nonce) & same & ~own_found):
                     m.d.sync += [own_found.eq(1), own.eq(previous)]
                 with m.If(~taken & ~free_found & (previous < asked.world)):
                     m.d.sync += [free_found.eq(1), free.eq(previous)]
-                with m.If(row.pending & ~pending_found & (previous < asked.world)):
+                with m.If(yields & ~pending_found & (previous < asked.world)):
                     m.d.sync += [pending_found.eq(1), pending.eq(previous)]
-                with m.If((frame.member == previous) & (previous < asked.world) & ~row.live):
+                with m.If((frame.member == previous) & (previous < asked.world) & (~taken | yields)):
                     m.d.sync += wanted_open.eq(1)
             with m.If(reason != Reason.DONE):
                 m.next = "SETTLE"
@@ -201,8 +219,6 @@ class Membership(wiring.Component):
             with m.Elif(frame.token != 0):
                 # The confirmation of an entry that is gone, perhaps with its job: late, and nobody's first Join.
                 refuse(Reason.TOKEN)
-            with m.Elif(exists & (job.state == JobState.RUNNING)):
-                refuse(Reason.RUNNING)
             with m.Elif(frame.member != NO_MEMBER):
                 m.d.sync += index.eq(frame.member)
                 with m.If(~wanted_open):
@@ -226,7 +242,8 @@ class Membership(wiring.Component):
                     made.first.eq(self.random[32:] & (2**32 - config.slots)), made.world.eq(asked.world),
                     made.threshold.eq(asked.threshold), made.numeric.eq(asked["format"]), made.fraction.eq(asked.fraction),
                     made.limit.eq(Mux(limit > 255, 255, limit)), made.elements.eq(asked.elements),
-                    made.mode.eq(asked.mode), made.key.eq(asked.key), made.live.eq(0),
+                    made.mode.eq(asked.mode), made.key.eq(asked.key), made.live.eq(0), made.deadline.eq(asked.deadline_us),
+                    made.evict.eq(asked.evict_us),
                     made.slot_base.eq(frame.job * config.slots),
                 ]
                 m.next = "CREATED"
@@ -238,7 +255,7 @@ class Membership(wiring.Component):
                 self.draw.eq(1), t.member_write.eq(1), entry.pending.eq(1), entry.live.eq(0),
                 entry.token.eq(self.random[32:] | 1), entry.nonce.eq(asked.nonce),
                 entry.address.eq(self.binding.payload.address), entry.port.eq(self.headers.arrival.port),
-                entry.number.eq(0), self.binding.valid.eq(1),
+                entry.number.eq(0), self.binding.valid.eq(1), t.heard_write.eq(bit), t.job_write.eq(1), t.job_next.live.eq(job.live & ~bit),
             ]
             m.d.sync += [self.member.eq(index), self.token.eq(self.random[32:] | 1)]
             m.next = "SETTLE"
@@ -249,25 +266,30 @@ class Membership(wiring.Component):
                 refuse(Reason.TOKEN)
             with m.Else():
                 m.d.sync += [self.member.eq(index), self.token.eq(row.token)]
+                m.d.comb += t.heard_write.eq(bit)
                 m.next = "SETTLE"
                 with m.If((frame.token != 0) & row.pending):
                     live = Signal.like(bit)
-                    m.d.comb += [
-                        live.eq(job.live | bit), t.member_write.eq(1), t.member_next.pending.eq(0), t.member_next.live.eq(1),
-                        t.job_write.eq(1), t.job_next.live.eq(live),
-                        t.job_next.state.eq(Mux(popcount(live) == job.world, JobState.RUNNING, JobState.FORMING)),
-                    ]
+                    m.d.comb += [live.eq(job.live | bit), t.member_write.eq(1), t.member_next.pending.eq(0), t.member_next.live.eq(1),
+                                 t.job_write.eq(1)]
+                    with m.If(job.state == JobState.FORMING):
+                        m.d.comb += [t.job_next.live.eq(live),
+                                     t.job_next.state.eq(Mux(popcount(live) == job.world, JobState.RUNNING, JobState.FORMING))]
+                    with m.Else():
+                        m.d.comb += t.job_next.joining.eq(job.joining | bit)
 
-    def _act(self, m, refuse, exists, same, index, step, bit):
+    def _act(self, m, refuse, exists, same, index, step, bit, completes):
         config = self.config
         frame, asked, t = self.headers.frame, self.headers.body, self.tables
         job, row = t.job_row, t.member_row
         leaves = asked.action == Action.LEAVE
         remaining = Signal.like(bit)
         m.d.comb += remaining.eq(job.live & ~bit)
-
+        slot, after = t.slot_row, t.slot_next
         with m.State("POINT"):
             m.next = "ACT"
+            with m.If(self.evicts):
+                m.next = "PART"
         with m.State("ACT"):
             ahead = Signal(32)
             m.d.comb += ahead.eq(frame.seq - row.number)
@@ -291,22 +313,46 @@ class Membership(wiring.Component):
                 m.next = "SETTLE"
             with m.Elif(ahead[31]):
                 refuse(Reason.NUMBER)
+            with m.Elif((asked.action == Action.RESET) & (frame.epoch != job.epoch)):
+                refuse(Reason.EPOCH)
             with m.Elif((asked.action == Action.SET_H) & ((asked.threshold == 0) | (asked.threshold > job.world))):
                 refuse(Reason.THRESHOLD)
+            with m.Elif(leaves):
+                m.next = "PART"
+            with m.Elif(asked.action == Action.FBCAST):
+                m.d.sync += step.eq(asked.segment & (config.slots - 1))
+                m.next = "AIM"
             with m.Else():
                 m.d.comb += [t.member_write.eq(1), t.member_next.number.eq(frame.seq), t.job_write.eq(1)]
                 with m.Switch(asked.action):
                     with m.Case(Action.SET_H):
                         m.d.comb += t.job_next.threshold.eq(asked.threshold)
                         m.next = "SETTLE"
-                    with m.Case(Action.RESET):
-                        m.d.comb += t.job_next.epoch.eq(job.epoch + 1)
-                        m.next = "CLEAR"
+                    with m.Case(Action.HALT):
+                        with m.If(job.state != JobState.FORMING):
+                            m.d.comb += t.job_next.state.eq(Mux(asked.mode != 0, JobState.HALTED, JobState.RUNNING))
+                        m.next = "SETTLE"
                     with m.Default():
-                        m.d.comb += [t.member_next.live.eq(0), t.job_next.live.eq(remaining)]
-                        m.next = "SWEEP"
-                        with m.If(remaining == 0):
-                            m.next = "END"
+                        m.d.comb += [t.job_next.epoch.eq(job.epoch + 1), t.job_next.newcomers.eq(0)]
+                        m.next = "CLEAR"
+        with m.State("PART"):
+            m.d.comb += [t.member_write.eq(1), t.member_next.live.eq(0), t.job_write.eq(1), t.job_next.live.eq(remaining),
+                         t.job_next.joining.eq(job.joining & ~bit)]
+            m.next = "SWEEP"
+            # Newcomers have nothing yet of what the others knew.
+            with m.If((remaining & ~job.newcomers) == 0):
+                m.next = "END"
+        with m.State("AIM"):
+            m.next = "FORCE"
+        with m.State("FORCE"):
+            here = slot.seq == asked.segment
+            with m.If(here & (slot.state == SlotState.COLLECTING) & ~slot.whole):
+                m.d.comb += [completes.eq(1), self.forces.eq(1), after.state.eq(SlotState.COMPLETE)]
+            with m.If(~self.forces & ~(here & (slot.state == SlotState.COMPLETE))):
+                refuse(Reason.SEQ)
+            with m.Elif(~self.forces | self.forced):
+                m.d.comb += [t.slot_write.eq(self.forces), t.member_write.eq(1), t.member_next.number.eq(frame.seq)]
+                m.next = "SETTLE"
         with m.State("END"):
             m.d.comb += [t.job_write.eq(1), t.job_next.eq(0)]
             m.d.sync += index.eq(0)
@@ -315,11 +361,9 @@ class Membership(wiring.Component):
             # The row of the slot pointed at comes with the next state.
             m.next = "RELEASE"
         with m.State("RELEASE"):
-            slot, after = t.slot_row, t.slot_next
             collecting = slot.state == SlotState.COLLECTING
-            expected = slot.expected & ~bit
-            m.d.comb += after.expected.eq(expected)
-            with m.If(collecting & is_complete(slot.members, slot.arrived, expected, job.threshold)):
+            m.d.comb += [after.expected.eq(slot.expected & ~bit), completes.eq(collecting & is_complete(after, job.threshold, 0))]
+            with m.If(completes):
                 m.d.comb += [after.state.eq(SlotState.COMPLETE), self.forces.eq(1)]
             with m.If(~self.forces | self.forced):
                 m.d.comb += t.slot_write.eq(collecting)

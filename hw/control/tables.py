@@ -5,13 +5,14 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from hw.net.requests import Answer
 from hw.queue import LENGTH_BITS
 from iswitch.config import Config
 from iswitch.wire import JobState, Operation, SlotState
 
 __all__ = ["Access", "Address", "Binding", "ResultHeader", "Tables", "Verdict", "Work", "job_row", "member_row", "slot_row"]
 
-SEQ = 32
+SEQ, TICK = 32, 16
 
 
 class Address(data.Struct):
@@ -24,17 +25,19 @@ class Address(data.Struct):
 
 def job_row(config: Config) -> data.StructLayout:
     """One job. `elements` is its largest segment, `limit` the biased exponent at which window64 rejects, `slot_base` the
-    first slot of its ring, `live` its live members."""
+    first slot of its ring; `deadline` and `evict` in microseconds. Of `live`, `joining`, `newcomers` and `start` the model's `ring.Ring` says
+    what they are."""
     return data.StructLayout({
         "state": JobState, "epoch": 16, "first": SEQ, "world": range(config.members + 1),
         "threshold": range(config.members + 1), "numeric": 4, "fraction": signed(9), "limit": 8,
-        "elements": range(config.elements + 1), "mode": 1, "key": 64, "live": config.members,
+        "elements": range(config.elements + 1), "mode": 1, "key": 64, "deadline": 31, "evict": 29,
+        "live": config.members, "joining": config.members, "newcomers": config.members, "start": SEQ,
         "slot_base": range(config.jobs * config.slots)})
 
 
 def member_row() -> data.StructLayout:
-    """One member of one job. `pending`: the Join was answered but not yet confirmed. The token outlives a departure, so that
-    a repeated Leave can be answered."""
+    """One member of one job. `pending`: the Join was answered but not yet confirmed; `live`: it was, and the member is live or joining.
+    The token outlives a departure, so that a repeated Leave can be answered."""
     return data.StructLayout({
         "pending": 1, "live": 1, "token": 32, "nonce": 64, "address": Address, "port": 4, "number": 32})
 
@@ -44,7 +47,8 @@ def slot_row(config: Config) -> data.StructLayout:
     members = config.members
     return data.StructLayout({
         "seq": SEQ, "state": SlotState, "arrived": members, "members": members, "tainted": members,
-        "expected": members, "numeric": 4, "length": range(4 * config.elements + 1)})
+        "expected": members, "numeric": 4, "length": range(4 * config.elements + 1), "boundary": 1, "whole": 1, "change": 1,
+        "opened": 32})
 
 
 class Binding(data.StructLayout):
@@ -74,32 +78,35 @@ class Work(data.StructLayout):
 
 
 class Verdict(data.StructLayout):
-    """The core's word on a frame, or (`frame` = 0) an operation that needs none. `forward`: ordinary, flood it."""
+    """The core's word on a frame, or (`frame` = 0) an operation that needs none. `ports`: the set of those by which an ordinary frame
+    leaves, as the `answer` if it is one."""
 
     def __init__(self, config: Config):
         super().__init__({
-            "frame": 1, "forward": 1, "port": 4, "length": LENGTH_BITS, "works": 1, "work": Work(config)})
+            "frame": 1, "ports": config.ports, "answer": Answer, "length": LENGTH_BITS, "works": 1, "work": Work(config)})
 
 
 class Access(wiring.Signature):
     """One user's view of the tables. It points with `job`, `member` and `slot`; the rows there come one cycle later, and a
-    row is written where it points. `have_write` selects members. Jobs and members are written only by who `registers` them."""
+    row is written where it points. `have_write` and `start_write` select members whose lowest seq lacked becomes `have_next` or
+    `start_next`, `heard_write` those that have been heard now. Members are written only by who `registers` them."""
 
     def __init__(self, config: Config, *, registers: bool):
         job, member, slot = job_row(config), member_row(), slot_row(config)
         super().__init__({
             "job": Out(range(config.jobs)), "member": Out(range(config.members)),
             "slot": Out(range(config.jobs * config.slots)),
-            **({"job_write": Out(1), "job_next": Out(job), "member_write": Out(1), "member_next": Out(member)} if registers else {}),
-            "slot_write": Out(1), "slot_next": Out(slot),
-            "have_write": Out(config.members), "have_next": Out(32),
+            **({"member_write": Out(1), "member_next": Out(member)} if registers else {}),
+            "job_write": Out(1), "job_next": Out(job), "slot_write": Out(1), "slot_next": Out(slot),
+            "have_write": Out(config.members), "have_next": Out(SEQ), "start_write": Out(config.members), "start_next": Out(SEQ),
+            "heard_write": Out(config.members),
             "job_row": In(job), "member_row": In(member), "slot_row": In(slot),
-            "have": In(data.ArrayLayout(32, config.members)),
+            "have": In(data.ArrayLayout(SEQ, config.members)), "heard": In(data.ArrayLayout(TICK, config.members)),
         })
 
 
 class Tables(wiring.Component):
-    """Jobs, members, slots and what each member holds, in four memories.
+    """Jobs, members, slots, what each member holds and when (`tick`) it was last heard, in five memories.
 
     `control` selects whose Access counts: 0 for `frames`, 1 for `members`. Rows follow the pointers by one cycle. A write is seen by
     a read of the next cycle.
@@ -107,7 +114,7 @@ class Tables(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__({"control": In(1), "frames": In(Access(config, registers=False)),
+        super().__init__({"control": In(1), "tick": In(TICK), "frames": In(Access(config, registers=False)),
                           "members": In(Access(config, registers=True))})
 
     def elaborate(self, platform):
@@ -122,7 +129,7 @@ class Tables(wiring.Component):
         address = {"job": chosen("job"), "slot": chosen("slot"),
                    "member": chosen("job") * config.members + chosen("member")}
         written = {
-            "job": (self.control & self.members.job_write, self.members.job_next),
+            "job": (chosen("job_write"), Mux(self.control, self.members.job_next.as_value(), self.frames.job_next.as_value())),
             "member": (self.control & self.members.member_write, self.members.member_next),
             "slot": (chosen("slot_write"), Mux(self.control, self.members.slot_next.as_value(), self.frames.slot_next.as_value())),
         }
@@ -135,11 +142,15 @@ class Tables(wiring.Component):
                 put.en.eq(enable), data.View(shape, put.data).eq(row),
                 getattr(self.frames, f"{name}_row").eq(get.data), getattr(self.members, f"{name}_row").eq(get.data),
             ]
-        have = data.ArrayLayout(32, config.members)
-        m.submodules.have = memory = Memory(shape=have, depth=config.jobs, init=[])
-        put, get = memory.write_port(granularity=1), memory.read_port()
-        m.d.comb += [put.addr.eq(address["job"]), get.addr.eq(address["job"]), put.en.eq(chosen("have_write")),
-                     self.frames.have.eq(get.data), self.members.have.eq(get.data)]
-        for k in range(config.members):
-            m.d.comb += put.data[k].eq(chosen("have_next"))
+        starts = chosen("start_write")
+        have = [Mux(starts[k], chosen("start_next"), chosen("have_next")) for k in range(config.members)]
+        for name, enable, values in (("have", chosen("have_write") | starts, have),
+                                     ("heard", chosen("heard_write"), [self.tick] * config.members)):
+            row = data.ArrayLayout(SEQ if name == "have" else TICK, config.members)
+            m.submodules[name] = memory = Memory(shape=row, depth=config.jobs, init=[])
+            put, get = memory.write_port(granularity=1), memory.read_port()
+            m.d.comb += [put.addr.eq(address["job"]), get.addr.eq(address["job"]), put.en.eq(enable),
+                         getattr(self.frames, name).eq(get.data), getattr(self.members, name).eq(get.data)]
+            for k, value in enumerate(values):
+                m.d.comb += put.data[k].eq(value)
         return m

@@ -14,10 +14,10 @@ __all__ = ["Flooded", "Gate"]
 
 
 class Flooded(data.StructLayout):
-    """A word of an ordinary frame, with the port it came from and the frame's length."""
+    """A word of an ordinary frame, with the set of ports it leaves by and the frame's length."""
 
-    def __init__(self, bus_bits: int):
-        super().__init__({"word": Word(bus_bits), "port": 4, "length": LENGTH_BITS})
+    def __init__(self, config: Config):
+        super().__init__({"word": Word(config.bus_bits), "ports": config.ports, "length": LENGTH_BITS})
 
 
 class Gate(wiring.Component):
@@ -33,7 +33,7 @@ class Gate(wiring.Component):
         super().__init__({
             "verdicts": In(stream.Signature(Verdict(config))), "words": In(stream.Signature(word)),
             "works": Out(stream.Signature(Work(config))), "contributions": Out(stream.Signature(word)),
-            "floods": Out(stream.Signature(Flooded(config.bus_bits), always_ready=True)),
+            "floods": Out(stream.Signature(Flooded(config), always_ready=True)),
         })
 
     def elaborate(self, platform):
@@ -48,7 +48,7 @@ class Gate(wiring.Component):
             self.works.payload.eq(verdict.work), self.works.valid.eq(self.verdicts.valid & verdict.works & ~handed),
             settled.eq(~verdict.works | handed | self.works.ready),
             self.contributions.payload.eq(self.words.payload), self.floods.payload.word.eq(self.words.payload),
-            self.floods.payload.port.eq(verdict.port), self.floods.payload.length.eq(verdict.length),
+            self.floods.payload.ports.eq(verdict.ports), self.floods.payload.length.eq(verdict.length),
         ]
         with m.If(self.verdicts.valid & ~verdict.frame):
             m.d.comb += self.verdicts.ready.eq(settled)
@@ -59,7 +59,7 @@ class Gate(wiring.Component):
                              self.words.ready.eq(self.contributions.ready & handed)]
             with m.Else():
                 m.d.comb += [self.words.ready.eq(settled | ~ends),
-                             self.floods.valid.eq(self.words.valid & verdict.forward)]
+                             self.floods.valid.eq(self.words.valid & verdict.ports.any())]
             with m.If(self.words.valid & self.words.ready):
                 m.d.comb += self.verdicts.ready.eq(ends)
                 with m.If(ends):

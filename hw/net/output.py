@@ -38,7 +38,7 @@ class OutputPort(wiring.Component):
         super().__init__({
             "results": In(stream.Signature(ResultWord(config), always_ready=True)),
             "replies": In(stream.Signature(Addressed(config.bus_bits), always_ready=True)), "reply_first": In(1),
-            "floods": In(stream.Signature(Flooded(config.bus_bits), always_ready=True)), "flood_first": In(1),
+            "floods": In(stream.Signature(Flooded(config), always_ready=True)), "flood_first": In(1),
             "bind": In(stream.Signature(Binding(config), always_ready=True)),
             "own_mac": In(48), "own_ip": In(32), "tx": Out(stream.Signature(Word(config.bus_bits))),
             "stat_drop_result": Out(1), "stat_drop_reply": Out(1), "stat_drop_ordinary": Out(1), "stat_frame": Out(1),
@@ -88,7 +88,7 @@ class OutputPort(wiring.Component):
             replies.put.valid.eq(self.replies.valid & (reply.port == self.port)), replies.put.payload.eq(reply.word),
             replies.first.eq(self.reply_first), replies.put_words.eq((reply.length + bus_bytes - 1) >> shift),
             replies.put_note.address.eq(reply.address), replies.put_note.length.eq(reply.length),
-            ordinary.put.valid.eq(self.floods.valid & (flood.port != self.port)), ordinary.put.payload.eq(flood.word),
+            ordinary.put.valid.eq(self.floods.valid & flood.ports[self.port]), ordinary.put.payload.eq(flood.word),
             ordinary.first.eq(self.flood_first), ordinary.put_words.eq((flood.length + bus_bytes - 1) >> shift),
             self.stat_drop_result.eq(results.stat_drop), self.stat_drop_reply.eq(replies.stat_drop),
             self.stat_drop_ordinary.eq(ordinary.stat_drop),

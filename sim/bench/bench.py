@@ -19,7 +19,7 @@ from rich.table import Column, Table
 from iswitch.config import Config
 from iswitch.wire import Format
 from sim.bench.allreduce import allreduce
-from sim.bench.throughput import engine_khz, latencies, throughput
+from sim.bench.throughput import engine_khz, latencies, mixed, ordinary_throughput, throughput
 from sim.emulator.engine import Board
 
 __all__ = ["MEASUREMENTS", "Figure"]
@@ -43,6 +43,20 @@ def words_per_cycle(name: str, quick: bool, *, elements: int = FULL, format: For
     with Board(Config(), trace=True, stamps=True) as board:
         run = throughput(board, frames=1_000 if quick else 10_400, elements=elements, format=format, duplicates=duplicates)
     yield Figure(f"{name}.words_per_cycle", run.words_per_cycle, "words/cycle")
+
+
+def beside_ordinary(quick: bool) -> Iterator[Figure]:
+    with Board(Config(), trace=True, stamps=True) as board:
+        run = mixed(board, frames=250 if quick else 2_600)
+    yield Figure("mixed.words_per_cycle", run.words_per_cycle, "words/cycle")
+    yield Figure("mixed.share_least", run.share_least, "of the most")
+
+
+def forwarding(quick: bool) -> Iterator[Figure]:
+    for name, size in (("min", 60), ("max", 1514)):
+        with Board(Config(), trace=True, stamps=True) as board:
+            run = ordinary_throughput(board, frames=1_000 if quick else 10_400, size=size)
+        yield Figure(f"forward.words_per_cycle_{name}", run.words_per_cycle, "words/cycle")
 
 
 def latency(quick: bool) -> Iterator[Figure]:
@@ -73,6 +87,8 @@ MEASUREMENTS: dict[str, Measurement] = {
     "aggregate.fp32": partial(words_per_cycle, "aggregate.fp32", format=Format.FP32),
     "aggregate.minimum_size": partial(words_per_cycle, "aggregate.minimum_size", elements=1),
     "aggregate.latency_cycles": latency,
+    "mixed": beside_ordinary,
+    "forward.words_per_cycle": forwarding,
     "emulator.verilator": partial(engine, "verilator"),
     "emulator.cxxrtl": partial(engine, "cxxrtl"),
     "driver.allreduce_us.40KB": partial(driver, "40KB", 40_000, 41),

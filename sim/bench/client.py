@@ -143,7 +143,7 @@ class Client:
     def join(self, *, member: int | None = None, token: int | None = None, nonce: int | None = None, seq: int = 0,
              **settings: int) -> bytes:
         """The first call names the job's settings: `world`, `elements`, and if they differ from the defaults
-        `threshold` (world), `format` (window64), `fraction` (44), `mode` (quarantine), `deadline_us`, `key`, `step`.
+        `threshold` (world), `format` (window64), `fraction` (44), `mode` (quarantine), `deadline_us`, `evict_us`, `key`.
         Later calls repeat them, with the token if one was granted."""
         if settings:
             world = settings["world"]
@@ -174,6 +174,13 @@ class Client:
 
     def set_h(self, threshold: int, **fields: int) -> bytes:
         return self.rising(Action.SET_H, {"threshold": threshold}, **fields)
+
+    def fbcast(self, segment: int, **fields: int) -> bytes:
+        """The segment of this seq is to complete with what it has."""
+        return self.rising(Action.FBCAST, {"segment": segment % 2**32}, **fields)
+
+    def halt(self, on: bool = True, **fields: int) -> bytes:
+        return self.rising(Action.HALT, {"mode": int(on)}, **fields)
 
     def read(self, address: int, **fields: int) -> bytes:
         return self.control(Action.READ, {"address": address, "nonce": self.nonce}, **fields)

@@ -13,7 +13,7 @@ import cocotb
 import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
-from scapy.layers.inet import IP, UDP
+from scapy.layers.inet import ICMP, IP, UDP
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet, Raw
 
@@ -303,7 +303,7 @@ async def test_ordinary_frames_pass_unchanged(dut, stalls):
     bench = await Bench.start(dut, stalls)
     workers = await joined(bench, 2)
     ether = lambda: Ether(src="02:00:00:00:00:77", dst="02:00:00:00:00:78")
-    ours = lambda: address("02:00:00:00:00:77", "10.0.0.77", 7, switch_mac=MAC, switch_ip=ADDRESS) / Header() / Raw(bytes(64))
+    ours = lambda: address("02:00:00:00:00:77", "10.0.0.77", 7, switch_mac="02:00:00:00:00:78", switch_ip=ADDRESS) / Header() / Raw(bytes(64))
     fragment, options, elsewhere, other_port = (ours() for _ in range(4))
     fragment[IP].flags, options[IP].options = "MF", b"\x01\x01\x01\x01"
     elsewhere[IP].dst, other_port[UDP].dport = "10.0.0.2", 26962
@@ -322,3 +322,38 @@ async def test_ordinary_frames_pass_unchanged(dut, stalls):
         assert all(sum(sort(f) == "result" for f in frames) == 1 for frames in got)
     await bench.read_all(workers[0])
     assert bench.model.outcomes[Outcome.ORDINARY] == len(frames)
+
+
+@cocotb.test()
+@cocotb.parametrize(("stalls", [none, bursts]))
+async def test_stations_are_learnt_and_the_switch_answers(dut, stalls):
+    """Two stations speak through the switch and to it, in the words of scapy, which also checks the answers."""
+    bench = await Bench.start(dut, stalls)
+    macs, ips = [f"02:00:00:00:01:{k:02x}" for k in range(3)], [f"10.0.1.{k}" for k in range(3)]
+    ether = lambda source, to: Ether(src=macs[source], dst=to)
+    port_of = [0, 1, 0]
+    for source in range(3):
+        bench.put(port_of[source], ether(source, "ff:ff:ff:ff:ff:ff") / Raw(bytes(46)))
+        await bench.settle()
+    for source, target in itertools.permutations(range(3), 2):
+        bench.put(port_of[source], ether(source, macs[target]) / Raw(bytes(50 + source)))
+        got = await bench.settle()
+        assert [len(frames) for frames in got] == [int(port_of[target] == port != port_of[source]) for port in range(2)]
+    for size in (0, 17, 18, 19, 22, 30, 500, 1472):
+        ask = ether(1, MAC) / IP(src=ips[1], dst=ADDRESS, ttl=9) / ICMP(seq=size) / Raw(bytes(k % 251 for k in range(size)))
+        bench.put(1, ask)
+        [frame] = (await bench.settle())[1]
+        reply = Ether(frame)
+        wanted = Ether(src=MAC, dst=macs[1]) / IP(src=ADDRESS, dst=ips[1], ttl=9) / ICMP(type=0, seq=size) / ask[Raw]
+        assert bytes(reply) == bytes(wanted).ljust(60, b"\0")
+    bench.put(0, ether(0, "ff:ff:ff:ff:ff:ff") / ARP(hwsrc=macs[0], psrc=ips[0], pdst=ADDRESS))
+    assert [Ether(frame)[ARP].hwsrc for frames in await bench.settle() for frame in frames] == [MAC]
+    bench.put(0, ether(0, MAC) / IP(src=ips[0], dst=ADDRESS) / UDP(dport=7) / Raw(bytes(20)))
+    bench.put(0, ether(0, "01:80:c2:00:00:0e") / Raw(bytes(46)))
+    assert not any(await bench.settle())
+    bench.later(305_000_000)
+    bench.put(1, ether(1, macs[0]) / Raw(bytes(46)))
+    assert [len(frames) for frames in await bench.settle()] == [1, 0]
+    await bench.read_all(Worker(0))
+    for outcome in (Outcome.FILTERED, Outcome.RESERVED, Outcome.ANSWERED, Outcome.UNANSWERED):
+        assert bench.model.outcomes[outcome], outcome

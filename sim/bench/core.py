@@ -12,7 +12,7 @@ from hw.control.core import Core
 from hw.control.tables import Address
 from iswitch.config import Config
 from iswitch.wire import (
-    ACK, FRAME_BYTES, HEADER, NOTICE_INTERVAL_US, Operation, Outcome, Reason, ResultFlag, ones_complement_sum,
+    ACK, FRAME_BYTES, HEADER, NOTICE_INTERVAL_US, SILENCE_TICK_US, Operation, Outcome, Reason, ResultFlag, ones_complement_sum,
 )
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.bench.stream import Bench, Sink, Source
@@ -24,8 +24,12 @@ from sim.model.switch import Frames, Switch
 __all__ = ["CoreBench", "Done"]
 
 ADDRESS_BYTES = FRAME_BYTES - HEADER.itemsize
-US_PER_FRAME = NOTICE_INTERVAL_US * 2 // 5
-"""The clock stands still while a frame is decided and makes this step afterwards: some notices are suppressed."""
+
+
+def clock_us(frames: int) -> int:
+    """The time after so many frames; it stands still while one is decided. Some notices are suppressed, and after a while members are
+    silent."""
+    return NOTICE_INTERVAL_US * 2 // 5 * frames + frames // 16 * SILENCE_TICK_US
 
 
 def register(address: int) -> int:
@@ -57,23 +61,26 @@ class Recorder(Switch):
         self.fates: list[Outcome] = []
         self.works: list[Done] = []
         self.replies: list[tuple[int, bytes]] = []
+        self.routes: list[set[int]] = []
 
     def receive(self, port: int, frame: bytes, now_us: int, error: bool = False) -> Frames:
         before = list(self.outcomes)
         sent = super().receive(port, frame, now_us, error)
-        self.fates += [outcome for outcome in Outcome if self.outcomes[outcome] != before[outcome]]
+        fates = [outcome for outcome in Outcome if self.outcomes[outcome] != before[outcome]]
+        self.fates += fates
+        self.routes += [{egress for egress, _ in sent} if fate in (Outcome.ORDINARY, Outcome.ANSWERED) else set() for fate in fates]
         return sent
 
     def perform(self, number: int, work: Work, payload: bytes = b"") -> Frames:
         job, slots = self.jobs[number], self.config.slots
         slot, resend = job.ring.slots[work.slot], work.operation == Operation.RESEND
         flags = (ResultFlag.PARTIAL * bool(slot.expected & ~slot.members) | ResultFlag.TAINTED * bool(slot.tainted)
-                 | ResultFlag.RESENT * resend)
+                 | ResultFlag.RESENT * resend | ResultFlag.CHANGE * slot.change)
         first = work.first and not resend
         self.works.append(Done(
             work.operation, number * slots + work.slot, first,
             work.operation == Operation.CONTRIBUTE or (work.operation == Operation.FORCE and first), work.emit or resend,
-            slot.seq, slot.members, slot.tainted, flags, slot.length, 1 << work.member if resend else job.live))
+            slot.seq, slot.members, slot.tainted, flags, slot.length, work.receivers))
         return super().perform(number, work, payload)
 
     def notice(self, message, reason: Reason, now_us: int) -> Frames:
@@ -81,8 +88,8 @@ class Recorder(Switch):
         self.replies += sent
         return sent
 
-    def control(self, message) -> tuple[Outcome, Frames]:
-        outcome, sent = super().control(message)
+    def control(self, message, now_us: int) -> tuple[Outcome, Frames]:
+        outcome, sent = super().control(message, now_us)
         self.replies.append(sent[0])
         return outcome, sent
 
@@ -100,7 +107,7 @@ class CoreBench:
 
     def exchange(self, port: int, frame: bytes, error: bool = False) -> list[bytes]:
         before = len(self.model.fates)
-        sent = self.model.receive(port, frame, US_PER_FRAME * before, error)
+        sent = self.model.receive(port, frame, clock_us(before), error)
         if len(self.model.fates) != before:
             self.headers.append(self.seen(port, frame))
         return [answer for _, answer in sent]
@@ -118,7 +125,8 @@ class CoreBench:
     def check(self, *, stalls: float = 0) -> tuple[Source, Sink, Sink]:
         """Shows the gateware all that was exchanged and compares everything. Returns headers, verdicts, replies."""
         dut = Core(self.config)
-        bench = Bench(dut, stalls=stalls, inputs=[(dut.seed, self.seed)])
+        bench = Bench(dut, stalls=stalls, inputs=[
+            (dut.seed, self.seed), (dut.own_mac, int.from_bytes(SWITCH_MAC, "little")), (dut.own_ip, int.from_bytes(SWITCH_IP, "little"))])
         source = bench.source(dut.headers, self.headers)
         verdicts, replies = bench.sink(dut.verdicts, holds=True), bench.sink(dut.replies, holds=True)
         fates: list[Outcome] = []
@@ -127,7 +135,7 @@ class CoreBench:
             async for _, _, decided, trace in ctx.tick().sample(dut.decided, dut.trace):
                 if decided:
                     fates.append(Outcome(int(trace.outcome)))
-                    ctx.set(dut.now_us, US_PER_FRAME * len(fates))
+                    ctx.set(dut.now_us, clock_us(len(fates)))
 
         async def registers(ctx):
             async for _, _, address in ctx.tick().sample(dut.read_address):
@@ -139,9 +147,9 @@ class CoreBench:
         assert fates == self.model.fates
         assert [done(item.work) for item in verdicts.items if item.works] == self.model.works
         framed = [item for item in verdicts.items if item.frame]
-        assert [bool(item.forward) for item in framed] == [fate == Outcome.ORDINARY for fate in fates]
-        assert [(item.port, item.length) for item in framed] == [
-            (item["arrival"]["port"], item["arrival"]["scan"]["length"]) for item in self.headers]
+        assert [{port for port in range(self.config.ports) if item.ports >> port & 1} for item in framed] == self.model.routes
+        assert [bool(item.ports and item.answer.answers) for item in framed] == [fate == Outcome.ANSWERED for fate in fates]
+        assert [item.length for item in framed] == [item["arrival"]["scan"]["length"] for item in self.headers]
         assert [self.addressed(item) for item in replies.items] == self.model.replies
         return source, verdicts, replies
 

@@ -10,6 +10,8 @@ from sim.model.switch import Switch
 
 __all__ = ["Divergence", "Pair"]
 
+UDP = 17
+
 
 class Divergence(AssertionError):
     """The two switches disagree; the message shows where."""
@@ -19,7 +21,7 @@ def _stores(frames: list[bytes]) -> dict[str, list[bytes]]:
     """Frames of one port by the store they leave from: between stores the order is the port's own affair."""
     stores: dict[str, list[bytes]] = defaultdict(list)
     for frame in frames:
-        ours = frame[6:12] == SWITCH_MAC and len(frame) >= FRAME_BYTES
+        ours = frame[6:14] == SWITCH_MAC + b"\x08\0" and frame[23] == UDP and len(frame) >= FRAME_BYTES
         stores["ordinary" if not ours else "result" if parse(frame).type == Type.RESULT else "reply"].append(frame)
     return stores
 
@@ -50,10 +52,14 @@ class Pair:
         if broken := self.board.violations():
             raise Divergence(f"after {self.frames} frames the switch broke a handshake: {broken}")
 
+    def wait(self, us: int) -> None:
+        """Time passes for both."""
+        self.now_us = self.now_us + us & 0xFFFFFFFF
+
     def exchange(self, port: int, frame: bytes, error: bool = False) -> list[bytes]:
         """One frame; returns what the switch sent."""
         self.frames += 1
-        self.now_us = self.now_us + 37 & 0xFFFFFFFF
+        self.now_us = self.now_us + (37 if self.frames % 50 else 9000) & 0xFFFFFFFF
         self.board.send(port, frame, error)
         self.board.run(20_000, self.now_us)
         self.board.trace()

@@ -15,7 +15,7 @@ __all__ = ["CONFIG", "run"]
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "sim"
-CONFIG = Config(ports=2, bus_bits=64, members=4, window=4, elements=64, queue_bytes=4096)
+CONFIG = Config(ports=2, bus_bits=64, members=4, window=4, elements=64, queue_bytes=4096, mac_entries=64)
 MODULE = "sim.bench.cocotb_switch"
 TESTS = Path(__file__).with_name("cocotb_switch.py")
 STALLS = ("none", "bursts")

@@ -4,7 +4,7 @@ import random
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,21 +13,23 @@ from amaranth.sim import Simulator
 from hw.queue import PacketQueue
 from iswitch.config import Config
 from iswitch.wire import FRAME_BYTES, Format, Outcome, PortCounter
-from sim.bench.client import Client
+from sim.bench.client import Client, ordinary
+from sim.bench.hosts import Host
 from sim.emulator.counters import counters
 from sim.emulator.engine import Board, Frame
 
-__all__ = ["Throughput", "engine_khz", "latencies", "queue_cycles", "throughput"]
+__all__ = ["Mixed", "Throughput", "engine_khz", "joined", "latencies", "mixed", "ordinary_throughput", "queue_cycles", "stations", "throughput"]
 
 WORLD = 4
 SETTLE_CYCLES = 20_000
 NEVER = 1 << 40
+ORDINARY_TYPE = ordinary(bytes(6), bytes(6))[12:14]
 
 
-def joined(board: Board, *, format: Format) -> list[Client]:
-    """WORLD members of job 0, one behind each port."""
-    clients = [Client.numbered(k, port=k % board.config.ports) for k in range(WORLD)]
-    settings = {"world": WORLD, "elements": board.config.elements, "format": format}
+def joined(board: Board, *, format: Format, world: int = WORLD) -> list[Client]:
+    """`world` members of job 0, one behind each port."""
+    clients = [Client.numbered(k, port=k % board.config.ports) for k in range(world)]
+    settings = {"world": world, "elements": board.config.elements, "format": format}
     for asked in (settings, {}, {}):
         for rank, client in enumerate(clients):
             board.send(client.port, client.join(member=None if client.token else rank, **asked))
@@ -100,12 +102,84 @@ def demand_all_done(board: Board, out: Iterable[list[Frame]], segments: int, rep
     # A repeat that comes after its sum is complete is answered with the result once more.
     if min(results) < segments or sum(results) > WORLD * segments + repeated:
         raise RuntimeError(f"{segments} sums became {results} results")
+    demand_sound(board)
+
+
+def demand_sound(board: Board) -> None:
     if broken := board.violations():
         raise RuntimeError(f"handshakes: {broken}")
     dropped = {name: count for name, count in counters(board).items() if any(
         counter.name in name for counter in PortCounter if counter.name.startswith("TX_DROP"))}
     if dropped:
         raise RuntimeError(f"dropped: {dropped}")
+
+
+class Mixed(NamedTuple):
+    """words_per_cycle: that went in, of all frames, from the first of them to the last word that came out. share_least: when the
+    first port has had all its frames decided, how many the port served least has had, as a share of that."""
+
+    words_per_cycle: float
+    share_least: float
+
+
+def stations(board: Board, ports: Sequence[int]) -> list[Host]:
+    """One behind each of these ports, and the switch knows where they are."""
+    made = [Host(bytes([2, 0, 0, 0, 1, port]), bytes([10, 0, 2, port]), port) for port in ports]
+    for station in made:
+        board.send(station.port, ordinary(board.mac, station.mac))
+        board.run(SETTLE_CYCLES)
+    board.trace()
+    while any([board.stamp(port) for port in range(board.config.ports)]):
+        pass
+    return made
+
+
+def exchanged(board: Board, streams: dict[int, list[bytes]], results: Counter[int]) -> Mixed:
+    """Runs what the ports send, the same number of frames each, and demands what has to come of it: at the partner of each port
+    (0 and 1, 2 and 3) its ordinary frames, unchanged and in order, and by port so many frames beside them."""
+    board.limit(max(map(len, streams.values())))
+    for port, frames in streams.items():
+        if board.send_many(port, frames) != len(frames):
+            raise RuntimeError("the board's queue is full")
+    board.run(NEVER)
+    first = min(stamp.first for port in streams if (stamp := board.stamp(port)))
+    last = 0
+    for port in streams:
+        out = board.receive(port)
+        last = max([last, *(frame.last for frame in out)])
+        passed = [frame.data for frame in out if frame.data[12:14] == ORDINARY_TYPE]
+        if passed != [frame for frame in streams[port ^ 1] if frame[12:14] == ORDINARY_TYPE] or len(out) - len(passed) != results[port]:
+            raise RuntimeError(f"port {port} sent {len(passed)} ordinary frames and {len(out) - len(passed)} others: not what it was to send")
+    demand_sound(board)
+    had = Counter[int]()
+    for decision in board.trace():
+        had[decision.port] += 1
+        if had[decision.port] == len(streams[decision.port]):
+            break
+    return Mixed(sum(words(board.config, frame) for frames in streams.values() for frame in frames) / (last - first + 1),
+                 min(had[port] for port in streams) / max(had.values()))
+
+
+def mixed(board: Board, *, frames: int, size: int = 1514) -> Mixed:
+    """Ports 0 and 1 send full contributions and get their sums, ports 2 and 3 send each other ordinary frames of `size` bytes:
+    `frames` from each. RuntimeError if anything is lost or changed."""
+    members, hosts = joined(board, format=Format.WINDOW64, world=2), stations(board, (2, 3))
+    config, payload = board.config, np.ones(board.config.elements, "<f4")
+    streams = {member.port: [member.contribution(member.first_seq + k, payload, behind=min(k, config.window - 1)) for k in range(frames)]
+               for member in members}
+    streams |= {host.port: numbered_frames(other, host, frames, size) for host, other in zip(hosts, hosts[::-1], strict=True)}
+    return exchanged(board, streams, Counter({member.port: frames for member in members}))
+
+
+def ordinary_throughput(board: Board, *, frames: int, size: int) -> Mixed:
+    """Ports 0 and 1, and 2 and 3, send each other `frames` ordinary frames of `size` bytes. RuntimeError if anything is lost or changed."""
+    hosts = stations(board, range(4))
+    return exchanged(board, {host.port: numbered_frames(hosts[host.port ^ 1], host, frames, size) for host in hosts}, Counter())
+
+
+def numbered_frames(to: Host, source: Host, frames: int, size: int) -> list[bytes]:
+    plain = ordinary(to.mac, source.mac, size)
+    return [plain[:14] + k.to_bytes(4) + plain[18:] for k in range(frames)]
 
 
 def queue_cycles(config: Config) -> int:

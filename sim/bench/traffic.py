@@ -1,7 +1,7 @@
 """Random traffic that visits every rule: the same for the golden model, a simulated and a compiled switch.
 
 The clients learn from the replies they are given, so their contributions mostly hit the window; the rest is stale, repeated,
-early, strange or broken on purpose.
+early, strange or broken on purpose. Among them are stations that only talk to each other.
 """
 
 from collections.abc import Callable
@@ -9,8 +9,9 @@ from collections.abc import Callable
 import numpy as np
 
 from iswitch.config import Config
-from iswitch.wire import FRAME_BYTES, Format, Type
+from iswitch.wire import FRAME_BYTES, SILENCE_TICK_US, ContributionFlag, Format, Type
 from sim.bench.client import Client, ordinary
+from sim.bench.hosts import Hosts
 
 __all__ = ["ADVERSE", "Traffic", "adverse_numbers", "broken_frames"]
 
@@ -53,7 +54,7 @@ class Traffic:
         self.config, self.rng, self.exchange = config, np.random.default_rng(seed), exchange
         self.clients = [Client.numbered(16 * job + k, port=(job + k) % config.ports, job=job)
                         for job in range(jobs) for k in range(workers)]
-        self.workers = workers
+        self.workers, self.hosts = workers, Hosts(config, self.rng)
         self.held: dict[bytes, set[int]] = {client.mac: set() for client in self.clients}
         self.lost: set[int] = set()
         self.incarnation = 0
@@ -107,13 +108,29 @@ class Traffic:
         seq = low + offset
         fmt = Format.INT32 if seq % 7 == 0 else client.format
         length = 1 + seq * 37 % self.config.elements
-        self.send(client, client.contribution(seq, adverse_numbers(rng, length, 0.003), format=fmt, behind=offset,
-                                              flags=int(rng.integers(0, 2))))
+        flags = int(rng.integers(0, 2)) | self.kind(seq)
+        self.send(client, client.contribution(seq, adverse_numbers(rng, length, 0.003), format=fmt, behind=offset, flags=flags))
         if rng.random() < 0.3:
             self.send(client, client.receipt(low + offset, behind=offset, want=bool(rng.random() < 0.5)))
 
+    def kind(self, seq: int) -> int:
+        """Flags that all members give a segment: now and then the last of a collective, or one that waits for all."""
+        return ContributionFlag.BOUNDARY * (seq % 3 == 2) | ContributionFlag.WHOLE * (seq % 11 < 2)
+
+    def come_back(self, client: Client) -> None:
+        """As another incarnation, with another nonce."""
+        self.incarnation += 1
+        client.forget(1000 + self.incarnation)
+        self.held[client.mac] = set()
+        for _ in range(2):
+            self.send(client, client.join())
+
     def strange(self, client: Client) -> None:
         rng, config = self.rng, self.config
+        if rng.random() < 0.4:
+            port, frame = self.hosts.frame()
+            self.send(client, frame, port=port, error=bool(rng.random() < 0.02))
+            return
         base = self.low(client)
         numbers = adverse_numbers(rng, int(rng.integers(1, config.elements + 1)), 0.2)
         seq = int(base + rng.choice([-4 * config.window, -1, 0, config.window, 2 * config.window, 5 * config.window])) % 2**32
@@ -132,7 +149,8 @@ class Traffic:
             lambda: client.receipt(seq, behind=int(rng.integers(0, 2 * config.window)), want=True),
             lambda: client.frame(Type.RECEIPT, bytes(4)),
             lambda: client.frame(Type.CONTROL, bytes(int(rng.integers(0, 100)))),
-            lambda: client.control(int(rng.integers(0, 9)), {"threshold": int(rng.integers(0, 5))}, seq=int(rng.integers(0, 4))),
+            lambda: client.control(int(rng.integers(0, 10)), {"threshold": int(rng.integers(0, 5))}, seq=int(rng.integers(0, 4))),
+            lambda: client.fbcast(base + int(rng.integers(-1, 3))), lambda: client.halt(bool(rng.random() < 0.3)),
             lambda: client.read(int(rng.integers(0, 110))),
             lambda: client.join(), lambda: client.join(token=0), lambda: client.join(token=7),
             lambda: client.join(member=int(rng.integers(0, 5)), nonce=int(rng.integers(1, 9))),
@@ -142,8 +160,10 @@ class Traffic:
         frame = kinds[rng.integers(len(kinds))]()
         port = client.port if rng.random() < 0.95 else int(rng.integers(config.ports))
         self.send(client, frame, port=port, error=bool(rng.random() < 0.02))
-        if rng.random() < 0.03:
-            self.send(client, client.leave() if rng.random() < 0.5 else client.reset())
+        if rng.random() < 0.05:
+            self.send(client, client.leave() if rng.random() < 0.8 else client.reset())
+        if rng.random() < 0.1:
+            self.come_back(client)
         if rng.random() < 0.01:
             self.rebuild(client.job)
 
@@ -156,4 +176,5 @@ class Traffic:
             client.forget(1000 + self.incarnation)
         rng = self.rng
         self.form(job, mode=int(rng.integers(0, 2)), format=int(rng.integers(1, 4)),
-                  fraction=int(rng.choice([44, -70, 0, 126, 149])), threshold=int(rng.integers(1, self.workers + 1)))
+                  fraction=int(rng.choice([44, -70, 0, 126, 149])), threshold=int(rng.integers(1, self.workers + 1)),
+                  deadline_us=int(rng.choice([0, 400, 3000])), evict_us=int(rng.choice([0, 1, 3])) * SILENCE_TICK_US)

@@ -1,4 +1,4 @@
-"""`python -m sim.emulator`: the switch on this machine, one UDP socket for each of its ports, until Ctrl-C."""
+"""`python -m sim.emulator`: switches on this machine, with a UDP socket, a TAP device or a link at each port, until Ctrl-C."""
 
 import ipaddress
 import json
@@ -11,17 +11,18 @@ from typing import Annotated, Any
 import typer
 from iswitch.config import Config
 from rich.console import Console
-from rich.table import Table
 
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.emulator.compile import CompileError
-from sim.emulator.counters import counters
 from sim.emulator.engine import Board, BoardError
-from sim.emulator.faults import Faults, Rates, parse_faults
-from sim.emulator.udp import SLICE_CYCLES, Emulator
+from sim.emulator.fabric import Node
+from sim.emulator.faults import Rates
+from sim.emulator.link import parse_link
+from sim.emulator.plan import Plan
+from sim.emulator.report import show, summary as summarised
+from sim.emulator.wall import SLICE_CYCLES, WallTime
 
 DEFAULT = Config()
-DRAIN_CYCLES = 1_000_000
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -36,8 +37,14 @@ def main(
     elements: Annotated[int, typer.Option(help="Numbers in a segment at most.")] = DEFAULT.elements,
     bind: Annotated[str, typer.Option(help="Address of the sockets.")] = "127.0.0.1",
     udp_base: Annotated[int, typer.Option(help="UDP port of port 0; the others follow. 0: any free ones.")] = 27000,
-    mac: Annotated[str, typer.Option(help="MAC address of the switch.")] = SWITCH_MAC.hex(":"),
-    ip: Annotated[str, typer.Option(help="IPv4 address of the switch in its frames.")] = ".".join(map(str, SWITCH_IP)),
+    tap: Annotated[list[str] | None, typer.Option(
+        help="port=name or switch:port=name: a TAP device in place of the socket; may be repeated.")] = None,
+    switches: Annotated[int, typer.Option(help="Switches, all of one kind.")] = 1,
+    link: Annotated[list[str] | None, typer.Option(
+        help="0:3-2:0,rate=1e9,delay_us=5,loss=0.01: port 3 of switch 0 with port 0 of switch 2; may be repeated.")] = None,
+    mac: Annotated[str, typer.Option(help="MAC address of the switch; further switches count up.")] = SWITCH_MAC.hex(":"),
+    ip: Annotated[str, typer.Option(
+        help="IPv4 address of the switch; further switches count up.")] = ".".join(map(str, SWITCH_IP)),
     engine: Annotated[str, typer.Option(help="verilator or cxxrtl.")] = "verilator",
     library: Annotated[Path | None, typer.Option(help="A board compiled already, with its ports, bus, ...")] = None,
     seed: Annotated[int, typer.Option(help="Of the switch's random numbers and of the faults.")] = 1,
@@ -48,56 +55,67 @@ def main(
     silent_corrupt: Annotated[float, typer.Option(help="Chance of a wrong bit under a good FCS.")] = 0,
     delay_us: Annotated[float, typer.Option(help="Microseconds that a frame takes, each way.")] = 0,
     fault: Annotated[list[str] | None, typer.Option(
-        help="port:rx|tx:kind=value, for one direction (rx enters the switch); may be repeated.")] = None,
+        help="port:rx|tx:kind=value (of several switches switch:port:...), for one direction (rx enters the switch); may be repeated.")] = None,
     pcap: Annotated[Path | None, typer.Option(help="Folder for a capture per port.")] = None,
     slice_cycles: Annotated[int, typer.Option("--slice", help="Cycles between looks at the sockets.")] = SLICE_CYCLES,
     ready_file: Annotated[Path | None, typer.Option(help="Written (JSON) when the sockets are open.")] = None,
     summary: Annotated[Path | None, typer.Option(help="Written (JSON) at the end.")] = None,
 ) -> None:
-    """The compiled switch with a UDP socket for each port, until Ctrl-C."""
+    """Compiled switches with a UDP socket for each port that has no TAP and no link, until Ctrl-C."""
     console = Console(stderr=True)
-    stopping: list[Emulator] = []
+    stopping: list[WallTime] = []
     stopped = []
 
     def stop(number: int, _: object) -> None:
         stopped.append(number)
-        for emulator in stopping:
-            emulator.stop()
+        for served in stopping:
+            served.stop()
         if not stopping:
             raise KeyboardInterrupt
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     try:
+        if switches < 1:
+            raise ValueError(f"switches must be at least 1, not {switches}")
         config = Config(ports=ports, bus_bits=bus, members=members, jobs=jobs, window=window, elements=elements)
-        board = Board(None if library else config, engine=engine, seed=seed, mac=bytes.fromhex(mac.replace(":", "")),
-                      ip=ipaddress.IPv4Address(ip).packed, path=library)
-        base = Rates(loss=loss, duplicate=duplicate, reorder=reorder, corrupt=corrupt, silent_corrupt=silent_corrupt,
-                     delay_us=delay_us)
-        faults = {place: Faults(rates, seed=seed, port=place[0], direction=place[1])
-                  for place, rates in parse_faults(base, fault or [], board.config.ports).items()}
-        emulator = Emulator(board, (bind, udp_base), faults=faults, pcap=pcap, slice_cycles=slice_cycles)
+        plan = Plan(bind=bind, udp_base=udp_base, links=[parse_link(given) for given in link or []], taps=tap or [],
+                    rates=Rates(loss=loss, duplicate=duplicate, reorder=reorder, corrupt=corrupt, silent_corrupt=silent_corrupt,
+                                delay_us=delay_us), faults=fault or [], seed=seed, pcap=pcap)
+        first_mac, first_ip = bytes.fromhex(mac.replace(":", "")), ipaddress.IPv4Address(ip)
+        boards = [Board(None if library else config, engine=engine, seed=seed + count, ip=(first_ip + count).packed, path=library,
+                        mac=(int.from_bytes(first_mac) + count).to_bytes(len(first_mac))) for count in range(switches)]
+        served = WallTime(plan.build(boards), slice_cycles=slice_cycles)
     except (ValueError, OSError, BoardError, CompileError) as error:
-        console.print(f"[red]{error}", highlight=False)
+        console.print(str(error), style="red", markup=False, highlight=False)
         raise typer.Exit(2) from error
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
-    with board, emulator:
-        stopping.append(emulator)
-        addresses = [port.address for port in emulator.ports]
-        built = board.config
-        console.print(f"the switch ({board.engine}, {built.ports} ports, {built.bus_bits} bits) listens at "
-                      f"{', '.join(f'{host}:{number}' for host, number in addresses)}; Ctrl-C ends it",
-                      highlight=False, soft_wrap=True)
+    with served:
+        stopping.append(served)
+        found = [_described(node) for node in served.fabric.nodes]
+        for count, (node, described) in enumerate(zip(served.fabric.nodes, found)):
+            built, name = node.board.config, f"switch {count}, {described['ip']}" if switches > 1 else "the switch"
+            console.print(f"{name} ({node.board.engine}, {built.ports} ports, {built.bus_bits} bits) listens at "
+                          f"{', '.join(map(_spoken, described['ports']))}; Ctrl-C ends it", highlight=False, soft_wrap=True)
         if ready_file:
-            _write(ready_file, {"ports": addresses, "mac": mac, "ip": ip, "pid": os.getpid(),
-                                "engine": board.engine, "config": asdict(board.config)})
+            _write(ready_file, found[0] | {"switches": found, "pid": os.getpid(), "engine": boards[0].engine, "config": asdict(boards[0].config)})
         if not stopped:
-            emulator.serve()
-        found = _summary(emulator)
-    _show(console, found)
+            served.serve()
+        counted = summarised(served)
+    show(console, counted)
     if summary:
-        _write(summary, found)
+        _write(summary, counted)
+
+
+def _described(node: Node) -> dict[str, Any]:
+    """Where to find a switch; a port's address is [host, UDP port], the name of a TAP, or nothing for a link."""
+    return {"mac": node.board.mac.hex(":"), "ip": str(ipaddress.IPv4Address(node.board.ip)),
+            "ports": [port.attachment.address if port.attachment else None for port in node.ports]}
+
+
+def _spoken(address: Any) -> str:
+    return "(a link)" if address is None else f"TAP {address}" if isinstance(address, str) else f"{address[0]}:{address[1]}"
 
 
 def _write(path: Path, value: object) -> None:
@@ -106,45 +124,6 @@ def _write(path: Path, value: object) -> None:
     part = path.with_name(f"{path.name}.{os.getpid()}")
     part.write_text(json.dumps(value, indent=1) + "\n")
     os.replace(part, path)
-
-
-def _summary(emulator: Emulator) -> dict[str, Any]:
-    board = emulator.board
-    cycles = board.cycles
-    board.run(DRAIN_CYCLES, emulator.now_us)
-    for port in range(board.config.ports):
-        board.receive(port)
-    try:
-        registers, note = counters(board, now_us=emulator.now_us), ""
-    except BoardError as error:
-        registers, note = {}, str(error)
-    faults = {f"port {number} {direction}": {kind: count for kind, count in wire.counts.items() if count}
-              for number, port in enumerate(emulator.ports) for direction, wire in port.faults.items() if wire.active}
-    return {
-        "counters": registers, "note": note, "ports": [dict(port.counts) for port in emulator.ports], "faults": faults,
-        "cycles": cycles, "seconds": emulator.now_us / 1e6, "busy_seconds": emulator.busy_seconds,
-        "rtl_seconds": emulator.rtl_seconds,
-        "rtl_khz": emulator.busy_cycles / emulator.rtl_seconds / 1e3 if emulator.rtl_seconds else 0.0,
-        "rtl_share": emulator.rtl_seconds / emulator.busy_seconds if emulator.busy_seconds else 0.0,
-    }
-
-
-def _show(console: Console, found: dict[str, Any]) -> None:
-    table = Table("counter", "count", title="non-zero counters", title_justify="left")
-    for name, count in found["counters"].items():
-        table.add_row(name, f"{count:,}")
-    for number, counts in enumerate(found["ports"]):
-        for name, count in counts.items():
-            table.add_row(f"virtual port {number}: {name}", f"{count:,}")
-    for place, counts in found["faults"].items():
-        for name, count in counts.items():
-            table.add_row(f"injected at {place}: {name}", f"{count:,}")
-    console.print(table)
-    if found["note"]:
-        console.print(f"[yellow]{found['note']}", highlight=False)
-    console.print(f"{found['cycles']:,} cycles in {found['seconds']:.1f} s; while busy the RTL ran at "
-                  f"{found['rtl_khz']:.0f} kHz and took {found['rtl_share']:.0%} of the processor time",
-                  highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,10 @@ import random
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple, Self
 
-__all__ = ["DIRECTIONS", "HOLD_US", "Faults", "Passed", "Rates", "parse_faults"]
+__all__ = ["DIRECTIONS", "HOLD_US", "PS_PER_US", "Faults", "Passed", "Rates", "parse_faults"]
 
+PS_PER_US = 1_000_000
+"""The time of wires is in picoseconds: whole ones for the bits of every Ethernet and the cycles of most clocks."""
 DIRECTIONS = ("rx", "tx")
 """As the switch sees it: rx enters it, tx leaves it."""
 HOLD_US = 1000
@@ -50,7 +52,7 @@ class Passed(NamedTuple):
 
 @dataclass(order=True)
 class _Waiting:
-    due_us: float
+    due_ps: int
     serial: int
     passed: Passed
     overtakers: int = 0
@@ -58,7 +60,7 @@ class _Waiting:
 
 
 class Faults:
-    """One direction of one port's wire: `put` frames in, `take` what has come through by now.
+    """What befalls the frames of one direction of a wire: `put` frames in, `take` what has come through by now.
 
     What happens to the n-th frame depends on seed, port, direction and n alone, however fast frames come. Only how long
     a frame waits for others to overtake it depends on the clock.
@@ -69,6 +71,7 @@ class Faults:
             raise ValueError(f"direction must be rx or tx, not {direction!r}")
         self.rates = rates
         self.active = rates != Rates()
+        self.delay_ps = round(rates.delay_us * PS_PER_US)
         self.counts = dict.fromkeys(("loss", "duplicate", "reorder", "corrupt", "silent_corrupt"), 0)
         self._random = random.Random(f"{seed}/{port}/{direction}")
         self._serial = 0
@@ -80,7 +83,7 @@ class Faults:
         """A perfect wire."""
         return cls(Rates())
 
-    def put(self, data: bytes, now_us: float, error: bool = False) -> None:
+    def put(self, data: bytes, now_ps: int, error: bool = False) -> None:
         """Sends a frame on its way. Every frame uses the same count of random numbers, whatever befalls it."""
         chance, rates = self._random.random, self.rates
         lost, doubled, overtaken, damaged, silently = (chance() < rate for rate in (
@@ -93,41 +96,41 @@ class Faults:
             if damaged or silently:
                 data = _flipped(data, int(where * 8 * len(data)))
             passed = Passed(data, error or damaged)
-            due_us = now_us + rates.delay_us
+            due_ps = now_ps + self.delay_ps
             for held in self._held:
                 held.overtakers -= 1
             released = [held for held in self._held if not held.overtakers]
             self._held = [held for held in self._held if held.overtakers]
             if overtaken:
-                self._held.append(_Waiting(due_us + HOLD_US, 0, passed, overtakers))
+                self._held.append(_Waiting(due_ps + HOLD_US * PS_PER_US, 0, passed, overtakers))
             else:
-                self._push(due_us, passed)
+                self._push(due_ps, passed)
             if doubled:
-                self._push(due_us, passed)
+                self._push(due_ps, passed)
             for held in released:
-                self._push(due_us, held.passed)
+                self._push(due_ps, held.passed)
         for name, did in happened.items():
             self.counts[name] += did
 
-    def take(self, now_us: float) -> list[Passed]:
+    def take(self, now_ps: int) -> list[Passed]:
         """Frames that have come through by now, in the order in which they do."""
-        for held in [held for held in self._held if held.due_us <= now_us]:
+        for held in [held for held in self._held if held.due_ps <= now_ps]:
             self._held.remove(held)
-            self._push(held.due_us, held.passed)
+            self._push(held.due_ps, held.passed)
         through = []
-        while self._waiting and self._waiting[0].due_us <= now_us:
+        while self._waiting and self._waiting[0].due_ps <= now_ps:
             through.append(heapq.heappop(self._waiting).passed)
         return through
 
     @property
-    def due_us(self) -> float | None:
+    def due_ps(self) -> int | None:
         """When to `take` next, if anything is on its way."""
-        times = [held.due_us for held in self._held] + [waiting.due_us for waiting in self._waiting[:1]]
+        times = [held.due_ps for held in self._held] + [waiting.due_ps for waiting in self._waiting[:1]]
         return min(times, default=None)
 
-    def _push(self, due_us: float, passed: Passed) -> None:
+    def _push(self, due_ps: int, passed: Passed) -> None:
         self._serial += 1
-        heapq.heappush(self._waiting, _Waiting(due_us, self._serial, passed))
+        heapq.heappush(self._waiting, _Waiting(due_ps, self._serial, passed))
 
 
 def _flipped(data: bytes, bit: int) -> bytes:

@@ -20,10 +20,11 @@ def swapped(data: Signal):
                part((38, 64)))
 
 
-def hub(config: Config, broken: bool = False) -> str:
+def hub(config: Config, broken: bool = False, split: bool = False) -> str:
     """RTLIL with the ports of the real switch. With a 512-bit bus it sends frames back to where they came from. The
     outcome in its trace is 20 for a frame with an error, else 0; the job is the low byte of the seed. A broken one
-    changes words that wait, and says of the last that it is empty."""
+    changes words that wait, and says of the last that it is empty. A split one spares the port that a frame came by, as
+    a switch does."""
     m = Module()
     m.domains.sync = sync = ClockDomain()
     signals = {"clk": sync.clk, "rst": sync.rst, "now_us": Signal(32, name="now_us"),
@@ -50,7 +51,7 @@ def hub(config: Config, broken: bool = False) -> str:
         if config.bus_bits == 512:
             data = Mux(first, swapped(data), data)
         m.d.comb += [
-            queue.w_data.eq(Cat(data, word[config.bus_bits:])), queue.w_en.eq(take),
+            queue.w_data.eq(Cat(data, word[config.bus_bits:])), queue.w_en.eq(take & (granted != p) if split else take),
             Cat(*(signals[f"tx{p}_{name}"] for name in ("data", "bytes", "last"))).eq(queue.r_data),
             signals[f"tx{p}_valid"].eq(queue.r_rdy), queue.r_en.eq(signals[f"tx{p}_ready"]),
             signals[f"rx{p}_ready"].eq(take & (granted == p)),

@@ -13,15 +13,16 @@ SNAP_BYTES = 65536
 
 
 class Capture:
-    """A file of whole frames. Times are nanoseconds since 1970."""
+    """A file of whole frames. epoch_ns: nanoseconds from 1970 to the time 0 of its writer."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, epoch_ns: int = 0):
+        self._epoch_ns = epoch_ns
         self._file = path.open("wb")
         self._file.write(struct.pack("<IHHiIII", NANOSECOND_MAGIC, 2, 4, 0, 0, SNAP_BYTES, LINK_ETHERNET))
 
     def write(self, frame: bytes, time_ns: int) -> None:
         """Adds a frame, without FCS."""
-        self._file.write(struct.pack("<IIII", *divmod(time_ns, 1_000_000_000), len(frame), len(frame)))
+        self._file.write(struct.pack("<IIII", *divmod(self._epoch_ns + time_ns, 1_000_000_000), len(frame), len(frame)))
         self._file.write(frame)
 
     def close(self) -> None:

@@ -11,14 +11,16 @@ under all of them at once. It also makes the network no part of the state:
 - A worker whose lowest missing segment is `low` may at each earlier `low` have sent a receipt, and a contribution to
   each segment of its window then. This allows a few messages that it may never have sent: with a `low` that it skipped,
   which are true all the same, and for a segment whose result it holds by now, which meet a complete slot or a later lap.
-- The switch refuses whoever has left (MEMBER), so a worker's messages end with its membership.
+- The switch refuses whoever has left (MEMBER), so a worker's messages end with its membership. Whoever joins again has a new token and
+  begins at the segment that the switch names; `start` says which.
 
 `sim/model/explorer_network.py` explores networks with queues and single kinds of faults, and the tests compare.
 
 Checked at each step: nobody is in a sum twice, no sum mixes laps, a result is what its `members` say, the same for all
-and for ever, with enough in it; an honest worker is never told WINDOW, and with H = N never SLOT_HELD. Checked in
-each state: if the network loses all that is under way, fresh repeats and receipts sent by timer suffice to bring every
-result to every live worker, even if all but H of them never contribute again.
+and for ever, with enough in it; an honest worker is never told WINDOW, and with H = N never SLOT_HELD; who is live is waited for
+from its first segment on. Checked in each state: if the network loses all that is under way, fresh repeats and receipts sent by timer
+suffice to bring every result to every live worker, even if all but H of them never contribute again (with a deadline: all but one),
+and whoever waits to join is let in.
 """
 
 from collections.abc import Iterator
@@ -39,8 +41,11 @@ Event = tuple[Any, ...]
 
 
 class Scenario(NamedTuple):
-    """What is explored. `leaves`: how many workers may leave. `thresholds`: values that SET_H may set at any time.
-    `tainted`: (worker, segment) pairs to be quarantined. The last three make mutants."""
+    """What is explored. `leaves`: how many workers may be gone at a time, by their own will or evicted, rightly or not. `joins`: those who
+    are gone may join again. `boundaries`: last segments of collectives. `thresholds`: values that SET_H may set at any time. `tainted`:
+    (worker, segment) pairs to be quarantined. `whole`: segments that wait for all. `forces`: open slots may be forced at any time.
+    `deadline`: slots may become overdue at any time. The last five make mutants: `eager` workers do not wait at a boundary, `any_forced`
+    forces also slots that wait for all."""
 
     workers: int
     window: int
@@ -49,9 +54,16 @@ class Scenario(NamedTuple):
     leaves: int = 0
     thresholds: tuple[int, ...] = ()
     tainted: frozenset[tuple[int, int]] = frozenset()
+    joins: bool = False
+    boundaries: frozenset[int] = frozenset()
+    whole: frozenset[int] = frozenset()
+    forces: bool = False
+    deadline: bool = False
     rules: Rules = RULES
     receipts: bool = True
     slots: int = 0
+    eager: bool = False
+    any_forced: bool = False
 
 
 class Contribution(NamedTuple):
@@ -74,8 +86,24 @@ class Leave(NamedTuple):
     worker: int
 
 
+class Join(NamedTuple):
+    """The confirmation of one who is not a member of a running job."""
+
+    worker: int
+
+
 class SetThreshold(NamedTuple):
     threshold: int
+
+
+class Force(NamedTuple):
+    segment: int
+
+
+class Overdue(NamedTuple):
+    """Time passes: the slot of this segment has been open for too long."""
+
+    segment: int
 
 
 class Result(NamedTuple):
@@ -85,11 +113,12 @@ class Result(NamedTuple):
 
 class Core(NamedTuple):
     """The switch: ring, accumulators (bit `segment * workers + worker` for each payload in the sum), and, for the
-    checks, the members of each result so far."""
+    checks, of each result so far its members with bit `workers` for `change`, and each worker's first segment."""
 
     ring: Ring
     memory: tuple[int, ...]
     truth: tuple[int, ...]
+    start: tuple[int, ...]
 
 
 class State(NamedTuple):
@@ -122,7 +151,7 @@ class Explorer:
         self.moves: dict[tuple[int, type, Event], tuple[int, int, int]] = {}
         self.effects: dict[tuple[int, int, int], list[tuple[Event, int]]] = {}
         self.good: dict[tuple[int, ...], set[State]] = {}
-        self.strict = (scenario.threshold == scenario.workers and not scenario.thresholds)
+        self.strict = scenario.threshold == scenario.workers and not (scenario.thresholds or scenario.forces or scenario.deadline)
 
     def intern(self, core: Core) -> int:
         if core not in self.numbers:
@@ -133,11 +162,11 @@ class Explorer:
     def start(self) -> State:
         s = self.scenario
         live = (1 << s.workers) - 1
-        ring = rules_of.new_ring(self.first_seq, s.window, s.workers, live, s.threshold)
+        ring = rules_of.new_ring(self.first_seq, s.window, s.workers, live, s.threshold, int(s.deadline))
         if s.slots:
             slots = tuple(Slot((self.first_seq + k - s.slots) % SERIAL) for k in range(s.slots))
             ring = ShortRing(slots, ring.have, live, s.threshold)
-        core = Core(ring, (0,) * len(ring.slots), (UNKNOWN,) * s.segments)
+        core = Core(ring, (0,) * len(ring.slots), (UNKNOWN,) * s.segments, (0,) * s.workers)
         return State(self.intern(core), (0,) * s.workers)
 
     # The switch
@@ -158,13 +187,22 @@ class Explorer:
         s, ring = self.scenario, core.ring
         works: list[Work] = []
         if isinstance(event, Leave):
-            ring, works = rules_of.leave(ring, event.worker)
+            ring, works = rules_of.leave(ring, event.worker, s.rules)
+        elif isinstance(event, Join):
+            ring = ring._replace(joining=ring.joining | 1 << event.worker)
         elif isinstance(event, SetThreshold):
             ring = ring._replace(threshold=event.threshold)
+        elif isinstance(event, Force):
+            ring, work = rules_of.force(ring, self.seq(event.segment) % len(ring.slots), s.rules)
+            works = [work]
+        elif isinstance(event, Overdue):
+            index = self.seq(event.segment) % len(ring.slots)
+            ring = rules_of.put(ring, index, ring.slots[index]._replace(opened_us=-1))
         elif isinstance(event, (Contribution, Receipt)) and ring.live >> event.worker & 1:
             if isinstance(event, Contribution):
                 step = rules_of.contribute(
                     ring, member=event.worker, seq=self.seq(event.segment), behind=event.segment - event.low,
+                    boundary=event.segment in s.boundaries, whole=self.is_whole(core, event.segment),
                     tainted=(event.worker, event.segment) in s.tainted, rules=s.rules)
             else:
                 asked = event.low if event.wanted == UNKNOWN else event.wanted
@@ -173,13 +211,15 @@ class Explorer:
             if step.outcome == Outcome.WINDOW or self.strict and step.outcome == Outcome.SLOT_HELD:
                 raise Violation(f"an honest worker is told {step.outcome.name}")
             ring, works = step.ring, [step.work] if step.work else []
-        core = core._replace(ring=ring)
+        new = ring.live & ~core.ring.live
+        core = core._replace(ring=ring, start=tuple(
+            self.segment(Slot(ring.have[m])) if new >> m & 1 else start for m, start in enumerate(core.start)))
         segment, receivers = UNKNOWN, 0
         for work in works:
             core = self.execute(core, work, event)
             sends = work.emit or work.operation == Operation.RESEND
             segment = self.segment(core.ring.slots[work.slot]) if sends else UNKNOWN
-            receivers = core.ring.live if work.emit else 1 << work.member
+            receivers = work.receivers
         return core, segment, receivers
 
     def execute(self, core: Core, work: Work, event: Event) -> Core:
@@ -198,16 +238,31 @@ class Explorer:
                 return core
         if content != slot.members << segment * s.workers:
             raise Violation("a sum is not that of its members' payloads")
-        waiting = core.ring.live & ~slot.arrived
-        if work.emit and slot.members.bit_count() < core.ring.threshold and waiting:
+        taking_part = sum(1 << m for m, start in enumerate(core.start) if core.ring.live >> m & 1 and start <= segment)
+        waiting = taking_part & ~slot.arrived
+        forced = isinstance(event, Force) or slot.opened_us and not slot.whole
+        if work.emit and slot.members.bit_count() < core.ring.threshold and waiting and not forced:
             raise Violation("a slot completes with too few workers")
+        if work.emit and slot.whole and waiting and not forced:
+            raise Violation("a slot that waits for all completes without somebody")
+        if work.emit and taking_part & ~slot.expected:
+            raise Violation("a slot does not wait for a member")
+        if work.emit and segment in s.boundaries and core.ring.joining:
+            raise Violation("a newcomer is not let in")
         if self.strict and not s.leaves and not s.tainted and slot.members != (1 << s.workers) - 1:
             raise Violation("H = N, but a result lacks somebody")
-        if core.truth[segment] not in (UNKNOWN, slot.members):
+        fact = slot.members | slot.change << s.workers
+        if core.truth[segment] not in (UNKNOWN, fact):
             raise Violation("a result changes")
         if slot.state != SlotState.COMPLETE:
             raise Violation("a result leaves an open slot")
-        return core._replace(truth=core.truth[:segment] + (slot.members,) + core.truth[segment + 1:])
+        return core._replace(truth=core.truth[:segment] + (fact,) + core.truth[segment + 1:])
+
+    def is_whole(self, core: Core, segment: int) -> bool:
+        """The collective after a change waits for all. Whoever sends for it holds the result that says so."""
+        last = max((end for end in self.scenario.boundaries if end < segment), default=UNKNOWN)
+        change = last != UNKNOWN and core.truth[last] >> self.scenario.workers == 1
+        return segment in self.scenario.whole or change
 
     def seq(self, segment: int) -> int:
         return (self.first_seq + segment) % SERIAL
@@ -218,8 +273,10 @@ class Explorer:
     # The workers
 
     def contributions(self, worker: int, held: int, low: int) -> Iterator[Contribution]:
-        """What a worker sends that lacks `low`: anything of its window whose result it does not hold."""
-        for segment in range(low, min(low + self.scenario.window, self.scenario.segments)):
+        """What a worker sends that lacks `low`: anything of its window, up to the end of the collective, whose result it does not hold."""
+        s = self.scenario
+        end = min([s.segments, low + s.window] + [last + 1 for last in s.boundaries if last >= low and not s.eager])
+        for segment in range(low, end):
             if not held >> segment & 1:
                 yield Contribution(worker, segment, low)
 
@@ -238,14 +295,22 @@ class Explorer:
     def actions(self, core: Core) -> Iterator[Event]:
         """What may happen at any time that is no message of the ring."""
         s, ring = self.scenario, core.ring
-        if s.workers - ring.live.bit_count() < min(s.leaves, s.workers - 1):
+        if s.workers - ring.live.bit_count() < min(s.leaves, s.workers - (not s.joins)):
             yield from (Leave(m) for m in range(s.workers) if ring.live >> m & 1)
+        yield from (Leave(m) for m in range(s.workers) if ring.joining >> m & 1)
+        if s.joins and ring.live:
+            yield from (Join(m) for m in range(s.workers) if not (ring.live | ring.joining) >> m & 1)
         yield from (SetThreshold(h) for h in s.thresholds if h != ring.threshold)
+        collecting = [slot for slot in ring.slots if slot.state == SlotState.COLLECTING]
+        if s.forces:
+            yield from (Force(self.segment(slot)) for slot in collecting if s.any_forced or not slot.whole)
+        if s.deadline:
+            yield from (Overdue(self.segment(slot)) for slot in collecting if not slot.opened_us)
 
     def successors(self, state: State) -> Iterator[tuple[Event, State]]:
         core = self.cores[state.core]
         for action in self.actions(core):
-            yield action, state._replace(core=self.move(state.core, action)[0])
+            yield action, self.turn(state, self.move(state.core, action)[0])
         for worker, held in enumerate(state.held):
             if not core.ring.live >> worker & 1:
                 continue
@@ -253,13 +318,23 @@ class Explorer:
                 if members != UNKNOWN and not held >> segment & 1:
                     yield Result(worker, segment), self.receive(state, worker, segment)
             for event, after in self.arrivals(state.core, worker, lowest_missing(held)):
-                yield event, state._replace(core=after)
+                yield event, self.turn(state, after)
+
+    def turn(self, state: State, core: int) -> State:
+        """The switch is in another state. Who has become a member by that begins as one; who is none holds nothing."""
+        before, after = self.cores[state.core], self.cores[core]
+        if before.ring.live == after.ring.live:
+            return state._replace(core=core)
+        new = after.ring.live & ~before.ring.live
+        held = tuple((1 << after.start[m]) - 1 if new >> m & 1 else old if after.ring.live >> m & 1 else 0
+                     for m, old in enumerate(state.held))
+        return State(core, held)
 
     def arrivals(self, number: int, worker: int, lowest: int) -> list[tuple[Event, int]]:
         """Messages that a worker may have sent up to this `low`, with the core after each that changes it."""
         key = number, worker, lowest
         if key not in self.effects:
-            events = [event for low in range(lowest + 1)
+            events = [event for low in range(self.cores[number].start[worker], lowest + 1)
                       for event in (*self.contributions(worker, 0, low), *self.receipts(worker, low))]
             moved = {self.move(number, event)[0]: event for event in reversed(events)}
             self.effects[key] = [(event, after) for after, event in moved.items() if after != number]
@@ -267,27 +342,35 @@ class Explorer:
 
     def check_progress(self, state: State) -> None:
         """From here, with an empty network, fresh messages alone reach the goal, also if no more than H workers ever
-        contribute again and the others only receive and acknowledge. One fixed order without losses is tried.
+        contribute again, with a deadline no more than one, and the others only receive and acknowledge. One fixed order without losses
+        is tried.
 
-        With quarantine everybody contributes: a tainted contribution does not count towards H.
+        With quarantine everybody contributes: a tainted contribution does not count towards H. To a segment that waits for all they all do,
+        and somebody who is no newcomer always does.
         """
         s, ring = self.scenario, self.cores[state.core].ring
         alive = [m for m in range(s.workers) if ring.live >> m & 1]
-        everybody = s.tainted or len(alive) <= ring.threshold
-        for busy in combinations(alive, len(alive) if everybody else ring.threshold):
-            self.reach_goal(state, busy)
+        enough = 1 if s.deadline else ring.threshold
+        knowing = ring.live & ~ring.newcomers
+        for quiet in combinations(alive, 0 if s.tainted else max(0, len(alive) - enough)):
+            if not knowing or any(knowing >> m & 1 for m in alive if m not in quiet):
+                self.reach_goal(state, quiet)
 
-    def reach_goal(self, state: State, busy: tuple[int, ...]) -> None:
+    def reach_goal(self, state: State, quiet: tuple[int, ...]) -> None:
         """`good` remembers the states passed, from which it was reached."""
-        good, passed, every = self.good.setdefault(busy, set()), [], (1 << self.scenario.segments) - 1
+        s = self.scenario
+        good, passed, every = self.good.setdefault(quiet, set()), [], (1 << s.segments) - 1
         while state not in good:
             passed.append(state)
-            ring = self.cores[state.core].ring
-            if all(held == every for m, held in enumerate(state.held) if ring.live >> m & 1):
+            core = self.cores[state.core]
+            live = [m for m in range(s.workers) if core.ring.live >> m & 1]
+            if all(state.held[m] == every for m in live):  # also if nobody is
                 break
-            for worker in range(self.scenario.workers):
-                if ring.live >> worker & 1:
-                    state = self.fresh(state, worker, worker in busy)
+            if s.deadline:
+                for event in list(self.actions(core)):
+                    state = self.turn(state, self.move(state.core, event)[0]) if isinstance(event, Overdue) else state
+            for worker in live:
+                state = self.fresh(state, worker, worker not in quiet)
             if state == passed[-1]:
                 raise Violation("a worker waits for ever")
         good.update(passed)
@@ -296,9 +379,11 @@ class Explorer:
         """A worker repeats all that it may send; the network delivers all that this causes."""
         held = state.held[worker]
         low = lowest_missing(held)
-        for event in (*(self.contributions(worker, held, low) if busy else ()), *self.receipts(worker, low)):
+        contributions = [event for event in self.contributions(worker, held, low)
+                         if busy or self.is_whole(self.cores[state.core], event.segment)]
+        for event in (*contributions, *self.receipts(worker, low)):
             core, segment, receivers = self.move(state.core, event)
-            state = state._replace(core=core)
+            state = self.turn(state, core)
             if segment != UNKNOWN:
                 for m in range(self.scenario.workers):
                     state = self.receive(state, m, segment) if receivers >> m & 1 else state

@@ -60,7 +60,7 @@ class State(NamedTuple):
     tokens: int
 
 
-Join = Callable[[Config, Job, Request, Source, Offer], Verdict]
+Join = Callable[[Config, Job, Request, Source, Offer, int], Verdict]
 
 
 class JoinExplorer:
@@ -70,7 +70,7 @@ class JoinExplorer:
                  join: Join = membership.join) -> None:
         self.actors, self.world, self.seats, self.tokens, self.join = actors, world, seats, tokens, join
         self.config = Config(members=4, window=1, elements=8)
-        self.settings = Settings(world, world, Format.INT32, 0, 8, 0)
+        self.settings = Settings(world, world, Format.INT32, 0, 8, 0, 0, 0)
 
     def start(self) -> State:
         return State(NO_JOB, (Mind(),) * len(self.actors), frozenset(), frozenset(), frozenset(), 0)
@@ -83,13 +83,13 @@ class JoinExplorer:
         return Source(0, bytes([self.actors[actor].address] * 6), self.actors[actor].address, 1)
 
     def request(self, actor: int, action: Action, token: int, member: int, number: int = 0) -> Request:
-        return Request(action, member, token, number, 0, actor + 1, self.settings)
+        return Request(action, 0, member, token, number, 0, actor + 1, self.settings)
 
     def ask(self, state: State, actor: int, token: int, wanted: int) -> tuple[State, Verdict]:
         """A Join arrives; its acknowledgement is now under way."""
         offer = Offer(0, 0, state.tokens + 1)
         verdict = self.join(self.config, state.job, self.request(actor, Action.JOIN, token, wanted),
-                            self.source(actor), offer)
+                            self.source(actor), offer, 0)
         for index, entry in enumerate(verdict.job.entries):
             before = state.job.entries[index].state if state.job.entries else EntryState.FREE
             if entry.state == EntryState.LIVE != before and (entry.nonce - 1, entry.token) not in state.sent:

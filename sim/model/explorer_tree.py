@@ -232,8 +232,8 @@ class Explorer:
             else:
                 ring, works = tree.leave(ring, member, leaf=leaf)
         elif isinstance(event, Expire):
-            ring, work = tree.expire(ring, event.slot, leaf=leaf)
-            works = [work]
+            ring, work = flat.force(ring, event.slot)
+            ring, works = tree.close(ring, work, leaf), [work]
         elif isinstance(event, Down):
             step = tree.install(ring, seq=self.seq(event.segment), ranks=event.ranks, rules=s.rules)
             if step.outcome in (Outcome.SLOT_HELD, Outcome.WINDOW):
@@ -266,15 +266,15 @@ class Explorer:
                 up = self.uplink(switch, core, self.segment(slot))
             elif work.emit:
                 segment, receivers = self.segment(slot), core.ring.live
-            elif work.operation == Operation.RESEND and (s.answers or work.member >= len(self.children[switch])):
-                segment, receivers = self.segment(slot), 1 << work.member
+            elif work.operation == Operation.RESEND and (s.answers or work.receivers >> len(self.children[switch])):
+                segment, receivers = self.segment(slot), work.receivers
         return core, Sent(up, segment, receivers)
 
     def execute(self, switch: int, core: Core, work: Work, event: Event) -> Core:
         """The accumulators obey; what leaves is compared with the header that goes with it."""
         slot, content = core.ring.slots[work.slot], core.memory[work.slot]
         segment = self.segment(slot)
-        if work.operation in (Operation.CONTRIBUTE, Operation.FORCE, Operation.EXPIRE, Operation.INSTALL_DOWN):
+        if work.operation in (Operation.CONTRIBUTE, Operation.FORCE, Operation.INSTALL_DOWN):
             content = 0 if work.first else content
             adds = work.operation in (Operation.CONTRIBUTE, Operation.INSTALL_DOWN)
             terms = self.payload(self.ranks(event), event.segment) if adds else 0

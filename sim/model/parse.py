@@ -76,5 +76,5 @@ def request(message: Message) -> Request:
     """The control message in a message of that type."""
     body = np.frombuffer(message.payload, CONTROL, 1)[0]
     settings = Settings(*(int(body[name]) for name in Settings._fields))
-    return Request(int(body["action"]), message.member, message.token, message.seq, int(body["key"]),
-                   int(body["nonce"]), settings, int(body["deadline_us"]), int(body["address"]))
+    return Request(int(body["action"]), message.epoch, message.member, message.token, message.seq, int(body["key"]),
+                   int(body["nonce"]), settings, int(body["segment"]), int(body["address"]))

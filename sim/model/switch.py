@@ -5,6 +5,8 @@ come in this order: ordinary copies by port; a reply to the ingress port; result
 port by member. A READ sees all earlier frames and its own `RX_FRAMES`, not its own outcome.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from iswitch.config import Config
@@ -12,10 +14,12 @@ from iswitch.wire import (
     MAGIC, NOTICE_INTERVAL_US, REGISTERS_PER_READ, VERSION, Action, ContributionFlag, Format, JobState, Mode, Operation,
     Outcome, PortCounter, Reason, Register, ResultFlag, Stat, Type,
 )
-from sim.model.aggregate.ring import Names, Slot, Step, Work, contribute, receipt
+from sim.model.aggregate.ring import Names, Ring, Slot, Step, Work, contribute, receipt
 from sim.model.control import membership, random
 from sim.model.control.membership import NO_JOB, EntryState, Job, Verdict
 from sim.model.net import compose
+from sim.model.net.forwarder import MacTable, destinations
+from sim.model.net.responder import answer
 from sim.model.numeric import lane
 from sim.model.parse import FLAT, Message, parse, request
 
@@ -24,7 +28,7 @@ __all__ = ["Switch"]
 Frames = list[tuple[int, bytes]]
 
 NOTICED = {Outcome.JOB: Reason.JOB, Outcome.EPOCH: Reason.EPOCH, Outcome.MEMBER: Reason.MEMBER,
-           Outcome.TOKEN: Reason.TOKEN}
+           Outcome.TOKEN: Reason.TOKEN, Outcome.HALTED: Reason.HALTED}
 
 
 class Switch:
@@ -38,13 +42,15 @@ class Switch:
         self.random = random.initial(seed)
         self.jobs: list[Job] = [NO_JOB] * config.jobs
         self.numbers: dict[tuple[int, int], lane.Stored] = {}
-        self.outcomes, self.stats = [0] * len(Outcome), [0] * len(Stat)
+        self.outcomes, self.stats = [0] * (max(Outcome) + 1), [0] * len(Stat)
         self.port_counters = [[0] * len(PortCounter) for _ in range(config.ports)]
         self.noticed_us: int | None = None
+        self.macs = MacTable(config.mac_entries)
 
     def receive(self, port: int, frame: bytes, now_us: int, error: bool = False) -> Frames:
         """One frame without FCS that came in by `port`; `error`: its FCS was bad. Returns (port, frame) in order."""
         seen = self.port_counters[port]
+        self.macs.at(now_us)
         if error or len(frame) < 60 or len(frame) > self.config.frame_bytes_max:
             seen[PortCounter.RX_ERROR if error else
                  PortCounter.RX_RUNT if len(frame) < 60 else PortCounter.RX_OVERSIZE] += 1
@@ -52,18 +58,27 @@ class Switch:
         seen[PortCounter.RX_FRAMES] += 1
         message = parse(port, frame, self.own.ip, self.types)
         if message == Outcome.ORDINARY:
-            sent = [(other, frame) for other in range(self.config.ports) if other != port]
-            outcome = Outcome.ORDINARY
+            outcome, sent = self.forward(port, frame)
         elif isinstance(message, Outcome):
             outcome, sent = message, []
         elif message.type == Type.CONTROL:
-            outcome, sent = self.control(message)
+            outcome, sent = self.control(message, now_us)
         else:
             outcome, sent = self.aggregate(message, now_us)
+        self.macs.learn(frame[6:12], port, self.own.mac)
         self.outcomes[outcome] += 1
         for egress, _ in sent:
             self.port_counters[egress][PortCounter.TX_FRAMES] += 1
         return sent
+
+    def forward(self, port: int, frame: bytes) -> tuple[Outcome, Frames]:
+        """A frame that is not ours. Where it goes is looked up before its sender is learnt."""
+        if reply := answer(frame, self.own):
+            return Outcome.ANSWERED, [(port, reply)]
+        if frame[:6] == self.own.mac:
+            return Outcome.UNANSWERED, []
+        outcome, ports = destinations(self.macs, frame[:6], port, self.config.ports)
+        return outcome, [(egress, frame) for egress in ports]
 
     def aggregate(self, message: Message, now_us: int) -> tuple[Outcome, Frames]:
         """A contribution or a receipt."""
@@ -72,10 +87,29 @@ class Switch:
             return refused, self.notice(message, NOTICED[refused], now_us)
         if refused is not None:
             return refused, []
-        job = self.jobs[message.job]
-        step = self.step(job, message)
-        self.jobs[message.job] = job._replace(ring=step.ring)
-        return step.outcome, self.perform(message.job, step.work, message.payload) if step.work else []
+        job = membership.heard(self.jobs[message.job], message.member, now_us)
+        step = self.step(job, message, now_us)
+        self.admit(job, step.ring)
+        self.jobs[message.job] = job = job._replace(ring=step.ring)
+        sent = self.perform(message.job, step.work, message.payload) if step.work else []
+        late = [m for m in range(len(job.entries)) if step.waits >> m & 1 and membership.silent(job, m, now_us)]
+        return step.outcome, sent + (self.evict(message.job, late[0]) if late else [])
+
+    def evict(self, number: int, member: int) -> Frames:
+        """A member is waited for and has been silent for too long."""
+        self.stats[Stat.EVICTED] += 1
+        before = self.jobs[number]
+        after, works = membership.part(before, member)
+        self.jobs[number] = self.closed(number, after, works)
+        self.admit(before, after.ring)
+        return [frame for work in works for frame in self.perform(number, work)]
+
+    def closed(self, number: int, job: Job, works: Sequence[Work]) -> Job:
+        """The job after operations that closed some of its slots."""
+        return job
+
+    def admit(self, before: Job, ring: Ring) -> None:
+        self.stats[Stat.ADMITTED] += before.state != JobState.FORMING and bool(ring.live & ~before.live)
 
     def stranger(self, message: Message) -> Outcome | None:
         """The first check of membership and form that fails."""
@@ -96,20 +130,22 @@ class Switch:
             Outcome.TOKEN: message.token == entry.token,
             Outcome.PORT: message.source.port == entry.source.port,
             Outcome.ADDRESS: message.source[1:] == entry.source[1:],
-            Outcome.FORMING: job.state == JobState.RUNNING,
+            Outcome.FORMING: job.state != JobState.FORMING and bool(job.live >> message.member & 1),
+            Outcome.HALTED: job.state != JobState.HALTED or message.type != Type.CONTRIBUTION,
             Outcome.FORMAT: format_good,
             Outcome.LENGTH: payload_good,
         }
         return next((outcome for outcome, holds in rules.items() if not holds), None)
 
-    def step(self, job: Job, message: Message) -> Step:
+    def step(self, job: Job, message: Message, now_us: int) -> Step:
         if message.type == Type.RECEIPT:
             return receipt(job.ring, member=message.member, seq=message.seq, behind=message.behind,
                            want=bool(message.flags & ContributionFlag.WANT))
         tainted = lane.is_tainted(message.format, np.frombuffer(message.payload, "<u4"), self.limit(job))
         return contribute(job.ring, member=message.member, seq=message.seq, behind=message.behind,
                           format=message.format, length=len(message.payload), tainted=tainted,
-                          quarantine=job.settings.mode == Mode.QUARANTINE)
+                          boundary=bool(message.flags & ContributionFlag.BOUNDARY), whole=bool(message.flags & ContributionFlag.WHOLE),
+                          quarantine=job.settings.mode == Mode.QUARANTINE, now_us=now_us)
 
     def limit(self, job: Job) -> int:
         return lane.exponent_limit(job.settings.fraction)
@@ -120,10 +156,10 @@ class Switch:
         slot = job.ring.slots[work.slot]
         if work.operation == Operation.RESEND:
             self.stats[Stat.RESENT] += 1
-            return self.copies(number, slot, 1 << work.member, ResultFlag.RESENT)
+            return self.copies(number, slot, work.receivers, ResultFlag.RESENT)
         self.add(number, work, payload)
         self.stats[Stat.RESULTS] += work.emit
-        return self.copies(number, slot, job.live) if work.emit else []
+        return self.copies(number, slot, work.receivers) if work.emit else []
 
     def add(self, number: int, work: Work, payload: bytes) -> None:
         """What an operation makes of a slot's accumulators."""
@@ -141,7 +177,7 @@ class Switch:
         """The result in a complete slot, once for each of the members in the set `receivers`."""
         job = self.jobs[number]
         names, numbers = self.content(number, slot)
-        flags |= ResultFlag.PARTIAL * names.partial | ResultFlag.TAINTED * bool(names.tainted)
+        flags |= ResultFlag.PARTIAL * names.partial | ResultFlag.TAINTED * bool(names.tainted) | ResultFlag.CHANGE * slot.change
         payload = compose.result(
             job=number, epoch=job.epoch, seq=slot.seq, format=slot.format, flags=flags, members=names.ranks,
             tainted=names.tainted, numbers=numbers)
@@ -166,10 +202,11 @@ class Switch:
                                  token=message.token, reason=reason)
         return [(message.source.port, compose.address(self.own, message.source, payload))]
 
-    def control(self, message: Message) -> tuple[Outcome, Frames]:
+    def control(self, message: Message, now_us: int) -> tuple[Outcome, Frames]:
         asked = request(message)
-        verdict = self.decide(message, asked)
+        verdict = self.decide(message, asked, now_us)
         if message.job < self.config.jobs:
+            self.admit(self.jobs[message.job], verdict.job.ring)
             self.jobs[message.job] = verdict.job
         registers = self.registers(asked.address) if asked.action == Action.READ else [0] * REGISTERS_PER_READ
         job, settings = verdict.job, verdict.job.settings
@@ -177,14 +214,16 @@ class Switch:
             job=message.job, epoch=job.epoch, seq=message.seq, member=verdict.member, token=verdict.token,
             registers=tuple(registers), action=asked.action, reason=verdict.reason, state=job.state,
             window=self.config.window, elements=settings.elements or self.config.elements, world=settings.world,
-            live=job.live.bit_count(), first_seq=job.first_seq, nonce=asked.nonce, threshold=settings.threshold,
+            live=job.live.bit_count(), nonce=asked.nonce, threshold=settings.threshold,
+            standing=0 if verdict.own is None else job.standing(verdict.own),
+            first_seq=job.first_seq if verdict.own is None else job.begins(verdict.own),
             members=self.config.members, address=asked.address)
         sent = [(message.source.port, compose.address(self.own, message.source, payload))]
         for work in verdict.works:
             sent += self.perform(message.job, work)
         return Outcome.REFUSED if verdict.reason else Outcome.CONTROL, sent
 
-    def decide(self, message: Message, asked: membership.Request) -> Verdict:
+    def decide(self, message: Message, asked: membership.Request, now_us: int) -> Verdict:
         job = self.jobs[message.job] if message.job < self.config.jobs else NO_JOB
         unchanged = Verdict(job, Reason.DONE, message.member, message.token)
         if asked.action == Action.READ:
@@ -196,7 +235,7 @@ class Switch:
         if asked.action != Action.JOIN:
             return membership.act(self.config, job, asked, message.source)
         after, offer = random.offer(self.random, self.config.slots, new_job=job.state == JobState.NONE)
-        verdict = membership.join(self.config, job, asked, message.source, offer, self.below(message.job))
+        verdict = membership.join(self.config, job, asked, message.source, offer, now_us, self.below(message.job))
         self.random = after if verdict.fresh else self.random
         return verdict
 

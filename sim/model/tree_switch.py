@@ -11,6 +11,7 @@ its members that the job runs. Before that it takes no contribution (FORMING).
 **Leaving.** The last member's Leave is passed up, and answered (JOB: it has ended) when the parent has answered: nobody else would repeat it.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from iswitch.wire import (
 from sim.model.aggregate import tree
 from sim.model.aggregate.ring import Names, Slot, Step, Work, forward, new_ring
 from sim.model.control import random
-from sim.model.control.membership import NO_JOB, Entry, EntryState, Job, Request, Source, Verdict
+from sim.model.control.membership import NO_JOB, Entry, Job, Request, Source, Verdict, live_ranks
 from sim.model.net import compose
 from sim.model.numeric import lane
 from sim.model.parse import FLAT, Message, request
@@ -124,21 +125,23 @@ class TreeSwitch(Switch):
     def entry(self, message: Message) -> Entry:
         return self.jobs[message.job].entries[message.member]
 
-    def step(self, job: Job, message: Message) -> Step:
+    def step(self, job: Job, message: Message, now_us: int) -> Step:
         leaf = message.job in self.parents
+        boundary, whole = bool(message.flags & ContributionFlag.BOUNDARY), bool(message.flags & ContributionFlag.WHOLE)
         if message.type == Type.RECEIPT:
             return self.receipt(message)[0]
         if message.type == Type.UPLINK:
             numbers, flags, tainted = uplink(message)
             return tree.contribute(
                 job.ring, leaf=leaf, member=message.member, ranks=message.members, seq=message.seq, behind=message.behind,
-                format=Format.WINDOW64 if message.format == Format.FIXED64 else message.format, length=4 * numbers.size, tainted=tainted,
-                partial=bool(flags & ResultFlag.PARTIAL), uplink=True)
+                format=Format.WINDOW64 if message.format == Format.FIXED64 else message.format, length=4 * numbers.size, boundary=boundary,
+                whole=whole, tainted=tainted, partial=bool(flags & ResultFlag.PARTIAL), uplink=True, now_us=now_us)
         rank = self.entry(message).ranks
         tainted = rank * lane.is_tainted(message.format, np.frombuffer(message.payload, "<u4"), self.limit(job))
         quarantined = tainted and job.settings.mode == Mode.QUARANTINE
         return tree.contribute(job.ring, leaf=leaf, member=message.member, ranks=0 if quarantined else rank, seq=message.seq,
-                               behind=message.behind, format=message.format, length=len(message.payload), tainted=tainted)
+                               behind=message.behind, format=message.format, length=len(message.payload), boundary=boundary,
+                               whole=whole, tainted=tainted, now_us=now_us)
 
     def receipt(self, message: Message) -> tuple[Step, tree.Report | None]:
         return tree.receipt(self.jobs[message.job].ring, leaf=message.job in self.parents, member=message.member, seq=message.seq,
@@ -190,9 +193,10 @@ class TreeSwitch(Switch):
         names = tree.names(job.ring, index)
         partial = names.partial or slot.expected & ~slot.members
         return self.up(number, compose.uplink(
-            job=number, epoch=job.epoch, seq=slot.seq, member=above.member, token=above.token, format=sent_up_as(slot.format), again=again,
+            job=number, epoch=job.epoch, seq=slot.seq, member=above.member, token=above.token, format=sent_up_as(slot.format),
+            flags=ContributionFlag.RETRANSMISSION * again | ContributionFlag.BOUNDARY * slot.boundary | ContributionFlag.WHOLE * slot.whole,
             behind=forward(slot.seq, tree.lowest(job.ring)), ranks=names.ranks, tainted=names.tainted,
-            flags=ResultFlag.PARTIAL if partial else 0, numbers=lane.uplink(slot.format, self.numbers[number, index])))
+            partial=bool(partial), numbers=lane.uplink(slot.format, self.numbers[number, index])))
 
     def up(self, number: int, payload: bytes) -> Frames:
         to = self.parents[number].source
@@ -253,7 +257,7 @@ class TreeSwitch(Switch):
         job, above = self.jobs[number], self.above[number]
         if above.running and not 0 < (epoch - job.epoch) % 2**16 < 2**15:
             return
-        ring = new_ring(first_seq, self.config.window, self.config.members, job.live, job.ring.threshold)
+        ring = new_ring(first_seq, self.config.window, self.config.members, job.live, job.ring.threshold, job.ring.deadline_us)
         self.jobs[number] = job._replace(ring=ring, epoch=epoch, first_seq=first_seq, state=JobState.RUNNING)
         self.above[number] = above._replace(running=True)
 
@@ -276,13 +280,13 @@ class TreeSwitch(Switch):
     def below(self, number: int) -> int:
         return self.parents[number].ranks if number in self.parents else 0
 
-    def control(self, message: Message) -> tuple[Outcome, Frames]:
+    def control(self, message: Message, now_us: int) -> tuple[Outcome, Frames]:
         number, asked = message.job, request(message)
         if number not in self.parents or asked.action not in (Action.JOIN, Action.LEAVE, Action.RESET):
-            return super().control(message)
-        if asked.action == Action.LEAVE and self.leaves_nobody(message, asked):
+            return super().control(message, now_us)
+        if asked.action == Action.LEAVE and self.leaves_nobody(message, asked, now_us):
             return Outcome.CONTROL, self.ask(number, Action.LEAVE)
-        outcome, sent = super().control(message)
+        outcome, sent = super().control(message, now_us)
         job = self.jobs[number]
         if job.state == JobState.NONE:
             self.above.pop(number, None)
@@ -290,11 +294,11 @@ class TreeSwitch(Switch):
             sent += self.ask(number)
         return outcome, sent
 
-    def leaves_nobody(self, message: Message, asked: Request) -> bool:
+    def leaves_nobody(self, message: Message, asked: Request, now_us: int) -> bool:
         """A good Leave of the last member of a job that the parent knows."""
         job = self.jobs[message.job]
         return bool(message.job in self.above and self.above[message.job].token and job.live == 1 << asked.member
-                    and self.decide(message, asked).job.state == JobState.NONE)
+                    and self.decide(message, asked, now_us).job.state == JobState.NONE)
 
     def ask(self, number: int, action: Action = Action.JOIN) -> Frames:
         """This leaf's own Join or Leave. The parent tells repeats by the nonce, or by the number (1: a leaf sends no other)."""
@@ -305,21 +309,25 @@ class TreeSwitch(Switch):
 
     def whole(self, number: int, job: Job) -> bool:
         """All ranks that belong below are live."""
-        return sum(entry.ranks for entry in job.entries if entry.state == EntryState.LIVE) == self.parents[number].ranks
+        return live_ranks(job) == self.parents[number].ranks
 
-    def decide(self, message: Message, asked: Request) -> Verdict:
+    def closed(self, number: int, job: Job, works: Sequence[Work]) -> Job:
+        """What a leaf closes goes up."""
+        ring = job.ring
+        for work in works:
+            ring = tree.close(ring, work, number in self.parents)
+        return job._replace(ring=ring)
+
+    def decide(self, message: Message, asked: Request, now_us: int) -> Verdict:
         number, leaf = message.job, message.job in self.parents
         asked = asked._replace(ranks=message.members)
         job = self.jobs[number] if number < self.config.jobs else NO_JOB
         reason = self.impossible(asked, job, leaf)
         if reason != Reason.DONE:
             return Verdict(job, reason, asked.member, asked.token)
-        verdict = super().decide(message, asked)
+        verdict = super().decide(message, asked, now_us)
         if not leaf or verdict.job.state == JobState.NONE:
             return verdict
-        ring = verdict.job.ring
-        for work in verdict.works:
-            ring = tree.close(ring, work, leaf)
         if number not in self.above:
             self.random = random.step(self.random)
             self.above[number] = Above(nonce=self.random)
@@ -327,16 +335,17 @@ class TreeSwitch(Switch):
         state = JobState.RUNNING if above.running else JobState.FORMING
         if asked.action == Action.JOIN and verdict.reason == Reason.DONE:
             verdict = verdict._replace(reason=above.reason)
-        return verdict._replace(job=verdict.job._replace(ring=ring, state=state))
+        return verdict._replace(job=self.closed(number, verdict.job, verdict.works)._replace(state=state))
 
     def impossible(self, asked: Request, job: Job, leaf: bool) -> Reason:
-        """What a tree forbids: fewer than all in a sum, segments whose uplink fits no frame, and a Reset anywhere but at the root."""
-        tall = leaf or any(several(entry.ranks) for entry in job.entries)
+        """What a tree forbids: fewer than all in a sum, segments whose uplink fits no frame, Halt, and
+        Reset and FBCAST anywhere but at the root."""
         settings = asked.settings
         if asked.action == Action.JOIN and (leaf or several(asked.ranks)):
             if settings.threshold != settings.world:
                 return Reason.THRESHOLD
             return Reason.ELEMENTS if settings.elements > self.config.uplink_elements else Reason.DONE
-        if asked.action == Action.SET_H and tall and settings.threshold != job.settings.world:
+        if asked.action == Action.SET_H and (leaf or job.tree) and settings.threshold != job.settings.world:
             return Reason.THRESHOLD
-        return Reason.ACTION if asked.action == Action.RESET and leaf and asked.member != NO_MEMBER else Reason.DONE
+        elsewhere = (asked.action == Action.RESET and asked.member != NO_MEMBER or asked.action == Action.FBCAST) and leaf
+        return Reason.ACTION if elsewhere or asked.action == Action.HALT and (leaf or job.tree) else Reason.DONE

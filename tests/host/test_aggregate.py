@@ -381,8 +381,8 @@ def test_vanished_switch_is_told(model):
 
 @pytest.mark.parametrize(("options", "reason"), [
     ({"world": 3}, Reason.WORLD), ({"key": 1}, Reason.KEY), ({"format": "fp32"}, Reason.FORMAT),
-    ({"elements": 8}, Reason.ELEMENTS), ({"threshold": 1}, Reason.THRESHOLD), ({"fraction": 40}, Reason.FRACTION),
-    ({"mode": "propagate"}, Reason.MODE), ({}, Reason.RUNNING), ({"job": 99}, Reason.JOB), ({"elements": 17},
+    ({"elements": 8}, Reason.ELEMENTS), ({"threshold": 1}, Reason.MEMBER), ({"fraction": 40}, Reason.FRACTION),
+    ({"mode": "propagate"}, Reason.MODE), ({}, Reason.MEMBER), ({"job": 99}, Reason.JOB), ({"elements": 17},
                                                                                            Reason.ELEMENTS),
 ])
 def test_disagreement_is_refused_by_name(model, options, reason):

@@ -15,7 +15,8 @@ WRONG = [
     ("elements", 12, "a whole number of 256-bit words of at most 8,900 bytes"),
     ("elements", 2232, "a whole number of 256-bit words of at most 8,900 bytes"),
     ("accumulator_bits", 32, "64"), ("queue_bytes", 12288, "a power of two of at least 3164"),
-    ("queue_bytes", 2048, "a power of two of at least 3164"),
+    ("queue_bytes", 2048, "a power of two of at least 3164"), ("mac_entries", 32, "a power of two from 64 to 65536"),
+    ("mac_entries", 96, "a power of two from 64 to 65536"), ("mac_entries", 131072, "a power of two from 64 to 65536"),
 ]
 
 
@@ -31,7 +32,8 @@ def test_every_field_has_a_wrong_value():
 
 @pytest.mark.parametrize("fields", [
     {"ports": 2}, {"ports": 16}, {"members": 2}, {"members": 32}, {"jobs": 16}, {"window": 1}, {"window": 4096},
-    {"elements": 8}, {"elements": 2224, "queue_bytes": 32768}, {"queue_bytes": 4096}])
+    {"elements": 8}, {"elements": 2224, "queue_bytes": 32768}, {"queue_bytes": 4096},
+    {"mac_entries": 64}, {"mac_entries": 65536}])
 def test_extremes_are_allowed(fields):
     assert dataclasses.asdict(Config(**fields)).items() >= fields.items()
 

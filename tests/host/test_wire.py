@@ -10,7 +10,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from iswitch.wire import (
-    ACK, CONTROL, FRAME, FRAME_BYTES, HEADER, TAIL, Action, ContributionFlag, Format, JobState, Mode, Outcome, Reason,
+    ACK, CONTROL, FRAME, FRAME_BYTES, HEADER, TAIL, Action, ContributionFlag, Format, JobState, Mode, Outcome, Reason, Standing,
     ResultFlag, Type, ones_complement_sum,
 )
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, parse
@@ -46,14 +46,14 @@ HEADERS = {
     "receipt": header(Type.RECEIPT, format_flags=0x80, behind=2),
     "notice": header(Type.NOTICE, epoch=0x1235, count=Reason.EPOCH, behind=0x0F5C),
     "join": header(Type.CONTROL, epoch=0, seq=7),
-    "ack": header(Type.ACK, seq=7, behind=0xFDFA),
+    "ack": header(Type.ACK, seq=7, behind=0xFAFA),
 }
 BODIES = {
     "join": (CONTROL, {
         "action": Action.JOIN, "format": Format.WINDOW64, "fraction": -10, "world": 3, "threshold": 2, "elements": 352,
-        "mode": Mode.PROPAGATE, "key": KEY, "nonce": NONCE, "step": 12345}),
+        "mode": Mode.PROPAGATE, "key": KEY, "nonce": NONCE, "evict_us": 10_000_000}),
     "ack": (ACK, {
-        "action": Action.JOIN, "state": JobState.RUNNING, "window": 64, "elements": 352, "world": 3, "live": 3,
+        "action": Action.JOIN, "state": JobState.RUNNING, "standing": Standing.LIVE, "window": 64, "elements": 352, "world": 3, "live": 3,
         "first_seq": 0x89ABCD80, "nonce": NONCE, "threshold": 2, "members": 8}),
     "result": (TAIL, {"complement": 0x19C4}),
 }
@@ -106,7 +106,7 @@ def built_by_us(name: str) -> bytes:
             return client.receipt(SEQ, behind=2, want=True)
         case "join":
             client.epoch = 0
-            return client.join(seq=7, world=3, threshold=2, elements=352, fraction=-10, mode=Mode.PROPAGATE, step=12345)
+            return client.join(seq=7, world=3, threshold=2, elements=352, fraction=-10, mode=Mode.PROPAGATE, evict_us=10_000_000)
         case "result":
             payload = compose.result(**head, format=Format.WINDOW64, flags=ResultFlag.PARTIAL | ResultFlag.TAINTED,
                                      members=5, tainted=2, numbers=np.array([2.0, 0.5], np.float32).view(np.uint32))
@@ -154,7 +154,7 @@ def test_the_model_reads_the_vectors():
                                    np.array([1.0, -2.5], "<f4").tobytes(), reason=1)
     asked = request(parse_to_switch(2, vector("join"), SWITCH_IP))
     assert (asked.action, asked.member, asked.token, asked.nonce, asked.key) == (Action.JOIN, 2, TOKEN, NONCE, KEY)
-    assert asked.settings == (3, 2, Format.WINDOW64, -10, 352, Mode.PROPAGATE)
+    assert asked.settings == (3, 2, Format.WINDOW64, -10, 352, Mode.PROPAGATE, 0, 10_000_000)
 
 
 @pytest.mark.parametrize("name", ["contribution", "receipt", "join"])

@@ -20,7 +20,7 @@ SEED = 11
 
 
 def config(bus_bits: int) -> Config:
-    return Config(ports=2, bus_bits=bus_bits, members=2, window=2, elements=32, queue_bytes=4096)
+    return Config(ports=2, bus_bits=bus_bits, members=2, window=2, elements=32, queue_bytes=4096, mac_entries=64)
 
 
 class Scene:

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 from iswitch.config import Config
-from iswitch.wire import Format, Mode
-from sim.bench.client import Client
+from iswitch.wire import Format, Mode, Outcome
+from sim.bench.client import Client, ordinary, parse
 from sim.bench.cosimulation import Divergence, Pair
+from sim.bench.hosts import Hosts
+from sim.bench.throughput import joined, stations
 from sim.bench.traffic import Traffic, adverse_numbers
 from sim.model.control.random import seed_for_first_seq
 
-SMALL = Config(ports=2, bus_bits=64, members=4, window=4, elements=64, queue_bytes=4096)
+SMALL = Config(ports=2, bus_bits=64, members=4, window=4, elements=64, queue_bytes=4096, mac_entries=64)
 WIDE = Config(ports=3, bus_bits=512, members=32, window=4, elements=352)
 DESIGNS = [
     pytest.param(SMALL, "verilator", id="64-bit-2-ports"),
@@ -34,8 +36,64 @@ def test_random_traffic_gives_the_same_frames_and_counters(config, engine, chanc
     traffic = Traffic(config, seed=int(10 * chance) + 1, workers=3, jobs=2, exchange=pair.exchange)
     traffic.form(0)
     traffic.form(1, mode=Mode.PROPAGATE, format=Format.FP32)
-    traffic.steps(1500)
+    for us in (0, 40_000_000, 290_000_000, 310_000_000, 3_000_000_000):  # a bridge forgets after 285 to 302 s
+        pair.wait(us)
+        traffic.steps(300)
+    assert all(pair.model.outcomes[kind] for kind in (Outcome.FILTERED, Outcome.RESERVED, Outcome.ANSWERED, Outcome.UNANSWERED))
     pair.counters_agree()
+    pair.close()
+
+
+def words(config: Config, frames: list[bytes]) -> int:
+    return sum(-(-len(frame) // config.bus_bytes) for frame in frames)
+
+
+@pytest.mark.parametrize(("config", "engine"), DESIGNS)
+@pytest.mark.parametrize("chance", [0.0, 0.3], ids=["flowing", "stalled"])
+def test_racing_stations_are_switched_as_the_model_does_in_the_order_of_the_trace(config, engine, chance):
+    """As many frames at once as a port's queue holds, were they all to leave there."""
+    pair = stalled(Pair(config, engine=engine, seed=5), chance)
+    rng = np.random.default_rng(int(10 * chance) + 7)
+    hosts = Hosts(config, rng)
+    for _ in range(120):
+        frames: list[tuple[int, bytes]] = []
+        while words(config, [frame for _, frame in frames]) < config.queue_words - 2 * 1514 // config.bus_bytes and len(frames) < 60:
+            frames.append(hosts.frame(int(rng.choice([100, 1514]))))
+        pair.burst(frames)
+        pair.wait(int(rng.choice([0, 1_000, 20_000_000, 150_000_000, 285_000_000, 400_000_000], p=[0.5, 0.1, 0.1, 0.1, 0.1, 0.1])))
+    outcomes = pair.model.outcomes
+    assert all(outcomes[kind] > 5 for kind in (Outcome.ORDINARY, Outcome.FILTERED, Outcome.RESERVED, Outcome.ANSWERED, Outcome.UNANSWERED))
+    pair.counters_agree()
+    pair.close()
+
+
+@pytest.mark.parametrize(("config", "engine"), DESIGNS)
+@pytest.mark.parametrize("chance", [0.0, 0.2], ids=["flowing", "stalled"])
+def test_ordinary_flows_keep_their_bytes_and_their_order_while_sums_go_on(config, engine, chance):
+    """Without a model: what arrives is what was sent, at the port of its station and there alone; the sums are complete."""
+    pair = stalled(Pair(config, engine=engine, seed=5), chance)
+    board, ports, rng = pair.board, config.ports, np.random.default_rng(3)
+    workers, hosts = joined(board, format=Format.INT32), stations(board, range(ports))
+    most = min(8, config.queue_bytes // 2048)
+    for turn in range(12):
+        rest = int(rng.integers(1, ports))
+        sent = {port: [ordinary(hosts[(port + rest) % ports].mac, hosts[port].mac, int(rng.integers(60, 1515))) for _ in range(most)]
+                for port in range(ports)}
+        for k in range(most):
+            for worker in workers:
+                seq = turn * most + k
+                board.send(worker.port, worker.contribution(worker.first_seq + seq, np.full(config.elements, worker.member + seq, np.int32),
+                                                            behind=min(seq, config.window - 1), format=Format.INT32))
+            for port in range(ports):
+                board.send(port, sent[port][k])
+        board.run(1_000_000)
+        for port in range(ports):
+            out = [frame.data for frame in board.receive(port)]
+            assert [frame for frame in out if frame[12:14] != b"\x08\0"] == sent[(port - rest) % ports]
+            sums = [parse(frame) for frame in out if frame[12:14] == b"\x08\0"]
+            assert len(sums) == most * sum(worker.port == port for worker in workers)
+            assert all((result.numbers == 6 + 4 * (int(result.header["seq"]) - workers[0].first_seq)).all() for result in sums)
+    assert not board.violations()
     pair.close()
 
 
@@ -91,6 +149,16 @@ def test_a_switch_that_forgets_a_frame_is_noticed():
     other = traffic.clients[1]
     with pytest.raises(Divergence):
         pair.exchange(other.port, other.contribution(other.first_seq, np.ones(4, np.float32)))
+
+
+def test_a_station_that_only_one_of_them_knows_is_noticed():
+    """Likewise for ordinary frames."""
+    pair = Pair(SMALL, seed=5)
+    a, b = Client.numbered(1), Client.numbered(2)
+    pair.exchange(0, ordinary(b.mac, a.mac))
+    pair.model.receive(1, ordinary(a.mac, a.mac), pair.now_us)
+    with pytest.raises(Divergence):
+        pair.exchange(0, ordinary(a.mac, b.mac))
 
 
 @pytest.mark.parametrize("config", [SMALL, Config()], ids=["64 bits", "256 bits"])

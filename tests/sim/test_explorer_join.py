@@ -29,13 +29,13 @@ def test_of_two_that_want_one_index_never_both_are_live():
     assert all(state.job.state != JobState.RUNNING for state in states)
 
 
-def counted_at_the_first_join(config, job, request, source, offer):
-    verdict = membership.join(config, job, request, source, offer)
+def counted_at_the_first_join(config, job, request, source, offer, now_us):
+    verdict = membership.join(config, job, request, source, offer, now_us)
     return verdict._replace(job=membership.confirm(verdict.job, verdict.member)) if verdict.fresh else verdict
 
 
-def only_a_free_index(config, job, request, source, offer):
-    verdict = membership.join(config, job, request, source, offer)
+def only_a_free_index(config, job, request, source, offer, now_us):
+    verdict = membership.join(config, job, request, source, offer, now_us)
     taken = job.entries and all(entry.state in (membership.EntryState.PENDING, membership.EntryState.LIVE)
                                 for entry in job.entries)
     if verdict.fresh and request.member == NO_MEMBER and taken:

@@ -24,7 +24,7 @@ from iswitch.wire import Operation, Outcome, SlotState
 from sim.model.aggregate import ring as flat
 from sim.model.aggregate.ring import Names, Ring, Slot, Step, Work, forward, put
 
-__all__ = ["RULES", "Report", "Rules", "contribute", "expire", "install", "leave", "lowest", "names", "receipt"]
+__all__ = ["RULES", "Report", "Rules", "close", "contribute", "install", "leave", "lowest", "names", "receipt"]
 
 
 class Report(NamedTuple):
@@ -87,7 +87,8 @@ def close(ring: Ring, work: Work | None, leaf: bool) -> Ring:
 
 
 def contribute(ring: Ring, *, leaf: bool, member: int, ranks: int, seq: int, behind: int, format: int = 0, length: int = 0,
-               tainted: int = 0, partial: bool = False, uplink: bool = False, rules: Rules = RULES) -> Step:
+               boundary: bool = False, whole: bool = False, tainted: int = 0, partial: bool = False, uplink: bool = False, now_us: int = 0,
+               rules: Rules = RULES) -> Step:
     """A contribution of a worker, or the `uplink` of a switch, that passed the checks of membership and form.
 
     `ranks`: who is in it, none if all below was quarantined; then it only counts as arrived. `tainted`: whose numbers were rejected,
@@ -97,8 +98,10 @@ def contribute(ring: Ring, *, leaf: bool, member: int, ranks: int, seq: int, beh
     the worst of its members, the others are a window ahead of that one, and the segment they are at is another.
     """
     index = seq % len(ring.slots)
-    step = flat.contribute(ring, member=member, seq=seq, behind=behind, format=format, length=length,
-                           tainted=bool(tainted) or not ranks, quarantine=not ranks,
+    if leaf and ring.slots[index].seq == seq and ring.slots[index].state == SlotState.COMPLETE:
+        boundary, whole = ring.slots[index].boundary, ring.slots[index].whole  # a result that opened the slot did not say
+    step = flat.contribute(ring, member=member, seq=seq, behind=behind, format=format, length=length, boundary=boundary, whole=whole,
+                           tainted=bool(tainted) or not ranks, quarantine=not ranks, now_us=now_us,
                            reach=rules.reach(ring) if uplink else 0, rules=rules.ring)
     slot = step.ring.slots[index]
     if step.outcome in (Outcome.ADDED, Outcome.QUARANTINED):
@@ -106,7 +109,7 @@ def contribute(ring: Ring, *, leaf: bool, member: int, ranks: int, seq: int, beh
         new = Names(old.ranks | ranks, old.tainted | tainted, old.partial or partial)
         return step._replace(ring=close(name(step.ring, index, new), step.work, leaf))
     if leaf and step.outcome in (Outcome.DUPLICATE, Outcome.LATE) and rules.sends_again(slot):
-        return step._replace(work=Work(Operation.SEND_UP, index, False, True, member))
+        return step._replace(work=Work(Operation.SEND_UP, index, False, True, 0), waits=0)
     return step._replace(ring=close(step.ring, step.work, leaf))
 
 
@@ -130,7 +133,7 @@ def install(ring: Ring, *, seq: int, ranks: int, tainted: int = 0, partial: bool
     if not rules.may_install(slot):
         return Step(ring, Outcome.DUPLICATE)
     ring = name(put(ring, index, slot._replace(state=SlotState.COMPLETE)), index, Names(ranks, tainted, partial))
-    return Step(ring, Outcome.ADDED, Work(Operation.INSTALL_DOWN, index, True, True, 0))
+    return Step(ring, Outcome.ADDED, Work(Operation.INSTALL_DOWN, index, True, True, ring.live))
 
 
 def receipt(ring: Ring, *, leaf: bool, member: int, seq: int, behind: int, want: bool,
@@ -146,17 +149,10 @@ def receipt(ring: Ring, *, leaf: bool, member: int, seq: int, behind: int, want:
     index, low = seq % len(ring.slots), rules.lowest(step.ring)
     slot = step.ring.slots[index]
     if want and slot.seq == seq and rules.sends_again(slot):
-        return step._replace(work=Work(Operation.SEND_UP, index, False, True, member)), None
+        return step._replace(work=Work(Operation.SEND_UP, index, False, True, 0)), None
     if want and 0 <= forward(seq, low) <= ring.window:
         return step, Report(seq, forward(seq, low), True)
     return step, Report(low, 0, False)
-
-
-def expire(ring: Ring, index: int, *, leaf: bool) -> tuple[Ring, Work]:
-    """A collecting slot closes with what it has: its deadline is over. At a leaf, too, whoever comes then is late."""
-    slot = ring.slots[index]
-    work = Work(Operation.EXPIRE, index, not slot.members, True, 0)
-    return close(put(ring, index, slot._replace(state=SlotState.COMPLETE)), work, leaf), work
 
 
 def leave(ring: Ring, member: int, *, leaf: bool) -> tuple[Ring, list[Work]]:

@@ -8,11 +8,14 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from iswitch.config import Config
-from iswitch.wire import NO_MEMBER, Action, Format, JobState, Mode, Reason
-from sim.model.aggregate.ring import Ring, Work, forward, leave, new_ring
+from iswitch.wire import (
+    DEADLINE_US_MAX, EVICT_US_MAX, NO_MEMBER, SILENCE_TICK_US, Action, Format, JobState, Mode, Reason, SlotState, Standing,
+)
+from sim.model.aggregate.ring import Ring, Work, force, forward, leave, new_ring
 from sim.model.control.random import Offer
 
-__all__ = ["NO_JOB", "Entry", "EntryState", "Job", "Request", "Settings", "Source", "Verdict", "act", "join"]
+__all__ = ["NO_JOB", "Entry", "EntryState", "Job", "Request", "Settings", "Source", "Verdict", "act", "heard", "join", "live_ranks", "part",
+           "silent", "tick"]
 
 
 class Source(NamedTuple):
@@ -33,25 +36,29 @@ class Settings(NamedTuple):
     fraction: int
     elements: int
     mode: int
+    deadline_us: int
+    evict_us: int
 
 
 class Request(NamedTuple):
     """A control message. `number` is the header's `seq`, `ranks` its `members`: a Join's global ranks, 0 if they are its index."""
 
     action: int
+    epoch: int
     member: int
     token: int
     number: int
     key: int
     nonce: int
     settings: Settings
-    deadline_us: int = 0
+    seq: int = 0
     address: int = 0
     ranks: int = 0
 
 
 class EntryState(IntEnum):
-    """LEFT is a free entry that remembers its last owner, whose repeated Leave is answered once more."""
+    """LIVE: confirmed; a member of the ring, or waiting to be one at the next boundary. LEFT is a free entry that remembers its last
+    owner, whose repeated Leave is answered once more."""
 
     FREE = 0
     PENDING = 1
@@ -69,7 +76,8 @@ class Entry(NamedTuple):
 
 
 class Job(NamedTuple):
-    """`settings.threshold` follows SET_H. `below`: the ranks that its members share. A job that is NONE has no entries."""
+    """`settings.threshold` follows SET_H. `heard`: the tick in which something of a member came. `below`: the ranks that its members share.
+    `tree`: a member has said its ranks; from when it runs nobody joins such a job. A job that is NONE has no entries."""
 
     state: JobState
     epoch: int
@@ -78,28 +86,57 @@ class Job(NamedTuple):
     first_seq: int
     ring: Ring
     entries: tuple[Entry, ...]
+    heard: tuple[int, ...]
     below: int = 0
+    tree: bool = False
 
     @property
     def live(self) -> int:
         return self.ring.live
 
+    def standing(self, member: int) -> Standing:
+        """Of the entry `member`, which is not free."""
+        if self.entries[member].state == EntryState.PENDING:
+            return Standing.PENDING
+        return Standing.LIVE if self.live >> member & 1 else Standing.JOINING
 
-NO_JOB = Job(JobState.NONE, 0, 0, Settings(0, 0, 0, 0, 0, 0), 0, Ring((), (), 0, 0), ())
+    def begins(self, member: int) -> int:
+        """The first seq of a member: the job's, unless it was let in at the last boundary."""
+        return self.ring.start if self.ring.newcomers >> member & 1 else self.first_seq
+
+
+NO_JOB = Job(JobState.NONE, 0, 0, Settings(*(0,) * 8), 0, Ring((), (), 0, 0), (), ())
 
 
 class Verdict(NamedTuple):
-    """`member` and `token` go into the acknowledgement's header. `fresh`: the offer was taken."""
+    """`member` and `token` go into the acknowledgement's header. `own`: the member's entry, of a granted Join. `fresh`: the offer was
+    taken."""
 
     job: Job
     reason: Reason
     member: int
     token: int
+    own: int | None = None
     fresh: bool = False
     works: tuple[Work, ...] = ()
 
 
-def beyond_limits(config: Config, settings: Settings, deadline_us: int) -> Reason:
+def tick(now_us: int) -> int:
+    return now_us // SILENCE_TICK_US % 2**16
+
+
+def heard(job: Job, member: int, now_us: int) -> Job:
+    """Something valid came from a member."""
+    return job._replace(heard=job.heard[:member] + (tick(now_us),) + job.heard[member + 1:])
+
+
+def silent(job: Job, member: int, now_us: int) -> bool:
+    """Nothing has come from a member for as long as the job allows."""
+    allowed = job.settings.evict_us // SILENCE_TICK_US
+    return bool(allowed) and (tick(now_us) - job.heard[member]) % 2**16 > allowed
+
+
+def beyond_limits(config: Config, settings: Settings) -> Reason:
     """The first setting that no job of this switch could have."""
     good = {
         Reason.WORLD: 1 <= settings.world <= config.members,
@@ -108,7 +145,8 @@ def beyond_limits(config: Config, settings: Settings, deadline_us: int) -> Reaso
         Reason.FRACTION: -126 <= settings.fraction <= 149,
         Reason.ELEMENTS: 1 <= settings.elements <= config.elements,
         Reason.MODE: settings.mode in (Mode.QUARANTINE, Mode.PROPAGATE),
-        Reason.DEADLINE: deadline_us == 0,
+        Reason.DEADLINE: settings.deadline_us < DEADLINE_US_MAX,
+        Reason.EVICT: settings.evict_us == 0 or SILENCE_TICK_US <= settings.evict_us < EVICT_US_MAX,
     }
     return next((reason for reason, holds in good.items() if not holds), Reason.DONE)
 
@@ -117,19 +155,25 @@ def disagreement(job: Job, request: Request) -> Reason:
     """The first thing in which a Join differs from the job."""
     if request.key != job.key:
         return Reason.KEY
-    differ = (name for name, ours, theirs in zip(Settings._fields, job.settings, request.settings) if ours != theirs)
-    return next((Reason[name.upper()] for name in differ), Reason.DONE)
+    differ = (name for name, ours, theirs in zip(Settings._fields, job.settings, request.settings)
+              if ours != theirs and not (name == "threshold" and job.state != JobState.FORMING))
+    return next((REASONS.get(name) or Reason[name.upper()] for name in differ), Reason.DONE)
 
 
-def seat(job: Job, wanted: int, ranks: int) -> int | None:
+REASONS = {"deadline_us": Reason.DEADLINE, "evict_us": Reason.EVICT}
+
+
+def seat(job: Job, wanted: int, ranks: int, now_us: int) -> int | None:
     """The index that a newcomer gets, if any: indices are below `world`, so that `live` = `world` means all of them.
-    A pending entry yields, or a worker that died between its Join and its confirmation would keep the job from forming.
+    A pending entry yields, or a worker that died between its Join and its confirmation would keep the job from forming; and so does, while
+    the job forms, a silent one. (In a running job the silent are evicted when they are waited for.)
     """
-    owners = [k for k, entry in enumerate(job.entries) if entry.ranks & ranks and entry.state in (EntryState.PENDING, EntryState.LIVE)]
-    if owners:  # a rank belongs to one member
-        return owners[0] if len(owners) == 1 and job.entries[owners[0]].state == EntryState.PENDING else None
     free = [k for k, entry in enumerate(job.entries) if entry.state in (EntryState.FREE, EntryState.LEFT)]
-    pending = [k for k, entry in enumerate(job.entries) if entry.state == EntryState.PENDING]
+    pending = [k for k, entry in enumerate(job.entries) if entry.state == EntryState.PENDING
+               or job.state == JobState.FORMING and entry.state == EntryState.LIVE and silent(job, k, now_us)]
+    owners = [k for k, entry in enumerate(job.entries) if entry.ranks & ranks and k not in free]
+    if owners:  # a rank belongs to one member
+        return owners[0] if len(owners) == 1 and owners[0] in pending else None
     if wanted == NO_MEMBER:
         return next(iter(free + pending), None)
     return wanted if wanted in free + pending else None
@@ -142,24 +186,32 @@ def with_entry(job: Job, index: int, entry: Entry) -> Job:
 def found(config: Config, request: Request, offer: Offer, below: int) -> Job:
     """A new job, forming, of which nobody is a live member yet."""
     settings = request.settings
-    ring = new_ring(offer.first_seq, config.window, config.members, 0, settings.threshold)
+    ring = new_ring(offer.first_seq, config.window, config.members, 0, settings.threshold, settings.deadline_us)
     return Job(JobState.FORMING, offer.epoch, request.key, settings, offer.first_seq, ring,
-               (Entry(),) * settings.world, below or (1 << settings.world) - 1)
+               (Entry(),) * settings.world, (0,) * settings.world, below or (1 << settings.world) - 1)
+
+
+def live_ranks(job: Job) -> int:
+    """The ranks of all who have confirmed."""
+    return sum(entry.ranks for entry in job.entries if entry.state == EntryState.LIVE)
 
 
 def confirm(job: Job, index: int) -> Job:
-    """The member knows its token: from now on it is waited for."""
-    ring = job.ring._replace(live=job.ring.live | 1 << index)
-    job = with_entry(job._replace(ring=ring), index, job.entries[index]._replace(state=EntryState.LIVE))
-    ranks = sum(entry.ranks for entry in job.entries if entry.state == EntryState.LIVE)
-    return job._replace(state=JobState.RUNNING if ranks == job.below else job.state)
+    """The member knows its token: from now on it is waited for, or in a running job from the next boundary on."""
+    bit = 1 << index
+    job = with_entry(job, index, job.entries[index]._replace(state=EntryState.LIVE))
+    if job.state != JobState.FORMING:
+        return job._replace(ring=job.ring._replace(joining=job.ring.joining | bit))
+    job = job._replace(ring=job.ring._replace(live=job.ring.live | bit))
+    return job._replace(state=JobState.RUNNING if live_ranks(job) == job.below else job.state)
 
 
-def join(config: Config, job: Job, request: Request, source: Source, offer: Offer, below: int = 0) -> Verdict:
+def join(config: Config, job: Job, request: Request, source: Source, offer: Offer, now_us: int, below: int = 0) -> Verdict:
     """The same Join (nonce and source) may come any number of times, at any time, in any order. `below`: the ranks that are to join here
     if this creates the job, 0 for all."""
+    shut = (job.tree or bool(below)) and job.state != JobState.FORMING
     refused = Verdict(job, Reason.DONE, request.member, request.token)
-    reason = beyond_limits(config, request.settings, request.deadline_us)
+    reason = beyond_limits(config, request.settings)
     if reason == Reason.DONE and job.state != JobState.NONE:
         reason = disagreement(job, request)
     if reason != Reason.DONE:
@@ -170,24 +222,29 @@ def join(config: Config, job: Job, request: Request, source: Source, offer: Offe
             if request.token not in (0, entry.token):
                 return refused._replace(reason=Reason.TOKEN)
             if request.token and entry.state == EntryState.PENDING:
+                if shut:
+                    return refused._replace(reason=Reason.MEMBER)
                 job = confirm(job, index)
-            return Verdict(job, Reason.DONE, index, entry.token)
+            return Verdict(heard(job, index, now_us), Reason.DONE, index, entry.token, own=index)
     if request.token:  # the confirmation of an entry that is gone, perhaps with its job: nobody's first Join
         return refused._replace(reason=Reason.TOKEN)
-    if job.state == JobState.RUNNING:
-        return refused._replace(reason=Reason.RUNNING)
     if job.state == JobState.NONE:
         job = found(config, request, offer, below)
-    place = seat(job, request.member, request.ranks)
+    elif shut:
+        return refused._replace(reason=Reason.MEMBER)
+    place = seat(job, request.member, request.ranks, now_us)
     ranks = request.ranks or 1 << (place or 0)
     if place is None or ranks & ~job.below:
         return refused._replace(reason=Reason.MEMBER)
     entry = Entry(EntryState.PENDING, source, request.nonce, offer.token, ranks=ranks)
-    return Verdict(with_entry(job, place, entry), Reason.DONE, place, offer.token, fresh=True)
+    ring = job.ring._replace(live=job.live & ~(1 << place))
+    job = with_entry(job._replace(ring=ring, tree=job.tree or bool(request.ranks)), place, entry)
+    return Verdict(heard(job, place, now_us), Reason.DONE, place, offer.token, own=place, fresh=True)
 
 
 def part(job: Job, member: int) -> tuple[Job, tuple[Work, ...]]:
-    """Leave. Open slots that wait for nobody else complete; with the last member the job ends and they vanish."""
+    """Leave or eviction. Open slots that wait for nobody else complete; with the last member that is no newcomer the job ends and they
+    vanish."""
     ring, works = leave(job.ring, member)
     if not ring.live:
         return NO_JOB, ()
@@ -195,8 +252,20 @@ def part(job: Job, member: int) -> tuple[Job, tuple[Work, ...]]:
     return with_entry(job._replace(ring=ring), member, entry), tuple(works)
 
 
+def forced(config: Config, job: Job, seq: int) -> tuple[Job, tuple[Work, ...]] | None:
+    """FBCAST: the segment completes with what it has. None if it is not open, or waits for all."""
+    index = seq % config.slots
+    slot = job.ring.slots[index]
+    if slot.seq != seq or slot.state == SlotState.EMPTY or slot.state == SlotState.COLLECTING and slot.whole:
+        return None
+    if slot.state == SlotState.COMPLETE:
+        return job, ()
+    ring, work = force(job.ring, index)
+    return job._replace(ring=ring), (work,)
+
+
 def act(config: Config, job: Job, request: Request, source: Source) -> Verdict:
-    """LEAVE, RESET or SET_H. A repeat of a member's last number is done already."""
+    """LEAVE, RESET, SET_H, FBCAST or HALT. A repeat of a member's last number is done already."""
     verdict = Verdict(job, Reason.DONE, request.member, request.token)
     if job.state == JobState.NONE:
         return verdict._replace(reason=Reason.JOB)
@@ -216,18 +285,27 @@ def act(config: Config, job: Job, request: Request, source: Source) -> Verdict:
         return verdict
     if forward(request.number, entry.number) < 0:
         return verdict._replace(reason=Reason.NUMBER)
+    if request.action == Action.RESET and request.epoch != job.epoch:
+        return verdict._replace(reason=Reason.EPOCH)
     if request.action == Action.SET_H and not 1 <= request.settings.threshold <= job.settings.world:
         return verdict._replace(reason=Reason.THRESHOLD)
+    if request.action == Action.FBCAST and not forced(config, job, request.seq):
+        return verdict._replace(reason=Reason.SEQ)
 
     job = with_entry(job, request.member, entry._replace(number=request.number))
     works: tuple[Work, ...] = ()
     if request.action == Action.LEAVE:
         job, works = part(job, request.member)
+    elif request.action == Action.FBCAST:
+        job, works = forced(config, job, request.seq) or (job, ())
+    elif request.action == Action.HALT:
+        if job.state != JobState.FORMING:
+            job = job._replace(state=JobState.HALTED if request.settings.mode else JobState.RUNNING)
     elif request.action == Action.SET_H:
         threshold = request.settings.threshold
         job = job._replace(settings=job.settings._replace(threshold=threshold),
                            ring=job.ring._replace(threshold=threshold))
     else:
-        ring = new_ring(job.first_seq, config.window, config.members, job.live, job.ring.threshold)
-        job = job._replace(ring=ring, epoch=(job.epoch + 1) % 2**16)
+        ring = new_ring(job.first_seq, config.window, config.members, job.live, job.ring.threshold, job.settings.deadline_us)
+        job = job._replace(ring=ring._replace(joining=job.ring.joining), epoch=(job.epoch + 1) % 2**16)
     return verdict._replace(job=job, works=works)

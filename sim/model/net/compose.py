@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from iswitch.wire import (
-    ACK, ADDRESSES, BROADCAST_MEMBER, CONTROL, HEADER, TAIL, UDP_PORT, UPLINK_TAIL, VERSION, ContributionFlag, Reason, Type,
+    ACK, ADDRESSES, BROADCAST_MEMBER, CONTROL, HEADER, TAIL, UDP_PORT, UPLINK_TAIL, VERSION, ContributionFlag, Reason, ResultFlag, Type,
     ones_complement_sum,
 )
 from sim.model.control.membership import Source
@@ -68,13 +68,13 @@ def ack(*, job: int, epoch: int, seq: int, member: int, token: int, registers: t
     return balanced(head + record.tobytes(), COMPLEMENT_AT)
 
 
-def uplink(*, job: int, epoch: int, seq: int, member: int, token: int, format: int, again: bool, behind: int, ranks: int, tainted: int,
-           flags: int, numbers: np.ndarray) -> bytes:
+def uplink(*, job: int, epoch: int, seq: int, member: int, token: int, format: int, flags: int, behind: int, ranks: int, tainted: int,
+           partial: bool, numbers: np.ndarray) -> bytes:
     """UDP payload of an uplink: `numbers` are int64 or uint32."""
     head = header(Type.UPLINK, job=job, epoch=epoch, seq=seq, member=member, token=token, behind=behind, members=ranks,
-                  format_flags=(ContributionFlag.RETRANSMISSION if again else 0) << 4 | format, count=ranks.bit_count())
+                  format_flags=flags << 4 | format, count=ranks.bit_count())
     tail = np.zeros(1, UPLINK_TAIL)
-    tail["flags"], tail["tainted"] = flags, tainted
+    tail["flags"], tail["tainted"] = ResultFlag.PARTIAL if partial else 0, tainted
     payload = head + numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()
     return balanced(payload + tail.tobytes(), len(payload) + UPLINK_TAIL.fields["complement"][1])
 

@@ -35,6 +35,11 @@ class Case(NamedTuple):
     tainted: bool = False
     quarantine: bool = True
     want: bool = False
+    boundary: bool = False
+    whole: bool = False
+    now_us: int = 0
+    evict_us: int = 0
+    heard: tuple[int, ...] = ()
 
     @property
     def index(self):
@@ -44,7 +49,14 @@ class Case(NamedTuple):
         if self.receipt:
             return model.receipt(self.ring, member=self.member, seq=self.seq, behind=self.behind, want=self.want)
         return model.contribute(self.ring, member=self.member, seq=self.seq, behind=self.behind, format=self.format,
-                                length=self.length, tainted=self.tainted, quarantine=self.quarantine)
+                                length=self.length, tainted=self.tainted, quarantine=self.quarantine, boundary=self.boundary,
+                                whole=self.whole, now_us=self.now_us)
+
+    def victim(self, waits):
+        """The first of those waited for who has been silent for too long, or None."""
+        late = [m for m, tick in enumerate(self.heard) if waits >> m & 1 and m != self.member
+                and self.evict_us >> 14 and ((self.now_us >> 14) - tick) % 2**16 > self.evict_us >> 14]
+        return late[0] if late else None
 
 
 def case(rng):
@@ -54,7 +66,8 @@ def case(rng):
     here = (start + rng.randrange(slots)) % SERIAL
     arrived, expected = rng.choice(MASKS), rng.choice(MASKS)
     slot = model.Slot(here, rng.choice(list(SlotState)[:3]), arrived, arrived & rng.choice(MASKS), arrived & rng.choice(MASKS),
-                      expected, rng.randrange(1, 4), 4 * rng.randrange(1, 65))
+                      expected, rng.randrange(1, 4), 4 * rng.randrange(1, 65), rng.random() < 0.4, rng.random() < 0.2,
+                      opened_us=rng.randrange(SERIAL))
     if slot.state == SlotState.COMPLETE and rng.random() < 0.3:
         slot = slot._replace(arrived=slot.expected | slot.arrived)
     laps = rng.choice([0, 0, 0, 1, 1, 1, 2, -1, -2, SERIAL // slots // 2, rng.randrange(-9, 9)])
@@ -64,32 +77,45 @@ def case(rng):
     known[member] = rng.choice([known[member], low, low - 1, low + 1, low - slots, low - slots - 1, here, here + 1])
     if rng.random() < 0.4:
         known = [here + 1 + rng.randrange(3) if m != member else at for m, at in enumerate(known)]
-    ring = model.Ring((slot,) * slots, tuple(at % SERIAL for at in known), rng.choice(MASKS), rng.randint(1, CONFIG.members))
+    live, joining = rng.choice(MASKS), rng.choice([0, 0, rng.choice(MASKS)])
+    ring = model.Ring((slot,) * slots, tuple(at % SERIAL for at in known), live, rng.randint(1, CONFIG.members), joining & ~(live | 1 << member),
+                      rng.choice(MASKS), (seq + rng.choice([0, 1, -1, slots, -slots])) % SERIAL, rng.choice([0, 0, 1, 50, 2**31 - 1]))
+    now_us = (slot.opened_us + rng.choice([0, 1, 49, 50, 2**31, rng.randrange(SERIAL)])) % SERIAL
+    evict_us = rng.choice([0, 2**14, 5 * 2**14 + 3, 2**29 - 1])
+    heard = tuple(((now_us >> 14) - rng.choice([0, evict_us >> 14, (evict_us >> 14) + 1, rng.randrange(2**16)])) % 2**16
+                  for _ in range(CONFIG.members))
     same = rng.random() < 0.8
+    kind = (slot.boundary, slot.whole) if rng.random() < 0.7 else (rng.random() < 0.5, rng.random() < 0.5)
     return Case(ring, rng.random() < 0.25, member, seq, behind, slot.format if same else rng.randrange(1, 4),
                 slot.length if same or rng.random() < 0.5 else 4 * rng.randrange(1, 65), rng.random() < 0.4,
-                rng.random() < 0.6, rng.random() < 0.5)
+                rng.random() < 0.6, rng.random() < 0.5, *kind, now_us, evict_us, heard)
 
 
 def row(layout, value):
     return {name: value >> field.offset & (1 << field.width) - 1 for name, field in layout}
 
 
+NAMES = {"format": "numeric", "opened_us": "opened"}
+"""Fields of the model's slots that have another name in the gateware."""
+
+
 def inputs(one):
     slot = one.ring.slots[one.index]
     return {
         "asked": pack(Asked, dict(receipt=one.receipt, want=one.want, seq=one.seq, behind=one.behind, numeric=one.format,
-                      length=one.length, tainted=one.tainted)),
+                      length=one.length, tainted=one.tainted, boundary=one.boundary, whole=one.whole)),
         "member": one.member,
-        "job": pack(job_row(CONFIG), {"threshold": one.ring.threshold, "live": one.ring.live, "mode": not one.quarantine}),
-        "slot": pack(slot_row(CONFIG), {"numeric" if name == "format" else name: value
-                                        for name, value in slot._asdict().items()}),
+        "job": pack(job_row(CONFIG), {
+            "threshold": one.ring.threshold, "live": one.ring.live, "mode": not one.quarantine, "joining": one.ring.joining,
+            "newcomers": one.ring.newcomers, "start": one.ring.start, "deadline": one.ring.deadline_us, "evict": one.evict_us}),
+        "slot": pack(slot_row(CONFIG), {NAMES.get(name, name): value for name, value in slot._asdict().items()}),
         "have": sum(at << 32 * m for m, at in enumerate(one.ring.have)),
+        "heard": sum(at << 16 * m for m, at in enumerate(one.heard)), "now_us": one.now_us, "tick": one.now_us >> 14,
     }
 
 
 @cache
-def cases(count=1500):
+def cases(count=2500):
     """Cases, what goes in, and what the model says."""
     rng = random.Random(1)
     return [(one, list(inputs(one).items()), one.step()) for one in (case(rng) for _ in range(count))]
@@ -99,7 +125,8 @@ def check(ring, some):
     """Every output that means something in the case, or an AssertionError."""
     dut = ring(CONFIG)
     ports = {name: Value.cast(getattr(dut, name)) for name in
-             ("outcome", "advance", "low", "slot_write", "slot_next", "works", "operation", "include", "first", "emit", "resend")}
+             ("outcome", "advance", "low", "slot_write", "slot_next", "works", "operation", "include", "first", "emit", "resend", "completes",
+              "evicts", "victim")}
     row_layout = data.Layout.cast(slot_row(CONFIG))
 
     async def bench(ctx):
@@ -112,7 +139,7 @@ def check(ring, some):
             known = got["low"] if got["advance"] else one.ring.have[one.member]
             assert known == step.ring.have[one.member], f"{one}: have {known:#x}"
             slot = step.ring.slots[one.index]
-            expected = {"numeric" if name == "format" else name: int(value) for name, value in slot._asdict().items()}
+            expected = {NAMES.get(name, name): int(value) for name, value in slot._asdict().items()}
             before = row(row_layout, dict(given)["slot"])
             assert (row(row_layout, got["slot_next"]) if got["slot_write"] else before) == expected, f"{one}: slot"
             work = None
@@ -121,8 +148,10 @@ def check(ring, some):
                 assert got["resend"] == resend
                 assert resend or got["include"] == (got["operation"] == Operation.CONTRIBUTE)
                 work = model.Work(Operation(got["operation"]), one.index, not resend and bool(got["first"]),
-                                  not resend and bool(got["emit"]), one.member)
+                                  not resend and bool(got["emit"]), step.work.receivers if step.work else 0)
             assert work == step.work, f"{one}: {work}, not {step.work}"
+            assert got["completes"] == bool(step.work and step.work.emit), f"{one}: completes"
+            assert (got["victim"] if got["evicts"] else None) == one.victim(step.waits), f"{one}: evicts"
 
     Bench(dut).drive(bench)
 
@@ -145,27 +174,35 @@ def test_cases_meet_every_outcome_and_operation():
 MUTANTS = [
     ("asked.behind > window,", "asked.behind >= window,"), ("asked.behind >= window)", "asked.behind > window)"),
     ("gain > slots", "gain >= slots"), ("(ahead > slots)", "(ahead >= slots)"), ("~asked.receipt & (ahead > slots)", "(ahead > slots)"),
-    ("ahead < 0", "ahead <= 0"), ("known > 0", "known >= 0"),
-    (" | (self.member == k)", ""), ("~job.live[k] | ", ""), ("known = Signal(signed(32),", "known = Signal(32,"),
+    ("ahead < 0", "ahead <= 0"), ("(known <= 0)", "(known < 0)"), ("known, silence = Signal(signed(32),", "known, silence = Signal(32,"),
+    ("(lacks & ~bit)", "lacks"), ("job.live[k] & (", "("), ("silence > allowed", "silence >= allowed"), ("(allowed != 0) & ", ""),
+    ("before_start < 0", "before_start <= 0"), ("job.live & ~Mux(early, job.newcomers, 0)", "job.live"),
+    ("age >= job.deadline", "age > job.deadline"), ("(job.deadline != 0) & ", ""), ("overdue & ~opens", "overdue"),
+    ("~slot.whole & (", "("), ("| overdue)", ")"), ("is_complete(slot, job.threshold, overdue)", "is_complete(slot, job.threshold, 0)"),
+    ("Mux(opens, self.now_us, slot.opened)", "self.now_us"), (" & job.joining.any()", ""), ("self.completes & after.boundary", "after.boundary"),
+    (" | (asked.boundary != slot.boundary)", ""), (" | (asked.whole != slot.whole)", ""),
+    ("Mux(collecting, slot.expected & ~slot.arrived, lacks)", "slot.expected & ~slot.arrived"),
+    ("Mux(collecting, slot.expected & ~slot.arrived, lacks)", "lacks"), ("self.silent & ~bit", "self.silent"),
+    ("waits.eq(asked.want & collecting & (ahead == 0))", "waits.eq(collecting & (ahead == 0))"),
+    ("waits.eq(asked.want & collecting & (ahead == 0))", "waits.eq(asked.want & collecting)"), ("waits.eq(collecting)", "waits.eq(0)"),
+    ("self.outcome.eq(Outcome.SLOT_HELD), waits.eq(1)", "self.outcome.eq(Outcome.SLOT_HELD)"),
     ("Signal(signed(32)), Signal(signed(32))", "Signal(32), Signal(signed(32))"),
     ("Signal(signed(32)), Signal(signed(32))", "Signal(signed(32)), Signal(32)"), ("gain > 0", "gain > 1"),
-    ("popcount(members) >= threshold", "popcount(members) > threshold"), ("(expected & ~arrived)", "expected"),
+    ("popcount(slot.members) >= threshold", "popcount(slot.members) > threshold"), ("~(slot.expected & ~slot.arrived)", "~slot.expected"),
     ("Mux(opens, 0, slot.arrived)", "slot.arrived"), ("Mux(opens, 0, slot.members)", "slot.members"),
-    ("Mux(opens, 0, slot.tainted)", "slot.tainted"), ("Mux(opens, job.live, slot.expected)", "slot.expected"),
-    ("Mux(opens, job.live, slot.expected)", "job.live"), ("Mux(quarantined, 0, bit)", "bit"),
+    ("Mux(opens, 0, slot.tainted)", "slot.tainted"), ("Mux(opens, job.live & ~", "Mux(0, job.live & ~"),
+    ("Mux(opens, job.live & ~", "Mux(1, job.live & ~"), ("Mux(quarantined, 0, bit)", "bit"),
     ("asked.tainted & ~job.mode", "asked.tainted"), ("opens | (slot.members == 0)", "opens | (slot.arrived == 0)"),
-    ("opens | (slot.members == 0)", "slot.members == 0"), ("(slot.state == SlotState.COMPLETE) & held", "held"),
-    ("(slot.state == SlotState.COMPLETE) & held", "slot.state == SlotState.COMPLETE"),
-    ("& (slot.state != SlotState.EMPTY) & ~(", "& ~("), ("| ((ahead == 0) & (slot.state == SlotState.EMPTY))", ""),
+    ("opens | (slot.members == 0)", "slot.members == 0"),
+    ("((slot.state == SlotState.COMPLETE) & (lacks", "((lacks"), ("opens & (collecting | (", "opens & (("),
+    ("| ((ahead == 0) & (slot.state == SlotState.EMPTY))", ""),
     ("asked.want & stored", "stored"), ("(slot.state == SlotState.COMPLETE) & (ahead == 0)", "slot.state == SlotState.COMPLETE"),
-    ("(slot.state == SlotState.COMPLETE) & (ahead == 0)", "ahead == 0"), ("here | (slot.state != SlotState.COLLECTING)", "here"),
-    ("here | (slot.state != SlotState.COLLECTING)", "slot.state != SlotState.COLLECTING"),
+    ("(slot.state == SlotState.COMPLETE) & (ahead == 0)", "ahead == 0"), ("here | ~collecting", "here"), ("here | ~collecting", "~collecting"),
     ("Mux(here, Outcome.DUPLICATE, Outcome.LATE)", "Outcome.DUPLICATE"), ("self.resend.eq(stored)]", "self.resend.eq(0)]"),
-    ("~quarantined | self.emit", "1"), ("~quarantined | self.emit", "~quarantined"), ("~opens & (asked.numeric", "(asked.numeric"),
+    ("~quarantined | self.emit", "1"), ("~quarantined | self.emit", "~quarantined"), ("~opens & ((asked.numeric", "((asked.numeric"),
     ("~opens & (asked.length", "(asked.length"), (", self.advance.eq(0)]", "]"), ("asked.seq - asked.behind", "asked.seq"),
     ("Mux(self.emit, SlotState.COMPLETE, SlotState.COLLECTING)", "SlotState.COLLECTING"),
-    ("is_complete(slot.members, slot", "is_complete(members, slot"),
-    ("self.slot_next.eq(slot), ", ""), ("self.slot_next.eq(slot), self.slot_next.state.eq(SlotState.COMPLETE)", "self.slot_next.eq(slot)"),
+    ("after.members.eq(slot.members), ", ""), ("after.tainted.eq(slot.tainted),\n", "\n"),
     ("self.include.eq(0), self.slot_write.eq(1)", "self.include.eq(0)"),
 ]
 

@@ -27,7 +27,7 @@ class Case:
         self.override = {}
         self.scan = {"ip_good": 1, "udp_good": 1}
         self.port = 3
-        self.job = {"state": JobState.RUNNING, "epoch": 0x1234, "numeric": Format.WINDOW64, "elements": 20}
+        self.job = {"state": JobState.RUNNING, "epoch": 0x1234, "numeric": Format.WINDOW64, "elements": 20, "live": 0b00100}
         self.member = {"live": 1, "token": 0xDEADBEEF, "port": 3, "address": {
             "mac": int.from_bytes(CLIENT.mac, "little"), "ip": int.from_bytes(CLIENT.ip, "little"),
             "udp": int.from_bytes(CLIENT.udp_port.to_bytes(2, "big"), "little")}}
@@ -66,7 +66,8 @@ FAULTS = [
     (Outcome.PORT, "port", attribute(port=2)),
     (Outcome.ADDRESS, "mac", spoil("override", eth_src=np.frombuffer(b"\2\0\0\0\0\6", "u1"))),
     (Outcome.ADDRESS, "ip", spoil("override", ip_src=0x0A000068)), (Outcome.ADDRESS, "udp", spoil("override", udp_src=40008)),
-    (Outcome.FORMING, "forming", spoil("job", state=JobState.FORMING)),
+    (Outcome.FORMING, "forming", spoil("job", state=JobState.FORMING)), (Outcome.FORMING, "joining", spoil("job", live=0b11011)),
+    (Outcome.HALTED, "halted", spoil("job", state=JobState.HALTED)),
     (Outcome.FORMAT, "other", spoil("frame", format_flags=Format.FP32)), (Outcome.FORMAT, "4", spoil("frame", format_flags=4)),
     (Outcome.LENGTH, "empty", attribute(payload=0)), (Outcome.LENGTH, "odd", attribute(payload=9)),
     (Outcome.LENGTH, "half", attribute(payload=10)), (Outcome.LENGTH, "too long", attribute(payload=84)),

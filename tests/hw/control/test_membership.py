@@ -9,7 +9,7 @@ from sim.bench.client import Client
 from sim.bench.core import CoreBench
 from sim.model.control.random import seed_for_first_seq
 
-CONFIG = Config(ports=4, bus_bits=64, members=3, jobs=2, window=2, elements=16, queue_bytes=4096)
+CONFIG = Config(ports=4, bus_bits=64, members=3, jobs=2, window=2, elements=16, queue_bytes=4096, mac_entries=64)
 WORLD = {"world": 2, "elements": 8, "threshold": 2}
 
 
@@ -46,7 +46,7 @@ def test_join_is_asked_confirmed_and_repeated_at_will():
         assert (again.header["token"], again.ack["live"], again.ack["state"]) == (first.header["token"], live, JobState.FORMING)
     talk.ask(b, b.join(**WORLD))
     assert talk.ask(b, b.join()).ack["state"] == JobState.RUNNING
-    assert talk.reason(Client.numbered(2), Client.numbered(2).join(**WORLD)) == Reason.RUNNING
+    assert talk.reason(Client.numbered(2), Client.numbered(2).join(**WORLD)) == Reason.MEMBER
     talk.check()
 
 
@@ -54,11 +54,13 @@ LIMITS = [
     (Reason.WORLD, {"world": 0}), (Reason.WORLD, {"world": 4}), (Reason.THRESHOLD, {"threshold": 0}),
     (Reason.THRESHOLD, {"threshold": 3}), (Reason.FORMAT, {"format": 0}), (Reason.FORMAT, {"format": 4}),
     (Reason.FRACTION, {"fraction": -127}), (Reason.FRACTION, {"fraction": 150}), (Reason.ELEMENTS, {"elements": 0}),
-    (Reason.ELEMENTS, {"elements": 17}), (Reason.MODE, {"mode": 2}), (Reason.DEADLINE, {"deadline_us": 1}),
+    (Reason.ELEMENTS, {"elements": 17}), (Reason.MODE, {"mode": 2}), (Reason.DEADLINE, {"deadline_us": 2**31}),
+    (Reason.EVICT, {"evict_us": 2**14 - 1}), (Reason.EVICT, {"evict_us": 2**29}),
 ]
 DIFFERENCES = [
     (Reason.KEY, {"key": 1}), (Reason.WORLD, {"world": 3}), (Reason.THRESHOLD, {"threshold": 1}),
     (Reason.FORMAT, {"format": 2}), (Reason.FRACTION, {"fraction": 43}), (Reason.ELEMENTS, {"elements": 7}), (Reason.MODE, {"mode": 1}),
+    (Reason.DEADLINE, {"deadline_us": 2**31 - 1}), (Reason.EVICT, {"evict_us": 2**14}),
 ]
 
 

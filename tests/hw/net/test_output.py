@@ -76,8 +76,8 @@ class Exit:
         self.replies += [{"word": word, "port": port, "address": address(client), "length": PAYLOAD_AT + len(payload)}
                          for word in self.words(payload)]
 
-    def put_flood(self, frame, port=0):
-        self.floods += [{"word": word, "port": port, "length": len(frame)} for word in to_words(frame, self.config.bus_bits)]
+    def put_flood(self, frame, ports=1 << PORT):
+        self.floods += [{"word": word, "ports": ports, "length": len(frame)} for word in to_words(frame, self.config.bus_bits)]
 
     def run(self, *, input_start=20, **options):
         dut, sources = self.dut, {}
@@ -131,7 +131,7 @@ def test_result_leaves_once_for_each_recipient_here_with_its_addresses(bus_bits,
 def test_replies_and_ordinary_frames_leave_by_the_right_port(bus_bits, stalls):
     out = Exit(bus_bits, stalls=stalls)
     replies = [(notice(1), CLIENTS[1], PORT), (ack(2), CLIENTS[2], PORT), (notice(3), CLIENTS[0], 0), (ack(4), CLIENTS[3], PORT)]
-    floods = [(ordinary(b"\xff" * 6, b"\2" * 6, size), port) for size, port in ((60, 0), (65, PORT), (61, 2), (128, PORT), (200, 0))]
+    floods = [(ordinary(b"\xff" * 6, b"\2" * 6, size), ports) for size, ports in ((60, 7), (65, 5), (61, 1 << PORT), (128, 1), (200, 6))]
     for reply in replies:
         out.put_reply(*reply)
     for flood in floods:
@@ -139,7 +139,7 @@ def test_replies_and_ordinary_frames_leave_by_the_right_port(bus_bits, stalls):
     frames = out.run()
     ours = [addressed(client, payload) for payload, client, port in replies if port == PORT]
     assert [frame for frame in frames if frame[12:14] == b"\x08\x00"] == ours
-    assert [frame for frame in frames if frame[12:14] != b"\x08\x00"] == [frame for frame, port in floods if port != PORT]
+    assert [frame for frame in frames if frame[12:14] != b"\x08\x00"] == [frame for frame, ports in floods if ports >> PORT & 1]
     for frame in ours:
         assert_sound(frame)
     assert out.drops() == [0, 0, 0]

@@ -4,7 +4,7 @@ import pytest
 from iswitch.config import Config
 from iswitch.wire import Format
 
-from sim.bench.throughput import latencies, queue_cycles, throughput
+from sim.bench.throughput import latencies, mixed, ordinary_throughput, queue_cycles, throughput
 from sim.emulator.engine import Board
 
 SMALL = Config(ports=2, bus_bits=64)
@@ -24,6 +24,26 @@ def test_full_frames_flow_at_nearly_a_word_per_cycle(format, duplicates):
     with Board(Config(), trace=True, stamps=True) as board:
         run = throughput(board, frames=800, elements=Config().elements, format=format, duplicates=duplicates)
     assert run.frames >= 800 and 0.99 < run.words_per_cycle <= 1
+
+
+def test_ordinary_frames_and_contributions_fill_the_bus_and_share_it():
+    with Board(Config(), trace=True, stamps=True) as board:
+        run = mixed(board, frames=300)
+    assert 0.99 < run.words_per_cycle <= 1 and run.share_least >= 0.99
+
+
+@pytest.mark.parametrize("size", [60, 1514])
+def test_ordinary_frames_fill_the_bus(size):
+    with Board(Config(), trace=True, stamps=True) as board:
+        run = ordinary_throughput(board, frames=2000 if size == 60 else 300, size=size)
+    assert 0.99 < run.words_per_cycle <= 1 and run.share_least >= 0.99
+
+
+def test_a_frame_that_is_lost_is_told():
+    """As many cycles of transmission as there are frames: the queue of a port that may not send is full soon."""
+    with Board(Config(), trace=True, stamps=True) as board, pytest.raises(RuntimeError, match="port 1 sent"):
+        board.stall(1, "tx", 0.9)
+        ordinary_throughput(board, frames=200, size=1514)
 
 
 @pytest.mark.slow

@@ -20,3 +20,9 @@ def hubs() -> Callable[[Config, str], Path]:
 def small(request: pytest.FixtureRequest, hubs: Callable[[Config, str], Path]) -> Path:
     """A hub of two ports and a 64-bit bus, of each engine in turn."""
     return hubs(SMALL, request.param)
+
+
+@pytest.fixture(scope="session")
+def relay() -> Path:
+    """A hub of two ports that passes frames on and never back: any row of them is free of loops."""
+    return library(SMALL, design=partial(hub, split=True))

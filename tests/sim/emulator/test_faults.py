@@ -1,7 +1,7 @@
 """Faults are a function of seed, port, direction and position; their rates are those asked for."""
 
 import pytest
-from sim.emulator.faults import HOLD_US, Faults, Passed, Rates, parse_faults
+from sim.emulator.faults import HOLD_US, PS_PER_US, Faults, Passed, Rates, parse_faults
 
 COUNT = 20_000
 
@@ -15,7 +15,7 @@ def passed(faults: Faults, count: int = COUNT) -> list[Passed]:
     for frame in frames(count):
         faults.put(frame, 0)
         out += faults.take(0)
-    return out + faults.take(1e9)
+    return out + faults.take(10**15)
 
 
 def bits_changed(one: bytes, other: bytes) -> int:
@@ -24,7 +24,7 @@ def bits_changed(one: bytes, other: bytes) -> int:
 
 def test_no_faults_no_change() -> None:
     faults = Faults.none()
-    assert not faults.active and faults.due_us is None
+    assert not faults.active and faults.due_ps is None
     assert passed(faults, 100) == [Passed(frame, False) for frame in frames(100)]
     assert not any(faults.counts.values())
 
@@ -80,16 +80,16 @@ def test_reordered_frames_are_overtaken_by_at_most_three() -> None:
 def test_a_frame_that_nobody_overtakes_goes_after_a_while() -> None:
     faults = Faults(Rates(reorder=1.0))
     faults.put(b"alone", 5)
-    assert faults.take(5) == [] and faults.due_us == 5 + HOLD_US
-    assert faults.take(5 + HOLD_US) == [Passed(b"alone", False)] and faults.due_us is None
+    assert faults.take(5) == [] and faults.due_ps == 5 + HOLD_US * PS_PER_US
+    assert faults.take(5 + HOLD_US * PS_PER_US) == [Passed(b"alone", False)] and faults.due_ps is None
 
 
 def test_delay() -> None:
-    faults = Faults(Rates(delay_us=100))
+    faults = Faults(Rates(delay_us=0.0001))
     faults.put(b"one", 0)
     faults.put(b"two", 50)
-    assert faults.due_us == 100 and faults.take(99) == []
-    assert faults.take(100) == [Passed(b"one", False)] and faults.due_us == 150
+    assert faults.due_ps == 100 and faults.take(99) == []
+    assert faults.take(100) == [Passed(b"one", False)] and faults.due_ps == 150
     assert faults.take(1000) == [Passed(b"two", False)]
 
 

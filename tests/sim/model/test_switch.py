@@ -12,6 +12,7 @@ from iswitch.wire import (
 )
 from sim.bench.oracle import window64_sum
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, ordinary, udp_frame
+from sim.bench.hosts import Host, arp_request, echo_request
 from sim.model.control.random import seed_for_first_seq
 from sim.model.switch import Switch
 
@@ -317,7 +318,8 @@ def test_after_set_h_a_repeat_ends_a_slot_that_has_enough():
     ({"format": 4}, Reason.FORMAT), ({"format": Format.INT32}, Reason.FORMAT), ({"fraction": -127}, Reason.FRACTION),
     ({"fraction": 150}, Reason.FRACTION), ({"fraction": 43}, Reason.FRACTION), ({"elements": 0}, Reason.ELEMENTS),
     ({"elements": 17}, Reason.ELEMENTS), ({"elements": 15}, Reason.ELEMENTS), ({"mode": 2}, Reason.MODE),
-    ({"mode": Mode.PROPAGATE}, Reason.MODE), ({"deadline_us": 1}, Reason.DEADLINE), ({"key": 1}, Reason.KEY),
+    ({"mode": Mode.PROPAGATE}, Reason.MODE), ({"deadline_us": 1}, Reason.DEADLINE), ({"deadline_us": 2**31}, Reason.DEADLINE),
+    ({"evict_us": 2**14}, Reason.EVICT), ({"evict_us": 2**14 - 1}, Reason.EVICT), ({"evict_us": 2**29}, Reason.EVICT), ({"key": 1}, Reason.KEY),
     ({"member": 0}, Reason.DONE), ({"member": 2}, Reason.MEMBER), ({"token": 9}, Reason.TOKEN),
 ])
 def test_a_join_is_refused_with_the_reason(change, reason):
@@ -345,18 +347,19 @@ def test_other_refusals():
     bench.clients.append(late)
     bench.log[late.mac] = []
     cases = [
-        (late, late.join(**bench.settings), Reason.RUNNING), (one, one.join(token=one.token ^ 2), Reason.TOKEN),
+        (late, late.join(**bench.settings), Reason.MEMBER), (one, one.join(token=one.token ^ 2), Reason.TOKEN),
         (one, one.leave(job=1), Reason.JOB), (one, one.leave(member=3), Reason.MEMBER),
         (one, one.leave(member=77), Reason.MEMBER), (one, one.leave(token=0), Reason.TOKEN),
         (other, other.leave(member=one.member, token=one.token), Reason.MEMBER),
-        (one, one.control(0), Reason.ACTION), (one, one.control(6), Reason.ACTION),
+        (one, one.control(0), Reason.ACTION), (one, one.control(8), Reason.ACTION), (one, one.fbcast(one.first_seq), Reason.SEQ),
+        (one, one.reset(epoch=one.epoch + 1), Reason.EPOCH),
         (one, one.set_h(1, seq=2**31 + 1), Reason.NUMBER), (one, one.set_h(1, seq=0), Reason.DONE),
     ]
     for client, frame, reason in cases:
         bench.send(client, frame)
         assert bench.replies(client)[-1].reason == reason
     assert {k: v for k, v in bench.changes().items() if k.startswith(("outcome", "stat"))} == {
-        "outcome.REFUSED": 10, "outcome.CONTROL": 1}
+        "outcome.REFUSED": 12, "outcome.CONTROL": 1}
 
 
 def wrong(frame: bytes, at: int) -> bytes:
@@ -461,9 +464,10 @@ def test_bad_frames_vanish_at_the_port(frame, error, counter):
 
 
 def almost_ours() -> dict[str, bytes]:
+    """Nothing of ours, and to a station that nobody has seen."""
     client = Client.numbered(1)
     frame = client.contribution(0, ONE)
-    return {
+    frames = {
         "other protocol": ordinary(SWITCH_MAC, client.mac), "largest": ordinary(SWITCH_MAC, client.mac, 1518),
         "IPv4 options": frame[:14] + b"\x46" + frame[15:], "fragment": frame[:20] + b"\x20\0" + frame[22:],
         "last fragment": frame[:20] + b"\x40\x01" + frame[22:], "TCP": frame[:23] + b"\x06" + frame[24:],
@@ -471,15 +475,45 @@ def almost_ours() -> dict[str, bytes]:
         "other port": ours(client, bytes(22), udp_dst=UDP_PORT + 1),
         "VLAN": frame[:12] + b"\x81\0\0\x01" + frame[12:],
     }
+    return {kind: bytes([2, 0, 0, 0, 0, 99]) + frame[6:] for kind, frame in frames.items()}
 
 
 @pytest.mark.parametrize("kind", almost_ours())
-def test_ordinary_frames_go_everywhere_else_unchanged(kind):
+def test_ordinary_frames_to_nobody_known_go_everywhere_else_unchanged(kind):
     switch = Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)
     frame = almost_ours()[kind]
     assert switch.receive(1, frame, 0) == [(0, frame), (2, frame), (3, frame)]
     assert switch.counters() == dict.fromkeys(switch.counters(), 0) | {
         "outcome.ORDINARY": 1, "port1.RX_FRAMES": 1, "port0.TX_FRAMES": 1, "port2.TX_FRAMES": 1, "port3.TX_FRAMES": 1}
+
+
+@pytest.mark.parametrize("kind", almost_ours())
+def test_ordinary_frames_to_the_switch_itself_are_unanswered(kind):
+    switch = Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)
+    assert switch.receive(1, SWITCH_MAC + almost_ours()[kind][6:], 0) == []
+    assert switch.counters() == dict.fromkeys(switch.counters(), 0) | {"outcome.UNANSWERED": 1, "port1.RX_FRAMES": 1}
+
+
+def test_sender_of_any_frame_is_learnt_after_its_own_frame_was_switched():
+    switch = Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)
+    a, b = Client.numbered(1), Client.numbered(2)
+    frame = ordinary(a.mac, b.mac)
+    assert switch.receive(1, ordinary(a.mac, a.mac), 0) == [(port, ordinary(a.mac, a.mac)) for port in (0, 2, 3)]
+    assert switch.receive(2, frame, 0) == [(1, frame)]
+    switch.receive(3, a.contribution(0, ONE), 0)
+    assert switch.receive(2, frame, 0) == [(3, frame)]
+    assert switch.receive(3, frame, 0) == []
+    assert switch.receive(2, frame, 303_000_000) == [(0, frame), (1, frame), (3, frame)]
+    assert switch.counters()["outcome.FILTERED"] == 1
+
+
+def test_questions_are_answered_to_their_port_alone():
+    switch = Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)
+    host = Host(bytes([2, 0, 0, 0, 0, 77]), bytes([10, 0, 0, 77]), 2)
+    for frame in (arp_request(host, SWITCH_IP), echo_request(host, b"ping")):
+        [(port, reply)] = switch.receive(2, frame, 0)
+        assert (port, reply[:12]) == (2, host.mac + SWITCH_MAC)
+    assert switch.counters()["outcome.ANSWERED"] == switch.counters()["port2.TX_FRAMES"] == 2
 
 
 def test_read_returns_the_registers():

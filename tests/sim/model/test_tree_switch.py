@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from iswitch.config import Config
-from iswitch.wire import BROADCAST_MEMBER, HEADER, UPLINK_TAIL, Action, Format, JobState, Mode, Outcome, Reason, ResultFlag, Type, ones_complement_sum
+from iswitch.wire import (
+    BROADCAST_MEMBER, HEADER, SILENCE_TICK_US, UPLINK_TAIL, Action, ContributionFlag, Format, JobState, Mode, Outcome, Reason, ResultFlag, Type,
+    ones_complement_sum,
+)
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client
 from sim.bench.oracle import NAN, patterns, window64_sum
 from sim.model.control.random import seed_for_first_seq
@@ -235,8 +238,8 @@ def test_the_model_sends_and_reads_the_vector_typed_by_hand():
     text = (Path(__file__).parents[2] / "vectors/uplink.hex").read_text(encoding="utf-8")
     vector = bytes.fromhex("".join(line.partition("#")[0] for line in text.splitlines()))
     numbers = np.array([2 << 44, -(3 << 43)])
-    payload = compose.uplink(job=1, epoch=0x1234, seq=0x89ABCDEC, member=1, token=0xCAFEBABF, format=Format.FIXED64, again=True, behind=3,
-                             ranks=0b1001, tainted=0b10, flags=ResultFlag.PARTIAL, numbers=numbers)
+    payload = compose.uplink(job=1, epoch=0x1234, seq=0x89ABCDEC, member=1, token=0xCAFEBABF, format=Format.FIXED64,
+                             flags=ContributionFlag.RETRANSMISSION, behind=3, ranks=0b1001, tainted=0b10, partial=True, numbers=numbers)
     parent = Parent(0, *address(0), ranks=0b1011)
     assert compose.address(compose.Own(*address(1)), parent.source, payload) == vector
     message = parse(5, vector, SWITCH_IP, TreeSwitch.types)
@@ -388,6 +391,68 @@ def test_an_uplink_is_checked(slip, outcome):
     assert root.counters()[f"outcome.{outcome.name}"] == before[f"outcome.{outcome.name}"] + 1
     root.receive(7, sent_up, 10**6)
     assert root.counters()["outcome.ADDED"] == before["outcome.ADDED"] + 1
+
+
+@pytest.mark.parametrize(("rank", "where"), [(0, "leaf"), (3, "root")])
+def test_nobody_joins_a_tree_that_runs(rank, where):
+    """A second worker of the rank, while its first lives and after it has left."""
+    tree = Tree(TREES["uneven, a worker at the root"]).join()
+    client = tree.clients[rank]
+    again = Client.numbered(50, port=client.port)
+    again.ranks, again.switch_mac, again.switch_ip = client.ranks, client.switch_mac, client.switch_ip
+    seen = []
+    tree.network.hosts[tree.homes[rank], 1 + rank % 2] = lambda frame: seen.append(again.take(frame)) if frame[:6] == again.mac else tree.take(frame)
+    tree.send(rank, again.join(world=8, elements=16))
+    tree.send(rank, client.leave())
+    tree.send(rank, again.join(world=8, elements=16))
+    assert [reply.reason for reply in seen] == [Reason.MEMBER] * 2
+    assert not any(job.ring.joining for switch in tree.switches for job in switch.jobs)
+
+
+@pytest.mark.parametrize("switch", [0, 1])
+def test_what_only_the_root_may_do_or_nobody(switch):
+    tree = Tree(TREES["uneven, a worker at the root"]).join()
+    rank = tree.homes.index(switch)
+    client = tree.clients[rank]
+    for frame, at_root in ((client.rising(Action.HALT, {"mode": 1}), Reason.ACTION), (client.rising(Action.FBCAST, {"segment": 7}), Reason.SEQ)):
+        tree.send(rank, frame)
+        assert tree.log[rank][-1].reason == (at_root if switch == 0 else Reason.ACTION)
+
+
+def test_an_eviction_at_a_leaf_closes_its_slots_and_they_go_up():
+    tree = Tree()
+    tree.join(evict_us=2 * SILENCE_TICK_US)
+    payloads = np.full((8, 1, 16), 0x3F800000, np.uint32)
+    for rank in range(1, 8):
+        tree.send(rank, tree.clients[rank].contribution(tree.clients[rank].first_seq, payloads[rank, 0]))
+    tree.gone.add(0)
+    tree.network.now_us += 4 * SILENCE_TICK_US
+    found = tree.reduce(payloads)
+    assert [int(reply.header["members"]) for reply in found] == [0xFE]
+    assert tree.switches[1].counters()["stat.EVICTED"] == 1
+
+
+@pytest.mark.parametrize("flags", [ContributionFlag.BOUNDARY, ContributionFlag.WHOLE])
+def test_what_a_contribution_says_of_its_segment_goes_up_and_is_compared(flags):
+    tree = Tree().join()
+    for rank in range(7):
+        tree.send(rank, tree.clients[rank].contribution(tree.clients[rank].first_seq, np.ones(16, np.float32), flags=flags))
+    slot = tree.switches[0].jobs[0].ring.slots[0]
+    assert (slot.boundary, slot.whole) == (flags == ContributionFlag.BOUNDARY, flags == ContributionFlag.WHOLE)
+    tree.send(7, tree.clients[7].contribution(tree.clients[7].first_seq, np.ones(16, np.float32)))
+    assert tree.switches[2].counters()["outcome.FORMAT"] == 1
+
+
+def test_a_result_that_opened_its_slot_answers_whoever_comes_late():
+    """FBCAST at the root ends a segment of which a leaf has heard nothing; its workers' boundary is none for the result."""
+    tree = Tree(TREES["uneven, a worker at the root"]).join()
+    root, leaf = tree.clients[3], tree.clients[0]
+    one = np.ones(16, np.float32)
+    tree.send(3, root.contribution(root.first_seq, one, flags=ContributionFlag.BOUNDARY))
+    tree.send(3, root.rising(Action.FBCAST, {"segment": root.first_seq}))
+    tree.held[0].clear()
+    tree.send(0, leaf.contribution(leaf.first_seq, one, flags=ContributionFlag.BOUNDARY))
+    assert [int(reply.header["members"]) for reply in tree.held[0].values()] == [0b1000]
 
 
 def test_a_network_refuses_rates_that_are_none():

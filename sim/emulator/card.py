@@ -1,0 +1,77 @@
+"""A network card without a network: puts Ethernet, IPv4 and UDP around payloads, and takes them off."""
+
+import socket
+import struct
+from typing import NamedTuple
+
+from iswitch.wire import ADDRESSES, UDP_PORT
+
+__all__ = ["FRAME_BYTES_LEAST", "Card", "Client"]
+
+FRAME_BYTES_LEAST = 60
+"""Ethernet's minimum, without FCS (IEEE 802.3, 3.2.8)."""
+ADDRESS_BYTES = ADDRESSES.itemsize
+
+
+class Client(NamedTuple):
+    """A UDP socket that talks to the switch. Its MAC is made of its address, so that no two clients share one."""
+
+    ip: bytes
+    udp_port: int
+
+    @property
+    def mac(self) -> bytes:
+        return b"\x02" + self.ip[1:] + struct.pack(">H", self.udp_port)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return socket.inet_ntoa(self.ip), self.udp_port
+
+
+class Card:
+    """The network card of all clients of a port: puts Ethernet, IPv4 and UDP around payloads and takes them off."""
+
+    def __init__(self, switch_mac: bytes, switch_ip: bytes):
+        self.switch_mac, self.switch_ip = switch_mac, switch_ip
+        self._clients: dict[bytes, tuple[str, int]] = {}
+        self._heads: dict[tuple[Client, int], tuple[bytes, int]] = {}
+
+    def wrap(self, payload: bytes, client: Client) -> bytes:
+        """The frame that the client's card would send, padded to Ethernet's minimum, with valid checksums."""
+        length = len(payload)
+        known = self._heads.get((client, length))
+        if known is None:
+            known = self._heads[client, length] = self._head(client, length)
+        head, partial = known
+        # 2^16 is 1 modulo 65535, so the remainder of the whole number is the ones' complement sum of its words.
+        total = (partial + (int.from_bytes(payload) << 8 * (length & 1))) % 0xFFFF
+        return (head + (0xFFFF - total).to_bytes(2) + payload).ljust(FRAME_BYTES_LEAST, b"\0")
+
+    def _head(self, client: Client, length: int) -> tuple[bytes, int]:
+        """All that stands before the UDP checksum, and the part of it that does not depend on the payload."""
+        if len(self._heads) > 1 << 16:
+            self._heads.clear()
+        self._clients[client.mac + client.ip + struct.pack(">H", client.udp_port)] = client.address
+        ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 28 + length, 0, 0x4000, 64, 17, 0, client.ip, self.switch_ip)
+        ip = ip[:10] + (0xFFFF - int.from_bytes(ip) % 0xFFFF).to_bytes(2) + ip[12:]
+        udp = struct.pack(">HHH", client.udp_port, UDP_PORT, 8 + length)
+        pseudo = client.ip + self.switch_ip + struct.pack(">HH", 17, 8 + length)
+        return self.switch_mac + client.mac + b"\x08\x00" + ip + udp, int.from_bytes(pseudo + udp) % 0xFFFF
+
+    def unwrap(self, frame: bytes) -> tuple[tuple[str, int], bytes] | str:
+        """Whom a frame is for and its payload, or why no client gets it."""
+        if len(frame) < ADDRESS_BYTES or frame[12:15] != b"\x08\x00\x45" or frame[23] != 17:
+            return "not UDP over IPv4"
+        address = self._clients.get(frame[:6] + frame[30:34] + frame[36:38])
+        if address is None:
+            return "not for a client of this port"
+        length = int.from_bytes(frame[38:40])
+        end = 34 + length
+        if int.from_bytes(frame[16:18]) != 20 + length or length < 8 or end > len(frame):
+            return "bad length"
+        if int.from_bytes(frame[14:34]) % 0xFFFF:
+            return "bad IPv4 checksum"
+        covered = int.from_bytes(frame[26:end]) << 8 * (length & 1)
+        if frame[40:42] != b"\0\0" and (covered + 17 + length) % 0xFFFF:
+            return "bad UDP checksum"
+        return address, frame[ADDRESS_BYTES:end]

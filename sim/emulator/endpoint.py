@@ -1,0 +1,183 @@
+"""Ends of cables in this very process: whole frames, or hosts that speak UDP to the switch, in wall or virtual time.
+
+What an end sends is on its cable once time goes on; what comes is there to `receive`, and announced to `arrived`, which may send. In
+wall time all this may happen in other threads than the one that serves the fabric.
+"""
+
+import os
+import select
+import threading
+from collections import Counter, deque
+from collections.abc import Callable
+from contextlib import suppress
+
+from iswitch.transport import RECEIVE_BYTES, Buffer
+from sim.emulator.card import Card, Client
+
+__all__ = ["FrameEnd", "Host", "HostTransport", "Hosts"]
+
+TRAIN_SEGMENTS = 64
+
+
+class Wakeup:
+    """Something to poll: readable from `set` to `clear`. Another thread may still `set` it when it is closed."""
+
+    def __init__(self) -> None:
+        self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._lock = threading.Lock()
+
+    def set(self) -> None:
+        with self._lock:
+            if self._descriptor >= 0:
+                os.eventfd_write(self._descriptor, 1)
+
+    def clear(self) -> None:
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._descriptor)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        with self._lock:
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
+
+
+class _End:
+    """The half of an `Attachment` that all ends here share: what waits for the switch."""
+
+    wall = False
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._out: deque[bytes] = deque()
+        self._wakeup = Wakeup()
+
+    @property
+    def address(self) -> str:
+        return "in process"
+
+    def fileno(self) -> int:
+        return self._wakeup.fileno()
+
+    def take(self, most: int) -> list[bytes]:
+        self._wakeup.clear()
+        frames = [self._out.popleft() for _ in range(min(most, len(self._out)))]
+        if self._out:
+            self._wakeup.set()
+        return frames
+
+    def _send(self, frame: bytes) -> None:
+        self._out.append(frame)
+        self._wakeup.set()
+
+    def close(self) -> None:
+        self._wakeup.close()
+
+
+class FrameEnd(_End):
+    """An `Attachment` that sends and receives frames as they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrived: Callable[[], None] | None = None
+        self._in: deque[bytes] = deque()
+
+    def send(self, frame: bytes) -> None:
+        """Puts a frame, without FCS, on the cable."""
+        self._send(frame)
+
+    def receive(self) -> list[bytes]:
+        """What has come since the last call."""
+        return [self._in.popleft() for _ in range(len(self._in))]
+
+    def give(self, frames: list[bytes]) -> None:
+        self._in.extend(frames)
+        if frames and (arrived := self.arrived):
+            arrived()
+
+
+class Hosts(_End):
+    """An `Attachment` for any number of hosts, made by `host`, on one cable to a switch of these addresses."""
+
+    def __init__(self, switch_mac: bytes, switch_ip: bytes):
+        super().__init__()
+        self._card = Card(switch_mac, switch_ip)
+        self._hosts: dict[tuple[str, int], Host] = {}
+
+    def host(self, client: Client) -> "Host":
+        """A new host of this address and UDP port. ValueError if there is one."""
+        if client.address in self._hosts:
+            raise ValueError(f"a host's address must be its own, and {client.address} is taken")
+        found = self._hosts[client.address] = Host(lambda payload: self._send(self._card.wrap(payload, client)))
+        return found
+
+    def give(self, frames: list[bytes]) -> None:
+        called: dict[int, Host] = {}
+        for frame in frames:
+            found = self._card.unwrap(frame)
+            if isinstance(found, str):
+                self.counts[f"out, {found}"] += 1
+            else:
+                host = self._hosts[found[0]]
+                host.inbox.append(found[1])
+                called[id(host)] = host
+        for host in called.values():
+            if arrived := host.arrived:
+                arrived()
+
+
+class Host:
+    """A UDP socket of a host that knows nobody but the switch."""
+
+    def __init__(self, send: Callable[[bytes], None]):
+        self.send = send
+        """Sends a payload to the switch, in a frame of its own."""
+        self.inbox: deque[bytes] = deque()
+        self.arrived: Callable[[], None] | None = None
+
+    def receive(self) -> list[bytes]:
+        """The payloads that have come since the last call."""
+        return [self.inbox.popleft() for _ in range(len(self.inbox))]
+
+
+class HostTransport:
+    """A driver's `iswitch.transport.Transport` over a host of a fabric in wall time: `Worker(transport=HostTransport(host))`."""
+
+    def __init__(self, host: Host):
+        self._host, self._wakeup = host, Wakeup()
+        self._poll = select.poll()
+        self._poll.register(self._wakeup.fileno(), select.POLLIN)
+        host.arrived = self._wakeup.set
+
+    def train_segments(self, segment_bytes: int) -> int:
+        return max(1, min(TRAIN_SEGMENTS, RECEIVE_BYTES // segment_bytes))
+
+    def send(self, train: Buffer, segment_bytes: int) -> None:
+        view = memoryview(train).cast("B")
+        for at in range(0, len(view), segment_bytes):
+            self._host.send(bytes(view[at:at + segment_bytes]))
+
+    def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
+        if not self._poll.poll(max(0.0, timeout_s) * 1000):
+            return 0, 0
+        self._wakeup.clear()
+        inbox, length, segment_bytes = self._host.inbox, 0, 0
+        while inbox and length + len(inbox[0]) <= len(into) and (not segment_bytes or len(inbox[0]) <= segment_bytes):
+            payload = inbox.popleft()
+            into[length:length + len(payload)] = payload
+            length, segment_bytes = length + len(payload), segment_bytes or len(payload)
+            if len(payload) < segment_bytes:
+                break
+        if inbox:
+            self._wakeup.set()
+        return length, segment_bytes
+
+    def fileno(self) -> int:
+        return self._wakeup.fileno()
+
+    def close(self) -> None:
+        self._host.arrived = None
+        self._wakeup.close()

@@ -1,0 +1,100 @@
+"""A port of an emulated switch: carries frames between its cable and the board, counts and captures them."""
+
+from collections import Counter, deque
+from collections.abc import Callable
+
+from sim.emulator.attachment import Attachment
+from sim.emulator.engine import Board, Frame
+from sim.emulator.faults import Passed
+from sim.emulator.pcap import Capture
+from sim.emulator.wire import Wire
+
+__all__ = ["PENDING_FRAMES", "Port"]
+
+PENDING_FRAMES = 256
+"""Frames that wait here for the board's own queue. The rest stays in the attachment; what a link brings is dropped."""
+
+
+class Port:
+    """Its cable is two wires, of which each ends in another port (a link) or in an attachment. A port without them is a
+    socket with nothing in it: what leaves is counted and gone.
+
+    Captures show the switch's side of the cable, good frames only. Nothing is dropped between an attachment and the
+    switch, unless a wire does: what there is no room for stays in the attachment.
+    """
+
+    def __init__(self, board: Board, number: int, capture: Capture | None):
+        self.board, self.number, self.capture = board, number, capture
+        self.inbound: Wire | None = None
+        self.outbound: Wire | None = None
+        self.attachment: Attachment | None = None
+        self.counts: Counter[str] = Counter()
+        self._pending: deque[Passed] = deque()
+
+    @property
+    def plugged(self) -> bool:
+        return self.inbound is not None
+
+    def connect(self, inbound: Wire, outbound: Wire, attachment: Attachment | None = None) -> None:
+        """Plugs a cable in: to what is attached, or, without it, wires that another port uses too."""
+        self.inbound, self.outbound, self.attachment = inbound, outbound, attachment
+        if attachment:
+            self.counts = attachment.counts
+
+    def enter(self, now_ps: int) -> bool:
+        """What attachment and wire have brought by now, into the board's queue as far as it has room. Whether any frame came, waits
+        or went in."""
+        if self.inbound is None:
+            return False
+        came = False
+        if self.attachment and len(self._pending) < PENDING_FRAMES:
+            for frame in self.attachment.take(PENDING_FRAMES - len(self._pending)):
+                self.inbound.put(frame, now_ps)
+                came = True
+        self._pending.extend(self.inbound.take(now_ps))
+        if not self._pending:
+            return came
+        batch = [self._pending.popleft() for _ in range(min(len(self._pending), self.board.room(self.number)))]
+        if batch:
+            self.board.send_many(self.number, [frame for frame, _ in batch], [error for _, error in batch])
+            self.counts["frames into the switch"] += len(batch)
+            if self.capture:
+                for frame, error in batch:
+                    if not error:
+                        self.capture.write(frame, now_ps // 1000)
+        if self.attachment is None:
+            while len(self._pending) > PENDING_FRAMES:
+                self._pending.pop()
+                self.counts["in, dropped at a full port"] += 1
+        return True
+
+    def leave(self, left_ps: Callable[[Frame], int]) -> bool:
+        """What has left the board, onto the wire. left_ps: when a frame did. Whether anything has."""
+        frames = self.board.receive(self.number)
+        if not frames:
+            return False
+        self.counts["frames out of the switch"] += len(frames)
+        for frame in frames:
+            time_ps = left_ps(frame)
+            if self.capture:
+                self.capture.write(frame.data, time_ps // 1000)
+            if self.outbound:
+                self.outbound.put(frame.data, time_ps)
+        return True
+
+    def deliver(self, now_ps: int) -> bool:
+        """What has come to the attachment by now. Whether anything has."""
+        through = self.outbound.take(now_ps) if self.attachment and self.outbound else []
+        if self.attachment and through:
+            good = [frame for frame, error in through if not error]
+            if len(good) < len(through):
+                self.counts["out, bad FCS"] += len(through) - len(good)
+            self.attachment.give(good)
+        return bool(through)
+
+    def close(self) -> None:
+        """Closes the attachment and the capture."""
+        if self.attachment:
+            self.attachment.close()
+        if self.capture:
+            self.capture.close()

@@ -1,0 +1,78 @@
+"""Where an ordinary frame goes: the addresses that were seen, and what a learning bridge makes of them (IEEE 802.1D, 7.7 to 7.9)."""
+
+from typing import NamedTuple
+
+from iswitch.wire import Outcome
+
+__all__ = ["MacTable", "destinations"]
+
+WAYS = 4
+TICK_US = 1 << 24
+TICKS = 256
+"""A time stamp counts modulo 256 ticks of 16.8 s, which is once around `now_us`."""
+LIFETIME_TICKS = 18
+"""285 to 302 s; 802.1D recommends 300 s (7.9.2)."""
+
+RESERVED = bytes.fromhex("0180c2000000")
+"""The first of the sixteen addresses that no bridge forwards (802.1D, 7.12.6)."""
+
+
+class Entry(NamedTuple):
+    """A station was last seen at a port in a tick."""
+
+    mac: bytes
+    port: int
+    tick: int
+
+
+def is_group(mac: bytes) -> bool:
+    return bool(mac[0] & 1)
+
+
+class MacTable:
+    """`entries` places in sets of WAYS. An entry that is dead by age is as good as absent."""
+
+    def __init__(self, entries: int) -> None:
+        self.sets: list[list[Entry | None]] = [[None] * WAYS for _ in range(entries // WAYS)]
+        self.tick = 0
+
+    def at(self, now_us: int) -> None:
+        """Lets time pass: the dead are buried, so that a stamp 256 ticks old is never taken for a fresh one."""
+        tick = now_us // TICK_US % TICKS
+        if tick != self.tick:
+            self.tick = tick
+            self.sets = [[entry if entry and self.age(entry) < LIFETIME_TICKS else None for entry in ways] for ways in self.sets]
+
+    def age(self, entry: Entry) -> int:
+        return (self.tick - entry.tick) % TICKS
+
+    def ways(self, mac: bytes) -> list[Entry | None]:
+        """The set of an address: the exclusive or of its bits, in groups as long as the number of a set."""
+        bits, rest, number = (len(self.sets) - 1).bit_length(), int.from_bytes(mac, "big"), 0
+        while rest:
+            number ^= rest % len(self.sets)
+            rest >>= bits
+        return self.sets[number]
+
+    def port(self, mac: bytes) -> int | None:
+        return next((entry.port for entry in self.ways(mac) if entry and entry.mac == mac), None)
+
+    def learn(self, mac: bytes, port: int, own: bytes) -> None:
+        """A station sent a frame into `port`. Group addresses, zero and the switch's own are nobody's."""
+        if is_group(mac) or mac in (bytes(6), own):
+            return
+        ways = self.ways(mac)
+        ages = [TICKS if entry is None else self.age(entry) for entry in ways]
+        known = [entry is not None and entry.mac == mac for entry in ways]
+        way = known.index(True) if any(known) else ages.index(max(ages))
+        ways[way] = Entry(mac, port, self.tick)
+
+
+def destinations(table: MacTable, mac: bytes, ingress: int, ports: int) -> tuple[Outcome, list[int]]:
+    """The fate of an ordinary frame to `mac` that came in by `ingress`, and the ports it leaves by, in order."""
+    if mac[:5] == RESERVED[:5] and mac[5] < 16:
+        return Outcome.RESERVED, []
+    known = table.port(mac)
+    if known == ingress:
+        return Outcome.FILTERED, []
+    return Outcome.ORDINARY, [port for port in range(ports) if port != ingress and known in (None, port)]
