@@ -16,7 +16,7 @@ class Config:
     elements: the most 4-byte elements in a segment; a whole number of bus words.
     accumulator_bits: width of a window64 accumulator. queue_bytes: memory of each of a port's queues (ingress, results,
     ordinary), a power of two that holds at least two of the longest frames. mac_entries: MAC addresses of which the
-    switch can know the port, a power of two from 64 to 65536.
+    switch can know the port, a power of two from 64 to 65536. uplinks: the switch can be part of a tree of switches.
     """
 
     ports: int = 4
@@ -28,6 +28,7 @@ class Config:
     accumulator_bits: int = 64
     queue_bytes: int = 16384
     mac_entries: int = 4096
+    uplinks: bool = True
 
     def __post_init__(self) -> None:
         def demand(good: bool, name: str, rule: str) -> None:
@@ -47,6 +48,7 @@ class Config:
                "queue_bytes", f"a power of two of at least {2 * (self.frame_bytes_max + 64)}")
         demand(64 <= self.mac_entries <= 65536 and not self.mac_entries & (self.mac_entries - 1), "mac_entries",
                "a power of two from 64 to 65536")
+        demand(isinstance(self.uplinks, bool), "uplinks", "True or False")
 
     @property
     def bus_bytes(self) -> int:

@@ -274,8 +274,8 @@ TAIL = np.dtype([("flags", "<u2"), ("complement", ">u2")])
 """After a result's payload. `complement` makes header + payload + tail sum to zero in ones' complement (RFC 7820)."""
 TAIL_BYTES = TAIL.itemsize
 
-UPLINK_TAIL = np.dtype([("flags", "<u2"), ("complement", ">u2"), ("tainted", "<u4")])
-"""After an uplink's payload. `flags`: `ResultFlag.PARTIAL` if somebody below is not in the sum though waited for; `tainted`: ranks."""
+UPLINK_TAIL = np.dtype([("tainted", "<u4"), *TAIL.descr])
+"""After an uplink's payload. `tainted`: ranks; `flags`: `ResultFlag.PARTIAL` if somebody below is not in the sum though waited for."""
 
 CONTROL = np.dtype([
     ("action", "<u1"), ("format", "<u1"), ("fraction", "<i2"), ("world", "<u2"), ("threshold", "<u2"),

@@ -19,7 +19,8 @@ from sim.bench.stream import Bench, Sink, Source
 from sim.model.aggregate.ring import Work
 from sim.model.net import compose
 from sim.model.parse import is_ours
-from sim.model.switch import Frames, Switch
+from sim.model.switch import Frames
+from sim.model.tree_switch import TreeSwitch
 
 __all__ = ["CoreBench", "Done"]
 
@@ -53,7 +54,7 @@ class Done(NamedTuple):
     recipients: int
 
 
-class Recorder(Switch):
+class Recorder(TreeSwitch):
     """The model, noting what it does on the way."""
 
     def __init__(self, config: Config, seed: int) -> None:

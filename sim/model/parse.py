@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from iswitch.wire import (
-    CONTROL, FRAME, FRAME_BYTES, HEADER, UDP_PORT, VERSION, Outcome, Type, ones_complement_sum,
+    ACK, CONTROL, FRAME, FRAME_BYTES, HEADER, UDP_PORT, VERSION, Outcome, Type, ones_complement_sum,
 )
 from sim.model.control.membership import Request, Settings, Source
 
@@ -16,6 +16,7 @@ ADDRESS_BYTES = FRAME_BYTES - HEADER.itemsize
 IP_AT, UDP_AT = 14, 34
 FLAT = (Type.CONTRIBUTION, Type.RECEIPT, Type.CONTROL)
 """What workers send."""
+BODY_BYTES = {Type.CONTROL: CONTROL.itemsize, Type.ACK: ACK.itemsize, Type.NOTICE: 0}
 
 
 class Message(NamedTuple):
@@ -64,7 +65,7 @@ def parse(port: int, frame: bytes, ip: bytes, types: tuple[Type, ...] = FLAT) ->
     if kind not in types:
         return Outcome.TYPE
     payload = frame[FRAME_BYTES:]
-    if kind == Type.CONTROL and len(payload) != CONTROL.itemsize:
+    if len(payload) != BODY_BYTES.get(Type(kind), len(payload)):
         return Outcome.LENGTH
     source = Source(port, header["eth_src"].tobytes(), int(header["ip_src"]), int(header["udp_src"]))
     return Message(Type(kind), source, int(header["job"]), int(header["epoch"]), int(header["seq"]),

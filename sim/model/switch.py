@@ -92,8 +92,13 @@ class Switch:
         self.admit(job, step.ring)
         self.jobs[message.job] = job = job._replace(ring=step.ring)
         sent = self.perform(message.job, step.work, message.payload) if step.work else []
+        sent += self.beside(message, step)
         late = [m for m in range(len(job.entries)) if step.waits >> m & 1 and membership.silent(job, m, now_us)]
         return step.outcome, sent + (self.evict(message.job, late[0]) if late else [])
+
+    def beside(self, message: Message, step: Step) -> Frames:
+        """What else a step makes the switch send."""
+        return []
 
     def evict(self, number: int, member: int) -> Frames:
         """A member is waited for and has been silent for too long."""

@@ -82,12 +82,14 @@ def uplink(message: Message) -> Uplink:
 
 
 class TreeSwitch(Switch):
-    """One switch of a tree. `parents`: those of the jobs in which it is a leaf."""
+    """One switch of a tree, or a flat one if `config.uplinks` is not set. `parents`: those of the jobs in which it is a leaf."""
 
-    types = (*FLAT, Type.UPLINK, *FROM_ABOVE)
+    types: tuple[Type, ...] = (*FLAT, Type.UPLINK, *FROM_ABOVE)
 
     def __init__(self, config: Config, *, mac: bytes, ip: bytes, seed: int, parents: dict[int, Parent] | None = None) -> None:
         super().__init__(config, mac=mac, ip=ip, seed=seed)
+        if not config.uplinks:
+            self.types = FLAT
         self.parents = parents or {}
         self.above: dict[int, Above] = {}
 
@@ -98,10 +100,7 @@ class TreeSwitch(Switch):
             if refused is not None:
                 return refused, []
             return {Type.RESULT: self.install, Type.ACK: self.acknowledged, Type.NOTICE: self.noticed}[message.type](message)
-        outcome, sent = super().aggregate(message, now_us)
-        if outcome == Outcome.RECEIPT and not sent:
-            sent = self.report(message)
-        return outcome, sent
+        return super().aggregate(message, now_us)
 
     # From below
 
@@ -115,6 +114,8 @@ class TreeSwitch(Switch):
         if refused is not None:
             return refused
         settings = self.jobs[message.job].settings
+        if self.jobs[message.job].state == JobState.HALTED:
+            return Outcome.HALTED
         if message.format not in (sent_up_as(settings.format), Format.INT32):
             return Outcome.FORMAT
         size, length = 8 if message.format == Format.FIXED64 else 4, len(message.payload) - UPLINK_TAIL.itemsize
@@ -147,9 +148,9 @@ class TreeSwitch(Switch):
         return tree.receipt(self.jobs[message.job].ring, leaf=message.job in self.parents, member=message.member, seq=message.seq,
                             behind=message.behind, want=bool(message.flags & ContributionFlag.WANT))
 
-    def report(self, message: Message) -> Frames:
+    def beside(self, message: Message, step: Step) -> Frames:
         """A leaf's receipt for one of its members', which the ring knows by now."""
-        _, report = self.receipt(message)
+        report = self.receipt(message)[1] if step.outcome == Outcome.RECEIPT and not step.work else None
         if not report:
             return []
         above, job = self.above[message.job], self.jobs[message.job]
@@ -233,7 +234,7 @@ class TreeSwitch(Switch):
     def acknowledged(self, message: Message) -> tuple[Outcome, Frames]:
         """The parent's answer to a Join or a Leave. What a new token says is confirmed at once; if that is lost, the members repeat."""
         number, body = message.job, np.frombuffer(message.payload, ACK, 1)[0]
-        above, reason = self.above[number], Reason(int(body["reason"]))
+        above, reason = self.above[number], Reason(min(int(body["reason"]), max(Reason)))
         if int(body["nonce"]) != above.nonce:
             return Outcome.TOKEN, []
         if body["action"] == Action.LEAVE:
@@ -320,7 +321,7 @@ class TreeSwitch(Switch):
 
     def decide(self, message: Message, asked: Request, now_us: int) -> Verdict:
         number, leaf = message.job, message.job in self.parents
-        asked = asked._replace(ranks=message.members)
+        asked = asked._replace(ranks=message.members if self.config.uplinks else 0)
         job = self.jobs[number] if number < self.config.jobs else NO_JOB
         reason = self.impossible(asked, job, leaf)
         if reason != Reason.DONE:

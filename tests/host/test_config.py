@@ -17,6 +17,7 @@ WRONG = [
     ("accumulator_bits", 32, "64"), ("queue_bytes", 12288, "a power of two of at least 3164"),
     ("queue_bytes", 2048, "a power of two of at least 3164"), ("mac_entries", 32, "a power of two from 64 to 65536"),
     ("mac_entries", 96, "a power of two from 64 to 65536"), ("mac_entries", 131072, "a power of two from 64 to 65536"),
+    ("uplinks", 2, "True or False"),
 ]
 
 
