@@ -32,8 +32,8 @@ class Sequencer(wiring.Component):
     one that writes the same word left less than `loop` cycles before (payloads shorter than the loop, twice to one slot).
     An operation that emits waits until `results` takes its header and `room` words are free for it; nothing behind can stall.
 
-    In trees elements of 8 bytes take a beat for each half of a word. What goes up is read in a pass of its own, behind the operation that
-    closes the slot: it has two words for each one added. The rest of a tail that ends a payload is taken and dropped.
+    In trees elements of 8 bytes take a beat for each half of a word. So where either the payload or what leaves has such, the sums are sent
+    in a pass of their own, behind the one that closes the slot. The rest of a tail that ends a payload is taken and dropped.
     """
 
     def __init__(self, config: Config, *, loop: int):
@@ -59,14 +59,15 @@ class Sequencer(wiring.Component):
         def words(of, doubled):
             return ((of.result.length << doubled) + (config.bus_bytes - 1)) >> shift
 
-        def rises(of):
-            return of.result.up if config.uplinks else Const(0)
+        def apart(of):
+            """What leaves does so in its own pass."""
+            return of.emit & (of.result.up | of.wide) if config.uplinks else Const(0)
 
         def emitted(of):
             """Words that leave."""
-            return words(of, rises(of) & (of.result.numeric == Format.FIXED64))
+            return words(of, of.result.up & (of.result.numeric == Format.FIXED64) if config.uplinks else 0)
 
-        # `sends`: the pass under way takes the sums up. `upper`: the half that is next, where words are done by halves.
+        # `sends`: the pass under way is such. `upper`: the half that is next, where words are done by halves.
         sends, upper, drains = Signal(), Signal(), Signal()
         by_half = Mux(sends, work.result.numeric == Format.FIXED64, work.wide) if config.uplinks else Const(0)
         halves = Signal(1 + config.uplinks)
@@ -84,7 +85,7 @@ class Sequencer(wiring.Component):
         m.d.comb += [
             go.eq(running & ~hazard & (~takes | (self.contributions.valid & ~drains))),
             self.contributions.ready.eq(drains | (running & ~hazard & takes)),
-            ends.eq(go & last & (sends | ~rises(work))),
+            ends.eq(go & last & (sends | ~apart(work))),
         ]
         spare = ~running | ends
         claims = Signal.like(self.claimed)
@@ -131,7 +132,7 @@ class Sequencer(wiring.Component):
             with m.Elif(self.contributions.valid & word.last):
                 m.d.sync += drains.eq(0)
             m.d.sync += [beat.spared.eq(~halves), beat.wide.eq(work.wide & ~sends), beat.raw.eq(sends & by_half),
-                         beat.emit.eq(work.emit & (sends | ~work.result.up))]
+                         beat.emit.eq(work.emit & (sends | ~apart(work)))]
             with m.If(sends):
                 m.d.sync += [beat.include.eq(0), beat.first.eq(0), beat.write.eq(0)]
             with m.Elif(work.wide):

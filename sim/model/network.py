@@ -7,10 +7,16 @@ first in, first out. A reordered frame waits until nothing else is under way.
 import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-
-from sim.model.switch import Switch
+from typing import Protocol
 
 __all__ = ["Network"]
+
+
+class Receiver(Protocol):
+    """A switch: a frame into a port, and what it sends by which ports."""
+
+    def receive(self, port: int, frame: bytes, now_us: int) -> list[tuple[int, bytes]]: ...
+
 
 End = tuple[int, int]
 """A switch and one of its ports."""
@@ -19,7 +25,7 @@ End = tuple[int, int]
 class Network:
     """`links` joins ends in pairs. `hosts` are given what leaves the switches at other ends. Rates from 0 to 1 for each frame."""
 
-    def __init__(self, switches: Sequence[Switch], links: Sequence[tuple[End, End]], *, loss: float = 0, duplicate: float = 0,
+    def __init__(self, switches: Sequence[Receiver], links: Sequence[tuple[End, End]], *, loss: float = 0, duplicate: float = 0,
                  reorder: float = 0, seed: int = 1) -> None:
         for name, rate in (("loss", loss), ("duplicate", duplicate), ("reorder", reorder)):
             if not 0 <= rate <= 1:

@@ -141,6 +141,20 @@ def segments(seed=1, lengths=LENGTHS):
     return tree
 
 
+@pytest.mark.parametrize("bus_bits", [64, 256])
+@pytest.mark.parametrize("last", [Tree.contribute, Tree.uplink, Tree.force])
+@pytest.mark.parametrize("up", [False, True], ids=["at the root", "at a leaf"])
+def test_whatever_closes_a_slot_sends_what_is_in_it(up, last, bus_bits):
+    tree = Tree(4)
+    for k, elements in enumerate(LENGTHS):
+        for format in (Format.WINDOW64, Format.FP32, Format.INT32):
+            tree.open((k + format) % 4, elements, format)
+            if elements % 3:
+                tree.uplink((k + format) % 4, emit=False)
+            last(tree, (k + format) % 4, up=up)
+    run(tree, bus_bits)
+
+
 @pytest.mark.parametrize("stalls", STALLS)
 @pytest.mark.parametrize("bus_bits", [64, 256, 512])
 def test_what_goes_up_and_comes_down_is_the_models(bus_bits, stalls):
@@ -184,6 +198,7 @@ MUTANTS = {
                                          "beat.include.eq(0), beat.write.eq(0)"),
     "the way up starts before the sum is there": ("sequencer", "(flight.writes & halves).any()",
                                                   "(flight.writes & halves & ~sends.replicate(2)).any()"),
+    "a sum of halves is sent while it is made": ("sequencer", "of.emit & (of.result.up | of.wide)", "of.emit & of.result.up"),
     "the tail has no ranks": ("result", "32].eq(header.tainted)", "32].eq(0)"),
     "the tail has no flags": ("result", "eq(header.partial)", "eq(0)"),
     "no word more for a tail that does not fit": ("result", "(rest == 0) | (ending > bus_bytes)", "rest == 0"),
