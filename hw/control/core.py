@@ -81,8 +81,10 @@ class Core(wiring.Component):
         uplinks = config.uplinks
         rises = verdict.work.result.up if uplinks else Const(0)
         parent = Signal(Parent)
-        leaf, answer, asks, reports = (checks.leaf, checks.answer, membership.asks, ring.reports) if uplinks else (Const(0),) * 4
+        leaf, answer, installs, asks, reports, replied = (*(Const(0),) * 5, Const(1))
         if uplinks:
+            leaf, answer, installs = checks.leaf, checks.answer, checks.install
+            asks, reports, replied = membership.asks, ring.reports, membership.answers
             self._tree(m, held, rows, checks, ring, membership, parent)
         m.d.comb += [
             random.seed.eq(self.seed), random.draw.eq(membership.draw), membership.random.eq(random.value),
@@ -136,10 +138,9 @@ class Core(wiring.Component):
         m.d.comb += [
             notice.eq(0), may_notice.eq(~noticed | ((held_us - noticed_us)[:32] >= NOTICE_INTERVAL_US))]
         for name in NOTICES:
-            with m.If(fault & (outcome == name)):
+            with m.If(fault & (outcome == name) & ~answer & ~installs):
                 m.d.comb += notice.eq(1)
 
-        installs, replied = (checks.install, membership.answers) if uplinks else (Const(0), Const(1))
         with m.FSM() as fsm:
             m.d.comb += self.busy.eq(~fsm.ongoing("IDLE") | ordinary | forwarder.busy)
             with m.State("WIPE"):

@@ -226,7 +226,8 @@ class TreeSwitch(Switch):
             return Outcome.FORMAT, []
         if length % 4 or not 4 <= length <= 4 * job.settings.elements:
             return Outcome.LENGTH, []
-        step = tree.install(job.ring, seq=message.seq, ranks=message.members, tainted=message.token,
+        ranks = (1 << self.config.members) - 1
+        step = tree.install(job.ring, seq=message.seq, ranks=message.members & ranks, tainted=message.token & ranks,
                             partial=bool(message.flags & ResultFlag.PARTIAL), format=message.format, length=length)
         self.jobs[message.job] = job._replace(ring=step.ring)
         return step.outcome, self.perform(message.job, step.work, message.payload) if step.work else []

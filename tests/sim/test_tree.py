@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from iswitch.config import Config
-from iswitch.wire import Action, Format, Mode
+from iswitch.wire import (
+    ADDRESSES, FRAME_BYTES, HEADER, SILENCE_TICK_US, UDP_PORT, VERSION, Action, Format, JobState, Mode, Outcome, Stat, Type,
+)
+from sim.bench.client import udp_frame
 from sim.bench.cosimulation import Pair
-from sim.bench.oracle import window64_sum
 from sim.bench.traffic import adverse_numbers
 from sim.bench.tree import BAD, FLAT, TREES, Tree, facts
 from sim.model.control.random import seed_for_first_seq
@@ -57,3 +59,130 @@ def test_every_format_and_both_modes(format, mode):
         tree.join(format=format, mode=mode).reduce(numbers)
         tree.reduce(numbers[:, :2], start=8, format=Format.INT32)
         tree.agree()
+
+
+@pytest.mark.parametrize("rates", [{}, BAD], ids=["perfect", "bad"])
+@pytest.mark.parametrize("shape", TREES.values(), ids=TREES)
+def test_departures_everywhere_down_to_the_last(shape, rates):
+    with compiled(shape, SMALL, seed=11, **rates) as tree:
+        tree.join()
+        for rank in range(8):
+            tree.send(rank, tree.clients[rank].contribution(tree.clients[rank].first_seq + rank % 2, payloads(1)[rank, 0], behind=rank % 2))
+        for rank, client in enumerate(tree.clients):
+            number = client.number + 1
+            tree.gone.add(rank)
+            for _ in range(60):
+                tree.send(rank, client.leave(seq=number))
+                if any(reply.ack is not None and reply.ack["action"] == Action.LEAVE for reply in tree.log[rank]):
+                    break
+            else:
+                raise AssertionError(f"nobody lets {rank} go")
+            if rank in (1, 4, 6):
+                tree.reduce(payloads(6, seed=rank), start=6 * (1, 4, 6).index(rank))
+        assert [pair.model.jobs[0].state for pair in tree.switches] == [JobState.NONE] * len(tree.switches)
+
+
+@pytest.mark.parametrize("rates", [{}, BAD], ids=["perfect", "bad"])
+def test_a_reset_of_the_root_and_the_end_of_the_job_reach_the_leaves(rates):
+    with compiled(TREES["uneven, a worker at the root"], SMALL, **rates) as tree:
+        tree.join().reduce(payloads(6))
+        old, number = tree.clients[3].epoch, tree.clients[3].number + 1
+        while tree.switches[0].model.jobs[0].epoch == old:
+            tree.send(3, tree.clients[3].reset(seq=number))
+        for held in tree.held:
+            held.clear()
+        for _ in range(60):
+            for rank, client in enumerate(tree.clients):
+                if client.epoch == old:
+                    tree.network.now_us += 1000
+                    tree.send(rank, client.contribution(client.first_seq + 6, payloads(1)[rank, 0]))
+                    tree.network.now_us += 1000
+                    tree.send(rank, client.join())
+        assert {client.epoch for client in tree.clients} == {old + 1 & 0xFFFF}
+        tree.reduce(payloads(6, seed=3))
+        while tree.switches[0].model.jobs[0].state != JobState.NONE:
+            tree.send(3, tree.clients[3].end_job())
+        for _ in range(20):
+            for rank, client in enumerate(tree.clients):
+                tree.network.now_us += 1000
+                tree.send(rank, client.contribution(client.first_seq + 6, payloads(1)[rank, 0]))
+        assert [pair.model.jobs[0].state for pair in tree.switches] == [JobState.NONE] * 3
+
+
+@pytest.mark.parametrize("rates", [{}, BAD], ids=["perfect", "bad"])
+def test_deadlines_and_the_silent_are_the_models_affair_too(rates):
+    """A leaf's slot closes without a worker that came late, another's without one that has been evicted."""
+    with compiled(TREES["three levels"], SMALL, **rates) as tree:
+        tree.join(deadline_us=500, evict_us=2 * SILENCE_TICK_US).reduce(payloads(4))
+        tree.gone |= {0, 5}
+        for turn in range(4):
+            tree.network.now_us += 600 if turn % 2 else 3 * SILENCE_TICK_US
+            busy = [rank for rank in range(8) if rank not in tree.gone]
+            for _ in range(40):
+                tree.network.now_us += 200
+                for rank in busy:
+                    tree.send(rank, tree.clients[rank].contribution(tree.clients[rank].first_seq + 4 + turn, payloads(8)[rank, turn]))
+        tree.agree()
+        assert sum(pair.model.stats[Stat.EVICTED] for pair in tree.switches) >= 1
+
+
+@pytest.mark.parametrize("shape", TREES.values(), ids=TREES)
+def test_receipts_go_up_and_results_open_slots(shape):
+    """With a root that is told to complete early; the leaves' slots are found on the lap before, or open."""
+    with compiled(shape, SMALL, **BAD) as tree:
+        tree.join()
+        rng = np.random.default_rng(1)
+        for turn in range(12):
+            for rank in rng.permutation(8):
+                client = tree.clients[rank]
+                lacked = next(s for s in range(99) if (client.first_seq + s) % 2**32 not in tree.held[rank])
+                seq = client.first_seq + lacked + int(rng.integers(0, 2))
+                behind, want = seq - client.first_seq - lacked, bool(rng.integers(0, 2))
+                tree.send(rank, client.receipt(seq, behind=behind, want=want))
+                if rank % 3 or turn % 3 == 2:
+                    tree.send(rank, client.contribution(seq, payloads(1)[rank, 0], behind=behind, flags=2 * (seq % 3 == 2)))
+                if turn % 2 and not rank % 2:
+                    tree.send(rank, client.fbcast(seq))
+        tree.agree()
+
+
+def spoilt(frame: bytes, rng: np.random.Generator) -> bytes:
+    """A frame of ours with one or two fields changed, or its payload cut, and right checksums."""
+    header = np.frombuffer(frame, HEADER, 1, ADDRESSES.itemsize).copy()
+    body = frame[FRAME_BYTES:]
+    for _ in range(int(rng.integers(1, 3))):
+        name = str(rng.choice([*HEADER.names, "type", "low", "cut", "body"]))
+        if name == "type":
+            header["version_type"] = VERSION << 4 | int(rng.choice(list(Type)))
+        elif name == "low":
+            header[str(rng.choice(["seq", "behind", "epoch", "count"]))] += int(rng.choice([-4, -1, 1, 4])) % 2**16
+        elif name == "cut":
+            body = body[:int(rng.integers(0, len(body) + 1))]
+        elif name == "body" and body:
+            at = int(rng.integers(0, len(body)))
+            body = body[:at] + bytes([int(rng.integers(0, 4))]) + body[at + 1:]
+        elif name in HEADER.names:
+            header[name] = int(rng.integers(0, 2**63)) >> int(rng.integers(0, 60)) & 2**(8 * HEADER[name].itemsize) - 1
+    ip = frame[26:30] if rng.random() < 0.97 else bytes(4)
+    return udp_frame(eth_dst=frame[:6], eth_src=frame[6:12], ip_src=ip, ip_dst=frame[30:34], udp_src=int.from_bytes(frame[34:36], "big"),
+                     udp_dst=UDP_PORT, payload=header.tobytes() + body)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_spoilt_frames_between_switches_are_judged_as_the_model_does(seed):
+    """Whatever passed a link comes once more, changed, by its own port or by another. The tree itself may then come to nothing."""
+    rng = np.random.default_rng(seed)
+    with compiled(TREES["three levels"], SMALL, seed=seed, **BAD) as tree:
+        passed: list[tuple[int, int, bytes]] = []
+        for k, pair in enumerate(tree.switches):
+            pair.receive = lambda port, frame, now_us, k=k, receive=pair.receive: (passed.append((k, port, frame)), receive(port, frame, now_us))[1]
+        tree.join().reduce(payloads(6, seed=seed))
+        seen = passed.copy()
+        for turn in range(1500):
+            k, port, frame = seen[int(rng.integers(0, len(seen)))]
+            tree.network.now_us += int(rng.choice([1, 200]))
+            for _, answer in tree.switches[k].receive(port if rng.random() < 0.9 else 3, spoilt(frame, rng), tree.network.now_us):
+                if turn % 3 == 0 and answer[0] == 2 and answer[5] <= 4 and answer[6:12] != answer[:6]:
+                    seen.append((k, port, answer))
+        outcomes = np.sum([pair.model.outcomes for pair in tree.switches], axis=0)
+        assert all(outcomes[kind] for kind in (Outcome.MEMBER, Outcome.PORT, Outcome.ADDRESS, Outcome.TYPE, Outcome.TOKEN, Outcome.FORMAT))
