@@ -1,7 +1,7 @@
 """Trees of compiled switches, each with the golden one beside it: the same frames, whatever the links do to them."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import pytest
@@ -10,10 +10,17 @@ from iswitch.config import Config
 from iswitch.wire import (
     ADDRESSES, FRAME_BYTES, HEADER, SILENCE_TICK_US, UDP_PORT, VERSION, Action, Format, JobState, Mode, Outcome, Stat, Type,
 )
-from sim.bench.client import udp_frame
+from sim.bench.client import Client, Reply, udp_frame
 from sim.bench.cosimulation import Pair
 from sim.bench.traffic import adverse_numbers
-from sim.bench.tree import BAD, FLAT, TREES, Tree, facts
+from sim.bench.tree import BAD, FLAT, TREES, Tree, address, facts
+from sim.emulator.endpoint import FrameEnd
+from sim.emulator.engine import Board
+from sim.emulator.fabric import Fabric
+from sim.emulator.faults import PS_PER_US, Faults, Rates
+from sim.emulator.link import Link
+from sim.emulator.virtual import VirtualTime
+from sim.emulator.wire import Wire
 from sim.model.control.random import seed_for_first_seq
 
 SMALL = Config(ports=8, bus_bits=64, members=8, window=2, elements=16, queue_bytes=4096, mac_entries=64)
@@ -186,3 +193,67 @@ def test_spoilt_frames_between_switches_are_judged_as_the_model_does(seed):
                     seen.append((k, port, answer))
         outcomes = np.sum([pair.model.outcomes for pair in tree.switches], axis=0)
         assert all(outcomes[kind] for kind in (Outcome.MEMBER, Outcome.PORT, Outcome.ADDRESS, Outcome.TYPE, Outcome.TOKEN, Outcome.FORMAT))
+
+
+class Worker:
+    """A worker at the end of a cable in virtual time: repeats every `PERIOD` what it has no answer to."""
+
+    PERIOD = 400 * PS_PER_US
+
+    def __init__(self, rank: int, home: int, numbers: np.ndarray, time_of: VirtualTime, end: FrameEnd):
+        self.client, self.numbers, self.time, self.end = Client.numbered(rank), numbers, time_of, end
+        self.client.ranks = 1 << rank
+        self.client.switch_mac, self.client.switch_ip = address(home)
+        self.held: dict[int, Reply] = {}
+        self.runs = False
+        end.arrived = self.arrived
+        time_of.call_at(rank * PS_PER_US, self.repeat)
+
+    def lacked(self) -> list[int]:
+        return [s for s in range(len(self.numbers)) if (self.client.first_seq + s) % 2**32 not in self.held]
+
+    def repeat(self) -> None:
+        if not self.runs:
+            self.end.send(self.client.join(world=8, elements=self.numbers.shape[1]))
+        elif not self.lacked():
+            return
+        else:
+            self.contribute(self.lacked())
+        self.time.call_at(self.time.now_ps + self.PERIOD, self.repeat)
+
+    def contribute(self, lacked: list[int]) -> None:
+        for s in (s for s in lacked if s < lacked[0] + self.client.window):
+            self.end.send(self.client.contribution(self.client.first_seq + s, self.numbers[s], behind=s - lacked[0]))
+
+    def arrived(self) -> None:
+        for frame in self.end.receive():
+            if frame[:6] == self.client.mac:
+                reply = self.client.take(frame)
+                self.runs |= reply.ack is not None and not reply.ack["reason"] and reply.ack["state"] == JobState.RUNNING
+                if reply.type == Type.RESULT:
+                    old = self.held.setdefault(int(reply.header["seq"]), reply)
+                    assert facts([old]) == facts([reply])
+
+
+@pytest.mark.parametrize("loss", [0, 0.05], ids=["perfect", "bad"])
+def test_a_fabric_of_three_switches_sums_to_the_bits_of_one(loss):
+    """Eight workers at two leaves; every cable loses frames in both directions, those between switches and those to workers."""
+    numbers = payloads(40, seed=4)
+    rates = Rates(loss=loss, duplicate=loss, reorder=loss, delay_us=2)
+    with ExitStack() as stack:
+        boards = [stack.enter_context(Board(SMALL, mac=address(k)[0], ip=address(k)[1], seed=k + 1)) for k in range(3)]
+        for leaf, ranks in ((1, 0x0F), (2, 0xF0)):
+            mac, ip = address(0)
+            boards[leaf].parent(0, port=0, mac=mac, ip=ip, ranks=ranks)
+        fabric = stack.enter_context(Fabric(boards, [Link((leaf, 0), (0, leaf), 10**10, rates) for leaf in (1, 2)]))
+        homes, ends = [1 + rank // 4 for rank in range(8)], [FrameEnd() for _ in range(8)]
+        for rank, (home, end) in enumerate(zip(homes, ends)):
+            cables = [Wire(Faults(rates, seed=rank, port=rank, direction=way)) for way in ("rx", "tx")]
+            fabric.plug((home, 1 + rank % 4), end, inbound=cables[0], outbound=cables[1])
+        time_of = VirtualTime(fabric)
+        workers = [Worker(rank, home, numbers[rank], time_of, end) for rank, (home, end) in enumerate(zip(homes, ends))]
+        time_of.run(2 * 10**12)
+        assert [worker.lacked() for worker in workers] == [[]] * 8
+    flat = facts(Tree(FLAT, config=SMALL).join().reduce(numbers))
+    for worker in workers:
+        assert facts([worker.held[(worker.client.first_seq + s) % 2**32] for s in range(40)]) == flat
