@@ -36,7 +36,7 @@ class Lowest(wiring.Component):
         for k in range(self.config.members):
             distance = Signal(signed(bits), name=f"distance_{k}")
             own = Signal(name=f"own_{k}")
-            m.d.sync += [distance.eq(Mux(self.live[k], (self.have[k] - mine)[:bits].as_signed(), nearest)), own.eq(self.live[k] & (self.member == k))]
+            m.d.sync += [distance.eq(Mux(self.live[k], (self.have[k] - mine)[:bits], nearest)), own.eq(self.live[k] & (self.member == k))]
             distances.append(Mux(own, self.gain[:bits].as_signed(), distance))
         while len(distances) > 1:
             distances = [Mux(a < b, a, b) for a, b in zip(distances[::2], distances[1::2], strict=False)] + distances[len(distances) & ~1:]
