@@ -100,9 +100,11 @@ def inputs(one):
     worker = one.kind == WORKER
     ranks, tainted = (1 << one.member, (1 << one.member) * one.rejected) if worker else (one.ranks, one.tainted)
     return {
-        "asked": pack(Asked, dict(receipt=one.kind == RECEIPT, want=one.want, seq=one.seq, behind=one.behind, numeric=one.format, length=one.length,
-                                  tainted=one.kind in (WORKER, RESULT) and one.rejected, boundary=one.boundary, whole=one.whole, uplink=one.kind == UPLINK,
-                                  install=one.kind == RESULT, ranks=ranks, tainted_ranks=tainted, partial=one.partial and not worker)),
+        "asked": pack(Asked, {
+            "receipt": one.kind == RECEIPT, "want": one.want, "seq": one.seq, "behind": one.behind, "numeric": one.format, "length": one.length,
+            "tainted": one.kind in (WORKER, RESULT) and one.rejected, "boundary": one.boundary, "whole": one.whole,
+            "uplink": one.kind == UPLINK, "install": one.kind == RESULT, "ranks": ranks, "tainted_ranks": tainted,
+            "partial": one.partial and not worker}),
         "member": one.member, "leaf": one.leaf, "departs": 0,
         "job": pack(job_row(CONFIG), {"threshold": one.ring.threshold, "live": one.ring.live, "mode": not one.quarantine,
                                       "deadline": one.ring.deadline_us}),
