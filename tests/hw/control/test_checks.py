@@ -14,7 +14,7 @@ from hw.net.parser import Headers
 from sim.bench.client import Client
 from sim.bench.stream import Bench, pack
 
-CONFIG = Config(ports=4, bus_bits=64, members=5, jobs=2, window=4, elements=32, queue_bytes=4096)
+CONFIG = Config(ports=4, bus_bits=64, members=5, jobs=2, window=4, elements=32, queue_bytes=4096, uplinks=False)
 CLIENT = Client.numbered(7, port=3, job=1)
 
 
@@ -82,7 +82,7 @@ def verdicts(cases):
     async def bench(ctx):
         for case in cases:
             for port, shape, item in ((dut.headers, Headers, case.headers()), (dut.job, job_row(CONFIG), case.job),
-                                      (dut.member, member_row(), case.member)):
+                                      (dut.member, member_row(CONFIG), case.member)):
                 ctx.set(Value.cast(port), pack(shape, item))
             fault = ctx.get(dut.fault)
             found.append((Outcome(ctx.get(dut.outcome)) if fault else None, ctx.get(dut.control), ctx.get(dut.receipt)))
