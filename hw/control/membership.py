@@ -242,9 +242,10 @@ class Membership(wiring.Component):
         with m.State("JOIN"):
             limits = []
             if uplinks:
-                # All contribute in a tree, and an uplink must fit into a frame.
+                # All contribute in a tree, none is asynchronous, and an uplink must fit into a frame.
                 tall = leaf | (frame.members & (frame.members - 1)).any()
-                limits = [(~tall | (asked.threshold == asked.world), Reason.THRESHOLD),
+                limits = [((asked.segments == 0) | (~leaf & (frame.members == 0)), Reason.SEGMENTS),
+                          (~tall | (asked.threshold == asked.world), Reason.THRESHOLD),
                           (~tall | (asked.elements <= config.uplink_elements), Reason.ELEMENTS)]
             limits += [
                 (frame.job < config.jobs, Reason.JOB),

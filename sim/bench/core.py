@@ -83,7 +83,7 @@ class Recorder(TreeSwitch):
         job, slots = self.jobs[number], self.config.slots
         slot, resend = job.ring.slots[work.slot], work.operation == Operation.RESEND
         again, leaf = work.operation == Operation.SEND_UP, number in self.parents
-        names = tree.names(job.ring, work.slot) if self.config.uplinks else Names(slot.members, slot.tainted)
+        names = tree.names(job.ring, work.slot) if self.config.uplinks and not job.claims else Names(slot.members, slot.tainted)
         partial = names.partial or bool(slot.expected & ~slot.members) and not (leaf and slot.state == SlotState.COMPLETE)
         flags = (ResultFlag.PARTIAL * partial | ResultFlag.TAINTED * bool(names.tainted)
                  | ResultFlag.RESENT * resend | ResultFlag.CHANGE * slot.change)

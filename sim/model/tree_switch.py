@@ -127,6 +127,8 @@ class TreeSwitch(Switch):
         return self.jobs[message.job].entries[message.member]
 
     def step(self, job: Job, message: Message, now_us: int) -> Step:
+        if job.claims:  # of such there are no trees
+            return super().step(job, message, now_us)
         leaf = message.job in self.parents
         boundary, whole = bool(message.flags & ContributionFlag.BOUNDARY), bool(message.flags & ContributionFlag.WHOLE)
         if message.type == Type.RECEIPT:
@@ -150,7 +152,8 @@ class TreeSwitch(Switch):
 
     def beside(self, message: Message, step: Step) -> Frames:
         """A leaf's receipt for one of its members', which the ring knows by now."""
-        report = self.receipt(message)[1] if step.outcome == Outcome.RECEIPT and not step.work else None
+        asks = step.outcome == Outcome.RECEIPT and not step.work and not self.jobs[message.job].claims
+        report = self.receipt(message)[1] if asks else None
         if not report:
             return []
         above, job = self.above[message.job], self.jobs[message.job]
@@ -182,6 +185,8 @@ class TreeSwitch(Switch):
 
     def content(self, number: int, slot: Slot) -> tuple[Names, np.ndarray]:
         """By rank; at a leaf what was installed."""
+        if self.jobs[number].claims:
+            return super().content(number, slot)
         index, leaf = slot.seq % self.config.slots, number in self.parents
         names = tree.names(self.jobs[number].ring, index)
         fraction = self.jobs[number].settings.fraction
@@ -340,9 +345,11 @@ class TreeSwitch(Switch):
         return verdict._replace(job=self.closed(number, verdict.job, verdict.works)._replace(state=state))
 
     def impossible(self, asked: Request, job: Job, leaf: bool) -> Reason:
-        """What a tree forbids: fewer than all in a sum, segments whose uplink fits no frame, Halt, and
+        """What a tree forbids: asynchronous jobs, fewer than all in a sum, segments whose uplink fits no frame, Halt, and
         Reset and FBCAST anywhere but at the root."""
         settings = asked.settings
+        if asked.action == Action.JOIN and settings.segments and (leaf or asked.ranks):
+            return Reason.SEGMENTS
         if asked.action == Action.JOIN and (leaf or several(asked.ranks)):
             if settings.threshold != settings.world:
                 return Reason.THRESHOLD
