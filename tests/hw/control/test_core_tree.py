@@ -32,9 +32,9 @@ def lives(shape="three levels", format=Format.WINDOW64):
     other.switch_mac, other.switch_ip = address(tree.homes[0])
     for ranks in (1, 1 << 8, 1):  # the first yields, the last is refused
         other.ranks = ranks
-        tree.switches[tree.homes[0]].receive(1, other.join(world=8, elements=16, nonce=len(tree.log[0])))
+        tree.switches[tree.homes[0]].receive(1, other.join(world=8, elements=16, format=format, nonce=len(tree.log[0])))
         for _ in range(20):
-            tree.send(0, client[0].join(world=8, elements=16))
+            tree.send(0, client[0].join(world=8, elements=16, format=format))
     tree.join(format=format, world=8, elements=16)
     numbers = adverse_numbers(rng, 8 * 8 * 16, 0.02).reshape(8, 8, 16)
     tree.reduce(numbers[:, :4])
