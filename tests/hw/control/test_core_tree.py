@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 from iswitch.config import Config
-from iswitch.wire import Action, ContributionFlag, Format, Type
+from iswitch.wire import UDP_PORT, Action, ContributionFlag, Format, Reason, Type
 
 import hw.control.checks
 import hw.control.core
@@ -16,8 +16,17 @@ from sim.bench.client import Client
 from sim.bench.core import CoreBench
 from sim.bench.traffic import adverse_numbers
 from sim.bench.tree import BAD, TREES, Tree, address, spoilt
+from sim.model.control.membership import Source
+from sim.model.net import compose
 
 CONFIG = Config(ports=8, bus_bits=64, members=8, jobs=2, window=2, elements=16, queue_bytes=4096, mac_entries=64)
+
+
+def notice_from(result):
+    """The sender of a result gives notice to somebody of another token."""
+    own = compose.Own(result[6:12], result[26:30])
+    payload = compose.notice(job=0, epoch=0, seq=0, member=0, token=5, reason=Reason.JOB)
+    return compose.address(own, Source(0, result[:6], int.from_bytes(result[30:34], "big"), UDP_PORT), payload)
 
 
 @cache
@@ -32,6 +41,17 @@ def lives(shape="three levels", format=Format.WINDOW64):
     for settings in ({"threshold": 7}, {"elements": 400}, {"fraction": 500}):
         tree.send(0, client[0].join(**{"world": 8, "elements": 16} | settings))
     other = Client.numbered(50, port=1)
+    other.switch_mac, other.switch_ip = address(0)
+    tree.switches[0].receive(3, other.join(world=2, elements=16))  # the parent has another job of this number
+    for _ in range(8):
+        for rank in range(8):
+            tree.send(rank, client[rank].join(world=8, elements=16, format=format))
+    tree.switches[0].receive(3, other.end_job())
+    for bench in tree.switches[1:]:
+        other.switch_mac, other.switch_ip = bench.model.own
+        bench.receive(1, other.end_job())
+    for one in client:
+        one.forget(one.nonce + 1)
     other.switch_mac, other.switch_ip = address(tree.homes[0])
     for ranks in (1, 1 << 8, 1):  # the first yields, the last is refused
         other.ranks = ranks
@@ -79,6 +99,8 @@ def lives(shape="three levels", format=Format.WINDOW64):
         seen = frames.copy()
         for port, frame in [(port, frame) for port, frame in seen if frame[42] & 0xF == Type.ACK]:
             bench.receive(port, frame)  # answers of an earlier epoch
+        for port, frame in [(port, frame) for port, frame in seen if frame[42] & 0xF == Type.RESULT][:1]:
+            bench.receive(port, notice_from(frame))
         for at in rng.integers(0, len(seen), 150):
             bench.receive(seen[at][0], spoilt(seen[at][1], rng))
     if root is not None:
@@ -91,6 +113,23 @@ def lives(shape="three levels", format=Format.WINDOW64):
         for port, frame in frames[-40:]:
             bench.receive(port, frame)  # of a job that is gone
     return tree.switches
+
+
+@cache
+def departed():
+    """A leaf's bench: the slowest of two leaves, whereupon a slot closes that only the other has contributed to."""
+    tree = Tree(((-1, 0), (1, 1)), CONFIG, switch=CoreBench).join()
+    numbers = np.ones((2, 4, 16), np.float32).view(np.uint32)
+    tree.reduce(numbers)
+    tree.send(0, tree.clients[0].contribution(tree.clients[0].first_seq + 4, numbers[0, 0]))
+    tree.send(1, tree.clients[1].leave())
+    return tree.switches[1]
+
+
+def test_what_goes_up_after_a_departure_says_what_the_others_lack():
+    bench = departed()
+    bench.check()
+    assert [done.up[2] for done in bench.model.works if done.up][-1] == 0
 
 
 @pytest.mark.parametrize("stalls", [0, 0.4])
@@ -150,6 +189,7 @@ def test_mutant_is_noticed(name, monkeypatch):
     if part != "core":
         monkeypatch.setattr(hw.control.core, part.capitalize(), mutant[part.capitalize()])
     with pytest.raises((AssertionError, TimeoutError)):
+        departed().check(core=core)
         for shape in ("uneven, a worker at the root", "chain", "three levels"):
             for bench in lives(shape):
                 bench.check(core=core)
