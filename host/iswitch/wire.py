@@ -345,8 +345,8 @@ SLOT_VIEW = np.dtype([
 """A slot: whoever is in `expected` and not in `arrived` is what a collecting one waits for. `length` in bytes."""
 
 _VIEW_BYTES = 4 * REGISTERS_PER_READ
-for _record, _size in ((HEADER, 22), (FRAME, 64), (CONTROL, 64), (ACK, 64), (TAIL, 4), (UPLINK_TAIL, 8), (JOB_VIEW, _VIEW_BYTES), (MEMBER_VIEW, _VIEW_BYTES),
-                       (SLOT_VIEW, _VIEW_BYTES)):
+for _record, _size in ((HEADER, 22), (FRAME, 64), (CONTROL, 64), (ACK, 64), (TAIL, 4), (UPLINK_TAIL, 8), (JOB_VIEW, _VIEW_BYTES),
+                       (MEMBER_VIEW, _VIEW_BYTES), (SLOT_VIEW, _VIEW_BYTES)):
     if _record.itemsize != _size:
         raise ImportError(f"wire record {_record.names} is {_record.itemsize} bytes, the protocol says {_size}")
 

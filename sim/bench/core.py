@@ -15,7 +15,7 @@ from hw.control.tables import Address
 from hw.control.tables import Parent as PARENT
 from iswitch.config import Config
 from iswitch.wire import (
-    ACK, FRAME_BYTES, HEADER, NOTICE_INTERVAL_US, SILENCE_TICK_US, ContributionFlag, Operation, Outcome, Reason, ResultFlag, SlotState,
+    ACK, FRAME_BYTES, HEADER, NOTICE_INTERVAL_US, SILENCE_TICK_US, ContributionFlag, Format, Operation, Outcome, Reason, ResultFlag, SlotState,
     Type, ones_complement_sum,
 )
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
@@ -58,6 +58,7 @@ class Done(NamedTuple):
     flags: int
     length: int
     recipients: int
+    numeric: int
     up: tuple[int, ...] | None
 
 
@@ -87,22 +88,23 @@ class Recorder(TreeSwitch):
         partial = names.partial or bool(slot.expected & ~slot.members) and not (leaf and slot.state == SlotState.COMPLETE)
         flags = (ResultFlag.PARTIAL * partial | ResultFlag.TAINTED * bool(names.tainted)
                  | ResultFlag.RESENT * resend | ResultFlag.CHANGE * slot.change)
-        receivers, up = work.receivers, None
+        receivers, numeric, up = work.receivers, slot.format, None
         if leaf and slot.state == SlotState.SENT_UP:
             above = self.above[number]
             flags = ContributionFlag.RETRANSMISSION * again | ContributionFlag.BOUNDARY * slot.boundary | ContributionFlag.WHOLE * slot.whole
+            numeric = Format.FIXED64 if slot.format == Format.WINDOW64 else slot.format
             receivers, up = 1 << self.config.members, (above.member, above.token, (slot.seq - tree.lowest(job.ring)) % 2**16, int(partial))
         first = work.first and not resend and not again
         self.works.append(Done(
             work.operation, number * slots + work.slot, first,
             work.operation in (Operation.CONTRIBUTE, Operation.INSTALL_DOWN) or (work.operation == Operation.FORCE and first), work.emit or resend,
-            slot.seq, names.ranks, names.tainted, flags, slot.length, receivers, up))
+            slot.seq, names.ranks, names.tainted, flags, slot.length, receivers, numeric, up))
         return super().perform(number, work, payload)
 
     def respond(self, message, answer: Answer) -> Frames:
         sent = super().respond(message, answer)
         if answer.type == Type.GRANT:
-            self.works.append(Done(Operation.GRANT, 0, 0, 0, 1, answer.seq, answer.members, 0, 0, 0, answer.receivers, None))
+            self.works.append(Done(Operation.GRANT, 0, 0, 0, 1, answer.seq, answer.members, 0, 0, 0, answer.receivers, 0, None))
         else:
             self.replies += sent
         return sent
@@ -217,5 +219,5 @@ def done(work: data.Const) -> Done:
     result = work.result
     slot = 0 if work.operation == Operation.GRANT else work.slot
     return Done(int(work.operation), slot, work.first, work.write, work.emit, result.seq, result.members, result.tainted,
-                result.flags, result.length, result.recipients,
+                result.flags, result.length, result.recipients, result.numeric,
                 (result.member, result.token, result.behind, result.partial) if "up" in result.shape().members and result.up else None)

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from iswitch.config import Config
-from iswitch.wire import JobState, Reason, ResultFlag, Type
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, Reply
+from iswitch.wire import ADDRESSES, FRAME_BYTES, HEADER, UDP_PORT, VERSION, JobState, Reason, ResultFlag, Type
+from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, Reply, udp_frame
 from sim.model.network import Network
 from sim.model.tree_switch import Parent, TreeSwitch
 
-__all__ = ["BAD", "CONFIG", "FLAT", "TREES", "Tree", "address", "facts"]
+__all__ = ["BAD", "CONFIG", "FLAT", "TREES", "Tree", "address", "facts", "spoilt"]
 
 CONFIG = Config(ports=8, members=8, window=2, elements=16)
 BAD = {"loss": 0.05, "duplicate": 0.05, "reorder": 0.05}
@@ -125,3 +125,25 @@ def facts(replies: Sequence[Reply]) -> list[tuple[Any, ...]]:
     """What must be the same of results at all workers."""
     return [(reply.numbers.tolist(), int(reply.header["members"]), int(reply.header["count"]), int(reply.header["token"]),
              reply.flags & ~ResultFlag.RESENT, int(reply.header["member"])) for reply in replies]
+
+
+def spoilt(frame: bytes, rng: np.random.Generator) -> bytes:
+    """A frame of ours with one or two fields changed, or its payload cut, and right checksums."""
+    header = np.frombuffer(frame, HEADER, 1, ADDRESSES.itemsize).copy()
+    body = frame[FRAME_BYTES:]
+    for _ in range(int(rng.integers(1, 3))):
+        name = str(rng.choice([*HEADER.names, "type", "low", "cut", "body"]))
+        if name == "type":
+            header["version_type"] = VERSION << 4 | int(rng.choice(list(Type)))
+        elif name == "low":
+            header[str(rng.choice(["seq", "behind", "epoch", "count"]))] += int(rng.choice([-4, -1, 1, 4])) % 2**16
+        elif name == "cut":
+            body = body[:int(rng.integers(0, len(body) + 1))]
+        elif name == "body" and body:
+            at = int(rng.integers(0, len(body)))
+            body = body[:at] + bytes([int(rng.integers(0, 4))]) + body[at + 1:]
+        elif name in HEADER.names:
+            header[name] = int(rng.integers(0, 2**63)) >> int(rng.integers(0, 60)) & 2**(8 * HEADER[name].itemsize) - 1
+    ip = frame[26:30] if rng.random() < 0.97 else bytes(4)
+    return udp_frame(eth_dst=frame[:6], eth_src=frame[6:12], ip_src=ip, ip_dst=frame[30:34], udp_src=int.from_bytes(frame[34:36], "big"),
+                     udp_dst=UDP_PORT, payload=header.tobytes() + body)

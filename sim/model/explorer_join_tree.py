@@ -79,9 +79,10 @@ class JoinTreeExplorer:
         worker = compose.Own(bytes([4, rank + 1] * 3), bytes([10, 0, 1, rank + 1]))
         home = self.switches[self.homes[rank]].own
         world = len(self.homes)
+        epoch = mind.running[0] if mind.running and action == Action.RESET else 0
         payload = compose.control(
-            job=0, seq=int(action == Action.RESET), member=mind.member, token=mind.token, ranks=1 << rank, action=action, nonce=rank + 1, key=1,
-            world=world, threshold=world, format=Format.WINDOW64, fraction=44, elements=8)
+            job=0, epoch=epoch, seq=int(action == Action.RESET), member=mind.member, token=mind.token, ranks=1 << rank, action=action,
+            nonce=rank + 1, key=1, world=world, threshold=world, format=Format.WINDOW64, fraction=44, elements=8)
         return compose.address(worker, Source(1, home.mac, int.from_bytes(home.ip, "big"), UDP_PORT), payload)
 
     def port(self, end: int, frame: bytes) -> int:

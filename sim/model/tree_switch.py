@@ -201,7 +201,7 @@ class TreeSwitch(Switch):
         return self.up(number, compose.uplink(
             job=number, epoch=job.epoch, seq=slot.seq, member=above.member, token=above.token, format=sent_up_as(slot.format),
             flags=ContributionFlag.RETRANSMISSION * again | ContributionFlag.BOUNDARY * slot.boundary | ContributionFlag.WHOLE * slot.whole,
-            behind=forward(slot.seq, tree.lowest(job.ring)), ranks=names.ranks, tainted=names.tainted,
+            behind=forward(slot.seq, tree.lowest(job.ring)) % 2**16, ranks=names.ranks, tainted=names.tainted,
             partial=bool(partial), numbers=lane.uplink(slot.format, self.numbers[number, index])))
 
     def up(self, number: int, payload: bytes) -> Frames:

@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 
 from iswitch.config import Config
-from iswitch.wire import (
-    ADDRESSES, FRAME_BYTES, HEADER, SILENCE_TICK_US, UDP_PORT, VERSION, Action, Format, JobState, Mode, Outcome, Stat, Type,
-)
-from sim.bench.client import Client, Reply, udp_frame
+from iswitch.wire import SILENCE_TICK_US, Action, Format, JobState, Mode, Outcome, Stat, Type
+from sim.bench.client import Client, Reply
 from sim.bench.cosimulation import Pair
 from sim.bench.traffic import adverse_numbers
-from sim.bench.tree import BAD, FLAT, TREES, Tree, address, facts
+from sim.bench.tree import BAD, FLAT, TREES, Tree, address, facts, spoilt
 from sim.emulator.endpoint import FrameEnd
 from sim.emulator.engine import Board
 from sim.emulator.fabric import Fabric
@@ -151,28 +149,6 @@ def test_receipts_go_up_and_results_open_slots(shape):
                 if turn % 2 and not rank % 2:
                     tree.send(rank, client.fbcast(seq))
         tree.agree()
-
-
-def spoilt(frame: bytes, rng: np.random.Generator) -> bytes:
-    """A frame of ours with one or two fields changed, or its payload cut, and right checksums."""
-    header = np.frombuffer(frame, HEADER, 1, ADDRESSES.itemsize).copy()
-    body = frame[FRAME_BYTES:]
-    for _ in range(int(rng.integers(1, 3))):
-        name = str(rng.choice([*HEADER.names, "type", "low", "cut", "body"]))
-        if name == "type":
-            header["version_type"] = VERSION << 4 | int(rng.choice(list(Type)))
-        elif name == "low":
-            header[str(rng.choice(["seq", "behind", "epoch", "count"]))] += int(rng.choice([-4, -1, 1, 4])) % 2**16
-        elif name == "cut":
-            body = body[:int(rng.integers(0, len(body) + 1))]
-        elif name == "body" and body:
-            at = int(rng.integers(0, len(body)))
-            body = body[:at] + bytes([int(rng.integers(0, 4))]) + body[at + 1:]
-        elif name in HEADER.names:
-            header[name] = int(rng.integers(0, 2**63)) >> int(rng.integers(0, 60)) & 2**(8 * HEADER[name].itemsize) - 1
-    ip = frame[26:30] if rng.random() < 0.97 else bytes(4)
-    return udp_frame(eth_dst=frame[:6], eth_src=frame[6:12], ip_src=ip, ip_dst=frame[30:34], udp_src=int.from_bytes(frame[34:36], "big"),
-                     udp_dst=UDP_PORT, payload=header.tobytes() + body)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -96,12 +96,12 @@ def receipt(*, job: int, epoch: int, seq: int, member: int, token: int, behind: 
                            format_flags=(ContributionFlag.WANT if want else 0) << 4), RECEIPT_COMPLEMENT_AT)
 
 
-def control(*, job: int, seq: int, member: int, token: int, ranks: int, **body: int) -> bytes:
+def control(*, job: int, seq: int, member: int, token: int, ranks: int, epoch: int = 0, **body: int) -> bytes:
     """UDP payload of a control message from a switch, complement in `behind`; `body` names fields of `CONTROL`."""
     record = np.zeros(1, CONTROL)
     for name, value in body.items():
         record[name] = value
-    return balanced(header(Type.CONTROL, job=job, seq=seq, member=member, token=token, members=ranks) + record.tobytes(),
+    return balanced(header(Type.CONTROL, job=job, epoch=epoch, seq=seq, member=member, token=token, members=ranks) + record.tobytes(),
                     COMPLEMENT_AT)
 
 
