@@ -30,7 +30,7 @@ BASE  := .venv/.base
 TORCH := .venv/.torch-$(shell printf '%s' '$(TORCH_SPEC)' | cksum | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-all lint demo emulator sim bench timing clean
+.PHONY: help setup test test-all lint demo emulator sim bench cartpole-time timing clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target what; do \
@@ -68,6 +68,9 @@ sim: $(BASE)  ## cocotb benches on the emitted Verilog; WAVES=1 for waveforms
 
 bench: $(BASE)  ## how fast the switch and its driver are
 	python -m sim.bench.bench
+
+cartpole-time: $(TORCH)  ## virtual seconds until CartPole is played well, with one slow worker
+	python -m sim.timing.cartpole
 
 timing: $(BASE)  ## place and route for ECP5 and report the clock
 	python -m hw.timing

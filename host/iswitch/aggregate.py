@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import secrets
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,39 +9,27 @@ from typing import Any, Literal, NoReturn, Self, TypeVar
 
 import numpy as np
 
-from iswitch.attendant import Attendant
 from iswitch.config import Config
 from iswitch.control import Control, Membership
 from iswitch.errors import (
     IswitchError, JobReset, MembershipChanged, NoContributionError, NotAMember, Refused, Timeout,
 )
-from iswitch.explain import HARMLESS, explain
+from iswitch.explain import explain, odd_rises
+from iswitch.joining import FORMATS, demand_evict, demand_int, demand_seconds, sign_off
 from iswitch.reduction import Reduction
 from iswitch.ring import Notice, Ring, Stalled
 from iswitch.sharing import elect, flat
 from iswitch.transport import Transport, UdpTransport
 from iswitch.views import read_slot
-from iswitch.wire import DEADLINE_US_MAX, EVICT_US_MAX, HEADER, NO_MEMBER, SILENCE_TICK_US, Format, Mode, Reason
+from iswitch.wire import DEADLINE_US_MAX, HEADER, NO_MEMBER, Format, Mode, Reason
 
 __all__ = ["Worker"]
 
 _FLOAT, _INT, _INT32 = np.dtype("<f4"), np.dtype("<i4"), Format.INT32
-_FORMATS = {"window64": Format.WINDOW64, "fp32": Format.FP32, "int32": Format.INT32}
 _MODES = {"quarantine": Mode.QUARANTINE, "propagate": Mode.PROPAGATE}
 _BACKLOG_WINDOWS = 16
 
 Bytes = TypeVar("Bytes", bytes, bytearray, memoryview, np.ndarray)
-
-
-def _leave_and_close(control: Control, ring: Ring, attendant: Attendant, transport: Transport, owner_pid: int,
-                     state: dict[str, bool]) -> bool:
-    """Also at the interpreter's exit, so that a script that ends with an error does not leave its job running."""
-    if os.getpid() != owner_pid:  # a forked child must not sign its parent off
-        return False
-    attendant.stop()
-    known = state["member"] and control.leave(ring.membership)
-    transport.close()
-    return known
 
 
 class Worker:
@@ -88,27 +75,24 @@ class Worker:
                  timeout_s: float = 10.0, join_timeout_s: float = 120.0, backlog: int | None = None,
                  evict_s: float = 5.0, deadline_s: float = 0.0, elastic: bool = False,
                  transport: Transport | None = None, plain: bool = False):
-        _demand_int("world", world, 1, 32)
-        _demand_int("job", job, 0, 255)
-        _demand_int("key", key, 0, 2**64 - 1)
-        _demand_int("fraction", fraction, -126, 149)
+        demand_int("world", world, 1, 32)
+        demand_int("job", job, 0, 255)
+        demand_int("key", key, 0, 2**64 - 1)
+        demand_int("fraction", fraction, -126, 149)
         if rank is not None:
-            _demand_int("rank", rank, 0, world - 1)
+            demand_int("rank", rank, 0, world - 1)
         if threshold is not None:
-            _demand_int("threshold", threshold, 1, world)
+            demand_int("threshold", threshold, 1, world)
         if elements is not None:
-            _demand_int("elements", elements, 1, 65535)
+            demand_int("elements", elements, 1, 65535)
         if backlog is not None:
-            _demand_int("backlog", backlog, 0, 2**24)
-        for name, value, known in (("format", format, _FORMATS), ("mode", mode, _MODES),
+            demand_int("backlog", backlog, 0, 2**24)
+        for name, value, known in (("format", format, FORMATS), ("mode", mode, _MODES),
                                    ("on_taint", on_taint, ("warn", "raise", "ignore"))):
             if value not in known:
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, not {value!r}")
-        for name, seconds in (("timeout_s", timeout_s), ("join_timeout_s", join_timeout_s)):
-            if not seconds > 0:
-                raise ValueError(f"{name} must be above 0, not {seconds!r}")
-        if not (evict_s == 0 or SILENCE_TICK_US <= evict_s * 1e6 < EVICT_US_MAX):
-            raise ValueError(f"evict_s must be 0, or {SILENCE_TICK_US / 1e6:.3f} to {EVICT_US_MAX / 1e6:.1f}, not {evict_s!r}")
+        demand_seconds(timeout_s=timeout_s, join_timeout_s=join_timeout_s)
+        demand_evict(evict_s)
         if not 0 <= deadline_s * 1e6 < DEADLINE_US_MAX:
             raise ValueError(f"deadline_s must be 0 to {DEADLINE_US_MAX / 1e6:.0f}, not {deadline_s!r}")
 
@@ -121,10 +105,10 @@ class Worker:
             self._control = Control(self._transport, address=address, timeout_s=min(timeout_s, join_timeout_s))
             self.config: Config = self._control.config()
             membership = Membership(
-                job=job, key=key, world=world, threshold=threshold or world, format=_FORMATS[format],
+                job=job, key=key, world=world, threshold=threshold or world, format=FORMATS[format],
                 fraction=fraction, elements=elements or self.config.elements, mode=_MODES[mode],
                 deadline_us=int(deadline_s * 1e6), evict_us=int(evict_s * 1e6),
-                nonce=secrets.randbits(64) | 1, wanted=NO_MEMBER if rank is None else rank)
+                nonce=self._transport.randbits(64) | 1, wanted=NO_MEMBER if rank is None else rank)
             membership = self._control.join(membership, timeout_s=join_timeout_s, elastic=elastic)
             self._state["member"] = True
             self._changed = self._control.newcomer
@@ -132,13 +116,13 @@ class Worker:
             self._ring = Ring(self._transport, membership, backlog=backlog)
             self._control.strangers = self._absorb
             self._before = self._control.counters(self.config.ports)
-            self._attendant = Attendant(self._transport.fileno(), self._tend)
+            self._attendant = self._transport.attend(self._tend)
         except BaseException:
             if self._state["member"]:
                 self._control.leave(membership)
             self._transport.close()
             raise
-        self._finalizer = weakref.finalize(self, _leave_and_close, self._control, self._ring, self._attendant,
+        self._finalizer = weakref.finalize(self, sign_off, self._control, self._ring, self._attendant,
                                            self._transport, os.getpid(), self._state)
 
     # Facts
@@ -216,7 +200,7 @@ class Worker:
         anew. It waits for everybody, whatever the threshold. Raises NoContributionError if the root has left, else
         as `allreduce`.
         """
-        _demand_int("root", root, 0, self.world - 1)
+        demand_int("root", root, 0, self.world - 1)
         if isinstance(buffer, np.ndarray):
             if not buffer.flags.writeable:
                 raise ValueError("buffer must be writeable: the root's bytes replace its own")
@@ -257,7 +241,7 @@ class Worker:
         state is, 0 to 2^62; of several workers with the highest step the lowest rank's state is taken. The first collective of an elastic
         job, and the next one whenever `changed` is true. If the chosen worker goes meanwhile, another one is. Raises as `allreduce`.
         """
-        _demand_int("step", step, 0, 2**62)
+        demand_int("step", step, 0, 2**62)
         arrays = [state] if isinstance(state, np.ndarray) else list(state)
         own = flat(arrays)
         while True:
@@ -283,7 +267,7 @@ class Worker:
 
     def set_threshold(self, threshold: int) -> None:
         """From now on `threshold` workers complete a sum, for all workers of the job. Refused, SwitchUnreachable."""
-        _demand_int("threshold", threshold, 1, self.world)
+        demand_int("threshold", threshold, 1, self.world)
         self._demand_member()
         with self._attendant:
             self._ring.membership = self._control.set_h(self._ring.membership, threshold)
@@ -316,7 +300,7 @@ class Worker:
         if not self._finalizer.alive:
             raise NotAMember("this worker has left its job: make a new Worker")
         with self._attendant:
-            m = replace(self._ring.membership, nonce=secrets.randbits(64) | 1, token=0)
+            m = replace(self._ring.membership, nonce=self._transport.randbits(64) | 1, token=0)
             self._ring.restart(self._control.join(m, timeout_s=self._join_timeout_s, elastic=True))
             self._state["member"], self._broken, self._changed = True, "", True
 
@@ -435,9 +419,7 @@ class Worker:
     def _stalled(self, progress: str) -> NoReturn:
         """Timeout with the counters that rose, or SwitchUnreachable."""
         now = self._control.counters(self.config.ports)
-        risen = {name: count - self._before.get(name, 0) for name, count in now.items()}
-        risen = {name: rise % 2**32 for name, rise in risen.items()
-                 if rise and name.rpartition(".")[2] not in HARMLESS}
+        risen = odd_rises(self._before, now)
         m = self._ring.membership
         live = self._control.job(m.job).live
         slot = read_slot(self._control, m.job, self._ring.low, m.window)
@@ -456,9 +438,3 @@ class Worker:
 def _ranks(ranks: Sequence[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
-
-def _demand_int(name: str, value: object, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
-    if not least <= value <= most:
-        raise ValueError(f"{name} must be {least} to {most}, not {value!r}")

@@ -1,7 +1,5 @@
 """Control messages: membership of a job, and the switch's registers. Section 4 and 5 of `docs/protocol.md`."""
 
-import secrets
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -51,6 +49,8 @@ class Membership:
     wanted: int
     deadline_us: int = 0
     evict_us: int = 0
+    staleness: int = 0
+    segments: int = 0
     member: int = NO_MEMBER
     token: int = 0
     epoch: int = 0
@@ -81,7 +81,7 @@ class Control:
         self._number = 0  # of the last LEAVE, RESET, SET_H or HALT
         self.newcomer = False
         """The last `join` was of a job that ran already."""
-        self._serial = secrets.randbits(31)  # tells the answers to other requests apart
+        self._serial = self.transport.randbits(31)  # tells the answers to other requests apart
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
 
     def request(self, action: Action, *, job: int = 0, member: int = NO_MEMBER, token: int = 0, epoch: int = 0,
@@ -89,7 +89,7 @@ class Control:
         """One control message; `body` names fields of `wire.CONTROL`. Returns refusals too. SwitchUnreachable."""
         if seq is None:
             self._serial = seq = (self._serial + 1) % 2**32
-        nonce = body.setdefault("nonce", secrets.randbits(64))
+        nonce = body.setdefault("nonce", self.transport.randbits(64))
         record = np.zeros(1, np.dtype(HEADER.descr + CONTROL.descr))
         fields = {"version_type": VERSION << 4 | Type.CONTROL, "job": job, "epoch": epoch, "seq": seq,
                   "member": member, "token": token, "action": action} | body
@@ -97,12 +97,12 @@ class Control:
             record[name] = value
         message = record.tobytes()
 
-        now = time.monotonic()
+        now = self.transport.now()
         deadline, wait_s = now + (self.timeout_s if timeout_s is None else timeout_s), _FIRST_WAIT_S
         while now < deadline:
             self.transport.send(message, len(message))
             until = min(now + wait_s, deadline)
-            while (now := time.monotonic()) < until:
+            while (now := self.transport.now()) < until:
                 size, segment_bytes = self.transport.receive(self._buffer, until - now)
                 if size and (answer := self._find(size, segment_bytes, action, seq, nonce)):
                     return answer
@@ -139,12 +139,12 @@ class Control:
     def join(self, membership: Membership, *, timeout_s: float, elastic: bool = False) -> Membership:
         """Becomes a member and waits until all `world` workers are; `elastic`: or until the job, which runs already, lets it in. Refused,
         SwitchUnreachable; Timeout if that does not come within `timeout_s`."""
-        deadline, pause_s = time.monotonic() + timeout_s, _FIRST_POLL_S
+        deadline, pause_s = self.transport.now() + timeout_s, _FIRST_POLL_S
         standing, state, self.newcomer = Standing.NONE, JobState.NONE, False
         try:
             while standing != Standing.LIVE or state == JobState.FORMING:
                 answer = self._ask_to_join(membership)
-                state, late = JobState(int(answer.body["state"])), time.monotonic() > deadline
+                state, late = JobState(int(answer.body["state"])), self.transport.now() > deadline
                 if answer.reason == Reason.TOKEN and membership.token:
                     # The entry yielded to another worker before it was confirmed, or the job ended: start over.
                     membership = replace(membership, token=0)
@@ -161,7 +161,7 @@ class Control:
                 if late:
                     raise self._late(membership, answer, timeout_s)
                 if taken or standing == Standing.JOINING or (standing == Standing.LIVE and state == JobState.FORMING):
-                    time.sleep(pause_s)
+                    self.transport.sleep(pause_s)
                     pause_s = min(2 * pause_s, _LONGEST_POLL_S)
         except BaseException as error:
             if membership.token and not isinstance(error, SwitchUnreachable):
@@ -183,7 +183,7 @@ class Control:
         return self.request(
             Action.JOIN, job=m.job, member=m.wanted, token=m.token, key=m.key, nonce=m.nonce, world=m.world,
             threshold=m.threshold, format=m.format, fraction=m.fraction, elements=m.elements, mode=m.mode,
-            deadline_us=m.deadline_us, evict_us=m.evict_us)
+            deadline_us=m.deadline_us, evict_us=m.evict_us, staleness=m.staleness, segments=m.segments)
 
     @staticmethod
     def _learn(membership: Membership, answer: Answer) -> Membership:

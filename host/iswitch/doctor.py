@@ -6,7 +6,6 @@ and to try a key it sends a Join that is refused whatever the key.
 
 import secrets
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -55,10 +54,10 @@ def examine(address: str, *, job: int | None = None, key: int | None = None, rat
         yield Finding("switch", Mark.OK, f"iswitch, protocol version {VERSION}: {config.ports} ports, {config.jobs} jobs of up to "
                       f"{config.members} workers, window {config.window}, segments of up to {config.elements} numbers")
         before = control.counters(config.ports)
-        began = time.monotonic()
+        began = watched.now()
         trips = round_trips(control, watched)
-        time.sleep(max(0.0, began + _WATCHED_S - time.monotonic()))
-        after, seconds = control.counters(config.ports), time.monotonic() - began
+        watched.sleep(max(0.0, began + _WATCHED_S - watched.now()))
+        after, seconds = control.counters(config.ports), watched.now() - began
         yield delay(trips)
         yield loss(watched.sent, watched.received)
         yield full_segment(watched, config)

@@ -2,7 +2,7 @@
 
 from iswitch.wire import Reason
 
-__all__ = ["HaltedWarning", "IswitchError", "JobReset", "MembershipChanged", "Mismatch", "MissingWarning", "NoContributionError",
+__all__ = ["Diverged", "HaltedWarning", "IswitchError", "JobReset", "MembershipChanged", "Mismatch", "MissingWarning", "NoContributionError",
            "NotAMember", "Refused", "SwitchUnreachable", "TaintWarning", "TaintedError", "Timeout"]
 
 
@@ -45,6 +45,10 @@ class Timeout(IswitchError, TimeoutError):
 
 class Mismatch(IswitchError):
     """The members of a job are not performing the same collective: sizes or number formats differ."""
+
+
+class Diverged(IswitchError):
+    """The workers of an asynchronous job were not given the same updates, so their weights are no longer equal."""
 
 
 class NoContributionError(IswitchError):

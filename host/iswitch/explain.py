@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from iswitch.wire import Reason
 
-__all__ = ["COUNTERS", "HARMLESS", "REFUSALS", "Counter", "Grade", "explain", "explained"]
+__all__ = ["COUNTERS", "HARMLESS", "REFUSALS", "Counter", "Grade", "explain", "explained", "odd_rises"]
 
 
 class Grade(IntEnum):
@@ -143,3 +143,9 @@ def explain(counter: str) -> str:
     port, dot, _ = counter.rpartition(".")
     _, meaning, remedy = explained(counter)
     return meaning + (f" ({port})" if dot else "") + (f": {remedy}" if remedy else "")
+
+
+def odd_rises(before: dict[str, int], now: dict[str, int]) -> dict[str, int]:
+    """By how much the counters that are not `HARMLESS` have risen."""
+    rises = {name: (count - before.get(name, 0)) % 2**32 for name, count in now.items()}
+    return {name: rise for name, rise in rises.items() if rise and name.rpartition(".")[2] not in HARMLESS}

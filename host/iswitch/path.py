@@ -2,7 +2,6 @@
 
 import secrets
 import statistics
-import time
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -79,11 +78,11 @@ def silence(watched: Watched) -> Finding:
 def round_trips(control: Control, watched: Watched) -> list[float]:
     """Seconds, rising, of the READs that were answered before they were repeated: else one cannot tell what was answered (Karn)."""
     trips: list[float] = []
-    end = time.monotonic() + _READING_S
+    end = watched.now() + _READING_S
     for _ in range(_READS):
-        sent, began = watched.sent, time.monotonic()
+        sent, began = watched.sent, watched.now()
         control.read(Register.MAGIC)
-        now = time.monotonic()
+        now = watched.now()
         if watched.sent == sent + 1:
             trips.append(now - began)
         if now > end:
@@ -121,8 +120,8 @@ def full_segment(watched: Watched, config: Config) -> Finding:
     try:
         for _ in range(_SEGMENT_TRIES):
             watched.send(datagram, size)
-            end = time.monotonic() + _SEGMENT_WAIT_S
-            while (left := end - time.monotonic()) > 0:
+            end = watched.now() + _SEGMENT_WAIT_S
+            while (left := end - watched.now()) > 0:
                 length, _ = watched.receive(buffer, left)
                 if length >= HEADER.itemsize and _notices(np.frombuffer(buffer[:HEADER.itemsize], HEADER)[0], token):
                     return Finding("segment", Mark.OK, f"{needed} bytes of IPv4, the longest there are, arrive whole at the switch")

@@ -6,7 +6,7 @@ import select
 import socket
 
 from iswitch.errors import SwitchUnreachable
-from iswitch.transport import Buffer, parse_address
+from iswitch.transport import Buffer, WallTransport, parse_address
 
 __all__ = ["Probe", "neighbour"]
 
@@ -15,7 +15,7 @@ _NOWHERE = {errno.ENETUNREACH: "there is no route to it", errno.EHOSTUNREACH: "i
             errno.EPERM: "a firewall of this machine forbids it"}
 
 
-class Probe:
+class Probe(WallTransport):
     """A `Transport` that carries one datagram at a time. `sent`, `received`: datagrams so far. `tos`: the Type of Service of the last received,
     if the kernel tells. `refused`: the host says that nobody listens at the port. `fault`: why the kernel could not send the last.
 

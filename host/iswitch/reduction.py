@@ -8,7 +8,7 @@ import numpy as np
 
 from iswitch.errors import MissingWarning, NoContributionError, TaintedError, TaintWarning
 
-__all__ = ["Reduction"]
+__all__ = ["Reduction", "ranks_of"]
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class Reduction:
     @property
     def tainted(self) -> tuple[int, ...]:
         """Ranks whose contribution to any segment held NaN, an infinity or a number out of range."""
-        return _ranks(int(np.bitwise_or.reduce(self.headers["token"], initial=0)))
+        return ranks_of(int(np.bitwise_or.reduce(self.headers["token"], initial=0)))
 
     @property
     def missing(self) -> tuple[int, ...]:
         """Ranks of the job that are not in the sum of at least one segment: too late (threshold), quarantined, gone."""
         everybody = (1 << self.world) - 1
-        return _ranks(everybody & ~int(np.bitwise_and.reduce(self.headers["members"], initial=everybody)))
+        return ranks_of(everybody & ~int(np.bitwise_and.reduce(self.headers["members"], initial=everybody)))
 
     @property
     def whole(self) -> bool:
@@ -78,7 +78,8 @@ class Reduction:
             warnings.warn(message, TaintWarning, stacklevel=3)
 
 
-def _ranks(mask: int) -> tuple[int, ...]:
+def ranks_of(mask: int) -> tuple[int, ...]:
+    """The ranks r of which bit r is set."""
     return tuple(rank for rank in range(mask.bit_length()) if mask >> rank & 1)
 
 

@@ -5,7 +5,6 @@ with which the present collective began. Results for later collectives, which co
 world and this member lags, are kept up to `backlog` segments and are acknowledged only as far as they are kept.
 """
 
-import time
 import warnings
 from typing import NamedTuple
 
@@ -122,12 +121,12 @@ class Ring:
         self._format, self._flags = int(format), int(format) | whole * _WHOLE
         self._open(Payloads(values, self.membership.elements))
         segments = self._payloads.size
-        now = time.monotonic()
+        now = self.transport.now()
         self._send_new(now)
         expiry, deadline = now + self.timer.timeout_s, now + timeout_s
         while self._low < segments:
             fresh = self._receive(min(expiry, deadline) - now)
-            now = time.monotonic()
+            now = self.transport.now()
             if fresh:
                 while self._next < segments and self._next - self._low > self.window * 3 // 4 and self._receive(0.0):
                     pass  # what little we could send goes with what more has come
@@ -357,7 +356,7 @@ class Ring:
 
     def _rest(self) -> None:
         self._rest_s = _REST_PARTIAL_S if self.partial else self._cap_s
-        self._rest_until = time.monotonic() + self._rest_s
+        self._rest_until = self.transport.now() + self._rest_s
 
     def tend(self) -> float:
         """Between collectives: takes what has come, and acknowledges it. Returns after how many seconds to call again
@@ -370,7 +369,7 @@ class Ring:
         while self._receive(0.0):
             self._rest()
         self._acknowledge()
-        now = time.monotonic()
+        now = self.transport.now()
         if now >= self._rest_until:
             top = min(max(self._high, self._low + 1), self._low + self.window + 1)
             self._send_receipts(np.flatnonzero(self._lack[self._low:top]) + self._low, want=True)

@@ -1,18 +1,21 @@
-"""Bytes to and from the switch: the one seam between the driver and the network."""
+"""Bytes to and from the switch, time and chance: the one seam between the driver and the world."""
 
 import contextlib
 import errno
+import secrets
 import select
 import socket
 import struct
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from iswitch.attendant import Attendant
 from iswitch.errors import SwitchUnreachable
 from iswitch.wire import UDP_PORT
 
-__all__ = ["RECEIVE_BYTES", "Buffer", "Transport", "UdpTransport", "parse_address"]
+__all__ = ["RECEIVE_BYTES", "Attending", "Buffer", "Transport", "UdpTransport", "WallTransport", "parse_address"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -28,10 +31,21 @@ _LONGEST_DATAGRAM = 9216  # of a switch: a jumbo frame
 _NO_GSO = {errno.EIO, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOPROTOOPT}
 
 
+class Attending(Protocol):
+    """Calls a function between collectives, while its worker computes. `with attending:` keeps it from that; `stop` ends it."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def stop(self) -> None: ...
+
+
 class Transport(Protocol):
     """Carries trains: UDP payloads of equal size laid end to end, of which the last may be shorter.
 
-    The driver cannot tell UDP from an emulator in the same process or from a recording.
+    The driver cannot tell UDP from an emulator in the same process or from a recording, nor this machine's time from a simulated one: it
+    waits, looks at the clock and draws random numbers here only.
     """
 
     def train_segments(self, segment_bytes: int) -> int:
@@ -43,10 +57,39 @@ class Transport(Protocol):
     def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
         """Wait for a train and lay it into `into` (RECEIVE_BYTES): (bytes, segment_bytes), or (0, 0) after the time."""
 
-    def fileno(self) -> int:
-        """A descriptor that polls as readable when `receive` would not wait."""
+    def now(self) -> float:
+        """Seconds, of a clock that never goes back."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, without receiving."""
+
+    def attend(self, tend: Callable[[], float]) -> Attending:
+        """From now on call `tend` when something has come or the time it asked for is over; it returns seconds to its next call."""
+
+    def randbits(self, bits: int) -> int:
+        """A number of so many random bits, which nobody can guess."""
 
     def close(self) -> None: ...
+
+
+class WallTransport:
+    """The half of a `Transport` that all share who live in this machine's time."""
+
+    def fileno(self) -> int:
+        """A descriptor that polls as readable when `receive` would not wait."""
+        raise NotImplementedError
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def attend(self, tend: Callable[[], float]) -> Attending:
+        return Attendant(self.fileno(), tend)
+
+    def randbits(self, bits: int) -> int:
+        return secrets.randbits(bits)
 
 
 def parse_address(address: str) -> tuple[str, int]:
@@ -59,7 +102,7 @@ def parse_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-class UdpTransport:
+class UdpTransport(WallTransport):
     """A connected UDP socket. Trains go through the kernel whole (GSO and GRO) where it can, datagram by datagram
     where it cannot, or with `plain=True`.
 

@@ -11,10 +11,10 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from iswitch.transport import RECEIVE_BYTES, Buffer
+from iswitch.transport import RECEIVE_BYTES, Buffer, WallTransport
 from sim.emulator.card import Card, Client
 
-__all__ = ["FrameEnd", "Host", "HostTransport", "Hosts"]
+__all__ = ["TRAIN_SEGMENTS", "FrameEnd", "Host", "HostTransport", "Hosts", "train_of"]
 
 TRAIN_SEGMENTS = 64
 
@@ -143,7 +143,19 @@ class Host:
         return [self.inbox.popleft() for _ in range(len(self.inbox))]
 
 
-class HostTransport:
+def train_of(inbox: deque[bytes], into: memoryview) -> tuple[int, int]:
+    """Takes the longest train with which an inbox begins: (bytes, segment_bytes), as `Transport.receive` does."""
+    length = segment_bytes = 0
+    while inbox and length + len(inbox[0]) <= len(into) and (not segment_bytes or len(inbox[0]) <= segment_bytes):
+        payload = inbox.popleft()
+        into[length:length + len(payload)] = payload
+        length, segment_bytes = length + len(payload), segment_bytes or len(payload)
+        if len(payload) < segment_bytes:
+            break
+    return length, segment_bytes
+
+
+class HostTransport(WallTransport):
     """A driver's `iswitch.transport.Transport` over a host of a fabric in wall time: `Worker(transport=HostTransport(host))`."""
 
     def __init__(self, host: Host):
@@ -164,14 +176,8 @@ class HostTransport:
         if not self._poll.poll(max(0.0, timeout_s) * 1000):
             return 0, 0
         self._wakeup.clear()
-        inbox, length, segment_bytes = self._host.inbox, 0, 0
-        while inbox and length + len(inbox[0]) <= len(into) and (not segment_bytes or len(inbox[0]) <= segment_bytes):
-            payload = inbox.popleft()
-            into[length:length + len(payload)] = payload
-            length, segment_bytes = length + len(payload), segment_bytes or len(payload)
-            if len(payload) < segment_bytes:
-                break
-        if inbox:
+        length, segment_bytes = train_of(self._host.inbox, into)
+        if self._host.inbox:
             self._wakeup.set()
         return length, segment_bytes
 

@@ -12,7 +12,7 @@ from sim.emulator.engine import Frame
 from sim.emulator.fabric import Fabric, Node
 from sim.emulator.faults import PS_PER_US
 
-__all__ = ["CLOCK_HZ", "VirtualTime"]
+__all__ = ["CLOCK_HZ", "PS_PER_S", "VirtualTime"]
 
 CLOCK_HZ = 200_000_000
 PS_PER_S = 10**12
@@ -53,6 +53,7 @@ class VirtualTime:
         self._clocks = [_Clock(node, clock_hz) for node in fabric.nodes]
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._serial = 0
+        self._stopped = False
 
     @property
     def now_us(self) -> int:
@@ -64,11 +65,18 @@ class VirtualTime:
         self._serial += 1
         heapq.heappush(self._timers, (time_ps, self._serial, function))
 
+    def stop(self) -> None:
+        """Makes `run` return when what is due now has happened."""
+        self._stopped = True
+
     def run(self, until_ps: int | None = None) -> int:
-        """Lets time pass until that time, or until nothing is left to happen; what is due at that time has happened then. Returns the
-        time."""
+        """Lets time pass until that time, until `stop`, or until nothing is left to happen; what is due at that time has happened then.
+        Returns the time."""
+        self._stopped = False
         while True:
             self._happen()
+            if self._stopped:
+                return self.now_ps
             ends = [time_ps for time_ps in (self._due_ps(), until_ps) if time_ps is not None]
             if until_ps is not None and self.now_ps >= until_ps:
                 return self.now_ps

@@ -1,5 +1,6 @@
 """Each finding of `iswitch doctor`, over a transport in this process that ails from one thing; then over sockets."""
 
+import secrets
 from types import SimpleNamespace
 
 import pytest
@@ -21,27 +22,8 @@ LONGEST = 22 + 4 * 64 + 4
 READY = SimpleNamespace(gso=True, gro=True, receive_buffer_bytes=1 << 20, close=lambda: None)
 
 
-class Clock:
-    """Stands still unless somebody waits, or sends."""
-
-    def __init__(self):
-        self.now = 1e6
-
-    def monotonic(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.now += seconds
-
-
-CLOCK = Clock()
-
-
-@pytest.fixture
-def still(monkeypatch):
-    """The time of `Patient`s."""
-    for module in ("control", "doctor", "path"):
-        monkeypatch.setattr(f"iswitch.{module}.time", CLOCK)
+CLOCK = SimpleNamespace(now=1e6)
+"""The time of `Patient`s: stands still unless somebody waits, or sends."""
 
 
 class Patient:
@@ -78,8 +60,14 @@ class Patient:
         into[:len(payload)] = payload
         return len(payload), len(payload)
 
-    def fileno(self):
-        return -1
+    def now(self):
+        return CLOCK.now
+
+    def sleep(self, seconds):
+        CLOCK.now += seconds
+
+    def randbits(self, bits):
+        return secrets.randbits(bits)
 
     def close(self):
         self.closed = True
@@ -113,7 +101,7 @@ def joined(switch, count, world=None):
     return workers
 
 
-def test_a_sound_switch_has_nothing_to_complain_of(still):
+def test_a_sound_switch_has_nothing_to_complain_of():
     found = findings(Patient())
     assert {finding.mark for finding in found.values()} == {Mark.OK}
     assert list(found) == ["name", "switch", "round trip", "loss", "segment", "ToS", "window", "buffer", "offload", "jobs", "counters"]
@@ -130,7 +118,7 @@ def test_no_such_host():
 
 @pytest.mark.parametrize(("ailing", "word"), [
     ({}, "does not answer"), ({"refused": True}, "nobody listens"), ({"fault": "there is no route to it"}, "no route")])
-def test_silence_is_told_apart(still, ailing, word):
+def test_silence_is_told_apart(ailing, word):
     assert word in only(findings(Patient(deaf=True, **ailing)), "switch", Mark.BAD).figure
 
 
@@ -143,7 +131,7 @@ def test_a_silent_neighbour_has_not_answered_arp():
 
 
 @pytest.mark.parametrize("register", [Register.MAGIC, Register.VERSION])
-def test_what_is_no_iswitch_of_this_version_is_named(still, register):
+def test_what_is_no_iswitch_of_this_version_is_named(register):
     class Another(Switch):
         def counted(self, address):
             return [value + (address + k == register) for k, value in enumerate(super().counted(address))]
@@ -153,13 +141,13 @@ def test_what_is_no_iswitch_of_this_version_is_named(still, register):
 
 
 @pytest.mark.parametrize(("lost", "mark"), [([30], Mark.WARNING), ([30, 50, 70, 90, 110, 130], Mark.BAD)])
-def test_loss_is_counted_in_repeats(still, lost, mark):
+def test_loss_is_counted_in_repeats(lost, mark):
     found = only(findings(Patient(lost=lost), timeout_s=1), "loss", mark)
     registers = 1 + 2 * (4 + 1 + CONFIG.ports)  # what it is, and all counters, twice
     assert found.figure.startswith(f"{len(lost)} of {200 + registers + len(lost)} READs")
 
 
-def test_what_is_only_late_is_not_lost(still):
+def test_what_is_only_late_is_not_lost():
     class Slow(Patient):
         """Answers with the next."""
 
@@ -174,14 +162,14 @@ def test_what_is_only_late_is_not_lost(still):
     assert found["loss"].mark != Mark.BAD
 
 
-def test_a_segment_that_the_kernel_refuses_tells_what_would_fit(still):
+def test_a_segment_that_the_kernel_refuses_tells_what_would_fit():
     found = only(findings(Patient(longest=LONGEST - 1, refuses=True)), "segment", Mark.BAD)
     assert f"{LONGEST + 28} bytes" in found.figure and f"MTU of {LONGEST + 27}" in found.figure
     assert "elements=63" in found.remedy
 
 
 @pytest.mark.parametrize("longest", [LONGEST, LONGEST - 1])
-def test_a_path_that_swallows_long_frames_is_found_and_one_that_just_fits_is_not(still, longest):
+def test_a_path_that_swallows_long_frames_is_found_and_one_that_just_fits_is_not(longest):
     found = findings(Patient(longest=longest))
     if longest < LONGEST:
         assert "do not arrive" in only(found, "segment", Mark.BAD).figure
@@ -191,28 +179,28 @@ def test_a_path_that_swallows_long_frames_is_found_and_one_that_just_fits_is_not
 
 @pytest.mark.parametrize(("tos", "mark", "word"), [
     (0, Mark.OK, "as the switch sends"), (-1, Mark.OK, "does not tell"), (0xB8, Mark.WARNING, "0xb8")])
-def test_tos_of_replies(still, tos, mark, word):
+def test_tos_of_replies(tos, mark, word):
     found = findings(Patient(tos=tos))["ToS"]
     assert found.mark == mark and word in found.figure
 
 
-def test_a_window_too_small_for_the_links_is_a_warning(still):
+def test_a_window_too_small_for_the_links_is_a_warning():
     assert "where links have 1e+06" in only(findings(Patient(), rate_gbps=1e6), "window", Mark.WARNING).figure
 
 
 @pytest.mark.parametrize(("lacks", "check"), [
     ({"receive_buffer_bytes": 2 * 4 * LONGEST - 1}, "buffer"), ({"gso": False}, "offload"), ({"gro": False}, "offload")])
-def test_what_the_kernel_lacks(still, lacks, check):
+def test_what_the_kernel_lacks(lacks, check):
     only(findings(Patient(), socket=SimpleNamespace(**vars(READY) | lacks)), check, Mark.WARNING)
 
 
-def test_a_forming_job_lacks_workers(still):
+def test_a_forming_job_lacks_workers():
     patient = Patient()
     joined(patient.switch, 2, world=3)
     assert "lacks worker 2" in only(findings(patient), "job 0", Mark.WARNING).figure
 
 
-def test_a_silent_member_that_others_wait_for_is_named_and_one_that_nobody_waits_for_is_not(still):
+def test_a_silent_member_that_others_wait_for_is_named_and_one_that_nobody_waits_for_is_not():
     patient = Patient()
     a, _ = joined(patient.switch, 2)
     assert findings(patient)["job 0"].mark == Mark.OK
@@ -222,7 +210,7 @@ def test_a_silent_member_that_others_wait_for_is_named_and_one_that_nobody_waits
     assert "waits for 1 (10.0.0.101:40001 behind port 1, silent for" in found.figure
 
 
-def test_a_halted_job_is_named(still):
+def test_a_halted_job_is_named():
     patient = Patient()
     a, _ = joined(patient.switch, 2)
     patient.switch.receive(a.port, a.halt(), 0)
@@ -231,7 +219,7 @@ def test_a_halted_job_is_named(still):
 
 @pytest.mark.parametrize("world", [1, 4])
 @pytest.mark.parametrize("confirmed", [True, False])
-def test_a_key_is_tried_without_changing_the_job(still, world, confirmed):
+def test_a_key_is_tried_without_changing_the_job(world, confirmed):
     patient = Patient()
     if confirmed:
         joined(patient.switch, world)
@@ -245,13 +233,13 @@ def test_a_key_is_tried_without_changing_the_job(still, world, confirmed):
 
 
 @pytest.mark.parametrize("job", [1, 2, 255])
-def test_a_key_of_no_job_makes_none(still, job):
+def test_a_key_of_no_job_makes_none(job):
     patient = Patient()
     only(findings(patient, job=job, key=1), "key", Mark.WARNING)
     assert not any(each.state for each in patient.switch.jobs)
 
 
-def test_a_fault_is_bad_while_it_goes_on_and_a_warning_afterwards(still):
+def test_a_fault_is_bad_while_it_goes_on_and_a_warning_afterwards():
     class Damaged(Patient):
         def send(self, train, segment_bytes):
             super().send(train, segment_bytes)
@@ -263,7 +251,7 @@ def test_a_fault_is_bad_while_it_goes_on_and_a_warning_afterwards(still):
     only(findings(Patient(patient.switch)), "port1.RX_ERROR", Mark.WARNING)
 
 
-def test_every_counter_of_oddities_is_told_with_the_worst_first(still):
+def test_every_counter_of_oddities_is_told_with_the_worst_first():
     patient = Patient()
     patient.switch.outcomes = [3] * len(patient.switch.outcomes)
     found = findings(patient)

@@ -24,7 +24,11 @@ from torch import Tensor, nn
 from iswitch.errors import NotAMember
 from iswitch.rl.replica import Collective, Replica, Vector
 
-__all__ = ["Learner", "Options", "Progress", "Result", "advantages", "evaluate", "train"]
+__all__ = ["Learner", "Options", "Pace", "Player", "Progress", "Result", "advantages", "batch_of", "evaluate", "loss", "train"]
+
+Pace = Callable[[int], None]
+"""Is called before each gradient, with the steps that this worker's environments have taken since the one before: so that a simulation can
+let their time pass."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +189,13 @@ def advantages(rollout: Rollout, discount: float, trace: float) -> Tensor:
     return found
 
 
+def batch_of(rollout: Rollout, gains: Tensor, normalised: Tensor) -> dict[str, Tensor]:
+    """What `loss` needs of a rollout, a row for each step; gains: its advantages."""
+    return {"observations": rollout.observations.flatten(0, 1), "actions": rollout.actions.flatten(),
+            "log_probabilities": rollout.log_probabilities.flatten(), "advantages": normalised.flatten(),
+            "targets": (gains + rollout.values).flatten()}
+
+
 def loss(learner: Learner, batch: dict[str, Tensor], options: Options) -> Tensor:
     """PPO's clipped objective; a mean over the batch, so the mean of the workers' gradients is that of all batches."""
     scores = learner.policy(batch["observations"]).log_softmax(-1)
@@ -199,8 +210,8 @@ def loss(learner: Learner, batch: dict[str, Tensor], options: Options) -> Tensor
 class Trainer:
     """One worker's side of the training. Nothing in it depends on the clock but what is reported."""
 
-    def __init__(self, worker: Collective, rank: int, options: Options) -> None:
-        self.worker, self.options = worker, options
+    def __init__(self, worker: Collective, rank: int, options: Options, pace: Pace = lambda steps: None) -> None:
+        self.worker, self.options, self.pace = worker, options, pace
         self.player = Player(options, rank)
         actions = int(self.player.games[0].action_space.n)  # type: ignore[attr-defined]
         self.learner = Learner(self.player.observations.shape[1], actions, options.hidden, torch.Generator().manual_seed(options.seed))
@@ -229,24 +240,25 @@ class Trainer:
         # One small vector a round: all workers normalise alike, and agree when to stop. In units of a reward, for the
         # switch's fixed-point sum has room for numbers up to 2^14
         unit = 1 - options.discount
-        shared = np.array([1, gains.mean() * unit, gains.square().mean() * unit**2, sum(rollout.returns), len(rollout.returns)], np.float32)
-        self.sum(shared, "sum")
-        workers, center, square, returned, ended = shared.tolist()
-        center, square = center / workers / unit, square / workers / unit**2
+        shared = np.array([gains.mean() * unit, gains.square().mean() * unit**2, sum(rollout.returns), len(rollout.returns)], np.float32)
+        self.sum(shared, "mean")
+        center, square, returned, ended = shared.tolist()
+        center, square = center / unit, square / unit**2
         scale = 1 / (math.sqrt(max(square - center * center, 0.0)) + 1e-8)
-        batch = {"observations": rollout.observations.flatten(0, 1), "actions": rollout.actions.flatten(),
-                 "log_probabilities": rollout.log_probabilities.flatten(),
-                 "advantages": ((gains - center) * scale).flatten(), "targets": (gains + rollout.values).flatten()}
+        batch = batch_of(rollout, gains, (gains - center) * scale)
         rate = options.learning_rate * (1 - replica.update / options.updates)
+        played = gains.numel()
         for _ in range(options.epochs):
             for part in torch.randperm(gains.numel(), generator=self.order).chunk(options.minibatches):
                 if self.worker.changed:
                     return False
+                self.pace(played)
+                played = 0
                 replica.gradient.zero_()
                 loss(self.learner, {name: column[part] for name, column in batch.items()}, options).backward()
                 self.sum(replica.gradient.numpy(), "mean")
                 replica.step(rate)
-        self.episodes.append((returned, ended))
+        self.episodes.append((returned * options.workers, ended * options.workers))
         while sum(count for _, count in self.episodes[1:]) >= options.good_episodes:
             self.episodes.pop(0)
         replica.update += 1
@@ -259,10 +271,10 @@ class Trainer:
 
 
 def train(worker: Collective, rank: int, options: Options,
-          report: Callable[[Progress], None] = lambda progress: None) -> Result:
+          report: Callable[[Progress], None] = lambda progress: None, pace: Pace = lambda steps: None) -> Result:
     """Learn as one of `options.workers` workers, which may go and come back meanwhile."""
     start = time.perf_counter()
-    trainer = Trainer(worker, rank, options)
+    trainer = Trainer(worker, rank, options, pace)
     replica, curve = trainer.replica, list[Progress]()
     shares = True
     while replica.update < options.updates:

@@ -213,6 +213,15 @@ def test_timers_are_called_in_order_and_on_time(relay: Path) -> None:
         assert made.time.run() == 7_000_000 and called[5:] == [("late", 7_000_000)]
 
 
+def test_stop_lets_happen_what_is_due_and_nothing_later(relay: Path) -> None:
+    with row(relay, [Link((0, 1), (1, 0), 10**9)]) as made:
+        called: list[int] = []
+        for number, time_ps in enumerate([7, 7, 8]):
+            made.time.call_at(time_ps, lambda number=number: (called.append(number), made.time.stop()))
+        assert made.time.run() == 7 and called == [0, 1]
+        assert made.time.run() == 8 and called == [0, 1, 2]
+
+
 def test_virtual_time_refuses_what_it_cannot_hold(relay: Path) -> None:
     with Board(path=relay) as board, Fabric([board]) as fabric:
         fabric.plug((0, 1), UdpSocket(("127.0.0.1", 0), Card(SWITCH_MAC, SWITCH_IP)))

@@ -1,0 +1,421 @@
+"""A worker of an asynchronous job: gradients go to the switch when they are ready, updates come back in one order for all.
+
+iSwitch's pipeline of three stages (Li et al., "Accelerating Distributed Reinforcement Learning with In-Switch Computing", ISCA 2019, section
+IV): while the program computes a gradient, the one before is summed in the switch, and updates that others took part in come in.
+"""
+
+import contextlib
+import hashlib
+import os
+import warnings
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, NoReturn, Self
+
+import numpy as np
+
+from iswitch.config import Config
+from iswitch.control import Control, Membership
+from iswitch.errors import (
+    Diverged, HaltedWarning, IswitchError, JobReset, MembershipChanged, Mismatch, NotAMember, Refused, TaintWarning, Timeout,
+)
+from iswitch.explain import explain, odd_rises
+from iswitch.handover import NOTE, free_job, hand_over
+from iswitch.joining import FORMATS, demand_evict, demand_int, demand_seconds, sign_off
+from iswitch.reduction import Reduction
+from iswitch.ring import Notice
+from iswitch.stream import DEPTH, Arrival, Stream, Vector
+from iswitch.transport import RECEIVE_BYTES, Transport, UdpTransport
+from iswitch.update import ENTRY, Layout, Update
+from iswitch.wire import NO_MEMBER, SEGMENTS_MAX, STALENESS_MAX, Format, Mode, Reason
+
+__all__ = ["AsyncWorker"]
+
+_SOON_S = 0.01
+"""A vector that is pushed while the attendant sleeps has its time-outs looked at after this."""
+_BACKLOG = 16
+_UNBOUNDED = 2**24
+_HANDOVER_S = 3.0
+"""How long the two ends of a handover wait for each other. A newcomer then asks again."""
+
+
+class AsyncWorker:
+    """One of `world` workers whose weights get the same updates in the same order, each the sum of some workers' vectors. Making one joins a
+    job, and waits for all the others; their weights are to be equal then.
+
+    size: numbers in a vector. staleness: a vector is summed with at most so many updates granted since the weights that it was computed with,
+    0 to 7; an older one is refused. threshold: so many vectors make an update; below `world` nobody waits for the slow. None: world.
+    backlog: so many whole updates are kept for a program that does not take them, above `staleness`. Then this worker acknowledges nothing
+    more, and when the ring is full the others wait for it: a program that computes for long takes its updates meanwhile, or the backlog is
+    large. timeout_s: the longest wait for a place in the pipeline without anything coming from the switch.
+    elastic: join also a job that runs already, in the place of a worker that has left. A program whose job is to take newcomers in, and a
+    newcomer before anything else, calls `share` before `updates`.
+    All others are as in `Worker`. A vector's segment with NaN, an infinity or a number out of range is left out of its sum (TaintWarning).
+
+        for update in worker.updates():
+            weights -= rate * update.mean()
+        worker.push(gradient_of(weights))
+
+    Whoever stops pushing leaves, for the others wait for `threshold` vectors of the workers that are there. All stop after the same update if
+    what they stop by is in the updates. A worker is for one thread; another one of its own answers the switch while that computes.
+
+    Raises SwitchUnreachable, Refused, Timeout; ValueError and TypeError for wrong arguments.
+    """
+
+    def __init__(self, address: str = "127.0.0.1:27000", *, world: int, size: int, staleness: int = 3, threshold: int | None = None,
+                 job: int = 0, rank: int | None = None, key: int = 0, format: Literal["window64", "fp32", "int32"] = "window64",
+                 fraction: int = 44, elements: int | None = None, backlog: int = _BACKLOG, timeout_s: float = 10.0,
+                 join_timeout_s: float = 120.0, evict_s: float = 5.0, elastic: bool = False,
+                 transport: Transport | None = None, plain: bool = False):
+        demand_int("world", world, 1, 32)
+        demand_int("staleness", staleness, 0, STALENESS_MAX)
+        demand_int("threshold", world if threshold is None else threshold, 1, world)
+        demand_int("job", job, 0, 255)
+        demand_int("rank", 0 if rank is None else rank, 0, world - 1)
+        demand_int("key", key, 0, 2**64 - 1)
+        demand_int("fraction", fraction, -126, 149)
+        demand_int("elements", 1 if elements is None else elements, 1, 65535)
+        demand_int("backlog", backlog, staleness + 1, 2**24)
+        if format not in FORMATS:
+            raise ValueError(f"format must be one of {', '.join(map(repr, FORMATS))}, not {format!r}")
+        demand_seconds(timeout_s=timeout_s, join_timeout_s=join_timeout_s)
+        demand_evict(evict_s)
+        demand_int("size", size, 1, SEGMENTS_MAX)
+
+        self.address, self.timeout_s = address, timeout_s
+        self._transport = transport or UdpTransport(address, plain=plain)
+        self._failure: IswitchError | Notice | None = None
+        self._state = {"member": False}
+        try:
+            self._control = Control(self._transport, address=address, timeout_s=min(timeout_s, join_timeout_s))
+            self.config: Config = self._control.config()
+            self._layout = Layout(size, elements or self.config.elements, world)
+            membership = Membership(
+                job=job, key=key, world=world, threshold=threshold or world, format=FORMATS[format], fraction=fraction,
+                elements=self._layout.elements, mode=Mode.QUARANTINE, evict_us=int(evict_s * 1e6), staleness=staleness,
+                segments=self._layout.segments, nonce=self._transport.randbits(64) | 1, wanted=NO_MEMBER if rank is None else rank)
+            membership = self._control.join(membership, timeout_s=join_timeout_s, elastic=elastic)
+            self._state["member"] = True
+            self._stream = Stream(self._transport, membership, self._layout, backlog=backlog)
+            self._control.strangers = self._absorb
+            self._before = self._control.counters(self.config.ports)
+            self._discarded = memoryview(bytearray(RECEIVE_BYTES))
+            self._attendant = self._transport.attend(self._tend)
+        except BaseException:
+            if self._state["member"]:
+                self._control.leave(membership)
+            self._transport.close()
+            raise
+        self._dtype = np.dtype("<i4" if membership.format == Format.INT32 else "<f4")
+        self.newcomer = self._control.newcomer
+        """This worker came to a running job, and has no weights yet: call `share`."""
+        self._first = 0  # the number of the update with which this member began, once it is known
+        self._digests = {} if self.newcomer else {0: bytes(32)}  # by number of updates, of the latest
+        self._confirmed: dict[int, int] = {}
+        self._asking: dict[int, tuple[int, int]] = {}  # newcomers by rank: who answers them, and in which job
+        self._givers: list[int] = []  # ranks with weights, of the latest update that had some
+        self._refused_seen = 0
+        self._finalizer = weakref.finalize(self, sign_off, self._control, self._stream, self._attendant, self._transport, os.getpid(),
+                                           self._state)
+
+    # Facts
+
+    @property
+    def rank(self) -> int:
+        """This worker's index in the job, 0 to world - 1."""
+        return self._stream.membership.member
+
+    @property
+    def version(self) -> int:
+        """Updates that `updates` has handed out: what the program's weights are made of."""
+        return self._first + self._stream.taken
+
+    @property
+    def segments(self) -> int:
+        """Segments in an update: the vector's, and one or more that say whose vectors they are."""
+        return self._stream.segments
+
+    @property
+    def refused(self) -> int:
+        """Vectors of this worker that were dropped, because their weights were too old."""
+        return self._stream.refused
+
+    @property
+    def ages(self) -> Counter[int]:
+        """Of this worker's vectors that were granted an update: how many updates lie between their weights and that, and how often."""
+        return self._stream.ages.copy()
+
+    @property
+    def resent(self) -> int:
+        """Contributions that this worker sent more than once."""
+        return self._stream.resent
+
+    @property
+    def digest(self) -> str:
+        """Of all updates that `updates` has handed out, in hex: SHA-256 of the digest before, the update's number, members and bytes."""
+        return self._digests[max(self._digests)].hex()
+
+    def check(self) -> dict[int, int]:
+        """By rank: so many first updates are known to be the same there as here. Each vector brings with it the digest of what its worker was
+        given before, and when its update is handed out that is compared: `updates` raises Diverged if it differs."""
+        self._demand()
+        return dict(sorted((self._confirmed | {self.rank: self.version}).items()))
+
+    def counters(self) -> dict[str, int]:
+        """The switch's counters by name; `iswitch.explain` has a sentence on each. SwitchUnreachable."""
+        self._demand_open()
+        with self._attendant:
+            return self._control.counters(self.config.ports)
+
+    # Vectors and updates
+
+    def updates(self) -> Iterator[Update]:
+        """All updates that are complete and were not handed out before, in their order, without waiting. After that raises what has gone
+        wrong: JobReset, NotAMember, Mismatch, Diverged."""
+        self._demand_weights()
+        with self._attendant:
+            self._step(0.0)
+        while True:
+            with self._attendant:
+                arrival = None if isinstance(self._failure, IswitchError) else self._stream.take()
+            if arrival is None:
+                break
+            yield self._hand_out(arrival)
+        self._demand()
+
+    def push(self, vector: np.ndarray, *, version: int | None = None) -> None:
+        """Hands over a copy of `vector`, which becomes part of one update, or is refused if `staleness` is too small for it.
+
+        vector: float32, or int32 in a job of format "int32"; `size` numbers of any shape. version: `version` when its computation began; None:
+        as it is now, which is right if no updates were taken meanwhile.
+        Waits while two vectors are on their way; so one is summed, and one claims its place, while the next is computed.
+        Raises TypeError, ValueError before anything happens; Timeout, SwitchUnreachable, JobReset, NotAMember, Mismatch.
+        """
+        if not isinstance(vector, np.ndarray) or vector.dtype.newbyteorder("=") != self._dtype.newbyteorder("="):
+            raise TypeError(f"vector must be an array of {self._dtype.newbyteorder('=')}, not {getattr(vector, 'dtype', type(vector).__name__)}")
+        if vector.size != self._layout.size:
+            raise ValueError(f"vector must have {self._layout.size} numbers, the job's `size`, not {vector.size}")
+        self._demand_weights()
+        version = self.version if version is None else version
+        demand_int("version", version, 0, self.version)
+        values, trailer = np.array(vector, self._dtype, order="C").reshape(-1), self._layout.trailer()
+        trailer[self.rank] = version, 0, np.frombuffer(self._digests.get(version, bytes(8)), "<u8", 1)[0]
+        self._offer(Vector(values, trailer, version - self._first, self._layout.elements))
+
+    def _offer(self, vector: Vector) -> None:
+        """Puts it into the pipeline as soon as there is a place."""
+        while True:
+            news = self._stream.news
+            if self._until(lambda: self._stream.queued < DEPTH, self.timeout_s):
+                break
+            if self._stream.halted:
+                self._stream.halted = False
+                warnings.warn("the job is halted: `push` waits until a worker lets it go on", HaltedWarning, stacklevel=3)
+            elif self._stream.news == news:
+                self._stalled()
+        with self._attendant:
+            self._stream.offer(vector)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Waits until there is an update to take or a vector was refused, for programs that have nothing else to do; whether that came within
+        `timeout_s` (None: the worker's). Raises as `updates`."""
+        happened = self._until(lambda: bool(self._stream.ready) or self._stream.refused != self._refused_seen,
+                               self.timeout_s if timeout_s is None else timeout_s)
+        self._refused_seen = self._stream.refused
+        return happened
+
+    def share(self, state: np.ndarray | Sequence[np.ndarray]) -> None:
+        """At a newcomer: fills in the state of the others, and `version` is then theirs. At the others: gives theirs to newcomers who have
+        asked for it, if it is this worker's turn; else returns at once.
+
+        state: arrays as `Worker.share` takes them, of which this worker's weights are made after all updates that `updates` has handed out.
+        It goes by a job of its own, over UDP, for which the switch must have a free number. Raises TypeError, ValueError; Timeout at a
+        newcomer to whom nobody gives anything; else as `updates`.
+        """
+        arrays = [state] if isinstance(state, np.ndarray) else list(state)
+        self._demand_open()
+        if self.newcomer:
+            self._enter(arrays)
+        for rank, (giver, job) in self._asking.items():
+            if giver == self.rank:
+                note = np.zeros(1, NOTE)
+                note[0] = self.version, self._stream.seq_of(self._stream.taken), np.frombuffer(self._digests[self.version], np.uint8)
+                with contextlib.suppress(Timeout, Refused):  # it is gone, or asks again
+                    hand_over(self.address, note, arrays, giver=True, job=job, rank=rank, key=self._stream.membership.key, timeout_s=_HANDOVER_S)
+        self._asking.clear()
+
+    # The job
+
+    def set_threshold(self, threshold: int) -> None:
+        """From now on `threshold` vectors make an update, for all workers of the job. Refused, SwitchUnreachable."""
+        demand_int("threshold", threshold, 1, self._layout.world)
+        self._demand_open()
+        with self._attendant:
+            self._control.set_h(self._stream.membership, threshold)
+
+    def leave(self) -> bool:
+        """Leaves the job and closes the transport; vectors on their way are given up, and nobody waits for this worker any more. Whether the
+        switch confirmed it. A second call does nothing."""
+        return bool(self._finalizer())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def __repr__(self) -> str:
+        return f"<iswitch.AsyncWorker rank {self.rank} of {self._layout.world}, job {self._stream.membership.job} at {self.address}>"
+
+    # Within
+
+    def _enter(self, arrays: Sequence[np.ndarray]) -> None:
+        """Asks for the weights until somebody gives them; updates are kept meanwhile, and those that are in the weights are skipped."""
+        stream, note = self._stream, np.zeros(1, NOTE)
+        backlog, stream.backlog = stream.backlog, _UNBOUNDED
+        deadline = self._transport.now() + self.timeout_s
+        while True:
+            with self._attendant:
+                job = free_job(self._control, self.config.jobs)
+            try:
+                self._ask(job, deadline)
+                hand_over(self.address, note, arrays, giver=False, job=job, rank=self.rank, key=stream.membership.key, timeout_s=_HANDOVER_S)
+                break
+            except (Timeout, Refused) as failure:
+                if self._transport.now() >= deadline:
+                    raise Timeout(f"no worker of job {stream.membership.job} at {self.address} has given its weights within {self.timeout_s:g} s: "
+                                  "do the others call `share`, and are they at work?") from failure
+        skipped = stream.update_of(int(note["seq"][0]))
+        while stream.taken < skipped:
+            with self._attendant:
+                arrival = stream.take()
+            if arrival is None and not self._until(lambda: bool(stream.ready), self.timeout_s):
+                self._stalled()
+        number = int(note["number"][0])
+        self._first, self._digests, self.newcomer = number - skipped, {number: note["digest"][0].tobytes()}, False
+        stream.backlog, stream.refused = backlog, 0
+        stream.ages.clear()
+
+    def _ask(self, job: int, deadline: float) -> None:
+        """Becomes part of an update with zeros and the question. A claim tells of weights: those of all updates that are complete here, which
+        is what it is for. Timeout."""
+        stream, granted = self._stream, self._stream.ages.total()
+        trailer = self._layout.trailer()
+        trailer["asks"][self.rank] = job + 1
+        version = -1
+        while stream.ages.total() == granted:
+            left_s = deadline - self._transport.now()
+            if not self._until(lambda: stream.complete > version, left_s):
+                raise Timeout("no update is complete")
+            version = stream.complete
+            self._offer(Vector(np.zeros(self._layout.size, self._dtype), trailer, version, self._layout.elements))
+            if not self._until(lambda: not stream.queued, left_s):
+                raise Timeout("no update is granted")
+
+    def _hand_out(self, arrival: Arrival) -> Update:
+        """An update with its digest reckoned and its members' digests compared. The latest digests are kept for as long as a vector can refer
+        to them."""
+        number, vector = self.version - 1, self._layout.vector
+        members = np.bitwise_and.reduce(arrival.headers["members"][vector:])
+        entries = {rank: arrival.trailer[rank] for rank in range(self._layout.world) if members >> np.uint32(rank) & 1}
+        asking = {rank: int(entry["asks"]) - 1 for rank, entry in entries.items() if entry["asks"]}
+        entries = {rank: entry for rank, entry in entries.items() if rank not in asking}
+        for rank, entry in entries.items():
+            self._compare(number, rank, entry)
+        self._givers = sorted(entries) or self._givers
+        self._asking |= {rank: (self._givers[0], job) for rank, job in asking.items() if self._givers}
+        headers = arrival.headers[:vector]
+        chain = hashlib.sha256(self._digests[number] + number.to_bytes(8, "little") + headers["members"].tobytes())
+        chain.update(arrival.sum.data)
+        for rank in asking:  # zeros, which are no part of a mean
+            headers["count"] -= (headers["members"] >> np.uint32(rank) & 1).astype(np.uint16)
+            headers["members"] &= np.uint32(~(1 << rank) & 0xFFFFFFFF)
+        self._digests[number + 1] = chain.digest()
+        self._digests.pop(number - self._stream.membership.staleness - 1, None)
+        update = Update(number, arrival.sum, {rank: int(entry["version"]) for rank, entry in entries.items()},
+                        Reduction(self._layout.world, self._layout.elements, 0, headers))
+        if update.tainted:
+            warnings.warn(f"ranks {', '.join(map(str, update.tainted))} sent NaN, infinities or numbers out of range, and are left out of "
+                          f"those segments of update {number}", TaintWarning, stacklevel=3)
+        return update
+
+    def _compare(self, number: int, rank: int, entry: np.void) -> None:
+        version = int(entry["version"])
+        own = self._digests.get(version)
+        if own is None and version < min(self._digests):  # from before this worker came
+            return
+        if own is None or own[:ENTRY["digest"].itemsize] != entry["digest"].tobytes():
+            self._failure = Diverged(
+                f"rank {rank} was not given the same first {version} updates as rank {self.rank}, says its vector in update {number}: "
+                "their weights differ. Begin again from saved weights, and look for a switch or a link that damages packets")
+            raise self._failure
+        self._confirmed[rank] = version
+
+    def _absorb(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
+        """What came while an acknowledgement was waited for."""
+        try:
+            self._stream.absorb(buffer, size, segment_bytes)
+        except (Notice, Mismatch) as failure:
+            self._failure = failure
+
+    def _step(self, patience_s: float) -> float:
+        """Lets the stream work, and waits up to `patience_s` for something to come. Returns after how many seconds to call again."""
+        if self._failure is None:
+            try:
+                return self._stream.tend(patience_s)
+            except (Notice, Mismatch) as failure:
+                self._failure = failure
+        while self._transport.receive(self._discarded, 0.0)[0]:
+            pass
+        return 1.0
+
+    def _tend(self) -> float:
+        return min(self._step(0.0), _SOON_S if self._stream.queued else 1.0)
+
+    def _until(self, holds: Callable[[], bool], timeout_s: float) -> bool:
+        """Works for the stream until something holds; whether it does within `timeout_s`."""
+        self._demand_open()
+        with self._attendant:
+            now = self._transport.now()
+            deadline, rest_s = now + timeout_s, 0.0
+            while not holds():
+                self._demand()
+                if now >= deadline:
+                    return False
+                rest_s = self._step(min(rest_s, deadline - now))
+                now = self._transport.now()
+        return True
+
+    def _demand_open(self) -> None:
+        if not self._finalizer.alive:
+            raise NotAMember("this worker has left its job: make a new AsyncWorker")
+
+    def _demand_weights(self) -> None:
+        self._demand_open()
+        if self.newcomer:
+            raise MembershipChanged("this worker has come to a job that runs, and has no weights yet: call `share` first")
+
+    def _demand(self) -> None:
+        """Raises what the protocol has ended with, if it has."""
+        where = f"job {self._stream.membership.job} at {self.address}"
+        if isinstance(self._failure, Notice):
+            if self._failure.reason == Reason.EPOCH:
+                raise JobReset(f"{where} was reset by another worker. Workers may have applied different numbers of updates: leave, and begin "
+                               "again with a new AsyncWorker from saved weights")
+            self._state["member"] = False
+            raise NotAMember(f"{where} was ended, by `iswitch reset`, with its last member or by a restart of the switch, or put this worker out "
+                             f"because nothing came from it for its `evict_s` ({self._failure.reason.name}): make a new AsyncWorker")
+        if self._failure is not None:
+            raise self._failure
+
+    def _stalled(self) -> NoReturn:
+        """Timeout with the counters that rose, or SwitchUnreachable."""
+        with self._attendant:
+            risen = odd_rises(self._before, self._control.counters(self.config.ports))
+            job = self._control.job(self._stream.membership.job)
+        lines = [f"nothing came from job {job.job} at {self.address} for {self.timeout_s:g} s: this worker's vector waits until {job.threshold} of "
+                 f"{job.live} workers have one ready; the switch answers, so most likely the others do not push (computing, stopped, killed). "
+                 "Whoever stops for good calls `leave`; `set_threshold` makes do with fewer."]
+        lines += [f"  {name} +{rise}: {explain(name)}" for name, rise in risen.items()]
+        raise Timeout("\n".join(lines), risen)

@@ -1,0 +1,46 @@
+"""Weights for a newcomer to a running asynchronous job: a synchronous job of two, beside it.
+
+The newcomer asks in the trailer of a vector of zeros, which like any other becomes part of an update; so all workers read it at the same
+update, and know who of them answers. These two then meet in a job of their own, whose number the newcomer has chosen among the free ones.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from iswitch.aggregate import Worker
+from iswitch.control import Control
+from iswitch.errors import IswitchError
+from iswitch.sharing import flat
+from iswitch.wire import JobState
+
+__all__ = ["NOTE", "free_job", "hand_over"]
+
+NOTE = np.dtype([("number", "<u8"), ("seq", "<u4"), ("digest", "u1", 32)])
+"""With how many updates the state is made, the seq with which the next one begins, and the digest of those."""
+
+
+def free_job(control: Control, jobs: int) -> int:
+    """The highest number that no job has. IswitchError if there is none."""
+    for job in reversed(range(jobs)):
+        if control.job(job).state == JobState.NONE:
+            return job
+    raise IswitchError(f"the switch has {jobs} jobs and all are in use: a newcomer needs another one to be given the weights, until it has them")
+
+
+def hand_over(address: str, note: np.ndarray, arrays: Sequence[np.ndarray], *, giver: bool, job: int, key: int, rank: int,
+              timeout_s: float) -> None:
+    """Copies note and arrays from the giver to the newcomer, whose rank and key in the asynchronous job tell this from other handovers. Raises
+    as `Worker` and `Worker.broadcast`; at the newcomer the arrays are then as they were."""
+    own_key = int.from_bytes(hashlib.sha256(b"%d %d" % (key, rank)).digest()[:8], "little")
+    with Worker(address, world=2, rank=0 if giver else 1, job=job, key=own_key, format="int32", timeout_s=timeout_s,
+                join_timeout_s=timeout_s) as worker:
+        values = flat(arrays).copy()
+        worker.broadcast(values)
+        worker.broadcast(note)
+    at = 0
+    for array in () if giver else arrays:
+        octets = values.view(np.uint8)[at:at + array.nbytes]
+        array[...] = octets.view(array.dtype).reshape(array.shape)
+        at += array.nbytes

@@ -1,0 +1,246 @@
+"""Ordinary blocking programs, such as `iswitch.Worker` ones, in virtual time: what they compute takes none, until they say so.
+
+Each has a thread, but either the simulation runs or one program does. A program has the turn until it waits: to receive, for the time that
+its host takes for a datagram, or to `sleep`, which is how it says that it computes. Then virtual time goes on until the wait is over. So
+nothing depends on this machine's speed or on its scheduler.
+"""
+
+import math
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from iswitch.transport import RECEIVE_BYTES, Buffer
+from sim.emulator.card import Client
+from sim.emulator.endpoint import TRAIN_SEGMENTS, Host, Hosts, train_of
+from sim.emulator.faults import PS_PER_US, Rates
+from sim.emulator.virtual import PS_PER_S, VirtualTime
+
+__all__ = ["Machine", "Program", "ProgramTransport"]
+
+FIRST_UDP_PORT = 40_000
+PATIENCE_S = 600
+"""Of this machine's time: whoever computes for longer without a wait does not come back, but waits for something that is not simulated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """A host and its cable. Its processor takes `train_us` for each call that sends or brings a train and `datagram_us` for each datagram
+    in it, during which the program waits; what it sends is with the card at the end of that. The numbers make the round trips of 100 to
+    500 us that Linux has with UDP GSO, from one datagram to a train of 64. rates: faults of the cable each way, its length in `delay_us`."""
+
+    train_us: float = 48.0
+    datagram_us: float = 2.0
+    rate_bps: float = 10e9
+    rates: Rates = field(default_factory=lambda: Rates(delay_us=1))
+
+    def __post_init__(self) -> None:
+        for name in ("train_us", "datagram_us"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"Machine {name} must not be negative, not {getattr(self, name)!r}")
+
+
+class _Stop(BaseException):
+    """Unwinds a program, because another one has failed."""
+
+
+def _ps(seconds: float) -> int | None:
+    """Rounded up, so that the time has passed when it is over; None for ever."""
+    return None if seconds == math.inf else max(0, math.ceil(seconds * PS_PER_S))
+
+
+class Program:
+    """A function in virtual time; it is called with its `Program`. What it returns is in `result`, when it did in `ended_s`.
+
+    A program is one thread, which waits in its transports and in `sleep` only; who waits elsewhere stops the simulation, until TimeoutError.
+    When it has ended its sockets are closed, so that a worker which did not leave its job is as silent as one that was killed.
+    """
+
+    def __init__(self, function: Callable[["Program"], Any], *, name: str, machine: Machine, hosts: Hosts, ip: bytes, seed: str):
+        self.name, self.machine = name, machine
+        self.result: Any = None
+        self.ended_s: float | None = None
+        self.random = random.Random(seed)
+        self._function, self._hosts, self._ip = function, hosts, ip
+        self._time: VirtualTime
+        self._limit_ps: int
+        self._ended: Callable[[], None]
+        self._udp_port = FIRST_UDP_PORT
+        self._attendants: list[_Attendant] = []
+        self._turn, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._wait_number, self._listens = 0, False
+        self.waits_for = ""
+        """What, as the end of a sentence; "" while the program has the turn."""
+        self._failure: BaseException | None = None
+        self._over: BaseException | None = None  # why nothing is possible any more
+
+    # For the program
+
+    def transport(self) -> "ProgramTransport":
+        """A new UDP socket of this host, for a `Worker`: `iswitch.transport.Transport`."""
+        self._udp_port += 1
+        return ProgramTransport(self, self._hosts.host(Client(self._ip, self._udp_port)))
+
+    def now(self) -> float:
+        """Virtual seconds since the start."""
+        return self._time.now_ps / PS_PER_S
+
+    def sleep(self, seconds: float) -> None:
+        """Computes, or does nothing, for so long. Attendants do their work meanwhile."""
+        self.rest(seconds, lambda: False, "the end of a sleep")
+
+    # For its transports
+
+    def rest(self, seconds: float, over: Callable[[], object], what: str) -> None:
+        """Waits for so long, or until something has come that makes `over` true."""
+        self.demand_turn()
+        duration_ps = _ps(seconds)
+        until_ps = None if duration_ps is None else self._time.now_ps + duration_ps
+        while not over() and (until_ps is None or self._time.now_ps < until_ps):
+            attended = False
+            for attendant in self._attendants:
+                attended |= attendant.look(self._time)
+            if not attended:  # else: time may have passed
+                times = [attendant.due_ps for attendant in self._attendants if not attendant.held]
+                self._wait(min(times + ([] if until_ps is None else [until_ps]), default=None), what, listens=True)
+
+    def spend(self, datagrams: int) -> None:
+        """The processor's time for a train."""
+        self.demand_turn()
+        cost_ps = round((self.machine.train_us + datagrams * self.machine.datagram_us) * PS_PER_US)
+        if cost_ps:
+            self._wait(self._time.now_ps + cost_ps, "its processor", listens=False)
+
+    def attend(self, host: Host, tend: Callable[[], float]) -> "_Attendant":
+        self._attendants.append(made := _Attendant(host, tend, self._attendants, self._time.now_ps))
+        return made
+
+    def demand_turn(self) -> None:
+        """OSError after the end, RuntimeError in another thread."""
+        if self._over:
+            raise self._over
+        if threading.current_thread() is not self._thread:
+            raise RuntimeError(f"a program in virtual time is one thread, and {threading.current_thread().name} is not that of {self.name}")
+
+    def _wait(self, until_ps: int | None, what: str, *, listens: bool) -> None:
+        """Gives the turn away until that time, or, if it `listens`, until something comes."""
+        self._wait_number += 1
+        self.waits_for, self._listens = what, listens
+        if until_ps is not None and until_ps <= self._limit_ps:
+            self._time.call_at(until_ps, partial(self._expire, self._wait_number))
+        self._back.release()
+        self._turn.acquire()
+        self.demand_turn()
+
+    def _run(self) -> None:
+        self._turn.acquire()
+        try:
+            self.demand_turn()
+            self.result = self._function(self)
+            self.ended_s = self.now()
+        except BaseException as failure:
+            self._failure = failure  # which nobody looks at if it is _Stop
+        self._over = OSError(f"{self.name} has ended, and its sockets are closed")
+        self._back.release()
+
+    # For the simulation
+
+    def start(self, time: VirtualTime, limit_ps: int, ended: Callable[[], None]) -> None:
+        """Begins as soon as time passes. A wait beyond the limit has no end. ended: is called when it has returned."""
+        self._time, self._limit_ps, self._ended = time, limit_ps, ended
+        self.waits_for = "its beginning"
+        self._thread.start()
+        time.call_at(time.now_ps, self._resume)
+
+    def arrived(self) -> None:
+        if self._listens:
+            self._resume()
+
+    def _expire(self, wait_number: int) -> None:
+        if wait_number == self._wait_number:  # else: what it was for has come before
+            self._resume()
+
+    def _resume(self) -> None:
+        """Gives the program the turn, and returns when it waits again or has ended; raises what it raised."""
+        self.waits_for, self._listens = "", False
+        self._wait_number += 1
+        self._turn.release()
+        if not self._back.acquire(timeout=PATIENCE_S):
+            raise TimeoutError(f"{self.name} has not come back for {PATIENCE_S} s: does it wait for something that is not in virtual time?")
+        if self._failure:
+            raise self._failure
+        if self.ended_s is not None:
+            self._ended()
+
+    def stop(self) -> None:
+        """Unwinds the program wherever it waits."""
+        if self._over:
+            return
+        self._over = _Stop()
+        if self.waits_for:
+            self._turn.release()
+            self._thread.join()
+
+
+class _Attendant:
+    """`iswitch.transport.Attending`: the program itself calls `tend` while it rests, unless it is `held`."""
+
+    def __init__(self, host: Host, tend: Callable[[], float], others: list["_Attendant"], due_ps: int):
+        self._host, self._tend, self._others = host, tend, others
+        self.due_ps = due_ps
+        self.held = False
+
+    def look(self, time: VirtualTime) -> bool:
+        """Calls `tend` if it is time to. Whether it was."""
+        if self.held or not (self._host.inbox or time.now_ps >= self.due_ps):
+            return False
+        wait_ps = _ps(self._tend())
+        self.due_ps = time.now_ps + max(1, wait_ps or PS_PER_S)
+        return True
+
+    def __enter__(self) -> None:
+        self.held = True
+
+    def __exit__(self, *_: object) -> None:
+        self.held = False
+
+    def stop(self) -> None:
+        if self in self._others:
+            self._others.remove(self)
+
+
+class ProgramTransport:
+    """A driver's `iswitch.transport.Transport` in virtual time: a socket of a program's host."""
+
+    def __init__(self, program: Program, host: Host):
+        self._program, self._host = program, host
+        host.arrived = program.arrived
+        self.now, self.sleep, self.randbits = program.now, program.sleep, program.random.getrandbits
+
+    def train_segments(self, segment_bytes: int) -> int:
+        return max(1, min(TRAIN_SEGMENTS, RECEIVE_BYTES // segment_bytes))
+
+    def send(self, train: Buffer, segment_bytes: int) -> None:
+        view = memoryview(train).cast("B")
+        datagrams = [bytes(view[at:at + segment_bytes]) for at in range(0, len(view), segment_bytes)]
+        self._program.spend(len(datagrams))
+        for datagram in datagrams:
+            self._host.send(datagram)
+
+    def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
+        self._program.rest(timeout_s, lambda: self._host.inbox, "a datagram")
+        length, segment_bytes = train_of(self._host.inbox, into)
+        if length:
+            self._program.spend(-(-length // segment_bytes))
+        return length, segment_bytes
+
+    def attend(self, tend: Callable[[], float]) -> _Attendant:
+        return self._program.attend(self._host, tend)
+
+    def close(self) -> None:
+        self._host.inbox.clear()
+        self._host.arrived = None

@@ -1,0 +1,97 @@
+"""Stands in for `iswitch.AsyncWorker` and its switch: the same methods, within one process, one thread for each worker.
+
+Time is simulated: a worker's passes while it sleeps, and the one whose time is earliest runs. The network takes none. So nothing depends on
+the scheduler.
+"""
+
+import threading
+
+import numpy as np
+from iswitch.reduction import Reduction
+from iswitch.update import Update
+from iswitch.wire import HEADER
+
+DEPTH = 2
+
+
+class Switch:
+    def __init__(self, workers, *, threshold, staleness):
+        self.threshold, self.staleness = threshold, staleness
+        self.turn = threading.Condition()
+        self.workers = [Worker(self, rank) for rank in range(workers)]
+        self.running = set(self.workers)
+        self.updates = []
+        self.ages = []
+
+    def run(self, work):
+        """[work(worker, rank) for every rank], all at once; the first exception of any."""
+        results, failures = [None] * len(self.workers), []
+
+        def body(worker):
+            with self.turn:
+                try:
+                    worker.sleep(0)
+                    results[worker.rank] = work(worker, worker.rank)
+                except BaseException as failure:
+                    failures.append(failure)
+                worker.queue.clear()
+                self.running.discard(worker)
+                self.grant(worker.now)
+                self.turn.notify_all()
+
+        threads = [threading.Thread(target=body, args=(worker,), daemon=True) for worker in self.workers]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads) and not failures:
+            for thread in threads:
+                thread.join(0.05)
+        if failures:
+            raise failures[0]
+        return results
+
+    def grant(self, now):
+        """Refuses what is too old, and makes an update of what waits if that is enough."""
+        for worker in self.running:
+            while worker.queue and len(self.updates) - worker.queue[0][0] > self.staleness:
+                worker.queue.pop(0)
+                worker.refused += 1
+        ready = [worker for worker in self.workers if worker.queue]
+        if ready and len(ready) >= min(self.threshold, len(self.running)):
+            number = len(self.updates)
+            parts = {worker.rank: worker.queue.pop(0) for worker in ready}
+            self.ages += [number - version for version, _ in parts.values()]
+            headers = np.zeros(1, HEADER)
+            headers["count"], headers["members"] = len(parts), sum(1 << rank for rank in parts)
+            total = np.sum([vector for _, vector in parts.values()], axis=0, dtype=np.float64).astype(np.float32)
+            versions = {rank: version for rank, (version, _) in parts.items()}
+            self.updates.append(Update(number, total, versions, Reduction(len(self.workers), total.size, 0, headers)))
+            self.grant(now)
+        for worker in self.running:
+            if worker.blocked and len(worker.queue) < DEPTH:
+                worker.blocked, worker.now = False, max(now, worker.now)
+
+
+class Worker:
+    def __init__(self, switch, rank):
+        self.switch, self.rank = switch, rank
+        self.now, self.blocked, self.queue = 0.0, False, []
+        self.taken = self.refused = 0
+
+    def sleep(self, seconds):
+        self.now += seconds
+        self.switch.turn.notify_all()
+        while self.blocked or any((other.now, other.rank) < (self.now, self.rank) for other in self.switch.running if not other.blocked):
+            self.switch.turn.wait()
+
+    def updates(self):
+        while self.taken < len(self.switch.updates):
+            self.taken += 1
+            yield self.switch.updates[self.taken - 1]
+
+    def push(self, vector):
+        while len(self.queue) >= DEPTH:
+            self.blocked = True
+            self.sleep(0)
+        self.queue.append((self.taken, vector.copy()))
+        self.switch.grant(self.now)
+        self.sleep(0)
