@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from amaranth.back import rtlil as rtlil_backend
-from amaranth.hdl import Module, Shape, Signal, Value
+from amaranth.hdl import Cat, Module, Shape, Signal, Value
 
 from hw.frame import NEVER_READ_BEFORE_WRITTEN
 from hw.switch import Switch
@@ -38,6 +38,8 @@ def flat(config: Config) -> tuple[Module, list[Signal]]:
         ]
     for name in ("now_us", "seed", "own_mac", "own_ip"):
         m.d.comb += getattr(switch, name).eq(port(name, getattr(switch, name)))
+    parents = Cat(switch.parents)
+    m.d.comb += parents.eq(port("parents", parents))
     m.d.comb += [port("busy", switch.busy).eq(switch.busy), port("trace_valid", switch.traced).eq(switch.traced)]
     for name in ("outcome", "port", "job", "member", "seq"):
         value = Value.cast(switch.trace[name])

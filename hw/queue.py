@@ -1,11 +1,11 @@
 """The ingress queue: a frame leaves it whole and scanned, or never."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2
+from amaranth.utils import ceil_log2, exact_log2
 
 from hw.frame import NEVER_READ_BEFORE_WRITTEN, Word, require_bus
 from iswitch.wire import FRAME, FRAME_BYTES
@@ -19,12 +19,15 @@ LENGTH_BITS = 14
 
 
 class Scan(data.Struct):
-    """What is known of a frame when it is committed. `exponent`: the largest biased float32 exponent in the payload."""
+    """What is known of a frame when it is committed. `exponent`: the largest biased float32 exponent in the payload. `tainted`, `partial`:
+    what an uplink's tail says, if it ends with a whole element."""
 
     length: LENGTH_BITS
     ip_good: 1
     udp_good: 1
     exponent: 8
+    tainted: 32
+    partial: 1
 
 
 def sum_halves(word, first: int, end: int):
@@ -48,7 +51,7 @@ class PacketQueue(wiring.Component):
     `i` stalls when memory or scans are full. Runts, oversize frames and frames with `error` are swallowed and reported by strobe.
     """
 
-    def __init__(self, *, bus_bits: int, depth: int, frame_bytes_max: int, scans_depth: int = 32):
+    def __init__(self, *, bus_bits: int, depth: int, frame_bytes_max: int, scans_depth: int = 32, uplinks: bool = True):
         require_bus("PacketQueue", bus_bits)
         if depth & (depth - 1) or depth * bus_bits // 8 < frame_bytes_max + bus_bits // 8:
             raise ValueError(f"PacketQueue depth must be a power of two that holds a frame of {frame_bytes_max} bytes, "
@@ -57,6 +60,7 @@ class PacketQueue(wiring.Component):
         self.depth = depth
         self.frame_bytes_max = frame_bytes_max
         self.scans_depth = scans_depth
+        self.uplinks = uplinks
         super().__init__({
             "i": In(stream.Signature(Word(bus_bits))),
             "o": Out(stream.Signature(Word(bus_bits))),
@@ -146,12 +150,20 @@ class PacketQueue(wiring.Component):
 
         index = Signal(range(header_words + 1))
         summed_valid = Signal()
-        summed = Signal(data.StructLayout({"first": 1, "ip": 20, "udp": 22, "none": 1, "exponent": 8, **at_end}), reset_less=True)
+        tail = {"tainted": 32, "partial": 1} if self.uplinks else {}
+        summed = Signal(data.StructLayout({"first": 1, "ip": 20, "udp": 22, "none": 1, "exponent": 8, **tail, **at_end}), reset_less=True)
+        before_last = Signal(32, reset_less=True)
         m.d.sync += summed_valid.eq(masked_valid)
         with m.If(masked_valid):
             m.d.sync += [index.eq(Mux(masked.last, 0, Mux(index == header_words, index, index + 1))),
                          summed.first.eq(masked.first), summed.ip.eq(0), summed.none.eq(0), summed.exponent.eq(0)]
             m.d.sync += [summed[name].eq(masked[name]) for name in at_end]
+            if self.uplinks:
+                # The last two quads: tainted ranks, then flags and complement. The first may be the end of the word before.
+                quads = [before_last, *(masked.data[32 * k:32 * k + 32] for k in range(self.bus_bytes // 4))]
+                m.d.sync += before_last.eq(quads[-1])
+                ends_at = ((masked.length - 1) >> 2)[:exact_log2(self.bus_bytes // 4)]
+                m.d.sync += [summed.tainted.eq(Array(quads)[ends_at]), summed.partial.eq(Array(quads[1:])[ends_at][0])]
             with m.Switch(index):
                 for w in range(header_words):
                     low, high = w * self.bus_bytes, (w + 1) * self.bus_bytes
@@ -176,10 +188,10 @@ class PacketQueue(wiring.Component):
 
         total = Signal(data.StructLayout({"ip": 24, "udp": 32, "none": 1, "exponent": 8}), reset_less=True)
         whole = Signal()
-        last = Signal(data.StructLayout({"length": LENGTH_BITS, "end": len(committed)}), reset_less=True)
+        last = Signal(data.StructLayout({"length": LENGTH_BITS, "end": len(committed), **tail}), reset_less=True)
         m.d.sync += whole.eq(summed_valid & summed.last & summed.good)
         with m.If(summed_valid):
-            m.d.sync += [last.length.eq(summed.length), last.end.eq(summed.end)]
+            m.d.sync += [last[name].eq(summed[name]) for name in ("length", "end", *tail)]
             carried = Mux(summed.first, Const(0, total.shape().size), total.as_value())
             before = data.View(total.shape(), carried)
             m.d.sync += [
@@ -190,13 +202,13 @@ class PacketQueue(wiring.Component):
 
         folded_valid = Signal()
         folded = Signal(data.StructLayout({"ip": 17, "udp": 18, "none": 1, "exponent": 8,
-                                           "length": LENGTH_BITS, "end": len(committed)}), reset_less=True)
+                                           "length": LENGTH_BITS, "end": len(committed), **tail}), reset_less=True)
         m.d.sync += folded_valid.eq(whole)
         with m.If(whole):
             m.d.sync += [
                 folded.ip.eq(total.ip[:16] + total.ip[16:]), folded.udp.eq(total.udp[:16] + total.udp[16:]),
-                folded.none.eq(total.none), folded.exponent.eq(total.exponent), folded.length.eq(last.length),
-                folded.end.eq(last.end),
+                folded.none.eq(total.none), folded.exponent.eq(total.exponent),
+                *(folded[name].eq(last[name]) for name in ("length", "end", *tail)),
             ]
 
         def is_zero(ones):
@@ -204,6 +216,7 @@ class PacketQueue(wiring.Component):
             return ((ones[:16] + ones[16:])[:17] == 0xFFFF)
 
         scan = Signal(Scan)
+        m.d.comb += [scan[name].eq(folded[name]) for name in tail]
         m.d.comb += [
             scan.length.eq(folded.length), scan.ip_good.eq(is_zero(folded.ip)),
             scan.udp_good.eq(folded.none | is_zero(folded.udp)), scan.exponent.eq(folded.exponent),

@@ -8,7 +8,7 @@ from hw.aggregate.aggregator import Aggregator
 from hw.control.core import Core, Trace
 from hw.control.counters import Counters
 from hw.control.reply import Addressed, ReplyComposer
-from hw.control.tables import Verdict
+from hw.control.tables import Parent, Verdict
 from hw.frame import Cut, Word
 from hw.net.arbiter import Arbiter, Laned
 from hw.net.gate import Gate
@@ -32,7 +32,7 @@ class Switch(wiring.Component):
 
     Store and forward at the entry, cut-through from there. One lane: the ports together bring at most one bus word per cycle. `rx` may be
     stalled only by full memory; a MAC that cannot wait sets `error` on the frame it had to cut. Nothing downstream of the
-    gate can block: full output queues drop whole frames and count them.
+    gate can block: full output queues drop whole frames and count them. `parents`: of each job, where this switch is a leaf of a tree.
 
     `now_us` is the only clock of every timer, `seed` (read at the first Join) the source of tokens and epochs; addresses are bytes in
     wire order, first byte lowest. `busy` is set while anything is inside. `replay` is where the replay engine's replies will enter.
@@ -44,7 +44,7 @@ class Switch(wiring.Component):
         super().__init__({
             "rx": In(word).array(config.ports), "tx": Out(word).array(config.ports),
             "replay": In(stream.Signature(Addressed(config.bus_bits))),
-            "now_us": In(32), "seed": In(64), "own_mac": In(48), "own_ip": In(32),
+            "now_us": In(32), "seed": In(64), "own_mac": In(48), "own_ip": In(32), "parents": In(Parent).array(config.jobs),
             "busy": Out(1), "traced": Out(1), "trace": Out(Trace),
         })
 
@@ -66,7 +66,7 @@ class Switch(wiring.Component):
         queues, outputs = [], []
         for port in range(config.ports):
             m.submodules[f"queue_{port}"] = queue = PacketQueue(
-                bus_bits=config.bus_bits, depth=config.queue_words, frame_bytes_max=config.frame_bytes_max)
+                bus_bits=config.bus_bits, depth=config.queue_words, frame_bytes_max=config.frame_bytes_max, uplinks=config.uplinks)
             m.submodules[f"output_{port}"] = output = OutputPort(config, port=port)
             connect(m, flipped(self.rx[port]), queue.i)
             connect(m, queue.o, arbiter.frames[port])
@@ -97,6 +97,8 @@ class Switch(wiring.Component):
             counters.flushed.eq(aggregator.flushed), self.traced.eq(core.decided), self.trace.eq(core.trace),
             replies.o.ready.eq(1),
         ]
+        for job in range(config.jobs):
+            m.d.comb += core.parents[job].eq(self.parents[job])
         for stat in Stat:
             m.d.comb += counters.stats[stat].eq(core.stats[stat])
 

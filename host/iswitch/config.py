@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from iswitch.wire import FRAME_BYTES, STALENESS_MAX, TAIL_BYTES
+from iswitch.wire import FRAME_BYTES, STALENESS_MAX, TAIL_BYTES, UPLINK_TAIL
 
 __all__ = ["Config"]
 
@@ -17,7 +17,7 @@ class Config:
     accumulator_bits: width of a window64 accumulator. queue_bytes: memory of each of a port's queues (ingress, results,
     ordinary), a power of two that holds at least two of the longest frames. mac_entries: MAC addresses of which the
     switch can know the port, a power of two from 64 to 65536. staleness: the most that an asynchronous job can allow; 0: the
-    switch has no asynchronous jobs.
+    switch has no asynchronous jobs. uplinks: the switch can be part of a tree of switches.
     """
 
     ports: int = 4
@@ -30,6 +30,7 @@ class Config:
     queue_bytes: int = 16384
     mac_entries: int = 4096
     staleness: int = STALENESS_MAX
+    uplinks: bool = True
 
     def __post_init__(self) -> None:
         def demand(good: bool, name: str, rule: str) -> None:
@@ -50,6 +51,7 @@ class Config:
         demand(64 <= self.mac_entries <= 65536 and not self.mac_entries & (self.mac_entries - 1), "mac_entries",
                "a power of two from 64 to 65536")
         demand(0 <= self.staleness <= STALENESS_MAX, "staleness", f"0 to {STALENESS_MAX}")
+        demand(isinstance(self.uplinks, bool), "uplinks", "True or False")
 
     @property
     def bus_bytes(self) -> int:
@@ -84,3 +86,8 @@ class Config:
     def frame_bytes_max(self) -> int:
         """Longest frame a port accepts, without its FCS; at least an ordinary 1,500-byte MTU with a VLAN tag."""
         return max(1518, FRAME_BYTES + 4 * self.elements + TAIL_BYTES)
+
+    @property
+    def uplink_elements(self) -> int:
+        """The most elements in a segment of a job in a tree, whose uplinks spend 8 bytes on each."""
+        return min(self.elements, (self.frame_bytes_max - FRAME_BYTES - UPLINK_TAIL.itemsize) // 8)

@@ -14,8 +14,8 @@ import numpy as np
 
 __all__ = [
     "ACK", "ADDRESSES", "BROADCAST_MEMBER", "CONTROL", "FRAME", "FRAME_BYTES", "HEADER", "MAGIC", "NO_MEMBER",
-    "JOB_VIEW", "MEMBER_VIEW", "REGISTERS_PER_READ", "SLOT_VIEW", "TAIL", "TAIL_BYTES", "UDP_PORT", "VERSION", "VIEWED_JOBS", "VIEWED_MEMBERS",
-    "VIEWED_SLOTS", "Action", "ContributionFlag", "Format",
+    "JOB_VIEW", "MEMBER_VIEW", "REGISTERS_PER_READ", "SLOT_VIEW", "TAIL", "TAIL_BYTES", "UDP_PORT", "UPLINK_TAIL", "VERSION", "VIEWED_JOBS",
+    "VIEWED_MEMBERS", "VIEWED_SLOTS", "Action", "ContributionFlag", "Format",
     "DEADLINE_US_MAX", "EVICT_US_MAX", "JobState", "Mode", "NOTICE_INTERVAL_US", "Operation", "Outcome", "PortCounter", "Reason", "Register",
     "ResultFlag", "SEGMENTS_MAX", "SILENCE_TICK_US", "STALENESS_MAX", "SlotState", "Standing", "Stat", "Type",
     "have_view_register", "job_view_register", "member_view_register", "ones_complement_sum", "port_counter_register", "slot_view_register",
@@ -121,13 +121,12 @@ class SlotState(IntEnum):
 
 
 class Operation(IntEnum):
-    """What the aggregator's one pipeline does to a slot; EXPIRE to SEND_UP are for trees of switches. GRANT takes no slot: it is a frame
+    """What the aggregator's one pipeline does to a slot; INSTALL_DOWN and SEND_UP are for trees of switches. GRANT takes no slot: it is a frame
     that leaves in the order of results."""
 
     CONTRIBUTE = 0
     RESEND = 1
     FORCE = 2
-    EXPIRE = 3
     INSTALL_DOWN = 4
     SEND_UP = 5
     GRANT = 6
@@ -309,6 +308,9 @@ TAIL = np.dtype([("flags", "<u2"), ("complement", ">u2")])
 """After a result's payload. `complement` makes header + payload + tail sum to zero in ones' complement (RFC 7820)."""
 TAIL_BYTES = TAIL.itemsize
 
+UPLINK_TAIL = np.dtype([("tainted", "<u4"), *TAIL.descr])
+"""After an uplink's payload. `tainted`: ranks; `flags`: `ResultFlag.PARTIAL` if somebody below is not in the sum though waited for."""
+
 CONTROL = np.dtype([
     ("action", "<u1"), ("format", "<u1"), ("fraction", "<i2"), ("world", "<u2"), ("threshold", "<u2"),
     ("elements", "<u2"), ("mode", "<u1"), ("staleness", "<u1"), ("deadline_us", "<u4"),
@@ -343,8 +345,8 @@ SLOT_VIEW = np.dtype([
 """A slot: whoever is in `expected` and not in `arrived` is what a collecting one waits for. `length` in bytes."""
 
 _VIEW_BYTES = 4 * REGISTERS_PER_READ
-for _record, _size in ((HEADER, 22), (FRAME, 64), (CONTROL, 64), (ACK, 64), (TAIL, 4), (JOB_VIEW, _VIEW_BYTES), (MEMBER_VIEW, _VIEW_BYTES),
-                       (SLOT_VIEW, _VIEW_BYTES)):
+for _record, _size in ((HEADER, 22), (FRAME, 64), (CONTROL, 64), (ACK, 64), (TAIL, 4), (UPLINK_TAIL, 8), (JOB_VIEW, _VIEW_BYTES),
+                       (MEMBER_VIEW, _VIEW_BYTES), (SLOT_VIEW, _VIEW_BYTES)):
     if _record.itemsize != _size:
         raise ImportError(f"wire record {_record.names} is {_record.itemsize} bytes, the protocol says {_size}")
 

@@ -1,6 +1,6 @@
 """The slots' numbers: one memory, one arithmetic lane for each element of a bus word."""
 
-from amaranth.hdl import Cat, Module, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from hw.aggregate.ring import popcount
 from hw.aggregate.sequencer import Beat
 from hw.frame import NEVER_READ_BEFORE_WRITTEN
-from hw.numeric.lane import Lane
+from hw.numeric.lane import POISON, Lane
 from iswitch.config import Config
 
 __all__ = ["LOOP", "Accumulator", "Emitted"]
@@ -26,6 +26,8 @@ class Emitted(data.StructLayout):
 
 class Accumulator(wiring.Component):
     """Reads, adds, writes and rounds one word per cycle, never stalling; every format takes the same number of cycles.
+
+    A bus word of 8-byte elements fills half the lanes: `wide` ones are added to the sums of that half, `raw` ones are the sums themselves.
 
     `emitted` is valid `Lane.RESULT_AT` cycles after the beat of an operation that emits. Two beats on the same word must be at least
     `LOOP` cycles apart (the sequencer sees to it). `flushed` counts non-zero terms that rounded to zero.
@@ -58,16 +60,24 @@ class Accumulator(wiring.Component):
 
         read_address = later(beat.address, Lane.READ_AT - 1)
         write_address = later(read_address, Lane.WRITE_AT - Lane.READ_AT + 1)
-        writes, emits, lasts, alive = (strobes(bit, name) for bit, name in (
-            (beat.valid & beat.write, "writes"), (beat.valid & beat.emit, "emits"), (beat.last, "lasts"), (beat.valid, "alive")))
+        emits, lasts, alive = (strobes(bit, name) for bit, name in (
+            (beat.valid & beat.emit, "emits"), (beat.last, "lasts"), (beat.valid, "alive")))
+        halves = list(~beat.spared) if config.uplinks else [Const(1)]
+        writes = [strobes(beat.valid & beat.write & half, f"writes_{k}") for k, half in enumerate(halves)]
+        per_half = config.lanes // len(halves)
         # One memory for all lanes, 64 bits each, and one for their poison bits.
         m.submodules.sums = sums = Memory(shape=unsigned(64 * config.lanes), depth=depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
         m.submodules.poison = poison = Memory(shape=unsigned(config.lanes), depth=depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
-        sums_put, sums_get = sums.write_port(), sums.read_port()
-        poison_put, poison_get = poison.write_port(), poison.read_port()
+        sums_put, sums_get = sums.write_port(granularity=64 * per_half), sums.read_port()
+        poison_put, poison_get = poison.write_port(granularity=per_half), poison.read_port()
         for put, get in ((sums_put, sums_get), (poison_put, poison_get)):
-            m.d.comb += [get.addr.eq(read_address), put.addr.eq(write_address), put.en.eq(writes[Lane.WRITE_AT])]
-        flushed = []
+            m.d.comb += [get.addr.eq(read_address), put.addr.eq(write_address)]
+            for half, strobe in enumerate(writes):
+                m.d.comb += put.en[half].eq(strobe[Lane.WRITE_AT])
+        if config.uplinks:
+            wide_data = later(Mux(beat.wide, beat.data, 0), Lane.READ_AT)
+            spared = later(beat.spared, Lane.READ_AT)
+        flushed, raw = [], []
         for k in range(config.lanes):
             m.submodules[f"lane_{k}"] = lane = Lane()
             m.d.comb += [
@@ -79,6 +89,14 @@ class Accumulator(wiring.Component):
                 self.emitted.data[32 * k:32 * k + 32].eq(lane.result),
             ]
             flushed.append(lane.flushed)
+            if config.uplinks:
+                half, element = divmod(k, per_half)
+                m.d.comb += lane.wide.eq(Mux(spared[half], 0, wide_data.word_select(element, 64)))
+                raw.append(Mux(lane.sum[64], POISON, lane.sum[:64]))
+        if config.uplinks:
+            raws, uppers = strobes(beat.raw, "raws"), strobes(beat.spared[0], "uppers")
+            with m.If(raws[Lane.RESULT_AT]):
+                m.d.comb += self.emitted.data.eq(Mux(uppers[Lane.RESULT_AT], Cat(*raw[per_half:]), Cat(*raw[:per_half])))
         m.d.comb += [
             self.emits.eq(emits[Lane.RESULT_AT]), self.emitted.last.eq(lasts[Lane.RESULT_AT]),
             self.flushed.eq(popcount(Cat(*flushed))), self.busy.eq(alive.any()),

@@ -1,15 +1,16 @@
 """The ring's rules as combinational logic; the truth is `sim/model/aggregate/ring.py`."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from hw.aggregate.lowest import Lowest
 from hw.control.tables import SEQ, TICK, job_row, slot_row
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, Operation, Outcome, SlotState
 
-__all__ = ["Asked", "Ring", "admission", "is_complete", "lowest", "popcount"]
+__all__ = ["Asked", "Report", "Ring", "admission", "is_complete", "lowest", "popcount"]
 
 
 def popcount(bits):
@@ -49,7 +50,8 @@ def admission(m, completes, slot, now, tables):
 
 class Asked(data.Struct):
     """What the ring needs to know of a contribution or a receipt. In an asynchronous job `whole` is set and `boundary` is not, and `covered`
-    says that the seq belongs to an update that was granted."""
+    says that the seq belongs to an update that was granted. In trees also of an `uplink`, or of a result from above to `install`;
+    `ranks`, `tainted_ranks`: whose numbers it brings, and whose were rejected."""
 
     receipt: 1
     want: 1
@@ -61,6 +63,19 @@ class Asked(data.Struct):
     length: 14
     tainted: 1
     covered: 1
+    uplink: 1
+    install: 1
+    ranks: 32
+    tainted_ranks: 32
+    partial: 1
+
+
+class Report(data.Struct):
+    """A receipt to the parent: nobody below lacks a result below `seq - behind`; `want`: that of `seq` is wanted."""
+
+    seq: SEQ
+    behind: 16
+    want: 1
 
 
 class Ring(wiring.Component):
@@ -70,6 +85,9 @@ class Ring(wiring.Component):
     In two steps, because it is the longest logic in the switch: the comparisons of serial numbers and times are registered, the decision
     on them is combinational. Inputs must be held for both cycles; `outcome` and what follows are right in the second. `silent`: members of
     whom nothing has come for as long as the job allows. `evicts`: the sender waits for one of these, `victim`.
+
+    In trees (`sim/model/aggregate/tree.py`) what a `leaf` would complete goes `up`; `lowest` is what its worst live member lacks, 2 cycles after
+    `have` and the job's row; `reports`: it sends its parent a receipt, `report`. While it `departs` nobody has a message that counts.
     """
 
     def __init__(self, config: Config):
@@ -82,11 +100,15 @@ class Ring(wiring.Component):
             "slot_write": Out(1), "slot_next": Out(slot_row(config)),
             "works": Out(1), "operation": Out(Operation), "include": Out(1), "first": Out(1), "emit": Out(1),
             "resend": Out(1), "completes": Out(1), "silent": Out(config.members), "evicts": Out(1), "victim": Out(range(config.members)),
+            **({"leaf": In(1), "departs": In(1), "up": Out(1), "lowest": Out(SEQ), "reports": Out(1), "report": Out(Report)}
+               if config.uplinks else {}),
         })
 
     def elaborate(self, platform):
         m = Module()
         asked, slot, job = self.asked, self.slot, self.job
+        uplinks = self.config.uplinks
+        leaf, uplink, installs = (self.leaf, asked.uplink, asked.install) if uplinks else (Const(0), Const(0), Const(0))
         slots, window = self.config.slots, self.config.window
 
         # Serial distances, modulo 2^32 and signed (RFC 1982).
@@ -107,15 +129,17 @@ class Ring(wiring.Component):
         m.d.comb += [before_start.eq(asked.seq - job.start), age.eq(self.now_us - slot.opened)]
         m.d.sync += [
             ahead.eq(asked.seq - slot.seq), gain.eq(low - mine), self.low.eq(low),
-            behind_bad.eq(Mux(asked.receipt, asked.behind > window, asked.behind >= window)),
+            behind_bad.eq(Mux(asked.receipt, asked.behind > window, asked.behind >= Mux(uplink, slots, window))),
             lacks.eq(Cat(*lacking)), self.silent.eq(Cat(*quiet)), early.eq(before_start < 0),
             overdue.eq((job.deadline != 0) & (age >= job.deadline)),
         ]
 
         bit = Signal(self.config.members)
-        m.d.comb += bit.eq(1 << self.member)
-        quarantined = asked.tainted & ~job.mode
+        m.d.comb += bit.eq(Mux(installs, 0, 1 << self.member))
+        quarantined = Mux(uplink, asked.ranks == 0, asked.tainted & ~job.mode)
         here = (slot.arrived & bit).any()
+        closed = Mux(leaf, SlotState.SENT_UP, SlotState.COMPLETE)
+        sent_up = (slot.state == SlotState.SENT_UP) if uplinks else Const(0)
         stored = (slot.state == SlotState.COMPLETE) & (ahead == 0)
         collecting = slot.state == SlotState.COLLECTING
         claimed = job.segments.any()
@@ -123,7 +147,7 @@ class Ring(wiring.Component):
         m.d.comb += awaited.eq(Mux(collecting, slot.expected & ~slot.arrived, lacks))
         waits = Signal()
 
-        held = collecting | ((slot.state == SlotState.COMPLETE) & (lacks & ~bit).any())
+        held = collecting | sent_up | ((slot.state == SlotState.COMPLETE) & (lacks & ~bit).any())
 
         # The slot as it will be: of the same lap, or opened for the next one.
         opens = ahead > 0
@@ -131,25 +155,35 @@ class Ring(wiring.Component):
         m.d.comb += [
             after.arrived.eq(Mux(opens, 0, slot.arrived) | bit),
             after.members.eq(Mux(opens, 0, slot.members) | Mux(quarantined, 0, bit)),
-            after.tainted.eq(Mux(opens, 0, slot.tainted) | Mux(asked.tainted, bit, 0)),
             after.expected.eq(Mux(opens, Mux(claimed, self.granted, job.live & ~Mux(early, job.newcomers, 0)), slot.expected)),
             self.emit.eq(is_complete(after, job.threshold, overdue & ~opens)),
             self.include.eq(~quarantined), self.first.eq(opens | (slot.members == 0)),
             after.seq.eq(asked.seq), after.numeric.eq(asked.numeric), after.length.eq(asked.length),
-            after.boundary.eq(asked.boundary), after.whole.eq(asked.whole), after.opened.eq(Mux(opens, self.now_us, slot.opened)),
-            after.state.eq(Mux(self.emit, SlotState.COMPLETE, SlotState.COLLECTING)),
-            self.completes.eq(self.slot_write & (after.state == SlotState.COMPLETE)),
+            after.boundary.eq(Mux(installs, ~opens & slot.boundary, asked.boundary)), after.whole.eq(Mux(installs, ~opens & slot.whole, asked.whole)),
+            after.opened.eq(Mux(opens, Mux(installs, 0, self.now_us), slot.opened)),
+            after.state.eq(Mux(installs, SlotState.COMPLETE, Mux(self.emit, closed, SlotState.COLLECTING))),
+            self.completes.eq(self.slot_write & (after.state == SlotState.COMPLETE) & ~installs),
             after.change.eq(self.completes & after.boundary & job.joining.any()),
         ]
+        if uplinks:
+            m.d.comb += [
+                after.ranks.eq(Mux(opens | installs, 0, slot.ranks) | Mux(quarantined & ~installs, 0, asked.ranks)),
+                after.tainted.eq(Mux(opens | installs, 0, slot.tainted) | asked.tainted_ranks),
+                after.partial.eq(asked.partial & (uplink | installs) | slot.partial & ~opens & ~installs),
+            ]
+        else:
+            m.d.comb += after.tainted.eq(Mux(opens, 0, slot.tainted) | Mux(asked.tainted, bit, 0))
 
-        m.d.comb += [self.advance.eq(gain > 0), self.operation.eq(Operation.CONTRIBUTE)]
-        with m.If(behind_bad | (gain > slots) | (~asked.receipt & (ahead > slots))):
+        m.d.comb += [self.advance.eq((gain > 0) & ~installs), self.operation.eq(Operation.CONTRIBUTE)]
+        with m.If(~installs & (behind_bad | (gain > slots)) | (~asked.receipt & (ahead > slots))):
             m.d.comb += [self.outcome.eq(Outcome.WINDOW), self.advance.eq(0)]
         with m.Elif(asked.receipt):
             m.d.comb += [self.outcome.eq(Outcome.RECEIPT), self.resend.eq(asked.want & stored),
                          waits.eq(asked.want & collecting & (ahead == 0))]
+            with m.If(asked.want & sent_up & (ahead == 0)):
+                m.d.comb += [self.works.eq(1), self.operation.eq(Operation.SEND_UP)]
             # Nobody opened the slot that the next lap of an asynchronous job has granted.
-            with m.If(asked.want & claimed & asked.covered & (ahead == slots)):
+            with m.Elif(asked.want & claimed & asked.covered & (ahead == slots)):
                 with m.If(held):
                     m.d.comb += waits.eq(1)
                 with m.Elif(self.granted.any()):
@@ -159,24 +193,34 @@ class Ring(wiring.Component):
                         self.works.eq(1), self.operation.eq(Operation.FORCE), self.include.eq(0), self.slot_write.eq(1),
                         after.arrived.eq(0), after.members.eq(0), after.tainted.eq(0), after.numeric.eq(job.numeric), after.length.eq(4),
                         after.opened.eq(0), after.state.eq(SlotState.COMPLETE), self.emit.eq(1)]
+                    if uplinks:
+                        m.d.comb += [after.ranks.eq(0), after.partial.eq(0)]
         with m.Elif((ahead < 0) | ((ahead == 0) & (slot.state == SlotState.EMPTY))):
             m.d.comb += self.outcome.eq(Outcome.STALE)
         # Whoever opens a slot within its window holds the result on the lap before.
         with m.Elif(opens & held):
-            m.d.comb += [self.outcome.eq(Outcome.SLOT_HELD), waits.eq(1)]
+            m.d.comb += [self.outcome.eq(Outcome.SLOT_HELD), waits.eq(~installs)]
         with m.Elif(claimed & (opens | collecting) & ~(after.expected & bit).any()):
             m.d.comb += self.outcome.eq(Outcome.WINDOW)
-        with m.Elif(~opens & ((asked.numeric != slot.numeric) | (asked.boundary != slot.boundary) | (asked.whole != slot.whole))):
+        # A result does not say them, and may have opened the slot.
+        with m.Elif(~opens & ((asked.numeric != slot.numeric) | ((asked.boundary != slot.boundary) | (asked.whole != slot.whole))
+                              & ~installs & ~(leaf & (slot.state == SlotState.COMPLETE)))):
             m.d.comb += self.outcome.eq(Outcome.FORMAT)
         with m.Elif(~opens & (asked.length != slot.length)):
             m.d.comb += self.outcome.eq(Outcome.LENGTH)
-        with m.Elif(~opens & (here | ~collecting)):
+        with m.Elif(installs & stored):
+            m.d.comb += self.outcome.eq(Outcome.DUPLICATE)
+        with m.Elif(~opens & ~installs & (here | ~collecting)):
             m.d.comb += [self.outcome.eq(Mux(here, Outcome.DUPLICATE, Outcome.LATE)), self.resend.eq(stored)]
             # SET_H may have made enough of what an open slot already has, or its time is over: a repeat ends it.
             with m.If(collecting & is_complete(slot, job.threshold, overdue)):
                 m.d.comb += [self.works.eq(1), self.operation.eq(Operation.FORCE), self.include.eq(0), self.slot_write.eq(1),
                              after.members.eq(slot.members), after.tainted.eq(slot.tainted),
-                             after.state.eq(SlotState.COMPLETE)]
+                             after.state.eq(closed)]
+                if uplinks:
+                    m.d.comb += [after.ranks.eq(slot.ranks), after.partial.eq(slot.partial)]
+            with m.Elif(sent_up):
+                m.d.comb += [self.works.eq(1), self.operation.eq(Operation.SEND_UP)]
             with m.Else():
                 m.d.comb += waits.eq(collecting)
         with m.Else():
@@ -185,9 +229,24 @@ class Ring(wiring.Component):
                 self.works.eq(~quarantined | self.emit),
                 self.operation.eq(Mux(quarantined, Operation.FORCE, Operation.CONTRIBUTE)),
             ]
+            with m.If(installs):
+                m.d.comb += [self.outcome.eq(Outcome.ADDED), self.works.eq(1), self.operation.eq(Operation.INSTALL_DOWN), self.include.eq(1),
+                             self.first.eq(1)]
         with m.If(self.resend):
             m.d.comb += [self.works.eq(1), self.operation.eq(Operation.RESEND)]
 
         late = awaited & self.silent & ~bit
         m.d.comb += [self.evicts.eq(waits & late.any()), self.victim.eq(lowest(late))]
+        if uplinks:
+            m.submodules.lowest = worst = Lowest(self.config)
+            apart = Signal(signed(32))
+            near = asked.want & (apart >= 0) & (apart <= window)
+            m.d.comb += [
+                worst.have.eq(self.have), worst.live.eq(job.live), worst.member.eq(self.member),
+                worst.gain.eq(Mux((gain > 0) & ~self.departs, gain, 0)), self.lowest.eq(worst.lowest), apart.eq(asked.seq - self.lowest),
+                self.up.eq(leaf & self.works & ((self.operation == Operation.CONTRIBUTE) & self.emit | (self.operation == Operation.FORCE)
+                                                | (self.operation == Operation.SEND_UP))),
+                self.reports.eq(leaf & (self.outcome == Outcome.RECEIPT) & ~self.works), self.report.want.eq(near),
+                self.report.seq.eq(Mux(near, asked.seq, self.lowest)), self.report.behind.eq(Mux(near, apart, 0)),
+            ]
         return m

@@ -1,6 +1,6 @@
 """One frame after another: look up, check, decide, write. The switch's protocol state machine."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Array, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 from amaranth.utils import exact_log2
@@ -11,19 +11,23 @@ from hw.control.checks import Checks
 from hw.control.membership import Membership
 from hw.control.random import Random
 from hw.control.reply import Reply
-from hw.control.tables import Binding, Tables, Verdict, Work, slot_row
+from hw.control.tables import Binding, Parent, Tables, Verdict, Work, slot_row
+from hw.layout import layout
 from hw.net.forwarder import Forwarder
 from hw.net.parser import Headers
 from iswitch.config import Config
 from iswitch.wire import (
-    NOTICE_INTERVAL_US, SILENCE_TICK_US, STALENESS_MAX, VERSION, Action, Format, JobState, Operation, Outcome, Reason, ResultFlag, Standing,
-    Stat, Type,
+    CONTROL, NOTICE_INTERVAL_US, SILENCE_TICK_US, STALENESS_MAX, UDP_PORT, VERSION, Action, ContributionFlag, Format, JobState, Operation,
+    Outcome, Reason, ResultFlag, SlotState, Standing, Stat, Type,
 )
 
 __all__ = ["Core", "Trace"]
 
 NOTICES = {Outcome.JOB: Reason.JOB, Outcome.EPOCH: Reason.EPOCH, Outcome.MEMBER: Reason.MEMBER,
            Outcome.TOKEN: Reason.TOKEN, Outcome.HALTED: Reason.HALTED}
+
+
+UDP_PORT_WIRE = int.from_bytes(UDP_PORT.to_bytes(2, "big"), "little")
 
 
 class Trace(data.Struct):
@@ -45,7 +49,8 @@ class Core(wiring.Component):
     until the tables are wiped, the `MacTable` among them.
     `headers` wait while a verdict or a reply cannot be handed on. A verdict with a reply and the reply are offered
     together, each while the other's receiver is ready: a receiver must stay ready until it is served, as a `Cut` and the `ReplyComposer`
-    do. The truth is `sim/model/switch.py`; the rules are docs/protocol.md.
+    do. A Join or Leave for the parent in `parents` follows the frame that caused it. The truth is `sim/model/tree_switch.py`; the rules are
+    docs/protocol.md.
     """
 
     def __init__(self, config: Config):
@@ -53,7 +58,7 @@ class Core(wiring.Component):
         super().__init__({
             "headers": In(stream.Signature(Headers)), "verdicts": Out(stream.Signature(Verdict(config))),
             "replies": Out(stream.Signature(Reply)), "now_us": In(32), "seed": In(64),
-            "own_mac": In(48), "own_ip": In(32),
+            "own_mac": In(48), "own_ip": In(32), "parents": In(Parent).array(config.jobs),
             "bind": Out(stream.Signature(Binding(config), always_ready=True)),
             "reads": Out(1), "read_address": Out(32), "read_value": In(32),
             "decided": Out(1), "trace": Out(Trace), "claimed": Out(1), "age": Out(range(STALENESS_MAX + 1)),
@@ -77,6 +82,14 @@ class Core(wiring.Component):
         rows = tables.frames
         frame = held.frame
         verdict = self.verdicts.payload
+        uplinks = config.uplinks
+        rises = verdict.work.result.up if uplinks else Const(0)
+        parent = Signal(Parent)
+        leaf, answer, installs, asks, reports, replied = (*(Const(0),) * 5, Const(1))
+        if uplinks:
+            leaf, answer, installs = checks.leaf, checks.answer, checks.install
+            asks, reports, replied = membership.asks, ring.reports, membership.answers
+            self._tree(m, held, rows, checks, ring, membership, parent)
         m.d.comb += [
             random.seed.eq(self.seed), random.draw.eq(membership.draw), membership.random.eq(random.value),
             membership.headers.eq(held), self.bind.payload.eq(membership.binding.payload),
@@ -89,14 +102,15 @@ class Core(wiring.Component):
             ring.asked.receipt.eq(checks.receipt), ring.asked.seq.eq(frame.seq),
             ring.asked.want.eq(frame.format_flags[7]), ring.asked.whole.eq(frame.format_flags[7] | rows.job_row.segments.any()),
             ring.asked.boundary.eq(frame.format_flags[5] & ~rows.job_row.segments.any()), ring.asked.behind.eq(frame.behind),
-            ring.asked.numeric.eq(frame.format_flags[:4]), ring.asked.length.eq(checks.payload),
+            ring.asked.numeric.eq(Mux(frame.format_flags[:4] == Format.FIXED64, Format.WINDOW64, frame.format_flags[:4])),
+            ring.asked.length.eq(checks.payload),
             ring.asked.covered.eq(claims.covered), ring.granted.eq(claims.granted),
             claims.at.eq(Mux(checks.claim, frame.members, frame.seq)), claims.k.eq(frame.seq), claims.member.eq(frame.member),
             claims.job.eq(rows.job_row), claims.row.eq(rows.claims_row), claims.have.eq(rows.have),
             ring.asked.tainted.eq(self._tainted(frame.format_flags[:4], held.arrival.scan.exponent, rows.job_row.limit)),
             self.trace.port.eq(held.arrival.port), self.trace.job.eq(frame.job), self.trace.member.eq(frame.member),
             self.trace.seq.eq(frame.seq), self.stats[Stat.RESULTS].eq(self.verdicts.valid & self.verdicts.ready
-                                                                     & verdict.works & verdict.work.emit
+                                                                     & verdict.works & verdict.work.emit & ~rises
                                                                      & (verdict.work.operation != Operation.RESEND)
                                                                      & (verdict.work.operation != Operation.GRANT)),
             self.stats[Stat.RESENT].eq(self.verdicts.valid & self.verdicts.ready & verdict.works
@@ -118,7 +132,7 @@ class Core(wiring.Component):
         m.d.comb += rows.job_next.eq(rows.job_row)
         decides = Signal()
         admitted = admission(m, ring.completes, ring.slot_next, decides, rows)
-        self._work(m, ring, membership, rows, frame, work, admitted)
+        self._work(m, ring, checks, membership, rows, frame, work, admitted, leaf)
         with m.If(checks.claim & ~membership.forces):
             self._grant(m, claims, rows, frame, work)
         with m.If(~ordinary):  # beside an ordinary frame's verdict the rows are already those of the next
@@ -143,7 +157,7 @@ class Core(wiring.Component):
         m.d.comb += [
             notice.eq(0), may_notice.eq(~noticed | ((held_us - noticed_us)[:32] >= NOTICE_INTERVAL_US))]
         for name in NOTICES:
-            with m.If(fault & (outcome == name)):
+            with m.If(fault & (outcome == name) & ~answer & ~installs):
                 m.d.comb += notice.eq(1)
 
         with m.FSM() as fsm:
@@ -169,7 +183,7 @@ class Core(wiring.Component):
                 with m.If(~held.ours):
                     m.d.sync += ordinary.eq(1)
                     m.next = "IDLE"
-                with m.Elif(checks.control & ~checks.fault):
+                with m.Elif((checks.control | answer) & ~checks.fault):
                     m.next = "CONTROL"
                 with m.Else():
                     m.next = "COMPARE"
@@ -177,7 +191,8 @@ class Core(wiring.Component):
                 m.next = "DECIDE"
             with m.State("DECIDE"):
                 # A notice that cannot be handed on at once holds the frame back; nothing is decided twice.
-                sends = notice & may_notice
+                notes = notice & may_notice
+                sends = notes | ~fault & reports
                 refuses = claim & (claims.outcome == Outcome.REFUSED)
                 m.d.comb += [
                     self.verdicts.valid.eq(~(sends | refuses) | self.replies.ready),
@@ -190,13 +205,13 @@ class Core(wiring.Component):
                     m.d.comb += [
                         self.decided.eq(1), rows.slot_write.eq(decision & ring.slot_write),
                         rows.have_write.eq(Mux(decision & ring.advance, 1 << frame.member, 0)),
-                        rows.heard_write.eq(Mux(fault, 0, 1 << frame.member)), decides.eq(decision),
+                        rows.heard_write.eq(Mux(fault | installs, 0, 1 << frame.member)), decides.eq(decision),
                         rows.claims_write.eq(claim & claims.write), self.claimed.eq(claim & (claims.outcome == Outcome.CONTROL)),
                         self.stats[Stat.ADMITTED].eq(decision & admitted.any()), self.stats[Stat.EVICTED].eq(evicts),
-                        self.stats[Stat.NOTICES].eq(sends),
+                        self.stats[Stat.NOTICES].eq(notes),
                         self.stats[Stat.NOTICES_SUPPRESSED].eq(notice & ~may_notice),
                     ]
-                    with m.If(sends):
+                    with m.If(notes):
                         m.d.sync += [noticed.eq(1), noticed_us.eq(held_us)]
                     m.d.sync += victim.eq(Mux(claim, lowest(late), ring.victim))
                     m.next = "IDLE"
@@ -237,54 +252,121 @@ class Core(wiring.Component):
                 # The membership machine has the tables until it answers; departures hand out operations on the way.
                 m.d.comb += [
                     tables.control.eq(1), membership.active.eq(1),
-                    self.verdicts.valid.eq(membership.forces | (membership.done & self.replies.ready)),
+                    self.verdicts.valid.eq(membership.forces | (membership.done & (self.replies.ready | ~replied))),
                     verdict.frame.eq(~membership.forces), verdict.works.eq(membership.forces),
                     membership.forced.eq(membership.forces & self.verdicts.ready),
-                    self.replies.valid.eq(membership.done & self.verdicts.ready),
+                    self.replies.valid.eq(membership.done & self.verdicts.ready & replied),
                     self.stats[Stat.ADMITTED].eq(membership.forced & membership.admitted.any()),
                     self.trace.outcome.eq(Mux(membership.reason == Reason.DONE, Outcome.CONTROL, Outcome.REFUSED)),
                 ]
-                with m.If(membership.done & self.verdicts.ready & self.replies.ready):
+                if uplinks:
+                    with m.If(~membership.answers):
+                        m.d.comb += self.trace.outcome.eq(Mux(membership.unknown, Outcome.TOKEN, Outcome.CONTROL))
+                with m.If(membership.done & self.verdicts.ready & (self.replies.ready | ~replied)):
                     m.d.comb += self.decided.eq(1)
                     m.next = "IDLE"
-                    with m.If(newcomers):
+                    with m.If(asks):
+                        m.next = "ASK"
+                    with m.Elif(newcomers):
                         m.d.sync += knocks.eq((held.body.action == Action.JOIN) & (membership.body.standing == Standing.JOINING))
                         m.next = "LOOK"
+            with m.State("ASK"):
+                m.d.comb += [tables.control.eq(1), membership.active.eq(1), self.replies.valid.eq(1)]
+                with m.If(self.replies.ready):
+                    m.next = "IDLE"
         self._reply(m, held, rows, outcome, membership, fsm.ongoing("CONTROL"))
+        if uplinks:
+            self._up(m, frame, rows, ring, membership, parent, fsm.ongoing("ASK"), ~fault & ring.reports & fsm.ongoing("DECIDE"))
         with m.If(claim):
             m.d.comb += [self.replies.payload.header.version_type.eq(VERSION << 4 | Type.REFUSE),
                          self.replies.payload.header.members.eq(rows.claims_row.base)]
         return m
 
+    def _tree(self, m, held, rows, checks, ring, membership, parent):
+        """What a frame means in a tree of switches."""
+        frame, scan, asked = held.frame, held.arrival.scan, ring.asked
+        m.d.comb += [
+            parent.eq(Array(self.parents)[frame.job]), checks.parent.eq(parent), membership.parent.eq(parent), membership.leaf.eq(checks.leaf),
+            ring.leaf.eq(checks.leaf), ring.departs.eq(membership.active), asked.uplink.eq(checks.uplink), asked.install.eq(checks.install),
+            asked.ranks.eq(rows.member_row.ranks), asked.tainted_ranks.eq(Mux(asked.tainted, rows.member_row.ranks, 0)),
+        ]
+        with m.If(checks.uplink):
+            m.d.comb += [asked.ranks.eq(frame.members), asked.tainted_ranks.eq(scan.tainted), asked.partial.eq(scan.partial)]
+        with m.If(checks.install):
+            m.d.comb += [asked.ranks.eq(frame.members), asked.tainted_ranks.eq(frame.token),
+                         asked.partial.eq((frame.format_flags >> 4 & ResultFlag.PARTIAL) != 0)]
+
+    def _up(self, m, frame, rows, ring, membership, parent, asks, reports):
+        """What goes to the parent beside sums: a Join or a Leave, or a receipt."""
+        reply, job = self.replies.payload, rows.job_row
+        asked = Signal(layout(CONTROL))
+        m.d.comb += [
+            asked.action.eq(Mux(membership.leaves, Action.LEAVE, Action.JOIN)), asked["format"].eq(job.numeric), asked.fraction.eq(job.fraction),
+            asked.world.eq(job.world), asked.threshold.eq(job.threshold), asked.elements.eq(job.elements), asked.mode.eq(job.mode),
+            asked.deadline_us.eq(job.deadline), asked.evict_us.eq(job.evict), asked.key.eq(job.key), asked.nonce.eq(job.up_nonce),
+        ]
+        with m.If(asks | reports):
+            m.d.comb += [
+                reply.port.eq(parent.port), reply.address.mac.eq(parent.mac), reply.address.ip.eq(parent.ip), reply.address.udp.eq(UDP_PORT_WIRE),
+                reply.acknowledges.eq(asks), reply.receipt.eq(reports), reply.body.as_value().eq(asked.as_value()), reply.header.count.eq(0),
+                reply.header.version_type.eq(VERSION << 4 | Mux(asks, Type.CONTROL, Type.RECEIPT)), reply.header.epoch.eq(Mux(asks, 0, job.epoch)),
+                reply.header.seq.eq(Mux(asks, membership.leaves, ring.report.seq)), reply.header.member.eq(job.up_member),
+                reply.header.token.eq(job.up_token), reply.header.members.eq(Mux(asks, parent.ranks, 0)),
+            ]
+        with m.If(reports):
+            m.d.comb += [reply.header.behind.eq(ring.report.behind),
+                         reply.header.format_flags.eq(Mux(ring.report.want, ContributionFlag.WANT << 4, 0))]
+
     def _tainted(self, format, exponent, limit):
         """A float contribution with an element that its format rejects."""
         return (((format == Format.WINDOW64) & (exponent >= limit)) | ((format == Format.FP32) & (exponent == 255)))
 
-    def _work(self, m, ring, membership, rows, frame, work, admitted):
+    def _work(self, m, ring, checks, membership, rows, frame, work, admitted, leaf):
         """The operation on the slot as the slot will be."""
-        job = rows.job_row
+        job, uplinks = rows.job_row, self.config.uplinks
         slot = Signal(slot_row(self.config))
         forces = membership.forces
+        again = ~forces & (ring.operation == Operation.SEND_UP)
         m.d.comb += slot.eq(Mux(forces, membership.tables.slot_next.as_value(),
-                                Mux(ring.resend, rows.slot_row.as_value(), ring.slot_next.as_value())))
-        partial = (slot.expected & ~slot.members).any()
+                                Mux(ring.resend | again, rows.slot_row.as_value(), ring.slot_next.as_value())))
+        lacks = (slot.expected & ~slot.members).any()
+        partial = slot.partial | lacks & ~(leaf & (slot.state == SlotState.COMPLETE)) if uplinks else lacks
         flags = (Mux(partial, ResultFlag.PARTIAL, 0) | Mux(ring.resend & ~forces, ResultFlag.RESENT, 0)
                  | Mux(slot.tainted.any(), ResultFlag.TAINTED, 0) | Mux(slot.change, ResultFlag.CHANGE, 0))
         first = Mux(forces, slot.members == 0, ring.first)
         operation = Mux(forces, Operation.FORCE, ring.operation)
         m.d.comb += [
             work.operation.eq(operation),
-            work.slot.eq(Mux(forces, membership.tables.slot, rows.slot)), work.first.eq(first & (operation != Operation.RESEND)),
-            work.include.eq(operation == Operation.CONTRIBUTE),
-            work.write.eq((operation == Operation.CONTRIBUTE) | ((operation == Operation.FORCE) & first)),
+            work.slot.eq(Mux(forces, membership.tables.slot, rows.slot)),
+            work.first.eq(first & (operation != Operation.RESEND) & (operation != Operation.SEND_UP)),
+            work.include.eq((operation == Operation.CONTRIBUTE) | (operation == Operation.INSTALL_DOWN)),
+            work.write.eq(work.include | ((operation == Operation.FORCE) & first)),
             work.emit.eq((operation != Operation.CONTRIBUTE) | ring.emit),
             work.fraction.eq(job.fraction), work.limit.eq(job.limit),
             work.result.job.eq(frame.job), work.result.epoch.eq(job.epoch), work.result.seq.eq(slot.seq),
-            work.result.numeric.eq(slot.numeric), work.result.flags.eq(flags), work.result.members.eq(slot.members),
+            work.result.numeric.eq(slot.numeric), work.result.flags.eq(flags), work.result.members.eq(slot.ranks if uplinks else slot.members),
             work.result.tainted.eq(slot.tainted), work.result.length.eq(slot.length),
             work.result.recipients.eq(Mux(operation == Operation.RESEND, 1 << frame.member,
                                           job.live | Mux(forces, membership.admitted, admitted))),
         ]
+        if uplinks:
+            adds = ~forces & (operation == Operation.CONTRIBUTE)
+            installs = ~forces & (operation == Operation.INSTALL_DOWN)
+            up = Mux(forces, leaf, ring.up)
+            m.d.comb += [
+                work.wide.eq(adds & checks.uplink & (slot.numeric == Format.WINDOW64)), work.tailed.eq(adds & checks.uplink | installs),
+                work.as_is.eq(leaf & (installs | (operation == Operation.RESEND))),
+                work.result.up.eq(up), work.result.member.eq(job.up_member), work.result.token.eq(job.up_token),
+                work.result.behind.eq(slot.seq - ring.lowest), work.result.partial.eq(partial),
+            ]
+            with m.If(up):
+                m.d.comb += [
+                    work.result.flags.eq(Mux(again, ContributionFlag.RETRANSMISSION, 0) | Mux(slot.boundary, ContributionFlag.BOUNDARY, 0)
+                                         | Mux(slot.whole, ContributionFlag.WHOLE, 0)),
+                    work.result.recipients.eq(1 << self.config.members),
+                ]
+                with m.If(slot.numeric == Format.WINDOW64):
+                    m.d.comb += work.result.numeric.eq(Format.FIXED64)
 
     def _grant(self, m, claims, rows, frame, work):
         """A frame to its receivers without numbers, in the order of results."""

@@ -1,20 +1,20 @@
 """Who is in a job: the control messages, eviction, and the read-out of the registers."""
 
-from amaranth.hdl import Array, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.aggregate.claims import forget
 from hw.aggregate.ring import admission, is_complete, popcount
 from hw.control.checks import same_sender
-from hw.control.tables import TICK, Access, Binding
+from hw.control.tables import TICK, Access, Binding, Parent
 from hw.control.views import Views
 from hw.layout import layout
 from hw.net.parser import Headers
 from iswitch.config import Config
 from iswitch.wire import (
-    ACK, DEADLINE_US_MAX, EVICT_US_MAX, NO_MEMBER, REGISTERS_PER_READ, SEGMENTS_MAX, SILENCE_TICK_US, STALENESS_MAX, Action, Format, JobState,
-    Mode, Reason, SlotState, Standing,
+    ACK, DEADLINE_US_MAX, EVICT_US_MAX, NO_MEMBER, REGISTERS_PER_READ, SEGMENTS_MAX, SILENCE_TICK_US, STALENESS_MAX, UDP_PORT, Action, Format,
+    JobState, Mode, Reason, SlotState, Standing, Type,
 )
 
 __all__ = ["FRACTION_MAX", "FRACTION_MIN", "Membership"]
@@ -34,6 +34,9 @@ class Membership(wiring.Component):
     because of a departure or an FBCAST, which lets in `admitted`; the operation is handed on when `forced`. A departure walks through the
     ring at two cycles a slot, a Reset and a new job at one; a Read takes 11 cycles, all else at most members + 8. Order of the checks:
     docs/protocol.md section 4; truth: `sim/model/control/membership.py`.
+
+    In a tree (truth: `sim/model/tree_switch.py`) a `leaf`'s parent may have answered: then the frame itself has no answer (not `answers`), and
+    may be `unknown`. `asks`: a Join, or a Leave if it `leaves`, is to go to the `parent`.
     """
 
     def __init__(self, config: Config):
@@ -45,6 +48,8 @@ class Membership(wiring.Component):
             "binding": Out(stream.Signature(Binding(config), always_ready=True)),
             "forces": Out(1), "forced": In(1), "admitted": Out(config.members),
             "done": Out(1), "reason": Out(Reason), "member": Out(8), "token": Out(32), "body": Out(layout(ACK)),
+            **({"parent": In(Parent), "leaf": In(1), "answers": Out(1), "unknown": Out(1), "asks": Out(1), "leaves": Out(1)}
+               if config.uplinks else {}),
         })
 
     def elaborate(self, platform):
@@ -63,6 +68,8 @@ class Membership(wiring.Component):
         address = Signal(32)
         m.submodules.views = views = Views(config)
 
+        uplinks = config.uplinks
+        leaf = self.leaf if uplinks else Const(0)
         m.d.comb += [
             t.job.eq(frame.job), t.member.eq(index), t.slot.eq(job.slot_base + step), self.reason.eq(reason),
             t.job_next.eq(job), t.member_next.eq(row), t.slot_next.eq(t.slot_row), t.have_next.eq(job.first),
@@ -84,6 +91,10 @@ class Membership(wiring.Component):
         m.d.comb += [self.admitted.eq(admission(m, completes, t.slot_row, self.forced, t)),
                      t.slot_next.change.eq(t.slot_row.change | self.admitted.any())]
 
+        kind = frame.version_type[:4]
+        answers = (kind == Type.CONTROL) if uplinks else Const(1)
+        asks, passes, founds = Signal(), Signal(), Signal()
+
         wiped_job = Signal(range(config.jobs))
         with m.FSM() as fsm:
             m.d.comb += self.wiped.eq(~fsm.ongoing("WIPE"))
@@ -99,9 +110,13 @@ class Membership(wiring.Component):
                 m.d.sync += [reason.eq(Reason.DONE), step.eq(0), self.member.eq(frame.member),
                              self.token.eq(frame.token), index.eq(Mux(asked.action == Action.JOIN, 0, frame.member))]
                 m.d.sync += [registers.eq(0), address.eq(asked.address)]
+                if uplinks:
+                    m.d.sync += [asks.eq(0), self.leaves.eq(0), self.unknown.eq(0), passes.eq(0), founds.eq(0)]
                 with m.If(self.active & self.evicts):
                     m.d.sync += index.eq(self.victim)
                     m.next = "POINT"
+                with m.Elif(self.active & ~answers):
+                    m.next = "ABOVE"
                 with m.Elif(self.active):
                     with m.Switch(asked.action):
                         with m.Case(Action.JOIN):
@@ -112,8 +127,11 @@ class Membership(wiring.Component):
                             m.next = "POINT"
                         with m.Default():
                             refuse(Reason.ACTION)
-            self._join(m, refuse, exists, same, reason, index, step, bit)
-            self._act(m, refuse, exists, same, index, step, bit, completes)
+            self._join(m, refuse, exists, same, reason, index, step, bit, leaf, founds)
+            self._act(m, refuse, exists, same, index, step, bit, completes, leaf, asks, passes)
+            with m.State("ABOVE"):
+                if uplinks:
+                    self._above(m, kind, asks)
 
             with m.State("CLEAR"):
                 # Empty slots stand one lap before the first sequence number.
@@ -122,7 +140,7 @@ class Membership(wiring.Component):
                 m.d.sync += step.eq(step + 1)
                 with m.If(step == config.slots - 1):
                     m.d.sync += step.eq(0)
-                    with m.If(asked.action == Action.JOIN):
+                    with m.If((asked.action == Action.JOIN) & answers):
                         m.next = "TOKEN"
                     with m.Else():
                         m.next = "SETTLE"
@@ -160,6 +178,12 @@ class Membership(wiring.Component):
                 body.state.eq(job.state), body.elements.eq(job.elements), body.world.eq(job.world),
                 body.live.eq(popcount(job.live)), body.first_seq.eq(job.first), body.threshold.eq(job.threshold),
             ]
+        if uplinks:
+            whole = Cat(job.ranks, Const(0, 32 - config.members)) == self.parent.ranks
+            m.d.comb += [self.answers.eq(answers & ~passes),
+                         self.asks.eq(asks | (answers & (asked.action == Action.JOIN) & leaf & exists & ~job.up_running & whole))]
+            with m.If((asked.action == Action.JOIN) & (reason == Reason.DONE) & leaf & exists):
+                m.d.comb += [self.reason.eq(job.up_reason), body.reason.eq(job.up_reason)]
         with m.If((asked.action == Action.JOIN) & (reason == Reason.DONE)):
             m.d.comb += body.standing.eq(Mux(row.pending, Standing.PENDING, Mux((job.live & bit).any(), Standing.LIVE, Standing.JOINING)))
             with m.If((job.newcomers & bit).any()):
@@ -168,15 +192,62 @@ class Membership(wiring.Component):
                 m.d.comb += body.first_seq.eq(Array(t.have)[index])
         return m
 
-    def _join(self, m, refuse, exists, same, reason, index, step, bit):
+    def _above(self, m, kind, asks):
+        """The parent answers a Join or a Leave, or gives notice."""
+        frame, job, t = self.headers.frame, self.tables.job_row, self.tables
+        said, after = data.View(layout(ACK), self.headers.body.as_value()), t.job_next
+        later = Signal(16)
+        m.d.comb += later.eq(frame.epoch - job.epoch)
+        m.next = "SETTLE"
+        with m.If(kind == Type.ACK):
+            fresh = frame.token != job.up_token
+            with m.If(said.nonce != job.up_nonce):
+                m.d.sync += self.unknown.eq(1)
+            with m.Elif(said.action == Action.LEAVE):
+                m.next = "END"
+            with m.Elif(said.reason != Reason.DONE):
+                m.d.comb += [t.job_write.eq(~job.up_running), after.up_member.eq(NO_MEMBER), after.up_token.eq(0),
+                             after.up_reason.eq(Mux(said.reason > max(Reason), max(Reason), said.reason))]
+                with m.If(said.reason == Reason.TOKEN):
+                    m.d.comb += after.up_reason.eq(Reason.DONE)
+            with m.Elif(said.window != self.config.window):
+                m.d.comb += [t.job_write.eq(1), after.up_reason.eq(Reason.ELEMENTS)]
+            with m.Elif(fresh & ~job.up_running):
+                m.d.comb += [t.job_write.eq(1), after.up_member.eq(frame.member), after.up_token.eq(frame.token), after.up_reason.eq(Reason.DONE)]
+                m.d.sync += asks.eq(1)
+            # An answer to an earlier Join may come late: epochs only rise, one at a Reset.
+            with m.Elif(~fresh & (said.state == JobState.RUNNING) & (~job.up_running | ((later != 0) & ~later[15]))):
+                m.d.comb += [t.job_write.eq(1), after.epoch.eq(frame.epoch), after.first.eq(said.first_seq), after.state.eq(JobState.RUNNING),
+                             after.up_running.eq(1), after.joining.eq(0), after.newcomers.eq(0)]
+                m.next = "CREATED"
+        with m.Elif((frame.token != job.up_token) | ~job.up_running):
+            m.d.sync += self.unknown.eq(1)
+        with m.Elif(frame.count == Reason.EPOCH):
+            m.d.sync += asks.eq(later != 0)
+        with m.Else():
+            m.next = "END"
+
+    def _join(self, m, refuse, exists, same, reason, index, step, bit, leaf, founds):
         config = self.config
+        uplinks = config.uplinks
         frame, asked, t = self.headers.frame, self.headers.body, self.tables
         job, row = t.job_row, t.member_row
         own_found, own, free_found, free = Signal(), Signal.like(index), Signal(), Signal.like(index)
         wanted_open, pending_found, pending = Signal(), Signal(), Signal.like(index)
 
+        # A rank belongs to one member. Nobody joins a tree that runs.
+        owned, shared, owner, shut = Signal(), Signal(), Signal.like(index), Signal()
+        if uplinks:
+            m.d.comb += shut.eq(exists & (job.tree | leaf) & (job.state != JobState.FORMING))
         with m.State("JOIN"):
-            limits = [
+            limits = []
+            if uplinks:
+                # All contribute in a tree, none is asynchronous, and an uplink must fit into a frame.
+                tall = leaf | (frame.members & (frame.members - 1)).any()
+                limits = [((asked.segments == 0) | (~leaf & (frame.members == 0)), Reason.SEGMENTS),
+                          (~tall | (asked.threshold == asked.world), Reason.THRESHOLD),
+                          (~tall | (asked.elements <= config.uplink_elements), Reason.ELEMENTS)]
+            limits += [
                 (frame.job < config.jobs, Reason.JOB),
                 ((asked.world != 0) & (asked.world <= config.members), Reason.WORLD),
                 ((asked.threshold != 0) & (asked.threshold <= asked.world), Reason.THRESHOLD),
@@ -203,7 +274,7 @@ class Membership(wiring.Component):
             for good, name in reversed(limits):
                 why = Mux(good, why, name)
             m.d.sync += [reason.eq(why), own_found.eq(0), free_found.eq(0), wanted_open.eq(0),
-                         pending_found.eq(0), index.eq(0)]
+                         pending_found.eq(0), index.eq(0), owned.eq(0), shared.eq(0)]
             m.next = "SCAN"
         with m.State("SCAN"):
             # The row of `step - 1` is here while `index` already points at `step`.
@@ -222,6 +293,9 @@ class Membership(wiring.Component):
                     m.d.sync += [pending_found.eq(1), pending.eq(previous)]
                 with m.If((frame.member == previous) & (previous < asked.world) & (~taken | yields)):
                     m.d.sync += wanted_open.eq(1)
+                if uplinks:
+                    with m.If(taken & (row.ranks & frame.members).any()):
+                        m.d.sync += [owned.eq(1), shared.eq(owned | ~yields), owner.eq(previous)]
             with m.If(reason != Reason.DONE):
                 m.next = "SETTLE"
             with m.Elif(step == config.members):
@@ -234,6 +308,11 @@ class Membership(wiring.Component):
             with m.Elif(frame.token != 0):
                 # The confirmation of an entry that is gone, perhaps with its job: late, and nobody's first Join.
                 refuse(Reason.TOKEN)
+            with m.Elif(shut | shared):
+                refuse(Reason.MEMBER)
+            with m.Elif(owned):
+                m.d.sync += index.eq(owner)
+                m.next = "CREATE"
             with m.Elif(frame.member != NO_MEMBER):
                 m.d.sync += index.eq(frame.member)
                 with m.If(~wanted_open):
@@ -246,8 +325,13 @@ class Membership(wiring.Component):
                     refuse(Reason.MEMBER)
                 with m.Else():
                     m.next = "CREATE"
+        ranks = Signal(32)
+        m.d.comb += ranks.eq(Mux(frame.members == 0, bit, frame.members))
+        below = Mux(leaf, self.parent.ranks, (1 << asked.world[:6]) - 1) if uplinks else Const(0)
         with m.State("CREATE"):
-            with m.If(exists):
+            with m.If((ranks & ~below).any() if uplinks else Const(0)):
+                refuse(Reason.MEMBER)
+            with m.Elif(exists):
                 m.next = "TOKEN"
             with m.Else():
                 made = t.job_next
@@ -261,6 +345,10 @@ class Membership(wiring.Component):
                     made.evict.eq(asked.evict_us), made.staleness.eq(asked.staleness), made.segments.eq(asked.segments),
                     made.slot_base.eq(frame.job * config.slots),
                 ]
+                if uplinks:
+                    m.d.comb += [made.tree.eq(0), made.ranks.eq(0), made.up_member.eq(NO_MEMBER), made.up_token.eq(0), made.up_running.eq(0),
+                                 made.up_reason.eq(Reason.DONE)]
+                    m.d.sync += founds.eq(leaf)
                 m.next = "CREATED"
         with m.State("CREATED"):
             m.next = "CLEAR"
@@ -274,11 +362,28 @@ class Membership(wiring.Component):
             ]
             m.d.sync += [self.member.eq(index), self.token.eq(self.random[32:] | 1)]
             m.next = "SETTLE"
+            if uplinks:
+                m.d.comb += [entry.ranks.eq(ranks), t.job_next.tree.eq(job.tree | (frame.members != 0)),
+                             t.job_next.ranks.eq(job.ranks & ~Mux(row.live, row.ranks, 0))]
+                with m.If(founds):
+                    m.next = "FOUNDED"
+        if uplinks:
+            with m.State("FOUNDED"):
+                m.next = "NONCE"
+            with m.State("NONCE"):
+                # The parent is bound as members are, and told apart by the index behind theirs.
+                bound = self.binding.payload
+                m.d.comb += [self.draw.eq(1), t.job_write.eq(1), t.job_next.up_nonce.eq(self.random), self.binding.valid.eq(1),
+                             bound.member.eq(config.members), bound.port.eq(self.parent.port), bound.address.mac.eq(self.parent.mac),
+                             bound.address.ip.eq(self.parent.ip), bound.address.udp.eq(int.from_bytes(UDP_PORT.to_bytes(2, "big"), "little"))]
+                m.next = "SETTLE"
         with m.State("AGAIN"):
             m.next = "CONFIRM"
         with m.State("CONFIRM"):
             with m.If((frame.token != 0) & (frame.token != row.token)):
                 refuse(Reason.TOKEN)
+            with m.Elif(shut & (frame.token != 0) & row.pending):
+                refuse(Reason.MEMBER)
             with m.Else():
                 m.d.sync += [self.member.eq(index), self.token.eq(row.token)]
                 m.d.comb += t.heard_write.eq(bit)
@@ -288,13 +393,18 @@ class Membership(wiring.Component):
                     m.d.comb += [live.eq(job.live | bit), t.member_write.eq(1), t.member_next.pending.eq(0), t.member_next.live.eq(1),
                                  t.job_write.eq(1)]
                     with m.If(job.state == JobState.FORMING):
-                        m.d.comb += [t.job_next.live.eq(live),
-                                     t.job_next.state.eq(Mux(popcount(live) == job.world, JobState.RUNNING, JobState.FORMING))]
+                        m.d.comb += t.job_next.live.eq(live)
+                        there = popcount(live) == job.world
+                        if uplinks:
+                            m.d.comb += t.job_next.ranks.eq(job.ranks | row.ranks)
+                            there = ~leaf & (popcount(t.job_next.ranks) == job.world)
+                        m.d.comb += t.job_next.state.eq(Mux(there, JobState.RUNNING, JobState.FORMING))
                     with m.Else():
                         m.d.comb += t.job_next.joining.eq(job.joining | bit)
 
-    def _act(self, m, refuse, exists, same, index, step, bit, completes):
+    def _act(self, m, refuse, exists, same, index, step, bit, completes, leaf, asks, passes):
         config = self.config
+        uplinks = config.uplinks
         frame, asked, t = self.headers.frame, self.headers.body, self.tables
         job, row = t.job_row, t.member_row
         leaves = asked.action == Action.LEAVE
@@ -308,7 +418,13 @@ class Membership(wiring.Component):
         with m.State("ACT"):
             ahead = Signal(32)
             m.d.comb += ahead.eq(frame.seq - row.number)
-            with m.If(~exists):
+            in_tree = leaf | (exists & job.tree) if uplinks else Const(0)
+            with m.If((asked.action == Action.SET_H) & in_tree & (asked.threshold != job.world)):
+                refuse(Reason.THRESHOLD)
+            with m.Elif((asked.action == Action.HALT) & in_tree | (asked.action == Action.FBCAST) & leaf
+                        | (asked.action == Action.RESET) & (frame.member != NO_MEMBER) & leaf):
+                refuse(Reason.ACTION)
+            with m.Elif(~exists):
                 refuse(Reason.JOB)
             with m.Elif((asked.action == Action.RESET) & (frame.member == NO_MEMBER)):
                 with m.If(asked.key != job.key):
@@ -354,9 +470,24 @@ class Membership(wiring.Component):
             m.d.comb += [t.member_write.eq(1), t.member_next.live.eq(0), t.job_write.eq(1), t.job_next.live.eq(remaining),
                          t.job_next.joining.eq(job.joining & ~bit), t.claims_write.eq(1)]
             m.next = "SWEEP"
+            if uplinks:
+                m.d.comb += t.job_next.ranks.eq(job.ranks & ~row.ranks)
+                m.next = "ROWS"
             # Newcomers have nothing yet of what the others knew.
             with m.If((remaining & ~job.newcomers) == 0):
                 m.next = "END"
+                if uplinks:
+                    # Nobody is left to repeat a leaf's own Leave: the last member's stays unanswered until the parent has answered.
+                    with m.If(leaf & (job.up_token != 0)):
+                        m.d.comb += [t.member_write.eq(0), t.job_write.eq(0)]
+                        m.d.sync += [asks.eq(1), self.leaves.eq(1), passes.eq(1)]
+                        m.next = "SETTLE"
+        if uplinks:
+            with m.State("ROWS"):
+                m.next = "LOWEST"
+            with m.State("LOWEST"):
+                # What the worst of the others lacks comes with the first slot.
+                m.next = "SWEEP"
         with m.State("AIM"):
             m.next = "FORCE"
         with m.State("FORCE"):
@@ -379,7 +510,7 @@ class Membership(wiring.Component):
             collecting = slot.state == SlotState.COLLECTING
             m.d.comb += [after.expected.eq(slot.expected & ~bit), completes.eq(collecting & is_complete(after, job.threshold, 0))]
             with m.If(completes):
-                m.d.comb += [after.state.eq(SlotState.COMPLETE), self.forces.eq(1)]
+                m.d.comb += [after.state.eq(Mux(leaf, SlotState.SENT_UP, SlotState.COMPLETE)), self.forces.eq(1)]
             with m.If(~self.forces | self.forced):
                 m.d.comb += t.slot_write.eq(collecting)
                 m.d.sync += step.eq(step + 1)

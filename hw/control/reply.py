@@ -1,4 +1,4 @@
-"""Composes acknowledgements and notices."""
+"""Composes acknowledgements and notices, and what a leaf says to its parent beside its sums."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -14,11 +14,13 @@ __all__ = ["Addressed", "Reply", "ReplyComposer"]
 
 
 class Reply(data.Struct):
-    """One reply: our header, with a body if it is an acknowledgement."""
+    """One reply: our header, with a body if it `acknowledges`, or asks a parent. `receipt`: to a parent, with the complement in `members`
+    instead of `behind`."""
 
     port: 4
     address: Address
     acknowledges: 1
+    receipt: 1
     header: layout(HEADER)
     body: layout(ACK)
 
@@ -50,6 +52,7 @@ class ReplyComposer(wiring.Component):
         image = Signal(data.StructLayout({"addresses": 8 * ADDRESSES.itemsize, "header": layout(HEADER), "body": layout(ACK)}), reset_less=True)
         turned = Cat(image.as_value()[self.bus_bits:], image.as_value()[:self.bus_bits])
         asked, payload = self.replies.payload, self.o.payload
+        receipt = Signal()
         acknowledges, sent, total, folded = Signal(), Signal(range(2 * header_words)), Signal(32), Signal(17)
         whole = sent == 2 * header_words - 1
         last = Mux(acknowledges, whole, sent == header_words - 1)
@@ -66,7 +69,8 @@ class ReplyComposer(wiring.Component):
                 m.d.comb += self.replies.ready.eq(1)
                 with m.If(self.replies.valid):
                     m.d.sync += [
-                        image.addresses.eq(0), image.header.eq(asked.header), image.header.behind.eq(0),
+                        image.addresses.eq(0), image.header.eq(asked.header), image.header.behind.eq(Mux(asked.receipt, asked.header.behind, 0)),
+                        receipt.eq(asked.receipt),
                         image.body.eq(Mux(asked.acknowledges, asked.body.as_value(), 0)), acknowledges.eq(asked.acknowledges),
                         port.eq(asked.port), address.eq(asked.address), sent.eq(0), total.eq(0),
                     ]
@@ -77,7 +81,11 @@ class ReplyComposer(wiring.Component):
                 with m.If(whole):
                     m.next = "FOLD"
             with m.State("FOLD"):
-                m.d.sync += image.header.behind.eq(~(folded[:16] + folded[16:])[:16])
+                complement = ~(folded[:16] + folded[16:])[:16]
+                with m.If(receipt):
+                    m.d.sync += image.header.members.eq(complement)
+                with m.Else():
+                    m.d.sync += image.header.behind.eq(complement)
                 m.next = "SEND"
             with m.State("SEND"):
                 m.d.comb += self.o.valid.eq(1)

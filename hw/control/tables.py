@@ -8,9 +8,9 @@ from amaranth.lib.wiring import In, Out
 from hw.net.requests import Answer
 from hw.queue import LENGTH_BITS
 from iswitch.config import Config
-from iswitch.wire import SEGMENTS_MAX, JobState, Operation, SlotState
+from iswitch.wire import SEGMENTS_MAX, JobState, Operation, Reason, SlotState
 
-__all__ = ["TICK", "Access", "Address", "Binding", "ResultHeader", "Tables", "Verdict", "Work", "claims_row", "job_row", "member_row",
+__all__ = ["TICK", "Access", "Address", "Binding", "Parent", "ResultHeader", "Tables", "Verdict", "Work", "claims_row", "job_row", "member_row",
            "slot_row"]
 
 SEQ, TICK = 32, 16
@@ -24,33 +24,48 @@ class Address(data.Struct):
     udp: 16
 
 
+class Parent(data.Struct):
+    """Where a job's parent is, if it has one here (`valid`), and the global ranks that join below this switch; bytes in wire order."""
+
+    mac: 48
+    ip: 32
+    ranks: 32
+    port: 8
+    valid: 8
+
+
 def job_row(config: Config) -> data.StructLayout:
     """One job. `elements` is its largest segment, `limit` the biased exponent at which window64 rejects, `slot_base` the
     first slot of its ring; `deadline` and `evict` in microseconds; `segments` is 0 if it is synchronous. Of `live`, `joining`, `newcomers` and
-    `start` the model's `ring.Ring` says what they are."""
+    `start` the model's `ring.Ring` says what they are. In trees: `tree` as in the model's `membership.Job`, `ranks` those of all who have
+    confirmed, and what the switch is to its parent (`up_...`, the model's `tree_switch.Above`)."""
     return data.StructLayout({
         "state": JobState, "epoch": 16, "first": SEQ, "world": range(config.members + 1),
         "threshold": range(config.members + 1), "numeric": 4, "fraction": signed(9), "limit": 8,
         "elements": range(config.elements + 1), "mode": 1, "key": 64, "deadline": 31, "evict": 29,
         "staleness": range(config.staleness + 1), "segments": range(SEGMENTS_MAX if config.staleness else 1),
         "live": config.members, "joining": config.members, "newcomers": config.members, "start": SEQ,
-        "slot_base": range(config.jobs * config.slots)})
+        "slot_base": range(config.jobs * config.slots),
+        **({"tree": 1, "ranks": config.members, "up_nonce": 64, "up_member": 8, "up_token": 32, "up_running": 1, "up_reason": Reason}
+           if config.uplinks else {})})
 
 
-def member_row() -> data.StructLayout:
+def member_row(config: Config) -> data.StructLayout:
     """One member of one job. `pending`: the Join was answered but not yet confirmed; `live`: it was, and the member is live or joining.
-    The token outlives a departure, so that a repeated Leave can be answered."""
+    The token outlives a departure, so that a repeated Leave can be answered. `ranks`: its global ranks."""
     return data.StructLayout({
-        "pending": 1, "live": 1, "token": 32, "nonce": 64, "address": Address, "port": 4, "number": 32})
+        "pending": 1, "live": 1, "token": 32, "nonce": 64, "address": Address, "port": 4, "number": 32,
+        **({"ranks": config.members} if config.uplinks else {})})
 
 
 def slot_row(config: Config) -> data.StructLayout:
-    """One slot; the fields are those of the model's `ring.Slot`. `length` in bytes."""
+    """One slot; the fields are those of the model's `ring.Slot`. `length` in bytes. In trees `tainted` is by rank, as are `ranks`, and
+    `partial` stands beside them (the model's `ring.Names`)."""
     members = config.members
     return data.StructLayout({
         "seq": SEQ, "state": SlotState, "arrived": members, "members": members, "tainted": members,
         "expected": members, "numeric": 4, "length": range(4 * config.elements + 1), "boundary": 1, "whole": 1, "change": 1,
-        "opened": 32})
+        "opened": 32, **({"ranks": members, "partial": 1} if config.uplinks else {})})
 
 
 def claims_row(config: Config) -> data.StructLayout:
@@ -62,30 +77,35 @@ def claims_row(config: Config) -> data.StructLayout:
 
 
 class Binding(data.StructLayout):
-    """A member's index in the whole table, with its port and address, told to the ports when it joins."""
+    """A member's index in the whole table, with its port and address, told to the ports when it joins. The index after the last member's
+    is that of the job's parent."""
 
     def __init__(self, config: Config):
-        super().__init__({"job": range(config.jobs), "member": range(config.members), "port": 4, "address": Address})
+        super().__init__({"job": range(config.jobs), "member": range(config.members + config.uplinks), "port": 4, "address": Address})
 
 
 class ResultHeader(data.StructLayout):
-    """What the header of a result says, and who gets it (`recipients`, members of `job`). `length`: payload bytes. A GRANT has none: its
+    """What the header of a result says, and who gets it (`recipients`, members of `job`, the parent behind them). `length`: payload bytes
+    at four an element. `up`: it is an uplink, whose other fields are these and the `partial` of its tail. A GRANT has no length: its
     `seq` is the base, its `members` those granted."""
 
     def __init__(self, config: Config):
         super().__init__({
             "job": range(config.jobs), "epoch": 16, "seq": SEQ, "numeric": 4, "flags": 4, "members": config.members,
-            "tainted": config.members, "recipients": config.members, "length": range(4 * config.elements + 1)})
+            "tainted": config.members, "recipients": config.members + config.uplinks, "length": range(4 * config.elements + 1),
+            **({"up": 1, "member": 8, "token": 32, "behind": 16, "partial": 1} if config.uplinks else {})})
 
 
 class Work(data.StructLayout):
     """One operation for the aggregator. `include`: add the payload; `first`: overwrite; `write`: store the sum; `emit`: send
-    it out under `result`."""
+    it out under `result`. `wide`: the payload has 8 bytes an element; `tailed`: a tail stands behind it; `as_is`: what is stored is a
+    result from above."""
 
     def __init__(self, config: Config):
         super().__init__({
             "operation": Operation, "slot": range(config.jobs * config.slots), "include": 1, "first": 1, "write": 1,
-            "emit": 1, "fraction": signed(9), "limit": 8, "result": ResultHeader(config)})
+            "emit": 1, "fraction": signed(9), "limit": 8, "result": ResultHeader(config),
+            **({"wide": 1, "tailed": 1, "as_is": 1} if config.uplinks else {})})
 
 
 class Verdict(data.StructLayout):
@@ -103,7 +123,7 @@ class Access(wiring.Signature):
     `start_next`, `heard_write` those that have been heard now. Members are written only by who `registers` them."""
 
     def __init__(self, config: Config, *, registers: bool):
-        job, member, slot, claims = job_row(config), member_row(), slot_row(config), claims_row(config)
+        job, member, slot, claims = job_row(config), member_row(config), slot_row(config), claims_row(config)
         super().__init__({
             "job": Out(range(config.jobs)), "member": Out(range(config.members)),
             "slot": Out(range(config.jobs * config.slots)),
@@ -131,7 +151,7 @@ class Tables(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        rows = {"job": job_row(config), "member": member_row(), "slot": slot_row(config)}
+        rows = {"job": job_row(config), "member": member_row(config), "slot": slot_row(config)}
         depths = {"job": config.jobs, "member": config.jobs * config.members, "slot": config.jobs * config.slots}
         if config.staleness:
             rows["claims"], depths["claims"] = claims_row(config), config.jobs

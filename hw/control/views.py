@@ -30,7 +30,7 @@ class Views(wiring.Component):
         self.config = config
         super().__init__({
             "address": In(32), "tick": In(TICK), "job": Out(range(config.jobs)), "member": Out(range(config.members)),
-            "slot": Out(range(config.jobs * config.slots)), "job_row": In(job_row(config)), "member_row": In(member_row()),
+            "slot": Out(range(config.jobs * config.slots)), "job_row": In(job_row(config)), "member_row": In(member_row(config)),
             "slot_row": In(slot_row(config)), "have": In(data.ArrayLayout(SEQ, config.members)),
             "heard": In(data.ArrayLayout(TICK, config.members)), "viewed": Out(1), "value": Out(32),
         })

@@ -43,7 +43,7 @@ class Gate(wiring.Component):
         index = Signal(range(header_words + 1))
         handed = Signal()
         settled = Signal()
-        adds = verdict.works & (verdict.work.operation == Operation.CONTRIBUTE)
+        adds = verdict.works & ((verdict.work.operation == Operation.CONTRIBUTE) | (verdict.work.operation == Operation.INSTALL_DOWN))
         m.d.comb += [
             self.works.payload.eq(verdict.work), self.works.valid.eq(self.verdicts.valid & verdict.works & ~handed),
             settled.eq(~verdict.works | handed | self.works.ready),

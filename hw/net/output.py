@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect
 from amaranth.utils import exact_log2
 
-from hw.aggregate.result import ResultWord
+from hw.aggregate.result import ResultWord, body_bytes
 from hw.control.reply import Addressed
 from hw.control.tables import Address, Binding
 from hw.frame import Cut, Word
@@ -15,7 +15,7 @@ from hw.net.gate import Flooded
 from hw.net.store import FrameStore
 from hw.queue import LENGTH_BITS, sum_halves
 from iswitch.config import Config
-from iswitch.wire import ADDRESSES, FRAME_BYTES, TAIL_BYTES, UDP_PORT
+from iswitch.wire import ADDRESSES, FRAME_BYTES, UDP_PORT
 
 __all__ = ["OutputPort"]
 
@@ -52,19 +52,20 @@ class OutputPort(wiring.Component):
         shift = exact_log2(bus_bytes)
 
         # Members behind this port, and their addresses.
-        mine = Array(Signal(config.members, name=f"mine_{job}") for job in range(config.jobs))
-        m.submodules.addresses = table = Memory(shape=Address, depth=config.jobs * config.members, init=[])
+        hosts = config.members + config.uplinks
+        mine = Array(Signal(hosts, name=f"mine_{job}") for job in range(config.jobs))
+        m.submodules.addresses = table = Memory(shape=Address, depth=config.jobs * hosts, init=[])
         learn, look = table.write_port(), table.read_port()
         bound = self.bind.payload
         here = self.bind.valid & (bound.port == self.port)
-        m.d.comb += [learn.addr.eq(bound.job * config.members + bound.member), learn.data.eq(bound.address), learn.en.eq(here)]
+        m.d.comb += [learn.addr.eq(bound.job * hosts + bound.member), learn.data.eq(bound.address), learn.en.eq(here)]
         for job in range(config.jobs):
-            for member in range(config.members):
+            for member in range(hosts):
                 with m.If(self.bind.valid & (bound.job == job) & (bound.member == member)):
                     m.d.sync += mine[job][member].eq(here)
 
         # The three stores.
-        result_note = data.StructLayout({"job": range(config.jobs), "recipients": config.members, "length": LENGTH_BITS})
+        result_note = data.StructLayout({"job": range(config.jobs), "recipients": hosts, "length": LENGTH_BITS})
         reply_note = data.StructLayout({"address": Address, "length": LENGTH_BITS})
         m.submodules.results = results = FrameStore(bus_bits=bus_bits, depth=config.queue_words, note=result_note, notes=32)
         m.submodules.replies = replies = FrameStore(
@@ -84,7 +85,7 @@ class OutputPort(wiring.Component):
             results.put.valid.eq(self.results.valid & takes), results.put.payload.eq(self.results.payload.word),
             results.first.eq(self.results.payload.first), results.put_words.eq(self.results.payload.words),
             results.put_note.job.eq(header.job), results.put_note.recipients.eq(recipients),
-            results.put_note.length.eq(Mux(header.length == 0, FRAME_BYTES, header.length + (FRAME_BYTES + TAIL_BYTES))),
+            results.put_note.length.eq(FRAME_BYTES + Mux(header.length == 0, 0, sum(body_bytes(config, header)))),
             replies.put.valid.eq(self.replies.valid & (reply.port == self.port)), replies.put.payload.eq(reply.word),
             replies.first.eq(self.reply_first), replies.put_words.eq((reply.length + bus_bytes - 1) >> shift),
             replies.put_note.address.eq(reply.address), replies.put_note.length.eq(reply.length),
@@ -96,13 +97,13 @@ class OutputPort(wiring.Component):
 
         # Choice of a frame, and of one recipient.
         source, reply_next = Signal(2), Signal()
-        waiting, rewound = Signal(config.members), Signal()
+        waiting, rewound = Signal(hosts), Signal()
         offered = Mux(rewound, waiting, results.note.recipients)
-        chosen = Signal(range(config.members))
-        for member in reversed(range(config.members)):
+        chosen = Signal(range(hosts))
+        for member in reversed(range(hosts)):
             with m.If(offered[member]):
                 m.d.comb += chosen.eq(member)
-        m.d.comb += look.addr.eq(results.note.job * config.members + chosen)
+        m.d.comb += look.addr.eq(results.note.job * hosts + chosen)
 
         m.submodules.cut = cut = Cut(Word(bus_bits))
         connect(m, cut.o, wiring.flipped(self.tx))

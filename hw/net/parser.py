@@ -17,7 +17,7 @@ CONTROL_LAYOUT = layout(CONTROL)
 
 
 class Headers(data.Struct):
-    """The first 64 bytes of a frame, and of a control message also the next 64. `ours` decides the path it takes."""
+    """The first 64 bytes of a frame, and of a control message or an acknowledgement also the next 64. `ours` decides the path it takes."""
 
     frame: FRAME_LAYOUT
     body: CONTROL_LAYOUT
@@ -29,8 +29,8 @@ class Parser(wiring.Component):
     """One `headers` item for each frame; the frame's words wait in `o` behind it.
 
     `ours`: IPv4 without options, not a fragment, UDP to our port at our address; everything else is ordinary. Latency: the
-    item appears 1 cycle after the frame's 64th byte (a control message's: its 128th), the words 2 cycles after they came
-    in. One word per cycle as long as `headers` are taken faster than frames come and `o`, 64 words deep, is drained.
+    item appears 1 cycle after the frame's 64th byte (of a control message or an acknowledgement: its 128th), the words 2 cycles after they
+    came in. One word per cycle as long as `headers` are taken faster than frames come and `o`, 64 words deep, is drained.
     """
 
     def __init__(self, *, bus_bits: int, depth: int = 64):
@@ -63,7 +63,7 @@ class Parser(wiring.Component):
         m.d.comb += ours.eq(
             (big(head.eth_type) == 0x0800) & (head.ip_version_ihl == 0x45) & ((big(head.ip_fragment) & 0x3FFF) == 0)
             & (head.ip_protocol == 17) & (head.ip_dst.as_value() == self.own_ip) & (big(head.udp_dst) == UDP_PORT))
-        control = ours & (head.version_type[:4] == Type.CONTROL)
+        control = ours & ((head.version_type[:4] == Type.CONTROL) | (head.version_type[:4] == Type.ACK))
 
         closing = Signal()
         with m.If(index == header_words - 1):

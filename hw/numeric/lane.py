@@ -9,10 +9,12 @@ from hw.numeric.stages import Stages, once
 from hw.numeric.window64 import BOTTOM, MANTISSA_BITS, ROOM_BITS, Aligner, Locator, Normaliser, Rounder
 from iswitch.wire import Format
 
-__all__ = ["STORED_BITS", "Lane"]
+__all__ = ["POISON", "STORED_BITS", "Lane"]
 
 STORED_BITS = 65
 """Of an element in a slot: the accumulator, and on top the poison bit."""
+POISON = 1 << 63
+"""A poisoned element on its way between switches: no sum of 32 terms below 2^58 comes near."""
 
 
 class Lane(wiring.Component):
@@ -26,6 +28,7 @@ class Lane(wiring.Component):
     `first`: what is stored is garbage. Without `include` the operand is; a first without include stores 0. `window64`
     rejects an included operand whose biased exponent is `limit` or more, min(255, 185 - F): it adds nothing and sets
     the poison bit, and a poisoned element's result is 0x7FC00000. `flushed`: with `valid`, a non-zero term became 0.
+    `wide`, presented with `stored`, is a term in 64 bits of a `window64` sum, with no operand included; -2^63 poisons. It is 0 otherwise.
     `fp32` and `int32` use the low 32 bits of the accumulator; the others and the poison bit are stored as 0.
     Other formats are not there yet: what comes out then means nothing.
 
@@ -46,6 +49,7 @@ class Lane(wiring.Component):
         whole: 1
         poison: 1
         counts: 1
+        wide: 64
 
     class Aligned(data.Struct):
         window: 1
@@ -57,6 +61,7 @@ class Lane(wiring.Component):
         negative: 1
         nan: 1
         infinite: 1
+        wide: 64
 
     class Summed(data.Struct):
         window: 1
@@ -96,6 +101,7 @@ class Lane(wiring.Component):
     first: In(1)
     valid: In(1)
     stored: In(STORED_BITS)
+    wide: In(64)
     flushed: Out(1)
     sum: Out(STORED_BITS)
     result: Out(32)
@@ -126,19 +132,20 @@ class Lane(wiring.Component):
             fitter.stored.eq(self.stored[:64]), fitter.addend.eq(locator.addend), fitter.hidden.eq(locator.hidden),
             fitter.distance.eq(locator.distance), fitter.origin.eq(locator.origin),
         ]
-        poison = entered.window & (self.stored[64] & ~entered.first | locator.rejects)
-        fitted = pipe.then(self.Fitted, poison=poison, counts=locator.counts)
+        poisons = once(m, "poisons", self.wide == POISON)
+        poison = entered.window & (self.stored[64] & ~entered.first | locator.rejects | poisons)
+        fitted = pipe.then(self.Fitted, poison=poison, counts=locator.counts, wide=Mux(poisons, 0, self.wide))
 
         m.d.comb += [aligner.term.eq(fitter.term), aligner.distance.eq(fitter.distance_fitted)]
         infinite = once(m, "infinite", fitted.fit & fitter.origin_fitted[:8].all())
         is_fraction_zero = ~fitter.base[BOTTOM:BOTTOM + MANTISSA_BITS - 1].any()
         aligned = pipe.then(
-            self.Aligned, base=fitter.base, subtract=fitter.subtract, negative=fitter.negative,
+            self.Aligned, wide=fitted.wide, base=fitter.base, subtract=fitter.subtract, negative=fitter.negative,
             ceiling=(fitter.origin_fitted + ROOM_BITS)[:9], infinite=infinite,
             nan=fitted.poison | infinite & (~is_fraction_zero | fitter.cancels))
 
         round_up = once(m, "round_up", aligner.guard & (aligner.sticky | aligner.magnitude[0]))
-        term = once(m, "term", Mux(aligned.subtract, ~Cat(aligner.magnitude, Const(0, 6)), aligner.magnitude))
+        term = once(m, "term", Mux(aligned.subtract, ~Cat(aligner.magnitude, Const(0, 6)), aligner.magnitude) | aligned.wide)
         uncarried = once(m, "uncarried", (aligned.base + term)[:64])
         summed = pipe.then(
             self.Summed, total=(uncarried + (round_up ^ aligned.subtract))[:64],

@@ -90,7 +90,8 @@ def parse(frame: bytes) -> Reply:
 
 class Client:
     """One worker. `port` is the switch port it is plugged into; `member`, `token`, `epoch`, `first_seq`, `window` are
-    what acknowledgements taught it (see `take`); `number` is the last control number used."""
+    what acknowledgements taught it (see `take`); `number` is the last control number used;
+    `ranks` what a Join says in `members`: in a tree of switches, the worker's global rank as a bit."""
 
     def __init__(self, mac: bytes, ip: bytes, udp_port: int, port: int, job: int, key: int, *, nonce: int | None = None,
                  switch_mac: bytes = SWITCH_MAC, switch_ip: bytes = SWITCH_IP) -> None:
@@ -101,6 +102,7 @@ class Client:
         self.first_seq, self.window, self.elements, self.number = 0, 0, 0, 0
         self.format = Format.WINDOW64
         self.settings: dict[str, int] = {}
+        self.ranks = 0
 
     @classmethod
     def numbered(cls, index: int, *, port: int | None = None, job: int = 0, key: int = 0x6B6579) -> "Client":
@@ -154,7 +156,7 @@ class Client:
             self.format = Format(self.settings["format"]) if 1 <= self.settings["format"] <= 4 else self.format
         body = self.settings | {"nonce": self.nonce if nonce is None else nonce}
         return self.control(Action.JOIN, body, seq=seq, member=self.member if member is None else member,
-                            token=self.token if token is None else token)
+                            token=self.token if token is None else token, members=self.ranks)
 
     def rising(self, action: int, body: dict[str, int] | None = None, **fields: int) -> bytes:
         """A control message with the next number; `seq=` repeats an older one."""

@@ -3,24 +3,30 @@
 The model is asked first, frame by frame, so that clients can learn from its answers; then the gateware is shown all of it at once.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from amaranth.hdl import Value
 from amaranth.lib import data
 
 from hw.control.core import Core
 from hw.control.tables import Address
+from hw.control.tables import Parent as PARENT
 from iswitch.config import Config
 from iswitch.wire import (
-    ACK, FRAME_BYTES, HEADER, NOTICE_INTERVAL_US, SILENCE_TICK_US, Operation, Outcome, Reason, ResultFlag, Type, ones_complement_sum,
+    ACK, FRAME_BYTES, HEADER, NOTICE_INTERVAL_US, SILENCE_TICK_US, ContributionFlag, Format, Operation, Outcome, Reason, ResultFlag, SlotState,
+    Type, ones_complement_sum,
 )
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
-from sim.bench.stream import Bench, Sink, Source
+from sim.bench.stream import Bench, Sink, Source, pack
+from sim.model.aggregate import tree
 from sim.model.aggregate.claims import Answer
-from sim.model.aggregate.ring import Work
+from sim.model.aggregate.ring import Names, Work
 from sim.model.net import compose
 from sim.model.parse import is_ours
-from sim.model.switch import Frames, Switch
+from sim.model.switch import Frames
+from sim.model.tree_switch import Parent, TreeSwitch
 
 __all__ = ["CoreBench", "Done"]
 
@@ -39,7 +45,7 @@ def register(address: int) -> int:
 
 
 class Done(NamedTuple):
-    """An operation as the aggregator is told it; a GRANT has no slot."""
+    """An operation as the aggregator is told it; a GRANT has no slot. `up`: what an uplink says besides: member, token, behind, partial."""
 
     operation: int
     slot: int
@@ -52,13 +58,15 @@ class Done(NamedTuple):
     flags: int
     length: int
     recipients: int
+    numeric: int
+    up: tuple[int, ...] | None
 
 
-class Recorder(Switch):
+class Recorder(TreeSwitch):
     """The model, noting what it does on the way."""
 
-    def __init__(self, config: Config, seed: int) -> None:
-        super().__init__(config, mac=SWITCH_MAC, ip=SWITCH_IP, seed=seed)
+    def __init__(self, config: Config, *, mac: bytes, ip: bytes, seed: int, parents: dict[int, Parent] | None = None) -> None:
+        super().__init__(config, mac=mac, ip=ip, seed=seed, parents=parents)
         self.fates: list[Outcome] = []
         self.works: list[Done] = []
         self.replies: list[tuple[int, bytes]] = []
@@ -75,19 +83,28 @@ class Recorder(Switch):
     def perform(self, number: int, work: Work, payload: bytes = b"") -> Frames:
         job, slots = self.jobs[number], self.config.slots
         slot, resend = job.ring.slots[work.slot], work.operation == Operation.RESEND
-        flags = (ResultFlag.PARTIAL * bool(slot.expected & ~slot.members) | ResultFlag.TAINTED * bool(slot.tainted)
+        again, leaf = work.operation == Operation.SEND_UP, number in self.parents
+        names = tree.names(job.ring, work.slot) if self.config.uplinks and not job.claims else Names(slot.members, slot.tainted)
+        partial = names.partial or bool(slot.expected & ~slot.members) and not (leaf and slot.state == SlotState.COMPLETE)
+        flags = (ResultFlag.PARTIAL * partial | ResultFlag.TAINTED * bool(names.tainted)
                  | ResultFlag.RESENT * resend | ResultFlag.CHANGE * slot.change)
-        first = work.first and not resend
+        receivers, numeric, up = work.receivers, slot.format, None
+        if leaf and slot.state == SlotState.SENT_UP:
+            above = self.above[number]
+            flags = ContributionFlag.RETRANSMISSION * again | ContributionFlag.BOUNDARY * slot.boundary | ContributionFlag.WHOLE * slot.whole
+            numeric = Format.FIXED64 if slot.format == Format.WINDOW64 else slot.format
+            receivers, up = 1 << self.config.members, (above.member, above.token, (slot.seq - tree.lowest(job.ring)) % 2**16, int(partial))
+        first = work.first and not resend and not again
         self.works.append(Done(
             work.operation, number * slots + work.slot, first,
-            work.operation == Operation.CONTRIBUTE or (work.operation == Operation.FORCE and first), work.emit or resend,
-            slot.seq, slot.members, slot.tainted, flags, slot.length, work.receivers))
+            work.operation in (Operation.CONTRIBUTE, Operation.INSTALL_DOWN) or (work.operation == Operation.FORCE and first), work.emit or resend,
+            slot.seq, names.ranks, names.tainted, flags, slot.length, receivers, numeric, up))
         return super().perform(number, work, payload)
 
     def respond(self, message, answer: Answer) -> Frames:
         sent = super().respond(message, answer)
         if answer.type == Type.GRANT:
-            self.works.append(Done(Operation.GRANT, 0, 0, 0, 1, answer.seq, answer.members, 0, 0, 0, answer.receivers))
+            self.works.append(Done(Operation.GRANT, 0, 0, 0, 1, answer.seq, answer.members, 0, 0, 0, answer.receivers, 0, None))
         else:
             self.replies += sent
         return sent
@@ -99,8 +116,23 @@ class Recorder(Switch):
 
     def control(self, message, now_us: int) -> tuple[Outcome, Frames]:
         outcome, sent = super().control(message, now_us)
-        self.replies.append(sent[0])
+        self.replies += [(port, frame) for port, frame in sent if frame[ADDRESS_BYTES] & 0xF in (Type.ACK, Type.CONTROL)]
         return outcome, sent
+
+    def acknowledged(self, message) -> tuple[Outcome, Frames]:
+        outcome, sent = super().acknowledged(message)
+        self.replies += sent
+        return outcome, sent
+
+    def noticed(self, message) -> tuple[Outcome, Frames]:
+        outcome, sent = super().noticed(message)
+        self.replies += sent
+        return outcome, sent
+
+    def beside(self, message, step) -> Frames:
+        sent = super().beside(message, step)
+        self.replies += sent
+        return sent
 
     def counted(self, address: int) -> list[int]:
         return [register((address + k) % 2**32) for k in range(8)]
@@ -109,17 +141,22 @@ class Recorder(Switch):
 class CoreBench:
     """Ask with `exchange` as one asks a switch, then `check` the gateware."""
 
-    def __init__(self, config: Config, *, seed: int = 1) -> None:
+    def __init__(self, config: Config, *, mac: bytes = SWITCH_MAC, ip: bytes = SWITCH_IP, seed: int = 1,
+                 parents: dict[int, Parent] | None = None) -> None:
         self.config, self.seed = config, seed
-        self.model = Recorder(config, seed)
+        self.model = Recorder(config, mac=mac, ip=ip, seed=seed, parents=parents)
         self.headers: list[dict[str, Any]] = []
 
     def exchange(self, port: int, frame: bytes, error: bool = False) -> list[bytes]:
+        return [answer for _, answer in self.receive(port, frame, error=error)]
+
+    def receive(self, port: int, frame: bytes, now_us: int = 0, error: bool = False) -> Frames:
+        """As a golden switch, but for the time, which is the bench's."""
         before = len(self.model.fates)
         sent = self.model.receive(port, frame, clock_us(before), error)
         if len(self.model.fates) != before:
             self.headers.append(self.seen(port, frame))
-        return [answer for _, answer in sent]
+        return sent
 
     def seen(self, port: int, frame: bytes) -> dict[str, Any]:
         """The parser's item for a frame."""
@@ -127,15 +164,19 @@ class CoreBench:
         elements = np.frombuffer(frame[FRAME_BYTES:].ljust(-(-len(frame) // 4) * 4 - FRAME_BYTES, b"\0"), "<u4")
         scan = {"length": len(frame), "ip_good": ones_complement_sum(frame[14:34]) == 0xFFFF,
                 "udp_good": frame[40:42] == b"\0\0" or ones_complement_sum(pseudo + frame[34:]) == 0xFFFF,
-                "exponent": int((elements >> 23 & 0xFF).max(initial=0))}
+                "exponent": int((elements >> 23 & 0xFF).max(initial=0)),
+                "tainted": int.from_bytes(frame[-8:-4], "little"), "partial": frame[-4] & 1}
         return {"frame": int.from_bytes(frame[:64], "little"), "body": int.from_bytes(frame[64:128], "little"),
-                "arrival": {"scan": scan, "port": port}, "ours": is_ours(frame, SWITCH_IP)}
+                "arrival": {"scan": scan, "port": port}, "ours": is_ours(frame, self.model.own.ip)}
 
-    def check(self, *, stalls: float = 0) -> tuple[Source, Sink, Sink]:
+    def check(self, *, stalls: float = 0, core: Callable[[Config], Core] = Core) -> tuple[Source, Sink, Sink]:
         """Shows the gateware all that was exchanged and compares everything. Returns headers, verdicts, replies."""
-        dut = Core(self.config)
+        dut, own = core(self.config), self.model.own
+        parents = [(Value.cast(dut.parents[job]), pack(PARENT, {
+            "mac": int.from_bytes(parent.mac, "little"), "ip": int.from_bytes(parent.ip, "little"), "ranks": parent.ranks, "port": parent.port,
+            "valid": 1})) for job, parent in self.model.parents.items()]
         bench = Bench(dut, stalls=stalls, inputs=[
-            (dut.seed, self.seed), (dut.own_mac, int.from_bytes(SWITCH_MAC, "little")), (dut.own_ip, int.from_bytes(SWITCH_IP, "little"))])
+            (dut.seed, self.seed), (dut.own_mac, int.from_bytes(own.mac, "little")), (dut.own_ip, int.from_bytes(own.ip, "little")), *parents])
         source = bench.source(dut.headers, self.headers, beside=lambda k: [(dut.now_us, clock_us(k))])
         verdicts, replies = bench.sink(dut.verdicts, holds=True), bench.sink(dut.replies, holds=True)
         fates: list[Outcome] = []
@@ -168,7 +209,7 @@ class CoreBench:
         """A reply of the gateware as the frame that is sent."""
         header = reply.header.as_value().value.to_bytes(HEADER.itemsize, "little")
         body = reply.body.as_value().value.to_bytes(ACK.itemsize, "little") if reply.acknowledges else b""
-        payload = compose.balanced(header + body, compose.COMPLEMENT_AT)
+        payload = compose.balanced(header + body, compose.RECEIPT_COMPLEMENT_AT if reply.receipt else compose.COMPLEMENT_AT)
         octets = reply.address.as_value().value.to_bytes(data.Layout.cast(Address).size // 8, "little")
         source = compose.Source(reply.port, octets[:6], int.from_bytes(octets[6:10], "big"), int.from_bytes(octets[10:], "big"))
         return reply.port, compose.address(self.model.own, source, payload)
@@ -178,4 +219,5 @@ def done(work: data.Const) -> Done:
     result = work.result
     slot = 0 if work.operation == Operation.GRANT else work.slot
     return Done(int(work.operation), slot, work.first, work.write, work.emit, result.seq, result.members, result.tainted,
-                result.flags, result.length, result.recipients)
+                result.flags, result.length, result.recipients, result.numeric,
+                (result.member, result.token, result.behind, result.partial) if "up" in result.shape().members and result.up else None)

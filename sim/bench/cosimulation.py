@@ -4,12 +4,12 @@ from collections import defaultdict
 
 from iswitch.config import Config
 from iswitch.wire import (
-    FRAME_BYTES, REGISTERS_PER_READ, Outcome, PortCounter, Register, Type, have_view_register, job_view_register, member_view_register,
+    ADDRESSES, FRAME_BYTES, REGISTERS_PER_READ, Outcome, PortCounter, Register, Type, have_view_register, job_view_register, member_view_register,
     slot_view_register,
 )
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, parse
+from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client
 from sim.emulator.engine import Board
-from sim.model.switch import Switch
+from sim.model.tree_switch import Parent, TreeSwitch
 
 __all__ = ["Divergence", "Pair"]
 
@@ -20,12 +20,13 @@ class Divergence(AssertionError):
     """The two switches disagree; the message shows where."""
 
 
-def _stores(frames: list[bytes]) -> dict[str, list[bytes]]:
-    """Frames of one port by the store they leave from: between stores the order is the port's own affair."""
+def _stores(mac: bytes, frames: list[bytes]) -> dict[str, list[bytes]]:
+    """Frames of one port by the store they leave from: between stores the order is the port's own affair. `mac`: the switch's."""
     stores: dict[str, list[bytes]] = defaultdict(list)
     for frame in frames:
-        ours = frame[6:14] == SWITCH_MAC + b"\x08\0" and frame[23] == UDP and len(frame) >= FRAME_BYTES
-        stores["ordinary" if not ours else "result" if parse(frame).type in (Type.RESULT, Type.GRANT) else "reply"].append(frame)
+        ours = frame[6:14] == mac + b"\x08\0" and frame[23] == UDP and len(frame) >= FRAME_BYTES
+        kind = frame[ADDRESSES.itemsize] & 0xF if ours else None
+        stores["ordinary" if not ours else "result" if kind in (Type.RESULT, Type.GRANT, Type.UPLINK) else "reply"].append(frame)
     return stores
 
 
@@ -36,17 +37,20 @@ class Pair:
     order in which the switch's core decided them. Every difference raises Divergence.
     """
 
-    def __init__(self, config: Config, *, engine: str = "verilator", seed: int = 1):
-        self.config, self.seed = config, seed
-        self.board = Board(config, engine=engine, seed=seed, watch=True, trace=True)
-        self.model = Switch(config, mac=SWITCH_MAC, ip=SWITCH_IP, seed=seed)
+    def __init__(self, config: Config, *, engine: str = "verilator", mac: bytes = SWITCH_MAC, ip: bytes = SWITCH_IP, seed: int = 1,
+                 parents: dict[int, Parent] | None = None):
+        self.config, self.mac, self.ip, self.seed, self.parents = config, mac, ip, seed, parents or {}
+        self.board = Board(config, engine=engine, mac=mac, ip=ip, seed=seed, watch=True, trace=True)
+        for job, parent in self.parents.items():
+            self.board.parent(job, **parent._asdict())
+        self.model = TreeSwitch(config, mac=mac, ip=ip, seed=seed, parents=self.parents)
         self.now_us = 0
         self.frames = 0
 
     def _same(self, wanted: list[tuple[int, bytes]], what: str) -> None:
         for port in range(self.config.ports):
-            got = _stores([frame.data for frame in self.board.receive(port)])
-            want = _stores([frame for egress, frame in wanted if egress == port])
+            got = _stores(self.mac, [frame.data for frame in self.board.receive(port)])
+            want = _stores(self.mac, [frame for egress, frame in wanted if egress == port])
             if got != want:
                 lines = [f"after {self.frames} frames, {what}, port {port}:"]
                 lines += [f"  switch {store} {frame.hex()}" for store, sent in got.items() for frame in sent]
@@ -61,14 +65,19 @@ class Pair:
 
     def exchange(self, port: int, frame: bytes, error: bool = False) -> list[bytes]:
         """One frame; returns what the switch sent."""
+        us = 37 if (self.frames + 1) % 50 else 9000
+        return [sent for _, sent in self.receive(port, frame, self.now_us + us & 0xFFFFFFFF, error)]
+
+    def receive(self, port: int, frame: bytes, now_us: int, error: bool = False) -> list[tuple[int, bytes]]:
+        """As a golden switch."""
         self.frames += 1
-        self.now_us = self.now_us + (37 if self.frames % 50 else 9000) & 0xFFFFFFFF
+        self.now_us = now_us
         self.board.send(port, frame, error)
         self.board.run(20_000, self.now_us)
         self.board.trace()
         sent = self.model.receive(port, frame, self.now_us, error)
         self._same(sent, f"frame {frame.hex()} into port {port}")
-        return [frame for _, frame in sent]
+        return sent
 
     def burst(self, frames: list[tuple[int, bytes]]) -> list[bytes]:
         """Sound frames of several ports at once, at most what the ports' output queues hold."""
@@ -89,7 +98,7 @@ class Pair:
     def reset(self) -> None:
         """Resets the switch, and takes a new model, which knows nobody."""
         self.board.reset()
-        self.model = Switch(self.config, mac=SWITCH_MAC, ip=SWITCH_IP, seed=self.seed)
+        self.model = TreeSwitch(self.config, mac=self.mac, ip=self.ip, seed=self.seed, parents=self.parents)
 
     def counters_agree(self) -> None:
         """Reads every register of both, jobs, members and slots among them; READ itself is among what is counted, so page by page."""

@@ -30,9 +30,10 @@ constexpr size_t FRAME_BYTES_MOST = 65536;  // a transmitted frame longer than t
 constexpr size_t TRACE_MOST = 1 << 20;      // trace entries kept until they are fetched
 constexpr int IDLE_CYCLES = 8;              // quiet cycles after which a run ends
 constexpr int RESET_CYCLES = 4;
+constexpr int PARENT_BYTES = 16;
 
 struct Pins {
-    uint8_t *rst, *now_us, *seed, *own_mac, *own_ip, *busy;
+    uint8_t *rst, *now_us, *seed, *own_mac, *own_ip, *parents, *busy;
     uint8_t *trace_valid, *trace_outcome, *trace_port, *trace_job, *trace_member, *trace_seq;
     struct Rx { uint8_t *data, *bytes, *last, *error, *valid, *ready; } rx[PORTS];
     struct Tx { uint8_t *data, *bytes, *last, *valid, *ready; } tx[PORTS];
@@ -52,7 +53,7 @@ public:
     Model() {
 #define ISW_PIN(name) pins.name = pin(top.p_##name)
 #define ISW_TRACE_PIN(name) pins.trace_##name = pin(top.p_trace__##name)
-        ISW_PIN(rst), ISW_PIN(seed), ISW_PIN(busy);
+        ISW_PIN(rst), ISW_PIN(seed), ISW_PIN(parents), ISW_PIN(busy);
         pins.now_us = pin(top.p_now__us), pins.own_mac = pin(top.p_own__mac), pins.own_ip = pin(top.p_own__ip);
         ISW_TRACE_PIN(valid), ISW_TRACE_PIN(outcome), ISW_TRACE_PIN(port), ISW_TRACE_PIN(job);
         ISW_TRACE_PIN(member), ISW_TRACE_PIN(seq);
@@ -92,7 +93,7 @@ public:
 
     Model() {
 #define ISW_PIN(name) pins.name = pin(top.name)
-        ISW_PIN(rst), ISW_PIN(now_us), ISW_PIN(seed), ISW_PIN(own_mac), ISW_PIN(own_ip), ISW_PIN(busy);
+        ISW_PIN(rst), ISW_PIN(now_us), ISW_PIN(seed), ISW_PIN(own_mac), ISW_PIN(own_ip), ISW_PIN(parents), ISW_PIN(busy);
         ISW_PIN(trace_valid), ISW_PIN(trace_outcome), ISW_PIN(trace_port), ISW_PIN(trace_job);
         ISW_PIN(trace_member), ISW_PIN(trace_seq);
 #define ISW_BIND(p) \
@@ -324,7 +325,7 @@ bool exists(int port) { return port >= 0 && port < PORTS; }
 #define ISW_ABI extern "C" __attribute__((visibility("default")))
 
 // Version of this interface, and what the library was built from.
-ISW_ABI int isw_abi() { return 2; }
+ISW_ABI int isw_abi() { return 3; }
 ISW_ABI int isw_ports() { return PORTS; }
 ISW_ABI int isw_bus_bits() { return 8 * BUS_BYTES; }
 ISW_ABI const char *isw_config() { return ISW_CONFIG; }
@@ -333,6 +334,15 @@ ISW_ABI const char *isw_engine() { return ISW_ENGINE; }
 // A switch of its own, out of reset. mac is 6 bytes, ip 4, both in wire order.
 ISW_ABI Context *isw_open(uint64_t seed, const uint8_t *mac, const uint8_t *ip) { return new Context(seed, mac, ip); }
 ISW_ABI void isw_close(Context *context) { delete context; }
+
+// Makes the switch a leaf in a job: where its parent is (wire order), and which ranks join below.
+ISW_ABI void isw_parent(Context *context, int job, int port, const uint8_t *mac, const uint8_t *ip, uint32_t ranks) {
+    uint8_t *parent = context->model.pins.parents + PARENT_BYTES * job;
+    memcpy(parent, mac, 6);
+    memcpy(parent + 6, ip, 4);
+    memcpy(parent + 10, &ranks, 4);
+    parent[14] = port, parent[15] = 1;
+}
 
 // Resets the running switch, as a board's button would.
 ISW_ABI void isw_reset(Context *context) { context->reset(); }

@@ -18,7 +18,7 @@ from sim.emulator.compile import Design, library
 
 __all__ = ["Board", "BoardError", "Decision", "Frame", "Stamp"]
 
-ABI = 2
+ABI = 3
 QUEUE_FRAMES = 1024
 RECEIVE_BYTES = 1 << 20
 RECEIVE_FRAMES = 1024
@@ -34,6 +34,7 @@ _SIGNATURES = {
     "isw_engine": (c_char_p, []),
     "isw_open": (c_void_p, [c_uint64, c_char_p, c_char_p]),
     "isw_close": (None, [c_void_p]),
+    "isw_parent": (None, [c_void_p, c_int, c_int, c_char_p, c_char_p, c_uint32]),
     "isw_reset": (None, [c_void_p]),
     "isw_limit": (None, [c_void_p, c_uint64]),
     "isw_flags": (None, [c_void_p, c_uint32]),
@@ -156,6 +157,19 @@ class Board:
         if self._context is None:
             raise BoardError("the board is closed")
         return self._context
+
+    def parent(self, job: int, *, port: int, mac: bytes, ip: bytes, ranks: int) -> None:
+        """Makes the switch a leaf in a job of a tree: the port that leads to its parent, whose addresses these are, and the global
+        ranks that join below. To be said before anybody joins."""
+        if not 0 <= job < self.config.jobs:
+            raise ValueError(f"parent job must be 0 to {self.config.jobs - 1}, not {job!r}")
+        if len(mac) != 6 or len(ip) != 4:
+            raise ValueError(f"parent mac and ip must be 6 and 4 bytes, not {mac!r} and {ip!r}")
+        if not 0 < ranks < 1 << self.config.members:
+            raise ValueError(f"parent ranks must be a set of ranks below {self.config.members}, not {ranks!r}")
+        if not self.config.uplinks:
+            raise ValueError("parent must be said to a switch with uplinks, not to one without")
+        self._library.isw_parent(self._open, job, self._port(port), mac, ip, ranks)
 
     def _port(self, port: int) -> int:
         if not 0 <= port < self.config.ports:

@@ -11,7 +11,7 @@ RESET = "rst"
 
 def inputs(config: Config) -> Iterator[tuple[str, int]]:
     """Names and widths of what goes into the switch, but for its clock."""
-    yield from ((RESET, 1), ("now_us", 32), ("seed", 64), ("own_mac", 48), ("own_ip", 32))
+    yield from ((RESET, 1), ("now_us", 32), ("seed", 64), ("own_mac", 48), ("own_ip", 32), ("parents", 128 * config.jobs))
     for port in range(config.ports):
         yield from ((f"rx{port}_data", config.bus_bits), (f"rx{port}_bytes", config.bus_bytes.bit_length()),
                     (f"rx{port}_last", 1), (f"rx{port}_error", 1), (f"rx{port}_valid", 1), (f"tx{port}_ready", 1))

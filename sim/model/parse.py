@@ -6,18 +6,22 @@ from typing import NamedTuple
 import numpy as np
 
 from iswitch.wire import (
-    CONTROL, FRAME, FRAME_BYTES, HEADER, UDP_PORT, VERSION, Outcome, Type, ones_complement_sum,
+    ACK, CONTROL, FRAME, FRAME_BYTES, HEADER, UDP_PORT, VERSION, Outcome, Type, ones_complement_sum,
 )
 from sim.model.control.membership import Request, Settings, Source
 
-__all__ = ["Message", "parse", "request"]
+__all__ = ["FLAT", "Message", "parse", "request"]
 
 ADDRESS_BYTES = FRAME_BYTES - HEADER.itemsize
 IP_AT, UDP_AT = 14, 34
+FLAT = (Type.CONTRIBUTION, Type.RECEIPT, Type.CONTROL, Type.CLAIM)
+"""What workers send."""
+BODY_BYTES = {Type.CONTROL: CONTROL.itemsize, Type.ACK: ACK.itemsize, Type.NOTICE: 0}
 
 
 class Message(NamedTuple):
-    """A frame of ours with right lengths and checksums and a type that the switch obeys. `payload`: behind the header."""
+    """A frame of ours with right lengths and checksums and a type that the switch obeys. `payload`: behind the header.
+    `reason`: the header's `count`, which is that in a notice."""
 
     type: Type
     source: Source
@@ -30,6 +34,7 @@ class Message(NamedTuple):
     behind: int
     token: int
     payload: bytes
+    reason: int = 0
     members: int = 0
 
 
@@ -41,8 +46,8 @@ def is_ours(frame: bytes, ip: bytes) -> bool:
             and destination == ip and udp_dst == UDP_PORT)
 
 
-def parse(port: int, frame: bytes, ip: bytes) -> Message | Outcome:
-    """The message, or the outcome of a frame that is none."""
+def parse(port: int, frame: bytes, ip: bytes, types: tuple[Type, ...] = FLAT) -> Message | Outcome:
+    """The message, or the outcome of a frame that is none. `types`: what the switch obeys."""
     if not is_ours(frame, ip):
         return Outcome.ORDINARY
     if frame[ADDRESS_BYTES] >> 4 != VERSION:
@@ -57,15 +62,15 @@ def parse(port: int, frame: bytes, ip: bytes) -> Message | Outcome:
     if header["udp_checksum"] != 0 and ones_complement_sum(pseudo + frame[UDP_AT:]) != 0xFFFF:
         return Outcome.UDP_CHECKSUM
     kind = int(header["version_type"]) & 0xF
-    if kind not in (Type.CONTRIBUTION, Type.RECEIPT, Type.CONTROL, Type.CLAIM):
+    if kind not in types:
         return Outcome.TYPE
     payload = frame[FRAME_BYTES:]
-    if kind == Type.CONTROL and len(payload) != CONTROL.itemsize:
+    if len(payload) != BODY_BYTES.get(Type(kind), len(payload)):
         return Outcome.LENGTH
     source = Source(port, header["eth_src"].tobytes(), int(header["ip_src"]), int(header["udp_src"]))
     return Message(Type(kind), source, int(header["job"]), int(header["epoch"]), int(header["seq"]),
                    int(header["member"]), int(header["format_flags"]) >> 4, int(header["format_flags"]) & 0xF,
-                   int(header["behind"]), int(header["token"]), payload, members=int(header["members"]))
+                   int(header["behind"]), int(header["token"]), payload, int(header["count"]), int(header["members"]))
 
 
 def request(message: Message) -> Request:

@@ -5,6 +5,8 @@ come in this order: ordinary copies by port; a reply to the ingress port; result
 port by member, a GRANT like a result. A READ sees all earlier frames and its own `RX_FRAMES`, not its own outcome.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from iswitch.config import Config
@@ -14,14 +16,14 @@ from iswitch.wire import (
 )
 from sim.model.aggregate import claims as claims_of
 from sim.model.aggregate.claims import Answer, Claims
-from sim.model.aggregate.ring import Ring, Slot, Step, Work, contribute, receipt
+from sim.model.aggregate.ring import Names, Ring, Slot, Step, Work, contribute, receipt
 from sim.model.control import membership, random, views
 from sim.model.control.membership import NO_JOB, EntryState, Job, Verdict
 from sim.model.net import compose
 from sim.model.net.forwarder import MacTable, destinations
 from sim.model.net.responder import answer
 from sim.model.numeric import lane
-from sim.model.parse import Message, parse, request
+from sim.model.parse import FLAT, Message, parse, request
 
 __all__ = ["Switch"]
 
@@ -33,6 +35,9 @@ NOTICED = {Outcome.JOB: Reason.JOB, Outcome.EPOCH: Reason.EPOCH, Outcome.MEMBER:
 
 class Switch:
     """One switch. `mac`, `ip`: its own addresses. `seed`: where epochs, first seqs and tokens come from."""
+
+    types: tuple[Type, ...] = FLAT
+    """The messages that it obeys."""
 
     def __init__(self, config: Config, *, mac: bytes, ip: bytes, seed: int) -> None:
         self.config, self.own = config, compose.Own(mac, ip)
@@ -54,7 +59,7 @@ class Switch:
                  PortCounter.RX_RUNT if len(frame) < 60 else PortCounter.RX_OVERSIZE] += 1
             return []
         seen[PortCounter.RX_FRAMES] += 1
-        message = parse(port, frame, self.own.ip)
+        message = parse(port, frame, self.own.ip, self.types)
         if message == Outcome.ORDINARY:
             outcome, sent = self.forward(port, frame)
         elif isinstance(message, Outcome):
@@ -94,6 +99,7 @@ class Switch:
             self.jobs[message.job] = job._replace(ring=step.ring)
             outcome, waits = step.outcome, step.waits
             sent = self.perform(message.job, step.work, message.payload) if step.work else []
+            sent += self.beside(message, step)
         sent += self.evict(message.job, waits, now_us)
         self.settle(message.job)
         return outcome, sent
@@ -121,6 +127,10 @@ class Switch:
         self.admit(self.jobs[number], after.ring)
         self.jobs[number] = after
 
+    def beside(self, message: Message, step: Step) -> Frames:
+        """What else a step makes the switch send."""
+        return []
+
     def evict(self, number: int, waits: int, now_us: int) -> Frames:
         """The first of those waited for who has been silent for too long leaves."""
         before = self.jobs[number]
@@ -128,9 +138,14 @@ class Switch:
         if not late:
             return []
         self.stats[Stat.EVICTED] += 1
-        self.jobs[number], works = membership.part(before, late[0])
-        self.admit(before, self.jobs[number].ring)
+        after, works = membership.part(before, late[0])
+        self.jobs[number] = self.closed(number, after, works)
+        self.admit(before, after.ring)
         return [frame for work in works for frame in self.perform(number, work)]
+
+    def closed(self, number: int, job: Job, works: Sequence[Work]) -> Job:
+        """The job after operations that closed some of its slots."""
+        return job
 
     def admit(self, before: Job, ring: Ring) -> None:
         self.stats[Stat.ADMITTED] += before.state != JobState.FORMING and bool(ring.live & ~before.live)
@@ -181,10 +196,18 @@ class Switch:
     def perform(self, number: int, work: Work, payload: bytes = b"") -> Frames:
         """One operation on the accumulators of a slot, and the copies of the result that it sends."""
         job = self.jobs[number]
-        slot, place = job.ring.slots[work.slot], (number, work.slot)
+        slot = job.ring.slots[work.slot]
         if work.operation == Operation.RESEND:
             self.stats[Stat.RESENT] += 1
             return self.copies(number, slot, work.receivers, ResultFlag.RESENT)
+        self.add(number, work, payload)
+        self.stats[Stat.RESULTS] += work.emit
+        return self.copies(number, slot, work.receivers) if work.emit else []
+
+    def add(self, number: int, work: Work, payload: bytes) -> None:
+        """What an operation makes of a slot's accumulators."""
+        job = self.jobs[number]
+        slot, place = job.ring.slots[work.slot], (number, work.slot)
         include = work.operation == Operation.CONTRIBUTE
         terms = np.frombuffer(payload, "<u4") if include else np.zeros(slot.length // 4, "<u4")
         self.numbers[place], flushed = lane.accumulate(
@@ -192,24 +215,27 @@ class Switch:
             include=include, first=work.first)
         self.stats[Stat.TERMS_FLUSHED] += flushed
         self.stats[Stat.FORCED] += not include
-        self.stats[Stat.RESULTS] += work.emit
-        return self.copies(number, slot, work.receivers) if work.emit else []
 
     def copies(self, number: int, slot: Slot, receivers: int, flags: int = 0) -> Frames:
         """The result in a complete slot, once for each of the members in the set `receivers`."""
         job = self.jobs[number]
-        flags |= ResultFlag.PARTIAL * bool(slot.expected & ~slot.members) | ResultFlag.TAINTED * bool(slot.tainted)
-        flags |= ResultFlag.CHANGE * slot.change
-        place = (number, slot.seq % self.config.slots)
+        names, numbers = self.content(number, slot)
+        flags |= ResultFlag.PARTIAL * names.partial | ResultFlag.TAINTED * bool(names.tainted) | ResultFlag.CHANGE * slot.change
         payload = compose.result(
-            job=number, epoch=job.epoch, seq=slot.seq, format=slot.format, flags=flags, members=slot.members,
-            tainted=slot.tainted, numbers=lane.result(slot.format, self.numbers[place], job.settings.fraction))
+            job=number, epoch=job.epoch, seq=slot.seq, format=slot.format, flags=flags, members=names.ranks,
+            tainted=names.tainted, numbers=numbers)
         return self.to_members(job, receivers, payload)
 
     def to_members(self, job: Job, receivers: int, payload: bytes) -> Frames:
         """One payload to each of the set `receivers`."""
         members = [entry.source for m, entry in enumerate(job.entries) if receivers >> m & 1]
         return [(to.port, compose.address(self.own, to, payload)) for to in sorted(members, key=lambda to: to.port)]
+
+    def content(self, number: int, slot: Slot) -> tuple[Names, np.ndarray]:
+        """Who is in a complete slot, and the numbers that leave."""
+        place = (number, slot.seq % self.config.slots)
+        return (Names(slot.members, slot.tainted, bool(slot.expected & ~slot.members)),
+                lane.result(slot.format, self.numbers[place], self.jobs[number].settings.fraction))
 
     def notice(self, message: Message, reason: Reason, now_us: int) -> Frames:
         """At most one in an interval, or a stranger could make the switch a source of traffic."""
@@ -261,9 +287,13 @@ class Switch:
         if asked.action != Action.JOIN:
             return membership.act(self.config, job, asked, message.source)
         after, offer = random.offer(self.random, self.config.slots, new_job=job.state == JobState.NONE)
-        verdict = membership.join(self.config, job, asked, message.source, offer, now_us)
+        verdict = membership.join(self.config, job, asked, message.source, offer, now_us, self.below(message.job))
         self.random = after if verdict.fresh else self.random
         return verdict
+
+    def below(self, number: int) -> int:
+        """The ranks that join a job here; 0 for all."""
+        return 0
 
     def registers(self, address: int, now_us: int) -> list[int]:
         """`REGISTERS_PER_READ` registers from `address`, as READ returns them."""

@@ -18,6 +18,7 @@ WRONG = [
     ("queue_bytes", 2048, "a power of two of at least 3164"), ("mac_entries", 32, "a power of two from 64 to 65536"),
     ("mac_entries", 96, "a power of two from 64 to 65536"), ("mac_entries", 131072, "a power of two from 64 to 65536"),
     ("staleness", -1, "0 to 7"), ("staleness", 8, "0 to 7"),
+    ("uplinks", 2, "True or False"),
 ]
 
 

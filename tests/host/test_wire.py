@@ -160,7 +160,7 @@ def test_the_client_reads_the_vector(name):
 def test_the_model_reads_the_vectors():
     contribution = parse_to_switch(2, vector("contribution"), SWITCH_IP)
     assert contribution == Message(Type.CONTRIBUTION, WORKER, 1, 0x1234, SEQ, 2, 3, Format.WINDOW64, 3, TOKEN,
-                                   np.array([1.0, -2.5], "<f4").tobytes())
+                                   np.array([1.0, -2.5], "<f4").tobytes(), reason=1)
     asked = request(parse_to_switch(2, vector("join"), SWITCH_IP))
     assert (asked.action, asked.member, asked.token, asked.nonce, asked.key) == (Action.JOIN, 2, TOKEN, NONCE, KEY)
     assert asked.settings == (3, 2, Format.WINDOW64, -10, 352, Mode.PROPAGATE, 0, 10_000_000, 0, 0)

@@ -11,7 +11,8 @@ from hw.build import payload_memories_uninitialised, rtlil, tool, verilog
 SMALL = Config(ports=2, bus_bits=64, members=2, jobs=2, window=1, elements=2, queue_bytes=4096)
 PORTS = {
     ("input", "clk"): 1, ("input", "rst"): 1,
-    ("input", "now_us"): 32, ("input", "seed"): 64, ("input", "own_mac"): 48, ("input", "own_ip"): 32, ("output", "busy"): 1,
+    ("input", "now_us"): 32, ("input", "seed"): 64, ("input", "own_mac"): 48, ("input", "own_ip"): 32,
+    ("input", "parents"): 256, ("output", "busy"): 1,
     ("output", "trace_valid"): 1, ("output", "trace_outcome"): 5, ("output", "trace_port"): 4, ("output", "trace_job"): 8,
     ("output", "trace_member"): 8, ("output", "trace_seq"): 32,
 } | {(direction, f"{side}{port}_{name}"): width for port in range(2) for side, name, direction, width in (

@@ -203,3 +203,11 @@ def test_depth_wrong(depth):
     rule = f"PacketQueue depth must be a power of two that holds a frame of 1518 bytes, not {depth}"
     with pytest.raises(ValueError, match=rule):
         PacketQueue(bus_bits=256, depth=depth, frame_bytes_max=1518)
+
+
+@pytest.mark.parametrize("stalls", STALLS)
+@pytest.mark.parametrize("bus_bits", BUSES)
+def test_the_tail_of_a_frame_of_whole_elements_is_told(bus_bits, stalls):
+    frames = [noise(size) for size in (*range(72, 140, 4), 256, 1516)]
+    _, scans, _ = run(bus_bits, frames, stalls=stalls)
+    assert [(scan.tainted, scan.partial) for scan in scans] == [(int.from_bytes(frame[-8:-4], "little"), frame[-4] & 1) for frame in frames]

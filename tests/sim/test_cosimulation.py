@@ -1,5 +1,7 @@
 """The compiled RTL against the golden model, frame by frame and in bursts, on both engines and several buses."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -19,6 +21,7 @@ DESIGNS = [
     pytest.param(Config(), "verilator", id="256-bit-4-ports"),
     pytest.param(SMALL, "cxxrtl", id="64-bit-2-ports-cxxrtl", marks=pytest.mark.slow),
     pytest.param(WIDE, "verilator", id="512-bit-3-ports-32-members", marks=pytest.mark.slow),
+    pytest.param(replace(SMALL, uplinks=False), "verilator", id="64-bit-2-ports-no-trees", marks=pytest.mark.slow),
 ]
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from iswitch.wire import Operation, Outcome, SlotState
 
-__all__ = ["RULES", "Ring", "Rules", "Slot", "Step", "Work", "complete", "contribute", "force", "forward", "leave", "new_ring",
+__all__ = ["RULES", "Names", "Ring", "Rules", "Slot", "Step", "Work", "complete", "contribute", "force", "forward", "leave", "new_ring",
            "receipt"]
 
 SERIAL = 1 << 32
@@ -43,10 +43,20 @@ class Slot(NamedTuple):
     opened_us: int = 0
 
 
+class Names(NamedTuple):
+    """Who is in a slot's sum all over a tree, where a member may be a switch: masks of global ranks; `partial`: somebody below a
+    member is not in though waited for. `tree.py` keeps them."""
+
+    ranks: int = 0
+    tainted: int = 0
+    partial: bool = False
+
+
 class Ring(NamedTuple):
     """One job's slots and what is known of each member: `have[m]` is the lowest seq whose result m may lack. `joining`: who waits for the
     next boundary. `newcomers`: who was let in at the last one, with `start` for a first seq; its slot may have completed while slots
-    before it were not even open. `deadline_us`: a slot open for so long waits no longer; 0: there is none."""
+    before it were not even open. `deadline_us`: a slot open for so long waits no longer; 0: there is none. `names`: one for each slot, or
+    none."""
 
     slots: tuple[Slot, ...]
     have: tuple[int, ...]
@@ -56,6 +66,7 @@ class Ring(NamedTuple):
     newcomers: int = 0
     start: int = 0
     deadline_us: int = 0
+    names: tuple[Names, ...] = ()
 
     @property
     def window(self) -> int:
@@ -180,14 +191,14 @@ def force(ring: Ring, index: int, rules: Rules = RULES) -> tuple[Ring, Work]:
 
 def contribute(ring: Ring, *, member: int, seq: int, behind: int, format: int = 0, length: int = 0, boundary: bool = False,
                whole: bool = False, tainted: bool = False, quarantine: bool = True, now_us: int = 0, granted: int | None = None,
-               rules: Rules = RULES) -> Step:
+               reach: int = 0, rules: Rules = RULES) -> Step:
     """One contribution that passed the checks of membership and form. `granted`: in an asynchronous job, where all are `whole`, the live
-    members to whom `seq` is granted; otherwise all are expected."""
+    members to whom `seq` is granted; otherwise all are expected. `behind` is less than `reach`, or than W if that is 0."""
     index = seq % len(ring.slots)
     slot, bit = ring.slots[index], 1 << member
     ahead = forward(seq, slot.seq)
     known = acknowledge(ring, member, seq, behind)
-    if behind >= ring.window or known is None or ahead > len(ring.slots):
+    if behind >= (reach or ring.window) or known is None or ahead > len(ring.slots):
         return Step(ring, Outcome.WINDOW)
     ring = known
     if ahead < 0:

@@ -17,7 +17,7 @@ from sim.model.aggregate.claims import Claims
 from sim.model.aggregate.ring import Ring, Work, force, forward, leave, new_ring
 from sim.model.control.random import Offer
 
-__all__ = ["NO_JOB", "Entry", "EntryState", "Job", "Request", "Settings", "Source", "Verdict", "act", "heard", "join", "part",
+__all__ = ["NO_JOB", "Entry", "EntryState", "Job", "Request", "Settings", "Source", "Verdict", "act", "heard", "join", "live_ranks", "part",
            "settle", "silent", "tick"]
 
 
@@ -47,7 +47,7 @@ class Settings(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A control message. `number` is the header's `seq`."""
+    """A control message. `number` is the header's `seq`, `ranks` its `members`: a Join's global ranks, 0 if they are its index."""
 
     action: int
     epoch: int
@@ -59,6 +59,7 @@ class Request(NamedTuple):
     settings: Settings
     seq: int = 0
     address: int = 0
+    ranks: int = 0
 
 
 class EntryState(IntEnum):
@@ -77,11 +78,13 @@ class Entry(NamedTuple):
     nonce: int = 0
     token: int = 0
     number: int = 0
+    ranks: int = 0
 
 
 class Job(NamedTuple):
-    """`settings.threshold` follows SET_H. `heard`: the tick in which something of a member came. `claims`: of an asynchronous job. A job
-    that is NONE has no entries."""
+    """`settings.threshold` follows SET_H. `heard`: the tick in which something of a member came. `claims`: of an asynchronous job. `below`:
+    the ranks that its members share. `tree`: a member has said its ranks; from when it runs nobody joins such a job. A job that is NONE has
+    no entries."""
 
     state: JobState
     epoch: int
@@ -92,6 +95,8 @@ class Job(NamedTuple):
     entries: tuple[Entry, ...]
     heard: tuple[int, ...]
     claims: Claims | None = None
+    below: int = 0
+    tree: bool = False
 
     @property
     def live(self) -> int:
@@ -172,7 +177,7 @@ def disagreement(job: Job, request: Request) -> Reason:
 REASONS = {"deadline_us": Reason.DEADLINE, "evict_us": Reason.EVICT}
 
 
-def seat(job: Job, wanted: int, now_us: int) -> int | None:
+def seat(job: Job, wanted: int, ranks: int, now_us: int) -> int | None:
     """The index that a newcomer gets, if any: indices are below `world`, so that `live` = `world` means all of them.
     A pending entry yields, or a worker that died between its Join and its confirmation would keep the job from forming; and so does, while
     the job forms, a silent one. (In a running job the silent are evicted when they are waited for.)
@@ -180,6 +185,9 @@ def seat(job: Job, wanted: int, now_us: int) -> int | None:
     free = [k for k, entry in enumerate(job.entries) if entry.state in (EntryState.FREE, EntryState.LEFT)]
     pending = [k for k, entry in enumerate(job.entries) if entry.state == EntryState.PENDING
                or job.state == JobState.FORMING and entry.state == EntryState.LIVE and silent(job, k, now_us)]
+    owners = [k for k, entry in enumerate(job.entries) if entry.ranks & ranks and k not in free]
+    if owners:  # a rank belongs to one member
+        return owners[0] if len(owners) == 1 and owners[0] in pending else None
     if wanted == NO_MEMBER:
         return next(iter(free + pending), None)
     return wanted if wanted in free + pending else None
@@ -189,12 +197,12 @@ def with_entry(job: Job, index: int, entry: Entry) -> Job:
     return job._replace(entries=job.entries[:index] + (entry,) + job.entries[index + 1:])
 
 
-def found(config: Config, request: Request, offer: Offer) -> Job:
+def found(config: Config, request: Request, offer: Offer, below: int) -> Job:
     """A new job, forming, of which nobody is a live member yet."""
     settings = request.settings
     ring = new_ring(offer.first_seq, config.window, config.members, 0, settings.threshold, settings.deadline_us)
     return Job(JobState.FORMING, offer.epoch, request.key, settings, offer.first_seq, ring,
-               (Entry(),) * settings.world, (0,) * settings.world, no_claims(settings, offer.first_seq))
+               (Entry(),) * settings.world, (0,) * settings.world, no_claims(settings, offer.first_seq), below or (1 << settings.world) - 1)
 
 
 def no_claims(settings: Settings, first_seq: int) -> Claims | None:
@@ -204,20 +212,25 @@ def no_claims(settings: Settings, first_seq: int) -> Claims | None:
     return claims_of.new_claims(first_seq, segments=settings.segments, staleness=settings.staleness, members=settings.world)
 
 
+def live_ranks(job: Job) -> int:
+    """The ranks of all who have confirmed."""
+    return sum(entry.ranks for entry in job.entries if entry.state == EntryState.LIVE)
+
+
 def confirm(job: Job, index: int) -> Job:
     """The member knows its token: from now on it is waited for, or in a running job from the next boundary on."""
     bit = 1 << index
-    if job.state == JobState.FORMING:
-        ring = job.ring._replace(live=job.ring.live | bit)
-        whole = ring.live.bit_count() == job.settings.world
-        job = job._replace(ring=ring, state=JobState.RUNNING if whole else job.state)
-    else:
-        job = job._replace(ring=job.ring._replace(joining=job.ring.joining | bit))
-    return with_entry(job, index, job.entries[index]._replace(state=EntryState.LIVE))
+    job = with_entry(job, index, job.entries[index]._replace(state=EntryState.LIVE))
+    if job.state != JobState.FORMING:
+        return job._replace(ring=job.ring._replace(joining=job.ring.joining | bit))
+    job = job._replace(ring=job.ring._replace(live=job.ring.live | bit))
+    return job._replace(state=JobState.RUNNING if live_ranks(job) == job.below else job.state)
 
 
-def join(config: Config, job: Job, request: Request, source: Source, offer: Offer, now_us: int) -> Verdict:
-    """The same Join (nonce and source) may come any number of times, at any time, in any order."""
+def join(config: Config, job: Job, request: Request, source: Source, offer: Offer, now_us: int, below: int = 0) -> Verdict:
+    """The same Join (nonce and source) may come any number of times, at any time, in any order. `below`: the ranks that are to join here
+    if this creates the job, 0 for all."""
+    shut = (job.tree or bool(below)) and job.state != JobState.FORMING
     refused = Verdict(job, Reason.DONE, request.member, request.token)
     reason = beyond_limits(config, request.settings)
     if reason == Reason.DONE and job.state != JobState.NONE:
@@ -230,17 +243,23 @@ def join(config: Config, job: Job, request: Request, source: Source, offer: Offe
             if request.token not in (0, entry.token):
                 return refused._replace(reason=Reason.TOKEN)
             if request.token and entry.state == EntryState.PENDING:
+                if shut:
+                    return refused._replace(reason=Reason.MEMBER)
                 job = confirm(job, index)
             return Verdict(heard(job, index, now_us), Reason.DONE, index, entry.token, own=index)
     if request.token:  # the confirmation of an entry that is gone, perhaps with its job: nobody's first Join
         return refused._replace(reason=Reason.TOKEN)
     if job.state == JobState.NONE:
-        job = found(config, request, offer)
-    place = seat(job, request.member, now_us)
-    if place is None:
+        job = found(config, request, offer, below)
+    elif shut:
         return refused._replace(reason=Reason.MEMBER)
-    entry = Entry(EntryState.PENDING, source, request.nonce, offer.token)
-    job = with_entry(job._replace(ring=job.ring._replace(live=job.live & ~(1 << place))), place, entry)
+    place = seat(job, request.member, request.ranks, now_us)
+    ranks = request.ranks or 1 << (place or 0)
+    if place is None or ranks & ~job.below:
+        return refused._replace(reason=Reason.MEMBER)
+    entry = Entry(EntryState.PENDING, source, request.nonce, offer.token, ranks=ranks)
+    ring = job.ring._replace(live=job.live & ~(1 << place))
+    job = with_entry(job._replace(ring=ring, tree=job.tree or bool(request.ranks)), place, entry)
     return Verdict(heard(job, place, now_us), Reason.DONE, place, offer.token, own=place, fresh=True)
 
 

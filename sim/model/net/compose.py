@@ -10,13 +10,15 @@ from typing import NamedTuple
 import numpy as np
 
 from iswitch.wire import (
-    ACK, ADDRESSES, BROADCAST_MEMBER, HEADER, TAIL, UDP_PORT, VERSION, Reason, Type, ones_complement_sum,
+    ACK, ADDRESSES, BROADCAST_MEMBER, CONTROL, HEADER, TAIL, UDP_PORT, UPLINK_TAIL, VERSION, ContributionFlag, Reason, ResultFlag, Type,
+    ones_complement_sum,
 )
 from sim.model.control.membership import Source
 
-__all__ = ["Own", "ack", "address", "grant", "notice", "refuse", "result"]
+__all__ = ["Own", "ack", "address", "control", "grant", "notice", "receipt", "refuse", "result", "uplink"]
 
 COMPLEMENT_AT = HEADER.fields["behind"][1]
+RECEIPT_COMPLEMENT_AT = HEADER.fields["members"][1]
 
 
 class Own(NamedTuple):
@@ -75,6 +77,32 @@ def ack(*, job: int, epoch: int, seq: int, member: int, token: int, registers: t
         record[name] = value
     head = header(Type.ACK, job=job, epoch=epoch, seq=seq, member=member, token=token)
     return balanced(head + record.tobytes(), COMPLEMENT_AT)
+
+
+def uplink(*, job: int, epoch: int, seq: int, member: int, token: int, format: int, flags: int, behind: int, ranks: int, tainted: int,
+           partial: bool, numbers: np.ndarray) -> bytes:
+    """UDP payload of an uplink: `numbers` are int64 or uint32."""
+    head = header(Type.UPLINK, job=job, epoch=epoch, seq=seq, member=member, token=token, behind=behind, members=ranks,
+                  format_flags=flags << 4 | format, count=ranks.bit_count())
+    tail = np.zeros(1, UPLINK_TAIL)
+    tail["flags"], tail["tainted"] = ResultFlag.PARTIAL if partial else 0, tainted
+    payload = head + numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()
+    return balanced(payload + tail.tobytes(), len(payload) + UPLINK_TAIL.fields["complement"][1])
+
+
+def receipt(*, job: int, epoch: int, seq: int, member: int, token: int, behind: int, want: bool) -> bytes:
+    """UDP payload of a receipt from a switch; the complement stands in `members`, which a receipt has no use for."""
+    return balanced(header(Type.RECEIPT, job=job, epoch=epoch, seq=seq, member=member, token=token, behind=behind,
+                           format_flags=(ContributionFlag.WANT if want else 0) << 4), RECEIPT_COMPLEMENT_AT)
+
+
+def control(*, job: int, seq: int, member: int, token: int, ranks: int, epoch: int = 0, **body: int) -> bytes:
+    """UDP payload of a control message from a switch, complement in `behind`; `body` names fields of `CONTROL`."""
+    record = np.zeros(1, CONTROL)
+    for name, value in body.items():
+        record[name] = value
+    return balanced(header(Type.CONTROL, job=job, epoch=epoch, seq=seq, member=member, token=token, members=ranks) + record.tobytes(),
+                    COMPLEMENT_AT)
 
 
 def address(own: Own, to: Source, payload: bytes) -> bytes:

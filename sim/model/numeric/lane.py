@@ -13,7 +13,10 @@ from iswitch.wire import Format
 
 from . import fp32, window64
 
-__all__ = ["Stored", "accumulate", "exponent_limit", "is_tainted", "result"]
+__all__ = ["POISON", "Stored", "accumulate", "accumulate_uplink", "exponent_limit", "install", "is_tainted", "result", "uplink"]
+
+POISON = -1 << 63
+"""A poisoned element of an uplink: no sum of 32 terms below 2^58 comes near."""
 
 _LOW = (1 << 32) - 1
 
@@ -85,3 +88,24 @@ def result(format: int, stored: Stored, fraction: int) -> np.ndarray:
             return (stored.accumulator & _LOW).astype(np.uint32)
         case other:
             raise ValueError(f"result format must be WINDOW64, FP32 or INT32, not {other!r}")
+
+
+def uplink(format: int, stored: Stored) -> np.ndarray:
+    """The accumulators as they go up, unrounded: int64 in `window64` (which is `fixed64` on the wire), else uint32."""
+    if format == Format.WINDOW64:
+        return np.where(stored.poison, np.int64(POISON), stored.accumulator)
+    return (stored.accumulator & _LOW).astype(np.uint32)
+
+
+def accumulate_uplink(format: int, stored: Stored | None, payload: np.ndarray, *, first: bool) -> Stored:
+    """`accumulate` for what `uplink` has made of the same format. It was checked where it was rounded: nothing is rejected."""
+    if format != Format.WINDOW64:
+        return accumulate(format, stored, payload, fraction=0, limit=0, include=True, first=first)[0]
+    old = Stored(np.zeros(payload.shape, np.int64), np.zeros(payload.shape, bool)) if first or stored is None else stored
+    poison = payload == POISON
+    return Stored(old.accumulator + np.where(poison, 0, payload), old.poison | poison)
+
+
+def install(payload_u32: np.ndarray) -> Stored:
+    """A result from above, kept as it is: to be read as `int32`, whatever its format."""
+    return Stored(payload_u32.astype(np.int64), np.zeros(payload_u32.shape, bool))

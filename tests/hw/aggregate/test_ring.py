@@ -17,7 +17,7 @@ from hw.control.tables import job_row, slot_row
 from sim.bench.stream import Bench, pack
 from sim.model.aggregate import ring as model
 
-CONFIG = Config(ports=2, bus_bits=64, members=5, jobs=2, window=4, elements=64, queue_bytes=4096)
+CONFIG = Config(ports=2, bus_bits=64, members=5, jobs=2, window=4, elements=64, queue_bytes=4096, uplinks=False)
 SERIAL = 1 << 32
 MASKS = range(1 << CONFIG.members)
 
@@ -184,22 +184,23 @@ def test_cases_meet_every_outcome_and_operation():
 
 
 MUTANTS = [
-    ("asked.behind > window,", "asked.behind >= window,"), ("asked.behind >= window)", "asked.behind > window)"),
+    ("asked.behind > window,", "asked.behind >= window,"), ("asked.behind >= Mux(", "asked.behind > Mux("),
     ("gain > slots", "gain >= slots"), ("(ahead > slots)", "(ahead >= slots)"), ("~asked.receipt & (ahead > slots)", "(ahead > slots)"),
     ("ahead < 0", "ahead <= 0"), ("(known <= 0)", "(known < 0)"), ("known, silence = Signal(signed(32),", "known, silence = Signal(32,"),
     ("(lacks & ~bit)", "lacks"), ("job.live[k] & (", "("), ("silence > allowed", "silence >= allowed"), ("(allowed != 0) & ", ""),
     ("before_start < 0", "before_start <= 0"), ("job.live & ~Mux(early, job.newcomers, 0)", "job.live"),
     ("age >= job.deadline", "age > job.deadline"), ("(job.deadline != 0) & ", ""), ("overdue & ~opens", "overdue"),
     ("~slot.whole & (", "("), ("| overdue)", ")"), ("is_complete(slot, job.threshold, overdue)", "is_complete(slot, job.threshold, 0)"),
-    ("Mux(opens, self.now_us, slot.opened)", "self.now_us"), (" & job.joining.any()", ""), ("self.completes & after.boundary", "after.boundary"),
-    (" | (asked.boundary != slot.boundary)", ""), (" | (asked.whole != slot.whole)", ""),
+    ("Mux(opens, Mux(installs, 0, self.now_us), slot.opened)", "self.now_us"),
+    (" & job.joining.any()", ""), ("self.completes & after.boundary", "after.boundary"),
+    ("((asked.boundary != slot.boundary) | ", "("), (" | (asked.whole != slot.whole)", ""),
     ("Mux(collecting, slot.expected & ~slot.arrived, lacks)", "slot.expected & ~slot.arrived"),
     ("Mux(collecting, slot.expected & ~slot.arrived, lacks)", "lacks"), ("self.silent & ~bit", "self.silent"),
     ("waits.eq(asked.want & collecting & (ahead == 0))", "waits.eq(collecting & (ahead == 0))"),
     ("waits.eq(asked.want & collecting & (ahead == 0))", "waits.eq(asked.want & collecting)"), ("waits.eq(collecting)", "waits.eq(0)"),
-    ("self.outcome.eq(Outcome.SLOT_HELD), waits.eq(1)", "self.outcome.eq(Outcome.SLOT_HELD)"),
+    ("self.outcome.eq(Outcome.SLOT_HELD), waits.eq(~installs)", "self.outcome.eq(Outcome.SLOT_HELD)"),
     ("Signal(signed(32)), Signal(signed(32))", "Signal(32), Signal(signed(32))"),
-    ("Signal(signed(32)), Signal(signed(32))", "Signal(signed(32)), Signal(32)"), ("gain > 0", "gain > 1"),
+    ("Signal(signed(32)), Signal(signed(32))", "Signal(signed(32)), Signal(32)"), ("(gain > 0) & ~installs", "(gain > 1) & ~installs"),
     ("popcount(slot.members) >= threshold", "popcount(slot.members) > threshold"), ("~(slot.expected & ~slot.arrived)", "~slot.expected"),
     ("Mux(opens, 0, slot.arrived)", "slot.arrived"), ("Mux(opens, 0, slot.members)", "slot.members"),
     ("Mux(opens, 0, slot.tainted)", "slot.tainted"), ("Mux(opens, Mux(claimed", "Mux(0, Mux(claimed"),
@@ -214,14 +215,14 @@ MUTANTS = [
     ("after.length.eq(4),", ""), ("after.opened.eq(0), ", ""), ("Mux(quarantined, 0, bit)", "bit"),
     ("asked.tainted & ~job.mode", "asked.tainted"), ("opens | (slot.members == 0)", "opens | (slot.arrived == 0)"),
     ("opens | (slot.members == 0)", "slot.members == 0"),
-    ("((slot.state == SlotState.COMPLETE) & (lacks", "((lacks"), ("held = collecting | (", "held = ("), ("opens & held", "held"),
+    ("((slot.state == SlotState.COMPLETE) & (lacks", "((lacks"), ("held = collecting | ", "held = "), ("opens & held", "held"),
     ("| ((ahead == 0) & (slot.state == SlotState.EMPTY))", ""),
     ("asked.want & stored", "stored"), ("(slot.state == SlotState.COMPLETE) & (ahead == 0)", "slot.state == SlotState.COMPLETE"),
     ("(slot.state == SlotState.COMPLETE) & (ahead == 0)", "ahead == 0"), ("here | ~collecting", "here"), ("here | ~collecting", "~collecting"),
     ("Mux(here, Outcome.DUPLICATE, Outcome.LATE)", "Outcome.DUPLICATE"), ("self.resend.eq(stored)]", "self.resend.eq(0)]"),
     ("~quarantined | self.emit", "1"), ("~quarantined | self.emit", "~quarantined"), ("~opens & ((asked.numeric", "((asked.numeric"),
     ("~opens & (asked.length", "(asked.length"), (", self.advance.eq(0)]", "]"), ("asked.seq - asked.behind", "asked.seq"),
-    ("Mux(self.emit, SlotState.COMPLETE, SlotState.COLLECTING)", "SlotState.COLLECTING"),
+    ("Mux(self.emit, closed, SlotState.COLLECTING)", "SlotState.COLLECTING"),
     ("after.members.eq(slot.members), ", ""), ("after.tainted.eq(slot.tainted),\n", "\n"),
     ("self.include.eq(0), self.slot_write.eq(1),\n                             after", "self.include.eq(0),\n                             after"),
 ]

@@ -1,5 +1,6 @@
 """The checks of docs/protocol.md section 3: each fault by its name, and of two the one that stands first."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -14,7 +15,7 @@ from hw.net.parser import Headers
 from sim.bench.client import Client
 from sim.bench.stream import Bench, pack
 
-CONFIG = Config(ports=4, bus_bits=64, members=5, jobs=2, window=4, elements=32, queue_bytes=4096)
+CONFIG = Config(ports=4, bus_bits=64, members=5, jobs=2, window=4, elements=32, queue_bytes=4096, uplinks=False)
 CLIENT = Client.numbered(7, port=3, job=1)
 
 
@@ -75,14 +76,14 @@ FAULTS = [
 ]
 
 
-def verdicts(cases):
+def verdicts(cases, config=CONFIG):
     """(outcome or None, control, receipt) of each case."""
-    dut, found = Checks(CONFIG), []
+    dut, found = Checks(config), []
 
     async def bench(ctx):
         for case in cases:
-            for port, shape, item in ((dut.headers, Headers, case.headers()), (dut.job, job_row(CONFIG), case.job),
-                                      (dut.member, member_row(), case.member)):
+            for port, shape, item in ((dut.headers, Headers, case.headers()), (dut.job, job_row(config), case.job),
+                                      (dut.member, member_row(config), case.member)):
                 ctx.set(Value.cast(port), pack(shape, item))
             fault = ctx.get(dut.fault)
             found.append((Outcome(ctx.get(dut.outcome)) if fault else None, ctx.get(dut.control), ctx.get(dut.receipt)))
@@ -139,3 +140,24 @@ def test_control_message_is_of_one_length_and_goes_on_whoever_sends_it():
 def test_frame_shorter_than_our_header_is_of_wrong_length():
     case = spoilt(spoil("override", ip_length=49, udp_length=29), spoil("scan", length=63), type=Type.RECEIPT, payload=0)
     assert verdicts([case]) == [(Outcome.LENGTH, 0, 1)]
+
+
+TREE = replace(CONFIG, uplinks=True)
+
+
+@pytest.mark.parametrize(("ranks", "outcome"), [(0b00001, None), (0b10000, None), (0b00011, Outcome.TYPE), (0b11110, Outcome.TYPE)])
+def test_in_a_tree_a_member_of_several_ranks_contributes_nothing_itself(ranks, outcome):
+    assert verdicts([spoilt(spoil("member", ranks=ranks))], TREE) == [(outcome, 0, 0)]
+
+
+@pytest.mark.parametrize(("format", "size", "said", "tainted", "outcome"), [
+    (Format.FIXED64, 8 + 8, 0b110, 0, None), (Format.FIXED64, 8 * 20 + 8, 0, 0b100, None), (Format.FIXED64, 8 * 21 + 8, 0, 0, Outcome.LENGTH),
+    (Format.FIXED64, 8, 0, 0, Outcome.LENGTH), (Format.FIXED64, 4 + 8, 0, 0, Outcome.LENGTH), (Format.FIXED64, 9 + 8, 0, 0, Outcome.LENGTH),
+    (Format.FIXED64, 4, 0, 0, Outcome.LENGTH), (Format.INT32, 4 + 8, 0b010, 0, None), (Format.INT32, 4 * 20 + 8, 0, 0, None),
+    (Format.INT32, 4 * 21 + 8, 0, 0, Outcome.LENGTH), (Format.INT32, 6 + 8, 0, 0, Outcome.LENGTH), (Format.WINDOW64, 8 + 8, 0, 0, Outcome.FORMAT),
+    (Format.FP32, 8 + 8, 0, 0, Outcome.FORMAT), (Format.FIXED64, 16, 0b001, 0, Outcome.MEMBER), (Format.FIXED64, 16, 0, 0b001, Outcome.MEMBER),
+    (Format.FIXED64, 16, 1 << 31, 0, Outcome.MEMBER), (Format.FIXED64, 16, 0, 1 << 5, Outcome.MEMBER)])
+def test_an_uplink_has_a_form_and_names_its_senders_ranks(format, size, said, tainted, outcome):
+    case = spoilt(spoil("member", ranks=0b110), spoil("frame", format_flags=format, members=said), spoil("scan", tainted=tainted),
+                  type=Type.UPLINK, payload=size)
+    assert verdicts([case], TREE) == [(outcome, 0, 0)]

@@ -59,6 +59,23 @@ def test_replies_are_the_models_and_sum_to_zero(bus_bits, stalls):
 
 
 @pytest.mark.parametrize("bus_bits", BUSES)
+def test_a_receipt_to_the_parent_keeps_behind_and_a_join_its_ranks(bus_bits):
+    fields = {"job": 1, "seq": 0x89ABCDEF, "member": 3, "token": 0xCAFEBABE}
+    receipt = compose.receipt(epoch=0xFFFE, behind=5, want=True, **fields)
+    join = compose.control(ranks=0xF0, action=1, world=8, key=99, nonce=1 << 63, **fields)
+    made = []
+    for payload in (receipt, join):
+        header = np.frombuffer(payload, HEADER, 1).copy()
+        header["members" if payload is receipt else "behind"] = 0
+        made.append(({"port": 7, "address": {"mac": 1, "ip": 2, "udp": 3}, "acknowledges": payload is join, "receipt": payload is receipt,
+                      "header": int.from_bytes(header.tobytes(), "little"),
+                      "body": int.from_bytes(payload[HEADER.itemsize:] or bytes(ACK.itemsize), "little")}, payload))
+    _, sink = run(bus_bits, made * 2)
+    frames = from_words([item.word for item in sink.items], bus_bits)
+    assert [frame[ADDRESS_BYTES:] for frame in frames] == [receipt, join] * 2
+
+
+@pytest.mark.parametrize("bus_bits", BUSES)
 @pytest.mark.parametrize(("k", "size"), [(0, 64), (1, 128)])
 def test_latency_is_an_acknowledgements_words_and_2_cycles(bus_bits, k, size):
     source, sink = run(bus_bits, [reply(k)])

@@ -16,7 +16,7 @@ def test_rows_are_what_was_last_written_there_by_whoever_had_control():
     """Random pointers and writes by both users in every cycle; only the one selected counts."""
     rng, dut = random.Random(1), Tables(CONFIG)
     jobs, slots, members = CONFIG.jobs, CONFIG.jobs * CONFIG.slots, CONFIG.members
-    widths = {"job": data.Layout.cast(job_row(CONFIG)).size, "member": data.Layout.cast(member_row()).size,
+    widths = {"job": data.Layout.cast(job_row(CONFIG)).size, "member": data.Layout.cast(member_row(CONFIG)).size,
               "slot": data.Layout.cast(slot_row(CONFIG)).size, "claims": data.Layout.cast(claims_row(CONFIG)).size}
     stored = {"job": [0] * jobs, "member": [0] * (jobs * members), "slot": [0] * slots, "claims": [0] * jobs}
     have = [[0] * members for _ in range(jobs)]

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from iswitch.config import Config
-from iswitch.wire import Reason, ones_complement_sum
+from iswitch.wire import UDP_PORT, Format, Reason, ones_complement_sum
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
@@ -125,6 +125,26 @@ def test_result_leaves_once_for_each_recipient_here_with_its_addresses(bus_bits,
     for frame in frames:
         assert_sound(frame)
     assert out.drops() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("format", [Format.FIXED64, Format.FP32])
+@pytest.mark.parametrize("bus_bits", [64, 256, 512])
+def test_an_uplink_leaves_for_the_parent(bus_bits, format):
+    """The index behind the members' is the parent's; elements of 8 or 4 bytes, and a tail of 8."""
+    parent = Client(b"\2PARNT", bytes([10, 0, 0, 1]), UDP_PORT, PORT, 0, 0)
+    out, expected = Exit(bus_bits, bound=[*CLIENTS, parent]), []
+    for elements in (1, 2, 7, 14):
+        numbers = np.arange(elements, dtype="<i8" if format == Format.FIXED64 else "<u4")
+        payload = compose.uplink(job=0, epoch=7, seq=elements, member=2, token=9, format=format, flags=1, behind=3, ranks=5, tainted=2, partial=True,
+                                 numbers=numbers)
+        out.put_result(payload, 1 << len(CLIENTS))
+        for item in out.results[-len(out.words(payload)):]:
+            item["header"] |= {"length": 4 * elements, "up": 1, "numeric": format}
+        expected.append(addressed(parent, payload))
+    frames = out.run()
+    assert frames == expected
+    for frame in frames:
+        assert_sound(frame)
 
 
 @pytest.mark.parametrize("stalls", STALLS)

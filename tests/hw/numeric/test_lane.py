@@ -1,6 +1,7 @@
 """The lane against the golden models, element by element, formats and jobs mixed cycle by cycle."""
 
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -68,8 +69,8 @@ class Elements:
         return {"sum": sums.tolist(), "result": result.tolist(), "flushed": flushed.astype(int).tolist()}
 
 
-def run(elements: Elements, valid=True) -> dict[str, list[int]]:
-    """What a lane makes of them, each output taken at its own time."""
+def run(elements: Elements, valid=True, wide=None) -> dict[str, list[int]]:
+    """What a lane makes of them, each output taken at its own time. `wide`: 64-bit terms."""
     dut, size = hw.numeric.lane.Lane(), elements.format.size
     limits = [model.exponent_limit(fraction) for fraction in elements.fraction.tolist()]
     columns = [(dut.format, elements.format), (dut.fraction, elements.fraction), (dut.operand, elements.operand),
@@ -90,6 +91,8 @@ def run(elements: Elements, valid=True) -> dict[str, list[int]]:
                     ctx.set(port, column[cycle])
             ctx.set(dut.valid, valid and cycle < size)
             ctx.set(dut.stored, stored[cycle] if cycle < len(stored) else (1 << 65) - 1)
+            at = cycle - Lane.READ_AT
+            ctx.set(dut.wide, int(wide[at]) % 2**64 if wide is not None and 0 <= at < size else 0)
             await ctx.tick()
 
     simulator = Simulator(dut)
@@ -277,3 +280,40 @@ def test_check_fails_on_fp32_that_rounds_half_up(monkeypatch):
     monkeypatch.setattr(hw.numeric.lane, "Rounder", RoundsHalfUp)
     with pytest.raises(AssertionError, match="not 0x"):
         check(Elements.of(Format.FP32, [0x3F800000], accumulator=[0x4B800000]))
+
+
+def wide_terms(seed=1, size=600):
+    """Sums and terms of either sign and any size, with poison in each."""
+    rng = np.random.default_rng(seed)
+    numbers = lambda: rng.integers(-1 << 61, 1 << 61, size) >> rng.integers(0, 62, size)
+    some = lambda: rng.random(size) < 0.2
+    wide = np.where(some(), model.POISON, numbers())
+    elements = Elements.of(Format.WINDOW64, rng.integers(0, 1 << 32, size), include=False, first=some(), accumulator=numbers(), poison=some())
+    return elements, wide
+
+
+def check_wide():
+    elements, wide = wide_terms()
+    seen = run(elements, wide=wide)
+    stored = model.Stored(np.where(elements.first, 0, elements.accumulator), elements.poison & ~elements.first)
+    total = model.accumulate_uplink(Format.WINDOW64, stored, wide, first=False)
+    assert seen["sum"] == (total.accumulator.astype(np.uint64).astype(object) | total.poison.astype(object) << 64).tolist()
+    assert seen["result"] == model.result(Format.WINDOW64, total, 44).tolist()
+    assert not any(seen["flushed"])
+
+
+def test_a_wide_term_is_added_as_it_is_and_poison_stays():
+    check_wide()
+
+
+@pytest.mark.parametrize(("sound", "wrong"), [
+    ("self.wide == POISON", "0"), ("locator.rejects | poisons", "locator.rejects"), ("Mux(poisons, 0, self.wide)", "self.wide"),
+    (" | aligned.wide)", ")"), ("wide=fitted.wide", "wide=self.wide")])
+def test_a_slip_with_wide_terms_is_noticed(sound, wrong, monkeypatch):
+    source = Path(hw.numeric.lane.__file__).read_text(encoding="utf-8")
+    assert source.count(sound) == 1, "the mutant must name one place"
+    mutant = {"__name__": "mutant"}
+    exec(compile(source.replace(sound, wrong), "mutant of lane.py", "exec"), mutant)
+    monkeypatch.setattr(hw.numeric.lane, "Lane", mutant["Lane"])
+    with pytest.raises(AssertionError):
+        check_wide()

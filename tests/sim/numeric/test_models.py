@@ -99,6 +99,34 @@ def test_poison_stays_and_touches_one_element():
     assert fold(Format.WINDOW64, payloads).tolist() == [NAN, 0x40400000]
 
 
+def tree_fold(format, payloads, parts, fraction=44):
+    """Result of the same contributions by way of partial sums, one for each of `parts` (lists of indices)."""
+    stored, limit = None, lane.exponent_limit(fraction)
+    for n, part in enumerate(parts):
+        below = None
+        for k, index in enumerate(part):
+            below, _ = lane.accumulate(format, below, payloads[index], fraction=fraction, limit=limit, include=True, first=k == 0)
+        stored = lane.accumulate_uplink(format, stored, lane.uplink(format, below), first=n == 0)
+    return lane.result(format, stored, fraction)
+
+
+@pytest.mark.parametrize("parts", [[range(32)], [range(16), range(16, 32)], [range(k, 32, 7) for k in range(7)], [[k] for k in range(32)]])
+@pytest.mark.parametrize("fraction", [-126, 0, 44, 126, 149])
+def test_partial_sums_change_no_bit(parts, fraction):
+    rng, limit = np.random.default_rng(9), lane.exponent_limit(fraction)
+    payloads = np.stack([patterns(rng, 40, max(0, limit - 60), limit) for _ in range(32)])
+    payloads[:, 0] = (limit - 1 << 23) | 0x7FFFFF  # as large as it can get
+    payloads[:, 1] = (limit - 1 << 23) | 0x807FFFFF  # as near to the mark of poison
+    payloads[5, 2] = NAN
+    assert tree_fold(Format.WINDOW64, payloads, parts, fraction).tolist() == fold(Format.WINDOW64, payloads, fraction).tolist()
+    assert tree_fold(Format.INT32, payloads, parts).tolist() == fold(Format.INT32, payloads).tolist()
+
+
+def test_an_installed_result_leaves_as_it_came():
+    numbers = np.array([0, 1 << 31, NAN, INF, 0xFFFFFFFF, 0x3F800000], dtype=np.uint32)
+    assert lane.result(Format.INT32, lane.install(numbers), 44).tolist() == numbers.tolist()
+
+
 @pytest.mark.parametrize("format", [Format.WINDOW64, Format.FP32, Format.INT32])
 def test_sum_of_nobody_is_zero_and_the_excluded_change_nothing(format):
     payload = np.array([NAN, 0x3F800000, 0xC0000000], dtype=np.uint32)

@@ -1,0 +1,149 @@
+"""Trees of switches with their workers, for tests: golden switches, or compiled ones beside them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from iswitch.config import Config
+from iswitch.wire import ADDRESSES, FRAME_BYTES, HEADER, UDP_PORT, VERSION, JobState, Reason, ResultFlag, Type
+from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, Reply, udp_frame
+from sim.model.network import Network
+from sim.model.tree_switch import Parent, TreeSwitch
+
+__all__ = ["BAD", "CONFIG", "FLAT", "TREES", "Tree", "address", "facts", "spoilt"]
+
+CONFIG = Config(ports=8, members=8, window=2, elements=16)
+BAD = {"loss": 0.05, "duplicate": 0.05, "reorder": 0.05}
+FLAT = ((-1,), (0,) * 8)
+TREES = {
+    "two leaves": ((-1, 0, 0), (1, 1, 1, 1, 2, 2, 2, 2)),
+    "uneven, a worker at the root": ((-1, 0, 0), (2, 1, 2, 0, 2, 2, 1, 2)),
+    "three levels": ((-1, 0, 1, 1), (2, 3, 2, 3, 1, 0, 3, 2)),
+    "chain": ((-1, 0, 1), (2,) * 8),
+}
+"""Parents of the switches and homes of the workers, as in `explorer_tree.py`."""
+TWO = TREES["two leaves"]
+
+Shape = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def address(switch: int) -> tuple[bytes, bytes]:
+    """MAC and IP address of a switch."""
+    return SWITCH_MAC[:5] + bytes([switch + 1]), SWITCH_IP[:3] + bytes([switch + 1])
+
+
+class Tree:
+    """Switches, links and workers. Uplinks leave by port 0, to the parent's highest ports; workers share ports 1 and 2.
+
+    `switch` makes one, as `TreeSwitch` does. `rates` of the links' faults. `held`: each worker's results by seq; `log`: all that it was sent;
+    `gone`: who takes part no more.
+    """
+
+    def __init__(self, shape: Shape = TWO, config: Config = CONFIG, seed: int = 7, switch: Callable[..., Any] = TreeSwitch, **rates: float):
+        parents, homes = shape
+        below = [sum(1 << r for r, home in enumerate(homes) if self.under(parents, home, k)) for k in range(len(parents))]
+        links: list[tuple[tuple[int, int], tuple[int, int]]] = []
+        self.switches: list[Any] = []
+        for k, parent in enumerate(parents):
+            port = config.ports - 1 - [c for c, p in enumerate(parents) if p == parent].index(k)
+            mac, ip = address(k)
+            above = {0: Parent(0, *address(parent), below[k])} if k else {}
+            self.switches.append(switch(config, mac=mac, ip=ip, seed=seed + k, parents=above))
+            links += [((k, 0), (parent, port))] if k else []
+        self.network = Network(self.switches, links, seed=seed, **rates)
+        self.clients = [Client.numbered(rank, port=1 + rank % 2) for rank in range(len(homes))]
+        self.homes, self.world = homes, len(homes)
+        self.held: list[dict[int, Reply]] = [{} for _ in homes]
+        self.log: list[list[Reply]] = [[] for _ in homes]
+        self.gone: set[int] = set()
+        for rank, client in enumerate(self.clients):
+            client.switch_mac, client.switch_ip = address(homes[rank])
+            client.ranks = 1 << rank
+        for end in {(home, client.port) for home, client in zip(homes, self.clients)}:
+            self.network.hosts[end] = self.take
+
+    @staticmethod
+    def under(parents: Sequence[int], home: int, switch: int) -> bool:
+        while home not in (switch, -1):
+            home = parents[home]
+        return home == switch
+
+    def take(self, frame: bytes) -> None:
+        (rank,) = [rank for rank, client in enumerate(self.clients) if client.mac == frame[:6]]
+        reply = self.clients[rank].take(frame)
+        self.log[rank].append(reply)
+        if reply.type == Type.RESULT and reply.header["epoch"] == self.clients[rank].epoch:
+            seq = int(reply.header["seq"])
+            old = self.held[rank].setdefault(seq, reply)
+            assert old.numbers.tolist() == reply.numbers.tolist()
+            assert facts([old]) == facts([reply])
+
+    def send(self, rank: int, frame: bytes) -> None:
+        """A worker's frame, and all that follows from it."""
+        self.network.send((self.homes[rank], self.clients[rank].port), frame)
+
+    def running(self, rank: int) -> bool:
+        """The worker was told that the job runs."""
+        return any(reply.ack is not None and reply.reason == Reason.DONE and reply.ack["state"] == JobState.RUNNING for reply in self.log[rank])
+
+    def join(self, **settings: int) -> "Tree":
+        """All workers join, repeating until the job runs for all."""
+        settings = {"world": self.world, "elements": 16} | settings
+        for _ in range(200):
+            for rank, client in enumerate(self.clients):
+                if not self.running(rank):
+                    self.send(rank, client.join(**settings))
+        assert all(self.running(rank) for rank in range(self.world))
+        return self
+
+    def reduce(self, payloads: np.ndarray, *, start: int = 0, format: int | None = None, turns: int = 400) -> list[Reply]:
+        """All workers send all segments (workers, segments, elements), repeating what they lack, in changing order. Results by segment."""
+        first, segments = self.clients[0].first_seq + start, payloads.shape[1]
+        order = np.random.default_rng(start)
+        for _ in range(turns):
+            lacking = {rank: [s for s in range(segments) if (first + s) % 2**32 not in self.held[rank]] for rank in range(self.world)}
+            busy = [rank for rank in range(self.world) if lacking[rank] and rank not in self.gone]
+            if not busy:
+                anybody = next(rank for rank in range(self.world) if rank not in self.gone)
+                return [self.held[anybody][(first + s) % 2**32] for s in range(segments)]
+            for rank in order.permutation(busy):
+                low = lacking[rank][0]
+                for s in lacking[rank]:
+                    if s < low + self.clients[rank].window:
+                        self.send(rank, self.clients[rank].contribution(first + s, payloads[rank, s], behind=s - low, format=format))
+        raise AssertionError(f"after {turns} turns {busy} still wait")
+
+    def agree(self) -> None:
+        """Whoever has a result has the same."""
+        for seq in set().union(*self.held):
+            first, *others = facts([held[seq] for held in self.held if seq in held])
+            assert others == [first] * len(others)
+
+
+def facts(replies: Sequence[Reply]) -> list[tuple[Any, ...]]:
+    """What must be the same of results at all workers."""
+    return [(reply.numbers.tolist(), int(reply.header["members"]), int(reply.header["count"]), int(reply.header["token"]),
+             reply.flags & ~ResultFlag.RESENT, int(reply.header["member"])) for reply in replies]
+
+
+def spoilt(frame: bytes, rng: np.random.Generator) -> bytes:
+    """A frame of ours with one or two fields changed, or its payload cut, and right checksums."""
+    header = np.frombuffer(frame, HEADER, 1, ADDRESSES.itemsize).copy()
+    body = frame[FRAME_BYTES:]
+    for _ in range(int(rng.integers(1, 3))):
+        name = str(rng.choice([*HEADER.names, "type", "low", "cut", "body"]))
+        if name == "type":
+            header["version_type"] = VERSION << 4 | int(rng.choice(list(Type)))
+        elif name == "low":
+            header[str(rng.choice(["seq", "behind", "epoch", "count"]))] += int(rng.choice([-4, -1, 1, 4])) % 2**16
+        elif name == "cut":
+            body = body[:int(rng.integers(0, len(body) + 1))]
+        elif name == "body" and body:
+            at = int(rng.integers(0, len(body)))
+            body = body[:at] + bytes([int(rng.integers(0, 4))]) + body[at + 1:]
+        elif name in HEADER.names:
+            header[name] = int(rng.integers(0, 2**63)) >> int(rng.integers(0, 60)) & 2**(8 * HEADER[name].itemsize) - 1
+    ip = frame[26:30] if rng.random() < 0.97 else bytes(4)
+    return udp_frame(eth_dst=frame[:6], eth_src=frame[6:12], ip_src=ip, ip_dst=frame[30:34], udp_src=int.from_bytes(frame[34:36], "big"),
+                     udp_dst=UDP_PORT, payload=header.tobytes() + body)

@@ -1,0 +1,195 @@
+"""The core in a tree of switches, at the level of headers, against the golden model; every plausible slip in it is noticed."""
+
+import inspect
+from functools import cache
+
+import numpy as np
+import pytest
+from iswitch.config import Config
+from iswitch.wire import UDP_PORT, Action, ContributionFlag, Format, Reason, Type
+
+import hw.control.checks
+import hw.control.core
+import hw.control.membership
+from hw.control.core import Core
+from sim.bench.client import Client
+from sim.bench.core import CoreBench
+from sim.bench.traffic import adverse_numbers
+from sim.bench.tree import BAD, TREES, Tree, address, spoilt
+from sim.model.control.membership import Source
+from sim.model.net import compose
+
+CONFIG = Config(ports=8, bus_bits=64, members=8, jobs=2, window=2, elements=16, queue_bytes=4096, mac_entries=64)
+
+
+def notice_from(result):
+    """The sender of a result gives notice to somebody of another token."""
+    own = compose.Own(result[6:12], result[26:30])
+    payload = compose.notice(job=0, epoch=0, seq=0, member=0, token=5, reason=Reason.JOB)
+    return compose.address(own, Source(0, result[:6], int.from_bytes(result[30:34], "big"), UDP_PORT), payload)
+
+
+@cache
+def lives(shape="three levels", format=Format.WINDOW64):
+    """Benches of all switches of a tree that has been through everything: joins, sums, late and early ones, departures, a Reset, an end."""
+    rng = np.random.default_rng(1)
+    tree = Tree(TREES[shape], CONFIG, switch=CoreBench, **BAD)
+    told = [[] for _ in tree.switches]
+    for bench, frames in zip(tree.switches, told):
+        bench.receive = lambda port, frame, now_us=0, frames=frames, receive=bench.receive: (frames.append((port, frame)), receive(port, frame))[1]
+    client, root = tree.clients, tree.homes.index(0) if 0 in tree.homes else None
+    for settings in ({"threshold": 7}, {"elements": 400}, {"fraction": 500}):
+        tree.send(0, client[0].join(**{"world": 8, "elements": 16} | settings))
+    other = Client.numbered(50, port=1)
+    other.switch_mac, other.switch_ip = address(0)
+    tree.switches[0].receive(3, other.join(world=2, elements=16))  # the parent has another job of this number
+    for _ in range(8):
+        for rank in range(8):
+            tree.send(rank, client[rank].join(world=8, elements=16, format=format))
+    tree.switches[0].receive(3, other.end_job())
+    for bench in tree.switches[1:]:
+        other.switch_mac, other.switch_ip = bench.model.own
+        bench.receive(1, other.end_job())
+    for one in client:
+        one.forget(one.nonce + 1)
+    other.switch_mac, other.switch_ip = address(tree.homes[0])
+    for ranks in (1, 1 << 8, 1):  # the first yields, the last is refused
+        other.ranks = ranks
+        tree.switches[tree.homes[0]].receive(1, other.join(world=8, elements=16, format=format, nonce=len(tree.log[0])))
+        for _ in range(20):
+            tree.send(0, client[0].join(world=8, elements=16, format=format))
+    for _ in range(4):  # leaves what is not there yet, and comes back
+        tree.send(7, client[7].join(world=8, elements=16, format=format))
+    for _ in range(4):
+        tree.send(7, client[7].leave(seq=1))
+    client[7].forget(777)
+    tree.join(format=format, world=8, elements=16)
+    other.ranks = 1
+    tree.switches[tree.homes[0]].receive(1, other.join(world=8, elements=16, format=format, nonce=4711))
+    numbers = adverse_numbers(rng, 8 * 8 * 16, 0.02).reshape(8, 8, 16)
+    tree.reduce(numbers[:, :4])
+    tree.reduce(numbers[:, :2], start=4, format=Format.INT32)
+    for rank in range(8):
+        first = client[rank].first_seq + 6
+        for want in (0, 1):
+            tree.send(rank, client[rank].receipt(first, behind=rank % 3, want=bool(want)))
+        tree.send(rank, client[rank].contribution(first, numbers[rank, 0], flags=ContributionFlag.BOUNDARY))
+        tree.send(rank, client[rank].rising(Action.HALT, {"mode": 1}))
+        tree.send(rank, client[rank].set_h(7))
+        tree.send(rank, client[rank].fbcast(first))
+        tree.send(rank, client[rank].contribution(first, numbers[rank, 0], flags=ContributionFlag.BOUNDARY | ContributionFlag.WHOLE))
+    for rank in (0, 4):
+        tree.send(rank, client[rank].contribution(client[rank].first_seq + 7, numbers[rank, 1], behind=1))
+        for _ in range(3):
+            tree.send(rank, client[rank].leave())
+    for rank in (2, 3, 5, 6, 7):
+        tree.send(rank, client[rank].contribution(client[rank].first_seq + 7, numbers[rank, 1], behind=1))
+    for _ in range(4):
+        tree.send(1, client[1].leave(seq=client[1].number + 1))  # nobody else is waited for
+    for rank in (1, 2, 3):
+        tree.send(rank, client[rank].reset())
+    if root is not None:
+        tree.send(root, client[root].reset())
+        for rank in (1, 2, 3, 5, 6, 7):
+            for _ in range(2):
+                tree.send(rank, client[rank].contribution(client[rank].first_seq + 8, numbers[rank, 1]))
+                tree.send(rank, client[rank].join())
+            tree.send(rank, client[rank].contribution(client[rank].first_seq, numbers[rank, 1]))
+    for bench, frames in zip(tree.switches, told):
+        seen = frames.copy()
+        for port, frame in [(port, frame) for port, frame in seen if frame[42] & 0xF == Type.ACK]:
+            bench.receive(port, frame)  # answers of an earlier epoch
+        for port, frame in [(port, frame) for port, frame in seen if frame[42] & 0xF == Type.RESULT][:1]:
+            bench.receive(port, notice_from(frame))
+        for at in rng.integers(0, len(seen), 150):
+            bench.receive(seen[at][0], spoilt(seen[at][1], rng))
+    if root is not None:
+        tree.send(root, client[root].end_job())
+    for rank in range(8):
+        for _ in range(4):
+            tree.send(rank, client[rank].contribution(client[rank].first_seq, numbers[rank, 1]))
+            tree.send(rank, client[rank].leave())
+    for bench, frames in zip(tree.switches, told):
+        for port, frame in frames[-40:]:
+            bench.receive(port, frame)  # of a job that is gone
+    return tree.switches
+
+
+@cache
+def departed():
+    """A leaf's bench: the slowest of two leaves, whereupon a slot closes that only the other has contributed to."""
+    tree = Tree(((-1, 0), (1, 1)), CONFIG, switch=CoreBench).join()
+    numbers = np.ones((2, 4, 16), np.float32).view(np.uint32)
+    tree.reduce(numbers)
+    tree.send(0, tree.clients[0].contribution(tree.clients[0].first_seq + 4, numbers[0, 0]))
+    tree.send(1, tree.clients[1].leave())
+    return tree.switches[1]
+
+
+def test_what_goes_up_after_a_departure_says_what_the_others_lack():
+    bench = departed()
+    bench.check()
+    assert [done.up[2] for done in bench.model.works if done.up][-1] == 0
+
+
+@pytest.mark.parametrize("stalls", [0, 0.4])
+@pytest.mark.parametrize("switch", range(4))
+def test_a_switch_in_a_tree_has_the_models_outcomes_operations_and_replies(switch, stalls):
+    lives()[switch].check(stalls=stalls)
+
+
+def test_an_fp32_job():
+    lives("uneven, a worker at the root", Format.FP32)[1].check()
+
+
+MUTANTS = {
+    "what goes up goes to the members": ("core", "recipients.eq(1 << self.config.members)", "recipients.eq(job.live)"),
+    "an uplink is of a rounded format": ("core", "work.result.numeric.eq(Format.FIXED64)", "work.result.numeric.eq(slot.numeric)"),
+    "results name members by index": ("core", "members.eq(slot.ranks if uplinks else slot.members)", "members.eq(slot.members)"),
+    "an uplink is not known to be repeated": ("core", "Mux(again, ContributionFlag.RETRANSMISSION, 0)", "0"),
+    "a NOTICE answers what came from above": ("core", "(outcome == name) & ~answer & ~installs", "(outcome == name)"),
+    "no receipts go up": ("core", "sends = notes | ~fault & reports", "sends = notes"),
+    "a receipt never wants": ("core", "Mux(ring.report.want, ContributionFlag.WANT << 4, 0)", "0"),
+    "a Leave is numbered as a Join": ("core", "Mux(asks, membership.leaves, ring.report.seq)", "Mux(asks, 0, ring.report.seq)"),
+    "a leaf's Join has no ranks": ("core", "Mux(asks, parent.ranks, 0)", "0"),
+    "anybody's result is the parent's": ("checks", "(from_there, Outcome.ADDRESS)", "(1, Outcome.ADDRESS)"),
+    "a switch may name others' ranks": ("checks", "said & ~Cat(member.ranks", "0 & ~Cat(member.ranks"),
+    "an uplink's numbers are as long as a worker's": ("checks", "numbers >> (self.uplink & wide)", "numbers"),
+    "a rank has two places": ("membership", "m.Elif(shut | shared)", "m.Elif(shut)"),
+    "a rank's pending owner does not yield": ("membership", "m.Elif(owned)", "m.Elif(0)"),
+    "ranks may be anybody's": ("membership", "(ranks & ~below).any()", "Const(0)"),
+    "a newcomer joins a tree that runs": ("membership", "shut.eq(exists & ", "shut.eq(0 & "),
+    "a leaf runs when all below are there": ("membership", "there = ~leaf & (", "there = ("),
+    "a leaf asks before all are there": ("membership", "leaf & exists & ~job.up_running & whole", "leaf & exists & ~job.up_running"),
+    "a leaf asks though it runs": ("membership", "leaf & exists & ~job.up_running & whole", "leaf & exists & whole"),
+    "a leaf goes back to an earlier epoch": ("membership", "((later != 0) & ~later[15])", "(later != 0)"),
+    "a leaf does not start over": ("membership", 'after.newcomers.eq(0)]\n                m.next = "CREATED"', "after.newcomers.eq(0)]"),
+    "the last Leave is answered at once": ("membership", "leaf & (job.up_token != 0)", "Const(0)"),
+    "who has left still owns its ranks": ("membership", "t.job_next.ranks.eq(job.ranks & ~row.ranks)", "t.job_next.ranks.eq(job.ranks)"),
+    "a departure completes a leaf's slot": ("membership", "Mux(leaf, SlotState.SENT_UP, SlotState.COMPLETE)", "SlotState.COMPLETE"),
+    "any nonce is ours": ("membership", "said.nonce != job.up_nonce", "0"),
+    "any notice is ours": ("membership", "(frame.token != job.up_token) | ~job.up_running", "0"),
+    "halted by a leaf's worker": ("membership", "(asked.action == Action.HALT) & in_tree | ", ""),
+    "fewer than all in a tree": ("membership", "(asked.action == Action.SET_H) & in_tree & ", "0 & "),
+    "a Reset at a leaf": ("membership", "(asked.action == Action.RESET) & (frame.member != NO_MEMBER) & leaf", "0"),
+    "a refusal by the parent is kept to oneself": ("membership", "(reason == Reason.DONE) & leaf & exists", "(reason == Reason.DONE) & 0"),
+    "no time for the lowest": ("membership", 'm.next = "ROWS"', 'm.next = "SWEEP"'),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant_is_noticed(name, monkeypatch):
+    part, before, after = MUTANTS[name]
+    module = {"core": hw.control.core, "checks": hw.control.checks, "membership": hw.control.membership}[part]
+    source = inspect.getsource(module)
+    assert source.count(before) == 1, "the mutant must name one place"
+    mutant = dict(vars(module))
+    exec(compile(source.replace(before, after), name, "exec"), mutant)
+    core = mutant["Core"] if part == "core" else Core
+    if part != "core":
+        monkeypatch.setattr(hw.control.core, part.capitalize(), mutant[part.capitalize()])
+    with pytest.raises((AssertionError, TimeoutError)):
+        departed().check(core=core)
+        for shape in ("uneven, a worker at the root", "chain", "three levels"):
+            for bench in lives(shape):
+                bench.check(core=core)

@@ -1,0 +1,359 @@
+"""Trees of golden switches against the flat golden switch and against exact arithmetic, over perfect and bad links."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from iswitch.config import Config
+from iswitch.wire import (
+    BROADCAST_MEMBER, HEADER, SILENCE_TICK_US, UPLINK_TAIL, Action, ContributionFlag, Format, JobState, Mode, Outcome, Reason, ResultFlag, Type,
+    ones_complement_sum,
+)
+from sim.bench.client import SWITCH_IP, Client
+from sim.bench.oracle import NAN, patterns, window64_sum
+from sim.bench.tree import BAD, FLAT, TREES, Tree, address, facts
+from sim.model.control.random import seed_for_first_seq
+from sim.model.net import compose
+from sim.model.network import Network
+from sim.model.numeric import lane, window64
+from sim.model.parse import parse
+from sim.model.tree_switch import Parent, TreeSwitch, uplink
+
+
+def adverse(rng, world, segments, size=16, limit=141):
+    """Near the limit of the range, cancelling, subnormal, both zeros, far apart, ties."""
+    payloads = patterns(rng, world * segments * size, limit - 60, limit).reshape(world, segments, size)
+    payloads[:, :, 0] = (limit - 1 << 23) | 0x7FFFFF
+    payloads[:, :, 1] = np.where(np.arange(world) % 2, payloads[:, :, 0].T, payloads[:, :, 0].T | 1 << 31).T
+    payloads[:, :, 2] = 1 << 31
+    payloads[:, :, 3] = rng.integers(0, 1 << 23, (world, segments))
+    half = world // 2
+    payloads[half:2 * half, :, -4:] = payloads[:half, :, -4:] ^ 1 << 31
+    return payloads
+
+
+@pytest.mark.parametrize("rates", [{}, BAD], ids=["perfect", "bad"])
+@pytest.mark.parametrize("shape", TREES.values(), ids=TREES)
+@pytest.mark.parametrize("numbers", ["normal", "adverse"])
+def test_a_tree_gives_the_bits_of_one_switch_and_of_exact_fractions(shape, rates, numbers):
+    rng = np.random.default_rng(3)
+    payloads = adverse(rng, 8, 12) if numbers == "adverse" else (
+        rng.standard_normal((8, 12, 16)) * 10.0 ** rng.integers(-12, 3, (8, 12, 16))).astype(np.float32).view(np.uint32)
+    tree = Tree(shape, **rates).join()
+    found = tree.reduce(payloads)
+    tree.agree()
+    flat = Tree(FLAT).join().reduce(payloads)
+    assert facts(found) == facts(flat)
+    for s, reply in enumerate(found):
+        assert reply.numbers.tolist() == [window64_sum(column, 44) for column in payloads[:, s].T.tolist()]
+        assert (reply.header["members"], reply.header["count"], reply.header["member"]) == (255, 8, BROADCAST_MEMBER)
+
+
+@pytest.mark.parametrize("shape", TREES.values(), ids=TREES)
+def test_sequence_numbers_wrap_all_over_the_tree(shape):
+    payloads = adverse(np.random.default_rng(10), 8, 12)
+    tree = Tree(shape, seed=seed_for_first_seq(2**32 - 8), **BAD).join()
+    assert {client.first_seq for client in tree.clients} == {2**32 - 8}
+    found = tree.reduce(payloads)
+    tree.agree()
+    assert [reply.numbers.tolist() for reply in found] == [
+        [window64_sum(column, 44) for column in payloads[:, s].T.tolist()] for s in range(12)]
+
+
+def test_receipts_go_up_as_the_worst_of_the_members():
+    tree = Tree().join()
+    root, leaf, first = tree.switches[0].jobs[0], tree.switches[1], tree.clients[0].first_seq
+    seat = next(m for m, entry in enumerate(root.entries) if entry.ranks == 0x0F)
+    for rank, behind, known in ((0, 0, 0), (1, 1, 0), (2, 0, 0), (3, 0, 1), (1, 0, 2)):
+        tree.send(rank, tree.clients[rank].receipt(first + 2, behind=behind))
+        assert tree.switches[0].jobs[0].ring.have[seat] == (first + known) % 2**32
+    assert leaf.counters()["outcome.RECEIPT"] == tree.switches[0].counters()["outcome.RECEIPT"] == 5
+
+
+def test_mutant_that_rounds_at_each_switch_is_found(monkeypatch):
+    def rounded(format, stored):
+        return window64.to_fixed(window64.from_fixed(stored.accumulator, 44), 44, 255)[0]
+
+    payloads = adverse(np.random.default_rng(3), 8, 12)
+    exact = [[window64_sum(column, 44) for column in payloads[:, s].T.tolist()] for s in range(12)]
+    monkeypatch.setattr(lane, "uplink", rounded)
+    found = Tree().join().reduce(payloads)
+    assert np.mean([reply.numbers.tolist() for reply in found] != np.array(exact)) > 0.05
+
+
+@pytest.mark.parametrize("shape", TREES.values(), ids=TREES)
+@pytest.mark.parametrize("start", ["job", "slot"])
+def test_int32_goes_up_in_four_bytes_an_element(shape, start):
+    payloads = np.random.default_rng(4).integers(0, 2**32, (8, 5, 16), dtype=np.uint32)
+    tree = Tree(shape, **BAD).join(**({"format": Format.INT32} if start == "job" else {}))
+    found = tree.reduce(payloads, format=Format.INT32)
+    assert [reply.numbers.tolist() for reply in found] == payloads.sum(axis=0, dtype=np.uint32).tolist()
+
+
+def test_fp32_adds_partial_sums():
+    payloads = np.random.default_rng(5).standard_normal((8, 1, 16)).astype(np.float32)
+    tree = Tree().join(format=Format.FP32)
+    (found,) = tree.reduce(payloads.view(np.uint32), format=Format.FP32)
+    assert np.allclose(found.numbers.view(np.float32), payloads[:, 0].sum(axis=0), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", TREES.values(), ids=TREES)
+@pytest.mark.parametrize("mode", [Mode.QUARANTINE, Mode.PROPAGATE])
+@pytest.mark.parametrize("bad", [(1,), (0, 1, 2, 3), tuple(range(8))], ids=["one", "four", "all"])
+def test_what_is_tainted_is_named_by_rank_all_over_the_tree(shape, mode, bad):
+    payloads = adverse(np.random.default_rng(6), 8, 3)
+    payloads[bad, 1, 5] = 0x7F800000
+    tree = Tree(shape).join(mode=mode)
+    found = tree.reduce(payloads)
+    tree.agree()
+    assert facts(found) == facts(Tree(FLAT).join(mode=mode).reduce(payloads))
+    assert found[1].header["token"] == sum(1 << rank for rank in bad)
+    if mode == Mode.PROPAGATE:
+        assert found[1].numbers[5] == NAN
+        assert found[1].header["members"] == 255
+    else:
+        assert found[1].header["members"] == 255 & ~sum(1 << rank for rank in bad)
+        assert found[1].flags & ResultFlag.PARTIAL
+
+
+def test_an_uplink_is_what_the_protocol_says():
+    tree = Tree()
+    seen, root = [], tree.switches[0]
+    receive = root.receive
+    root.receive = lambda port, frame, now_us: seen.append(frame) or receive(port, frame, now_us)
+    tree.join().reduce(np.full((8, 1, 16), 0x3F800000, np.uint32))
+    uplinks = [frame for frame in seen if frame[42] & 0xF == Type.UPLINK]
+    assert len(uplinks) == 2
+    for frame, ranks in zip(uplinks, (0x0F, 0xF0)) if uplinks[0][56] == 0x0F else zip(uplinks, (0xF0, 0x0F)):
+        header, tail = np.frombuffer(frame, HEADER, 1, 42)[0], np.frombuffer(frame[-8:], UPLINK_TAIL, 1)[0]
+        assert (int(header["format_flags"]), int(header["count"]), int(header["members"]), int(header["behind"])) == (4, 4, ranks, 0)
+        assert (len(frame), int(tail["tainted"]), int(tail["flags"])) == (64 + 8 * 16 + 8, 0, 0)
+        assert np.frombuffer(frame, "<i8", 16, 64).tolist() == [4 << 44] * 16
+        assert ones_complement_sum(frame[42:]) == 0xFFFF
+
+
+def test_the_model_sends_and_reads_the_vector_typed_by_hand():
+    text = (Path(__file__).parents[2] / "vectors/uplink.hex").read_text(encoding="utf-8")
+    vector = bytes.fromhex("".join(line.partition("#")[0] for line in text.splitlines()))
+    numbers = np.array([2 << 44, -(3 << 43)])
+    payload = compose.uplink(job=1, epoch=0x1234, seq=0x89ABCDEC, member=1, token=0xCAFEBABF, format=Format.FIXED64,
+                             flags=ContributionFlag.RETRANSMISSION, behind=3, ranks=0b1001, tainted=0b10, partial=True, numbers=numbers)
+    parent = Parent(0, *address(0), ranks=0b1011)
+    assert compose.address(compose.Own(*address(1)), parent.source, payload) == vector
+    message = parse(5, vector, SWITCH_IP, TreeSwitch.types)
+    assert (message.type, message.members, message.behind, message.token) == (Type.UPLINK, 0b1001, 3, 0xCAFEBABF)
+    assert uplink(message).numbers.tolist() == numbers.tolist()
+    assert uplink(message)[1:] == (ResultFlag.PARTIAL, 0b10)
+
+
+def test_no_member_is_told_that_the_job_runs_before_all_ranks_are_there():
+    tree = Tree()
+    for _ in range(4):
+        for rank, client in enumerate(tree.clients[:7]):
+            tree.send(rank, client.join(world=8, elements=16))
+    assert not any(tree.running(rank) for rank in range(8))
+    one = tree.clients[0]
+    tree.send(0, one.contribution(one.first_seq, np.ones(16, np.float32)))
+    assert tree.switches[1].counters()["outcome.FORMING"] == 1
+    tree.join()
+    assert len({(client.epoch, client.first_seq) for client in tree.clients}) == 1
+    assert {client.epoch for client in tree.clients} == {tree.switches[0].jobs[0].epoch}
+
+
+@pytest.mark.parametrize(("rank", "ranks", "reason"), [(1, 1 << 0, Reason.MEMBER), (1, 1 << 4, Reason.MEMBER), (4, 1 << 0, Reason.MEMBER)],
+                         ids=["taken", "of another leaf", "of another leaf too"])
+def test_a_rank_has_one_place(rank, ranks, reason):
+    tree = Tree()
+    for _ in range(2):
+        tree.send(0, tree.clients[0].join(world=8, elements=16))
+    tree.clients[rank].ranks = ranks
+    tree.send(rank, tree.clients[rank].join(world=8, elements=16))
+    assert tree.log[rank][-1].reason == reason
+
+
+@pytest.mark.parametrize(("settings", "reason"), [({"threshold": 7}, Reason.THRESHOLD), ({"elements": 181}, Reason.ELEMENTS)])
+def test_a_leaf_refuses_what_a_tree_cannot_do(settings, reason):
+    tree = Tree(config=Config(ports=8, members=8, window=2, elements=352))
+    tree.send(0, tree.clients[0].join(**{"world": 8, "elements": 180} | settings))
+    assert tree.log[0][-1].reason == reason
+    tree.send(0, tree.clients[0].join(world=8, elements=180))
+    assert tree.log[0][-1].reason == Reason.DONE
+
+
+def test_what_the_parent_refuses_the_leaf_refuses():
+    tree = Tree()
+    other = Client.numbered(99, port=2)
+    tree.network.hosts[0, 2] = lambda frame: None
+    tree.network.send((0, 2), other.join(world=2, elements=16))  # a job of this number is there already, with another world
+    for _ in range(4):
+        for rank in range(4):
+            tree.send(rank, tree.clients[rank].join(world=8, elements=16))
+    assert [tree.log[rank][-1].reason for rank in range(4)] == [Reason.WORLD] * 4
+
+
+@pytest.mark.parametrize("rates", [{}, BAD], ids=["perfect", "bad"])
+@pytest.mark.parametrize("shape", TREES.values(), ids=TREES)
+def test_departures_anywhere_let_the_others_go_on(shape, rates):
+    payloads = adverse(np.random.default_rng(8), 8, 24)
+    tree = Tree(shape, **rates).join()
+    tree.reduce(payloads[:, :4])
+    for count, rank in enumerate((0, 1, 2, 3, 5, 6, 7)):
+        client, last = tree.clients[rank], tree.log[rank]
+        number = client.number + 1
+        tree.gone.add(rank)
+        for _ in range(60):
+            tree.send(rank, client.leave(seq=number))
+            if any(reply.ack is not None and reply.ack["action"] == Action.LEAVE for reply in last):
+                break
+        else:
+            raise AssertionError(f"nobody lets {rank} go")
+        part = payloads[:, 4 + 2 * count:6 + 2 * count]
+        found = tree.reduce(part, start=4 + 2 * count)
+        left = [r for r in range(8) if r not in tree.gone]
+        for s, reply in enumerate(found):
+            assert (int(reply.header["members"]), reply.flags & ResultFlag.PARTIAL) == (sum(1 << r for r in left), 0)
+            assert reply.numbers.tolist() == [window64_sum(column, 44) for column in part[left, s].T.tolist()]
+    tree.agree()
+
+
+@pytest.mark.parametrize("rates", [{}, BAD], ids=["perfect", "bad"])
+def test_a_reset_of_the_root_reaches_every_leaf(rates):
+    shape = TREES["uneven, a worker at the root"]
+    payloads = adverse(np.random.default_rng(9), 8, 6)
+    tree = Tree(shape, **rates).join()
+    tree.reduce(payloads)
+    old, number = tree.clients[3].epoch, tree.clients[3].number + 1
+    while tree.switches[0].jobs[0].epoch == old:
+        tree.send(3, tree.clients[3].reset(seq=number))
+    for held in tree.held:
+        held.clear()
+    for _ in range(60):
+        for rank, client in enumerate(tree.clients):
+            if client.epoch == old:
+                tree.network.now_us += 1000
+                tree.send(rank, client.contribution(client.first_seq + 6, payloads[rank, 0]))
+                tree.network.now_us += 1000
+                tree.send(rank, client.join())
+    assert {client.epoch for client in tree.clients} == {old + 1 & 0xFFFF}
+    tree.reduce(payloads)
+    tree.agree()
+
+
+def test_a_leaf_that_its_parent_does_not_know_tells_its_members():
+    tree = Tree().join()
+    root = Client.numbered(99, port=2)
+    tree.network.hosts[0, 2] = lambda frame: None
+    tree.network.send((0, 2), root.end_job())
+    for rank in range(8):
+        tree.network.now_us += 1000
+        client = tree.clients[rank]
+        tree.send(rank, client.contribution(client.first_seq, np.ones(16, np.float32)))
+    assert [switch.jobs[0].state for switch in tree.switches] == [JobState.NONE] * 3
+    tree.network.now_us += 1000
+    tree.send(0, tree.clients[0].receipt(tree.clients[0].first_seq))
+    assert (tree.log[0][-1].type, tree.log[0][-1].reason) == (Type.NOTICE, Reason.JOB)
+
+
+def test_results_and_answers_count_only_from_the_parent():
+    tree = Tree().join()
+    leaf, client = tree.switches[1], tree.clients[0]
+    for kind, payload in ((Type.RESULT, bytes(8)), (Type.ACK, bytes(64)), (Type.NOTICE, b"")):
+        tree.send(0, client.frame(kind, payload))
+        tree.send(4, tree.clients[4].frame(kind, payload))
+    assert leaf.counters()["outcome.PORT"] == 3
+    root, worker = tree.switches[0], tree.clients[0]
+    root.receive(1, worker.frame(Type.RESULT, bytes(8), job=1), 0)
+    assert leaf.jobs[0].state == JobState.RUNNING
+
+
+@pytest.mark.parametrize(("slip", "outcome"), [
+    ({"members": 0x1F}, Outcome.MEMBER), ({"token": 1}, Outcome.TOKEN), ({"format_flags": Format.FP32}, Outcome.FORMAT),
+    ({"format_flags": Format.WINDOW64}, Outcome.FORMAT),
+    ({"version_type": 1 << 4 | Type.CONTRIBUTION, "format_flags": Format.WINDOW64}, Outcome.TYPE),
+], ids=["ranks of others", "token", "another float format", "rounded", "a switch contributes"])
+def test_an_uplink_is_checked(slip, outcome):
+    tree = Tree().join()
+    (sent_up,) = [frame for rank in range(4) for port, frame in tree.switches[1].receive(
+        1 + rank % 2, tree.clients[rank].contribution(tree.clients[rank].first_seq, np.ones(16, np.float32)), 0) if port == 0]
+    header = np.frombuffer(sent_up, HEADER, 1, 42).copy()
+    for name, value in slip.items():
+        header[name] = value
+    body = sent_up[64:] if outcome != Outcome.TYPE else sent_up[64:128]
+    ip = sent_up[14:16] + (50 + len(body)).to_bytes(2, "big") + sent_up[18:24] + bytes(2) + sent_up[26:34]
+    ip = ip[:10] + (0xFFFF - ones_complement_sum(ip)).to_bytes(2, "big") + ip[12:]
+    udp = sent_up[34:38] + (30 + len(body)).to_bytes(2, "big") + bytes(2)
+    frame = sent_up[:14] + ip + udp + header.tobytes() + body
+    root = tree.switches[0]
+    before = root.counters()
+    root.receive(7, frame, 10**6)
+    assert root.counters()[f"outcome.{outcome.name}"] == before[f"outcome.{outcome.name}"] + 1
+    root.receive(7, sent_up, 10**6)
+    assert root.counters()["outcome.ADDED"] == before["outcome.ADDED"] + 1
+
+
+@pytest.mark.parametrize(("rank", "where"), [(0, "leaf"), (3, "root")])
+def test_nobody_joins_a_tree_that_runs(rank, where):
+    """A second worker of the rank, while its first lives and after it has left."""
+    tree = Tree(TREES["uneven, a worker at the root"]).join()
+    client = tree.clients[rank]
+    again = Client.numbered(50, port=client.port)
+    again.ranks, again.switch_mac, again.switch_ip = client.ranks, client.switch_mac, client.switch_ip
+    seen = []
+    tree.network.hosts[tree.homes[rank], 1 + rank % 2] = lambda frame: seen.append(again.take(frame)) if frame[:6] == again.mac else tree.take(frame)
+    tree.send(rank, again.join(world=8, elements=16))
+    tree.send(rank, client.leave())
+    tree.send(rank, again.join(world=8, elements=16))
+    assert [reply.reason for reply in seen] == [Reason.MEMBER] * 2
+    assert not any(job.ring.joining for switch in tree.switches for job in switch.jobs)
+
+
+@pytest.mark.parametrize("switch", [0, 1])
+def test_what_only_the_root_may_do_or_nobody(switch):
+    tree = Tree(TREES["uneven, a worker at the root"]).join()
+    rank = tree.homes.index(switch)
+    client = tree.clients[rank]
+    for frame, at_root in ((client.rising(Action.HALT, {"mode": 1}), Reason.ACTION), (client.rising(Action.FBCAST, {"segment": 7}), Reason.SEQ)):
+        tree.send(rank, frame)
+        assert tree.log[rank][-1].reason == (at_root if switch == 0 else Reason.ACTION)
+
+
+def test_an_eviction_at_a_leaf_closes_its_slots_and_they_go_up():
+    tree = Tree()
+    tree.join(evict_us=2 * SILENCE_TICK_US)
+    payloads = np.full((8, 1, 16), 0x3F800000, np.uint32)
+    for rank in range(1, 8):
+        tree.send(rank, tree.clients[rank].contribution(tree.clients[rank].first_seq, payloads[rank, 0]))
+    tree.gone.add(0)
+    tree.network.now_us += 4 * SILENCE_TICK_US
+    found = tree.reduce(payloads)
+    assert [int(reply.header["members"]) for reply in found] == [0xFE]
+    assert tree.switches[1].counters()["stat.EVICTED"] == 1
+
+
+@pytest.mark.parametrize("flags", [ContributionFlag.BOUNDARY, ContributionFlag.WHOLE])
+def test_what_a_contribution_says_of_its_segment_goes_up_and_is_compared(flags):
+    tree = Tree().join()
+    for rank in range(7):
+        tree.send(rank, tree.clients[rank].contribution(tree.clients[rank].first_seq, np.ones(16, np.float32), flags=flags))
+    slot = tree.switches[0].jobs[0].ring.slots[0]
+    assert (slot.boundary, slot.whole) == (flags == ContributionFlag.BOUNDARY, flags == ContributionFlag.WHOLE)
+    tree.send(7, tree.clients[7].contribution(tree.clients[7].first_seq, np.ones(16, np.float32)))
+    assert tree.switches[2].counters()["outcome.FORMAT"] == 1
+
+
+def test_a_result_that_opened_its_slot_answers_whoever_comes_late():
+    """FBCAST at the root ends a segment of which a leaf has heard nothing; its workers' boundary is none for the result."""
+    tree = Tree(TREES["uneven, a worker at the root"]).join()
+    root, leaf = tree.clients[3], tree.clients[0]
+    one = np.ones(16, np.float32)
+    tree.send(3, root.contribution(root.first_seq, one, flags=ContributionFlag.BOUNDARY))
+    tree.send(3, root.rising(Action.FBCAST, {"segment": root.first_seq}))
+    tree.held[0].clear()
+    tree.send(0, leaf.contribution(leaf.first_seq, one, flags=ContributionFlag.BOUNDARY))
+    assert [int(reply.header["members"]) for reply in tree.held[0].values()] == [0b1000]
+
+
+def test_a_network_refuses_rates_that_are_none():
+    with pytest.raises(ValueError, match="Network loss must be 0 to 1, not 2"):
+        Network([], [], loss=2)
