@@ -8,6 +8,7 @@ DUPLICATE ?= 0
 REORDER   ?= 0
 CORRUPT   ?= 0
 KILL      ?=
+LEAVES    ?= 0
 # Of `make test`
 JOBS      ?= 2
 # Of `make sim`: WAVES=1 writes waveforms
@@ -56,9 +57,9 @@ lint: $(BASE)  ## ruff and mypy
 	ruff check .
 	mypy
 
-demo: $(TORCH)  ## learn CartPole with WORKERS=4 through the compiled switch; LOSS=0.01 REORDER=0.05 DUPLICATE=0.01 SEED=1 KILL=2
+demo: $(TORCH)  ## learn CartPole with WORKERS=4 through the compiled switch; LOSS=0.01 REORDER=0.05 DUPLICATE=0.01 SEED=1 KILL=2 LEAVES=2
 	python -m sim.demo --workers $(WORKERS) --seed $(SEED) \
-		--loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) $(if $(KILL),--kill $(KILL)) --out build/demo
+		--loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) --leaves $(LEAVES) $(if $(KILL),--kill $(KILL)) --out build/demo
 
 emulator: $(BASE)  ## the compiled switch with a UDP socket for each port, until Ctrl-C
 	python -m sim.emulator

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from iswitch import IswitchError
@@ -17,18 +18,26 @@ FAULTS = ("loss", "duplicate", "reorder", "corrupt")
 READY_S = 600
 STOP_S = 10
 LOG_LINES = 15
+UPLINK = Config().ports - 1
 
 
 class Emulator:
-    """The emulator's process, within a `with`."""
+    """The emulator's process, within a `with`: one switch, or a root with a link to each of its `leaves`, which share the workers."""
 
-    def __init__(self, out: Path, seed: int, faults: dict[str, float]) -> None:
+    def __init__(self, out: Path, seed: int, faults: dict[str, float], *, workers: int, leaves: int) -> None:
         self.ready, self.log = out / "ready.json", out / "emulator.log"
         self.ready.unlink(missing_ok=True)
         self.command = [sys.executable, "-m", "sim.emulator", "--udp-base", "0", "--seed", str(seed),
                         "--ready-file", str(self.ready), "--summary", str(out / "switch.json")]
         for name, rate in faults.items():
             self.command += [f"--{name}", str(rate)]
+        self.homes = [1 + rank * leaves // workers if leaves else 0 for rank in range(workers)]
+        if leaves:
+            self.command += ["--switches", str(leaves + 1)]
+            bad = "".join(f",{name}={rate}" for name, rate in faults.items() if rate)
+            for leaf in range(1, leaves + 1):
+                ranks = ",".join(str(rank) for rank, home in enumerate(self.homes) if home == leaf)
+                self.command += ["--link", f"{leaf}:{UPLINK}-0:{leaf - 1}{bad}", "--leaf", f"{leaf}-0:{ranks}"]
 
     def __enter__(self) -> "Emulator":
         with self.log.open("w") as log:  # a session of its own: Ctrl-C is for us, and we stop it when nobody needs it
@@ -46,14 +55,19 @@ class Emulator:
                 self.process.wait()
 
     def addresses(self) -> list[str]:
-        """Of the switch's ports, once it is ready; the first time it has to be compiled."""
+        """For each worker a port of its switch, once they are ready; the first time they have to be compiled."""
         deadline = time.monotonic() + READY_S
         while not self.ready.exists():
             self.watch()
             if time.monotonic() > deadline:
                 raise LaunchError(f"the emulator was not ready after {READY_S} s: see {self.log}")
             time.sleep(0.05)
-        return [f"{host}:{port}" for host, port in json.loads(self.ready.read_text())["ports"]]
+        ports = [[f"{at[0]}:{at[1]}" for at in switch["ports"] if at] for switch in json.loads(self.ready.read_text())["switches"]]
+        return [ports[home][self.homes[:rank].count(home) % len(ports[home])] for rank, home in enumerate(self.homes)]
+
+    def leaves(self, addresses: Sequence[str]) -> list[str]:
+        """Of the workers' `addresses` one at each leaf."""
+        return list({home: address for home, address in zip(self.homes, addresses) if home}.values())
 
     def watch(self) -> None:
         if self.process.poll() is not None:
@@ -70,22 +84,29 @@ def main() -> int:
     parser.add_argument("--kill", type=int, metavar="RANK", help="kill this worker on the way; the others go on, and it comes back")
     for name in FAULTS:
         parser.add_argument(f"--{name}", type=float, default=0.0, help="chance that it happens to a frame")
+    parser.add_argument("--leaves", type=int, default=0, help="so many switches share the workers, and a root adds up what they send")
     given = parser.parse_args()
     if not 1 <= given.workers <= Config().members:
         parser.error(f"--workers must be 1 to {Config().members}, the members that a job can have in this switch, not {given.workers}")
+    if not 0 <= given.leaves <= min(given.workers, Config().ports):
+        parser.error(f"--leaves must be 0 to {min(given.workers, Config().ports)}, the workers and the ports of the root, not {given.leaves}")
+    if given.leaves and given.kill is not None:
+        parser.error("--kill needs one switch, without --leaves: nobody joins a tree that runs")
     faults = {name: getattr(given, name) for name in FAULTS}
     options = Options(workers=given.workers, seed=given.seed, total_steps=given.total_steps)
 
     console = Console()
     given.out.mkdir(parents=True, exist_ok=True)
     try:
-        with stop_on_signals(), Emulator(given.out, given.seed, faults) as emulator:
+        with stop_on_signals(), Emulator(given.out, given.seed, faults, workers=given.workers, leaves=given.leaves) as emulator:
             with console.status("the switch is compiled and started (minutes the first time, then seconds) ..."):
                 addresses = emulator.addresses()
-            console.print(f"the emulated switch listens at {', '.join(addresses)}; "
+            where = f"{given.leaves} emulated leaves below a root listen" if given.leaves else "the emulated switch listens"
+            console.print(f"{where} at {', '.join(addresses)}; "
                           + (", ".join(f"{name} {rate:g}" for name, rate in faults.items() if rate) or "no faults"),
                           highlight=False, soft_wrap=True)
-            launch(options, addresses, given.out, watch=emulator.watch, console=console, notes={"faults": faults}, kill=given.kill)
+            launch(options, addresses, given.out, watch=emulator.watch, console=console, notes={"faults": faults}, kill=given.kill,
+                   leaves=emulator.leaves(addresses))
     except (LaunchError, IswitchError, ValueError) as error:
         console.print(f"the demo failed: {error}", style="red", markup=False, highlight=False)
         return 1

@@ -37,14 +37,15 @@ class Worker:
 
     address: of the switch, "host:port", or "host" for its usual port.
     job, key: which of the switch's jobs, and a number that keeps strangers out of it; the same for all workers.
-    rank: 0 to world - 1, or None to be given one. world: number of workers.
+    rank: 0 to world - 1, or None to be given one; of a tree where some workers are at the root itself, say it. world: number of workers.
     format: "window64" (same bits in any order of arrival), "fp32" (IEEE addition in order of arrival) or "int32".
     fraction: of window64, numbers are rounded to multiples of 2^-fraction and must be below 2^(58 - fraction).
     threshold: a sum is complete with this many workers; below `world`, laggards are left out. None: world.
     mode: a contribution with NaN, an infinity or a number out of range is left out ("quarantine") or makes NaN
     ("propagate"). on_taint: what to do here when that has happened: "warn" (TaintWarning), "raise" (TaintedError, when
     the result is in place) or "ignore".
-    elements: numbers in a segment, the same for all workers. None: as many as the switch can.
+    elements: numbers in a segment, the same for all workers. None: as many as the switch can, or its tree of switches; of a tree where some
+    workers are at the root itself, say `Config.uplink_elements`.
     timeout_s: the longest time without progress in a collective: above the longest time that one worker may compute
     while the others wait. join_timeout_s: the longest wait for the other workers to join.
     backlog: segments of results that are kept while this worker lags behind a job with threshold < world; the others
@@ -109,7 +110,12 @@ class Worker:
                 fraction=fraction, elements=elements or self.config.elements, mode=_MODES[mode],
                 deadline_us=int(deadline_s * 1e6), evict_us=int(evict_s * 1e6),
                 nonce=self._transport.randbits(64) | 1, wanted=NO_MEMBER if rank is None else rank)
-            membership = self._control.join(membership, timeout_s=join_timeout_s, elastic=elastic)
+            try:
+                membership = self._control.join(membership, timeout_s=join_timeout_s, elastic=elastic)
+            except Refused as refusal:  # in a tree of switches segments are shorter
+                if refusal.reason != Reason.ELEMENTS or elements:
+                    raise
+                membership = self._control.join(replace(membership, elements=self.config.uplink_elements), timeout_s=join_timeout_s, elastic=elastic)
             self._state["member"] = True
             self._changed = self._control.newcomer
             backlog = _BACKLOG_WINDOWS * membership.window if backlog is None else backlog

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.aggregate.claims import forget
-from hw.aggregate.ring import admission, is_complete, popcount
+from hw.aggregate.ring import admission, is_complete, lowest, popcount
 from hw.control.checks import same_sender
 from hw.control.tables import TICK, Access, Binding, Parent
 from hw.control.views import Views
@@ -232,11 +232,13 @@ class Membership(wiring.Component):
         uplinks = config.uplinks
         frame, asked, t = self.headers.frame, self.headers.body, self.tables
         job, row = t.job_row, t.member_row
-        own_found, own, free_found, free = Signal(), Signal.like(index), Signal(), Signal.like(index)
-        wanted_open, pending_found, pending = Signal(), Signal(), Signal.like(index)
+        own_found, own, wanted = Signal(), Signal.like(index), Signal(8)
+        free, yielding = Signal(config.members), Signal(config.members)
 
         # A rank belongs to one member. Nobody joins a tree that runs.
-        owned, shared, owner, shut = Signal(), Signal(), Signal.like(index), Signal()
+        held, shared, shut, below = Signal(config.members), Signal(), Signal(), Signal(32)
+        everybody = (1 << asked.world[:6]) - 1
+        m.d.comb += below.eq(Mux(leaf, self.parent.ranks, everybody) if uplinks else everybody)
         if uplinks:
             m.d.comb += shut.eq(exists & (job.tree | leaf) & (job.state != JobState.FORMING))
         with m.State("JOIN"):
@@ -273,8 +275,11 @@ class Membership(wiring.Component):
             why = Reason.DONE
             for good, name in reversed(limits):
                 why = Mux(good, why, name)
-            m.d.sync += [reason.eq(why), own_found.eq(0), free_found.eq(0), wanted_open.eq(0),
-                         pending_found.eq(0), index.eq(0), owned.eq(0), shared.eq(0)]
+            m.d.sync += [reason.eq(why), own_found.eq(0), free.eq(0), yielding.eq(0), index.eq(0), held.eq(0), shared.eq(0),
+                         wanted.eq(frame.member)]
+            if uplinks:
+                with m.If(frame.members.any()):
+                    m.d.sync += wanted.eq(lowest(frame.members))
             m.next = "SCAN"
         with m.State("SCAN"):
             # The row of `step - 1` is here while `index` already points at `step`.
@@ -287,21 +292,22 @@ class Membership(wiring.Component):
                 yields = row.pending | (row.live & (job.state == JobState.FORMING) & self.silent.bit_select(previous, 1))
                 with m.If(taken & (row.nonce == asked.nonce) & same & ~own_found):
                     m.d.sync += [own_found.eq(1), own.eq(previous)]
-                with m.If(~taken & ~free_found & (previous < asked.world)):
-                    m.d.sync += [free_found.eq(1), free.eq(previous)]
-                with m.If(yields & ~pending_found & (previous < asked.world)):
-                    m.d.sync += [pending_found.eq(1), pending.eq(previous)]
-                with m.If((frame.member == previous) & (previous < asked.world) & (~taken | yields)):
-                    m.d.sync += wanted_open.eq(1)
+                with m.If(previous < asked.world):
+                    m.d.sync += [free.bit_select(previous, 1).eq(~taken & below.bit_select(previous, 1)),
+                                 yielding.bit_select(previous, 1).eq(yields)]
                 if uplinks:
-                    with m.If(taken & (row.ranks & frame.members).any()):
-                        m.d.sync += [owned.eq(1), shared.eq(owned | ~yields), owner.eq(previous)]
+                    with m.If(taken):
+                        m.d.sync += held.eq(held | row.ranks)
+                        with m.If((row.ranks & frame.members).any() & (previous != wanted)):
+                            m.d.sync += shared.eq(1)
             with m.If(reason != Reason.DONE):
                 m.next = "SETTLE"
             with m.Elif(step == config.members):
                 m.d.sync += step.eq(0)
                 m.next = "CHOOSE"
         with m.State("CHOOSE"):
+            empty = free & ~held
+            open = empty | yielding
             with m.If(own_found):
                 m.d.sync += index.eq(own)
                 m.next = "AGAIN"
@@ -310,24 +316,18 @@ class Membership(wiring.Component):
                 refuse(Reason.TOKEN)
             with m.Elif(shut | shared):
                 refuse(Reason.MEMBER)
-            with m.Elif(owned):
-                m.d.sync += index.eq(owner)
+            with m.Elif(wanted != NO_MEMBER):
+                m.d.sync += index.eq(wanted)
                 m.next = "CREATE"
-            with m.Elif(frame.member != NO_MEMBER):
-                m.d.sync += index.eq(frame.member)
-                with m.If(~wanted_open):
+                with m.If((wanted >= config.members) | ~open.bit_select(wanted, 1)):
                     refuse(Reason.MEMBER)
-                with m.Else():
-                    m.next = "CREATE"
             with m.Else():
-                m.d.sync += index.eq(Mux(free_found, free, pending))
-                with m.If(~free_found & ~pending_found):
+                m.d.sync += index.eq(lowest(Mux(empty.any(), empty, yielding)))
+                m.next = "CREATE"
+                with m.If(~open.any()):
                     refuse(Reason.MEMBER)
-                with m.Else():
-                    m.next = "CREATE"
         ranks = Signal(32)
         m.d.comb += ranks.eq(Mux(frame.members == 0, bit, frame.members))
-        below = Mux(leaf, self.parent.ranks, (1 << asked.world[:6]) - 1) if uplinks else Const(0)
         with m.State("CREATE"):
             with m.If((ranks & ~below).any() if uplinks else Const(0)):
                 refuse(Reason.MEMBER)

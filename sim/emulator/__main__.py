@@ -21,6 +21,7 @@ from sim.emulator.faults import Rates
 from sim.emulator.link import parse_link
 from sim.emulator.plan import Plan
 from sim.emulator.report import show, summary as summarised
+from sim.emulator.tree import parse_leaf, plant
 from sim.emulator.wall import SLICE_CYCLES, WallTime
 
 DEFAULT = Config()
@@ -43,6 +44,8 @@ def main(
     switches: Annotated[int, typer.Option(help="Switches, all of one kind.")] = 1,
     link: Annotated[list[str] | None, typer.Option(
         help="0:3-2:0,rate=1e9,delay_us=5,loss=0.01: port 3 of switch 0 with port 0 of switch 2; may be repeated.")] = None,
+    leaf: Annotated[list[str] | None, typer.Option(
+        help="1-0:0-3,7:job=2: in job 2 (0 if not said) switch 1 is a leaf of switch 0, for the ranks 0 to 3 and 7; may be repeated.")] = None,
     mac: Annotated[str, typer.Option(help="MAC address of the switch; further switches count up.")] = SWITCH_MAC.hex(":"),
     ip: Annotated[str, typer.Option(
         help="IPv4 address of the switch; further switches count up.")] = ".".join(map(str, SWITCH_IP)),
@@ -88,6 +91,7 @@ def main(
         first_mac, first_ip = bytes.fromhex(mac.replace(":", "")), ipaddress.IPv4Address(ip)
         boards = [Board(None if library else config, engine=engine, seed=seed + count, ip=(first_ip + count).packed, path=library,
                         mac=(int.from_bytes(first_mac) + count).to_bytes(len(first_mac))) for count in range(switches)]
+        plant(boards, plan.links, [parse_leaf(given) for given in leaf or []])
         served = WallTime(plan.build(boards), slice_cycles=slice_cycles)
     except (ValueError, OSError, BoardError, CompileError) as error:
         console.print(str(error), style="red", markup=False, highlight=False)

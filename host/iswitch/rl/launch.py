@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -81,27 +82,30 @@ def stop_on_signals() -> Iterator[None]:
 
 def launch(options: Options, addresses: Sequence[str], out: Path, *, watch: Callable[[], None] = lambda: None,
            console: Console | None = None, notes: dict[str, Any] | None = None, restarts: int = 3,
-           kill: int | None = None) -> dict[str, Any]:
+           kill: int | None = None, leaves: Sequence[str] = ()) -> dict[str, Any]:
     """Train with a process for each worker; rank r talks to addresses[r modulo their number], a port of the switch.
 
     watch: called several times a second; may raise, which ends the training. notes: go into the summary. restarts: so many workers that are
-    killed are started again, while the others go on. kill: the rank of a worker that is killed after `KILL_AT` updates.
+    killed are started again, while the others go on. kill: the rank of a worker that is killed after `KILL_AT` updates. leaves: an address of
+    each switch with workers in a tree of switches.
     Writes `summary.json` and `learning_curve.png` into `out`, and returns the summary. Raises LaunchError.
     """
     console = console or Console()
     out.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
-    before = _counters(addresses[0])
+    asked = leaves or addresses[:1]
+    before = _counters(asked)
     if kill is not None and not 0 <= kill < options.workers:
         raise ValueError(f"kill must be a rank, 0 to {options.workers - 1}, not {kill}")
     done = _Crew(options, addresses, console, restarts=restarts, kill=kill).run(watch)
-    risen = {name: (count - before[name]) % 2**32 for name, count in _counters(addresses[0]).items()}
+    risen = {name: (count - before[name]) % 2**32 for name, count in _counters(asked).items()}
 
     console.print(f"the policy plays {options.evaluation_episodes} episodes that it has not seen ...")
     result, elements = done[0].result, done[0].elements
     rewards = evaluate(result.weights, options)
     # Every collective is cut into segments, and every worker contributes to every segment exactly once.
     expected = sum(each.result.segments for each in done)
+    accepted = risen["ADDED"] - len(leaves) * result.segments  # a leaf adds each result that comes down, too
     stayed = not risen["EVICTED"] and not risen["ADMITTED"]
     summary = {
         "mean_reward_eval": sum(rewards) / len(rewards),
@@ -113,7 +117,7 @@ def launch(options: Options, addresses: Sequence[str], out: Path, *, watch: Call
         "segments_per_allreduce": -(-result.weights.size // elements),
         "segments": result.segments,
         "contributions_expected": expected if stayed else None,  # what a worker that was killed had contributed, nobody knows
-        "contributions_accepted": risen["ADDED"],
+        "contributions_accepted": accepted,
         "wall_s": round(time.perf_counter() - start, 2),
         "train_s": round(result.train_s, 2),
         "allreduce_s": round(result.allreduce_s, 2),
@@ -139,12 +143,16 @@ def launch(options: Options, addresses: Sequence[str], out: Path, *, watch: Call
     return summary
 
 
-def _counters(address: str) -> dict[str, int]:
-    transport = UdpTransport(address)
-    try:
-        return Control(transport, address=address).counters()
-    finally:
-        transport.close()
+def _counters(addresses: Sequence[str]) -> dict[str, int]:
+    """The sum over switches."""
+    total: Counter[str] = Counter()
+    for address in addresses:
+        transport = UdpTransport(address)
+        try:
+            total.update(Control(transport, address=address).counters())
+        finally:
+            transport.close()
+    return total
 
 
 def _work(rank: int, address: str, key: int, options: Options, again: bool, parent: Connection) -> None:

@@ -178,19 +178,24 @@ REASONS = {"deadline_us": Reason.DEADLINE, "evict_us": Reason.EVICT}
 
 
 def seat(job: Job, wanted: int, ranks: int, now_us: int) -> int | None:
-    """The index that a newcomer gets, if any: indices are below `world`, so that `live` = `world` means all of them.
+    """The index that a newcomer gets, if any: its lowest rank, if it says which come with it; so all indices are ranks that belong here.
+    A rank belongs to one member.
     A pending entry yields, or a worker that died between its Join and its confirmation would keep the job from forming; and so does, while
     the job forms, a silent one. (In a running job the silent are evicted when they are waited for.)
     """
-    free = [k for k, entry in enumerate(job.entries) if entry.state in (EntryState.FREE, EntryState.LEFT)]
-    pending = [k for k, entry in enumerate(job.entries) if entry.state == EntryState.PENDING
-               or job.state == JobState.FORMING and entry.state == EntryState.LIVE and silent(job, k, now_us)]
-    owners = [k for k, entry in enumerate(job.entries) if entry.ranks & ranks and k not in free]
-    if owners:  # a rank belongs to one member
-        return owners[0] if len(owners) == 1 and owners[0] in pending else None
+    taken = {k: entry for k, entry in enumerate(job.entries) if entry.state in (EntryState.PENDING, EntryState.LIVE)}
+    free = [k for k in range(len(job.entries)) if job.below >> k & 1 and not any(entry.ranks >> k & 1 for entry in taken.values())]
+    yields = [k for k, entry in taken.items() if entry.state == EntryState.PENDING or job.state == JobState.FORMING and silent(job, k, now_us)]
+    wanted = lowest(ranks) if ranks else wanted
+    if any(entry.ranks & ranks for k, entry in taken.items() if k != wanted):
+        return None
     if wanted == NO_MEMBER:
-        return next(iter(free + pending), None)
-    return wanted if wanted in free + pending else None
+        return next(iter(free + yields), None)
+    return wanted if wanted in free + yields else None
+
+
+def lowest(ranks: int) -> int:
+    return (ranks & -ranks).bit_length() - 1
 
 
 def with_entry(job: Job, index: int, entry: Entry) -> Job:

@@ -174,7 +174,7 @@ def test_a_ring_in_a_tree_decides_as_the_model():
 
 def test_cases_meet_every_outcome_and_operation():
     steps = [(one.kind, step.outcome, step.work and step.work.operation) for one, _, (step, _) in cases()]
-    assert {operation for _, _, operation in steps} == {None, *Operation}
+    assert {operation for _, _, operation in steps} == {None, *Operation} - {Operation.GRANT}  # which is of asynchronous jobs, and takes no slot
     assert {outcome for kind, outcome, _ in steps if kind == RESULT} == {
         Outcome.ADDED, Outcome.DUPLICATE, Outcome.STALE, Outcome.WINDOW, Outcome.SLOT_HELD, Outcome.FORMAT, Outcome.LENGTH}
     assert {report.want for one, _, (_, report) in cases() if report} == {False, True}
@@ -191,7 +191,7 @@ MUTANTS = [
     ("Mux(opens | installs, 0, slot.tainted)", "Mux(installs, 0, slot.tainted)"), ("slot.partial & ~opens & ~installs", "slot.partial & ~installs"),
     ("slot.partial & ~opens & ~installs", "slot.partial & ~opens"), ("(gain > 0) & ~installs", "gain > 0"),
     ("~installs & (behind_bad", "(behind_bad"), ("asked.want & sent_up & (ahead == 0)", "sent_up & (ahead == 0)"),
-    ("asked.want & sent_up & (ahead == 0)", "asked.want & sent_up"), ("opens & (collecting | sent_up | (", "opens & (collecting | ("),
+    ("asked.want & sent_up & (ahead == 0)", "asked.want & sent_up"), ("held = collecting | sent_up | (", "held = collecting | ("),
     ("& ~installs & ~(leaf & (slot.state == SlotState.COMPLETE))", "& ~(leaf & (slot.state == SlotState.COMPLETE))"),
     ("& ~installs & ~(leaf & (slot.state == SlotState.COMPLETE))", "& ~installs"),
     ("& ~installs & ~(leaf & (slot.state == SlotState.COMPLETE))", "& ~installs & ~leaf"),

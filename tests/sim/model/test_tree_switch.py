@@ -7,7 +7,8 @@ import pytest
 
 from iswitch.config import Config
 from iswitch.wire import (
-    BROADCAST_MEMBER, HEADER, SILENCE_TICK_US, UPLINK_TAIL, Action, ContributionFlag, Format, JobState, Mode, Outcome, Reason, ResultFlag, Type,
+    BROADCAST_MEMBER, HEADER, NO_MEMBER, SILENCE_TICK_US, UPLINK_TAIL, Action, ContributionFlag, Format, JobState, Mode, Outcome, Reason,
+    ResultFlag, Type,
     ones_complement_sum,
 )
 from sim.bench.client import SWITCH_IP, Client
@@ -170,6 +171,40 @@ def test_a_rank_has_one_place(rank, ranks, reason):
     tree.clients[rank].ranks = ranks
     tree.send(rank, tree.clients[rank].join(world=8, elements=16))
     assert tree.log[rank][-1].reason == reason
+
+
+@pytest.mark.parametrize("shape", TREES.values(), ids=TREES)
+def test_who_asks_for_its_rank_need_not_say_that_it_is_one(shape):
+    """The Joins of a driver that knows of no trees."""
+    payloads = adverse(np.random.default_rng(10), 8, 2)
+    tree = Tree(shape)
+    for rank, client in enumerate(tree.clients):
+        client.ranks, client.member = 0, rank
+    found = tree.join().reduce(payloads)
+    assert [client.member for client in tree.clients] == list(range(8))
+    assert facts(found) == facts(Tree(FLAT).join().reduce(payloads))
+
+
+def test_a_leaf_gives_the_ranks_that_belong_below_it():
+    tree = Tree()
+    for client in tree.clients:
+        client.ranks = 0
+    tree.join()
+    assert [client.member for client in tree.clients] == list(range(8))
+
+
+@pytest.mark.parametrize("member", [0, 2, NO_MEMBER])
+def test_a_rank_below_a_leaf_is_given_to_nobody_else(member):
+    """At the root, whose index 0 is the leaf with the ranks 0, 2, 4, 5 and 7, by asking for it or by asking for any."""
+    tree = Tree(TREES["uneven, a worker at the root"])
+    for _ in range(4):
+        for rank in (0, 2, 4, 5, 7):
+            tree.send(rank, tree.clients[rank].join(world=8, elements=16))
+    client = tree.clients[3]
+    client.ranks = 0
+    tree.send(3, client.join(member=member, world=8, elements=16))
+    assert tree.log[3][-1].reason == (Reason.DONE if member == NO_MEMBER else Reason.MEMBER)
+    assert client.member == (1 if member == NO_MEMBER else NO_MEMBER)
 
 
 @pytest.mark.parametrize(("settings", "reason"), [({"threshold": 7}, Reason.THRESHOLD), ({"elements": 181}, Reason.ELEMENTS)])
