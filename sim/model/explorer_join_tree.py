@@ -56,10 +56,12 @@ def put(values: tuple, index: int, value: Any) -> tuple:
 
 
 class JoinTreeExplorer:
-    """`parents`, `homes` as in `explorer_tree.py`; `resets`: worker 0, at the root, may reset the job. `switch` makes mutants."""
+    """`parents`, `homes` as in `explorer_tree.py`; `resets`: worker 0, at the root, may reset the job. `knowing`: workers say their ranks; else
+    they ask for them as their indices, as if there was no tree. `switch` makes mutants."""
 
-    def __init__(self, parents: tuple[int, ...], homes: tuple[int, ...], *, resets: bool = False, switch: type[TreeSwitch] = TreeSwitch) -> None:
-        self.parents, self.homes, self.resets = parents, homes, resets
+    def __init__(self, parents: tuple[int, ...], homes: tuple[int, ...], *, resets: bool = False, knowing: bool = True,
+                 switch: type[TreeSwitch] = TreeSwitch) -> None:
+        self.parents, self.homes, self.resets, self.knowing = parents, homes, resets, knowing
         config = Config(members=4, window=1, elements=8, ports=8)
         below = [0] * len(parents)
         for rank, home in enumerate(homes):
@@ -80,8 +82,11 @@ class JoinTreeExplorer:
         home = self.switches[self.homes[rank]].own
         world = len(self.homes)
         epoch = mind.running[0] if mind.running and action == Action.RESET else 0
+        member, ranks = (NO_MEMBER, 1 << rank) if self.knowing else (rank, 0)
+        if action == Action.RESET:
+            member = mind.member
         payload = compose.control(
-            job=0, epoch=epoch, seq=int(action == Action.RESET), member=mind.member, token=mind.token, ranks=1 << rank, action=action,
+            job=0, epoch=epoch, seq=int(action == Action.RESET), member=member, token=mind.token, ranks=ranks, action=action,
             nonce=rank + 1, key=1, world=world, threshold=world, format=Format.WINDOW64, fraction=44, elements=8)
         return compose.address(worker, Source(1, home.mac, int.from_bytes(home.ip, "big"), UDP_PORT), payload)
 
@@ -146,7 +151,7 @@ class JoinTreeExplorer:
 
     def successors(self, state: State) -> Iterator[tuple[Any, State]]:
         for rank, mind in enumerate(state.minds):
-            asked = ("switch", self.homes[rank]), self.ask(rank, mind._replace(member=NO_MEMBER), Action.JOIN)
+            asked = ("switch", self.homes[rank]), self.ask(rank, mind, Action.JOIN)
             if asked not in state.sent:
                 yield ("join", rank), state._replace(sent=state.sent | {asked})
         for noticed in self.notices(state):
@@ -165,7 +170,7 @@ class JoinTreeExplorer:
             if all(mind.running for mind in state.minds):
                 return
             for rank, mind in enumerate(state.minds):
-                moving = [(("switch", self.homes[rank]), self.ask(rank, mind._replace(member=NO_MEMBER), Action.JOIN))]
+                moving = [(("switch", self.homes[rank]), self.ask(rank, mind, Action.JOIN))]
                 while moving:
                     state, sent = self.arrive(state, *moving.pop(0))
                     moving += sent

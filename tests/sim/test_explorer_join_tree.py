@@ -2,7 +2,9 @@
 
 import pytest
 
-from iswitch.wire import JobState
+from iswitch.wire import NO_MEMBER, JobState
+from sim.model.control import membership
+from sim.model.control.membership import EntryState
 from sim.model.explorer_join_tree import JoinTreeExplorer
 from sim.model.search import Violation
 from sim.model.tree_switch import TreeSwitch
@@ -16,9 +18,25 @@ RIGHT = {
 }
 
 
+@pytest.mark.parametrize("knowing", [True, False], ids=["ranks", "indices"])
 @pytest.mark.parametrize("name", RIGHT)
-def test_joins_end_well_in_every_state(name):
-    assert len(JoinTreeExplorer(*RIGHT[name]).run()) > 100
+def test_joins_end_well_in_every_state(name, knowing):
+    assert len(JoinTreeExplorer(*RIGHT[name], knowing=knowing).run()) > 100
+
+
+def in_order_of_arrival(job, wanted, ranks, now_us):
+    """The rule before this one: an index says nothing of ranks."""
+    free = [k for k, entry in enumerate(job.entries) if entry.state in (EntryState.FREE, EntryState.LEFT)]
+    if any(entry.ranks & ranks for k, entry in enumerate(job.entries) if k not in free):
+        return None
+    return next(iter(free), None) if wanted == NO_MEMBER else wanted if wanted in free else None
+
+
+def test_indices_in_order_of_arrival_keep_out_who_asks_for_its_rank(monkeypatch):
+    """A leaf that came first has been given what a worker at the root asks for."""
+    monkeypatch.setattr(membership, "seat", in_order_of_arrival)
+    with pytest.raises(Violation, match="never told that the job runs"):
+        JoinTreeExplorer(*RIGHT["two at a leaf and one at the root"], knowing=False).run()
 
 
 def test_a_leaf_never_goes_back_to_the_epoch_before_a_reset():
