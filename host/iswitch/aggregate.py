@@ -3,10 +3,11 @@
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Literal, NoReturn
 
 import numpy as np
 
+from iswitch.buffers import INT, Bytes, filled, octets_of, summed_as
 from iswitch.control import Membership
 from iswitch.errors import IswitchError, JobReset, MembershipChanged, NoContributionError, NotAMember, Refused
 from iswitch.explain import odd_rises
@@ -20,11 +21,8 @@ from iswitch.wire import DEADLINE_US_MAX, HEADER, NO_MEMBER, Format, Mode, Reaso
 
 __all__ = ["Worker"]
 
-_FLOAT, _INT, _INT32 = np.dtype("<f4"), np.dtype("<i4"), Format.INT32
 _MODES = {"quarantine": Mode.QUARANTINE, "propagate": Mode.PROPAGATE}
 _BACKLOG_WINDOWS = 16
-
-Bytes = TypeVar("Bytes", bytes, bytearray, memoryview, np.ndarray)
 
 
 class Worker(JobWorker):
@@ -130,13 +128,7 @@ class Worker(JobWorker):
         Raises TypeError, ValueError before anything is sent; Timeout, SwitchUnreachable, JobReset, NotAMember,
         Mismatch, NoContributionError, TaintedError.
         """
-        if not isinstance(array, np.ndarray):
-            raise TypeError(f"array must be a numpy.ndarray, not {type(array).__name__}")
-        if op not in ("sum", "mean"):
-            raise ValueError(f'op must be "sum" or "mean", not {op!r}')
-        if not array.flags.writeable:
-            raise ValueError("array must be writeable: the result replaces its numbers")
-        format, wire_type = self._format_of(array, op)
+        format, wire_type = summed_as(array, op, self._ring.membership.format)
         values = np.ascontiguousarray(array, wire_type).reshape(-1)
         reduction = self._collect(values, format)
         if values.size:
@@ -156,38 +148,18 @@ class Worker(JobWorker):
         as `allreduce`.
         """
         demand_int("root", root, 0, self.world - 1)
-        if isinstance(buffer, np.ndarray):
-            if not buffer.flags.writeable:
-                raise ValueError("buffer must be writeable: the root's bytes replace its own")
-            if buffer.dtype.hasobject:
-                raise TypeError("buffer must hold plain numbers, not Python objects")
-            data = np.ascontiguousarray(buffer).reshape(-1).view(np.uint8)
-        elif isinstance(buffer, (bytes, bytearray, memoryview)):
-            if isinstance(buffer, memoryview) and buffer.readonly:
-                raise ValueError("buffer must be writeable: the root's bytes replace its own")
-            data = np.frombuffer(buffer, np.uint8)
-        else:
-            raise TypeError("buffer must be bytes, bytearray, memoryview or numpy.ndarray, not "
-                            f"{type(buffer).__name__}")
-        values = np.zeros(-(-data.size // 4), _INT)
+        data = octets_of(buffer)
+        values = np.zeros(-(-data.size // 4), INT)
         if self.rank == root:
             values.view(np.uint8)[:data.size] = data
-        reduction = self._collect(values, _INT32, whole=True)
+        reduction = self._collect(values, Format.INT32, whole=True)
         if not (reduction.members >> np.uint32(root) & 1).all():
             raise NoContributionError(f"the broadcast has nothing of its root, rank {root}: it has left the job")
-        received = values.view(np.uint8)[:data.size]
-        if isinstance(buffer, bytes):
-            return received.tobytes()
-        if self.rank != root:
-            if isinstance(buffer, np.ndarray):
-                buffer[...] = received.view(buffer.dtype).reshape(buffer.shape)
-            else:
-                data[:] = received
-        return buffer
+        return buffer if self.rank == root else filled(buffer, values.view(np.uint8)[:data.size])
 
     def barrier(self) -> None:
         """Returns when every worker has called it, whatever the threshold. Raises as `allreduce`."""
-        self._collect(np.zeros(1, _INT), _INT32, whole=True)
+        self._collect(np.zeros(1, INT), Format.INT32, whole=True)
 
     def share(self, state: np.ndarray | Sequence[np.ndarray], step: int) -> int:
         """Gives every worker the state of the one that is farthest, bit for bit, and returns its step.
@@ -200,16 +172,16 @@ class Worker(JobWorker):
         arrays = [state] if isinstance(state, np.ndarray) else list(state)
         own = flat(arrays)
         while True:
-            election = np.zeros(3 * self.world, _INT)
+            election = np.zeros(3 * self.world, INT)
             election[3 * self.rank:3 * self.rank + 3] = 1, step & 0x7FFFFFFF, step >> 31
             self._changed = False
-            self._collect(election, _INT32, whole=True)
+            self._collect(election, Format.INT32, whole=True)
             root, farthest = elect(election)
             values = own.copy() if root == self.rank else np.zeros_like(own)
             # All see the same members and the same change, and so all begin again, or none does.
             if self._changed:
                 continue
-            if (self._collect(values, _INT32, whole=True).members >> np.uint32(root) & 1).all() and not self._changed:
+            if (self._collect(values, Format.INT32, whole=True).members >> np.uint32(root) & 1).all() and not self._changed:
                 break
         if root != self.rank:
             fill(arrays, values)
@@ -287,21 +259,6 @@ class Worker(JobWorker):
             return self._ring.discard()
         except Notice:
             return 1.0
-
-    def _format_of(self, array: np.ndarray, op: str) -> tuple[Format, np.dtype[Any]]:
-        own = self._ring.membership.format
-        if array.dtype == _FLOAT and own != _INT32:
-            return own, _FLOAT
-        plain = array.dtype.newbyteorder("=")
-        if plain == np.int32:
-            if op == "mean":
-                raise ValueError('op must be "sum" for int32: a mean of integers is none')
-            return _INT32, _INT
-        if plain != np.float32:
-            raise TypeError(f"array must be float32 or int32, not {array.dtype}: use array.astype(numpy.float32)")
-        if own == _INT32:
-            raise TypeError('array must be int32 in a job of format "int32"')
-        return own, _FLOAT
 
     def _takes(self) -> str:
         """What numbers the job takes, as a sentence."""
