@@ -11,7 +11,7 @@ from pathlib import Path
 from iswitch import IswitchError
 from iswitch.config import Config
 from iswitch.rl.launch import LaunchError, launch, stop_on_signals
-from iswitch.rl.ppo import Options
+from iswitch.rl.training import Options
 from rich.console import Console
 
 FAULTS = ("loss", "duplicate", "reorder", "corrupt")

@@ -1,38 +1,31 @@
 """A worker of a job: sums, broadcasts and barriers over all its workers, computed by the switch."""
 
 import contextlib
-import os
-import weakref
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, NoReturn, Self, TypeVar
+from typing import Literal, NoReturn
 
 import numpy as np
 
-from iswitch.config import Config
-from iswitch.control import Control, Membership
-from iswitch.errors import (
-    IswitchError, JobReset, MembershipChanged, NoContributionError, NotAMember, Refused, Timeout,
-)
-from iswitch.explain import explain, odd_rises
-from iswitch.joining import FORMATS, demand_evict, demand_int, demand_seconds, sign_off
+from iswitch.buffers import INT, Bytes, filled, octets_of, summed_as
+from iswitch.control import Membership
+from iswitch.errors import IswitchError, JobReset, MembershipChanged, NoContributionError, NotAMember, Refused
+from iswitch.explain import odd_rises
+from iswitch.joining import FORMATS, JobWorker, demand_int, demand_one_of, demand_settings
 from iswitch.reduction import Reduction
 from iswitch.ring import Notice, Ring, Stalled
-from iswitch.sharing import elect, flat
-from iswitch.transport import Transport, UdpTransport
+from iswitch.sharing import elect, fill, flat
+from iswitch.transport import Transport
 from iswitch.views import read_slot
 from iswitch.wire import DEADLINE_US_MAX, HEADER, NO_MEMBER, Format, Mode, Reason
 
 __all__ = ["Worker"]
 
-_FLOAT, _INT, _INT32 = np.dtype("<f4"), np.dtype("<i4"), Format.INT32
 _MODES = {"quarantine": Mode.QUARANTINE, "propagate": Mode.PROPAGATE}
 _BACKLOG_WINDOWS = 16
 
-Bytes = TypeVar("Bytes", bytes, bytearray, memoryview, np.ndarray)
 
-
-class Worker:
+class Worker(JobWorker):
     """One of `world` workers that sum arrays in the switch. Making one joins a job, and waits for all the others.
 
     address: of the switch, "host:port", or "host" for its usual port.
@@ -76,67 +69,37 @@ class Worker:
                  timeout_s: float = 10.0, join_timeout_s: float = 120.0, backlog: int | None = None,
                  evict_s: float = 5.0, deadline_s: float = 0.0, elastic: bool = False,
                  transport: Transport | None = None, plain: bool = False):
-        demand_int("world", world, 1, 32)
-        demand_int("job", job, 0, 255)
-        demand_int("key", key, 0, 2**64 - 1)
-        demand_int("fraction", fraction, -126, 149)
-        if rank is not None:
-            demand_int("rank", rank, 0, world - 1)
-        if threshold is not None:
-            demand_int("threshold", threshold, 1, world)
-        if elements is not None:
-            demand_int("elements", elements, 1, 65535)
-        if backlog is not None:
-            demand_int("backlog", backlog, 0, 2**24)
-        for name, value, known in (("format", format, FORMATS), ("mode", mode, _MODES),
-                                   ("on_taint", on_taint, ("warn", "raise", "ignore"))):
-            if value not in known:
-                raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, not {value!r}")
-        demand_seconds(timeout_s=timeout_s, join_timeout_s=join_timeout_s)
-        demand_evict(evict_s)
+        demand_settings(world=world, threshold=threshold, job=job, rank=rank, key=key, format=format, fraction=fraction, elements=elements,
+                        timeout_s=timeout_s, join_timeout_s=join_timeout_s, evict_s=evict_s)
+        demand_one_of("mode", mode, _MODES)
+        demand_one_of("on_taint", on_taint, ("warn", "raise", "ignore"))
+        demand_int("backlog", 0 if backlog is None else backlog, 0, 2**24)
         if not 0 <= deadline_s * 1e6 < DEADLINE_US_MAX:
             raise ValueError(f"deadline_s must be 0 to {DEADLINE_US_MAX / 1e6:.0f}, not {deadline_s!r}")
 
-        self.address, self.timeout_s, self.on_taint = address, timeout_s, on_taint
-        self._transport = transport or UdpTransport(address, plain=plain)
+        super().__init__(address, timeout_s=timeout_s, join_timeout_s=join_timeout_s, transport=transport, plain=plain)
+        self.on_taint = on_taint
+        self._any_length = elements is None
         self._broken = ""  # why no collective is possible, as the end of a sentence
-        self._changed, self._elastic, self._join_timeout_s = False, elastic, join_timeout_s
-        self._state = {"member": False}
-        try:
-            self._control = Control(self._transport, address=address, timeout_s=min(timeout_s, join_timeout_s))
-            self.config: Config = self._control.config()
-            membership = Membership(
-                job=job, key=key, world=world, threshold=threshold or world, format=FORMATS[format],
-                fraction=fraction, elements=elements or self.config.elements, mode=_MODES[mode],
-                deadline_us=int(deadline_s * 1e6), evict_us=int(evict_s * 1e6),
-                nonce=self._transport.randbits(64) | 1, wanted=NO_MEMBER if rank is None else rank)
-            try:
-                membership = self._control.join(membership, timeout_s=join_timeout_s, elastic=elastic)
-            except Refused as refusal:  # in a tree of switches segments are shorter
-                if refusal.reason != Reason.ELEMENTS or elements:
-                    raise
-                membership = self._control.join(replace(membership, elements=self.config.uplink_elements), timeout_s=join_timeout_s, elastic=elastic)
-            self._state["member"] = True
+        wish = Membership(
+            job=job, key=key, world=world, threshold=threshold or world, format=FORMATS[format],
+            fraction=fraction, elements=elements or self.config.elements, mode=_MODES[mode],
+            deadline_us=int(deadline_s * 1e6), evict_us=int(evict_s * 1e6), nonce=self._nonce(), wanted=NO_MEMBER if rank is None else rank)
+        with self._joined(wish, elastic=elastic) as membership:
             self._changed = self._control.newcomer
             backlog = _BACKLOG_WINDOWS * membership.window if backlog is None else backlog
             self._ring = Ring(self._transport, membership, backlog=backlog)
-            self._control.strangers = self._absorb
-            self._before = self._control.counters(self.config.ports)
-            self._attendant = self._transport.attend(self._tend)
-        except BaseException:
-            if self._state["member"]:
-                self._control.leave(membership)
-            self._transport.close()
-            raise
-        self._finalizer = weakref.finalize(self, sign_off, self._control, self._ring, self._attendant,
-                                           self._transport, os.getpid(), self._state)
+            self._attend(self._ring)
+
+    def _join(self, wish: Membership, *, elastic: bool) -> Membership:
+        try:
+            return super()._join(wish, elastic=elastic)
+        except Refused as refusal:  # in a tree of switches segments are shorter
+            if refusal.reason != Reason.ELEMENTS or not self._any_length:
+                raise
+            return super()._join(replace(wish, elements=self.config.uplink_elements), elastic=elastic)
 
     # Facts
-
-    @property
-    def rank(self) -> int:
-        """This worker's index in the job, 0 to world - 1."""
-        return self._ring.membership.member
 
     @property
     def world(self) -> int:
@@ -163,12 +126,6 @@ class Worker:
         """Segments of all collectives that this worker has come to the end of."""
         return self._ring.segments
 
-    def counters(self) -> dict[str, int]:
-        """The switch's counters by name; `iswitch.explain` has a sentence on each. SwitchUnreachable."""
-        self._demand_member()
-        with self._attendant:
-            return self._control.counters(self.config.ports)
-
     # Collectives
 
     def allreduce(self, array: np.ndarray, op: Literal["sum", "mean"] = "sum") -> Reduction:
@@ -181,13 +138,7 @@ class Worker:
         Raises TypeError, ValueError before anything is sent; Timeout, SwitchUnreachable, JobReset, NotAMember,
         Mismatch, NoContributionError, TaintedError.
         """
-        if not isinstance(array, np.ndarray):
-            raise TypeError(f"array must be a numpy.ndarray, not {type(array).__name__}")
-        if op not in ("sum", "mean"):
-            raise ValueError(f'op must be "sum" or "mean", not {op!r}')
-        if not array.flags.writeable:
-            raise ValueError("array must be writeable: the result replaces its numbers")
-        format, wire_type = self._format_of(array, op)
+        format, wire_type = summed_as(array, op, self._ring.membership.format)
         values = np.ascontiguousarray(array, wire_type).reshape(-1)
         reduction = self._collect(values, format)
         if values.size:
@@ -207,38 +158,18 @@ class Worker:
         as `allreduce`.
         """
         demand_int("root", root, 0, self.world - 1)
-        if isinstance(buffer, np.ndarray):
-            if not buffer.flags.writeable:
-                raise ValueError("buffer must be writeable: the root's bytes replace its own")
-            if buffer.dtype.hasobject:
-                raise TypeError("buffer must hold plain numbers, not Python objects")
-            data = np.ascontiguousarray(buffer).reshape(-1).view(np.uint8)
-        elif isinstance(buffer, (bytes, bytearray, memoryview)):
-            if isinstance(buffer, memoryview) and buffer.readonly:
-                raise ValueError("buffer must be writeable: the root's bytes replace its own")
-            data = np.frombuffer(buffer, np.uint8)
-        else:
-            raise TypeError("buffer must be bytes, bytearray, memoryview or numpy.ndarray, not "
-                            f"{type(buffer).__name__}")
-        values = np.zeros(-(-data.size // 4), _INT)
+        data = octets_of(buffer)
+        values = np.zeros(-(-data.size // 4), INT)
         if self.rank == root:
             values.view(np.uint8)[:data.size] = data
-        reduction = self._collect(values, _INT32, whole=True)
+        reduction = self._collect(values, Format.INT32, whole=True)
         if not (reduction.members >> np.uint32(root) & 1).all():
             raise NoContributionError(f"the broadcast has nothing of its root, rank {root}: it has left the job")
-        received = values.view(np.uint8)[:data.size]
-        if isinstance(buffer, bytes):
-            return received.tobytes()
-        if self.rank != root:
-            if isinstance(buffer, np.ndarray):
-                buffer[...] = received.view(buffer.dtype).reshape(buffer.shape)
-            else:
-                data[:] = received
-        return buffer
+        return buffer if self.rank == root else filled(buffer, values.view(np.uint8)[:data.size])
 
     def barrier(self) -> None:
         """Returns when every worker has called it, whatever the threshold. Raises as `allreduce`."""
-        self._collect(np.zeros(1, _INT), _INT32, whole=True)
+        self._collect(np.zeros(1, INT), Format.INT32, whole=True)
 
     def share(self, state: np.ndarray | Sequence[np.ndarray], step: int) -> int:
         """Gives every worker the state of the one that is farthest, bit for bit, and returns its step.
@@ -251,22 +182,19 @@ class Worker:
         arrays = [state] if isinstance(state, np.ndarray) else list(state)
         own = flat(arrays)
         while True:
-            election = np.zeros(3 * self.world, _INT)
+            election = np.zeros(3 * self.world, INT)
             election[3 * self.rank:3 * self.rank + 3] = 1, step & 0x7FFFFFFF, step >> 31
             self._changed = False
-            self._collect(election, _INT32, whole=True)
+            self._collect(election, Format.INT32, whole=True)
             root, farthest = elect(election)
             values = own.copy() if root == self.rank else np.zeros_like(own)
             # All see the same members and the same change, and so all begin again, or none does.
             if self._changed:
                 continue
-            if (self._collect(values, _INT32, whole=True).members >> np.uint32(root) & 1).all() and not self._changed:
+            if (self._collect(values, Format.INT32, whole=True).members >> np.uint32(root) & 1).all() and not self._changed:
                 break
-        at = 0
-        for array in arrays:
-            octets = values.view(np.uint8)[at:at + array.nbytes]
-            array[...] = octets.view(array.dtype).reshape(array.shape) if root != self.rank else array
-            at += array.nbytes
+        if root != self.rank:
+            fill(arrays, values)
         return farthest
 
     # The job
@@ -274,7 +202,7 @@ class Worker:
     def set_threshold(self, threshold: int) -> None:
         """From now on `threshold` workers complete a sum, for all workers of the job. Refused, SwitchUnreachable."""
         demand_int("threshold", threshold, 1, self.world)
-        self._demand_member()
+        self._demand_open()
         with self._attendant:
             self._ring.membership = self._control.set_h(self._ring.membership, threshold)
             self._ring.set_threshold(threshold)
@@ -286,7 +214,7 @@ class Worker:
         After a Timeout every worker that had one calls this and does its collective again: the first call resets the job, the
         later ones find that it was reset and join in. If two call it in the same moment, one of them gets JobReset once more.
         """
-        self._demand_member()
+        self._demand_open()
         with self._attendant:
             m = self._ring.membership
             known = self._control.renew(m) if self._broken else m
@@ -303,11 +231,10 @@ class Worker:
     def rejoin(self) -> None:
         """After NotAMember: joins the job again, or founds it anew after a restart of the switch. The next collective must be `share`.
         Refused, SwitchUnreachable, Timeout."""
-        if not self._finalizer.alive:
-            raise NotAMember("this worker has left its job: make a new Worker")
+        self._demand_open()
         with self._attendant:
-            m = replace(self._ring.membership, nonce=self._transport.randbits(64) | 1, token=0)
-            self._ring.restart(self._control.join(m, timeout_s=self._join_timeout_s, elastic=True))
+            m = replace(self._ring.membership, nonce=self._nonce(), token=0)
+            self._ring.restart(self._join(m, elastic=True))
             self._state["member"], self._broken, self._changed = True, "", True
 
     def halt(self) -> None:
@@ -320,30 +247,17 @@ class Worker:
         self._switch_on(True)
 
     def _switch_on(self, on: bool) -> None:
-        self._demand_member()
+        self._demand_open()
         with self._attendant:
             self._control.halt(self._ring.membership, not on)
 
     def leave(self) -> bool:
-        """Leaves the job and closes the transport; nobody waits for this worker any more. Whether the switch confirmed
-        it. A second call does nothing."""
         self._broken = "it has left the job"
-        return bool(self._finalizer())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.leave()
-
-    def __repr__(self) -> str:
-        m = self._ring.membership
-        return f"<iswitch.Worker rank {m.member} of {m.world}, job {m.job} at {self.address}>"
+        return super().leave()
 
     # Within
 
     def _absorb(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
-        """Results that came while an acknowledgement was waited for."""
         if not self._broken:
             with contextlib.suppress(Notice):  # the next collective will get it again
                 self._ring.absorb(buffer, size, segment_bytes)
@@ -356,25 +270,6 @@ class Worker:
         except Notice:
             return 1.0
 
-    def _demand_member(self) -> None:
-        if not self._finalizer.alive:
-            raise NotAMember("this worker has left its job: make a new Worker")
-
-    def _format_of(self, array: np.ndarray, op: str) -> tuple[Format, np.dtype[Any]]:
-        own = self._ring.membership.format
-        if array.dtype == _FLOAT and own != _INT32:
-            return own, _FLOAT
-        plain = array.dtype.newbyteorder("=")
-        if plain == np.int32:
-            if op == "mean":
-                raise ValueError('op must be "sum" for int32: a mean of integers is none')
-            return _INT32, _INT
-        if plain != np.float32:
-            raise TypeError(f"array must be float32 or int32, not {array.dtype}: use array.astype(numpy.float32)")
-        if own == _INT32:
-            raise TypeError('array must be int32 in a job of format "int32"')
-        return own, _FLOAT
-
     def _takes(self) -> str:
         """What numbers the job takes, as a sentence."""
         m = self._ring.membership
@@ -385,7 +280,7 @@ class Worker:
 
     def _collect(self, values: np.ndarray, format: Format, *, whole: bool = False) -> Reduction:
         """Sums `values` (1-D, C-contiguous, 4 bytes each, little-endian) over the job, in place; `whole`: over everybody."""
-        self._demand_member()
+        self._demand_open()
         if self._broken:
             raise IswitchError(f"this worker can take part in no collective: {self._broken}")
         if self._changed:
@@ -414,13 +309,10 @@ class Worker:
                 self._broken, self._state["member"] = str(gone), False
                 raise
             self._broken = ""
-            raise JobReset(f"job {m.job} at {self.address} was reset by another worker: all begin again with the next "
-                           "collective") from None
+            raise JobReset(f"{self._where} was reset by another worker: all begin again with the next collective") from None
         self._state["member"] = False
-        self._broken = f"job {m.job} at {self.address} does not know it any more. Call `rejoin`, then `share`, or make a new Worker"
-        raise NotAMember(f"job {m.job} at {self.address} was ended, by `iswitch reset`, with its last member or by a restart "
-                         f"of the switch, or put this worker out because nothing came from it for its `evict_s` ({reason.name}): call "
-                         "`rejoin`, then `share`, or make a new Worker") from None
+        self._broken = f"{self._where} does not know it any more. Call `rejoin`, then `share`, or make a new Worker"
+        raise self._gone(reason, "call `rejoin`, then `share`, or make a new Worker") from None
 
     def _stalled(self, progress: str) -> NoReturn:
         """Timeout with the counters that rose, or SwitchUnreachable."""
@@ -434,11 +326,9 @@ class Worker:
         cause = (f"most likely they reduce arrays of different {' and '.join(differ)}" if differ else
                  f"{_ranks(missing) if missing else 'most likely one of them'} {'are' if len(missing) > 1 else 'is'} not in this collective "
                  "(computing, stopped, killed, or in another one)")
-        lines = [f"no result for {self.timeout_s:g} s in a collective of job {m.job} at {self.address}: {progress}. "
-                 f"{live} of {m.world} workers are members; the switch answers, so {cause}. To go on, all call `reset` and do it "
-                 "again; without a worker that is gone, after `set_threshold`."]
-        lines += [f"  {name} +{rise}: {explain(name)}" for name, rise in risen.items()]
-        raise Timeout("\n".join(lines), risen) from None
+        raise self._timeout(f"no result for {self.timeout_s:g} s in a collective of {self._where}: {progress}. "
+                            f"{live} of {m.world} workers are members; the switch answers, so {cause}. To go on, all call `reset` and do it "
+                            "again; without a worker that is gone, after `set_threshold`.", risen) from None
 
 
 def _ranks(ranks: Sequence[int]) -> str:

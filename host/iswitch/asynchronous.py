@@ -6,27 +6,24 @@ IV): while the program computes a gradient, the one before is summed in the swit
 
 import contextlib
 import hashlib
-import os
 import warnings
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NoReturn, Self
+from typing import Literal, NoReturn
 
 import numpy as np
 
-from iswitch.config import Config
-from iswitch.control import Control, Membership
+from iswitch.control import Membership
 from iswitch.errors import (
-    Diverged, HaltedWarning, IswitchError, JobReset, MembershipChanged, Mismatch, NotAMember, Refused, TaintWarning, Timeout,
+    Diverged, HaltedWarning, IswitchError, JobReset, MembershipChanged, Mismatch, Refused, TaintWarning, Timeout,
 )
-from iswitch.explain import explain, odd_rises
+from iswitch.explain import odd_rises
 from iswitch.handover import NOTE, free_job, hand_over
-from iswitch.joining import FORMATS, demand_evict, demand_int, demand_seconds, sign_off
+from iswitch.joining import FORMATS, JobWorker, demand_int, demand_settings
 from iswitch.reduction import Reduction
 from iswitch.ring import Notice
 from iswitch.stream import DEPTH, Arrival, Stream, Vector
-from iswitch.transport import RECEIVE_BYTES, Transport, UdpTransport
+from iswitch.transport import RECEIVE_BYTES, Transport
 from iswitch.update import ENTRY, Layout, Update
 from iswitch.wire import NO_MEMBER, SEGMENTS_MAX, STALENESS_MAX, Format, Mode, Reason
 
@@ -40,7 +37,7 @@ _HANDOVER_S = 3.0
 """How long the two ends of a handover wait for each other. A newcomer then asks again."""
 
 
-class AsyncWorker:
+class AsyncWorker(JobWorker):
     """One of `world` workers whose weights get the same updates in the same order, each the sum of some workers' vectors. Making one joins a
     job, and waits for all the others; their weights are to be equal then.
 
@@ -58,8 +55,9 @@ class AsyncWorker:
             weights -= rate * update.mean()
         worker.push(gradient_of(weights))
 
-    Whoever stops pushing leaves, for the others wait for `threshold` vectors of the workers that are there. All stop after the same update if
-    what they stop by is in the updates. A worker is for one thread; another one of its own answers the switch while that computes.
+    Whoever stops pushing leaves, for the others wait for `threshold` vectors of the workers that are there; its vectors on their way are
+    given up. All stop after the same update if what they stop by is in the updates. A worker is for one thread; another one of its own
+    answers the switch while that computes.
 
     Raises SwitchUnreachable, Refused, Timeout; ValueError and TypeError for wrong arguments.
     """
@@ -69,46 +67,24 @@ class AsyncWorker:
                  fraction: int = 44, elements: int | None = None, backlog: int | None = None, timeout_s: float = 10.0,
                  join_timeout_s: float = 120.0, evict_s: float = 5.0, elastic: bool = False,
                  transport: Transport | None = None, plain: bool = False):
-        demand_int("world", world, 1, 32)
+        demand_settings(world=world, threshold=threshold, job=job, rank=rank, key=key, format=format, fraction=fraction, elements=elements,
+                        timeout_s=timeout_s, join_timeout_s=join_timeout_s, evict_s=evict_s)
         demand_int("staleness", staleness, 0, STALENESS_MAX)
-        demand_int("threshold", world if threshold is None else threshold, 1, world)
-        demand_int("job", job, 0, 255)
-        demand_int("rank", 0 if rank is None else rank, 0, world - 1)
-        demand_int("key", key, 0, 2**64 - 1)
-        demand_int("fraction", fraction, -126, 149)
-        demand_int("elements", 1 if elements is None else elements, 1, 65535)
         demand_int("backlog", _UNBOUNDED if backlog is None else backlog, staleness + 1, _UNBOUNDED)
-        if format not in FORMATS:
-            raise ValueError(f"format must be one of {', '.join(map(repr, FORMATS))}, not {format!r}")
-        demand_seconds(timeout_s=timeout_s, join_timeout_s=join_timeout_s)
-        demand_evict(evict_s)
         demand_int("size", size, 1, SEGMENTS_MAX)
 
-        self.address, self.timeout_s = address, timeout_s
-        self._transport = transport or UdpTransport(address, plain=plain)
+        super().__init__(address, timeout_s=timeout_s, join_timeout_s=join_timeout_s, transport=transport, plain=plain)
         self._failure: IswitchError | Notice | None = None
-        self._state = {"member": False}
-        try:
-            self._control = Control(self._transport, address=address, timeout_s=min(timeout_s, join_timeout_s))
-            self.config: Config = self._control.config()
-            self._layout = Layout(size, elements or self.config.elements, world)
-            membership = Membership(
-                job=job, key=key, world=world, threshold=threshold or world, format=FORMATS[format], fraction=fraction,
-                elements=self._layout.elements, mode=Mode.QUARANTINE, evict_us=int(evict_s * 1e6), staleness=staleness,
-                segments=self._layout.segments, nonce=self._transport.randbits(64) | 1, wanted=NO_MEMBER if rank is None else rank)
-            membership = self._control.join(membership, timeout_s=join_timeout_s, elastic=elastic)
-            self._state["member"] = True
+        self._discarded = memoryview(bytearray(RECEIVE_BYTES))
+        self._layout = Layout(size, elements or self.config.elements, world)
+        wish = Membership(
+            job=job, key=key, world=world, threshold=threshold or world, format=FORMATS[format], fraction=fraction,
+            elements=self._layout.elements, mode=Mode.QUARANTINE, evict_us=int(evict_s * 1e6), staleness=staleness,
+            segments=self._layout.segments, nonce=self._nonce(), wanted=NO_MEMBER if rank is None else rank)
+        with self._joined(wish, elastic=elastic) as membership:
             self._stream = Stream(self._transport, membership, self._layout,
                                   backlog=max(_BACKLOG, _BACKLOG_BYTES // (4 * size)) if backlog is None else backlog)
-            self._control.strangers = self._absorb
-            self._before = self._control.counters(self.config.ports)
-            self._discarded = memoryview(bytearray(RECEIVE_BYTES))
-            self._attendant = self._transport.attend(self._tend)
-        except BaseException:
-            if self._state["member"]:
-                self._control.leave(membership)
-            self._transport.close()
-            raise
+            self._attend(self._stream)
         self._dtype = np.dtype("<i4" if membership.format == Format.INT32 else "<f4")
         self.newcomer = self._control.newcomer
         """This worker came to a running job, and has no weights yet: call `share`."""
@@ -118,15 +94,8 @@ class AsyncWorker:
         self._asking: dict[int, tuple[int, int]] = {}  # newcomers by rank: who answers them, and in which job
         self._givers: list[int] = []  # ranks with weights, of the latest update that had some
         self._refused_seen = 0
-        self._finalizer = weakref.finalize(self, sign_off, self._control, self._stream, self._attendant, self._transport, os.getpid(),
-                                           self._state)
 
     # Facts
-
-    @property
-    def rank(self) -> int:
-        """This worker's index in the job, 0 to world - 1."""
-        return self._stream.membership.member
 
     @property
     def version(self) -> int:
@@ -163,12 +132,6 @@ class AsyncWorker:
         given before, and when its update is handed out that is compared: `updates` raises Diverged if it differs."""
         self._demand()
         return dict(sorted((self._confirmed | {self.rank: self.version}).items()))
-
-    def counters(self) -> dict[str, int]:
-        """The switch's counters by name; `iswitch.explain` has a sentence on each. SwitchUnreachable."""
-        self._demand_open()
-        with self._attendant:
-            return self._control.counters(self.config.ports)
 
     # Vectors and updates
 
@@ -257,20 +220,6 @@ class AsyncWorker:
         with self._attendant:
             self._control.set_h(self._stream.membership, threshold)
 
-    def leave(self) -> bool:
-        """Leaves the job and closes the transport; vectors on their way are given up, and nobody waits for this worker any more. Whether the
-        switch confirmed it. A second call does nothing."""
-        return bool(self._finalizer())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.leave()
-
-    def __repr__(self) -> str:
-        return f"<iswitch.AsyncWorker rank {self.rank} of {self._layout.world}, job {self._stream.membership.job} at {self.address}>"
-
     # Within
 
     def _enter(self, arrays: Sequence[np.ndarray]) -> None:
@@ -287,7 +236,7 @@ class AsyncWorker:
                 break
             except (Timeout, Refused) as failure:
                 if self._transport.now() >= deadline:
-                    raise Timeout(f"no worker of job {stream.membership.job} at {self.address} has given its weights within {self.timeout_s:g} s: "
+                    raise Timeout(f"no worker of {self._where} has given its weights within {self.timeout_s:g} s: "
                                   "do the others call `share`, and are they at work?") from failure
         skipped = stream.update_of(int(note["seq"][0]))
         while stream.taken < skipped:
@@ -356,7 +305,6 @@ class AsyncWorker:
         self._confirmed[rank] = version
 
     def _absorb(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
-        """What came while an acknowledgement was waited for."""
         try:
             self._stream.absorb(buffer, size, segment_bytes)
         except (Notice, Mismatch) as failure:
@@ -390,10 +338,6 @@ class AsyncWorker:
                 now = self._transport.now()
         return True
 
-    def _demand_open(self) -> None:
-        if not self._finalizer.alive:
-            raise NotAMember("this worker has left its job: make a new AsyncWorker")
-
     def _demand_weights(self) -> None:
         self._demand_open()
         if self.newcomer:
@@ -401,14 +345,12 @@ class AsyncWorker:
 
     def _demand(self) -> None:
         """Raises what the protocol has ended with, if it has."""
-        where = f"job {self._stream.membership.job} at {self.address}"
         if isinstance(self._failure, Notice):
             if self._failure.reason == Reason.EPOCH:
-                raise JobReset(f"{where} was reset by another worker. Workers may have applied different numbers of updates: leave, and begin "
+                raise JobReset(f"{self._where} was reset by another worker. Workers may have applied different numbers of updates: leave, and begin "
                                "again with a new AsyncWorker from saved weights")
             self._state["member"] = False
-            raise NotAMember(f"{where} was ended, by `iswitch reset`, with its last member or by a restart of the switch, or put this worker out "
-                             f"because nothing came from it for its `evict_s` ({self._failure.reason.name}): make a new AsyncWorker")
+            raise self._gone(self._failure.reason, "make a new AsyncWorker")
         if self._failure is not None:
             raise self._failure
 
@@ -417,8 +359,6 @@ class AsyncWorker:
         with self._attendant:
             risen = odd_rises(self._before, self._control.counters(self.config.ports))
             job = self._control.job(self._stream.membership.job)
-        lines = [f"nothing came from job {job.job} at {self.address} for {self.timeout_s:g} s: this worker's vector waits until {job.threshold} of "
-                 f"{job.live} workers have one ready; the switch answers, so most likely the others do not push (computing, stopped, killed). "
-                 "Whoever stops for good calls `leave`; `set_threshold` makes do with fewer."]
-        lines += [f"  {name} +{rise}: {explain(name)}" for name, rise in risen.items()]
-        raise Timeout("\n".join(lines), risen)
+        raise self._timeout(f"nothing came from {self._where} for {self.timeout_s:g} s: this worker's vector waits until {job.threshold} of "
+                            f"{job.live} workers have one ready; the switch answers, so most likely the others do not push (computing, stopped, "
+                            "killed). Whoever stops for good calls `leave`; `set_threshold` makes do with fewer.", risen)

@@ -12,7 +12,7 @@ import numpy as np
 from iswitch.aggregate import Worker
 from iswitch.control import Control
 from iswitch.errors import IswitchError
-from iswitch.sharing import flat
+from iswitch.sharing import fill, flat
 from iswitch.wire import JobState
 
 __all__ = ["NOTE", "free_job", "hand_over"]
@@ -39,8 +39,5 @@ def hand_over(address: str, note: np.ndarray, arrays: Sequence[np.ndarray], *, g
         values = flat(arrays).copy()
         worker.broadcast(values)
         worker.broadcast(note)
-    at = 0
-    for array in () if giver else arrays:
-        octets = values.view(np.uint8)[at:at + array.nbytes]
-        array[...] = octets.view(array.dtype).reshape(array.shape)
-        at += array.nbytes
+    if not giver:
+        fill(arrays, values)

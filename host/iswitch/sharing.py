@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["elect", "flat"]
+__all__ = ["elect", "fill", "flat"]
 
 
 def elect(table: np.ndarray) -> tuple[int, int]:
@@ -24,3 +24,12 @@ def flat(arrays: Sequence[np.ndarray]) -> np.ndarray:
             raise ValueError("state must be writeable arrays: another worker's replaces it")
     octets = b"".join(array.tobytes() for array in arrays)
     return np.frombuffer(octets + bytes(-len(octets) % 4), "<i4")
+
+
+def fill(arrays: Sequence[np.ndarray], values: np.ndarray) -> None:
+    """The opposite of `flat`: the arrays' bytes become those of `values`."""
+    at = 0
+    for array in arrays:
+        octets = values.view(np.uint8)[at:at + array.nbytes]
+        array[...] = octets.view(array.dtype).reshape(array.shape)
+        at += array.nbytes

@@ -8,6 +8,7 @@ import socket
 import struct
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -72,12 +73,12 @@ class Transport(Protocol):
     def close(self) -> None: ...
 
 
-class WallTransport:
+class WallTransport(ABC):
     """The half of a `Transport` that all share who live in this machine's time."""
 
+    @abstractmethod
     def fileno(self) -> int:
         """A descriptor that polls as readable when `receive` would not wait."""
-        raise NotImplementedError
 
     def now(self) -> float:
         return time.monotonic()

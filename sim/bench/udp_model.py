@@ -16,11 +16,12 @@ from typing import Any
 
 from iswitch import Worker
 from iswitch.config import Config
+from iswitch.joining import JobWorker
 from iswitch.wire import ADDRESSES, UDP_PORT
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, udp_frame
 from sim.model.switch import Switch
 
-__all__ = ["Faults", "UdpModel", "together"]
+__all__ = ["Faults", "UdpModel", "kill", "together"]
 
 _TRAIN_BYTES = 1 << 16
 _GRO = (17, 104)
@@ -47,7 +48,7 @@ class UdpModel:
         self.config = config or Config()
         self.switch = Switch(self.config, mac=SWITCH_MAC, ip=SWITCH_IP, seed=seed)
         self.faults, self.deaf = faults or Faults(), False
-        self.lock = threading.Lock()
+        self.lock = threading.Condition(threading.Lock())  # is notified after every frame
         self._chance = random.Random(seed)
         self._held: list[tuple[int, int, bytes, tuple[str, int]]] = []  # (datagrams yet to pass, port, payload, peer)
         self._clients: dict[tuple[int, int], tuple[str, int]] = {}  # (switch port, UDP port) -> socket address
@@ -66,6 +67,11 @@ class UdpModel:
     def address(self, port: int = 0) -> str:
         """What a driver connects to in order to be plugged into `port`."""
         return f"127.0.0.1:{self._sockets[port].getsockname()[1]}"
+
+    def until(self, holds: Callable[[Switch], Any], seconds: float = 30.0) -> None:
+        """Waits until something holds of the switch. AssertionError after so many seconds."""
+        with self.lock:
+            assert self.lock.wait_for(lambda: holds(self.switch), seconds), f"not within {seconds:g} s"
 
     def __enter__(self) -> "UdpModel":
         self._thread.start()
@@ -116,6 +122,7 @@ class UdpModel:
             ip_dst=SWITCH_IP, udp_src=udp_port, udp_dst=UDP_PORT, payload=payload)
         with self.lock:
             sent = self.switch.receive(port, frame, time.monotonic_ns() // 1000 % 2**32)
+            self.lock.notify_all()
         for egress, reply in sent:
             to = int.from_bytes(reply[36:38])
             size = int.from_bytes(reply[38:40]) - 8
@@ -125,6 +132,13 @@ class UdpModel:
             for _ in range(1 + (self._chance.random() < self.faults.duplication)):
                 if self._chance.random() >= self.faults.loss:
                     self._sockets[egress].sendto(answer, client)
+
+
+def kill(worker: JobWorker) -> None:
+    """What SIGKILL does: no more signs of life, and no goodbye."""
+    worker._attendant.stop()
+    worker._transport.close()
+    worker._finalizer.detach()
 
 
 def together(model: UdpModel, world: int, body: Callable[[Worker], Any], **options: Any) -> list[Any]:

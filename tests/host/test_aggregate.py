@@ -151,7 +151,8 @@ def test_barrier_waits_for_all(model):
 
     def body(worker):
         if worker.rank == 0:
-            time.sleep(0.1)
+            model.until(lambda switch: switch.counters()["outcome.ADDED"] == 2)
+            time.sleep(0.1)  # in which whoever does not wait gets through
             passed.append("late")
         worker.barrier()
         passed.append("through")
@@ -293,10 +294,7 @@ def test_lower_threshold_frees_those_who_wait_for_a_silent_worker(model):
         worker.barrier()
         if worker.rank == 2:
             waiting.wait()
-            deadline = time.monotonic() + 20
-            while (added := model.switch.counters()["outcome.ADDED"]) < 3 + 2 * 3:
-                assert time.monotonic() < deadline, added
-                time.sleep(0.01)
+            model.until(lambda switch: switch.counters()["outcome.ADDED"] >= 3 + 2 * 3)
             worker.set_threshold(2)
             waiting.wait()
             return None
@@ -518,7 +516,8 @@ def test_broadcast_and_barrier_wait_for_everybody_whatever_the_threshold(model):
 
     def body(worker):
         if worker.rank == 1:
-            time.sleep(0.2)
+            model.until(lambda switch: switch.counters()["outcome.ADDED"] == 1)
+            time.sleep(0.2)  # in which a barrier ends that one worker can complete
             came.set()
         worker.barrier()
         assert came.is_set()

@@ -12,9 +12,10 @@ from iswitch import AsyncWorker, Diverged, JobReset, MembershipChanged, Mismatch
 from iswitch.config import Config
 from iswitch.control import Control
 from iswitch.transport import UdpTransport
+from iswitch.wire import JobState
 
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
-from sim.bench.udp_model import Faults, UdpModel
+from sim.bench.udp_model import Faults, UdpModel, kill
 from sim.model.switch import Switch
 
 SMALL = Config(ports=4, window=4, elements=16, members=8)
@@ -39,13 +40,6 @@ def together(model, world, body, **options):
         return [future.result(timeout=60) for future in futures]
 
 
-def kill(worker):
-    """What SIGKILL does: no more signs of life, and no goodbye."""
-    worker._attendant.stop()
-    worker._transport.close()
-    worker._finalizer.detach()
-
-
 def train(worker, goal, *, size, compute_s=0.0):
     """Updates until there are `goal`; this worker's k-th vector is one bit of its own, so that a sum shows who is in it and how often."""
     taken, pushed = [], 0
@@ -54,7 +48,7 @@ def train(worker, goal, *, size, compute_s=0.0):
             taken.append(update)
             if len(taken) == goal:
                 return taken
-        time.sleep(compute_s)
+        time.sleep(compute_s)  # stands for computing, as below
         worker.push(np.full(size, 1 << worker.rank + 4 * (pushed % 7), np.int32))
         pushed += 1
     return taken
@@ -315,14 +309,26 @@ def test_wait_says_whether_something_came():
         assert together(model, 2, body, size=5) == [2, 2]
 
 
+def end(model, deed, told):
+    """Two workers train until one of them does a deed; then both find themselves told."""
+    def body(worker):
+        train(worker, 5, size=20)
+        barrier.wait(10)
+        if worker.rank == 0:
+            deed(worker)
+        told(worker)
+
+    barrier = threading.Barrier(2)
+    together(model, 2, body, size=20, format="int32")
+
+
 def test_a_job_that_was_ended_or_a_switch_that_was_restarted_is_told():
     with UdpModel(SMALL) as model:
-        def body(worker):
-            train(worker, 5, size=20)
-            barrier.wait(10)
-            if worker.rank == 0:
-                with model.lock:
-                    model.switch = Switch(SMALL, mac=SWITCH_MAC, ip=SWITCH_IP, seed=99)
+        def restart(_):
+            with model.lock:
+                model.switch = Switch(SMALL, mac=SWITCH_MAC, ip=SWITCH_IP, seed=99)
+
+        def told(worker):
             with pytest.raises(NotAMember, match="a restart of the switch"):
                 train(worker, 10_000, size=20)
             with pytest.raises(NotAMember):
@@ -331,23 +337,20 @@ def test_a_job_that_was_ended_or_a_switch_that_was_restarted_is_told():
             with pytest.raises(NotAMember, match="has left its job"):
                 worker.wait(0.1)
 
-        barrier = threading.Barrier(2)
-        together(model, 2, body, size=20, format="int32")
+        end(model, restart, told)
 
 
 def test_a_reset_of_the_job_ends_it_for_asynchronous_workers():
     with UdpModel(SMALL) as model:
-        def body(worker):
-            train(worker, 5, size=20)
-            barrier.wait(10)
-            if worker.rank == 0:
-                with worker._attendant:
-                    worker._control.reset(worker._stream.membership)
+        def reset(worker):
+            with worker._attendant:
+                worker._control.reset(worker._stream.membership)
+
+        def told(worker):
             with pytest.raises(JobReset, match="begin again with a new AsyncWorker"):
                 train(worker, 10_000, size=20)
 
-        barrier = threading.Barrier(2)
-        together(model, 2, body, size=20, format="int32")
+        end(model, reset, told)
 
 
 @pytest.mark.parametrize(("options", "message"), [
@@ -357,7 +360,7 @@ def test_workers_that_differ_are_refused_naming_the_setting(options, message):
     with UdpModel(SMALL) as model, ThreadPoolExecutor(2) as pool:
         common = {"world": 2, "size": 10, "job": 3}
         first = pool.submit(lambda: AsyncWorker(model.address(), rank=0, **common, join_timeout_s=1.0))
-        time.sleep(0.2)
+        model.until(lambda switch: switch.jobs[3].state != JobState.NONE)
         with pytest.raises(Refused, match=message):
             AsyncWorker(model.address(1), rank=1, **common | options)
         with pytest.raises(Timeout, match="waits for 2 workers"):
@@ -367,7 +370,7 @@ def test_workers_that_differ_are_refused_naming_the_setting(options, message):
 def test_a_job_is_asynchronous_for_all_or_for_none():
     with UdpModel(SMALL) as model, ThreadPoolExecutor(2) as pool:
         first = pool.submit(lambda: AsyncWorker(model.address(), rank=0, world=2, size=10, staleness=0, join_timeout_s=1.0))
-        time.sleep(0.2)
+        model.until(lambda switch: switch.jobs[0].state != JobState.NONE)
         with pytest.raises(Refused, match="`segments` is not the job's"):
             Worker(model.address(1), rank=1, world=2)
         with pytest.raises(Timeout):

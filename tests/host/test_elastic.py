@@ -11,7 +11,7 @@ from iswitch.config import Config
 from iswitch.sharing import elect
 
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
-from sim.bench.udp_model import Faults, UdpModel, together
+from sim.bench.udp_model import Faults, UdpModel, kill, together
 from sim.model.switch import Switch
 
 SMALL = Config(ports=4, window=4, elements=16, members=8)
@@ -24,13 +24,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:ranks .* are not in the sum")
 def model(request):
     with UdpModel(SMALL, faults=request.param) as made:
         yield made
-
-
-def kill(worker: Worker) -> None:
-    """What SIGKILL does: no more signs of life, and no goodbye."""
-    worker._attendant.stop()
-    worker._transport.close()
-    worker._finalizer.detach()
 
 
 class Trainee:
@@ -182,9 +175,11 @@ def test_a_running_job_is_not_joined_unless_elastic():
                 worker.leave()
                 with pytest.raises(Refused, match="running already: join it with elastic=True"):
                     Worker(model.address(1), world=2)
+                refused.set()
             else:
-                time.sleep(0.3)
+                assert refused.wait(30)
 
+        refused = threading.Event()
         together(model, 2, body)
 
 
@@ -194,14 +189,16 @@ def test_a_halted_job_waits_and_goes_on():
             worker.barrier()
             if worker.rank == 0:
                 worker.halt()
-                time.sleep(0.8)
+                halted.set()
+                time.sleep(0.8)  # the silent time is the subject: twice the other one's time-out
                 worker.resume()
             else:
-                time.sleep(0.1)
+                assert halted.wait(30)
             array = np.ones(100, np.float32)
             worker.allreduce(array)
             return array.tolist()
 
+        halted = threading.Event()
         with pytest.warns(HaltedWarning):
             assert together(model, 2, body, timeout_s=0.4) == [[2.0] * 100] * 2
 
@@ -211,12 +208,14 @@ def test_a_deadline_leaves_the_slow_out_and_says_who_they_are():
         def body(worker):
             worker.barrier()
             if worker.rank == 2:
-                time.sleep(1.0)
+                assert summed.wait(30)
             array = np.full(16 * 9, worker.rank + 1.0, np.float32)
             missing = worker.allreduce(array, op="mean").missing
+            summed.set()
             worker.barrier()
             return missing, set(array.tolist())
 
+        summed = threading.Event()
         assert together(model, 3, body, deadline_s=0.2, timeout_s=20) == [((2,), {1.5})] * 3
 
 

@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 from iswitch.cli import app
 from iswitch.config import Config
-from iswitch.control import Control
 from iswitch.explain import COUNTERS, Grade
-from iswitch.probe import Probe
 from iswitch.top import picture, take
 from rich.console import Console
 from typer.testing import CliRunner
@@ -30,13 +28,6 @@ CONFIG = Config(ports=2, members=4, window=4, elements=64)
 def model():
     with UdpModel(CONFIG) as made:
         yield made
-
-
-@pytest.fixture
-def control(model):
-    probe = Probe(model.address(1))
-    yield Control(probe)
-    probe.close()
 
 
 def text(before, now):

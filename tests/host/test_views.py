@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 from iswitch.config import Config
-from iswitch.control import Control
-from iswitch.probe import Probe
 from iswitch.views import awaited, lowest, read_have, read_job, read_member, read_slot, serial
 from iswitch.wire import Format, JobState, SlotState, Standing
 
@@ -20,13 +18,6 @@ CONFIG = Config(ports=2, members=4, window=4, elements=64)
 def model():
     with UdpModel(CONFIG, seed=seed_for_first_seq(FIRST, epoch=0x1234)) as made:
         yield made
-
-
-@pytest.fixture
-def control(model):
-    probe = Probe(model.address(1))
-    yield Control(probe)
-    probe.close()
 
 
 def formed(model, count, **settings):

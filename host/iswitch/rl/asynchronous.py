@@ -5,17 +5,19 @@ weights that it has, hands it over, and takes one of Adam's steps for every upda
 same steps in the same order, and what they stop by is in the updates, so their weights are equal at the end.
 """
 
-import hashlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import gymnasium
 import numpy as np
 import torch
 
-from iswitch.rl.ppo import Learner, Options, Pace, Player, Progress, advantages, batch_of, loss
+from iswitch.rl.player import Learner, Player
+from iswitch.rl.ppo import advantages, batch_of, loss
 from iswitch.rl.replica import Replica, Vector
+from iswitch.rl.training import Episodes, Options, Pace, Progress, Trained
 from iswitch.update import Update
 
 __all__ = ["Pipeline", "Result", "Tally", "size", "train"]
@@ -36,54 +38,34 @@ class Pipeline(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class Result(Trained):
     """What one worker ends with. updates: those applied. pushed, refused: its own vectors."""
 
-    rank: int
-    weights: Vector
-    weights_sha256: str
-    curve: list[Progress]
     updates: int
     pushed: int
     refused: int
-    train_s: float
 
 
 class Tally:
     """How the training gets on, by what is in the updates: the same on all workers. Steps of vectors that were refused are not in it."""
 
     def __init__(self, options: Options) -> None:
-        self.options, self.steps, self.episodes = options, 0, list[tuple[float, float]]()
+        self.options, self.steps, self.episodes = options, 0, Episodes(options)
 
     def add(self, returned: float, ended: float, steps: float) -> None:
         self.steps += round(steps)
-        if ended:
-            self.episodes.append((returned, ended))
-        while sum(count for _, count in self.episodes[1:]) >= self.options.good_episodes:
-            self.episodes.pop(0)
-
-    @property
-    def mean_return(self) -> float:
-        """Of the latest episodes."""
-        return sum(total for total, _ in self.episodes) / max(1.0, sum(count for _, count in self.episodes))
+        self.episodes.add(returned, ended)
 
     @property
     def rest(self) -> float:
         """What is left of the training, 1 to 0; it ends with good returns too."""
-        enough = sum(count for _, count in self.episodes) >= self.options.good_episodes
-        if enough and self.mean_return >= self.options.good_return:
-            return 0.0
-        return max(0.0, 1 - self.steps / self.options.total_steps)
-
-
-def _learner(options: Options, player: Player) -> Learner:
-    actions = int(player.games[0].action_space.n)  # type: ignore[attr-defined]
-    return Learner(player.observations.shape[1], actions, options.hidden, torch.Generator().manual_seed(options.seed))
+        return 0.0 if self.episodes.good else max(0.0, 1 - self.steps / self.options.total_steps)
 
 
 def size(options: Options) -> int:
     """Numbers in a vector: the `size` of the AsyncWorker."""
-    return sum(parameter.numel() for parameter in _learner(options, Player(options, 0)).parameters()) + _TALLY
+    learner = Learner.of(gymnasium.make(options.environment), options)
+    return sum(parameter.numel() for parameter in learner.parameters()) + _TALLY
 
 
 def train(worker: Pipeline, rank: int, options: Options, report: Callable[[Progress], Any] = lambda _: None, *,
@@ -92,7 +74,7 @@ def train(worker: Pipeline, rank: int, options: Options, report: Callable[[Progr
     simulates time lets it pass there. clock: seconds, for reports only."""
     start = clock()
     player = Player(options, rank)
-    learner = _learner(options, player)
+    learner = Learner.of(player.games[0], options)
     replica = Replica(learner, learning_rate=options.learning_rate, gradient_norm=options.gradient_norm)
     order = torch.Generator().manual_seed(options.seed * 1_000_003 + 500_009 + rank)
     tally, curve, pushed = Tally(options), list[Progress](), 0
@@ -105,7 +87,7 @@ def train(worker: Pipeline, rank: int, options: Options, report: Callable[[Progr
             replica.step(options.learning_rate * tally.rest)
             tally.add(*update.sum[-_TALLY:].tolist())
             if replica.steps % every == 0 or not tally.rest:
-                curve.append(Progress(update=replica.steps, steps=tally.steps, mean_return=tally.mean_return, missing=(),
+                curve.append(Progress(update=replica.steps, steps=tally.steps, mean_return=tally.episodes.mean_return, missing=(),
                                       allreduces=replica.steps, seconds=clock() - start))
                 report(curve[-1])
             if not tally.rest:
@@ -139,6 +121,5 @@ def train(worker: Pipeline, rank: int, options: Options, report: Callable[[Progr
         pushed += 1
         told[:] = 0
 
-    weights = replica.weights()
-    return Result(rank=rank, weights=weights, weights_sha256=hashlib.sha256(weights.tobytes()).hexdigest(), curve=curve,
-                  updates=replica.steps, pushed=pushed, refused=worker.refused, train_s=clock() - start)
+    return Result(rank=rank, weights=replica.weights(), curve=curve, updates=replica.steps, pushed=pushed, refused=worker.refused,
+                  train_s=clock() - start)

@@ -1,4 +1,4 @@
-"""Runs all workers of a training on this machine, shows how they get on, and checks afterwards what the switch did."""
+"""Runs all workers of a training on this machine, and checks afterwards what the switch did."""
 
 import argparse
 import json
@@ -19,15 +19,15 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
 from iswitch import IswitchError, MissingWarning, Worker
 from iswitch.control import Control
-from iswitch.rl.ppo import Options, Progress, Result, evaluate, train
+from iswitch.rl.player import evaluate
+from iswitch.rl.ppo import Result, train
+from iswitch.rl.show import Display, draw, tell
+from iswitch.rl.training import Options
 from iswitch.transport import UdpTransport
 
 __all__ = ["LaunchError", "addresses_of", "launch", "main", "stop_on_signals"]
@@ -36,7 +36,6 @@ _TIMEOUT_S = 60.0
 """A collective without progress. Long, for a worker's processor may be busy with the others' work."""
 _LOOK_S = 0.2
 _GRACE_S = 3.0
-_LINE_EVERY = 10
 KILL_AT = 20
 """Updates before the worker that is to be killed is."""
 
@@ -132,14 +131,14 @@ def launch(options: Options, addresses: Sequence[str], out: Path, *, watch: Call
         "curve": [asdict(point) for point in result.curve],
     }
     (out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
-    _draw(result.curve, summary, out / "learning_curve.png")
+    draw(result.curve, summary, out / "learning_curve.png")
 
     if len(set(summary["weights_sha256"])) != 1:
         raise LaunchError(f"the workers' weights differ, so they were not given the same sums: see {out}/summary.json")
     if stayed and summary["contributions_accepted"] != expected:
         raise LaunchError(f"the switch says that it added {summary['contributions_accepted']:,} contributions, but "
                           f"{options.workers} workers made {expected:,}. Does it serve another job meanwhile?")
-    _tell(summary, out, console)
+    tell(summary, out, console)
     return summary
 
 
@@ -200,7 +199,7 @@ class _Crew:
         try:
             for rank in range(self.options.workers):
                 self.start(rank)
-            with _Display(self.options, self.console) as display:
+            with Display(self.options, self.console) as display:
                 while len(done) < self.options.workers:
                     watch()
                     ranks = {connection: rank for rank, connection in self.connections.items() if rank not in done}
@@ -220,7 +219,7 @@ class _Crew:
                     each.kill()
                     each.join()
 
-    def hear(self, rank: int, ready: Connection, done: dict[int, _Done], display: "_Display", watch: Callable[[], None]) -> None:
+    def hear(self, rank: int, ready: Connection, done: dict[int, _Done], display: Display, watch: Callable[[], None]) -> None:
         """A message of a worker, or its death."""
         try:
             message = ready.recv()
@@ -248,75 +247,6 @@ class _Crew:
         self.console.print(f"worker {rank} died (exit code {code}); it is started again, and the others go on", highlight=False)
         self.connections[rank].close()
         self.start(rank, again=True)
-
-
-class _Display:
-    """A line for every tenth update, and one that changes below them if this is a terminal."""
-
-    def __init__(self, options: Options, console: Console) -> None:
-        self.options, self.console = options, console
-        self.last: Progress | None = None
-        self.live = Live(Text("the workers start ..."), console=console, transient=True)
-
-    def __enter__(self) -> "_Display":
-        self.console.print(f"{'update':>10} {'steps':>9} {'mean return':>12} {'allreduces':>11} {'per s':>6} {'time':>8}")
-        if self.console.is_terminal:
-            self.live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.last and self.last.update % _LINE_EVERY:
-            self.console.print(self.line(self.last))
-        if self.console.is_terminal:
-            self.live.stop()
-
-    def line(self, now: Progress) -> Text:
-        without = f"   without rank {', '.join(map(str, now.missing))}" if now.missing else ""
-        return Text(f"{f'{now.update}/{self.options.updates}':>10} {now.steps:>9,} {now.mean_return:>12.1f} "
-                    f"{now.allreduces:>11,} {now.allreduces / now.seconds:>6.0f} {now.seconds:>6.1f} s{without}")
-
-    def show(self, now: Progress) -> None:
-        news = self.last is not None and self.last.missing != now.missing
-        self.last = now
-        if now.update % _LINE_EVERY == 0 or news:
-            self.console.print(self.line(now))
-        self.live.update(self.line(now))
-
-
-def _draw(curve: list[Progress], summary: dict[str, Any], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(7, 3.6), layout="constrained")
-    axes.plot([point.steps for point in curve], [point.mean_return for point in curve], label="training, latest episodes")
-    axes.axhline(summary["mean_reward_eval"], color="tab:green", linestyle="--",
-                 label=f"evaluation, {len(summary['rewards_eval'])} episodes: {summary['mean_reward_eval']:.0f}")
-    axes.set(xlabel="environment steps of all workers", ylabel="return", xlim=(0, None), ylim=(0, None),
-             title=f"{summary['options']['environment']}: {summary['workers']} workers, "
-                   f"{summary['allreduces']:,} allreduces by the switch")
-    axes.legend(loc="lower right")
-    axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=100)
-    pyplot.close(figure)
-
-
-def _tell(summary: dict[str, Any], out: Path, console: Console) -> None:
-    rewards = np.array(summary["rewards_eval"])
-    counters = summary["switch_counters"]
-    retries = counters.get("DUPLICATE", 0)
-    share = f"({summary['workers']} workers x {summary['segments']:,} segments)" if summary["contributions_expected"] else (
-        f"(workers put out: {counters.get('EVICTED', 0)}, times that newcomers were let in: {counters.get('ADMITTED', 0)})")
-    for what, value in (
-            ("evaluation", f"mean return {rewards.mean():.1f} of {rewards.size} episodes (worst {rewards.min():.0f})"),
-            ("weights", f"the same on all {summary['workers']} workers, sha256 {summary['weights_sha256'][0][:16]}..."),
-            ("switch", f"{summary['contributions_accepted']:,} contributions added, each exactly once {share}; "
-                       f"{retries:,} came more than once"),
-            ("time", f"{summary['train_s']:.1f} s, of them {summary['allreduce_s']:.1f} s in {summary['allreduces']:,} "
-                     f"allreduces ({summary['allreduce_ms']:.1f} ms each, waiting for the slowest included)"),
-            ("files", f"{out}/summary.json, {out}/learning_curve.png")):
-        console.print(Text(f"{what:>10}  {value}"), soft_wrap=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -4,38 +4,23 @@ Only one worker runs at a time, until it waits for the others; so nothing depend
 """
 
 import threading
+from functools import partial
 
 import numpy as np
+
+from sim.bench.turns import in_turns
 
 
 class Switch:
     def __init__(self, workers):
         self.workers = workers
-        self.turn = threading.Condition(threading.Lock())
+        self.turn = threading.Condition()
         self.arrived = {}
         self.round = 0
 
     def run(self, work):
         """[work(worker, rank) for every rank], all at once; the first exception of any."""
-        results, failures = [None] * self.workers, []
-
-        def body(rank):
-            with self.turn:
-                try:
-                    results[rank] = work(Worker(self, rank), rank)
-                except BaseException as failure:
-                    failures.append(failure)
-                    self.turn.notify_all()
-
-        threads = [threading.Thread(target=body, args=(rank,), daemon=True) for rank in range(self.workers)]
-        for thread in threads:
-            thread.start()
-        while any(thread.is_alive() for thread in threads) and not failures:
-            for thread in threads:
-                thread.join(0.05)
-        if failures:
-            raise failures[0]
-        return results
+        return in_turns(self.turn, [partial(work, Worker(self, rank), rank) for rank in range(self.workers)])
 
     def collect(self, rank, array, combine):
         self.arrived[rank] = array

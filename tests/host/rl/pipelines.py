@@ -5,11 +5,14 @@ the scheduler.
 """
 
 import threading
+from functools import partial
 
 import numpy as np
 from iswitch.reduction import Reduction
 from iswitch.update import Update
 from iswitch.wire import HEADER
+
+from sim.bench.turns import in_turns
 
 DEPTH = 2
 
@@ -25,29 +28,16 @@ class Switch:
 
     def run(self, work):
         """[work(worker, rank) for every rank], all at once; the first exception of any."""
-        results, failures = [None] * len(self.workers), []
-
         def body(worker):
-            with self.turn:
-                try:
-                    worker.sleep(0)
-                    results[worker.rank] = work(worker, worker.rank)
-                except BaseException as failure:
-                    failures.append(failure)
+            try:
+                worker.sleep(0)
+                return work(worker, worker.rank)
+            finally:
                 worker.queue.clear()
                 self.running.discard(worker)
                 self.grant(worker.now)
-                self.turn.notify_all()
 
-        threads = [threading.Thread(target=body, args=(worker,), daemon=True) for worker in self.workers]
-        for thread in threads:
-            thread.start()
-        while any(thread.is_alive() for thread in threads) and not failures:
-            for thread in threads:
-                thread.join(0.05)
-        if failures:
-            raise failures[0]
-        return results
+        return in_turns(self.turn, [partial(body, worker) for worker in self.workers])
 
     def grant(self, now):
         """Refuses what is too old, and makes an update of what waits if that is enough."""

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from iswitch import AsyncWorker
 from iswitch.rl.asynchronous import Tally, size, train
-from iswitch.rl.ppo import Options, evaluate
+from iswitch.rl.player import evaluate
+from iswitch.rl.training import Options
 
 from sim.bench.udp_model import UdpModel
 
@@ -18,15 +18,9 @@ spec = importlib.util.spec_from_file_location("pipelines", Path(__file__).with_n
 pipelines = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(pipelines)
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 FEW = Options(workers=3, environments=2, steps=32, total_steps=3 * 2 * 32 * 3, epochs=2, minibatches=2, hidden=16)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def run(options, *, threshold=2, staleness=3, slow=1.0, step_s=50e-6, gradient_s=2e-3):
@@ -64,11 +58,11 @@ def test_the_tally_ends_by_steps_or_by_good_returns():
     tally = Tally(dataclasses.replace(FEW, total_steps=1000, good_return=10.0, good_episodes=3))
     tally.add(5.0, 1, 250.0)
     tally.add(0.0, 0, 250.0)
-    assert tally.rest == 0.5 and tally.mean_return == 5.0
+    assert tally.rest == 0.5 and tally.episodes.mean_return == 5.0
     tally.add(60.0, 2, 0.0)
     assert tally.rest == 0.0
     tally.add(0.0, 3, 0.0)  # the latest three are bad
-    assert tally.rest == 0.5 and tally.mean_return == 0.0
+    assert tally.rest == 0.5 and tally.episodes.mean_return == 0.0
     tally.add(0.0, 0, 500.0)
     assert tally.rest == 0.0
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from iswitch.config import Config
 from iswitch.rl.launch import LaunchError, launch
-from iswitch.rl.ppo import Options
+from iswitch.rl.training import Options
 from sim.bench.udp_model import Faults, UdpModel
 
 FEW = Options(workers=2, environments=1, steps=16, total_steps=2 * 16 * 2, epochs=1, hidden=8, evaluation_episodes=2)

@@ -4,26 +4,23 @@ import dataclasses
 import importlib.util
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
 from iswitch.rl.launch import addresses_of
+from iswitch.rl.player import Learner, Player, evaluate
+from iswitch.rl.ppo import advantages, loss, train
 from iswitch.rl.replica import Replica
-from iswitch.rl.ppo import Learner, Options, Player, advantages, evaluate, loss, train
+from iswitch.rl.training import Options
 
 spec = importlib.util.spec_from_file_location("double", Path(__file__).with_name("double.py"))
 double = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(double)
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 FEW = Options(workers=3, environments=2, steps=32, total_steps=3 * 2 * 32 * 3, epochs=2, minibatches=2)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def run(options):
@@ -97,6 +94,13 @@ def test_evaluation_repeats():
     weights = run(FEW)[0].weights
     options = dataclasses.replace(FEW, evaluation_episodes=3)
     assert evaluate(weights, options) == evaluate(weights, options)
+
+
+@pytest.mark.parametrize("environment", ["Pendulum-v1", "Blackjack-v1", "FrozenLake-v1"])
+def test_environment_wrong(environment):
+    options = dataclasses.replace(FEW, environment=environment)
+    with gymnasium.make(environment) as game, pytest.raises(ValueError, match=f"must show a vector and take one of several actions.*{environment}"):
+        Learner.of(game, options)
 
 
 def test_addresses_of_ports():

@@ -2,7 +2,6 @@
 
 import dataclasses
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ import sim.bench.core
 from hw.control import core, membership
 from sim.bench.client import Client
 from sim.bench.core import CoreBench
+from sim.bench.mutant import mutant
 from sim.model.control.random import seed_for_first_seq
 
 CONFIG = Config(ports=4, bus_bits=64, members=3, jobs=2, window=2, elements=16, queue_bytes=4096, mac_entries=64)
@@ -218,14 +218,11 @@ SLIPS = [
 
 @pytest.mark.parametrize(("module", "sound", "wrong"), SLIPS)
 def test_comparison_notices_a_slip_in_what_claims_change(monkeypatch, module, sound, wrong):
-    source = Path(module.__file__).read_text(encoding="utf-8")
-    assert source.count(sound) == 1, "the mutant must name one place"
-    mutant = {"__name__": "mutant"}
-    exec(compile(source.replace(sound, wrong), f"mutant of {module.__name__}", "exec"), mutant)
+    slipped = mutant(module, sound, wrong)
     if module is core:
-        monkeypatch.setattr(sim.bench.core, "Core", mutant["Core"])
+        monkeypatch.setattr(sim.bench.core, "Core", slipped.Core)
     else:
-        monkeypatch.setattr(core, "Membership", mutant["Membership"])
+        monkeypatch.setattr(core, "Membership", slipped.Membership)
     talk = Conversation(seed=seed_for_first_seq(8, 0xFFFF))
     resets(talk, *leaves_and_comes_back(talk))
     with pytest.raises((AssertionError, TimeoutError)):

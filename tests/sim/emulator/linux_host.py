@@ -95,7 +95,7 @@ def send_tagged(interface: str, destination: str, tag: str, size: str) -> dict[s
         while True:
             raw.send(frame)
             print(body.hex(), flush=True)
-            time.sleep(0.2)
+            time.sleep(0.2)  # nobody says whether it came; faster than this a full queue only stays full
 
 
 def receive_tagged(interface: str) -> dict[str, object]:

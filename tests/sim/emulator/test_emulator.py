@@ -18,6 +18,7 @@ from iswitch.config import Config
 from iswitch.wire import UDP_PORT
 from scapy.layers.l2 import Ether
 from scapy.utils import rdpcap
+from sim.bench.until import until
 from sim.emulator.card import Client
 from sim.emulator.emulator import Emulator
 from sim.emulator.engine import Board
@@ -85,17 +86,10 @@ def test_a_taken_address_is_named(hubs: Callable[[Config, str], Path]) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_command_line(hubs: Callable[[Config, str], Path], tmp_path: Path, number: signal.Signals) -> None:
     ready, summary = tmp_path / "ready.json", tmp_path / "summary.json"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sim.emulator", "--library", str(hubs(ECHO, "verilator")), "--udp-base", "0",
-         "--pcap", str(tmp_path), "--ready-file", str(ready), "--summary", str(summary)],
-        cwd=ROOT, env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        stderr=subprocess.PIPE, text=True)
+    process, told = started(ready, "--library", str(hubs(ECHO, "verilator")), "--udp-base", "0", "--pcap", str(tmp_path),
+                            "--summary", str(summary))
     try:
-        deadline = time.monotonic() + 30
-        while not ready.exists():
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.02)
-        host, port = json.loads(ready.read_text())["ports"][0]
+        host, port = told["ports"][0]
         assert exchange((host, port), [b"hello", b"again"]) == [b"hello", b"again"]
     finally:
         process.send_signal(number)
@@ -126,12 +120,11 @@ def started(ready: Path, *arguments: str) -> tuple[subprocess.Popen[str], dict]:
     """An emulator, and what it says when it is ready. The caller ends it."""
     process = subprocess.Popen([sys.executable, "-m", "sim.emulator", "--ready-file", str(ready), *arguments], cwd=ROOT,
                                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 30
-    while not ready.exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-            process.kill()
-            pytest.fail(process.communicate()[1])
-        time.sleep(0.02)
+    try:
+        until(ready.exists, 30, unless=lambda: process.poll() is not None)
+    except AssertionError:
+        process.kill()
+        pytest.fail(process.communicate()[1])
     return process, json.loads(ready.read_text())
 
 

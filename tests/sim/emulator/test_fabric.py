@@ -35,11 +35,12 @@ def serving(fabric: Fabric) -> Iterator[WallTime]:
 
 
 def received(end: FrameEnd, count: int, seconds: float = 10) -> list[bytes]:
-    frames: list[bytes] = []
-    deadline = time.monotonic() + seconds
-    while len(frames) < count and time.monotonic() < deadline:
+    came = threading.Event()
+    end.arrived = came.set
+    frames, deadline = end.receive(), time.monotonic() + seconds
+    while len(frames) < count and came.wait(deadline - time.monotonic()):
+        came.clear()
         frames += end.receive()
-        time.sleep(0.001)
     return frames
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from iswitch.config import Config
+from sim.bench.until import until
 from sim.emulator.tap import Tap
 
 ROOT = Path(__file__).parents[3]
@@ -73,10 +74,7 @@ class Network:
         taps = [part for host in HOSTS for part in ("--tap", f"{host}={self.interfaces[host]}")]
         process = self.start([sys.executable, "-m", "sim.emulator", *taps, "--ip", SWITCH_IP, "--mac", SWITCH_MAC,
                               "--ready-file", str(ready), "--summary", str(self.summary)])
-        deadline = time.monotonic() + COMPILE_SECONDS
-        while not ready.exists():
-            assert process.poll() is None and time.monotonic() < deadline, process.communicate()
-            time.sleep(0.05)
+        until(ready.exists, COMPILE_SECONDS, unless=lambda: process.poll() is not None and process.communicate())
         return process
 
     def _plug(self, host: int) -> None:
@@ -149,12 +147,8 @@ class Training:
 
     def goes_on(self, since: int) -> int:
         """Waits for a sum after those; returns how many there are."""
-        deadline = time.monotonic() + STEP_SECONDS
-        while (rounds := self.rounds()) <= since:
-            assert time.monotonic() < deadline and all(worker.poll() is None for worker in self.workers), \
-                [worker.communicate() for worker in self.workers if worker.poll() is not None]
-            time.sleep(0.02)
-        return rounds
+        return until(lambda: (rounds := self.rounds()) > since and rounds, STEP_SECONDS,
+                     unless=lambda: [worker.communicate() for worker in self.workers if worker.poll() is not None])
 
     def end(self) -> list[dict]:
         self.stop.touch()

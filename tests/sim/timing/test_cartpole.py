@@ -3,20 +3,13 @@
 import dataclasses
 
 import pytest
-import torch
 from iswitch.rl.ppo import Options
 from sim.emulator.program import Machine, Program
 from sim.timing.cartpole import TRAINERS, Costs, Outcome, Row, measure, median_s
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 FEW = Options(workers=3, environments=2, steps=16, total_steps=3 * 2 * 16 * 4, epochs=2, minibatches=2, good_return=450)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("name", TRAINERS)
