@@ -27,16 +27,16 @@ def parse_leaf(given: str) -> Leaf:
     try:
         switches, ranks, *rest = given.split(":")
         switch, parent = map(int, switches.split("-"))
-        (job,) = (int(setting.removeprefix("job=")) for setting in rest or ["0"])
+        ((name, job),) = (setting.split("=") for setting in rest or ["job=0"])
         found: list[int] = []
         for part in ranks.split(","):
             first, dash, last = part.partition("-")
             found += range(int(first), min(int(last if dash else first), MEMBERS_MAX) + 1)
-        if switch == parent or not found or max(found) >= MEMBERS_MAX:
+        if switch == parent or not found or max(found) >= MEMBERS_MAX or name != "job" or not job.isdecimal():
             raise ValueError
     except ValueError:
         raise ValueError(f"a leaf must be switch-parent:ranks or switch-parent:ranks:job=number, as in 1-0:0-3,7, not {given!r}") from None
-    return Leaf(switch, parent, frozenset(found), job)
+    return Leaf(switch, parent, frozenset(found), int(job))
 
 
 def plant(boards: Sequence[Board], links: Sequence[Link], leaves: Sequence[Leaf]) -> None:
