@@ -2,7 +2,6 @@
 
 import random
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -14,6 +13,7 @@ from iswitch.wire import Operation, Outcome, SlotState
 import hw.aggregate.ring
 from hw.aggregate.ring import Asked
 from hw.control.tables import job_row, slot_row
+from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, pack
 from sim.model.aggregate import ring as flat
 from sim.model.aggregate import tree
@@ -207,9 +207,6 @@ MUTANTS = [
 
 @pytest.mark.parametrize(("sound", "wrong"), MUTANTS)
 def test_check_notices_a_slip_in_the_logic(sound, wrong):
-    source = Path(hw.aggregate.ring.__file__).read_text(encoding="utf-8")
-    assert source.count(sound) == 1, "the mutant must name one place"
-    mutant = {"__name__": "mutant"}
-    exec(compile(source.replace(sound, wrong), "mutant of ring.py", "exec"), mutant)
+    slip = mutant(hw.aggregate.ring, sound, wrong).Ring
     with pytest.raises(AssertionError):
-        check(mutant["Ring"], cases())
+        check(slip, cases())
