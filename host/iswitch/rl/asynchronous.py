@@ -68,11 +68,13 @@ class Tally:
         return sum(total for total, _ in self.episodes) / max(1.0, sum(count for _, count in self.episodes))
 
     @property
+    def good(self) -> bool:
+        """Whether the latest episodes are enough, and returned enough."""
+        return sum(count for _, count in self.episodes) >= self.options.good_episodes and self.mean_return >= self.options.good_return
+
+    @property
     def rest(self) -> float:
-        """What is left of the training, 1 to 0; it ends with good returns too."""
-        enough = sum(count for _, count in self.episodes) >= self.options.good_episodes
-        if enough and self.mean_return >= self.options.good_return:
-            return 0.0
+        """What is left of the steps, 1 to 0."""
         return max(0.0, 1 - self.steps / self.options.total_steps)
 
 
@@ -99,16 +101,19 @@ def train(worker: Pipeline, rank: int, options: Options, report: Callable[[Progr
     every = options.epochs * options.minibatches
 
     def catch_up() -> bool:
-        """Applies all updates that have come. Whether the training is at its end: none is applied beyond that."""
+        """Applies all updates that have come. Whether the training is at its end: none is applied beyond that. Returns are looked at as often
+        as in the synchronous twin, by optimizer steps."""
         for update in worker.updates():
             replica.gradient.copy_(torch.from_numpy(update.mean()[:-_TALLY]))
             replica.step(options.learning_rate * tally.rest)
             tally.add(*update.sum[-_TALLY:].tolist())
-            if replica.steps % every == 0 or not tally.rest:
+            looks = replica.steps % every == 0
+            over = not tally.rest or looks and tally.good
+            if looks or over:
                 curve.append(Progress(update=replica.steps, steps=tally.steps, mean_return=tally.mean_return, missing=(),
                                       allreduces=replica.steps, seconds=clock() - start))
                 report(curve[-1])
-            if not tally.rest:
+            if over:
                 return True
         return False
 
