@@ -153,8 +153,9 @@ class Control:
                 if not taken:  # else: perhaps by one that is dead, and will be evicted when the others wait for it
                     membership = self._learn(membership, self._granted(answer, f"let a worker join job {membership.job}"))
                     standing = Standing(int(answer.body["standing"]))
-                    self.newcomer |= standing == Standing.JOINING
-                if standing == Standing.JOINING and not elastic:
+                    if standing != Standing.LIVE:  # a job that forms waits for who is pending, so that a newcomer is told from the others there
+                        self.newcomer = state != JobState.FORMING
+                if self.newcomer and not elastic:
                     raise Refused(f"job {membership.job} at {self.address} is running already: join it with elastic=True, use another job "
                                   "number, or, if it is a leftover of workers that died, end it with `iswitch reset --job N --key K`",
                                   Reason.MEMBER)

@@ -3,6 +3,9 @@
 Real drivers and trainers, real gradients, the compiled switch; the time is virtual. A step of an environment and a gradient take what is
 stated here, on one worker several times as much; host, cable and switch take what `Machine` and the RTL say. So the figures do not depend
 on the machine that computes them, and the same seeds give the same figures.
+
+All trainings have the same options, games and initial weights, let the same time pass for the same work, and end by the same rule: after
+every `epochs` * `minibatches` optimizer steps they look whether the latest `good_episodes` episodes of all workers returned `good_return`.
 """
 
 import json
@@ -10,6 +13,7 @@ import math
 import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -18,9 +22,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from iswitch import Worker
+from iswitch import AsyncWorker, Worker
 from iswitch.config import Config
-from iswitch.rl.ppo import Options, Pace, train
+from iswitch.rl import asynchronous as rl_asynchronous
+from iswitch.rl.ppo import Options, Pace, evaluate, train
+from iswitch.rl.replica import Vector
+from iswitch.wire import STALENESS_MAX
 from sim.emulator.cluster import Cluster
 from sim.emulator.engine import Board
 from sim.emulator.fabric import Fabric
@@ -54,23 +61,28 @@ class Costs:
 
 class Outcome(NamedTuple):
     """Of one worker. begun_s, ended_s: virtual times of its first step and of the end, when the latest `good_episodes` of all workers
-    returned `mean_return`, or all steps were done."""
+    returned `mean_return`, or all steps were done. updates: optimizer steps. steps: those of all workers' environments."""
 
     begun_s: float
     ended_s: float
     mean_return: float
     updates: int
+    steps: int
+    weights: Vector
     weights_sha256: str
 
 
 class Row(NamedTuple):
-    """Of one training. seconds: virtual ones from the first worker's first step to the last one's end, whether the return was reached or not."""
+    """Of one training. seconds: virtual ones from the first worker's first step to the last one's end, whether the return was reached or not.
+    greedy_return: mean of episodes that nobody has trained on, with the final weights."""
 
     seed: int
     reached: bool
     seconds: float
     mean_return: float
     updates: int
+    steps: int
+    greedy_return: float
     weights_sha256: str
 
 
@@ -84,10 +96,26 @@ def synchronous(program: Program, rank: int, options: Options, pace: Pace) -> Ou
         begun_s = program.now()
         result = train(worker, rank, options, pace=pace)
         last = result.curve[-1]
-        return Outcome(begun_s, program.now(), last.mean_return, last.update, result.weights_sha256)
+        return Outcome(begun_s, program.now(), last.mean_return, last.update * options.epochs * options.minibatches, last.steps,
+                       result.weights, result.weights_sha256)
 
 
-TRAINERS: dict[str, Trainer] = {"synchronous": synchronous}
+def asynchronous(program: Program, rank: int, options: Options, pace: Pace, *, threshold: int = 0, staleness: int = 3) -> Outcome:
+    """Each gradient is the mean of those of the `threshold` workers that were ready first, 0: of half of all; none is of weights that are
+    more than `staleness` updates older. Each worker normalises its advantages for itself; else the hyperparameters are the same."""
+    with AsyncWorker(world=options.workers, rank=rank, size=rl_asynchronous.size(options), threshold=threshold or half(options.workers),
+                     staleness=staleness, transport=program.transport()) as worker:
+        begun_s = program.now()
+        result = rl_asynchronous.train(worker, rank, options, pace=pace, clock=program.now)
+        last = result.curve[-1]
+        return Outcome(begun_s, program.now(), last.mean_return, last.update, last.steps, result.weights, result.weights_sha256)
+
+
+def half(workers: int) -> int:
+    return -(-workers // 2)
+
+
+TRAINERS: dict[str, Trainer] = {"synchronous": synchronous, "asynchronous": asynchronous}
 
 
 def measure(trainer: Trainer, options: Options, costs: Costs, machine: Machine) -> Row:
@@ -102,8 +130,9 @@ def measure(trainer: Trainer, options: Options, costs: Costs, machine: Machine) 
     if len({outcome.weights_sha256 for outcome in outcomes}) != 1:
         raise RuntimeError("the workers' weights differ, so they were not given the same sums")
     seconds = max(outcome.ended_s for outcome in outcomes) - min(outcome.begun_s for outcome in outcomes)
-    _, _, mean_return, updates, digest = outcomes[0]
-    return Row(options.seed, mean_return >= options.good_return, seconds, mean_return, updates, digest)
+    _, _, mean_return, updates, steps, weights, digest = outcomes[0]
+    greedy_return = statistics.mean(evaluate(weights, options))
+    return Row(options.seed, mean_return >= options.good_return, seconds, mean_return, updates, steps, greedy_return, digest)
 
 
 def median_s(rows: list[Row]) -> float | None:
@@ -122,20 +151,24 @@ def main(
     step_us: Annotated[float, typer.Option(help="A step of an environment.")] = Costs.step_us,
     gradient_us: Annotated[float, typer.Option(help="A gradient of a minibatch.")] = Costs.gradient_us,
     slowdown: Annotated[float, typer.Option(help="How many times as long the last worker takes for both.")] = Costs.slowdown,
+    threshold: Annotated[int, typer.Option(min=0, help="Asynchronous: vectors in an update; 0: half as many as workers.")] = 0,
+    staleness: Annotated[int, typer.Option(min=0, max=STALENESS_MAX, help="Asynchronous: updates between a vector's weights and its own.")] = 3,
     only: Annotated[str, typer.Option(help=f"One of {', '.join(TRAINERS)}.")] = "",
 ) -> None:
     """Virtual seconds until CartPole is played well."""
     if only and only not in TRAINERS:
         raise typer.BadParameter(f"only must be one of {', '.join(TRAINERS)}, not {only!r}")
+    trainers = TRAINERS | {"asynchronous": partial(asynchronous, threshold=threshold, staleness=staleness)}
     torch.set_num_threads(1)  # the gradients are small, and sums in one thread are the same everywhere
     console, costs, machine = Console(), Costs(step_us=step_us, gradient_us=gradient_us, slowdown=slowdown), Machine()
-    found: dict[str, Any] = {"costs": asdict(costs), "machine": asdict(machine), "options": asdict(replace(GOOD, workers=workers)), "trainers": {}}
+    found: dict[str, Any] = {"costs": asdict(costs), "machine": asdict(machine), "options": asdict(replace(GOOD, workers=workers)),
+                             "asynchronous": {"threshold": threshold or half(workers), "staleness": staleness}, "trainers": {}}
     table = Table("trainer", *(f"seed {seed}" for seed in range(1, seeds + 1)), "median s",
                   title=f"virtual seconds to a mean return of {GOOD.good_return:g}, {workers} workers, one {slowdown:g} times as slow")
-    for name in [only] if only else TRAINERS:
+    for name in [only] if only else trainers:
         rows: list[Row] = []
         for seed in range(1, seeds + 1):
-            rows.append(measure(TRAINERS[name], replace(GOOD, workers=workers, seed=seed), costs, machine))
+            rows.append(measure(trainers[name], replace(GOOD, workers=workers, seed=seed), costs, machine))
             console.print(f"[dim]{name}, seed {seed}: {rows[-1]}", highlight=False)
             found["trainers"][name] = {"median_s": median_s(rows), "trainings": [row._asdict() for row in rows]}
             OUT.parent.mkdir(parents=True, exist_ok=True)

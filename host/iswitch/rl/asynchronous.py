@@ -58,8 +58,10 @@ class Tally:
 
     @property
     def rest(self) -> float:
-        """What is left of the training, 1 to 0; it ends with good returns too."""
-        return 0.0 if self.episodes.good else max(0.0, 1 - self.steps / self.options.total_steps)
+        """What is left of the steps, 1 to 0."""
+        return max(0.0, 1 - self.steps / self.options.total_steps)
+
+
 
 
 def size(options: Options) -> int:
@@ -81,16 +83,19 @@ def train(worker: Pipeline, rank: int, options: Options, report: Callable[[Progr
     every = options.epochs * options.minibatches
 
     def catch_up() -> bool:
-        """Applies all updates that have come. Whether the training is at its end: none is applied beyond that."""
+        """Applies all updates that have come. Whether the training is at its end: none is applied beyond that. Returns are looked at as often
+        as in the synchronous twin, by optimizer steps."""
         for update in worker.updates():
             replica.gradient.copy_(torch.from_numpy(update.mean()[:-_TALLY]))
             replica.step(options.learning_rate * tally.rest)
             tally.add(*update.sum[-_TALLY:].tolist())
-            if replica.steps % every == 0 or not tally.rest:
+            looks = replica.steps % every == 0
+            over = not tally.rest or looks and tally.episodes.good
+            if looks or over:
                 curve.append(Progress(update=replica.steps, steps=tally.steps, mean_return=tally.episodes.mean_return, missing=(),
                                       allreduces=replica.steps, seconds=clock() - start))
                 report(curve[-1])
-            if not tally.rest:
+            if over:
                 return True
         return False
 

@@ -58,13 +58,20 @@ def test_the_tally_ends_by_steps_or_by_good_returns():
     tally = Tally(dataclasses.replace(FEW, total_steps=1000, good_return=10.0, good_episodes=3))
     tally.add(5.0, 1, 250.0)
     tally.add(0.0, 0, 250.0)
-    assert tally.rest == 0.5 and tally.episodes.mean_return == 5.0
+    assert tally.rest == 0.5 and tally.episodes.mean_return == 5.0 and not tally.episodes.good
     tally.add(60.0, 2, 0.0)
-    assert tally.rest == 0.0
+    assert tally.episodes.good
     tally.add(0.0, 3, 0.0)  # the latest three are bad
-    assert tally.rest == 0.5 and tally.episodes.mean_return == 0.0
+    assert tally.rest == 0.5 and tally.episodes.mean_return == 0.0 and not tally.episodes.good
     tally.add(0.0, 0, 500.0)
     assert tally.rest == 0.0
+
+
+def test_returns_are_looked_at_after_as_many_steps_as_in_synchronous_training():
+    """With one episode that returns 1 they are good very soon, but the training goes on to the end of the four gradients of a rollout."""
+    results, _, _ = run(dataclasses.replace(FEW, good_return=1.0, good_episodes=1))
+    assert {result.updates for result in results} == {FEW.epochs * FEW.minibatches}
+    assert [point.update for point in results[0].curve] == [4] and results[0].curve[0].mean_return > 1
 
 
 def test_training_over_the_golden_switch_ends_with_equal_weights():
