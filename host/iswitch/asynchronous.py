@@ -47,8 +47,8 @@ class AsyncWorker(JobWorker):
     more, and when the ring is full the others wait for it: a program that computes for long takes its updates meanwhile, or the backlog is
     large. None: as many as there are in 64 MiB, at least 16.
     timeout_s: the longest wait for a place in the pipeline without anything coming from the switch.
-    elastic: join also a job that runs already, in the place of a worker that has left. A program whose job is to take newcomers in, and a
-    newcomer before anything else, calls `share` before `updates`.
+    elastic: join also a job that runs already, in the place of a worker that has left. A program whose job is to take newcomers in
+    calls `share` between `updates` and `push`, for `push` may wait for the newcomer; and a newcomer before anything else.
     All others are as in `Worker`. A vector's segment with NaN, an infinity or a number out of range is left out of its sum (TaintWarning).
 
         for update in worker.updates():
