@@ -9,7 +9,6 @@ import pytest
 from iswitch.config import Config
 from iswitch.wire import Action, JobState, Operation, Outcome, Reason, Standing
 
-import sim.bench.core
 from hw.control import core, membership
 from sim.bench.client import Client
 from sim.bench.core import CoreBench
@@ -222,14 +221,12 @@ def test_comparison_notices_a_slip_in_what_claims_change(monkeypatch, module, so
     assert source.count(sound) == 1, "the mutant must name one place"
     mutant = {"__name__": "mutant"}
     exec(compile(source.replace(sound, wrong), f"mutant of {module.__name__}", "exec"), mutant)
-    if module is core:
-        monkeypatch.setattr(sim.bench.core, "Core", mutant["Core"])
-    else:
+    if module is membership:
         monkeypatch.setattr(core, "Membership", mutant["Membership"])
     talk = Conversation(seed=seed_for_first_seq(8, 0xFFFF))
     resets(talk, *leaves_and_comes_back(talk))
     with pytest.raises((AssertionError, TimeoutError)):
-        talk.check()
+        talk.check(core=mutant["Core"] if module is core else core.Core)
 
 
 def test_reset_empties_the_ring_and_wraps_the_epoch():
