@@ -8,14 +8,15 @@ the last one waits, is sent or is summed; otherwise only after it has applied th
 
 **The network remembers everything**, as in `explorer.py`: all claims, contributions and receipts that a worker may have
 sent, all grants, refusals and results that the switch has, may arrive now, again and again, or never. A few are allowed that
-were never sent: a granted vector's claim with other weights.
+were never sent: a granted vector's claim with other weights. With `lies` any worker may claim any vector with weights newer than it has,
+of updates that are not complete or do not exist; where progress is checked it has come to its senses.
 
-Checked at each step: a vector is granted once, at age S at most, to a live member, in a set of no less than min(H, live);
-it is sent to its update only; a sum holds exactly those granted, less those quarantined or gone; a result never changes, so all who
-have applied u updates have the same weights; no honest worker is told WINDOW; a grant is forgotten only when its update is
-complete. Checked in each state: if the network loses all that is under way, fresh messages, repeated by timer, bring every
-result to every live worker, and each live worker into an update again, if updates enough remain; and if one is silent and that
-stops the others, the switch can tell whom they wait for, and evict it.
+Checked at each step: a vector is granted once, at age S at most, to a live member, in a set of no less than min(H, live); it is
+sent to its update only; a sum holds exactly those granted, less those quarantined or gone; a result never changes, so all who
+have applied u updates have the same weights; no honest worker is told WINDOW, nor UNHELD where it has said what it holds; a
+grant is forgotten only when its update is complete. Checked in each state: if the network loses all that is under way, fresh
+messages, repeated by timer, bring every result to every live worker, and each live worker into an update again, if updates
+enough remain; and if one is silent and that stops the others, the switch can tell whom they wait for, and evict it.
 
 Workers are interchangeable and all rules are symmetric in them, so of states that differ by a permutation only one is
 explored.
@@ -72,11 +73,12 @@ def may_claim(worker: Worker) -> bool:
 
 
 class Habits(NamedTuple):
-    """The workers' rules, which the tests replace by plausible wrong ones."""
+    """The workers' rules, which the tests replace by plausible wrong ones. `tells`: what it holds, before it claims."""
 
     takes_grant: Callable[[Worker, int], bool] = takes_grant
     takes_refusal: Callable[[Worker, int], bool] = takes_refusal
     may_claim: Callable[[Worker], bool] = may_claim
+    tells: bool = True
 
 
 HABITS = Habits()
@@ -138,7 +140,11 @@ class ClaimsExplorer:
         last = worker.vectors[-1]
         if last.update == REFUSED:
             return range(last.version + 1, applied + 1)
-        return range(last.version if self.scenario.pipelined else last.update + 1, applied + 1)
+        return range(min(last.version, applied) if self.scenario.pipelined else last.update + 1, applied + 1)
+
+    def lies(self, worker: Worker) -> range:
+        """Weights that its next vector may be claimed with although it does not have them."""
+        return range(self.applied(worker) + 1, self.scenario.updates + 1 if self.scenario.lies and self.versions(worker) else 0)
 
     def contributions(self, worker: int, mind: Worker, lows: Iterable[int]) -> Iterator[Contribution]:
         """What a worker with these grants may have sent while it lacked one of `lows`."""
@@ -220,7 +226,7 @@ class ClaimsExplorer:
         for m, mind in enumerate(state.workers):
             if not core.ring.live >> m & 1:
                 continue
-            for version in self.versions(mind):
+            for version in (*self.versions(mind), *self.lies(mind)):
                 yield Compute(m, version), self.compute(state, m, version)
             for event in self.deliveries(core, m):
                 after = self.hear(state, m, event)
@@ -318,8 +324,8 @@ class ClaimsExplorer:
         self.named[silent].update(passed)
 
     def turn(self, state: State, worker: int, busy: bool) -> State:
-        """A live worker does all that it may, without a new vector if it is not `busy`; the network delivers all that this
-        causes."""
+        """A live worker does all that it may, without a new vector if it is not `busy`, and lies no more; the network delivers all that
+        this causes."""
         for event in self.entries(self.switch.cores[state.core]):
             state = self.act(state, event)
         for receipt in self.receipts(worker, (lowest_missing(state.workers[worker].held),)):
@@ -329,7 +335,12 @@ class ClaimsExplorer:
             state = self.compute(state, worker, versions[-1])
         mind = state.workers[worker]
         if mind.waits:
-            state = self.deliver(state, Claim(worker, len(mind.vectors), mind.vectors[-1].version))
+            true = min(mind.vectors[-1].version, self.applied(mind))
+            honest = mind._replace(vectors=(*mind.vectors[:-1], Vector(true)))
+            state = state._replace(workers=put(state.workers, worker, honest))
+            if self.habits.tells:
+                state = self.deliver(state, Receipt(worker, lowest_missing(mind.held), UNKNOWN))
+            state = self.deliver(state, Claim(worker, len(mind.vectors), true))
         mind = state.workers[worker]
         for contribution in self.contributions(worker, mind, (lowest_missing(mind.held),)):
             state = self.deliver(state, contribution)

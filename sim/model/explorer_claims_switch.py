@@ -35,7 +35,8 @@ class Rules(NamedTuple):
 class Scenario(NamedTuple):
     """What is explored: until `updates` are granted. `leaves`: how many workers may leave; `joins`: how many may come in
     their places. `thresholds`: values that SET_H may set at any time. `tainted`: (segment, k) of contributions to be
-    quarantined, whoever sends them. `whole`: False makes a mutant."""
+    quarantined, whoever sends them. `lies`: claims may name any weights, those of updates that do not exist too. `whole`: False makes a
+    mutant."""
 
     workers: int
     staleness: int
@@ -48,6 +49,7 @@ class Scenario(NamedTuple):
     joins: int = 0
     thresholds: tuple[int, ...] = ()
     tainted: frozenset[tuple[int, int]] = frozenset()
+    lies: bool = False
     rules: Rules = Rules()
     whole: bool = True
 
@@ -190,8 +192,10 @@ class ClaimsSwitch:
         if len(core.granted) == self.scenario.updates and event.k > before.claimants[event.worker].k:
             return core, Sent()  # here the exploration ends
         verdict = self.rules.claim(before, core.ring, member=event.worker, k=event.k, weights=self.base(event.version))
-        if verdict.outcome == Outcome.WINDOW:
+        if verdict.outcome == Outcome.WINDOW and event.version <= len(core.granted):
             raise Violation("an honest worker is told WINDOW")
+        if verdict.outcome == Outcome.UNHELD and self.base(event.version) == core.ring.have[event.worker]:
+            raise Violation("a worker is not believed what it has said")
         core, answer = core._replace(claims=verdict.claims), verdict.answer
         if verdict.outcome == Outcome.CONTROL:
             core = core._replace(versions=put(core.versions, event.worker, event.version))
@@ -214,11 +218,14 @@ class ClaimsSwitch:
                 raise Violation("a vector older than S is granted")
         if members.bit_count() < claims_of.quorum(core.ring):
             raise Violation("an update is granted to too few")
-        forgotten = max(0, update - s.staleness) * s.segments
-        if UNKNOWN in core.truth[:forgotten]:
-            raise Violation("more than S + 1 updates are under way")
+        self.check_forgotten(core)
         versions = tuple(UNKNOWN if k else version for k, version in zip(row, core.versions))
         return core._replace(granted=(*core.granted, row), versions=versions)
+
+    def check_forgotten(self, core: Core) -> None:
+        forgotten = max(0, len(core.granted) - self.scenario.staleness) * self.scenario.segments
+        if UNKNOWN in core.truth[:forgotten]:
+            raise Violation("more than S + 1 updates are under way")
 
     def contribute(self, core: Core, event: Contribution) -> tuple[Core, Sent]:
         if abs(core.granted[event.segment // self.scenario.segments][event.worker]) != event.k:
