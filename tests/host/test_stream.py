@@ -393,6 +393,18 @@ def test_an_idle_member_gives_signs_of_life():
     assert network.switch.counters()["stat.EVICTED"] == 0
 
 
+def test_nobody_is_put_out_of_a_job_that_is_halted_for_long():
+    """Who was granted an update sends contributions and nothing else, while others ask for its results."""
+    network = job(9, staleness=1, threshold=1, evict_us=100_000, compute_s=[0.001, 0.0012, 0.0015])
+    assert trained(network, 20)
+    client = network.nodes[0].client
+    for on in (True, False):
+        network.deliver(client.port, client.halt(on))
+        network.run(lambda: False, most_s=1.0 * on)
+    assert network.switch.counters()["stat.EVICTED"] == 0
+    assert trained(network, 40) and check(network)
+
+
 # What the checks above are worth: each of these drivers breaks a rule, and is found out.
 
 Real = stream_module.Stream
