@@ -10,6 +10,8 @@ the last one waits, is sent or is summed; otherwise only after it has applied th
 sent, all grants, refusals and results that the switch has, may arrive now, again and again, or never. A few are allowed that
 were never sent: a granted vector's claim with other weights. With `lies` any worker may claim any vector with weights newer than it has,
 of updates that are not complete or do not exist; where progress is checked it has come to its senses.
+After a RESET a worker does and says nothing that counts until it learns of it; what was sent before has another epoch, on both sides.
+HALT is no event of its own: it is a network that delivers no contributions for a while, all else goes on.
 
 Checked at each step: a vector is granted once, at age S at most, to a live member, in a set of no less than min(H, live); it is
 sent to its update only; a sum holds exactly those granted, less those quarantined or gone; a result never changes, so all who
@@ -25,11 +27,11 @@ explored.
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from iswitch.wire import Type
+from iswitch.wire import SlotState, Type
 from sim.model.aggregate import claims as claims_of
 from sim.model.explorer import UNKNOWN, Leave, Receipt, Result, SetThreshold, lowest_missing
 from sim.model.explorer_claims_switch import (
-    Claim, ClaimsSwitch, Contribution, Core, Enter, Event, Knock, Scenario, grants_to, put, renumber,
+    Claim, ClaimsSwitch, Contribution, Core, Enter, Event, Force, Knock, Reset, Scenario, grants_to, put, renumber,
 )
 from sim.model.search import Violation, search
 
@@ -47,11 +49,13 @@ class Vector(NamedTuple):
 
 
 class Worker(NamedTuple):
-    """`held`: bit mask of results. `vectors`: those claimed; the first has k = 1. `first`: the update at which it joined."""
+    """`held`: bit mask of results. `vectors`: those claimed; the first has k = 1. `first`: the update at which it joined. `epoch`: how
+    many resets it knows of."""
 
     held: int = 0
     vectors: tuple[Vector, ...] = ()
     first: int = 0
+    epoch: int = 0
 
     @property
     def waits(self) -> bool:
@@ -72,6 +76,11 @@ def may_claim(worker: Worker) -> bool:
     return not worker.waits
 
 
+def learn(worker: Worker, epoch: int) -> Worker:
+    """The job was reset: it begins anew, with k = 1."""
+    return Worker(epoch=epoch)
+
+
 class Habits(NamedTuple):
     """The workers' rules, which the tests replace by plausible wrong ones. `tells`: what it holds, before it claims."""
 
@@ -79,6 +88,7 @@ class Habits(NamedTuple):
     takes_refusal: Callable[[Worker, int], bool] = takes_refusal
     may_claim: Callable[[Worker], bool] = may_claim
     tells: bool = True
+    learn: Callable[[Worker, int], Worker] = learn
 
 
 HABITS = Habits()
@@ -99,6 +109,12 @@ class Granted(NamedTuple):
 class Refused(NamedTuple):
     worker: int
     k: int
+
+
+class Learn(NamedTuple):
+    """A NOTICE or an ACK tells a worker of the job's epoch."""
+
+    worker: int
 
 
 class State(NamedTuple):
@@ -182,6 +198,11 @@ class ClaimsExplorer:
             mind = mind._replace(vectors=(*mind.vectors[:-1], mind.vectors[-1]._replace(update=REFUSED)))
         return state if mind is state.workers[worker] else state._replace(workers=put(state.workers, worker, mind))
 
+    def learn(self, state: State, worker: int) -> State:
+        """If it does not know the job's epoch, it does now."""
+        mind, epoch = state.workers[worker], self.switch.cores[state.core].epoch
+        return state if mind.epoch == epoch else state._replace(workers=put(state.workers, worker, self.habits.learn(mind, epoch)))
+
     def compute(self, state: State, worker: int, version: int) -> State:
         mind = state.workers[worker]
         old = tuple(vector if vector.update < 0 else vector._replace(version=UNKNOWN) for vector in mind.vectors)
@@ -200,6 +221,10 @@ class ClaimsExplorer:
             yield from (Knock(m) for m in everybody if not live >> m & 1)
         yield from self.entries(core)
         yield from (SetThreshold(h) for h in s.thresholds if h != core.ring.threshold)
+        if core.epoch < s.resets:
+            yield Reset()
+        if s.fbcasts:
+            yield from (Force(k) for k, slot in enumerate(core.ring.slots) if slot.state == SlotState.COLLECTING and not slot.whole)
 
     def entries(self, core: Core) -> Iterator[Event]:
         if self.scenario.rules.admit(core.claims, core.ring) != core.ring:
@@ -212,7 +237,8 @@ class ClaimsExplorer:
             workers = put(workers, event.worker, Worker())
         if isinstance(event, Enter):
             first = len(self.switch.cores[state.core].granted)
-            workers = put(workers, event.worker, Worker(held=(1 << first * self.scenario.segments) - 1, first=first))
+            epoch = self.switch.cores[state.core].epoch
+            workers = put(workers, event.worker, Worker(held=(1 << first * self.scenario.segments) - 1, first=first, epoch=epoch))
         return State(number, workers)
 
     def successors(self, state: State) -> Iterator[tuple[Event, State]]:
@@ -225,6 +251,11 @@ class ClaimsExplorer:
             yield event, self.act(state, event)
         for m, mind in enumerate(state.workers):
             if not core.ring.live >> m & 1:
+                continue
+            if mind.epoch != core.epoch:
+                yield Learn(m), self.learn(state, m)
+                if not self.scenario.epochs:
+                    yield from ((event, state._replace(core=number)) for event, number in self.arrivals(state.core, m, mind))
                 continue
             for version in (*self.versions(mind), *self.lies(mind)):
                 yield Compute(m, version), self.compute(state, m, version)
@@ -281,10 +312,10 @@ class ClaimsExplorer:
             self.without(state, silent)
 
     def is_over(self, state: State, but: int = 0) -> bool:
-        """Nobody who is live, those in the set `but` aside, lacks anything."""
-        ring = self.switch.cores[state.core].ring
-        return not ring.joining and all(lowest_missing(mind.held) == self.total
-                                        for m, mind in enumerate(state.workers) if ring.live & ~but & 1 << m)
+        """Nobody who is live, those in the set `but` aside, lacks anything, or a RESET."""
+        core = self.switch.cores[state.core]
+        return not core.ring.joining and all(lowest_missing(mind.held) == self.total and mind.epoch == core.epoch
+                                             for m, mind in enumerate(state.workers) if core.ring.live & ~but & 1 << m)
 
     def destiny(self, state: State, first: int, few: bool) -> int:
         """How many updates worker `first` has been granted when all is over."""
@@ -328,6 +359,7 @@ class ClaimsExplorer:
         this causes."""
         for event in self.entries(self.switch.cores[state.core]):
             state = self.act(state, event)
+        state = self.learn(state, worker)
         for receipt in self.receipts(worker, (lowest_missing(state.workers[worker].held),)):
             state = self.deliver(state, receipt)
         versions = self.versions(state.workers[worker])
@@ -352,6 +384,8 @@ class ClaimsExplorer:
         self.waits |= sent.waits
         state = state._replace(core=number)
         for m in range(self.scenario.workers):
+            if state.workers[m].epoch != self.switch.cores[number].epoch:
+                continue
             for segment, receivers in sent.results:
                 state = self.hear(state, m, Result(m, segment)) if receivers >> m & 1 else state
             answer = sent.answer

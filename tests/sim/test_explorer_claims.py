@@ -9,13 +9,14 @@ import pytest
 from iswitch.wire import Outcome
 from sim.model.aggregate import claims as claims_of
 from sim.model.aggregate.claims import Claimant
-from sim.model.explorer_claims import ClaimsExplorer, Habits
-from sim.model.explorer_claims_switch import ClaimsSwitch, Rules, Scenario, renumber
+from sim.model.explorer_claims import ClaimsExplorer, Habits, Worker
+from sim.model.explorer_claims_switch import ClaimsSwitch, Rules, Scenario, renewed, renumber
 from sim.model.search import Violation
 
 TWO = Scenario(workers=2, staleness=1, threshold=1, updates=3)
 THREE = Scenario(workers=3, staleness=0, threshold=2, updates=3)
 AHEAD = TWO._replace(pipelined=True)
+RESET = TWO._replace(resets=1)
 
 SPOILED = frozenset({(0, 1), (1, 1), (1, 2)})
 """Quarantined contributions: segment 0 of all who begin, segment 1 of whoever."""
@@ -51,6 +52,16 @@ RIGHT = {
     "lies, leave, H=2": (343, TWO._replace(threshold=2, lies=True, leaves=1)),
     "lies, leave, S=0": (929, TWO._replace(staleness=0, updates=2, lies=True, leaves=1)),
     "lies, M=2, H=2": (182, TWO._replace(staleness=0, segments=2, lies=True, threshold=2)),
+    "RESET": (4148, RESET),
+    "RESET, H=2": (428, RESET._replace(threshold=2)),
+    "RESET, S=0": (1667, RESET._replace(staleness=0, updates=2)),
+    "RESET, leave and join": (5184, RESET._replace(updates=2, leaves=1, joins=1)),
+    "RESET, M=2, W=2, H=2": (2820, RESET._replace(segments=2, window=2, threshold=2, updates=2)),
+    "RESET, SET_H": (4516, RESET._replace(updates=2, thresholds=(1, 2))),
+    "RESET, lies": (2781, RESET._replace(lies=True, updates=2, staleness=0)),
+    "two RESETs": (3162, RESET._replace(resets=2, updates=2)),
+    "RESET, ahead, H=2": (7142, RESET._replace(pipelined=True, threshold=2)),
+    "FBCAST": (981, TWO._replace(fbcasts=True)),
     "three": (7648, THREE),
     "three, S=1": (4132, THREE._replace(staleness=1)),
     "three, H=3, S=1": (249, THREE._replace(threshold=3, staleness=1)),
@@ -82,6 +93,9 @@ SLOW = {
     "lies, ahead, S=0": (29142, AHEAD._replace(staleness=0, lies=True)),
     "lies, three, S=0": (12697, TWO._replace(workers=3, staleness=0, updates=2, lies=True)),
     "lies, three": (75396, TWO._replace(workers=3, lies=True)),
+    "RESET, leave and join, U=3": (22920, RESET._replace(leaves=1, joins=1)),
+    "RESET, ahead": (53269, RESET._replace(pipelined=True)),
+    "RESET, three": (10636, RESET._replace(workers=3, staleness=0, threshold=2, updates=2)),
     "three, ahead": (8820, THREE._replace(updates=2, staleness=1, pipelined=True)),
 }
 
@@ -124,6 +138,18 @@ def only_what_it_had_before(claims, ring, *, member, weights, **rest):
     if weights == ring.have[member] and claims.grants:
         return claims_of.Verdict(claims, Outcome.UNHELD)
     return claims_of.claim(claims, ring, member=member, weights=weights, **rest)
+
+
+def ks_outlast_a_reset(claims, first_seq):
+    return renewed(claims, first_seq)._replace(claimants=claims.claimants)
+
+
+def grants_outlast_a_reset(claims, first_seq):
+    return renewed(claims, first_seq)._replace(grants=claims.grants)
+
+
+def the_base_outlasts_a_reset(claims, first_seq):
+    return renewed(claims, first_seq)._replace(base=claims.base)
 
 
 def an_older_claim_is_a_new_one(claims, ring, *, member, k, **rest):
@@ -220,6 +246,14 @@ def any_grant_of_this_index(worker, update):
     return worker.waits and all(update > vector.update for vector in worker.vectors)
 
 
+def keeps_its_vectors(worker, epoch):
+    return worker._replace(held=0, epoch=epoch)
+
+
+def keeps_its_results(worker, epoch):
+    return Worker(held=worker.held, epoch=epoch)
+
+
 BOTH = TWO._replace(threshold=2)
 NAMELESS = "a silent worker stops the others, and nobody can tell which"
 
@@ -230,6 +264,11 @@ MUTANTS = {
         AHEAD._replace(lies=True, rules=Rules(claim=weights_are_believed)), "more than S + 1 updates are under way"),
     "weights that a worker has just said it holds are not believed": (
         TWO._replace(rules=Rules(claim=only_what_it_had_before)), "a worker is not believed what it has said"),
+    "what was sent before a RESET counts": (RESET._replace(epochs=False), "a worker waits for ever"),
+    "a RESET leaves the last k": (RESET._replace(rules=Rules(renew=ks_outlast_a_reset)), "a worker is kept out for ever"),
+    "a RESET leaves grants": (RESET._replace(rules=Rules(renew=grants_outlast_a_reset)), "an honest worker is told WINDOW"),
+    "a RESET leaves the base": (RESET._replace(rules=Rules(renew=the_base_outlasts_a_reset)), "a worker waits for ever"),
+    "FBCAST ends a slot of an update": (BOTH._replace(fbcasts=True, whole=False), "a sum is not that of those granted"),
     "claims of any age": (TWO._replace(rules=Rules(claim=any_age)), "a vector older than S is granted"),
     "a repeated claim is a new one": (
         TWO._replace(staleness=2, rules=Rules(claim=a_repeat_is_a_new_claim)), "a vector is granted twice"),
@@ -265,6 +304,9 @@ MUTANTS = {
         TWO._replace(staleness=0, leaves=1, joins=1, rules=Rules(admit=at_once)), "more than S + 1 updates are under way"),
 }
 HABITS = {
+    "a worker keeps its vectors after a RESET": (
+        RESET, Habits(learn=keeps_its_vectors), "a vector is sent to an update that it was not granted"),
+    "a worker keeps its results after a RESET": (RESET, Habits(learn=keeps_its_results), "a worker waits for ever"),
     "a worker claims before it tells what it holds": (TWO._replace(staleness=0), Habits(tells=False), "a worker is kept out for ever"),
     "a newcomer takes grants of the one before": (
         TWO._replace(leaves=1, joins=1), Habits(takes_grant=any_grant_of_this_index), "a worker waits for ever"),
