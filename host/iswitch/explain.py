@@ -48,6 +48,8 @@ COUNTERS: dict[str, Counter] = {
     "WINDOW": Counter(Grade.FAULT, "contributions too far ahead of their sender's results, or to an update that their sender was not granted: a "
                       "driver that ignores the window or its grants",
                       "use this driver, or see section 3 of the protocol"),
+    "UNHELD": Counter(Grade.USUAL, "claims with weights that their sender has not said it holds: a receipt was lost or overtaken",
+                      "if it rises, a worker claims with weights that it does not have: use this driver, or see section 3 of the protocol"),
     "SLOT_HELD": Counter(Grade.USUAL, "contributions that came before every worker held the result they would replace: a worker lags "
                          "behind, or has died without leaving", "`iswitch top` shows who; end its job with `iswitch reset`"),
     "FORMING": Counter(Grade.USUAL, "contributions that came before all workers of the job had joined", "start the workers that are missing"),

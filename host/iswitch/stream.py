@@ -155,7 +155,9 @@ class Stream:
     # The program's side
 
     def offer(self, vector: Vector) -> None:
-        """Claims an update for the vector when its turn comes. ValueError if `DEPTH` are on their way."""
+        """Claims an update for the vector when its turn comes. ValueError if `DEPTH` are on their way, or if its weights are not complete here."""
+        if vector.version > self.complete:
+            raise ValueError(f"a vector's version must be at most {self.complete}, the updates that are complete, not {vector.version!r}")
         if self.queued >= DEPTH:
             raise ValueError(f"vectors on their way must be below {DEPTH}, not {self.queued}")
         if vector.version <= self._newer_than:

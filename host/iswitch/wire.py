@@ -189,6 +189,7 @@ class Outcome(IntEnum):
     ANSWERED = 26
     UNANSWERED = 27
     HALTED = 28
+    UNHELD = 29
 
 
 class Stat(IntEnum):

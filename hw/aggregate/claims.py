@@ -52,9 +52,10 @@ class Claims(wiring.Component):
         m.d.comb += bit.eq(1 << self.member)
 
         # Serial distances, modulo 2^32 and signed (RFC 1982), and to whom they apply.
-        ahead, beyond = Signal(signed(32)), Signal(signed(32))
-        m.d.comb += [ahead.eq(self.k - Array(row.last)[self.member]), beyond.eq(self.at - row.base)]
-        older, repeats, future, least = Signal(), Signal(), Signal(), Signal(SEQ)
+        ahead, beyond, more = Signal(signed(32)), Signal(signed(32)), Signal(signed(32))
+        m.d.comb += [ahead.eq(self.k - Array(row.last)[self.member]), beyond.eq(self.at - row.base),
+                     more.eq(self.at - Array(self.have)[self.member])]
+        older, repeats, future, unheld, least = Signal(), Signal(), Signal(), Signal(), Signal(SEQ)
         m.d.comb += least.eq(0 - job.segments)
         at_or_after, owns, valid, lacks = [], [], [], []
         for k, grant in enumerate(kept):
@@ -68,8 +69,8 @@ class Claims(wiring.Component):
             lacks.append(job.live[k] & (self.have[k] != row.base))
         after, owners = Signal(len(kept)), Signal(len(kept))
         m.d.sync += [
-            older.eq(ahead < 0), repeats.eq(ahead == 0), future.eq(beyond > 0), after.eq(Cat(*at_or_after)), owners.eq(Cat(*owns)),
-            self.behind.eq(Cat(*lacks)),
+            older.eq(ahead < 0), repeats.eq(ahead == 0), future.eq(beyond > 0), unheld.eq(more > 0),
+            after.eq(Cat(*at_or_after)), owners.eq(Cat(*owns)), self.behind.eq(Cat(*lacks)),
         ]
 
         # What follows: age, the newest kept grant of the sender, and whether enough wait.
@@ -96,6 +97,8 @@ class Claims(wiring.Component):
             m.d.comb += self.outcome.eq(Outcome.STALE)
         with m.Elif(future):
             m.d.comb += self.outcome.eq(Outcome.WINDOW)
+        with m.Elif(unheld):
+            m.d.comb += self.outcome.eq(Outcome.UNHELD)
         with m.Elif(repeats & ~waited):
             m.d.comb += [self.outcome.eq(Outcome.DUPLICATE), self.grants.eq(kept_mine), self.base.eq(kept_own.base),
                          self.members.eq(kept_own.members), self.receivers.eq(bit)]

@@ -205,7 +205,7 @@ class Core(wiring.Component):
                     m.d.comb += [
                         self.decided.eq(1), rows.slot_write.eq(decision & ring.slot_write),
                         rows.have_write.eq(Mux(decision & ring.advance, 1 << frame.member, 0)),
-                        rows.heard_write.eq(Mux(fault | installs, 0, 1 << frame.member)), decides.eq(decision),
+                        rows.heard_write.eq(Mux(fault & (outcome != Outcome.HALTED) | installs, 0, 1 << frame.member)), decides.eq(decision),
                         rows.claims_write.eq(claim & claims.write), self.claimed.eq(claim & (claims.outcome == Outcome.CONTROL)),
                         self.stats[Stat.ADMITTED].eq(decision & admitted.any()), self.stats[Stat.EVICTED].eq(evicts),
                         self.stats[Stat.NOTICES].eq(notes),

@@ -128,13 +128,16 @@ class Traffic:
             self.send(client, client.receipt(low + offset, behind=offset, want=bool(rng.random() < 0.5)))
 
     def claim(self, client: Client) -> None:
-        """In an asynchronous job: the next vector or the last one again, with weights of now or of some time."""
+        """In an asynchronous job: the next vector or the last one again, with weights of now or of some time, mostly behind the receipt
+        for them."""
         rng, segments = self.rng, client.settings["segments"]
         low, bases = self.low(client), self.bases[client.job]
         lacked = (base for base in bases if 0 < (base + segments - low) % 2**32 < 2**31)
         weights = next(lacked, bases[-1] + segments if bases else client.first_seq)
         if rng.random() < 0.3:
             weights += int(rng.integers(-9, 3)) * segments
+        if rng.random() < 0.8:
+            self.send(client, client.receipt(low))
         if rng.random() < 0.6:
             self.vectors[client.mac] += 1
         self.send(client, client.claim(self.vectors[client.mac], weights))

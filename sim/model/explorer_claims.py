@@ -8,14 +8,17 @@ the last one waits, is sent or is summed; otherwise only after it has applied th
 
 **The network remembers everything**, as in `explorer.py`: all claims, contributions and receipts that a worker may have
 sent, all grants, refusals and results that the switch has, may arrive now, again and again, or never. A few are allowed that
-were never sent: a granted vector's claim with other weights.
+were never sent: a granted vector's claim with other weights. With `lies` any worker may claim any vector with weights newer than it has,
+of updates that are not complete or do not exist; where progress is checked it has come to its senses.
+After a RESET a worker does and says nothing that counts until it learns of it; what was sent before has another epoch, on both sides.
+HALT is no event of its own: it is a network that delivers no contributions for a while, all else goes on.
 
-Checked at each step: a vector is granted once, at age S at most, to a live member, in a set of no less than min(H, live);
-it is sent to its update only; a sum holds exactly those granted, less those quarantined or gone; a result never changes, so all who
-have applied u updates have the same weights; no honest worker is told WINDOW; a grant is forgotten only when its update is
-complete. Checked in each state: if the network loses all that is under way, fresh messages, repeated by timer, bring every
-result to every live worker, and each live worker into an update again, if updates enough remain; and if one is silent and that
-stops the others, the switch can tell whom they wait for, and evict it.
+Checked at each step: a vector is granted once, at age S at most, to a live member, in a set of no less than min(H, live); it is
+sent to its update only; a sum holds exactly those granted, less those quarantined or gone; a result never changes, so all who
+have applied u updates have the same weights; no honest worker is told WINDOW, nor UNHELD where it has said what it holds; a
+grant is forgotten only when its update is complete. Checked in each state: if the network loses all that is under way, fresh
+messages, repeated by timer, bring every result to every live worker, and each live worker into an update again, if updates
+enough remain; and if one is silent and that stops the others, the switch can tell whom they wait for, and evict it.
 
 Workers are interchangeable and all rules are symmetric in them, so of states that differ by a permutation only one is
 explored.
@@ -24,11 +27,11 @@ explored.
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from iswitch.wire import Type
+from iswitch.wire import SlotState, Type
 from sim.model.aggregate import claims as claims_of
 from sim.model.explorer import UNKNOWN, Leave, Receipt, Result, SetThreshold, lowest_missing
 from sim.model.explorer_claims_switch import (
-    Claim, ClaimsSwitch, Contribution, Core, Enter, Event, Knock, Scenario, grants_to, put, renumber,
+    Claim, ClaimsSwitch, Contribution, Core, Enter, Event, Force, Knock, Reset, Scenario, grants_to, put, renumber,
 )
 from sim.model.search import Violation, search
 
@@ -46,11 +49,13 @@ class Vector(NamedTuple):
 
 
 class Worker(NamedTuple):
-    """`held`: bit mask of results. `vectors`: those claimed; the first has k = 1. `first`: the update at which it joined."""
+    """`held`: bit mask of results. `vectors`: those claimed; the first has k = 1. `first`: the update at which it joined. `epoch`: how
+    many resets it knows of."""
 
     held: int = 0
     vectors: tuple[Vector, ...] = ()
     first: int = 0
+    epoch: int = 0
 
     @property
     def waits(self) -> bool:
@@ -71,12 +76,19 @@ def may_claim(worker: Worker) -> bool:
     return not worker.waits
 
 
+def learn(worker: Worker, epoch: int) -> Worker:
+    """The job was reset: it begins anew, with k = 1."""
+    return Worker(epoch=epoch)
+
+
 class Habits(NamedTuple):
-    """The workers' rules, which the tests replace by plausible wrong ones."""
+    """The workers' rules, which the tests replace by plausible wrong ones. `tells`: what it holds, before it claims."""
 
     takes_grant: Callable[[Worker, int], bool] = takes_grant
     takes_refusal: Callable[[Worker, int], bool] = takes_refusal
     may_claim: Callable[[Worker], bool] = may_claim
+    tells: bool = True
+    learn: Callable[[Worker, int], Worker] = learn
 
 
 HABITS = Habits()
@@ -97,6 +109,12 @@ class Granted(NamedTuple):
 class Refused(NamedTuple):
     worker: int
     k: int
+
+
+class Learn(NamedTuple):
+    """A NOTICE or an ACK tells a worker of the job's epoch."""
+
+    worker: int
 
 
 class State(NamedTuple):
@@ -138,7 +156,11 @@ class ClaimsExplorer:
         last = worker.vectors[-1]
         if last.update == REFUSED:
             return range(last.version + 1, applied + 1)
-        return range(last.version if self.scenario.pipelined else last.update + 1, applied + 1)
+        return range(min(last.version, applied) if self.scenario.pipelined else last.update + 1, applied + 1)
+
+    def lies(self, worker: Worker) -> range:
+        """Weights that its next vector may be claimed with although it does not have them."""
+        return range(self.applied(worker) + 1, self.scenario.updates + 1 if self.scenario.lies and self.versions(worker) else 0)
 
     def contributions(self, worker: int, mind: Worker, lows: Iterable[int]) -> Iterator[Contribution]:
         """What a worker with these grants may have sent while it lacked one of `lows`."""
@@ -176,6 +198,11 @@ class ClaimsExplorer:
             mind = mind._replace(vectors=(*mind.vectors[:-1], mind.vectors[-1]._replace(update=REFUSED)))
         return state if mind is state.workers[worker] else state._replace(workers=put(state.workers, worker, mind))
 
+    def learn(self, state: State, worker: int) -> State:
+        """If it does not know the job's epoch, it does now."""
+        mind, epoch = state.workers[worker], self.switch.cores[state.core].epoch
+        return state if mind.epoch == epoch else state._replace(workers=put(state.workers, worker, self.habits.learn(mind, epoch)))
+
     def compute(self, state: State, worker: int, version: int) -> State:
         mind = state.workers[worker]
         old = tuple(vector if vector.update < 0 else vector._replace(version=UNKNOWN) for vector in mind.vectors)
@@ -194,6 +221,10 @@ class ClaimsExplorer:
             yield from (Knock(m) for m in everybody if not live >> m & 1)
         yield from self.entries(core)
         yield from (SetThreshold(h) for h in s.thresholds if h != core.ring.threshold)
+        if core.epoch < s.resets:
+            yield Reset()
+        if s.fbcasts:
+            yield from (Force(k) for k, slot in enumerate(core.ring.slots) if slot.state == SlotState.COLLECTING and not slot.whole)
 
     def entries(self, core: Core) -> Iterator[Event]:
         if self.scenario.rules.admit(core.claims, core.ring) != core.ring:
@@ -206,7 +237,8 @@ class ClaimsExplorer:
             workers = put(workers, event.worker, Worker())
         if isinstance(event, Enter):
             first = len(self.switch.cores[state.core].granted)
-            workers = put(workers, event.worker, Worker(held=(1 << first * self.scenario.segments) - 1, first=first))
+            epoch = self.switch.cores[state.core].epoch
+            workers = put(workers, event.worker, Worker(held=(1 << first * self.scenario.segments) - 1, first=first, epoch=epoch))
         return State(number, workers)
 
     def successors(self, state: State) -> Iterator[tuple[Event, State]]:
@@ -220,7 +252,12 @@ class ClaimsExplorer:
         for m, mind in enumerate(state.workers):
             if not core.ring.live >> m & 1:
                 continue
-            for version in self.versions(mind):
+            if mind.epoch != core.epoch:
+                yield Learn(m), self.learn(state, m)
+                if not self.scenario.epochs:
+                    yield from ((event, state._replace(core=number)) for event, number in self.arrivals(state.core, m, mind))
+                continue
+            for version in (*self.versions(mind), *self.lies(mind)):
                 yield Compute(m, version), self.compute(state, m, version)
             for event in self.deliveries(core, m):
                 after = self.hear(state, m, event)
@@ -275,10 +312,10 @@ class ClaimsExplorer:
             self.without(state, silent)
 
     def is_over(self, state: State, but: int = 0) -> bool:
-        """Nobody who is live, those in the set `but` aside, lacks anything."""
-        ring = self.switch.cores[state.core].ring
-        return not ring.joining and all(lowest_missing(mind.held) == self.total
-                                        for m, mind in enumerate(state.workers) if ring.live & ~but & 1 << m)
+        """Nobody who is live, those in the set `but` aside, lacks anything, or a RESET."""
+        core = self.switch.cores[state.core]
+        return not core.ring.joining and all(lowest_missing(mind.held) == self.total and mind.epoch == core.epoch
+                                             for m, mind in enumerate(state.workers) if core.ring.live & ~but & 1 << m)
 
     def destiny(self, state: State, first: int, few: bool) -> int:
         """How many updates worker `first` has been granted when all is over."""
@@ -318,10 +355,11 @@ class ClaimsExplorer:
         self.named[silent].update(passed)
 
     def turn(self, state: State, worker: int, busy: bool) -> State:
-        """A live worker does all that it may, without a new vector if it is not `busy`; the network delivers all that this
-        causes."""
+        """A live worker does all that it may, without a new vector if it is not `busy`, and lies no more; the network delivers all that
+        this causes."""
         for event in self.entries(self.switch.cores[state.core]):
             state = self.act(state, event)
+        state = self.learn(state, worker)
         for receipt in self.receipts(worker, (lowest_missing(state.workers[worker].held),)):
             state = self.deliver(state, receipt)
         versions = self.versions(state.workers[worker])
@@ -329,7 +367,12 @@ class ClaimsExplorer:
             state = self.compute(state, worker, versions[-1])
         mind = state.workers[worker]
         if mind.waits:
-            state = self.deliver(state, Claim(worker, len(mind.vectors), mind.vectors[-1].version))
+            true = min(mind.vectors[-1].version, self.applied(mind))
+            honest = mind._replace(vectors=(*mind.vectors[:-1], Vector(true)))
+            state = state._replace(workers=put(state.workers, worker, honest))
+            if self.habits.tells:
+                state = self.deliver(state, Receipt(worker, lowest_missing(mind.held), UNKNOWN))
+            state = self.deliver(state, Claim(worker, len(mind.vectors), true))
         mind = state.workers[worker]
         for contribution in self.contributions(worker, mind, (lowest_missing(mind.held),)):
             state = self.deliver(state, contribution)
@@ -341,6 +384,8 @@ class ClaimsExplorer:
         self.waits |= sent.waits
         state = state._replace(core=number)
         for m in range(self.scenario.workers):
+            if state.workers[m].epoch != self.switch.cores[number].epoch:
+                continue
             for segment, receivers in sent.results:
                 state = self.hear(state, m, Result(m, segment)) if receivers >> m & 1 else state
             answer = sent.answer

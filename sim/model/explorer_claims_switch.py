@@ -14,28 +14,35 @@ from sim.model.aggregate.ring import Ring, Work
 from sim.model.explorer import UNKNOWN, Leave, Receipt, SetThreshold
 from sim.model.search import Violation
 
-__all__ = ["Claim", "ClaimsSwitch", "Contribution", "Core", "Enter", "Event", "Knock", "Rules", "Scenario", "Sent", "grants_to", "put",
-           "renumber"]
+__all__ = ["Claim", "ClaimsSwitch", "Contribution", "Core", "Enter", "Event", "Force", "Knock", "Reset", "Rules", "Scenario", "Sent",
+           "grants_to", "put", "renewed", "renumber"]
 
 SERIAL = 1 << 32
 
 Event = tuple[Any, ...]
 
 
+def renewed(claims: Claims, first_seq: int) -> Claims:
+    """After a RESET."""
+    return claims_of.new_claims(first_seq, segments=claims.segments, staleness=claims.staleness, members=len(claims.claimants))
+
+
 class Rules(NamedTuple):
-    """The rules the tests replace by plausible wrong ones. `granted` for contributions, `wanted` for receipts."""
+    """The rules the tests replace by plausible wrong ones. `granted` for contributions, `wanted` for receipts; `renew` with a RESET."""
 
     claim: Callable[..., Verdict] = claims_of.claim
     leave: Callable[[Claims, int], Claims] = claims_of.leave
     admit: Callable[[Claims, Ring], Ring] = claims_of.admit
     granted: Callable[[Claims, int], int | None] = claims_of.granted
     wanted: Callable[[Claims, int], int | None] = claims_of.granted
+    renew: Callable[[Claims, int], Claims] = renewed
 
 
 class Scenario(NamedTuple):
     """What is explored: until `updates` are granted. `leaves`: how many workers may leave; `joins`: how many may come in
     their places. `thresholds`: values that SET_H may set at any time. `tainted`: (segment, k) of contributions to be
-    quarantined, whoever sends them. `whole`: False makes a mutant."""
+    quarantined, whoever sends them. `lies`: claims may name any weights, those of updates that do not exist too. `resets`: how often the
+    job may be reset; `fbcasts`: anybody may try to force a slot. `whole`, `epochs`: False makes a mutant."""
 
     workers: int
     staleness: int
@@ -48,8 +55,12 @@ class Scenario(NamedTuple):
     joins: int = 0
     thresholds: tuple[int, ...] = ()
     tainted: frozenset[tuple[int, int]] = frozenset()
+    lies: bool = False
+    resets: int = 0
+    fbcasts: bool = False
     rules: Rules = Rules()
     whole: bool = True
+    epochs: bool = True
 
 
 class Claim(NamedTuple):
@@ -77,8 +88,18 @@ class Enter(NamedTuple):
     worker: int
 
 
+class Reset(NamedTuple):
+    """Somebody resets the job; workers learn of it when they may."""
+
+
+class Force(NamedTuple):
+    """FBCAST of a slot."""
+
+    slot: int
+
+
 class Core(NamedTuple):
-    """The switch: ring, claims, accumulators (masks of workers), how many have joined. For the checks: members of
+    """The switch: ring, claims, accumulators (masks of workers), how many have joined, how often it was reset. For the checks: members of
     each result; for each update granted, the vectors k (0: none, negative: its worker has left since); the version of
     each worker's waiting vector; masks of the k that were refused."""
 
@@ -90,6 +111,7 @@ class Core(NamedTuple):
     granted: tuple[tuple[int, ...], ...]
     versions: tuple[int, ...]
     refused: tuple[int, ...]
+    epoch: int = 0
 
 
 class Sent(NamedTuple):
@@ -156,6 +178,12 @@ class ClaimsSwitch:
             return self.depart(core, event)
         if isinstance(event, SetThreshold):
             return core._replace(ring=core.ring._replace(threshold=event.threshold)), Sent()
+        if isinstance(event, Reset):
+            return self.reset(core), Sent()
+        if isinstance(event, Force):
+            ring, work = ring_of.force(core.ring, event.slot)
+            core, result = self.accumulate(core._replace(ring=ring), work, event)
+            return core, Sent((result,))
         if isinstance(event, Knock):
             return core._replace(ring=core.ring._replace(joining=1 << event.worker)), Sent()
         if isinstance(event, Enter):
@@ -169,6 +197,14 @@ class ClaimsSwitch:
         step = ring_of.receipt(core.ring, member=event.worker, seq=self.seq(asked), behind=asked - event.low,
                                want=event.wanted != UNKNOWN, granted=self.rules.wanted(core.claims, self.seq(asked)))
         return self.execute(core, step, event)
+
+    def reset(self, core: Core) -> Core:
+        """What the accumulators hold stays there."""
+        s, ring = self.scenario, core.ring
+        after = ring_of.new_ring(self.first_seq, s.window, s.workers, ring.live, ring.threshold)._replace(joining=ring.joining)
+        return core._replace(
+            ring=after, claims=self.rules.renew(core.claims, self.first_seq), truth=(UNKNOWN,) * s.updates * s.segments, granted=(),
+            versions=(UNKNOWN,) * s.workers, refused=(0,) * s.workers, epoch=core.epoch + 1)
 
     def depart(self, core: Core, event: Leave) -> tuple[Core, Sent]:
         ring, works = ring_of.leave(core.ring, event.worker)
@@ -190,8 +226,10 @@ class ClaimsSwitch:
         if len(core.granted) == self.scenario.updates and event.k > before.claimants[event.worker].k:
             return core, Sent()  # here the exploration ends
         verdict = self.rules.claim(before, core.ring, member=event.worker, k=event.k, weights=self.base(event.version))
-        if verdict.outcome == Outcome.WINDOW:
+        if verdict.outcome == Outcome.WINDOW and event.version <= len(core.granted):
             raise Violation("an honest worker is told WINDOW")
+        if verdict.outcome == Outcome.UNHELD and self.base(event.version) == core.ring.have[event.worker]:
+            raise Violation("a worker is not believed what it has said")
         core, answer = core._replace(claims=verdict.claims), verdict.answer
         if verdict.outcome == Outcome.CONTROL:
             core = core._replace(versions=put(core.versions, event.worker, event.version))
@@ -214,14 +252,18 @@ class ClaimsSwitch:
                 raise Violation("a vector older than S is granted")
         if members.bit_count() < claims_of.quorum(core.ring):
             raise Violation("an update is granted to too few")
-        forgotten = max(0, update - s.staleness) * s.segments
-        if UNKNOWN in core.truth[:forgotten]:
-            raise Violation("more than S + 1 updates are under way")
+        self.check_forgotten(core)
         versions = tuple(UNKNOWN if k else version for k, version in zip(row, core.versions))
         return core._replace(granted=(*core.granted, row), versions=versions)
 
+    def check_forgotten(self, core: Core) -> None:
+        forgotten = max(0, len(core.granted) - self.scenario.staleness) * self.scenario.segments
+        if UNKNOWN in core.truth[:forgotten]:
+            raise Violation("more than S + 1 updates are under way")
+
     def contribute(self, core: Core, event: Contribution) -> tuple[Core, Sent]:
-        if abs(core.granted[event.segment // self.scenario.segments][event.worker]) != event.k:
+        update = event.segment // self.scenario.segments
+        if update >= len(core.granted) or abs(core.granted[update][event.worker]) != event.k:
             raise Violation("a vector is sent to an update that it was not granted")
         seq = self.seq(event.segment)
         step = ring_of.contribute(core.ring, member=event.worker, seq=seq, behind=event.segment - event.low, whole=self.scenario.whole,

@@ -86,6 +86,8 @@ class Switch:
     def aggregate(self, message: Message, now_us: int) -> tuple[Outcome, Frames]:
         """A contribution, a receipt or a claim."""
         refused = self.stranger(message)
+        if refused == Outcome.HALTED:  # it is the member's own, and shows that it lives
+            self.jobs[message.job] = membership.heard(self.jobs[message.job], message.member, now_us)
         if refused in NOTICED:
             return refused, self.notice(message, NOTICED[refused], now_us)
         if refused is not None:

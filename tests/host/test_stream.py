@@ -13,7 +13,7 @@ from iswitch.config import Config
 from iswitch.control import Membership
 from iswitch.stream import DEPTH, Stream, Vector
 from iswitch.update import Layout
-from iswitch.wire import HEADER, UDP_PORT, Format, Mode, Type
+from iswitch.wire import HEADER, UDP_PORT, Format, Mode, Outcome, Type
 
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
 from sim.model.control import random as chance_of_switch
@@ -220,7 +220,7 @@ BAD = {"loss": 0.05, "doubled": 0.05, "late": 0.05}
 @pytest.mark.parametrize("size", [1, 4, 5, 11, 40])
 def test_each_granted_vector_is_in_one_update_once_and_updates_are_equal(size, faults):
     network = job(size, network=Network(**faults))
-    assert trained(network, 60)
+    assert trained(network, 60, most_s=60.0)
     assert check(network)
 
 
@@ -259,7 +259,8 @@ def test_what_was_computed_ahead_with_refused_weights_is_dropped_with_it():
 
 
 def test_what_waits_is_not_pushed_out_by_what_comes_after_a_refusal():
-    network = job(5, compute_s=[100] * 3)
+    network = job(5, threshold=1, compute_s=[100, 0.0005, 100])
+    assert trained(network, 2)
     stream, layout = network.nodes[0].stream, network.nodes[0].layout
     first, second, third = (Vector(np.full(5, k, np.int32), layout.trailer(), k, CONFIG.elements) for k in range(3))
     stream.offer(first)
@@ -356,11 +357,52 @@ def test_nothing_more_is_offered_than_the_pipeline_holds():
         stream.offer(Vector(np.zeros(5, np.int32), layout.trailer(), 0, CONFIG.elements))
 
 
+def test_no_vector_is_offered_with_weights_that_are_not_complete():
+    network = job(5, compute_s=[100] * 3)
+    stream, layout = network.nodes[0].stream, network.nodes[0].layout
+    with pytest.raises(ValueError, match="version must be at most 0, the updates that are complete, not 1"):
+        stream.offer(Vector(np.zeros(5, np.int32), layout.trailer(), 1, CONFIG.elements))
+
+
+class Forgetful(Network):
+    """The first receipt of each member for what it holds is lost."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.told = set()
+
+    def deliver(self, port, frame):
+        header = np.frombuffer(frame, HEADER, 1, ADDRESS_BYTES)[0]
+        holds = int(header["member"]), int(header["seq"]) - int(header["behind"])
+        if header["version_type"] & 15 != Type.RECEIPT or holds in self.told:
+            super().deliver(port, frame)
+        else:
+            self.told.add(holds)
+
+
+def test_a_claim_whose_receipt_was_lost_is_believed_when_it_comes_again():
+    network = job(5, world=2, staleness=0, threshold=2, network=Forgetful(), compute_s=[0.001] * 2)
+    assert trained(network, 50) and check(network)
+    assert 50 <= network.switch.outcomes[Outcome.UNHELD] <= 110
+
+
 def test_an_idle_member_gives_signs_of_life():
     network = job(5, evict_us=100_000, compute_s=[0.001, 0.001, 1000])
     assert trained(network, 300)
     network.run(lambda: False, most_s=1.0)
     assert network.switch.counters()["stat.EVICTED"] == 0
+
+
+def test_nobody_is_put_out_of_a_job_that_is_halted_for_long():
+    """Who was granted an update sends contributions and nothing else, while others ask for its results."""
+    network = job(9, staleness=1, threshold=1, evict_us=100_000, compute_s=[0.001, 0.0012, 0.0015])
+    assert trained(network, 20)
+    client = network.nodes[0].client
+    for on in (True, False):
+        network.deliver(client.port, client.halt(on))
+        network.run(lambda: False, most_s=1.0 * on)
+    assert network.switch.counters()["stat.EVICTED"] == 0
+    assert trained(network, 40) and check(network)
 
 
 # What the checks above are worth: each of these drivers breaks a rule, and is found out.

@@ -76,7 +76,7 @@ def test_random_traffic_of_asynchronous_jobs_gives_the_same_frames_and_counters(
     members_come_and_go(pair, traffic)
     assert sum(pair.model.ages) > 60 and sum(pair.model.ages[1:]) > 10
     assert all(pair.model.outcomes[kind] for kind in (
-        Outcome.ADDED, Outcome.CONTROL, Outcome.REFUSED, Outcome.DUPLICATE, Outcome.STALE, Outcome.WINDOW, Outcome.TYPE))
+        Outcome.ADDED, Outcome.CONTROL, Outcome.REFUSED, Outcome.DUPLICATE, Outcome.STALE, Outcome.WINDOW, Outcome.UNHELD, Outcome.TYPE))
     assert pair.model.stats[Stat.EVICTED] and pair.model.stats[Stat.ADMITTED]
     pair.counters_agree()
     pair.close()

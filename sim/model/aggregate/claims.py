@@ -15,7 +15,9 @@ each member, whether it waits, and the last S + 1 grants. These serve three ends
   is kept long enough: an update whose base is forgotten is complete, so each of its members contributed to it and knew.
 
 That forgotten updates are complete needs no bookkeeping: update u is granted to members that have applied at least u - S
-updates, so the first u - S are complete. The same bounds the updates under way to S + 1 without a rule for it.
+updates, so the first u - S are complete. The same bounds the updates under way to S + 1 without a rule for it. So a claim is
+believed only as far as its sender's receipts go: weights beyond what it has said it holds are UNHELD, and it comes again
+when they have come. (A program may be wrong about its weights; what it holds its driver knows.)
 
 A claim is refused when it comes or never: the next update changes only by a grant, and a grant takes all who wait. A
 refused claim leaves no trace; if it comes again it is too old again.
@@ -70,8 +72,8 @@ class Answer(NamedTuple):
 
 class Verdict(NamedTuple):
     """What became of a CLAIM. CONTROL: it waits or is granted; its `age` goes into the histogram. REFUSED: too old.
-    DUPLICATE: came before. STALE: a newer one came before. WINDOW: weights that do not exist. `waits`: whom the sender waits for,
-    as in `ring.Step`."""
+    DUPLICATE: came before. STALE: a newer one came before. WINDOW: weights that do not exist. UNHELD: weights that the sender is
+    not known to hold. `waits`: whom the sender waits for, as in `ring.Step`."""
 
     claims: Claims
     outcome: Outcome
@@ -111,6 +113,8 @@ def claim(claims: Claims, ring: Ring, *, member: int, k: int, weights: int) -> V
         return Verdict(claims, Outcome.STALE)
     if forward(weights, claims.base) > 0:
         return Verdict(claims, Outcome.WINDOW)
+    if forward(weights, ring.have[member]) > 0:
+        return Verdict(claims, Outcome.UNHELD)
     if not newer and not claimant.waiting:
         return Verdict(claims, Outcome.DUPLICATE, kept_answer(claims, member))
     old = age(claims, weights)

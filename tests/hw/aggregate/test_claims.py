@@ -51,6 +51,9 @@ def case(rng):
                 rng.choice([0, 0, rng.choice(MASKS)]) & ~live)
     near = rng.choice([base, *bases])
     weights = (near + rng.choice([0, 0, 0, 1, -1, -segments, SERIAL // 2, rng.randrange(SERIAL)])) % SERIAL
+    if rng.random() < 0.3:  # the sender holds about what its weights have
+        known = (weights + rng.choice([0, 0, 1, -1, segments, SERIAL // 2, SERIAL // 2 + 1])) % SERIAL
+        ring = ring._replace(have=ring.have[:member] + (known,) + ring.have[member + 1:])
     seq = (near + rng.choice([0, 1, -1, segments - 1, rng.randrange(SERIAL)])) % SERIAL if rng.random() < 0.3 else None
     return Case(claims, ring, member, k, weights, seq, tuple(grants[kept:]) if kept == staleness + 1 else ())
 
@@ -120,7 +123,7 @@ def test_claims_are_decided_as_by_the_model():
 def test_cases_meet_every_outcome_and_answer():
     met = {(verdict.outcome, verdict.answer and verdict.answer.type, bool(verdict.waits)) for one, _, verdict in cases() if one.seq is None}
     assert met == {
-        (Outcome.STALE, None, False), (Outcome.WINDOW, None, False), (Outcome.REFUSED, Type.REFUSE, False),
+        (Outcome.STALE, None, False), (Outcome.WINDOW, None, False), (Outcome.UNHELD, None, False), (Outcome.REFUSED, Type.REFUSE, False),
         *((outcome, None, waits) for outcome in (Outcome.CONTROL, Outcome.DUPLICATE) for waits in (False, True)),
         *((outcome, Type.GRANT, False) for outcome in (Outcome.CONTROL, Outcome.DUPLICATE))}
     assert {verdict.age for *_, verdict in cases()} == {None, *range(CONFIG.staleness + 1)}
@@ -133,8 +136,10 @@ def test_a_switch_without_asynchronous_jobs_keeps_nothing_for_them():
 
 MUTANTS = [
     ("ahead < 0", "ahead <= 0"), ("ahead == 0", "ahead > 0"), ("beyond > 0", "beyond >= 0"),
-    ("ahead, beyond = Signal(signed(32))", "ahead, beyond = Signal(32)"),
-    ("ahead, beyond = Signal(signed(32)), Signal(signed(32))", "ahead, beyond = Signal(signed(32)), Signal(32)"),
+    ("ahead, beyond, more = Signal(signed(32))", "ahead, beyond, more = Signal(32)"),
+    ("beyond, more = Signal(signed(32)), Signal(signed(32))", "beyond, more = Signal(signed(32)), Signal(32)"),
+    ("Signal(signed(32)), Signal(signed(32)), Signal(signed(32))", "Signal(signed(32)), Signal(signed(32)), Signal(32)"),
+    ("more > 0", "more >= 0"), ("more > 0", "more != 0"), ("Array(self.have)[self.member]", "self.have[0]"), ("m.Elif(unheld)", "m.Elif(0)"),
     ("(job.staleness >= k)", "(job.staleness > k)"), ("grant.valid & ", ""), ("(distance >= 0)", "(distance > 0)"),
     ("(distance == 0) | ", ""), ("distance.as_unsigned() > least", "distance.as_unsigned() >= least"), (" | (distance.as_unsigned() > least)", ""),
     ("job.live[k] & (self", "(self"), ("!= row.base)", "== row.base)"), ("waiting.eq(row.waiting | bit)", "waiting.eq(bit)"),

@@ -98,11 +98,16 @@ def test_members_that_come_and_go_show_their_standing():
     talk.check()
 
 
-def test_silence_is_counted_from_the_last_sign_of_life():
+@pytest.mark.parametrize("halted", [False, True])
+def test_silence_is_counted_from_the_last_sign_of_life(halted):
+    """A contribution that is refused because the job is halted is one, others that are refused are not."""
     talk = Reader(CONFIGS[0])
     a, b = talk.running(0)
-    for _ in range(16 * 5):
-        talk.exchange(a.port, a.receipt(a.first_seq))
+    if halted:
+        talk.ask(b, b.halt())
+    for _ in range(8 * 5):
+        talk.exchange(a.port, a.contribution(a.first_seq, np.ones(1, np.float32)) if halted else a.receipt(a.first_seq))
+        talk.exchange(b.port, b.contribution(b.first_seq, np.ones(1, np.float32), format=9, token=b.token ^ halted))
     silent = [int(talk.view(MEMBER_VIEW, member_view_register(0, client.member))["silent"]) for client in (a, b)]
     assert silent[0] in (0, 1) and silent[1] - silent[0] in (4, 5)
     talk.check()

@@ -112,7 +112,7 @@ def disorder(bench: Bench, steps: int, seed: int) -> None:
 @pytest.mark.parametrize(("staleness", "threshold", "segments"), [(0, 3, 1), (1, 2, 3), (2, 1, 5), (7, 2, 2)])
 def test_every_granted_vector_is_in_its_sum_once_whatever_the_order(staleness, threshold, segments, first_seq):
     bench = Bench(4, staleness=staleness, segments=segments, threshold=threshold, first_seq=first_seq)
-    disorder(bench, 4000, seed=staleness)
+    disorder(bench, 5000, seed=staleness)
     assert audit(bench.workers, staleness) > 80
     assert sum(bench.switch.ages[:staleness + 1]) == sum(bench.switch.ages) >= max(len(worker.granted) for worker in bench.workers)
     refused = sum(worker.refused for worker in bench.workers)
@@ -229,6 +229,40 @@ def test_claim_of_a_future_version_is_a_violation_of_the_window():
     assert bench.send(one, one.claim(1, 0)) == Outcome.CONTROL
     assert bench.send(one, one.claim(0, 0)) == Outcome.STALE
     assert not bench.heard(one)
+
+
+def test_claim_with_weights_that_its_sender_has_not_said_it_holds_waits_for_the_receipt():
+    bench = Bench(3, threshold=1, staleness=0)
+    claims(bench, 0)
+    for frame in bench.workers[0].contributions():
+        bench.send(bench.clients[0], frame)
+    bench.deliver()
+    bench.send(bench.clients[0], bench.workers[0].contributions()[0])
+    bench.deliver()
+    one = bench.clients[0]
+    assert bench.workers[0].low == 3
+    before = bench.switch.jobs[0].claims
+    assert bench.send(one, one.claim(2, 3)) == Outcome.UNHELD
+    assert bench.send(one, one.receipt(2)) == Outcome.RECEIPT
+    assert bench.send(one, one.claim(2, 3)) == Outcome.UNHELD
+    assert not bench.heard(one) and bench.switch.jobs[0].claims == before
+    assert bench.send(one, one.receipt(3)) == Outcome.RECEIPT
+    assert bench.send(one, one.claim(2, 3)) == Outcome.CONTROL
+
+
+def test_a_member_that_claims_with_weights_it_does_not_have_stops_nobody():
+    """It would be granted updates until the first of them, which it has not even begun, was forgotten."""
+    bench = Bench(2, threshold=1, staleness=1)
+    liar, honest = bench.workers
+    claims(bench, 0)
+    for k, weights in ((2, 3), (3, 6)):
+        assert bench.send(liar.client, liar.client.claim(k, weights)) == (Outcome.UNHELD if k == 2 else Outcome.WINDOW)
+    assert claims(bench, 1) == [Outcome.CONTROL]
+    bench.send(liar.client, liar.client.leave())
+    bench.deliver()
+    finish(bench, 1)
+    finish(bench, 1)
+    assert honest.low == 6 and honest.results[3][0] == 1 << honest.client.member
 
 
 def test_claim_without_an_asynchronous_job_has_an_unknown_type():

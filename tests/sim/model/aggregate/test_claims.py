@@ -21,14 +21,16 @@ class Ledger:
         self.updates: list[set[int]] = []
         self.accepted: list[dict[int, int | None]] = [{} for _ in range(members)]
 
-    def claim(self, m: int, k: int, version: int, live: set[int], paused: bool) -> tuple:
-        """Outcome; ("grant", receivers, update, members) or ("refuse", k); age."""
+    def claim(self, m: int, k: int, version: int, held: int, live: set[int], paused: bool) -> tuple:
+        """Outcome; ("grant", receivers, update, members) or ("refuse", k); age. `held`: m has said that it holds so many updates."""
         mine, update = self.accepted[m], len(self.updates)
         last = max(mine, default=0)
         if k < last:
             return Outcome.STALE, None, None
         if version > update:
             return Outcome.WINDOW, None, None
+        if version > held:
+            return Outcome.UNHELD, None, None
         if k == last and mine.get(k) is not None:
             kept = mine[k] + self.staleness >= update - 1
             return Outcome.DUPLICATE, ("grant", {m}, mine[k], self.updates[mine[k]]) if kept else None, None
@@ -89,10 +91,12 @@ def test_claims_are_what_a_ledger_says(staleness, segments):
             elif m in live:
                 k = max(1, max(ledger.accepted[m], default=0) + rng.randint(-1, 2))
                 version = max(0, update + rng.randint(-staleness - 2, 1))
+                held = max(0, update - rng.choice([0, 0, 0, 0, 1, 2]))
                 paused = rng.random() < 0.1
-                ring = state_of(mask(live), ledger.threshold, joining=paused << 5)
+                ring = state_of(mask(live), ledger.threshold, joining=paused << 5, have=tuple(
+                    (first_seq + (held if n == m else rng.randint(0, update)) * segments) % SERIAL for n in range(members)))
                 verdict = claim(claims, ring, member=m, k=k, weights=(first_seq + version * segments) % SERIAL)
-                outcome, answer, age = ledger.claim(m, k, version, live, paused)
+                outcome, answer, age = ledger.claim(m, k, version, held, live, paused)
                 claims = verdict.claims
                 expected = None
                 if answer and answer[0] == "grant":
@@ -106,7 +110,7 @@ def test_claims_are_what_a_ledger_says(staleness, segments):
             owner = ledger.owner(segment, segments)
             seq = (first_seq + segment) % SERIAL
             assert granted(claims, seq) == (None if owner is None else mask(owner))
-    assert seen == {Outcome.CONTROL, Outcome.REFUSED, Outcome.DUPLICATE, Outcome.STALE, Outcome.WINDOW}
+    assert seen == {Outcome.CONTROL, Outcome.REFUSED, Outcome.DUPLICATE, Outcome.STALE, Outcome.WINDOW, Outcome.UNHELD}
 
 
 def test_the_example_of_the_protocol():
@@ -117,7 +121,7 @@ def test_the_example_of_the_protocol():
             (a, 1, 0, None), (b, 1, 0, Answer(Type.GRANT, 0b111, 0, 0b011)), (c, 1, 0, None),
             (b, 1, 0, Answer(Type.GRANT, 0b010, 0, 0b011)), (a, 2, 2, Answer(Type.GRANT, 0b111, 2, 0b101)),
             (a, 3, 2, None), (b, 2, 2, Answer(Type.GRANT, 0b111, 4, 0b011)), (c, 2, 0, Answer(Type.REFUSE, 0b100, 2, 6))):
-        verdict = claim(claims, state_of(0b111, 2), member=member, k=k, weights=weights)
+        verdict = claim(claims, state_of(0b111, 2, have=(weights,) * 3), member=member, k=k, weights=weights)
         assert verdict.answer == expected
         claims = verdict.claims
 
@@ -128,9 +132,20 @@ def test_k_is_a_serial_number():
     assert claim(claims, state_of(3, 2), member=0, k=SERIAL - 2, weights=0).outcome == Outcome.STALE
 
 
+def test_a_claim_is_believed_as_far_as_the_receipts_of_its_sender_go():
+    """Weights are compared as serial numbers with what the sender holds, whatever others do; what it claimed comes again later."""
+    claims = Claims(2, 2, 1, (Grant(SERIAL - 2, 0b11), Grant(0, 0b11)), (Claimant(1), Claimant(1)))
+    for have, outcome in ((SERIAL - 1, Outcome.UNHELD), (0, Outcome.CONTROL), (1, Outcome.CONTROL), (2, Outcome.CONTROL)):
+        verdict = claim(claims, state_of(0b11, 2, have=(have, 2)), member=0, k=2, weights=0)
+        assert (verdict.outcome, verdict.answer, verdict.age) == (outcome, None, 1 if outcome == Outcome.CONTROL else None)
+        assert (verdict.claims == claims) == (outcome == Outcome.UNHELD)
+    assert claim(claims, state_of(0b11, 2, have=(1, 2)), member=0, k=1, weights=2).outcome == Outcome.UNHELD
+    assert claim(claims, state_of(0b11, 2, have=(1, 2)), member=0, k=1, weights=3).outcome == Outcome.WINDOW
+
+
 def test_who_waits_says_for_whom():
     claims = Claims(2, 2, 1, (Grant(0, 1),), (Claimant(1), Claimant(1), Claimant()))
-    assert claim(claims, state_of(0b111, 2), member=0, k=2, weights=2).waits == 0b110
+    assert claim(claims, state_of(0b111, 2, have=(2, 0, 0)), member=0, k=2, weights=2).waits == 0b110
     assert claim(claims, state_of(0b111, 2, 0b1000, (2, 2, 0)), member=0, k=2, weights=2).waits == 0b100
 
 
