@@ -40,8 +40,10 @@ __all__ = ["ASKED_MHZ", "CONFIG", "DEVICE", "PARTS", "between_registers", "main"
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "timing"
-CONFIG = Config(ports=2, bus_bits=64, members=4, jobs=2, window=4, elements=352, queue_bytes=4096, mac_entries=64, staleness=0)
-"""What fits into the device: its 56 block RAMs are what is scarce. Without asynchronous jobs, which take some 3,000 LUTs in the core."""
+CONFIG = Config(ports=2, bus_bits=64, members=4, jobs=2, window=4, elements=352, queue_bytes=4096, mac_entries=64, staleness=0,
+                uplinks=False)
+"""What fits into the device: its 56 block RAMs are what is scarce. Without asynchronous jobs, which take some 3,000 LUTs in the core, and
+without trees."""
 DEVICE = "LFE5U-25F-6BG256"
 DEVICE_OPTIONS = ["--25k", "--package", "CABGA256", "--speed", "6"]
 CLOCK_PIN = "P6"
@@ -56,6 +58,7 @@ PARTS = {
     "arbiter": lambda c: Arbiter(ports=c.ports, bus_bits=c.bus_bits),
     "parser": lambda c: Parser(bus_bits=c.bus_bits),
     "core": Core,
+    "core in a tree": lambda c: Core(replace(c, uplinks=True)),
     "claims": lambda c: Claims(replace(c, staleness=STALENESS_MAX)),
     "forwarder": Forwarder,
     "sequencer": lambda c: Sequencer(c, loop=16),
