@@ -21,7 +21,7 @@ from iswitch.wire import Outcome, Stat
 from sim.bench.cocotb_bus import Handshake, Sink, Source, StreamBus, watch
 from sim.bench.run_cocotb import CONFIG
 from sim.bench.scapy_wire import Ack, Control, Header, address, checked
-from sim.model.switch import Switch
+from sim.model.tree_switch import TreeSwitch
 
 __all__ = ["Bench", "Worker"]
 
@@ -83,7 +83,7 @@ class Bench:
     def __init__(self, dut, stalls):
         rng = random.Random(cocotb.RANDOM_SEED)
         self.dut, ports = dut, range(CONFIG.ports)
-        self.model = Switch(CONFIG, mac=bytes.fromhex(MAC.replace(":", "")), ip=bytes(map(int, ADDRESS.split("."))), seed=SEED)
+        self.model = TreeSwitch(CONFIG, mac=bytes.fromhex(MAC.replace(":", "")), ip=bytes(map(int, ADDRESS.split("."))), seed=SEED)
         rx, tx = [StreamBus(dut, f"rx{p}") for p in ports], [StreamBus(dut, f"tx{p}") for p in ports]
         self.sources = [Source(bus, stalls(rng), lambda: rng.getrandbits(64)) for bus in rx]
         self.sinks = [Sink(bus, stalls(rng)) for bus in tx]

@@ -19,7 +19,7 @@ from iswitch.config import Config
 from iswitch.joining import JobWorker
 from iswitch.wire import ADDRESSES, UDP_PORT
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, udp_frame
-from sim.model.switch import Switch
+from sim.model.tree_switch import TreeSwitch
 
 __all__ = ["Faults", "UdpModel", "kill", "together"]
 
@@ -46,7 +46,7 @@ class UdpModel:
 
     def __init__(self, config: Config | None = None, *, seed: int = 1, faults: Faults | None = None) -> None:
         self.config = config or Config()
-        self.switch = Switch(self.config, mac=SWITCH_MAC, ip=SWITCH_IP, seed=seed)
+        self.switch = TreeSwitch(self.config, mac=SWITCH_MAC, ip=SWITCH_IP, seed=seed)
         self.faults, self.deaf = faults or Faults(), False
         self.lock = threading.Condition(threading.Lock())  # is notified after every frame
         self._chance = random.Random(seed)
@@ -68,7 +68,7 @@ class UdpModel:
         """What a driver connects to in order to be plugged into `port`."""
         return f"127.0.0.1:{self._sockets[port].getsockname()[1]}"
 
-    def until(self, holds: Callable[[Switch], Any], seconds: float = 30.0) -> None:
+    def until(self, holds: Callable[[TreeSwitch], Any], seconds: float = 30.0) -> None:
         """Waits until something holds of the switch. AssertionError after so many seconds."""
         with self.lock:
             assert self.lock.wait_for(lambda: holds(self.switch), seconds), f"not within {seconds:g} s"
