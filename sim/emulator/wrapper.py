@@ -4,14 +4,16 @@ from collections.abc import Iterator
 
 from iswitch.config import Config
 
-__all__ = ["wrapper"]
+__all__ = ["PARENT_BITS", "wrapper"]
 
 RESET = "rst"
+PARENT_BITS = 128
+"""Of what a leaf is told of its parent, for each job."""
 
 
 def inputs(config: Config) -> Iterator[tuple[str, int]]:
     """Names and widths of what goes into the switch, but for its clock."""
-    yield from ((RESET, 1), ("now_us", 32), ("seed", 64), ("own_mac", 48), ("own_ip", 32), ("parents", 128 * config.jobs))
+    yield from ((RESET, 1), ("now_us", 32), ("seed", 64), ("own_mac", 48), ("own_ip", 32), ("parents", PARENT_BITS * config.jobs))
     for port in range(config.ports):
         yield from ((f"rx{port}_data", config.bus_bits), (f"rx{port}_bytes", config.bus_bytes.bit_length()),
                     (f"rx{port}_last", 1), (f"rx{port}_error", 1), (f"rx{port}_valid", 1), (f"tx{port}_ready", 1))
