@@ -240,13 +240,14 @@ class Ring(wiring.Component):
         if uplinks:
             m.submodules.lowest = worst = Lowest(self.config)
             apart = Signal(signed(32))
-            near = asked.want & (apart >= 0) & (apart <= window)
+            near = asked.receipt & asked.want & (apart >= 0) & (apart <= window)
+            repeats = (self.outcome == Outcome.DUPLICATE) & ~installs
             m.d.comb += [
                 worst.have.eq(self.have), worst.live.eq(job.live), worst.member.eq(self.member),
                 worst.gain.eq(Mux((gain > 0) & ~self.departs, gain, 0)), self.lowest.eq(worst.lowest), apart.eq(asked.seq - self.lowest),
                 self.up.eq(leaf & self.works & ((self.operation == Operation.CONTRIBUTE) & self.emit | (self.operation == Operation.FORCE)
                                                 | (self.operation == Operation.SEND_UP))),
-                self.reports.eq(leaf & (self.outcome == Outcome.RECEIPT) & ~self.works), self.report.want.eq(near),
+                self.reports.eq(leaf & ((self.outcome == Outcome.RECEIPT) | repeats) & ~self.works), self.report.want.eq(near),
                 self.report.seq.eq(Mux(near, asked.seq, self.lowest)), self.report.behind.eq(Mux(near, apart, 0)),
             ]
         return m

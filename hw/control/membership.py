@@ -236,7 +236,8 @@ class Membership(wiring.Component):
         free, yielding = Signal(config.members), Signal(config.members)
 
         # A rank belongs to one member. Nobody joins a tree that runs.
-        held, shared, shut, below = Signal(config.members), Signal(), Signal(), Signal(32)
+        held, mine, shared, below = Signal(config.members), Signal(32), Signal(), Signal(32)
+        other_found, other, shut = Signal(), Signal.like(index), Signal()
         everybody = (1 << asked.world[:6]) - 1
         m.d.comb += below.eq(Mux(leaf, self.parent.ranks, everybody) if uplinks else everybody)
         if uplinks:
@@ -276,10 +277,10 @@ class Membership(wiring.Component):
             for good, name in reversed(limits):
                 why = Mux(good, why, name)
             m.d.sync += [reason.eq(why), own_found.eq(0), free.eq(0), yielding.eq(0), index.eq(0), held.eq(0), shared.eq(0),
-                         wanted.eq(frame.member)]
+                         other_found.eq(0), wanted.eq(frame.member), mine.eq(Mux(frame.member[5:] == 0, 1 << frame.member[:5], 0))]
             if uplinks:
                 with m.If(frame.members.any()):
-                    m.d.sync += wanted.eq(lowest(frame.members))
+                    m.d.sync += [wanted.eq(lowest(frame.members)), mine.eq(frame.members)]
             m.next = "SCAN"
         with m.State("SCAN"):
             # The row of `step - 1` is here while `index` already points at `step`.
@@ -298,8 +299,8 @@ class Membership(wiring.Component):
                 if uplinks:
                     with m.If(taken):
                         m.d.sync += held.eq(held | row.ranks)
-                        with m.If((row.ranks & frame.members).any() & (previous != wanted)):
-                            m.d.sync += shared.eq(1)
+                        with m.If((row.ranks & mine).any() & (previous != wanted)):
+                            m.d.sync += [shared.eq(shared | ~yields), other_found.eq(1), other.eq(previous)]
             with m.If(reason != Reason.DONE):
                 m.next = "SETTLE"
             with m.Elif(step == config.members):
@@ -307,31 +308,39 @@ class Membership(wiring.Component):
                 m.next = "CHOOSE"
         with m.State("CHOOSE"):
             empty = free & ~held
-            open = empty | yielding
             with m.If(own_found):
                 m.d.sync += index.eq(own)
                 m.next = "AGAIN"
             with m.Elif(frame.token != 0):
                 # The confirmation of an entry that is gone, perhaps with its job: late, and nobody's first Join.
                 refuse(Reason.TOKEN)
-            with m.Elif(shut | shared):
+            with m.Elif(shut | shared | (mine & ~below).any()):
                 refuse(Reason.MEMBER)
             with m.Elif(wanted != NO_MEMBER):
-                m.d.sync += index.eq(wanted)
+                m.d.sync += index.eq(Mux(other_found, other, wanted))
                 m.next = "CREATE"
-                with m.If((wanted >= config.members) | ~open.bit_select(wanted, 1)):
+                with m.If((wanted >= config.members) | ~(free | yielding).bit_select(wanted, 1)):
                     refuse(Reason.MEMBER)
+                if uplinks:
+                    with m.Elif(other_found):
+                        m.next = "OTHER"
             with m.Else():
                 m.d.sync += index.eq(lowest(Mux(empty.any(), empty, yielding)))
                 m.next = "CREATE"
-                with m.If(~open.any()):
+                with m.If(~(empty | yielding).any()):
                     refuse(Reason.MEMBER)
+        if uplinks:
+            # Another entry has some of the ranks, and yields: it is cleared, and all are looked through again.
+            with m.State("OTHER"):
+                m.next = "YIELD"
+            with m.State("YIELD"):
+                m.d.comb += [t.member_write.eq(1), t.member_next.pending.eq(0), t.member_next.live.eq(0), t.job_write.eq(1),
+                             t.job_next.live.eq(job.live & ~bit), t.job_next.ranks.eq(job.ranks & ~Mux(row.live, row.ranks, 0))]
+                m.next = "JOIN"
         ranks = Signal(32)
         m.d.comb += ranks.eq(Mux(frame.members == 0, bit, frame.members))
         with m.State("CREATE"):
-            with m.If((ranks & ~below).any() if uplinks else Const(0)):
-                refuse(Reason.MEMBER)
-            with m.Elif(exists):
+            with m.If(exists):
                 m.next = "TOKEN"
             with m.Else():
                 made = t.job_next

@@ -11,7 +11,7 @@ from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, Reply, udp_frame
 from sim.model.network import Network
 from sim.model.tree_switch import Parent, TreeSwitch
 
-__all__ = ["BAD", "CONFIG", "FLAT", "TREES", "Tree", "address", "facts", "spoilt"]
+__all__ = ["BAD", "CONFIG", "FLAT", "TREES", "Tree", "address", "facts", "spoilt", "with_fields"]
 
 CONFIG = Config(ports=8, members=8, window=2, elements=16)
 BAD = {"loss": 0.05, "duplicate": 0.05, "reorder": 0.05}
@@ -127,6 +127,19 @@ def facts(replies: Sequence[Reply]) -> list[tuple[Any, ...]]:
              reply.flags & ~ResultFlag.RESENT, int(reply.header["member"])) for reply in replies]
 
 
+def with_fields(frame: bytes, **fields: int) -> bytes:
+    """A frame of ours with other header fields, and right checksums."""
+    header = np.frombuffer(frame, HEADER, 1, ADDRESSES.itemsize).copy()
+    for name, value in fields.items():
+        header[name] = value
+    return rebuilt(frame, header.tobytes() + frame[FRAME_BYTES:])
+
+
+def rebuilt(frame: bytes, payload: bytes, ip: bytes | None = None) -> bytes:
+    return udp_frame(eth_dst=frame[:6], eth_src=frame[6:12], ip_src=ip or frame[26:30], ip_dst=frame[30:34],
+                     udp_src=int.from_bytes(frame[34:36], "big"), udp_dst=UDP_PORT, payload=payload)
+
+
 def spoilt(frame: bytes, rng: np.random.Generator) -> bytes:
     """A frame of ours with one or two fields changed, or its payload cut, and right checksums."""
     header = np.frombuffer(frame, HEADER, 1, ADDRESSES.itemsize).copy()
@@ -144,6 +157,4 @@ def spoilt(frame: bytes, rng: np.random.Generator) -> bytes:
             body = body[:at] + bytes([int(rng.integers(0, 4))]) + body[at + 1:]
         elif name in HEADER.names:
             header[name] = int(rng.integers(0, 2**63)) >> int(rng.integers(0, 60)) & 2**(8 * HEADER[name].itemsize) - 1
-    ip = frame[26:30] if rng.random() < 0.97 else bytes(4)
-    return udp_frame(eth_dst=frame[:6], eth_src=frame[6:12], ip_src=ip, ip_dst=frame[30:34], udp_src=int.from_bytes(frame[34:36], "big"),
-                     udp_dst=UDP_PORT, payload=header.tobytes() + body)
+    return rebuilt(frame, header.tobytes() + body, None if rng.random() < 0.97 else bytes(4))

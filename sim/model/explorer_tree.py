@@ -247,6 +247,9 @@ class Explorer:
                 tainted=1 << event.worker if worker and (event.worker, event.segment) in s.tainted else 0,
                 uplink=not worker, rules=s.rules)
             ring, works, outcome = step.ring, [step.work] if step.work else [], step.outcome
+            report = tree.sign_of_life(step, leaf=leaf, rules=s.rules)
+            if report and s.receipts and s.reports:
+                up = Report(switch, self.segment(report.seq), UNKNOWN)
         else:
             asked = event.low if event.wanted == UNKNOWN else event.wanted
             step, report = tree.receipt(ring, leaf=leaf, member=self.member(event), seq=self.seq(asked), behind=asked - event.low,

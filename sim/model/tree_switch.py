@@ -151,9 +151,11 @@ class TreeSwitch(Switch):
                             behind=message.behind, want=bool(message.flags & ContributionFlag.WANT))
 
     def beside(self, message: Message, step: Step) -> Frames:
-        """A leaf's receipt for one of its members', which the ring knows by now."""
-        asks = step.outcome == Outcome.RECEIPT and not step.work and not self.jobs[message.job].claims
-        report = self.receipt(message)[1] if asks else None
+        """A leaf's receipt for one of its members', which the ring knows by now, or for a repeat."""
+        if step.work or self.jobs[message.job].claims:
+            return []
+        asks = step.outcome == Outcome.RECEIPT
+        report = self.receipt(message)[1] if asks else tree.sign_of_life(step, leaf=message.job in self.parents)
         if not report:
             return []
         above, job = self.above[message.job], self.jobs[message.job]

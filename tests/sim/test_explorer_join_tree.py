@@ -29,7 +29,7 @@ def in_order_of_arrival(job, wanted, ranks, now_us):
     free = [k for k, entry in enumerate(job.entries) if entry.state in (EntryState.FREE, EntryState.LEFT)]
     if any(entry.ranks & ranks for k, entry in enumerate(job.entries) if k not in free):
         return None
-    return next(iter(free), None) if wanted == NO_MEMBER else wanted if wanted in free else None
+    return next(((k, 0) for k in free if wanted in (NO_MEMBER, k)), None)
 
 
 def test_indices_in_order_of_arrival_keep_out_who_asks_for_its_rank(monkeypatch):

@@ -113,6 +113,14 @@ def contribute(ring: Ring, *, leaf: bool, member: int, ranks: int, seq: int, beh
     return step._replace(ring=close(step.ring, step.work, leaf))
 
 
+def sign_of_life(step: Step, *, leaf: bool, rules: Rules = RULES) -> Report | None:
+    """What a leaf tells its parent when a repeat comes for a slot that it still collects in: nothing else goes up, and the parent would evict it
+    for a silence of which a worker below is guilty."""
+    if leaf and step.outcome == Outcome.DUPLICATE and not step.work:
+        return Report(rules.lowest(step.ring), 0, False)
+    return None
+
+
 def install(ring: Ring, *, seq: int, ranks: int, tainted: int = 0, partial: bool = False, format: int = 0, length: int = 0,
             rules: Rules = RULES) -> Step:
     """The parent's result at a leaf. It may find its slot on the lap before, if nobody below had a part in it."""

@@ -177,21 +177,23 @@ def disagreement(job: Job, request: Request) -> Reason:
 REASONS = {"deadline_us": Reason.DEADLINE, "evict_us": Reason.EVICT}
 
 
-def seat(job: Job, wanted: int, ranks: int, now_us: int) -> int | None:
-    """The index that a newcomer gets, if any: its lowest rank, if it says which come with it; so all indices are ranks that belong here.
-    A rank belongs to one member.
+def seat(job: Job, wanted: int, ranks: int, now_us: int) -> tuple[int, int] | None:
+    """The index that a newcomer gets, if any, and whose entries it takes: its lowest rank, if it says which come with it; so all indices are
+    ranks that belong here, and who asks for its rank finds it free. A rank belongs to one member.
     A pending entry yields, or a worker that died between its Join and its confirmation would keep the job from forming; and so does, while
     the job forms, a silent one. (In a running job the silent are evicted when they are waited for.)
     """
     taken = {k: entry for k, entry in enumerate(job.entries) if entry.state in (EntryState.PENDING, EntryState.LIVE)}
-    free = [k for k in range(len(job.entries)) if job.below >> k & 1 and not any(entry.ranks >> k & 1 for entry in taken.values())]
     yields = [k for k, entry in taken.items() if entry.state == EntryState.PENDING or job.state == JobState.FORMING and silent(job, k, now_us)]
     wanted = lowest(ranks) if ranks else wanted
-    if any(entry.ranks & ranks for k, entry in taken.items() if k != wanted):
-        return None
     if wanted == NO_MEMBER:
-        return next(iter(free + yields), None)
-    return wanted if wanted in free + yields else None
+        free = [k for k in range(len(job.entries)) if job.below >> k & 1 and not any(entry.ranks >> k & 1 for entry in taken.values())]
+        return next(((k, 1 << k) for k in free + yields), None)
+    ranks = ranks or 1 << wanted
+    clash = [k for k, entry in taken.items() if entry.ranks & ranks]
+    if wanted >= len(job.entries) or ranks & ~job.below or not set(clash) <= set(yields):
+        return None
+    return wanted, sum(1 << k for k in clash)
 
 
 def lowest(ranks: int) -> int:
@@ -258,12 +260,13 @@ def join(config: Config, job: Job, request: Request, source: Source, offer: Offe
         job = found(config, request, offer, below)
     elif shut:
         return refused._replace(reason=Reason.MEMBER)
-    place = seat(job, request.member, request.ranks, now_us)
-    ranks = request.ranks or 1 << (place or 0)
-    if place is None or ranks & ~job.below:
+    seated = seat(job, request.member, request.ranks, now_us)
+    if seated is None:
         return refused._replace(reason=Reason.MEMBER)
-    entry = Entry(EntryState.PENDING, source, request.nonce, offer.token, ranks=ranks)
-    ring = job.ring._replace(live=job.live & ~(1 << place))
+    place, clash = seated
+    entry = Entry(EntryState.PENDING, source, request.nonce, offer.token, ranks=request.ranks or 1 << place)
+    ring = job.ring._replace(live=job.live & ~clash)
+    job = job._replace(entries=tuple(Entry() if clash >> k & 1 else old for k, old in enumerate(job.entries)))
     job = with_entry(job._replace(ring=ring, tree=job.tree or bool(request.ranks)), place, entry)
     return Verdict(heard(job, place, now_us), Reason.DONE, place, offer.token, own=place, fresh=True)
 

@@ -61,9 +61,11 @@ class Case(NamedTuple):
         about = {"leaf": self.leaf, "member": self.member, "seq": self.seq, "behind": self.behind, "format": self.format,
                  "length": self.length, "boundary": self.boundary, "whole": self.whole, "now_us": self.now_us}
         if self.kind == UPLINK:
-            return tree.contribute(self.ring, ranks=self.ranks, tainted=self.tainted, partial=self.partial, uplink=True, **about), None
-        rank = 1 << self.member
-        return tree.contribute(self.ring, ranks=0 if self.rejected and self.quarantine else rank, tainted=rank * self.rejected, **about), None
+            step = tree.contribute(self.ring, ranks=self.ranks, tainted=self.tainted, partial=self.partial, uplink=True, **about)
+        else:
+            rank = 1 << self.member
+            step = tree.contribute(self.ring, ranks=0 if self.rejected and self.quarantine else rank, tainted=rank * self.rejected, **about)
+        return step, tree.sign_of_life(step, leaf=self.leaf)
 
 
 def case(rng):
@@ -112,10 +114,22 @@ def inputs(one):
     }
 
 
+def repeat(rng):
+    """Of what a slot has that still waits for somebody else."""
+    one = case(rng)
+    slot, bit = one.ring.slots[one.index], 1 << one.member
+    expected = slot.expected | bit | 1 << rng.randrange(CONFIG.members)
+    slot = slot._replace(seq=one.seq, state=SlotState.COLLECTING, arrived=slot.arrived & expected | bit, expected=expected)
+    have = tuple(one.seq if m == one.member else at for m, at in enumerate(one.ring.have))
+    ring = one.ring._replace(slots=(slot,) * CONFIG.slots, have=have, live=one.ring.live | expected, deadline_us=0)
+    return one._replace(kind=rng.choice([WORKER, UPLINK]), ring=ring, behind=0, format=slot.format, length=slot.length, boundary=slot.boundary,
+                        whole=slot.whole)
+
+
 @cache
 def cases(count=2500):
     rng = random.Random(1)
-    return [(one, list(inputs(one).items()), one.step()) for one in (case(rng) for _ in range(count))]
+    return [(one, list(inputs(one).items()), one.step()) for one in (repeat(rng) if k % 10 == 0 else case(rng) for k in range(count))]
 
 
 def near(ring):
@@ -157,6 +171,7 @@ def check(ring, some):
                     assert got["first"] == work.first, f"{one}: first"
                     assert got["include"] == (work.operation in (Operation.CONTRIBUTE, Operation.INSTALL_DOWN)), f"{one}: include"
                 assert got["up"] == (one.leaf and work.emit and slot.state == SlotState.SENT_UP), f"{one}: up"
+            assert one.kind != RESULT or not got["reports"], f"{one}: reports"
             if step.outcome == Outcome.WINDOW or one.kind == RESULT or not near(step.ring):
                 continue
             assert got["lowest"] == tree.lowest(step.ring), f"{one}: lowest"
@@ -177,7 +192,8 @@ def test_cases_meet_every_outcome_and_operation():
     assert {operation for _, _, operation in steps} == {None, *Operation} - {Operation.GRANT}  # which is of asynchronous jobs, and takes no slot
     assert {outcome for kind, outcome, _ in steps if kind == RESULT} == {
         Outcome.ADDED, Outcome.DUPLICATE, Outcome.STALE, Outcome.WINDOW, Outcome.SLOT_HELD, Outcome.FORMAT, Outcome.LENGTH}
-    assert {report.want for one, _, (_, report) in cases() if report} == {False, True}
+    assert {(one.kind, report.want) for one, _, (_, report) in cases() if report} == {
+        (RECEIPT, False), (RECEIPT, True), (WORKER, False), (UPLINK, False)}
 
 
 MUTANTS = [
@@ -198,8 +214,9 @@ MUTANTS = [
     ("installs & stored", "installs & ~collecting"), ("installs & stored", "installs & 0"), ("m.Elif(sent_up)", "m.Elif(0)"),
     ("after.state.eq(closed)", "after.state.eq(SlotState.COMPLETE)"), ("after.ranks.eq(slot.ranks), ", ""),
     (", after.partial.eq(slot.partial)", ""), ("(apart <= window)", "(apart < window)"), ("(apart >= 0)", "(apart > 0)"),
-    ("asked.want & (apart", "(apart"), ("Mux(near, asked.seq, self.lowest)", "asked.seq"), ("Mux(near, apart, 0)", "apart"),
-    ("(self.outcome == Outcome.RECEIPT) & ~self.works", "(self.outcome == Outcome.RECEIPT)"),
+    ("asked.want & (apart", "1 & (apart"), ("Mux(near, asked.seq, self.lowest)", "asked.seq"), ("Mux(near, apart, 0)", "apart"),
+    ("| repeats) & ~self.works", "| repeats)"), ("== Outcome.RECEIPT) | repeats)", "== Outcome.RECEIPT))"), ("DUPLICATE) & ~installs", "DUPLICATE)"),
+    ("near = asked.receipt & asked.want", "near = asked.want"),
     ("gain > 0) & ~self.departs", "gain > 1) & ~self.departs"),
     ("self.reports.eq(leaf & ", "self.reports.eq("), ("self.up.eq(leaf & ", "self.up.eq("),
 ]

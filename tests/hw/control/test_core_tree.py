@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 from iswitch.config import Config
-from iswitch.wire import UDP_PORT, Action, ContributionFlag, Format, Reason, Type
+from iswitch.wire import NO_MEMBER, UDP_PORT, Action, ContributionFlag, Format, Reason, Type
 
 import hw.control.checks
 import hw.control.core
@@ -15,7 +15,7 @@ from sim.bench.client import Client
 from sim.bench.core import CoreBench
 from sim.bench.mutant import mutant
 from sim.bench.traffic import adverse_numbers
-from sim.bench.tree import BAD, TREES, Tree, address, spoilt
+from sim.bench.tree import BAD, TREES, Tree, address, spoilt, with_fields
 from sim.model.control.membership import Source
 from sim.model.net import compose
 
@@ -53,7 +53,14 @@ def lives(shape="three levels", format=Format.WINDOW64):
     for one in client:
         one.forget(one.nonce + 1)
     other.switch_mac, other.switch_ip = address(tree.homes[0])
-    for ranks in (1, 1 << 8, 1):  # the first yields, the last is refused
+    leaf = next(bench for bench in tree.switches[1:] if bench.model.parents[0].mac == address(0)[0]).model.parents[0].ranks
+    early = Client.numbered(59, port=1)  # takes one of a leaf's ranks at the root, and is not heard of again
+    early.switch_mac, early.switch_ip = address(0)
+    tree.switches[0].receive(1, early.join(member=leaf.bit_length() - 1, world=8, elements=16, format=format))
+    beside = tree.homes.index(tree.homes[0], 1)
+    for _ in range(2):
+        tree.send(beside, client[beside].join(world=8, elements=16, format=format))
+    for ranks in (1 | 1 << 8, 1 | 1 << beside, 1, 1 << 8, 1):  # no rank of these, not disjoint, one that yields, refused
         other.ranks = ranks
         tree.switches[tree.homes[0]].receive(1, other.join(world=8, elements=16, format=format, nonce=len(tree.log[0])))
         for _ in range(20):
@@ -63,12 +70,21 @@ def lives(shape="three levels", format=Format.WINDOW64):
     for _ in range(4):
         tree.send(7, client[7].leave(seq=1))
     client[7].forget(777)
+    for rank in [rank for rank in range(8) if leaf >> rank & 1] * 12:
+        tree.send(rank, client[rank].join(world=8, elements=16, format=format))
+    for switch, wanted in ((tree.homes[0], NO_MEMBER), (0, NO_MEMBER), (0, leaf.bit_length() - 1)):  # any rank, and one that a leaf has brought
+        stranger = Client.numbered(60 + switch + wanted % 255, port=1)
+        stranger.switch_mac, stranger.switch_ip = address(switch)
+        tree.switches[switch].receive(1, stranger.join(member=wanted, world=8, elements=16, format=format))
     tree.join(format=format, world=8, elements=16)
     other.ranks = 1
     tree.switches[tree.homes[0]].receive(1, other.join(world=8, elements=16, format=format, nonce=4711))
     numbers = adverse_numbers(rng, 8 * 8 * 16, 0.02).reshape(8, 8, 16)
     tree.reduce(numbers[:, :4])
     tree.reduce(numbers[:, :2], start=4, format=Format.INT32)
+    for bench, frames in zip(tree.switches, told):
+        for port, frame in [(port, frame) for port, frame in frames if frame[42] & 0xF == Type.UPLINK][-2:]:
+            bench.receive(port, with_fields(frame, members=0xFF))
     for rank in range(8):
         first = client[rank].first_seq + 6
         for want in (0, 1):
@@ -90,6 +106,8 @@ def lives(shape="three levels", format=Format.WINDOW64):
         tree.send(rank, client[rank].reset())
     if root is not None:
         tree.send(root, client[root].reset())
+        for held in tree.held:
+            held.clear()  # the same seqs come again
         for rank in (1, 2, 3, 5, 6, 7):
             for _ in range(2):
                 tree.send(rank, client[rank].contribution(client[rank].first_seq + 8, numbers[rank, 1]))
@@ -155,12 +173,14 @@ MUTANTS = {
     "anybody's result is the parent's": ("checks", "(from_there, Outcome.ADDRESS)", "(1, Outcome.ADDRESS)"),
     "a switch may name others' ranks": ("checks", "said & ~Cat(member.ranks", "0 & ~Cat(member.ranks"),
     "an uplink's numbers are as long as a worker's": ("checks", "numbers >> (self.uplink & wide)", "numbers"),
-    "a rank has two places": ("membership", "m.Elif(shut | shared)", "m.Elif(shut)"),
-    "a rank's pending owner does not yield": ("membership", "open = empty | yielding", "open = empty"),
-    "who says no ranks gets another's": ("membership", "empty = free & ~held", "empty = free"),
+    "a rank has two places": ("membership", "shut | shared | (mine", "shut | (mine"),
+    "a rank's pending owner does not yield": ("membership", "shared.eq(shared | ~yields)", "shared.eq(1)"),
+    "who yields keeps its entry": ("membership", "Mux(other_found, other, wanted)", "wanted"),
+    "who says no ranks gets another's": ("membership", "(row.ranks & mine).any()", "(row.ranks & frame.members).any()"),
+    "who wants any rank gets another's": ("membership", "empty = free & ~held", "empty = free"),
     "an index is not the lowest rank": ("membership", "wanted.eq(lowest(frame.members))", "wanted.eq(frame.member)"),
     "an index is no rank that belongs below": ("membership", "~taken & below.bit_select(previous, 1)", "~taken"),
-    "ranks may be anybody's": ("membership", "(ranks & ~below).any()", "Const(0)"),
+    "ranks may be anybody's": ("membership", "(mine & ~below).any()", "0"),
     "a newcomer joins a tree that runs": ("membership", "shut.eq(exists & ", "shut.eq(0 & "),
     "a leaf runs when all below are there": ("membership", "there = ~leaf & (", "there = ("),
     "a leaf asks before all are there": ("membership", "leaf & exists & ~job.up_running & whole", "leaf & exists & ~job.up_running"),

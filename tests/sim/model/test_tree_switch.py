@@ -207,6 +207,16 @@ def test_a_rank_below_a_leaf_is_given_to_nobody_else(member):
     assert client.member == (1 if member == NO_MEMBER else NO_MEMBER)
 
 
+def test_who_never_confirmed_yields_each_of_its_ranks():
+    """Strangers at the root with ranks of both leaves, as of workers that were misled and died, do not keep the tree from forming."""
+    tree = Tree()
+    for number, member in enumerate((1, 3, 6)):
+        tree.network.hosts[0, 3] = lambda frame: None
+        tree.network.send((0, 3), Client.numbered(90 + number, port=3).join(member=member, world=8, elements=16))
+    tree.join()
+    assert {client.epoch for client in tree.clients} == {tree.switches[0].jobs[0].epoch}
+
+
 @pytest.mark.parametrize(("settings", "reason"), [({"threshold": 7}, Reason.THRESHOLD), ({"elements": 181}, Reason.ELEMENTS)])
 def test_a_leaf_refuses_what_a_tree_cannot_do(settings, reason):
     tree = Tree(config=Config(ports=8, members=8, window=2, elements=352))
@@ -364,6 +374,19 @@ def test_an_eviction_at_a_leaf_closes_its_slots_and_they_go_up():
     found = tree.reduce(payloads)
     assert [int(reply.header["members"]) for reply in found] == [0xFE]
     assert tree.switches[1].counters()["stat.EVICTED"] == 1
+
+
+def test_a_leaf_is_not_evicted_for_the_silence_of_one_of_its_workers():
+    """The root is asked first each time, by the other leaf. Of those who wait below this one it hears by their repeats."""
+    tree = Tree()
+    tree.join(evict_us=2 * SILENCE_TICK_US)
+    one = np.ones(16, np.float32)
+    for _ in range(8):
+        for rank in range(7):
+            tree.send(rank, tree.clients[rank].contribution(tree.clients[rank].first_seq, one))
+        tree.network.now_us += SILENCE_TICK_US // 2
+    assert [int(reply.header["members"]) for held in tree.held[:7] for reply in held.values()] == [0x7F] * 7
+    assert [switch.counters()["stat.EVICTED"] for switch in tree.switches] == [0, 0, 1]
 
 
 @pytest.mark.parametrize("flags", [ContributionFlag.BOUNDARY, ContributionFlag.WHOLE])
