@@ -51,9 +51,10 @@ class SumTree(wiring.Component):
     all at once and an update adds its difference to the younger ones; the leaves' rows hold priorities. Each level has a memory of its own
     and is a few stages of one pipe, through which updates and draws go down alike: so each meets every level in the order in which they came.
 
-    `operations` are taken one a cycle; `found` comes for each, in order, `latency` cycles later, and cannot be held up. The old priority
-    comes with an update, from a table in front, which sees updates in the same order. `phased`: there is no such table; the leaves' memory is read and
-    written where an operation enters (`old` means nothing), so updates wait until all draws before them are out; draws never wait.
+    `operations` are taken one a cycle; `found` comes for each, in order, `latency` cycles later, and cannot be held up. `total` is the sum of
+    all priorities. The old priority comes with an update, from a table in front, which sees updates in the same order. `phased`: there is no
+    such table; the leaves' memory is read and written where an operation enters (`old` means nothing), so an update waits until all draws
+    before it have read their leaves, which is `drain` cycles after the last of them was taken; draws never wait.
 
     All priorities are 0 after `ready` rises for the first time: `capacity` / `arity` cycles after a reset, in which the memories are wiped.
     The truth is `sim/model/replay/tree.py`.
@@ -78,7 +79,17 @@ class SumTree(wiring.Component):
     @property
     def latency(self) -> int:
         """Cycles from an operation to what it found."""
-        return 2 * self.phased + 1 + FRACTION_BITS // PIECE_BITS + 1 + 3 * (len(self.fanouts) - 2) + 5
+        return self._leaf_stage + 5
+
+    @property
+    def drain(self) -> int:
+        """Cycles from a draw until an update may follow."""
+        return self._leaf_stage + 1 if self.phased else 1
+
+    @property
+    def _leaf_stage(self) -> int:
+        """Cycles from an operation until it is at the leaves."""
+        return 2 * self.phased + 1 + FRACTION_BITS // PIECE_BITS + 1 + 3 * (len(self.fanouts) - 2)
 
     def bits_below(self, level: int) -> int:
         """Address bits of the leaves below a child at this level."""
@@ -97,27 +108,29 @@ class SumTree(wiring.Component):
                         attrs=NEVER_READ_BEFORE_WRITTEN)
         m.submodules.leaves = memory
         leaves = memory.read_port(), memory.write_port(granularity=1)
-        step = self._enter(m, wiped, leaves)
+        drawn = Signal()
+        step = self._enter(m, wiped, leaves, drawn)
         step = self._place(m, step)
         step = self._root(m, step)
         for level in range(1, len(self.fanouts) - 1):
             step = self._level(m, step, level, wiped, wipe)
+        m.d.comb += drawn.eq(step.valid & step.draws)
         self._leaf(m, step, leaves, wiped, wipe)
         return m
 
-    def _enter(self, m, wiped, leaves):
-        """Operations as steps, with the total behind an update or of a draw."""
+    def _enter(self, m, wiped, leaves, drawn):
+        """Operations as steps, with the total behind an update or of a draw. drawn: a draw reads its leaf."""
         asked, ready = self.operations.payload, self.operations.ready
         entering = Signal(self.operations.payload.shape())
         valid = Signal()
         if self.phased:
             # An update reads and writes its leaf here; draws that are on their way must not see it.
             read, write = leaves
-            drawing, row = Signal(range(self.latency + 1)), asked.leaf >> exact_log2(self.arity)
+            drawing, row = Signal(range(self._leaf_stage + 1)), asked.leaf >> exact_log2(self.arity)
             held, there = Signal.like(asked), Signal()
             taken = self.operations.valid & ready
             m.d.comb += ready.eq(wiped & (asked.draws | (drawing == 0)))
-            m.d.sync += [drawing.eq(drawing + (taken & asked.draws) - (self.found.valid & self.found.payload.draws)),
+            m.d.sync += [drawing.eq(drawing + (taken & asked.draws) - drawn),
                          held.eq(asked), there.eq(taken), entering.eq(held), valid.eq(there),
                          entering.old.eq(read.data[held.leaf[:exact_log2(self.arity)]])]
             with m.If(taken & ~asked.draws):
@@ -185,7 +198,8 @@ class SumTree(wiring.Component):
         write = memory.write_port()
         read = memory.read_port(transparent_for=[write])
         here, passing, out = (Signal.like(step, name=f"{name}_{level}") for name in ("here", "passing", "written"))
-        sums, written, writes = Signal(row_shape, name=f"sums_{level}"), Signal(row_shape, name=f"written_sums_{level}"), Signal(name=f"writes_{level}")
+        sums, written = Signal(row_shape, name=f"sums_{level}"), Signal(row_shape, name=f"written_sums_{level}")
+        writes = Signal(name=f"writes_{level}")
         into, after = self._pass(m, passing, level, list(sums))
         new = Cat(after)
         same = lambda one, other: one.leaf[low:] == other.leaf[low:]
@@ -232,5 +246,5 @@ class SumTree(wiring.Component):
         m.d.sync += [
             self.found.valid.eq(last.valid), drawn.draws.eq(last.draws), drawn.empty.eq(empty), drawn.total.eq(last.total),
             drawn.leaf.eq(Mux(empty, 0, last.leaf | Mux(last.draws, chosen, 0))),
-            drawn.priority.eq(Mux(last.draws, Mux(empty, 0, rows[2][chosen]), last.priority)),
+            drawn.priority.eq(Mux(last.draws, rows[2][chosen], last.priority)),
         ]

@@ -25,6 +25,8 @@ class SumTree:
     """Priorities of `capacity` leaves, a power of two; all are 0 at first."""
 
     def __init__(self, *, capacity: int, priority_bits: int) -> None:
+        if capacity < 1 or capacity & (capacity - 1):
+            raise ValueError(f"SumTree capacity must be a power of two, not {capacity!r}")
         self.capacity, self.priority_bits = capacity, priority_bits
         self.priorities = [0] * capacity
         self.total = 0
@@ -34,6 +36,8 @@ class SumTree:
         """Sets a priority; returns what it was. ValueError if it has too many bits, IndexError if there is no such leaf."""
         if priority >> self.priority_bits:
             raise ValueError(f"SumTree priority must be 0 to {(1 << self.priority_bits) - 1}, not {priority!r}")
+        if not 0 <= leaf < self.capacity:
+            raise IndexError(f"SumTree leaf must be 0 to {self.capacity - 1}, not {leaf!r}")
         old, self.priorities[leaf] = self.priorities[leaf], priority
         self.total += priority - old
         at = leaf + 1
