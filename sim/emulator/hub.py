@@ -29,7 +29,7 @@ def hub(config: Config, broken: bool = False, split: bool = False) -> str:
     m.domains.sync = sync = ClockDomain()
     signals = {"clk": sync.clk, "rst": sync.rst, "now_us": Signal(32, name="now_us"),
                "seed": Signal(64, name="seed"), "own_mac": Signal(48, name="own_mac"),
-               "own_ip": Signal(32, name="own_ip")}
+               "own_ip": Signal(32, name="own_ip"), "parents": Signal(128 * config.jobs, name="parents")}
     for p in range(config.ports):
         shapes = {"data": config.bus_bits, "bytes": range(config.bus_bytes + 1), "last": 1, "valid": 1}
         signals |= {f"{side}{p}_{name}": Signal(shape, name=f"{side}{p}_{name}")
