@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hw.replay.tree
+import sim.bench.sumtree
 from sim.bench.mutant import mutant
 from sim.bench.sumtree import CompiledTree, answer, fractions, mixes, ops_per_cycle, some, step_cycles
 from sim.model.replay.tree import SumTree as Model
@@ -119,3 +120,10 @@ def test_the_distribution_test_notices_a_bias():
 def test_what_the_bench_measures(phased, cycles, rate):
     assert step_cycles(capacity=LEAVES, phased=phased) == cycles <= 1064
     assert ops_per_cycle(2_000, capacity=LEAVES, phased=phased) == pytest.approx(rate, rel=0.01)
+
+
+def test_the_bench_measures_nothing_that_is_wrong(monkeypatch):
+    monkeypatch.setattr(sim.bench.sumtree, "answer", lambda model, operations: answer(model, operations)[::-1])
+    for measure in (lambda: ops_per_cycle(100, capacity=LEAVES), lambda: step_cycles(capacity=LEAVES)):
+        with pytest.raises(RuntimeError, match="the tree does not find what the model does"):
+            measure()
