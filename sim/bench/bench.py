@@ -19,6 +19,7 @@ from rich.table import Column, Table
 from iswitch.config import Config
 from iswitch.wire import Format
 from sim.bench.allreduce import allreduce
+from sim.bench.sumtree import ops_per_cycle, step_cycles
 from sim.bench.throughput import engine_khz, latencies, mixed, ordinary_throughput, throughput
 from sim.emulator.engine import Board
 
@@ -27,6 +28,7 @@ __all__ = ["MEASUREMENTS", "Figure"]
 OUT = Path(__file__).parents[2] / "build" / "bench.json"
 FULL = Config().elements
 DUPLICATES = 0.01
+REPLAY_LEAVES = 1 << 20
 
 
 class Figure(NamedTuple):
@@ -81,6 +83,13 @@ def driver(label: str, size_bytes: int, repetitions: int, quick: bool) -> Iterat
     yield Figure(f"driver.allreduce_us.{label}.rtl_share", found.rtl_share, "of busy time")
 
 
+def replay(quick: bool) -> Iterator[Figure]:
+    for variant, phased in (("", False), (".phased", True)):
+        rate = ops_per_cycle(2_000 if quick else 100_000, capacity=REPLAY_LEAVES, phased=phased)
+        yield Figure(f"replay.ops_per_cycle{variant}", rate, "operations/cycle, in the worst mix")
+        yield Figure(f"replay.step_cycles{variant}", step_cycles(capacity=REPLAY_LEAVES, phased=phased), "cycles for 512 draws and 512 updates")
+
+
 MEASUREMENTS: dict[str, Measurement] = {
     "aggregate.window64.words_per_cycle": partial(words_per_cycle, "aggregate.window64"),
     "aggregate.window64.duplicates_1pct": partial(words_per_cycle, "aggregate.window64.duplicates_1pct", duplicates=DUPLICATES),
@@ -89,6 +98,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "aggregate.latency_cycles": latency,
     "mixed": beside_ordinary,
     "forward.words_per_cycle": forwarding,
+    "replay": replay,
     "emulator.verilator": partial(engine, "verilator"),
     "emulator.cxxrtl": partial(engine, "cxxrtl"),
     "driver.allreduce_us.40KB": partial(driver, "40KB", 40_000, 41),
