@@ -88,6 +88,7 @@ class Slots(wiring.Component):
         ]
         m.d.sync += [
             self.placed.valid.eq(taken), placed.kind.eq(held.kind), placed.stale.eq(stale), placed.slot.eq(held.slot),
-            placed.old.eq(read.data.priority), placed.new.eq(Mux(stale, read.data.priority, held.priority)), placed.generation.eq(generation), placed.fraction.eq(held.fraction),
+            placed.old.eq(read.data.priority), placed.new.eq(Mux(stale, read.data.priority, held.priority)), placed.generation.eq(generation),
+            placed.fraction.eq(held.fraction),
         ]
         return m

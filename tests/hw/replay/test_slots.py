@@ -17,10 +17,10 @@ def check(slots=Slots, *, capacity=8, priority_bits=5, generation_bits=3, count=
     dut = slots(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits)
     model = Model(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits)
     commands, expected, given = [], [], [Handle(0, 0)]
-    for _ in range(count):
-        kind = rng.choice(list(Kind))
+    for k in range(count):
+        kind = rng.choice(list(Kind) if k > 20 else [Kind.UPDATE, Kind.DRAW])  # at first there is nothing to update
         priority, fraction = rng.getrandbits(priority_bits), rng.getrandbits(64)
-        handle = rng.choice([given[-1], rng.choice(given), Handle(rng.randrange(capacity), rng.randrange(1 << generation_bits))])
+        handle = rng.choice([given[-1], rng.choice(given), Handle(rng.randrange(capacity), rng.randrange(1 << generation_bits) * (k > 20))])
         commands.append({"kind": kind.value, "slot": handle.slot, "generation": handle.generation, "priority": priority, "fraction": fraction})
         if kind == Kind.DRAW:
             expected.append((kind, fraction))
