@@ -1,0 +1,79 @@
+"""The slot table against the golden model; every plausible slip in it is noticed."""
+
+import random
+
+import hw.replay.slots
+import pytest
+from hw.replay.slots import Kind, Slots
+from sim.bench.mutant import mutant
+from sim.bench.stream import STALLS, Bench
+from sim.model.replay.slots import Handle
+from sim.model.replay.slots import Slots as Model
+
+
+def check(slots=Slots, *, capacity=8, priority_bits=5, generation_bits=3, count=600, stalls=0.0):
+    """Handles of what was added lately or long ago, or of nothing; the same slot again and again."""
+    rng = random.Random(capacity)
+    dut = slots(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits)
+    model = Model(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits)
+    commands, expected, given = [], [], [Handle(0, 0)]
+    for k in range(count):
+        kind = rng.choice(list(Kind) if k > 20 else [Kind.UPDATE, Kind.DRAW])  # at first there is nothing to update
+        priority, fraction = rng.getrandbits(priority_bits), rng.getrandbits(64)
+        handle = rng.choice([given[-1], rng.choice(given), Handle(rng.randrange(capacity), rng.randrange(1 << generation_bits) * (k > 20))])
+        commands.append({"kind": kind.value, "slot": handle.slot, "generation": handle.generation, "priority": priority, "fraction": fraction})
+        if kind == Kind.DRAW:
+            expected.append((kind, fraction))
+            continue
+        old = model.tree.priorities[model.next if kind == Kind.ADD else handle.slot]
+        if kind == Kind.ADD:
+            given.append(handle := model.add(priority))
+            expected.append((kind, False, *handle, old, priority))
+        else:
+            good = model.update(handle, priority)
+            expected.append((kind, not good, handle.slot, model.generations[handle.slot], old, priority if good else old))
+    bench = Bench(dut, stalls=stalls)
+    source, sink = bench.source(dut.commands, commands), bench.sink(dut.placed)
+    (filled,) = bench.run(read=[dut.filled])
+    found = [(item.kind, item.fraction) if item.kind == Kind.DRAW
+             else (item.kind, bool(item.stale), item.slot, item.generation, item.old, item.new) for item in sink.items]
+    assert found == expected
+    assert filled == model.filled
+    return source, sink
+
+
+@pytest.mark.parametrize("stalls", STALLS)
+@pytest.mark.parametrize("capacity", [2, 8, 64])
+def test_slots_are_filled_and_handles_are_good_as_in_the_model(capacity, stalls):
+    check(capacity=capacity, stalls=stalls)
+
+
+def test_a_command_a_cycle_each_two_cycles_on_the_way():
+    source, sink = check()
+    assert {out - into for into, out in zip(source.times, sink.times, strict=True)} == {2}
+    assert source.times[-1] - source.times[0] == len(source.times) - 1
+
+
+def test_generations_go_round():
+    check(capacity=2, generation_bits=1)
+
+
+@pytest.mark.parametrize(("wrong", "message"), [
+    ({"capacity": 12}, "Slots capacity must be a power of two from 2 to 16777216, not 12"),
+    ({"capacity": 8, "priority_bits": 37}, "Slots priority_bits must be 1 to 36, not 37"),
+    ({"capacity": 8, "generation_bits": 0}, "Slots generation_bits must be 1 to 32, not 0")])
+def test_parameters_wrong(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        Slots(**wrong)
+
+
+@pytest.mark.parametrize(("sound", "wrong"), [
+    ("transparent_for=[write]", ""), ("known & (read", "(read"), ("(read.data.generation == held.generation)", "1"),
+    ("read.data.generation + adding", "read.data.generation"), ("taken & (adding | (held.kind == Kind.UPDATE) & ~stale)", "taken & adding"),
+    ("(held.kind == Kind.UPDATE) & ~stale)", "(held.kind == Kind.UPDATE))"), ("following.eq(following + 1)", "following.eq(following)"),
+    ("self.filled != self.capacity", "1"), ("Mux(stale, read.data.priority, held.priority)", "held.priority"),
+    ("Mux(adds, following, asked.slot)", "asked.slot"), ("held.slot.eq(read.addr), ", "")])
+def test_a_slip_is_noticed(sound, wrong):
+    slip = mutant(hw.replay.slots, sound, wrong).Slots
+    with pytest.raises(AssertionError):
+        check(slip)
