@@ -59,4 +59,4 @@ def slot_fields(job: Job, slot: int, _: int) -> Fields:
         return {}
     at = job.ring.slots[slot]
     return {"seq": at.seq, "state": at.state, "format": at.format, "length": at.length, "arrived": at.arrived,
-            "members": at.members, "expected": at.expected, "tainted": at.tainted}
+            "members": at.members, "expected": at.expected, "tainted": job.ring.names[slot].tainted if job.ring.names else at.tainted}
