@@ -4,12 +4,10 @@ from itertools import pairwise
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect
 from amaranth.utils import exact_log2
 
-from hw.frame import NEVER_READ_BEFORE_WRITTEN
-from hw.replay.slots import Command, Kind, Slots
+from hw.replay.slots import Command, Kind, Slots, generation
 from hw.replay.tree import SumTree
 
 __all__ = ["Result", "Sampler"]
@@ -28,9 +26,9 @@ class Result(data.StructLayout):
 class Sampler(wiring.Component):
     """Adds, updates and draws over `capacity` slots, one a cycle in any mix, each as if those before it were done.
 
-    A command's result comes `latency` cycles after it was taken, in order, and cannot be held up. The generation of a drawn slot is kept where
-    results come out, where all is in order again: at the entry the slot may have been filled once more meanwhile. Ready
-    `capacity` cycles after a reset. The truth is `sim/model/replay/slots.py`.
+    A command's result comes `latency` cycles after it was taken, in order, and cannot be held up. The generation of a drawn slot is
+    that of the draw's time, though the slot may have been filled once more until the result is there. Ready `capacity` cycles after a reset. The
+    truth is `sim/model/replay/slots.py`.
     """
 
     def __init__(self, *, capacity: int, priority_bits: int = 27, generation_bits: int = 8, arity: int = 16):
@@ -58,23 +56,13 @@ class Sampler(wiring.Component):
         ]
 
         # What goes beside the tree, in step with it.
-        about = data.StructLayout({"kind": Kind, "stale": 1, "generation": self.generation_bits})
+        about = data.StructLayout({"kind": Kind, "stale": 1, "adds": placed.adds.shape()})
         beside = [Signal(about, name=f"beside_{k}", reset_less=True) for k in range(tree.latency + 1)]
-        m.d.comb += [beside[0].kind.eq(placed.kind), beside[0].stale.eq(placed.stale), beside[0].generation.eq(placed.generation)]
+        m.d.comb += [beside[0].kind.eq(placed.kind), beside[0].stale.eq(placed.stale), beside[0].adds.eq(placed.adds)]
         m.d.sync += [after.eq(before) for before, after in pairwise(beside)]
-
-        m.submodules.generations = generations = Memory(
-            shape=self.generation_bits, depth=self.capacity, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
-        write = generations.write_port()
-        read = generations.read_port(transparent_for=[write])
-        found, arrived = tree.found.payload, beside[-1]
-        m.d.comb += [
-            write.addr.eq(found.leaf), write.data.eq(arrived.generation), write.en.eq(tree.found.valid & (arrived.kind == Kind.ADD)),
-            read.addr.eq(found.leaf)]
-
-        result = self.results.payload
+        found, arrived, result = tree.found.payload, beside[-1], self.results.payload
         m.d.sync += [
             self.results.valid.eq(tree.found.valid), result.kind.eq(arrived.kind), result.stale.eq(arrived.stale), result.empty.eq(found.empty),
-            result.slot.eq(found.leaf), result.priority.eq(found.priority), result.total.eq(found.total)]
-        m.d.comb += result.generation.eq(Mux(result.empty | result.stale, 0, read.data))
+            result.slot.eq(found.leaf), result.priority.eq(found.priority), result.total.eq(found.total),
+            result.generation.eq(Mux(found.empty | arrived.stale, 0, generation(arrived.adds, found.leaf, self.capacity)))]
         return m

@@ -66,8 +66,8 @@ def test_what_is_no_longer_there_is_drawn_with_its_own_generation():
 
 
 @pytest.mark.parametrize(("sound", "wrong"), [
-    ("transparent_for=[write]", ""), ("result.empty | result.stale", "result.stale"), ("result.empty | result.stale", "result.empty"),
-    ("tree.found.valid & (arrived.kind == Kind.ADD)", "0"), ("(arrived.kind == Kind.ADD)", "(arrived.kind == Kind.UPDATE)"),
+    ("found.empty | arrived.stale", "arrived.stale"), ("found.empty | arrived.stale", "found.empty"),
+    ("generation(arrived.adds, found", "generation(placed.adds, found"), ("generation(arrived.adds, found.leaf", "generation(arrived.adds, 0"),
     ("range(tree.latency + 1)", "range(tree.latency)"), ("operation.new.eq(placed.new)", "operation.new.eq(placed.old)"),
     ("operation.old.eq(placed.old)", "operation.old.eq(0)"), ("result.stale.eq(arrived.stale)", "result.stale.eq(placed.stale)")])
 def test_a_slip_is_noticed(sound, wrong):
