@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from hw.build import payload_memories_uninitialised, tool
+from hw.replay.sampler import Sampler
 from hw.replay.tree import SumTree
 
 __all__ = ["AVAILABLE", "DESIGNS", "DEVICE", "count", "main", "report"]
@@ -33,8 +34,10 @@ DESIGNS: dict[str, Callable[[], Component]] = {
     "mixed-19x18": lambda: SumTree(capacity=1 << 19, priority_bits=18),
     "phased-20x27": lambda: SumTree(capacity=1 << 20, priority_bits=27, phased=True),
     "mixed-19x27": lambda: SumTree(capacity=1 << 19, priority_bits=27),
+    "sampler-19x18": lambda: Sampler(capacity=1 << 19, priority_bits=18),
+    "sampler-19x27": lambda: Sampler(capacity=1 << 19, priority_bits=27),
 }
-"""Variant, leaves as a power of two, and bits of a priority."""
+"""Variant, leaves as a power of two, and bits of a priority. A sampler is a mixed tree with its slot table in front."""
 
 
 def count(name: str, part: Component) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from amaranth.utils import exact_log2
 
 from hw.frame import NEVER_READ_BEFORE_WRITTEN
 
-__all__ = ["Command", "Kind", "Placed", "Slots"]
+__all__ = ["Command", "Kind", "Placed", "Slots", "generation"]
 
 
 class Kind(IntEnum):
@@ -28,18 +28,25 @@ class Command(data.StructLayout):
         super().__init__({"kind": Kind, "slot": range(capacity), "generation": generation_bits, "priority": priority_bits, "fraction": 64})
 
 
+def generation(adds, slot, slots: int):
+    """Of a slot after so many adds: the lap in which it was filled, counted from 1."""
+    following = adds[:exact_log2(slots)]
+    return adds[exact_log2(slots):] + (slot < following)
+
+
 class Placed(data.StructLayout):
-    """A command whose slot is known. `stale`: an update of what is no longer there; `new` is `old` then, so that nothing changes. Of a draw only
-    `kind` and `fraction` mean something."""
+    """A command whose slot is known. `stale`: an update of what is no longer there; `new` is `old` then, so that nothing changes. `adds`: what
+    `generation` needs to know, after this command. Of a draw only `kind`, `adds` and `fraction` mean something."""
 
     def __init__(self, capacity: int, priority_bits: int, generation_bits: int):
-        super().__init__({"kind": Kind, "stale": 1, "slot": range(capacity), "generation": generation_bits, "old": priority_bits,
+        super().__init__({"kind": Kind, "stale": 1, "slot": range(capacity), "adds": exact_log2(capacity) + generation_bits, "old": priority_bits,
                           "new": priority_bits, "fraction": 64})
 
 
 class Slots(wiring.Component):
-    """Generations and priorities of `capacity` slots, first in, first out. A handle is a slot with the generation that it was filled with: an
-    update by one that has been filled again since, or never, is `stale`.
+    """Priorities of `capacity` slots that are filled first in, first out, and what handles of them are good for. A handle is a slot with the
+    generation that it was filled with: an update by one that has been filled again since, or never, is `stale`. Slots are filled in turn, so
+    the generation follows from how many adds there were, and takes no memory.
 
     A command is taken each cycle, and comes out in order 2 cycles later with the priority that its slot had; `placed` cannot be held up.
     `filled` slots have been filled, after what has been taken. `ready` rises `capacity` cycles after a reset, in which the table is wiped. The
@@ -62,33 +69,29 @@ class Slots(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         asked, placed = self.commands.payload, self.placed.payload
-        row = data.StructLayout({"generation": self.generation_bits, "priority": self.priority_bits})
-        m.submodules.memory = memory = Memory(shape=row, depth=self.capacity, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
+        m.submodules.memory = memory = Memory(shape=self.priority_bits, depth=self.capacity, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
         write = memory.write_port()
         read = memory.read_port(transparent_for=[write])  # of the command before: it is written while this one's row is asked for
         wiped, wipe = Signal(), Signal(exact_log2(self.capacity))
         with m.If(~wiped):
             m.d.sync += [wipe.eq(wipe + 1), wiped.eq(wipe == self.capacity - 1)]
 
-        following, adds = Signal.like(asked.slot), asked.kind == Kind.ADD
-        taken, held, known = Signal(), Signal.like(asked), Signal()
-        m.d.comb += [self.commands.ready.eq(wiped), read.addr.eq(Mux(adds, following, asked.slot))]
-        m.d.sync += [taken.eq(self.commands.valid & wiped), held.eq(asked), held.slot.eq(read.addr), known.eq(asked.slot < self.filled)]
-        with m.If(self.commands.valid & wiped & adds):
-            m.d.sync += following.eq(following + 1)
-            with m.If(self.filled != self.capacity):
-                m.d.sync += self.filled.eq(self.filled + 1)
-
-        adding, stale = held.kind == Kind.ADD, (held.kind == Kind.UPDATE) & ~(known & (read.data.generation == held.generation))
-        generation = Signal(self.generation_bits)
+        adds, after = Signal.like(placed.adds), Signal.like(placed.adds)
+        slot, taken, adding = Signal.like(asked.slot), Signal(), asked.kind == Kind.ADD
+        good = (asked.slot < self.filled) & (asked.generation == generation(adds, asked.slot, self.capacity)[:self.generation_bits])
         m.d.comb += [
-            generation.eq(read.data.generation + adding),
-            write.addr.eq(Mux(wiped, held.slot, wipe)), write.en.eq(~wiped | taken & (adding | (held.kind == Kind.UPDATE) & ~stale)),
-            write.data.generation.eq(Mux(wiped, generation, 0)), write.data.priority.eq(Mux(wiped, held.priority, 0)),
-        ]
+            self.commands.ready.eq(wiped), taken.eq(self.commands.valid & wiped), after.eq(adds + (taken & adding)),
+            slot.eq(Mux(adding, adds[:exact_log2(self.capacity)], asked.slot)), read.addr.eq(slot)]
+        m.d.sync += [adds.eq(after), self.filled.eq(self.filled + (taken & adding & (self.filled != self.capacity)))]
+
+        here, held = Signal(), Signal.like(placed)
         m.d.sync += [
-            self.placed.valid.eq(taken), placed.kind.eq(held.kind), placed.stale.eq(stale), placed.slot.eq(held.slot),
-            placed.old.eq(read.data.priority), placed.new.eq(Mux(stale, read.data.priority, held.priority)), placed.generation.eq(generation),
-            placed.fraction.eq(held.fraction),
-        ]
+            here.eq(taken), held.kind.eq(asked.kind), held.stale.eq((asked.kind == Kind.UPDATE) & ~good), held.slot.eq(slot), held.adds.eq(after),
+            held.new.eq(asked.priority), held.fraction.eq(asked.fraction)]
+        m.d.comb += [
+            write.addr.eq(Mux(wiped, held.slot, wipe)), write.data.eq(Mux(wiped, held.new, 0)),
+            write.en.eq(~wiped | here & (held.kind != Kind.DRAW) & ~held.stale)]
+        m.d.sync += [self.placed.valid.eq(here), placed.eq(held), placed.old.eq(read.data)]
+        with m.If(held.stale):
+            m.d.sync += placed.new.eq(read.data)
         return m

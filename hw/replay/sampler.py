@@ -1,0 +1,68 @@
+"""Prioritized sampling as one pipe: a table of what handles are good for, and behind it the sum tree."""
+
+from itertools import pairwise
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect
+from amaranth.utils import exact_log2
+
+from hw.replay.slots import Command, Kind, Slots, generation
+from hw.replay.tree import SumTree
+
+__all__ = ["Result", "Sampler"]
+
+
+class Result(data.StructLayout):
+    """What became of a command: the handle that was filled, updated or drawn, its priority, and the total behind the command or of a draw.
+    `stale`: an update of what is no longer there, which changed nothing; `empty`: a draw when all priorities are 0. With either the
+    generation is 0."""
+
+    def __init__(self, capacity: int, priority_bits: int, generation_bits: int):
+        super().__init__({"kind": Kind, "stale": 1, "empty": 1, "slot": range(capacity), "generation": generation_bits, "priority": priority_bits,
+                          "total": priority_bits + exact_log2(capacity)})
+
+
+class Sampler(wiring.Component):
+    """Adds, updates and draws over `capacity` slots, one a cycle in any mix, each as if those before it were done.
+
+    A command's result comes `latency` cycles after it was taken, in order, and cannot be held up. The generation of a drawn slot is
+    that of the draw's time, though the slot may have been filled once more until the result is there. Ready `capacity` cycles after a reset. The
+    truth is `sim/model/replay/slots.py`.
+    """
+
+    def __init__(self, *, capacity: int, priority_bits: int = 27, generation_bits: int = 8, arity: int = 16):
+        self.slots = Slots(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits)
+        self.tree = SumTree(capacity=capacity, priority_bits=priority_bits, arity=arity)
+        self.capacity, self.generation_bits = capacity, generation_bits
+        about = capacity, priority_bits, generation_bits
+        super().__init__({
+            "commands": In(stream.Signature(Command(*about))), "results": Out(stream.Signature(Result(*about), always_ready=True)),
+            "filled": Out(range(capacity + 1))})
+
+    @property
+    def latency(self) -> int:
+        """Cycles from a command to its result."""
+        return 2 + self.tree.latency + 1
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.slots, m.submodules.tree = slots, tree = self.slots, self.tree
+        connect(m, wiring.flipped(self.commands), slots.commands)
+        placed, operation = slots.placed.payload, tree.operations.payload
+        m.d.comb += [
+            self.filled.eq(slots.filled), tree.operations.valid.eq(slots.placed.valid), operation.draws.eq(placed.kind == Kind.DRAW),
+            operation.leaf.eq(placed.slot), operation.old.eq(placed.old), operation.new.eq(placed.new), operation.fraction.eq(placed.fraction),
+        ]
+
+        # What goes beside the tree, in step with it.
+        about = data.StructLayout({"kind": Kind, "stale": 1, "adds": placed.adds.shape()})
+        beside = [Signal(about, name=f"beside_{k}", reset_less=True) for k in range(tree.latency + 1)]
+        m.d.comb += [beside[0].kind.eq(placed.kind), beside[0].stale.eq(placed.stale), beside[0].adds.eq(placed.adds)]
+        m.d.sync += [after.eq(before) for before, after in pairwise(beside)]
+        found, arrived, result = tree.found.payload, beside[-1], self.results.payload
+        m.d.sync += [
+            self.results.valid.eq(tree.found.valid), result.kind.eq(arrived.kind), result.stale.eq(arrived.stale), result.empty.eq(found.empty),
+            result.slot.eq(found.leaf), result.priority.eq(found.priority), result.total.eq(found.total),
+            result.generation.eq(Mux(found.empty | arrived.stale, 0, generation(arrived.adds, found.leaf, self.capacity)))]
+        return m
