@@ -58,7 +58,8 @@ class OutputPort(wiring.Component):
         learn, look = table.write_port(), table.read_port()
         bound = self.bind.payload
         here = self.bind.valid & (bound.port == self.port)
-        m.d.comb += [learn.addr.eq(bound.job * hosts + bound.member), learn.data.eq(bound.address), learn.en.eq(here)]
+        # Within the table even when nothing is bound: CXXRTL does not forgive what others never look at.
+        m.d.comb += [learn.addr.eq(Mux(self.bind.valid, bound.job * hosts + bound.member, 0)), learn.data.eq(bound.address), learn.en.eq(here)]
         for job in range(config.jobs):
             for member in range(hosts):
                 with m.If(self.bind.valid & (bound.job == job) & (bound.member == member)):

@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """The slot table against the golden model; every plausible slip in it is noticed."""
 
 import random
