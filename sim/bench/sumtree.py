@@ -7,7 +7,7 @@ import numpy as np
 
 from hw.replay.tree import SumTree
 from sim.bench.compiled import Compiled
-from sim.model.control.random import step
+from sim.model.replay.draws import fractions as of_a_batch
 from sim.model.replay.tree import SumTree as Model
 
 __all__ = ["FOUND", "OPERATION", "CompiledTree", "Played", "answer", "fractions", "mixes", "ops_per_cycle", "some", "step_cycles"]
@@ -55,11 +55,8 @@ class CompiledTree:
 
 
 def fractions(count: int, seed: int = 1) -> np.ndarray:
-    """The next of the generator of `sim/model/control/random.py`."""
-    made = np.empty(count, np.uint64)
-    for k in range(count):
-        made[k] = seed = step(seed)
-    return made
+    """Those of a batch, as `hw/replay/draws.py` makes them."""
+    return np.array(of_a_batch(seed, count), np.uint64)
 
 
 def answer(model: Model, operations: np.ndarray) -> np.ndarray:
