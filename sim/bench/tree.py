@@ -114,6 +114,20 @@ class Tree:
                         self.send(rank, self.clients[rank].contribution(first + s, payloads[rank, s], behind=s - low, format=format))
         raise AssertionError(f"after {turns} turns {busy} still wait")
 
+    def follow(self, old: int, numbers: np.ndarray) -> None:
+        """After a Reset of the epoch `old`: whoever sends is told, and joins again. Seqs begin anew, so nobody holds a result. numbers: (workers,
+        elements)."""
+        for held in self.held:
+            held.clear()
+        for _ in range(60):
+            for rank, client in enumerate(self.clients):
+                if client.epoch == old:
+                    self.network.now_us += 1000
+                    self.send(rank, client.contribution(client.first_seq + 6, numbers[rank]))
+                    self.network.now_us += 1000
+                    self.send(rank, client.join())
+        assert {client.epoch for client in self.clients} == {old + 1 & 0xFFFF}
+
     def agree(self) -> None:
         """Whoever has a result has the same."""
         for seq in set().union(*self.held):

@@ -8,8 +8,8 @@ from sim.emulator.link import Link
 
 __all__ = ["Leaf", "parse_leaf", "plant"]
 
-
 MEMBERS_MAX = 32
+"""Of any switch: ranks are bits of a 32-bit word."""
 
 
 @dataclass(frozen=True)

@@ -94,16 +94,7 @@ def test_a_reset_of_the_root_and_the_end_of_the_job_reach_the_leaves(rates):
         old, number = tree.clients[3].epoch, tree.clients[3].number + 1
         while tree.switches[0].model.jobs[0].epoch == old:
             tree.send(3, tree.clients[3].reset(seq=number))
-        for held in tree.held:
-            held.clear()
-        for _ in range(60):
-            for rank, client in enumerate(tree.clients):
-                if client.epoch == old:
-                    tree.network.now_us += 1000
-                    tree.send(rank, client.contribution(client.first_seq + 6, payloads(1)[rank, 0]))
-                    tree.network.now_us += 1000
-                    tree.send(rank, client.join())
-        assert {client.epoch for client in tree.clients} == {old + 1 & 0xFFFF}
+        tree.follow(old, payloads(1)[:, 0])
         tree.reduce(payloads(6, seed=3))
         while tree.switches[0].model.jobs[0].state != JobState.NONE:
             tree.send(3, tree.clients[3].end_job())

@@ -220,7 +220,8 @@ def test_mutant_is_noticed(name, monkeypatch):
         for symbol in ("Sequencer", "Accumulator", "ResultComposer"):
             if hasattr(other, symbol) and part in symbol.lower():
                 monkeypatch.setattr(other, symbol, getattr(made, symbol))
+    stories = [(tell(), bus_bits) for bus_bits in (64, 256)
+               for tell in (lambda: segments(lengths=(3, 9, 16, 31, 32)), lambda: closed_by(Tree.uplink, False, (1, 32)))]
     with pytest.raises((AssertionError, TimeoutError, ValueError, IndexError)):
-        for bus_bits in (64, 256):
-            run(segments(lengths=(3, 9, 16, 31, 32)), bus_bits)
-            run(closed_by(Tree.uplink, False, (1, 32)), bus_bits)
+        for story, bus_bits in stories:
+            run(story, bus_bits)

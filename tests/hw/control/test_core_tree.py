@@ -208,8 +208,7 @@ def test_mutant_is_noticed(name, monkeypatch):
     core = made.Core if part == "core" else Core
     if part != "core":
         monkeypatch.setattr(hw.control.core, part.capitalize(), getattr(made, part.capitalize()))
+    benches = [departed(), *(bench for shape in ("uneven, a worker at the root", "chain", "three levels") for bench in lives(shape))]
     with pytest.raises((AssertionError, TimeoutError)):
-        departed().check(core=core)
-        for shape in ("uneven, a worker at the root", "chain", "three levels"):
-            for bench in lives(shape):
-                bench.check(core=core)
+        for bench in benches:
+            bench.check(core=core)

@@ -271,16 +271,7 @@ def test_a_reset_of_the_root_reaches_every_leaf(rates):
     old, number = tree.clients[3].epoch, tree.clients[3].number + 1
     while tree.switches[0].jobs[0].epoch == old:
         tree.send(3, tree.clients[3].reset(seq=number))
-    for held in tree.held:
-        held.clear()
-    for _ in range(60):
-        for rank, client in enumerate(tree.clients):
-            if client.epoch == old:
-                tree.network.now_us += 1000
-                tree.send(rank, client.contribution(client.first_seq + 6, payloads[rank, 0]))
-                tree.network.now_us += 1000
-                tree.send(rank, client.join())
-    assert {client.epoch for client in tree.clients} == {old + 1 & 0xFFFF}
+    tree.follow(old, payloads[:, 0])
     tree.reduce(payloads)
     tree.agree()
 
