@@ -33,7 +33,7 @@ from sim.model.aggregate import ring as rules_of
 from sim.model.aggregate.ring import RULES, Ring, Rules, Slot, Work
 from sim.model.search import Violation, search
 
-__all__ = ["Contribution", "Core", "Explorer", "Receipt", "Scenario", "State"]
+__all__ = ["SERIAL", "UNKNOWN", "Contribution", "Core", "Explorer", "Leave", "Receipt", "Result", "Scenario", "State", "lowest_missing"]
 
 SERIAL = 1 << 32
 UNKNOWN = -1

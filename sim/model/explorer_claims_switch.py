@@ -12,7 +12,7 @@ from sim.model.aggregate import ring as ring_of
 from sim.model.aggregate.claims import Answer, Claims, Verdict
 from sim.model.aggregate.ring import Ring, Work
 from sim.model.explorer import UNKNOWN, Leave, Receipt, SetThreshold
-from sim.model.search import Violation
+from sim.model.search import Violation, put
 
 __all__ = ["Claim", "ClaimsSwitch", "Contribution", "Core", "Enter", "Event", "Force", "Knock", "Reset", "Rules", "Scenario", "Sent",
            "grants_to", "put", "renewed", "renumber"]
@@ -121,10 +121,6 @@ class Sent(NamedTuple):
     results: tuple[tuple[int, int], ...] = ()
     answer: Answer | None = None
     waits: int = 0
-
-
-def put(row: tuple, index: int, value: Any) -> tuple:
-    return row[:index] + (value,) + row[index + 1:]
 
 
 class ClaimsSwitch:

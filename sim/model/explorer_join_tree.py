@@ -17,7 +17,7 @@ from iswitch.config import Config
 from iswitch.wire import ACK, FRAME_BYTES, NO_MEMBER, UDP_PORT, Action, Format, JobState, Reason, Type
 from sim.model.control.membership import Job, Source
 from sim.model.net import compose
-from sim.model.search import Violation, search
+from sim.model.search import Violation, put, search
 from sim.model.tree_switch import Above, Parent, TreeSwitch
 
 __all__ = ["JoinTreeExplorer", "State"]
@@ -49,10 +49,6 @@ class State(NamedTuple):
     minds: tuple[Mind, ...]
     sent: frozenset[tuple[End, bytes]]
     reset: bool
-
-
-def put(values: tuple, index: int, value: Any) -> tuple:
-    return values[:index] + (value,) + values[index + 1:]
 
 
 class JoinTreeExplorer:

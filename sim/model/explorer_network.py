@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from sim.model.explorer import UNKNOWN, Explorer, Scenario, State, lowest_missing
-from sim.model.search import search
+from sim.model.search import put, search
 
 __all__ = ["LOSS", "DUPLICATE", "REORDER", "LinkExplorer", "LinkState"]
 
@@ -42,10 +42,6 @@ class Lost(NamedTuple):
 
 def without(link: tuple, at: int) -> tuple:
     return link[:at] + link[at + 1:]
-
-
-def put(links: tuple, index: int, link: tuple) -> tuple:
-    return links[:index] + (link,) + links[index + 1:]
 
 
 class LinkExplorer:

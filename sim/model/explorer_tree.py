@@ -26,12 +26,10 @@ from sim.model.aggregate import ring as flat
 from sim.model.aggregate import tree
 from sim.model.aggregate.ring import Ring, Slot, Work
 from sim.model.aggregate.tree import RULES, Rules
-from sim.model.search import Violation, search
+from sim.model.explorer import SERIAL, UNKNOWN, Contribution, Leave, Receipt, Result, lowest_missing
+from sim.model.search import Violation, put, search
 
 __all__ = ["Core", "Explorer", "Scenario", "State"]
-
-SERIAL = 1 << 32
-UNKNOWN = -1
 
 Event = Any
 """One of the tuples below."""
@@ -62,22 +60,6 @@ class Scenario(NamedTuple):
     reports: bool = True
 
 
-class Contribution(NamedTuple):
-    """`segment` counts from 0; the sender lacked nothing below `low`."""
-
-    worker: int
-    segment: int
-    low: int
-
-
-class Receipt(NamedTuple):
-    """`wanted` is a segment whose result is asked for, or -1."""
-
-    worker: int
-    low: int
-    wanted: int
-
-
 class Uplink(NamedTuple):
     """`ranks` are in the partial sum; nobody below the switch lacked anything below `low`."""
 
@@ -101,17 +83,6 @@ class Down(NamedTuple):
     switch: int
     segment: int
     ranks: int
-
-
-class Result(NamedTuple):
-    """A result reaches a worker."""
-
-    worker: int
-    segment: int
-
-
-class Leave(NamedTuple):
-    worker: int
 
 
 class Part(NamedTuple):
@@ -153,17 +124,9 @@ class Sent(NamedTuple):
     receivers: int
 
 
-def lowest_missing(held: int) -> int:
-    return (~held & held + 1).bit_length() - 1
-
-
 def known(marks: tuple[int, ...]) -> int:
     """Bit mask of what is not UNKNOWN."""
     return sum(1 << segment for segment, mark in enumerate(marks) if mark != UNKNOWN)
-
-
-def put(values: tuple, index: int, value: Any) -> tuple:
-    return values[:index] + (value,) + values[index + 1:]
 
 
 class Explorer:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar
 
-__all__ = ["Violation", "search"]
+__all__ = ["Violation", "put", "search"]
 
 State = TypeVar("State", bound=Hashable)
 
@@ -18,6 +18,11 @@ class Violation(Exception):
 
     def __str__(self) -> str:
         return "\n  ".join([self.promise, *map(str, self.trace)])
+
+
+def put(row: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
+    """The row with another value at an index."""
+    return row[:index] + (value,) + row[index + 1:]
 
 
 def search(start: State, successors: Callable[[State], Iterable[tuple[Any, State]]],
