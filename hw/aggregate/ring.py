@@ -87,7 +87,8 @@ class Ring(wiring.Component):
     whom nothing has come for as long as the job allows. `evicts`: the sender waits for one of these, `victim`.
 
     In trees (`sim/model/aggregate/tree.py`) what a `leaf` would complete goes `up`; `lowest` is what its worst live member lacks, 2 cycles after
-    `have` and the job's row; `reports`: it sends its parent a receipt, `report`. While it `departs` nobody has a message that counts.
+    `have` and the job's row; `reports`: it sends its parent a receipt, `report`, for a member's or for a repeat that it can only wait with. While
+    it `departs` nobody has a message that counts.
     """
 
     def __init__(self, config: Config):
