@@ -1,10 +1,71 @@
-"""What one switch is built with: ports, bus, members, window. Read back from the switch's own registers."""
+"""What one switch is built with: ports, bus, members, window, replay. Read back from the switch's own registers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from iswitch.replay_wire import DRAWS_PER_FRAGMENT, PAYLOAD_BYTES, UNIT_BYTES
 from iswitch.wire import FRAME_BYTES, STALENESS_MAX, TAIL_BYTES, UPLINK_TAIL
 
-__all__ = ["Config"]
+__all__ = ["Config", "Replay"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """Parameters of the replay service.
+
+    tables: 1 to 4. capacity: items of each, a power of two from 16 to 2^20. priority_bits: of an item, 4 to 32. times_bits: of how often an
+    item was drawn; 0: nothing counts it. sessions: clients at a time, 2 to 32. kept: last answers of each session that can be repeated, a power of
+    two. draws: the most in one request. record_bytes: of an item in memory, a power of two. log_bytes: of each session in memory, a power of two.
+    """
+
+    tables: int = 1
+    capacity: int = 1 << 17
+    priority_bits: int = 27
+    times_bits: int = 8
+    sessions: int = 8
+    kept: int = 4
+    draws: int = 512
+    record_bytes: int = 64
+    log_bytes: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        def demand(good: bool, name: str, rule: str) -> None:
+            if not good:
+                raise ValueError(f"Replay {name} must be {rule}, not {getattr(self, name)!r}")
+
+        def power(value: int, least: int, most: int) -> bool:
+            return least <= value <= most and not value & (value - 1)
+
+        demand(1 <= self.tables <= 4, "tables", "1 to 4")
+        demand(power(self.capacity, 16, 1 << 20), "capacity", "a power of two from 16 to 2^20")
+        demand(4 <= self.priority_bits <= 32, "priority_bits", "4 to 32")
+        demand(self.times_bits in range(17), "times_bits", "0 to 16")
+        demand(2 <= self.sessions <= 32, "sessions", "2 to 32")
+        demand(power(self.kept, 1, 16), "kept", "a power of two from 1 to 16")
+        demand(power(self.draws, 16, 2048), "draws", "a power of two from 16 to 2048")
+        demand(power(self.record_bytes, UNIT_BYTES, 1024), "record_bytes", f"a power of two from {UNIT_BYTES} to 1024")
+        demand(power(self.log_bytes, 4096, 1 << 30), "log_bytes", "a power of two from 4096 to 2^30")
+
+    @property
+    def log_units(self) -> int:
+        """Units in the log of a session."""
+        return self.log_bytes // UNIT_BYTES
+
+    @property
+    def records(self) -> int:
+        """Records in a DATA frame, at most."""
+        return PAYLOAD_BYTES // self.record_bytes
+
+    @property
+    def fragments(self) -> int:
+        """ANSWER frames of the largest SAMPLE."""
+        return -(-self.draws // DRAWS_PER_FRAGMENT)
+
+    @property
+    def memory_bytes(self) -> int:
+        """All records, table by table, then all logs, session by session."""
+        return self.tables * self.capacity * self.record_bytes + self.sessions * self.log_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +78,8 @@ class Config:
     accumulator_bits: width of a window64 accumulator. queue_bytes: memory of each of a port's queues (ingress, results,
     ordinary), a power of two that holds at least two of the longest frames. mac_entries: MAC addresses of which the
     switch can know the port, a power of two from 64 to 65536. staleness: the most that an asynchronous job can allow; 0: the
-    switch has no asynchronous jobs. uplinks: the switch can be part of a tree of switches.
+    switch has no asynchronous jobs. uplinks: the switch can be part of a tree of switches. replay: what its replay service is built with,
+    if it has one.
     """
 
     ports: int = 4
@@ -31,6 +93,13 @@ class Config:
     mac_entries: int = 4096
     staleness: int = STALENESS_MAX
     uplinks: bool = True
+    replay: Replay | None = None
+
+    @classmethod
+    def of(cls, described: Mapping[str, Any]) -> "Config":
+        """From what `dataclasses.asdict` made of one, by way of JSON too."""
+        replay = described.get("replay")
+        return cls(**{**described, "replay": replay and Replay(**replay)})
 
     def __post_init__(self) -> None:
         def demand(good: bool, name: str, rule: str) -> None:
@@ -52,6 +121,7 @@ class Config:
                "a power of two from 64 to 65536")
         demand(0 <= self.staleness <= STALENESS_MAX, "staleness", f"0 to {STALENESS_MAX}")
         demand(isinstance(self.uplinks, bool), "uplinks", "True or False")
+        demand(self.replay is None or isinstance(self.replay, Replay), "replay", "a Replay or None")
 
     @property
     def bus_bytes(self) -> int:

@@ -47,6 +47,9 @@ class Type(IntEnum):
     CLAIM = 7
     GRANT = 8
     REFUSE = 9
+    REQUEST = 10
+    ANSWER = 11
+    DATA = 12
 
 
 class Format(IntEnum):
@@ -190,6 +193,7 @@ class Outcome(IntEnum):
     UNANSWERED = 27
     HALTED = 28
     UNHELD = 29
+    REPLAY = 30
 
 
 class Stat(IntEnum):
@@ -203,6 +207,8 @@ class Stat(IntEnum):
     TERMS_FLUSHED = 5
     EVICTED = 6
     ADMITTED = 7
+    REPLAY_DROPPED = 8
+    SATURATED = 9
 
 
 class PortCounter(IntEnum):
@@ -233,6 +239,8 @@ class Register(IntEnum):
     STATS = 40
     AGES = 56
     PORT_COUNTERS = 64
+    REPLAY_FATES = 224
+    REPLAY = 240
     JOBS_VIEW = 1 << 10
     HAVE_VIEW = 1 << 11
     MEMBERS_VIEW = 1 << 12
