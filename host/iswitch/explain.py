@@ -81,6 +81,7 @@ COUNTERS: dict[str, Counter] = {
     "ANSWERED": Counter(Grade.FINE, "ARP requests and pings for the switch itself, answered"),
     "UNANSWERED": Counter(Grade.USUAL, "frames to the switch's own MAC address that are neither iswitch's nor an ARP request or a ping for its "
                           "IPv4 address", "look for a wrong UDP port (26963 is right), or a host that takes the switch for a router"),
+    "REPLAY": Counter(Grade.FINE, "requests handed to the replay service"),
     "RESULTS": Counter(Grade.FINE, "results completed"),
     "RESENT": Counter(Grade.USUAL, "results sent again to one worker: packets from the switch get lost",
                       "if there are many, look for TX_DROP_RESULT, and for receivers whose buffers are too small (net.core.rmem_max)"),
@@ -91,6 +92,9 @@ COUNTERS: dict[str, Counter] = {
     "EVICTED": Counter(Grade.FAULT, "members that were silent for too long while others waited for them",
                        "look for workers that died, or compute for longer than the job's `evict_s`"),
     "ADMITTED": Counter(Grade.FINE, "times that newcomers were let into a running job"),
+    "REPLAY_DROPPED": Counter(Grade.USUAL, "requests dropped at the replay service's full queue", "clients ask for more than the service can do: give them "
+                              "smaller windows, or fewer actors"),
+    "SATURATED": Counter(Grade.USUAL, "priorities too large for the replay tree, taken as the largest", "make the client's `scale` smaller"),
     "RX_ERROR": Counter(Grade.FAULT, "frames with a bad frame check sequence", "check cable and transceiver"),
     "RX_RUNT": Counter(Grade.FAULT, "frames below 60 bytes", "look for a sender that does not pad, or for a half-duplex link with collisions"),
     "RX_OVERSIZE": Counter(Grade.FAULT, "frames longer than the switch accepts", "lower the MTU"),

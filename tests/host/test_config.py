@@ -1,9 +1,11 @@
 """What a switch can be built with, and what not."""
 
 import dataclasses
+import json
+import re
 
 import pytest
-from iswitch.config import Config
+from iswitch.config import Config, Replay
 
 WRONG = [
     ("ports", 1, "2 to 16"), ("ports", 17, "2 to 16"), ("bus_bits", 128, "64, 256 or 512"), ("bus_bits", 0, "64, 256 or 512"),
@@ -18,7 +20,7 @@ WRONG = [
     ("queue_bytes", 2048, "a power of two of at least 3164"), ("mac_entries", 32, "a power of two from 64 to 65536"),
     ("mac_entries", 96, "a power of two from 64 to 65536"), ("mac_entries", 131072, "a power of two from 64 to 65536"),
     ("staleness", -1, "0 to 7"), ("staleness", 8, "0 to 7"),
-    ("uplinks", 2, "True or False"),
+    ("uplinks", 2, "True or False"), ("replay", 1, "a Replay or None"),
 ]
 
 
@@ -30,6 +32,31 @@ def test_field_wrong(name, value, rule):
 
 def test_every_field_has_a_wrong_value():
     assert {name for name, *_ in WRONG} == {field.name for field in dataclasses.fields(Config)}
+
+
+WRONG_REPLAY = [
+    ("tables", 0, "1 to 4"), ("tables", 5, "1 to 4"), ("capacity", 8, "a power of two from 16 to 2^20"), ("capacity", 48, "a power of two from 16 to 2^20"),
+    ("capacity", 1 << 21, "a power of two from 16 to 2^20"), ("priority_bits", 3, "4 to 32"), ("priority_bits", 33, "4 to 32"),
+    ("times_bits", 17, "0 to 16"), ("sessions", 1, "2 to 32"), ("sessions", 33, "2 to 32"), ("kept", 0, "a power of two from 1 to 16"),
+    ("kept", 3, "a power of two from 1 to 16"), ("draws", 8, "a power of two from 16 to 2048"), ("record_bytes", 32, "a power of two from 64 to 1024"),
+    ("record_bytes", 96, "a power of two from 64 to 1024"), ("log_bytes", 2048, "a power of two from 4096 to 2^30"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "rule"), WRONG_REPLAY)
+def test_replay_field_wrong(name, value, rule):
+    with pytest.raises(ValueError, match=re.escape(f"Replay {name} must be {rule}, not {value}")):
+        Replay(**{name: value})
+
+
+def test_every_field_of_replay_has_a_wrong_value():
+    assert {name for name, *_ in WRONG_REPLAY} == {field.name for field in dataclasses.fields(Replay)}
+
+
+@pytest.mark.parametrize("replay", [None, Replay(), Replay(tables=2, capacity=16, log_bytes=4096)])
+def test_a_config_comes_back_from_json(replay):
+    config = Config(replay=replay)
+    assert Config.of(json.loads(json.dumps(dataclasses.asdict(config)))) == config
 
 
 @pytest.mark.parametrize("fields", [
