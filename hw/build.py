@@ -8,18 +8,27 @@ from pathlib import Path
 
 from amaranth.back import rtlil as rtlil_backend
 from amaranth.hdl import Cat, Module, Shape, Signal, Value
+from amaranth.lib.wiring import connect
 
 from hw.frame import NEVER_READ_BEFORE_WRITTEN
+from hw.replay.ram import OnChipRam
 from hw.switch import Switch
 from iswitch.config import Config
 
 __all__ = ["flat", "payload_memories_uninitialised", "rtlil", "tool", "verilog"]
 
+MEMORY_LATENCY = 24
+"""Cycles: about what DDR3 takes at 200 MHz."""
+
 
 def flat(config: Config) -> tuple[Module, list[Signal]]:
-    """The switch with port names that every tool can spell, rx0_data, rx0_bytes, ... trace_seq, and those ports."""
+    """The switch with port names that every tool can spell, rx0_data, rx0_bytes, ... trace_seq, and those ports. The memory of its replay
+    service is on the chip, `MEMORY_LATENCY` away."""
     m = Module()
     m.submodules.switch = switch = Switch(config)
+    if config.replay:
+        m.submodules.memory = memory = OnChipRam(bytes=config.replay.memory_bytes, latency=MEMORY_LATENCY, address_bits=switch.engine.address_bits)
+        connect(m, switch.memory, memory.axi)
     ports: list[Signal] = []
 
     def port(name: str, like) -> Signal:

@@ -1,6 +1,6 @@
 """The whole switch: frames in at every port, frames out at every port, one Config."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -17,6 +17,7 @@ from hw.net.output import OutputPort
 from hw.net.parser import Parser
 from hw.net.responder import Responder
 from hw.queue import PacketQueue
+from hw.replay.engine import Engine
 from iswitch.config import Config
 from iswitch.wire import PortCounter, Stat
 
@@ -28,6 +29,7 @@ class Switch(wiring.Component):
 
         rx -> PacketQueue -> Arbiter -> Parser -+-> Core (decides) -+-> Gate -+-> Aggregator -> results -+-> OutputPort -> tx
               (whole, scanned)                  +-> words that wait +         +-> Responder -> floods ---+
+                                                                              +-> Engine -> replies -----+
                                                        Core, ReplyComposer -> replies -------------------+
 
     Store and forward at the entry, cut-through from there. One lane: the ports together bring at most one bus word per cycle. `rx` may be
@@ -35,17 +37,17 @@ class Switch(wiring.Component):
     gate can block: full output queues drop whole frames and count them. `parents`: of each job, where this switch is a leaf of a tree.
 
     `now_us` is the only clock of every timer, `seed` (read at the first Join) the source of tokens and epochs; addresses are bytes in
-    wire order, first byte lowest. `busy` is set while anything is inside. `replay` is where the replay engine's replies will enter.
+    wire order, first byte lowest. `busy` is set while anything is inside. `memory`: of the replay service, where there is one.
     """
 
     def __init__(self, config: Config):
         self.config = config
+        self.engine = Engine(config) if config.replay else None
         word = stream.Signature(Word(config.bus_bits))
         super().__init__({
             "rx": In(word).array(config.ports), "tx": Out(word).array(config.ports),
-            "replay": In(stream.Signature(Addressed(config.bus_bits))),
             "now_us": In(32), "seed": In(64), "own_mac": In(48), "own_ip": In(32), "parents": In(Parent).array(config.jobs),
-            "busy": Out(1), "traced": Out(1), "trace": Out(Trace),
+            "busy": Out(1), "traced": Out(1), "trace": Out(Trace), **({"memory": Out(self.engine.memory.signature)} if self.engine else {}),
         })
 
     def elaborate(self, platform):
@@ -60,7 +62,7 @@ class Switch(wiring.Component):
         m.submodules.responder = responder = Responder(config)
         m.submodules.aggregator = aggregator = Aggregator(config)
         m.submodules.composer = composer = ReplyComposer(bus_bits=config.bus_bits)
-        m.submodules.replies = replies = Merge(Addressed(config.bus_bits), inputs=2)
+        m.submodules.replies = replies = Merge(Addressed(config.bus_bits), inputs=2 if self.engine else 1)
         m.submodules.counters = counters = Counters(config)
 
         queues, outputs = [], []
@@ -86,7 +88,6 @@ class Switch(wiring.Component):
         connect(m, gate.contributions, aggregator.contributions)
         connect(m, core.replies, composer.replies)
         connect(m, composer.o, replies.i[0])
-        connect(m, flipped(self.replay), replies.i[1])
         m.d.comb += [
             parser.own_ip.eq(self.own_ip), core.now_us.eq(self.now_us), core.seed.eq(self.seed),
             core.own_mac.eq(self.own_mac), core.own_ip.eq(self.own_ip), responder.own_mac.eq(self.own_mac),
@@ -100,8 +101,10 @@ class Switch(wiring.Component):
         for job in range(config.jobs):
             m.d.comb += core.parents[job].eq(self.parents[job])
         for stat in Stat:
-            m.d.comb += counters.stats[stat].eq(core.stats[stat])
+            if stat not in (Stat.REPLAY_DROPPED, Stat.SATURATED):
+                m.d.comb += counters.stats[stat].eq(core.stats[stat])
 
+        engine_busy = self._replay(m, gate, replies, counters)
         flood_first, reply_first = Signal(init=1), Signal(init=1)
         with m.If(responder.o.valid):
             m.d.sync += flood_first.eq(responder.o.payload.word.last)
@@ -124,5 +127,22 @@ class Switch(wiring.Component):
             ]
         m.d.comb += self.busy.eq(
             Cat(*(part.busy for part in (*queues, *outputs, parser, core, responder, aggregator, composer))).any()
-            | lane.o.valid | verdicts.o.valid | replies.o.valid)
+            | lane.o.valid | verdicts.o.valid | replies.o.valid | engine_busy)
         return m
+
+    def _replay(self, m, gate, replies, counters):
+        """The replay service beside the aggregator, if there is one; whether it is busy."""
+        engine = self.engine
+        if engine is None:
+            return Const(0)
+        m.submodules.engine = engine
+        first = Signal(init=1)
+        with m.If(gate.requests.valid):
+            m.d.sync += first.eq(gate.requests.payload.last)
+        connect(m, gate.requests, engine.words)
+        connect(m, engine.o, replies.i[1])
+        connect(m, engine.memory, flipped(self.memory))
+        m.d.comb += [
+            engine.first.eq(first), engine.arrived.eq(gate.arrived), engine.now_us.eq(self.now_us), counters.fated.eq(engine.fated),
+            counters.fate.eq(engine.fate), counters.stats[Stat.REPLAY_DROPPED].eq(engine.stat_drop), counters.stats[Stat.SATURATED].eq(engine.saturated)]
+        return engine.busy

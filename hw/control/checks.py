@@ -30,14 +30,14 @@ class Checks(wiring.Component):
     """The table of docs/protocol.md section 3, down to what needs a slot. Combinational.
 
     `fault`: `outcome` says which check failed. A sound control message has no fault and `control` set; `answer`: an acknowledgement or a
-    notice from the parent. `payload`: bytes of the numbers, at four an element. `leaf`: the job has a parent.
+    notice from the parent. `payload`: bytes of the numbers, at four an element. `leaf`: the job has a parent. `request`: of the replay service.
     """
 
     def __init__(self, config: Config):
         self.config = config
         super().__init__({
             "headers": In(Headers), "job": In(job_row(config)), "member": In(member_row(config)),
-            "fault": Out(1), "outcome": Out(Outcome), "control": Out(1), "receipt": Out(1), "claim": Out(1), "payload": Out(14),
+            "fault": Out(1), "outcome": Out(Outcome), "control": Out(1), "receipt": Out(1), "claim": Out(1), "payload": Out(14), "request": Out(1),
             **({"parent": In(Parent), "leaf": Out(1), "answer": Out(1), "uplink": Out(1), "install": Out(1)} if config.uplinks else {}),
         })
 
@@ -57,7 +57,9 @@ class Checks(wiring.Component):
         body = Signal.like(scan.length)
         m.d.comb += body.eq(scan.length - FRAME_BYTES)
         bare = self.receipt | self.claim
-        types, above = self.control | bare | (kind == Type.CONTRIBUTION), Const(0)
+        types, above = self.control | bare | (kind == Type.CONTRIBUTION) | self.request, Const(0)
+        if self.config.replay:
+            m.d.comb += self.request.eq(kind == Type.REQUEST)
         format_good = bare | (format == job.numeric) | (format == Format.INT32)
         sizes = [(~self.control | (body == CONTROL.itemsize), Outcome.LENGTH)]
         payload_good = Signal()
@@ -116,7 +118,7 @@ class Checks(wiring.Component):
             checks += [(~self.install | good, outcome) for good, outcome in (
                 (job.up_running, Outcome.FORMING), (frame.epoch == job.epoch, Outcome.EPOCH), (format_good, Outcome.FORMAT),
                 (payload_good, Outcome.LENGTH))]
-        checks += [(self.control | above | good, outcome) for good, outcome in ring_checks]
+        checks += [(self.control | self.request | above | good, outcome) for good, outcome in ring_checks]
         fault, outcome = 0, Outcome.ADDED
         for good, name in reversed(checks):
             fault, outcome = ~good | fault, Mux(good, outcome, name)

@@ -43,7 +43,8 @@ class Trace(data.Struct):
 class Core(wiring.Component):
     """Takes frames' headers one at a time and gives exactly one outcome and one verdict for each, in order.
 
-    A contribution, receipt or claim has its verdict 3 cycles after its headers were taken, and the next headers are taken after 4, or
+    A request for the replay service has its verdict 2 cycles after its headers were taken, and the next headers are taken after 3. A
+    contribution, receipt or claim has its verdict 3 cycles after its headers were taken, and the next headers are taken after 4, or
     after 7 while somebody waits to join its asynchronous job; an ordinary frame after 2 and 2; a control message takes as many cycles as
     its walk through the tables, and so does a member that is evicted because the frame's sender waits for it. Not ready after a reset
     until the tables are wiped, the `MacTable` among them.
@@ -185,8 +186,17 @@ class Core(wiring.Component):
                     m.next = "IDLE"
                 with m.Elif((checks.control | answer) & ~checks.fault):
                     m.next = "CONTROL"
+                with m.Elif(checks.request & ~checks.fault):
+                    m.next = "REQUEST"
                 with m.Else():
                     m.next = "COMPARE"
+            with m.State("REQUEST"):
+                m.d.comb += [self.verdicts.valid.eq(1), self.trace.outcome.eq(Outcome.REPLAY)]
+                if config.replay:
+                    m.d.comb += [verdict.replay.eq(1), verdict.port.eq(held.arrival.port)]
+                with m.If(self.verdicts.ready):
+                    m.d.comb += self.decided.eq(1)
+                    m.next = "IDLE"
             with m.State("COMPARE"):
                 m.next = "DECIDE"
             with m.State("DECIDE"):

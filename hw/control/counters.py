@@ -8,6 +8,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from iswitch.config import Config
+from iswitch.replay_wire import Fate, ReplayRegister
 from iswitch.wire import MAGIC, STALENESS_MAX, VERSION, Outcome, PortCounter, Register, Stat, port_counter_register
 
 __all__ = ["BANK", "CounterBank", "Counters"]
@@ -60,7 +61,7 @@ class CounterBank(wiring.Component):
 class Counters(wiring.Component):
     """A bank of counters for each eight registers, and what is constant, behind one address.
 
-    `port_events[port][k]` and `stats[k]` count in every cycle, `outcome` in the cycle of `decided`, `age` in that of `claimed`; what
+    `port_events[port][k]` and `stats[k]` count in every cycle, `outcome` in the cycle of `decided`, `age` in that of `claimed`, `fate` in that of `fated`; what
     happens is registered first, for it comes from the ends of long paths. `value` shows the register at `address` 1 cycle after `reads`,
     with all that happened before the cycle before `reads`; how often may be read, `CounterBank` says.
     """
@@ -70,7 +71,7 @@ class Counters(wiring.Component):
         super().__init__({
             "decided": In(1), "outcome": In(Outcome), "flushed": In(range(config.lanes + 1)),
             "claimed": In(1), "age": In(range(STALENESS_MAX + 1)),
-            "stats": In(1).array(len(Stat)), "port_events": In(1).array(config.ports, len(PortCounter)),
+            **({"fated": In(1), "fate": In(Fate)} if config.replay else {}), "stats": In(1).array(len(Stat)), "port_events": In(1).array(config.ports, len(PortCounter)),
             "reads": In(1), "address": In(32), "value": Out(32),
         })
 
@@ -85,9 +86,17 @@ class Counters(wiring.Component):
         events |= {Register.AGES + age: self.claimed & (self.age == age) for age in range(c.staleness + 1) if c.staleness}
         events |= {port_counter_register(port, event): self.port_events[port][event]
                    for port in range(c.ports) for event in PortCounter}
+        about = {}
+        if c.replay:
+            events |= {Register.REPLAY_FATES + fate: self.fated & (self.fate == fate) for fate in Fate}
+            about = {Register.REPLAY + register: getattr(c.replay, register.name.lower()) for register in ReplayRegister}
 
-        constant, asked = Signal(32), Signal(32)
+        constant, asked, fixed = Signal(32), Signal(32), Signal(32)
         m.d.sync += [constant.eq(Array(constants[address] for address in range(BANK))[self.address[:3]]), asked.eq(self.address)]
+        if about:
+            m.d.sync += fixed.eq(Array(about[Register.REPLAY + k] for k in range(BANK))[self.address[:3]])
+            with m.If(asked[3:] == Register.REPLAY // BANK):
+                m.d.comb += self.value.eq(fixed)
         with m.Switch(asked[3:]):
             with m.Case(0):
                 m.d.comb += self.value.eq(constant)

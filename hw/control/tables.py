@@ -110,11 +110,12 @@ class Work(data.StructLayout):
 
 class Verdict(data.StructLayout):
     """The core's word on a frame, or (`frame` = 0) an operation that needs none. `ports`: the set of those by which an ordinary frame
-    leaves, as the `answer` if it is one."""
+    leaves, as the `answer` if it is one. `replay`: it is a request for the replay service, from `port`."""
 
     def __init__(self, config: Config):
         super().__init__({
-            "frame": 1, "ports": config.ports, "answer": Answer, "length": LENGTH_BITS, "works": 1, "work": Work(config)})
+            "frame": 1, "ports": config.ports, "answer": Answer, "length": LENGTH_BITS, "works": 1, "work": Work(config),
+            **({"replay": 1, "port": 4} if config.replay else {})})
 
 
 class Access(wiring.Signature):

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw.control.tables import Verdict, Work
 from hw.frame import Word
 from hw.queue import LENGTH_BITS
+from hw.replay.inlet import Arrived
 from iswitch.config import Config
 from iswitch.wire import FRAME_BYTES, Operation
 
@@ -21,10 +22,10 @@ class Flooded(data.StructLayout):
 
 
 class Gate(wiring.Component):
-    """One verdict for one frame, in order: its words go to `floods`, or its payload to `contributions`, or nowhere.
+    """One verdict for one frame, in order: its words go to `floods` or `requests`, or its payload to `contributions`, or nowhere.
 
-    Every operation goes to `works` first. Combinational: latency 0, one word per cycle. `floods` cannot stall (a full output queue drops,
-    and counts); `works` and `contributions` stall the lane.
+    Every operation goes to `works` first. Combinational: latency 0, one word per cycle. `floods` and `requests`, which come with `arrived`, cannot stall (a
+    full queue drops, and counts); `works` and `contributions` stall the lane.
     """
 
     def __init__(self, config: Config):
@@ -34,6 +35,7 @@ class Gate(wiring.Component):
             "verdicts": In(stream.Signature(Verdict(config))), "words": In(stream.Signature(word)),
             "works": Out(stream.Signature(Work(config))), "contributions": Out(stream.Signature(word)),
             "floods": Out(stream.Signature(Flooded(config), always_ready=True)),
+            **({"requests": Out(stream.Signature(word, always_ready=True)), "arrived": Out(Arrived)} if config.replay else {}),
         })
 
     def elaborate(self, platform):
@@ -50,6 +52,9 @@ class Gate(wiring.Component):
             self.contributions.payload.eq(self.words.payload), self.floods.payload.word.eq(self.words.payload),
             self.floods.payload.ports.eq(verdict.ports), self.floods.payload.length.eq(verdict.length),
         ]
+        if self.config.replay:
+            m.d.comb += [self.requests.payload.eq(self.words.payload), self.arrived.port.eq(verdict.port), self.arrived.length.eq(verdict.length),
+                         self.requests.valid.eq(self.verdicts.valid & verdict.replay & self.words.valid)]
         with m.If(self.verdicts.valid & ~verdict.frame):
             m.d.comb += self.verdicts.ready.eq(settled)
         with m.Elif(self.verdicts.valid):

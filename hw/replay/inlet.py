@@ -1,0 +1,67 @@
+"""Requests of the replay service as rows of 64 bits, out of a memory that keeps the lane from waiting."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect
+from amaranth.utils import exact_log2
+
+from hw.frame import Word
+from hw.net.store import FrameStore
+from hw.queue import LENGTH_BITS
+
+__all__ = ["Arrived", "Inlet", "Row"]
+
+ROW_BITS = 64
+
+
+class Row(data.Struct):
+    """Eight bytes of a frame."""
+
+    data: ROW_BITS
+    last: 1
+
+
+class Arrived(data.Struct):
+    """Where a frame came in, and its length in bytes."""
+
+    port: 4
+    length: LENGTH_BITS
+
+
+class Inlet(wiring.Component):
+    """Takes whole frames or none, and shows them row by row.
+
+    Words come with `first`, and with `arrived`, which is constant over a frame. A frame for which there is no room is dropped whole, and
+    `stat_drop` pulses: the entry never stalls. `arrived_o` is that of the frame in `rows`, from its first row to its last. Frames
+    are whole rows. One row a cycle, the first 3 cycles after its word.
+    """
+
+    def __init__(self, *, bus_bits: int, depth: int):
+        self.bus_bits = bus_bits
+        self.store = FrameStore(bus_bits=bus_bits, depth=depth, note=Arrived, notes=64)
+        super().__init__({
+            "words": In(stream.Signature(Word(bus_bits), always_ready=True)), "first": In(1), "arrived": In(Arrived),
+            "rows": Out(stream.Signature(Row)), "arrived_o": Out(Arrived), "stat_drop": Out(1), "busy": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.store = store = self.store
+        connect(m, wiring.flipped(self.words), store.put)
+        bus_bytes, rows = self.bus_bits // 8, self.bus_bits // ROW_BITS
+        word = store.o.payload
+        m.d.comb += [
+            store.first.eq(self.first), store.put_note.eq(self.arrived), self.stat_drop.eq(store.stat_drop), self.busy.eq(store.busy),
+            store.put_words.eq((self.arrived.length + bus_bytes - 1) >> exact_log2(bus_bytes)), self.arrived_o.eq(store.note),
+            self.rows.valid.eq(store.o.valid),
+        ]
+        at = Signal(range(rows))
+        ends = Signal()  # the word, with this row
+        m.d.comb += [
+            ends.eq((at == rows - 1) | (word.count <= (at + 1) << 3)), self.rows.payload.last.eq(word.last & ends),
+            self.rows.payload.data.eq(word.data.word_select(at, ROW_BITS)), store.o.ready.eq(self.rows.ready & ends),
+        ]
+        with m.If(self.rows.valid & self.rows.ready):
+            m.d.sync += at.eq(0 if rows == 1 else at + 1)
+            with m.If(ends):
+                m.d.sync += at.eq(0)
+        return m

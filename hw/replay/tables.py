@@ -1,0 +1,46 @@
+"""The samplers of all tables, behind one entry."""
+
+from amaranth.hdl import Array, Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from hw.replay.sampler import Result, Sampler
+from hw.replay.slots import Command
+from iswitch.config import Replay
+
+__all__ = ["Tables"]
+
+HANDLE_BITS = 32
+
+
+class Tables(wiring.Component):
+    """A sampler for each table; `table` chooses whose `commands`, `results`, `filled`, `lowest` and `highest` these are. It must not change while
+    something is `pending`. One command a cycle, results in order; not `ready` after a reset until all slots are wiped."""
+
+    def __init__(self, replay: Replay):
+        self.replay = replay
+        about = replay.capacity, replay.priority_bits, HANDLE_BITS - exact_log2(replay.capacity)
+        self.samplers = [Sampler(capacity=about[0], priority_bits=about[1], generation_bits=about[2]) for _ in range(replay.tables)]
+        super().__init__({
+            "table": In(range(replay.tables)), "commands": In(stream.Signature(Command(*about))),
+            "results": Out(stream.Signature(Result(*about), always_ready=True)), "filled": Out(range(replay.capacity + 1)),
+            "lowest": Out(8), "highest": Out(8), "pending": Out(1), "ready": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        pending = Signal(range(1 << 8))
+        ready = []
+        for k, sampler in enumerate(self.samplers):
+            m.submodules[f"sampler_{k}"] = sampler
+            m.d.comb += [sampler.commands.payload.eq(self.commands.payload), sampler.commands.valid.eq(self.commands.valid & (self.table == k))]
+            ready.append(sampler.commands.ready)
+        chosen = {name: Array(getattr(sampler, name, Signal(8)) for sampler in self.samplers)[self.table] for name in ("filled", "lowest", "highest")}
+        m.d.comb += [
+            self.commands.ready.eq(Array(ready)[self.table]), self.ready.eq(self.commands.ready),
+            self.results.valid.eq(Array(sampler.results.valid for sampler in self.samplers)[self.table]),
+            self.results.payload.eq(Array(sampler.results.payload for sampler in self.samplers)[self.table]),
+            *(getattr(self, name).eq(value) for name, value in chosen.items()), self.pending.eq(pending != 0),
+        ]
+        m.d.sync += pending.eq(pending + (self.commands.valid & self.commands.ready) - self.results.valid)
+        return m
