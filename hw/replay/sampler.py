@@ -14,9 +14,9 @@ __all__ = ["Result", "Sampler"]
 
 
 class Result(data.StructLayout):
-    """What became of a command: the handle that was filled, updated or drawn, its priority, and the total behind the command or of a draw.
-    `stale`: an update of what is no longer there, which changed nothing; `empty`: a draw when all priorities are 0. With either the
-    generation is 0."""
+    """What became of a command: the handle that was filled, updated, drawn or read, its priority, and the total behind the command or of a draw.
+    `stale`: an update of what is no longer there, which changed nothing, or a READ of a slot that was never filled; `empty`: a draw when all
+    priorities are 0. With either the generation is 0."""
 
     def __init__(self, capacity: int, priority_bits: int, generation_bits: int):
         super().__init__({"kind": Kind, "stale": 1, "empty": 1, "slot": range(capacity), "generation": generation_bits, "priority": priority_bits,
@@ -24,7 +24,7 @@ class Result(data.StructLayout):
 
 
 class Sampler(wiring.Component):
-    """Adds, updates and draws over `capacity` slots, one a cycle in any mix, each as if those before it were done.
+    """Adds, updates, draws and reads over `capacity` slots, one a cycle in any mix, each as if those before it were done.
 
     A command's result comes `latency` cycles after it was taken, in order, and cannot be held up. The generation of a drawn slot is
     that of the draw's time, though the slot may have been filled once more until the result is there. Ready `capacity` cycles after a reset. The

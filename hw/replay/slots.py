@@ -14,15 +14,17 @@ __all__ = ["Command", "Kind", "Placed", "Slots", "generation"]
 
 
 class Kind(IntEnum):
-    """ADD fills the next slot with a priority; UPDATE changes that of a handle; DRAW leaves the table as it is."""
+    """ADD fills the next slot with a priority; UPDATE changes that of a handle; DRAW leaves the table as it is, and so does READ, which tells
+    what is in a slot."""
 
     ADD = 0
     UPDATE = 1
     DRAW = 2
+    READ = 3
 
 
 class Command(data.StructLayout):
-    """`slot` and `generation` of an UPDATE's handle, `priority` of what is added or updated, `fraction` of a draw."""
+    """`slot` and `generation` of an UPDATE's handle, `slot` of a READ, `priority` of what is added or updated, `fraction` of a draw."""
 
     def __init__(self, capacity: int, priority_bits: int, generation_bits: int):
         super().__init__({"kind": Kind, "slot": range(capacity), "generation": generation_bits, "priority": priority_bits, "fraction": 64})
@@ -35,8 +37,9 @@ def generation(adds, slot, slots: int):
 
 
 class Placed(data.StructLayout):
-    """A command whose slot is known. `stale`: an update of what is no longer there; `new` is `old` then, so that nothing changes. `adds`: what
-    `generation` needs to know, after this command. Of a draw only `kind`, `adds` and `fraction` mean something."""
+    """A command whose slot is known. `stale`: an update of what is no longer there, or a READ of what never was; `new` is `old` then, and with
+    every READ, so that nothing changes. `adds`: what `generation` needs to know, after this command. Of a draw only `kind`, `adds` and
+    `fraction` mean something."""
 
     def __init__(self, capacity: int, priority_bits: int, generation_bits: int):
         super().__init__({"kind": Kind, "stale": 1, "slot": range(capacity), "adds": exact_log2(capacity) + generation_bits, "old": priority_bits,
@@ -78,20 +81,22 @@ class Slots(wiring.Component):
 
         adds, after = Signal.like(placed.adds), Signal.like(placed.adds)
         slot, taken, adding = Signal.like(asked.slot), Signal(), asked.kind == Kind.ADD
-        good = (asked.slot < self.filled) & (asked.generation == generation(adds, asked.slot, self.capacity)[:self.generation_bits])
+        there = asked.slot < self.filled
+        good = there & (asked.generation == generation(adds, asked.slot, self.capacity)[:self.generation_bits])
         m.d.comb += [
             self.commands.ready.eq(wiped), taken.eq(self.commands.valid & wiped), after.eq(adds + (taken & adding)),
             slot.eq(Mux(adding, adds[:exact_log2(self.capacity)], asked.slot)), read.addr.eq(slot)]
         m.d.sync += [adds.eq(after), self.filled.eq(self.filled + (taken & adding & (self.filled != self.capacity)))]
 
-        here, held = Signal(), Signal.like(placed)
+        here, changes, held = Signal(), Signal(), Signal.like(placed)
         m.d.sync += [
-            here.eq(taken), held.kind.eq(asked.kind), held.stale.eq((asked.kind == Kind.UPDATE) & ~good), held.slot.eq(slot), held.adds.eq(after),
+            here.eq(taken), changes.eq(adding | (asked.kind == Kind.UPDATE) & good), held.kind.eq(asked.kind),
+            held.stale.eq((asked.kind == Kind.UPDATE) & ~good | (asked.kind == Kind.READ) & ~there), held.slot.eq(slot), held.adds.eq(after),
             held.new.eq(asked.priority), held.fraction.eq(asked.fraction)]
         m.d.comb += [
             write.addr.eq(Mux(wiped, held.slot, wipe)), write.data.eq(Mux(wiped, held.new, 0)),
-            write.en.eq(~wiped | here & (held.kind != Kind.DRAW) & ~held.stale)]
+            write.en.eq(~wiped | here & changes)]
         m.d.sync += [self.placed.valid.eq(here), placed.eq(held), placed.old.eq(read.data)]
-        with m.If(held.stale):
+        with m.If(~changes):
             m.d.sync += placed.new.eq(read.data)
         return m

@@ -234,6 +234,9 @@ def outputs(component: Component) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
         elif member.is_port or isinstance(member.signature, stream.Signature):
             if member.flow == Out:
                 yield path, member, port
+        else:  # several streams together, such as a bus
+            for name, inner in port.signature.members.items():
+                yield from walk((*path, name), inner, getattr(port, name), inner.dimensions)
 
     for name, member in component.signature.members.items():
         yield from walk((name,), member, getattr(component, name), member.dimensions)

@@ -52,6 +52,10 @@ class Slots:
             self.tree.update(handle.slot, priority)
         return good
 
+    def read(self, slot: int) -> tuple[Handle, int] | None:
+        """A slot's handle and priority; None if it was never filled."""
+        return (Handle(slot, self.generations[slot]), self.tree.priorities[slot]) if slot < self.filled else None
+
     def draw(self, fraction: int) -> Drawn | None:
         """None if all priorities are 0."""
         found: Draw | None = self.tree.draw(fraction)

@@ -27,6 +27,10 @@ def story(model, *, count, kinds=tuple(Kind), seed=1):
             stale = not model.update(handle, priority)
             handle = Handle(handle.slot, 0) if stale else handle
             priority = model.tree.priorities[handle.slot]
+        elif kind == Kind.READ:
+            there = model.read(handle.slot)
+            stale = there is None
+            handle, priority = there or (Handle(handle.slot, 0), 0)
         else:
             drawn = model.draw(fraction)
             empty = drawn is None
@@ -54,7 +58,7 @@ def test_every_handle_draw_and_sum_is_the_models(capacity, arity, priority_bits,
     check(capacity=capacity, arity=arity, priority_bits=priority_bits, generation_bits=generation_bits, stalls=stalls)
 
 
-@pytest.mark.parametrize("kinds", [(Kind.ADD,), (Kind.ADD, Kind.DRAW), (Kind.ADD, Kind.DRAW, Kind.DRAW, Kind.UPDATE)])
+@pytest.mark.parametrize("kinds", [(Kind.ADD,), (Kind.ADD, Kind.DRAW), (Kind.ADD, Kind.READ), (Kind.ADD, Kind.DRAW, Kind.DRAW, Kind.UPDATE)])
 def test_a_command_a_cycle_in_every_mix(kinds):
     source = check(capacity=8, arity=4, kinds=kinds, count=600)
     assert source.times[-1] - source.times[0] == len(source.times) - 1

@@ -19,7 +19,7 @@ def check(slots=Slots, *, capacity=8, priority_bits=5, generation_bits=3, count=
     model = Model(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits)
     commands, expected, given, adds = [], [], [Handle(0, 0)], 0
     for k in range(count):
-        kind = rng.choice(list(Kind) if k > 20 else [Kind.UPDATE, Kind.DRAW])  # at first there is nothing to update
+        kind = rng.choice(list(Kind) if k > 20 else [Kind.UPDATE, Kind.DRAW, Kind.READ])  # at first there is nothing to update
         priority, fraction = rng.getrandbits(priority_bits), rng.getrandbits(64)
         handle = rng.choice([given[-1], rng.choice(given), Handle(rng.randrange(capacity), rng.randrange(1 << generation_bits) * (k > 20))])
         commands.append({"kind": kind.value, "slot": handle.slot, "generation": handle.generation, "priority": priority, "fraction": fraction})
@@ -31,6 +31,9 @@ def check(slots=Slots, *, capacity=8, priority_bits=5, generation_bits=3, count=
             given.append(handle := model.add(priority))
             adds += 1
             expected.append((kind, False, *handle, old, priority))
+        elif kind == Kind.READ:
+            there = model.read(handle.slot)
+            expected.append((kind, there is None, *(there[0] if there else (handle.slot, 0)), old, old))
         else:
             good = model.update(handle, priority)
             known = model.generations[handle.slot]
@@ -72,13 +75,15 @@ def test_parameters_wrong(wrong, message):
 
 
 @pytest.mark.parametrize(("sound", "wrong"), [
-    ("transparent_for=[write]", ""), ("(asked.slot < self.filled) & (asked", "(asked"), ("asked.generation == generation(", "1 | generation("),
+    ("transparent_for=[write]", ""), ("there & (asked.gen", "(asked.gen"), ("asked.generation == generation(", "1 | generation("),
     ("+ (slot < following)", ""), ("(slot < following)", "(slot <= following)"),
-    ("(held.kind != Kind.DRAW) & ~held.stale", "(held.kind == Kind.ADD)"),
-    ("(held.kind != Kind.DRAW) & ~held.stale", "(held.kind != Kind.DRAW)"), ("(held.kind != Kind.DRAW) & ~held.stale", "~held.stale"),
-    ("(self.filled != self.capacity)", "1"), ("with m.If(held.stale):", "with m.If(0):"), ("slot.eq(Mux(adding, adds", "slot.eq(Mux(0, adds"),
+    ("adding | (asked.kind == Kind.UPDATE) & good", "adding"), ("adding | (asked.kind == Kind.UPDATE) & good", "adding | good"),
+    ("adding | (asked.kind == Kind.UPDATE) & good", "(asked.kind == Kind.UPDATE) & good"), ("Kind.UPDATE) & good), held", "Kind.UPDATE)), held"),
+    ("here & changes", "changes"), (" | (asked.kind == Kind.READ) & ~there", ""), ("Kind.READ) & ~there", "Kind.READ) & ~good"),
+    ("(self.filled != self.capacity)", "1"), ("with m.If(~changes):", "with m.If(held.stale):"), ("slot.eq(Mux(adding, adds", "slot.eq(Mux(0, adds"),
     ("held.adds.eq(after)", "held.adds.eq(adds)")])
 def test_a_slip_is_noticed(sound, wrong):
     slip = mutant(hw.replay.slots, sound, wrong).Slots
     with pytest.raises(AssertionError):
         check(slip)
+        check(slip, stalls=0.5)
