@@ -11,19 +11,20 @@ from amaranth.utils import exact_log2
 from hw.control.reply import Addressed
 from hw.frame import NEVER_READ_BEFORE_WRITTEN, Word
 from hw.layout import layout
+from hw.replay.answerer import Answerer
 from hw.replay.axi import Axi4
 from hw.replay.draws import Draws
 from hw.replay.inlet import Arrived, Inlet
 from hw.replay.judge import LEAD_ROWS, Form, Judge, Table, as_lead
 from hw.replay.kept import Kept
-from hw.replay.outlet import Outlet
+from hw.replay.outlet import Head, Outlet
 from hw.replay.sessions import Session, Sessions
 from hw.replay.slots import Kind as Command
 from hw.replay.tables import Tables
 from hw.replay.units import UnitReader, UnitWriter
 from iswitch.config import Config
 from iswitch.replay_wire import (
-    ADD_ROW, DRAWS_PER_FRAGMENT, LIMITS, LIST, LOAD, OPEN, PUBLISH, REPLAY_FRAME, ROW_BYTES, SAMPLE, STATUS, UNIT_BYTES, UPDATE_ROW, WRITE, Fate, Kind,
+    ADD_ROW, LIMITS, LIST, LOAD, OPEN, PUBLISH, REPLAY_FRAME, ROW_BYTES, SAMPLE, STATUS, UNIT_BYTES, UPDATE_ROW, WRITE, Fate, Kind,
 )
 from iswitch.wire import FRAME_BYTES, NOTICE_INTERVAL_US, VERSION, Type
 
@@ -60,9 +61,9 @@ class Engine(wiring.Component):
         s = self._state(m, parts)
         self._commands(m, s)
         self._memory(m, s)
-        self._head(m, s)
+        self._send(m, s)
         with m.FSM() as fsm:
-            m.d.comb += self.busy.eq(~(fsm.ongoing("HEAD") & (s.at == 0)) | s.inlet.busy | s.outlet.busy)
+            m.d.comb += self.busy.eq(~(fsm.ongoing("HEAD") & (s.at == 0)) | s.inlet.busy | s.outlet.busy | s.answerer.busy)
             with m.State("WIPE"):
                 with m.If(s.sessions.wiped & s.tables.ready):
                     m.next = "HEAD"
@@ -86,7 +87,6 @@ class Engine(wiring.Component):
             self._samples(m, s)
             self._loads(m, s)
             self._settle(m, s)
-            self._answer(m, s)
         return m
 
     def _parts(self, m):
@@ -95,6 +95,7 @@ class Engine(wiring.Component):
             inlet=Inlet(bus_bits=self.config.bus_bits, depth=self.config.queue_words), outlet=Outlet(bus_bits=self.config.bus_bits),
             form=Form(replay), judge=Judge(replay), sessions=Sessions(sessions=replay.sessions), tables=Tables(replay), draws=Draws(), kept=Kept(replay),
             reader=UnitReader(self.address_bits), writer=UnitWriter(self.address_bits))
+        parts.answerer = Answerer(replay, parts.kept)
         for name, part in vars(parts).items():
             m.submodules[name] = part
         connect(m, flipped(self.words), parts.inlet.words)
@@ -116,9 +117,9 @@ class Engine(wiring.Component):
             ended=Signal(), left=Signal(16), at=Signal(16),              # its last row was taken; rows or such to go; the one to come
             done=Signal(16), stale=Signal(16), drawn=Signal(64), lowest=Signal(8), highest=Signal(8),         # results; the total that was drawn from
             units=Signal(8), unit=Signal(32), log=Signal(place), record=Signal(range(replay.capacity)),  # to go in memory, and where
-            gone=Signal(32), recipient=Signal(place), to=Signal(Session), sends_data=Signal(),
-            answer=Signal.like(parts.kept.answer), fragment=Signal(range(replay.fragments)), list=Signal.like(parts.kept.at),
-            first=Signal(16), rest=Signal(16), rows=Signal(8),           # rows of its list before this fragment, from it on, in it
+            gone=Signal(32), recipient=Signal(place), to=Signal(Session),
+            answer=Signal.like(parts.kept.answer), list=Signal.like(parts.kept.at), list_at=Signal.like(parts.kept.at),
+            head=stream.Signature(Head).create(), data=stream.Signature(ROW_BITS).create(),
             noticed=Signal(), noticed_us=Signal(32))
         s.kind, s.count, s.row = s.frame.kind, s.frame.count, parts.inlet.rows.payload
         for name, record in (("sample", SAMPLE), ("write", WRITE), ("publish", PUBLISH), ("limits", LIMITS), ("load", LOAD)):
@@ -151,7 +152,7 @@ class Engine(wiring.Component):
         with m.State("FORM"):
             m.d.sync += [
                 s.at.eq(0), s.left.eq(s.form.leads), s.place.eq(known(s.frame.session)), s.fate.eq(s.form.fate), s.answers.eq(1), s.counts.eq(0),
-                s.done.eq(0), s.stale.eq(0), s.units.eq(0), s.gone.eq(0), s.fragment.eq(0), s.answer.eq(0), s.session.eq(0)]
+                s.done.eq(0), s.stale.eq(0), s.units.eq(0), s.gone.eq(0), s.answer.eq(0), s.session.eq(0)]
             m.next = "LEAD"
             with m.If(s.form.fault):
                 m.next = "FAULT"
@@ -328,8 +329,9 @@ class Engine(wiring.Component):
         batch, fraction = draws.batches, draws.fractions
         m.d.comb += [batch.payload.count.eq(s.count), batch.payload.stride.eq(s.sample.stride), batch.payload.seed.eq(Cat(s.sample.seed))]
         with m.State("BATCH"):
-            m.d.comb += batch.valid.eq(1)
-            with m.If(batch.ready):
+            # Where its list goes may be that of an answer that is still being sent.
+            m.d.comb += batch.valid.eq(~s.answerer.busy | (s.answerer.list != s.list))
+            with m.If(batch.valid & batch.ready):
                 m.next = "DRAW"
         with m.State("DRAW"):
             m.d.comb += [s.drawing.eq(1), commands.valid.eq(fraction.valid), fraction.ready.eq(commands.ready)]
@@ -339,7 +341,7 @@ class Engine(wiring.Component):
                 m.d.sync += s.at.eq(0)
                 m.next = "TIMES" if replay.times_bits else "SETTLE"
         with m.State("LIST"):
-            m.d.comb += commands.valid.eq(s.left != 0)
+            m.d.comb += commands.valid.eq((s.left != 0) & ~s.answerer.busy)
             with m.If(commands.valid & commands.ready):
                 m.d.sync += [s.left.eq(s.left - 1), s.record.eq(s.record + 1)]
             with m.If((s.left == 0) & ~s.tables.pending):
@@ -356,16 +358,17 @@ class Engine(wiring.Component):
             adding.eq((s.kind == Kind.ADD) & commands.valid & commands.ready), put.en.eq(adding | counting), put.data.eq(Mux(adding, 0, after)),
             put.addr.eq(Cat(Mux(adding, s.table.adds, item)[:slot_bits], s.tables.table)), s.times_item.eq(item)]
         with m.State("TIMES"):
-            m.d.comb += s.kept.at.eq(s.list + s.at)
-            m.next = "TIMES_ITEM"
+            m.d.comb += s.list_at.eq(s.list + s.at)
             with m.If((s.at == s.count) | (s.table.times == 0)):
                 m.next = "TIMES_LAST"
+            with m.Elif(~s.answerer.busy):
+                m.next = "TIMES_ITEM"
         with m.State("TIMES_ITEM"):
-            m.d.comb += s.kept.at.eq(s.list + s.at)
+            m.d.comb += s.list_at.eq(s.list + s.at)
             m.next = "TIMES_COUNT"
         with m.State("TIMES_COUNT"):
             due = after >= s.table.times
-            m.d.comb += [s.kept.at.eq(s.list + s.at), counting.eq(commands.ready), commands.valid.eq(due)]
+            m.d.comb += [s.list_at.eq(s.list + s.at), counting.eq(commands.ready), commands.valid.eq(due)]
             with m.If(commands.ready):
                 m.d.sync += s.at.eq(s.at + 1)
                 m.next = "TIMES"
@@ -375,7 +378,7 @@ class Engine(wiring.Component):
 
     def _loads(self, m, s):
         """What asks for data: FETCH, LOAD, SHOUT."""
-        replay, rows, reader, outlet = s.replay, s.inlet.rows, s.reader, s.outlet
+        replay, rows, reader = s.replay, s.inlet.rows, s.reader
         record_units, record_rows = replay.record_bytes // UNIT_BYTES, replay.record_bytes // ROW_BYTES
         fetches, shouts = s.kind == Kind.FETCH, s.kind == Kind.SHOUT
         m.submodules.asked = asked = Memory(shape=range(replay.capacity), depth=32, init=[])
@@ -408,16 +411,16 @@ class Engine(wiring.Component):
                 m.next = "SETTLE"
         with m.State("DATA"):
             total = Mux(fetches, s.count * record_rows, s.count << exact_log2(UNIT_ROWS))
-            m.d.comb += [outlet.heads.valid.eq(1), s.sends_data.eq(1), outlet.heads.payload.rows.eq(total)]
-            with m.If(outlet.heads.ready):
+            m.d.comb += [s.head.valid.eq(1), s.head.payload.rows.eq(total)]
+            with m.If(s.head.ready):
                 m.d.sync += [s.at.eq(total), s.units.eq(Mux(fetches, record_units, s.count)), s.unit.eq(Mux(fetches, 0, s.load.start)),
                              s.log.eq(s.load.session), s.record.eq(get.data)]
                 m.next = "BEATS"
         beat = Signal(range(record_rows))
         hidden = fetches & s.gone[0]
         with m.State("BEATS"):
-            m.d.comb += [s.gets.eq(1), outlet.rows.valid.eq(reader.beats.valid), reader.beats.ready.eq(outlet.rows.ready),
-                         outlet.rows.payload.eq(Mux(hidden, 0, reader.beats.payload.data))]
+            m.d.comb += [s.gets.eq(1), s.data.valid.eq(reader.beats.valid), reader.beats.ready.eq(s.data.ready),
+                         s.data.payload.eq(Mux(hidden, 0, reader.beats.payload.data))]
             with m.If(reader.beats.valid & reader.beats.ready):
                 m.d.sync += [s.at.eq(s.at - 1), beat.eq(beat + 1)]
                 with m.If(fetches & (beat == record_rows - 1)):
@@ -474,61 +477,32 @@ class Engine(wiring.Component):
             with m.If(~s.noticed | ((s.now - s.noticed_us)[:32] >= NOTICE_INTERVAL_US)):
                 m.d.sync += [s.noticed.eq(1), s.noticed_us.eq(s.now)]
                 m.next = "ANSWER"
-
-    def _head(self, m, s):
-        """Of the next frame: of an answer, or of data."""
-        outlet, answer, frame = s.outlet, s.answer, s.frame
-        head, header = outlet.heads.payload, outlet.heads.payload.header
-        m.d.comb += [
-            s.rest.eq(answer.rows - s.first), s.rows.eq(Mux(s.rest > DRAWS_PER_FRAGMENT, DRAWS_PER_FRAGMENT, s.rest)),
-            head.port.eq(s.arrived.port), head.address.mac.eq(frame.eth_src), head.address.ip.eq(frame.ip_src), head.address.udp.eq(frame.udp_src),
-            header.version_type.eq(VERSION << 4 | Type.ANSWER), header.kind.eq(answer.kind), header.session.eq(frame.session),
-            header.table.eq(answer.table), header.seq.eq(frame.seq), header.count.eq(s.rows), header.fragments.eq(s.fragment),
-            header.token.eq(frame.token)]
-        with m.If(s.sends_data):
-            m.d.comb += [
-                header.version_type.eq(VERSION << 4 | Type.DATA), header.kind.eq(s.kind), header.table.eq(frame.table), header.turn.eq(s.gone),
-                header.count.eq(head.rows >> exact_log2(UNIT_ROWS)), header.fragments.eq(0)]
-            with m.If((s.kind == Kind.SHOUT) & (s.fate == Fate.DONE)):
-                m.d.comb += [head.port.eq(s.to.port), head.address.eq(s.to.address), header.session.eq(s.recipient),
-                             header.token.eq(s.to.nonce[:32]), header.seq.eq(s.load.start)]
-
-    def _answer(self, m, s):
-        """The frames of an answer, and the end of the request."""
-        outlet, kept, answer, frame = s.outlet, s.kept, s.answer, s.frame
-        first, rest, rows = s.first, s.rest, s.rows
-        head, sampled = outlet.heads.payload, (answer.kind == Kind.SAMPLE) & (answer.rows != 0)
         with m.State("ANSWER"):
-            with m.If(sampled & ~frame.fragments.bit_select(s.fragment, 1)):
-                m.next = "NEXT"
-            with m.Else():
-                m.d.comb += [outlet.heads.valid.eq(1), head.rows.eq(STATUS_ROWS + rows)]
-                with m.If(outlet.heads.ready):
-                    m.d.sync += s.at.eq(0)
-                    m.next = "STATUS"
-        with m.State("STATUS"):
-            m.d.comb += [outlet.rows.valid.eq(1), outlet.rows.payload.eq(answer.status.as_value().word_select(s.at[:3], ROW_BITS)),
-                         kept.at.eq(s.list + first)]
-            with m.If(outlet.rows.ready):
-                m.d.sync += s.at.eq(s.at + 1)
-                with m.If(s.at == STATUS_ROWS - 1):
-                    m.d.sync += s.at.eq(0)
-                    m.next = "ROWS"
-                    with m.If(rows == 0):
-                        m.next = "NEXT"
-        with m.State("ROWS"):
-            m.d.comb += [outlet.rows.valid.eq(1), outlet.rows.payload.eq(kept.row), kept.at.eq(s.list + first + s.at + outlet.rows.ready)]
-            with m.If(outlet.rows.ready):
-                m.d.sync += s.at.eq(s.at + 1)
-                with m.If(s.at == rows - 1):
-                    m.next = "NEXT"
-        with m.State("NEXT"):
-            m.d.sync += [s.fragment.eq(s.fragment + 1), first.eq(first + DRAWS_PER_FRAGMENT)]
-            m.next = "ANSWER"
-            with m.If(rest <= DRAWS_PER_FRAGMENT):
+            m.d.comb += s.answerer.answers.valid.eq(1)
+            with m.If(s.answerer.answers.ready):
                 m.next = "DRAIN"
         with m.State("DRAIN"):
             m.d.comb += s.inlet.rows.ready.eq(~s.ended)
-            m.d.sync += [first.eq(0), s.at.eq(0)]
+            m.d.sync += s.at.eq(0)
             with m.If(s.ended):
                 m.next = "HEAD"
+
+    def _send(self, m, s):
+        """Frames out: answers, or data while none is under way."""
+        outlet, answerer, frame, kept = s.outlet, s.answerer, s.frame, s.kept
+        asked, head = answerer.answers.payload, s.head.payload
+        header = head.header
+        m.d.comb += [
+            asked.answer.eq(s.answer), asked.port.eq(s.arrived.port), asked.address.mac.eq(frame.eth_src), asked.address.ip.eq(frame.ip_src),
+            asked.address.udp.eq(frame.udp_src), asked.session.eq(frame.session), asked.seq.eq(frame.seq), asked.token.eq(frame.token),
+            asked.fragments.eq(frame.fragments), asked.list.eq(s.list), answerer.row.eq(kept.row), kept.at.eq(Mux(answerer.busy, answerer.at, s.list_at)),
+            head.port.eq(asked.port), head.address.eq(asked.address), header.version_type.eq(VERSION << 4 | Type.DATA), header.kind.eq(s.kind),
+            header.session.eq(frame.session), header.table.eq(frame.table), header.seq.eq(frame.seq), header.turn.eq(s.gone),
+            header.count.eq(head.rows >> exact_log2(UNIT_ROWS)), header.token.eq(frame.token)]
+        with m.If((s.kind == Kind.SHOUT) & (s.fate == Fate.DONE)):
+            m.d.comb += [head.port.eq(s.to.port), head.address.eq(s.to.address), header.session.eq(s.recipient), header.token.eq(s.to.nonce[:32]),
+                         header.seq.eq(s.load.start)]
+        for name in ("heads", "rows"):
+            theirs, mine, out = getattr(answerer, name), s.head if name == "heads" else s.data, getattr(outlet, name)
+            m.d.comb += [out.payload.eq(Mux(answerer.busy, theirs.payload, mine.payload)), theirs.ready.eq(out.ready & answerer.busy),
+                         out.valid.eq(Mux(answerer.busy, theirs.valid, mine.valid)), mine.ready.eq(out.ready & ~answerer.busy)]

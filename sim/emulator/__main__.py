@@ -5,12 +5,12 @@ import json
 import os
 import secrets
 import signal
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from iswitch.config import Config
+from iswitch.config import Config, Replay
 from rich.console import Console
 
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
@@ -25,6 +25,8 @@ from sim.emulator.tree import parse_leaf, plant
 from sim.emulator.wall import SLICE_CYCLES, WallTime
 
 DEFAULT = Config()
+EMULATED = Replay(capacity=1 << 14)
+"""Large enough to learn with, and wiped in a moment after a reset."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -37,6 +39,8 @@ def main(
     jobs: Annotated[int, typer.Option(help="Jobs at a time.")] = DEFAULT.jobs,
     window: Annotated[int, typer.Option(help="Segments a worker may have in flight.")] = DEFAULT.window,
     elements: Annotated[int, typer.Option(help="Numbers in a segment at most.")] = DEFAULT.elements,
+    replay: Annotated[str | None, typer.Option(
+        help="With a replay service: default, or sizes such as capacity=65536,log_bytes=1048576,sessions=8,tables=1 (see Config.replay).")] = None,
     bind: Annotated[str, typer.Option(help="Address of the sockets.")] = "127.0.0.1",
     udp_base: Annotated[int, typer.Option(help="UDP port of port 0; the others follow. 0: any free ones.")] = 27000,
     tap: Annotated[list[str] | None, typer.Option(
@@ -84,7 +88,7 @@ def main(
             raise ValueError(f"switches must be at least 1, not {switches}")
         # Or a switch that is started again would hand out the tokens and epochs of its last life.
         seed = secrets.randbits(32) if seed is None else seed
-        config = Config(ports=ports, bus_bits=bus, members=members, jobs=jobs, window=window, elements=elements)
+        config = Config(ports=ports, bus_bits=bus, members=members, jobs=jobs, window=window, elements=elements, replay=parse_replay(replay))
         plan = Plan(bind=bind, udp_base=udp_base, links=[parse_link(given) for given in link or []], taps=tap or [],
                     rates=Rates(loss=loss, duplicate=duplicate, reorder=reorder, corrupt=corrupt, silent_corrupt=silent_corrupt,
                                 delay_us=delay_us), faults=fault or [], seed=seed, pcap=pcap)
@@ -113,6 +117,17 @@ def main(
     show(console, counted)
     if summary:
         _write(summary, counted)
+
+
+def parse_replay(given: str | None) -> Replay | None:
+    """`default`, or `capacity=65536,log_bytes=1048576`; what is not said is as `EMULATED`. ValueError says what is wrong."""
+    if given is None or given == "default":
+        return EMULATED if given else None
+    sizes = dict(part.partition("=")[::2] for part in given.split(","))
+    known = [field.name for field in fields(Replay)]
+    if wrong := [f"{name}={size}" for name, size in sizes.items() if name not in known or not size.isdecimal()]:
+        raise ValueError(f"--replay {', '.join(wrong)}: not one of {', '.join(known)} with a whole number")
+    return replace(EMULATED, **{name: int(size) for name, size in sizes.items()})
 
 
 def _described(node: Node) -> dict[str, Any]:

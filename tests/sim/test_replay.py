@@ -1,0 +1,128 @@
+"""The compiled switch with a replay service against the golden one: frame by frame, in bursts, beside sums of gradients."""
+
+from dataclasses import replace
+
+import pytest
+
+from iswitch.config import Config
+from iswitch.replay_wire import Fate
+from iswitch.wire import Outcome, Stat
+from sim.bench.cosimulation import Divergence, Pair
+from sim.bench.replay_traffic import SMALL, ReplayTraffic
+from sim.bench.traffic import Traffic
+from sim.model.replay import table as table_of
+from sim.model.replay.session import RULES
+from sim.model.replay.table import Table
+
+NARROW = Config(ports=2, bus_bits=64, members=2, jobs=2, window=4, mac_entries=64, staleness=0, uplinks=False, replay=SMALL)
+ONE = replace(SMALL, tables=1, capacity=16, sessions=2, kept=1, draws=16, times_bits=0, record_bytes=256, priority_bits=32)
+DESIGNS = [
+    pytest.param(NARROW, "verilator", id="64-bit"),
+    pytest.param(replace(NARROW, bus_bits=256, replay=replace(SMALL, priority_bits=18)), "verilator", id="256-bit"),
+    pytest.param(replace(NARROW, bus_bits=512, ports=3, replay=ONE), "verilator", id="512-bit", marks=pytest.mark.slow),
+    pytest.param(NARROW, "cxxrtl", id="64-bit-cxxrtl", marks=pytest.mark.slow),
+]
+
+
+def stalled(pair: Pair, chance: float) -> Pair:
+    for port in range(pair.config.ports):
+        pair.board.stall(port, "rx", chance, seed=port + 1)
+        pair.board.stall(port, "tx", chance, seed=port + 100)
+    return pair
+
+
+def traffic_of(pair: Pair, seed: int) -> ReplayTraffic:
+    assert pair.model.service
+    return ReplayTraffic(pair.config, pair.model.service, seed)
+
+
+@pytest.mark.parametrize(("config", "engine"), DESIGNS)
+@pytest.mark.parametrize("chance", [0.0, 0.3], ids=["flowing", "stalled"])
+def test_random_requests_have_the_same_answers_and_counters(config, engine, chance):
+    pair = stalled(Pair(config, engine=engine, seed=5), chance)
+    requests = traffic_of(pair, seed=int(10 * chance) + 1)
+    for _ in range(3):
+        for _, (port, frame) in zip(range(1500), requests):
+            pair.exchange(port, frame)
+        pair.wait(20_000_000)  # all sessions have been silent: newcomers take their places
+        requests.clients = [requests.client(k) for k in range(len(requests.clients))]
+    seen = {fate for fate in Fate if pair.model.service.fates[fate]}
+    assert seen >= set(Fate) - {Fate.MEMORY, Fate.EMPTY}
+    assert pair.model.stats[Stat.SATURATED] or config.replay.priority_bits == 32
+    pair.counters_agree()
+    pair.close()
+
+
+@pytest.mark.parametrize("config", [NARROW, DESIGNS[1].values[0]], ids=["64-bit", "256-bit"])
+def test_requests_that_race_are_carried_out_in_the_order_of_the_trace(config):
+    pair = Pair(config, seed=6)
+    requests = traffic_of(pair, seed=3)
+    for _, (port, frame) in zip(range(300), requests):
+        pair.exchange(port, frame)
+    for _ in range(300):
+        pair.burst([frame for _, frame in zip(range(3), requests)])
+    pair.counters_agree()
+    pair.close()
+
+
+def test_requests_beside_sums_of_gradients():
+    config = replace(NARROW, members=4, elements=64)
+    pair = Pair(config, seed=7)
+    sums = Traffic(config, seed=1, workers=3, jobs=1, exchange=pair.exchange)
+    sums.form(0)
+    requests = traffic_of(pair, seed=4)
+    for _ in range(60):
+        sums.steps(5)
+        for _, (port, frame) in zip(range(5), requests):
+            pair.exchange(port, frame)
+    assert pair.model.outcomes[Outcome.ADDED] and pair.model.outcomes[Outcome.REPLAY]
+    pair.counters_agree()
+    pair.close()
+
+
+def test_after_a_reset_nobody_has_a_session_and_tables_are_empty():
+    pair = Pair(NARROW, seed=8)
+    for seed in range(3):
+        requests = traffic_of(pair, seed)
+        for _, (port, frame) in zip(range(500), requests):
+            pair.exchange(port, frame)
+        pair.reset()
+        pair.model.service.memory.bytes[:] = b"\0" * len(pair.model.service.memory.bytes)
+        for port, frame in requests.said[-12:]:
+            pair.exchange(port, frame)
+        pair.counters_agree()
+    pair.close()
+
+
+MUTANTS = {
+    "repeats are carried out": ("rules", {"order": lambda place, seq: None if RULES.order(place, seq) == Fate.REPEATED else RULES.order(place, seq)}),
+    "numbers begin anew": ("rules", {"opened": lambda *about: RULES.opened(*about)._replace(next=0)}),
+    "a former client's answers are kept": ("rules", {"opened": lambda place, *about: RULES.opened(place, *about)._replace(kept=place.kept)}),
+    "tokens are not looked at": ("rules", {"find": lambda places, session, token: places[session] if session < len(places) and places[session].open else None}),
+    "one answer more is kept": ("rules", {"keeping": lambda place, answer, most: RULES.keeping(place, answer, most + 1)}),
+    "nothing counts as drawn too often": ("table", {"use": lambda self, rows: None}),
+    "adds are not held back": ("table", {"add_waits": lambda self, count: None}),
+    "turns do not pass": ("table", {"done": lambda self: None}),
+    "the bucket above": ("table", {"extremes": lambda self: tuple(k + bool(k) for k in EXTREMES(self))}),
+}
+EXTREMES = Table.extremes
+
+
+@pytest.mark.parametrize(("where", "wrong"), MUTANTS.values(), ids=MUTANTS)
+def test_a_model_with_one_rule_changed_is_noticed(where, wrong, monkeypatch):
+    pair = Pair(NARROW, seed=5)
+    if where == "rules":
+        pair.model.service.rules = RULES._replace(**wrong)
+    for name, method in wrong.items() if where == "table" else ():
+        monkeypatch.setattr(table_of.Table, name, method)
+    requests = traffic_of(pair, seed=1)
+
+    def run():
+        for part in range(4):
+            for _, (port, frame) in zip(range(1500), requests):
+                pair.exchange(port, frame)
+            pair.wait(20_000_000)
+            requests.clients = [requests.client(k) for k in range(len(requests.clients))]
+    with pytest.raises(Divergence):
+        run()
+    pair.close()
