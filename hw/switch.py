@@ -144,5 +144,6 @@ class Switch(wiring.Component):
         connect(m, engine.memory, flipped(self.memory))
         m.d.comb += [
             engine.first.eq(first), engine.arrived.eq(gate.arrived), engine.now_us.eq(self.now_us), counters.fated.eq(engine.fated),
-            counters.fate.eq(engine.fate), counters.stats[Stat.REPLAY_DROPPED].eq(engine.stat_drop), counters.stats[Stat.SATURATED].eq(engine.saturated)]
+            counters.fate.eq(engine.fate), counters.stats[Stat.REPLAY_DROPPED].eq(engine.stat_drop),
+            counters.stats[Stat.SATURATED].eq(engine.saturated)]
         return engine.busy

@@ -92,8 +92,8 @@ COUNTERS: dict[str, Counter] = {
     "EVICTED": Counter(Grade.FAULT, "members that were silent for too long while others waited for them",
                        "look for workers that died, or compute for longer than the job's `evict_s`"),
     "ADMITTED": Counter(Grade.FINE, "times that newcomers were let into a running job"),
-    "REPLAY_DROPPED": Counter(Grade.USUAL, "requests dropped at the replay service's full queue", "clients ask for more than the service can do: give them "
-                              "smaller windows, or fewer actors"),
+    "REPLAY_DROPPED": Counter(Grade.USUAL, "requests dropped at the replay service's full queue", "clients ask for more than the service can do: "
+                              "give them smaller windows, or fewer actors"),
     "SATURATED": Counter(Grade.USUAL, "priorities too large for the replay tree, taken as the largest", "make the client's `scale` smaller"),
     "RX_ERROR": Counter(Grade.FAULT, "frames with a bad frame check sequence", "check cable and transceiver"),
     "RX_RUNT": Counter(Grade.FAULT, "frames below 60 bytes", "look for a sender that does not pad, or for a half-duplex link with collisions"),

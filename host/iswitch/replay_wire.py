@@ -13,8 +13,8 @@ from iswitch.wire import ADDRESSES, FRAME_BYTES
 
 __all__ = [
     "ADD_ROW", "ALL_FRAGMENTS", "BODY_BYTES", "DRAWN", "DRAWS_PER_FRAGMENT", "END", "FETCH_ROW", "LIMITS", "LIST", "LOAD", "OPEN", "ORDERED",
-    "PAYLOAD_BYTES", "PUBLISH", "REPLAY_FRAME", "REPLAY_HEADER", "ROW_BYTES", "SAMPLE", "SHOUT", "STATUS", "UNIT_BYTES", "UPDATE_ROW", "WAITS", "WRITE",
-    "Fate", "Kind", "ReplayRegister", "SESSION_SILENT_US",
+    "PAYLOAD_BYTES", "PUBLISH", "REPLAY_FRAME", "REPLAY_HEADER", "ROW_BYTES", "SAMPLE", "SESSION_SILENT_US", "SHOUT", "STATUS", "UNIT_BYTES",
+    "UPDATE_ROW", "WAITS", "WRITE", "Fate", "Kind", "ReplayRegister",
 ]
 
 ROW_BYTES = 8
@@ -53,8 +53,8 @@ ORDERED = frozenset({Kind.CLOSE, Kind.WRITE, Kind.ADD, Kind.SAMPLE, Kind.UPDATE,
 
 
 class Fate(IntEnum):
-    """What became of a request: exactly one for each, each with a counter. Answers say it as `reason`, but a repeat is answered with the fate that it had
-    the first time."""
+    """What became of a request: exactly one for each, each with a counter. Answers say it as `reason`, but a repeat is answered with the fate
+    that it had the first time."""
 
     DONE = 0
     REPEATED = 1

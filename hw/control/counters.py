@@ -61,9 +61,9 @@ class CounterBank(wiring.Component):
 class Counters(wiring.Component):
     """A bank of counters for each eight registers, and what is constant, behind one address.
 
-    `port_events[port][k]` and `stats[k]` count in every cycle, `outcome` in the cycle of `decided`, `age` in that of `claimed`, `fate` in that of `fated`; what
-    happens is registered first, for it comes from the ends of long paths. `value` shows the register at `address` 1 cycle after `reads`,
-    with all that happened before the cycle before `reads`; how often may be read, `CounterBank` says.
+    `port_events[port][k]` and `stats[k]` count in every cycle, `outcome` in the cycle of `decided`, `age` in that of `claimed`, `fate` in that
+    of `fated`; what happens is registered first, for it comes from the ends of long paths. `value` shows the register at `address` 1 cycle
+    after `reads`, with all that happened before the cycle before `reads`; how often may be read, `CounterBank` says.
     """
 
     def __init__(self, config: Config):
@@ -71,7 +71,8 @@ class Counters(wiring.Component):
         super().__init__({
             "decided": In(1), "outcome": In(Outcome), "flushed": In(range(config.lanes + 1)),
             "claimed": In(1), "age": In(range(STALENESS_MAX + 1)),
-            **({"fated": In(1), "fate": In(Fate)} if config.replay else {}), "stats": In(1).array(len(Stat)), "port_events": In(1).array(config.ports, len(PortCounter)),
+            **({"fated": In(1), "fate": In(Fate)} if config.replay else {}),
+            "stats": In(1).array(len(Stat)), "port_events": In(1).array(config.ports, len(PortCounter)),
             "reads": In(1), "address": In(32), "value": Out(32),
         })
 

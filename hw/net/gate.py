@@ -24,8 +24,8 @@ class Flooded(data.StructLayout):
 class Gate(wiring.Component):
     """One verdict for one frame, in order: its words go to `floods` or `requests`, or its payload to `contributions`, or nowhere.
 
-    Every operation goes to `works` first. Combinational: latency 0, one word per cycle. `floods` and `requests`, which come with `arrived`, cannot stall (a
-    full queue drops, and counts); `works` and `contributions` stall the lane.
+    Every operation goes to `works` first. Combinational: latency 0, one word per cycle. `floods` and `requests`, which come with `arrived`, cannot
+    stall (a full queue drops, and counts); `works` and `contributions` stall the lane.
     """
 
     def __init__(self, config: Config):

@@ -21,7 +21,8 @@ class Asked(data.StructLayout):
     """An answer on its way to who asked: with the set of fragments that are wanted, and where its list is."""
 
     def __init__(self, kept: Kept):
-        super().__init__({"answer": Answer, "port": 4, "address": Address, "session": 8, "seq": 32, "token": 32, "fragments": 16, "list": range(kept.rows)})
+        super().__init__({"answer": Answer, "port": 4, "address": Address, "session": 8, "seq": 32, "token": 32, "fragments": 16,
+                          "list": range(kept.rows)})
 
 
 class Answerer(wiring.Component):
@@ -48,7 +49,8 @@ class Answerer(wiring.Component):
             rest.eq(answer.rows - first), rows.eq(Mux(rest > DRAWS_PER_FRAGMENT, DRAWS_PER_FRAGMENT, rest)), self.list.eq(asked.list),
             head.port.eq(asked.port), head.address.eq(asked.address), head.rows.eq(STATUS_ROWS + rows),
             header.version_type.eq(VERSION << 4 | Type.ANSWER), header.kind.eq(answer.kind), header.session.eq(asked.session),
-            header.table.eq(answer.table), header.seq.eq(asked.seq), header.count.eq(rows), header.fragments.eq(fragment), header.token.eq(asked.token)]
+            header.table.eq(answer.table), header.seq.eq(asked.seq), header.count.eq(rows), header.fragments.eq(fragment),
+            header.token.eq(asked.token)]
         with m.FSM() as fsm:
             m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
             with m.State("IDLE"):

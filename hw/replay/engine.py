@@ -93,8 +93,8 @@ class Engine(wiring.Component):
         replay = self.replay
         parts = SimpleNamespace(
             inlet=Inlet(bus_bits=self.config.bus_bits, depth=self.config.queue_words), outlet=Outlet(bus_bits=self.config.bus_bits),
-            form=Form(replay), judge=Judge(replay), sessions=Sessions(sessions=replay.sessions), tables=Tables(replay), draws=Draws(), kept=Kept(replay),
-            reader=UnitReader(self.address_bits), writer=UnitWriter(self.address_bits))
+            form=Form(replay), judge=Judge(replay), sessions=Sessions(sessions=replay.sessions), tables=Tables(replay), draws=Draws(),
+            kept=Kept(replay), reader=UnitReader(self.address_bits), writer=UnitWriter(self.address_bits))
         parts.answerer = Answerer(replay, parts.kept)
         for name, part in vars(parts).items():
             m.submodules[name] = part
@@ -128,7 +128,8 @@ class Engine(wiring.Component):
             s.inlet.first.eq(self.first), s.inlet.arrived.eq(self.arrived), self.stat_drop.eq(s.inlet.stat_drop), self.fate.eq(s.fate),
             s.form.frame.eq(s.frame), s.form.length.eq(s.arrived.length), s.judge.frame.eq(s.frame), s.judge.lead.eq(s.lead),
             s.judge.session.eq(s.session), s.judge.other.eq(s.other), s.judge.table.eq(s.table), s.judge.filled.eq(s.tables.filled),
-            s.judge.product.eq(s.product), s.judge.ordered.eq(s.form.ordered), s.tables.table.eq(Mux(s.frame.table < replay.tables, s.frame.table, 0)),
+            s.judge.product.eq(s.product), s.judge.ordered.eq(s.form.ordered),
+            s.tables.table.eq(Mux(s.frame.table < replay.tables, s.frame.table, 0)),
             s.sessions.index.eq(s.place), s.sessions.row_next.eq(s.session), s.sessions.now_us.eq(self.now_us),
             s.sessions.nonce.eq(as_lead(OPEN, s.lead).nonce),
             s.kept.index.eq(s.place * replay.kept + (s.frame.seq & replay.kept - 1)),
@@ -196,7 +197,8 @@ class Engine(wiring.Component):
                     m.d.sync += table.credit.eq(table.credit + s.product)
                 m.next = "ADD"
             with m.Case(Kind.SAMPLE):
-                m.d.sync += [s.drawn.eq(table.total), s.lowest.eq(s.tables.lowest), s.highest.eq(s.tables.highest), table.draws.eq(table.draws + count), s.left.eq(count), s.list.eq(s.kept.index * s.replay.draws)]
+                m.d.sync += [s.drawn.eq(table.total), s.lowest.eq(s.tables.lowest), s.highest.eq(s.tables.highest),
+                             table.draws.eq(table.draws + count), s.left.eq(count), s.list.eq(s.kept.index * s.replay.draws)]
                 with m.If(table.ratio != 0):
                     m.d.sync += table.credit.eq(table.credit - (count << 16))
                 m.next = "BATCH"
@@ -267,7 +269,7 @@ class Engine(wiring.Component):
         with m.If(commands.valid & commands.ready & (kind == Kind.ADD)):
             m.d.sync += table.adds.eq(table.adds + 1)
 
-        results, result, listed = s.tables.results, s.tables.results.payload, Signal(16)
+        results, result = s.tables.results, s.tables.results.payload
         lists = (result.kind == Command.DRAW) | (result.kind == Command.READ)
         never = (result.kind == Command.READ) & result.stale
         m.d.comb += [
@@ -495,7 +497,8 @@ class Engine(wiring.Component):
         m.d.comb += [
             asked.answer.eq(s.answer), asked.port.eq(s.arrived.port), asked.address.mac.eq(frame.eth_src), asked.address.ip.eq(frame.ip_src),
             asked.address.udp.eq(frame.udp_src), asked.session.eq(frame.session), asked.seq.eq(frame.seq), asked.token.eq(frame.token),
-            asked.fragments.eq(frame.fragments), asked.list.eq(s.list), answerer.row.eq(kept.row), kept.at.eq(Mux(answerer.busy, answerer.at, s.list_at)),
+            asked.fragments.eq(frame.fragments), asked.list.eq(s.list), answerer.row.eq(kept.row),
+            kept.at.eq(Mux(answerer.busy, answerer.at, s.list_at)),
             head.port.eq(asked.port), head.address.eq(asked.address), header.version_type.eq(VERSION << 4 | Type.DATA), header.kind.eq(s.kind),
             header.session.eq(frame.session), header.table.eq(frame.table), header.seq.eq(frame.seq), header.turn.eq(s.gone),
             header.count.eq(head.rows >> exact_log2(UNIT_ROWS)), header.token.eq(frame.token)]

@@ -3,7 +3,6 @@
 from amaranth.hdl import Const, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import exact_log2
 
 from hw.layout import layout
 from hw.queue import LENGTH_BITS
@@ -88,7 +87,8 @@ class Form(wiring.Component):
                 with m.Case(name):
                     m.d.comb += [most.eq(limit), rows.eq(count[:8] * each + before), self.leads.eq(LEADS.get(name, 0))]
         m.d.comb += [
-            body.eq(self.length - FRAME_BYTES), self.ordered.eq(among(kind, *ORDERED)), self.fate.eq(Fate.DONE), self.fault.eq(self.fate != Fate.DONE)]
+            body.eq(self.length - FRAME_BYTES), self.ordered.eq(among(kind, *ORDERED)), self.fate.eq(Fate.DONE),
+            self.fault.eq(self.fate != Fate.DONE)]
         with m.If(kind > max(Kind)):
             m.d.comb += self.fate.eq(Fate.KIND)
         with m.Elif(frame.table >= replay.tables):
@@ -132,7 +132,8 @@ class Judge(wiring.Component):
                            Mux(kind == Kind.PUBLISH, ~there(publish.start, publish.units, session),
                                (kind == Kind.LIMIT) & ((limits.times >> replay.times_bits) != 0)))
         reads = among(kind, Kind.LOAD, Kind.SHOUT)
-        missing = ((kind == Kind.SHOUT) & (load.session != frame.session)) | (load.session >= replay.sessions) | ~there(load.start, count, self.other)
+        others = (kind == Kind.SHOUT) & (load.session != frame.session)
+        missing = others | (load.session >= replay.sessions) | ~there(load.start, count, self.other)
         ordered = self.ordered
         for fate, holds in reversed([
             (Fate.SESSION, ~self.known),

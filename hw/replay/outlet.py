@@ -8,7 +8,7 @@ from hw.control.reply import Addressed
 from hw.control.tables import Address
 from hw.frame import require_bus
 from hw.layout import layout
-from hw.queue import LENGTH_BITS, sum_halves
+from hw.queue import sum_halves
 from iswitch.replay_wire import BODY_BYTES, END, REPLAY_HEADER, ROW_BYTES, STATUS
 from iswitch.wire import ADDRESSES, FRAME_BYTES
 

@@ -35,7 +35,7 @@ class Tables(wiring.Component):
             m.submodules[f"sampler_{k}"] = sampler
             m.d.comb += [sampler.commands.payload.eq(self.commands.payload), sampler.commands.valid.eq(self.commands.valid & (self.table == k))]
             ready.append(sampler.commands.ready)
-        chosen = {name: Array(getattr(sampler, name, Signal(8)) for sampler in self.samplers)[self.table] for name in ("filled", "lowest", "highest")}
+        chosen = {name: Array(getattr(sampler, name) for sampler in self.samplers)[self.table] for name in ("filled", "lowest", "highest")}
         m.d.comb += [
             self.commands.ready.eq(Array(ready)[self.table]), self.ready.eq(self.commands.ready),
             self.results.valid.eq(Array(sampler.results.valid for sampler in self.samplers)[self.table]),

@@ -26,8 +26,8 @@ class Erring(ReplayClient):
 
 
 class ReplayTraffic:
-    """Knows of each client what a driver would: its number, the end of its log. `config`: of the switch; `golden`: its model's service, asked for what
-    the clients would have been told."""
+    """Knows of each client what a driver would: its number, the end of its log. `config`: of the switch; `golden`: its model's service, asked
+    for what the clients would have been told."""
 
     def __init__(self, config: Config, golden, seed: int) -> None:
         assert config.replay
@@ -40,7 +40,8 @@ class ReplayTraffic:
 
     def priority(self) -> int:
         top = self.replay.priority_bits
-        return self.chance.choice([0, 0, 1, 1 << self.chance.randrange(top), self.chance.getrandbits(top), (1 << top) - 1, self.chance.getrandbits(32)])
+        usual = [0, 0, 1, 1 << self.chance.randrange(top), self.chance.getrandbits(top), (1 << top) - 1]
+        return self.chance.choice([*usual, self.chance.getrandbits(32)])
 
     def item(self, table: int) -> int:
         """Most are there."""
@@ -54,7 +55,7 @@ class ReplayTraffic:
         """A port, and a frame into it."""
         if self.said and self.chance.random() < 0.1:
             return self.chance.choice(self.said[-12:])
-        client = self.clients[min(self.chance.randrange(4 * len(self.clients)) // 4, len(self.clients) - 1)] if self.chance.random() < 0.2 else self.chance.choice(self.clients[:-1])
+        client = self.chance.choice(self.clients if self.chance.random() < 0.2 else self.clients[:-1])
         said = client.port, self.request(client)
         self.said.append(said)
         return said
@@ -72,7 +73,7 @@ class ReplayTraffic:
         if chance.random() < 0.1:
             fields["turn"] = table.turn + chance.choice([0, 0, 1])
         if chance.random() < 0.03:
-            client.wrong = chance.choice([{"token": 1}, {"session": 7}, {"table": 2}, {"count": 0}, {"count": 999}, {"session": 200}])
+            client.wrong = chance.choice([{"token": 1}, {"session": 7}, {"session": 200}, {"table": replay.tables}, {"count": 0}, {"count": 999}])
         seq = (state.next + chance.choice([0] * 30 + [1, -1, -2, -3, 1 << 31])) % 2**32
         if chance.random() < 0.01:
             return client.request(chance.choice([14, 255]), seq=seq)
@@ -93,7 +94,8 @@ class ReplayTraffic:
             count = chance.choice([1, 2, 159, 160, 161, replay.draws, chance.randrange(1, replay.draws)])
             stride = (1 << 64) // count if count > 1 and chance.random() < 0.5 else 0
             items = table.adds + chance.choice([0, 0, -5, 1]) if chance.random() < 0.2 else 0
-            return client.sample(seq, count, chance.getrandbits(128), items=items % 2**32, stride=stride, **({"fragments": chance.choice([0xFFFF, 0xFFFF, 1, 2, 3])} | fields))
+            fields["fragments"] = chance.choice([0xFFFF, 0xFFFF, 1, 2, 3])
+            return client.sample(seq, count, chance.getrandbits(128), items=items % 2**32, stride=stride, **fields)
         if kind == Kind.UPDATE:
             count = chance.choice([1, 2, 177, chance.randrange(1, 178)])
             return client.update(seq, [(self.item(client.table), self.priority()) for _ in range(count)], **fields)
@@ -101,8 +103,8 @@ class ReplayTraffic:
             return client.publish(seq, start, units, chance.getrandbits(32), **fields)
         if kind == Kind.LIMIT:
             ratio = chance.choice([0, 1 << 16, 8 << 16, chance.getrandbits(22)])
-            return client.limit(seq, header=fields, size=chance.choice([0, 1, 30]), ratio=ratio, behind=chance.getrandbits(9), ahead=chance.getrandbits(9),
-                                times=chance.choice([0, 0, 1, 2, 7, 8]))
+            return client.limit(seq, header=fields, size=chance.choice([0, 1, 10]), ratio=ratio, behind=chance.getrandbits(9),
+                                ahead=chance.getrandbits(9), times=chance.choice([0, 0, 1, 2, 7, 8]))
         if kind == Kind.FETCH:
             count = chance.choice([1, 2, replay.records, chance.randrange(1, replay.records + 1)])
             return client.fetch([self.item(client.table) for _ in range(count)], seq=seq, **fields)
