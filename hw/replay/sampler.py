@@ -1,12 +1,13 @@
-"""Prioritized sampling as one pipe: a table of what handles are good for, and behind it the sum tree."""
+"""Prioritized sampling as one pipe: a table of what handles are good for, and behind it the sum tree and the histogram."""
 
 from itertools import pairwise
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect
+from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from hw.replay.histogram import BUCKET_BITS, Histogram
 from hw.replay.slots import Command, Kind, Slots, generation
 from hw.replay.tree import SumTree
 
@@ -27,18 +28,20 @@ class Sampler(wiring.Component):
     """Adds, updates, draws and reads over `capacity` slots, one a cycle in any mix, each as if those before it were done.
 
     A command's result comes `latency` cycles after it was taken, in order, and cannot be held up. The generation of a drawn slot is
-    that of the draw's time, though the slot may have been filled once more until the result is there. Ready `capacity` cycles after a reset. The
-    truth is `sim/model/replay/slots.py`.
+    that of the draw's time, though the slot may have been filled once more until the result is there. `lowest` and `highest` are the buckets
+    of the least and of the greatest priority above 0 (`hw/replay/histogram.py`), 0 if there is none, behind the command whose result is
+    there, or was there last. Ready `capacity` cycles after a reset, at least 256. The truth is `sim/model/replay/slots.py`.
     """
 
     def __init__(self, *, capacity: int, priority_bits: int = 27, generation_bits: int = 8, arity: int = 16):
         self.slots = Slots(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits)
         self.tree = SumTree(capacity=capacity, priority_bits=priority_bits, arity=arity)
+        self.histogram = Histogram(capacity=capacity, priority_bits=priority_bits)
         self.capacity, self.generation_bits = capacity, generation_bits
         about = capacity, priority_bits, generation_bits
         super().__init__({
             "commands": In(stream.Signature(Command(*about))), "results": Out(stream.Signature(Result(*about), always_ready=True)),
-            "filled": Out(range(capacity + 1))})
+            "filled": Out(range(capacity + 1)), "lowest": Out(BUCKET_BITS), "highest": Out(BUCKET_BITS)})
 
     @property
     def latency(self) -> int:
@@ -48,11 +51,14 @@ class Sampler(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.slots, m.submodules.tree = slots, tree = self.slots, self.tree
-        connect(m, wiring.flipped(self.commands), slots.commands)
-        placed, operation = slots.placed.payload, tree.operations.payload
+        m.submodules.histogram = histogram = self.histogram
+        placed, operation, change = slots.placed.payload, tree.operations.payload, histogram.changes.payload
         m.d.comb += [
+            slots.commands.payload.eq(self.commands.payload), slots.commands.valid.eq(self.commands.valid & histogram.changes.ready),
+            self.commands.ready.eq(slots.commands.ready & histogram.changes.ready),
             self.filled.eq(slots.filled), tree.operations.valid.eq(slots.placed.valid), operation.draws.eq(placed.kind == Kind.DRAW),
             operation.leaf.eq(placed.slot), operation.old.eq(placed.old), operation.new.eq(placed.new), operation.fraction.eq(placed.fraction),
+            histogram.changes.valid.eq(slots.placed.valid), change.old.eq(placed.old), change.new.eq(placed.new),
         ]
 
         # What goes beside the tree, in step with it.
@@ -65,4 +71,11 @@ class Sampler(wiring.Component):
             self.results.valid.eq(tree.found.valid), result.kind.eq(arrived.kind), result.stale.eq(arrived.stale), result.empty.eq(found.empty),
             result.slot.eq(found.leaf), result.priority.eq(found.priority), result.total.eq(found.total),
             result.generation.eq(Mux(found.empty | arrived.stale, 0, generation(arrived.adds, found.leaf, self.capacity)))]
+
+        # The histogram is done sooner than the tree.
+        for end, known in ((self.lowest, histogram.lowest), (self.highest, histogram.highest)):
+            for _ in range(tree.latency + 1 - histogram.LATENCY):
+                known, sooner = Signal(BUCKET_BITS, name="known"), known
+                m.d.sync += known.eq(sooner)
+            m.d.comb += end.eq(known)
         return m

@@ -37,9 +37,8 @@ def generation(adds, slot, slots: int):
 
 
 class Placed(data.StructLayout):
-    """A command whose slot is known. `stale`: an update of what is no longer there, or a READ of what never was; `new` is `old` then, and with
-    every READ, so that nothing changes. `adds`: what `generation` needs to know, after this command. Of a draw only `kind`, `adds` and
-    `fraction` mean something."""
+    """A command whose slot is known. `stale`: an update of what is no longer there, or a READ of what never was. `new` is `old` unless something
+    changes. `adds`: what `generation` needs to know, after this command. Of a draw only `kind`, `adds` and `fraction` mean something."""
 
     def __init__(self, capacity: int, priority_bits: int, generation_bits: int):
         super().__init__({"kind": Kind, "stale": 1, "slot": range(capacity), "adds": exact_log2(capacity) + generation_bits, "old": priority_bits,

@@ -8,6 +8,7 @@ from hw.replay.sampler import Sampler
 from hw.replay.slots import Kind
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench
+from sim.model.replay.histogram import bucket
 from sim.model.replay.slots import Handle, Slots
 
 
@@ -35,17 +36,19 @@ def story(model, *, count, kinds=tuple(Kind), seed=1):
             drawn = model.draw(fraction)
             empty = drawn is None
             handle, priority = (drawn.handle, drawn.priority) if drawn else (Handle(0, 0), 0)
-        yield command, (kind, stale, empty, *handle, priority, model.tree.total)
+        there = [bucket(p) for p in model.tree.priorities if p]
+        yield command, (kind, stale, empty, *handle, priority, model.tree.total, min(there, default=0), max(there, default=0))
 
 
-def check(sampler=Sampler, *, capacity=32, priority_bits=7, generation_bits=3, arity=4, count=1500, kinds=tuple(Kind), stalls=0.0):
+def check(sampler=Sampler, *, capacity=32, priority_bits=7, generation_bits=3, arity=4, count=1000, kinds=tuple(Kind), stalls=0.0):
     dut = sampler(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits, arity=arity)
     model = Slots(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits)
     told = list(story(model, count=count, kinds=kinds))
     bench = Bench(dut, stalls=stalls)
-    source, sink = bench.source(dut.commands, [command for command, _ in told]), bench.sink(dut.results)
+    source, sink = bench.source(dut.commands, [command for command, _ in told]), bench.sink(dut.results, beside=[dut.lowest, dut.highest])
     (filled,) = bench.run(read=[dut.filled])
-    found = [(item.kind, bool(item.stale), bool(item.empty), item.slot, item.generation, item.priority, item.total) for item in sink.items]
+    found = [(item.kind, bool(item.stale), bool(item.empty), item.slot, item.generation, item.priority, item.total, *ends)
+             for item, ends in zip(sink.items, sink.besides, strict=True)]
     assert found == [expected for _, expected in told]
     assert filled == model.filled
     assert {out - into for into, out in zip(source.times, sink.times, strict=True)} == {dut.latency}
@@ -53,7 +56,7 @@ def check(sampler=Sampler, *, capacity=32, priority_bits=7, generation_bits=3, a
 
 
 @pytest.mark.parametrize("stalls", STALLS)
-@pytest.mark.parametrize(("capacity", "arity", "priority_bits", "generation_bits"), [(8, 2, 3, 1), (32, 4, 7, 3), (32, 16, 18, 8), (1024, 16, 27, 8)])
+@pytest.mark.parametrize(("capacity", "arity", "priority_bits", "generation_bits"), [(8, 2, 4, 1), (32, 4, 7, 3), (32, 16, 18, 8), (1024, 16, 27, 8)])
 def test_every_handle_draw_and_sum_is_the_models(capacity, arity, priority_bits, generation_bits, stalls):
     check(capacity=capacity, arity=arity, priority_bits=priority_bits, generation_bits=generation_bits, stalls=stalls)
 
@@ -73,9 +76,12 @@ def test_what_is_no_longer_there_is_drawn_with_its_own_generation():
     ("found.empty | arrived.stale", "arrived.stale"), ("found.empty | arrived.stale", "found.empty"),
     ("generation(arrived.adds, found", "generation(placed.adds, found"), ("generation(arrived.adds, found.leaf", "generation(arrived.adds, 0"),
     ("range(tree.latency + 1)", "range(tree.latency)"), ("operation.new.eq(placed.new)", "operation.new.eq(placed.old)"),
-    ("operation.old.eq(placed.old)", "operation.old.eq(0)"), ("result.stale.eq(arrived.stale)", "result.stale.eq(placed.stale)")])
+    ("operation.old.eq(placed.old)", "operation.old.eq(0)"), ("result.stale.eq(arrived.stale)", "result.stale.eq(placed.stale)"),
+    ("+ 1 - histogram.LATENCY", "- histogram.LATENCY"), ("histogram.changes.valid.eq(slots.placed.valid)", "histogram.changes.valid.eq(1)"),
+    ("slots.commands.ready & histogram.changes.ready", "slots.commands.ready"), ("change.old.eq(placed.old)", "change.old.eq(0)")])
 def test_a_slip_is_noticed(sound, wrong):
     slip = mutant(hw.replay.sampler, sound, wrong).Sampler
     with pytest.raises(AssertionError):
-        check(slip)
-        check(slip, capacity=8, arity=4, generation_bits=8, kinds=(Kind.ADD, Kind.ADD, Kind.DRAW))
+        check(slip, count=500)
+        check(slip, count=400, capacity=8, arity=4, stalls=0.5)
+        check(slip, count=500, capacity=8, arity=4, generation_bits=8, kinds=(Kind.ADD, Kind.ADD, Kind.DRAW))
