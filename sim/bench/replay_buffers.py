@@ -1,13 +1,14 @@
 """Prioritized replay in a learner's own memory, as one finds it, behind one interface: what the replay service is compared with.
 
-numpy: a sum tree of our own, 32 children to a node, which on a processor is faster than two by a factor of 3 to 8. cpprb (MIT licence): buffer and tree in C++.
-TorchRL (MIT licence): buffer in Python, tree in C++. It is not among the dependencies: up to 0.14.1, and in the nightly wheels of October 2026, its
-compiled part does not load beside torch 2.13, and who has one that does is measured with it.
+numpy: a sum tree of our own, 32 children to a node, which on a processor is faster than two by a factor of 3 to 8. cpprb (MIT licence): buffer
+and tree in C++. TorchRL (MIT licence): buffer in Python, tree in C++. It is not among the dependencies: up to 0.14.1, and in the nightly wheels
+of October 2026, its compiled part does not load beside torch 2.13, and who has one that does is measured with it.
 
-All hold a record of bytes with each item, draw one item to a stratum (TorchRL: anywhere), and hand out importance weights and copies of the records. What
-the service gets is p^alpha; here the buffers are given p, and take the power themselves.
+All hold a record of bytes with each item, draw one item to a stratum (TorchRL: anywhere), and hand out importance weights and copies of the
+records. What the service gets is p^alpha; here the buffers are given p, and take the power themselves.
 """
 
+from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,9 +34,17 @@ class Buffer(Protocol):
         """Of an item that is named more than once, the last priority stays."""
 
 
+class Tree(Protocol):
+    @property
+    def total(self) -> float: ...
+    def update(self, leaves: np.ndarray, priorities: np.ndarray) -> None: ...
+    def find(self, places: np.ndarray) -> np.ndarray: ...
+    def priorities(self, leaves: np.ndarray) -> np.ndarray: ...
+
+
 class SumTree:
-    """Priorities of `capacity` leaves, a power of two from `arity`; all are 0 at first. Level by level from the leaves, each the sums of `arity` of the one below; the
-    uppermost, of at most `arity`^2 / 2, is searched as a whole.
+    """Priorities of `capacity` leaves, a power of two from `arity`; all are 0 at first. Level by level from the leaves, each the sums of
+    `arity` of the one below; the uppermost, of at most `arity`^2 / 2, is searched as a whole.
 
     Sums are binary64, made anew from the leaves up, so that they do not drift: exact while priorities are integers and their total is at most 2^53.
     """
@@ -59,6 +68,9 @@ class SumTree:
             leaves = leaves // self.arity
             level[leaves] = below.reshape(-1, self.arity)[leaves].sum(axis=1)
 
+    def priorities(self, leaves: np.ndarray) -> np.ndarray:
+        return self.levels[0][leaves]
+
     def find(self, places: np.ndarray) -> np.ndarray:
         """The leaves in whose half-open intervals of the running sum these places lie; each is from 0 to below the total."""
         ends = np.cumsum(self.levels[-1])
@@ -74,10 +86,10 @@ class SumTree:
 
 
 class NumpyBuffer:
-    """See `Buffer`."""
+    """See `Buffer`. tree: another than `SumTree`."""
 
-    def __init__(self, capacity: int, record_bytes: int, seed: int = 1) -> None:
-        self.tree, self.records = SumTree(capacity), np.zeros((capacity, record_bytes), np.uint8)
+    def __init__(self, capacity: int, record_bytes: int, *, tree: Tree | None = None, seed: int = 1) -> None:
+        self.tree, self.records = tree or SumTree(capacity), np.zeros((capacity, record_bytes), np.uint8)
         self.rng, self.capacity, self.adds = np.random.default_rng(seed), capacity, 0
         self.drawn, self.weights = self.records[:0], np.empty(0)
 
@@ -92,7 +104,7 @@ class NumpyBuffer:
         if not total:
             raise ValueError("sample must come after items with priorities, not before")
         leaves = self.tree.find((np.arange(count) + self.rng.random(count)) * (total / count))
-        likely = self.tree.levels[0][leaves] * (min(self.adds, self.capacity) / total)
+        likely = self.tree.priorities(leaves) * (min(self.adds, self.capacity) / total)
         weights = likely ** -BETA
         self.drawn, self.weights = self.records[leaves], weights / weights.max()
         return leaves
@@ -123,7 +135,8 @@ class TorchrlBuffer:
     """See `Buffer`."""
 
     def __init__(self, capacity: int, record_bytes: int) -> None:
-        import torchrl._torchrl  # torchrl itself only warns if this is missing
+        # TorchRL itself only warns if its compiled part does not load, and complains of something else later.
+        import_module("torchrl._torchrl")
         from tensordict import TensorDict
         from torchrl.data import LazyTensorStorage, TensorDictPrioritizedReplayBuffer
 

