@@ -128,7 +128,8 @@ def main(
 ) -> None:
     """How fast the switch and its driver are."""
     console = Console()
-    chosen = [measure for name, measure in MEASUREMENTS.items() if name.startswith(only) or only.startswith(name)]
+    above = max((name for name in MEASUREMENTS if only.startswith(name)), key=len, default="")
+    chosen = [measure for name, measure in MEASUREMENTS.items() if name.startswith(only) or name == above]
     if not chosen:
         raise typer.BadParameter(f"no key begins with {only!r}; there are {', '.join(MEASUREMENTS)}")
     figures = [Figure("machine.cpus", os.cpu_count() or 0, "processors"),

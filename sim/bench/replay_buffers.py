@@ -135,8 +135,11 @@ class TorchrlBuffer:
     """See `Buffer`."""
 
     def __init__(self, capacity: int, record_bytes: int) -> None:
-        # TorchRL itself only warns if its compiled part does not load, and complains of something else later.
-        import_module("torchrl._torchrl")
+        try:
+            # TorchRL itself only warns if its compiled part does not load, and complains of something else later.
+            import_module("torchrl._torchrl")
+        except ModuleNotFoundError as error:
+            raise ImportError(f"{error}; it is not installed by default, since its wheels do not load beside torch 2.13") from error
         from tensordict import TensorDict
         from torchrl.data import LazyTensorStorage, TensorDictPrioritizedReplayBuffer
 

@@ -15,7 +15,9 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,29 +75,33 @@ def server_program() -> str:
 def server() -> Iterator[int]:
     """A server for oneself that keeps nothing on disk; gives its port. RuntimeError if it does not start; also raises what `server_program` and
     the import of the client do."""
-    import redis
-
+    import_module("redis")
     program = server_program()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("w+") as log:
         process = subprocess.Popen([program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder],
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                                   stdout=log, stderr=subprocess.STDOUT)
         try:
             deadline = time.monotonic() + START_SECONDS
-            while True:
-                try:
-                    redis.Redis(port=port).ping()
-                    break
-                except redis.ConnectionError:
-                    if process.poll() is not None or time.monotonic() > deadline:
-                        process.kill()
-                        raise RuntimeError(f"the Redis server does not start: {process.communicate()[0][-500:]}") from None
-                    time.sleep(0.02)
+            while not listens(port):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"the Redis server does not start: {Path(log.name).read_text()[-500:].strip()}")
+                time.sleep(0.02)
+            if process.poll() is not None:
+                raise RuntimeError(f"the Redis server does not start: port {port} has been taken meanwhile")
             yield port
         finally:
             process.kill()
-            process.communicate()
+            process.wait()
+
+
+def listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 def packed(records: np.ndarray, priorities: np.ndarray) -> bytes:

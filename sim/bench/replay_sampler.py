@@ -37,7 +37,7 @@ class CompiledSampler:
         self.add(capacity)
 
     def add(self, count: int) -> int:
-        """Cycles for so many new items."""
+        """Cycles for so many new items, at most `capacity`."""
         slots, priorities = np.arange(self.adds, self.adds + count) % self.sampler.capacity, self._some(count)
         self.generations[slots] = (self.generations[slots] + 1) % (1 << self.sampler.generation_bits)
         return self._set(Kind.ADD, slots, priorities)
