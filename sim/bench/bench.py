@@ -18,7 +18,9 @@ from rich.table import Column, Table
 
 from iswitch.config import Config
 from iswitch.wire import Format
+from sim.bench import replay_report
 from sim.bench.allreduce import allreduce
+from sim.bench.replay_baselines import baselines
 from sim.bench.sumtree import ops_per_cycle, step_cycles
 from sim.bench.throughput import engine_khz, latencies, mixed, ordinary_throughput, throughput
 from sim.emulator.engine import Board
@@ -32,9 +34,12 @@ REPLAY_LEAVES = 1 << 20
 
 
 class Figure(NamedTuple):
+    """value: None if it cannot be measured here; the unit says why. listed: in the table of all; what has a table of its own is not."""
+
     key: str
-    value: float
+    value: float | None
     unit: str
+    listed: bool = True
 
 
 Measurement = Callable[[bool], Iterator[Figure]]
@@ -90,6 +95,13 @@ def replay(quick: bool) -> Iterator[Figure]:
         yield Figure(f"replay.step_cycles{variant}", step_cycles(capacity=REPLAY_LEAVES, phased=phased), "cycles for 512 draws and 512 updates")
 
 
+def replay_baselines(quick: bool) -> Iterator[Figure]:
+    found = baselines(quick)
+    replay_report.show(found, quick, Console())
+    for key, value, unit in replay_report.figures(found):
+        yield Figure(key, value, unit, listed=value is None)
+
+
 MEASUREMENTS: dict[str, Measurement] = {
     "aggregate.window64.words_per_cycle": partial(words_per_cycle, "aggregate.window64"),
     "aggregate.window64.duplicates_1pct": partial(words_per_cycle, "aggregate.window64.duplicates_1pct", duplicates=DUPLICATES),
@@ -98,6 +110,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "aggregate.latency_cycles": latency,
     "mixed": beside_ordinary,
     "forward.words_per_cycle": forwarding,
+    "replay.baselines": replay_baselines,
     "replay": replay,
     "emulator.verilator": partial(engine, "verilator"),
     "emulator.cxxrtl": partial(engine, "cxxrtl"),
@@ -115,7 +128,8 @@ def main(
 ) -> None:
     """How fast the switch and its driver are."""
     console = Console()
-    chosen = [measure for name, measure in MEASUREMENTS.items() if name.startswith(only) or only.startswith(name)]
+    above = max((name for name in MEASUREMENTS if only.startswith(name)), key=len, default="")
+    chosen = [measure for name, measure in MEASUREMENTS.items() if name.startswith(only) or name == above]
     if not chosen:
         raise typer.BadParameter(f"no key begins with {only!r}; there are {', '.join(MEASUREMENTS)}")
     figures = [Figure("machine.cpus", os.cpu_count() or 0, "processors"),
@@ -125,18 +139,26 @@ def main(
             # Whoever stops it halfway keeps what was measured.
             if figure.key.startswith(only):
                 figures.append(figure)
-                console.print(f"[dim]{figure.key} {figure.value:,.4g} {figure.unit}", highlight=False)
+                if figure.listed:
+                    console.print(f"[dim]{figure.key} {shown(figure.value)} {figure.unit}", highlight=False)
                 write(figures)
     table = Table(Column("key", no_wrap=True), "value", "unit", title="quick look, not for a record" if quick else None)
     table.columns[1].justify = "right"
-    for key, value, unit in figures:
-        table.add_row(key, f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4f}", unit)
+    for figure in figures:
+        if figure.listed:
+            table.add_row(figure.key, shown(figure.value), figure.unit)
     console.print(table)
+
+
+def shown(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4f}"
 
 
 def write(figures: list[Figure]) -> None:
     OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps({key: {"value": value, "unit": unit} for key, value, unit in figures}, indent=1) + "\n")
+    OUT.write_text(json.dumps({figure.key: {"value": figure.value, "unit": figure.unit} for figure in figures}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
