@@ -20,7 +20,7 @@ except ImportError as error:
 from iswitch.control import Control
 from iswitch.doctor import examine
 from iswitch.errors import IswitchError
-from iswitch.explain import HARMLESS, explain
+from iswitch.explain import Grade, explain, explained
 from iswitch.path import Finding, Mark
 from iswitch.top import picture, take, watch
 from iswitch.transport import UdpTransport
@@ -94,7 +94,7 @@ def counters(
         return
     table = Table("counter", "count", "meaning")
     for name, count in counts.items():
-        odd = count and name.rpartition(".")[2] not in HARMLESS
+        odd = count and explained(name).grade != Grade.FINE
         table.add_row(name, str(count), explain(name), style="yellow" if odd else None)
     out.print(table if counts else "all counters are zero")
 

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from iswitch.config import Config
+from iswitch.config import Config, Replay
 from iswitch.errors import IswitchError, NotAMember, Refused, SwitchUnreachable, Timeout
 from iswitch.explain import REFUSALS
+from iswitch.replay_wire import Fate, ReplayRegister
 from iswitch.transport import RECEIVE_BYTES, Transport
 from iswitch.wire import (
     ACK, CONTROL, HEADER, MAGIC, NO_MEMBER, REGISTERS_PER_READ, VERSION, Action, Format, JobState, Mode, Outcome,
@@ -256,16 +257,24 @@ class Control:
         if magic != MAGIC or version != VERSION:
             raise IswitchError(f"{self.address} answers as {magic:#010x}, version {version}, but an iswitch of version "
                                f"{VERSION} says {MAGIC:#010x}: use a driver of the switch's version")
-        return Config(ports=ports, bus_bits=bus_bits, members=members, jobs=jobs, window=window, elements=elements)
+        return Config(ports=ports, bus_bits=bus_bits, members=members, jobs=jobs, window=window, elements=elements, replay=self.replay())
+
+    def replay(self) -> Replay | None:
+        """What the switch's replay service is built with, as far as its registers say."""
+        values = self.registers(Register.REPLAY, len(ReplayRegister))
+        return Replay(**{register.name.lower(): value for register, value in zip(ReplayRegister, values)}) if any(values) else None
 
     def counters(self, ports: int | None = None) -> dict[str, int]:
-        """Every counter by its name in `iswitch.wire` (`LENGTH`, `RESULTS`), those of ports as `port0.RX_ERROR`."""
+        """Every counter by its name in `iswitch.wire` (`LENGTH`, `RESULTS`), those of ports as `port0.RX_ERROR`, those of a replay service, if
+        there is one, as `replay.DONE`."""
         ports = self.registers(Register.PORTS, 1)[0] if ports is None else ports
         counts = dict(zip(Outcome.__members__, self.registers(Register.OUTCOMES, len(Outcome))))
         counts |= zip(Stat.__members__, self.registers(Register.STATS, len(Stat)))
         for port in range(ports):
             values = self.registers(port_counter_register(port, PortCounter(0)), len(PortCounter))
             counts |= zip((f"port{port}.{name}" for name in PortCounter.__members__), values)
+        if self.replay():
+            counts |= zip((f"replay.{name}" for name in Fate.__members__), self.registers(Register.REPLAY_FATES, len(Fate)))
         return counts
 
     def job(self, job: int) -> JobStatus:

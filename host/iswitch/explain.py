@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from iswitch.wire import Reason
 
-__all__ = ["COUNTERS", "HARMLESS", "REFUSALS", "Counter", "Grade", "explain", "explained", "odd_rises"]
+__all__ = ["COUNTERS", "REFUSALS", "Counter", "Grade", "explain", "explained", "odd_rises"]
 
 
 class Grade(IntEnum):
@@ -95,6 +95,29 @@ COUNTERS: dict[str, Counter] = {
     "REPLAY_DROPPED": Counter(Grade.USUAL, "requests dropped at the replay service's full queue", "clients ask for more than the service can do: "
                               "give them smaller windows, or fewer actors"),
     "SATURATED": Counter(Grade.USUAL, "priorities too large for the replay tree, taken as the largest", "make the client's `scale` smaller"),
+    "replay.DONE": Counter(Grade.FINE, "requests of the replay service carried out"),
+    "replay.REPEATED": Counter(Grade.USUAL, "requests that came again, answered from what was kept: normal where packets get lost",
+                               "if there are nearly as many as are DONE, look for loss"),
+    "replay.AHEAD": Counter(Grade.USUAL, "requests that came before one with a lower number: packets get lost or overtaken"),
+    "replay.OLD": Counter(Grade.USUAL, "requests that came again after their answer was forgotten: packets delayed for long"),
+    "replay.SESSION": Counter(Grade.USUAL, "requests of nobody's session: a client that closed, or was silent while others needed its place",
+                              "if it rises, make that client anew"),
+    "replay.FULL": Counter(Grade.FAULT, "clients that found no place for a session",
+                           "close clients that are not needed, or build with more `sessions`"),
+    "replay.KIND": Counter(Grade.FAULT, "requests of a kind that does not exist: client and switch do not match",
+                           "use a client of the switch's version"),
+    "replay.TABLE": Counter(Grade.FAULT, "requests for a table that does not exist", "look at the client's `table`, and at the switch's `tables`"),
+    "replay.LENGTH": Counter(Grade.FAULT, "requests as long as none can be: client and switch do not match",
+                             "use a client of the switch's version"),
+    "replay.RANGE": Counter(Grade.FAULT, "writes that were not at the end of a log, and parameters that are in none",
+                            "use this package's client, or see docs/replay.md"),
+    "replay.MEMORY": Counter(Grade.FAULT, "writes to a log that is full", "give logs more room (`log_bytes`), or keep fewer items (`capacity`)"),
+    "replay.TURN": Counter(Grade.USUAL, "requests that came before their turn, and come again"),
+    "replay.ITEMS": Counter(Grade.USUAL, "draws that waited for items", "none if that is what `size` is for; else look at the actors"),
+    "replay.RATE": Counter(Grade.USUAL, "draws or items that waited for the ratio of both", "none if that is what `ratio` is for"),
+    "replay.EMPTY": Counter(Grade.USUAL, "draws from a table in which all priorities are 0", "look at the priorities of the actors"),
+    "replay.GONE": Counter(Grade.USUAL, "records or units asked for that were there no more",
+                           "if there are many, the learner is slow for this `capacity`"),
     "RX_ERROR": Counter(Grade.FAULT, "frames with a bad frame check sequence", "check cable and transceiver"),
     "RX_RUNT": Counter(Grade.FAULT, "frames below 60 bytes", "look for a sender that does not pad, or for a half-duplex link with collisions"),
     "RX_OVERSIZE": Counter(Grade.FAULT, "frames longer than the switch accepts", "lower the MTU"),
@@ -107,9 +130,6 @@ COUNTERS: dict[str, Counter] = {
     "RX_FRAMES": Counter(Grade.FINE, "frames received whole"),
 }
 """What a counter counts, by the name it has in `iswitch.wire`; per-port counters without their port."""
-
-HARMLESS = {name for name, counter in COUNTERS.items() if counter.grade == Grade.FINE}
-"""Counters of things going well; all others count drops and oddities."""
 
 REFUSALS: dict[Reason, tuple[str, str]] = {
     Reason.JOB: ("there is no such job", "it has ended, or the switch was restarted: make new Workers; or the switch has fewer `jobs`"),
@@ -145,18 +165,18 @@ REFUSALS: dict[Reason, tuple[str, str]] = {
 
 
 def explained(counter: str) -> Counter:
-    """The entry of a counter by its name, `LENGTH` or `port2.RX_ERROR`; KeyError if there is no such counter."""
-    return COUNTERS[counter.rpartition(".")[2]]
+    """The entry of a counter by its name, `LENGTH`, `port2.RX_ERROR` or `replay.GONE`; KeyError if there is no such counter."""
+    return COUNTERS[counter if counter in COUNTERS else counter.rpartition(".")[2]]
 
 
 def explain(counter: str) -> str:
     """One sentence on a counter by its name, with what to do; KeyError if there is no such counter."""
-    port, dot, _ = counter.rpartition(".")
+    port, _, _ = counter.rpartition(".")
     _, meaning, remedy = explained(counter)
-    return meaning + (f" ({port})" if dot else "") + (f": {remedy}" if remedy else "")
+    return meaning + (f" ({port})" if port and counter not in COUNTERS else "") + (f": {remedy}" if remedy else "")
 
 
 def odd_rises(before: dict[str, int], now: dict[str, int]) -> dict[str, int]:
-    """By how much the counters that are not `HARMLESS` have risen."""
+    """By how much the counters that are not of things going well have risen."""
     rises = {name: (count - before.get(name, 0)) % 2**32 for name, count in now.items()}
-    return {name: rise for name, rise in rises.items() if rise and name.rpartition(".")[2] not in HARMLESS}
+    return {name: rise for name, rise in rises.items() if rise and explained(name).grade != Grade.FINE}
