@@ -33,7 +33,7 @@ class Inlet(wiring.Component):
 
     Words come with `first`, and with `arrived`, which is constant over a frame. A frame for which there is no room is dropped whole, and
     `stat_drop` pulses: the entry never stalls. `arrived_o` is that of the frame in `rows`, from its first row to its last. Frames
-    are whole rows. One row a cycle, the first 3 cycles after its word.
+    are whole rows. One row a cycle, the first 2 cycles after its word. `busy`: from the cycle after a frame began until its last row was taken.
     """
 
     def __init__(self, *, bus_bits: int, depth: int):
@@ -57,7 +57,7 @@ class Inlet(wiring.Component):
         at = Signal(range(rows))
         ends = Signal()  # the word, with this row
         m.d.comb += [
-            ends.eq((at == rows - 1) | (word.count <= (at + 1) << 3)), self.rows.payload.last.eq(word.last & ends),
+            ends.eq(word.count <= (at + 1) << 3), self.rows.payload.last.eq(word.last & ends),
             self.rows.payload.data.eq(word.data.word_select(at, ROW_BITS)), store.o.ready.eq(self.rows.ready & ends),
         ]
         with m.If(self.rows.valid & self.rows.ready):
