@@ -240,7 +240,7 @@ class Engine(wiring.Component):
             m.d.sync += [session.eq(row), session.heard.eq(s.now)]
             with m.If(~s.sessions.opened):
                 m.d.sync += [
-                    session.open.eq(1), session.nonce.eq(s.sessions.nonce), session.first.eq(row.next), session.port.eq(s.arrived.port),
+                    session.open.eq(1), session.nonce.eq(s.sessions.nonce), session.kept.eq(0), session.port.eq(s.arrived.port),
                     session.address.mac.eq(frame.eth_src), session.address.ip.eq(frame.ip_src), session.address.udp.eq(frame.udp_src)]
             m.d.sync += frame.session.eq(s.place)
             m.next = "SETTLE"
@@ -455,7 +455,7 @@ class Engine(wiring.Component):
                      composed.rows.eq(Mux(done & s.kind.matches(Kind.SAMPLE, Kind.LIST), s.done, 0))]
         with m.State("SETTLE"):
             with m.If(s.counts):
-                m.d.sync += session.next.eq(session.next + 1)
+                m.d.sync += [session.next.eq(session.next + 1), session.kept.eq(session.kept + (session.kept != replay.kept))]
                 with m.If(turns & done):
                     m.d.sync += table.turn.eq(Mux(table.turn == (1 << 32) - 1, 1, table.turn + 1))
             m.next = "RECORD"

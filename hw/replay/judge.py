@@ -100,7 +100,8 @@ class Form(wiring.Component):
 
 class Judge(wiring.Component):
     """What becomes of a well-formed request of whoever is in `session`'s place; `other` is the session whose log it reads, `product` count times
-    the table's ratio. Combinational. `done`: it is carried out; `counts`: its number is used up; `known`: its sender is who it says."""
+    the table's ratio. Combinational. `known`: its sender is who it says; `counts`: its number is used up; `enough`: there are as many items as the
+    table's limits ask for. It is not for OPEN, and a FETCH is DONE, whatever is gone."""
 
     def __init__(self, replay: Replay):
         self.replay = replay
@@ -115,10 +116,10 @@ class Judge(wiring.Component):
         kind, count = frame.kind, frame.count
         sample, limits, write, publish = (as_lead(record, self.lead) for record in (SAMPLE, LIMITS, WRITE, PUBLISH))
         load = as_lead(LOAD, self.lead)
-        since, ago, begun = Signal(32), Signal(32), Signal(32)
+        since, ago = Signal(32), Signal(32)
         m.d.comb += [
             self.known.eq(session.open & (session.nonce[:32] == frame.token) & (frame.session < replay.sessions)),
-            since.eq(frame.seq - session.next), ago.eq(session.next - frame.seq), begun.eq(frame.seq - session.first),
+            since.eq(frame.seq - session.next), ago.eq(session.next - frame.seq),
             self.enough.eq(self.filled >= table.size),
         ]
         turns, draws, adds, writes = among(kind, *TURNS), kind == Kind.SAMPLE, kind == Kind.ADD, kind == Kind.WRITE
@@ -137,7 +138,7 @@ class Judge(wiring.Component):
         ordered = self.ordered
         for fate, holds in reversed([
             (Fate.SESSION, ~self.known),
-            (Fate.REPEATED, ordered & (ago != 0) & (ago <= replay.kept) & ~begun[31]),
+            (Fate.REPEATED, ordered & (ago != 0) & (ago <= session.kept)),
             (Fate.OLD, ordered & since[31]),
             (Fate.AHEAD, ordered & (since != 0)),
             (Fate.TURN, turns & (frame.turn != 0) & (frame.turn != table.turn)),

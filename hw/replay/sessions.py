@@ -12,15 +12,15 @@ __all__ = ["Session", "Sessions"]
 
 
 class Session(data.Struct):
-    """A place: `next` is the number of its next request and `first` the one that its client began with; its log ends at `written`, and is kept
-    from `oldest` on. `heard` in microseconds."""
+    """A place: `next` is the number of its next request, of the last `kept` before it its client may have the answers again; its log ends at
+    `written`, and is kept from `oldest` on. `heard` in microseconds."""
 
     open: 1
     port: 4
     nonce: 64
     address: Address
     next: 32
-    first: 32
+    kept: range(17)
     heard: 32
     written: 32
     oldest: 32
@@ -29,9 +29,9 @@ class Session(data.Struct):
 class Sessions(wiring.Component):
     """The rows of all places. `row` is that of `index` 1 cycle later; with `write` it becomes `row_next`.
 
-    With `search` the places are gone through for the nonce: `found` pulses when that is done, 2 cycles a place later, with `place` and
-    `opened` (the nonce is open there) or `full` (there is none). A new client gets the lowest place that is not open, else the lowest that has
-    been silent for too long. Nothing is open after a reset; ready when `wiped`.
+    With `search` the places are gone through for the nonce: `found` pulses when that is done, 2 cycles and 2 for each place later, with `place`
+    and `opened` (the nonce is open there) or `full` (there is none). A new client gets the lowest place that is not open, else the lowest that has
+    been silent for too long. Nothing is open after a reset; ready when `wiped`, a cycle for each place later.
     """
 
     def __init__(self, *, sessions: int):

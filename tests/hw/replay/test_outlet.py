@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """Frames of the replay service as they leave: header, body and complement, checked by scapy; every plausible slip is noticed."""
 
 import random
@@ -11,7 +12,7 @@ from iswitch.replay_wire import END, REPLAY_HEADER
 from iswitch.wire import ADDRESSES, FRAME_BYTES, ones_complement_sum
 from scapy.utils import checksum
 from sim.bench.mutant import mutant
-from sim.bench.stream import STALLS, Bench, from_words
+from sim.bench.stream import Bench, from_words
 from sim.model.net import compose
 
 WIDTHS = [64, 256, 512]
@@ -35,8 +36,8 @@ def jobs_of(lengths, seed=1):
 def adverse():
     """Sums at the borders of 16 bits: nothing but zeros, nothing but ones, and what comes to 0xFFFF, to 0x10000 and to 0x1FFFF."""
     where = {"port": 3, "address": {"mac": 1, "ip": 2, "udp": 3}}
-    return [(where, header(), [2**64 - 1] * BODY_ROWS), (where, header(), [0] * 8), (where, header(), [0xFFFF_FFFF, 1]), (where, header(), [2**64 - 1]),
-            (where, header(), [0xFFFF]), (where, header(), [0xFFFE << 48, 1]), (where, header(), [0xFFFF, 1 << 16]),
+    return [(where, header(), [2**64 - 1] * BODY_ROWS), (where, header(), [0] * 8), (where, header(), [0xFFFF_FFFF, 1]),
+            (where, header(), [2**64 - 1]), (where, header(), [0xFFFF]), (where, header(), [0xFFFE << 48, 1]), (where, header(), [0xFFFF, 1 << 16]),
             (where, header(b"\xff" * REPLAY_HEADER.itemsize), []), (where, header(seq=0xFFFF), [0xFFFF << 32] * 5)]
 
 
