@@ -6,43 +6,42 @@ import random
 import hw.replay.ram
 import pytest
 from amaranth.hdl import Module
-from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib import wiring
+from amaranth.lib.wiring import connect, flipped
 from hw.replay.axi import Burst, Response
 from hw.replay.ram import OnChipRam
-from hw.replay.units import BEATS, Beat, UnitReader, UnitWriter
+from hw.replay.units import BEATS
 from iswitch.replay_wire import UNIT_BYTES
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench
+from sim.bench.units import Units
 
 ADDRESS_BITS = 16
 
 
-class Units(wiring.Component):
+class Memory(wiring.Component):
     """Reader, writer and memory together."""
 
     def __init__(self, ram):
-        self.ram, self.reader, self.writer = ram, UnitReader(ADDRESS_BITS), UnitWriter(ADDRESS_BITS)
-        super().__init__({
-            "reads": In(stream.Signature(ADDRESS_BITS)), "found": Out(stream.Signature(Beat)),
-            "writes": In(stream.Signature(ADDRESS_BITS)), "put": In(stream.Signature(64)), "busy": Out(1), "stat_error": Out(1)})
+        self.ram, self.units = ram, Units(ADDRESS_BITS)
+        super().__init__({name: member for name, member in self.units.signature.members.items() if name != "axi"})
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.ram, m.submodules.reader, m.submodules.writer = ram, reader, writer = self.ram, self.reader, self.writer
-        for unit, channels in ((reader, ("ar", "r")), (writer, ("aw", "w", "b"))):
-            for name in channels:
-                connect(m, getattr(unit, name), getattr(ram.axi, name))
-        for inner, outer in ((reader.units, self.reads), (reader.beats, self.found), (writer.units, self.writes), (writer.beats, self.put)):
-            connect(m, inner, flipped(outer))
-        m.d.comb += [self.busy.eq(writer.busy), self.stat_error.eq(reader.error | writer.error)]
+        m.submodules.ram, m.submodules.units = ram, units = self.ram, self.units
+        connect(m, units.axi, ram.axi)
+        for name, member in self.signature.members.items():
+            if member.is_port:
+                m.d.comb += getattr(self, name).eq(getattr(units, name))
+            else:
+                connect(m, getattr(units, name), flipped(getattr(self, name)))
         return m
 
 
 def check(ram=OnChipRam, *, bytes=1 << 12, latency=16, count=40, stalls=0.0):
     """Writes, with reads between them of what is there already and of what never was written: zeros."""
     rng = random.Random(bytes)
-    dut = Units(ram(bytes=bytes, latency=latency, address_bits=ADDRESS_BITS))
+    dut = Memory(ram(bytes=bytes, latency=latency, address_bits=ADDRESS_BITS))
     units, contents = bytes // UNIT_BYTES, {}
     asked = [rng.randrange(units) for _ in range(count)]
     for unit in asked:
