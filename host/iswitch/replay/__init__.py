@@ -1,0 +1,9 @@
+"""Prioritized experience replay that a switch serves: a client shaped like the replay buffers people use."""
+
+from iswitch.replay.client import ReplayClient, Updated
+from iswitch.replay.errors import MemoryExhausted, NoPlace, NoReplayService, NotServed, SessionLost
+from iswitch.replay.records import Field
+from iswitch.replay.sampling import Batch
+from iswitch.replay.writer import Added
+
+__all__ = ["Added", "Batch", "Field", "MemoryExhausted", "NoPlace", "NoReplayService", "NotServed", "ReplayClient", "SessionLost", "Updated"]

@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Iterator
 
-from iswitch.replay.messages import Reply, Status, request, serial
+from iswitch.replay.messages import Reply, Status, encode, serial
 from iswitch.replay_wire import DRAWS_PER_FRAGMENT, WAITS, Fate, Kind
 from iswitch.timer import RetransmissionTimer
 
@@ -30,8 +30,8 @@ class Request:
     parts: rows of the answer, by fragment.
     """
 
-    __slots__ = ("blocking", "body", "count", "deadline", "due_at", "expected", "fate", "first_order", "kind", "last_order", "lost", "parts", "seq", "sent_at",
-                 "skipping", "status", "table", "tries", "turn", "wait_s", "waiting", "wanted", "yielding", "yields")
+    __slots__ = ("blocking", "body", "count", "deadline", "due_at", "expected", "fate", "first_order", "kind", "last_order", "lost", "parts",
+                 "sent_at", "seq", "skipping", "status", "table", "tries", "turn", "wait_s", "waiting", "wanted", "yielding", "yields")
 
     def __init__(self, kind: Kind, *, table: int = 0, count: int = 0, body: bytes = b"", turn: int = 0, deadline: float = math.inf,
                  yields: bool = False):
@@ -238,9 +238,10 @@ class Channel:
         sent.expected = True
         self.resent += sent.tries > 0 and not sent.waiting
         sent.tries += 1
-        return request(Kind.SKIP if sent.skipping else sent.kind, session=self.session, token=self.token, table=sent.table, seq=sent.seq,
-                       count=0 if sent.skipping else sent.count, fragments=sent.wanted if sent.kind == Kind.SAMPLE else 0, turn=0 if sent.skipping else sent.turn,
-                       body=b"" if sent.skipping else sent.body)
+        if sent.skipping:
+            return encode(Kind.SKIP, session=self.session, token=self.token, table=sent.table, seq=sent.seq, fragments=sent.wanted)
+        return encode(sent.kind, session=self.session, token=self.token, table=sent.table, seq=sent.seq, count=sent.count, turn=sent.turn,
+                      fragments=sent.wanted if sent.kind == Kind.SAMPLE else 0, body=sent.body)
 
     def wake_at(self) -> float:
         """When `due` has something to send, if nothing comes and nothing is put before."""

@@ -7,7 +7,7 @@ once for all that was on its way at that moment (additive increase, multiplicati
 import math
 from collections import deque
 
-from iswitch.replay.messages import Reply, request
+from iswitch.replay.messages import Reply, encode
 from iswitch.replay_wire import Fate, Kind
 from iswitch.timer import RetransmissionTimer
 
@@ -118,7 +118,7 @@ class Inquiries:
             self._order += 1
             inquiry.tries, inquiry.order, inquiry.sent_at = inquiry.tries + 1, self._order, now
             self._flight[tag] = inquiry
-            payloads.append(request(inquiry.kind, session=self.session, token=self.token, table=inquiry.table, seq=tag, count=inquiry.count,
+            payloads.append(encode(inquiry.kind, session=self.session, token=self.token, table=inquiry.table, seq=tag, count=inquiry.count,
                                     body=inquiry.body))
         return payloads
 

@@ -8,7 +8,7 @@ import numpy as np
 from iswitch.replay_wire import END, REPLAY_HEADER, ROW_BYTES, STATUS, Kind
 from iswitch.wire import VERSION, Type
 
-__all__ = ["Header", "Reply", "Status", "parse", "request", "serial"]
+__all__ = ["Header", "Reply", "Status", "encode", "parse", "serial"]
 
 
 class Header(NamedTuple):
@@ -19,7 +19,7 @@ class Header(NamedTuple):
     session: int
     table: int
     seq: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides a method of tuples that nobody needs
     fragments: int
     turn: int
     token: int
@@ -71,7 +71,7 @@ class Reply(NamedTuple):
     rows: bytes
 
 
-def request(kind: Kind, *, session: int = 0, token: int = 0, table: int = 0, seq: int = 0, count: int = 0, fragments: int = 0, turn: int = 0,
+def encode(kind: Kind, *, session: int = 0, token: int = 0, table: int = 0, seq: int = 0, count: int = 0, fragments: int = 0, turn: int = 0,
             body: bytes = b"") -> bytes:
     """A request's UDP payload. ValueError if the body is not whole rows."""
     if len(body) % ROW_BYTES:
