@@ -31,7 +31,7 @@ class Request:
     """
 
     __slots__ = ("blocking", "body", "count", "deadline", "due_at", "expected", "fate", "first_order", "kind", "last_order", "lost", "parts",
-                 "sent_at", "seq", "skipping", "status", "table", "tries", "turn", "wait_s", "waiting", "wanted", "yielding", "yields")
+                 "refused", "sent_at", "seq", "skipping", "status", "table", "tries", "turn", "wait_s", "waiting", "wanted", "yielding", "yields")
 
     def __init__(self, kind: Kind, *, table: int = 0, count: int = 0, body: bytes = b"", turn: int = 0, deadline: float = math.inf,
                  yields: bool = False):
@@ -49,6 +49,7 @@ class Request:
         self.seq = -1
         self.tries = self.first_order = self.last_order = 0  # orders count all transmissions of the channel
         self.sent_at, self.due_at = -math.inf, -math.inf
+        self.refused = 0  # times that it was answered AHEAD
         self.lost = False  # is to be sent again though its time is not over
         self.expected = False  # an answer
         self.blocking = False  # nothing behind it is sent
@@ -139,6 +140,7 @@ class Channel:
         if blocking:
             self._go_back(list(self._flight), now)
         self._hurry(reply.header.seq, first_order, now)
+        self._go_back_refused(now)
         while self._flight and self._flight[0].settled:
             self._flight.popleft()
             self.low = (self.low + 1) % 2**32
@@ -168,14 +170,22 @@ class Channel:
     def _ahead(self, request: Request, number: int, now: float) -> None:
         """The switch lacked `number` when it saw this request: what was sent from there on is lost. An old answer would say the same of what
         was sent again meanwhile, so one that may be old counts only if a round trip has passed."""
+        request.refused += 1
         index = serial(number, self.low)
-        if not 0 <= index < len(self._flight):
+        if index >= len(self._flight):
+            return
+        if index < 0 or self._flight[index].settled:
+            self._go_back_refused(now)
             return
         missing = self._flight[index]
-        if missing.settled or missing.blocking or missing.lost:
+        if missing.blocking or missing.lost:
             return
         if missing.last_order < request.first_order or now - missing.sent_at >= self.timer.patience_s:
             self._go_back(list(self._flight)[index:], now)
+
+    def _go_back_refused(self, now: float) -> None:
+        """To those of which every copy was answered AHEAD, when what they were ahead of is there."""
+        self._go_back([request for request in self._flight if request.refused >= request.tries], now)
 
     @staticmethod
     def _go_back(requests: list[Request], now: float) -> None:

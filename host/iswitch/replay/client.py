@@ -1,24 +1,33 @@
 """A client of the switch's replay service: what actors and learners call."""
 
-from collections.abc import Iterator, Mapping
+import itertools
+import os
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from iswitch.replay.channel import Request
-from iswitch.replay.priorities import Normalize, Scale
+from iswitch.replay.checkpoint import Snapshot, read_table
+from iswitch.replay.parameters import Parameters
+from iswitch.replay.prefetch import Prefetch
+from iswitch.replay.priorities import Normalize, Scale, bucket_begin
 from iswitch.replay.records import Field, Layout
 from iswitch.replay.sampling import Batch, Sampling, Wish
 from iswitch.replay.session import Session
+from iswitch.replay.statistics import Statistics
 from iswitch.replay.writer import Added, LogWriter, Writer, turns_from
-from iswitch.replay_wire import BODY_BYTES, LIMITS, UPDATE_ROW, Fate, Kind
+from iswitch.replay_wire import BODY_BYTES, LIMITS, UNIT_BYTES, UPDATE_ROW, Fate, Kind
 from iswitch.transport import Transport, UdpTransport
+from iswitch.wire import Register
 
 __all__ = ["ReplayClient", "Updated"]
 
 _UPDATES = BODY_BYTES // UPDATE_ROW.itemsize  # in a request
 _SEED_BITS = 128
+_RESTORED = 64  # transitions at a time, whole
 
 
 class Updated:
@@ -78,6 +87,8 @@ class ReplayClient:
     def _begin(self) -> None:
         self._log = LogWriter(self._session)
         self._writer = Writer(self._session, self._layout, self._log)
+        self._parameters = Parameters(self._session, self._log)
+        self._prefetches: weakref.WeakSet[Prefetch] = weakref.WeakSet()
         self._closed = False
 
     # Facts
@@ -135,7 +146,9 @@ class ReplayClient:
         self._session.pump()
         if not self._session.channel.pending:
             self._writer.seal()
-            self._session.pump()
+        for prefetch in self._prefetches:
+            prefetch.advance()
+        self._session.pump()
         self._writer.settle()
 
     def _tell(self) -> None:
@@ -157,6 +170,24 @@ class ReplayClient:
         sampling = Sampling(self._session, self._layout, self._scale, wish, self._seed(seed), turn=_turn(turn))
         self._session.wait(sampling.advance)
         return sampling.batch
+
+    def prefetch(self, count: int, *, depth: int = 2, beta: float | Callable[[], float] = 0.4, stratified: bool = True, seed: int | None = None,
+                 items: int = 0, normalize: Normalize = "batch") -> Prefetch:
+        """Batches without an end, of which `depth` are always on their way; else as `sample`. beta: or a function that says it for each batch when
+        it is drawn. seed: of the first batch; the next has the next. A SAMPLE that must wait lets this client's other requests pass."""
+        first = self._seed(seed)
+        numbers = itertools.count()
+
+        def make() -> Sampling:
+            wish = Wish(count, beta() if callable(beta) else beta, stratified, normalize, items)
+            wish.check(self.config.draws)
+            own = self._seed(None) if seed is None else (first + next(numbers)) % 2**_SEED_BITS
+            return Sampling(self._session, self._layout, self._scale, wish, own, yields=True)
+
+        self._writer.seal()
+        made = Prefetch(self._session, make, depth)
+        self._prefetches.add(made)
+        return made
 
     def _seed(self, seed: int | None) -> int:
         if seed is None:
@@ -187,9 +218,9 @@ class ReplayClient:
 
     def limit(self, *, size: int = 1, ratio: float = 0.0, behind: int | None = None, ahead: int | None = None, times: int = 0,
               turn: int = 0) -> int:
-        """For all clients of the table, from now on: draws wait until `size` items are there. ratio: draws for each item that is added, 0: as they
-        like; draws may be `ahead`... of it by `behind` draws, adds by `ahead`. times: an item drawn so often gets priority 0, 0: never. Returns
-        the table's turn behind it."""
+        """For all clients of the table, from now on. size: draws wait until so many items are there. ratio: of draws to items added, 0: as they like.
+        behind, ahead: how many draws there may be too many, and too few, before draws or adds wait; None: two of the largest requests. times: an
+        item drawn so often gets priority 0, 0: never. Returns the table's turn behind it. NotServed."""
         if not 0 <= ratio < 65536:
             raise ValueError(f"ratio must be 0 to 65536 draws for an item, not {ratio!r}")
         fixed = round(ratio * 65536)
@@ -216,6 +247,72 @@ class ReplayClient:
             raise ValueError(f"times must fit the counters that the switch was built with (`times_bits`), not {times!r}")
         assert request.status is not None
         return request.status.turn
+
+    # Parameters
+
+    def set_parameters(self, version: int, data: bytes | bytearray | memoryview | np.ndarray, *, shout: bool = True) -> None:
+        """Publishes a network's parameters for the table, from this client's log; versions rise. shout: sends them to all other clients at once,
+        whom they reach if nothing is lost on the way. MemoryExhausted if the log does not hold them."""
+        if not 0 < version < 2**32:
+            raise ValueError(f"version must be 1 to {2**32 - 1}, not {version!r}")
+        self._writer.seal()
+        plain = np.ascontiguousarray(data).tobytes() if isinstance(data, np.ndarray) else bytes(data)
+        self._parameters.set(int(version), plain, shout=shout)
+
+    def get_parameters(self, newer_than: int = 0, timeout: float = 0.0) -> tuple[int, bytes] | None:
+        """(version, bytes) of the newest parameters of the table above a version, as soon as there are any; None if there are none within
+        `timeout` seconds. What was shouted need not be loaded."""
+        self._writer.seal()
+        return self._parameters.get(newer_than, timeout)
+
+    # Facts and files
+
+    def statistics(self) -> Statistics:
+        """How table, switch and client are doing. SwitchUnreachable."""
+        status, session, scale = self._session.look(), self._session, self._scale
+        fates = dict(zip(Fate.__members__, session.control.registers(Register.REPLAY_FATES, len(Fate))))
+        self._writer.settle()
+        space = self._log.space
+        return Statistics(
+            filled=status.filled, adds=status.adds, draws=status.draws, total=status.total / scale.scale,
+            lowest=float(scale.real(bucket_begin(status.lowest))), highest=float(scale.real(bucket_begin(status.highest))), turn=status.turn,
+            version=status.version, fates=fates, items_added=self._writer.added, bytes_pushed=self._log.pushed + self._writer.pushed,
+            frames_written=self._writer.written, frames_shared=self._writer.recent.found, log_bytes=self.config.log_bytes,
+            log_used=(space.units - space.room(session.adds)) * UNIT_BYTES, saturated=scale.saturated,
+            resent=session.channel.resent + session.inquiries.resent, window=int(session.inquiries.window),
+            delay_s=session.channel.timer.delay_s or session.inquiries.timer.delay_s or 0.0)
+
+    def save(self, path: str | os.PathLike[str]) -> int:
+        """Writes the table's items to a file, while everything goes on; items that are overwritten meanwhile are left out. Returns how many there
+        are. Limits and parameters are not in it."""
+        self.flush()
+        snapshot = read_table(self._session, self._layout, self._scale.scale)
+        snapshot.save(path)
+        return len(snapshot)
+
+    def restore(self, path: str | os.PathLike[str], *, share: tuple[int, int] = (0, 1), append: bool = False) -> int:
+        """Adds the items of a file, the oldest first, with the priorities that they had; the newest, if they are more than the table has room for.
+        Returns how many.
+
+        share: (k, n), this is client k of n that restore the file together, for a log of one session may not hold what was in those of several.
+        append: the table need not be empty. Others may add and draw meanwhile. ValueError, MemoryExhausted.
+        """
+        part, of = share
+        if not 0 <= part < of:
+            raise ValueError(f"share must be (k, n) with k from 0 to n - 1, not {share!r}")
+        snapshot = Snapshot.load(path)
+        if snapshot.layout.spec != self._layout.spec:
+            raise ValueError(f"a checkpoint must have the fields of this client's spec, but {os.fspath(path)!r} has {snapshot.layout.spec}")
+        if not append and (adds := self._session.look().adds):
+            raise ValueError(f"{adds} items were added to table {self._session.table} before: restart the switch, or restore with append=True")
+        chosen = np.flatnonzero(snapshot.shares(of) == part)[-self.config.capacity:]
+        with self._writer.recent.widened(self.config.log_units):
+            for at in range(0, len(chosen), _RESTORED):
+                which = chosen[at:at + _RESTORED]
+                self._writer.add(snapshot.columns(which), self._scale.fixed(snapshot.priorities[which] / snapshot.scale))
+                self.poll()
+            self.flush()
+        return len(chosen)
 
     # The end
 

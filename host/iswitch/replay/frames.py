@@ -1,6 +1,8 @@
 """Frames that are in the log already, found by their content."""
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 __all__ = ["RecentFrames"]
 
@@ -34,5 +36,18 @@ class RecentFrames:
             self._units -= before[1]
         self._frames[frame] = start, units
         self._units += units
+        self._forget()
+
+    def _forget(self) -> None:
         while self._units > self.units:
             self._units -= self._frames.popitem(last=False)[1][1]
+
+    @contextmanager
+    def widened(self, units: int) -> Iterator[None]:
+        """Meanwhile it remembers what is within so many units."""
+        usual, self.units = self.units, units
+        try:
+            yield
+        finally:
+            self.units = usual
+            self._forget()

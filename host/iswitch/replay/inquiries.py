@@ -16,7 +16,8 @@ __all__ = ["Inquiries", "Inquiry"]
 _CAP_S = 0.25
 _FIRST_WINDOW, _LEAST_WINDOW, _MOST_WINDOW = 8.0, 1.0, 256.0
 _GAP = 3
-"""One is taken for lost when so many that were sent after it are answered (RFC 5681)."""
+_PATIENCE = 1.25
+"""One is taken for lost when so many that were sent after it are answered (RFC 5681), and so many round trips are over (RFC 8985)."""
 
 
 class Inquiry:
@@ -82,11 +83,6 @@ class Inquiries:
         inquiry.reply = reply
         self._highest = max(self._highest, inquiry.order)
         self.window = min(self.window + 1 / self.window, _MOST_WINDOW)
-        while self._flight:
-            first, oldest = next(iter(self._flight.items()))
-            if oldest.order > self._highest - _GAP:
-                break
-            self._lose(first, oldest)
         return fate
 
     def _lose(self, tag: int, inquiry: Inquiry) -> None:
@@ -98,15 +94,11 @@ class Inquiries:
 
     def due(self, now: float) -> list[bytes]:
         """UDP payloads to send now."""
-        expired = False
-        while self._flight:
+        while self._flight and now >= self._over_at():
             tag, oldest = next(iter(self._flight.items()))
-            if oldest.sent_at + self.timer.timeout_s > now:
-                break
+            if oldest.order > self._highest - _GAP:
+                self.timer.back_off()
             self._lose(tag, oldest)
-            expired = True
-        if expired:
-            self.timer.back_off()
         payloads = []
         while len(self._flight) < int(self.window) and (self._lost or self._queue):
             if self._lost:
@@ -126,4 +118,10 @@ class Inquiries:
         """When `due` has something to send, if nothing comes and nothing is put before."""
         if len(self._flight) < int(self.window) and (self._lost or self._queue):
             return -math.inf
-        return next(iter(self._flight.values())).sent_at + self.timer.timeout_s if self._flight else math.inf
+        return self._over_at() if self._flight else math.inf
+
+    def _over_at(self) -> float:
+        """When the one that was sent first is taken for lost."""
+        oldest = next(iter(self._flight.values()))
+        passed = oldest.order <= self._highest - _GAP
+        return oldest.sent_at + (_PATIENCE * self.timer.patience_s if passed else self.timer.timeout_s)

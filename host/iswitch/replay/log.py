@@ -60,6 +60,10 @@ class LogSpace:
         while len(self._published) > keep:
             self._published.popleft()
 
+    def unpublish(self) -> None:
+        """What was to be published last will not be."""
+        self._published.pop()
+
     # Room
 
     def needed(self, adds: int) -> int:

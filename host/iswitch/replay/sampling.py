@@ -72,7 +72,7 @@ class Sampling:
         body["items"] = wish.items
         body["stride"] = _WORD // wish.count if wish.stratified and wish.count > 1 else 0
         body["seed"] = seed % _WORD, seed >> 64
-        self.request = session.put(Request(Kind.SAMPLE, count=int(wish.count), body=body.tobytes(), turn=turn, yields=yields))
+        self.request = session.put(Request(Kind.SAMPLE, count=int(wish.count), body=body.tobytes(), turn=turn, yields=yields), patient=yields)
         self._reading: Reading | None = None
         self._batch: Batch | None = None
 

@@ -1,6 +1,7 @@
 """A client's place at the service: opened, driven over a transport, closed. No threads: everything goes on whenever it is called."""
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from iswitch.replay.channel import Channel, Request
 from iswitch.replay.errors import NoPlace, NoReplayService, NotServed, SessionLost
 from iswitch.replay.inquiries import Inquiries, Inquiry
 from iswitch.replay.messages import Reply, Status, encode, parse, serial
-from iswitch.replay_wire import Fate, Kind, ReplayRegister
+from iswitch.replay_wire import PAYLOAD_BYTES, Fate, Kind, ReplayRegister
 from iswitch.transport import RECEIVE_BYTES, Transport
 from iswitch.wire import Register, Type
 
@@ -52,13 +53,14 @@ class Session:
         self.transport, self.address, self.table, self.timeout_s, self.wait_s = transport, address, table, timeout_s, wait_s
         self._view = memoryview(bytearray(RECEIVE_BYTES))
         self.control = Control(transport, address=address, timeout_s=timeout_s, strangers=self._absorb)
-        self.shouts: list[Shouted] = []
+        self.shouts: deque[Shouted] = deque()
+        """The last of them, as many as a log holds."""
         self.lost = ""
         """Why the session is of no use any more."""
-        self._inquiry_ids = 0
         self.config = self._read_config()
         if not 0 <= table < self.config.tables:
             raise ValueError(f"table must be 0 to {self.config.tables - 1}, for the switch at {address} has {self.config.tables}, not {table!r}")
+        self.shouts = deque(maxlen=self.config.log_bytes // PAYLOAD_BYTES + 2)
         self.open()
 
     def _read_config(self) -> Replay:
@@ -123,13 +125,14 @@ class Session:
 
     # Traffic
 
-    def put(self, request: Request) -> Request:
-        """An ordered request on its way; waits while too many are queued."""
+    def put(self, request: Request, *, patient: bool = False) -> Request:
+        """An ordered request on its way; waits while too many are queued. patient: it may wait as long as its own deadline says."""
         self._demand_open()
         if self.channel.queued >= _QUEUE:
             self.wait(lambda: self.channel.queued < _QUEUE)
         request.table = self.table
-        request.deadline = min(request.deadline, self.transport.now() + self.wait_s)
+        if not patient:
+            request.deadline = self.transport.now() + self.wait_s
         self.channel.put(request)
         return request
 
