@@ -1,162 +1,68 @@
-"""Golden model of the replay service: a REQUEST goes in, ANSWER and DATA come out. `docs/replay.md`.
+"""Golden model of the replay service: what each kind of request does. `docs/replay.md`, sections 1 and 4; who may ask is in `dispatcher.py`.
 
-Each request is carried out whole before the next begins, and has exactly one Fate. What the page leaves open is decided so:
+Each request is carried out whole before the next begins. What the page leaves open is decided so:
 
-- Faults (KIND, TABLE, LENGTH, FULL, SESSION) have one timer, apart from that of notices. A session is heard when a request passes all of these.
-- Every kind names a table that exists, and every kind without items, draws or units has count 0. Reserved fields mean nothing.
 - The index of a log in LOAD may be that of a place that nobody has; one beyond the places is GONE, and so is a SHOUT of another's log.
 - A STATUS tells all as of right behind the request, but before `times` does its work: what a SAMPLE tells of priorities is what it drew from.
 - SATURATED counts priorities in requests that are carried out, of items that turn out to be gone too.
-- A CLOSE is answered once: its repeat finds no session.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from iswitch.config import Replay
 from iswitch.replay_wire import (
-    ADD_ROW, BODY_BYTES, DRAWS_PER_FRAGMENT, FETCH_ROW, LIMITS, LIST, LOAD, OPEN, ORDERED, PAYLOAD_BYTES, PUBLISH, ROW_BYTES, SAMPLE, UNIT_BYTES,
-    UPDATE_ROW, WRITE, Fate, Kind, ReplayRegister,
+    ADD_ROW, FETCH_ROW, LIMITS, LIST, LOAD, PUBLISH, SAMPLE, UPDATE_ROW, WRITE, Fate, Kind, ReplayRegister,
 )
-from iswitch.wire import NOTICE_INTERVAL_US
 from sim.model.control.membership import Source
-from sim.model.replay import frames, session
-from sim.model.replay.frames import Kept, Request
+from sim.model.replay import frames
+from sim.model.replay.dispatcher import Dispatcher, Effect, Sent
+from sim.model.replay.frames import Request
 from sim.model.replay.log import Memory, there, wrong_write
 from sim.model.replay.session import SERIAL, Place
-from sim.model.replay.table import Limits, Published, Row, Table
+from sim.model.replay.table import Limits, Published, Table
 
 __all__ = ["Service"]
 
-Sent = list[tuple[Source, bytes]]
+TAKE_TURNS = (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT)
+"""May name a table's turn, and pass it on when done."""
 
 
-class Effect(NamedTuple):
-    """What became of an ordered request. `rows`: what was drawn."""
-
-    fate: Fate = Fate.DONE
-    done: int = 0
-    stale: int = 0
-    rows: tuple[Row, ...] = ()
-
-
-class Service:
-    """`fates`: how many requests each Fate had. `saturated`: priorities that were too large. `memory`, `tables`, `places` are open to tests."""
+class Service(Dispatcher):
+    """`saturated`: priorities that were too large. `memory` and `tables` are open to tests."""
 
     def __init__(self, config: Replay) -> None:
-        self.config = config
+        super().__init__(config)
         self.memory = Memory(config)
         self.tables = [Table(config) for _ in range(config.tables)]
-        self.places = [Place()] * config.sessions
-        self.fates, self.saturated = [0] * len(Fate), 0
-        self.complained_us: int | None = None
+        self.saturated = 0
         self.carries: dict[int, Callable[[Request], Effect]] = {
-            Kind.CLOSE: self.close, Kind.WRITE: self.write, Kind.ADD: self.add, Kind.SAMPLE: self.sample, Kind.UPDATE: self.update,
+            Kind.CLOSE: lambda asked: Effect(), Kind.WRITE: self.write, Kind.ADD: self.add, Kind.SAMPLE: self.sample, Kind.UPDATE: self.update,
             Kind.PUBLISH: self.publish, Kind.LIMIT: self.limit, Kind.SKIP: lambda asked: Effect()}
         self.shows: dict[int, Callable[[Request, Source], tuple[Fate, Sent]]] = {
             Kind.FETCH: self.fetch, Kind.LOAD: self.load, Kind.LOOK: self.look, Kind.LIST: self.list, Kind.SHOUT: self.shout}
-
-    def receive(self, source: Source, payload: bytes, now_us: int) -> Sent:
-        """One REQUEST, whose UDP payload is `payload`. Returns to whom which payloads go, in order."""
-        asked = frames.request(payload)
-        fate, sent = self.handle(asked, source, now_us)
-        self.fates[fate] += 1
-        return sent
 
     def registers(self) -> list[int]:
         """What it was built with, as ReplayRegister numbers them."""
         return [getattr(self.config, register.name.lower()) for register in ReplayRegister]
 
-    def handle(self, asked: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
-        malformed = self.malformed(asked)
-        if malformed is not None:
-            return malformed, self.complain(asked, malformed, source, now_us)
-        if asked.kind == Kind.OPEN:
-            return self.open(asked, source, now_us)
-        place = session.find(self.places, asked.session, asked.token)
-        if place is None:
-            return Fate.SESSION, self.complain(asked, Fate.SESSION, source, now_us)
-        place = self.places[asked.session] = session.heard(place, now_us)
-        if asked.kind not in ORDERED:
-            return self.shows[asked.kind](asked, source)
-        misplaced = session.order(place, asked.seq)
-        if misplaced == Fate.REPEATED:
-            kept = place.kept[-((place.next - asked.seq) % SERIAL)]
-            return misplaced, [(source, payload) for payload in frames.answers(asked, kept)]
-        if misplaced is not None:
-            return misplaced, [self.told(asked, source, misplaced)] if misplaced == Fate.AHEAD else []
-        return self.carry(asked, source)
-
-    # What is no request of a session
-
-    def malformed(self, asked: Request) -> Fate | None:
-        """The first rule of form that it breaks."""
-        if asked.kind not in tuple(Kind):
-            return Fate.KIND
-        if asked.table >= self.config.tables:
-            return Fate.TABLE
-        head, each, most = self.form(Kind(asked.kind))
-        counted = asked.amount == 0 if most == 0 else 1 <= asked.amount <= most
-        return None if counted and len(asked.body) == head + asked.amount * each else Fate.LENGTH
-
-    def form(self, kind: Kind) -> tuple[int, int, int]:
-        """Bytes of a body, and more bytes for each of what `count` counts, and the most that it can be: as many as fit, or as the answer holds."""
-        record, units = ROW_BYTES + self.config.record_bytes, PAYLOAD_BYTES // UNIT_BYTES
-        return {
-            Kind.OPEN: (OPEN.itemsize, 0, 0), Kind.CLOSE: (0, 0, 0), Kind.WRITE: (WRITE.itemsize, UNIT_BYTES, units),
-            Kind.ADD: (0, record, BODY_BYTES // record), Kind.SAMPLE: (SAMPLE.itemsize, 0, self.config.draws),
-            Kind.UPDATE: (0, UPDATE_ROW.itemsize, BODY_BYTES // UPDATE_ROW.itemsize), Kind.PUBLISH: (PUBLISH.itemsize, 0, 0),
-            Kind.LIMIT: (LIMITS.itemsize, 0, 0), Kind.SKIP: (0, 0, 0), Kind.FETCH: (0, FETCH_ROW.itemsize, self.config.records),
-            Kind.LOAD: (LOAD.itemsize, 0, units), Kind.LOOK: (0, 0, 0), Kind.LIST: (LIST.itemsize, 0, DRAWS_PER_FRAGMENT),
-            Kind.SHOUT: (LOAD.itemsize, 0, units)}[kind]
-
-    def complain(self, asked: Request, fate: Fate, source: Source, now_us: int) -> Sent:
-        """At most one in an interval, or a stranger could make the switch a source of traffic."""
-        if self.complained_us is not None and (now_us - self.complained_us) % SERIAL < NOTICE_INTERVAL_US:
-            return []
-        self.complained_us = now_us
-        return [(source, frames.fault(asked, fate))]
-
-    def open(self, asked: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
-        """A session for a nonce: its own if it has one, where it was when it opened that; it is heard by this too."""
-        nonce = int(asked.first(OPEN)["nonce"])
-        index = session.holder(self.places, nonce)
-        if index is not None:
-            self.places[index] = session.heard(self.places[index], now_us)
-        else:
-            index = session.offer(self.places, now_us)
-            if index is None:
-                return Fate.FULL, self.complain(asked, Fate.FULL, source, now_us)
-            self.places[index] = session.opened(self.places[index], nonce, source, now_us)
-        return Fate.DONE, [self.told(asked._replace(session=index), source)]
-
     # Ordered kinds
 
-    def carry(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
-        """The next request of its session, if it need not wait."""
+    def waits(self, asked: Request) -> Fate | None:
         table = self.tables[asked.table]
-        waits = self.waits(asked, table)
-        if waits is not None:
-            return waits, [self.told(asked, source, waits)]
-        effect = self.carries[asked.kind](asked)
-        if effect.fate == Fate.DONE and asked.kind in (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT):
-            table.done()
-        place = session.advanced(self.places[asked.session])
-        kept = Kept(asked.kind, asked.table, self.status(asked, place, effect), effect.rows)
-        self.places[asked.session] = session.keeping(place, kept, self.config.kept)
-        table.use(effect.rows)
-        return effect.fate, [(source, payload) for payload in frames.answers(asked, kept)]
-
-    def waits(self, asked: Request, table: Table) -> Fate | None:
-        if asked.kind in (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT) and asked.turn not in (0, table.turn):
+        if asked.kind in TAKE_TURNS and asked.turn not in (0, table.turn):
             return Fate.TURN
         if asked.kind == Kind.SAMPLE:
             return table.sample_waits(asked.amount, int(asked.first(SAMPLE)["items"]))
         return table.add_waits(asked.amount) if asked.kind == Kind.ADD else None
 
-    def close(self, asked: Request) -> Effect:
-        self.places[asked.session] = session.closed(self.places[asked.session])
-        return Effect()
+    def effect(self, asked: Request) -> Effect:
+        effect = self.carries[asked.kind](asked)
+        if effect.fate == Fate.DONE and asked.kind in TAKE_TURNS:
+            self.tables[asked.table].done()
+        return effect
+
+    def settle(self, asked: Request, effect: Effect) -> None:
+        self.tables[asked.table].use(effect.rows)
 
     def write(self, asked: Request) -> Effect:
         place, where = self.places[asked.session], asked.first(WRITE)
@@ -208,6 +114,9 @@ class Service:
 
     # Kinds that change nothing
 
+    def show(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
+        return self.shows[asked.kind](asked, source)
+
     def fetch(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
         slots = [self.tables[asked.table].slot(int(row["item"])) for row in asked.rows(FETCH_ROW)]
         blank = bytes(self.config.record_bytes)
@@ -248,10 +157,6 @@ class Service:
         return Fate.DONE, [*told, self.told(asked, source)]
 
     # Answers
-
-    def told(self, asked: Request, source: Source, fate: Fate = Fate.DONE) -> tuple[Source, bytes]:
-        """The answer to a request that changed nothing."""
-        return source, frames.answer(asked, self.status(asked, self.places[asked.session], Effect(fate)))
 
     def status(self, asked: Request, place: Place, effect: Effect) -> bytes:
         table = self.tables[asked.table]

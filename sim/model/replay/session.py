@@ -1,15 +1,15 @@
 """Golden model of sessions: whose a request is, and whether it is its turn. Sections 1 and 3 of `docs/replay.md`.
 
-Everything here is a value and a function of values, so that `explorer.py` explores these very rules.
+Everything here is a value and a function of values, so that `explorer.py` explores these very rules, and plausible wrong ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from iswitch.replay_wire import SESSION_SILENT_US, Fate
 from sim.model.control.membership import Source
 
-__all__ = ["SERIAL", "Place", "advanced", "closed", "find", "heard", "holder", "keeping", "offer", "opened", "order"]
+__all__ = ["RULES", "SERIAL", "Place", "Rules"]
 
 SERIAL = 1 << 32
 """Times, numbers of requests, of items and of units are counted modulo this."""
@@ -58,10 +58,6 @@ def find(places: Sequence[Place], session: int, token: int) -> Place | None:
     return place if place.open and place.token == token else None
 
 
-def heard(place: Place, now_us: int) -> Place:
-    return place._replace(heard_us=now_us)
-
-
 def order(place: Place, seq: int) -> Fate | None:
     """What the number of an ordered request says; None: it is next. What is half the circle away counts as OLD."""
     back = (place.next - seq) % SERIAL
@@ -84,3 +80,19 @@ def keeping(place: Place, answer: Any, most: int) -> Place:
 
 def closed(place: Place) -> Place:
     return place._replace(open=False)
+
+
+class Rules(NamedTuple):
+    """The rules above."""
+
+    holder: Callable[[Sequence[Place], int], int | None] = holder
+    offer: Callable[[Sequence[Place], int], int | None] = offer
+    opened: Callable[[Place, int, Source | None, int], Place] = opened
+    find: Callable[[Sequence[Place], int, int], Place | None] = find
+    order: Callable[[Place, int], Fate | None] = order
+    advanced: Callable[[Place], Place] = advanced
+    keeping: Callable[[Place, Any, int], Place] = keeping
+    closed: Callable[[Place], Place] = closed
+
+
+RULES = Rules()
