@@ -27,11 +27,11 @@ class Request:
     waiting. yields: rather than waiting, let those pass that were put behind it.
 
     fate: None until it is settled; then DONE, RANGE or MEMORY, or the reason for which it was given up. status: of its last answer.
-    parts: rows of the answer, by fragment.
+    parts: rows of the answer, by fragment. told: whoever put it knows that it was given up.
     """
 
     __slots__ = ("blocking", "body", "count", "deadline", "due_at", "expected", "fate", "first_order", "kind", "last_order", "lost", "parts",
-                 "refused", "sent_at", "seq", "skipping", "status", "table", "tries", "turn", "wait_s", "waiting", "wanted", "yielding", "yields")
+                 "refused", "sent_at", "seq", "skipping", "status", "table", "told", "tries", "turn", "wait_s", "waiting", "wanted", "yielding", "yields")
 
     def __init__(self, kind: Kind, *, table: int = 0, count: int = 0, body: bytes = b"", turn: int = 0, deadline: float = math.inf,
                  yields: bool = False):
@@ -39,6 +39,7 @@ class Request:
         self.deadline, self.yields = deadline, yields
         self.fate: Fate | None = None
         self.status: Status | None = None
+        self.told = False
         self.reset()
 
     def reset(self) -> None:

@@ -154,6 +154,9 @@ class ReplayClient:
     def _tell(self) -> None:
         """Raises NotServed for adds that were taken back, once."""
         refused, self._writer.refused = self._writer.refused, []
+        refused = [request for request in refused if not request.told]
+        for request in refused:
+            request.told = True
         if refused:
             raise self._session.not_served(refused[0])
 
@@ -268,7 +271,7 @@ class ReplayClient:
     # Facts and files
 
     def statistics(self) -> Statistics:
-        """How table, switch and client are doing. SwitchUnreachable."""
+        """How table, switch and client are doing; what was sent and is not acknowledged may be in it or not. SwitchUnreachable."""
         status, session, scale = self._session.look(), self._session, self._scale
         fates = dict(zip(Fate.__members__, session.control.registers(Register.REPLAY_FATES, len(Fate))))
         self._writer.settle()

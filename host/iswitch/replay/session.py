@@ -191,6 +191,7 @@ class Session:
     def not_served(self, request: Request) -> NotServed:
         """The error for a request that was taken back."""
         assert request.fate is not None and request.status is not None
+        request.told = True
         why, remedy = _WAITED[request.fate]
         status = request.status
         over = request.fate == Fate.TURN and serial(status.turn, request.turn) > 0

@@ -131,6 +131,8 @@ class Writer:
         self.batch: _Batch | None = None
         self.added = self.pushed = 0
         """Items answered for, and bytes of them sent, without what is in the log."""
+        self.handed = 0
+        """Items packed."""
         self.written = 0
         """Frames written to the log."""
         self.refused: list[Request] = []
@@ -210,6 +212,7 @@ class Writer:
     def _pack(self, arrays: Mapping[str, np.ndarray], priorities: np.ndarray, hold: Hold | None) -> np.ndarray:
         """Rows of an ADD; what is in the log is appended there."""
         count, layout = len(priorities), self.layout
+        self.handed += count
         positions = {name: np.zeros((count, layout.spec[name].stacked), "<u4") for name in layout.stacked}
         blobs = np.zeros(count, "<u4")
         if hold:
@@ -240,10 +243,10 @@ class Writer:
     def _explained(self, full: MemoryExhausted, done: int, count: int) -> MemoryExhausted:
         """With the numbers that tell what to do about it."""
         config = self.session.config
-        each = self.log.pushed / max(1, self.added)
+        each = self.log.pushed / max(1, self.handed)
         holds = int(config.log_bytes / each) if each else 0
         return MemoryExhausted(
-            f"{full}. So far this client added {self.added} items with {each:.0f} bytes each in the log, which therefore holds about {holds} of "
+            f"{full}. So far this client added {self.handed} items with {each:.0f} bytes each in the log, which therefore holds about {holds} of "
             f"them; the table holds {config.capacity} items of all clients. {done} of these {count} transitions were handed over. Build the "
             "switch with a larger `log_bytes` or a smaller `capacity`, spread the transitions over more clients, let them share frames "
             "(`stacked`), or make their fields smaller")
