@@ -31,7 +31,8 @@ class Request:
     """
 
     __slots__ = ("blocking", "body", "count", "deadline", "due_at", "expected", "fate", "first_order", "kind", "last_order", "lost", "parts",
-                 "refused", "sent_at", "seq", "skipping", "status", "table", "told", "tries", "turn", "wait_s", "waiting", "wanted", "yielding", "yields")
+                 "refused", "sent_at", "seq", "skipping", "status", "table", "told", "tries", "turn", "wait_s", "waiting", "wanted", "yielding",
+                 "yields")
 
     def __init__(self, kind: Kind, *, table: int = 0, count: int = 0, body: bytes = b"", turn: int = 0, deadline: float = math.inf,
                  yields: bool = False):
