@@ -39,7 +39,7 @@ class Snapshot:
         about = {"format": _FORMAT, "record_bytes": self.layout.record_bytes, "scale": self.scale,
                  "spec": {name: [list(field.axes), field.kind.str, field.stacked] for name, field in self.layout.spec.items()}}
         arrays: dict[str, Any] = {"about": np.frombuffer(json.dumps(about).encode(), np.uint8), "items": self.items, "priorities": self.priorities,
-                                  "records": self.records.view(np.uint8).reshape(len(self.items), -1)}
+                                  "records": self.records.view(np.uint8).reshape(-1, self.layout.record_bytes)}
         if self.blobs is not None:
             arrays["blobs"] = self.blobs
         for size, (keys, data) in self.frames.items():
