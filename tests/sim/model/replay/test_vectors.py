@@ -1,4 +1,4 @@
-"""The frames `tests/vectors/replay_*.hex`, put down field by field from `docs/replay.md` with sums made by plain integers: one conversation, which the
+"""The frames `tests/vectors/replay_*.hex`, put down field by field from `docs/replay.md` with sums of plain integers: one conversation, which the
 bench's client and the golden switch must repeat byte by byte. scapy judges the checksums."""
 
 from pathlib import Path
