@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import hw.replay.sampler
 import hw.replay.slots
 from hw.replay.sampler import Sampler
 from hw.replay.slots import Kind
@@ -17,7 +18,8 @@ PART = 20_000
 
 def answers(model, commands):
     """What the model makes of each: stale, empty, slot, generation, priority, total; None where a result says nothing."""
-    for kind, slot, generation, priority, fraction in zip(*(commands[name].tolist() for name in ("kind", "slot", "generation", "priority", "fraction"))):
+    columns = (commands[name].tolist() for name in ("kind", "slot", "generation", "priority", "fraction"))
+    for kind, slot, generation, priority, fraction in zip(*columns):
         if kind == Kind.ADD:
             handle = model.add(priority)
             yield 0, 0, *handle, priority, model.tree.total
@@ -35,7 +37,8 @@ def answers(model, commands):
 def commands_of(rng, model, capacity, bits, generation_bits, mix, count):
     """Handles are mostly those that are good when the part begins; slots crowd, so that neighbours in time meet."""
     commands = {"kind": rng.choice(4, count, p=mix), "slot": rng.integers(0, capacity, count),
-                "priority": np.where(rng.random(count) < 0.3, 0, rng.integers(0, 1 << bits, count)), "fraction": fractions(count, int(rng.integers(1 << 60)))}
+                "priority": np.where(rng.random(count) < 0.3, 0, rng.integers(0, 1 << bits, count)),
+                "fraction": fractions(count, int(rng.integers(1 << 60)))}
     near = rng.random(count) < 0.4
     commands["slot"][near] = commands["slot"][0] % max(capacity - 8, 1) + rng.integers(0, min(8, capacity), near.sum())
     generations = np.array(model.generations)[commands["slot"]]
@@ -59,7 +62,8 @@ def run(count, *, capacity=1 << 16, priority_bits=27, generation_bits=16, mix=MI
         expected = [*zip(*answers(model, commands))]
         for name, values in zip(("stale", "empty", "slot", "generation", "priority", "total"), expected):
             known = np.array([value is not None for value in values])
-            assert np.array_equal(found[f"results_payload_{name}"][known], np.array([value for value in values if value is not None], np.uint64)), name
+            wanted = np.array([value for value in values if value is not None], np.uint64)
+            assert np.array_equal(found[f"results_payload_{name}"][known], wanted), name
         drawn = found[(found["results_payload_kind"] == Kind.DRAW) & (found["results_payload_empty"] == 0)]
         assert drawn["results_payload_priority"].all()
         stale, draws = stale + int(found["results_payload_stale"].sum()), draws + len(drawn)
@@ -83,7 +87,6 @@ def test_draws_sums_and_refusals_are_the_models_at_length():
     ("memory.read_port(transparent_for=[write])", "memory.read_port()"), ("good = there &", "good ="),
     ("(slot < following)", "(slot <= following)")])
 def test_the_check_notices_a_slip(sound, wrong, monkeypatch):
-    import hw.replay.sampler
     slots = mutant(hw.replay.slots, sound, wrong)
     monkeypatch.setattr(hw.replay.sampler, "Slots", slots.Slots)
     monkeypatch.setattr(hw.replay.sampler, "generation", slots.generation)
