@@ -89,6 +89,11 @@ class Channel:
         return len(self._queue) + len(self._flight)
 
     @property
+    def busy(self) -> bool:
+        """Something is on its way that others must wait for."""
+        return any(not request.yields for request in self.requests())
+
+    @property
     def queued(self) -> int:
         """Requests that were never sent."""
         return len(self._queue)

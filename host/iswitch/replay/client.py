@@ -150,7 +150,7 @@ class ReplayClient:
         """Takes what has come, and sends what is due, or a sign of life if nothing was for some seconds."""
         self._session.live()
         self._session.pump()
-        if not self._session.channel.pending:
+        if not self._session.channel.busy:
             self._writer.seal()
         for prefetch in self._prefetches:
             prefetch.advance()
@@ -164,7 +164,7 @@ class ReplayClient:
         for request in refused:
             request.told = True
         if refused:
-            raise self._session.not_served(refused[0])
+            raise self._session.given_up(refused[0])
 
     # Drawing
 
@@ -326,8 +326,10 @@ class ReplayClient:
     # The end
 
     def reopen(self) -> None:
-        """After SessionLost: takes a place anew. What was not acknowledged may or may not have been carried out, and is forgotten here. NoPlace,
-        SwitchUnreachable."""
+        """After SessionLost: takes a place anew. What was not acknowledged may or may not have been carried out, and is forgotten here: whoever
+        waits for it gets SessionLost, and prefetching ends. NoPlace, SwitchUnreachable."""
+        for prefetch in list(self._prefetches):
+            prefetch.close()
         self._session.open()
         self._begin()
 

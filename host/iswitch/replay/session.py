@@ -23,6 +23,7 @@ _QUEUE = 64
 """So many ordered requests may wait to be sent before whoever puts more is made to wait."""
 _TRAINS = 64
 """At most so many are taken before something is sent."""
+_CLOSED = "closed"
 _SILENT_S = SESSION_SILENT_US / 1e6 / 4
 _DATA = int(Type.DATA)
 
@@ -55,6 +56,7 @@ class Session:
         self._view = memoryview(bytearray(RECEIVE_BYTES))
         self.control = Control(transport, address=address, timeout_s=timeout_s, strangers=self._absorb)
         self.token = -1  # none yet
+        self.channel = Channel(session=0, token=0, first=0, kept=1)
         self.shouts: deque[Shouted] = deque()
         """The last of them, as many as a log holds."""
         self.lost = ""
@@ -102,6 +104,8 @@ class Session:
     def _opened(self, reply: Reply, token: int) -> None:
         status = reply.status
         assert status is not None
+        for request in list(self.channel.requests()):
+            request.fate = Fate.SESSION
         self.index, self.token = reply.header.session, token
         self.channel = Channel(session=self.index, token=token, first=status.next, kept=self.config.kept)
         self.inquiries = Inquiries(session=self.index, token=token)
@@ -122,7 +126,7 @@ class Session:
         except (IswitchError, OSError):
             return False
         finally:
-            self.lost = "it is closed"
+            self.lost = _CLOSED
         return True
 
     # Traffic
@@ -192,13 +196,15 @@ class Session:
         requests = list(requests)
         self.wait(lambda: all(request.settled for request in requests))
         for request in requests:
-            if request.fate in _WAITED:
-                raise self.not_served(request)
+            if request.fate in _WAITED or request.fate == Fate.SESSION:
+                raise self.given_up(request)
 
-    def not_served(self, request: Request) -> NotServed:
-        """The error for a request that was taken back."""
-        assert request.fate is not None and request.status is not None
+    def given_up(self, request: Request) -> NotServed | SessionLost:
+        """The error for a request that was taken back, or that was on its way when the session was lost."""
         request.told = True
+        if request.fate is None or request.fate not in _WAITED or request.status is None:
+            return SessionLost(f"{request.kind.name} to table {self.table} at {self.address} was on its way when the session was lost: it may or may "
+                               "not have been carried out")
         why, remedy = _WAITED[request.fate]
         status = request.status
         over = request.fate == Fate.TURN and serial(status.turn, request.turn) > 0
@@ -269,6 +275,8 @@ class Session:
             self.status = status
 
     def _demand_open(self) -> None:
+        if self.lost == _CLOSED:
+            raise SessionLost(f"session {self.index} at {self.address} is closed: make a new client")
         if self.lost:
             raise SessionLost(f"session {self.index} at {self.address} is lost: {self.lost}. What was not acknowledged may or may not have been "
                               "carried out. To go on: `reopen`, or make a new client")

@@ -9,7 +9,7 @@ import numpy as np
 from iswitch.replay.channel import Request
 from iswitch.replay.errors import MemoryExhausted
 from iswitch.replay.frames import RecentFrames
-from iswitch.replay.log import Hold, LogSpace
+from iswitch.replay.log import ItemsHold, LogSpace
 from iswitch.replay.records import Layout, units_of
 from iswitch.replay.session import Session
 from iswitch.replay_wire import ADD_ROW, BODY_BYTES, PAYLOAD_BYTES, UNIT_BYTES, WRITE, Fate, Kind
@@ -31,17 +31,20 @@ class Added:
 
     def __init__(self, session: Session, turn: int = 0):
         self._session, self.turn = session, turn
-        self._parts: list[tuple[Request, slice]] = []
-        self._waits: list[_Batch] = []
+        self._parts: list[tuple[_Batch, slice]] = []
+
+    def take(self, batch: "_Batch", first: int, count: int) -> None:
+        """So many of them are in a datagram, from its `first` on."""
+        self._parts.append((batch, slice(first, first + count)))
 
     @property
     def items(self) -> np.ndarray:
         """The numbers of the items, u4: their handles. Waits until all were added; NotServed if one had to be taken back."""
-        for batch in self._waits:
+        for batch, _ in self._parts:
             batch.seal()
-        requests = [request for request, _ in self._parts]
-        self._session.served(requests)
-        return np.concatenate([numbers_of(request, self._session.config.capacity)[part] for request, part in self._parts] or [np.empty(0, "<u4")])
+        self._session.served(batch.request for batch, _ in self._parts)
+        numbers = [numbers_of(batch.request, self._session.config.capacity)[part] for batch, part in self._parts]
+        return np.concatenate([np.empty(0, np.uint32), *numbers])
 
 
 def numbers_of(request: Request, capacity: int) -> np.ndarray:
@@ -108,7 +111,7 @@ class LogWriter:
 class _Batch:
     """Transitions of one ADD that is not sent yet."""
 
-    def __init__(self, writer: "Writer", hold: Hold | None):
+    def __init__(self, writer: "Writer", hold: ItemsHold | None):
         self.writer, self.hold = writer, hold
         self.request = Request(Kind.ADD)
         self.rows: list[bytes] = []
@@ -137,7 +140,7 @@ class Writer:
         """Frames written to the log."""
         self.refused: list[Request] = []
         """ADDs that were taken back, and of which nobody knows yet."""
-        self._unsettled: list[tuple[Request, Hold | None]] = []
+        self._unsettled: list[tuple[Request, ItemsHold | None]] = []
         log.settle = self.settle
 
     def add(self, arrays: Mapping[str, np.ndarray], priorities: np.ndarray, turn: int = 0) -> Added:
@@ -151,20 +154,16 @@ class Writer:
         while at < count:
             if self.batch is None:
                 self.batch = self._begin(next(turns))
-                result._waits.append(self.batch)
-            elif self.batch not in result._waits:
-                result._waits.append(self.batch)
-            batch, end = self.batch, min(count, at + self.per_add - self.batch.count)
-            part = slice(at, end)
-            try:
-                rows = self._pack({name: array[part] for name, array in arrays.items()}, priorities[part], batch.hold)
-            except MemoryExhausted as full:
+            batch = self.batch
+            part = slice(at, min(count, at + self.per_add - batch.count))
+            packed, full = self._place({name: array[part] for name, array in arrays.items()}, batch.hold)
+            if full and (turn or not packed and not batch.count):
                 raise self._explained(full, at, count) from None
-            result._parts.append((batch.request, slice(batch.count, batch.count + end - at)))
-            batch.rows.append(rows.tobytes())
-            batch.count += end - at
-            at = end
-            if batch.count == self.per_add or turn and at == count:
+            result.take(batch, batch.count, packed)
+            batch.rows.append(self._pack(slice(at, at + packed), arrays, priorities).tobytes())
+            batch.count += packed
+            at += packed
+            if full or batch.count == self.per_add or turn and at == count:  # if full: what is added makes room for the rest
                 self.seal()
         result.turn = next(turns)
         return result
@@ -209,35 +208,51 @@ class Writer:
                     self.log.space.forget(hold)
         del self._unsettled[:done]
 
-    def _pack(self, arrays: Mapping[str, np.ndarray], priorities: np.ndarray, hold: Hold | None) -> np.ndarray:
-        """Rows of an ADD; what is in the log is appended there."""
-        count, layout = len(priorities), self.layout
-        self.handed += count
-        positions = {name: np.zeros((count, layout.spec[name].stacked), "<u4") for name in layout.stacked}
-        blobs = np.zeros(count, "<u4")
-        if hold:
-            for k in range(count):
-                for name in layout.stacked:
+    def _place(self, arrays: Mapping[str, np.ndarray], hold: ItemsHold | None) -> tuple[int, MemoryExhausted | None]:
+        """Appends to the log what belongs there, of as many items as there is room for: how many, and why not all. Where it is is kept for
+        `_pack`."""
+        layout, count = self.layout, len(next(iter(arrays.values())))
+        self._positions = {name: np.zeros((count, layout.spec[name].stacked), "<u4") for name in layout.stacked}
+        self._blobs = np.zeros(count, "<u4")
+        if hold is None:
+            return count, None
+        for k in range(count):
+            items, one = len(hold.floors), slice(k, k + 1)
+            hold.begin(self.log.space.end)
+            try:
+                for name, positions in self._positions.items():
                     for frame, image in enumerate(arrays[name][k]):
-                        positions[name][k, frame] = self._frame(image.tobytes(), hold) % 2**32
-            if layout.blob:
-                packed = layout.pack_blobs(arrays, positions)
-                for k in range(count):
-                    start = self.log.append(packed[k:k + 1].tobytes())
-                    hold.unit = min(hold.unit, start)
-                    blobs[k] = start % 2**32
+                        positions[k, frame] = self._frame(image.tobytes(), hold) % 2**32
+                if layout.blob:
+                    blob = layout.pack_blobs({name: array[one] for name, array in arrays.items()},
+                                             {name: positions[one] for name, positions in self._positions.items()})
+                    start = self.log.append(blob.tobytes())
+                    hold.need(start)
+                    self._blobs[k] = start % 2**32
+            except MemoryExhausted as full:
+                hold.undo(items)
+                return k, full
+        return count, None
+
+    def _pack(self, part: slice, arrays: Mapping[str, np.ndarray], priorities: np.ndarray) -> np.ndarray:
+        """Rows of an ADD."""
+        count = part.stop - part.start
+        self.handed += count
         rows = np.zeros(count, self.row)
-        rows["priority"], rows["record"] = priorities, layout.pack(arrays, positions, blobs, self.session.index)
+        rows["priority"] = priorities[part]
+        rows["record"] = self.layout.pack({name: array[part] for name, array in arrays.items()},
+                                          {name: positions[:count] for name, positions in self._positions.items()}, self._blobs[:count],
+                                          self.session.index)
         return rows
 
-    def _frame(self, frame: bytes, hold: Hold) -> int:
+    def _frame(self, frame: bytes, hold: ItemsHold) -> int:
         """The unit of the log where a frame begins; written if it is not there."""
         start = self.recent.find(frame, self.log.space.oldest)
         if start is None:
             start = self.log.append(frame)
             self.recent.add(frame, start, units_of(len(frame)))
             self.written += 1
-        hold.unit = min(hold.unit, start)
+        hold.need(start)
         return start
 
     def _explained(self, full: MemoryExhausted, done: int, count: int) -> MemoryExhausted:
