@@ -1,9 +1,10 @@
 """Golden model of the replay service: what each kind of request does. `docs/replay.md`, sections 1 and 4; who may ask is in `dispatcher.py`.
 
-Each request is carried out whole before the next begins. What the page leaves open is decided so:
+What the page leaves open is decided so:
 
 - The index of a log in LOAD may be that of a place that nobody has; one beyond the places is GONE, and so is a SHOUT of another's log.
 - A STATUS tells all as of right behind the request, but before `times` does its work: what a SAMPLE tells of priorities is what it drew from.
+- A LIMIT finds no draws under way: each request is over when the next begins. LOAD and SHOUT of no units are LENGTH; PUBLISH of none is not.
 - SATURATED counts priorities in requests that are carried out, of items that turn out to be gone too.
 """
 

@@ -21,16 +21,20 @@ TWO = Scenario(((ADD, WRITE, ADD), (ADD, ADD)), kept=2)
 SAMPLERS = Scenario(((SAMPLE, ADD), (SAMPLE,)), kept=2, skips=True)
 SIDE_BY_SIDE = Scenario(((ADD,), (ADD,), (ADD,)), sessions=2)
 WRAPPING = Scenario(((ADD, ADD, SAMPLE, ADD, CLOSE),), kept=2, skips=True, first=SERIAL - 2)
+BUSY = Scenario(((SAMPLE, WRITE, CLOSE), (SAMPLE, ADD)), kept=2, skips=True)
 LATE = Scenario(((ADD, ADD), (ADD,)), kept=2, delays=WAITING)
 GHOSTS = Scenario(((ADD, CLOSE), (ADD, CLOSE)), delays=ALWAYS)
 GHOSTS_OF_TWO = Scenario(((ADD, ADD), (ADD,)), kept=2, delays=ALWAYS)
+
+GHOSTS_OF_SAMPLERS = Scenario(((SAMPLE, ADD), (ADD,)), kept=2, skips=True, delays=ALWAYS)
 
 
 def explore(scenario: Scenario) -> int:
     return len(SessionExplorer(scenario).run())
 
 
-@pytest.mark.parametrize("scenario", [ALONE, GIVES_UP, IN_TURN, TWO, SAMPLERS, SIDE_BY_SIDE, WRAPPING])
+@pytest.mark.parametrize("scenario", [ALONE, GIVES_UP, IN_TURN, TWO, SAMPLERS, SIDE_BY_SIDE, WRAPPING,
+                                      pytest.param(BUSY, marks=pytest.mark.slow)])
 def test_the_rules_hold(scenario):
     assert explore(scenario) > 50
 
@@ -40,7 +44,7 @@ def further(by: int) -> Rules:
     return RULES._replace(opened=lambda place, *about: RULES.opened(place._replace(next=(place.next + by) % SERIAL), *about))
 
 
-@pytest.mark.parametrize("scenario", [LATE, GHOSTS, GHOSTS_OF_TWO])
+@pytest.mark.parametrize("scenario", [LATE, GHOSTS, GHOSTS_OF_TWO, pytest.param(GHOSTS_OF_SAMPLERS, marks=pytest.mark.slow)])
 def test_a_session_that_is_opened_again_by_an_old_open_needs_other_numbers(scenario):
     """A client whose place was another's for a while gets it back: its requests of before might be next. With `kept` numbers between, none is."""
     with pytest.raises(Violation, match=r"^a request is (never answered|carried out before its turn)"):
