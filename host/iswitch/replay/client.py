@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from iswitch.replay.channel import Request
 from iswitch.replay.checkpoint import Snapshot, read_table
+from iswitch.replay.log_writer import LogWriter
 from iswitch.replay.parameters import Parameters
 from iswitch.replay.prefetch import Prefetch
 from iswitch.replay.priorities import Normalize, Scale, bucket_begin
@@ -18,7 +19,7 @@ from iswitch.replay.records import Field, Layout
 from iswitch.replay.sampling import Batch, Sampling, Wish
 from iswitch.replay.session import Session
 from iswitch.replay.statistics import Statistics
-from iswitch.replay.writer import Added, LogWriter, Writer, turns_from
+from iswitch.replay.writer import Added, Writer, turns_from
 from iswitch.replay_wire import BODY_BYTES, LIMITS, UNIT_BYTES, UPDATE_ROW, Fate, Kind
 from iswitch.transport import Transport, UdpTransport
 from iswitch.wire import Register

@@ -11,11 +11,11 @@ import numpy as np
 from iswitch.errors import IswitchError
 from iswitch.replay.channel import Request
 from iswitch.replay.errors import MemoryExhausted
+from iswitch.replay.log_writer import LogWriter
 from iswitch.replay.messages import Reply, Status
 from iswitch.replay.reading import Loading
 from iswitch.replay.records import units_of
 from iswitch.replay.session import Session
-from iswitch.replay.writer import LogWriter
 from iswitch.replay_wire import LOAD, PAYLOAD_BYTES, PUBLISH, UNIT_BYTES, Fate, Kind
 
 __all__ = ["Parameters"]

@@ -257,6 +257,8 @@ class Session:
                                       "switch restarted")
         elif fate in (Fate.KIND, Fate.TABLE, Fate.LENGTH, Fate.OLD, Fate.FULL):
             self.lost = f"the switch refused a {Kind(header.kind).name} as {fate.name}: use a driver of the switch's version"
+        elif header.kind == Kind.WRITE and fate in (Fate.RANGE, Fate.MEMORY):  # what comes behind it would refer to what is not there
+            self.lost = f"the switch refused a WRITE ({fate.name}), so the log is not as this client left it: somebody else has used the session"
         elif reply.status:
             self.learn(reply.status)
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 from iswitch.config import Config, Replay
-from iswitch.replay import Field, MemoryExhausted, ReplayClient
+from iswitch.replay import Field, MemoryExhausted, ReplayClient, SessionLost
 from iswitch.replay import frames as sound
 from iswitch.replay.log import LogSpace
 
@@ -237,6 +237,13 @@ def test_what_a_former_client_left_is_kept_as_long_as_there_is_room():
 def test_after_enough_adds_a_former_client_s_log_is_forgotten():
     space = LogSpace(units=64, written=100, oldest=60, adds=10, capacity=16)
     assert space.room(10) == space.room(25) == 24 and space.room(26) == 64
+
+
+def test_a_log_that_is_not_as_it_was_left_ends_the_session():
+    net = network()
+    with pytest.raises(SessionLost, match=r"refused a WRITE \(RANGE\)"), ReplayClient(net.transport(), BLOBS) as client:
+        net.switch.service.places[0] = net.switch.service.places[0]._replace(written=5)
+        client.extend({"observation": np.ones((1, 300)), "action": [1]}, [1.0]).items.tolist()
 
 
 # The bookkeeping
