@@ -9,6 +9,8 @@ REORDER   ?= 0
 CORRUPT   ?= 0
 KILL      ?=
 LEAVES    ?= 0
+# Of `make emulator`: REPLAY=default, or sizes
+REPLAY    ?=
 # Of `make test`
 JOBS      ?= 2
 # Of `make sim`: WAVES=1 writes waveforms
@@ -61,8 +63,8 @@ demo: $(TORCH)  ## learn CartPole with WORKERS=4 through the compiled switch; LO
 	python -m sim.demo --workers $(WORKERS) --seed $(SEED) \
 		--loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) --leaves $(LEAVES) $(if $(KILL),--kill $(KILL)) --out build/demo
 
-emulator: $(BASE)  ## the compiled switch with a UDP socket for each port, until Ctrl-C
-	python -m sim.emulator
+emulator: $(BASE)  ## the compiled switch with a UDP socket for each port, until Ctrl-C; REPLAY=default: with the replay service
+	python -m sim.emulator $(if $(REPLAY),--replay $(REPLAY))
 
 sim: $(BASE)  ## cocotb benches on the emitted Verilog; WAVES=1 for waveforms
 	python -m sim.bench.run_cocotb
