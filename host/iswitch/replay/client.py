@@ -17,6 +17,7 @@ from iswitch.replay.prefetch import Prefetch
 from iswitch.replay.priorities import Normalize, Scale, bucket_begin
 from iswitch.replay.records import Field, Layout
 from iswitch.replay.sampling import Batch, Sampling, Wish
+from iswitch.replay.seeds import SEED_BITS
 from iswitch.replay.session import Session
 from iswitch.replay.statistics import Statistics
 from iswitch.replay.writer import Added, Writer, turns_from
@@ -27,7 +28,6 @@ from iswitch.wire import Register
 __all__ = ["ReplayClient", "Updated"]
 
 _UPDATES = BODY_BYTES // UPDATE_ROW.itemsize  # in a request
-_SEED_BITS = 128
 _RESTORED = 64  # transitions at a time, whole
 
 
@@ -191,7 +191,7 @@ class ReplayClient:
         def make() -> Sampling:
             wish = Wish(count, beta() if callable(beta) else beta, stratified, normalize, items)
             wish.check(self.config.draws)
-            own = self._seed(None) if seed is None else (first + next(numbers)) % 2**_SEED_BITS
+            own = self._seed(None) if seed is None else (first + next(numbers)) % 2**SEED_BITS
             return Sampling(self._session, self._layout, self._scale, wish, own, yields=True)
 
         self._writer.seal()
@@ -201,9 +201,9 @@ class ReplayClient:
 
     def _seed(self, seed: int | None) -> int:
         if seed is None:
-            return self._session.transport.randbits(_SEED_BITS)
-        if not 0 <= seed < 2**_SEED_BITS:
-            raise ValueError(f"seed must be 0 to 2^{_SEED_BITS} - 1, not {seed!r}")
+            return self._session.transport.randbits(SEED_BITS)
+        if not 0 <= seed < 2**SEED_BITS:
+            raise ValueError(f"seed must be 0 to 2^{SEED_BITS} - 1, not {seed!r}")
         return int(seed)
 
     # Priorities and limits

@@ -10,6 +10,7 @@ from iswitch.replay.inquiries import Inquiry
 from iswitch.replay.priorities import Normalize, Scale, importance_weights
 from iswitch.replay.reading import Reading
 from iswitch.replay.records import Layout
+from iswitch.replay.seeds import spread
 from iswitch.replay.session import Session
 from iswitch.replay_wire import DRAWN, SAMPLE, Fate, Kind
 
@@ -71,7 +72,7 @@ class Sampling:
         body = np.zeros(1, SAMPLE)
         body["items"] = wish.items
         body["stride"] = _WORD // wish.count if wish.stratified and wish.count > 1 else 0
-        body["seed"] = seed % _WORD, seed >> 64
+        body["seed"] = spread(seed) % _WORD, spread(seed) >> 64
         self.request = session.put(Request(Kind.SAMPLE, count=int(wish.count), body=body.tobytes(), turn=turn, yields=yields), patient=yields)
         self._reading: Reading | None = None
         self._batch: Batch | None = None

@@ -7,9 +7,11 @@ import pytest
 from iswitch.config import Config, Replay
 from iswitch.errors import SwitchUnreachable
 from iswitch.replay import Field, NoPlace, NoReplayService, NotServed, ReplayClient, SessionLost
+from iswitch.replay.seeds import spread
 from iswitch.replay_wire import Fate, Kind
 
 from sim.bench.replay_network import Network
+from sim.bench.statistics import chi_square, quantile
 from sim.bench.udp_model import UdpModel
 from sim.model.replay import draws
 
@@ -163,7 +165,7 @@ def test_draws_are_those_of_the_seed(network, client, count, stratified):
     ends = np.cumsum(fixed)
     for seed in (0, 1, 2**128 - 1, 12345 << 64):
         stride = draws.stride(count) if stratified and count > 1 else 0
-        positions = [fraction * int(ends[-1]) >> 64 for fraction in draws.fractions(seed, count, stride)]
+        positions = [fraction * int(ends[-1]) >> 64 for fraction in draws.fractions(spread(seed), count, stride)]
         batch = client.sample(count, stratified=stratified, seed=seed, beta=0.7)
         assert batch.items.tolist() == (64 + np.searchsorted(ends, positions, side="right")).tolist() and batch.seed == seed
         chances = 64 * batch.priorities / priorities.sum()
@@ -235,6 +237,16 @@ def test_bad_priorities_are_refused_before_anything_is_sent(network, client, val
 
 
 # Lockstep
+
+
+def test_small_seeds_draw_as_often_as_priorities_say(network, client):
+    """One draw for each of 3,000 seeds in a row; as they are, the generator would begin with numbers that are hardly different."""
+    client.extend(transitions(PLAIN, 64), np.ones(64))
+    counts = np.bincount([int(client.sample(1, seed=seed).items[0]) - 64 for seed in range(3000)], minlength=64)
+    statistic, freedom = chi_square(counts, np.full(64, 3000 / 64))
+    assert quantile(freedom, -3.0902) < statistic < quantile(freedom, 3.0902)
+    raw = np.bincount([draws.fractions(seed, 1)[0] * 64 >> 64 for seed in range(3000)], minlength=64)
+    assert chi_square(raw, np.full(64, 3000 / 64))[0] > 10 * quantile(freedom, 3.0902)
 
 
 @pytest.mark.parametrize("faults", FAULTS, ids=str)
