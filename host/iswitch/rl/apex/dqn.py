@@ -41,31 +41,27 @@ def priorities_of(errors: Vector, exponent: float) -> Vector:
 
 
 class Improver:
-    """Takes a learner's steps: online network with Adam, and a target network that is its copy from time to time."""
+    """Takes a learner's steps: an online network with Adam, and a target network whose weights follow it slowly."""
 
     def __init__(self, online: nn.Module, target: nn.Module, options: Options) -> None:
         self.online, self.target, self.options = online, target, options
         self.replica = Replica(online, learning_rate=options.learning_rate, gradient_norm=options.gradient_norm)
-        self._copy()
-
-    def _copy(self) -> None:
-        nn.utils.vector_to_parameters(torch.from_numpy(self.replica.weights()), self.target.parameters())
+        self._target_weights = torch.from_numpy(self.replica.weights())
+        nn.utils.vector_to_parameters(self._target_weights, target.parameters())  # of which they are views from now on
 
     def improve(self, batch: Columns, weights: Vector) -> tuple[Vector, float]:
-        """One step by a batch, whose rows count with their importance weights. The batch's TD errors before it, and its loss."""
+        """One step by a batch, whose rows count with their importance weights. The batch's TD errors before it, and its loss.
+        FloatingPointError if that is none."""
         column = {name: torch.from_numpy(np.ascontiguousarray(rows)) for name, rows in batch.items()}
-        values = self.online(torch.cat([column["observation"], column["next_observation"]]))
-        taken, online_next = values.split(len(values) // 2)
+        values = self.online(column["observation"])
         with torch.no_grad():
-            wanted = targets(column["reward"], column["discount"], online_next, self.target(column["next_observation"]))
-        errors = wanted - taken.gather(-1, column["action"][:, None])[:, 0]
+            wanted = targets(column["reward"], column["discount"], self.online(column["next_observation"]), self.target(column["next_observation"]))
+        errors = wanted - values.gather(-1, column["action"][:, None])[:, 0]
         loss = (torch.from_numpy(weights) * nn.functional.huber_loss(errors, torch.zeros_like(errors), reduction="none")).mean()
+        if not math.isfinite(loss.item()):
+            raise FloatingPointError(f"the loss of step {self.replica.steps} is {loss.item()}")
         self.replica.gradient.zero_()
         loss.backward()
         self.replica.step(self.options.learning_rate)
-        if self.replica.steps % self.options.target_every == 0:
-            self._copy()
-        found = errors.detach().numpy()
-        if not math.isfinite(float(loss)):
-            raise FloatingPointError(f"the loss of step {self.replica.steps} is {float(loss)}")
-        return found, float(loss)
+        self._target_weights.lerp_(torch.from_numpy(self.replica.weights()), self.options.target_rate)
+        return errors.detach().numpy(), loss.item()

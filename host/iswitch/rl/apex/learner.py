@@ -18,6 +18,8 @@ __all__ = ["Learned", "LearnerProgress", "learn"]
 _SLACK = 4
 """Batches by which draws may be ahead of the ratio, and behind it."""
 
+_CONFIRM = 3
+
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerProgress:
@@ -50,6 +52,16 @@ class Learned:
     @property
     def weights_sha256(self) -> str:
         return hashlib.sha256(self.weights.tobytes()).hexdigest()
+
+
+def _try(weights: Vector, options: Options, step: int) -> list[float]:
+    """Returns of an evaluation; if they are good, of several times as many episodes, since few may be lucky."""
+    first = TRIALS + step * options.evaluation_episodes * (1 + _CONFIRM)
+    returns = evaluate(weights, options, first)
+    if sum(returns) / len(returns) >= options.good_return:
+        for more in range(1, 1 + _CONFIRM):
+            returns += evaluate(weights, options, first + more * options.evaluation_episodes)
+    return returns
 
 
 def learn(replay: Replay, options: Options, start: Start, report: Callable[[LearnerProgress], Any] = lambda _: None) -> Learned:
@@ -89,7 +101,7 @@ def learn(replay: Replay, options: Options, start: Start, report: Callable[[Lear
                 continue
             weights = improver.replica.weights()
             if done % options.evaluate_every == 0:
-                returns = evaluate(weights, options, TRIALS + done * options.evaluation_episodes % TRIALS)
+                returns = _try(weights, options, done)
                 mean, table = sum(returns) / len(returns), replay.statistics()
                 if mean >= best[0]:
                     best = (mean, done, weights)

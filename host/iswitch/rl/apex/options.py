@@ -15,7 +15,7 @@ STOP = b"stop"
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is learned and how. A learner's step is one batch; `steps`, `publish_every`, `evaluate_every` and `target_every` count those."""
+    """What is learned and how. A learner's step is one batch; `steps`, `publish_every` and `evaluate_every` count those."""
 
     environment: str = "CartPole-v1"
     seed: int = 1
@@ -24,20 +24,21 @@ class Options:
     """Environments of each actor."""
     add_items: int = 16
     """Transitions that an actor adds at a time."""
-    horizon: int = 3
+    horizon: int = 5
     """Rewards in an n-step return."""
     discount: float = 0.99
     hidden: int = 64
     batch: int = 64
-    steps: int = 15_000
+    steps: int = 12_800
     """Learner's steps at most."""
-    ratio: float = 8.0
+    ratio: float = 4.0
     """Draws for each transition that is added."""
     warmup: int = 1024
     """Transitions before the first draw."""
     learning_rate: float = 1e-3
     gradient_norm: float = 10.0
-    target_every: int = 250
+    target_rate: float = 0.01
+    """How far the target network's weights go to the online ones with each step."""
     publish_every: int = 64
     exponent: float = 0.6
     """A priority is the TD error to this power."""
@@ -48,13 +49,13 @@ class Options:
     """Game i of all N acts at random with probability epsilon ** (1 + spread * i / (N - 1))."""
     evaluate_every: int = 256
     evaluation_episodes: int = 20
-    good_return: float = 475.0
+    good_return: float = 485.0
     """Stop when an evaluation's episodes return as much on average."""
     lockstep: bool = False
     """Every operation on the table in an order that was fixed beforehand: the same seed gives the same draws and the same weights."""
 
     def __post_init__(self) -> None:
-        for name in ("actors", "games", "add_items", "horizon", "hidden", "batch", "steps", "warmup", "target_every", "publish_every",
+        for name in ("actors", "games", "add_items", "horizon", "hidden", "batch", "steps", "warmup", "publish_every",
                      "evaluate_every", "evaluation_episodes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"Options {name} must be at least 1, not {getattr(self, name)!r}")
@@ -62,6 +63,8 @@ class Options:
             raise ValueError(f"Options discount must be 0 to 1, not {self.discount!r}")
         if self.ratio <= 0:
             raise ValueError(f"Options ratio must be above 0, not {self.ratio!r}")
+        if self.steps % self.evaluate_every:
+            raise ValueError(f"Options steps must be a multiple of evaluate_every, {self.evaluate_every}, not {self.steps!r}")
         if self.evaluate_every % self.publish_every:
             raise ValueError(f"Options evaluate_every must be a multiple of publish_every, {self.publish_every}, not {self.evaluate_every!r}")
 
