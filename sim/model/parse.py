@@ -10,7 +10,7 @@ from iswitch.wire import (
 )
 from sim.model.control.membership import Request, Settings, Source
 
-__all__ = ["FLAT", "Message", "parse", "request"]
+__all__ = ["ADDRESS_BYTES", "FLAT", "Message", "parse", "request"]
 
 ADDRESS_BYTES = FRAME_BYTES - HEADER.itemsize
 IP_AT, UDP_AT = 14, 34
@@ -21,7 +21,7 @@ BODY_BYTES = {Type.CONTROL: CONTROL.itemsize, Type.ACK: ACK.itemsize, Type.NOTIC
 
 class Message(NamedTuple):
     """A frame of ours with right lengths and checksums and a type that the switch obeys. `payload`: behind the header.
-    `reason`: the header's `count`, which is that in a notice."""
+    `reason`: the header's `count`, which is that in a notice. Of a REQUEST only type and source mean anything: its header is another."""
 
     type: Type
     source: Source

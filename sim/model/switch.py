@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from iswitch.config import Config
+from iswitch.replay_wire import Fate
 from iswitch.wire import (
     MAGIC, NOTICE_INTERVAL_US, REGISTERS_PER_READ, STALENESS_MAX, VERSION, Action, ContributionFlag, Format, JobState, Mode, Operation,
     Outcome, PortCounter, Reason, Register, ResultFlag, Standing, Stat, Type,
@@ -18,12 +19,13 @@ from sim.model.aggregate import claims as claims_of
 from sim.model.aggregate.claims import Answer, Claims
 from sim.model.aggregate.ring import Names, Ring, Slot, Step, Work, contribute, receipt
 from sim.model.control import membership, random, views
-from sim.model.control.membership import NO_JOB, EntryState, Job, Verdict
+from sim.model.control.membership import NO_JOB, EntryState, Job, Source, Verdict
 from sim.model.net import compose
 from sim.model.net.forwarder import MacTable, destinations
 from sim.model.net.responder import answer
 from sim.model.numeric import lane
-from sim.model.parse import FLAT, Message, parse, request
+from sim.model.parse import ADDRESS_BYTES, FLAT, Message, parse, request
+from sim.model.replay.service import Service
 
 __all__ = ["Switch"]
 
@@ -37,7 +39,7 @@ class Switch:
     """One switch. `mac`, `ip`: its own addresses. `seed`: where epochs, first seqs and tokens come from."""
 
     types: tuple[Type, ...] = FLAT
-    """The messages that it obeys."""
+    """The messages that it obeys, beside the replay service's."""
 
     def __init__(self, config: Config, *, mac: bytes, ip: bytes, seed: int) -> None:
         self.config, self.own = config, compose.Own(mac, ip)
@@ -49,6 +51,7 @@ class Switch:
         self.port_counters = [[0] * len(PortCounter) for _ in range(config.ports)]
         self.noticed_us: int | None = None
         self.macs = MacTable(config.mac_entries)
+        self.service = Service(config.replay) if config.replay else None
 
     def receive(self, port: int, frame: bytes, now_us: int, error: bool = False) -> Frames:
         """One frame without FCS that came in by `port`; `error`: its FCS was bad. Returns (port, frame) in order."""
@@ -59,13 +62,15 @@ class Switch:
                  PortCounter.RX_RUNT if len(frame) < 60 else PortCounter.RX_OVERSIZE] += 1
             return []
         seen[PortCounter.RX_FRAMES] += 1
-        message = parse(port, frame, self.own.ip, self.types)
+        message = parse(port, frame, self.own.ip, (*self.types, Type.REQUEST) if self.service else self.types)
         if message == Outcome.ORDINARY:
             outcome, sent = self.forward(port, frame)
         elif isinstance(message, Outcome):
             outcome, sent = message, []
         elif message.type == Type.CONTROL:
             outcome, sent = self.control(message, now_us)
+        elif self.service and message.type == Type.REQUEST:
+            outcome, sent = Outcome.REPLAY, self.replay(self.service, message.source, frame[ADDRESS_BYTES:], now_us)
         else:
             outcome, sent = self.aggregate(message, now_us)
         self.macs.learn(frame[6:12], port, self.own.mac)
@@ -82,6 +87,12 @@ class Switch:
             return Outcome.UNANSWERED, []
         outcome, ports = destinations(self.macs, frame[:6], port, self.config.ports)
         return outcome, [(egress, frame) for egress in ports]
+
+    def replay(self, service: Service, source: Source, payload: bytes, now_us: int) -> Frames:
+        """A request to the replay service."""
+        sent = service.receive(source, payload, now_us)
+        self.stats[Stat.SATURATED] = service.saturated
+        return [(to.port, compose.address(self.own, to, answer)) for to, answer in sent]
 
     def aggregate(self, message: Message, now_us: int) -> tuple[Outcome, Frames]:
         """A contribution, a receipt or a claim."""
@@ -313,11 +324,15 @@ class Switch:
         for first, counts in ((Register.OUTCOMES, self.outcomes), (Register.STATS, self.stats), (Register.AGES, self.ages),
                               (Register.PORT_COUNTERS, port_counters)):
             values |= {first + k: count % 2**32 for k, count in enumerate(counts)}
+        if self.service:
+            values |= {Register.REPLAY_FATES + k: count % 2**32 for k, count in enumerate(self.service.fates)}
+            values |= {Register.REPLAY + k: value for k, value in enumerate(self.service.registers())}
         return [values.get((address + k) % 2**32, 0) for k in range(REGISTERS_PER_READ)]
 
     def counters(self) -> dict[str, int]:
-        """Every counter by name, zeros too: `outcome.ADDED`, `stat.RESULTS`, `port0.RX_ERROR`."""
+        """Every counter by name, zeros too: `outcome.ADDED`, `stat.RESULTS`, `port0.RX_ERROR`; `replay.DONE` if there is a replay service."""
         counts = {f"outcome.{kind.name}": self.outcomes[kind] for kind in Outcome}
         counts |= {f"stat.{kind.name}": self.stats[kind] for kind in Stat}
+        counts |= {f"replay.{fate.name}": self.service.fates[fate] for fate in Fate} if self.service else {}
         return counts | {f"port{port}.{kind.name}": count[kind]
                          for port, count in enumerate(self.port_counters) for kind in PortCounter}

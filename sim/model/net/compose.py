@@ -15,7 +15,7 @@ from iswitch.wire import (
 )
 from sim.model.control.membership import Source
 
-__all__ = ["Own", "ack", "address", "control", "grant", "notice", "receipt", "refuse", "result", "uplink"]
+__all__ = ["Own", "ack", "address", "balanced", "control", "grant", "notice", "receipt", "refuse", "result", "uplink"]
 
 COMPLEMENT_AT = HEADER.fields["behind"][1]
 RECEIPT_COMPLEMENT_AT = HEADER.fields["members"][1]

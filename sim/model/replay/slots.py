@@ -41,9 +41,13 @@ class Slots:
         self.tree.update(slot, priority)
         return Handle(slot, self.generations[slot])
 
+    def holds(self, handle: Handle) -> bool:
+        """Whether the handle is still good."""
+        return handle.slot < self.filled and self.generations[handle.slot] == handle.generation
+
     def update(self, handle: Handle, priority: int) -> bool:
         """Whether the handle is still good; else nothing changes."""
-        good = handle.slot < self.filled and self.generations[handle.slot] == handle.generation
+        good = self.holds(handle)
         if good:
             self.tree.update(handle.slot, priority)
         return good
