@@ -1,5 +1,6 @@
 """An actor: plays with the newest parameters, and adds what it sees with priorities of its own."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ __all__ = ["ActorProgress", "act"]
 
 WAIT_S = 60.0
 """For parameters, without which an actor cannot go on."""
+_REPORT_S = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +35,7 @@ class ActorProgress:
 def act(replay: Replay, options: Options, rank: int, start: Start, report: Callable[[ActorProgress], Any] = lambda _: None) -> ActorProgress:
     """Plays until the learner publishes its end. TimeoutError if it publishes nothing."""
     games, schedule = Games(options, rank), Schedule(options, start) if options.lockstep else None
-    version, rounds = start.version, 0
+    version, rounds, told = start.version, 0, time.monotonic()
 
     def progress() -> ActorProgress:
         returns = list(games.returns)
@@ -41,18 +43,19 @@ def act(replay: Replay, options: Options, rank: int, start: Start, report: Calla
                              version=version, items=rounds * options.add_items, bytes_pushed=replay.statistics().bytes_pushed)
 
     while True:
-        needed = schedule.version(rounds) if schedule else version or start.version + 1
-        waits = version < needed
-        found = replay.get_parameters(newer_than=version, timeout=WAIT_S) if waits else None if schedule else replay.get_parameters(newer_than=version)
-        if found:
+        needed = schedule.version(rounds) if schedule else start.version + 1
+        late = version < needed
+        if found := replay.get_parameters(newer_than=version, timeout=WAIT_S if late else 0.0) if late or not schedule else None:
             version, payload = found
-            if bytes(payload[:len(STOP)]) == STOP:
+            if payload.startswith(STOP):
                 replay.flush()
                 return progress()
             games.network.load(np.frombuffer(payload, np.float32, games.network.size))
-        elif waits:
+        elif late:
             raise TimeoutError(f"actor {rank} waited {WAIT_S:g} s for version {needed} of the parameters, and has {version}")
-        batch, priorities = games.play(options.add_items)
-        replay.extend(batch, priorities, turn=schedule.add(rounds, rank) if schedule else 0)
+        columns, priorities = games.play(options.add_items)
+        replay.extend(columns, priorities, turn=schedule.add(rounds, rank) if schedule else 0)
         rounds += 1
-        report(progress())
+        if time.monotonic() - told >= _REPORT_S:
+            told = time.monotonic()
+            report(progress())

@@ -17,7 +17,7 @@ class Schedule:
     """Rounds and a learner's steps count from 0. ValueError if the options do not make whole rounds."""
 
     options: Options
-    start: Start = Start()
+    start: Start
 
     def __post_init__(self) -> None:
         drawn = self.options.actors * self.options.add_items * self.options.ratio

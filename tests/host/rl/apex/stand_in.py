@@ -71,7 +71,7 @@ class StandIn:
             data = {name: np.stack([table.rows[slot][name] for slot in slots]) for name in table.rows[0]}
             table.lock.notify_all()
         return SimpleNamespace(data=data, items=(newest + table.capacity).astype(np.uint32), weights=(weights / weights.max()).astype(np.float32),
-                               priorities=table.priorities[slots].astype(np.float32), total=upto[-1], filled=table.filled, gone=0)
+                               priorities=table.priorities[slots].astype(np.float32), total=upto[-1], filled=table.filled, gone=np.zeros(count, bool))
 
     def prefetch(self, count, *, depth=2, beta=0.4):
         waiting = deque()
@@ -89,7 +89,7 @@ class StandIn:
             table.lock.notify_all()
         return int(there.sum()), int((~there).sum())
 
-    def limit(self, *, size=0, ratio=0.0, behind=0, ahead=0, times=0):
+    def limit(self, *, size=1, ratio=0.0, behind=None, ahead=None, times=0):
         table = self.table
         with table.lock:
             self._begin("limit", 0)
@@ -111,7 +111,7 @@ class StandIn:
     def statistics(self):
         table = self.table
         return SimpleNamespace(filled=table.filled, adds=table.adds, draws=table.draws, total=table.priorities.sum(), turn=table.turn,
-                               version=table.version, bytes_pushed=self.bytes_pushed)
+                               version=table.version, bytes_pushed=self.bytes_pushed, resent=0)
 
     def close(self):
         pass
