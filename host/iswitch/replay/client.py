@@ -104,6 +104,11 @@ class ReplayClient:
         return self._scale.scale
 
     @property
+    def closed(self) -> bool:
+        """It was closed, or is being closed."""
+        return self._closed
+
+    @property
     def session(self) -> int:
         """The index of the place at the switch."""
         return self._session.index
@@ -142,7 +147,8 @@ class ReplayClient:
         self._tell()
 
     def poll(self) -> None:
-        """Takes what has come, and sends what is due."""
+        """Takes what has come, and sends what is due, or a sign of life if nothing was for some seconds."""
+        self._session.live()
         self._session.pump()
         if not self._session.channel.pending:
             self._writer.seal()

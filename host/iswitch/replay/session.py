@@ -12,7 +12,7 @@ from iswitch.replay.channel import Channel, Request
 from iswitch.replay.errors import NoPlace, NoReplayService, NotServed, SessionLost
 from iswitch.replay.inquiries import Inquiries, Inquiry
 from iswitch.replay.messages import Reply, Status, encode, parse, serial
-from iswitch.replay_wire import PAYLOAD_BYTES, Fate, Kind, ReplayRegister
+from iswitch.replay_wire import PAYLOAD_BYTES, SESSION_SILENT_US, Fate, Kind, ReplayRegister
 from iswitch.transport import RECEIVE_BYTES, Transport
 from iswitch.wire import Register, Type
 
@@ -23,6 +23,7 @@ _QUEUE = 64
 """So many ordered requests may wait to be sent before whoever puts more is made to wait."""
 _TRAINS = 64
 """At most so many are taken before something is sent."""
+_SILENT_S = SESSION_SILENT_US / 1e6 / 4
 _DATA = int(Type.DATA)
 
 _WAITED = {
@@ -53,6 +54,7 @@ class Session:
         self.transport, self.address, self.table, self.timeout_s, self.wait_s = transport, address, table, timeout_s, wait_s
         self._view = memoryview(bytearray(RECEIVE_BYTES))
         self.control = Control(transport, address=address, timeout_s=timeout_s, strangers=self._absorb)
+        self.token = -1  # none yet
         self.shouts: deque[Shouted] = deque()
         """The last of them, as many as a log holds."""
         self.lost = ""
@@ -106,7 +108,7 @@ class Session:
         self.opened = self.status = status
         self.adds = status.adds
         """Items ever added to the table, as far as is known: unlike the switch's, this count does not wrap."""
-        self.heard_at = self.transport.now()
+        self.heard_at = self._sent_at = self.transport.now()
         self.lost = ""
 
     def close(self, *, timeout_s: float = 1.0) -> bool:
@@ -136,10 +138,10 @@ class Session:
         self.channel.put(request)
         return request
 
-    def ask(self, kind: Kind, *, count: int = 0, body: bytes = b"") -> Inquiry:
-        """An unordered request on its way."""
+    def ask(self, kind: Kind, *, count: int = 0, body: bytes = b"", then: Callable[[Reply], None] | None = None) -> Inquiry:
+        """An unordered request on its way. then: what to do with the answer when it comes."""
         self._demand_open()
-        inquiry = Inquiry(kind, table=self.table, count=count, body=body)
+        inquiry = Inquiry(kind, table=self.table, count=count, body=body, then=then)
         self.inquiries.put(inquiry)
         return inquiry
 
@@ -149,6 +151,11 @@ class Session:
         self.wait(lambda: inquiry.reply is not None)
         assert inquiry.reply and inquiry.reply.status
         return inquiry.reply.status
+
+    def live(self) -> None:
+        """If nothing was sent for long, asks something, for a session that is silent may have to give way."""
+        if self.transport.now() - self._sent_at > _SILENT_S and not self.lost:
+            self.ask(Kind.LOOK)
 
     def pump(self, wait_s: float = 0.0) -> None:
         """Sends what is due, takes what has come (waiting for something at most so long), and sends what that made due. SessionLost."""
@@ -203,6 +210,8 @@ class Session:
     def _send(self) -> None:
         now = self.transport.now()
         payloads = self.channel.due(now) + self.inquiries.due(now)
+        if payloads:
+            self._sent_at = now
         at = 0
         while at < len(payloads):  # those of one size make a train
             size, end = len(payloads[at]), at + 1
@@ -222,8 +231,6 @@ class Session:
         return [reply for reply in replies if reply]
 
     def _absorb(self, view: memoryview, size: int, segment_bytes: int) -> None:
-        if not hasattr(self, "channel"):
-            return
         now = self.transport.now()
         for reply in self._replies(view, size, segment_bytes):
             if reply.header.token == self.token:

@@ -97,6 +97,16 @@ def test_adds_wait_for_company_while_something_is_on_its_way(network, client):
     assert served(network).tables[0].adds == 40 and served(network).fates[Fate.DONE] < 10
 
 
+def test_on_a_good_network_nothing_is_sent_twice(network):
+    with ReplayClient(network.transport(), STACKED) as client:
+        for k in range(4):
+            client.extend(transitions(STACKED, 10, k), np.ones(10))
+            batch = client.sample(300)
+            client.update_priority(batch.items, np.ones(300))
+        client.flush()
+        assert client.statistics().resent == 0 and served(network).fates[Fate.REPEATED] == served(network).fates[Fate.AHEAD] == 0
+
+
 def test_items_are_overwritten_the_oldest_first(network, client):
     data = transitions(PLAIN, 200)
     client.extend(data, np.ones(200))
@@ -197,8 +207,8 @@ def test_with_turns_everything_is_the_same_whatever_the_network_does(faults):
     def story(**faults):
         network = Network(config(), **faults)
         with ReplayClient(network.transport(), PLAIN) as actor, ReplayClient(network.transport(), PLAIN) as learner:
-            network.every(0.0003, actor.poll)
-            network.every(0.0003, learner.poll)
+            for client in (actor, learner):
+                network.every(0.0003, lambda client=client: client.closed or client.poll())
             told, turn = [], 1
             for k in range(4):
                 added = actor.extend(transitions(PLAIN, 40, k), np.arange(1, 41), turn=turn)
@@ -348,6 +358,17 @@ def test_who_was_silent_and_lost_its_place_is_told_and_can_open_another(network)
     others[1].close()
     first.reopen()
     assert first.session == others[1].session == 2 and len(first.sample(4)) == 4
+
+
+def test_who_polls_keeps_its_place(network):
+    with ReplayClient(network.transport(), PLAIN) as first:
+        for _ in range(20):
+            network.run(network.now + 1)
+            first.poll()
+        others = [ReplayClient(network.transport(), PLAIN) for _ in range(3)]
+        with pytest.raises(NoPlace):
+            ReplayClient(network.transport(), PLAIN, timeout_s=1)
+        assert len(others) == 3 and first.statistics().filled == 0
 
 
 def test_a_switch_without_the_service_is_an_error():

@@ -120,7 +120,7 @@ def overwritten():
     """Frames that were written, then belong to nobody, and then come again."""
     net = network(log_bytes=1 << 15, capacity=16)
     with ReplayClient(net.transport(), SPEC) as client:
-        transitions, _ = played(30, blank=True)
+        transitions, _ = played(30)
         client.extend(together(transitions[:3]), np.ones(3)).items.tolist()
         net.switch.service.tables[0].add([0] * 16)
         for part in (transitions[20:24], transitions[26:30], transitions[:3]):
