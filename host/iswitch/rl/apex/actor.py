@@ -34,7 +34,7 @@ class ActorProgress:
 
 def act(replay: Replay, options: Options, rank: int, start: Start, report: Callable[[ActorProgress], Any] = lambda _: None) -> ActorProgress:
     """Plays until the learner publishes its end. TimeoutError if it publishes nothing."""
-    games, schedule = Games(options, rank), Schedule(options, start) if options.lockstep else None
+    games, schedule = Games(options, rank), Schedule(options, start, replay.turns(options.add_items)) if options.lockstep else None
     version, rounds, told = start.version, 0, time.monotonic()
 
     def progress() -> ActorProgress:

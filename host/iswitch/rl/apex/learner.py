@@ -64,7 +64,7 @@ class _Table:
 
     def __init__(self, replay: Replay, options: Options, start: Start) -> None:
         self.replay, self.options, self.version = replay, options, start.version
-        self.schedule = Schedule(options, start) if options.lockstep else None
+        self.schedule = Schedule(options, start, replay.turns(options.add_items)) if options.lockstep else None
         self.hash = hashlib.sha256()
         self.drawn = self.gone = self._stale = 0
         self._updates: list[Iterable[int]] = []

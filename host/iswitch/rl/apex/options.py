@@ -22,7 +22,7 @@ class Options:
     actors: int = 4
     games: int = 4
     """Environments of each actor."""
-    add_items: int = 16
+    add_items: int = 32
     """Transitions that an actor adds at a time."""
     horizon: int = 5
     """Rewards in an n-step return."""

@@ -14,10 +14,12 @@ __all__ = ["Schedule"]
 
 @dataclass(frozen=True)
 class Schedule:
-    """Rounds and a learner's steps count from 0. ValueError if the options do not make whole rounds."""
+    """Rounds and a learner's steps count from 0. turns_per_add: of the table, that an actor's adding takes: one for each datagram.
+    ValueError if the options do not make whole rounds."""
 
     options: Options
     start: Start
+    turns_per_add: int = 1
 
     def __post_init__(self) -> None:
         drawn = self.options.actors * self.options.add_items * self.options.ratio
@@ -37,23 +39,29 @@ class Schedule:
         """Rounds in which only actors do something."""
         return -(-self.options.warmup // (self.options.actors * self.options.add_items))
 
+    @property
+    def _adding(self) -> int:
+        """Turns in which all actors add."""
+        return self.options.actors * self.turns_per_add
+
     def _first(self, round_: int) -> int:
-        return round_ * self.options.actors + max(0, round_ - self.warm_rounds) * 2 * self.steps
+        return round_ * self._adding + max(0, round_ - self.warm_rounds) * 2 * self.steps
 
     def _turn(self, operation: int) -> int:
         """Of the operation-th operation; 2^32 - 1 is followed by 1."""
         return (self.start.turn + operation - 1) % (2**32 - 1) + 1
 
     def add(self, round_: int, actor: int) -> int:
-        return self._turn(self._first(round_) + actor)
+        """The first of the turns in which an actor adds."""
+        return self._turn(self._first(round_) + actor * self.turns_per_add)
 
     def sample(self, step: int) -> int:
         round_, within = divmod(step, self.steps)
-        return self._turn(self._first(self.warm_rounds + round_) + self.options.actors + 2 * within)
+        return self._turn(self._first(self.warm_rounds + round_) + self._adding + 2 * within)
 
     def update(self, step: int) -> int:
         round_, within = divmod(step, self.steps)
-        return self._turn(self._first(self.warm_rounds + round_) + self.options.actors + 2 * within + 1)
+        return self._turn(self._first(self.warm_rounds + round_) + self._adding + 2 * within + 1)
 
     def version(self, round_: int) -> int:
         """Of the parameters that actors use in a round."""

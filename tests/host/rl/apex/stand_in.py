@@ -9,12 +9,14 @@ from types import SimpleNamespace
 
 import numpy as np
 
+PER_ADD = 19
+
 
 class Table:
     """What is common to the clients. `order`: (kind, client, turn) of every operation."""
 
-    def __init__(self, capacity=4096, alone=False):
-        self.capacity, self.alone = capacity, alone
+    def __init__(self, capacity=4096):
+        self.capacity = capacity
         self.priorities, self.rows = np.zeros(capacity), {}
         self.adds = self.draws = self.version = 0
         self.turn, self.parameters, self.order = 1, b"", []
@@ -35,15 +37,19 @@ class StandIn:
         """Until nobody else is in the way."""
         assert self.table.lock.wait_for(condition, timeout=30), f"{self.name} waits in vain"
 
-    def _begin(self, kind, turn, allowed=lambda: True):
+    def _begin(self, kind, turn, allowed=lambda: True, turns=1):
         self._wait(lambda: (not turn or self.table.turn == turn) and allowed())
         self.table.order.append((kind, self.name, turn))
-        self.table.turn = self.table.turn % (2**32 - 1) + 1
+        self.table.turn = (self.table.turn + turns - 1) % (2**32 - 1) + 1
+
+    def turns(self, transitions):
+        return -(-transitions // PER_ADD)
 
     def extend(self, columns, priorities, *, turn=0):
         table, count = self.table, len(priorities)
         with table.lock:
-            self._begin("add", turn, lambda: not table.ratio or table.filled < table.size or table.credit + count * table.ratio <= table.ahead)
+            self._begin("add", turn, lambda: not table.ratio or table.filled < table.size or table.credit + count * table.ratio <= table.ahead,
+                        self.turns(count))
             if table.ratio and table.filled >= table.size:
                 table.credit += count * table.ratio
             for k in range(count):
