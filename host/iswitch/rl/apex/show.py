@@ -58,10 +58,12 @@ def draw(summary: dict[str, Any], path: Path) -> None:
 
     curve, actors, start = summary["curve"], summary["actors_curve"], summary["adds_before"]
     figure, (above, below) = pyplot.subplots(2, figsize=(7, 6.4), layout="constrained")
-    for rank in range(summary["actors"]):
-        own = [point for point in actors if point["rank"] == rank and point["episodes"]]
-        above.plot([point["steps"] * summary["actors"] for point in own], [point["mean_return"] for point in own], color="tab:blue", alpha=0.35,
-                   label=None if rank else "actors, latest episodes of each")
+    played, own = dict[int, int](), dict[int, list[tuple[int, float]]]()
+    for point in actors:
+        played[point["rank"]] = point["steps"]
+        own.setdefault(point["rank"], []).append((sum(played.values()), point["mean_return"]))
+    for rank, points in sorted(own.items()):
+        above.plot(*zip(*points), color="tab:blue", alpha=0.35, label=None if rank else "actors, latest episodes of each")
     tried = [point for point in curve if point["returns"]]
     steps = [point["adds"] - start for point in tried]
     above.fill_between(steps, [min(point["returns"]) for point in tried], [max(point["returns"]) for point in tried], color="tab:orange", alpha=0.2)
@@ -71,7 +73,7 @@ def draw(summary: dict[str, Any], path: Path) -> None:
     above.set(xlabel="environment steps of all actors", ylabel="return", xlim=(0, None), ylim=(0, None),
               title=f"{summary['options']['environment']}: {summary['actors']} actors, {summary['learner_steps']:,} batches of "
                     f"{summary['options']['batch']} drawn by the switch")
-    above.legend(loc="upper left")
+    above.legend()
     seconds = [point["seconds"] for point in curve]
     for name, label in (("adds", "added"), ("draws", "drawn"), ("filled", "in the table")):
         below.plot(seconds, [point[name] for point in curve], label=label)
