@@ -2,35 +2,25 @@
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from iswitch import IswitchError
-from iswitch.config import Replay
 from iswitch.rl.apex.launch import SOLVED, launch
 from iswitch.rl.apex.options import Options
 from iswitch.rl.launch import LaunchError, stop_on_signals
 from rich.console import Console
 
 from sim.demo import FAULTS, Emulator
+from sim.emulator.replay import EMULATED
 
-__all__ = ["REPLAY", "run", "words"]
-
-REPLAY = Replay(capacity=1 << 15, log_bytes=1 << 25)
-"""Of the emulated switch, for both demos: the log holds the frames of a few thousand transitions of Atari games."""
-
-
-def words(replay: Replay) -> list[str]:
-    """The emulator's arguments for a switch with this service."""
-    return ["--replay", ",".join(f"{name}={value}" for name, value in asdict(replay).items())]
-
+__all__ = ["run"]
 
 def run(out: Path, seed: int, faults: dict[str, float], clients: int, demo: Callable[[Sequence[str], Emulator, Console], bool]) -> int:
     """Exit code of a demo with a switch of its own, of which it gets an address for each client; it says whether it went as it should."""
     console = Console()
     out.mkdir(parents=True, exist_ok=True)
     try:
-        with stop_on_signals(), Emulator(out, seed, faults, workers=clients, more=words(REPLAY)) as emulator:
+        with stop_on_signals(), Emulator(out, seed, faults, workers=clients, more=["--replay", "default"]) as emulator:
             with console.status("the switch is compiled and started (minutes the first time, then seconds) ..."):
                 addresses = emulator.addresses()
             console.print(f"the emulated switch listens at {', '.join(dict.fromkeys(addresses))}; "
@@ -55,7 +45,7 @@ def main() -> int:
     for name in FAULTS:
         parser.add_argument(f"--{name}", type=float, default=0.0, help="chance that it happens to a frame")
     given = parser.parse_args()
-    places = REPLAY.sessions - 1  # but the learner's
+    places = EMULATED.sessions - 1  # but the learner's
     if not 1 <= given.actors <= places:
         parser.error(f"--actors must be 1 to {places}, for which this switch has places, not {given.actors}")
     faults = {name: getattr(given, name) for name in FAULTS}
