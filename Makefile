@@ -9,6 +9,12 @@ REORDER   ?= 0
 CORRUPT   ?= 0
 KILL      ?=
 LEAVES    ?= 0
+# Of `make emulator`: REPLAY=default, or sizes
+REPLAY    ?=
+# Of the demos of the replay service
+ACTORS    ?= 4
+LOCKSTEP  ?= 0
+GAME      ?= Breakout
 # Of `make test`
 JOBS      ?= 2
 # Of `make sim`: WAVES=1 writes waveforms
@@ -31,7 +37,7 @@ BASE  := .venv/.base
 TORCH := .venv/.torch-$(shell printf '%s' '$(TORCH_SPEC)' | cksum | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-all lint demo emulator sim bench cartpole-time timing clean
+.PHONY: help setup test test-all lint demo demo-apex demo-atari emulator sim bench cartpole-time timing clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target what; do \
@@ -61,8 +67,15 @@ demo: $(TORCH)  ## learn CartPole with WORKERS=4 through the compiled switch; LO
 	python -m sim.demo --workers $(WORKERS) --seed $(SEED) \
 		--loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) --leaves $(LEAVES) $(if $(KILL),--kill $(KILL)) --out build/demo
 
-emulator: $(BASE)  ## the compiled switch with a UDP socket for each port, until Ctrl-C
-	python -m sim.emulator
+demo-apex: $(TORCH)  ## learn CartPole with ACTORS=4 whose replay is the compiled switch's; LOSS=0.05 REORDER=0.05 SEED=1 LOCKSTEP=1
+	python -m sim.demo_apex --actors $(ACTORS) --seed $(SEED) --loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) \
+		$(if $(filter-out 0,$(LOCKSTEP)),--lockstep) --out build/demo-apex
+
+demo-atari: $(TORCH)  ## put frames of GAME=Breakout into the compiled switch, each once, and draw them again; LOSS=0.05
+	python -m sim.demo_atari --game $(GAME) --seed $(SEED) --loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) --out build/demo-atari
+
+emulator: $(BASE)  ## the compiled switch with a UDP socket for each port, until Ctrl-C; REPLAY=default: with the replay service
+	python -m sim.emulator $(if $(REPLAY),--replay $(REPLAY))
 
 sim: $(BASE)  ## cocotb benches on the emitted Verilog; WAVES=1 for waveforms
 	python -m sim.bench.run_cocotb

@@ -36,8 +36,11 @@ DESIGNS: dict[str, Callable[[], Component]] = {
     "mixed-19x27": lambda: SumTree(capacity=1 << 19, priority_bits=27),
     "sampler-19x18": lambda: Sampler(capacity=1 << 19, priority_bits=18),
     "sampler-19x27": lambda: Sampler(capacity=1 << 19, priority_bits=27),
+    "phased-sampler-20x18": lambda: Sampler(capacity=1 << 20, priority_bits=18, phased=True),
+    "phased-sampler-20x27": lambda: Sampler(capacity=1 << 20, priority_bits=27, phased=True),
 }
-"""Variant, leaves as a power of two, and bits of a priority. A sampler is a mixed tree with its slot table in front."""
+"""Variant, leaves as a power of two, and bits of a priority. A sampler is a tree with histogram and handles, and if it is not phased
+with a table of priorities in front."""
 
 
 def count(name: str, part: Component) -> dict[str, Any]:

@@ -22,13 +22,14 @@ UPLINK = Config().ports - 1
 
 
 class Emulator:
-    """The emulator's process, within a `with`: one switch, or a root with a link to each of its `leaves`, which share the workers."""
+    """The emulator's process, within a `with`: one switch, or a root with a link to each of its `leaves`, which share the workers. more: further
+    arguments for it."""
 
-    def __init__(self, out: Path, seed: int, faults: dict[str, float], *, workers: int, leaves: int) -> None:
+    def __init__(self, out: Path, seed: int, faults: dict[str, float], *, workers: int, leaves: int = 0, more: Sequence[str] = ()) -> None:
         self.ready, self.log = out / "ready.json", out / "emulator.log"
         self.ready.unlink(missing_ok=True)
         self.command = [sys.executable, "-m", "sim.emulator", "--udp-base", "0", "--seed", str(seed),
-                        "--ready-file", str(self.ready), "--summary", str(out / "switch.json")]
+                        "--ready-file", str(self.ready), "--summary", str(out / "switch.json"), *more]
         for name, rate in faults.items():
             self.command += [f"--{name}", str(rate)]
         self.homes = [1 + rank * leaves // workers if leaves else 0 for rank in range(workers)]

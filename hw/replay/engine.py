@@ -75,8 +75,6 @@ class Engine(wiring.Component):
                         m.next = "FAULT"
                     with m.Case(Fate.REPEATED):
                         m.next = "KEPT"
-                    with m.Case(Fate.OLD):
-                        m.d.sync += s.answers.eq(0)
                     with m.Case(Fate.GONE):
                         m.d.sync += [s.answers.eq(0), s.gone.eq(1), s.frame.count.eq(0)]
                         m.next = "DATA"
@@ -93,8 +91,8 @@ class Engine(wiring.Component):
         replay = self.replay
         parts = SimpleNamespace(
             inlet=Inlet(bus_bits=self.config.bus_bits, depth=self.config.queue_words), outlet=Outlet(bus_bits=self.config.bus_bits),
-            form=Form(replay), judge=Judge(replay), sessions=Sessions(sessions=replay.sessions), tables=Tables(replay), draws=Draws(),
-            kept=Kept(replay), reader=UnitReader(self.address_bits), writer=UnitWriter(self.address_bits))
+            form=Form(replay), judge=Judge(replay), sessions=Sessions(sessions=replay.sessions, kept=replay.kept),
+            tables=Tables(replay), draws=Draws(), kept=Kept(replay), reader=UnitReader(self.address_bits), writer=UnitWriter(self.address_bits))
         parts.answerer = Answerer(replay, parts.kept)
         for name, part in vars(parts).items():
             m.submodules[name] = part
@@ -240,7 +238,8 @@ class Engine(wiring.Component):
             m.d.sync += [session.eq(row), session.heard.eq(s.now)]
             with m.If(~s.sessions.opened):
                 m.d.sync += [
-                    session.open.eq(1), session.nonce.eq(s.sessions.nonce), session.kept.eq(0), session.port.eq(s.arrived.port),
+                    session.open.eq(1), session.nonce.eq(s.sessions.nonce), session.next.eq(row.next + s.replay.kept), session.kept.eq(0),
+                    session.port.eq(s.arrived.port),
                     session.address.mac.eq(frame.eth_src), session.address.ip.eq(frame.ip_src), session.address.udp.eq(frame.udp_src)]
             m.d.sync += frame.session.eq(s.place)
             m.next = "SETTLE"
@@ -501,7 +500,8 @@ class Engine(wiring.Component):
             kept.at.eq(Mux(answerer.busy, answerer.at, s.list_at)),
             head.port.eq(asked.port), head.address.eq(asked.address), header.version_type.eq(VERSION << 4 | Type.DATA), header.kind.eq(s.kind),
             header.session.eq(frame.session), header.table.eq(frame.table), header.seq.eq(frame.seq), header.turn.eq(s.gone),
-            header.count.eq(head.rows >> exact_log2(UNIT_ROWS)), header.token.eq(frame.token)]
+            header.count.eq(head.rows >> exact_log2(UNIT_ROWS)), header.token.eq(frame.token),
+            header.fragments.eq(Mux(s.kind == Kind.FETCH, 0, s.load.session))]
         with m.If((s.kind == Kind.SHOUT) & (s.fate == Fate.DONE)):
             m.d.comb += [head.port.eq(s.to.port), head.address.eq(s.to.address), header.session.eq(s.recipient), header.token.eq(s.to.nonce[:32]),
                          header.seq.eq(s.load.start)]

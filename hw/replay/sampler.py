@@ -30,14 +30,17 @@ class Sampler(wiring.Component):
     A command's result comes `latency` cycles after it was taken, in order, and cannot be held up. The generation of a drawn slot is
     that of the draw's time, though the slot may have been filled once more until the result is there. `lowest` and `highest` are the buckets
     of the least and of the greatest priority above 0 (`hw/replay/histogram.py`), 0 if there is none, behind the command whose result is
-    there, or was there last. Ready `capacity` cycles after a reset, at least 256. The truth is `sim/model/replay/slots.py`.
+    there, or was there last. Ready `capacity` cycles after a reset, at least 256.
+
+    `phased`: there is no second copy of all priorities, but whatever is no draw waits for the draws before it (`SumTree`), and `latency` is the
+    least number of cycles. The truth of both is `sim/model/replay/slots.py`.
     """
 
-    def __init__(self, *, capacity: int, priority_bits: int = 27, generation_bits: int = 8, arity: int = 16):
-        self.slots = Slots(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits)
-        self.tree = SumTree(capacity=capacity, priority_bits=priority_bits, arity=arity)
+    def __init__(self, *, capacity: int, priority_bits: int = 27, generation_bits: int = 8, arity: int = 16, phased: bool = False):
+        self.slots = Slots(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits, phased=phased)
+        self.tree = SumTree(capacity=capacity, priority_bits=priority_bits, arity=arity, phased=phased)
         self.histogram = Histogram(capacity=capacity, priority_bits=priority_bits)
-        self.capacity, self.generation_bits = capacity, generation_bits
+        self.capacity, self.generation_bits, self.phased = capacity, generation_bits, phased
         about = capacity, priority_bits, generation_bits
         super().__init__({
             "commands": In(stream.Signature(Command(*about))), "results": Out(stream.Signature(Result(*about), always_ready=True)),
@@ -45,21 +48,24 @@ class Sampler(wiring.Component):
 
     @property
     def latency(self) -> int:
-        """Cycles from a command to its result."""
-        return 2 + self.tree.latency + 1
+        """Cycles from a command to its result, if it need not wait."""
+        return (1 if self.phased else 2) + self.tree.latency + 1
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.slots, m.submodules.tree = slots, tree = self.slots, self.tree
         m.submodules.histogram = histogram = self.histogram
-        placed, operation, change = slots.placed.payload, tree.operations.payload, histogram.changes.payload
+        placed, operation = slots.placed.payload, tree.operations.payload
         m.d.comb += [
             slots.commands.payload.eq(self.commands.payload), slots.commands.valid.eq(self.commands.valid & histogram.changes.ready),
             self.commands.ready.eq(slots.commands.ready & histogram.changes.ready),
             self.filled.eq(slots.filled), tree.operations.valid.eq(slots.placed.valid), operation.draws.eq(placed.kind == Kind.DRAW),
-            operation.leaf.eq(placed.slot), operation.old.eq(placed.old), operation.new.eq(placed.new), operation.fraction.eq(placed.fraction),
-            histogram.changes.valid.eq(slots.placed.valid), change.old.eq(placed.old), change.new.eq(placed.new),
+            operation.keeps.eq(~placed.changes), operation.leaf.eq(placed.slot), operation.old.eq(placed.old), operation.new.eq(placed.new),
+            operation.fraction.eq(placed.fraction),
+            histogram.changes.valid.eq(tree.entered.valid), histogram.changes.payload.eq(tree.entered.payload),
         ]
+        if self.phased:
+            m.d.comb += slots.placed.ready.eq(tree.operations.ready)
 
         # What goes beside the tree, in step with it.
         about = data.StructLayout({"kind": Kind, "stale": 1, "adds": placed.adds.shape()})
@@ -74,7 +80,7 @@ class Sampler(wiring.Component):
 
         # The histogram is done sooner than the tree.
         for end, known in ((self.lowest, histogram.lowest), (self.highest, histogram.highest)):
-            for _ in range(tree.latency + 1 - histogram.LATENCY):
+            for _ in range(tree.latency + 1 - tree.entry - histogram.LATENCY):
                 known, sooner = Signal(BUCKET_BITS, name="known"), known
                 m.d.sync += known.eq(sooner)
             m.d.comb += end.eq(known)

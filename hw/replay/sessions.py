@@ -31,11 +31,12 @@ class Sessions(wiring.Component):
 
     With `search` the places are gone through for the nonce: `found` pulses when that is done, 2 cycles and 2 for each place later, with `place`
     and `opened` (the nonce is open there) or `full` (there is none). A new client gets the lowest place that is not open, else the lowest that has
-    been silent for too long. Nothing is open after a reset; ready when `wiped`, a cycle for each place later.
+    been silent for too long. After a reset nothing is open, and the `next` of a place is `kept` before 0; ready when `wiped`, a cycle for
+    each place later.
     """
 
-    def __init__(self, *, sessions: int):
-        self.sessions = sessions
+    def __init__(self, *, sessions: int, kept: int):
+        self.sessions, self.kept = sessions, kept
         super().__init__({
             "index": In(range(sessions)), "row": Out(Session), "write": In(1), "row_next": In(Session), "wiped": Out(1),
             "search": In(1), "nonce": In(64), "now_us": In(32), "found": Out(1), "place": Out(range(sessions)), "opened": Out(1), "full": Out(1)})
@@ -46,9 +47,11 @@ class Sessions(wiring.Component):
         put, get = memory.write_port(), memory.read_port()
         walk, walks, looks = Signal(range(self.sessions)), Signal(init=1), Signal()
         wiping = Signal(init=1)
+        unused = Signal(Session)
         m.d.comb += [
-            self.wiped.eq(~wiping), get.addr.eq(Mux(walks, walk, self.index)), self.row.eq(get.data),
-            put.addr.eq(Mux(wiping, walk, self.index)), put.en.eq(wiping | self.write), put.data.eq(Mux(wiping, 0, self.row_next.as_value())),
+            unused.next.eq(-self.kept), self.wiped.eq(~wiping), get.addr.eq(Mux(walks, walk, self.index)), self.row.eq(get.data),
+            put.addr.eq(Mux(wiping, walk, self.index)), put.en.eq(wiping | self.write),
+            put.data.eq(Mux(wiping, unused.as_value(), self.row_next.as_value())),
         ]
         vacant, silent = Signal(), Signal()
         vacancy, silence = Signal.like(self.place), Signal.like(self.place)

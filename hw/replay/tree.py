@@ -13,6 +13,7 @@ from amaranth.utils import exact_log2
 
 from hw.aggregate.ring import popcount
 from hw.frame import NEVER_READ_BEFORE_WRITTEN
+from hw.replay.histogram import Change
 
 __all__ = ["Found", "Operation", "SumTree", "fanouts"]
 
@@ -28,10 +29,11 @@ def fanouts(capacity: int, arity: int) -> list[int]:
 
 
 class Operation(data.StructLayout):
-    """An update of `leaf` from priority `old` to `new`, or, if it `draws`, a draw at `fraction` 2^-64 of the total."""
+    """An update of `leaf` from priority `old` to `new`, or, if it `draws`, a draw at `fraction` 2^-64 of the total. An update that `keeps`, which
+    only a phased tree knows, leaves the leaf as it is, whatever `new` says."""
 
     def __init__(self, capacity: int, priority_bits: int):
-        super().__init__({"draws": 1, "leaf": range(capacity), "old": priority_bits, "new": priority_bits, "fraction": FRACTION_BITS})
+        super().__init__({"draws": 1, "keeps": 1, "leaf": range(capacity), "old": priority_bits, "new": priority_bits, "fraction": FRACTION_BITS})
 
 
 class Found(data.StructLayout):
@@ -54,7 +56,8 @@ class SumTree(wiring.Component):
     `operations` are taken one a cycle; `found` comes for each, in order, `latency` cycles later, and cannot be held up. `total` is the sum of
     all priorities. The old priority comes with an update, from a table in front, which sees updates in the same order. `phased`: there is no
     such table; the leaves' memory is read and written where an operation enters (`old` means nothing), so an update waits until all draws
-    before it have read their leaves, which is `drain` cycles after the last of them was taken; draws never wait.
+    before it have read their leaves, which is `drain` cycles after the last of them was taken; draws never wait. `entered` comes for each
+    update, `entry` cycles after it was taken, with the old priority wherever that is from.
 
     All priorities are 0 after `ready` rises for the first time: `capacity` / `arity` cycles after a reset, in which the memories are wiped.
     The truth is `sim/model/replay/tree.py`.
@@ -74,12 +77,18 @@ class SumTree(wiring.Component):
         super().__init__({
             "operations": In(stream.Signature(Operation(capacity, priority_bits))),
             "found": Out(stream.Signature(Found(capacity, priority_bits), always_ready=True)), "total": Out(priority_bits + exact_log2(capacity)),
+            "entered": Out(stream.Signature(Change(priority_bits), always_ready=True)),
         })
 
     @property
     def latency(self) -> int:
         """Cycles from an operation to what it found."""
         return self._leaf_stage + 5
+
+    @property
+    def entry(self) -> int:
+        """Cycles from an update until its old priority is known."""
+        return 2 * self.phased
 
     @property
     def drain(self) -> int:
@@ -89,7 +98,7 @@ class SumTree(wiring.Component):
     @property
     def _leaf_stage(self) -> int:
         """Cycles from an operation until it is at the leaves."""
-        return 2 * self.phased + 1 + FRACTION_BITS // PIECE_BITS + 1 + 3 * (len(self.fanouts) - 2)
+        return self.entry + 1 + FRACTION_BITS // PIECE_BITS + 1 + 3 * (len(self.fanouts) - 2)
 
     def bits_below(self, level: int) -> int:
         """Address bits of the leaves below a child at this level."""
@@ -130,14 +139,17 @@ class SumTree(wiring.Component):
             held, there = Signal.like(asked), Signal()
             taken = self.operations.valid & ready
             m.d.comb += ready.eq(wiped & (asked.draws | (drawing == 0)))
+            old = read.data[held.leaf[:exact_log2(self.arity)]]
             m.d.sync += [drawing.eq(drawing + (taken & asked.draws) - drawn),
                          held.eq(asked), there.eq(taken), entering.eq(held), valid.eq(there),
-                         entering.old.eq(read.data[held.leaf[:exact_log2(self.arity)]])]
+                         entering.old.eq(old), entering.new.eq(Mux(held.keeps, old, held.new))]
             with m.If(taken & ~asked.draws):
-                m.d.comb += [read.addr.eq(row), write.addr.eq(row), write.en.eq(1 << asked.leaf[:exact_log2(self.arity)])]
+                m.d.comb += [read.addr.eq(row), write.addr.eq(row), write.en.eq(Mux(asked.keeps, 0, 1 << asked.leaf[:exact_log2(self.arity)]))]
                 m.d.comb += [place.eq(asked.new) for place in write.data]
         else:
             m.d.comb += [ready.eq(wiped), valid.eq(self.operations.valid & ready), entering.eq(asked)]
+        m.d.comb += [self.entered.valid.eq(valid & ~entering.draws), self.entered.payload.old.eq(entering.old),
+                     self.entered.payload.new.eq(entering.new)]
         step, change = Signal(self._step(0)), Signal(signed(self.priority_bits + 1))
         after = Signal.like(self.total)
         m.d.comb += [change.eq(entering.new - entering.old), after.eq(self.total + Mux(valid & ~entering.draws, change, 0))]

@@ -8,9 +8,11 @@ from iswitch.replay_wire import PAYLOAD_BYTES, UNIT_BYTES, Kind
 
 from sim.bench.replay_client import ReplayClient
 
-__all__ = ["SMALL", "ReplayTraffic"]
+__all__ = ["NARROW", "SMALL", "ReplayTraffic"]
 
 SMALL = Replay(tables=2, capacity=64, sessions=3, kept=2, log_bytes=4096, draws=256, times_bits=3)
+NARROW = Config(ports=2, bus_bits=64, members=2, jobs=2, window=4, mac_entries=64, staleness=0, uplinks=False, replay=SMALL)
+"""A small switch with it."""
 
 
 class Erring(ReplayClient):

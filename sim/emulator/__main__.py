@@ -5,12 +5,12 @@ import json
 import os
 import secrets
 import signal
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from iswitch.config import Config, Replay
+from iswitch.config import Config
 from rich.console import Console
 
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
@@ -20,13 +20,12 @@ from sim.emulator.fabric import Node
 from sim.emulator.faults import Rates
 from sim.emulator.link import parse_link
 from sim.emulator.plan import Plan
+from sim.emulator.replay import parse_replay
 from sim.emulator.report import show, summary as summarised
 from sim.emulator.tree import parse_leaf, plant
 from sim.emulator.wall import SLICE_CYCLES, WallTime
 
 DEFAULT = Config()
-EMULATED = Replay(capacity=1 << 14)
-"""Large enough to learn with, and wiped in a moment after a reset."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -117,17 +116,6 @@ def main(
     show(console, counted)
     if summary:
         _write(summary, counted)
-
-
-def parse_replay(given: str | None) -> Replay | None:
-    """`default`, or `capacity=65536,log_bytes=1048576`; what is not said is as `EMULATED`. ValueError says what is wrong."""
-    if given is None or given == "default":
-        return EMULATED if given else None
-    sizes = dict(part.partition("=")[::2] for part in given.split(","))
-    known = [field.name for field in fields(Replay)]
-    if wrong := [f"{name}={size}" for name, size in sizes.items() if name not in known or not size.isdecimal()]:
-        raise ValueError(f"--replay {', '.join(wrong)}: not one of {', '.join(known)} with a whole number")
-    return replace(EMULATED, **{name: int(size) for name, size in sizes.items()})
 
 
 def _described(node: Node) -> dict[str, Any]:

@@ -4,17 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from iswitch.config import Config
 from iswitch.replay_wire import Fate
 from iswitch.wire import Outcome
 from sim.bench.cosimulation import Divergence, Pair
-from sim.bench.replay_traffic import SMALL, ReplayTraffic
+from sim.bench.replay_traffic import NARROW, SMALL, ReplayTraffic
 from sim.bench.traffic import Traffic
 from sim.model.replay import table as table_of
 from sim.model.replay.session import RULES
 from sim.model.replay.table import Table
 
-NARROW = Config(ports=2, bus_bits=64, members=2, jobs=2, window=4, mac_entries=64, staleness=0, uplinks=False, replay=SMALL)
 ONE = replace(SMALL, tables=1, capacity=16, sessions=2, kept=1, draws=16, times_bits=0, record_bytes=256, priority_bits=32)
 DESIGNS = [
     pytest.param(NARROW, "verilator", id="64-bit"),

@@ -43,7 +43,7 @@ class Dispatcher:
 
     def __init__(self, config: Replay) -> None:
         self.config = config
-        self.places = [Place()] * config.sessions
+        self.places = [Place(next=-config.kept % SERIAL)] * config.sessions  # so that the first client of all begins with 0
         self.fates = [0] * len(Fate)
         self.complained_us: int | None = None
 
@@ -94,7 +94,7 @@ class Dispatcher:
             kept = place.kept[-((place.next - asked.seq) % SERIAL)]
             return misplaced, [(source, payload) for payload in frames.answers(asked, kept)]
         if misplaced is not None:
-            return misplaced, [self.told(asked, source, misplaced)] if misplaced == Fate.AHEAD else []
+            return misplaced, [self.told(asked, source, misplaced)]
         waits = self.waits(asked)
         if waits is not None:
             return waits, [self.told(asked, source, waits)]
@@ -154,5 +154,5 @@ class Dispatcher:
             index = self.rules.offer(self.places, now_us)
             if index is None:
                 return Fate.FULL, self.complain(asked, Fate.FULL, source, now_us)
-            self.places[index] = self.rules.opened(self.places[index], nonce, source, now_us)
+            self.places[index] = self.rules.opened(self.places[index], nonce, source, now_us, self.config.kept)
         return Fate.DONE, [self.told(asked._replace(session=index), source)]

@@ -1,9 +1,10 @@
 """Golden model of the replay service: what each kind of request does. `docs/replay.md`, sections 1 and 4; who may ask is in `dispatcher.py`.
 
-Each request is carried out whole before the next begins. What the page leaves open is decided so:
+What the page leaves open is decided so:
 
 - The index of a log in LOAD may be that of a place that nobody has; one beyond the places is GONE, and so is a SHOUT of another's log.
 - A STATUS tells all as of right behind the request, but before `times` does its work: what a SAMPLE tells of priorities is what it drew from.
+- A LIMIT finds no draws under way: each request is over when the next begins. LOAD and SHOUT of no units are LENGTH; PUBLISH of none is not.
 - SATURATED counts priorities in requests that are carried out, of items that turn out to be gone too.
 """
 
@@ -133,10 +134,10 @@ class Service(Dispatcher):
         return self.memory.read(whose, start, asked.amount)
 
     def load(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
-        units = self.units(asked)
+        units, whose = self.units(asked), int(asked.first(LOAD)["session"])
         if units is None:
-            return Fate.GONE, [(source, frames.data(asked, b"", gone=1))]
-        return Fate.DONE, [(source, frames.data(asked, units))]
+            return Fate.GONE, [(source, frames.data(asked, b"", gone=1, fragments=whose))]
+        return Fate.DONE, [(source, frames.data(asked, units, fragments=whose))]
 
     def look(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
         return Fate.DONE, [self.told(asked, source)]
@@ -149,10 +150,11 @@ class Service(Dispatcher):
 
     def shout(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
         body = asked.first(LOAD)
-        units = self.units(asked) if int(body["session"]) == asked.session else None
+        whose = int(body["session"])
+        units = self.units(asked) if whose == asked.session else None
         if units is None:
-            return Fate.GONE, [(source, frames.data(asked, b"", gone=1))]
-        told = [(place.source, frames.data(asked, units, session=k, token=place.token, seq=int(body["start"])))
+            return Fate.GONE, [(source, frames.data(asked, b"", gone=1, fragments=whose))]
+        told = [(place.source, frames.data(asked, units, session=k, token=place.token, seq=int(body["start"]), fragments=whose))
                 for k, place in enumerate(self.places) if place.open and place.source and k != asked.session]
         return Fate.DONE, [*told, self.told(asked, source)]
 

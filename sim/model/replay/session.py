@@ -47,9 +47,10 @@ def offer(places: Sequence[Place], now_us: int) -> int | None:
     return next(iter(free + silent), None)
 
 
-def opened(place: Place, nonce: int, source: Source | None, now_us: int) -> Place:
-    """Numbers and log go on, answers to somebody else are not for this one."""
-    return place._replace(open=True, nonce=nonce, heard_us=now_us, kept=(), source=source)
+def opened(place: Place, nonce: int, source: Source | None, now_us: int, kept: int) -> Place:
+    """Numbers and log go on, answers to somebody else are not for this one. Numbers go on `kept` further: this client may have had the place
+    before somebody else did, and what it sent then, and still waits for, is at most so far behind what it knew to be next."""
+    return place._replace(open=True, nonce=nonce, heard_us=now_us, next=(place.next + kept) % SERIAL, kept=(), source=source)
 
 
 def find(places: Sequence[Place], session: int, token: int) -> Place | None:
@@ -87,7 +88,7 @@ class Rules(NamedTuple):
 
     holder: Callable[[Sequence[Place], int], int | None] = holder
     offer: Callable[[Sequence[Place], int], int | None] = offer
-    opened: Callable[[Place, int, Source | None, int], Place] = opened
+    opened: Callable[[Place, int, Source | None, int, int], Place] = opened
     find: Callable[[Sequence[Place], int, int], Place | None] = find
     order: Callable[[Place, int], Fate | None] = order
     advanced: Callable[[Place], Place] = advanced

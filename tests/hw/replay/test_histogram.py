@@ -9,6 +9,7 @@ import pytest
 from amaranth.hdl import Module, ResetInserter, Signal
 from amaranth.sim import Simulator
 from hw.replay.histogram import Histogram
+from sim.bench.compiled import Compiled
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench
 
@@ -183,3 +184,37 @@ def test_a_slip_is_noticed(sound, wrong):
         restart(slip)
         check(slip, capacity=4, walk=full)
         check(slip, capacity=2, walk=few_items, stalls=0.5)
+
+
+def at_length(histogram=Histogram, *, capacity=1 << 12, count=400_000):
+    """Compiled: runs of changes of few and of many items, half of which leave or come back."""
+    rng, run = np.random.default_rng(1), np.arange(count) // 1000 % 2
+    items, gone = np.where(run, rng.integers(0, capacity, count), rng.integers(0, 5, count)), rng.random(count) < 0.5
+    new = np.where(gone, 0, rng.integers(1, 1 << 27, count) >> rng.integers(0, 27, count))
+    items[-2 * capacity:-capacity], new[-2 * capacity:-capacity] = range(capacity), 0  # at last all leave, and what comes then is alone
+    old, ends, priorities, counts, there = np.zeros_like(new), np.zeros((count, 2), np.int64), [0] * capacity, [0] * 256, 0
+    code = buckets(np.arange(1 << 16)).tolist()
+    bucket = lambda p: code[p] if p < 1 << 16 else code[p >> 12] + 8 * 12
+    for k, (item, priority) in enumerate(zip(items.tolist(), new.tolist())):
+        old[k], priorities[item] = priorities[item], priority
+        for changed, by in ((int(old[k]), -1), (priority, 1)):
+            if changed:
+                counts[bucket(changed)] += by
+                there = there & ~(1 << bucket(changed)) | (counts[bucket(changed)] > 0) << bucket(changed)
+        ends[k] = (there & -there).bit_length() - 1 if there else 0, max(there.bit_length() - 1, 0)
+    part = Compiled(histogram(capacity=capacity, priority_bits=27))
+    part.run(part.rows(256))  # counts are wiped
+    rows = part.rows(count + Histogram.LATENCY, changes_valid=np.arange(count + Histogram.LATENCY) < count)
+    rows["changes_payload_old"][:count], rows["changes_payload_new"][:count] = old, new
+    seen = part.run(rows)[Histogram.LATENCY:]
+    assert np.array_equal(seen["lowest"], ends[:, 0]) and np.array_equal(seen["highest"], ends[:, 1])
+    assert len(np.unique(ends[:, 0])) > 100 and len(np.unique(ends[:, 1])) > 100
+
+
+def test_ends_are_exact_at_length():
+    at_length()
+
+
+def test_the_check_at_length_notices_a_slip():
+    with pytest.raises(AssertionError):
+        at_length(mutant(hw.replay.histogram, "transparent_for=[write]", "").Histogram)

@@ -7,9 +7,11 @@ import pytest
 from amaranth.hdl import Module, ResetInserter, Signal, Value
 from amaranth.sim import Simulator
 from hw.replay.sessions import Session, Sessions
+from iswitch.config import Replay
 from iswitch.replay_wire import SESSION_SILENT_US
 from sim.bench.mutant import mutant
 from sim.bench.stream import pack
+from sim.model.replay.service import Service
 from sim.model.replay.session import SERIAL, Place, holder, offer
 
 SIZES = [2, 3, 8, 32]
@@ -81,9 +83,9 @@ def place(rng, now, nonce):
     return Place(open=rng.random() < 0.8, nonce=nonce, heard_us=(now - ago) % SERIAL)
 
 
-def check_search(sessions, *, part=Sessions, count=150, seed=1):
+def check_search(sessions, *, part=Sessions, kept=1, count=150, seed=1):
     """Several searches at each table, which stays as it is; times anywhere on the circle."""
-    rng, dut = random.Random(seed), part(sessions=sessions)
+    rng, dut = random.Random(seed), part(sessions=sessions, kept=kept)
     seen = set()
 
     async def testbench(ctx, _):
@@ -93,9 +95,9 @@ def check_search(sessions, *, part=Sessions, count=150, seed=1):
             places = [place(rng, now, nonce) for nonce in rng.sample(NONCES, sessions)]
             if rng.random() < 0.4:  # none is free, and perhaps none silent
                 places = [one._replace(open=True, heard_us=rng.choice([one.heard_us, now])) for one in places]
-            kept = [pack(Session, {"open": one.open, "nonce": one.nonce, "heard": one.heard_us, "next": k, "written": rng.getrandbits(32)})
+            table = [pack(Session, {"open": one.open, "nonce": one.nonce, "heard": one.heard_us, "next": k, "written": rng.getrandbits(32)})
                     for k, one in enumerate(places)]
-            for k, row in enumerate(kept):
+            for k, row in enumerate(table):
                 await write(ctx, dut, k, row)
             for nonce in (rng.choice(places).nonce, *rng.sample(NONCES, 2)):
                 where, opened, full, cycles = await search(ctx, dut, nonce, now)
@@ -104,7 +106,7 @@ def check_search(sessions, *, part=Sessions, count=150, seed=1):
                 assert full or where == (offered if held is None else held)
                 assert cycles == 2 * sessions + 2
                 seen.add((opened, full, held is None and offered is not None and places[offered].open))
-            assert await rows(ctx, dut) == kept
+            assert await rows(ctx, dut) == table
 
     drive(dut, testbench)
     return seen
@@ -117,7 +119,7 @@ def test_a_search_finds_what_the_model_finds(sessions):
 
 
 def test_clients_whose_nonces_have_a_half_in_common_are_told_apart():
-    dut = Sessions(sessions=3)
+    dut = Sessions(sessions=3, kept=4)
 
     async def testbench(ctx, _):
         await wiped(ctx, dut)
@@ -130,21 +132,24 @@ def test_clients_whose_nonces_have_a_half_in_common_are_told_apart():
     drive(dut, testbench)
 
 
-def check_rows(sessions, *, part=Sessions):
-    """Rows are kept one by one until a reset, after which nothing is open and no log has anything in it."""
-    rng, dut = random.Random(2), part(sessions=sessions)
+def check_rows(sessions, *, part=Sessions, kept=4):
+    """Rows are kept one by one until a reset, after which all places are as the model's are at first."""
+    (place, *others), size = Service(Replay(sessions=sessions, kept=kept)).places, sessions
+    assert others == [place] * (size - 1) and place == Place(next=place.next)
+    unused = [pack(Session, {"next": place.next})] * size
+    rng, dut = random.Random(2), part(sessions=sessions, kept=kept)
 
     async def testbench(ctx, reset):
         assert await wiped(ctx, dut) == sessions
-        assert await rows(ctx, dut) == [0] * sessions
-        kept = [rng.getrandbits(ROW_BITS) for _ in range(sessions)]
+        assert await rows(ctx, dut) == unused
+        rows_kept = [rng.getrandbits(ROW_BITS) for _ in range(sessions)]
         for k in rng.sample(range(sessions), sessions):
-            await write(ctx, dut, k, kept[k])
-        assert await rows(ctx, dut) == kept
+            await write(ctx, dut, k, rows_kept[k])
+        assert await rows(ctx, dut) == rows_kept
         for k in range(sessions):
-            kept[k] = rng.getrandbits(ROW_BITS)
-            await write(ctx, dut, k, kept[k])
-            assert await rows(ctx, dut) == kept
+            rows_kept[k] = rng.getrandbits(ROW_BITS)
+            await write(ctx, dut, k, rows_kept[k])
+            assert await rows(ctx, dut) == rows_kept
         for into in range(2 * sessions + 4):  # a reset at any moment of a search
             for signal, value in ((dut.nonce, 1), (dut.search, 1)):
                 ctx.set(signal, value)
@@ -156,7 +161,7 @@ def check_rows(sessions, *, part=Sessions):
             ctx.set(reset, 0)
             assert not ctx.get(dut.wiped)
             await wiped(ctx, dut)
-            assert await rows(ctx, dut) == [0] * sessions
+            assert await rows(ctx, dut) == unused
             for k in range(sessions):
                 await write(ctx, dut, k, rng.getrandbits(ROW_BITS))
 
@@ -180,7 +185,8 @@ def test_rows_are_kept_until_a_reset_wipes_them(sessions):
     ("walks.eq(1), walk.eq(0)", "walks.eq(1)"), ("walk == self.sessions - 1):", "walk == self.sessions - 2):"),
     ("Mux(walks, walk, self.index)", "self.index"),
     ("with m.If(looks | wiping):", "with m.If(1):"), ("Mux(wiping, walk, self.index)", "self.index"), ("wiping | self.write", "self.write"),
-    ("Mux(wiping, 0, self.row_next.as_value())", "self.row_next"), ("walks.eq(0), wiping.eq(0)", "wiping.eq(0)")])
+    ("Mux(wiping, unused.as_value(), self.row_next.as_value())", "self.row_next"), ("walks.eq(0), wiping.eq(0)", "wiping.eq(0)"),
+    ("unused.next.eq(-self.kept)", "unused.next.eq(0)")])
 def test_a_slip_is_noticed(sound, wrong):
     slip = mutant(hw.replay.sessions, sound, wrong).Sessions
     with pytest.raises(AssertionError):

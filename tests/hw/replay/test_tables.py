@@ -14,8 +14,8 @@ from sim.bench.stream import Bench, pack
 from sim.model.replay.histogram import bucket
 from sim.model.replay.slots import Handle, Slots
 
-REPLAY = Replay(tables=2, capacity=16, priority_bits=7)
-SIZES = [REPLAY, replace(REPLAY, tables=1), replace(REPLAY, tables=3), replace(REPLAY, tables=4, capacity=64, priority_bits=32)]
+REPLAY = Replay(tables=2, capacity=32, priority_bits=7)
+SIZES = [REPLAY, replace(REPLAY, tables=1, capacity=16), replace(REPLAY, tables=3), replace(REPLAY, tables=4, capacity=64, priority_bits=32)]
 
 
 def carried_out(model, rng, given):
@@ -81,8 +81,11 @@ def check(replay=REPLAY, *, part=Tables, bursts=60, stalls=0.0, seed=1):
                 ctx.set(dut.commands.valid, 0)
                 while rng.random() < stalls:
                     await ctx.tick()
+            cycles = 0
             while ctx.get(dut.pending):
                 await ctx.tick()
+                cycles += 1
+                assert cycles < 100, "commands must have results"
             assert found == expected
             found.clear()
             for k, model in enumerate(models):

@@ -25,17 +25,26 @@ class Story:
     def __init__(self, capacity: int, priority_bits: int, *, phased: bool, seed: int = 0) -> None:
         self.model, self.phased, self.rng = Model(capacity=capacity, priority_bits=priority_bits), phased, random.Random(seed)
         self.items: list[dict[str, int]] = []
+        self.entered: list[tuple[int, int]] = []
         self.found: list[dict[str, int]] = []
 
     def noise(self) -> dict[str, int]:
         bits = self.rng.getrandbits
         priority = lambda: bits(self.model.priority_bits)
-        return {"leaf": self.rng.randrange(self.model.capacity), "old": priority(), "new": priority(), "fraction": bits(FRACTION_BITS)}
+        return {"leaf": self.rng.randrange(self.model.capacity), "keeps": bits(1), "old": priority(), "new": priority(),
+                "fraction": bits(FRACTION_BITS)}
 
     def update(self, leaf: int, priority: int) -> None:
         old = self.model.update(leaf, priority)
-        self.items.append(self.noise() | {"draws": 0, "leaf": leaf, "new": priority} | ({} if self.phased else {"old": old}))
+        self.items.append(self.noise() | {"draws": 0, "leaf": leaf, "new": priority} | ({"keeps": 0} if self.phased else {"old": old}))
+        self.entered.append((old, priority))
         self.found.append({"draws": 0, "empty": 0, "leaf": leaf, "priority": priority, "total": self.model.total})
+
+    def keep(self, leaf: int) -> None:
+        """An update that changes nothing; in a phased tree whatever it says."""
+        self.update(leaf, self.model.priorities[leaf])
+        if self.phased:
+            self.items[-1] |= {"keeps": 1, "new": self.noise()["new"]}
 
     def draw(self, fraction: int) -> None:
         drawn = self.model.draw(fraction)
@@ -61,7 +70,9 @@ class Story:
         for _ in range(count):
             leaf = self.rng.choice(leaves)
             kind = self.rng.randrange(8)
-            if kind < 4:
+            if kind == 0:
+                self.keep(leaf)
+            elif kind < 4:
                 self.update(leaf, self.rng.choice([0, 1, top, self.rng.randint(0, top)]))
             elif kind < 6:
                 self.draw_at_border(leaf)
@@ -83,7 +94,7 @@ def check(story: Story, *, tree=SumTree, stalls: float = 0, **parameters) -> Non
     model = story.model
     dut = tree(capacity=model.capacity, priority_bits=model.priority_bits, phased=story.phased, **parameters)
     bench, totals = Bench(dut, stalls=stalls), []
-    source, sink = bench.source(dut.operations, story.items), bench.sink(dut.found)
+    source, sink, entered = bench.source(dut.operations, story.items), bench.sink(dut.found), bench.sink(dut.entered)
 
     async def follow(ctx):
         async for _, _, total in ctx.tick().sample(dut.total):
@@ -94,6 +105,8 @@ def check(story: Story, *, tree=SumTree, stalls: float = 0, **parameters) -> Non
     bench.run(quiet=dut.latency + 3, limit=wiped + 200 + (1 + 2 * (stalls > 0)) * len(story.items) * (dut.drain if story.phased else 1))
     assert [{name: getattr(item, name) for name in story.found[0]} for item in sink.items] == story.found
     assert sink.times == [time + dut.latency for time in source.times]
+    assert [(item.old, item.new) for item in entered.items] == story.entered
+    assert entered.times == [time + dut.entry for time, item in zip(source.times, story.items) if not item["draws"]]
     assert [totals[time + 1 + 2 * story.phased] for time in source.times] == [found["total"] for found in story.found]
     free = drained = wiped
     for item, offered, time in zip(story.items, source.offered, source.times):
@@ -276,7 +289,9 @@ MUTANTS = [
     ("product >> PIECE_BITS) + step", "product >> PIECE_BITS + 1) + step"), ("step.rest - passed", "step.rest"),
     ("empty = last.draws & (last.total == 0)", "empty = Const(0)"), ("leaf.eq(Mux(empty, 0,", "leaf.eq(Mux(Const(0), 0,"),
     ("Mux(last.draws, chosen, 0))),", "chosen)),"), ("rows[2][chosen]", "rows[1][chosen]"), ("step.total.eq(after)", "step.total.eq(self.total)"),
+    ("self.entered.valid.eq(valid & ~entering.draws)", "self.entered.valid.eq(valid)"),
     # phases
+    ("Mux(asked.keeps, 0, 1 << asked", "Mux(0, 0, 1 << asked"), ("Mux(held.keeps, old, held.new)", "held.new"),
     ("(asked.draws | (drawing == 0))", "1"), ("(taken & asked.draws) - drawn)", "(taken & asked.draws) - (drawn & (drawing > 1)))"),
     ("m.d.comb += drawn.eq(step.valid & step.draws)", "m.d.comb += drawn.eq(step.draws)"), ("self._leaf_stage + 5", "self._leaf_stage + 4"),
     # wiping

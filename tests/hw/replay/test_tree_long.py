@@ -1,13 +1,12 @@
 """Millions of operations of a compiled sum tree: each draw and each sum is the model's, and leaves are drawn as often as they should be."""
 
-from math import sqrt
-
 import numpy as np
 import pytest
 
 import hw.replay.tree
 import sim.bench.sumtree
 from sim.bench.mutant import mutant
+from sim.bench.statistics import chi_square, quantile
 from sim.bench.sumtree import CompiledTree, answer, fractions, mixes, ops_per_cycle, some, step_cycles
 from sim.model.replay.tree import SumTree as Model
 
@@ -62,20 +61,6 @@ def power_law(leaves):
 def mostly_zero(leaves):
     rng = np.random.default_rng(4)
     return np.where(rng.random(leaves) < 0.02, rng.integers(1, 262144, leaves), 0)
-
-
-def chi_square(counts: np.ndarray, expected: np.ndarray) -> tuple[float, int]:
-    """The statistic and its degrees of freedom; the rarest leaves together, until 20 are expected of them."""
-    order = np.argsort(expected)
-    groups = np.searchsorted(np.cumsum(expected[order]), 20) if expected[order[0]] < 20 else 0
-    gather = lambda values: np.concatenate([[values[order[:groups + 1]].sum()], values[order[groups + 1:]]])
-    counts, expected = gather(counts), gather(expected)
-    return float(((counts - expected) ** 2 / expected).sum()), len(counts) - 1
-
-
-def quantile(freedom: int, deviations: float) -> float:
-    """Of the chi-square distribution, by Wilson and Hilferty (1931); deviations: of the normal distribution."""
-    return freedom * (1 - 2 / (9 * freedom) + deviations * sqrt(2 / (9 * freedom))) ** 3
 
 
 def test_quantile_by_a_table():

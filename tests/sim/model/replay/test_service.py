@@ -5,43 +5,19 @@ import numpy as np
 from iswitch.config import Config, Replay
 from iswitch.replay_wire import Fate, Kind, ReplayRegister
 from iswitch.wire import NOTICE_INTERVAL_US, Action, Outcome, Register, Stat, Type
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, parse
-from sim.bench.replay_client import ReplayClient, Told, told
+from sim.bench.client import Client, parse
+from sim.bench.replay_bench import ReplayBench, fields
+from sim.bench.replay_client import ReplayClient
 from sim.model.replay import draws
-from sim.model.switch import Switch
 
 REPLAY = Replay(tables=2, capacity=16, priority_bits=20, times_bits=2, sessions=3, kept=2, draws=512, record_bytes=64, log_bytes=4096)
 CONFIG = Config(ports=4, members=4, jobs=2, window=2, elements=16, replay=REPLAY)
 RNG = np.random.default_rng(8)
 
 
-class Bench:
-    """A switch; `ask` sends a request and returns what the client hears of it."""
-
+class Bench(ReplayBench):
     def __init__(self, config: Config = CONFIG) -> None:
-        self.switch = Switch(config, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)
-        self.now_us = 0
-
-    def send(self, client: ReplayClient, frame: bytes) -> list[tuple[int, bytes]]:
-        return self.switch.receive(client.port, frame, self.now_us)
-
-    def ask(self, client: ReplayClient, frame: bytes) -> list[Told]:
-        sent = self.send(client, frame)
-        assert all(copy[:6] == client.mac and port == client.port for port, copy in sent)
-        return [told(copy) for _, copy in sent]
-
-    def one(self, client: ReplayClient, frame: bytes) -> Told:
-        (answer,) = self.ask(client, frame)
-        return answer
-
-    def client(self, index: int = 0, **known: int) -> ReplayClient:
-        """One with a session."""
-        client = ReplayClient(index, **known)
-        client.opened(self.one(client, client.open()))
-        return client
-
-    def fates(self) -> dict[str, int]:
-        return {name.removeprefix("replay."): count for name, count in self.switch.counters().items() if name.startswith("replay.") and count}
+        super().__init__(config)
 
 
 def units(count: int) -> bytes:
@@ -50,10 +26,6 @@ def units(count: int) -> bytes:
 
 def items(priorities) -> list[tuple[int, bytes]]:
     return [(priority, units(1)) for priority in priorities]
-
-
-def fields(answer: Told, *names: str) -> tuple[int, ...]:
-    return tuple(int(answer.status[name]) for name in names)
 
 
 def test_open_gives_the_lowest_place():

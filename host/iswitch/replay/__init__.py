@@ -1,0 +1,12 @@
+"""Prioritized experience replay that a switch serves: a client shaped like the replay buffers people use."""
+
+from iswitch.replay.client import ReplayClient, Updated
+from iswitch.replay.errors import MemoryExhausted, NoPlace, NoReplayService, NotServed, SessionLost
+from iswitch.replay.prefetch import Prefetch
+from iswitch.replay.records import Field
+from iswitch.replay.sampling import Batch
+from iswitch.replay.statistics import Statistics
+from iswitch.replay.writer import Added
+
+__all__ = ["Added", "Batch", "Field", "MemoryExhausted", "NoPlace", "NoReplayService", "NotServed", "Prefetch", "ReplayClient", "SessionLost",
+           "Statistics", "Updated"]

@@ -1,0 +1,188 @@
+"""What the replay service ought to answer, from `docs/replay.md` by another way than the golden model's: all items ever added in a list, all units
+ever written in another, draws by a search in numpy's cumulative sums, credit in fractions. Requests are given in the order in which they were
+carried out, once each.
+"""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from iswitch.config import Replay
+from iswitch.replay_wire import UNIT_BYTES, Fate, Kind
+from sim.model.replay.draws import fractions
+
+__all__ = ["Item", "Op", "Oracle", "OracleTable"]
+
+
+@dataclass(frozen=True)
+class Op:
+    """An ordered request. `about`: what its body says, by the names of `ReplayClient`'s builders."""
+
+    kind: Kind
+    table: int = 0
+    turn: int = 0
+    about: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Item:
+    priority: int
+    record: bytes
+    times: int = 0
+
+
+def bucket(priority: int) -> int:
+    if priority < 16:
+        return priority
+    e = int(np.frexp(float(priority))[1]) - 1 - 3
+    return 8 * e + priority // 2**e
+
+
+class OracleTable:
+    """`items`: all that were ever added, the first of which has the number `capacity`."""
+
+    def __init__(self, config: Replay) -> None:
+        self.config = config
+        self.items: list[Item] = []
+        self.draws, self.turn, self.credit = 0, 1, Fraction(0)
+        self.size = self.behind = self.ahead = self.times = 0
+        self.ratio = Fraction(0)
+        self.published = (0, 0, 0, 0)
+
+    @property
+    def there(self) -> int:
+        return min(len(self.items), self.config.capacity)
+
+    def slots(self) -> list[tuple[int, Item] | None]:
+        """Number and item in each slot."""
+        found: list[tuple[int, Item] | None] = [None] * self.config.capacity
+        for n in range(len(self.items) - self.there, len(self.items)):
+            found[n % self.config.capacity] = self.config.capacity + n, self.items[n]
+        return found
+
+    def find(self, number: int) -> Item | None:
+        n = number - self.config.capacity
+        return self.items[n] if len(self.items) - self.there <= n < len(self.items) else None
+
+    def priorities(self) -> np.ndarray:
+        return np.array([found[1].priority if found else 0 for found in self.slots()], np.int64)
+
+    def cut(self, priority: int) -> int:
+        return min(priority, 2**self.config.priority_bits - 1)
+
+    def waits(self, op: Op) -> Fate | None:
+        if op.turn not in (0, self.turn):
+            return Fate.TURN
+        if op.kind == Kind.ADD:
+            allowed = not self.ratio or self.there < self.size or self.credit + len(op.about["items"]) * self.ratio <= self.ahead
+            return None if allowed else Fate.RATE
+        if op.kind != Kind.SAMPLE:
+            return None
+        if len(self.items) < op.about["items"] or self.there < self.size:
+            return Fate.ITEMS
+        if not self.priorities().any():
+            return Fate.EMPTY
+        return Fate.RATE if self.ratio and op.about["count"] > self.credit + self.behind else None
+
+    def sample(self, count: int, seed: int, stride: int) -> list[tuple[int, int]]:
+        ends, slots = np.cumsum(self.priorities()), self.slots()
+        positions = [f * int(ends[-1]) // 2**64 for f in fractions(seed, count, stride)]
+        found = [slots[leaf] for leaf in np.searchsorted(ends, positions, side="right").tolist()]
+        self.draws += count
+        self.credit -= count if self.ratio else 0
+        return [(number, item.priority) for number, item in filter(None, found)]
+
+
+class Oracle:
+    def __init__(self, config: Replay) -> None:
+        self.config = config
+        self.tables = [OracleTable(config) for _ in range(config.tables)]
+        self.units: list[list[bytes]] = [[] for _ in range(config.sessions)]
+        self.oldest = [0] * config.sessions
+        self.next = [0] * config.sessions
+
+    def waits(self, op: Op) -> Fate | None:
+        return self.tables[op.table].waits(op)
+
+    def carry_out(self, session: int, op: Op) -> tuple[dict[str, int], list[tuple[int, int]]]:
+        """The STATUS by name, and rows."""
+        table, told = self.tables[op.table], {"reason": int(Fate.DONE), "done": 0, "stale": 0}
+        rows: list[tuple[int, int]] = []
+        if op.kind == Kind.WRITE:
+            told["reason"] = self.write(session, **op.about)
+        elif op.kind == Kind.ADD:
+            if table.there >= table.size:
+                table.credit += len(op.about["items"]) * table.ratio
+            table.items += [Item(table.cut(priority), record) for priority, record in op.about["items"]]
+            told["done"] = len(op.about["items"])
+        elif op.kind == Kind.SAMPLE:
+            rows = table.sample(op.about["count"], op.about["seed"], op.about["stride"])
+            told["done"] = len(rows)
+        elif op.kind == Kind.UPDATE:
+            for number, priority in op.about["rows"]:
+                item = table.find(number)
+                told["done" if item else "stale"] += 1
+                if item:
+                    item.priority = table.cut(priority)
+        elif op.kind == Kind.PUBLISH:
+            start, units, version = (op.about[name] for name in ("start", "units", "version"))
+            if self.oldest[session] <= start and start + units <= len(self.units[session]):
+                table.published = session, version, start, units
+            else:
+                told["reason"] = Fate.RANGE
+        elif op.kind == Kind.LIMIT:
+            told["reason"] = self.limit(table, **op.about)
+        if told["reason"] == Fate.DONE and op.kind in (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT):
+            table.turn += 1
+        self.next[session] += 1
+        status = told | self.status(session, table)
+        for number, _ in rows if table.times else ():
+            item = table.find(number)
+            assert item
+            item.times = min(item.times + 1, 2**self.config.times_bits - 1)
+            item.priority = 0 if item.times >= table.times else item.priority
+        return status, rows
+
+    def write(self, session: int, start: int, units: bytes, oldest: int) -> int:
+        log, count = self.units[session], len(units) // UNIT_BYTES
+        if start != len(log) or not self.oldest[session] <= oldest <= len(log):
+            return Fate.RANGE
+        if len(log) + count - oldest > self.config.log_bytes // UNIT_BYTES:
+            return Fate.MEMORY
+        log += [units[k * UNIT_BYTES:(k + 1) * UNIT_BYTES] for k in range(count)]
+        self.oldest[session] = oldest
+        return Fate.DONE
+
+    def limit(self, table: OracleTable, size: int, ratio: int, behind: int, ahead: int, times: int) -> int:
+        if times >= 2**self.config.times_bits:
+            return Fate.RANGE
+        table.size, table.behind, table.ahead, table.times = size, behind, ahead, times
+        table.ratio, table.credit = Fraction(ratio, 1 << 16), Fraction(0)
+        return Fate.DONE
+
+    def status(self, session: int, table: OracleTable) -> dict[str, int]:
+        """But for what the request itself did."""
+        alive = [bucket(p) for p in table.priorities().tolist() if p]
+        publisher, version, start, units = table.published
+        return {"lowest": min(alive, default=0), "highest": max(alive, default=0), "publisher": publisher, "next": self.next[session],
+                "adds": len(table.items), "turn": table.turn, "total": int(table.priorities().sum()), "draws": table.draws,
+                "written": len(self.units[session]), "oldest": self.oldest[session], "version": version, "start": start, "units": units,
+                "filled": table.there}
+
+    def memory(self) -> bytes:
+        """All of it."""
+        records = [found[1].record if found else bytes(self.config.record_bytes) for table in self.tables for found in table.slots()]
+        logs = bytearray()
+        for units in self.units:
+            log = [bytes(UNIT_BYTES)] * (self.config.log_bytes // UNIT_BYTES)
+            for k, unit in enumerate(units):
+                log[k % len(log)] = unit
+            logs += b"".join(log)
+        return b"".join(records) + bytes(logs)
+
+    def load(self, session: int, start: int, count: int) -> bytes | None:
+        """Units of a log; None if some are gone."""
+        inside = self.oldest[session] <= start and start + count <= len(self.units[session])
+        return b"".join(self.units[session][start:start + count]) if inside else None

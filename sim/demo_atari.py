@@ -1,0 +1,40 @@
+"""`make demo-atari`: starts the emulated switch with a replay service, and an Atari game whose frames go into it, each once, and come out again."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from iswitch.rl.apex.atari import AtariOptions
+from iswitch.rl.apex.atari_launch import launch_atari
+from rich.console import Console
+
+from sim.demo import FAULTS, Emulator
+from sim.demo_apex import run
+
+CLIENTS = 2
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m sim.demo_atari", description=__doc__)
+    parser.add_argument("--game", default=AtariOptions.game, help="as the Arcade Learning Environment names it (%(default)s)")
+    parser.add_argument("--seed", type=int, default=AtariOptions.seed)
+    parser.add_argument("--transitions", type=int, default=AtariOptions.transitions, help="(%(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("build/demo-atari"))
+    for name in FAULTS:
+        parser.add_argument(f"--{name}", type=float, default=0.0, help="chance that it happens to a frame")
+    given = parser.parse_args()
+    faults = {name: getattr(given, name) for name in FAULTS}
+    try:
+        options = AtariOptions(game=given.game, seed=given.seed, transitions=given.transitions)
+    except ValueError as error:
+        parser.error(str(error))
+
+    def demo(addresses: Sequence[str], emulator: Emulator, console: Console) -> bool:
+        launch_atari(options, addresses, given.out, watch=emulator.watch, console=console, notes={"faults": faults})
+        return True
+
+    return run(given.out, given.seed, faults, CLIENTS, demo)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

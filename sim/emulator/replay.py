@@ -1,0 +1,21 @@
+"""The replay service of the emulated board, unless told otherwise."""
+
+from dataclasses import fields, replace
+
+from iswitch.config import Replay
+
+__all__ = ["EMULATED", "parse_replay"]
+
+EMULATED = Replay(capacity=1 << 15, log_bytes=1 << 25)
+"""Large enough to learn with; a log holds the frames of a few thousand transitions of Atari games."""
+
+
+def parse_replay(given: str | None) -> Replay | None:
+    """`default`, or `capacity=65536,log_bytes=1048576`; what is not said is as `EMULATED`. ValueError says what is wrong."""
+    if given is None or given == "default":
+        return EMULATED if given else None
+    sizes = dict(part.partition("=")[::2] for part in given.split(","))
+    known = [field.name for field in fields(Replay)]
+    if wrong := [f"{name}={size}" for name, size in sizes.items() if name not in known or not size.isdecimal()]:
+        raise ValueError(f"--replay {', '.join(wrong)}: not one of {', '.join(known)} with a whole number")
+    return replace(EMULATED, **{name: int(size) for name, size in sizes.items()})

@@ -1,0 +1,288 @@
+"""What of a log is kept, and how frames are shared, against stacks that were put together naively."""
+
+from collections import deque
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from iswitch.config import Config, Replay
+from iswitch.replay import Field, MemoryExhausted, ReplayClient, SessionLost
+from iswitch.replay import frames as sound
+from iswitch.replay.log import LogSpace
+
+from sim.bench.mutant import mutant
+from sim.bench.replay_network import Network
+
+REPLAY = Replay(tables=1, capacity=128, priority_bits=27, sessions=3, kept=4, draws=512, record_bytes=64, log_bytes=1 << 18)
+FRAME = (9, 10)
+SPEC = {"observation": Field((4, *FRAME), np.uint8, stacked=4), "next_observation": Field((4, *FRAME), np.uint8, stacked=4),
+        "action": Field((), np.int32), "discount": Field((), np.float32)}
+BLOBS = {"observation": Field((300,), np.float32), "action": Field((), np.int32)}
+
+
+def network(**changes):
+    return Network(Config(ports=4, members=4, replay=Replay(**asdict(REPLAY) | changes)))
+
+
+class Game:
+    """Frames at random, episodes of random lengths, which begin with the first frame repeated or with blank ones."""
+
+    def __init__(self, seed, *, blank=False, steps=3):
+        self.rng, self.blank, self.steps = np.random.default_rng(seed), blank, steps
+        self.shown = set()
+        self.begin()
+
+    def frame(self):
+        shown = self.rng.integers(1, 255, FRAME, np.uint8)
+        self.shown.add(shown.tobytes())
+        return shown
+
+    def begin(self):
+        first = self.frame()
+        padding = np.zeros(FRAME, np.uint8) if self.blank else first
+        self.stack = deque([padding] * 3 + [first], maxlen=4)
+        self.history, self.left = deque([np.array(self.stack)]), int(self.rng.integers(1, 12))
+
+    def play(self):
+        """Transitions of `steps` steps that end with the next one; several at an episode's end, some of them shorter."""
+        self.stack.append(self.frame())
+        self.history.append(np.array(self.stack))
+        self.left -= 1
+        transitions = []
+        while len(self.history) > self.steps or not self.left and len(self.history) > 1:
+            transitions.append({"observation": self.history.popleft(), "next_observation": self.history[min(self.steps, len(self.history)) - 1],
+                                "action": len(transitions), "discount": 0.99 if self.left else 0.0})
+            for image in (*transitions[-1]["observation"], *transitions[-1]["next_observation"]):
+                self.shown.add(image.tobytes())
+        if not self.left:
+            self.begin()
+        return transitions
+
+
+def played(count, *, games=1, **options):
+    """So many transitions of several games that are played in turns, and the games."""
+    crowd = [Game(seed, **options) for seed in range(games)]
+    transitions = []
+    while len(transitions) < count:
+        for game in crowd:
+            transitions += game.play()
+    return transitions[:count], crowd
+
+
+def together(transitions):
+    return {name: np.stack([np.asarray(transition[name], SPEC[name].kind) for transition in transitions]) for name in SPEC}
+
+
+def check(client, transitions, first=128):
+    """What is drawn is what was put together naively."""
+    batch = client.sample(512)
+    expected = together([transitions[item] for item in (batch.items - first).tolist()])
+    for name in SPEC:
+        assert np.array_equal(batch.data[name][~batch.gone], expected[name][~batch.gone]), name
+    return batch
+
+
+# Frames
+
+
+@pytest.mark.parametrize("blank", [False, True])
+@pytest.mark.parametrize("steps", [1, 3, 5])
+@pytest.mark.parametrize("games", [1, 3])
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_each_frame_is_written_once_and_stacks_come_back_whole(blank, steps, games, one_by_one):
+    transitions, crowd = played(120, games=games, blank=blank, steps=steps)
+    with ReplayClient(network().transport(), SPEC) as client:
+        if one_by_one:
+            for transition in transitions:
+                client.add(priority=1.0, **transition)
+        else:
+            client.extend(together(transitions), np.ones(120))
+        assert not check(client, transitions).gone.any()
+        stats = client.statistics()
+        needed = {image.tobytes() for transition in transitions for name in ("observation", "next_observation") for image in transition[name]}
+        assert stats.frames_written == len(needed) and stats.frames_written + stats.frames_shared == 8 * 120
+        assert stats.bytes_pushed < 120 * 72 + (len(needed) + 22) * 128  # a frame takes two units
+
+
+def test_frames_that_are_shared_are_fetched_once():
+    net = network()
+    with ReplayClient(net.transport(), SPEC) as client:
+        transitions, _ = played(100)
+        client.extend(together(transitions), np.ones(100))
+        client.flush()
+        before = net.carried["to"]
+        check(client, transitions)
+        distinct = client.statistics().frames_written
+        assert net.carried["to"] - before < 1 + 5 + 2 * distinct / 22 + 20
+
+
+def overwritten():
+    """Frames that were written, then belong to nobody, and then come again."""
+    net = network(log_bytes=1 << 15, capacity=16)
+    with ReplayClient(net.transport(), SPEC) as client:
+        transitions, _ = played(30)
+        client.extend(together(transitions[:3]), np.ones(3)).items.tolist()
+        net.switch.service.tables[0].add([0] * 16)
+        for part in (transitions[20:24], transitions[26:30], transitions[:3]):
+            client.extend(together(part), np.ones(len(part))).items.tolist()
+        batch = client.sample(100)
+        assert not batch.gone.any()
+        expected = together(transitions[20:24] + transitions[26:30] + transitions[:3])
+        assert all(np.array_equal(batch.data[name], expected[name][batch.items - 35]) for name in SPEC)
+
+
+def shared():
+    with ReplayClient(network().transport(), SPEC) as client:
+        transitions, _ = played(100, blank=True)
+        client.extend(together(transitions), np.ones(100))
+        check(client, transitions)
+
+
+def test_a_frame_that_is_not_kept_any_more_is_written_again():
+    overwritten()
+
+
+@pytest.mark.parametrize("scenario, right, wrong", [
+    (shared, "self._frames.get(frame)", "next((v for k, v in self._frames.items() if k[:1] == frame[:1]), None)"),
+    (overwritten, "place[0] < oldest", "False")])
+def test_the_check_sees_a_slip(scenario, right, wrong, monkeypatch):
+    monkeypatch.setattr("iswitch.replay.writer.RecentFrames", mutant(sound, right, wrong).RecentFrames)
+    with pytest.raises(AssertionError):
+        scenario()
+
+
+def test_a_blank_frame_that_comes_again_and_again_does_not_hold_the_log():
+    with ReplayClient(network(log_bytes=1 << 15, capacity=16).transport(), SPEC) as client:
+        transitions, _ = played(600, blank=True, games=2)
+        for at in range(0, 600, 6):
+            client.extend(together(transitions[at:at + 6]), np.ones(6))
+        assert not check(client, transitions, 16).gone.any()
+        assert client.statistics().log_used < 1 << 15
+
+
+# The log
+
+
+@pytest.mark.parametrize("spec", [SPEC, BLOBS], ids=["stacked", "blobs"])
+@pytest.mark.parametrize("loss", [0.0, 0.2])
+def test_the_log_goes_round_and_round(spec, loss):
+    net = network(log_bytes=1 << 15, capacity=16)
+    net.loss, net.doubled, net.late = loss, loss, loss
+    with ReplayClient(net.transport(), spec) as client:
+        rng = np.random.default_rng(5)
+        every = {name: rng.integers(0, 250, (300, *field.axes)).astype(field.kind) for name, field in spec.items()}
+        for at in range(0, 300, 5):
+            client.extend({name: column[at:at + 5] for name, column in every.items()}, np.ones(5))
+            batch = client.sample(64)
+            assert not batch.gone.any()
+            for name in spec:
+                assert np.array_equal(batch.data[name], every[name][batch.items - 16])
+        assert client.statistics().bytes_pushed > 2 * (1 << 15)
+        place = net.switch.service.places[0]
+        assert (place.written - place.oldest) % 2**32 <= (1 << 15) // 64
+
+
+def test_units_are_counted_past_their_end():
+    net = network(log_bytes=1 << 15, capacity=16)
+    net.switch.service.places[0] = net.switch.service.places[0]._replace(written=2**32 - 100, oldest=2**32 - 100, next=2**32 - 3)
+    with ReplayClient(net.transport(), SPEC) as client:
+        transitions, _ = played(100)
+        for at in range(0, 100, 4):
+            client.extend(together(transitions[at:at + 4]), np.ones(4))
+            assert not check(client, transitions, 16).gone.any()
+        assert net.switch.service.places[0].written < 2**20
+
+
+def test_a_log_that_is_full_of_what_is_there_is_an_error_that_says_what_to_do():
+    with ReplayClient(network(log_bytes=1 << 15).transport(), BLOBS) as client:
+        data = {"observation": np.arange(60 * 300).reshape(60, 300).astype(np.float32), "action": np.arange(60)}
+        with pytest.raises(MemoryExhausted) as raised:
+            client.extend(data, np.ones(60))
+        for part in ("31616 of its 32768 bytes", "1216 more do not fit", "26 items with 1216 bytes each", "holds about 26 of them",
+                     "26 of these 60 transitions", "128 items of all clients", "larger `log_bytes`"):
+            assert part in str(raised.value)
+        batch = client.sample(100)
+        assert set(batch.items.tolist()) == set(range(128, 154)) and np.array_equal(batch.data["action"], batch.items - 128)
+        assert np.array_equal(batch.data["observation"], data["observation"][batch.items - 128])
+
+
+def test_when_others_have_overwritten_its_items_a_client_s_log_is_free_again():
+    net = network(log_bytes=1 << 15)
+    with ReplayClient(net.transport(), BLOBS) as client, ReplayClient(net.transport(), BLOBS) as other:
+        data = {"observation": np.ones((19, 300), np.float32), "action": np.arange(19)}
+        client.extend(data, np.ones(19))
+        for _ in range(7):
+            with pytest.raises(MemoryExhausted):
+                client.extend(data, np.ones(19))
+            net.switch.service.tables[0].add([1] * 16)
+        other.flush()
+        net.switch.service.tables[0].add([1] * 16)
+        assert len(client.extend(data, np.ones(19)).items) == 19
+
+
+def test_what_a_former_client_left_is_kept_as_long_as_there_is_room():
+    net = network(log_bytes=1 << 15, capacity=256)
+    transitions = played(60)[0] + played(30, games=2)[0] + played(130, blank=True)[0]
+    with ReplayClient(net.transport(), SPEC) as former:
+        former.extend(together(transitions[:60]), np.ones(60))
+    with ReplayClient(net.transport(), SPEC) as client:
+        assert client.session == 0 and not check(client, transitions, 256).gone.any()
+        client.extend(together(transitions[60:90]), np.ones(30))
+        assert not check(client, transitions, 256).gone.any()
+        client.extend(together(transitions[90:]), np.ones(130))
+        batch = check(client, transitions, 256)
+        assert 0 < batch.gone.sum() < 512 and batch.items[batch.gone].max() < 256 + 60 and not batch.weights[batch.gone].any()
+
+
+def test_after_enough_adds_a_former_client_s_log_is_forgotten():
+    space = LogSpace(units=64, written=100, oldest=60, adds=10, capacity=16)
+    assert space.room(10) == space.room(25) == 24 and space.room(26) == 64
+
+
+def test_a_log_that_is_not_as_it_was_left_ends_the_session():
+    net = network()
+    with pytest.raises(SessionLost, match=r"refused a WRITE \(RANGE\)"), ReplayClient(net.transport(), BLOBS) as client:
+        net.switch.service.places[0] = net.switch.service.places[0]._replace(written=5)
+        client.extend({"observation": np.ones((1, 300)), "action": [1]}, [1.0]).items.tolist()
+
+
+# The bookkeeping
+
+
+def test_room_is_what_items_that_are_there_leave():
+    """Against a plain list of everything that was ever held."""
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        space, adds, held, oldest = LogSpace(units=200, written=7, oldest=7, adds=0, capacity=8), 0, [], 0
+        for _ in range(300):
+            hold = space.hold()
+            units = int(rng.integers(0, 20))
+            needed = min([unit for unit, last in held if last >= adds], default=space.end)
+            oldest = max(oldest, space.oldest)
+            assert space.room(adds) == 200 - (space.end - max(needed, oldest))
+            if units > space.room(adds):
+                space.forget(hold)
+                adds += 1
+                continue
+            if units:
+                space.append(units, adds)
+            for _ in range(int(rng.integers(1, 4))):
+                floor = max(space.oldest, space.end - int(rng.integers(0, 40)))
+                hold.begin(space.end)
+                hold.need(floor)
+                adds += 1
+                held.append((floor, adds + 8 - 1))
+            assert space.needed(adds) <= hold.unit <= min(hold.floors)
+            space.acknowledge(hold, adds + 8 - 1)
+
+
+def test_frames_are_forgotten_in_the_order_in_which_they_were_written():
+    recent = sound.RecentFrames(4)
+    for k in range(4):
+        recent.add(bytes([k]), 10 + k, 1)
+        assert recent.find(bytes([0]), 0) == 10
+    recent.add(b"x", 20, 2)
+    assert [recent.find(bytes([k]), 0) for k in range(4)] == [None, None, 12, 13] and recent.find(b"x", 0) == 20
+    assert recent.find(bytes([2]), 13) is None and recent.find(bytes([3]), 13) == 13
+    recent.add(bytes([2]), 30, 1)
+    assert recent.find(bytes([2]), 13) == 30 and recent.find(b"x", 0) == 20

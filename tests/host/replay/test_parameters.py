@@ -1,0 +1,151 @@
+"""A network's parameters from a learner's log to the actors."""
+
+import numpy as np
+import pytest
+from iswitch.config import Config, Replay
+from iswitch.replay import Field, MemoryExhausted, ReplayClient
+from iswitch.replay_wire import Kind
+
+from sim.bench.replay_network import Network
+
+SPEC = {"x": Field((3,), np.float32)}
+LOGGED = {"x": Field((200,), np.float32)}
+REPLAY = Replay(tables=2, capacity=64, sessions=4, log_bytes=1 << 15)
+FAULTS = [{}, {"doubled": 1.0}, {"loss": 0.2, "late": 0.3}]
+SIZES = [0, 1, 63, 64, 65, 1343, 1344, 1345, 10_000]
+
+
+def network(**faults):
+    return Network(Config(ports=4, members=4, replay=REPLAY), **faults)
+
+
+def parameters(size, seed=0):
+    return np.random.default_rng(seed).bytes(size)
+
+
+def requests(net):
+    """Kinds of the requests that come from now on."""
+    seen = []
+    net.lose = lambda payload, there: bool(seen.append(Kind(payload[1]))) if there and payload[0] == 0x1A else False
+    return seen
+
+
+@pytest.mark.parametrize("faults", FAULTS, ids=str)
+@pytest.mark.parametrize("shout", [False, True])
+def test_what_is_set_is_got(shout, faults):
+    net = network(**faults)
+    with ReplayClient(net.transport(), SPEC) as learner, ReplayClient(net.transport(), SPEC) as actor:
+        assert actor.get_parameters() is None
+        for version, size in enumerate(SIZES, 1):
+            learner.set_parameters(version, parameters(size, version), shout=shout)
+            assert actor.get_parameters(version - 1) == (version, parameters(size, version))
+            assert actor.get_parameters(version) is None
+
+
+def test_what_was_shouted_need_not_be_loaded():
+    net = network()
+    with ReplayClient(net.transport(), SPEC) as learner, ReplayClient(net.transport(), SPEC) as actor:
+        learner.set_parameters(5, parameters(9000))
+        seen = requests(net)
+        assert actor.get_parameters() == (5, parameters(9000)) and seen == []
+
+
+def test_of_what_was_shouted_only_what_was_lost_is_loaded():
+    net = network()
+    with ReplayClient(net.transport(), SPEC) as learner, ReplayClient(net.transport(), SPEC) as actor:
+        shouts = []
+        net.lose = lambda payload, there: not there and payload[0] == 0x1C and (shouts.append(1) or len(shouts) == 3)
+        learner.set_parameters(5, parameters(9000))
+        seen = requests(net)
+        assert actor.get_parameters() == (5, parameters(9000)) and seen == [Kind.LOOK, Kind.LOAD]
+
+
+def test_arrays_are_their_bytes():
+    net = network()
+    with ReplayClient(net.transport(), SPEC) as learner, ReplayClient(net.transport(), SPEC) as actor:
+        weights = np.arange(12, dtype=np.float32).reshape(3, 4)
+        learner.set_parameters(1, weights.T)
+        assert np.array_equal(np.frombuffer(actor.get_parameters()[1], np.float32).reshape(4, 3), weights.T)
+
+
+def test_who_waits_gets_the_next_version_when_it_is_there():
+    net = network()
+    with ReplayClient(net.transport(), SPEC) as learner, ReplayClient(net.transport(), SPEC) as actor:
+        learner.set_parameters(1, b"one")
+        net.at(net.now + 0.4, lambda: learner.set_parameters(2, b"two", shout=False))
+        begun = net.now
+        assert actor.get_parameters(1, timeout=1.0) == (2, b"two") and 0.4 < net.now - begun < 0.5
+        assert actor.get_parameters(2, timeout=1.0) is None and net.now - begun > 1.4
+
+
+def test_tables_have_parameters_of_their_own():
+    net = network()
+    with ReplayClient(net.transport(), SPEC) as one, ReplayClient(net.transport(), SPEC, table=1) as other:
+        one.set_parameters(3, parameters(3000, 1))
+        assert other.get_parameters() is None
+        other.set_parameters(4, parameters(3000, 2))
+        assert one.get_parameters(2) == (3, parameters(3000, 1))
+        with ReplayClient(net.transport(), SPEC) as late:
+            assert late.get_parameters() == (3, parameters(3000, 1))
+
+
+def test_two_who_shout_are_not_mixed():
+    """Their units have the same numbers, and nothing in a shout says whose it is."""
+    net = network()
+    with ReplayClient(net.transport(), SPEC) as one, ReplayClient(net.transport(), SPEC) as two, ReplayClient(net.transport(), SPEC) as actor:
+        one.set_parameters(1, parameters(5000, 1))
+        two.set_parameters(2, parameters(5000, 2))
+        assert actor.get_parameters() == (2, parameters(5000, 2))
+        one.set_parameters(3, parameters(5000, 3))
+        assert actor.get_parameters(2) == (3, parameters(5000, 3))
+
+
+def test_many_versions_go_round_in_the_log_beside_items():
+    net = network()
+    with ReplayClient(net.transport(), LOGGED) as learner, ReplayClient(net.transport(), LOGGED) as actor:
+        for version in range(1, 30):
+            learner.set_parameters(version, parameters(3000, version), shout=version % 2 == 0)
+            assert actor.get_parameters(version - 1) == (version, parameters(3000, version))
+            actor.extend({"x": np.full((1, 200), version)}, np.ones(1))
+        learner.extend({"x": np.full((5, 200), 1.0)}, np.ones(5))
+        batch = actor.sample(100)
+        assert not batch.gone.any() and (batch.data["x"] == batch.data["x"][:, :1]).all()
+
+
+def test_three_versions_are_kept_so_that_the_slow_can_read_in_peace():
+    net = network()
+    with ReplayClient(net.transport(), SPEC) as learner:
+        for version in (1, 2, 3, 4):
+            learner.set_parameters(version, parameters(9000, version), shout=False)
+        place = net.switch.service.places[0]
+        assert place.written - place.oldest == 3 * (1 + 141)
+
+
+def test_while_a_version_is_overwritten_the_next_is_found():
+    """The actor sees that version 1 is there; before it has loaded it, version 4 takes its place."""
+    net = network()
+    with ReplayClient(net.transport(), SPEC) as learner, ReplayClient(net.transport(), SPEC) as actor:
+        learner.set_parameters(1, parameters(15000, 1), shout=False)
+        receive, overtake = net.switch.service.receive, [2, 3, 4]
+
+        def watched(source, payload, now_us):
+            if payload[1] == Kind.LOAD and overtake:
+                versions, overtake[:] = overtake[:], []
+                net.at(net.now, lambda: [learner.set_parameters(version, parameters(15000, version), shout=False) for version in versions])
+            return receive(source, payload, now_us)
+
+        net.switch.service.receive = watched
+        found = actor.get_parameters(timeout=1.0)
+        assert found in [(version, parameters(15000, version)) for version in (1, 2, 3, 4)]
+        assert actor.get_parameters(3, timeout=1.0) == (4, parameters(15000, 4))
+
+
+def test_parameters_that_no_log_holds_are_an_error_that_says_what_to_do():
+    net = network()
+    with ReplayClient(net.transport(), SPEC) as learner:
+        with pytest.raises(MemoryExhausted, match="Parameters of 40000 bytes take 40064 of a log of 32768 bytes"):
+            learner.set_parameters(1, parameters(40_000))
+        learner.set_parameters(1, parameters(30_000))
+        learner.set_parameters(2, parameters(30_000, 2))
+        with ReplayClient(net.transport(), SPEC) as actor:
+            assert actor.get_parameters() == (2, parameters(30_000, 2))

@@ -1,0 +1,131 @@
+"""Batches that are on their way before they are wanted."""
+
+import numpy as np
+import pytest
+from iswitch.config import Config, Replay
+from iswitch.replay import Field, NotServed, ReplayClient, SessionLost
+
+from sim.bench.replay_network import Network
+
+SPEC = {"x": Field((3,), np.float32), "k": Field((), np.int32)}
+REPLAY = Replay(capacity=64, sessions=3, log_bytes=1 << 14)
+FAULTS = [{}, {"doubled": 1.0}, {"loss": 0.2, "late": 0.3}]
+
+
+def network(**faults):
+    return Network(Config(ports=4, members=4, replay=REPLAY), **faults)
+
+
+def filled(client, count=64):
+    client.extend({"x": np.zeros((count, 3)), "k": np.arange(count)}, np.arange(1, count + 1)).items.tolist()
+
+
+@pytest.mark.parametrize("faults", FAULTS, ids=str)
+@pytest.mark.parametrize("depth", [1, 2, 5])
+def test_batches_come_in_order_and_are_those_of_their_seeds(depth, faults):
+    with ReplayClient(network(**faults).transport(), SPEC) as client:
+        filled(client)
+        expected = [client.sample(100, seed=7 + k).items.tolist() for k in range(6)]
+        prefetch = client.prefetch(100, depth=depth, seed=7)
+        batches = [next(prefetch) for _ in range(6)]
+        assert [batch.items.tolist() for batch in batches] == expected and [batch.seed for batch in batches] == list(range(7, 13))
+        assert all(np.array_equal(batch.data["k"], batch.items - 64) for batch in batches)
+
+
+def test_what_is_prefetched_is_here_at_once():
+    net = network()
+    with ReplayClient(net.transport(), SPEC) as client:
+        filled(client)
+        prefetch = client.prefetch(32, depth=2)
+        while not prefetch.ready:
+            net.run(net.now + 0.001)
+            client.poll()
+        before = net.now
+        next(prefetch)
+        assert net.now == before
+
+
+def test_a_learner_s_loop():
+    net = network(loss=0.05)
+    with ReplayClient(net.transport(), SPEC) as client:
+        filled(client)
+        for step, batch in enumerate(client.prefetch(32, depth=3, beta=lambda: 0.5)):
+            client.update_priority(batch.items, np.full(32, 2.0))
+            if step == 20:
+                break
+        client.flush()
+        table = net.switch.service.tables[0]
+        assert 21 * 32 <= table.draws <= 24 * 32
+
+
+def test_one_who_prefetches_can_still_add_what_it_waits_for():
+    """The draws let the adds pass, which a client's order would not."""
+    net = network(loss=0.1)
+    with ReplayClient(net.transport(), SPEC) as client:
+        prefetch = client.prefetch(8, depth=2, items=30)
+        for _ in range(4):
+            filled(client, 8)
+        assert len(next(prefetch)) == 8
+        assert net.switch.service.tables[0].adds == 32
+
+
+def test_what_a_client_adds_does_not_wait_for_what_it_prefetches():
+    net = network()
+    with ReplayClient(net.transport(), SPEC) as client:
+        prefetch = client.prefetch(8, items=3)
+        net.every(0.001, lambda: client.closed or client.poll())
+        for k in range(3):
+            client.add(priority=1.0, x=np.zeros(3), k=k)
+            net.run(net.now + 0.01)
+        assert net.switch.service.tables[0].adds == 3 and len(next(prefetch)) == 8
+
+
+def test_after_the_session_was_lost_prefetching_ends():
+    net = network()
+    client = ReplayClient(net.transport(), SPEC)
+    filled(client)
+    prefetch = client.prefetch(8, depth=3)
+    updated = client.update_priority([64], [1.0])
+    net.switch.service.places[:] = [net.switch.service.places[0]._replace(open=False)] * 3
+    with pytest.raises(SessionLost, match="reopen"):
+        list(prefetch)
+    client.reopen()
+    assert list(prefetch) == [] and len(client.sample(8)) == 8
+    with pytest.raises(SessionLost, match="UPDATE to table 0 at the switch was on its way"):
+        tuple(updated)
+    client.close()
+    with pytest.raises(SessionLost, match="is closed: make a new client"):
+        client.sample(8)
+
+
+def test_what_never_comes_is_an_error_after_a_while_and_the_next_can_be_asked_for():
+    net = network()
+    with ReplayClient(net.transport(), SPEC, wait_s=2) as client:
+        prefetch = client.prefetch(8)
+        net.run(net.now + 30)  # nobody waits for it yet
+        client.poll()
+        before = net.now
+        with pytest.raises(NotServed, match="all priorities are 0"):
+            next(prefetch)
+        assert 1.9 < net.now - before < 2.5
+        filled(client)
+        assert len(next(prefetch)) == 8
+
+
+def test_what_was_closed_ends_and_leaves_nothing_behind():
+    net = network()
+    with ReplayClient(net.transport(), SPEC) as client:
+        filled(client)
+        prefetch = client.prefetch(300, depth=4)
+        next(prefetch)
+        prefetch.close()
+        assert list(prefetch) == []
+        client.flush()
+        assert len(client.sample(8)) == 8
+
+
+def test_a_client_that_waits_for_a_batch_can_be_closed():
+    net = network()
+    with ReplayClient(net.transport(), SPEC) as client:
+        client.prefetch(8, depth=2)
+    assert not any(place.open for place in net.switch.service.places)

@@ -1,0 +1,123 @@
+"""Stands in for `iswitch.replay.ReplayClient` and its switch: the same methods, within one process, exact proportional draws by numpy.
+
+Turns and limits are waited for, if there is somebody to wait for: with one thread for each client, of which one runs at a time.
+"""
+
+import threading
+from collections import deque
+from types import SimpleNamespace
+
+import numpy as np
+
+PER_ADD = 19
+
+
+class Table:
+    """What is common to the clients. `order`: (kind, client, turn) of every operation."""
+
+    def __init__(self, capacity=4096):
+        self.capacity = capacity
+        self.priorities, self.rows = np.zeros(capacity), {}
+        self.adds = self.draws = self.version = 0
+        self.turn, self.parameters, self.order = 1, b"", []
+        self.size = self.ratio = self.behind = self.ahead = self.credit = 0
+        self.lock = threading.Condition()
+
+    @property
+    def filled(self):
+        return min(self.adds, self.capacity)
+
+
+class StandIn:
+    def __init__(self, table, name="", seed=0):
+        self.table, self.name, self.bytes_pushed = table, name, 0
+        self.random = np.random.default_rng(seed)
+
+    def _wait(self, condition):
+        """Until nobody else is in the way."""
+        assert self.table.lock.wait_for(condition, timeout=30), f"{self.name} waits in vain"
+
+    def _begin(self, kind, turn, allowed=lambda: True, turns=1):
+        self._wait(lambda: (not turn or self.table.turn == turn) and allowed())
+        self.table.order.append((kind, self.name, turn))
+        self.table.turn = (self.table.turn + turns - 1) % (2**32 - 1) + 1
+
+    def turns(self, transitions):
+        return -(-transitions // PER_ADD)
+
+    def extend(self, columns, priorities, *, turn=0):
+        table, count = self.table, len(priorities)
+        with table.lock:
+            self._begin("add", turn, lambda: not table.ratio or table.filled < table.size or table.credit + count * table.ratio <= table.ahead,
+                        self.turns(count))
+            if table.ratio and table.filled >= table.size:
+                table.credit += count * table.ratio
+            for k in range(count):
+                table.priorities[table.adds % table.capacity] = priorities[k]
+                table.rows[table.adds % table.capacity] = {name: column[k] for name, column in columns.items()}
+                table.adds += 1
+            self.bytes_pushed += sum(column.nbytes for column in columns.values())
+            table.lock.notify_all()
+
+    def flush(self):
+        pass
+
+    def sample(self, count, *, beta=0.4, stratified=True, seed=None, turn=0, items=0):
+        table = self.table
+        with table.lock:
+            self._begin("sample", turn, lambda: table.filled >= max(1, table.size) and (
+                not table.ratio or count <= table.credit + table.behind))
+            table.credit -= count if table.ratio else 0
+            random = self.random if seed is None else np.random.default_rng(seed)
+            upto = np.cumsum(table.priorities)
+            slots = np.searchsorted(upto, (np.arange(count) + random.random(count)) / count * upto[-1], side="right").clip(0, table.filled - 1)
+            newest = (table.adds - 1 - slots) // table.capacity * table.capacity + slots
+            weights = (upto[-1] / table.filled / table.priorities[slots]) ** beta
+            table.draws += count
+            data = {name: np.stack([table.rows[slot][name] for slot in slots]) for name in table.rows[0]}
+            table.lock.notify_all()
+        return SimpleNamespace(data=data, items=(newest + table.capacity).astype(np.uint32), weights=(weights / weights.max()).astype(np.float32),
+                               priorities=table.priorities[slots].astype(np.float32), total=upto[-1], filled=table.filled, gone=np.zeros(count, bool))
+
+    def prefetch(self, count, *, depth=2, beta=0.4):
+        waiting = deque()
+        while True:
+            while len(waiting) < depth:
+                waiting.append(self.sample(count, beta=beta))
+            yield waiting.popleft()
+
+    def update_priority(self, items, priorities, *, turn=0):
+        table = self.table
+        with table.lock:
+            self._begin("update", turn)
+            there = items.astype(np.int64) - table.capacity >= table.adds - table.capacity
+            table.priorities[items[there] % table.capacity] = priorities[there]
+            table.lock.notify_all()
+        return int(there.sum()), int((~there).sum())
+
+    def limit(self, *, size=1, ratio=0.0, behind=None, ahead=None, times=0):
+        table = self.table
+        with table.lock:
+            self._begin("limit", 0)
+            table.size, table.ratio, table.behind, table.ahead, table.credit = size, ratio, behind, ahead, 0
+            table.lock.notify_all()
+
+    def set_parameters(self, version, parameters, *, shout=True):
+        with self.table.lock:
+            self.table.version, self.table.parameters = version, bytes(parameters)
+            self.table.lock.notify_all()
+
+    def get_parameters(self, newer_than=0, timeout=0.0):
+        table = self.table
+        with table.lock:
+            if timeout:
+                self._wait(lambda: table.version > newer_than)
+            return (table.version, table.parameters) if table.version > newer_than else None
+
+    def statistics(self):
+        table = self.table
+        return SimpleNamespace(filled=table.filled, adds=table.adds, draws=table.draws, total=table.priorities.sum(), turn=table.turn,
+                               version=table.version, bytes_pushed=self.bytes_pushed, resent=0)
+
+    def close(self):
+        pass

@@ -1,0 +1,289 @@
+"""What each kind of request does, at its borders: order of checks, waiting, limits, parameters, sessions."""
+
+import numpy as np
+import pytest
+
+from iswitch.config import Config, Replay
+from iswitch.replay_wire import SESSION_SILENT_US, UNIT_BYTES, Fate, Kind
+from iswitch.wire import Type
+from sim.bench.replay_bench import ReplayBench, fields
+from sim.bench.replay_client import ReplayClient, told
+
+REPLAY = Replay(tables=2, capacity=16, priority_bits=20, times_bits=2, sessions=3, kept=2, draws=512, record_bytes=64, log_bytes=4096)
+CONFIG = Config(ports=4, members=4, jobs=2, window=2, elements=704, replay=REPLAY)
+"""Ports let frames pass that the service finds too long."""
+RECORD = bytes(range(64))
+
+
+@pytest.fixture
+def bench() -> ReplayBench:
+    return ReplayBench(CONFIG)
+
+
+def ones(count: int) -> list[tuple[int, bytes]]:
+    return [(1, RECORD)] * count
+
+
+# Form
+
+LENGTHS = {
+    Kind.OPEN: [(0, 8)], Kind.CLOSE: [(0, 0)], Kind.WRITE: [(1, 72), (22, 1416)], Kind.ADD: [(1, 72), (19, 1368)],
+    Kind.SAMPLE: [(1, 32), (512, 32)], Kind.UPDATE: [(1, 8), (177, 1416)], Kind.PUBLISH: [(0, 16)], Kind.LIMIT: [(0, 24)], Kind.SKIP: [(0, 0)],
+    Kind.FETCH: [(1, 8), (22, 176)], Kind.LOAD: [(1, 8), (22, 8)], Kind.LOOK: [(0, 0)], Kind.LIST: [(1, 8), (160, 8)], Kind.SHOUT: [(1, 8), (22, 8)]}
+"""Counts, the least and the most, and the bytes of a body with so many."""
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_body_is_as_long_as_kind_and_count_say(bench, kind):
+    client = bench.client()
+
+    def length_fault(count: int, size: int) -> bool:
+        before = bench.switch.service.fates[Fate.LENGTH]
+        bench.send(client, client.request(kind, bytes(size), count=count, seq=5))
+        return bench.switch.service.fates[Fate.LENGTH] > before
+
+    for count, size in LENGTHS[kind]:
+        assert not length_fault(count, size)
+        assert all(length_fault(count, wrong) for wrong in (size + 8, size + 1, size - 1, size - 8) if wrong >= 0)
+    (least, size), (most, largest) = LENGTHS[kind][0], LENGTHS[kind][-1]
+    each = (largest - size) // (most - least) if most > least else 0
+    assert length_fault(most + 1, largest + each) and length_fault(65535, largest)
+    assert least == 0 or length_fault(0, size - each)
+
+
+@pytest.mark.parametrize("record_bytes, items, records", [(64, 19, 22), (128, 10, 11), (256, 5, 5), (512, 2, 2), (1024, 1, 1)])
+def test_as_many_items_as_fit(record_bytes, items, records):
+    bench = ReplayBench(Config(elements=704, replay=Replay(capacity=32, sessions=2, record_bytes=record_bytes, log_bytes=4096)))
+    client = bench.client()
+    made = [(k + 1, bytes([k]) * record_bytes) for k in range(items + 1)]
+    assert bench.one(client, client.add(0, made)).reason == Fate.LENGTH
+    assert fields(bench.one(client, client.add(0, made[:items])), "done", "adds") == (items, items)
+    data = bench.one(client, client.fetch([32 + k % items for k in range(records)]))
+    assert data.payload == b"".join(made[k % items][1] for k in range(records)) and not int(data.header["turn"])
+    bench.now_us += 100
+    assert bench.one(client, client.fetch([32] * (records + 1))).reason == Fate.LENGTH
+
+
+def test_the_first_check_that_fails_says_what_becomes_of_it(bench):
+    client = bench.client()
+    cases = [({"kind": 200, "table": 9, "count": 9, "token": 0}, Fate.KIND), ({"table": 2, "count": 9, "token": 0}, Fate.TABLE),
+             ({"count": 9, "token": 0}, Fate.LENGTH), ({"token": 0}, Fate.SESSION), ({"session": 1}, Fate.SESSION), ({"session": 255}, Fate.SESSION)]
+    for wrong, fate in cases:
+        bench.now_us += 100
+        answer = bench.one(client, client.request(**({"kind": Kind.SKIP} | wrong)))
+        assert answer.reason == fate
+        assert [int(answer.header[name]) for name in wrong if name != "count"] == [value for name, value in wrong.items() if name != "count"]
+
+
+# Order
+
+def test_numbers_are_serial(bench):
+    bench.switch.service.places = [place._replace(next=2**32 - 2) for place in bench.switch.service.places]
+    client = bench.client()
+    for seq in (2**32 - 2, 2**32 - 1, 0, 1):
+        assert bench.ask(client, client.add((seq - 3) % 2**32, ones(1))) == []
+        assert bench.one(client, client.add((seq + 1) % 2**32, ones(1))).reason == Fate.AHEAD
+        assert fields(bench.one(client, client.add(seq, ones(1))), "reason", "next") == (Fate.DONE, (seq + 1) % 2**32)
+    half = 2 + 2**31
+    assert bench.ask(client, client.add(half, ones(1))) == []
+    assert bench.one(client, client.add(half - 1, ones(1))).reason == Fate.AHEAD
+    assert bench.fates() == {"DONE": 5, "OLD": 5, "AHEAD": 5}
+
+
+def test_a_skip_is_told_what_had_been_carried_out(bench):
+    client = bench.client()
+    bench.one(client, client.add(0, ones(3)))
+    first = bench.one(client, client.sample(1, 4, 9, table=0))
+    again = bench.one(client, client.skip(1, table=1))
+    assert again.rows == first.rows and again.header["kind"] == Kind.SAMPLE and again.header["table"] == 0
+    assert bench.one(client, client.sample(2, 4, 9, items=4)).reason == Fate.ITEMS
+    skipped = bench.one(client, client.skip(2))
+    assert skipped.header["kind"] == Kind.SKIP and fields(skipped, "reason", "next", "draws", "turn") == (Fate.DONE, 3, 4, 3)
+    late = bench.one(client, client.sample(2, 4, 9))
+    assert late.header["kind"] == Kind.SKIP and late.rows == []
+    assert bench.fates() == {"DONE": 4, "ITEMS": 1, "REPEATED": 2}
+
+
+def test_close_frees_the_place_and_its_numbers_go_on(bench):
+    client = bench.client()
+    bench.one(client, client.write(0, 0, RECORD))
+    answer = bench.one(client, client.close(1))
+    assert fields(answer, "reason", "next", "nonce", "written") == (Fate.DONE, 2, client.nonce, 1)
+    assert bench.one(client, client.close(1)).reason == Fate.SESSION
+    other = ReplayClient(1)
+    assert fields(bench.one(other, other.open()), "next", "written", "oldest", "nonce") == (2, 1, 0, other.nonce)
+    assert bench.ask(other, other.request(Kind.SKIP, seq=1, token=other.nonce % 2**32)) == []
+
+
+def test_places_go_to_the_lowest_free_then_to_the_lowest_silent(bench):
+    clients = [bench.client(k) for k in range(3)]
+    newcomer = ReplayClient(3)
+    bench.now_us = SESSION_SILENT_US - 1
+    assert bench.one(newcomer, newcomer.open()).reason == Fate.FULL
+    bench.one(clients[0], clients[0].look())
+    bench.now_us += 1
+    newcomer.opened(bench.one(newcomer, newcomer.open()))
+    assert newcomer.session == 1
+    bench.now_us += 100
+    assert bench.one(clients[1], clients[1].look()).reason == Fate.SESSION
+    bench.one(clients[0], clients[0].close(0))
+    clients[1].opened(bench.one(clients[1], clients[1].open()))
+    assert clients[1].session == 0
+    bench.one(clients[2], clients[2].open())
+    bench.now_us += 100
+    assert bench.one(clients[0], clients[0].open()).reason == Fate.FULL
+    assert bench.fates() == {"DONE": 8, "FULL": 2, "SESSION": 1}
+
+
+# Waiting
+
+def test_requests_wait_for_their_turn(bench):
+    client, other = bench.client(0), bench.client(1)
+    assert bench.one(client, client.update(0, [(16, 3)], turn=3)).reason == Fate.TURN
+    assert fields(bench.one(other, other.add(0, ones(2), turn=2)), "reason", "next", "turn", "done") == (Fate.TURN, 0, 1, 0)
+    assert bench.one(other, other.add(0, ones(2), turn=1)).reason == Fate.DONE
+    assert bench.one(other, other.sample(1, 3, 1, turn=2)).reason == Fate.DONE
+    assert fields(bench.one(client, client.update(0, [(16, 3)], turn=3)), "reason", "turn") == (Fate.DONE, 4)
+    assert fields(bench.one(client, client.limit(1, header={"turn": 4})), "reason", "turn") == (Fate.DONE, 5)
+    assert fields(bench.one(client, client.limit(2, header={"turn": 4})), "reason") == (Fate.TURN,)
+    assert fields(bench.one(client, client.limit(2, times=4)), "reason", "turn", "next") == (Fate.RANGE, 5, 3)
+    assert fields(bench.one(client, client.write(3, 0, RECORD, turn=77)), "reason", "turn") == (Fate.DONE, 5)
+    assert fields(bench.one(client, client.look(table=1)), "turn") == (1,)
+
+
+def test_turns_go_round_without_zero(bench):
+    client = bench.client()
+    bench.switch.service.tables[0].turn = 2**32 - 1
+    assert fields(bench.one(client, client.add(0, ones(1), turn=2**32 - 1)), "turn") == (1,)
+
+
+def test_a_sample_waits_for_items_that_were_ever_added_and_for_those_that_are_there(bench):
+    client = bench.client()
+    assert bench.one(client, client.sample(0, 1, 0)).reason == Fate.EMPTY
+    assert bench.one(client, client.sample(0, 1, 0, items=1)).reason == Fate.ITEMS
+    bench.one(client, client.limit(0, size=16))
+    for seq, there in enumerate((10, 15), 1):
+        bench.one(client, client.add(seq, [(0, RECORD)] * (10 if seq == 1 else 5)))
+        assert fields(bench.one(client, client.sample(seq + 1, 1, 0)), "reason", "filled") == (Fate.ITEMS, there)
+    bench.one(client, client.add(3, [(0, RECORD)] * 5))
+    assert bench.one(client, client.sample(4, 1, 0, items=21)).reason == Fate.ITEMS
+    assert bench.one(client, client.sample(4, 1, 0, items=20)).reason == Fate.EMPTY
+    bench.one(client, client.update(4, [(31, 7)]))
+    assert bench.one(client, client.sample(5, 2, 0, items=20)).rows == [(31, 7)] * 2
+
+
+def test_after_2_to_the_32_adds_any_number_was_ever_added(bench):
+    client = bench.client()
+    bench.one(client, client.add(0, ones(3)))
+    bench.switch.service.tables[0].adds += 2**32
+    assert fields(bench.one(client, client.sample(1, 1, 0, items=2**32 - 1)), "reason", "adds") == (Fate.DONE, 3)
+
+
+def test_credit_keeps_draws_and_items_in_their_ratio(bench):
+    """2.5 draws an item, at most 3 behind or 12 ahead, from 4 items on."""
+    client = bench.client()
+    bench.one(client, client.limit(0, size=4, ratio=5 << 15, behind=3, ahead=12))
+    seq = 1
+    for frame, fate, credit in [
+        ("add", 3, 0), ("sample", 1, None), ("add", 2, 0), ("sample", 4, None), ("sample", 3, -3), ("sample", 1, None), ("add", 7, None),
+        ("add", 6, 12), ("add", 1, None), ("sample", 16, None), ("sample", 15, -3),
+    ]:
+        count, done = fate, credit is not None
+        answer = bench.one(client, client.add(seq, ones(count)) if frame == "add" else client.sample(seq, count, 1))
+        assert answer.reason == (Fate.DONE if done else Fate.ITEMS if seq == 2 and frame == "sample" else Fate.RATE)
+        assert credit is None or bench.switch.service.tables[0].credit == credit << 16
+        seq += done
+    assert bench.one(client, client.limit(seq, size=4, ratio=5 << 15, behind=3, ahead=12)).reason == Fate.DONE
+    assert bench.switch.service.tables[0].credit == 0
+
+
+def test_what_was_drawn_often_enough_is_drawn_no_more(bench):
+    client = bench.client()
+    bench.one(client, client.add(0, [(5, RECORD), (10_000, RECORD)]))
+    bench.one(client, client.limit(1, times=3))
+    answer = bench.one(client, client.sample(2, 9, 1))
+    assert {item for item, _ in answer.rows} <= {16, 17} and [item for item, _ in answer.rows].count(17) >= 3
+    assert fields(answer, "total", "lowest", "highest") == (10_005, 5, 89)
+    assert fields(bench.one(client, client.look()), "total", "lowest", "highest") == (5, 5, 5)
+    assert bench.one(client, client.list(0, 2)).rows == [(16, 5), (17, 0)]
+    bench.one(client, client.update(3, [(17, 1), (16, 0)]))
+    assert bench.one(client, client.sample(4, 1, 1)).rows == [(17, 1)]
+    assert bench.one(client, client.sample(5, 1, 1)).reason == Fate.EMPTY
+    assert fields(bench.one(client, client.add(5, ones(16))), "total") == (16,)
+    assert bench.switch.service.tables[0].times == [0] * 16
+
+
+def test_without_limits_of_times_nothing_is_counted(bench):
+    client = bench.client()
+    bench.one(client, client.add(0, ones(1)))
+    bench.one(client, client.sample(1, 512, 1, fragments=1))
+    assert bench.switch.service.tables[0].times == [0] * 16
+
+
+# Parameters
+
+def test_parameters_are_found_where_they_were_published(bench):
+    learner, actor = bench.client(0), bench.client(1)
+    truth = np.random.default_rng(5).bytes(10 * UNIT_BYTES)
+    bench.one(learner, learner.write(0, 0, truth))
+    assert fields(bench.one(actor, actor.look()), "version") == (0,)
+    for seq, (start, units, version, fate) in enumerate([(0, 11, 1, Fate.RANGE), (3, 7, 2, Fate.DONE), (11, 0, 3, Fate.RANGE)], 1):
+        assert bench.one(learner, learner.publish(seq, start, units, version)).reason == fate
+    look = bench.one(actor, actor.look())
+    assert fields(look, "publisher", "version", "start", "units") == (0, 2, 3, 7)
+    assert bench.one(actor, actor.load(3, 7, log=0)).payload == truth[3 * UNIT_BYTES:]
+    assert fields(bench.one(actor, actor.look(table=1)), "version") == (0,)
+    bench.one(learner, learner.write(4, 10, RECORD, oldest=4))
+    gone = bench.one(actor, actor.load(3, 7, log=0))
+    assert gone.type == Type.DATA and (int(gone.header["count"]), int(gone.header["turn"])) == (0, 1)
+
+
+def test_a_shout_is_heard_by_all_others_where_they_were(bench):
+    learner, *actors = [bench.client(k) for k in range(3)]
+    truth = bytes(range(256))
+    bench.one(learner, learner.write(0, 0, truth))
+    sent = bench.send(learner, learner.shout(1, 3, seq=9, table=1))
+    assert [port for port, _ in sent] == [1, 2, 0]
+    for actor, (_, frame) in zip(actors, sent):
+        heard = told(frame)
+        assert frame[:6] == actor.mac and frame[36:38] == actor.udp_port.to_bytes(2, "big") and heard.payload == truth[UNIT_BYTES:]
+        assert [int(heard.header[name]) for name in ("kind", "session", "table", "seq", "token", "turn")] == [
+            Kind.SHOUT, actor.session, 1, 1, actor.token, 0]
+    answer = told(sent[2][1])
+    assert answer.reason == Fate.DONE and [int(answer.header[name]) for name in ("seq", "token", "count")] == [9, learner.token, 0]
+    bench.one(actors[0], actors[0].close(0))
+    assert [port for port, _ in bench.send(learner, learner.shout(0, 1))] == [2, 0]
+    for frame in (learner.shout(3, 2), learner.load(0, 1, log=1, kind=Kind.SHOUT)):
+        gone = bench.one(learner, frame)
+        assert (gone.type, int(gone.header["count"]), int(gone.header["turn"])) == (Type.DATA, 0, 1)
+    assert bench.fates()["GONE"] == 2
+
+
+def test_a_list_goes_round_and_shows_what_was_never_filled(bench):
+    client = bench.client()
+    bench.one(client, client.add(0, [(k, RECORD) for k in range(3)]))
+    answer = bench.one(client, client.list(14, 20))
+    assert answer.rows == [(0, 0), (0, 0), (16, 0), (17, 1), (18, 2), *[(0, 0)] * 13, (16, 0), (17, 1)]
+    assert fields(answer, "done", "adds", "filled") == (20, 3, 3)
+    assert bench.one(client, client.list(2**32 - 14, 1)).rows == [(18, 2)]
+
+
+@pytest.mark.parametrize("priority", [1, 7, 8, 15, 16, 17, 18, 31, 32, 33, 1000, 2**20 - 1])
+def test_buckets_begin_where_the_page_says(bench, priority):
+    """Bucket 8 e + m, with m from 8 to 15, begins at m 2^e; below 16 each priority has its own."""
+    begins = {8 * e + m: m << e for e in range(29) for m in range(8, 16)} | {p: p for p in range(16)}
+    client = bench.client()
+    bench.one(client, client.add(0, [(priority, RECORD), (0, RECORD)]))
+    lowest, highest = fields(bench.one(client, client.look()), "lowest", "highest")
+    assert lowest == highest and begins[lowest] <= priority < begins[lowest + 1]
+
+
+def test_item_numbers_outlive_2_to_the_32_adds(bench):
+    client = bench.client()
+    bench.one(client, client.add(0, ones(16)))
+    table = bench.switch.service.tables[0]
+    table.slots.generations, table.adds = [2**28 - 1] * 16, 2**32 - 16
+    answer = bench.one(client, client.add(1, ones(2)))
+    assert fields(answer, "adds", "filled") == (2**32 - 14, 16)
+    assert bench.one(client, client.list(0, 3)).rows == [(0, 1), (1, 1), (2**32 - 14, 1)]
+    assert int(bench.one(client, client.fetch([0, 1, 2, 2**32 - 16, 2**32 - 14])).header["turn"]) == 0b01100

@@ -1,0 +1,196 @@
+"""Random traffic of several clients, every frame sent twice, late, out of order or lost: what comes of it is what a sequential execution makes."""
+
+import random
+
+import numpy as np
+import pytest
+
+from iswitch.config import Config, Replay
+from iswitch.replay_wire import UNIT_BYTES, WAITS, Fate, Kind
+from sim.bench.replay_bench import ReplayBench
+from sim.bench.replay_client import ReplayClient, Told
+from sim.bench.replay_oracle import Op, Oracle
+from sim.model.replay import service as service_of
+from sim.model.replay import table as table_of
+from sim.model.replay.draws import stride
+from sim.model.replay.log import wrong_write
+from sim.model.replay.table import Table
+
+REPLAY = Replay(tables=2, capacity=16, priority_bits=20, times_bits=3, sessions=3, kept=4, draws=512, record_bytes=128, log_bytes=4096)
+LIMITLESS = {"size": 0, "ratio": 0, "behind": 0, "ahead": 0, "times": 0}
+
+
+class Actor:
+    """A client that keeps the rules: at most `kept` under way, what is not answered again, SKIP for what waits too long."""
+
+    def __init__(self, bench: ReplayBench, oracle: Oracle, rng: random.Random, index: int) -> None:
+        self.bench, self.oracle, self.rng = bench, oracle, rng
+        self.client = bench.client(index)
+        self.waiting: dict[int, Op] = {}
+        self.waited: dict[int, int] = {}
+        self.seq = 0
+        self.sent: list[tuple[int, Op]] = []
+        self.old: list[tuple[int, Op]] = []
+
+    def begin(self) -> None:
+        """Another request, if there may be one more."""
+        if len(self.waiting) < REPLAY.kept and self.seq < min(self.waiting, default=self.seq) + REPLAY.kept:
+            self.waiting[self.seq] = self.op(self.rng.choice([Kind.ADD] * 3 + [Kind.SAMPLE] * 4 + [Kind.UPDATE] * 3 + [
+                Kind.WRITE, Kind.WRITE, Kind.WRITE, Kind.PUBLISH, Kind.LIMIT, Kind.LIMIT, Kind.SKIP]))
+            self.send(self.seq)
+            self.seq += 1
+
+    def send(self, seq: int) -> None:
+        self.sent += [(seq, self.waiting[seq])] * 2
+
+    def op(self, kind: Kind) -> Op:
+        rng, table = self.rng, self.rng.randrange(REPLAY.tables)
+        truth, session = self.oracle.tables[table], self.client.session
+        priority = lambda: rng.choice([0, 1, rng.randrange(2**20), rng.randrange(2**20), 2**20 + 5])
+        recent = lambda: max(REPLAY.capacity + len(truth.items) - rng.randrange(24), 0)
+        ends = len(self.oracle.units[session])
+        about = {
+            Kind.ADD: lambda: {"items": [(priority(), rng.randbytes(128)) for _ in range(rng.randint(1, 10))]},
+            Kind.SAMPLE: lambda: {"count": (count := rng.choice([1, 2, 40, 160, 161, 512])), "seed": rng.getrandbits(128),
+                                  "items": rng.choice([0, len(truth.items) + 3]), "stride": rng.choice([0, stride(max(count, 2))])},
+            Kind.UPDATE: lambda: {"rows": [(recent(), priority()) for _ in range(rng.choice([1, 5, 30]))]},
+            Kind.WRITE: lambda: {"start": ends + rng.choice([0, 0, 0, 1]), "units": rng.randbytes(UNIT_BYTES * rng.choice([1, 2, 20, 22])),
+                                 "oldest": max(ends - rng.choice([20, 50, 80]), self.oracle.oldest[session])},
+            Kind.PUBLISH: lambda: {"start": max(ends - rng.randint(0, 70), 0), "units": rng.randint(0, 20), "version": rng.getrandbits(32)},
+            Kind.LIMIT: lambda: LIMITLESS | rng.choice([{}, {"times": rng.choice([1, 1, 3, 7, 8])}, {
+                "size": rng.randint(0, 18), "ratio": rng.randint(0, 3 << 17), "behind": rng.randint(0, 600), "ahead": rng.randint(0, 600)}]),
+        }.get(kind, dict)()
+        waits = kind in (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT) and rng.random() < 0.1
+        return Op(kind, table, truth.turn + 2 if waits else 0, about)
+
+    def frame(self, seq: int, op: Op) -> bytes:
+        header = {"table": op.table, "turn": op.turn}
+        if op.kind == Kind.LIMIT:
+            return self.client.limit(seq, header=header, **op.about)
+        build = {Kind.ADD: self.client.add, Kind.SAMPLE: self.client.sample, Kind.UPDATE: self.client.update, Kind.WRITE: self.client.write,
+                 Kind.PUBLISH: self.client.publish, Kind.SKIP: self.client.skip}[op.kind]
+        return build(seq, **op.about, **header)
+
+    def answered(self, seq: int, answer: Told) -> None:
+        if answer.reason in WAITS:
+            self.waited[seq] = self.waited.get(seq, 0) + 1
+            if seq in self.waiting and self.waited[seq] > 2:
+                self.waiting[seq] = Op(Kind.SKIP)
+        elif answer.reason != Fate.AHEAD:
+            self.waiting.pop(seq, None)
+
+
+class Run:
+    """The network, and what the switch does compared with the oracle at each step."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.bench, self.oracle = ReplayBench(Config(elements=16, window=2, members=4, jobs=2, replay=REPLAY)), Oracle(REPLAY)
+        self.actors = [Actor(self.bench, self.oracle, self.rng, k) for k in range(3)]
+        self.kept: dict[tuple[int, int], list[Told]] = {}
+
+    def step(self) -> None:
+        rng, actor = self.rng, self.rng.choice(self.actors)
+        if rng.random() < 0.3:
+            actor.begin()
+        elif actor.sent:
+            seq, op = actor.sent.pop(rng.randrange(len(actor.sent)))
+            actor.old = [*actor.old[-20:], (seq, op)]
+            if rng.random() < 0.8:
+                self.deliver(actor, seq, op)
+        elif actor.waiting:
+            actor.send(min(actor.waiting))
+        if actor.old and rng.random() < 0.1:
+            self.deliver(actor, *rng.choice(actor.old))
+        if rng.random() < 0.3:
+            self.question(actor.client)
+
+    def deliver(self, actor: Actor, seq: int, op: Op) -> None:
+        before = list(self.bench.switch.service.fates)
+        session, answers = actor.client.session, self.bench.ask(actor.client, actor.frame(seq, op))
+        (fate,) = [Fate(k) for k, count in enumerate(self.bench.switch.service.fates) if count != before[k]]
+        due = self.oracle.next[session]
+        if seq < due:
+            assert fate == (Fate.REPEATED if seq >= due - REPLAY.kept else Fate.OLD)
+            assert texts(answers) == (texts(self.kept[session, seq]) if fate == Fate.REPEATED else [])
+        elif seq > due:
+            assert fate == Fate.AHEAD and len(answers) == 1
+        elif waits := self.oracle.waits(op):
+            assert fate == waits == answers[0].reason and len(answers) == 1
+        else:
+            expected, rows = self.oracle.carry_out(session, op)
+            assert fate == expected["reason"]
+            for answer in answers:
+                assert {name: int(answer.status[name]) for name in expected} == expected
+            assert len(answers) == max(1, -(-len(rows) // 160)) and [row for answer in answers for row in answer.rows] == rows
+            self.kept[session, seq] = answers
+        for answer in answers if self.rng.random() < 0.8 else []:
+            actor.answered(seq, answer)
+
+    def question(self, client: ReplayClient) -> None:
+        """Something that changes nothing, often of what is just gone."""
+        rng, table = self.rng, self.rng.randrange(REPLAY.tables)
+        truth, log = self.oracle.tables[table], rng.randrange(3)
+        if rng.random() < 0.5:
+            numbers = [REPLAY.capacity + len(truth.items) - rng.randint(-1, 18) for _ in range(rng.randint(1, 11))]
+            found = [truth.find(number) for number in numbers]
+            data = self.bench.one(client, client.fetch([number % 2**32 for number in numbers], table=table))
+            assert data.payload == b"".join(item.record if item else bytes(128) for item in found)
+            assert int(data.header["turn"]) == sum(1 << k for k, item in enumerate(found) if not item)
+        else:
+            start, count = max(self.oracle.oldest[log] + rng.randint(-1, 30), 0), rng.randint(1, 22)
+            expected, data = self.oracle.load(log, start, count), self.bench.one(client, client.load(start, count, log=log))
+            assert (data.payload, int(data.header["turn"])) == (expected or b"", expected is None)
+
+    def finish(self) -> None:
+        while any(actor.waiting for actor in self.actors):
+            for actor in self.actors:
+                for seq, op in sorted(actor.waiting.items()):
+                    self.deliver(actor, seq, op)
+        assert bytes(self.bench.switch.service.memory.bytes) == self.oracle.memory()
+        for table, truth in zip(self.bench.switch.service.tables, self.oracle.tables):
+            assert np.array_equal(table.slots.tree.priorities, truth.priorities())
+            assert [count for count in table.times] == [found[1].times if found else 0 for found in truth.slots()]
+
+
+def texts(answers: list[Told]) -> list[bytes]:
+    return [answer.header.tobytes()[42:] + answer.status.tobytes() + repr(answer.rows).encode() for answer in answers]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_comes_of_it_is_a_sequential_execution(seed):
+    run = Run(seed)
+    for _ in range(12000):
+        run.step()
+    run.finish()
+    assert set(run.bench.fates()) >= {fate.name for fate in Fate} - {"SESSION", "FULL", "KIND", "TABLE", "LENGTH"}
+    assert run.bench.fates()["DONE"] > 2000
+
+
+def needs_no_credit(table: Table, count: int, items: int) -> Fate | None:
+    if table.adds < items or table.slots.filled < table.limits.size:
+        return Fate.ITEMS
+    return None if table.total else Fate.EMPTY
+
+
+MUTANTS = {
+    "an update finds what fills the slot now": (Table, "slot", lambda self, item: item % self.capacity),
+    "no update is stale": (Table, "update", lambda self, item, priority: self.set(item % self.capacity, min(priority, self.top)) is None),
+    "draws are not counted": (Table, "use", lambda self, rows: None),
+    "items need no credit": (Table, "add_waits", lambda self, count: None),
+    "draws need no credit": (Table, "sample_waits", needs_no_credit),
+    "buckets are of powers of two": (table_of, "bucket", lambda priority: priority.bit_length()),
+    "a log may be as long as one likes": (service_of, "wrong_write", lambda *about: wrong_write(*about[:-1], 99)),
+    "units need only be written": (service_of, "there", lambda place, start, units: start + units <= place.written),
+    "the turn stays": (Table, "done", lambda self: None),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_wrong_service_is_found_out(name, monkeypatch):
+    monkeypatch.setattr(*MUTANTS[name])
+    run = Run(0)
+    with pytest.raises(AssertionError):
+        for _ in range(12000):
+            run.step()
+        run.finish()
