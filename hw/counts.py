@@ -19,8 +19,10 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from hw.build import payload_memories_uninitialised, tool
+from hw.replay.engine import Engine
 from hw.replay.sampler import Sampler
 from hw.replay.tree import SumTree
+from iswitch.config import Config, Replay
 
 __all__ = ["AVAILABLE", "DESIGNS", "DEVICE", "count", "main", "report"]
 
@@ -38,9 +40,11 @@ DESIGNS: dict[str, Callable[[], Component]] = {
     "sampler-19x27": lambda: Sampler(capacity=1 << 19, priority_bits=27),
     "phased-sampler-20x18": lambda: Sampler(capacity=1 << 20, priority_bits=18, phased=True),
     "phased-sampler-20x27": lambda: Sampler(capacity=1 << 20, priority_bits=27, phased=True),
+    "service-17x27": lambda: Engine(Config(replay=Replay(capacity=1 << 17, priority_bits=27))),
+    "service-20x18": lambda: Engine(Config(replay=Replay(capacity=1 << 20, priority_bits=18, phased=True, times_bits=0))),
 }
 """Variant, leaves as a power of two, and bits of a priority. A sampler is a tree with histogram and handles, and if it is not phased
-with a table of priorities in front."""
+with a table of priorities in front. The service is all of it, at 256 bits; of 20 it is phased and does not count draws."""
 
 
 def count(name: str, part: Component) -> dict[str, Any]:

@@ -17,6 +17,7 @@ class Replay:
     tables: 1 to 4. capacity: items of each, a power of two from 16 to 2^20. priority_bits: of an item, 4 to 32. times_bits: of how often an
     item was drawn; 0: nothing counts it. sessions: clients at a time, 2 to 32. kept: last answers of each session that can be repeated, a power of
     two. draws: the most in one request. record_bytes: of an item in memory, a power of two. log_bytes: of each session in memory, a power of two.
+    phased: priorities are stored once, not twice, and an update waits for the draws before it.
     """
 
     tables: int = 1
@@ -28,6 +29,7 @@ class Replay:
     draws: int = 512
     record_bytes: int = 64
     log_bytes: int = 1 << 20
+    phased: bool = False
 
     def __post_init__(self) -> None:
         def demand(good: bool, name: str, rule: str) -> None:
@@ -46,6 +48,7 @@ class Replay:
         demand(power(self.draws, 16, 2048), "draws", "a power of two from 16 to 2048")
         demand(power(self.record_bytes, UNIT_BYTES, 1024), "record_bytes", f"a power of two from {UNIT_BYTES} to 1024")
         demand(power(self.log_bytes, 4096, 1 << 30), "log_bytes", "a power of two from 4096 to 2^30")
+        demand(isinstance(self.phased, bool), "phased", "True or False")
 
     @property
     def log_units(self) -> int:

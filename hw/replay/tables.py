@@ -21,8 +21,8 @@ class Tables(wiring.Component):
     def __init__(self, replay: Replay):
         self.replay = replay
         about = replay.capacity, replay.priority_bits, HANDLE_BITS - exact_log2(replay.capacity)
-        arity = min(16, replay.capacity // 2)  # the least tables are no tree of 16
-        self.samplers = [Sampler(capacity=about[0], priority_bits=about[1], generation_bits=about[2], arity=arity) for _ in range(replay.tables)]
+        options = {"arity": min(16, replay.capacity // 2), "phased": replay.phased}  # the least tables are no tree of 16
+        self.samplers = [Sampler(capacity=about[0], priority_bits=about[1], generation_bits=about[2], **options) for _ in range(replay.tables)]
         super().__init__({
             "table": In(range(replay.tables)), "commands": In(stream.Signature(Command(*about))),
             "results": Out(stream.Signature(Result(*about), always_ready=True)), "filled": Out(range(replay.capacity + 1)),

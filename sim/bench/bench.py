@@ -18,7 +18,7 @@ from rich.table import Column, Table
 
 from iswitch.config import Config
 from iswitch.wire import Format
-from sim.bench import replay_report
+from sim.bench import replay_boundary, replay_report
 from sim.bench.allreduce import allreduce
 from sim.bench.replay_baselines import baselines
 from sim.bench.sumtree import ops_per_cycle, step_cycles
@@ -111,6 +111,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "mixed": beside_ordinary,
     "forward.words_per_cycle": forwarding,
     "replay.baselines": replay_baselines,
+    "replay.boundary": lambda quick: (Figure(*found) for found in replay_boundary.figures(quick)),
     "replay": replay,
     "emulator.verilator": partial(engine, "verilator"),
     "emulator.cxxrtl": partial(engine, "cxxrtl"),

@@ -9,12 +9,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from iswitch.config import Config, Replay
+from iswitch.config import Config
 from iswitch.replay_wire import ADD_ROW, BODY_BYTES, DRAWS_PER_FRAGMENT, UPDATE_ROW, Fate
 from iswitch.wire import Type
 from sim.bench.replay_client import ReplayClient, Told, told
 from sim.bench.sumtree import fractions
 from sim.emulator.engine import Board, Frame, Stamp
+from sim.emulator.replay import EMULATED
 
 __all__ = ["Boundary", "Emulated", "Station", "boundary", "figures"]
 
@@ -155,8 +156,8 @@ def boundary(board: Emulated, batches: Sequence[int] = BATCHES, *, port: int = 0
 
 
 def figures(quick: bool) -> Iterator[tuple[str, float, str]]:
-    """Key, value and unit, of a board of the default configuration."""
-    with Board(Config(replay=Replay()), stamps=True) as board:
+    """Key, value and unit, of the emulated board."""
+    with Board(Config(replay=EMULATED), stamps=True) as board:
         for row in boundary(board):
             for operation, cycles in zip(row._fields[1:], row[1:]):
                 yield f"replay.boundary.{row.batch}.{operation}", cycles, "cycles from the first word in to the last word out"

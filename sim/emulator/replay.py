@@ -15,7 +15,7 @@ def parse_replay(given: str | None) -> Replay | None:
     if given is None or given == "default":
         return EMULATED if given else None
     sizes = dict(part.partition("=")[::2] for part in given.split(","))
-    known = [field.name for field in fields(Replay)]
+    known = [field.name for field in fields(Replay) if field.type is int]
     if wrong := [f"{name}={size}" for name, size in sizes.items() if name not in known or not size.isdecimal()]:
         raise ValueError(f"--replay {', '.join(wrong)}: not one of {', '.join(known)} with a whole number")
     return replace(EMULATED, **{name: int(size) for name, size in sizes.items()})

@@ -42,6 +42,7 @@ WRONG_REPLAY = [
     ("kept", 3, "a power of two from 1 to 16"), ("draws", 8, "a power of two from 16 to 2048"),
     ("record_bytes", 32, "a power of two from 64 to 1024"),
     ("record_bytes", 96, "a power of two from 64 to 1024"), ("log_bytes", 2048, "a power of two from 4096 to 2^30"),
+    ("phased", 2, "True or False"),
 ]
 
 

@@ -13,7 +13,7 @@ from sim.model.replay import table as table_of
 from sim.model.replay.session import RULES
 from sim.model.replay.table import Table
 
-ONE = replace(SMALL, tables=1, capacity=16, sessions=2, kept=1, draws=16, times_bits=0, record_bytes=256, priority_bits=32)
+ONE = replace(SMALL, tables=1, capacity=16, sessions=2, kept=1, draws=16, times_bits=0, record_bytes=256, priority_bits=32, phased=True)
 DESIGNS = [
     pytest.param(NARROW, "verilator", id="64-bit"),
     pytest.param(replace(NARROW, bus_bits=256, replay=replace(SMALL, priority_bits=18)), "verilator", id="256-bit"),

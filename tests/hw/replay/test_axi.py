@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """AXI4 by its standard names and directions; a manager and a memory can be connected, two managers cannot."""
 
 import pytest

@@ -16,7 +16,8 @@ __all__ = ["Display", "draw", "tell"]
 
 
 class Display:
-    """A line for every evaluation, and one that changes below them if this is a terminal."""
+    """A line for every evaluation, and one that changes below them if this is a terminal: what actors play with their own randomness, and the
+    learner without any."""
 
     def __init__(self, options: Options, console: Console) -> None:
         self.options, self.console = options, console
@@ -24,7 +25,7 @@ class Display:
         self.live = Live(Text("the actors and the learner start ..."), console=console, transient=True)
 
     def __enter__(self) -> "Display":
-        self.console.print(f"{'step':>13} {'added':>8} {'drawn':>9} {'in table':>9} {'loss':>7} {'actors play':>12} {'evaluation':>11} {'time':>8}",
+        self.console.print(f"{'step':>11} {'added':>8} {'drawn':>9} {'in table':>8} {'loss':>6} {'actors':>7} {'greedy':>7} {'time':>8}",
                            highlight=False)
         if self.console.is_terminal:
             self.live.start()
@@ -38,8 +39,8 @@ class Display:
         played = [each.mean_return for each in self.actors.values() if each.episodes]
         actors = f"{sum(played) / len(played):.1f}" if played else ""
         evaluation = "" if now.mean_return is None else f"{now.mean_return:.1f}"
-        return Text(f"{f'{now.step}/{self.options.steps}':>13} {now.adds:>8,} {now.draws:>9,} {now.filled:>9,} {now.loss:>7.3f} {actors:>12} "
-                    f"{evaluation:>11} {now.seconds:>6.1f} s")
+        return Text(f"{f'{now.step}/{self.options.steps}':>11} {now.adds:>8,} {now.draws:>9,} {now.filled:>8,} {now.loss:>6.2f} {actors:>7} "
+                    f"{evaluation:>7} {now.seconds:>6.1f} s")
 
     def learner(self, now: LearnerProgress) -> None:
         if now.returns:
