@@ -61,7 +61,7 @@ class Network:
             return
         for _ in range(1 + (self.chance.random() < self.doubled)):
             late = 10 * self.chance.random() * (self.chance.random() < self.late)
-            self.at(self.now + DELAY_S * (1 + self.chance.random() / 10 + late), what)
+            self.at(self.now + DELAY_S * (1 + late), what)
 
     def deliver(self, index: int, payload: bytes) -> None:
         port = index % self.switch.config.ports

@@ -89,6 +89,11 @@ class Channel:
         return len(self._queue) + len(self._flight)
 
     @property
+    def busy(self) -> bool:
+        """Something is on its way that others must wait for."""
+        return any(not request.yields for request in self.requests())
+
+    @property
     def queued(self) -> int:
         """Requests that were never sent."""
         return len(self._queue)
@@ -166,8 +171,8 @@ class Channel:
         for request in self._flight:
             if request.seq == answered:
                 return
-            if not request.settled and request.last_order < order and request.tries == 1:
-                request.lost, request.due_at = True, now
+            if not (request.settled or request.lost) and request.last_order < order and request.tries == 1:
+                request.lost, request.due_at = True, now + self._grace_s
 
     def _ahead(self, request: Request, number: int, now: float) -> None:
         """The switch lacked `number` when it saw this request: what was sent from there on is lost. An old answer would say the same of what
@@ -180,10 +185,19 @@ class Channel:
             self._go_back_refused(now)
             return
         missing = self._flight[index]
-        if missing.blocking or missing.lost:
+        if missing.blocking:
             return
-        if missing.last_order < request.first_order or now - missing.sent_at >= self.timer.patience_s:
-            self._go_back(list(self._flight)[index:], now)
+        if not missing.lost:
+            if missing.last_order > request.first_order and now - missing.sent_at < self.timer.patience_s:
+                return
+            missing.lost, missing.due_at = True, now + self._grace_s
+        if request.refused >= request.tries:
+            request.lost, request.due_at = True, missing.due_at
+
+    @property
+    def _grace_s(self) -> float:
+        """What seems to be lost may only be overtaken: so much longer it is waited for (RFC 8985)."""
+        return (self.timer.delay_s or 0.0) / 4
 
     def _go_back_refused(self, now: float) -> None:
         """To those of which every copy was answered AHEAD, when what they were ahead of is there."""

@@ -94,13 +94,13 @@ def read_table(session: Session, layout: Layout, scale: float) -> Snapshot:
     found: dict[int, dict[int, np.ndarray]] = {layout.spec[name].frame_bytes: {} for name in layout.stacked}
     for items, priorities in _listed(session):
         fetching = Fetching(session, items)
-        session.wait(fetching.advance)
+        session.wait(fetching.done)
         there = ~fetching.gone
         records = fetching.records.view(layout.record)[:, 0]
         blobs = None
         if layout.blob:
             loading = Loading(session, layout.sessions(records[there]), layout.blob_starts(records[there]), layout.blob_units)
-            session.wait(loading.advance)
+            session.wait(loading.done)
             blobs = np.zeros((len(items), loading.data.shape[1]), np.uint8)
             blobs[there] = loading.data[loading.index]
             there[there] &= ~loading.gone[loading.index]
@@ -141,7 +141,7 @@ def _load_frames(session: Session, layout: Layout, name: str, records: np.ndarra
     keys = layout.sessions(records)[:, None].astype(np.uint64) * _SERIAL + positions
     missing = np.array([key for key in np.unique(keys).tolist() if key not in found], np.uint64)
     loading = Loading(session, (missing // _SERIAL).astype(np.uint8), (missing % _SERIAL).astype(np.uint32), units_of(field.frame_bytes))
-    session.wait(loading.advance)
+    session.wait(loading.done)
     images, gone = loading.data[loading.index, :field.frame_bytes], loading.gone[loading.index]
     found.update((key, image) for key, image, lost in zip(missing.tolist(), images, gone.tolist()) if not lost)
     return np.array([all(key in found for key in row) for row in keys.tolist()], np.bool_)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from iswitch.replay.channel import Request
 from iswitch.replay.checkpoint import Snapshot, read_table
+from iswitch.replay.log_writer import LogWriter
 from iswitch.replay.parameters import Parameters
 from iswitch.replay.prefetch import Prefetch
 from iswitch.replay.priorities import Normalize, Scale, bucket_begin
@@ -18,7 +19,7 @@ from iswitch.replay.records import Field, Layout
 from iswitch.replay.sampling import Batch, Sampling, Wish
 from iswitch.replay.session import Session
 from iswitch.replay.statistics import Statistics
-from iswitch.replay.writer import Added, LogWriter, Writer, turns_from
+from iswitch.replay.writer import Added, Writer, turns_from
 from iswitch.replay_wire import BODY_BYTES, LIMITS, UNIT_BYTES, UPDATE_ROW, Fate, Kind
 from iswitch.transport import Transport, UdpTransport
 from iswitch.wire import Register
@@ -104,6 +105,11 @@ class ReplayClient:
         return self._scale.scale
 
     @property
+    def closed(self) -> bool:
+        """It was closed, or is being closed."""
+        return self._closed
+
+    @property
     def session(self) -> int:
         """The index of the place at the switch."""
         return self._session.index
@@ -142,9 +148,10 @@ class ReplayClient:
         self._tell()
 
     def poll(self) -> None:
-        """Takes what has come, and sends what is due."""
+        """Takes what has come, and sends what is due, or a sign of life if nothing was for some seconds."""
+        self._session.live()
         self._session.pump()
-        if not self._session.channel.pending:
+        if not self._session.channel.busy:
             self._writer.seal()
         for prefetch in self._prefetches:
             prefetch.advance()
@@ -158,7 +165,7 @@ class ReplayClient:
         for request in refused:
             request.told = True
         if refused:
-            raise self._session.not_served(refused[0])
+            raise self._session.given_up(refused[0])
 
     # Drawing
 
@@ -320,8 +327,10 @@ class ReplayClient:
     # The end
 
     def reopen(self) -> None:
-        """After SessionLost: takes a place anew. What was not acknowledged may or may not have been carried out, and is forgotten here. NoPlace,
-        SwitchUnreachable."""
+        """After SessionLost: takes a place anew. What was not acknowledged may or may not have been carried out, and is forgotten here: whoever
+        waits for it gets SessionLost, and prefetching ends. NoPlace, SwitchUnreachable."""
+        for prefetch in list(self._prefetches):
+            prefetch.close()
         self._session.open()
         self._begin()
 

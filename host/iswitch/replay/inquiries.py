@@ -6,6 +6,7 @@ once for all that was on its way at that moment (additive increase, multiplicati
 
 import math
 from collections import deque
+from collections.abc import Callable
 
 from iswitch.replay.messages import Reply, encode
 from iswitch.replay_wire import Fate, Kind
@@ -21,12 +22,12 @@ _PATIENCE = 1.25
 
 
 class Inquiry:
-    """One request. reply: what was answered, None so far."""
+    """One request. reply: what was answered, None so far. then: called with it when it is."""
 
-    __slots__ = ("body", "count", "kind", "order", "reply", "sent_at", "table", "tries")
+    __slots__ = ("body", "count", "kind", "order", "reply", "sent_at", "table", "then", "tries")
 
-    def __init__(self, kind: Kind, *, table: int = 0, count: int = 0, body: bytes = b""):
-        self.kind, self.table, self.count, self.body = kind, table, count, body
+    def __init__(self, kind: Kind, *, table: int = 0, count: int = 0, body: bytes = b"", then: Callable[[Reply], None] | None = None):
+        self.kind, self.table, self.count, self.body, self.then = kind, table, count, body, then
         self.reply: Reply | None = None
         self.tries = self.order = 0
         self.sent_at = -math.inf
@@ -81,6 +82,8 @@ class Inquiries:
         if inquiry.tries == 1:
             self.timer.sample(now - inquiry.sent_at)
         inquiry.reply = reply
+        if inquiry.then:
+            inquiry.then(reply)
         self._highest = max(self._highest, inquiry.order)
         self.window = min(self.window + 1 / self.window, _MOST_WINDOW)
         return fate

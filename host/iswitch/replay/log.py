@@ -7,7 +7,7 @@ without wrapping; the wire has them modulo 2^32.
 
 from collections import deque
 
-__all__ = ["Hold", "LogSpace"]
+__all__ = ["Hold", "ItemsHold", "LogSpace"]
 
 
 class Hold:
@@ -17,6 +17,29 @@ class Hold:
 
     def __init__(self, unit: int, last: int | None = None):
         self.unit, self.last = unit, last
+
+
+class ItemsHold(Hold):
+    """Of items that have no number yet, one behind another. floors: the first unit that each of them needs."""
+
+    __slots__ = ("floors",)
+
+    def __init__(self, unit: int):
+        super().__init__(unit)
+        self.floors: list[int] = []
+
+    def begin(self, end: int) -> None:
+        """The next item; so far it needs nothing before the end."""
+        self.floors.append(end)
+
+    def need(self, unit: int) -> None:
+        """The item that was begun last needs this too."""
+        self.floors[-1] = min(self.floors[-1], unit)
+        self.unit = min(self.unit, unit)
+
+    def undo(self, items: int) -> None:
+        """Only so many items are meant."""
+        del self.floors[items:]
 
 
 class LogSpace:
@@ -31,26 +54,27 @@ class LogSpace:
         """What is before this may be overwritten, as far as it was ever said."""
         self._capacity = capacity
         self._former = Hold(self.oldest, adds + capacity - 1) if self.oldest != self.end else None  # items are numbered from `capacity` on
-        self._pending: list[Hold] = []  # of items that have no number yet
+        self._pending: list[ItemsHold] = []  # of items that have no number yet
         self._items: deque[Hold] = deque()  # of items, units rising: a later one that reaches further back stands for those before it
         self._published: deque[Hold] = deque()
 
     # Holds
 
-    def hold(self) -> Hold:
-        """For items that are about to be sent; its `unit` may be lowered to what is there. Ends with `acknowledge` or `forget`."""
-        made = Hold(self.end)
+    def hold(self) -> ItemsHold:
+        """For items that are about to be sent. Ends with `acknowledge` or `forget`."""
+        made = ItemsHold(self.end)
         self._pending.append(made)
         return made
 
-    def acknowledge(self, hold: Hold, last: int) -> None:
+    def acknowledge(self, hold: ItemsHold, last: int) -> None:
         """The items of a hold were added, the last one with this number."""
         self._pending.remove(hold)
-        while self._items and self._items[-1].unit >= hold.unit:
-            self._items.pop()
-        self._items.append(Hold(hold.unit, last))
+        for number, floor in enumerate(hold.floors, last - len(hold.floors) + 1):
+            while self._items and self._items[-1].unit >= floor:
+                self._items.pop()
+            self._items.append(Hold(floor, number))
 
-    def forget(self, hold: Hold) -> None:
+    def forget(self, hold: ItemsHold) -> None:
         """The items of a hold will not be added."""
         self._pending.remove(hold)
 

@@ -11,11 +11,11 @@ import numpy as np
 from iswitch.errors import IswitchError
 from iswitch.replay.channel import Request
 from iswitch.replay.errors import MemoryExhausted
-from iswitch.replay.messages import Status
+from iswitch.replay.log_writer import LogWriter
+from iswitch.replay.messages import Reply, Status
 from iswitch.replay.reading import Loading
 from iswitch.replay.records import units_of
 from iswitch.replay.session import Session
-from iswitch.replay.writer import LogWriter
 from iswitch.replay_wire import LOAD, PAYLOAD_BYTES, PUBLISH, UNIT_BYTES, Fate, Kind
 
 __all__ = ["Parameters"]
@@ -68,12 +68,17 @@ class Parameters:
             self._shout(start, units)
 
     def _shout(self, start: int, units: int) -> None:
-        shouts = []
+        left = -(-units // _UNITS)
+
+        def heard(reply: Reply) -> None:
+            nonlocal left
+            left -= 1
+
         for at in range(0, units, _UNITS):
             body = np.zeros(1, LOAD)
             body["start"], body["session"] = (start + at) % 2**32, self.session.index
-            shouts.append(self.session.ask(Kind.SHOUT, count=min(_UNITS, units - at), body=body.tobytes()))
-        self.session.wait(lambda: all(shout.reply is not None for shout in shouts))
+            self.session.ask(Kind.SHOUT, count=min(_UNITS, units - at), body=body.tobytes(), then=heard)
+        self.session.wait(lambda: not left)
 
     # The actors' side
 
@@ -128,7 +133,7 @@ class Parameters:
             pieces = self._pieces(known, status.start, status.units)
             missing = np.array([unit for unit, piece in pieces if piece is None], np.uint32)
             loading = Loading(self.session, np.full(len(missing), status.publisher, np.uint8), missing, 1)
-            self.session.wait(loading.advance)
+            self.session.wait(loading.done)
             if loading.gone.any():
                 return None
             loaded = iter(loading.data[loading.index])

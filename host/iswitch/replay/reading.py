@@ -1,10 +1,13 @@
 """Items and pieces of logs, read with as many requests at a time as the network holds. What is gone by then is zeros, and said."""
 
+import struct
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
 from iswitch.replay.inquiries import Inquiry
+from iswitch.replay.messages import Reply
 from iswitch.replay.records import Layout, units_of
 from iswitch.replay.session import Session
 from iswitch.replay_wire import FETCH_ROW, LOAD, PAYLOAD_BYTES, UNIT_BYTES, Kind
@@ -13,10 +16,13 @@ __all__ = ["Fetching", "Loading", "Reading"]
 
 _UNITS = PAYLOAD_BYTES // UNIT_BYTES  # in a LOAD
 _SERIAL = 1 << 32
+_PLACE = struct.Struct("<IB3x")  # a LOAD
+if _PLACE.size != LOAD.itemsize:
+    raise ImportError(f"a LOAD is {LOAD.itemsize} bytes, not {_PLACE.size}")
 
 
 class Fetching:
-    """Records of items, u4, each of which is named once. Poll `done`; then `records` (n, record_bytes) and `gone` (n,)."""
+    """Records of items, u4, each of which is named once. When it is `done`: `records` (n, record_bytes) and `gone` (n,)."""
 
     def __init__(self, session: Session, items: np.ndarray):
         self.records = np.zeros((len(items), session.config.record_bytes), np.uint8)
@@ -24,31 +30,26 @@ class Fetching:
         rows = np.zeros(len(items), FETCH_ROW)
         rows["item"] = items
         most = session.config.records
-        self._asked = [(at, session.ask(Kind.FETCH, count=len(part), body=part.tobytes()))
-                       for at in range(0, len(items), most) for part in [rows[at:at + most]]]
+        self.inquiries = []
+        for at in range(0, len(items), most):
+            part = rows[at:at + most]
+            self.inquiries.append(session.ask(Kind.FETCH, count=len(part), body=part.tobytes(), then=partial(self._take, at, len(part))))
+        self._left = len(self.inquiries)
 
-    @property
-    def inquiries(self) -> list[Inquiry]:
-        return [inquiry for _, inquiry in self._asked]
+    def done(self) -> bool:
+        return not self._left
 
-    def advance(self) -> bool:
-        """Takes what has come; whether that is all."""
-        waiting = []
-        for at, inquiry in self._asked:
-            if inquiry.reply is None:
-                waiting.append((at, inquiry))
-                continue
-            part = self.records[at:at + inquiry.count]
-            part[:] = np.frombuffer(inquiry.reply.rows, np.uint8).reshape(part.shape)
-            self.gone[at:at + inquiry.count] = inquiry.reply.header.turn >> np.arange(inquiry.count) & 1
-        self._asked = waiting
-        return not waiting
+    def _take(self, at: int, count: int, reply: Reply) -> None:
+        part = self.records[at:at + count]
+        part[:] = np.frombuffer(reply.rows, np.uint8).reshape(part.shape)
+        self.gone[at:at + count] = reply.header.turn >> np.arange(count) & 1
+        self._left -= 1
 
 
 class Loading:
     """Ranges of logs, each once however often it is named, neighbours together. sessions, starts: (n,), units: of each.
 
-    When `advance` says so, `index` tells for each range asked for which row of `data` (m, 64 units) has it, and `gone` (m,) what is not there.
+    When it is `done`, `index` tells for each range asked for which row of `data` (m, 64 units) has it, and `gone` (m,) what is not there.
     """
 
     def __init__(self, session: Session, sessions: np.ndarray, starts: np.ndarray, units: int):
@@ -58,7 +59,8 @@ class Loading:
         self._keys: list[int] = distinct.tolist()
         self._flat = np.zeros(len(distinct) * units * UNIT_BYTES, np.uint8)
         self._gone_units = np.zeros(len(distinct) * units, np.bool_)
-        self._asked: list[tuple[int, Inquiry]] = []  # with the first unit, as they lie in `_flat`
+        self.inquiries: list[Inquiry] = []
+        self._left = 0
         first = 0
         for k in range(1, len(distinct) + 1):
             if k == len(distinct) or self._keys[k] != self._keys[k - 1] + units or self._keys[k] // _SERIAL != self._keys[first] // _SERIAL:
@@ -66,15 +68,12 @@ class Loading:
                 first = k
 
     def _ask(self, begin: int, end: int) -> None:
+        """For units, counted as they lie in `_flat`."""
         for unit in range(begin, end, _UNITS):
-            key = self._keys[unit // self.units] + unit % self.units
-            body = np.zeros(1, LOAD)
-            body["start"], body["session"] = key % _SERIAL, key // _SERIAL
-            self._asked.append((unit, self._session.ask(Kind.LOAD, count=min(_UNITS, end - unit), body=body.tobytes())))
-
-    @property
-    def inquiries(self) -> list[Inquiry]:
-        return [inquiry for _, inquiry in self._asked]
+            key, count = self._keys[unit // self.units] + unit % self.units, min(_UNITS, end - unit)
+            body = _PLACE.pack(key % _SERIAL, key // _SERIAL)
+            self.inquiries.append(self._session.ask(Kind.LOAD, count=count, body=body, then=partial(self._take, unit, unit + count)))
+            self._left += 1
 
     @property
     def data(self) -> np.ndarray:
@@ -84,23 +83,18 @@ class Loading:
     def gone(self) -> np.ndarray:
         return np.asarray(self._gone_units.reshape(-1, self.units).any(axis=1))
 
-    def advance(self) -> bool:
-        """Takes what has come; whether that is all."""
-        asked, self._asked = self._asked, []
-        for unit, inquiry in asked:
-            if inquiry.reply is None:
-                self._asked.append((unit, inquiry))
-                continue
-            rows, end = inquiry.reply.rows, unit + inquiry.count
-            if not inquiry.reply.header.turn and len(rows) == inquiry.count * UNIT_BYTES:
-                self._flat[unit * UNIT_BYTES:end * UNIT_BYTES] = np.frombuffer(rows, np.uint8)
-            elif unit // self.units == (end - 1) // self.units:
-                self._gone_units[unit:end] = True
-            else:  # something of it is gone, and perhaps not all: each range by itself
-                cuts = [unit, *range((unit // self.units + 1) * self.units, end, self.units), end]
-                for begin, cut in pairwise(cuts):
-                    self._ask(begin, cut)
-        return not self._asked
+    def done(self) -> bool:
+        return not self._left
+
+    def _take(self, unit: int, end: int, reply: Reply) -> None:
+        self._left -= 1
+        if not reply.header.turn and len(reply.rows) == (end - unit) * UNIT_BYTES:
+            self._flat[unit * UNIT_BYTES:end * UNIT_BYTES] = np.frombuffer(reply.rows, np.uint8)
+        elif unit // self.units == (end - 1) // self.units:
+            self._gone_units[unit:end] = True
+        else:  # something of it is gone, and perhaps not all: each range by itself
+            for begin, cut in pairwise([unit, *range((unit // self.units + 1) * self.units, end, self.units), end]):
+                self._ask(begin, cut)
 
 
 class Reading:
@@ -125,7 +119,7 @@ class Reading:
 
     def advance(self) -> bool:
         """Goes on as far as what has come allows; whether all is here."""
-        if self._stage == 0 and self._fetching.advance():
+        if self._stage == 0 and self._fetching.done():
             self.gone = self._fetching.gone
             self._there = np.flatnonzero(~self.gone)
             self._records = self._fetching.records.view(self.layout.record)[self._there, 0]
@@ -133,11 +127,11 @@ class Reading:
                 starts = self.layout.blob_starts(self._records)
                 self._blobs = Loading(self.session, self.layout.sessions(self._records), starts, self.layout.blob_units)
             self._stage = 1
-        if self._stage == 1 and (self._blobs is None or self._blobs.advance()):
+        if self._stage == 1 and (self._blobs is None or self._blobs.done()):
             self._take_records(self._blobs)
             self._ask_for_frames()
             self._stage = 2
-        if self._stage == 2 and all([frames.advance() for frames in self._frames.values()]):
+        if self._stage == 2 and all(frames.done() for frames in self._frames.values()):
             self._assemble()
             self._stage = 3
         return self._stage == 3

@@ -96,9 +96,9 @@ class Sampling:
 
     @property
     def batch(self) -> Batch:
-        """NotServed if the draws were given up."""
+        """NotServed if the draws were given up, SessionLost if nobody knows."""
         if self._batch is None:
-            raise self.session.not_served(self.request)
+            raise self.session.given_up(self.request)
         return self._batch
 
     def _assembled(self, reading: Reading) -> Batch:

@@ -12,7 +12,7 @@ from iswitch.replay.channel import Channel, Request
 from iswitch.replay.errors import NoPlace, NoReplayService, NotServed, SessionLost
 from iswitch.replay.inquiries import Inquiries, Inquiry
 from iswitch.replay.messages import Reply, Status, encode, parse, serial
-from iswitch.replay_wire import PAYLOAD_BYTES, Fate, Kind, ReplayRegister
+from iswitch.replay_wire import PAYLOAD_BYTES, SESSION_SILENT_US, Fate, Kind, ReplayRegister
 from iswitch.transport import RECEIVE_BYTES, Transport
 from iswitch.wire import Register, Type
 
@@ -23,6 +23,8 @@ _QUEUE = 64
 """So many ordered requests may wait to be sent before whoever puts more is made to wait."""
 _TRAINS = 64
 """At most so many are taken before something is sent."""
+_CLOSED = "closed"
+_SILENT_S = SESSION_SILENT_US / 1e6 / 4
 _DATA = int(Type.DATA)
 
 _WAITED = {
@@ -53,6 +55,8 @@ class Session:
         self.transport, self.address, self.table, self.timeout_s, self.wait_s = transport, address, table, timeout_s, wait_s
         self._view = memoryview(bytearray(RECEIVE_BYTES))
         self.control = Control(transport, address=address, timeout_s=timeout_s, strangers=self._absorb)
+        self.token = -1  # none yet
+        self.channel = Channel(session=0, token=0, first=0, kept=1)
         self.shouts: deque[Shouted] = deque()
         """The last of them, as many as a log holds."""
         self.lost = ""
@@ -100,13 +104,15 @@ class Session:
     def _opened(self, reply: Reply, token: int) -> None:
         status = reply.status
         assert status is not None
+        for request in list(self.channel.requests()):
+            request.fate = Fate.SESSION
         self.index, self.token = reply.header.session, token
         self.channel = Channel(session=self.index, token=token, first=status.next, kept=self.config.kept)
         self.inquiries = Inquiries(session=self.index, token=token)
         self.opened = self.status = status
         self.adds = status.adds
         """Items ever added to the table, as far as is known: unlike the switch's, this count does not wrap."""
-        self.heard_at = self.transport.now()
+        self.heard_at = self._sent_at = self.transport.now()
         self.lost = ""
 
     def close(self, *, timeout_s: float = 1.0) -> bool:
@@ -120,7 +126,7 @@ class Session:
         except (IswitchError, OSError):
             return False
         finally:
-            self.lost = "it is closed"
+            self.lost = _CLOSED
         return True
 
     # Traffic
@@ -136,10 +142,10 @@ class Session:
         self.channel.put(request)
         return request
 
-    def ask(self, kind: Kind, *, count: int = 0, body: bytes = b"") -> Inquiry:
-        """An unordered request on its way."""
+    def ask(self, kind: Kind, *, count: int = 0, body: bytes = b"", then: Callable[[Reply], None] | None = None) -> Inquiry:
+        """An unordered request on its way. then: what to do with the answer when it comes."""
         self._demand_open()
-        inquiry = Inquiry(kind, table=self.table, count=count, body=body)
+        inquiry = Inquiry(kind, table=self.table, count=count, body=body, then=then)
         self.inquiries.put(inquiry)
         return inquiry
 
@@ -149,6 +155,11 @@ class Session:
         self.wait(lambda: inquiry.reply is not None)
         assert inquiry.reply and inquiry.reply.status
         return inquiry.reply.status
+
+    def live(self) -> None:
+        """If nothing was sent for long, asks something, for a session that is silent may have to give way."""
+        if self.transport.now() - self._sent_at > _SILENT_S and not self.lost:
+            self.ask(Kind.LOOK)
 
     def pump(self, wait_s: float = 0.0) -> None:
         """Sends what is due, takes what has come (waiting for something at most so long), and sends what that made due. SessionLost."""
@@ -185,13 +196,15 @@ class Session:
         requests = list(requests)
         self.wait(lambda: all(request.settled for request in requests))
         for request in requests:
-            if request.fate in _WAITED:
-                raise self.not_served(request)
+            if request.fate in _WAITED or request.fate == Fate.SESSION:
+                raise self.given_up(request)
 
-    def not_served(self, request: Request) -> NotServed:
-        """The error for a request that was taken back."""
-        assert request.fate is not None and request.status is not None
+    def given_up(self, request: Request) -> NotServed | SessionLost:
+        """The error for a request that was taken back, or that was on its way when the session was lost."""
         request.told = True
+        if request.fate is None or request.fate not in _WAITED or request.status is None:
+            return SessionLost(f"{request.kind.name} to table {self.table} at {self.address} was on its way when the session was lost: it may or may "
+                               "not have been carried out")
         why, remedy = _WAITED[request.fate]
         status = request.status
         over = request.fate == Fate.TURN and serial(status.turn, request.turn) > 0
@@ -203,6 +216,8 @@ class Session:
     def _send(self) -> None:
         now = self.transport.now()
         payloads = self.channel.due(now) + self.inquiries.due(now)
+        if payloads:
+            self._sent_at = now
         at = 0
         while at < len(payloads):  # those of one size make a train
             size, end = len(payloads[at]), at + 1
@@ -222,8 +237,6 @@ class Session:
         return [reply for reply in replies if reply]
 
     def _absorb(self, view: memoryview, size: int, segment_bytes: int) -> None:
-        if not hasattr(self, "channel"):
-            return
         now = self.transport.now()
         for reply in self._replies(view, size, segment_bytes):
             if reply.header.token == self.token:
@@ -244,6 +257,8 @@ class Session:
                                       "switch restarted")
         elif fate in (Fate.KIND, Fate.TABLE, Fate.LENGTH, Fate.OLD, Fate.FULL):
             self.lost = f"the switch refused a {Kind(header.kind).name} as {fate.name}: use a driver of the switch's version"
+        elif header.kind == Kind.WRITE and fate in (Fate.RANGE, Fate.MEMORY):  # what comes behind it would refer to what is not there
+            self.lost = f"the switch refused a WRITE ({fate.name}), so the log is not as this client left it: somebody else has used the session"
         elif reply.status:
             self.learn(reply.status)
 
@@ -262,6 +277,8 @@ class Session:
             self.status = status
 
     def _demand_open(self) -> None:
+        if self.lost == _CLOSED:
+            raise SessionLost(f"session {self.index} at {self.address} is closed: make a new client")
         if self.lost:
             raise SessionLost(f"session {self.index} at {self.address} is lost: {self.lost}. What was not acknowledged may or may not have been "
                               "carried out. To go on: `reopen`, or make a new client")

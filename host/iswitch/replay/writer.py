@@ -9,14 +9,14 @@ import numpy as np
 from iswitch.replay.channel import Request
 from iswitch.replay.errors import MemoryExhausted
 from iswitch.replay.frames import RecentFrames
-from iswitch.replay.log import Hold, LogSpace
+from iswitch.replay.log import ItemsHold
+from iswitch.replay.log_writer import LogWriter
 from iswitch.replay.records import Layout, units_of
 from iswitch.replay.session import Session
-from iswitch.replay_wire import ADD_ROW, BODY_BYTES, PAYLOAD_BYTES, UNIT_BYTES, WRITE, Fate, Kind
+from iswitch.replay_wire import ADD_ROW, BODY_BYTES, Fate, Kind
 
-__all__ = ["Added", "LogWriter", "Writer", "turns_from"]
+__all__ = ["Added", "Writer", "turns_from"]
 
-_UNITS = PAYLOAD_BYTES // UNIT_BYTES  # in a WRITE
 _FRAMES_SHARE = 8
 """Frames are found again among what fits this part of the log: so far back an item may reach, and keep what is between."""
 
@@ -31,17 +31,20 @@ class Added:
 
     def __init__(self, session: Session, turn: int = 0):
         self._session, self.turn = session, turn
-        self._parts: list[tuple[Request, slice]] = []
-        self._waits: list[_Batch] = []
+        self._parts: list[tuple[_Batch, slice]] = []
+
+    def take(self, batch: "_Batch", first: int, count: int) -> None:
+        """So many of them are in a datagram, from its `first` on."""
+        self._parts.append((batch, slice(first, first + count)))
 
     @property
     def items(self) -> np.ndarray:
         """The numbers of the items, u4: their handles. Waits until all were added; NotServed if one had to be taken back."""
-        for batch in self._waits:
+        for batch, _ in self._parts:
             batch.seal()
-        requests = [request for request, _ in self._parts]
-        self._session.served(requests)
-        return np.concatenate([numbers_of(request, self._session.config.capacity)[part] for request, part in self._parts] or [np.empty(0, "<u4")])
+        self._session.served(batch.request for batch, _ in self._parts)
+        numbers = [numbers_of(batch.request, self._session.config.capacity)[part] for batch, part in self._parts]
+        return np.concatenate([np.empty(0, np.uint32), *numbers])
 
 
 def numbers_of(request: Request, capacity: int) -> np.ndarray:
@@ -51,64 +54,10 @@ def numbers_of(request: Request, capacity: int) -> np.ndarray:
     return (np.arange(first, first + request.count) % 2**32).astype(np.uint32)
 
 
-class LogWriter:
-    """Appends to a session's log. pushed: bytes sent."""
-
-    def __init__(self, session: Session):
-        self.session = session
-        opened, config = session.opened, session.config
-        self.space = LogSpace(units=config.log_units, written=opened.written, oldest=opened.oldest, adds=opened.adds, capacity=config.capacity)
-        self.pushed = 0
-        self._unsent = bytearray()
-        self._start = self.space.end  # of what is unsent
-        self._oldest = self.space.oldest
-        self.settle = lambda: None
-        """Takes notice of items that were answered."""
-
-    def append(self, data: bytes | memoryview) -> int:
-        """Whole units, from where they begin; sent at once as far as they fill requests. MemoryExhausted."""
-        units = units_of(len(data))
-        if self.space.room(self.session.adds) < units:
-            self._make_room(units)
-        start, self._oldest = self.space.append(units, self.session.adds)
-        self._unsent += data
-        self._unsent += bytes(units * UNIT_BYTES - len(data))
-        while len(self._unsent) >= PAYLOAD_BYTES:
-            self._write(_UNITS)
-        return start
-
-    def flush(self) -> None:
-        """Sends what has not filled a request."""
-        if self._unsent:
-            self._write(len(self._unsent) // UNIT_BYTES)
-
-    def _write(self, units: int) -> None:
-        size = units * UNIT_BYTES
-        head = np.array((self._start % 2**32, min(self._oldest, self._start) % 2**32), WRITE)
-        self.session.put(Request(Kind.WRITE, count=units, body=head.tobytes() + bytes(self._unsent[:size])))
-        del self._unsent[:size]
-        self._start += units
-        self.pushed += size
-
-    def _make_room(self, units: int) -> None:
-        """Looks which items are gone by now; if that is not enough, gives up what others might like to read."""
-        self.session.wait(lambda: all(request.kind == Kind.SAMPLE for request in self.session.channel.requests()))
-        self.settle()
-        self.session.look()
-        while self.space.room(self.session.adds) < units:
-            if not self.space.give_way():
-                raise MemoryExhausted(self._exhausted(units))
-
-    def _exhausted(self, units: int) -> str:
-        config, held = self.session.config, self.space.units - self.space.room(self.session.adds)
-        return (f"the log of session {self.session.index} at {self.session.address} is full: {held * UNIT_BYTES} of its {config.log_bytes} bytes "
-                f"are needed by items that are still in the table or by parameters, and {units * UNIT_BYTES} more do not fit")
-
-
 class _Batch:
     """Transitions of one ADD that is not sent yet."""
 
-    def __init__(self, writer: "Writer", hold: Hold | None):
+    def __init__(self, writer: "Writer", hold: ItemsHold | None):
         self.writer, self.hold = writer, hold
         self.request = Request(Kind.ADD)
         self.rows: list[bytes] = []
@@ -137,7 +86,7 @@ class Writer:
         """Frames written to the log."""
         self.refused: list[Request] = []
         """ADDs that were taken back, and of which nobody knows yet."""
-        self._unsettled: list[tuple[Request, Hold | None]] = []
+        self._unsettled: list[tuple[Request, ItemsHold | None]] = []
         log.settle = self.settle
 
     def add(self, arrays: Mapping[str, np.ndarray], priorities: np.ndarray, turn: int = 0) -> Added:
@@ -151,20 +100,16 @@ class Writer:
         while at < count:
             if self.batch is None:
                 self.batch = self._begin(next(turns))
-                result._waits.append(self.batch)
-            elif self.batch not in result._waits:
-                result._waits.append(self.batch)
-            batch, end = self.batch, min(count, at + self.per_add - self.batch.count)
-            part = slice(at, end)
-            try:
-                rows = self._pack({name: array[part] for name, array in arrays.items()}, priorities[part], batch.hold)
-            except MemoryExhausted as full:
+            batch = self.batch
+            part = slice(at, min(count, at + self.per_add - batch.count))
+            packed, full = self._place({name: array[part] for name, array in arrays.items()}, batch.hold)
+            if full and (turn or not packed and not batch.count):
                 raise self._explained(full, at, count) from None
-            result._parts.append((batch.request, slice(batch.count, batch.count + end - at)))
-            batch.rows.append(rows.tobytes())
-            batch.count += end - at
-            at = end
-            if batch.count == self.per_add or turn and at == count:
+            result.take(batch, batch.count, packed)
+            batch.rows.append(self._pack(slice(at, at + packed), arrays, priorities).tobytes())
+            batch.count += packed
+            at += packed
+            if full or batch.count == self.per_add or turn and at == count:  # if full: what is added makes room for the rest
                 self.seal()
         result.turn = next(turns)
         return result
@@ -209,35 +154,51 @@ class Writer:
                     self.log.space.forget(hold)
         del self._unsettled[:done]
 
-    def _pack(self, arrays: Mapping[str, np.ndarray], priorities: np.ndarray, hold: Hold | None) -> np.ndarray:
-        """Rows of an ADD; what is in the log is appended there."""
-        count, layout = len(priorities), self.layout
-        self.handed += count
-        positions = {name: np.zeros((count, layout.spec[name].stacked), "<u4") for name in layout.stacked}
-        blobs = np.zeros(count, "<u4")
-        if hold:
-            for k in range(count):
-                for name in layout.stacked:
+    def _place(self, arrays: Mapping[str, np.ndarray], hold: ItemsHold | None) -> tuple[int, MemoryExhausted | None]:
+        """Appends to the log what belongs there, of as many items as there is room for: how many, and why not all. Where it is is kept for
+        `_pack`."""
+        layout, count = self.layout, len(next(iter(arrays.values())))
+        self._positions = {name: np.zeros((count, layout.spec[name].stacked), "<u4") for name in layout.stacked}
+        self._blobs = np.zeros(count, "<u4")
+        if hold is None:
+            return count, None
+        for k in range(count):
+            items, one = len(hold.floors), slice(k, k + 1)
+            hold.begin(self.log.space.end)
+            try:
+                for name, positions in self._positions.items():
                     for frame, image in enumerate(arrays[name][k]):
-                        positions[name][k, frame] = self._frame(image.tobytes(), hold) % 2**32
-            if layout.blob:
-                packed = layout.pack_blobs(arrays, positions)
-                for k in range(count):
-                    start = self.log.append(packed[k:k + 1].tobytes())
-                    hold.unit = min(hold.unit, start)
-                    blobs[k] = start % 2**32
+                        positions[k, frame] = self._frame(image.tobytes(), hold) % 2**32
+                if layout.blob:
+                    blob = layout.pack_blobs({name: array[one] for name, array in arrays.items()},
+                                             {name: positions[one] for name, positions in self._positions.items()})
+                    start = self.log.append(blob.tobytes())
+                    hold.need(start)
+                    self._blobs[k] = start % 2**32
+            except MemoryExhausted as full:
+                hold.undo(items)
+                return k, full
+        return count, None
+
+    def _pack(self, part: slice, arrays: Mapping[str, np.ndarray], priorities: np.ndarray) -> np.ndarray:
+        """Rows of an ADD."""
+        count = part.stop - part.start
+        self.handed += count
         rows = np.zeros(count, self.row)
-        rows["priority"], rows["record"] = priorities, layout.pack(arrays, positions, blobs, self.session.index)
+        rows["priority"] = priorities[part]
+        rows["record"] = self.layout.pack({name: array[part] for name, array in arrays.items()},
+                                          {name: positions[:count] for name, positions in self._positions.items()}, self._blobs[:count],
+                                          self.session.index)
         return rows
 
-    def _frame(self, frame: bytes, hold: Hold) -> int:
+    def _frame(self, frame: bytes, hold: ItemsHold) -> int:
         """The unit of the log where a frame begins; written if it is not there."""
         start = self.recent.find(frame, self.log.space.oldest)
         if start is None:
             start = self.log.append(frame)
             self.recent.add(frame, start, units_of(len(frame)))
             self.written += 1
-        hold.unit = min(hold.unit, start)
+        hold.need(start)
         return start
 
     def _explained(self, full: MemoryExhausted, done: int, count: int) -> MemoryExhausted:

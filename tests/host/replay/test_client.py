@@ -79,6 +79,23 @@ def test_what_is_drawn_is_what_was_added(spec, faults):
     assert table.draws == 1 + 2 + 160 + 161 + 512 and table.adds == 50 and not any(place.open for place in served(network).places)
 
 
+@pytest.mark.parametrize("changes", [
+    {"kept": 1}, {"kept": 16}, {"draws": 16, "capacity": 16}, {"draws": 2048, "capacity": 1024}, {"record_bytes": 1024}, {"record_bytes": 256},
+    {"log_bytes": 4096, "capacity": 16}, {"priority_bits": 4}, {"priority_bits": 32}, {"sessions": 2, "tables": 1}], ids=str)
+@pytest.mark.parametrize("spec", ["plain", "large"])
+def test_whatever_a_switch_is_built_with(spec, changes):
+    network = Network(config(**changes), loss=0.1, doubled=0.1, late=0.1)
+    with ReplayClient(network.transport(), SPECS[spec]) as client:
+        data = transitions(SPECS[spec], 100)
+        for at in range(0, 100, 5):
+            client.extend(rows(data, slice(at, at + 5)), np.full(5, 2.0))
+        batch = client.sample(client.config.draws)
+        first = client.config.capacity
+        assert_same(batch.data, rows(data, batch.items - first))
+        assert not batch.gone.any() and (batch.priorities == (2.0 if client.config.priority_bits > 4 else 16.0)).all()
+        assert tuple(client.update_priority(batch.items, np.ones(len(batch)))) == (len(batch), 0)
+
+
 @pytest.mark.parametrize("faults", FAULTS, ids=str)
 def test_one_by_one_is_as_good_as_many(faults):
     network = Network(config(), **faults)
@@ -97,6 +114,16 @@ def test_adds_wait_for_company_while_something_is_on_its_way(network, client):
     assert served(network).tables[0].adds == 40 and served(network).fates[Fate.DONE] < 10
 
 
+def test_on_a_good_network_nothing_is_sent_twice(network):
+    with ReplayClient(network.transport(), STACKED) as client:
+        for k in range(4):
+            client.extend(transitions(STACKED, 10, k), np.ones(10))
+            batch = client.sample(300)
+            client.update_priority(batch.items, np.ones(300))
+        client.flush()
+        assert client.statistics().resent == 0 and served(network).fates[Fate.REPEATED] == served(network).fates[Fate.AHEAD] == 0
+
+
 def test_items_are_overwritten_the_oldest_first(network, client):
     data = transitions(PLAIN, 200)
     client.extend(data, np.ones(200))
@@ -105,6 +132,24 @@ def test_items_are_overwritten_the_oldest_first(network, client):
     assert_same(batch.data, rows(data, batch.items - 64))
     assert tuple(client.update_priority(np.arange(190, 210), np.ones(20))) == (10, 10)
 
+
+
+@pytest.mark.parametrize("spec", ["plain", "stacked"])
+def test_handles_wrap(spec):
+    """The table is as after 2^32 - 128 adds, of items of priority 0."""
+    network = Network(config(log_bytes=1 << 18))
+    table = served(network).tables[0]
+    table.adds, table.slots.filled, table.slots.generations = 2**32 - 128, 64, [2**26 - 2] * 64
+    with ReplayClient(network.transport(), SPECS[spec]) as client:
+        data = transitions(SPECS[spec], 200)
+        for at in range(0, 200, 20):
+            items = client.extend(rows(data, slice(at, at + 20)), np.ones(20)).items
+            assert items.tolist() == [(2**32 - 64 + at + k) % 2**32 for k in range(20)]
+            batch = client.sample(200)
+            assert not batch.gone.any()
+            assert_same(batch.data, rows(data, (batch.items - np.uint32(2**32 - 64)).astype(np.int64)))
+            assert tuple(client.update_priority(batch.items, np.ones(200))) == (200, 0)
+        assert tuple(client.update_priority(items - np.uint32(64), np.ones(20))) == (0, 20)
 
 
 # Draws
@@ -197,8 +242,8 @@ def test_with_turns_everything_is_the_same_whatever_the_network_does(faults):
     def story(**faults):
         network = Network(config(), **faults)
         with ReplayClient(network.transport(), PLAIN) as actor, ReplayClient(network.transport(), PLAIN) as learner:
-            network.every(0.0003, actor.poll)
-            network.every(0.0003, learner.poll)
+            for client in (actor, learner):
+                network.every(0.0003, lambda client=client: client.closed or client.poll())
             told, turn = [], 1
             for k in range(4):
                 added = actor.extend(transitions(PLAIN, 40, k), np.arange(1, 41), turn=turn)
@@ -348,6 +393,17 @@ def test_who_was_silent_and_lost_its_place_is_told_and_can_open_another(network)
     others[1].close()
     first.reopen()
     assert first.session == others[1].session == 2 and len(first.sample(4)) == 4
+
+
+def test_who_polls_keeps_its_place(network):
+    with ReplayClient(network.transport(), PLAIN) as first:
+        for _ in range(20):
+            network.run(network.now + 1)
+            first.poll()
+        others = [ReplayClient(network.transport(), PLAIN) for _ in range(3)]
+        with pytest.raises(NoPlace):
+            ReplayClient(network.transport(), PLAIN, timeout_s=1)
+        assert len(others) == 3 and first.statistics().filled == 0
 
 
 def test_a_switch_without_the_service_is_an_error():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from iswitch.config import Config, Replay
-from iswitch.replay import Field, NotServed, ReplayClient
+from iswitch.replay import Field, NotServed, ReplayClient, SessionLost
 
 from sim.bench.replay_network import Network
 
@@ -67,6 +67,35 @@ def test_one_who_prefetches_can_still_add_what_it_waits_for():
             filled(client, 8)
         assert len(next(prefetch)) == 8
         assert net.switch.service.tables[0].adds == 32
+
+
+def test_what_a_client_adds_does_not_wait_for_what_it_prefetches():
+    net = network()
+    with ReplayClient(net.transport(), SPEC) as client:
+        prefetch = client.prefetch(8, items=3)
+        net.every(0.001, lambda: client.closed or client.poll())
+        for k in range(3):
+            client.add(priority=1.0, x=np.zeros(3), k=k)
+            net.run(net.now + 0.01)
+        assert net.switch.service.tables[0].adds == 3 and len(next(prefetch)) == 8
+
+
+def test_after_the_session_was_lost_prefetching_ends():
+    net = network()
+    client = ReplayClient(net.transport(), SPEC)
+    filled(client)
+    prefetch = client.prefetch(8, depth=3)
+    updated = client.update_priority([64], [1.0])
+    net.switch.service.places[:] = [net.switch.service.places[0]._replace(open=False)] * 3
+    with pytest.raises(SessionLost, match="reopen"):
+        list(prefetch)
+    client.reopen()
+    assert list(prefetch) == [] and len(client.sample(8)) == 8
+    with pytest.raises(SessionLost, match="UPDATE to table 0 at the switch was on its way"):
+        tuple(updated)
+    client.close()
+    with pytest.raises(SessionLost, match="is closed: make a new client"):
+        client.sample(8)
 
 
 def test_what_never_comes_is_an_error_after_a_while_and_the_next_can_be_asked_for():
