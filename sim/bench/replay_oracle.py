@@ -101,7 +101,16 @@ class Oracle:
         self.tables = [OracleTable(config) for _ in range(config.tables)]
         self.units: list[list[bytes]] = [[] for _ in range(config.sessions)]
         self.oldest = [0] * config.sessions
+        self.clients = [0] * config.sessions
+        self.first = [0] * config.sessions
         self.next = [0] * config.sessions
+
+    def opened(self, session: int) -> int:
+        """A new client has the place; returns the number of its first request. Before `first` nothing was answered that might be repeated."""
+        self.next[session] += self.config.kept if self.clients[session] else 0
+        self.clients[session] += 1
+        self.first[session] = self.next[session]
+        return self.first[session]
 
     def waits(self, op: Op) -> Fate | None:
         return self.tables[op.table].waits(op)

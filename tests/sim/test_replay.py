@@ -94,6 +94,7 @@ def test_after_a_reset_nobody_has_a_session_and_tables_are_empty():
 MUTANTS = {
     "repeats are carried out": ("rules", {"order": lambda place, seq: None if RULES.order(place, seq) == Fate.REPEATED else RULES.order(place, seq)}),
     "numbers begin anew": ("rules", {"opened": lambda *about: RULES.opened(*about)._replace(next=0)}),
+    "numbers go on where they were": ("rules", {"opened": lambda place, *about: RULES.opened(place, *about)._replace(next=place.next)}),
     "a former client's answers are kept": ("rules", {"opened": lambda place, *about: RULES.opened(place, *about)._replace(kept=place.kept)}),
     "tokens are not looked at": ("rules", {"find": lambda places, session, token: next((p for p in places[session:session + 1] if p.open), None)}),
     "one answer more is kept": ("rules", {"keeping": lambda place, answer, most: RULES.keeping(place, answer, most + 1)}),

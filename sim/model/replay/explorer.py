@@ -2,8 +2,9 @@
 
 Clients follow `docs/replay.md`. Each opens a session with a nonce of its own, then has a plan of ordered requests, of which it may have `kept` under
 way: ADD is carried out at once, WRITE is refused and yet takes its number, SAMPLE waits while the gate is shut, which may open and shut at any time.
-A client may give up a SAMPLE that it has sent: SKIP. It sends CLOSE when all else is answered. Who is told SESSION has lost its session, and says no
-more. A session may have been silent for too long at any time, and then its place may go to another.
+A client may give up a SAMPLE that it has sent: SKIP. It sends CLOSE when all else is answered. Who is told SESSION, or OLD of a request that was
+never answered, has lost its session, and says no more. A session may have been silent for too long at any time, and then its place may go to another.
+The switch may be reset, and then knows nobody, and gives numbers anew from where it once began.
 
 **The network remembers everything**, as in `sim/model/explorer.py`: every request that anybody has sent, and every answer to it, may arrive now,
 again and again, or never. So nobody need crash: who does not move is as good as dead, and its frames haunt on. How long that lasts may be
@@ -11,9 +12,8 @@ bounded for OPEN. WITHIN: none comes once the session that it opened is another'
 has heard nothing, sends it. ALWAYS: at any time, and so opens a session that its client has given up, or has had and lost.
 
 Checked at each step, beside what the switch checks: an answer that is taken for a request's is that of its own execution, as what it was sent or as
-SKIP. Checked in each state: if all that is under way is lost and the gate is open, each client, sending what is not answered again, hears
-of every request, or that its session is lost. Of what it hears nothing it asks by LOOK: if `next` is where its own requests cannot have brought
-it, somebody else had the place meanwhile.
+SKIP, and nobody gives up a session that nobody took. Checked in each state: if all that is under way is lost and the gate is open, each client,
+sending what is not answered again, hears of every request, or that its session is lost.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,8 @@ WITHIN, WAITING, ALWAYS = "within", "waiting", "always"
 class Habits(NamedTuple):
     """The clients' rules, which the tests replace by plausible wrong ones. `window`: requests under way, if not `kept`. `takes_waits`: what must wait
     counts as done. `closes_early`: while others are unanswered. `reuses`: another SAMPLE instead of the SKIP. `believes`: what is answered after a
-    SKIP was skipped, whatever the answer's kind. `any_seq`: an answer is for the oldest request that lacks one."""
+    SKIP was skipped, whatever the answer's kind. `any_seq`: an answer is for the oldest request that lacks one. `deaf`: to OLD. `any_old`: of a
+    request that was answered, it says too that the session is lost."""
 
     window: int = 0
     takes_waits: bool = False
@@ -40,11 +41,13 @@ class Habits(NamedTuple):
     reuses: bool = False
     believes: bool = False
     any_seq: bool = False
+    deaf: bool = False
+    any_old: bool = False
 
 
 class Scenario(NamedTuple):
     """`plans`: kinds of each client's requests. `delays`: of OPENs. `opens`: no state in which more sessions have been given is explored.
-    `first`: number of the first request that the switch ever expects."""
+    `first`: number of the first request that the switch ever expects. `resets`: how often it forgets all; OPEN only WITHIN."""
 
     plans: tuple[tuple[Kind, ...], ...]
     sessions: int = 1
@@ -53,6 +56,7 @@ class Scenario(NamedTuple):
     delays: str = WITHIN
     opens: int = 4
     first: int = 0
+    resets: int = 0
     rules: Rules = RULES
     habits: Habits = Habits()
     toy: type[Toy] = Toy
@@ -134,7 +138,9 @@ class SessionExplorer:
             return mind._replace(session=answer.session, base=answer.next) if fresh else mind
         if mind.lost or answer.session != mind.session:
             return mind
-        if answer.reason == Fate.SESSION:
+        if answer.reason == Fate.SESSION or self.is_old(mind, answer):
+            if core.holds(answer.client) and core.opens.count(answer.client) == 1:
+                raise Violation("a client gives up a session that it has")
             carried_out = len(core.executed[answer.client])
             if Kind.CLOSE in self.plans[answer.client][:carried_out] and mind.low < carried_out - 1:
                 raise Violation("a client loses an answer by its own CLOSE")
@@ -150,6 +156,12 @@ class SessionExplorer:
             raise Violation("an answer is taken for that of another execution")
         return mind._replace(known=put(mind.known, number, form))
 
+    def is_old(self, mind: Mind, answer: Answer) -> bool:
+        """Says so of a request of which its client knows nothing."""
+        number = (answer.seq - mind.base) % SERIAL
+        fresh = self.habits.any_old or number < len(mind.known) and mind.known[number] == UNKNOWN
+        return answer.reason == Fate.OLD and fresh and not self.habits.deaf
+
     def is_final(self, answer: Answer) -> bool:
         return answer.reason in (Fate.DONE, Fate.RANGE) or self.habits.takes_waits and answer.reason in WAITS
 
@@ -159,7 +171,7 @@ class SessionExplorer:
             return mind.session is None and answer.reason == Fate.DONE
         number = (answer.seq - mind.base) % SERIAL
         fresh = number < len(mind.known) and mind.known[number] == UNKNOWN or self.habits.any_seq and mind.low < len(mind.known)
-        return not mind.lost and (answer.reason == Fate.SESSION or self.is_final(answer) and fresh)
+        return not mind.lost and (answer.reason == Fate.SESSION or self.is_old(mind, answer) or self.is_final(answer) and fresh)
 
     # The search
 
@@ -173,6 +185,8 @@ class SessionExplorer:
         core = self.switch.cores[state.core]
         if self.gated:
             yield "the gate moves", state._replace(core=self.switch.intern(core._replace(gate=not core.gate)))
+        if core.resets < self.scenario.resets:
+            yield "the switch is reset", state._replace(core=self.switch.reset(state.core))
         for k in core.audible():
             yield f"session {k} is silent", state._replace(core=self.switch.intern(core.hushed(k)))
         for client, mind in enumerate(state.minds):
@@ -219,10 +233,7 @@ class SessionExplorer:
             for k in range(low, mind.sent):
                 exchange(self.ask(client, mind, k, SKIPPED if mind.skipped >> k & 1 else CARRIED_OUT))
             if mind.low == low and not mind.lost:
-                (look,) = exchange(Ask(client, Kind.LOOK, session=mind.session or 0))
-                if not 1 <= (look.next - mind.base - mind.sent) % SERIAL <= SERIAL // 2:
-                    raise Violation("a request is never answered")
-                mind = mind._replace(lost=True)
+                raise Violation("a request is never answered")
 
     def run(self) -> set[State]:
         """All reachable states, or a Violation."""

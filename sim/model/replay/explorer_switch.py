@@ -14,7 +14,7 @@ from sim.model.control.membership import Source
 from sim.model.replay import frames
 from sim.model.replay.dispatcher import Dispatcher, Effect, Sent
 from sim.model.replay.frames import Request
-from sim.model.replay.session import RULES, Place, Rules
+from sim.model.replay.session import RULES, SERIAL, Place, Rules
 from sim.model.search import Violation, put
 
 __all__ = ["CARRIED_OUT", "SKIPPED", "UNKNOWN", "Answer", "Ask", "Core", "SessionsSwitch", "Toy", "mark"]
@@ -53,12 +53,13 @@ class Answer(NamedTuple):
 
 
 class Core(NamedTuple):
-    """`opens`: whom sessions were given, in order."""
+    """`opens`: whom sessions were given, in order. `resets`: how often the switch has forgotten all."""
 
     places: tuple[Place, ...]
     executed: Executed
     gate: bool = False
     opens: tuple[int, ...] = ()
+    resets: int = 0
 
     def holds(self, client: int) -> bool:
         """The client's nonce has a session."""
@@ -124,7 +125,13 @@ class SessionsSwitch:
         self.moves: dict[tuple[int, Ask], tuple[int, tuple[Answer, ...]]] = {}
 
     def start(self, *, sessions: int, clients: int, first: int) -> int:
-        return self.intern(Core((Place(next=first),) * sessions, ((),) * clients))
+        unused = Place(next=(first - self.toy.config.kept) % SERIAL)
+        return self.intern(Core((unused,) * sessions, ((),) * clients))
+
+    def reset(self, number: int) -> int:
+        """As at the start; what was carried out before has been."""
+        core = self.cores[number]
+        return self.intern(core._replace(places=self.cores[0].places, resets=core.resets + 1))
 
     def intern(self, core: Core) -> int:
         if core not in self.numbers:
@@ -146,7 +153,7 @@ class SessionsSwitch:
         request = Request(ask.kind, ask.session, 0, ask.seq, 0, 0, 0, nonce, body)
         fate, sent = toy.handle(request, Source(0, b"", ask.client, 0), NOW_US)
         given = (ask.client,) if ask.kind == Kind.OPEN and fate == Fate.DONE and not core.holds(ask.client) else ()
-        after = Core(tuple(toy.places), toy.executed, core.gate, core.opens + given)
+        after = core._replace(places=tuple(toy.places), executed=toy.executed, opens=core.opens + given)
         if ask.kind == Kind.OPEN and fate == Fate.DONE and not after.holds(ask.client):
             raise Violation("a client is given somebody else's session")
         if any(place.nonce != core.places[k].nonce for k, place in enumerate(after.places) if k in core.audible()):

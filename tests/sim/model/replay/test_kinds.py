@@ -78,14 +78,14 @@ def test_the_first_check_that_fails_says_what_becomes_of_it(bench):
 # Order
 
 def test_numbers_are_serial(bench):
-    bench.switch.service.places = [place._replace(next=2**32 - 2) for place in bench.switch.service.places]
+    bench.switch.service.places = [place._replace(next=2**32 - 4) for place in bench.switch.service.places]
     client = bench.client()
     for seq in (2**32 - 2, 2**32 - 1, 0, 1):
-        assert bench.ask(client, client.add((seq - 3) % 2**32, ones(1))) == []
+        assert bench.one(client, client.add((seq - 3) % 2**32, ones(1))).reason == Fate.OLD
         assert bench.one(client, client.add((seq + 1) % 2**32, ones(1))).reason == Fate.AHEAD
         assert fields(bench.one(client, client.add(seq, ones(1))), "reason", "next") == (Fate.DONE, (seq + 1) % 2**32)
     half = 2 + 2**31
-    assert bench.ask(client, client.add(half, ones(1))) == []
+    assert bench.one(client, client.add(half, ones(1))).reason == Fate.OLD
     assert bench.one(client, client.add(half - 1, ones(1))).reason == Fate.AHEAD
     assert bench.fates() == {"DONE": 5, "OLD": 5, "AHEAD": 5}
 
@@ -111,8 +111,27 @@ def test_close_frees_the_place_and_its_numbers_go_on(bench):
     assert fields(answer, "reason", "next", "nonce", "written") == (Fate.DONE, 2, client.nonce, 1)
     assert bench.one(client, client.close(1)).reason == Fate.SESSION
     other = ReplayClient(1)
-    assert fields(bench.one(other, other.open()), "next", "written", "oldest", "nonce") == (2, 1, 0, other.nonce)
-    assert bench.ask(other, other.request(Kind.SKIP, seq=1, token=other.nonce % 2**32)) == []
+    for _ in range(2):
+        other.opened(answer := bench.one(other, other.open()))
+        assert fields(answer, "next", "written", "oldest", "nonce") == (2 + REPLAY.kept, 1, 0, other.nonce)
+    for seq in range(2 + REPLAY.kept):
+        assert fields(bench.one(other, other.skip(seq)), "reason", "next") == (Fate.OLD, 2 + REPLAY.kept)
+    assert bench.one(other, other.skip(2 + REPLAY.kept)).reason == Fate.DONE
+
+
+def test_a_client_that_gets_its_place_back_is_told_what_is_old(bench):
+    """Its second request is not carried out without the first, however many the other one sent."""
+    client, *rest = [bench.client(k) for k in range(3)]
+    bench.now_us = SESSION_SILENT_US
+    for each in rest:
+        bench.one(each, each.look())
+    other = bench.client(3)
+    assert other.session == client.session
+    bench.one(other, other.close(2))
+    assert fields(bench.one(client, client.open()), "next") == (5,)
+    for seq in (0, 1):
+        assert bench.one(client, client.add(seq, ones(1))).reason == Fate.OLD
+    assert bench.fates()["OLD"] == 2 and not bench.switch.service.tables[0].adds
 
 
 def test_places_go_to_the_lowest_free_then_to_the_lowest_silent(bench):

@@ -1,4 +1,4 @@
-"""Random traffic of several clients, every frame sent twice, late, out of order or lost: what comes of it is what a sequential execution makes."""
+"""Random traffic of clients that come and go, frames sent twice, late, out of order or lost: what comes of it is a sequential execution."""
 
 import random
 
@@ -7,7 +7,7 @@ import pytest
 
 from iswitch.config import Config, Replay
 from iswitch.replay_wire import UNIT_BYTES, WAITS, Fate, Kind
-from sim.bench.replay_bench import ReplayBench
+from sim.bench.replay_bench import ReplayBench, fields
 from sim.bench.replay_client import ReplayClient, Told
 from sim.bench.replay_oracle import Op, Oracle
 from sim.model.replay import service as service_of
@@ -25,12 +25,20 @@ class Actor:
 
     def __init__(self, bench: ReplayBench, oracle: Oracle, rng: random.Random, index: int) -> None:
         self.bench, self.oracle, self.rng = bench, oracle, rng
-        self.client = bench.client(index)
+        self.index = index
         self.waiting: dict[int, Op] = {}
         self.waited: dict[int, int] = {}
-        self.seq = 0
         self.sent: list[tuple[int, Op]] = []
         self.old: list[tuple[int, Op]] = []
+        self.open()
+
+    def open(self) -> None:
+        """Anew; of the client before, frames are still on their way."""
+        self.client = ReplayClient(self.index, nonce=self.rng.getrandbits(64))
+        self.client.opened(answer := self.bench.one(self.client, self.client.open()))
+        self.seq, self.waited = self.oracle.opened(self.client.session), {}
+        assert fields(answer, "next", "written", "oldest") == (
+            self.seq, len(self.oracle.units[self.client.session]), self.oracle.oldest[self.client.session])
 
     def begin(self) -> None:
         """Another request, if there may be one more."""
@@ -58,7 +66,7 @@ class Actor:
                                  "oldest": max(ends - rng.choice([20, 50, 80]), self.oracle.oldest[session])},
             Kind.PUBLISH: lambda: {"start": max(ends - rng.randint(0, 70), 0), "units": rng.randint(0, 20), "version": rng.getrandbits(32)},
             Kind.LIMIT: lambda: LIMITLESS | rng.choice([{}, {"times": rng.choice([1, 1, 3, 7, 8])}, {
-                "size": rng.randint(0, 18), "ratio": rng.randint(0, 3 << 17), "behind": rng.randint(0, 600), "ahead": rng.randint(0, 600)}]),
+                "size": rng.randint(0, 18), "ratio": rng.randint(0, 3 << 17), "behind": rng.randint(0, 600), "ahead": rng.randint(0, 30)}]),
         }.get(kind, dict)()
         waits = kind in (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT) and rng.random() < 0.1
         return Op(kind, table, truth.turn + 2 if waits else 0, about)
@@ -68,7 +76,7 @@ class Actor:
         if op.kind == Kind.LIMIT:
             return self.client.limit(seq, header=header, **op.about)
         build = {Kind.ADD: self.client.add, Kind.SAMPLE: self.client.sample, Kind.UPDATE: self.client.update, Kind.WRITE: self.client.write,
-                 Kind.PUBLISH: self.client.publish, Kind.SKIP: self.client.skip}[op.kind]
+                 Kind.PUBLISH: self.client.publish, Kind.SKIP: self.client.skip, Kind.CLOSE: self.client.close}[op.kind]
         return build(seq, **op.about, **header)
 
     def answered(self, seq: int, answer: Told) -> None:
@@ -100,6 +108,9 @@ class Run:
                 self.deliver(actor, seq, op)
         elif actor.waiting:
             actor.send(min(actor.waiting))
+        elif rng.random() < 0.2:
+            self.deliver(actor, actor.seq, Op(Kind.CLOSE))
+            actor.open()
         if actor.old and rng.random() < 0.1:
             self.deliver(actor, *rng.choice(actor.old))
         if rng.random() < 0.3:
@@ -111,8 +122,11 @@ class Run:
         (fate,) = [Fate(k) for k, count in enumerate(self.bench.switch.service.fates) if count != before[k]]
         due = self.oracle.next[session]
         if seq < due:
-            assert fate == (Fate.REPEATED if seq >= due - REPLAY.kept else Fate.OLD)
-            assert texts(answers) == (texts(self.kept[session, seq]) if fate == Fate.REPEATED else [])
+            assert fate == (Fate.REPEATED if seq >= max(due - REPLAY.kept, self.oracle.first[session]) else Fate.OLD)
+            if fate == Fate.REPEATED:
+                assert texts(answers) == texts(self.kept[session, seq])
+            else:
+                assert [fields(answer, "reason", "next", "done") for answer in answers] == [(Fate.OLD, due, 0)]
         elif seq > due:
             assert fate == Fate.AHEAD and len(answers) == 1
         elif waits := self.oracle.waits(op):

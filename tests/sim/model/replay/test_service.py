@@ -127,7 +127,8 @@ def test_a_repeat_is_answered_from_what_was_kept():
     assert [bench.ask(client, frame) for frame in frames] == answers
     assert bench.ask(client, client.sample(2, 200, 1, fragments=0b10)) == answers[1][1:]
     assert bench.ask(client, client.sample(2, 200, 1, fragments=0b100)) == []
-    assert bench.ask(client, client.add(0, items([1, 2, 3]))) == []
+    old = bench.one(client, client.add(0, items([1, 2, 3])))
+    assert old.header["kind"] == Kind.ADD and fields(old, "reason", "next", "adds", "done") == (Fate.OLD, 3, 4, 0)
     ahead = bench.one(client, client.add(4, items([1])))
     assert ahead.reason == Fate.AHEAD and fields(ahead, "next", "adds", "done") == (3, 4, 0)
     assert bench.fates() == {"DONE": 4, "REPEATED": 4, "OLD": 1, "AHEAD": 1}
