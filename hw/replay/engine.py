@@ -91,8 +91,8 @@ class Engine(wiring.Component):
         replay = self.replay
         parts = SimpleNamespace(
             inlet=Inlet(bus_bits=self.config.bus_bits, depth=self.config.queue_words), outlet=Outlet(bus_bits=self.config.bus_bits),
-            form=Form(replay), judge=Judge(replay), sessions=Sessions(sessions=replay.sessions, kept=replay.kept), tables=Tables(replay), draws=Draws(),
-            kept=Kept(replay), reader=UnitReader(self.address_bits), writer=UnitWriter(self.address_bits))
+            form=Form(replay), judge=Judge(replay), sessions=Sessions(sessions=replay.sessions, kept=replay.kept), tables=Tables(replay),
+            draws=Draws(), kept=Kept(replay), reader=UnitReader(self.address_bits), writer=UnitWriter(self.address_bits))
         parts.answerer = Answerer(replay, parts.kept)
         for name, part in vars(parts).items():
             m.submodules[name] = part

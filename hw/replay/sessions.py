@@ -49,7 +49,8 @@ class Sessions(wiring.Component):
         unused = Signal(Session)
         m.d.comb += [
             unused.next.eq(-self.kept), self.wiped.eq(~wiping), get.addr.eq(Mux(walks, walk, self.index)), self.row.eq(get.data),
-            put.addr.eq(Mux(wiping, walk, self.index)), put.en.eq(wiping | self.write), put.data.eq(Mux(wiping, unused.as_value(), self.row_next.as_value())),
+            put.addr.eq(Mux(wiping, walk, self.index)), put.en.eq(wiping | self.write),
+            put.data.eq(Mux(wiping, unused.as_value(), self.row_next.as_value())),
         ]
         vacant, silent = Signal(), Signal()
         vacancy, silence = Signal.like(self.place), Signal.like(self.place)
