@@ -142,7 +142,7 @@ class Judge(wiring.Component):
             (Fate.OLD, ordered & since[31]),
             (Fate.AHEAD, ordered & (since != 0)),
             (Fate.TURN, turns & (frame.turn != 0) & (frame.turn != table.turn)),
-            (Fate.ITEMS, draws & ((table.adds - sample.items)[31] | ~self.enough)),
+            (Fate.ITEMS, draws & ((sample.items != 0) & (table.adds - sample.items)[31] | ~self.enough)),
             (Fate.EMPTY, draws & (table.total == 0)),
             (Fate.RATE, rated),
             (Fate.RANGE, out_of_range),

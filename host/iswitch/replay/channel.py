@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from iswitch.replay.messages import Reply, Status, encode, serial
-from iswitch.replay_wire import DRAWS_PER_FRAGMENT, WAITS, Fate, Kind
+from iswitch.replay_wire import ALL_FRAGMENTS, DRAWS_PER_FRAGMENT, WAITS, Fate, Kind
 from iswitch.timer import RetransmissionTimer
 
 __all__ = ["Channel", "Request"]
@@ -110,7 +110,7 @@ class Channel:
 
     def take(self, reply: Reply, now: float) -> Fate | None:
         """An ANSWER with this session's token. Returns its reason if it is about a request on its way, else None. What is not DONE, a wait,
-        AHEAD or without effect says that the session, or the request, is not possible: the request stays where it is."""
+        AHEAD or without effect says that the session (SESSION, OLD), or the request, is not possible: the request stays where it is."""
         header, status = reply.header, reply.status
         index = (header.seq - self.low) % 2**32
         if status is None or index >= len(self._flight):
@@ -265,7 +265,7 @@ class Channel:
         self.resent += sent.tries > 0 and not sent.waiting
         sent.tries += 1
         if sent.skipping:
-            return encode(Kind.SKIP, session=self.session, token=self.token, table=sent.table, seq=sent.seq, fragments=sent.wanted)
+            return encode(Kind.SKIP, session=self.session, token=self.token, table=sent.table, seq=sent.seq, fragments=ALL_FRAGMENTS)
         return encode(sent.kind, session=self.session, token=self.token, table=sent.table, seq=sent.seq, count=sent.count, turn=sent.turn,
                       fragments=sent.wanted if sent.kind == Kind.SAMPLE else 0, body=sent.body)
 

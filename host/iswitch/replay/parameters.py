@@ -95,18 +95,17 @@ class Parameters:
             session.pump(min(pause_s, deadline - now))
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    def _heard(self) -> dict[int, bytes]:
-        """What was shouted for this table, by the first unit."""
-        return {shout.start: shout.data for shout in self.session.shouts if shout.table == self.session.table}
+    def _heard(self, session: int) -> dict[int, bytes]:
+        """What was shouted from a session's log, by the first unit."""
+        return {shout.start: shout.data for shout in self.session.shouts if shout.session == session}
 
     def _shouted(self, newer_than: int) -> tuple[int, bytes] | None:
         """The newest version that was shouted whole."""
-        heard = self._heard()
-        heads = [(int(head["version"]), start, head) for start, data in heard.items()
-                 for head in np.frombuffer(data, _HEAD, 1) if head["magic"] == _MAGIC and head["version"] > newer_than]
-        for version, start, head in sorted(heads, key=lambda found: found[0], reverse=True):
+        heads = [(int(head["version"]), shout, head) for shout in self.session.shouts if shout.table == self.session.table
+                 for head in np.frombuffer(shout.data, _HEAD, 1) if head["magic"] == _MAGIC and head["version"] > newer_than]
+        for version, shout, head in sorted(heads, key=lambda found: found[0], reverse=True):
             units = units_of(_HEAD.itemsize + int(head["size"]))
-            pieces = self._pieces(heard, start, units)
+            pieces = self._pieces(self._heard(shout.session), shout.start, units)
             if all(piece is not None for _, piece in pieces) and (data := _opened(b"".join(piece or b"" for _, piece in pieces))) is not None:
                 return version, data
         return None
@@ -128,19 +127,16 @@ class Parameters:
         overwritten meanwhile."""
         if not status.units or status.version <= newer_than:
             return None
-        heard = self._heard()
-        for known in (heard, {}):  # other than the log, shouts may be another session's
-            pieces = self._pieces(known, status.start, status.units)
-            missing = np.array([unit for unit, piece in pieces if piece is None], np.uint32)
-            loading = Loading(self.session, np.full(len(missing), status.publisher, np.uint8), missing, 1)
-            self.session.wait(loading.done)
-            if loading.gone.any():
-                return None
-            loaded = iter(loading.data[loading.index])
-            whole = b"".join(next(loaded).tobytes() if piece is None else piece for _, piece in pieces)
-            if (data := _opened(whole)) is not None:
-                return status.version, data
-        return status.version, whole
+        pieces = self._pieces(self._heard(status.publisher), status.start, status.units)
+        missing = np.array([unit for unit, piece in pieces if piece is None], np.uint32)
+        loading = Loading(self.session, np.full(len(missing), status.publisher, np.uint8), missing, 1)
+        self.session.wait(loading.done)
+        if loading.gone.any():
+            return None
+        loaded = iter(loading.data[loading.index])
+        whole = b"".join(next(loaded).tobytes() if piece is None else piece for _, piece in pieces)
+        data = _opened(whole)
+        return status.version, whole if data is None else data
 
 
 def _opened(whole: bytes) -> bytes | None:

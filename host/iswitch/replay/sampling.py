@@ -60,8 +60,8 @@ class Wish:
             raise ValueError(f"beta must be at least 0, not {self.beta!r}")
         if self.normalize not in ("batch", "table"):
             raise ValueError(f'normalize must be "batch" or "table", not {self.normalize!r}')
-        if not 0 <= self.items < 2**32:
-            raise ValueError(f"items must be 0 to {2**32 - 1}, not {self.items!r}")
+        if not 0 <= self.items < 2**31:
+            raise ValueError(f"items must be 0 to {2**31 - 1}, not {self.items!r}")
 
 
 class Sampling:
@@ -70,7 +70,7 @@ class Sampling:
     def __init__(self, session: Session, layout: Layout, scale: Scale, wish: Wish, seed: int, *, turn: int = 0, yields: bool = False):
         self.session, self.layout, self.scale, self.wish, self.seed = session, layout, scale, wish, seed
         body = np.zeros(1, SAMPLE)
-        body["items"] = wish.items
+        body["items"] = wish.items if session.adds < wish.items else 0  # the switch counts modulo 2^32
         body["stride"] = _WORD // wish.count if wish.stratified and wish.count > 1 else 0
         body["seed"] = spread(seed) % _WORD, spread(seed) >> 64
         self.request = session.put(Request(Kind.SAMPLE, count=int(wish.count), body=body.tobytes(), turn=turn, yields=yields), patient=yields)

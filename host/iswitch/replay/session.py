@@ -37,9 +37,10 @@ _WAITED = {
 
 
 class Shouted(NamedTuple):
-    """Units of somebody's log that came without being asked for."""
+    """Units of somebody's log that came without being asked for. session: whose."""
 
     table: int
+    session: int
     start: int
     data: bytes
 
@@ -114,20 +115,30 @@ class Session:
         """Items ever added to the table, as far as is known: unlike the switch's, this count does not wrap."""
         self.heard_at = self._sent_at = self.transport.now()
         self.lost = ""
+        self.shouts.clear()  # after a restart of the switch, units with the same numbers are others
 
     def close(self, *, timeout_s: float = 1.0) -> bool:
-        """Gives the place up; whether the switch confirmed it. The transport stays open."""
+        """Gives the place up: CLOSE, when all else is answered, or taken back if it has to wait. Returns whether the switch confirmed that in time;
+        if not, others can have the place 10 s later. The transport stays open."""
         if self.lost:
             return False
-        closing = Request(Kind.CLOSE, table=self.table)
-        self.channel.put(closing)
+        closing, now = Request(Kind.CLOSE, table=self.table), self.transport.now()
+        end = now + timeout_s
+        for request in self.channel.requests():
+            request.deadline = min(request.deadline, now)
         try:
-            self.wait(lambda: closing.settled, timeout_s=timeout_s)
+            while not closing.settled and now < end:
+                if not self.channel.pending:
+                    self.channel.put(closing)
+                self.pump(min(self.rest_s(), end - now))
+                now = self.transport.now()
+        except SessionLost:
+            return closing.tries > 0  # the place was closed before, and that answer was lost
         except (IswitchError, OSError):
             return False
         finally:
             self.lost = _CLOSED
-        return True
+        return closing.settled
 
     # Traffic
 
@@ -255,7 +266,9 @@ class Session:
         if fate == Fate.SESSION:
             self.lost = self.lost or ("the switch does not know it any more: it was silent for more than 10 s and its place was needed, or the "
                                       "switch restarted")
-        elif fate in (Fate.KIND, Fate.TABLE, Fate.LENGTH, Fate.OLD, Fate.FULL):
+        elif fate == Fate.OLD:  # numbers that this client never used were given to somebody else
+            self.lost = self.lost or "another client had its place meanwhile, for it was silent for more than 10 s"
+        elif fate in (Fate.KIND, Fate.TABLE, Fate.LENGTH, Fate.FULL):
             self.lost = f"the switch refused a {Kind(header.kind).name} as {fate.name}: use a driver of the switch's version"
         elif header.kind == Kind.WRITE and fate in (Fate.RANGE, Fate.MEMORY):  # what comes behind it would refer to what is not there
             self.lost = f"the switch refused a WRITE ({fate.name}), so the log is not as this client left it: somebody else has used the session"
@@ -266,7 +279,7 @@ class Session:
         """Whether it is a shout of somebody else, and not the answer to an own one."""
         if not reply.rows or reply.header.session != self.index:
             return False
-        self.shouts.append(Shouted(reply.header.table, reply.header.seq, reply.rows))
+        self.shouts.append(Shouted(reply.header.table, reply.header.fragments, reply.header.seq, reply.rows))
         return True
 
     def learn(self, status: Status) -> None:

@@ -98,7 +98,7 @@ class Table:
 
     def sample_waits(self, count: int, items: int) -> Fate | None:
         limits = self.limits
-        if (self.adds - items) % SERIAL >= SERIAL // 2 or self.slots.filled < limits.size:
+        if items and (self.adds - items) % SERIAL >= SERIAL // 2 or self.slots.filled < limits.size:
             return Fate.ITEMS
         if not self.total:
             return Fate.EMPTY

@@ -31,7 +31,7 @@ class Server:
         seq = header.seq
         ahead = (seq - self.next) % 2**32
         if ahead >= 2**31:
-            return self.told(header, self.answers[seq]) if 2**32 - ahead <= self.kept else []
+            return self.told(header, self.answers[seq] if 2**32 - ahead <= self.kept else (header.kind, Fate.OLD, self.next, b""))
         if ahead:
             self.outstanding = max(self.outstanding, ahead + 1)
             return self.told(header, (header.kind, Fate.AHEAD, self.next, b""))
@@ -73,7 +73,7 @@ class Line:
             self.carry(self.take, reply)
 
     def take(self, reply):
-        self.channel.take(reply, self.now)
+        assert self.channel.take(reply, self.now) != Fate.OLD  # which is said only of what was answered
 
     def run(self, requests, *, most=100_000):
         for request in requests:
@@ -195,6 +195,18 @@ def test_a_skip_that_comes_too_late_says_that_the_request_was_carried_out():
     for reply in server.receive(skip):
         channel.take(reply, 0.2)
     assert request.fate == Fate.DONE and request.rows == bytes([0, 1]) and not channel.pending
+
+
+def test_a_skip_wants_all_fragments():
+    """Whatever came of the answer before."""
+    channel = Channel(session=0, token=0, first=0, kept=4)
+    channel.put(request := Request(Kind.SAMPLE, count=300, body=bytes(32), deadline=0.0))
+    channel.due(0.0)
+    header = Header(0, Kind.SAMPLE, 0, 0, 0, 160, 0, 0, 0, 0)
+    channel.take(Reply(header, Status(Fate.DONE, *[0] * 17), bytes([0])), 0.1)
+    channel.take(Reply(header, Status(Fate.EMPTY, *[0] * 17), b""), 0.1)  # from before
+    (skip,) = channel.due(0.1)
+    assert skip[1] == Kind.SKIP and skip[10:12] == bytes([255, 255]) and not request.settled
 
 
 def test_a_turn_that_is_over_is_not_waited_for():

@@ -80,7 +80,7 @@ def test_a_table_is_saved_and_restored_while_others_add_and_draw(spec, tmp_path)
             actor.extend(transitions(SPECS[spec], 3, told[0]), np.ones(3))
             told[0] += 3
 
-        net.every(0.0001, act)
+        net.every(0.0002, act)
         count = keeper.save(tmp_path / "table.npz")
         assert told[0] > 256 and 150 < count <= 256
     after = network(0.02)
@@ -91,7 +91,7 @@ def test_a_table_is_saved_and_restored_while_others_add_and_draw(spec, tmp_path)
             other.extend(transitions(SPECS[spec], 1, told[0]), np.ones(1))
             told[0] += 1
 
-        after.every(0.0002, act_again)
+        after.every(0.00005, act_again)
         assert keeper.restore(tmp_path / "table.npz", append=True) == count
         assert told[0] > 10_001
         batch = keeper.sample(512)

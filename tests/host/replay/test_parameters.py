@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from iswitch.config import Config, Replay
 from iswitch.replay import Field, MemoryExhausted, ReplayClient
-from iswitch.replay_wire import Kind
+from iswitch.replay.channel import Request
+from iswitch.replay_wire import LOAD, PUBLISH, WRITE, Kind
 
 from sim.bench.replay_network import Network
 
@@ -90,7 +91,7 @@ def test_tables_have_parameters_of_their_own():
 
 
 def test_two_who_shout_are_not_mixed():
-    """Their units have the same numbers, and nothing in a shout says whose it is."""
+    """Their units have the same numbers."""
     net = network()
     with ReplayClient(net.transport(), SPEC) as one, ReplayClient(net.transport(), SPEC) as two, ReplayClient(net.transport(), SPEC) as actor:
         one.set_parameters(1, parameters(5000, 1))
@@ -98,6 +99,30 @@ def test_two_who_shout_are_not_mixed():
         assert actor.get_parameters() == (2, parameters(5000, 2))
         one.set_parameters(3, parameters(5000, 3))
         assert actor.get_parameters(2) == (3, parameters(5000, 3))
+
+
+def test_what_one_shouted_is_whole_though_another_shouted_the_same_units():
+    net = network()
+    with ReplayClient(net.transport(), SPEC) as one, ReplayClient(net.transport(), SPEC) as two, ReplayClient(net.transport(), SPEC) as actor:
+        one.set_parameters(7, parameters(5000, 1))
+        two.set_parameters(6, parameters(5000, 2))
+        seen = requests(net)
+        assert actor.get_parameters() == (7, parameters(5000, 1)) and seen == []
+
+
+def test_of_parameters_of_another_kind_nothing_is_taken_from_somebody_else_s_shouts():
+    """Without a digest nobody would notice."""
+    net = network()
+    with ReplayClient(net.transport(), SPEC) as one, ReplayClient(net.transport(), SPEC) as two, ReplayClient(net.transport(), SPEC) as actor:
+        one.set_parameters(1, parameters(5000))
+        raw = parameters(22 * 64, 2)
+        for kind, count, body in [(Kind.WRITE, 22, np.array((0, 0), WRITE).tobytes() + raw),
+                                  (Kind.PUBLISH, 0, np.array((0, 22, 9, 0), PUBLISH).tobytes())]:
+            two._session.served([two._session.put(Request(kind, count=count, body=body))])
+        assert actor.get_parameters(1) == (9, raw)
+        inquiry = two._session.ask(Kind.SHOUT, count=11, body=np.array((0, two.session, np.zeros(3, "u1")), LOAD).tobytes())
+        two._session.wait(lambda: inquiry.reply is not None)
+        assert actor.get_parameters(1) == (9, raw)
 
 
 def test_many_versions_go_round_in_the_log_beside_items():

@@ -191,6 +191,14 @@ def test_a_sample_waits_for_items_that_were_ever_added_and_for_those_that_are_th
     assert bench.one(client, client.sample(5, 2, 0, items=20)).rows == [(31, 7)] * 2
 
 
+def test_a_sample_that_asks_for_no_items_never_waits_for_them(bench):
+    client = bench.client()
+    bench.one(client, client.add(0, ones(3)))
+    for seq, adds in enumerate((2**31 - 1, 2**31, 2**32 - 1, 2**32), 1):
+        bench.switch.service.tables[0].adds = adds
+        assert bench.one(client, client.sample(seq, 1, 0)).reason == Fate.DONE
+
+
 def test_after_2_to_the_32_adds_any_number_was_ever_added(bench):
     client = bench.client()
     bench.one(client, client.add(0, ones(3)))

@@ -1,0 +1,217 @@
+"""How a client's place is given up, and how it is lost, against the golden switch in virtual time."""
+
+import numpy as np
+import pytest
+from iswitch.config import Config, Replay
+from iswitch.replay import Field, ReplayClient, SessionLost
+from iswitch.replay.channel import Request
+from iswitch.replay_wire import Fate, Kind
+
+from sim.bench.replay_network import Network
+
+SPEC = {"x": Field((3,), np.float32)}
+REPLAY = Replay(capacity=64, sessions=2, kept=4, log_bytes=4096)
+FAULTS = [{}, {"doubled": 1.0}, {"late": 0.5}, {"loss": 0.3, "doubled": 0.3, "late": 0.3}]
+
+
+def network(**faults):
+    return Network(Config(ports=4, members=4, replay=REPLAY), **faults)
+
+
+def opened(net, **options):
+    return ReplayClient(net.transport(), SPEC, **options)
+
+
+def extend(client, count=5):
+    return client.extend({"x": np.ones((count, 3))}, np.ones(count))
+
+
+def place(net, index=0):
+    return net.switch.service.places[index]
+
+
+class Watch:
+    """Requests that reach the switch, by kind and number, and what becomes of them."""
+
+    def __init__(self, net):
+        self.seen = []
+        receive = net.switch.service.receive
+
+        def watched(source, payload, now_us):
+            before = list(net.switch.service.fates)
+            sent = receive(source, payload, now_us)
+            (fate,) = (Fate(k) for k, count in enumerate(net.switch.service.fates) if count != before[k])
+            self.seen.append((Kind(payload[1]), int.from_bytes(payload[4:8], "little"), fate))
+            return sent
+
+        net.switch.service.receive = watched
+
+    def of(self, kind):
+        return [fate for seen, _, fate in self.seen if seen == kind]
+
+
+# Lost
+
+
+def taken_and_given_back(net, opening, others=0):
+    """Another client has the place meanwhile, and sends some requests; then an old OPEN brings the former one back."""
+    net.run(net.now + 11)
+    with opened(net) as other:
+        assert other.session == 0
+        for _ in range(others):
+            other.update_priority([1], [1.0])
+    net.deliver(0, opening)
+    assert place(net).open
+
+
+def with_its_opening(net):
+    """A client with place 0, and the OPEN that it sent. The other place is taken."""
+    openings = []
+    net.lose = lambda payload, there: bool(openings.append(payload)) if there and payload[:2] == bytes([0x1A, Kind.OPEN]) else False
+    client = opened(net)
+    net.lose = lambda payload, there: False
+    assert (client.session, opened(net).session) == (0, 1)
+    return client, openings[0]
+
+
+@pytest.mark.parametrize("call", [
+    lambda client: extend(client).items, lambda client: client.sample(4), lambda client: client.update_priority([64], [2.0]).done,
+    lambda client: client.set_parameters(1, b"one")])
+def test_whose_place_was_another_s_is_told_even_if_the_place_came_back(call):
+    net = network()
+    client, opening = with_its_opening(net)
+    extend(client).items.tolist()
+    taken_and_given_back(net, opening)
+    watch, adds = Watch(net), net.switch.service.tables[0].adds
+    with pytest.raises(SessionLost, match=r"another client had its place meanwhile.*reopen"):
+        call(client)
+    assert {fate for kind, _, fate in watch.seen if kind != Kind.LOOK} == {Fate.OLD} and net.switch.service.tables[0].adds == adds
+    with pytest.raises(SessionLost, match="another client had its place meanwhile"):
+        client.flush()
+    client.reopen()
+    assert extend(client).items.tolist() == list(range(69, 74)) and len(client.sample(4)) == 4
+
+
+def test_nothing_is_carried_out_behind_what_was_lost_with_the_place():
+    """As many requests as may be were on their way and did not arrive, however many the other client sent."""
+    for others in range(9):
+        net = network()
+        client, opening = with_its_opening(net)
+        net.lose = lambda payload, there: True
+        added = [extend(client, 19) for _ in range(6)]
+        client.poll()
+        net.lose = lambda payload, there: False
+        taken_and_given_back(net, opening, others)
+        with pytest.raises(SessionLost):
+            client.flush()
+        client.reopen()
+        for each in added:
+            with pytest.raises(SessionLost, match="may or may not have been carried out"):
+                each.items.tolist()
+        assert net.switch.service.tables[0].adds == 0
+
+
+def test_what_is_old_because_it_was_answered_costs_nobody_the_session():
+    """Copies of all requests come again and again, long after."""
+    net = network()
+    payloads = []
+    with opened(net) as client:
+        net.lose = lambda payload, there: bool(payloads.append(payload)) if there else False
+        for _ in range(8):
+            extend(client).items.tolist()
+            for payload in payloads[:6]:
+                net.deliver(0, payload)
+        client.flush()
+        assert net.switch.service.fates[Fate.OLD] > 8 and net.switch.service.tables[0].adds == 40
+
+
+def test_after_another_opening_what_was_shouted_before_is_forgotten():
+    """The switch was restarted: units have the same numbers and other contents."""
+    net = network()
+    with opened(net) as learner, opened(net) as actor:
+        learner.set_parameters(5, bytes(1000))
+        actor.poll()
+        net.switch.service.__init__(REPLAY)  # all is forgotten
+        for client in (learner, actor):
+            net.run(net.now + 0.001)
+            with pytest.raises(SessionLost):
+                client.sample(1)
+            client.reopen()
+        learner.set_parameters(6, bytes(range(250)) * 4, shout=False)
+        assert actor.get_parameters() == (6, bytes(range(250)) * 4)
+
+
+# Closed
+
+
+@pytest.mark.parametrize("faults", FAULTS, ids=str)
+def test_close_comes_when_all_else_is_answered(faults):
+    for seed in range(5):
+        net = network(seed=seed, **faults)
+        client = opened(net)
+        for _ in range(9):
+            extend(client, 19)
+        told, said, watch = set(), [], Watch(net)
+        net.lose = lambda payload, there: bool(said.append(len(told))) if there and payload[1] == Kind.CLOSE else False
+        take = client._session.channel.take
+
+        def taken(reply, now):
+            request = next((each for each in client._session.channel.requests() if each.seq == reply.header.seq), None)
+            fate = take(reply, now)
+            if request and request.settled:
+                told.add(request.seq)
+            return fate
+
+        client._session.channel.take = taken
+        before = client._session.channel.pending
+        assert client._session.close(timeout_s=5.0)
+        assert not place(net).open and said and said[0] == before and set(watch.of(Kind.CLOSE)) <= {Fate.DONE, Fate.SESSION}
+        assert net.switch.service.tables[0].adds == 9 * 19
+
+
+@pytest.mark.parametrize("puts", [
+    lambda client: client.prefetch(4, depth=2),
+    lambda client: [client._session.put(Request(Kind.UPDATE, count=1, body=bytes(8), turn=99)) for _ in range(2)],
+], ids=["prefetch", "turn"])
+@pytest.mark.parametrize("pause_s", [0.0, 0.1])
+def test_what_waits_is_taken_back_before_the_place_is_given_up(puts, pause_s):
+    net = network()
+    watch = Watch(net)
+    with opened(net) as client:
+        kept = puts(client)
+        for _ in range(10):
+            net.run(net.now + pause_s / 10)
+            client.poll()
+        begun = net.now
+        assert client._session.close() and net.now - begun < 0.05 and not place(net).open
+    assert watch.of(Kind.SKIP) == [Fate.DONE] * 2 and watch.seen[-1][0] == Kind.CLOSE and kept
+
+
+def test_who_fails_gives_up_the_place_at_once():
+    net = network()
+    with pytest.raises(KeyError), opened(net) as client:
+        client._session.put(Request(Kind.UPDATE, count=1, body=bytes(8), turn=99))
+        begun = net.now
+        raise KeyError
+    assert net.now - begun < 0.05 and not place(net).open and net.switch.service.tables[0].turn == 1
+
+
+def test_without_answers_to_the_rest_no_close_is_sent_and_the_time_is_bounded():
+    net = network()
+    client = opened(net)
+    extend(client).items.tolist()
+    watch = Watch(net)
+    net.lose = lambda payload, there: not there
+    extend(client)
+    begun = net.now
+    assert not client._session.close(timeout_s=0.7) and 0.69 < net.now - begun < 0.71
+    assert set(watch.of(Kind.ADD)) == {Fate.DONE, Fate.REPEATED} and not watch.of(Kind.CLOSE) and place(net).open
+
+
+def test_a_close_whose_answer_was_lost_is_confirmed_by_session():
+    net = network()
+    client = opened(net)
+    watch, lost = Watch(net), []
+    net.lose = lambda payload, there: not there and payload[1] == Kind.CLOSE and not lost and not lost.append(1)
+    assert client._session.close()
+    assert watch.of(Kind.CLOSE) == [Fate.DONE, Fate.SESSION] and not place(net).open
