@@ -260,7 +260,7 @@ class Control:
         return Config(ports=ports, bus_bits=bus_bits, members=members, jobs=jobs, window=window, elements=elements, replay=self.replay())
 
     def replay(self) -> Replay | None:
-        """What the switch's replay service is built with, as far as its registers say."""
+        """What the switch's replay service is built with, as far as its registers say. How it stores priorities, they do not."""
         values = self.registers(Register.REPLAY, len(ReplayRegister))
         return Replay(**{register.name.lower(): value for register, value in zip(ReplayRegister, values)}) if any(values) else None
 
@@ -273,7 +273,7 @@ class Control:
         for port in range(ports):
             values = self.registers(port_counter_register(port, PortCounter(0)), len(PortCounter))
             counts |= zip((f"port{port}.{name}" for name in PortCounter.__members__), values)
-        if self.replay():
+        if self.registers(Register.REPLAY, 1)[0]:
             counts |= zip((f"replay.{name}" for name in Fate.__members__), self.registers(Register.REPLAY_FATES, len(Fate)))
         return counts
 

@@ -89,6 +89,7 @@ class ReplayRegister(IntEnum):
     DRAWS = 5
     RECORD_BYTES = 6
     LOG_BYTES = 7
+    TIMES_BITS = 8
 
 
 # Offsets in the comments count from the first byte after the UDP header.

@@ -95,8 +95,8 @@ class Counters(wiring.Component):
         constant, asked, fixed = Signal(32), Signal(32), Signal(32)
         m.d.sync += [constant.eq(Array(constants[address] for address in range(BANK))[self.address[:3]]), asked.eq(self.address)]
         if about:
-            m.d.sync += fixed.eq(Array(about[Register.REPLAY + k] for k in range(BANK))[self.address[:3]])
-            with m.If(asked[3:] == Register.REPLAY // BANK):
+            m.d.sync += fixed.eq(Array(about.get(Register.REPLAY + k, 0) for k in range(2 * BANK))[self.address[:4]])
+            with m.If(asked[4:] == Register.REPLAY // BANK // 2):
                 m.d.comb += self.value.eq(fixed)
         with m.Switch(asked[3:]):
             with m.Case(0):

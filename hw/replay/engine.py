@@ -118,6 +118,7 @@ class Engine(wiring.Component):
             gone=Signal(32), recipient=Signal(place), to=Signal(Session),
             answer=Signal.like(parts.kept.answer), list=Signal.like(parts.kept.at), list_at=Signal.like(parts.kept.at),
             head=stream.Signature(Head).create(), data=stream.Signature(ROW_BITS).create(),
+            looked=Signal(), spent=Signal(),                             # how often the item of an update was drawn is known: too often
             noticed=Signal(), noticed_us=Signal(32))
         s.kind, s.count, s.row = s.frame.kind, s.frame.count, parts.inlet.rows.payload
         for name, record in (("sample", SAMPLE), ("write", WRITE), ("publish", PUBLISH), ("limits", LIMITS), ("load", LOAD)):
@@ -254,7 +255,8 @@ class Engine(wiring.Component):
         add, update = as_lead(ADD_ROW, s.row.data), as_lead(UPDATE_ROW, s.row.data)
         m.d.comb += [
             priority.eq(Mux(kind == Kind.ADD, add.priority, Mux(kind == Kind.UPDATE, update.priority, 0))), item.eq(update.item),
-            command.priority.eq(Mux(priority > most, most, priority)), command.slot.eq(item), command.generation.eq(item >> slot_bits),
+            command.priority.eq(Mux((kind == Kind.UPDATE) & s.spent, 0, Mux(priority > most, most, priority))),
+            command.slot.eq(item), command.generation.eq(item >> slot_bits),
             command.fraction.eq(s.draws.fractions.payload.fraction), command.kind.eq(Command.UPDATE),
             self.saturated.eq(commands.valid & commands.ready & (priority > most)),
         ]
@@ -320,7 +322,9 @@ class Engine(wiring.Component):
             with m.Elif((s.units == 0) & ~writer.busy & ~s.tables.pending):
                 m.next = "SETTLE"
         with m.State("UPDATE"):
-            m.d.comb += [commands.valid.eq(rows.valid & ~s.ended), rows.ready.eq(commands.ready & ~s.ended)]
+            looks = (s.table.times != 0) & ~s.looked
+            m.d.comb += [commands.valid.eq(rows.valid & ~s.ended & ~looks), rows.ready.eq(commands.ready & ~s.ended & ~looks)]
+            m.d.sync += s.looked.eq(rows.valid & ~s.ended & ~rows.ready)
             with m.If(s.ended & ~s.tables.pending):
                 m.next = "SETTLE"
 
@@ -355,7 +359,8 @@ class Engine(wiring.Component):
         adding, counting, after = Signal(), Signal(), Signal(replay.times_bits)
         item = s.kept.row.item
         m.d.comb += [
-            after.eq(Mux(get.data.all(), get.data, get.data + 1)), get.addr.eq(Cat(item[:slot_bits], s.tables.table)),
+            after.eq(Mux(get.data.all(), get.data, get.data + 1)), s.spent.eq((s.table.times != 0) & (get.data >= s.table.times)),
+            get.addr.eq(Cat(Mux(s.kind == Kind.UPDATE, s.row.data, item)[:slot_bits], s.tables.table)),
             adding.eq((s.kind == Kind.ADD) & commands.valid & commands.ready), put.en.eq(adding | counting), put.data.eq(Mux(adding, 0, after)),
             put.addr.eq(Cat(Mux(adding, s.table.adds, item)[:slot_bits], s.tables.table)), s.times_item.eq(item)]
         with m.State("TIMES"):
@@ -388,6 +393,7 @@ class Engine(wiring.Component):
         m.d.comb += [
             item.eq(s.row.data), age.eq(s.table.adds + replay.capacity - 1 - item), missing.eq(age >= s.tables.filled),
             put.addr.eq(s.left), put.data.eq(item), get.addr.eq(s.left)]
+        beat = Signal(range(record_rows))
         with m.State("FETCH"):
             m.d.comb += [rows.ready.eq(~s.ended), put.en.eq(rows.valid & ~s.ended)]
             with m.If(put.en):
@@ -415,9 +421,8 @@ class Engine(wiring.Component):
             m.d.comb += [s.head.valid.eq(1), s.head.payload.rows.eq(total)]
             with m.If(s.head.ready):
                 m.d.sync += [s.at.eq(total), s.units.eq(Mux(fetches, record_units, s.count)), s.unit.eq(Mux(fetches, 0, s.load.start)),
-                             s.log.eq(s.load.session), s.record.eq(get.data)]
+                             s.log.eq(s.load.session), s.record.eq(get.data), beat.eq(0)]
                 m.next = "BEATS"
-        beat = Signal(range(record_rows))
         hidden = fetches & s.gone[0]
         with m.State("BEATS"):
             m.d.comb += [s.gets.eq(1), s.data.valid.eq(reader.beats.valid), reader.beats.ready.eq(s.data.ready),

@@ -130,7 +130,7 @@ class Judge(wiring.Component):
         kept, length = Signal(32), Signal(32)
         m.d.comb += [kept.eq(session.written - session.oldest), length.eq(session.written + count - write.oldest)]
         out_of_range = Mux(writes, (write.start != session.written) | ((write.oldest - session.oldest)[:32] > kept),
-                           Mux(kind == Kind.PUBLISH, ~there(publish.start, publish.units, session),
+                           Mux(kind == Kind.PUBLISH, ~there(publish.start, publish.units, session) | (publish.version == 0) | (publish.units == 0),
                                (kind == Kind.LIMIT) & ((limits.times >> replay.times_bits) != 0)))
         reads = among(kind, Kind.LOAD, Kind.SHOUT)
         others = (kind == Kind.SHOUT) & (load.session != frame.session)

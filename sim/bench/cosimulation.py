@@ -105,7 +105,7 @@ class Pair:
         reader = Client.numbered(99, port=0)
         c = self.config
         rows = [*range(0, Register.PORT_COUNTERS + 8 * c.ports, REGISTERS_PER_READ),
-                *range(Register.REPLAY_FATES, Register.REPLAY + 8, REGISTERS_PER_READ)]
+                *range(Register.REPLAY_FATES, Register.REPLAY + 16, REGISTERS_PER_READ)]
         for job in range(c.jobs):
             rows += [job_view_register(job), *(have_view_register(job, member) for member in range(0, c.members, REGISTERS_PER_READ)),
                      *(member_view_register(job, member) for member in range(c.members)),

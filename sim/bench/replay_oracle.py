@@ -134,10 +134,10 @@ class Oracle:
                 item = table.find(number)
                 told["done" if item else "stale"] += 1
                 if item:
-                    item.priority = table.cut(priority)
+                    item.priority = 0 if table.times and item.times >= table.times else table.cut(priority)
         elif op.kind == Kind.PUBLISH:
             start, units, version = (op.about[name] for name in ("start", "units", "version"))
-            if self.oldest[session] <= start and start + units <= len(self.units[session]):
+            if version and units and self.oldest[session] <= start and start + units <= len(self.units[session]):
                 table.published = session, version, start, units
             else:
                 told["reason"] = Fate.RANGE

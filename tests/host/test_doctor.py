@@ -143,7 +143,7 @@ def test_what_is_no_iswitch_of_this_version_is_named(register):
 @pytest.mark.parametrize(("lost", "mark"), [([30], Mark.WARNING), ([30, 50, 70, 90, 110, 130], Mark.BAD)])
 def test_loss_is_counted_in_repeats(lost, mark):
     found = only(findings(Patient(lost=lost), timeout_s=1), "loss", mark)
-    registers = 2 + 2 * (4 + 2 + CONFIG.ports + 1)  # what it is, and all counters, twice; there is no replay service
+    registers = 3 + 2 * (4 + 2 + CONFIG.ports + 1)  # what it is, and all counters, twice; there is no replay service
     assert found.figure.startswith(f"{len(lost)} of {200 + registers + len(lost)} READs")
 
 

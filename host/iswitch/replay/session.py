@@ -12,9 +12,9 @@ from iswitch.replay.channel import Channel, Request
 from iswitch.replay.errors import NoPlace, NoReplayService, NotServed, SessionLost
 from iswitch.replay.inquiries import Inquiries, Inquiry
 from iswitch.replay.messages import Reply, Status, encode, parse, serial
-from iswitch.replay_wire import PAYLOAD_BYTES, SESSION_SILENT_US, Fate, Kind, ReplayRegister
+from iswitch.replay_wire import PAYLOAD_BYTES, SESSION_SILENT_US, Fate, Kind
 from iswitch.transport import RECEIVE_BYTES, Transport
-from iswitch.wire import Register, Type
+from iswitch.wire import Type
 
 __all__ = ["Session", "Shouted"]
 
@@ -69,12 +69,10 @@ class Session:
         self.open()
 
     def _read_config(self) -> Replay:
-        self.control.config()  # is it a switch of this version?
-        names = [register.name.lower() for register in ReplayRegister]
-        built = dict(zip(names, self.control.registers(Register.REPLAY, len(names))))
-        if not built["tables"]:
+        built = self.control.config().replay
+        if built is None:
             raise NoReplayService(f"the switch at {self.address} has no replay service: build it, or start the emulator, with a `replay`")
-        return Replay(**built)
+        return built
 
     # Opening and closing
 

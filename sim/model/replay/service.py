@@ -101,10 +101,10 @@ class Service(Dispatcher):
         self.saturated += sum(priority >> self.config.priority_bits > 0 for priority in priorities)
 
     def publish(self, asked: Request) -> Effect:
-        """Any version, even 0; no units at all may be published too."""
+        """Something, with a version that says so."""
         body = asked.first(PUBLISH)
         start, units, version = (int(body[name]) for name in ("start", "units", "version"))
-        if not there(self.places[asked.session], start, units):
+        if not (version and units and there(self.places[asked.session], start, units)):
             return Effect(Fate.RANGE)
         self.tables[asked.table].published = Published(asked.session, start, units, version)
         return Effect()

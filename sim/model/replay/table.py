@@ -132,11 +132,12 @@ class Table:
         return slots
 
     def update(self, item: int, priority: int) -> bool:
-        """Whether the item was there. What reached `times` lives again by this, until the next draw: its count stays."""
+        """Whether the item was there. What reached `times` stays at 0."""
         slot = self.slot(item)
         if slot is None:
             return False
-        self.set(slot, min(priority, self.top))
+        spent = self.limits.times and self.times[slot] >= self.limits.times
+        self.set(slot, 0 if spent else min(priority, self.top))
         return True
 
     def sample(self, seed: int, count: int, stride: int) -> list[Row]:
