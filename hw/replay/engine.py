@@ -41,8 +41,10 @@ class Engine(wiring.Component):
     the frames that leave, without their addresses. `memory` has records and logs as `Config.replay` lays them out. `fate` says in the cycle
     of `fated` what became of a request; `saturated` marks a priority that was too large. Not ready after a reset until slots are wiped.
 
-    Rows, draws and updates take a cycle each; beside them a request takes about 20 cycles, what the sampler or the memory needs to finish,
-    and its answer. The truth is `sim/model/replay/service.py`, the rules are docs/replay.md.
+    A request takes 18 cycles, 8 of which are its header's, and 1 for each row of its body, each draw and each item that it adds. Then OPEN takes
+    1 more and 2 for each place, UPDATE the sampler's `latency` and 1, SAMPLE that and 9 (7 if the switch counts no draws; longer while `times` is
+    set); ADD, WRITE and what reads as long as memory needs. Answers leave while the next request is carried out. The truth
+    is `sim/model/replay/service.py`, the rules are docs/replay.md.
     """
 
     def __init__(self, config: Config):

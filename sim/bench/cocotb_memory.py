@@ -50,15 +50,15 @@ def pause(bus, rng, stalls) -> None:
         channel.set_pause_generator(stalls(rng))
 
 
-async def held(dut, channels) -> None:
+async def held(dut, channels, bus="axi") -> None:
     """What a channel offers stays, unchanged, until it is taken."""
-    wires = {channel: [getattr(dut, name) for name in dir(dut) if name.startswith(f"axi_{channel}")
+    wires = {channel: [getattr(dut, name) for name in dir(dut) if name.startswith(f"{bus}_{channel}")
                        and not name.endswith(("valid", "ready"))] for channel in channels}
     offered: dict[str, list[str] | None] = dict.fromkeys(channels)
     while True:
         await RisingEdge(dut.clk)
         for channel in channels:
-            valid, ready = (int(getattr(dut, f"axi_{channel}{name}").value) for name in ("valid", "ready"))
+            valid, ready = (int(getattr(dut, f"{bus}_{channel}{name}").value) for name in ("valid", "ready"))
             now = [str(wire.value) for wire in wires[channel]] if valid else None
             assert offered[channel] is None or now == offered[channel], f"{channel} offered {offered[channel]} and then {now}"
             offered[channel] = None if ready else now

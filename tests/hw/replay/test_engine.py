@@ -1,0 +1,225 @@
+# amaranth: UnusedElaboratable=no
+"""The replay engine alone, frame in and frame out, against the golden service; every plausible slip is noticed."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import count, pairwise
+
+import hw.replay.engine
+import pytest
+from amaranth.hdl import Value
+from hw.frame import Word
+from hw.replay.engine import Engine
+from hw.replay.sampler import Sampler
+from iswitch.config import Config
+from iswitch.replay_wire import END, STATUS, Fate
+from iswitch.wire import ADDRESSES, FRAME_BYTES
+from sim.bench import cocotb_engine
+from sim.bench.engine import Sent, Story, source_of
+from sim.bench.memory import Memory
+from sim.bench.mutant import mutant
+from sim.bench.replay_client import ReplayClient
+from sim.bench.replay_traffic import SMALL
+from sim.bench.run_cocotb import BUILD, simulate
+from sim.bench.stream import Bench, pack, to_words
+from sim.bench.units import verilog
+
+CONFIG = Config(ports=2, bus_bits=64, members=2, jobs=2, window=2, elements=16, queue_bytes=8192, mac_entries=64, staleness=0, uplinks=False,
+                replay=SMALL)
+
+
+class Alone:
+    """An engine with a memory behind it. `exchange` sends requests and returns what leaves until all is quiet."""
+
+    def __init__(self, config, *, engine=Engine, stalls=0.0, latency=1):
+        self.config, self.dut = config, engine(config)
+        self.bench = Bench(self.dut)
+        self.contents = bytearray(config.replay.memory_bytes)
+        memory, bus = Memory(self.contents, stalls=stalls, latency=latency), self.dut.memory
+        memory.attach(self.bench, ar=bus.ar, r=bus.r, aw=bus.aw, w=bus.w, b=bus.b)
+        self.sink = self.bench.sink(self.dut.o, stalls=stalls)
+        self.fates, self.saturated, self.cycle = Counter(), 0, 0
+        self.bench.process(self.count)
+
+    async def count(self, ctx):
+        dut = self.dut
+        async for _, _, fated, fate, saturated in ctx.tick().sample(dut.fated, dut.fate, dut.saturated):
+            self.saturated += saturated
+            if fated:
+                self.fates[Fate(fate)] += 1
+
+    async def tick(self, ctx):
+        await ctx.tick()
+        self.cycle += 1
+
+    async def quiet(self, ctx, limit=20_000):
+        began = self.cycle
+        while ctx.get(self.dut.busy):
+            await self.tick(ctx)
+            assert self.cycle < began + limit, "a request must come to an end"
+
+    async def exchange(self, ctx, now_us, requests):
+        dut, width = self.dut, self.config.bus_bits
+        ctx.set(dut.now_us, now_us)
+        for port, frame in requests:
+            ctx.set(dut.arrived, {"port": port, "length": len(frame)})
+            for k, word in enumerate(to_words(frame, width)):
+                ctx.set(dut.first, k == 0)
+                ctx.set(Value.cast(dut.words.payload), pack(Word(width), word))
+                ctx.set(dut.words.valid, 1)
+                await self.tick(ctx)
+            ctx.set(dut.words.valid, 0)
+        await self.tick(ctx)
+        await self.quiet(ctx)
+        items, self.sink.items, sent, frame = self.sink.items, [], [], b""
+        for item in items:
+            frame += int(item.word.data).to_bytes(width // 8, "little")[:item.word.count]
+            if item.word.last:
+                assert item.length == len(frame)
+                sent.append(Sent(item.port, item.address.as_value().value, frame))
+                frame = b""
+        assert not frame
+        return sent
+
+
+def check(config=CONFIG, *, requests=100, most=1, seed=1, **options):
+    alone, story = Alone(config, **options), Story(config, seed)
+
+    async def tell(ctx):
+        await alone.quiet(ctx)
+        for burst in story.bursts(requests, most=most):
+            assert await alone.exchange(ctx, burst.now_us, burst.requests) == burst.answers
+
+    alone.bench.drive(tell)
+    assert alone.contents == story.service.memory.bytes
+    assert alone.fates == story.fates and alone.saturated == story.service.saturated and not alone.bench.strobes["stat_drop"]
+    return story, alone
+
+
+ONE = replace(SMALL, tables=1, capacity=16, sessions=2, kept=1, draws=16, times_bits=0, record_bytes=256, priority_bits=32, phased=True)
+
+
+@pytest.mark.parametrize(("config", "stalls", "latency"), [(CONFIG, 0, 1), (replace(CONFIG, bus_bits=512, replay=ONE), 0.5, 20)],
+                         ids=["64", "512-stalled"])
+def test_requests_in_bursts_are_answered_as_by_the_model(config, stalls, latency):
+    check(config, requests=50, most=3, stalls=stalls, latency=latency)
+
+
+def test_the_engine_agrees_with_the_model_and_another_memory():
+    """Hundreds of requests; records and logs are in the AXI4 memory of cocotbext-axi, which stalls on all channels."""
+    text = verilog(Engine(cocotb_engine.CONFIG), "engine")
+    assert len(simulate("engine", text, cocotb_engine.__name__, only="test_engine_", folder=BUILD / "engine")) == 2
+
+
+class Clocked(Alone):
+    """Beside it: the cycles in which requests were decided, words came and left."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.fated, self.came, self.left = [], [], []
+        self.bench.process(self.clock)
+
+    async def clock(self, ctx):
+        dut, cycle = self.dut, 0
+        async for _, _, fated, comes, leaves, ready in ctx.tick().sample(dut.fated, dut.words.valid, dut.o.valid, dut.o.ready):
+            cycle += 1
+            for times, now in ((self.fated, fated), (self.came, comes), (self.left, leaves and ready)):
+                times.extend([cycle] * now)
+
+    async def cycles(self, ctx, *frames):
+        """From each request to the next."""
+        self.fated, self.came, self.left = [], [], []
+        await self.exchange(ctx, 0, [(1, frame) for frame in frames])
+        assert self.fated[0] - self.came[0] >= REQUEST - 1
+        return [after - before for before, after in pairwise(self.fated)]
+
+
+REQUEST = 18
+"""Cycles of a request without a body."""
+
+
+@pytest.mark.parametrize("bus_bits", [64, 512])
+def test_cycles_of_a_request(bus_bits):
+    """What the engine promises, of requests that wait behind one another; answers of 17 rows keep them back after the second."""
+    alone, client = Clocked(replace(CONFIG, bus_bits=bus_bits)), ReplayClient(1, port=1)
+    sampler, seq = Sampler(capacity=SMALL.capacity).latency, count(0)
+
+    async def ask(ctx):
+        await alone.quiet(ctx)
+        (answer,) = await alone.exchange(ctx, 0, [(1, client.open())])
+        client.session, client.token = 0, client.nonce % 2**32
+        assert len(answer.frame) == FRAME_BYTES + STATUS.itemsize + END.itemsize
+        assert await alone.cycles(ctx, client.look(), client.look(), client.look()) == [REQUEST, REQUEST + 1]
+        assert alone.left[0] - alone.fated[0] == 3 + bus_bits // 64
+        assert (await alone.cycles(ctx, client.skip(next(seq)), client.skip(next(seq))))[0] == REQUEST
+        for items in (1, 3):
+            requests = [client.add(next(seq), [(7, bytes(SMALL.record_bytes))] * items) for _ in range(3)]
+            assert await alone.cycles(ctx, *requests) == [REQUEST + 10 * items + 6] * 2
+        for rows in (1, 2, 50):
+            requests = [client.update(next(seq), [(SMALL.capacity, 7)] * rows) for _ in range(3)]
+            assert await alone.cycles(ctx, *requests) == [REQUEST + rows + sampler + 1] * 2
+        for draws in (1, 2, 50):
+            requests = [client.sample(next(seq), draws, 1) for _ in range(3)]
+            assert await alone.cycles(ctx, *requests) == [REQUEST + 4 + draws + sampler + 10] * 2
+        again = [client.open(), client.open(), client.open()]
+        assert await alone.cycles(ctx, *again) == [REQUEST + 1 + 2 * SMALL.sessions + 1] * 2
+
+    alone.bench.drive(ask)
+
+
+def test_requests_without_room_are_dropped_and_counted_and_those_after_them_answered():
+    alone, story = Alone(replace(CONFIG, bus_bits=512)), Story(CONFIG, 1)
+    client = ReplayClient(1, port=1, nonce=1)
+
+    async def ask(ctx):
+        await alone.quiet(ctx)
+        many = 30
+        sent = await alone.exchange(ctx, 5, [(1, client.update(0, [(0, 0)] * 177))] * many)
+        dropped = alone.bench.strobes["stat_drop"]
+        assert 0 < dropped < many and alone.fates == {Fate.SESSION: many - dropped} and len(sent) == 1
+        opened = client.open()
+        ((_, payload),) = story.service.receive(source_of(1, opened), opened[ADDRESSES.itemsize:], 1000)
+        (answer,) = await alone.exchange(ctx, 1000, [(1, opened)])
+        assert answer.frame[ADDRESSES.itemsize:] == payload
+
+    alone.bench.drive(ask)
+
+
+def test_no_replay_wrong():
+    with pytest.raises(ValueError, match=r"Engine config\.replay must be a Replay, not None"):
+        Engine(replace(CONFIG, replay=None))
+
+
+SLIPS = [
+    ("session.kept != replay.kept", "1"), ("row.next + s.replay.kept)", "row.next)"), ("~s.answerer.busy | (s.answerer.list != s.list)", "1"),
+    ("after >= s.table.times", "after > s.table.times"),
+    *(pytest.param(*slip, marks=pytest.mark.slow) for slip in [
+        ("s.kept.index.eq(s.place * replay.kept + (s.frame.seq & replay.kept - 1))", "s.kept.index.eq(s.place * replay.kept)"),
+        ("[s.answers.eq(0), s.gone.eq(1), s.frame.count.eq(0)]", "[s.answers.eq(0), s.frame.count.eq(0)]"),
+        ("s.sessions.index.eq(known(s.load.session))", "s.sessions.index.eq(s.place)"), ("s.session.heard.eq(s.now)", "s.session.heard.eq(0)"),
+        ("s.session.oldest.eq(s.write.oldest)", "s.session.oldest.eq(s.session.oldest)"), ("table.credit + s.product", "table.credit"),
+        ("table.credit - (count << 16)", "table.credit"), ("table.draws + count", "table.draws + 1"), ("table.publisher.eq(s.place), ", ""),
+        ("m.d.sync += table.credit.eq(0)", "pass"), ("session.open.eq(1), ", ""), ("frame.session.eq(s.place)", "frame.session.eq(0)"),
+        ("Mux(priority > most, most, priority)", "priority"), ("commands.ready & (priority > most)", "commands.ready & (priority >= most)"),
+        ("Mux(never, 0, result.slot", "Mux(0, 0, result.slot"), ("counted & ~lists & result.stale", "counted & ~lists"),
+        ("counted = (kind != Kind.SAMPLE) | lists", "counted = 1"), ("s.record * replay.record_bytes", "s.record[:5] * replay.record_bytes"),
+        ("logs + s.log * replay.log_bytes", "logs"), ("s.ended & (s.units == 0) & ~writer.busy", "s.ended & (s.units == 0)"),
+        ("(s.units == 0) & ~writer.busy & ~s.tables.pending", "(s.units == 0) & ~writer.busy"), ("s.ended & ~s.tables.pending", "s.ended"),
+        ("s.sample.stride)", "0)"), ("Mux(get.data.all(), get.data, get.data + 1)", "get.data + 1"), ("Mux(adding, 0, after)", "after"),
+        ("age >= s.tables.filled", "age > s.tables.filled"), ("hidden = fetches & s.gone[0]", "hidden = 0"),
+    ("s.fate.eq(Fate.GONE)", "s.fate.eq(Fate.DONE)"),
+        ("s.sessions.row.open & (s.recipient != s.place)", "s.sessions.row.open"), ("table.turn == (1 << 32) - 1, 1", "table.turn == 5, 1"),
+        ("done & s.kind.matches(Kind.SAMPLE, Kind.LIST)", "s.kind.matches(Kind.SAMPLE, Kind.LIST)"), ("kept.put.eq(s.counts)", "kept.put.eq(1)"),
+        (">= NOTICE_INTERVAL_US", "> NOTICE_INTERVAL_US"), ("m.d.sync += [s.noticed.eq(1), s.noticed_us.eq(s.now)]", "m.d.sync += s.noticed.eq(1)"),
+        ("header.turn.eq(s.gone)", "header.turn.eq(0)"),
+    ("header.fragments.eq(Mux(s.kind == Kind.FETCH, 0, s.load.session))", "header.fragments.eq(0)"),
+        ("header.token.eq(s.to.nonce[:32])", "header.token.eq(frame.token)"), ("Mux(sampled, s.drawn, table.total)", "table.total"),
+        ("Mux(sampled, s.lowest, s.tables.lowest)", "s.tables.lowest")])]
+
+
+@pytest.mark.parametrize(("sound", "wrong"), SLIPS)
+def test_a_slip_is_noticed(sound, wrong):
+    slip = mutant(hw.replay.engine, sound, wrong).Engine
+    with pytest.raises(AssertionError):
+        check(engine=slip, requests=300, most=3, seed=3)
+        check(engine=slip, requests=300, most=3, seed=4, stalls=0.3, latency=10)
