@@ -37,7 +37,8 @@ class Switch(wiring.Component):
     gate can block: full output queues drop whole frames and count them. `parents`: of each job, where this switch is a leaf of a tree.
 
     `now_us` is the only clock of every timer, `seed` (read at the first Join) the source of tokens and epochs; addresses are bytes in
-    wire order, first byte lowest. `busy` is set while anything is inside. `memory`: of the replay service, where there is one.
+    wire order, first byte lowest. `busy` is set while anything is inside. `memory`: of the replay service, where there is one; who resets the
+    switch resets what is behind it, too, or data of before would answer the first requests, and bursts cut off would never end.
     """
 
     def __init__(self, config: Config):
