@@ -102,7 +102,7 @@ class Switch(wiring.Component):
         for job in range(config.jobs):
             m.d.comb += core.parents[job].eq(self.parents[job])
         for stat in Stat:
-            if stat not in (Stat.REPLAY_DROPPED, Stat.SATURATED):
+            if stat not in (Stat.REPLAY_DROPPED, Stat.SATURATED, Stat.MEMORY_ERRORS):
                 m.d.comb += counters.stats[stat].eq(core.stats[stat])
 
         engine_busy = self._replay(m, gate, replies, counters)
@@ -146,5 +146,5 @@ class Switch(wiring.Component):
         m.d.comb += [
             engine.first.eq(first), engine.arrived.eq(gate.arrived), engine.now_us.eq(self.now_us), counters.fated.eq(engine.fated),
             counters.fate.eq(engine.fate), counters.stats[Stat.REPLAY_DROPPED].eq(engine.stat_drop),
-            counters.stats[Stat.SATURATED].eq(engine.saturated)]
+            counters.stats[Stat.SATURATED].eq(engine.saturated), counters.stats[Stat.MEMORY_ERRORS].eq(engine.memory_error)]
         return engine.busy

@@ -40,7 +40,8 @@ class Engine(wiring.Component):
 
     Frames come as words that cannot be held up, with `first` and `arrived`; one for which there is no room is dropped, with `stat_drop`. `o` are
     the frames that leave, whole and without their addresses. `memory` has records and logs as `Config.replay` lays them out. `fate` says in the
-    cycle of `fated` what became of a request; `saturated` marks a priority that was too large. Not ready after a reset until slots are wiped.
+    cycle of `fated` what became of a request; `saturated` marks a priority that was too large, `memory_error` an error of the memory. Not ready
+    after a reset until slots are wiped.
 
     A request takes 18 cycles, 8 of which are its header's, and 1 for each row of its body, each draw and each item that it adds. Then OPEN takes
     1 more and 2 for each place, UPDATE the sampler's `latency` and 1, SAMPLE that and 9 (7 if the switch counts no draws; longer while `times` is
@@ -56,7 +57,8 @@ class Engine(wiring.Component):
         super().__init__({
             "words": In(stream.Signature(Word(config.bus_bits), always_ready=True)), "first": In(1), "arrived": In(Arrived),
             "o": Out(stream.Signature(Addressed(config.bus_bits))), "memory": Out(Axi4(self.address_bits)), "now_us": In(32),
-            "fated": Out(1), "fate": Out(Fate), "stat_drop": Out(1), "saturated": Out(1), "busy": Out(1)})
+            "fated": Out(1), "fate": Out(Fate), "stat_drop": Out(1), "saturated": Out(1), "memory_error": Out(1),
+            "busy": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -103,6 +105,7 @@ class Engine(wiring.Component):
         connect(m, flipped(self.words), parts.inlet.words)
         connect(m, parts.outlet.o, parts.whole.i)
         connect(m, parts.whole.o, flipped(self.o))
+        m.d.comb += self.memory_error.eq(parts.reader.error | parts.writer.error)
         for channel, part in (("ar", parts.reader), ("r", parts.reader), ("aw", parts.writer), ("w", parts.writer), ("b", parts.writer)):
             connect(m, getattr(part, channel), flipped(getattr(self.memory, channel)))
         return parts
