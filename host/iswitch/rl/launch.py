@@ -11,7 +11,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from multiprocessing.connection import Connection, wait
@@ -30,7 +30,7 @@ from iswitch.rl.show import Display, draw, tell
 from iswitch.rl.training import Options
 from iswitch.transport import UdpTransport
 
-__all__ = ["LaunchError", "addresses_of", "launch", "main", "stop_on_signals"]
+__all__ = ["LaunchError", "addresses_of", "end", "exit_code", "launch", "main", "stop_on_signals"]
 
 _TIMEOUT_S = 60.0
 """A collective without progress. Long, for a worker's processor may be busy with the others' work."""
@@ -210,14 +210,7 @@ class _Crew:
                 each.join(_GRACE_S)
             return [done[rank] for rank in range(self.options.workers)]
         finally:
-            for each in self.processes.values():
-                each.terminate()
-            deadline = time.monotonic() + _GRACE_S
-            for each in self.processes.values():
-                each.join(max(0.0, deadline - time.monotonic()))
-                if each.is_alive():
-                    each.kill()
-                    each.join()
+            end(self.processes.values())
 
     def hear(self, rank: int, ready: Connection, done: dict[int, _Done], display: Display, watch: Callable[[], None]) -> None:
         """A message of a worker, or its death."""
@@ -249,6 +242,33 @@ class _Crew:
         self.start(rank, again=True)
 
 
+def end(processes: Iterable[BaseProcess]) -> None:
+    """Of processes that may still run: they are asked to, and if they do not, killed."""
+    processes = list(processes)
+    for each in processes:
+        each.terminate()
+    deadline = time.monotonic() + _GRACE_S
+    for each in processes:
+        each.join(max(0.0, deadline - time.monotonic()))
+        if each.is_alive():
+            each.kill()
+            each.join()
+
+
+def exit_code(run: Callable[[], object]) -> int:
+    """That of a program which does this; what goes wrong is one sentence."""
+    try:
+        with stop_on_signals():
+            run()
+    except (LaunchError, IswitchError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m iswitch.rl.ppo", description="PPO; gradients summed by the switch")
     parser.add_argument("--switch", default="127.0.0.1:27000-27003", metavar="HOST:PORT[-PORT][,...]",
@@ -260,13 +280,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kill", type=int, metavar="RANK", help=f"kill this worker after {KILL_AT} updates, to see the others go on")
     given = vars(parser.parse_args(arguments))
     addresses, out, kill = addresses_of(given.pop("switch")), given.pop("out"), given.pop("kill")
-    try:
-        with stop_on_signals():
-            launch(Options(**given), addresses, out, kill=kill)
-    except (LaunchError, IswitchError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        return 130
-    return 0
+    return exit_code(lambda: launch(Options(**given), addresses, out, kill=kill))

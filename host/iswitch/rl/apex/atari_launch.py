@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
@@ -15,10 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from iswitch import IswitchError
 from iswitch.replay import ReplayClient
 from iswitch.rl.apex.atari import NAIVE_BYTES, SPEC, AtariOptions, AtariProgress, play
-from iswitch.rl.launch import LaunchError, addresses_of, stop_on_signals
+from iswitch.rl.launch import LaunchError, addresses_of, exit_code
 
 __all__ = ["launch_atari", "main"]
 
@@ -125,16 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.add_argument("--" + field.name.replace("_", "-"), type=type(field.default), default=field.default, help="(%(default)s)")
     given = vars(parser.parse_args(arguments))
     addresses, out = addresses_of(given.pop("switch")), given.pop("out")
-    try:
-        with stop_on_signals():
-            launch_atari(AtariOptions(**given), addresses, out)
-    except (LaunchError, IswitchError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        return 130
-    return 0
+    return exit_code(lambda: launch_atari(AtariOptions(**given), addresses, out))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from iswitch.rl.apex.options import Options, Start
 from iswitch.rl.apex.play import HELD_OUT, evaluate, sizes
 from iswitch.rl.apex.show import Display, draw, tell
 from iswitch.rl.apex.store import spec_of
-from iswitch.rl.launch import LaunchError, addresses_of, stop_on_signals
+from iswitch.rl.launch import LaunchError, addresses_of, end, exit_code
 
 __all__ = ["SOLVED", "launch", "main"]
 
@@ -175,14 +175,7 @@ class _Crew:
                 each.join(_GRACE_S)
             return done[_LEARNER], [done[rank] for rank in ranks if rank != _LEARNER]
         finally:
-            for each in self.processes.values():
-                each.terminate()
-            deadline = time.monotonic() + _GRACE_S
-            for each in self.processes.values():
-                each.join(max(0.0, deadline - time.monotonic()))
-                if each.is_alive():
-                    each.kill()
-                    each.join()
+            end(self.processes.values())
 
     def _hear(self, rank: int, ready: Connection, done: dict[int, Any], display: Display, watch: Callable[[], None]) -> None:
         """A message of a process, or its death."""
@@ -218,13 +211,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.add_argument(name, type=type(field.default), default=field.default, help="(%(default)s)")
     given = vars(parser.parse_args(arguments))
     addresses, out = addresses_of(given.pop("switch")), given.pop("out")
-    try:
-        with stop_on_signals():
-            launch(Options(**given), addresses, out)
-    except (LaunchError, IswitchError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        return 130
-    return 0
+    return exit_code(lambda: launch(Options(**given), addresses, out))
