@@ -142,7 +142,9 @@ def test_once_prints_one_frame_or_draws_it(model, tmp_path):
 def test_a_live_view_ends_cleanly_and_leaves_the_terminal_as_it_was(model, end):
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "iswitch.cli", "top", "--interval", "0.05", "--switch", model.address(1)]
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=os.environ | {"TERM": "xterm", "COLUMNS": "80"}) as process:
+    heeds = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # who started us in the background made us, and it, ignore Ctrl-C
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=os.environ | {"TERM": "xterm", "COLUMNS": "80"},
+                          preexec_fn=heeds) as process:
         os.close(theirs)
         seen = b""
         while b"jobs free" not in seen:
