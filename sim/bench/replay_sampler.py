@@ -4,12 +4,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hw.replay.histogram import BUCKET_BITS
 from hw.replay.sampler import Sampler
 from hw.replay.slots import Kind
 from sim.bench.compiled import Compiled
 from sim.bench.sumtree import fractions
 
 __all__ = ["Cycles", "CompiledSampler", "sampler_cycles"]
+
+
+WIPED = 1 << BUCKET_BITS
+"""Cycles until the histogram of even the smallest is ready."""
 
 
 class Cycles(NamedTuple):
@@ -33,7 +38,7 @@ class CompiledSampler:
         self.rng, self.adds = np.random.default_rng(seed), 0
         capacity = self.sampler.capacity
         self.priorities, self.generations = np.zeros(capacity, np.uint64), np.zeros(capacity, np.uint64)
-        self.engine.run(self.engine.rows(capacity))
+        self.engine.run(self.engine.rows(max(capacity, WIPED)))
         self.add(capacity)
 
     def add(self, count: int) -> int:
