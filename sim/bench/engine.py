@@ -114,17 +114,20 @@ class Story:
             yield tell((bob, bob.list(0, 64)))
         yield tell((bob, bob.add(next(bob), [(3, bytes_of(1))] * 5)), (bob, bob.limit(next(bob), times=1)), (bob, bob.sample(next(bob), 16, 5)))
         # What has to wait for a ratio, a turn, items.
-        yield tell((cas, cas.limit(next(cas), header={"table": 1}, size=2, ratio=2 << 16, behind=3, ahead=5)))
+        limits = {"size": 2, "ratio": 2 << 16, "behind": 3, "ahead": 5}
+        yield tell((cas, cas.limit(next(cas), header={"table": 1}, **limits)))
         for count in (1, 2, 1):
             yield tell((cas, cas.add(next(cas), [(1 << 20, bytes_of(1))] * count, table=1)))
         for draws in (5, 3, 4, 2, 1):
             yield tell((cas, cas.sample(next(cas), draws, draws, table=1, turn=chance.choice([0, self.service.tables[1].turn]))))
         yield tell((cas, cas.add(next(cas), [(1 << 20, bytes_of(1))], table=1, turn=1)), (cas, cas.sample(next(cas), 1, 1, table=1, items=99)))
+        yield tell((cas, cas.add(next(cas), [(1, bytes_of(1))], table=1)), (cas, cas.limit(next(cas, 1), header={"table": 1}, **limits)),
+                   (cas, cas.sample(next(cas, 2), 3, 1, table=1)))
         # Numbers, strangers, places.
         for client in (ann, cas):
             yield tell(*((client, client.skip(next(client, more))) for more in (1, 0, -1, -2, -3)))
         for later in (1000, 99, 1, 1, 98, 1):
-            yield tell((ann, ann.look(token=1)), later=later)
+            yield tell((ann, ann.look(token=77)), later=later)
         for wrong in ({"kind": 14}, {"table": 2}, {"count": 1}):
             yield tell((ann, ann.request(**({"kind": Kind.LOOK} | wrong))))
         yield tell((dan, dan.open()), later=200)
