@@ -37,7 +37,8 @@ class Switch(wiring.Component):
     gate can block: full output queues drop whole frames and count them. `parents`: of each job, where this switch is a leaf of a tree.
 
     `now_us` is the only clock of every timer, `seed` (read at the first Join) the source of tokens and epochs; addresses are bytes in
-    wire order, first byte lowest. `busy` is set while anything is inside. `memory`: of the replay service, where there is one.
+    wire order, first byte lowest. `busy` is set while anything is inside. `memory`: of the replay service, where there is one; who resets the
+    switch resets what is behind it, too, or data of before would answer the first requests, and bursts cut off would never end.
     """
 
     def __init__(self, config: Config):
@@ -101,7 +102,7 @@ class Switch(wiring.Component):
         for job in range(config.jobs):
             m.d.comb += core.parents[job].eq(self.parents[job])
         for stat in Stat:
-            if stat not in (Stat.REPLAY_DROPPED, Stat.SATURATED):
+            if stat not in (Stat.REPLAY_DROPPED, Stat.SATURATED, Stat.MEMORY_ERRORS):
                 m.d.comb += counters.stats[stat].eq(core.stats[stat])
 
         engine_busy = self._replay(m, gate, replies, counters)
@@ -145,5 +146,5 @@ class Switch(wiring.Component):
         m.d.comb += [
             engine.first.eq(first), engine.arrived.eq(gate.arrived), engine.now_us.eq(self.now_us), counters.fated.eq(engine.fated),
             counters.fate.eq(engine.fate), counters.stats[Stat.REPLAY_DROPPED].eq(engine.stat_drop),
-            counters.stats[Stat.SATURATED].eq(engine.saturated)]
+            counters.stats[Stat.SATURATED].eq(engine.saturated), counters.stats[Stat.MEMORY_ERRORS].eq(engine.memory_error)]
         return engine.busy

@@ -171,7 +171,8 @@ def test_docs_stats():
                Stat.FORCED: "slots completed without a sum of their last frame", Stat.NOTICES: "notices sent",
                Stat.NOTICES_SUPPRESSED: "notices suppressed", Stat.TERMS_FLUSHED: "non-zero terms that rounded to zero",
                Stat.EVICTED: "members evicted", Stat.ADMITTED: "times that newcomers were let in",
-               Stat.REPLAY_DROPPED: "requests of the replay service dropped at a full queue", Stat.SATURATED: "priorities that were too large"}
+               Stat.REPLAY_DROPPED: "requests of the replay service dropped at a full queue", Stat.SATURATED: "priorities that were too large",
+               Stat.MEMORY_ERRORS: "answers of the replay service's memory that say error"}
     assert line(f"| {Register.STATS} + k |") == (
         f"| {Register.STATS} + k | " + ", ".join(f"{stat.value} {meaning[stat]}" for stat in Stat) + " |")
 

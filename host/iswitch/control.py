@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -262,7 +262,8 @@ class Control:
     def replay(self) -> Replay | None:
         """What the switch's replay service is built with, as far as its registers say. How it stores priorities, they do not."""
         values = self.registers(Register.REPLAY, len(ReplayRegister))
-        return Replay(**{register.name.lower(): value for register, value in zip(ReplayRegister, values)}) if any(values) else None
+        built: dict[str, Any] = {register.name.lower(): value for register, value in zip(ReplayRegister, values)}
+        return Replay(**built) if any(values) else None
 
     def counters(self, ports: int | None = None) -> dict[str, int]:
         """Every counter by its name in `iswitch.wire` (`LENGTH`, `RESULTS`), those of ports as `port0.RX_ERROR`, those of a replay service, if

@@ -95,6 +95,8 @@ COUNTERS: dict[str, Counter] = {
     "REPLAY_DROPPED": Counter(Grade.USUAL, "requests dropped at the replay service's full queue", "clients ask for more than the service can do: "
                               "give them smaller windows, or fewer actors"),
     "SATURATED": Counter(Grade.USUAL, "priorities too large for the replay tree, taken as the largest", "make the client's `scale` smaller"),
+    "MEMORY_ERRORS": Counter(Grade.FAULT, "answers of the memory behind the replay service that say error: what was read or written there is lost",
+                             "check the board's memory, and that it is as large as the service was built for"),
     "replay.DONE": Counter(Grade.FINE, "requests of the replay service carried out"),
     "replay.REPEATED": Counter(Grade.USUAL, "requests that came again, answered from what was kept: normal where packets get lost",
                                "if there are nearly as many as are DONE, look for loss"),

@@ -209,6 +209,7 @@ class Stat(IntEnum):
     ADMITTED = 7
     REPLAY_DROPPED = 8
     SATURATED = 9
+    MEMORY_ERRORS = 10
 
 
 class PortCounter(IntEnum):

@@ -70,7 +70,8 @@ class OutputPort(wiring.Component):
         reply_note = data.StructLayout({"address": Address, "length": LENGTH_BITS})
         m.submodules.results = results = FrameStore(bus_bits=bus_bits, depth=config.queue_words, note=result_note, notes=32)
         m.submodules.replies = replies = FrameStore(
-            bus_bits=bus_bits, depth=config.queue_words if config.replay else REPLY_FRAMES * 2 * config.header_words, note=reply_note)
+            bus_bits=bus_bits, note=reply_note, notes=64 if config.replay else 16,
+            depth=config.queue_words if config.replay else REPLY_FRAMES * 2 * config.header_words)
         m.submodules.ordinary = ordinary = FrameStore(bus_bits=bus_bits, depth=config.queue_words, note=unsigned(1),
                                                       notes=64)
         stores = [results, replies, ordinary]

@@ -77,10 +77,11 @@ class Answerer(wiring.Component):
                         with m.If(rows == 0):
                             m.next = "NEXT"
             with m.State("ROWS"):
-                m.d.comb += [self.rows.valid.eq(1), self.rows.payload.eq(self.row), self.at.eq(asked.list + first + at + self.rows.ready)]
+                ends = at == rows - 1  # behind the last list there is nothing
+                m.d.comb += [self.rows.valid.eq(1), self.rows.payload.eq(self.row), self.at.eq(asked.list + first + at + (self.rows.ready & ~ends))]
                 with m.If(self.rows.ready):
                     m.d.sync += at.eq(at + 1)
-                    with m.If(at == rows - 1):
+                    with m.If(ends):
                         m.next = "NEXT"
             with m.State("NEXT"):
                 m.d.sync += [fragment.eq(fragment + 1), first.eq(first + DRAWS_PER_FRAGMENT)]

@@ -22,6 +22,7 @@ from hw.replay.sessions import Session, Sessions
 from hw.replay.slots import Kind as Command
 from hw.replay.tables import Tables
 from hw.replay.units import UnitReader, UnitWriter
+from hw.replay.whole import WholeFrames
 from iswitch.config import Config
 from iswitch.replay_wire import (
     ADD_ROW, LIMITS, LIST, LOAD, OPEN, PUBLISH, REPLAY_FRAME, ROW_BYTES, SAMPLE, STATUS, UNIT_BYTES, UPDATE_ROW, WRITE, Fate, Kind,
@@ -38,8 +39,9 @@ class Engine(wiring.Component):
     """Carries out requests in the order in which they came, each whole before the next is looked at.
 
     Frames come as words that cannot be held up, with `first` and `arrived`; one for which there is no room is dropped, with `stat_drop`. `o` are
-    the frames that leave, without their addresses. `memory` has records and logs as `Config.replay` lays them out. `fate` says in the cycle
-    of `fated` what became of a request; `saturated` marks a priority that was too large. Not ready after a reset until slots are wiped.
+    the frames that leave, whole and without their addresses. `memory` has records and logs as `Config.replay` lays them out. `fate` says in the
+    cycle of `fated` what became of a request; `saturated` marks a priority that was too large, `memory_error` an error of the memory. Not ready
+    after a reset until slots are wiped.
 
     A request takes 18 cycles, 8 of which are its header's, and 1 for each row of its body, each draw and each item that it adds. Then OPEN takes
     1 more and 2 for each place, UPDATE the sampler's `latency` and 1, SAMPLE that and 9 (7 if the switch counts no draws; longer while `times` is
@@ -55,7 +57,8 @@ class Engine(wiring.Component):
         super().__init__({
             "words": In(stream.Signature(Word(config.bus_bits), always_ready=True)), "first": In(1), "arrived": In(Arrived),
             "o": Out(stream.Signature(Addressed(config.bus_bits))), "memory": Out(Axi4(self.address_bits)), "now_us": In(32),
-            "fated": Out(1), "fate": Out(Fate), "stat_drop": Out(1), "saturated": Out(1), "busy": Out(1)})
+            "fated": Out(1), "fate": Out(Fate), "stat_drop": Out(1), "saturated": Out(1), "memory_error": Out(1),
+            "busy": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -65,7 +68,7 @@ class Engine(wiring.Component):
         self._memory(m, s)
         self._send(m, s)
         with m.FSM() as fsm:
-            m.d.comb += self.busy.eq(~(fsm.ongoing("HEAD") & (s.at == 0)) | s.inlet.busy | s.outlet.busy | s.answerer.busy)
+            m.d.comb += self.busy.eq(~(fsm.ongoing("HEAD") & (s.at == 0)) | s.inlet.busy | s.outlet.busy | s.answerer.busy | s.whole.busy)
             with m.State("WIPE"):
                 with m.If(s.sessions.wiped & s.tables.ready):
                     m.next = "HEAD"
@@ -93,13 +96,16 @@ class Engine(wiring.Component):
         replay = self.replay
         parts = SimpleNamespace(
             inlet=Inlet(bus_bits=self.config.bus_bits, depth=self.config.queue_words), outlet=Outlet(bus_bits=self.config.bus_bits),
-            form=Form(replay), judge=Judge(replay), sessions=Sessions(sessions=replay.sessions, kept=replay.kept), tables=Tables(replay),
-            draws=Draws(), kept=Kept(replay), reader=UnitReader(self.address_bits), writer=UnitWriter(self.address_bits))
+            whole=WholeFrames(bus_bits=self.config.bus_bits), form=Form(replay), judge=Judge(replay),
+            sessions=Sessions(sessions=replay.sessions, kept=replay.kept), tables=Tables(replay), draws=Draws(),
+            kept=Kept(replay), reader=UnitReader(self.address_bits), writer=UnitWriter(self.address_bits))
         parts.answerer = Answerer(replay, parts.kept)
         for name, part in vars(parts).items():
             m.submodules[name] = part
         connect(m, flipped(self.words), parts.inlet.words)
-        connect(m, parts.outlet.o, flipped(self.o))
+        connect(m, parts.outlet.o, parts.whole.i)
+        connect(m, parts.whole.o, flipped(self.o))
+        m.d.comb += self.memory_error.eq(parts.reader.error | parts.writer.error)
         for channel, part in (("ar", parts.reader), ("r", parts.reader), ("aw", parts.writer), ("w", parts.writer), ("b", parts.writer)):
             connect(m, getattr(part, channel), flipped(getattr(self.memory, channel)))
         return parts

@@ -1,6 +1,6 @@
 """Answers that may be asked for again."""
 
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Mux
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -41,11 +41,12 @@ class Kept(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
+        # Within the table even when nothing is put: CXXRTL does not forgive what others never look at.
         for name, shape, depth, enable, to, what, where, shown in (
             ("answers", Answer, self.answers, self.put, self.index, self.put_answer, self.index, self.answer),
             ("lists", layout(DRAWN), self.rows, self.list_put, self.put_at, self.put_row, self.at, self.row),
         ):
             m.submodules[name] = memory = Memory(shape=shape, depth=depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
             put, get = memory.write_port(), memory.read_port()
-            m.d.comb += [put.addr.eq(to), put.data.eq(what), put.en.eq(enable), get.addr.eq(where), shown.eq(get.data)]
+            m.d.comb += [put.addr.eq(Mux(enable, to, 0)), put.data.eq(what), put.en.eq(enable), get.addr.eq(where), shown.eq(get.data)]
         return m

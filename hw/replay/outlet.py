@@ -12,11 +12,13 @@ from hw.queue import sum_halves
 from iswitch.replay_wire import BODY_BYTES, END, REPLAY_HEADER, ROW_BYTES, STATUS
 from iswitch.wire import ADDRESSES, FRAME_BYTES
 
-__all__ = ["Head", "Outlet"]
+__all__ = ["FRAME_ROWS", "ROW_BITS", "Head", "Outlet"]
 
 ROW_BITS = 8 * ROW_BYTES
 BODY_ROWS = (BODY_BYTES + STATUS.itemsize) // ROW_BYTES
 HEAD_ROWS = FRAME_BYTES // ROW_BYTES
+FRAME_ROWS = HEAD_ROWS + BODY_ROWS + 1
+"""Of the longest frame."""
 
 
 class Head(data.Struct):

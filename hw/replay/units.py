@@ -63,12 +63,13 @@ class UnitReader(wiring.Component):
         with m.Elif(self.ar.ready):
             m.d.sync += self.ar.valid.eq(0)
 
-        beat, put = Signal(range(BEATS)), Signal(Beat)
+        # What comes though nobody awaits it was asked for before a reset.
+        beat, put, came, awaited = Signal(range(BEATS)), Signal(Beat), Signal(), Signal.like(held)
         m.d.comb += [
-            self.r.ready.eq(1), put.data.eq(self.r.payload.data), put.last.eq(beat == BEATS - 1), fifo.w_data.eq(put), fifo.w_en.eq(self.r.valid),
-            self.error.eq(self.r.valid & self.r.payload.resp[1]),
+            self.r.ready.eq(1), came.eq(self.r.valid & (awaited != 0)), put.data.eq(self.r.payload.data), put.last.eq(beat == BEATS - 1),
+            fifo.w_data.eq(put), fifo.w_en.eq(came), self.error.eq(came & self.r.payload.resp[1]),
             self.beats.valid.eq(fifo.r_rdy), self.beats.payload.eq(fifo.r_data), fifo.r_en.eq(self.beats.ready)]
-        m.d.sync += beat.eq(beat + self.r.valid)
+        m.d.sync += [beat.eq(beat + came), awaited.eq(awaited + taken - (came & put.last))]
         return m
 
 
@@ -93,13 +94,13 @@ class UnitWriter(wiring.Component):
         m.submodules.cut = cut = Cut(WriteData())
         # Units that were not answered, and those of them whose beats were not all taken.
         pending, open = (Signal(range(self.outstanding + 1), name=name) for name in ("pending", "open"))
-        taken, whole, beat = Signal(), Signal(), Signal(range(BEATS))
+        taken, whole, told, beat = Signal(), Signal(), Signal(), Signal(range(BEATS))  # told: an answer, not one from before a reset
         address = Signal.like(self.units.payload)
         m.d.comb += [
             self.units.ready.eq(~self.aw.valid & (pending != self.outstanding)), taken.eq(self.units.valid & self.units.ready),
             *incrementing(self.aw.payload, address, BEATS),
-            self.b.ready.eq(1), self.busy.eq(pending != 0), self.error.eq(self.b.valid & self.b.payload.resp[1])]
-        m.d.sync += [pending.eq(pending + taken - self.b.valid), open.eq(open + taken - whole)]
+            self.b.ready.eq(1), self.busy.eq(pending != 0), told.eq(self.b.valid & self.busy), self.error.eq(told & self.b.payload.resp[1])]
+        m.d.sync += [pending.eq(pending + taken - told), open.eq(open + taken - whole)]
         with m.If(taken):
             m.d.sync += [self.aw.valid.eq(1), address.eq(aligned(self.units.payload))]
         with m.Elif(self.aw.ready):

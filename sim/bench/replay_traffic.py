@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 
 from iswitch.config import Config, Replay
-from iswitch.replay_wire import PAYLOAD_BYTES, UNIT_BYTES, Kind
+from iswitch.replay_wire import ADD_ROW, BODY_BYTES, PAYLOAD_BYTES, UNIT_BYTES, Kind
 
 from sim.bench.replay_client import ReplayClient
 
@@ -90,7 +90,8 @@ class ReplayTraffic:
             oldest = max(0, state.written - chance.randrange(log_units)) if chance.random() < 0.9 else chance.getrandbits(32)
             return client.write(seq, at, chance.randbytes(units * UNIT_BYTES), oldest, **fields)
         if kind == Kind.ADD:
-            count = chance.choice([1, 2, 19, chance.randrange(1, 20)])
+            items = BODY_BYTES // (ADD_ROW.itemsize + replay.record_bytes)
+            count = chance.choice([1, 2, items, chance.randrange(1, items + 1)])
             return client.add(seq, [(self.priority(), chance.randbytes(replay.record_bytes)) for _ in range(count)], **fields)
         if kind == Kind.SAMPLE:
             count = chance.choice([1, 2, 159, 160, 161, replay.draws, chance.randrange(1, replay.draws)])

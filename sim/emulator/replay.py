@@ -1,6 +1,7 @@
 """The replay service of the emulated board, unless told otherwise."""
 
 from dataclasses import fields, replace
+from typing import Any
 
 from iswitch.config import Replay
 
@@ -18,4 +19,5 @@ def parse_replay(given: str | None) -> Replay | None:
     known = [field.name for field in fields(Replay) if field.type is int]
     if wrong := [f"{name}={size}" for name, size in sizes.items() if name not in known or not size.isdecimal()]:
         raise ValueError(f"--replay {', '.join(wrong)}: not one of {', '.join(known)} with a whole number")
-    return replace(EMULATED, **{name: int(size) for name, size in sizes.items()})
+    given_sizes: dict[str, Any] = {name: int(size) for name, size in sizes.items()}
+    return replace(EMULATED, **given_sizes)

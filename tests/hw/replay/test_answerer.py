@@ -50,7 +50,8 @@ def check(answers, *, answerer=Answerer, asked=0.0, heads=0.0, rows=0.0):
     async def memory(ctx):
         """As `Kept` is: what stands at `at` comes behind the edge."""
         async for _, _, at in ctx.tick().sample(dut.at):
-            ctx.set(Value.cast(dut.row), contents[at] if at < len(contents) else 0)
+            assert at < kept.rows, "rows are asked for that there are not"
+            ctx.set(Value.cast(dut.row), contents[at])
 
     async def follow(ctx):
         """Between an answer and the next, and only then, the answerer is not busy."""
@@ -140,9 +141,8 @@ def test_a_row_a_cycle_and_1_cycle_from_what_is_asked_to_its_head():
     ("header.table.eq(answer.table), ", ""), ("Type.ANSWER", "Type.DATA"), ("STATUS_ROWS + rows)", "STATUS_ROWS + answer.rows[:8])"),
     ("head.port.eq(asked.port), ", ""), ("head.address.eq(asked.address), ", ""),
     # rows
-    ("asked.list + first + at + self.rows.ready", "asked.list + first + at + 1"),
-    ("asked.list + first + at + self.rows.ready", "asked.list + first + at"),
-    ("asked.list + first + at + self.rows.ready", "asked.list + at + self.rows.ready"),
+    ("at + (self.rows.ready & ~ends)", "at + 1"), ("at + (self.rows.ready & ~ends)", "at"), ("self.rows.ready & ~ends", "self.rows.ready"),
+    ("asked.list + first + at + (", "asked.list + at + ("),
     ("self.at.eq(asked.list + first)]", "self.at.eq(asked.list)]"),
     ("self.at.eq(asked.list + first)]", "self.at.eq(first)]"), ("at == rows - 1", "at == rows"), ("with m.If(rows == 0):", "with m.If(0):"),
     ("word_select(at[:3], ROW_BITS)", "word_select(at[:2], ROW_BITS)"), ("self.list.eq(asked.list)", "self.list.eq(0)"),

@@ -86,7 +86,8 @@ def body_of(rng, service, kind, session, table, count):
             [mine.oldest, near(rng, mine.oldest), near(rng, mine.written), near(rng, mine.written + count - replay.log_units)])},
         Kind.SAMPLE: lambda: {"items": rng.choice([0, near(rng, table.adds), near(rng, table.adds + HALF), rng.getrandbits(32)])},
         Kind.PUBLISH: lambda: {"start": rng.choice([mine.oldest, near(rng, mine.oldest), near(rng, mine.written), (mine.oldest + HALF) % SERIAL]),
-                               "units": rng.choice([0, 1, near(rng, mine.written - mine.oldest), HALF, SERIAL - 1])},
+                               "units": rng.choice([0, 1, 1, near(rng, mine.written - mine.oldest), HALF, SERIAL - 1]),
+                               "version": rng.choice([0, 1, HALF, SERIAL - 1])},
         Kind.LIMIT: lambda: {"times": rng.choice([0, 1, 7, 8, 1 << 31, rng.getrandbits(3)]), "ratio": rng.getrandbits(32)},
         Kind.LOAD: lambda: {"start": start, "session": log}, Kind.LIST: dict}
     first[Kind.SHOUT] = first[Kind.LOAD]
@@ -254,6 +255,7 @@ def test_records_begin_where_the_judge_looks():
     ("(write.start != session.written) |", ""), ("(write.oldest - session.oldest)[:32] > kept", "(write.oldest - session.oldest)[:32] >= kept"),
     ("(write.oldest - session.oldest)[:32] > kept", "write.oldest > session.written"), ("~there(publish.start, publish.units, session)", "0"),
     ("~there(publish.start, publish.units, session)", "~there(publish.start, publish.units[:31], session)"),
+    ("| (publish.version == 0)", ""), ("| (publish.units == 0)", ""), ("(sample.items != 0) & ", ""),
     ("(limits.times >> replay.times_bits) != 0", "0"), ("(limits.times >> replay.times_bits) != 0", "(limits.times >> replay.times_bits)[0]"),
     ("length > replay.log_units", "length >= replay.log_units"),
     ("session.written + count - write.oldest", "session.written + count - session.oldest"),

@@ -5,6 +5,7 @@ import random
 
 import hw.replay.units
 import pytest
+from hw.replay.axi import Response
 from hw.replay.units import BEATS, UnitReader, UnitWriter
 from iswitch.replay_wire import UNIT_BYTES
 from sim.bench.memory import Memory
@@ -137,6 +138,41 @@ def test_what_cannot_be_written_is_an_error():
     check_writer(size=4096)
 
 
+def check_strays(*, reader=UnitReader, writer=UnitWriter):
+    """Beats and answers that were asked for before a reset, of which the part knows nothing."""
+    for channel, dut in (("r", reader(ADDRESS_BITS)), ("b", writer(ADDRESS_BITS))):
+
+        async def testbench(ctx, channel=channel, dut=dut):
+            stray = getattr(dut, channel)
+            ctx.set(stray.payload.resp, Response.SLVERR)
+            ctx.set(stray.valid, 1)
+            for _ in range(11):
+                await ctx.tick()
+                assert not ctx.get(dut.error) and not ctx.get(dut.beats.valid if channel == "r" else dut.busy)
+            ctx.set(stray.valid, 0)
+            ctx.set(dut.units.valid, 1)
+            await ctx.tick()
+            ctx.set(dut.units.valid, 0)
+            if channel == "b":
+                assert ctx.get(dut.busy)
+                return
+            found = []
+            ctx.set(stray.valid, 1)
+            ctx.set(dut.beats.ready, 1)
+            for k in range(BEATS + 6):
+                ctx.set(stray.payload.data, k)
+                await ctx.tick()
+                if ctx.get(dut.beats.valid):
+                    found.append((ctx.get(dut.beats.payload.data), ctx.get(dut.beats.payload.last)))
+            assert found == [(k, k == BEATS - 1) for k in range(BEATS)]
+
+        Bench(dut).drive(testbench)
+
+
+def test_what_was_asked_for_before_a_reset_is_not_taken():
+    check_strays()
+
+
 @pytest.mark.parametrize("unit", [UnitReader, UnitWriter])
 def test_parameters_wrong(unit):
     with pytest.raises(ValueError, match=f"{unit.__name__} address_bits must be 13 to 64, not 12"):
@@ -149,9 +185,9 @@ def test_parameters_wrong(unit):
     # a beat is dropped, or memory is made to wait, when nobody takes beats
     ("(held != self.outstanding)", "1"), ("depth=self.outstanding * BEATS", "depth=self.outstanding * BEATS - 1"),
     ("self.beats.ready & self.beats.payload.last", "self.beats.ready"), ("held + taken - left", "held + taken"),
-    ("put.last.eq(beat == BEATS - 1), fifo", "put.last.eq(beat == 0), fifo"), ("beat + self.r.valid", "beat + 1"),
+    ("put.last.eq(beat == BEATS - 1),\n", "put.last.eq(beat == 0),\n"), ("beat + came", "beat + 1"),
     ("fifo.r_en.eq(self.beats.ready)", "fifo.r_en.eq(1)"), ("self.r.payload.resp[1]", "0"),
-    ("self.r.valid & self.r.payload.resp[1]", "self.r.payload.resp[1]"),
+    ("came & self.r.payload.resp[1]", "self.r.payload.resp[1]"), ("self.r.valid & (awaited != 0)", "self.r.valid"),
     # an address goes lost, is told twice, changes while it is offered
     ("self.units.ready.eq(~self.ar.valid & (held", "self.units.ready.eq((held"), ("self.ar.valid.eq(0)", "self.ar.valid.eq(self.ar.valid)"),
     ("with m.Elif(self.ar.ready):", "with m.Else():"),
@@ -165,13 +201,15 @@ def test_a_slip_in_the_reader_is_noticed(sound, wrong):
         check_reader(slip, count=40, stalls=0.5)
         check_reader(slip, count=20, slow=0.95)
         check_reader(slip, count=20, size=4096, stalls=0.5)
+        check_strays(reader=slip)
 
 
 @pytest.mark.parametrize(("sound", "wrong"), [
     # busy ends before memory has answered
-    ("self.busy.eq(pending != 0)", "self.busy.eq(open != 0)"), ("pending + taken - self.b.valid", "pending + taken - whole"),
-    ("pending + taken - self.b.valid", "pending + taken"), ("self.b.ready.eq(1)", "self.b.ready.eq(0)"),
-    ("(pending != self.outstanding)", "1"), ("self.b.payload.resp[1]", "0"), ("self.b.valid & self.b.payload.resp[1]", "self.b.payload.resp[1]"),
+    ("self.busy.eq(pending != 0)", "self.busy.eq(open != 0)"), ("pending + taken - told", "pending + taken - whole"),
+    ("pending + taken - told", "pending + taken"), ("self.b.ready.eq(1)", "self.b.ready.eq(0)"),
+    ("(pending != self.outstanding)", "1"), ("self.b.payload.resp[1]", "0"),
+    ("told & self.b.payload.resp[1]", "self.b.payload.resp[1]"), ("self.b.valid & self.busy", "self.b.valid"),
     # beats
     ("self.beats.valid & (open != 0)", "self.beats.valid"), ("cut.i.ready & (open != 0)", "cut.i.ready"), ("open + taken - whole", "open + taken"),
     ("put.strb.eq(-1)", "put.strb.eq(127)"), ("put.last.eq(beat == BEATS - 1), whole", "put.last.eq(beat == 0), whole"),
@@ -186,3 +224,4 @@ def test_a_slip_in_the_writer_is_noticed(sound, wrong):
         check_writer(slip, count=40, stalls=0.5)
         check_writer(slip, count=10, beats_first=True)
         check_writer(slip, count=20, size=4096, stalls=0.5)
+        check_strays(writer=slip)
