@@ -37,7 +37,8 @@ class Switch(wiring.Component):
     gate can block: full output queues drop whole frames and count them. `parents`: of each job, where this switch is a leaf of a tree.
 
     `now_us` is the only clock of every timer, `seed` (read at the first Join) the source of tokens and epochs; addresses are bytes in
-    wire order, first byte lowest. `busy` is set while anything is inside. `memory`: of the replay service, where there is one; who resets the
+    wire order, first byte lowest. `busy` is set while anything is inside. `dropped` pulses when a port loses a frame, for want of room or since it
+    came damaged. `memory`: of the replay service, where there is one; who resets the
     switch resets what is behind it, too, or data of before would answer the first requests, and bursts cut off would never end.
     """
 
@@ -48,7 +49,8 @@ class Switch(wiring.Component):
         super().__init__({
             "rx": In(word).array(config.ports), "tx": Out(word).array(config.ports),
             "now_us": In(32), "seed": In(64), "own_mac": In(48), "own_ip": In(32), "parents": In(Parent).array(config.jobs),
-            "busy": Out(1), "traced": Out(1), "trace": Out(Trace), **({"memory": Out(self.engine.memory.signature)} if self.engine else {}),
+            "busy": Out(1), "dropped": Out(1), "traced": Out(1), "trace": Out(Trace),
+            **({"memory": Out(self.engine.memory.signature)} if self.engine else {}),
         })
 
     def elaborate(self, platform):
@@ -126,6 +128,9 @@ class Switch(wiring.Component):
                 events[PortCounter.TX_DROP_ORDINARY].eq(output.stat_drop_ordinary),
                 events[PortCounter.TX_FRAMES].eq(output.stat_frame),
             ]
+        lost = (PortCounter.RX_ERROR, PortCounter.RX_RUNT, PortCounter.RX_OVERSIZE, PortCounter.TX_DROP_RESULT, PortCounter.TX_DROP_REPLY,
+                PortCounter.TX_DROP_ORDINARY)
+        m.d.sync += self.dropped.eq(Cat(events[counter] for events in counters.port_events for counter in lost).any())
         m.d.comb += self.busy.eq(
             Cat(*(part.busy for part in (*queues, *outputs, parser, core, responder, aggregator, composer))).any()
             | lane.o.valid | verdicts.o.valid | replies.o.valid | engine_busy)

@@ -1,0 +1,69 @@
+"""The boards: what each is, what its switch is built with, and how fast its core must be."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from iswitch.config import Config, Replay
+
+__all__ = ["BOARDS", "DEFAULT", "DEFAULT_IP", "DEFAULT_MAC", "OVERHEAD_BYTES", "Board", "line_rate_mhz"]
+
+DEFAULT = "colorlight_5a_75b"
+DEFAULT_MAC = "02:69:73:77:00:01"
+"""Locally administered (IEEE 802, bit 1 of the first byte)."""
+DEFAULT_IP = "10.0.0.100"
+OVERHEAD_BYTES = 8 + 4 + 12
+"""Of a frame on the cable: preamble, FCS and gap (IEEE 802.3, clauses 3.1.1 and 4.4.2)."""
+CYCLES_MIN = 2
+"""That the core takes for an ordinary frame. The service's own shortest frames take more (docs/results.md); full segments do not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """A board. `part` with package and speed grade; `gbps` of each of the switch's ports; `core_mhz`: what the core is clocked with, and
+    must be timed for; `available` in the part; `maker`: module and function that make its project, `function(board, folder) -> report`."""
+
+    name: str
+    title: str
+    part: str
+    family: str
+    config: Config
+    gbps: float
+    core_mhz: float
+    available: Mapping[str, int] = field(hash=False)
+    maker: str
+
+    def __post_init__(self) -> None:
+        need = line_rate_mhz(self.config, self.gbps)
+        if self.core_mhz < need:
+            raise ValueError(f"Board {self.name} core_mhz must be at least {need:.1f}, or frames are lost at line rate, not {self.core_mhz}")
+
+
+def line_rate_mhz(config: Config, gbps: float) -> float:
+    """The clock with which the one lane takes all that all ports can bring, frames of any one length, back to back.
+
+    A frame of n bytes (60 and up) takes ceil(n / bus bytes) cycles of the lane, but at least CYCLES_MIN, and 8 (n + OVERHEAD_BYTES) / gbps
+    nanoseconds on each cable. Results do not add to that: they leave beside the lane, each port's at most as fast as its contributions came.
+    """
+    worst = 0.0
+    for length in range(60, config.frame_bytes_max + 1):
+        cycles = max(-(-length // config.bus_bytes), CYCLES_MIN)
+        worst = max(worst, cycles * config.ports * gbps * 1e3 / (8 * (length + OVERHEAD_BYTES)))
+    return worst
+
+
+LFE5U_25F = {"LUT": 24_288, "FF": 24_288, "EBR": 56, "DSP": 28}
+LFE5U_45F = {"LUT": 43_848, "FF": 43_848, "EBR": 108, "DSP": 72}
+LFE5U_85F = {"LUT": 83_640, "FF": 83_640, "EBR": 208, "DSP": 156}
+XC7VX690T = {"LUT": 433_200, "FF": 866_400, "RAMB36": 1_470, "DSP": 3_600}
+
+BOARDS = {board.name: board for board in (
+    Board(name="colorlight_5a_75b", title="Colorlight 5A-75B (revision 7.0)", part="LFE5U-25F-6BG256", family="ecp5", gbps=1, core_mhz=50,
+          config=Config(ports=2, bus_bits=64, members=4, jobs=2, window=4, queue_bytes=4096, mac_entries=64, staleness=0, uplinks=False),
+          available=LFE5U_25F, maker="hw.board.ecp5:make"),
+    Board(name="versa_ecp5", title="Lattice Versa ECP5", part="LFE5UM-45F-8BG381", family="ecp5", gbps=1, core_mhz=50,
+          config=Config(ports=2, bus_bits=64, members=4, jobs=2, window=8, queue_bytes=4096, mac_entries=256, staleness=0, uplinks=False),
+          available=LFE5U_45F, maker="hw.board.ecp5:make"),
+    Board(name="netfpga_sume", title="NetFPGA-SUME", part="xc7vx690tffg1761-3", family="xc7", gbps=10, core_mhz=200,
+          config=Config(ports=4, bus_bits=256, window=64, replay=Replay(capacity=1 << 17)),
+          available=XC7VX690T, maker="hw.board.vivado:make"),
+)}
