@@ -78,8 +78,8 @@ def payload_memories_uninitialised():
 
 @contextlib.contextmanager
 def for_synthesis():
-    """As `payload_memories_uninitialised`, for Yosys' synthesis; and what a read gives in the cycle in which its word is written is left open where nobody
-    looks (`NEVER_READ_WHILE_WRITTEN`).
+    """As `payload_memories_uninitialised`, for Yosys' synthesis; and what a read gives in the cycle in which its word is written is left open
+    where nobody looks (`NEVER_READ_WHILE_WRITTEN`).
 
     A read of an old word is what Amaranth promises and ECP5's block RAM does not: Yosys adds a register and a mux for every bit. Not for
     simulators nor for Verilog, where it would become statements about X.
