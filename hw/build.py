@@ -7,15 +7,15 @@ import tempfile
 from pathlib import Path
 
 from amaranth.back import rtlil as rtlil_backend
-from amaranth.hdl import Cat, Module, Shape, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Shape, Signal, Value
 from amaranth.lib.wiring import connect
 
-from hw.frame import NEVER_READ_BEFORE_WRITTEN
+from hw.frame import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
 from hw.replay.ram import OnChipRam
 from hw.switch import Switch
 from iswitch.config import Config
 
-__all__ = ["flat", "payload_memories_uninitialised", "rtlil", "tool", "verilog"]
+__all__ = ["flat", "for_synthesis", "payload_memories_uninitialised", "rtlil", "tool", "verilog"]
 
 MEMORY_LATENCY = 24
 """Cycles: about what DDR3 takes at 200 MHz."""
@@ -74,6 +74,41 @@ def payload_memories_uninitialised():
         yield
     finally:
         rtlil_backend.ModuleEmitter.emit_memory = emit
+
+
+@contextlib.contextmanager
+def for_synthesis():
+    """As `payload_memories_uninitialised`, for Yosys' synthesis; and what a read gives in the cycle in which its word is written is left open
+    where nobody looks (`NEVER_READ_WHILE_WRITTEN`).
+
+    A read of an old word is what Amaranth promises and ECP5's block RAM does not: Yosys adds a register and a mux for every bit. Not for
+    simulators nor for Verilog, where it would become statements about X.
+    """
+    emit = rtlil_backend.ModuleEmitter.emit_read_port
+
+    def emit_read_port(self, cell_idx, cell):
+        if not NEVER_READ_WHILE_WRITTEN.keys() & self.netlist.cells[cell.memory].attributes.keys():
+            return emit(self, cell_idx, cell)
+        made, builder = self.builder.cell, self.builder
+
+        def cell_with_open_collisions(kind, *args, **options):
+            if kind == "$memrd_v2":
+                mask = options["parameters"]["COLLISION_X_MASK"]
+                options["parameters"]["COLLISION_X_MASK"] = Const(2**len(mask) - 1, len(mask))
+            return made(kind, *args, **options)
+
+        builder.cell = cell_with_open_collisions
+        try:
+            return emit(self, cell_idx, cell)
+        finally:
+            del builder.cell
+
+    rtlil_backend.ModuleEmitter.emit_read_port = emit_read_port
+    try:
+        with payload_memories_uninitialised():
+            yield
+    finally:
+        rtlil_backend.ModuleEmitter.emit_read_port = emit
 
 
 def rtlil(config: Config) -> str:

@@ -18,7 +18,7 @@ from amaranth.lib.wiring import Component
 from rich.console import Console
 from rich.table import Column, Table
 
-from hw.build import payload_memories_uninitialised, tool
+from hw.build import for_synthesis, tool
 from hw.replay.engine import Engine
 from hw.replay.sampler import Sampler
 from hw.replay.tree import SumTree
@@ -53,7 +53,7 @@ def count(name: str, part: Component) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
     values = (Value.cast(port) for _, _, port in part.signature.flatten(part))
-    with payload_memories_uninitialised():
+    with for_synthesis():
         text = rtlil_backend.convert(part, name="top", ports=[value for value in values if isinstance(value, Signal)], emit_src=False)
     (folder / "top.il").write_text(text)
     tool("yosys", ["-q", "-l", "yosys.log", "-p",

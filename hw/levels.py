@@ -24,7 +24,7 @@ from rich.console import Console
 
 from hw.board.boards import BOARDS
 from hw.board.shell import Shell
-from hw.build import payload_memories_uninitialised, tool
+from hw.build import for_synthesis, tool
 from hw.timing import PARTS
 
 __all__ = ["Way", "longest", "main", "synthesise"]
@@ -202,7 +202,7 @@ def synthesise(name: str, part: Component, *, family: str = "xc7") -> tuple[dict
     folder = BUILD / name
     folder.mkdir(parents=True, exist_ok=True)
     values = (Value.cast(port) for _, _, port in part.signature.flatten(part))
-    with payload_memories_uninitialised():
+    with for_synthesis():
         text = rtlil_backend.convert(part, name="top", ports=[value for value in values if isinstance(value, Signal)], emit_src=False)
     (folder / "top.il").write_text(text)
     tool("yosys", ["-q", "-l", "yosys.log", "-p", f"read_rtlil top.il; synth_xilinx -family {family} -top top -flatten -noiopad; "

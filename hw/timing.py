@@ -24,7 +24,7 @@ from hw.aggregate.accumulator import Accumulator
 from hw.aggregate.claims import Claims
 from hw.aggregate.result import ResultComposer
 from hw.aggregate.sequencer import Sequencer
-from hw.build import flat, payload_memories_uninitialised, tool
+from hw.build import flat, for_synthesis, tool
 from hw.control.core import Core
 from hw.control.counters import Counters
 from hw.net.arbiter import Arbiter
@@ -121,7 +121,7 @@ def place(name: str, module: Module, pins: list[Signal], *, seed: int = 1, devic
     folder = BUILD / name
     folder.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
-    with payload_memories_uninitialised():
+    with for_synthesis():
         # With the places in the sources, for the report.
         (folder / "top.il").write_text(rtlil_backend.convert(module, name="top", ports=pins))
     (folder / "pins.lpf").write_text(f'LOCATE COMP "clk" SITE "{DEVICES[device].clock_pin}";\n')
