@@ -11,15 +11,11 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.aggregate.ring import popcount
 from hw.frame import NEVER_READ_BEFORE_WRITTEN
 from hw.replay.histogram import Change
+from hw.replay.product import FRACTION_BITS, LATENCY, high_half
 
 __all__ = ["Found", "Operation", "SumTree", "fanouts"]
-
-FRACTION_BITS = 64
-PIECE_BITS = 16
-"""Of a fraction, multiplied in one cycle."""
 
 
 def fanouts(capacity: int, arity: int) -> list[int]:
@@ -98,7 +94,7 @@ class SumTree(wiring.Component):
     @property
     def _leaf_stage(self) -> int:
         """Cycles from an operation until it is at the leaves."""
-        return self.entry + 1 + FRACTION_BITS // PIECE_BITS + 1 + 3 * (len(self.fanouts) - 2)
+        return self.entry + 1 + LATENCY + 1 + 3 * (len(self.fanouts) - 2)
 
     def bits_below(self, level: int) -> int:
         """Address bits of the leaves below a child at this level."""
@@ -166,14 +162,13 @@ class SumTree(wiring.Component):
             "total": self.total.shape(), "rest": self.sum_bits(level), **({} if level else {"fraction": FRACTION_BITS})})
 
     def _place(self, m, step):
-        """Where in the total a draw wants to be: the high half of a product, piece by piece from the low end, as integers round down alike."""
-        product, pieces = Const(0), FRACTION_BITS // PIECE_BITS
-        for piece in range(pieces):
-            after, sum = Signal(self._step(0), name=f"placed_{piece}"), Signal(len(self.total) + PIECE_BITS, name=f"product_{piece}")
-            m.d.sync += [after.eq(step), sum.eq((product >> PIECE_BITS) + step.fraction.word_select(piece, PIECE_BITS) * step.total)]
-            step, product = after, sum
+        """Where in the total a draw wants to be."""
+        rest = high_half(m, step.fraction, step.total, name="place")
+        for stage in range(LATENCY):
+            before, step = step, Signal(self._step(0), name=f"placing_{stage}")
+            m.d.sync += [getattr(step, name).eq(getattr(before, name)) for name in ("valid", "draws", "leaf", "change", "priority", "total")]
         placed = Signal.like(step)
-        m.d.comb += [placed.eq(step), placed.rest.eq(product >> PIECE_BITS)]
+        m.d.comb += [placed.eq(step), placed.rest.eq(rest)]
         return placed
 
     def _pass(self, m, step, level, sums):
@@ -252,11 +247,15 @@ class SumTree(wiring.Component):
         m.d.sync += [end.eq(before[k // group] + within[k]) for k, end in enumerate(ends)]
 
         last, drawn = steps[-1], self.found.payload
-        chosen = Signal(bits)
-        m.d.comb += chosen.eq(popcount(Cat(last.rest >= end for end in ends[:-1])))
+        # Ends rise, so those that are reached are the first ones, and where that changes is the leaf.
+        reached, here, priority = Signal(self.arity - 1), Signal(self.arity), Signal(self.priority_bits)
+        m.d.comb += [
+            reached.eq(Cat(last.rest >= end for end in ends[:-1])), here.eq(Cat(Const(1, 1), reached) & ~Cat(reached, Const(0, 1))),
+            priority.eq(functools.reduce(or_, (Mux(here[k], rows[2][k], 0) for k in range(self.arity))))]
+        chosen = functools.reduce(or_, (Mux(here[k], k, 0) for k in range(self.arity)))
         empty = last.draws & (last.total == 0)
         m.d.sync += [
             self.found.valid.eq(last.valid), drawn.draws.eq(last.draws), drawn.empty.eq(empty), drawn.total.eq(last.total),
             drawn.leaf.eq(Mux(empty, 0, last.leaf | Mux(last.draws, chosen, 0))),
-            drawn.priority.eq(Mux(last.draws, rows[2][chosen], last.priority)),
+            drawn.priority.eq(Mux(last.draws, priority, last.priority)),
         ]

@@ -286,9 +286,10 @@ MUTANTS = [
     ("signed(self.priority_bits + 1))", "signed(self.priority_bits))"), ("Mux(entering.draws, 0, entering.leaf)", "entering.leaf"),
     ("Mux(step.valid & ~step.draws, 1 << step.leaf[:bits], 0)", "Mux(step.valid, 1 << step.leaf[:bits], 0)"),
     # what a draw finds
-    ("product >> PIECE_BITS) + step", "product >> PIECE_BITS + 1) + step"), ("step.rest - passed", "step.rest"),
+    ("step.fraction, step.total", "step.fraction, step.priority"), ("range(LATENCY)", "range(LATENCY - 1)"),
+    ("step.rest - passed", "step.rest"),
     ("empty = last.draws & (last.total == 0)", "empty = Const(0)"), ("leaf.eq(Mux(empty, 0,", "leaf.eq(Mux(Const(0), 0,"),
-    ("Mux(last.draws, chosen, 0))),", "chosen)),"), ("rows[2][chosen]", "rows[1][chosen]"), ("step.total.eq(after)", "step.total.eq(self.total)"),
+    ("Mux(last.draws, chosen, 0))),", "chosen)),"), ("Mux(here[k], rows[2][k], 0)", "Mux(here[k], rows[1][k], 0)"), ("Const(1, 1), reached) & ~", "Const(1, 1), reached) | ~"), ("step.total.eq(after)", "step.total.eq(self.total)"),
     ("self.entered.valid.eq(valid & ~entering.draws)", "self.entered.valid.eq(valid)"),
     # phases
     ("Mux(asked.keeps, 0, 1 << asked", "Mux(0, 0, 1 << asked"), ("Mux(held.keeps, old, held.new)", "held.new"),
