@@ -24,6 +24,11 @@ def fanouts(capacity: int, arity: int) -> list[int]:
     return [1 << (bits % each or each)] + [arity] * (-(-bits // each) - 1)
 
 
+def selected(here, values):
+    """The value whose bit in `here` is set."""
+    return functools.reduce(or_, (Mux(bit, value, 0) for bit, value in zip(here, values, strict=True)))
+
+
 class Operation(data.StructLayout):
     """An update of `leaf` from priority `old` to `new`, or, if it `draws`, a draw at `fraction` 2^-64 of the total. An update that `keeps`, which
     only a phased tree knows, leaves the leaf as it is, whatever `new` says."""
@@ -175,18 +180,20 @@ class SumTree(wiring.Component):
         """The step to the next level, and the node's sums behind it. sums: for each child but the first that of its elder siblings."""
         low, bits = self.bits_below(level), exact_log2(self.fanouts[level])
         into, after = Signal(self._step(level + 1), name=f"into_{level + 1}"), [Signal.like(old, name=f"after_{level}") for old in sums]
-        reached = Signal(len(sums), name=f"reached_{level}")
-        m.d.comb += reached.eq(Cat(step.rest >= old for old in sums))
-        # The sums rise from child to child, so those that are reached are the first ones.
-        chosen, passed = Signal(bits, name=f"chosen_{level}"), Signal(self.sum_bits(level), name=f"passed_{level}")
+        # What is left behind each child's begin, below 0 if that is not reached. The sums rise from child to child, so those that are
+        # reached are the first ones, and where that changes is the child.
+        lefts = [step.rest, *(Signal(signed(self.sum_bits(level) + 1), name=f"left_{level}") for _ in sums)]
+        m.d.comb += [left.eq(step.rest - old) for left, old in zip(lefts[1:], sums, strict=True)]
+        reached = Cat(~left[-1] for left in lefts[1:])
+        here = Signal(len(lefts), name=f"here_{level}")
+        chosen, rest = Signal(bits, name=f"chosen_{level}"), Signal(self.sum_bits(level + 1), name=f"rest_{level + 1}")
         m.d.comb += [
-            chosen.eq(functools.reduce(or_, (Mux(reached[k - 1] & ~(reached[k] if k < len(sums) else 0), k, 0) for k in range(1, len(sums) + 1)))),
-            passed.eq(functools.reduce(or_, (Mux(reached[k] & ~(reached[k + 1] if k + 1 < len(sums) else 0), old, 0) for k, old in enumerate(sums)))),
-        ]
+            here.eq(Cat(Const(1, 1), reached) & ~Cat(reached, Const(0, 1))), chosen.eq(selected(here, range(len(lefts)))),
+            rest.eq(selected(here, (left[:len(rest)] for left in lefts)))]
         mine = step.leaf[low:low + bits]
         m.d.comb += [new.eq(old + Mux(~step.draws & step.valid & (mine <= k), step.change, 0)) for k, (old, new) in enumerate(zip(sums, after))]
         m.d.comb += [getattr(into, name).eq(getattr(step, name)) for name in ("valid", "draws", "change", "priority", "total")]
-        m.d.comb += [into.leaf.eq(step.leaf | Mux(step.draws, chosen, 0) << low), into.rest.eq(step.rest - passed)]
+        m.d.comb += [into.leaf.eq(step.leaf | Mux(step.draws, chosen, 0) << low), into.rest.eq(rest)]
         return into, after
 
     def _root(self, m, step):
@@ -248,11 +255,10 @@ class SumTree(wiring.Component):
 
         last, drawn = steps[-1], self.found.payload
         # Ends rise, so those that are reached are the first ones, and where that changes is the leaf.
-        reached, here, priority = Signal(self.arity - 1), Signal(self.arity), Signal(self.priority_bits)
+        reached, here, chosen, priority = Signal(self.arity - 1), Signal(self.arity), Signal(bits), Signal(self.priority_bits)
         m.d.comb += [
             reached.eq(Cat(last.rest >= end for end in ends[:-1])), here.eq(Cat(Const(1, 1), reached) & ~Cat(reached, Const(0, 1))),
-            priority.eq(functools.reduce(or_, (Mux(here[k], rows[2][k], 0) for k in range(self.arity))))]
-        chosen = functools.reduce(or_, (Mux(here[k], k, 0) for k in range(self.arity)))
+            priority.eq(selected(here, rows[2])), chosen.eq(selected(here, range(self.arity)))]
         empty = last.draws & (last.total == 0)
         m.d.sync += [
             self.found.valid.eq(last.valid), drawn.draws.eq(last.draws), drawn.empty.eq(empty), drawn.total.eq(last.total),

@@ -19,7 +19,8 @@ def check(module=hw.replay.product, *, bits=44, adds=True, stalls=0.3, count=300
     fraction, whole, plus, goes = Signal(FRACTION_BITS), Signal(bits), Signal(64), Signal()
     found = module.high_half(m, fraction, whole, name="half", plus=plus if adds else None, goes=goes)
     m.d.comb += Signal(len(found)).eq(found)
-    some = lambda width: rng.choice([rng.getrandbits(width), (1 << width) - 1, 1 << rng.randrange(width), (1 << width) - (1 << rng.randrange(width)), 0])
+    some = lambda width: rng.choice([rng.getrandbits(width), (1 << width) - 1, 1 << rng.randrange(width),
+                                     (1 << width) - (1 << rng.randrange(width)), 0])
     asked = [(some(FRACTION_BITS), some(bits), some(64)) for _ in range(count)]
     expected = [((f * w >> FRACTION_BITS) + (p if adds else 0)) % (1 << max(bits, 64)) for f, w, p in asked]
     simulator, seen = Simulator(m), []
