@@ -18,14 +18,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from amaranth.back import rtlil as rtlil_backend
-from amaranth.hdl import Signal, Value
 from amaranth.lib.wiring import Component
 from rich.console import Console
 
 from hw.board.boards import BOARDS
 from hw.board.shell import Shell
-from hw.build import payload_memories_uninitialised, tool
+from hw.build import component_rtlil, tool
 from hw.primitives import begins, clock_pin, ends, kind, passes
 from hw.timing import PARTS
 
@@ -198,10 +196,7 @@ def synthesise(name: str, part: Component, *, family: str = "xc7") -> tuple[dict
     `build/levels/<name>`."""
     folder = BUILD / name
     folder.mkdir(parents=True, exist_ok=True)
-    values = (Value.cast(port) for _, _, port in part.signature.flatten(part))
-    with payload_memories_uninitialised():
-        text = rtlil_backend.convert(part, name="top", ports=[value for value in values if isinstance(value, Signal)], emit_src=False)
-    (folder / "top.il").write_text(text)
+    (folder / "top.il").write_text(component_rtlil(part, "top"))
     tool("yosys", ["-q", "-l", "yosys.log", "-p", f"read_rtlil top.il; synth_xilinx -family {family} -top top -flatten -noiopad; "
                    "write_json top.json; tee -q -o stat.json stat -json"], folder)
     return (json.loads((folder / "top.json").read_text()),
