@@ -8,15 +8,17 @@ from pathlib import Path
 
 from amaranth.back import rtlil as rtlil_backend
 from amaranth.hdl import Cat, Const, Module, Shape, Signal, Value
-from amaranth.lib.wiring import connect
+from amaranth.lib.wiring import Component, connect
 
 from hw.frame import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
 from hw.replay.ram import OnChipRam
 from hw.switch import Switch
 from iswitch.config import Config
 
-__all__ = ["flat", "for_synthesis", "payload_memories_uninitialised", "rtlil", "tool", "verilog"]
+__all__ = ["component_rtlil", "component_verilog", "flat", "for_synthesis", "payload_memories_uninitialised", "rtlil", "tool", "verilog"]
 
+NO_LATCH = "select -assert-none t:$dlatch t:$adlatch t:$dlatchsr t:$sr"
+"""Of Yosys, after `proc`."""
 MEMORY_LATENCY = 24
 """Cycles: about what DDR3 takes at 200 MHz."""
 
@@ -116,6 +118,22 @@ def rtlil(config: Config) -> str:
     module, ports = flat(config)
     with payload_memories_uninitialised():
         return rtlil_backend.convert(module, name="switch", ports=ports, emit_src=False)
+
+
+def component_rtlil(part: Component, name: str, *, synthesis: bool = False) -> str:
+    """Any component as RTLIL, top module `name`, ports by path: rx__0__payload, ... `synthesis`: see `for_synthesis`."""
+    values = (Value.cast(port) for _, _, port in part.signature.flatten(part))
+    with for_synthesis() if synthesis else payload_memories_uninitialised():
+        return rtlil_backend.convert(part, name=name, ports=[value for value in values if isinstance(value, Signal)], emit_src=False)
+
+
+def component_verilog(part: Component, name: str, folder: Path) -> Path:
+    """Any component as Verilog-2005, `name`.v in the folder, top module `name`. RuntimeError if a signal is driven twice or by nothing, is in
+    a loop without a register, or is kept by a latch."""
+    (folder / f"{name}.il").write_text(component_rtlil(part, name))
+    tool("yosys", ["-q", "-l", f"{name}.log", "-p", f"read_rtlil {name}.il; proc; {NO_LATCH}; opt_expr; opt_merge; opt_clean -purge; check -assert; "
+                   f"memory_collect; opt_clean -purge; write_verilog -noattr {name}.v"], folder)
+    return folder / f"{name}.v"
 
 
 def verilog(config: Config) -> str:
