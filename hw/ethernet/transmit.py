@@ -120,7 +120,7 @@ class Transmitter(wiring.Component):
         with m.FSM():
             with m.State("GAP"):
                 m.d.comb += plan.kind.eq(Mux(self.remote_fault, Kind.FAULT, Kind.IDLE))
-                m.d.sync += [index.eq(0), spoilt.eq(0)]
+                m.d.sync += index.eq(0)
                 with m.If(wait != 0):
                     m.d.sync += wait.eq(wait - 1)
                 with m.Elif(self.i.valid & ~self.remote_fault & ~self.halt):
@@ -159,7 +159,7 @@ class Transmitter(wiring.Component):
                 count, columns = Signal(range(BYTES + 1)), Signal(range(2 * GAP_COLUMNS + 1))
                 owed = deficit + count[:2]
                 m.d.comb += [plan.kind.eq(Mux(count < BYTES - 4, Mux(self.remote_fault, Kind.FAULT, Kind.IDLE), Kind.SPILL)), plan.count.eq(count),
-                             plan.spoilt.eq(spoilt), columns.eq(GAP_COLUMNS - 1 + count[2:] + late + owed[2])]
+                             columns.eq(GAP_COLUMNS - 1 + count[2:] + late + owed[2])]
                 m.d.sync += [wait.eq((columns >> 1) - 1), late_next.eq(columns[0]), deficit.eq(owed)]
                 m.next = "GAP"
         m.d.sync += count.eq(plan.count)
