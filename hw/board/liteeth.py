@@ -68,6 +68,8 @@ class Mac(LiteXModule):
         taken, given, ended = self.checker.sink, self.checker.source, Signal()
         lost = Signal()
         self.comb += [
+            # The PHY leaves `last_be` at 0, with which the checker would find no FCS wrong.
+            self.phy_rx.source.last_be.eq(self.phy_rx.source.last),
             given.ready.eq(1), streams["link"].eq(self.phy_rx.inband_status.fields.link_status),
             # After a frame's end the checker is as new: by itself it takes a frame of one byte for the beginning of the next.
             self.checker.reset.eq(ended),

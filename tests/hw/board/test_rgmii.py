@@ -3,7 +3,7 @@
 import hw.board.rgmii
 import pytest
 from hw.board.rgmii import RgmiiPort
-from sim.bench.cocotb_rgmii import SMALL_DEPTH
+from sim.bench.cocotb_rgmii import SHALLOW_DEPTH
 from sim.bench.mutant import mutant
 from sim.bench.rgmii import DOMAIN, verilog
 from sim.bench.run_cocotb import BUILD, simulate
@@ -15,4 +15,5 @@ def run(top, folder=BUILD, only="", *, make=RgmiiPort, **sizes):
 
 
 def test_port_agrees_with_another_phy():
-    assert len(run("rgmii")) == 10
+    assert len(run("shallow", rx_depth=SHALLOW_DEPTH)) == 2
+    assert len(run("rgmii")) == 8
