@@ -51,7 +51,7 @@ class Mac(LiteXModule):
 
         self.phy_tx = stage("eth_tx", LiteEthPHYRGMIITX(pads))
         self.padding = stage("eth_tx", LiteEthMACPaddingInserter(8, PAYLOAD_BYTES_MIN))
-        self.tx_buffer = stage("eth_tx", Buffer(eth_phy_description(8)))
+        self.tx_buffer = stage("eth_tx", Buffer(eth_phy_description(8), pipe_ready=True))
         self.inserter = stage("eth_tx", LiteEthMACCRC32Inserter(eth_phy_description(8)))
         self.tx_preamble = stage("eth_tx", LiteEthMACPreambleInserter(8))
         self.gap = stage("eth_tx", LiteEthMACGap(8))
