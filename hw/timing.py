@@ -127,8 +127,8 @@ def place(name: str, module: Module, pins: list[Signal], *, seed: int = 1, devic
     (folder / "pins.lpf").write_text(f'LOCATE COMP "clk" SITE "{DEVICES[device].clock_pin}";\n')
     tool("yosys", ["-q", "-l", "yosys.log", "-p", "read_rtlil top.il; synth_ecp5 -top top -json top.json"], folder)
     # Neither option hides anything: the few pins may stand anywhere but the clock's, and a frequency that is not met is what is to be reported.
-    tool("nextpnr-ecp5", ["-q", "--log", "nextpnr.log", *DEVICES[device].options, "--json", "top.json", "--report", "nextpnr.json", "--freq", str(ASKED_MHZ),
-                          "--lpf", "pins.lpf", "--lpf-allow-unconstrained", "--timing-allow-fail",
+    tool("nextpnr-ecp5", ["-q", "--log", "nextpnr.log", *DEVICES[device].options, "--json", "top.json", "--report", "nextpnr.json",
+                          "--freq", str(ASKED_MHZ), "--lpf", "pins.lpf", "--lpf-allow-unconstrained", "--timing-allow-fail",
                           "--seed", str(seed)], folder)
     return report(json.loads((folder / "nextpnr.json").read_text()), json.loads((folder / "top.json").read_text())
                   ) | {"seconds": round(time.monotonic() - begun)}
