@@ -20,7 +20,7 @@ from amaranth.lib.wiring import Component, In
 from rich.console import Console
 from rich.table import Table
 
-from hw.aggregate.accumulator import Accumulator
+from hw.aggregate.accumulator import LOOP, Accumulator
 from hw.aggregate.claims import Claims
 from hw.aggregate.result import ResultComposer
 from hw.aggregate.sequencer import Sequencer
@@ -78,7 +78,7 @@ PARTS = {
     "core in a tree": lambda c: Core(replace(c, uplinks=True)),
     "claims": lambda c: Claims(replace(c, staleness=STALENESS_MAX)),
     "forwarder": Forwarder,
-    "sequencer": lambda c: Sequencer(c, loop=16),
+    "sequencer": lambda c: Sequencer(c, loop=LOOP),
     "lane": lambda c: Lane(),
     "accumulator": Accumulator,
     "accumulator8": lambda c: Accumulator(replace(c, bus_bits=256)),
