@@ -30,8 +30,8 @@ class OutputPort(wiring.Component):
     cycles before a result, 1 before another frame, else one word per cycle. The inputs never stall: a frame that does not fit is dropped
     whole and counted. `tx` may stall.
 
-    A frame that has begun never pauses: `tx.valid` falls after its last word only, so a MAC behind a memory of a few words need not store frames. That
-    holds as long as the inputs themselves bring a frame's words in consecutive cycles, for here nothing comes between them.
+    A frame that has begun never pauses: `tx.valid` falls after its last word only, so a MAC behind a memory of a few words need not store whole
+    frames. That holds as long as the inputs themselves bring a frame's words in consecutive cycles, for here nothing comes between them.
     """
 
     def __init__(self, config: Config, *, port: int):

@@ -1,6 +1,6 @@
 """A frame memory at a port's exit: takes whole frames or none, shows a frame as soon as it begins, can show it again."""
 
-from amaranth.hdl import Cat, Const, Module, Shape, Signal
+from amaranth.hdl import Cat, Const, Module, Shape, Signal, signed
 from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.memory import Memory
@@ -44,15 +44,17 @@ class FrameStore(wiring.Component):
         write, start, read = (Signal(bits, name=name) for name in ("write", "start", "read"))
         dropping, noted, notable = Signal(), Signal(init=1), Signal(init=1)
 
-        # `room` is never more than there is: what is put is taken off at once, what is forgotten comes a cycle later.
-        room, fits, stores, leaves = Signal(bits, init=self.depth), Signal(), Signal(), Signal()
+        # `room` is late by a cycle, in which a word may have come: it is taken off where the sum is short.
+        room, late, spare = Signal(bits, init=self.depth), Signal(), Signal(signed(LENGTH_BITS + 2))
+        fits, stores, leaves, shift = Signal(), Signal(), Signal(), exact_log2(self.bus_bits // 8)
         m.d.comb += [
-            fits.eq((self.put_bytes <= Cat(Const(0, exact_log2(self.bus_bits // 8)), room)) & notable),
+            spare.eq((Cat(Const(-1, shift), room) - self.put_bytes) >> shift),
+            fits.eq((spare >= 0) & ((spare != 0) | ~late) & notable),
             stores.eq(self.put.valid & (self.first & fits | ~self.first & ~dropping)),
             self.stat_drop.eq(self.put.valid & self.first & ~fits),
             put.addr.eq(write[:-1]), put.data.eq(self.put.payload), put.en.eq(stores),
         ]
-        m.d.sync += [write.eq(write + stores), room.eq(start + self.depth - write - stores)]
+        m.d.sync += [write.eq(write + stores), late.eq(stores), room.eq(start + self.depth - write)]
         with m.If(self.put.valid & self.first):
             m.d.sync += dropping.eq(~fits)
         if self.note_bits is not None:

@@ -122,7 +122,8 @@ def test_more_than_64_frames_at_a_time_are_too_many():
 @pytest.mark.parametrize(("sound", "wrong"), [
     ("(at + 1) << 3", "at << 3"), ("(at + 1) << 3", "(at + 2) << 3"), ("word.last & ends", "word.last"), ("word.last & ends", "ends"),
     ("self.rows.ready & ends", "self.rows.ready"), ("with m.If(self.rows.valid & self.rows.ready):", "with m.If(self.rows.valid):"),
-    ("at.eq(0)\n", "at.eq(at)\n"), ("eq(self.arrived.length)", "eq(self.arrived.length - 8)"), ("eq(self.arrived.length)", "eq(self.arrived.length + 8)"),
+    ("at.eq(0)\n", "at.eq(at)\n"), ("eq(self.arrived.length)", "eq(self.arrived.length - 8)"),
+    ("eq(self.arrived.length)", "eq(self.arrived.length + 8)"),
     ("self.arrived_o.eq(store.note)", "self.arrived_o.eq(self.arrived)"), ("store.first.eq(self.first)", "store.first.eq(self.words.valid)"),
     ("self.stat_drop.eq(store.stat_drop)", "self.stat_drop.eq(0)"), ("self.busy.eq(store.busy)", "self.busy.eq(self.rows.valid)"),
     ("self.busy.eq(store.busy)", "self.busy.eq(1)"), ("notes=64", "notes=32")])
