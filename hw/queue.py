@@ -1,5 +1,7 @@
 """The ingress queue: a frame leaves it whole and scanned, or never."""
 
+from itertools import pairwise
+
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
@@ -81,23 +83,26 @@ class PacketQueue(wiring.Component):
         write, start, committed, read = (Signal(pointer_bits, name=name)
                                          for name in ("write", "start", "committed", "read"))
 
-        # Entry: store until the end is known; `start` is where a rollback goes to.
+        # Entry: every frame begins at `start`, which moves behind one when it has ended well.
         length = Signal(range(self.frame_bytes_max + 2 * self.bus_bytes))
         oversize = Signal()
         frame_length = Signal.like(length)
         taken = Signal()
         first = Signal(init=1)
+        at, following = Signal(pointer_bits), Signal(pointer_bits)
         # `fifo.level` counts only what is committed: leave room for the frames still in the scan's pipeline.
-        room = ((write - read)[:pointer_bits] != self.depth) & (fifo.w_level < self.scans_depth - 6)
+        room = (at ^ read != self.depth) & (fifo.w_level < self.scans_depth - 6)
         m.d.comb += [
-            self.i.ready.eq(room | oversize),
+            self.i.ready.eq(room | oversize), at.eq(Mux(first, start, write)), following.eq(at + 1),
             taken.eq(self.i.valid & self.i.ready),
             frame_length.eq(length + self.i.payload.count),
-            put.addr.eq(write[:-1]), put.data.eq(self.i.payload), put.en.eq(taken & ~oversize),
+            put.addr.eq(at[:-1]), put.data.eq(self.i.payload), put.en.eq(taken & ~oversize),
         ]
         good = Signal()
         with m.If(taken):
             m.d.sync += first.eq(self.i.payload.last)
+            with m.If(~oversize):
+                m.d.sync += write.eq(following)
             with m.If(self.i.payload.last):
                 m.d.comb += [
                     self.stat_error.eq(self.i.payload.error),
@@ -105,15 +110,13 @@ class PacketQueue(wiring.Component):
                     self.stat_oversize.eq(~self.i.payload.error & (oversize | (frame_length > self.frame_bytes_max))),
                     good.eq(~(self.stat_error | self.stat_runt | self.stat_oversize)),
                 ]
-                m.d.sync += [length.eq(0), oversize.eq(0), write.eq(start)]
+                m.d.sync += [length.eq(0), oversize.eq(0)]
                 with m.If(good):
-                    m.d.sync += [write.eq(write + 1), start.eq(write + 1)]
+                    m.d.sync += start.eq(following)
             with m.Elif(~oversize):
-                m.d.sync += [length.eq(frame_length), write.eq(write + 1)]
-                with m.If(frame_length > self.frame_bytes_max):
-                    m.d.sync += [oversize.eq(1), write.eq(start)]
+                m.d.sync += [length.eq(frame_length), oversize.eq(frame_length > self.frame_bytes_max)]
 
-        self._scan(m, taken, first, good, frame_length, write + 1, committed, fifo)
+        self._scan(m, taken, first, good, frame_length, following, committed, fifo)
 
         # Exit: the read port's register is the output register.
         filled, moves = Signal(), Signal()
@@ -121,7 +124,7 @@ class PacketQueue(wiring.Component):
             get.addr.eq(read[:-1]), moves.eq(~filled | self.o.ready), get.en.eq(moves & (read != committed)),
             self.o.payload.eq(get.data), self.o.valid.eq(filled),
             fifo.r_en.eq(self.scans.ready), self.scans.valid.eq(fifo.r_rdy), self.scans.payload.eq(fifo.r_data),
-            self.busy.eq((write != read) | filled | (length != 0)),
+            self.busy.eq((start != read) | filled | ~first),
         ]
         with m.If(moves):
             m.d.sync += filled.eq(get.en)
@@ -136,28 +139,27 @@ class PacketQueue(wiring.Component):
         ip, address, udp = offset["ip_version_ihl"], offset["ip_src"], offset["udp_src"]
         at_end = {"last": 1, "good": 1, "length": LENGTH_BITS, "end": len(committed)}
 
-        # Bytes behind the end of the last word count as zeros.
+        # Bytes behind the end of the last word count as zeros, and so do those before IPv4's header.
+        index = Signal(range(header_words + 1))
         masked_valid = Signal()
-        masked = Signal(data.StructLayout({"data": 8 * self.bus_bytes, "first": 1, **at_end}), reset_less=True)
+        masked = Signal(data.StructLayout({"data": 8 * self.bus_bytes, "first": 1, "index": index.shape(), **at_end}), reset_less=True)
         m.d.sync += masked_valid.eq(taken)
         with m.If(taken):
-            m.d.sync += [masked.first.eq(first), masked.last.eq(self.i.payload.last), masked.good.eq(good),
-                         masked.length.eq(frame_length), masked.end.eq(end)]
-            quads, rest = self.i.payload.count[2:], self.i.payload.count[:2]
-            odd = Cat((rest > k).replicate(8) for k in range(4))
-            for k in range(self.bus_bytes // 4):
-                quad = self.i.payload.data[32 * k:32 * k + 32]
-                m.d.sync += masked.data[32 * k:32 * k + 32].eq(Mux(quads > k, quad, Mux(quads == k, quad & odd, 0)))
+            m.d.sync += [masked.first.eq(first), masked.index.eq(index), masked.last.eq(self.i.payload.last), masked.good.eq(good),
+                         masked.length.eq(frame_length), masked.end.eq(end),
+                         index.eq(Mux(self.i.payload.last, 0, Mux(index == header_words, index, index + 1)))]
+            for byte in range(self.bus_bytes):
+                early = Cat(index == word for word in range(header_words) if word * self.bus_bytes + byte < ip).any()
+                came = self.i.payload.data[8 * byte:8 * byte + 8]
+                m.d.sync += masked.data[8 * byte:8 * byte + 8].eq(Mux((self.i.payload.count > byte) & ~early, came, 0))
 
-        index = Signal(range(header_words + 1))
         summed_valid = Signal()
         tail = {"tainted": 32, "partial": 1} if self.uplinks else {}
         summed = Signal(data.StructLayout({"first": 1, "ip": 20, "udp": 22, "none": 1, "exponent": 8, **tail, **at_end}), reset_less=True)
         before_last = Signal(32, reset_less=True)
         m.d.sync += summed_valid.eq(masked_valid)
         with m.If(masked_valid):
-            m.d.sync += [index.eq(Mux(masked.last, 0, Mux(index == header_words, index, index + 1))),
-                         summed.first.eq(masked.first), summed.ip.eq(0), summed.none.eq(0), summed.exponent.eq(0)]
+            m.d.sync += [summed.first.eq(masked.first), summed.none.eq(0), summed.exponent.eq(0)]
             m.d.sync += [summed[name].eq(masked[name]) for name in at_end]
             if self.uplinks:
                 # The last two quads: tainted ranks, then flags and complement. The first may be the end of the word before.
@@ -165,36 +167,28 @@ class PacketQueue(wiring.Component):
                 m.d.sync += before_last.eq(quads[-1])
                 ends_at = ((masked.length - 1) >> 2)[:exact_log2(self.bus_bytes // 4)]
                 m.d.sync += [summed.tainted.eq(Array(quads)[ends_at]), summed.partial.eq(Array(quads[1:])[ends_at][0])]
-            with m.Switch(index):
-                for w in range(header_words):
-                    low, high = w * self.bus_bytes, (w + 1) * self.bus_bytes
-                    part = lambda start, stop, low=low, high=high: (max(start, low) - low, max(min(stop, high) - low, 0))
-                    with m.Case(w):
-                        m.d.sync += summed.ip.eq(sum_halves(masked.data, *part(ip, udp)))
-                        total = sum_halves(masked.data, *part(address, high))
-                        if low <= offset["udp_length"] < high:
-                            # The pseudo header (RFC 768): addresses are summed where they stand, protocol and length here.
-                            at = offset["udp_length"] - low
-                            total = total + sum_halves(masked.data, at, at + 2) + (17 << 8)
-                        m.d.sync += summed.udp.eq(total)
-                        if low <= offset["udp_checksum"] < high:
-                            at = 8 * (offset["udp_checksum"] - low)
-                            m.d.sync += summed.none.eq(masked.data[at:at + 16] == 0)
-                with m.Default():
-                    m.d.sync += summed.udp.eq(sum_halves(masked.data, 0, self.bus_bytes))
-                    exponents = [masked.data[32 * k + 23:32 * k + 31] for k in range(self.bus_bytes // 4)]
-                    while len(exponents) > 1:
-                        exponents = [Mux(a > b, a, b) for a, b in zip(exponents[::2], exponents[1::2], strict=True)]
-                    m.d.sync += summed.exponent.eq(exponents[0])
+            checksum_word, checksum_at = divmod(offset["udp_checksum"], self.bus_bytes)
+            with m.If(masked.index == checksum_word):
+                m.d.sync += summed.none.eq(masked.data[8 * checksum_at:8 * checksum_at + 16] == 0)
+            with m.If(masked.index == header_words):
+                exponents = [masked.data[32 * k + 23:32 * k + 31] for k in range(self.bus_bytes // 4)]
+                while len(exponents) > 1:
+                    exponents = [Mux(a > b, a, b) for a, b in zip(exponents[::2], exponents[1::2], strict=True)]
+                m.d.sync += summed.exponent.eq(exponents[0])
+            # The pseudo header (RFC 768): addresses are summed where they stand, the length once more here; the protocol, where `total` begins.
+            length_word, length_at = divmod(offset["udp_length"], self.bus_bytes)
+            again = Mux(masked.index == length_word, masked.data[8 * length_at:8 * length_at + 16], 0)
+            ip_part, udp_part = self._parts(m, masked, address, udp)
+            m.d.sync += [summed.ip.eq(ip_part), summed.udp.eq(udp_part + again)]
 
-        total = Signal(data.StructLayout({"ip": 24, "udp": 32, "none": 1, "exponent": 8}), reset_less=True)
+        total = Signal(data.StructLayout({"ip": 20, "udp": 16 + LENGTH_BITS, "none": 1, "exponent": 8}), reset_less=True)
         whole = Signal()
         last = Signal(data.StructLayout({"length": LENGTH_BITS, "end": len(committed), **tail}), reset_less=True)
         m.d.sync += whole.eq(summed_valid & summed.last & summed.good)
         with m.If(summed_valid):
             m.d.sync += [last[name].eq(summed[name]) for name in ("length", "end", *tail)]
-            carried = Mux(summed.first, Const(0, total.shape().size), total.as_value())
-            before = data.View(total.shape(), carried)
+            protocol = 17 << 8 << total.shape()["udp"].offset
+            before = data.View(total.shape(), Mux(summed.first, Const(protocol, total.shape().size), total.as_value()))
             m.d.sync += [
                 total.ip.eq(before.ip + summed.ip), total.udp.eq(before.udp + summed.udp),
                 total.none.eq(before.none | summed.none),
@@ -202,7 +196,7 @@ class PacketQueue(wiring.Component):
             ]
 
         folded_valid = Signal()
-        folded = Signal(data.StructLayout({"ip": 17, "udp": 18, "none": 1, "exponent": 8,
+        folded = Signal(data.StructLayout({"ip": 18, "udp": 18, "none": 1, "exponent": 8,
                                            "length": LENGTH_BITS, "end": len(committed), **tail}), reset_less=True)
         m.d.sync += folded_valid.eq(whole)
         with m.If(whole):
@@ -213,8 +207,8 @@ class PacketQueue(wiring.Component):
             ]
 
         def is_zero(ones):
-            """0xFFFF after the end-around carry; a sum of real bytes is never plain zero here."""
-            return ((ones[:16] + ones[16:])[:17] == 0xFFFF)
+            """0xFFFF when what stands above 16 bits, 3 at most, is added to them; a sum of real bytes is never plain zero here."""
+            return ones[2:16].all() & (ones[:2] == ~ones[16:18])
 
         scan = Signal(Scan)
         m.d.comb += [scan[name].eq(folded[name]) for name in tail]
@@ -225,3 +219,19 @@ class PacketQueue(wiring.Component):
         ]
         with m.If(folded_valid):
             m.d.sync += committed.eq(folded.end)
+
+    def _parts(self, m, masked, address: int, udp: int):
+        """Of a word of the frame, the sums of what IPv4's checksum is of, and of what UDP's is of. IPv4's header ends where UDP's begins, and the
+        addresses in it, from `address` on, belong to both: so a word is summed in pieces between these places."""
+        places = sorted({0, address % self.bus_bytes, udp % self.bus_bytes, self.bus_bytes})
+        pieces = {first: sum_halves(masked.data, first, end) for first, end in pairwise(places)}
+        ip_part, udp_part, whole = Signal(20), Signal(22), Signal(22)
+        m.d.comb += [whole.eq(sum(pieces.values())), udp_part.eq(whole)]
+        with m.Switch(masked.index):
+            for word in range(-(-udp // self.bus_bytes)):
+                low = word * self.bus_bytes
+                with m.Case(word):
+                    for part, belongs in ((ip_part, lambda at: at < udp), (udp_part, lambda at: at >= address)):
+                        chosen = [piece for first, piece in pieces.items() if belongs(low + first)]
+                        m.d.comb += part.eq(whole if len(chosen) == len(pieces) else sum(chosen))
+        return ip_part, udp_part

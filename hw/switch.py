@@ -16,6 +16,7 @@ from hw.net.merge import Merge
 from hw.net.output import OutputPort
 from hw.net.parser import Parser
 from hw.net.responder import Responder
+from hw.net.stamp import Stamp
 from hw.queue import PacketQueue
 from hw.replay.engine import Engine
 from iswitch.config import Config
@@ -30,7 +31,7 @@ class Switch(wiring.Component):
         rx -> PacketQueue -> Arbiter -> Parser -+-> Core (decides) -+-> Gate -+-> Aggregator -> results -+-> OutputPort -> tx
               (whole, scanned)                  +-> words that wait +         +-> Responder -> floods ---+
                                                                               +-> Engine -> replies -----+
-                                                       Core, ReplyComposer -> replies -------------------+
+                                                       Core, ReplyComposer -> replies -> Stamp ----------+
 
     Store and forward at the entry, cut-through from there. One lane: the ports together bring at most one bus word per cycle. `rx` may be
     stalled only by full memory; a MAC that cannot wait sets `error` on the frame it had to cut. Nothing downstream of the
@@ -66,6 +67,7 @@ class Switch(wiring.Component):
         m.submodules.aggregator = aggregator = Aggregator(config)
         m.submodules.composer = composer = ReplyComposer(bus_bits=config.bus_bits)
         m.submodules.replies = replies = Merge(Addressed(config.bus_bits), inputs=2 if self.engine else 1)
+        m.submodules.stamp = stamp = Stamp(bus_bits=config.bus_bits)
         m.submodules.counters = counters = Counters(config)
 
         queues, outputs = [], []
@@ -93,6 +95,7 @@ class Switch(wiring.Component):
         connect(m, gate.contributions, aggregator.contributions)
         connect(m, core.replies, composer.replies)
         connect(m, composer.o, replies.i[0])
+        connect(m, replies.o, stamp.i)
         m.d.comb += [
             parser.own_ip.eq(self.own_ip), core.now_us.eq(self.now_us), core.seed.eq(self.seed),
             core.own_mac.eq(self.own_mac), core.own_ip.eq(self.own_ip), responder.own_mac.eq(self.own_mac),
@@ -101,7 +104,7 @@ class Switch(wiring.Component):
             counters.decided.eq(core.decided), counters.outcome.eq(core.trace.outcome),
             counters.claimed.eq(core.claimed), counters.age.eq(core.age),
             counters.flushed.eq(aggregator.flushed), self.traced.eq(core.decided), self.trace.eq(core.trace),
-            replies.o.ready.eq(1),
+            stamp.own_mac.eq(self.own_mac), stamp.own_ip.eq(self.own_ip),
         ]
         for job in range(config.jobs):
             m.d.comb += core.parents[job].eq(self.parents[job])
@@ -110,19 +113,17 @@ class Switch(wiring.Component):
                 m.d.comb += counters.stats[stat].eq(core.stats[stat])
 
         engine_busy = self._replay(m, gate, replies, counters)
-        flood_first, reply_first = Signal(init=1), Signal(init=1)
+        flood_first = Signal(init=1)
         with m.If(responder.o.valid):
             m.d.sync += flood_first.eq(responder.o.payload.word.last)
-        with m.If(replies.o.valid):
-            m.d.sync += reply_first.eq(replies.o.payload.word.last)
         for queue, output, events in zip(queues, outputs, counters.port_events, strict=True):
             m.d.comb += [
                 output.own_mac.eq(self.own_mac), output.own_ip.eq(self.own_ip),
                 output.results.valid.eq(aggregator.results.valid), output.results.payload.eq(aggregator.results.payload),
-                output.replies.valid.eq(replies.o.valid), output.replies.payload.eq(replies.o.payload),
+                output.replies.valid.eq(stamp.o.valid), output.replies.payload.eq(stamp.o.payload),
                 output.floods.valid.eq(responder.o.valid), output.floods.payload.eq(responder.o.payload),
                 output.bind.valid.eq(core.bind.valid), output.bind.payload.eq(core.bind.payload),
-                output.reply_first.eq(reply_first), output.flood_first.eq(flood_first),
+                output.reply_first.eq(stamp.first), output.flood_first.eq(flood_first),
                 events[PortCounter.RX_ERROR].eq(queue.stat_error), events[PortCounter.RX_RUNT].eq(queue.stat_runt),
                 events[PortCounter.RX_OVERSIZE].eq(queue.stat_oversize), events[PortCounter.RX_FRAMES].eq(queue.stat_frame),
                 events[PortCounter.TX_DROP_RESULT].eq(output.stat_drop_result),
@@ -134,7 +135,7 @@ class Switch(wiring.Component):
                 PortCounter.TX_DROP_ORDINARY)
         m.d.sync += self.dropped.eq(Cat(events[counter] for events in counters.port_events for counter in lost).any())
         m.d.comb += self.busy.eq(
-            Cat(*(part.busy for part in (*queues, *outputs, parser, core, responder, aggregator, composer))).any()
+            Cat(*(part.busy for part in (*queues, *outputs, parser, core, responder, aggregator, composer, stamp))).any()
             | lane.o.valid | verdicts.o.valid | replies.o.valid | engine_busy)
         return m
 

@@ -61,7 +61,7 @@ class EventBank(wiring.Component):
 
     Any of them may happen at once. The lower bits of each counter are registers; the upper ones are words of a memory, which a walk visits one
     a cycle. It sees by the highest of the lower bits, and by what that was before, whether they have gone round, which they cannot
-    do between two visits more than once. After a reset it is wiped: until `wiped`, as many cycles as there are
+    do between two visits more than once. After a reset it is wiped: until `wiped`, one more cycle than there are
     counters, nothing may be read.
     """
 
@@ -69,7 +69,8 @@ class EventBank(wiring.Component):
         if len(event_bits) < 2 or min(event_bits) < 0:
             raise ValueError(f"EventBank event_bits must be at least 2 widths, not {event_bits!r}")
         self.event_bits = event_bits
-        self.low_bits = ceil_log2(len(event_bits) * (2**max(event_bits) - 1)) + 1
+        # Between two visits, and until the second is seen in the memory.
+        self.low_bits = ceil_log2((len(event_bits) + 1) * (2**max(event_bits) - 1)) + 1
         super().__init__({"events": In(data.StructLayout({f"{k}": bits for k, bits in enumerate(event_bits)})),
                           "address": In(range(len(event_bits))), "value": Out(32), "wiped": Out(1)})
 
@@ -79,7 +80,8 @@ class EventBank(wiring.Component):
         above = data.StructLayout({"high": 32 - self.low_bits, "seen": 1})
         m.submodules.memory = memory = Memory(shape=above, depth=depth, init=[])
         put, had, get = memory.write_port(), memory.read_port(domain="comb"), memory.read_port(domain="comb")
-        walk, whole = walk_round(m, depth, self.wiped), self.wiped
+        whole = Signal()
+        walk = walk_round(m, depth, whole)
 
         low = []
         for k, bits in enumerate(self.event_bits):
@@ -87,15 +89,20 @@ class EventBank(wiring.Component):
             if bits:
                 m.d.sync += count.eq(count + self.events[f"{k}"])
             low.append(count)
-        top = Signal()
+        # A visit takes two cycles, to look and to write.
+        top, before, visited = Signal(), Signal(above), Signal(range(depth))
+        m.d.sync += [top.eq(Array(count[-1] for count in low)[walk]), before.eq(had.data), visited.eq(walk), self.wiped.eq(whole)]
         m.d.comb += [
-            top.eq(Array(count[-1] for count in low)[walk]), had.addr.eq(walk), put.addr.eq(walk), put.en.eq(1), put.data.seen.eq(top),
-            put.data.high.eq(Mux(whole, had.data.high + (had.data.seen & ~top), 0)), get.addr.eq(self.address),
+            had.addr.eq(walk), put.addr.eq(visited), put.en.eq(1), put.data.seen.eq(top),
+            put.data.high.eq(Mux(self.wiped, before.high + (before.seen & ~top), 0)), get.addr.eq(self.address),
         ]
-        lower, upper, round_again = Signal(self.low_bits), Signal.like(get.data.high), Signal()
-        asked = Array(low)[self.address]
-        m.d.sync += [lower.eq(asked), upper.eq(get.data.high), round_again.eq(get.data.seen & ~asked[-1])]
-        m.d.comb += self.value.eq(Cat(lower, upper + round_again))
+        # One of each eight is chosen before the edge, of these one behind it.
+        groups = [low[first:first + BANK] for first in range(0, depth, BANK)]
+        lower = Array(Signal(self.low_bits, name=f"lower_{k}") for k in range(len(groups)))
+        upper, number = Signal(above), Signal(range(len(groups) + 1))
+        m.d.sync += [upper.eq(get.data), number.eq(self.address[3:])]
+        m.d.sync += [chosen.eq(Array(group)[self.address[:3]]) for chosen, group in zip(lower, groups, strict=True)]
+        m.d.comb += self.value.eq(Cat(lower[number], upper.high + (upper.seen & ~lower[number][-1])))
         return m
 
 

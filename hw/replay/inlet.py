@@ -3,7 +3,6 @@
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
-from amaranth.utils import exact_log2
 
 from hw.frame import Cut, Word
 from hw.net.store import FrameStore
@@ -33,7 +32,7 @@ class Inlet(wiring.Component):
 
     Words come with `first`, and with `arrived`, which is constant over a frame. A frame for which there is no room is dropped whole, and
     `stat_drop` pulses: the entry never stalls. `arrived_o` is that of the frame in `rows`, from its first row to its last. Frames
-    are whole rows. One row a cycle, the first 3 cycles after its word; `rows.ready` leads to registers only. `busy`:
+    are whole rows. One row a cycle, the first 4 cycles after its word; `rows.ready` leads to registers only. `busy`:
     from the cycle after a frame began until its last row was taken.
     """
 
@@ -49,12 +48,11 @@ class Inlet(wiring.Component):
         m.submodules.store = store = self.store
         m.submodules.cut = cut = Cut(data.StructLayout({"row": Row, "arrived": Arrived}))
         connect(m, wiring.flipped(self.words), store.put)
-        bus_bytes, rows = self.bus_bits // 8, self.bus_bits // ROW_BITS
+        rows = self.bus_bits // ROW_BITS
         word, put = store.o.payload, cut.i.payload
         m.d.comb += [
             store.first.eq(self.first), store.put_note.eq(self.arrived), self.stat_drop.eq(store.stat_drop),
-            self.busy.eq(store.busy | self.rows.valid),
-            store.put_words.eq((self.arrived.length + bus_bytes - 1) >> exact_log2(bus_bytes)), put.arrived.eq(store.note),
+            self.busy.eq(store.busy | self.rows.valid), store.put_bytes.eq(self.arrived.length), put.arrived.eq(store.note),
             self.arrived_o.eq(cut.o.payload.arrived), cut.i.valid.eq(store.o.valid), self.rows.valid.eq(cut.o.valid),
             self.rows.payload.eq(cut.o.payload.row), cut.o.ready.eq(self.rows.ready)]
         at = Signal(range(rows))

@@ -74,8 +74,8 @@ class Exit:
             "job": job, "recipients": recipients, "length": max(0, len(payload) - 22 - 4)}} for k, word in enumerate(words)]
 
     def put_reply(self, payload, client, port=PORT):
-        self.replies += [{"word": word, "port": port, "address": address(client), "length": PAYLOAD_AT + len(payload)}
-                         for word in self.words(payload)]
+        frame = addressed(client, payload)
+        self.replies += [{"word": word, "port": port, "length": len(frame)} for word in to_words(frame, self.config.bus_bits)]
 
     def put_flood(self, frame, ports=1 << PORT):
         self.floods += [{"word": word, "ports": ports, "length": len(frame)} for word in to_words(frame, self.config.bus_bits)]
@@ -215,7 +215,7 @@ def test_what_does_not_fit_is_dropped_whole_and_counted_by_kind():
     assert counts == [12, 8, 8]
 
 
-@pytest.mark.parametrize(("kind", "latency"), [("results", 7), ("replies", 7), ("floods", 4)])
+@pytest.mark.parametrize(("kind", "latency"), [("results", 9), ("replies", 5), ("floods", 5)])
 def test_latency_from_first_word_to_first_word(kind, latency):
     out = Exit()
     out.put_result(result(0, 64), 0b0001)
@@ -233,15 +233,41 @@ def gaps(out, words):
     return {times[k] - times[k - 1] - 1 for k in range(words, len(times), words)}
 
 
-def test_4_cycles_lie_between_frames_of_ours_and_1_between_ordinary_ones():
-    ours, others = Exit(), Exit()
+def test_5_cycles_lie_before_a_result_and_1_before_another_frame():
+    ours, replies, others = Exit(), Exit(), Exit()
     for seq in range(4):
         ours.put_result(result(seq, 64), 0b1101)
+        replies.put_reply(ack(seq), CLIENTS[2])
         others.put_flood(ordinary(b"\xff" * 6, b"\2" * 6, 256))
     ours.run()
-    assert gaps(ours, 11) == {4}
+    assert gaps(ours, 11) == {5}
+    replies.run()
+    assert gaps(replies, 4) == {1}
     others.run()
     assert gaps(others, 8) == {1}
+
+
+@pytest.mark.parametrize("bus_bits", [64, 256, 512])
+def test_a_frame_that_has_begun_never_pauses(bus_bits):
+    """A MAC cannot wait in the middle of a frame: whenever `tx` is taken, the next word of the frame is there in the next cycle. All kinds at once,
+    into stores that are empty, so that frames leave while they come."""
+    for stalls in STALLS:
+        out = Exit(bus_bits, stalls=stalls)
+        for seq in range(6):
+            out.put_result(result(seq, 64 - 9 * seq), 0b1101)
+            out.put_reply(ack(seq), CLIENTS[2])
+            out.put_flood(ordinary(b"\xff" * 6, b"\2" * 6, 60 + 90 * seq))
+        tx, pauses = out.dut.tx, []
+
+        async def watch(ctx, tx=tx, pauses=pauses):
+            within = False
+            async for _, _, valid, ready, last in ctx.tick().sample(tx.valid, tx.ready, tx.payload.last):
+                pauses.append(within and not valid)
+                within = within and not valid or valid and not (ready and last)
+
+        out.bench.process(watch)
+        out.run()
+        assert out.drops() == [0, 0, 0] and len(pauses) > 100 and not any(pauses)
 
 
 @pytest.mark.parametrize("cycle", range(18, 32))

@@ -16,7 +16,7 @@ def run(frames, *, depth=64, notes=16, stalls=0, repeats=None, start=0, bus_bits
     words = [(k, at, word, len(frame)) for k, frame in enumerate(frames) for at, word in enumerate(to_words(frame, bus_bits))]
     source = bench.source(dut.put, [word for _, _, word, _ in words], beside=lambda item: [
         (dut.first, words[item][1] == 0), (dut.put_note, words[item][0]),
-        (dut.put_words, -(-words[item][3] * 8 // bus_bits))])
+        (dut.put_bytes, words[item][3])])
     sink = bench.sink(dut.o, beside=[dut.note, dut.noted], start=start)
 
     async def repeat(ctx):
@@ -102,7 +102,7 @@ def test_drops_depend_on_nothing_but_room():
     bench = Bench(dut)
     words = [(k, at, word, len(frame)) for k, frame in enumerate(frames) for at, word in enumerate(to_words(frame, 64))]
     bench.source(dut.put, [word for _, _, word, _ in words], beside=lambda item: [
-        (dut.first, words[item][1] == 0), (dut.put_note, words[item][0]), (dut.put_words, -(-words[item][3] // 8))])
+        (dut.first, words[item][1] == 0), (dut.put_note, words[item][0]), (dut.put_bytes, words[item][3])])
     sink = bench.sink(dut.o, beside=[dut.note, dut.noted], stalls=0.6)
     bench.run()
     kept = shown(sink)
@@ -112,14 +112,14 @@ def test_drops_depend_on_nothing_but_room():
     assert 10 < len(kept) < len(frames)
 
 
-def test_word_can_be_read_2_cycles_after_it_was_put():
+def test_word_can_be_read_3_cycles_after_it_was_put():
     _, source, sink = run(noise([200, 64]))
-    assert sink.times == [put + 2 for put in source.times]
+    assert sink.times == [put + 3 for put in source.times]
 
 
-def test_frame_begins_again_2_cycles_later():
+def test_frame_begins_again_3_cycles_later():
     _, _, sink = run(noise([64]), repeats=[2])
-    assert sink.times[8] - sink.times[7] == 2
+    assert sink.times[8] - sink.times[7] == 3
     assert sink.times[8:] == list(range(sink.times[8], sink.times[8] + 8))
 
 
