@@ -1,7 +1,7 @@
 """The longest ways between registers of a netlist by `synth_xilinx`, in levels of LUTs, for each clock.
 
 What is between two registers counts: a LUT is one level, a carry chain one, however long it is, a look into memory made of LUTs one, a
-multiplier without registers of its own three (its delay is about that of three LUTs and their wires). Muxes in a slice (MUXF7, MUXF8) are
+multiplier without a register at its entry three (its delay is about that of three LUTs and their wires). Muxes in a slice (MUXF7, MUXF8) are
 part of the LUTs that they join. Flip-flops, block RAMs, shift registers and multipliers' registers are where ways begin and end. No delay is known
 before placement, and none is claimed.
 
@@ -47,7 +47,8 @@ class Way:
 
 def kind(cell: str) -> str:
     for prefix, name in (("LUT", "lut"), ("CARRY", "carry"), ("MUXF", "mux"), ("FD", "register"), ("LD", "latch"), ("RAMB", "block"),
-                         ("URAM", "block"), ("RAM", "lutram"), ("SRL", "shift"), ("DSP48", "dsp"), ("INV", "lut"), ("BUFG", "wire"), ("IBUF", "wire"), ("OBUF", "wire")):
+                         ("URAM", "block"), ("RAM", "lutram"), ("SRL", "shift"), ("DSP48", "dsp"), ("INV", "lut"), ("BUFG", "wire"), ("IBUF", "wire"),
+                         ("OBUF", "wire")):
         if cell.startswith(prefix):
             return name
     raise ValueError(f"cell must be one of the Xilinx primitives known here, not {cell!r}")
@@ -96,8 +97,14 @@ def longest(netlist: dict[str, Any], top: str, *, most: int = 20, ports: bool = 
             number = lambda name: int(str(parameters.get(name, "0")), 2)
             if output:
                 return number("PREG") > 0
-            return number({"A": "AREG", "B": "BREG", "C": "CREG", "D": "DREG"}.get(pin, "PREG")) > 0 or number("MREG") > 0
+            return number({"A": "AREG", "B": "BREG", "C": "CREG", "D": "DREG"}.get(pin, "PREG")) > 0 or number("MREG") + number("PREG") > 0
         return False
+
+    def inside(cell: dict[str, Any], pin: str) -> int:
+        """Levels between a pin where a way ends and the register, which in a multiplier may be behind the product."""
+        if kind(cell["type"]) != "dsp" or pin not in ("A", "B", "D"):
+            return 0
+        return 0 if int(str(cell["parameters"].get(f"{pin}REG", "0")), 2) else MULTIPLIER_LEVELS
 
     # Arrival at each bit: the levels of the longest way to it from a register, and the bit before it. Iterative, since ways are deep.
     arrival: dict[int, tuple[int, int | None]] = {}
@@ -158,9 +165,9 @@ def longest(netlist: dict[str, Any], top: str, *, most: int = 20, ports: bool = 
                 if isinstance(bit, int):
                     settle(bit)
                     register = plain(names_of_outputs(cell, names) or name)
-                    key = (clock_of(name), register)
-                    if arrival[bit][0] > ends.get(key, (-1,))[0]:
-                        ends[key] = (arrival[bit][0], bit, register)
+                    key, levels = (clock_of(name), register), arrival[bit][0] + inside(cell, pin)
+                    if levels > ends.get(key, (-1,))[0]:
+                        ends[key] = (levels, bit, register)
 
     for name, port in module["ports"].items():
         if ports and port["direction"] == "output":

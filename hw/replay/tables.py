@@ -47,7 +47,7 @@ class Tables(wiring.Component):
             now.eq(Array(ready)[self.table]), cut.o.ready.eq(now), self.ready.eq(begun | now),
             self.results.valid.eq(Array(sampler.results.valid for sampler in self.samplers)[self.table]),
             self.results.payload.eq(Array(sampler.results.payload for sampler in self.samplers)[self.table]),
-            *(getattr(self, name).eq(value) for name, value in chosen.items()), self.pending.eq(pending != 0),
+            *(getattr(self, name).eq(value) for name, value in chosen.items()), self.pending.eq((pending != 0) | cut.o.valid),
         ]
-        m.d.sync += pending.eq(pending + (self.commands.valid & self.commands.ready) - self.results.valid)
+        m.d.sync += pending.eq(pending + (cut.o.valid & now) - self.results.valid)
         return m
