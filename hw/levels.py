@@ -25,6 +25,7 @@ from rich.console import Console
 from hw.board.boards import BOARDS
 from hw.board.shell import Shell
 from hw.build import payload_memories_uninitialised, tool
+from hw.replay.parts import PARTS as SERVICE
 from hw.timing import PARTS
 
 __all__ = ["Way", "longest", "main", "synthesise"]
@@ -220,15 +221,16 @@ def synthesise(name: str, part: Component, *, family: str = "xc7") -> tuple[dict
 
 def main(
     board: Annotated[str, typer.Option(help="Whose Config.")] = "netfpga_sume",
-    only: Annotated[str, typer.Option(help=f"Only this component, its ports counted as registers: {', '.join(PARTS)}.")] = "",
+    only: Annotated[str, typer.Option(help=f"Only this component, its ports counted as registers: {', '.join(PARTS | SERVICE)}.")] = "",
     most: Annotated[int, typer.Option(help="Ways to show for each clock.")] = 20,
     through: Annotated[bool, typer.Option(help="The signals on the way, too.")] = False,
 ) -> None:
     """The longest ways between registers, in levels of LUTs."""
     console, of = Console(highlight=False, soft_wrap=True), BOARDS[board]
-    if only and only not in PARTS:
-        raise typer.BadParameter(f"there is no {only!r}; there are {', '.join(PARTS)}")
-    part = PARTS[only](of.config) if only else Shell(of.config, clock_hz=round(of.core_mhz * 1e6))
+    parts = PARTS | (SERVICE if of.config.replay else {})
+    if only and only not in parts:
+        raise typer.BadParameter(f"there is no {only!r}; there are {', '.join(parts)}")
+    part = parts[only](of.config) if only else Shell(of.config, clock_hz=round(of.core_mhz * 1e6))
     begun = time.monotonic()
     netlist, cells = synthesise(f"{board}-{only or 'whole'}", part, family="xc7" if of.family == "ecp5" else of.family)
     for clock, ways in longest(netlist, "top", most=most, ports=bool(only)).items():

@@ -10,9 +10,14 @@ from hw.replay.sampler import Result, Sampler
 from hw.replay.slots import Command
 from iswitch.config import Replay
 
-__all__ = ["Tables"]
+__all__ = ["HANDLE_BITS", "Tables", "arity"]
 
 HANDLE_BITS = 32
+
+
+def arity(replay: Replay) -> int:
+    """Of its trees: the least tables are no tree of 16."""
+    return min(16, replay.capacity // 2)
 
 
 class Tables(wiring.Component):
@@ -23,7 +28,7 @@ class Tables(wiring.Component):
     def __init__(self, replay: Replay):
         self.replay = replay
         about = replay.capacity, replay.priority_bits, HANDLE_BITS - exact_log2(replay.capacity)
-        options = {"arity": min(16, replay.capacity // 2), "phased": replay.phased}  # the least tables are no tree of 16
+        options = {"arity": arity(replay), "phased": replay.phased}
         self.samplers = [Sampler(capacity=about[0], priority_bits=about[1], generation_bits=about[2], **options) for _ in range(replay.tables)]
         super().__init__({
             "table": In(range(replay.tables)), "commands": In(stream.Signature(Command(*about))),
