@@ -119,7 +119,7 @@ class Engine(wiring.Component):
             session=Signal(Session), table=Signal(Table), product=Signal(48),
             states=[Signal(Table, init={"turn": 1}, name=f"table_{k}") for k in range(replay.tables)],
             counts=Signal(), enough=Signal(), answers=Signal(),          # its number is used up; enough items; it is answered
-            ended=Signal(), heads=Signal(),                              # its last row was taken; an item's head is next
+            ended=Signal(), heads=Signal(),                              # its last row was taken; an ADD's item is next
             left=Signal(16), at=Signal(16),                              # rows or such to go; the one to come
             done=Signal(16), stale=Signal(16), drawn=Signal(64), lowest=Signal(8), highest=Signal(8),         # results; the total that was drawn from
             units=Signal(8), unit=Signal(32), log=Signal(place), record=Signal(range(replay.capacity)),  # to go in memory, and where

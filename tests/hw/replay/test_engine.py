@@ -166,7 +166,7 @@ def test_cycles_of_a_request(bus_bits):
         assert (await alone.cycles(ctx, client.skip(next(seq)), client.skip(next(seq))))[0] == REQUEST
         for items in (1, 3):
             requests = [client.add(next(seq), [(7, bytes(SMALL.record_bytes))] * items) for _ in range(3)]
-            assert await alone.cycles(ctx, *requests) == [REQUEST + 10 * items + 6] * 2
+            assert await alone.cycles(ctx, *requests) == [REQUEST + 10 * items + 7] * 2
         for rows in (1, 2, 50):
             requests = [client.update(next(seq), [(SMALL.capacity, 7)] * rows) for _ in range(3)]
             assert await alone.cycles(ctx, *requests) == [REQUEST + rows + sampler + 2] * 2
