@@ -8,12 +8,12 @@ from amaranth.lib.wiring import In, Out
 from hw.aggregate.ring import popcount
 from hw.aggregate.sequencer import Beat
 from hw.frame import NEVER_READ_BEFORE_WRITTEN
-from hw.numeric.lane import POISON, Lane
+from hw.numeric.lane import POISON, STORED_BITS, Lane
 from iswitch.config import Config
 
 __all__ = ["LOOP", "Accumulator", "Emitted"]
 
-LOOP = Lane.WRITE_AT - Lane.READ_AT + 2
+LOOP = Lane.WRITE_AT - Lane.READ_AT + 3
 """Cycles after which a word that was being added to may be read again."""
 
 
@@ -58,22 +58,21 @@ class Accumulator(wiring.Component):
             m.d.sync += past.eq(Cat(bit, past))
             return Cat(bit, past)
 
-        read_address = later(beat.address, Lane.READ_AT - 1)
-        write_address = later(read_address, Lane.WRITE_AT - Lane.READ_AT + 1)
+        # A block RAM's output comes late in its cycle: a register stands behind it, and no more than synthesis' choice among blocks between the two.
+        read_address = later(beat.address, Lane.READ_AT - 2)
+        write_address = later(read_address, Lane.WRITE_AT - Lane.READ_AT + 2)
         emits, lasts, alive = (strobes(bit, name) for bit, name in (
             (beat.valid & beat.emit, "emits"), (beat.last, "lasts"), (beat.valid, "alive")))
         halves = list(~beat.spared) if config.uplinks else [Const(1)]
         writes = [strobes(beat.valid & beat.write & half, f"writes_{k}") for k, half in enumerate(halves)]
         per_half = config.lanes // len(halves)
-        # One memory for all lanes, 64 bits each, and one for their poison bits.
-        m.submodules.sums = sums = Memory(shape=unsigned(64 * config.lanes), depth=depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
-        m.submodules.poison = poison = Memory(shape=unsigned(config.lanes), depth=depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
-        sums_put, sums_get = sums.write_port(granularity=64 * per_half), sums.read_port()
-        poison_put, poison_get = poison.write_port(granularity=per_half), poison.read_port()
-        for put, get in ((sums_put, sums_get), (poison_put, poison_get)):
-            m.d.comb += [get.addr.eq(read_address), put.addr.eq(write_address)]
-            for half, strobe in enumerate(writes):
-                m.d.comb += put.en[half].eq(strobe[Lane.WRITE_AT])
+        # One memory for all lanes, their poison bits in it.
+        m.submodules.sums = sums = Memory(shape=unsigned(STORED_BITS * config.lanes), depth=depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
+        put, get = sums.write_port(granularity=STORED_BITS * per_half), sums.read_port()
+        stored = later(get.data, 1)
+        m.d.comb += [get.addr.eq(read_address), put.addr.eq(write_address)]
+        for half, strobe in enumerate(writes):
+            m.d.comb += put.en[half].eq(strobe[Lane.WRITE_AT])
         if config.uplinks:
             wide_data = later(Mux(beat.wide, beat.data, 0), Lane.READ_AT)
             spared = later(beat.spared, Lane.READ_AT)
@@ -84,8 +83,7 @@ class Accumulator(wiring.Component):
                 lane.format.eq(beat.numeric), lane.fraction.eq(beat.fraction), lane.limit.eq(beat.limit),
                 lane.operand.eq(beat.data[32 * k:32 * k + 32]), lane.include.eq(beat.include),
                 lane.first.eq(beat.first), lane.valid.eq(beat.valid),
-                lane.stored.eq(Cat(sums_get.data[64 * k:64 * k + 64], poison_get.data[k])),
-                sums_put.data[64 * k:64 * k + 64].eq(lane.sum[:64]), poison_put.data[k].eq(lane.sum[64]),
+                lane.stored.eq(stored.word_select(k, STORED_BITS)), put.data.word_select(k, STORED_BITS).eq(lane.sum),
                 self.emitted.data[32 * k:32 * k + 32].eq(lane.result),
             ]
             flushed.append(lane.flushed)

@@ -10,7 +10,7 @@ from hw.control.tables import SEQ, TICK, job_row, slot_row
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, Operation, Outcome, SlotState
 
-__all__ = ["Asked", "Report", "Ring", "admission", "is_complete", "lowest", "popcount"]
+__all__ = ["Asked", "Report", "Ring", "admission", "has_enough", "is_complete", "lowest", "popcount"]
 
 
 def popcount(bits):
@@ -29,9 +29,14 @@ def lowest(bits):
     return first
 
 
-def is_complete(slot, threshold, overdue):
-    """Nobody is left to wait for; or enough workers are in the sum, or it has been open for too long, unless it waits for all."""
-    return ~(slot.expected & ~slot.arrived).any() | (~slot.whole & ((popcount(slot.members) >= threshold) | overdue))
+def has_enough(whole, members, threshold, overdue):
+    """Enough workers are in the sum, or it has been open for too long, unless it waits for all."""
+    return ~whole & ((popcount(members) >= threshold) | overdue)
+
+
+def is_complete(slot, enough):
+    """Nobody is left to wait for, or it has enough."""
+    return ~(slot.expected & ~slot.arrived).any() | enough
 
 
 def admission(m, completes, slot, now, tables):
@@ -82,9 +87,11 @@ class Ring(wiring.Component):
     """Decides one contribution or receipt, given the rows of its job, its slot and what the members hold; in an asynchronous job
     (`asked.granted`) also to whom the seq is granted, if it is known to be (`asked.covered`).
 
-    In two steps, because it is the longest logic in the switch: the comparisons of serial numbers and times are registered, the decision
-    on them is combinational. Inputs must be held for both cycles; `outcome` and what follows are right in the second. `silent`: members of
-    whom nothing has come for as long as the job allows. `evicts`: the sender waits for one of these, `victim`.
+    In three steps, because it is the longest logic in the switch: differences of serial numbers and times, what follows of each alone, and the
+    decision. The first two are registered, the third is combinational. Inputs must be held for three cycles (`asked.numeric`, `length` and
+    `covered`, and `granted`, need be right only in the third); `outcome` and what follows are right in the third, and `low`
+    stays so. `silent`, a cycle after `heard`: members of whom nothing has come for as long as the job allows. `evicts`: the sender waits for one of
+    these, `victim`.
 
     In trees (`sim/model/aggregate/tree.py`) what a `leaf` would complete goes `up`; `lowest` is what its worst live member lacks, 2 cycles after
     `have` and the job's row; `reports`: it sends its parent a receipt, `report`, for a member's or for a repeat that it can only wait with. While
@@ -112,7 +119,7 @@ class Ring(wiring.Component):
         leaf, uplink, installs = (self.leaf, asked.uplink, asked.install) if uplinks else (Const(0), Const(0), Const(0))
         slots, window = self.config.slots, self.config.window
 
-        # Serial distances, modulo 2^32 and signed (RFC 1982).
+        # First, serial distances, modulo 2^32 and signed (RFC 1982).
         low = Signal(32)
         m.d.comb += low.eq(asked.seq - asked.behind)
         ahead, gain = Signal(signed(32)), Signal(signed(32))
@@ -127,40 +134,56 @@ class Ring(wiring.Component):
             lacking.append(job.live[k] & (known <= 0))
             quiet.append((allowed != 0) & (silence > allowed))
         lacks, before_start, age = Signal(self.config.members), Signal(signed(32)), Signal(32)
+        same = Signal()
         m.d.comb += [before_start.eq(asked.seq - job.start), age.eq(self.now_us - slot.opened)]
         m.d.sync += [
-            ahead.eq(asked.seq - slot.seq), gain.eq(low - mine), self.low.eq(low),
+            ahead.eq(asked.seq - slot.seq), same.eq(asked.seq == slot.seq), gain.eq(low - mine), self.low.eq(low),
             behind_bad.eq(Mux(asked.receipt, asked.behind > window, asked.behind >= Mux(uplink, slots, window))),
             lacks.eq(Cat(*lacking)), self.silent.eq(Cat(*quiet)), early.eq(before_start < 0),
             overdue.eq((job.deadline != 0) & (age >= job.deadline)),
         ]
 
-        bit = Signal(self.config.members)
-        m.d.comb += bit.eq(Mux(installs, 0, 1 << self.member))
-        quarantined = Mux(uplink, asked.ranks == 0, asked.tainted & ~job.mode)
-        here = (slot.arrived & bit).any()
-        closed = Mux(leaf, SlotState.SENT_UP, SlotState.COMPLETE)
+        # Second, what each of these says with the slot. It `opens` for a later lap, or `grows`.
+        after, bit = self.slot_next, Signal(self.config.members)
+        opens, grows, collecting, stored = Signal(), Signal(slot_row(self.config)), Signal(), Signal()
         sent_up = (slot.state == SlotState.SENT_UP) if uplinks else Const(0)
-        stored = (slot.state == SlotState.COMPLETE) & (ahead == 0)
-        collecting = slot.state == SlotState.COLLECTING
-        claimed = job.segments.any()
-        awaited = Signal(self.config.members)
-        m.d.comb += awaited.eq(Mux(collecting, slot.expected & ~slot.arrived, lacks))
-        waits = Signal()
-
-        held = collecting | sent_up | ((slot.state == SlotState.COMPLETE) & (lacks & ~bit).any())
-
-        # The slot as it will be: of the same lap, or opened for the next one.
-        opens = ahead > 0
-        after = self.slot_next
+        rejects = Mux(uplink, asked.ranks == 0, asked.tainted & ~job.mode)
         m.d.comb += [
-            after.arrived.eq(Mux(opens, 0, slot.arrived) | bit),
-            after.members.eq(Mux(opens, 0, slot.members) | Mux(quarantined, 0, bit)),
-            after.expected.eq(Mux(opens, Mux(claimed, self.granted, job.live & ~Mux(early, job.newcomers, 0)), slot.expected)),
-            self.emit.eq(is_complete(after, job.threshold, overdue & ~opens)),
+            bit.eq(Mux(installs, 0, 1 << self.member)), opens.eq((ahead >= 0) & ~same),
+            collecting.eq(slot.state == SlotState.COLLECTING), stored.eq((slot.state == SlotState.COMPLETE) & same),
+            grows.arrived.eq(Mux(opens, 0, slot.arrived) | bit),
+            grows.members.eq(Mux(opens, 0, slot.members) | Mux(rejects, 0, bit)),
+            grows.expected.eq(Mux(opens, job.live & ~Mux(early, job.newcomers, 0), slot.expected)),
+            grows.whole.eq(Mux(installs, ~opens & slot.whole, asked.whole)),
+        ]
+        gains, jumps, far, lap, claimed, anew = (Signal(name=name) for name in ("gains", "jumps", "far", "lap", "claimed", "anew"))
+        arrived, members, expected = (Signal(self.config.members, name=name) for name in ("arrived", "members", "expected"))
+        quarantined, here, held, enough = (Signal(name=name) for name in ("quarantined", "here", "held", "enough"))
+        closes, other_format, other_length = Signal(), Signal(), Signal()
+        m.d.sync += [
+            gains.eq(gain > 0), jumps.eq(gain > slots), far.eq(ahead > slots), lap.eq(ahead == slots),
+            claimed.eq(job.segments.any()), anew.eq(opens & job.segments.any()),
+            arrived.eq(grows.arrived), members.eq(grows.members), expected.eq(grows.expected),
+            quarantined.eq(rejects), here.eq((slot.arrived & bit).any()),
+            held.eq(collecting | sent_up | ((slot.state == SlotState.COMPLETE) & (lacks & ~bit).any())),
+            enough.eq(has_enough(grows.whole, grows.members, job.threshold, overdue & ~opens)),
+            closes.eq(is_complete(slot, has_enough(slot.whole, slot.members, job.threshold, overdue))),
+            # A result does not say them, and may have opened the slot.
+            other_format.eq(~opens & ((asked.numeric != slot.numeric) | ((asked.boundary != slot.boundary) | (asked.whole != slot.whole))
+                                      & ~installs & ~(leaf & (slot.state == SlotState.COMPLETE)))),
+            other_length.eq(~opens & (asked.length != slot.length)),
+        ]
+
+        # Third, the decision, and the slot as it will be.
+        closed = Mux(leaf, SlotState.SENT_UP, SlotState.COMPLETE)
+        awaited, waits = Signal(self.config.members), Signal()
+        m.d.comb += [
+            awaited.eq(Mux(collecting, slot.expected & ~slot.arrived, lacks)),
+            after.arrived.eq(arrived), after.members.eq(members), after.expected.eq(Mux(anew, self.granted, expected)),
+            self.emit.eq(is_complete(after, enough)),
             self.include.eq(~quarantined), self.first.eq(opens | (slot.members == 0)),
             after.seq.eq(asked.seq), after.numeric.eq(asked.numeric), after.length.eq(asked.length),
-            after.boundary.eq(Mux(installs, ~opens & slot.boundary, asked.boundary)), after.whole.eq(Mux(installs, ~opens & slot.whole, asked.whole)),
+            after.boundary.eq(Mux(installs, ~opens & slot.boundary, asked.boundary)), after.whole.eq(grows.whole),
             after.opened.eq(Mux(opens, Mux(installs, 0, self.now_us), slot.opened)),
             after.state.eq(Mux(installs, SlotState.COMPLETE, Mux(self.emit, closed, SlotState.COLLECTING))),
             self.completes.eq(self.slot_write & (after.state == SlotState.COMPLETE) & ~installs),
@@ -175,16 +198,16 @@ class Ring(wiring.Component):
         else:
             m.d.comb += after.tainted.eq(Mux(opens, 0, slot.tainted) | Mux(asked.tainted, bit, 0))
 
-        m.d.comb += [self.advance.eq((gain > 0) & ~installs), self.operation.eq(Operation.CONTRIBUTE)]
-        with m.If(~installs & (behind_bad | (gain > slots)) | (~asked.receipt & (ahead > slots))):
+        m.d.comb += [self.advance.eq(gains & ~installs), self.operation.eq(Operation.CONTRIBUTE)]
+        with m.If(~installs & (behind_bad | jumps) | (~asked.receipt & far)):
             m.d.comb += [self.outcome.eq(Outcome.WINDOW), self.advance.eq(0)]
         with m.Elif(asked.receipt):
             m.d.comb += [self.outcome.eq(Outcome.RECEIPT), self.resend.eq(asked.want & stored),
-                         waits.eq(asked.want & collecting & (ahead == 0))]
-            with m.If(asked.want & sent_up & (ahead == 0)):
+                         waits.eq(asked.want & collecting & same)]
+            with m.If(asked.want & sent_up & same):
                 m.d.comb += [self.works.eq(1), self.operation.eq(Operation.SEND_UP)]
             # Nobody opened the slot that the next lap of an asynchronous job has granted.
-            with m.Elif(asked.want & claimed & asked.covered & (ahead == slots)):
+            with m.Elif(asked.want & claimed & asked.covered & lap):
                 with m.If(held):
                     m.d.comb += waits.eq(1)
                 with m.Elif(self.granted.any()):
@@ -196,25 +219,23 @@ class Ring(wiring.Component):
                         after.opened.eq(0), after.state.eq(SlotState.COMPLETE), self.emit.eq(1)]
                     if uplinks:
                         m.d.comb += [after.ranks.eq(0), after.partial.eq(0)]
-        with m.Elif((ahead < 0) | ((ahead == 0) & (slot.state == SlotState.EMPTY))):
+        with m.Elif((ahead < 0) | (same & (slot.state == SlotState.EMPTY))):
             m.d.comb += self.outcome.eq(Outcome.STALE)
         # Whoever opens a slot within its window holds the result on the lap before.
         with m.Elif(opens & held):
             m.d.comb += [self.outcome.eq(Outcome.SLOT_HELD), waits.eq(~installs)]
         with m.Elif(claimed & (opens | collecting) & ~(after.expected & bit).any()):
             m.d.comb += self.outcome.eq(Outcome.WINDOW)
-        # A result does not say them, and may have opened the slot.
-        with m.Elif(~opens & ((asked.numeric != slot.numeric) | ((asked.boundary != slot.boundary) | (asked.whole != slot.whole))
-                              & ~installs & ~(leaf & (slot.state == SlotState.COMPLETE)))):
+        with m.Elif(other_format):
             m.d.comb += self.outcome.eq(Outcome.FORMAT)
-        with m.Elif(~opens & (asked.length != slot.length)):
+        with m.Elif(other_length):
             m.d.comb += self.outcome.eq(Outcome.LENGTH)
         with m.Elif(installs & stored):
             m.d.comb += self.outcome.eq(Outcome.DUPLICATE)
         with m.Elif(~opens & ~installs & (here | ~collecting)):
             m.d.comb += [self.outcome.eq(Mux(here, Outcome.DUPLICATE, Outcome.LATE)), self.resend.eq(stored)]
             # SET_H may have made enough of what an open slot already has, or its time is over: a repeat ends it.
-            with m.If(collecting & is_complete(slot, job.threshold, overdue)):
+            with m.If(collecting & closes):
                 m.d.comb += [self.works.eq(1), self.operation.eq(Operation.FORCE), self.include.eq(0), self.slot_write.eq(1),
                              after.members.eq(slot.members), after.tainted.eq(slot.tainted),
                              after.state.eq(closed)]

@@ -4,6 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.control.first import first_failing
 from hw.control.tables import Parent, job_row, member_row
 from hw.layout import big
 from hw.net.parser import Headers
@@ -27,9 +28,10 @@ def same_sender(headers, member):
 
 
 class Checks(wiring.Component):
-    """The table of docs/protocol.md section 3, down to what needs a slot. Combinational.
+    """The table of docs/protocol.md section 3, down to what needs a slot.
 
-    `fault`: `outcome` says which check failed. A sound control message has no fault and `control` set; `answer`: an acknowledgement or a
+    Each check is registered: `fault`, `outcome` and `payload` follow the inputs by one cycle, all else is combinational. `fault`: `outcome` says
+    which check failed. A sound control message has no fault and `control` set; `answer`: an acknowledgement or a
     notice from the parent. `payload`: bytes of the numbers, at four an element. `leaf`: the job has a parent. `request`: of the replay service.
     """
 
@@ -47,14 +49,15 @@ class Checks(wiring.Component):
         job, member = self.job, self.member
         kind = frame.version_type[:4]
         format = frame.format_flags[:4]
-        lengths, ends_well = Signal(), Signal()
+        lengths, ends_well, payload = Signal(), Signal(), Signal.like(self.payload)
         m.d.comb += [
             self.control.eq(kind == Type.CONTROL), self.receipt.eq(kind == Type.RECEIPT), self.claim.eq(kind == Type.CLAIM),
-            self.payload.eq(scan.length - FRAME_BYTES), ends_well.eq(1),
+            payload.eq(scan.length - FRAME_BYTES), ends_well.eq(1),
             lengths.eq((big(frame.ip_length) == scan.length - IP_AT) & (big(frame.udp_length) == scan.length - UDP_AT)
                        & (scan.length >= FRAME_BYTES)),
         ]
         body = Signal.like(scan.length)
+        m.d.sync += self.payload.eq(payload)
         m.d.comb += body.eq(scan.length - FRAME_BYTES)
         bare = self.receipt | self.claim
         types, above = self.control | bare | (kind == Type.CONTRIBUTION) | self.request, Const(0)
@@ -72,16 +75,15 @@ class Checks(wiring.Component):
             sizes += [((kind != Type.ACK) | (body == ACK.itemsize), Outcome.LENGTH), ((kind != Type.NOTICE) | (body == 0), Outcome.LENGTH)]
             tail = Mux(self.uplink, UPLINK_TAIL.itemsize, Mux(self.install, TAIL_BYTES, 0))
             numbers = Signal.like(body)
-            m.d.comb += numbers.eq(body - tail)
+            m.d.comb += numbers.eq(scan.length - (FRAME_BYTES + tail))
             with m.If(self.uplink | self.install):
-                m.d.comb += [self.payload.eq(numbers >> (self.uplink & wide)), ends_well.eq((body > tail) & ~(numbers[0] & self.uplink & wide))]
+                m.d.comb += [payload.eq(numbers >> (self.uplink & wide)), ends_well.eq((body > tail) & ~(numbers[0] & self.uplink & wide))]
             format_good = Mux(self.uplink, (format == Format.INT32) | (format == Mux(job.numeric == Format.WINDOW64, Format.FIXED64, job.numeric)),
                               format_good)
         with m.If(bare):
-            m.d.comb += payload_good.eq(self.payload == 0)
+            m.d.comb += payload_good.eq(payload == 0)
         with m.Else():
-            m.d.comb += payload_good.eq(ends_well & (self.payload != 0) & (self.payload[:2] == 0)
-                                        & (self.payload[2:] <= job.elements))
+            m.d.comb += payload_good.eq(ends_well & (payload != 0) & (payload[:2] == 0) & (payload[2:] <= job.elements))
         port_good, address_good = same_sender(self.headers, member)
         checks = [
             (frame.version_type[4:] == VERSION, Outcome.VERSION),
@@ -119,9 +121,8 @@ class Checks(wiring.Component):
                 (job.up_running, Outcome.FORMING), (frame.epoch == job.epoch, Outcome.EPOCH), (format_good, Outcome.FORMAT),
                 (payload_good, Outcome.LENGTH))]
         checks += [(self.control | self.request | above | good, outcome) for good, outcome in ring_checks]
-        fault, outcome = 0, Outcome.ADDED
-        for good, name in reversed(checks):
-            fault, outcome = ~good | fault, Mux(good, outcome, name)
+        good = Signal(len(checks))
+        m.d.sync += good.eq(Cat(holds for holds, _ in checks))
+        fault, outcome = first_failing(zip(good, (name for _, name in checks), strict=True))
         m.d.comb += [self.fault.eq(fault), self.outcome.eq(outcome)]
         return m
-

@@ -1,6 +1,8 @@
 """One frame after another: look up, check, decide, write. The switch's protocol state machine."""
 
-from amaranth.hdl import Array, Const, Module, Mux, Signal
+from types import SimpleNamespace
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 from amaranth.utils import exact_log2
@@ -11,7 +13,7 @@ from hw.control.checks import Checks
 from hw.control.membership import Membership
 from hw.control.random import Random
 from hw.control.reply import Reply
-from hw.control.tables import Binding, Parent, Tables, Verdict, Work, slot_row
+from hw.control.tables import Binding, Parent, Tables, Verdict, Work, slot_number, slot_row
 from hw.layout import layout
 from hw.net.forwarder import Forwarder
 from hw.net.parser import Headers
@@ -43,11 +45,11 @@ class Trace(data.Struct):
 class Core(wiring.Component):
     """Takes frames' headers one at a time and gives exactly one outcome and one verdict for each, in order.
 
-    A request for the replay service has its verdict 2 cycles after its headers were taken, and the next headers are taken after 3. A
-    contribution, receipt or claim has its verdict 3 cycles after its headers were taken, and the next headers are taken after 4, or
-    after 7 while somebody waits to join its asynchronous job; an ordinary frame after 2 and 2; a control message takes as many cycles as
+    An ordinary frame has its verdict 2 cycles after its headers were taken, and the next headers are taken after 2; a request for the replay
+    service has its verdict after 3, the next after 4; a contribution, receipt or claim after 4 and 5, or after 4 and 8 while somebody waits to
+    join its asynchronous job; a control message takes as many cycles as
     its walk through the tables, and so does a member that is evicted because the frame's sender waits for it. Not ready after a reset
-    until the tables are wiped, the `MacTable` among them.
+    until the tables are wiped, the `MacTable` among them. `decided` with `trace`, `claimed` with `age`, and `stats` tell of the cycle before.
     `headers` wait while a verdict or a reply cannot be handed on. A verdict with a reply and the reply are offered
     together, each while the other's receiver is ready: a receiver must stay ready until it is served, as a `Cut` and the `ReplyComposer`
     do. A Join or Leave for the parent in `parents` follows the frame that caused it. The truth is `sim/model/tree_switch.py`; the rules are
@@ -109,15 +111,17 @@ class Core(wiring.Component):
             claims.at.eq(Mux(checks.claim, frame.members, frame.seq)), claims.k.eq(frame.seq), claims.member.eq(frame.member),
             claims.job.eq(rows.job_row), claims.row.eq(rows.claims_row), claims.have.eq(rows.have),
             ring.asked.tainted.eq(self._tainted(frame.format_flags[:4], held.arrival.scan.exponent, rows.job_row.limit)),
+        ]
+        handed, operation = Signal(), verdict.work.operation
+        m.d.comb += handed.eq(self.verdicts.valid & self.verdicts.ready)
+        m.d.sync += [
+            self.decided.eq(0), self.claimed.eq(0), self.age.eq(claims.age), *(stat.eq(0) for stat in self.stats),
             self.trace.port.eq(held.arrival.port), self.trace.job.eq(frame.job), self.trace.member.eq(frame.member),
-            self.trace.seq.eq(frame.seq), self.stats[Stat.RESULTS].eq(self.verdicts.valid & self.verdicts.ready
-                                                                     & verdict.works & verdict.work.emit & ~rises
-                                                                     & (verdict.work.operation != Operation.RESEND)
-                                                                     & (verdict.work.operation != Operation.GRANT)),
-            self.stats[Stat.RESENT].eq(self.verdicts.valid & self.verdicts.ready & verdict.works
-                                       & (verdict.work.operation == Operation.RESEND)),
-            self.stats[Stat.FORCED].eq(self.verdicts.valid & self.verdicts.ready & verdict.works
-                                       & (verdict.work.operation == Operation.FORCE)),
+            self.trace.seq.eq(frame.seq),
+            self.stats[Stat.RESULTS].eq(handed & verdict.works & verdict.work.emit & ~rises & (operation != Operation.RESEND)
+                                        & (operation != Operation.GRANT)),
+            self.stats[Stat.RESENT].eq(handed & verdict.works & (operation == Operation.RESEND)),
+            self.stats[Stat.FORCED].eq(handed & verdict.works & (operation == Operation.FORCE)),
         ]
         m.d.comb += [
             forwarder.headers.eq(self.headers.payload), forwarder.takes.eq(self.headers.valid & self.headers.ready),
@@ -127,20 +131,24 @@ class Core(wiring.Component):
         victim = Signal(range(config.members))
         m.d.comb += [membership.victim.eq(victim), membership.silent.eq(ring.silent)]
 
+        # What the ring decides is handed on in the next cycle.
+        names = ["outcome", "advance", "slot_write", "slot_next", "works", "operation", "first", "emit", "resend", "completes"]
+        names += ["up", "reports", "report"] if uplinks else []
+        decision = SimpleNamespace(**{name: Signal(getattr(ring, name).shape(), name=f"decided_{name}", reset_less=True) for name in names})
+
         # Pointers: from the arriving frame while idle, from the held one afterwards.
         upcoming = self.headers.payload.frame
-        slot_offset = frame.seq & (config.slots - 1)
         m.d.comb += rows.job_next.eq(rows.job_row)
         decides = Signal()
-        admitted = admission(m, ring.completes, ring.slot_next, decides, rows)
-        self._work(m, ring, checks, membership, rows, frame, work, admitted, leaf)
+        admitted = admission(m, decision.completes, decision.slot_next, decides, rows)
+        self._work(m, decision, ring, checks, membership, rows, frame, work, admitted, leaf)
         with m.If(checks.claim & ~membership.forces):
             self._grant(m, claims, rows, frame, work)
         with m.If(~ordinary):  # beside an ordinary frame's verdict the rows are already those of the next
             m.d.comb += verdict.work.eq(work)
         m.d.comb += [
-            rows.job.eq(frame.job), rows.member.eq(frame.member), rows.slot.eq(rows.job_row.slot_base + slot_offset),
-            rows.slot_next.eq(ring.slot_next), rows.have_next.eq(ring.low),
+            rows.job.eq(frame.job), rows.member.eq(frame.member), rows.slot.eq(slot_number(config, frame.job, frame.seq)),
+            rows.slot_next.eq(decision.slot_next), rows.have_next.eq(ring.low),
             verdict.frame.eq(1), verdict.length.eq(held.arrival.scan.length),
         ]
 
@@ -150,10 +158,13 @@ class Core(wiring.Component):
         m.d.comb += [
             claim.eq(checks.claim & ~fault), newcomers.eq(rows.job_row.segments.any() & rows.job_row.joining.any()),
             late.eq(Mux(knocks, claims.behind, claims.waits & ~(1 << frame.member)) & ring.silent),
-            rows.claims_next.eq(claims.row_next), self.age.eq(claims.age),
+            rows.claims_next.eq(claims.row_next),
         ]
 
         noticed_us, noticed = Signal(32), Signal()
+        notes, mutes, sends, refuses, counts, evicts = (Signal(name=name) for name in (
+            "notes", "mutes", "sends", "refuses", "counts", "evicts"))
+        final, works = Signal(Outcome), Signal()
         notice, may_notice = Signal(), Signal()
         m.d.comb += [
             notice.eq(0), may_notice.eq(~noticed | ((held_us - noticed_us)[:32] >= NOTICE_INTERVAL_US))]
@@ -162,7 +173,7 @@ class Core(wiring.Component):
                 m.d.comb += notice.eq(1)
 
         with m.FSM() as fsm:
-            m.d.comb += self.busy.eq(~fsm.ongoing("IDLE") | ordinary | forwarder.busy)
+            m.d.comb += self.busy.eq(~fsm.ongoing("IDLE") | ordinary | forwarder.busy | self.decided | Cat(self.stats).any())
             with m.State("WIPE"):
                 m.d.comb += tables.control.eq(1)
                 with m.If(membership.wiped & forwarder.wiped):
@@ -170,60 +181,67 @@ class Core(wiring.Component):
             with m.State("IDLE"):
                 # The route of an ordinary frame comes while the next headers are taken.
                 m.d.comb += [self.headers.ready.eq(~ordinary | self.verdicts.ready),
-                             rows.job.eq(upcoming.job), rows.member.eq(upcoming.member)]
+                             rows.job.eq(upcoming.job), rows.member.eq(upcoming.member),
+                             rows.slot.eq(slot_number(config, upcoming.job, upcoming.seq))]
                 with m.If(ordinary):
-                    m.d.comb += [self.verdicts.valid.eq(1), verdict.ports.eq(forwarder.route.ports), verdict.answer.eq(forwarder.route.answer),
-                                 self.trace.outcome.eq(forwarder.route.outcome), self.decided.eq(self.verdicts.ready)]
+                    m.d.comb += [self.verdicts.valid.eq(1), verdict.ports.eq(forwarder.route.ports), verdict.answer.eq(forwarder.route.answer)]
+                    m.d.sync += [self.trace.outcome.eq(forwarder.route.outcome), self.decided.eq(self.verdicts.ready)]
                 with m.If(self.verdicts.ready):
                     m.d.sync += ordinary.eq(0)
                 with m.If(self.headers.valid & self.headers.ready):
                     m.d.sync += [held.eq(self.headers.payload), held_us.eq(self.now_us)]
                     m.next = "CHECK"
             with m.State("CHECK"):
-                m.d.sync += [fault.eq(checks.fault), outcome.eq(checks.outcome)]
+                # The rows are here; checks and differences are registered.
+                m.next = "JUDGE"
                 with m.If(~held.ours):
                     m.d.sync += ordinary.eq(1)
                     m.next = "IDLE"
-                with m.Elif((checks.control | answer) & ~checks.fault):
+            with m.State("JUDGE"):
+                m.d.sync += [fault.eq(checks.fault), outcome.eq(checks.outcome)]
+                m.next = "DECIDE"
+                with m.If((checks.control | answer) & ~checks.fault):
                     m.next = "CONTROL"
                 with m.Elif(checks.request & ~checks.fault):
                     m.next = "REQUEST"
-                with m.Else():
-                    m.next = "COMPARE"
             with m.State("REQUEST"):
-                m.d.comb += [self.verdicts.valid.eq(1), self.trace.outcome.eq(Outcome.REPLAY)]
+                m.d.comb += self.verdicts.valid.eq(1)
+                m.d.sync += [self.trace.outcome.eq(Outcome.REPLAY), self.decided.eq(self.verdicts.ready)]
                 if config.replay:
                     m.d.comb += [verdict.replay.eq(1), verdict.port.eq(held.arrival.port)]
                 with m.If(self.verdicts.ready):
-                    m.d.comb += self.decided.eq(1)
                     m.next = "IDLE"
-            with m.State("COMPARE"):
-                m.next = "DECIDE"
             with m.State("DECIDE"):
+                m.d.sync += [
+                    *(getattr(decision, name).eq(getattr(ring, name)) for name in names),
+                    notes.eq(notice & may_notice), mutes.eq(notice & ~may_notice), sends.eq(notice & may_notice | ~fault & reports),
+                    refuses.eq(claim & (claims.outcome == Outcome.REFUSED)),
+                    final.eq(Mux(fault, outcome, Mux(claim, claims.outcome, ring.outcome))),
+                    works.eq(~fault & Mux(claim, claims.grants, ring.works)), counts.eq(~fault & ~claim),
+                    evicts.eq(Mux(claim, late.any(), ~fault & ring.evicts)), victim.eq(Mux(claim, lowest(late), ring.victim)),
+                ]
+                m.next = "HAND"
+            with m.State("HAND"):
                 # A notice that cannot be handed on at once holds the frame back; nothing is decided twice.
-                notes = notice & may_notice
-                sends = notes | ~fault & reports
-                refuses = claim & (claims.outcome == Outcome.REFUSED)
                 m.d.comb += [
                     self.verdicts.valid.eq(~(sends | refuses) | self.replies.ready),
-                    self.replies.valid.eq((sends | refuses) & self.verdicts.ready),
-                    self.trace.outcome.eq(Mux(fault, outcome, Mux(claim, claims.outcome, ring.outcome))),
-                    verdict.works.eq(~fault & Mux(claim, claims.grants, ring.works)),
+                    self.replies.valid.eq((sends | refuses) & self.verdicts.ready), verdict.works.eq(works),
                 ]
-                decision, evicts = ~fault & ~claim, Mux(claim, late.any(), ~fault & ring.evicts)
-                with m.If(self.verdicts.valid & self.verdicts.ready):
+                m.d.sync += self.trace.outcome.eq(final)
+                with m.If(handed):
                     m.d.comb += [
-                        self.decided.eq(1), rows.slot_write.eq(decision & ring.slot_write),
-                        rows.have_write.eq(Mux(decision & ring.advance, 1 << frame.member, 0)),
-                        rows.heard_write.eq(Mux(fault & (outcome != Outcome.HALTED) | installs, 0, 1 << frame.member)), decides.eq(decision),
-                        rows.claims_write.eq(claim & claims.write), self.claimed.eq(claim & (claims.outcome == Outcome.CONTROL)),
-                        self.stats[Stat.ADMITTED].eq(decision & admitted.any()), self.stats[Stat.EVICTED].eq(evicts),
-                        self.stats[Stat.NOTICES].eq(notes),
-                        self.stats[Stat.NOTICES_SUPPRESSED].eq(notice & ~may_notice),
+                        rows.slot_write.eq(counts & decision.slot_write),
+                        rows.have_write.eq(Mux(counts & decision.advance, 1 << frame.member, 0)),
+                        rows.heard_write.eq(Mux(fault & (outcome != Outcome.HALTED) | installs, 0, 1 << frame.member)), decides.eq(counts),
+                        rows.claims_write.eq(claim & claims.write),
+                    ]
+                    m.d.sync += [
+                        self.decided.eq(1), self.claimed.eq(claim & (claims.outcome == Outcome.CONTROL)),
+                        self.stats[Stat.ADMITTED].eq(counts & admitted.any()), self.stats[Stat.EVICTED].eq(evicts),
+                        self.stats[Stat.NOTICES].eq(notes), self.stats[Stat.NOTICES_SUPPRESSED].eq(mutes),
                     ]
                     with m.If(notes):
                         m.d.sync += [noticed.eq(1), noticed_us.eq(held_us)]
-                    m.d.sync += victim.eq(Mux(claim, lowest(late), ring.victim))
                     m.next = "IDLE"
                     with m.If(evicts):
                         m.next = "EVICT"
@@ -233,8 +251,8 @@ class Core(wiring.Component):
                 m.d.comb += [
                     tables.control.eq(1), membership.active.eq(1), membership.evicts.eq(1), verdict.frame.eq(0), verdict.works.eq(1),
                     self.verdicts.valid.eq(membership.forces), membership.forced.eq(membership.forces & self.verdicts.ready),
-                    self.stats[Stat.ADMITTED].eq(membership.forced & membership.admitted.any()),
                 ]
+                m.d.sync += self.stats[Stat.ADMITTED].eq(membership.forced & membership.admitted.any())
                 with m.If(membership.done):
                     m.d.sync += knocks.eq(0)
                     m.next = "IDLE"
@@ -246,8 +264,7 @@ class Core(wiring.Component):
             with m.State("KNOCK"):
                 m.next = "ENTER"
                 with m.If(knocks & late.any()):
-                    m.d.comb += self.stats[Stat.EVICTED].eq(1)
-                    m.d.sync += victim.eq(lowest(late))
+                    m.d.sync += [self.stats[Stat.EVICTED].eq(1), victim.eq(lowest(late))]
                     m.next = "EVICT"
             with m.State("ENTER"):
                 # At a boundary of an asynchronous job those who wait are let in; they lack nothing below the next update.
@@ -257,7 +274,8 @@ class Core(wiring.Component):
                     job = rows.job_row
                     m.d.comb += [
                         rows.job_write.eq(1), rows.job_next.live.eq(job.live | job.joining), rows.job_next.joining.eq(0),
-                        rows.start_write.eq(job.joining), rows.start_next.eq(rows.claims_row.base), self.stats[Stat.ADMITTED].eq(1)]
+                        rows.start_write.eq(job.joining), rows.start_next.eq(rows.claims_row.base)]
+                    m.d.sync += self.stats[Stat.ADMITTED].eq(1)
             with m.State("CONTROL"):
                 # The membership machine has the tables until it answers; departures hand out operations on the way.
                 m.d.comb += [
@@ -266,14 +284,16 @@ class Core(wiring.Component):
                     verdict.frame.eq(~membership.forces), verdict.works.eq(membership.forces),
                     membership.forced.eq(membership.forces & self.verdicts.ready),
                     self.replies.valid.eq(membership.done & self.verdicts.ready & replied),
+                ]
+                m.d.sync += [
                     self.stats[Stat.ADMITTED].eq(membership.forced & membership.admitted.any()),
                     self.trace.outcome.eq(Mux(membership.reason == Reason.DONE, Outcome.CONTROL, Outcome.REFUSED)),
                 ]
                 if uplinks:
                     with m.If(~membership.answers):
-                        m.d.comb += self.trace.outcome.eq(Mux(membership.unknown, Outcome.TOKEN, Outcome.CONTROL))
+                        m.d.sync += self.trace.outcome.eq(Mux(membership.unknown, Outcome.TOKEN, Outcome.CONTROL))
                 with m.If(membership.done & self.verdicts.ready & (self.replies.ready | ~replied)):
-                    m.d.comb += self.decided.eq(1)
+                    m.d.sync += self.decided.eq(1)
                     m.next = "IDLE"
                     with m.If(asks):
                         m.next = "ASK"
@@ -286,7 +306,7 @@ class Core(wiring.Component):
                     m.next = "IDLE"
         self._reply(m, held, rows, outcome, membership, fsm.ongoing("CONTROL"))
         if uplinks:
-            self._up(m, frame, rows, ring, membership, parent, fsm.ongoing("ASK"), ~fault & ring.reports & fsm.ongoing("DECIDE"))
+            self._up(m, frame, rows, membership, parent, fsm.ongoing("ASK"), ~fault & decision.reports & fsm.ongoing("HAND"), decision)
         with m.If(claim):
             m.d.comb += [self.replies.payload.header.version_type.eq(VERSION << 4 | Type.REFUSE),
                          self.replies.payload.header.members.eq(rows.claims_row.base)]
@@ -306,7 +326,7 @@ class Core(wiring.Component):
             m.d.comb += [asked.ranks.eq(frame.members), asked.tainted_ranks.eq(frame.token),
                          asked.partial.eq((frame.format_flags >> 4 & ResultFlag.PARTIAL) != 0)]
 
-    def _up(self, m, frame, rows, ring, membership, parent, asks, reports):
+    def _up(self, m, frame, rows, membership, parent, asks, reports, decision):
         """What goes to the parent beside sums: a Join or a Leave, or a receipt."""
         reply, job = self.replies.payload, rows.job_row
         asked = Signal(layout(CONTROL))
@@ -320,38 +340,38 @@ class Core(wiring.Component):
                 reply.port.eq(parent.port), reply.address.mac.eq(parent.mac), reply.address.ip.eq(parent.ip), reply.address.udp.eq(UDP_PORT_WIRE),
                 reply.acknowledges.eq(asks), reply.receipt.eq(reports), reply.body.as_value().eq(asked.as_value()), reply.header.count.eq(0),
                 reply.header.version_type.eq(VERSION << 4 | Mux(asks, Type.CONTROL, Type.RECEIPT)), reply.header.epoch.eq(Mux(asks, 0, job.epoch)),
-                reply.header.seq.eq(Mux(asks, membership.leaves, ring.report.seq)), reply.header.member.eq(job.up_member),
+                reply.header.seq.eq(Mux(asks, membership.leaves, decision.report.seq)), reply.header.member.eq(job.up_member),
                 reply.header.token.eq(job.up_token), reply.header.members.eq(Mux(asks, parent.ranks, 0)),
             ]
         with m.If(reports):
-            m.d.comb += [reply.header.behind.eq(ring.report.behind),
-                         reply.header.format_flags.eq(Mux(ring.report.want, ContributionFlag.WANT << 4, 0))]
+            m.d.comb += [reply.header.behind.eq(decision.report.behind),
+                         reply.header.format_flags.eq(Mux(decision.report.want, ContributionFlag.WANT << 4, 0))]
 
     def _tainted(self, format, exponent, limit):
         """A float contribution with an element that its format rejects."""
         return (((format == Format.WINDOW64) & (exponent >= limit)) | ((format == Format.FP32) & (exponent == 255)))
 
-    def _work(self, m, ring, checks, membership, rows, frame, work, admitted, leaf):
+    def _work(self, m, decision, ring, checks, membership, rows, frame, work, admitted, leaf):
         """The operation on the slot as the slot will be."""
         job, uplinks = rows.job_row, self.config.uplinks
         slot = Signal(slot_row(self.config))
         forces = membership.forces
-        again = ~forces & (ring.operation == Operation.SEND_UP)
+        again = ~forces & (decision.operation == Operation.SEND_UP)
         m.d.comb += slot.eq(Mux(forces, membership.tables.slot_next.as_value(),
-                                Mux(ring.resend | again, rows.slot_row.as_value(), ring.slot_next.as_value())))
+                                Mux(decision.resend | again, rows.slot_row.as_value(), decision.slot_next.as_value())))
         lacks = (slot.expected & ~slot.members).any()
         partial = slot.partial | lacks & ~(leaf & (slot.state == SlotState.COMPLETE)) if uplinks else lacks
-        flags = (Mux(partial, ResultFlag.PARTIAL, 0) | Mux(ring.resend & ~forces, ResultFlag.RESENT, 0)
+        flags = (Mux(partial, ResultFlag.PARTIAL, 0) | Mux(decision.resend & ~forces, ResultFlag.RESENT, 0)
                  | Mux(slot.tainted.any(), ResultFlag.TAINTED, 0) | Mux(slot.change, ResultFlag.CHANGE, 0))
-        first = Mux(forces, slot.members == 0, ring.first)
-        operation = Mux(forces, Operation.FORCE, ring.operation)
+        first = Mux(forces, slot.members == 0, decision.first)
+        operation = Mux(forces, Operation.FORCE, decision.operation)
         m.d.comb += [
             work.operation.eq(operation),
             work.slot.eq(Mux(forces, membership.tables.slot, rows.slot)),
             work.first.eq(first & (operation != Operation.RESEND) & (operation != Operation.SEND_UP)),
             work.include.eq((operation == Operation.CONTRIBUTE) | (operation == Operation.INSTALL_DOWN)),
             work.write.eq(work.include | ((operation == Operation.FORCE) & first)),
-            work.emit.eq((operation != Operation.CONTRIBUTE) | ring.emit),
+            work.emit.eq((operation != Operation.CONTRIBUTE) | decision.emit),
             work.fraction.eq(job.fraction), work.limit.eq(job.limit),
             work.result.job.eq(frame.job), work.result.epoch.eq(job.epoch), work.result.seq.eq(slot.seq),
             work.result.numeric.eq(slot.numeric), work.result.flags.eq(flags), work.result.members.eq(slot.ranks if uplinks else slot.members),
@@ -362,7 +382,7 @@ class Core(wiring.Component):
         if uplinks:
             adds = ~forces & (operation == Operation.CONTRIBUTE)
             installs = ~forces & (operation == Operation.INSTALL_DOWN)
-            up = Mux(forces, leaf, ring.up)
+            up = Mux(forces, leaf, decision.up)
             m.d.comb += [
                 work.wide.eq(adds & checks.uplink & (slot.numeric == Format.WINDOW64)), work.tailed.eq(adds & checks.uplink | installs),
                 work.as_is.eq(leaf & (installs | (operation == Operation.RESEND))),

@@ -5,9 +5,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.aggregate.claims import forget
-from hw.aggregate.ring import admission, is_complete, lowest, popcount
+from hw.aggregate.ring import admission, has_enough, is_complete, lowest, popcount
 from hw.control.checks import same_sender
-from hw.control.tables import TICK, Access, Binding, Parent
+from hw.control.first import first_failing
+from hw.control.tables import TICK, Access, Binding, Parent, slot_number
 from hw.control.views import Views
 from hw.layout import layout
 from hw.net.parser import Headers
@@ -32,7 +33,7 @@ class Membership(wiring.Component):
 
     It owns the tables meanwhile, and after a reset until it has `wiped` them. `forces`: the slot that the tables point at completes
     because of a departure or an FBCAST, which lets in `admitted`; the operation is handed on when `forced`. A departure walks through the
-    ring at two cycles a slot, a Reset and a new job at one; a Read takes 11 cycles, all else at most members + 8. Order of the checks:
+    ring at three cycles a slot, a Reset and a new job at one; a Read takes 12 cycles, all else at most members + 12. Order of the checks:
     docs/protocol.md section 4; truth: `sim/model/control/membership.py`.
 
     In a tree (truth: `sim/model/tree_switch.py`) a `leaf`'s parent may have answered: then the frame itself has no answer (not `answers`), and
@@ -71,7 +72,7 @@ class Membership(wiring.Component):
         uplinks = config.uplinks
         leaf = self.leaf if uplinks else Const(0)
         m.d.comb += [
-            t.job.eq(frame.job), t.member.eq(index), t.slot.eq(job.slot_base + step), self.reason.eq(reason),
+            t.job.eq(frame.job), t.member.eq(index), t.slot.eq(slot_number(config, frame.job, step)), self.reason.eq(reason),
             t.job_next.eq(job), t.member_next.eq(row), t.slot_next.eq(t.slot_row), t.have_next.eq(job.first),
             bit.eq(1 << index),
             views.address.eq(self.read_address), views.tick.eq(self.tick), views.job_row.eq(job), views.member_row.eq(row),
@@ -160,7 +161,9 @@ class Membership(wiring.Component):
                 with m.If(step == REGISTERS_PER_READ):
                     m.next = "SETTLE"
             with m.State("SETTLE"):
-                # The rows show the last write one cycle later.
+                # The rows show the last write two cycles later.
+                m.next = "SETTLED"
+            with m.State("SETTLED"):
                 m.next = "DONE"
             with m.State("DONE"):
                 m.d.comb += self.done.eq(1)
@@ -273,14 +276,16 @@ class Membership(wiring.Component):
                 (asked.segments == job.segments, Reason.SEGMENTS),
             ]
             limits += [(~exists | agrees, why) for agrees, why in agreement]
-            why = Reason.DONE
-            for good, name in reversed(limits):
-                why = Mux(good, why, name)
-            m.d.sync += [reason.eq(why), own_found.eq(0), free.eq(0), yielding.eq(0), index.eq(0), held.eq(0), shared.eq(0),
+            holds = Signal(len(limits))
+            m.d.sync += [holds.eq(Cat(good for good, _ in limits)), own_found.eq(0), free.eq(0), yielding.eq(0), index.eq(0), held.eq(0), shared.eq(0),
                          other_found.eq(0), wanted.eq(frame.member), mine.eq(Mux(frame.member[5:] == 0, 1 << frame.member[:5], 0))]
             if uplinks:
                 with m.If(frame.members.any()):
                     m.d.sync += [wanted.eq(lowest(frame.members)), mine.eq(frame.members)]
+            m.next = "JUDGE"
+        with m.State("JUDGE"):
+            fails, why = first_failing(zip(holds, (name for _, name in limits), strict=True))
+            m.d.sync += reason.eq(Mux(fails, why, Reason.DONE))
             m.next = "SCAN"
         with m.State("SCAN"):
             # The row of `step - 1` is here while `index` already points at `step`.
@@ -346,13 +351,12 @@ class Membership(wiring.Component):
                 made = t.job_next
                 limit = REJECT_BASE - asked.fraction
                 m.d.comb += [
-                    self.draw.eq(1), t.job_write.eq(1), made.state.eq(JobState.FORMING), made.epoch.eq(self.random[:16]),
+                    self.draw.eq(1), t.job_write.eq(1), t.job_founds.eq(1), made.state.eq(JobState.FORMING), made.epoch.eq(self.random[:16]),
                     made.first.eq(self.random[32:] & (2**32 - config.slots)), made.world.eq(asked.world),
                     made.threshold.eq(asked.threshold), made.numeric.eq(asked["format"]), made.fraction.eq(asked.fraction),
                     made.limit.eq(Mux(limit > 255, 255, limit)), made.elements.eq(asked.elements),
                     made.mode.eq(asked.mode), made.key.eq(asked.key), made.live.eq(0), made.deadline.eq(asked.deadline_us),
                     made.evict.eq(asked.evict_us), made.staleness.eq(asked.staleness), made.segments.eq(asked.segments),
-                    made.slot_base.eq(frame.job * config.slots),
                 ]
                 if uplinks:
                     m.d.comb += [made.tree.eq(0), made.ranks.eq(0), made.up_member.eq(NO_MEMBER), made.up_token.eq(0), made.up_running.eq(0),
@@ -360,11 +364,13 @@ class Membership(wiring.Component):
                     m.d.sync += founds.eq(leaf)
                 m.next = "CREATED"
         with m.State("CREATED"):
+            m.next = "WRITTEN"
+        with m.State("WRITTEN"):
             m.next = "CLEAR"
         with m.State("TOKEN"):
             entry = t.member_next
             m.d.comb += [
-                self.draw.eq(1), t.member_write.eq(1), entry.pending.eq(1), entry.live.eq(0),
+                self.draw.eq(1), t.member_write.eq(1), t.member_enters.eq(1), entry.pending.eq(1), entry.live.eq(0),
                 entry.token.eq(self.random[32:] | 1), entry.nonce.eq(asked.nonce),
                 entry.address.eq(self.binding.payload.address), entry.port.eq(self.headers.arrival.port),
                 entry.number.eq(0), self.binding.valid.eq(1), t.heard_write.eq(bit), t.job_write.eq(1), t.job_next.live.eq(job.live & ~bit),
@@ -378,6 +384,8 @@ class Membership(wiring.Component):
                     m.next = "FOUNDED"
         if uplinks:
             with m.State("FOUNDED"):
+                m.next = "STORED"
+            with m.State("STORED"):
                 m.next = "NONCE"
             with m.State("NONCE"):
                 # The parent is bound as members are, and told apart by the index behind theirs.
@@ -420,40 +428,49 @@ class Membership(wiring.Component):
         remaining = Signal.like(bit)
         m.d.comb += remaining.eq(job.live & ~bit)
         slot, after = t.slot_row, t.slot_next
+        # What the rows are compared with, a cycle later.
+        ahead, number_same, token_same, token_set, key_same, epoch_same, sender_same, gone = (
+            Signal(32 if name == "ahead" else 1, name=name) for name in (
+                "ahead", "number_same", "token_same", "token_set", "key_same", "epoch_same", "sender_same", "gone"))
+        m.d.sync += [
+            ahead.eq(frame.seq - row.number), number_same.eq(frame.seq == row.number), token_same.eq(frame.token == row.token),
+            token_set.eq(row.token != 0), key_same.eq(asked.key == job.key), epoch_same.eq(frame.epoch == job.epoch), sender_same.eq(same),
+            gone.eq(~exists),
+        ]
         with m.State("POINT"):
+            m.next = "COMPARE"
+        with m.State("COMPARE"):
             m.next = "ACT"
             with m.If(self.evicts):
                 m.next = "PART"
         with m.State("ACT"):
-            ahead = Signal(32)
-            m.d.comb += ahead.eq(frame.seq - row.number)
             in_tree = leaf | (exists & job.tree) if uplinks else Const(0)
             with m.If((asked.action == Action.SET_H) & in_tree & (asked.threshold != job.world)):
                 refuse(Reason.THRESHOLD)
             with m.Elif((asked.action == Action.HALT) & in_tree | (asked.action == Action.FBCAST) & leaf
                         | (asked.action == Action.RESET) & (frame.member != NO_MEMBER) & leaf):
                 refuse(Reason.ACTION)
-            with m.Elif(~exists):
+            with m.Elif(gone):
                 refuse(Reason.JOB)
             with m.Elif((asked.action == Action.RESET) & (frame.member == NO_MEMBER)):
-                with m.If(asked.key != job.key):
+                with m.If(~key_same):
                     refuse(Reason.KEY)
                 with m.Else():
                     m.next = "END"
             with m.Elif(leaves & (frame.member < config.members) & ~row.live & ~row.pending
-                        & (row.token != 0) & (frame.token == row.token)):
+                        & token_set & token_same):
                 m.next = "SETTLE"
             with m.Elif((frame.member >= config.members) | ~row.live):
                 refuse(Reason.MEMBER)
-            with m.Elif(frame.token != row.token):
+            with m.Elif(~token_same):
                 refuse(Reason.TOKEN)
-            with m.Elif(~same):
+            with m.Elif(~sender_same):
                 refuse(Reason.MEMBER)
-            with m.Elif(ahead == 0):
+            with m.Elif(number_same):
                 m.next = "SETTLE"
             with m.Elif(ahead[31]):
                 refuse(Reason.NUMBER)
-            with m.Elif((asked.action == Action.RESET) & (frame.epoch != job.epoch)):
+            with m.Elif((asked.action == Action.RESET) & ~epoch_same):
                 refuse(Reason.EPOCH)
             with m.Elif((asked.action == Action.SET_H) & ((asked.threshold == 0) | (asked.threshold > job.world))):
                 refuse(Reason.THRESHOLD)
@@ -514,10 +531,14 @@ class Membership(wiring.Component):
             m.next = "FORGET"
         with m.State("SWEEP"):
             # The row of the slot pointed at comes with the next state.
+            m.next = "WEIGH"
+        collecting, full = slot.state == SlotState.COLLECTING, Signal()
+        with m.State("WEIGH"):
+            m.d.comb += after.expected.eq(slot.expected & ~bit)
+            m.d.sync += full.eq(collecting & is_complete(after, has_enough(slot.whole, slot.members, job.threshold, 0)))
             m.next = "RELEASE"
         with m.State("RELEASE"):
-            collecting = slot.state == SlotState.COLLECTING
-            m.d.comb += [after.expected.eq(slot.expected & ~bit), completes.eq(collecting & is_complete(after, job.threshold, 0))]
+            m.d.comb += [after.expected.eq(slot.expected & ~bit), completes.eq(full)]
             with m.If(completes):
                 m.d.comb += [after.state.eq(Mux(leaf, SlotState.SENT_UP, SlotState.COMPLETE)), self.forces.eq(1)]
             with m.If(~self.forces | self.forced):

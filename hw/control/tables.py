@@ -1,19 +1,26 @@
 """Rows of the switch's tables: jobs, members, slots; and the items the core hands on."""
 
-from amaranth.hdl import Module, Mux, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from hw.net.requests import Answer
 from hw.queue import LENGTH_BITS
 from iswitch.config import Config
 from iswitch.wire import SEGMENTS_MAX, JobState, Operation, Reason, SlotState
 
-__all__ = ["TICK", "Access", "Address", "Binding", "Parent", "ResultHeader", "Tables", "Verdict", "Work", "claims_row", "job_row", "member_row",
-           "slot_row"]
+__all__ = ["CROWD", "SENDER", "SETTINGS", "TICK", "Access", "Address", "Binding", "Parent", "ResultHeader", "Tables", "Verdict", "Work", "claims_row",
+           "job_row", "member_row", "slot_number", "slot_row"]
 
 SEQ, TICK = 32, 16
+SETTINGS = ("world", "numeric", "fraction", "limit", "elements", "mode", "key", "deadline", "evict", "staleness", "segments")
+"""Of a job: what its founder says, written once."""
+CROWD = ("live", "joining", "newcomers", "start")
+"""Of a job: what changes at a boundary, too, and not only by control messages."""
+SENDER = ("nonce", "address", "port")
+"""Of a member: what its first Join says, written once."""
 
 
 class Address(data.Struct):
@@ -35,8 +42,8 @@ class Parent(data.Struct):
 
 
 def job_row(config: Config) -> data.StructLayout:
-    """One job. `elements` is its largest segment, `limit` the biased exponent at which window64 rejects, `slot_base` the
-    first slot of its ring; `deadline` and `evict` in microseconds; `segments` is 0 if it is synchronous. Of `live`, `joining`, `newcomers` and
+    """One job. `elements` is its largest segment, `limit` the biased exponent at which window64 rejects; `deadline` and `evict` in
+    microseconds; `segments` is 0 if it is synchronous. Of `live`, `joining`, `newcomers` and
     `start` the model's `ring.Ring` says what they are. In trees: `tree` as in the model's `membership.Job`, `ranks` those of all who have
     confirmed, and what the switch is to its parent (`up_...`, the model's `tree_switch.Above`)."""
     return data.StructLayout({
@@ -45,7 +52,6 @@ def job_row(config: Config) -> data.StructLayout:
         "elements": range(config.elements + 1), "mode": 1, "key": 64, "deadline": 31, "evict": 29,
         "staleness": range(config.staleness + 1), "segments": range(SEGMENTS_MAX if config.staleness else 1),
         "live": config.members, "joining": config.members, "newcomers": config.members, "start": SEQ,
-        "slot_base": range(config.jobs * config.slots),
         **({"tree": 1, "ranks": config.members, "up_nonce": 64, "up_member": 8, "up_token": 32, "up_running": 1, "up_reason": Reason}
            if config.uplinks else {})})
 
@@ -66,6 +72,11 @@ def slot_row(config: Config) -> data.StructLayout:
         "seq": SEQ, "state": SlotState, "arrived": members, "members": members, "tainted": members,
         "expected": members, "numeric": 4, "length": range(4 * config.elements + 1), "boundary": 1, "whole": 1, "change": 1,
         "opened": 32, **({"ranks": members, "partial": 1} if config.uplinks else {})})
+
+
+def slot_number(config: Config, job: Value, seq: Value) -> Value:
+    """Of the slot of a job to which a seq belongs."""
+    return Cat(seq[:exact_log2(config.slots)], job[:exact_log2(config.jobs)])
 
 
 def claims_row(config: Config) -> data.StructLayout:
@@ -121,14 +132,16 @@ class Verdict(data.StructLayout):
 class Access(wiring.Signature):
     """One user's view of the tables. It points with `job`, `member` and `slot`; the rows there come one cycle later, and a
     row is written where it points. `have_write` and `start_write` select members whose lowest seq lacked becomes `have_next` or
-    `start_next`, `heard_write` those that have been heard now. Members are written only by who `registers` them."""
+    `start_next`, `heard_write` those that have been heard now. `job_write` is of a job's row but what its founder says, which is written by
+    `job_founds`, too; `member_write` of a member's but who it is, which `member_enters` writes, too. These are for who `registers` members:
+    of another's `job_next` only who is live, joining or new, and from where, is written."""
 
     def __init__(self, config: Config, *, registers: bool):
         job, member, slot, claims = job_row(config), member_row(config), slot_row(config), claims_row(config)
         super().__init__({
             "job": Out(range(config.jobs)), "member": Out(range(config.members)),
             "slot": Out(range(config.jobs * config.slots)),
-            **({"member_write": Out(1), "member_next": Out(member)} if registers else {}),
+            **({"member_write": Out(1), "member_enters": Out(1), "member_next": Out(member), "job_founds": Out(1)} if registers else {}),
             "job_write": Out(1), "job_next": Out(job), "slot_write": Out(1), "slot_next": Out(slot),
             "have_write": Out(config.members), "have_next": Out(SEQ), "start_write": Out(config.members), "start_next": Out(SEQ),
             "heard_write": Out(config.members), "claims_write": Out(1), "claims_next": Out(claims),
@@ -137,11 +150,17 @@ class Access(wiring.Signature):
         })
 
 
-class Tables(wiring.Component):
-    """Jobs, members, slots, claims, what each member holds and when (`tick`) it was last heard, in a memory each.
+def part(shape, *, within: tuple[str, ...] = (), without: tuple[str, ...] = ()):
+    """The row of some of a row's fields."""
+    return data.StructLayout({name: shape.members[name] for name in shape.members if (name in within if within else name not in without)})
 
-    `control` selects whose Access counts: 0 for `frames`, 1 for `members`. Rows follow the pointers by one cycle. A write is seen by
-    a read of the next cycle.
+
+class Tables(wiring.Component):
+    """Jobs, members, slots, claims, what each member holds and when (`tick`) it was last heard, in memories.
+
+    `control` selects whose Access counts: 0 for `frames`, 1 for `members`. Rows follow the pointers by one cycle. A write by `frames` is seen by
+    a read of the next cycle. One by `members` is registered, and seen by a read of the cycle after that; so in the cycle after `control` falls
+    `frames` writes nothing. `tick` is that of the cycle in which a row is written.
     """
 
     def __init__(self, config: Config):
@@ -151,41 +170,64 @@ class Tables(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        config = self.config
-        rows = {"job": job_row(config), "member": member_row(config), "slot": slot_row(config)}
+        config, frames, members = self.config, self.frames, self.members
+        job, member, slot = job_row(config), member_row(config), slot_row(config)
+        address = {name: Mux(self.control, getattr(members, name), getattr(frames, name)) for name in ("job", "slot")}
+        address["member"] = address["job"] * config.members + Mux(self.control, members.member, frames.member)
+
+        # What `members` writes, and where it pointed, one cycle later.
+        late, pointed = Signal(), {name: Signal(len(Value.cast(at)), name=f"pointed_{name}") for name, at in address.items()}
+        m.d.sync += [late.eq(self.control), *(kept.eq(address[name]) for name, kept in pointed.items())]
+
+        def later(name):
+            """A port of `members` as it was in the last cycle; enables are 0 without control."""
+            value = Value.cast(getattr(members, name))
+            kept = Signal(len(value), name=f"later_{name}", reset_less=name.endswith("_next"))
+            m.d.sync += kept.eq(value if name.endswith("_next") else Mux(self.control, value, 0))
+            return kept
+
+        def row(name, shape):
+            return data.View(shape, later(name))
+
+        written = {name: later(name) for name in ("job_write", "job_founds", "member_write", "member_enters", "slot_write", "have_write",
+                                                  "start_write", "heard_write", "claims_write")}
+
+        def enable(name):
+            return Mux(late, written[name], Mux(self.control, 0, getattr(frames, name)))
+
+        def store(name, at, shape, parts, values, enables, granularity=None):
+            """A memory whose rows are some fields of others: (Access' field, wanted fields) in `parts`."""
+            m.submodules[name] = memory = Memory(shape=shape, depth=depths[at], init=[])
+            put, get = memory.write_port(granularity=granularity), memory.read_port()
+            m.d.comb += [put.addr.eq(Mux(late, pointed[at], address[at])), get.addr.eq(address[at]), put.en.eq(enables)]
+            for field in values:
+                m.d.comb += put.data[field].eq(values[field])
+            for access in (frames, members):
+                whole = getattr(access, parts)
+                m.d.comb += [whole[field].eq(get.data[field]) for field in values]
+
         depths = {"job": config.jobs, "member": config.jobs * config.members, "slot": config.jobs * config.slots}
+        job_next, member_next, slot_next = row("job_next", job), row("member_next", member), row("slot_next", slot)
+        only = {"settings": part(job, within=SETTINGS), "crowd": part(job, within=CROWD), "standing": part(job, without=SETTINGS + CROWD),
+                "senders": part(member, within=SENDER), "entries": part(member, without=SENDER)}
+        both = lambda name, kept: {field: Mux(late, kept[field], getattr(frames, name)[field]) for field in kept.shape().members}
+        fields = lambda kept, shape: {field: kept[field] for field in shape.members}
+        crowd = both("job_next", job_next)
+        store("settings", "job", only["settings"], "job_row", fields(job_next, only["settings"]), written["job_founds"])
+        store("standings", "job", only["standing"], "job_row", fields(job_next, only["standing"]), written["job_write"])
+        store("crowds", "job", only["crowd"], "job_row", {field: crowd[field] for field in CROWD}, enable("job_write"))
+        store("senders", "member", only["senders"], "member_row", fields(member_next, only["senders"]), written["member_enters"])
+        store("entries", "member", only["entries"], "member_row", fields(member_next, only["entries"]), written["member_write"])
+        store("slots", "slot", slot, "slot_row", both("slot_next", slot_next), enable("slot_write"))
         if config.staleness:
-            rows["claims"], depths["claims"] = claims_row(config), config.jobs
+            claims = row("claims_next", claims_row(config))
+            store("claims", "job", claims.shape(), "claims_row", both("claims_next", claims), enable("claims_write"))
 
-        def chosen(name):
-            return Mux(self.control, getattr(self.members, name), getattr(self.frames, name))
-
-        address = {"job": chosen("job"), "slot": chosen("slot"), "claims": chosen("job"),
-                   "member": chosen("job") * config.members + chosen("member")}
-        written = {
-            "job": (chosen("job_write"), Mux(self.control, self.members.job_next.as_value(), self.frames.job_next.as_value())),
-            "member": (self.control & self.members.member_write, self.members.member_next),
-            "slot": (chosen("slot_write"), Mux(self.control, self.members.slot_next.as_value(), self.frames.slot_next.as_value())),
-            "claims": (chosen("claims_write"), Mux(self.control, self.members.claims_next.as_value(), self.frames.claims_next.as_value())),
-        }
-        for name, shape in rows.items():
-            enable, row = written[name]
-            m.submodules[f"{name}_rows"] = memory = Memory(shape=shape, depth=depths[name], init=[])
-            put, get = memory.write_port(), memory.read_port()
-            m.d.comb += [
-                put.addr.eq(address[name]), get.addr.eq(address[name]),
-                put.en.eq(enable), data.View(shape, put.data).eq(row),
-                getattr(self.frames, f"{name}_row").eq(get.data), getattr(self.members, f"{name}_row").eq(get.data),
-            ]
-        starts = chosen("start_write")
-        have = [Mux(starts[k], chosen("start_next"), chosen("have_next")) for k in range(config.members)]
-        for name, enable, values in (("have", chosen("have_write") | starts, have),
-                                     ("heard", chosen("heard_write"), [self.tick] * config.members)):
-            row = data.ArrayLayout(SEQ if name == "have" else TICK, config.members)
-            m.submodules[name] = memory = Memory(shape=row, depth=config.jobs, init=[])
-            put, get = memory.write_port(granularity=1), memory.read_port()
-            m.d.comb += [put.addr.eq(address["job"]), get.addr.eq(address["job"]), put.en.eq(enable),
-                         getattr(self.frames, name).eq(get.data), getattr(self.members, name).eq(get.data)]
-            for k, value in enumerate(values):
-                m.d.comb += put.data[k].eq(value)
+        have_next, start_next = (Mux(late, later(name), getattr(frames, name)) for name in ("have_next", "start_next"))
+        starts = enable("start_write")
+        for name, size, enables, values in (
+            ("have", SEQ, enable("have_write") | starts, [Mux(starts[k], start_next, have_next) for k in range(config.members)]),
+            ("heard", TICK, enable("heard_write"), [self.tick] * config.members),
+        ):
+            store(name, "job", data.ArrayLayout(size, config.members), name, dict(enumerate(values)), enables, granularity=1)
         return m

@@ -61,8 +61,7 @@ class MacTable(wiring.Component):
         bits = exact_log2(sets)
         m.submodules.memory = memory = Memory(shape=data.ArrayLayout(Entry, WAYS), depth=sets, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
         put = memory.write_port(granularity=1)
-        # A row that is being written is read as it will be: the next frame may come in that cycle.
-        find, meet = memory.read_port(transparent_for=[put]), memory.read_port(transparent_for=[put])
+        find, meet = memory.read_port(), memory.read_port()
         tick = self.now_us[TICK_BITS]
 
         # The walk: over all sets to wipe them after a reset, and again after each tick.
@@ -87,23 +86,31 @@ class MacTable(wiring.Component):
         with m.If(self.takes):
             m.d.sync += [destination.eq(self.destination), source.eq(self.source), ingress.eq(self.ingress)]
 
+        # The next frame may come in the cycle in which a row is written: of the ways written then, what is read is old, and `last` is new.
+        last, fresh = Signal(Entry), {}
+        m.d.sync += last.eq(put.data[0])
+        for port, name in ((find, "found"), (meet, "met")):
+            fresh[name] = Signal(WAYS, name=f"fresh_{name}")
+            m.d.sync += fresh[name].eq(Mux(put.addr == port.addr, put.en, 0))
+
         # Rows are here: compare.
         learns, buries, row = Signal(), Signal(), Signal(bits)
         same, dead, ages = Signal(WAYS), Signal(WAYS), [Signal(range(LIFETIME_TICKS + 1), name=f"age_{k}") for k in range(WAYS)]
         alive = lambda entry: entry.valid & ((tick - entry.stamp)[:8] < LIFETIME_TICKS)
-        hits = [alive(entry) & (entry.mac == destination) for entry in find.data]
+        hits = [alive(entry) & (entry.mac == destination) & ~new for entry, new in zip(find.data, fresh["found"], strict=True)]
+        hits.append(alive(last) & (last.mac == destination) & fresh["found"].any())
         with m.If(took):
             m.d.sync += self.known.eq(Cat(hits).any())
-            for entry, hit in zip(find.data, hits, strict=True):
+            for entry, hit in zip((*find.data, last), hits, strict=True):
                 with m.If(hit):
                     m.d.sync += self.port.eq(entry.port)
         # The walk may hold a row from just before it was written: what is being written now is not dead.
         written = Mux(put.addr == asked, put.en, 0)
         m.d.sync += [learns.eq(took & ~source[0] & (source != 0) & (source != self.own_mac)), buries.eq(stepped), row.eq(asked)]
-        for k, entry in enumerate(meet.data):
-            m.d.sync += [
-                same[k].eq(alive(entry) & (entry.mac == source)), dead[k].eq(~alive(entry) & ~written[k]),
-                ages[k].eq(Mux(alive(entry), tick - entry.stamp, LIFETIME_TICKS))]
+        seen = [(alive(entry), alive(entry) & (entry.mac == source), tick - entry.stamp) for entry in (*meet.data, last)]
+        for k, new in enumerate(fresh["met"]):
+            lives, is_it, age = (Mux(new, now, before) for before, now in zip(seen[k], seen[-1], strict=True))
+            m.d.sync += [same[k].eq(is_it), dead[k].eq(~lives & ~written[k]), ages[k].eq(Mux(lives, age, LIFETIME_TICKS))]
 
         # One of the ways is written, or the dead ones.
         later = [(ages[k + 1] > ages[k], Mux(ages[k + 1] > ages[k], ages[k + 1], ages[k])) for k in (0, 2)]

@@ -11,6 +11,8 @@ Bit 0 is worth 2^(origin - 184). In `window64` that is 2^-F, hence origin = 184 
 `fp32` every pair of operands has a window of its own (`hw/numeric/fp32.py`), and all else is shared.
 """
 
+import itertools
+
 from amaranth.hdl import Cat, Const, Module, Mux, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -169,16 +171,21 @@ class Normaliser(wiring.Component):
         |63  48|47  32|31  16|15   0|    s..s s..s s..s x..x    skip 3
         |63  60|59  56|55  52|51          ssss xxxx             skip 1, if one of the x is unlike s
         |63|62|61|60                      s s x                 skip 2
+
+    Only what may yet come to the top is shifted, 31 bits in the last step and 43 in the one before; of what may not, `rest` keeps whether any
+    of it is set.
     """
 
     class Coarse(data.Struct):
-        value: 64
+        value: 43
+        rest: 1
         sign: 1
         exponent: 9
         room: 4
 
     class Middle(data.Struct):
-        value: 64
+        value: 31
+        rest: 1
         sign: 1
         exponent: 9
         room: 2
@@ -204,26 +211,31 @@ class Normaliser(wiring.Component):
         m = Module()
         pipe = Stages(m, self.STAGES)
 
-        def step(value, sign, exponent, room, group):
-            """Value, exponent and room after skipping groups; `room` is how many bits may still be skipped."""
+        def step(value, sign, exponent, room, group, kept):
+            """The upper `kept` bits of the value, exponent and room after skipping groups, and whether any bit below is set; `room` is how many
+            bits may still be skipped."""
+            width = len(value)
             unlike = once(m, f"unlike{group}", Mux(sign, ~value, value))
-            found = [unlike[64 - group * (k + 1):64 - group * k].any() for k in range(3)]
+            found = [unlike[width - group * (k + 1):width - group * k].any() for k in range(3)]
             empty = once(m, f"empty{group}", Mux(found[0], 0, Mux(found[1], 1, Mux(found[2], 2, 3))))
             has_room = once(m, f"has_room{group}", empty < room[-2:])
             skip = once(m, f"skip{group}", Mux(has_room, empty, room[-2:]))
-            near = Mux(skip[0], Cat(Const(0, group), value[:64 - group]), value)
-            left = Mux(skip[1], Cat(Const(0, 2 * group), near[:64 - 2 * group]), near)
+            near = Mux(skip[0], Cat(Const(0, group), value[:width - group]), value)
+            left = Mux(skip[1], Cat(Const(0, 2 * group), near[:width - 2 * group]), near)
+            ends = [max(width - kept - group * k, 0) for k in range(4)]
+            rest = Cat(value[below:end].any() & (skip <= k) for k, (end, below) in enumerate(itertools.pairwise(ends))).any()
             places = Cat(Const(0, ceil_log2(group)), skip)
-            return {"value": left, "exponent": (exponent - places)[:9],
+            return {"value": left[width - kept:], "rest": rest, "exponent": (exponent - places)[:9],
                     "room": room[:-2] | has_room.replicate(len(room) - 2)}
 
         sign = self.total[63]
         room = once(m, "room", Mux(self.ceiling[6:].any(), 63, self.ceiling[:6]))
-        coarse = pipe.then(self.Coarse, sign=sign, **step(self.total, sign, self.ceiling, room, 16))
-        middle = pipe.then(self.Middle, **step(coarse.value, coarse.sign, coarse.exponent, coarse.room, 4))
-        fine = step(middle.value, middle.sign, middle.exponent, middle.room, 1)
-        normalised = pipe.then(self.Normalised, top=fine["value"][36:], rest=middle.value[:36].any(),
-                               exponent=fine["exponent"])
+        coarse = pipe.then(self.Coarse, sign=sign, **step(self.total, sign, self.ceiling, room, 16, 43))
+        after = step(coarse.value, coarse.sign, coarse.exponent, coarse.room, 4, 31)
+        middle = pipe.then(self.Middle, **after | {"rest": coarse.rest | after["rest"]})
+        fine = step(middle.value, middle.sign, middle.exponent, middle.room, 1, 28)
+        # The three lowest bits are no more than sticky, wherever they end.
+        normalised = pipe.then(self.Normalised, top=fine["value"], rest=middle.rest | middle.value[:3].any(), exponent=fine["exponent"])
         for name in ("top", "rest", "sign", "exponent"):
             m.d.comb += getattr(self, name).eq(getattr(normalised, name))
         return m
@@ -258,12 +270,12 @@ class Rounder(wiring.Component):
         sticky = once(m, "sticky", self.top[:3].any() | self.rest)
         carry = self.sign & ~sticky
         round_up = Mux(carry, guard | mantissa[0], guard & (sticky | mantissa[0]))
-        # Only a zero and a subnormal, whose exponent is 0 anyhow, have no hidden bit; or -1, before the carry.
+        # Only a zero and a subnormal, whose exponent is 0 anyhow, have no hidden bit; or -1, before the carry. From 254 on it is an infinity.
         exponent = once(m, "kept", Mux(mantissa[-1] | self.sign, self.exponent, 0))
         rounded = (Cat(Const(0, 23), exponent[:8]) + mantissa + round_up)[:31]
         with m.If(self.nan):
             m.d.comb += self.value.eq(NAN)
         with m.Else():
-            m.d.comb += self.value.eq(Cat(Mux(self.infinite | (exponent >= 254), INFINITY, rounded),
+            m.d.comb += self.value.eq(Cat(Mux(self.infinite | exponent[8] | exponent[1:8].all(), INFINITY, rounded),
                                           self.sign ^ self.negative))
         return m

@@ -1,13 +1,16 @@
 """The report of `make timing`, on a component of which one knows what the slowest path is."""
 
+import json
 from pathlib import Path
 
 import pytest
+import typer
+from amaranth.back import rtlil
 from amaranth.hdl import Module, Signal
 from amaranth.lib.wiring import Component, In, Out
 
 import hw.timing
-from hw.timing import ASKED_MHZ, component, place, place_of, report
+from hw.timing import ASKED_MHZ, DEVICES, PARTS, component, place, place_of, report
 
 
 class Squarer(Component):
@@ -61,3 +64,28 @@ def test_report_takes_the_path_between_registers():
     path = found["path"]
     assert (path["from"], path["to"], path["ns"], path["levels"], path["routing_ns"]) == ("a", "c", 10.0, 1, 9.0)
     assert found["fmax_mhz"] == 100.0 and not found["met"]
+
+
+@pytest.mark.parametrize(("only", "device", "part"), [
+    ("accumulator8", "", "LFE5UM5G-85F-8BG554"), ("accumulator", "", "LFE5U-45F-6BG256"), ("accumulator8", "25f", "LFE5U-25F-6BG256")])
+def test_each_part_is_placed_in_its_device(only, device, part, tmp_path, monkeypatch, capsys):
+    placed = []
+
+    def instead(name, module, pins, *, seed, device):
+        rtlil.convert(module, ports=pins)
+        placed.append((name, DEVICES[device].part, seed))
+        path = {"levels": 1, "ns": 8.0, "routing_ns": 4.0, "from": "a", "to": "b"}
+        return {"path": path, "met": False, "fmax_mhz": 100.0, "asked_mhz": ASKED_MHZ, "resources": {}}
+
+    monkeypatch.setattr(hw.timing, "BUILD", tmp_path)
+    monkeypatch.setattr(hw.timing, "place", instead)
+    monkeypatch.setitem(PARTS, only, lambda config: Squarer())
+    hw.timing.main(parts=False, only=only, device=device, seed=3)
+    assert placed == [(only, part, 3)]
+    assert "125 MHz is not met" in capsys.readouterr().out
+    assert json.loads((tmp_path / "report.json").read_text())["designs"][only]["device"] == part
+
+
+def test_device_that_is_not_there():
+    with pytest.raises(typer.BadParameter, match="there is no '12f'; there are 25f, 45f, 85f"):
+        hw.timing.main(parts=False, only="lane", device="12f", seed=1)

@@ -85,6 +85,7 @@ def verdicts(cases, config=CONFIG):
             for port, shape, item in ((dut.headers, Headers, case.headers()), (dut.job, job_row(config), case.job),
                                       (dut.member, member_row(config), case.member)):
                 ctx.set(Value.cast(port), pack(shape, item))
+            await ctx.tick()
             fault = ctx.get(dut.fault)
             found.append((Outcome(ctx.get(dut.outcome)) if fault else None, ctx.get(dut.control), ctx.get(dut.receipt)))
 

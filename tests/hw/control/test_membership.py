@@ -209,7 +209,7 @@ SLIPS = [
     (membership, "~bit), t.claims_write.eq(1)]", "~bit)]"), (membership, "t.claims_next.base.eq(job.first)", "t.claims_next.base.eq(0)"),
     (membership, "t.claims_next.eq(0), ", ""), (membership, "Array(t.have)[index]", "job.first"),
     (core, "~claims.behind.any()", "1"), (core, "rows.start_next.eq(rows.claims_row.base)", "rows.start_next.eq(rows.job_row.first)"),
-    (core, "rows.job_next.joining.eq(0),", ""), (core, "claim & claims.write", "0"), (core, "evicts = ~fault & ~claim,", "evicts = ~fault,"),
+    (core, "rows.job_next.joining.eq(0),", ""), (core, "claim & claims.write", "0"), (core, "counts.eq(~fault & ~claim)", "counts.eq(~fault)"),
     (core, "Mux(claim, claims.outcome, ring.outcome)", "ring.outcome"), (core, "work.result.seq.eq(claims.base)", "work.result.seq.eq(frame.seq)"),
     (core, "rows.job_row.segments.any() & rows.job_row.joining.any()", "0"),
 ]
@@ -240,22 +240,22 @@ def test_reset_empties_the_ring_and_wraps_the_epoch():
 
 
 def test_cycles_of_each_action():
-    """From `active`, which is 2 cycles behind the headers, to `done`."""
+    """From `active`, which is 3 cycles behind the headers, to `done`."""
     talk = Conversation()
     a, b = talk.running()
     for client, frame in ((a, a.join(token=0)), (a, a.read(0)), (a, a.set_h(2)), (a, a.control(9)), (b, b.leave()),
                           (a, a.reset()), (a, a.end_job())):
         talk.ask(client, frame)
     source, _, replies = talk.check()
-    cycles = [shown - taken - 2 for taken, shown in zip(source.times, replies.times, strict=True)]
+    cycles = [shown - taken - 3 for taken, shown in zip(source.times, replies.times, strict=True)]
     creation, *joins = cycles[:5]
     read, set_h, unknown, leave, reset, end = cycles[5:]
     members, slots = CONFIG.members, CONFIG.slots
-    assert creation <= members + 8 + slots
-    assert max(*joins, set_h, unknown, end) <= members + 8
-    assert read == 11
-    assert 2 * slots < leave <= 2 * slots + 8
-    assert slots < reset <= slots + 8
+    assert creation <= members + 12 + slots
+    assert max(*joins, set_h, unknown, end) <= members + 12
+    assert read == 12
+    assert 3 * slots < leave <= 3 * slots + 12
+    assert slots < reset <= slots + 12
 
 
 def test_read_returns_eight_registers_from_any_address():
