@@ -25,6 +25,7 @@ from hw.board.boards import BOARDS
 from hw.board.shell import Shell
 from hw.build import component_rtlil, tool
 from hw.primitives import begins, clock_pin, ends, kind, passes
+from hw.replay.parts import PARTS as SERVICE
 from hw.timing import PARTS
 
 __all__ = ["Netlist", "Way", "longest", "main", "synthesise"]
@@ -205,7 +206,7 @@ def synthesise(name: str, part: Component, *, family: str = "xc7") -> tuple[dict
 
 def main(
     board: Annotated[str, typer.Option(help="Whose Config.")] = "netfpga_sume",
-    only: Annotated[str, typer.Option(help=f"Only this component, its ports counted as registers: {', '.join(PARTS)}.")] = "",
+    only: Annotated[str, typer.Option(help=f"Only this component, its ports counted as registers: {', '.join(PARTS | SERVICE)}.")] = "",
     most: Annotated[int, typer.Option(help="Ways to show for each clock.")] = 20,
     through: Annotated[bool, typer.Option(help="The signals on the way, too.")] = False,
 ) -> None:
@@ -213,10 +214,11 @@ def main(
     console = Console(highlight=False, soft_wrap=True)
     if board not in BOARDS:
         raise typer.BadParameter(f"there is no {board!r}; there are {', '.join(BOARDS)}")
-    if only and only not in PARTS:
-        raise typer.BadParameter(f"there is no {only!r}; there are {', '.join(PARTS)}")
     of, begun = BOARDS[board], time.monotonic()
-    part = PARTS[only](of.config) if only else Shell(of.config, clock_hz=round(of.core_mhz * 1e6))
+    parts = PARTS | (SERVICE if of.config.replay else {})
+    if only and only not in parts:
+        raise typer.BadParameter(f"there is no {only!r}; there are {', '.join(parts)}")
+    part = parts[only](of.config) if only else Shell(of.config, clock_hz=round(of.core_mhz * 1e6))
     netlist, cells = synthesise(f"{board}-{only or 'whole'}", part, family="xc7" if of.family == "ecp5" else of.family)
     for clock, ways in longest(netlist, "top", most=most, ports=bool(only)).items():
         console.print(f"[bold]{clock}")

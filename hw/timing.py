@@ -33,7 +33,6 @@ from hw.net.output import OutputPort
 from hw.net.parser import Parser
 from hw.numeric.lane import Lane
 from hw.queue import PacketQueue
-from hw.replay.parts import PARTS as REPLAY_PARTS
 from iswitch.config import Config
 from iswitch.wire import STALENESS_MAX
 
@@ -85,7 +84,6 @@ PARTS = {
     "composer": ResultComposer,
     "output": lambda c: OutputPort(c, port=0),
     "counters": Counters,
-    **REPLAY_PARTS,
 }
 
 

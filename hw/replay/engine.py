@@ -119,7 +119,8 @@ class Engine(wiring.Component):
             session=Signal(Session), table=Signal(Table), product=Signal(48),
             states=[Signal(Table, init={"turn": 1}, name=f"table_{k}") for k in range(replay.tables)],
             counts=Signal(), enough=Signal(), answers=Signal(),          # its number is used up; enough items; it is answered
-            ended=Signal(), left=Signal(16), at=Signal(16),              # its last row was taken; rows or such to go; the one to come
+            ended=Signal(), heads=Signal(),                              # its last row was taken; an ADD's item is next
+            left=Signal(16), at=Signal(16),                              # rows or such to go; the one to come
             done=Signal(16), stale=Signal(16), drawn=Signal(64), lowest=Signal(8), highest=Signal(8),         # results; the total that was drawn from
             units=Signal(8), unit=Signal(32), log=Signal(place), record=Signal(range(replay.capacity)),  # to go in memory, and where
             gone=Signal(32), recipient=Signal(place), to=Signal(Session),
@@ -127,6 +128,9 @@ class Engine(wiring.Component):
             head=stream.Signature(Head).create(), data=stream.Signature(ROW_BITS).create(),
             looked=Signal(), spent=Signal(), adding=Signal(),            # how often the item of an update was drawn is known: too often; one is added
             noticed=Signal(), noticed_us=Signal(32))
+        for name, value in vars(s).items():
+            if isinstance(value, Signal) and value.name.startswith("$"):
+                value.name = name
         s.kind, s.count, s.row = s.frame.kind, s.frame.count, parts.inlet.rows.payload
         for name, record in (("sample", SAMPLE), ("write", WRITE), ("publish", PUBLISH), ("limits", LIMITS), ("load", LOAD)):
             setattr(s, name, as_lead(record, s.lead))
@@ -201,6 +205,7 @@ class Engine(wiring.Component):
             with m.Case(Kind.ADD):
                 with m.If((table.ratio != 0) & s.enough):
                     m.d.sync += table.credit.eq(table.credit + s.product)
+                m.d.sync += s.heads.eq(1)
                 m.next = "ADD"
             with m.Case(Kind.SAMPLE):
                 m.d.sync += [s.drawn.eq(table.total), s.lowest.eq(s.tables.lowest), s.highest.eq(s.tables.highest),

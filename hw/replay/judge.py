@@ -86,17 +86,19 @@ class Form(wiring.Component):
             Kind.LOAD: (PAYLOAD_BYTES // UNIT_BYTES, 0, 1), Kind.LOOK: (0, 0, 0), Kind.LIST: (DRAWS_PER_FRAGMENT, 0, 1),
             Kind.SHOUT: (PAYLOAD_BYTES // UNIT_BYTES, 0, 1),
         }
-        most, rows, body = Signal(16), Signal(16), Signal.like(self.length)
+        most, fits, body = Signal(16), Signal(), Signal.like(self.length)
+        # Compared before it is known which kind it is.
+        lengths = {form: body == (times(count[:8], form[0]) + form[1]) << 3 for form in {form[1:] for form in forms.values()}}
         with m.Switch(kind):
-            for name, (limit, each, before) in forms.items():
+            for name, (limit, *form) in forms.items():
                 with m.Case(name):
-                    m.d.comb += [most.eq(limit), rows.eq(times(count[:8], each) + before), self.leads.eq(LEADS.get(name, 0))]
+                    m.d.comb += [most.eq(limit), fits.eq(lengths[tuple(form)]), self.leads.eq(LEADS.get(name, 0))]
         m.d.comb += [
             body.eq(self.length - FRAME_BYTES), self.ordered.eq(among(kind, *ORDERED)), self.fate.eq(Fate.DONE),
             self.fault.eq(self.fate != Fate.DONE)]
         no_kind, no_table, no_length = Signal(), Signal(), Signal()
         m.d.sync += [no_kind.eq(kind > max(Kind)), no_table.eq(frame.table >= replay.tables),
-                     no_length.eq((body != rows << 3) | (count > most) | ((count == 0) & (most != 0)))]
+                     no_length.eq(~fits | (count > most) | ((count == 0) & (most != 0)))]
         with m.If(no_kind):
             m.d.comb += self.fate.eq(Fate.KIND)
         with m.Elif(no_table):
@@ -126,10 +128,10 @@ class Judge(wiring.Component):
         sample, limits, write, publish = (as_lead(record, self.lead) for record in (SAMPLE, LIMITS, WRITE, PUBLISH))
         load = as_lead(LOAD, self.lead)
         since, ago = Signal(32), Signal(32)
-        known, enough = Signal(), Signal()
+        known, enough, near = Signal(), Signal(), Signal.like(session.kept)
         m.d.comb += [
             known.eq(session.open & (session.nonce[:32] == frame.token) & (frame.session < replay.sessions)),
-            since.eq(frame.seq - session.next), ago.eq(session.next - frame.seq), enough.eq(self.filled >= table.size)]
+            since.eq(frame.seq - session.next), ago.eq(session.next - frame.seq), near.eq(ago), enough.eq(self.filled >= table.size)]
         m.d.sync += [self.known.eq(known), self.enough.eq(enough)]
         turns, draws, adds, writes = among(kind, *TURNS), kind == Kind.SAMPLE, kind == Kind.ADD, kind == Kind.WRITE
         wanted = Signal(signed(58))
@@ -147,7 +149,7 @@ class Judge(wiring.Component):
         ordered = self.ordered
         for fate, holds in reversed([
             (Fate.SESSION, ~known),
-            (Fate.REPEATED, ordered & (ago != 0) & (ago <= session.kept)),
+            (Fate.REPEATED, ordered & ~(ago >> len(near)).any() & (near != 0) & (near <= session.kept)),
             (Fate.OLD, ordered & since[31]),
             (Fate.AHEAD, ordered & (since != 0)),
             (Fate.TURN, turns & (frame.turn != 0) & (frame.turn != table.turn)),

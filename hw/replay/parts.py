@@ -1,6 +1,8 @@
+# amaranth: UnusedElaboratable=no
 """The parts of the replay service that can be measured alone, each as a switch's Config asks for it."""
 
 from collections.abc import Callable
+from typing import Any
 
 from amaranth.lib.wiring import Component
 from amaranth.utils import exact_log2
@@ -16,28 +18,28 @@ from hw.replay.outlet import Outlet
 from hw.replay.sampler import Sampler
 from hw.replay.sessions import Sessions
 from hw.replay.slots import Slots
-from hw.replay.tables import HANDLE_BITS, Tables
+from hw.replay.tables import HANDLE_BITS, Tables, arity
 from hw.replay.tree import SumTree
 from hw.replay.units import UnitReader, UnitWriter
 from hw.replay.whole import WholeFrames
-from iswitch.config import Config, Replay
+from iswitch.config import Replay
 
 __all__ = ["PARTS"]
 
 
-def priorities(replay: Replay) -> dict[str, int | bool]:
+def priorities(replay: Replay) -> dict[str, Any]:
     return {"capacity": replay.capacity, "priority_bits": replay.priority_bits, "phased": replay.phased}
 
 
-def handles(replay: Replay) -> dict[str, int | bool]:
+def handles(replay: Replay) -> dict[str, Any]:
     return priorities(replay) | {"generation_bits": HANDLE_BITS - exact_log2(replay.capacity)}
 
 
-PARTS: dict[str, Callable[[Config], Component]] = {
+PARTS: dict[str, Callable[[Any], Component]] = {
     "engine": Engine,
     "tables": lambda c: Tables(c.replay),
-    "sampler": lambda c: Sampler(**handles(c.replay)),
-    "tree": lambda c: SumTree(**priorities(c.replay)),
+    "sampler": lambda c: Sampler(**handles(c.replay), arity=arity(c.replay)),
+    "tree": lambda c: SumTree(**priorities(c.replay), arity=arity(c.replay)),
     "slots": lambda c: Slots(**handles(c.replay)),
     "histogram": lambda c: Histogram(capacity=c.replay.capacity, priority_bits=c.replay.priority_bits),
     "draws": lambda c: Draws(),

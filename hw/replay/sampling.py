@@ -82,7 +82,8 @@ def samples(m: Module, s: SimpleNamespace) -> None:
     slot_bits = exact_log2(replay.capacity)
     m.submodules.times = memory = Memory(shape=replay.times_bits, depth=replay.tables * replay.capacity, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
     put, get = memory.write_port(), memory.read_port()
-    counting, after = Signal(), Signal(replay.times_bits)
+    counting, after, before = Signal(), Signal(replay.times_bits), Signal.like(s.table.times)
+    m.d.sync += before.eq(s.table.times - 1)
     item = s.kept.row.item
     m.d.comb += [
         after.eq(Mux(get.data.all(), get.data, get.data + 1)), s.spent.eq((s.table.times != 0) & (get.data >= s.table.times)),
@@ -101,7 +102,7 @@ def samples(m: Module, s: SimpleNamespace) -> None:
         m.d.comb += s.list_at.eq(s.list + s.at)
         m.next = "TIMES_COUNT"
     with m.State("TIMES_COUNT"):
-        due = after >= s.table.times
+        due = get.data >= before  # one more, and it has reached `times`
         m.d.comb += [s.list_at.eq(s.list + s.at), counting.eq(commands.ready), commands.valid.eq(due)]
         with m.If(commands.ready):
             m.d.sync += s.at.eq(s.at + 1)

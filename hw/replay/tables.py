@@ -10,9 +10,14 @@ from hw.replay.sampler import Result, Sampler
 from hw.replay.slots import Command
 from iswitch.config import Replay
 
-__all__ = ["Tables"]
+__all__ = ["HANDLE_BITS", "Tables", "arity"]
 
 HANDLE_BITS = 32
+
+
+def arity(replay: Replay) -> int:
+    """Of its trees: the least tables are no tree of 16."""
+    return min(16, replay.capacity // 2)
 
 
 class Tables(wiring.Component):
@@ -23,7 +28,7 @@ class Tables(wiring.Component):
     def __init__(self, replay: Replay):
         self.replay = replay
         about = replay.capacity, replay.priority_bits, HANDLE_BITS - exact_log2(replay.capacity)
-        options = {"arity": min(16, replay.capacity // 2), "phased": replay.phased}  # the least tables are no tree of 16
+        options = {"arity": arity(replay), "phased": replay.phased}
         self.samplers = [Sampler(capacity=about[0], priority_bits=about[1], generation_bits=about[2], **options) for _ in range(replay.tables)]
         super().__init__({
             "table": In(range(replay.tables)), "commands": In(stream.Signature(Command(*about))),
@@ -47,7 +52,7 @@ class Tables(wiring.Component):
             now.eq(Array(ready)[self.table]), cut.o.ready.eq(now), self.ready.eq(begun | now),
             self.results.valid.eq(Array(sampler.results.valid for sampler in self.samplers)[self.table]),
             self.results.payload.eq(Array(sampler.results.payload for sampler in self.samplers)[self.table]),
-            *(getattr(self, name).eq(value) for name, value in chosen.items()), self.pending.eq(pending != 0),
+            *(getattr(self, name).eq(value) for name, value in chosen.items()), self.pending.eq((pending != 0) | cut.o.valid),
         ]
-        m.d.sync += pending.eq(pending + (self.commands.valid & self.commands.ready) - self.results.valid)
+        m.d.sync += pending.eq(pending + (cut.o.valid & now) - self.results.valid)
         return m

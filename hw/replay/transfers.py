@@ -39,23 +39,24 @@ def stores(m: Module, s: SimpleNamespace) -> None:
         m.d.comb += [s.puts.eq(1), writer.beats.valid.eq(rows.valid & ~s.ended), rows.ready.eq(writer.beats.ready & ~s.ended)]
         with m.If(s.ended & (s.units == 0) & ~writer.busy):
             m.next = "SETTLE"
+    m.d.comb += s.adding.eq(s.heads & ~s.ended & rows.valid & commands.ready & (s.units == 0))  # without a look at the state
     with m.State("ADD"):
         m.d.comb += s.puts.eq(1)
-        with m.If(~s.ended & (s.at == 0)):
+        with m.If(~s.ended & s.heads):
             m.d.comb += [commands.valid.eq(rows.valid & (s.units == 0)), rows.ready.eq(commands.ready & (s.units == 0))]
-            with m.If(rows.valid & rows.ready):
-                m.d.comb += s.adding.eq(1)
-                m.d.sync += [s.units.eq(record_units), s.unit.eq(0), s.record.eq(s.table.adds), s.at.eq(record_rows)]
+            with m.If(s.adding):
+                m.d.sync += [s.units.eq(record_units), s.unit.eq(0), s.record.eq(s.table.adds), s.at.eq(record_rows - 1), s.heads.eq(0)]
         with m.Elif(~s.ended):
             m.d.comb += [writer.beats.valid.eq(rows.valid), rows.ready.eq(writer.beats.ready)]
-            with m.If(rows.valid & rows.ready):
-                m.d.sync += s.at.eq(s.at - 1)
+            with m.If(rows.valid & writer.beats.ready):
+                m.d.sync += [s.at.eq(s.at - 1), s.heads.eq(s.at == 0)]
         with m.Elif((s.units == 0) & ~writer.busy & ~s.tables.pending):
+            m.d.sync += s.heads.eq(0)
             m.next = "SETTLE"
     with m.State("UPDATE"):
         looks = (s.table.times != 0) & ~s.looked
         m.d.comb += [commands.valid.eq(rows.valid & ~s.ended & ~looks), rows.ready.eq(commands.ready & ~s.ended & ~looks)]
-        m.d.sync += s.looked.eq(rows.valid & ~s.ended & ~rows.ready)
+        m.d.sync += s.looked.eq(rows.valid & ~s.ended & (looks | ~commands.ready))
         with m.If(s.ended & ~s.tables.pending):
             m.next = "SETTLE"
 

@@ -236,8 +236,9 @@ def test_records_begin_where_the_judge_looks():
 @pytest.mark.parametrize(("sound", "wrong"), [
     # who asks, and in which order
     ("session.open & (session.nonce", "(session.nonce"), ("session.nonce[:32] == frame.token", "session.nonce[32:] == frame.token"),
-    (" & (frame.session < replay.sessions)", ""), ("(ago != 0) & ", ""), ("ago <= session.kept", "ago < session.kept"),
-    ("ago <= session.kept", "ago <= replay.kept"), ("ordered & since[31]", "ordered & ~since[31] & (since != 0)"),
+    (" & (frame.session < replay.sessions)", ""), ("(near != 0) & ", ""), ("near <= session.kept", "near < session.kept"),
+    ("near <= session.kept", "near <= replay.kept"), ("~(ago >> len(near)).any() & ", ""),
+    ("ordered & since[31]", "ordered & ~since[31] & (since != 0)"),
     ("ordered & (since != 0)", "(since != 0)"),
     ("(Fate.OLD, ordered & since[31]),\n            (Fate.AHEAD, ordered & (since != 0)),", "(Fate.AHEAD, ordered & (since != 0)),"),
     # what has to wait
@@ -276,9 +277,10 @@ def test_a_slip_of_the_judge_is_noticed(sound, wrong):
 @pytest.mark.parametrize(("sound", "wrong"), [
     ("kind > max(Kind)", "kind > max(Kind) + 1"), ("kind > max(Kind)", "kind[:4] > max(Kind)"),
     ("frame.table >= replay.tables", "frame.table > replay.tables"),
-    ("(body != rows << 3) |", ""), ("| (count > most)", ""), ("count > most", "count >= most"), ("count > most", "count[:8] > most"),
+    ("~fits |", ""), ("| (count > most)", ""), ("count > most", "count >= most"), ("count > most", "count[:8] > most"),
     ("| ((count == 0) & (most != 0))", ""), ("& (most != 0)", ""), ("self.length - FRAME_BYTES", "self.length - FRAME_BYTES - 8"),
-    ("body != rows << 3", "body >> 3 != rows"), ("Kind.LIMIT: (0, 0, 3)", "Kind.LIMIT: (0, 0, 2)"),
+    ("body == (times(count[:8], form[0]) + form[1]) << 3", "body >> 3 == times(count[:8], form[0]) + form[1]"),
+    ("Kind.LIMIT: (0, 0, 3)", "Kind.LIMIT: (0, 0, 2)"),
     ("Kind.FETCH: (replay.records", "Kind.FETCH: (22"),
     ("Kind.LIST: (DRAWS_PER_FRAGMENT, 0", "Kind.LIST: (DRAWS_PER_FRAGMENT, 1"), ("item_rows = 1 +", "item_rows ="),
     ("Kind.LIST: 1, Kind.SHOUT: 1}", "Kind.LIST: 1}"),
