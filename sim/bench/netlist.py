@@ -7,7 +7,7 @@ from pathlib import Path
 from hw.build import rtlil, tool
 from iswitch.config import Config
 
-__all__ = ["MODELS", "mapped", "modelled", "netlist"]
+__all__ = ["MODELS", "mapped", "modelled", "netlist", "through"]
 
 MODELS = Path(__file__).with_name("dp16kd.v")
 """Of the block RAM, of which Yosys has none. There is none of multipliers: no design of ECP5 boards has one."""
@@ -31,8 +31,13 @@ def modelled(verilog: Path, top: str, models: str = "") -> str:
     return (folder / "modelled.il").read_text()
 
 
+def through(text: str, top: str = "top", *, models: str = "") -> str:
+    """From RTLIL to RTLIL by way of the netlist."""
+    with tempfile.TemporaryDirectory() as name:
+        return modelled(netlist(text, top, Path(name)), top, models)
+
+
 @cache
 def mapped(config: Config) -> str:
-    """RTLIL of the netlist of `hw.build.rtlil`, for the `design` of a board: the same ports. Minutes."""
-    with tempfile.TemporaryDirectory() as name:
-        return modelled(netlist(rtlil(config), "switch", Path(name)), "switch")
+    """The netlist of `hw.build.rtlil`, for the `design` of an emulated board: the same ports. Minutes."""
+    return through(rtlil(config), "switch")
