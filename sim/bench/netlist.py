@@ -25,9 +25,9 @@ def modelled(verilog: Path, top: str, models: str = "") -> str:
     RuntimeError for a cell without a model."""
     folder = verilog.parent
     (folder / "models.v").write_text(models or MODELS.read_text(encoding="utf-8"))
-    # Of Yosys' cells only what the netlist has is read on: a hierarchy without the others.
-    tool("yosys", ["-q", "-p", f"read_verilog +/ecp5/cells_sim.v; delete DP16KD; read_verilog models.v; read_verilog {verilog.name}; "
-                   f"hierarchy -check -top {top}; select -assert-none =A:blackbox; proc; flatten; opt_clean; write_rtlil modelled.il"], folder)
+    left = " ".join(f"{top}/t:*{cell}*" for cell in ("LUT", "MUX", "PFU", "CCU2C", "TRELLIS", "DP16KD", "MULT"))
+    tool("yosys", ["-q", "-p", f"read_verilog -D NO_INCLUDES +/ecp5/cells_sim.v; delete =DP16KD; read_verilog models.v; read_verilog {verilog.name}; "
+                   f"hierarchy -check -top {top}; proc; flatten -wb; opt_clean; select -assert-none {left}; write_rtlil modelled.il"], folder)
     return (folder / "modelled.il").read_text()
 
 
