@@ -27,7 +27,8 @@ def modelled(verilog: Path, top: str, models: str = "") -> str:
     (folder / "models.v").write_text(models or MODELS.read_text(encoding="utf-8"))
     left = " ".join(f"{top}/t:*{cell}*" for cell in ("LUT", "MUX", "PFU", "CCU2C", "TRELLIS", "DP16KD", "MULT"))
     tool("yosys", ["-q", "-p", f"read_verilog -D NO_INCLUDES +/ecp5/cells_sim.v; delete =DP16KD; read_verilog models.v; read_verilog {verilog.name}; "
-                   f"hierarchy -check -top {top}; proc; flatten -wb; opt_clean; select -assert-none {left}; write_rtlil modelled.il"], folder)
+                   f"hierarchy -check -top {top}; proc; opt_expr; opt_clean; flatten -wb -noscopeinfo; select -assert-none {left}; "
+                   "attrmap -remove src -remove hdlname; opt_expr; opt_clean -purge; write_rtlil modelled.il"], folder)
     return (folder / "modelled.il").read_text()
 
 
