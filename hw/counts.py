@@ -152,7 +152,7 @@ def main(
             console.print(f"  {way['levels']:3}  {way['clock']}: {way['begin']} -> {way['end']}", markup=False)
         (BUILD / "report.json").write_text(json.dumps(found, indent=1) + "\n")
         if write:  # each at once: the whole takes long
-            update({name: one})
+            update({name: one}, order=DESIGNS)
     console.print(table)
 
 

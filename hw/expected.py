@@ -1,7 +1,7 @@
 """The table in docs/boards.md of what designs take of a Xilinx part: what a test compares with what is counted now."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 __all__ = ["BEGIN", "COLUMNS", "END", "TABLE", "TOLERANCE", "differences", "read", "update"]
@@ -25,13 +25,14 @@ def read(path: Path | None = None) -> dict[str, dict[str, int]]:
     return found
 
 
-def update(counted: Mapping[str, Mapping[str, int]], path: Path | None = None) -> None:
-    """Writes rows, those of new designs last."""
+def update(counted: Mapping[str, Mapping[str, int]], path: Path | None = None, *, order: Collection[str] = ()) -> None:
+    """Writes rows, in `order`, those of others last."""
     path = path or TABLE
     before, _, after = parts(path.read_text(encoding="utf-8"))
     rows = read(path) | {name: {column: one[column] for column in COLUMNS} for name, one in counted.items()}
+    names = [*(name for name in order if name in rows), *(name for name in rows if name not in order)]
     lines = [f"| design | {' | '.join(COLUMNS)} |", "|---" * (1 + len(COLUMNS)) + "|",
-             *(f"| {name} | {' | '.join(f'{row[column]:,}' for column in COLUMNS)} |" for name, row in rows.items())]
+             *(f"| {name} | {' | '.join(f'{rows[name][column]:,}' for column in COLUMNS)} |" for name in names)]
     path.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n{END}{after}", encoding="utf-8")
 
 

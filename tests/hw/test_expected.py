@@ -19,6 +19,8 @@ def test_rows_are_read_as_they_were_written_and_nothing_else_changes(path):
     update({"a": ONE | {"FF": 2, "seconds": 8, "ways": []}, "c": ONE}, path)
     assert read(path) == {"a": ONE | {"FF": 2}, "b": ONE | {"LUT": 1}, "c": ONE}
     assert list(read(path)) == ["a", "b", "c"]
+    update({}, path, order=("c", "none", "a"))
+    assert list(read(path)) == ["c", "a", "b"]
     text = path.read_text()
     assert text.startswith(f"# Boards\n\nBefore.\n\n{BEGIN}\n| design | LUT | FF |") and text.endswith(f"|\n{END}\n\nAfter | it.\n")
     assert "| b | 1 | 40,000 | 20 | 3 | 0 | 100 | 7 |" in text

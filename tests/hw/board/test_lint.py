@@ -6,7 +6,7 @@ from amaranth.lib.wiring import Component, In, Out
 
 import hw.board.lint
 from hw.board.boards import BOARDS, DEFAULT
-from hw.board.lint import WAIVERS, Waiver, Warning, check_structure, lint, parse, refused, unneeded, verilator
+from hw.board.lint import WAIVERS, Waiver, Finding, check_structure, lint, parse, refused, unneeded, verilator
 from hw.build import component_verilog
 from iswitch.config import Config
 
@@ -98,12 +98,12 @@ def test_component_with_two_drivers_wrong(tmp_path):
 
 def test_a_waiver_that_nothing_needs_is_named():
     waivers = [Waiver("A", "x.*", "because"), Waiver("B", ".*", "because", instance=r"top\.one")]
-    found = [Warning("A", "xyz", "top"), Warning("B", "xyz", "top.two")]
+    found = [Finding("A", "xyz", "top"), Finding("B", "xyz", "top.two")]
     assert refused(found, waivers) == [found[1]] and unneeded(found, waivers) == [waivers[1]]
 
 
 def test_waivers_are_for_whole_messages_and_have_reasons():
-    assert not Waiver("A", "x", "because").covers(Warning("A", "xy", ""))
+    assert not Waiver("A", "x", "because").covers(Finding("A", "xy", ""))
     assert all(len(waiver.reason) > 20 and waiver.message != ".*" for waiver in WAIVERS)
     assert all(waiver.when(Config()) in (True, False) for waiver in WAIVERS)
 
@@ -111,5 +111,5 @@ def test_waivers_are_for_whole_messages_and_have_reasons():
 def test_warnings_are_read_from_what_verilator_prints():
     text = ("%Warning-WIDTHTRUNC: top.v:3:5: Operator X\n        : ... note: In instance 'top.part'\n    3 | assign\n"
             "%Warning-EOFNEWLINE: top.v:9:1: No newline\n%Warning-MULTITOP: Two tops\n- V e r i l a t i o n\n")
-    assert list(parse(text)) == [Warning("WIDTHTRUNC", "Operator X", "top.part"), Warning("EOFNEWLINE", "No newline", ""),
-                                 Warning("MULTITOP", "Two tops", "")]
+    assert list(parse(text)) == [Finding("WIDTHTRUNC", "Operator X", "top.part"), Finding("EOFNEWLINE", "No newline", ""),
+                                 Finding("MULTITOP", "Two tops", "")]
