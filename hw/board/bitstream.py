@@ -1,4 +1,4 @@
-"""`make bitstream`: everything for one board, in `build/<board>`: a bitstream where a tool for it can be had, the report, and whether timing is met."""
+"""`make bitstream`: everything for one board, in `build/<board>`: a bitstream where there is a tool for it, and the report."""
 
 import importlib
 import json
@@ -50,7 +50,9 @@ def main(
         for board in BOARDS.values():
             console.print(f"  {board.name:<20} {board.title}, {board.part}", highlight=False)
         sys.exit(2)
-    for address in (mac, ip):
+    for address, separator in ((mac, ":"), (ip, ".")):
+        if separator not in address:
+            raise ValueError(f"address must be written with {separator!r}, not {address!r}")
         wire_order(address)
     board = BOARDS[name]
     folder = BUILD / name

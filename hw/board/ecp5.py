@@ -32,9 +32,9 @@ PINS = {"tx_clk": "o", "tx_ctl": "o", "tx_data": "o", "rx_clk": "i", "rx_ctl": "
 
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
-    """What of a board is used. `clock`: a resource of `mhz`. `leds`: where the shell's lights are shown, by their number, as (resource, number, part of
-    it). `straps`: switches that change the lowest bits of the addresses. Delays: what the PHY does not add to the clock that it takes (tx), and to the
-    data against that which it sends (rx)."""
+    """What of a board is used. `clock`: a resource of `mhz`. `leds`: where the shell's lights are shown, by their number, as (resource, number,
+    part of it). `straps`: switches that change the lowest bits of the addresses. Delays: what the PHY does not add to the clock that it
+    takes (tx), and to the data against the clock that it sends (rx)."""
 
     platform: type[Platform]
     clock: str

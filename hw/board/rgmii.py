@@ -22,10 +22,10 @@ class Byte(data.Struct):
 
 
 class RgmiiPort(wiring.Component):
-    """Frames without preamble and FCS, in `sync`; pins in the clock domain `domain`, which is that of the PHY's receive clock, 125 MHz, both ways.
+    """Frames without preamble and FCS, in `sync`; pins in the clock domain `domain`, that of the PHY's receive clock, 125 MHz, both ways.
 
-    `tx`: each frame is stored whole before its first byte leaves, for what comes from the switch may pause within a frame and the wire may not; padded to 60
-    bytes; full rate, gaps of 12 bytes. `rx` may be stalled as long as its memory of `rx_depth` words lasts; what comes then is cut:
+    `tx`: each frame is stored whole before its first byte leaves, for what comes from the switch may pause within a frame and the wire may
+    not; padded to 60 bytes; full rate, gaps of 12 bytes. `rx` may be stalled as long as its memory of `rx_depth` words lasts; what comes then is cut:
     each frame that could not be stored whole ends with `error`, after its first words or as a word of its own, as do frames that came
     damaged. `link`: what the PHY says between frames (RGMII 2.0, 3.4.1). `sync` must be faster than an eighth of the pins' clock. A
     frame longer than `tx_depth` words would never leave.
