@@ -20,7 +20,7 @@ from hw.board.clocks import Clocks
 from hw.board.liteeth import verilog
 from hw.board.rgmii import MAC, RgmiiPort
 from hw.board.shell import Shell, wire_order
-from hw.build import payload_memories_uninitialised
+from hw.build import for_synthesis
 
 __all__ = ["WIRE_MHZ", "WIRINGS", "Top", "Wiring", "make", "platform_of", "prepare"]
 
@@ -125,7 +125,7 @@ class Top(Elaboratable):
 def prepare(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP) -> None:
     """Writes what yosys and nextpnr are to read: `<board>.il`, `<MAC>.v` and the constraints `<board>.lpf`."""
     wiring = WIRINGS[board.name]
-    with payload_memories_uninitialised():
+    with for_synthesis():
         plan = platform_of(wiring).prepare(Top(board, mac=mac, ip=ip), board.name)
     folder.mkdir(parents=True, exist_ok=True)
     for name in (f"{board.name}.il", f"{board.name}.lpf"):
