@@ -50,10 +50,11 @@ def main(
         for board in BOARDS.values():
             console.print(f"  {board.name:<20} {board.title}, {board.part}", highlight=False)
         sys.exit(2)
-    for address, separator in ((mac, ":"), (ip, ".")):
-        if separator not in address:
-            raise ValueError(f"address must be written with {separator!r}, not {address!r}")
-        wire_order(address)
+    for option, address, separator in (("--mac", mac, ":"), ("--ip", ip, ".")):
+        try:
+            wire_order(address if separator in address else "")
+        except ValueError:
+            raise typer.BadParameter(f"{option} must be an address written with {separator!r}, not {address!r}") from None
     board = BOARDS[name]
     folder = BUILD / name
     folder.mkdir(parents=True, exist_ok=True)
