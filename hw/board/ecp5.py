@@ -99,7 +99,7 @@ class Top(Elaboratable):
             *(pin(platform.request("phy_reset", number, dir="-"), "o").eq(clocks.phy_reset) for number in range(platform.phy_resets))]
 
         for number, domain in enumerate(domains):
-            m.submodules[domain] = port = RgmiiPort(bus_bits=config.bus_bits, domain=domain)
+            m.submodules[domain] = port = RgmiiPort(bus_bits=config.bus_bits, domain=domain, frame_bytes_max=config.frame_bytes_max)
             pins = platform.request("port", number, dir={name: "-" for name in PINS})
             platform.add_clock_constraint(pins.rx_clk.io, WIRE_MHZ * 1e6)
             m.d.comb += ClockSignal(domain).eq(pin(pins.rx_clk, "i"))

@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """ECP5 boards: every pin where it belongs, every clock constrained; a bitstream, timing met, of a board whose switch is a cable."""
 
 import json

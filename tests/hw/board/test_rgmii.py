@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """The whole MAC of an ECP5 board, LiteEth's and ours, at its RGMII pins against somebody else's models; slips are noticed."""
 
 import hw.board.rgmii
@@ -32,3 +33,8 @@ def test_slips_are_noticed(tmp_path):
 def test_rgmii_port_bus_bits_wrong(bus_bits):
     with pytest.raises(ValueError, match=f"RgmiiPort bus_bits must be 64, not {bus_bits}"):
         RgmiiPort(bus_bits=bus_bits, domain=DOMAIN)
+
+
+def test_rgmii_port_tx_depth_wrong():
+    with pytest.raises(ValueError, match="RgmiiPort tx_depth must hold a frame of 1518 bytes, not 128 words"):
+        RgmiiPort(bus_bits=64, domain=DOMAIN, tx_depth=128)
