@@ -24,6 +24,7 @@ from hw.aggregate.accumulator import LOOP, Accumulator
 from hw.aggregate.claims import Claims
 from hw.aggregate.result import ResultComposer
 from hw.aggregate.sequencer import Sequencer
+from hw.board.route import RESOURCES
 from hw.build import flat, for_synthesis, tool
 from hw.control.core import Core
 from hw.control.counters import Counters
@@ -66,9 +67,6 @@ ELSEWHERE = {"accumulator8": "85f"}
 """Parts that are not meant for the small device."""
 ASKED_MHZ = 125.0
 """Of a 64-bit bus at 8 Gbit/s. Nothing depends on its being met."""
-RESOURCES = {"TRELLIS_COMB": "LUT", "TRELLIS_FF": "FF", "DP16KD": "EBR", "MULT18X18D": "DSP"}
-"""nextpnr's names of what is scarce, and ours. RAM in LUTs is counted with the LUTs."""
-
 PARTS = {
     "queue": lambda c: PacketQueue(bus_bits=c.bus_bits, depth=c.queue_words, frame_bytes_max=c.frame_bytes_max),
     "arbiter": lambda c: Arbiter(ports=c.ports, bus_bits=c.bus_bits),

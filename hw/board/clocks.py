@@ -26,7 +26,7 @@ class Pll:
 
     @classmethod
     def of(cls, board_mhz: float, core_mhz: float) -> "Pll":
-        """Those that make one clock of the other exactly, with the fastest phase detector and then the fastest oscillator. ValueError if there are none."""
+        """Those that make one clock of the other exactly, with the fastest phase detector, then the fastest oscillator. ValueError if none do."""
         for divider in range(1, DIVIDER_MAX + 1):
             for feedback in range(1, DIVIDER_MAX + 1):
                 if board_mhz * feedback != core_mhz * divider or not PHASE_MHZ[0] <= board_mhz / divider <= PHASE_MHZ[1]:
@@ -60,7 +60,7 @@ class Resets(wiring.Component):
 
 
 class Clocks(wiring.Component):
-    """From the board's clock `clock` and its button `restart`: the core's clock `core`, for `sync`, the resets of `sync` and `domains`, and `phy_reset`.
+    """From the board's clock `clock` and its button `restart`: the core's clock `core`, resets of `sync` and `domains`, and `phy_reset`.
 
     In reset: while the PLL is not locked, or with `restart`. What the PHYs' reset takes more is PHY_RESET_S.
     """

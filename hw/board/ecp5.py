@@ -32,9 +32,9 @@ PINS = {"tx_clk": "o", "tx_ctl": "o", "tx_data": "o", "rx_clk": "i", "rx_ctl": "
 
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
-    """What of a board is used. `clock`: a resource of `mhz`. `leds`: where the shell's lights are shown, by their number, as (resource, number, part of
-    it). `straps`: switches that change the lowest bits of the addresses. Delays: what the PHY does not add to the clock that it takes (tx), and to the
-    data against that which it sends (rx)."""
+    """What of a board is used. `clock`: a resource of `mhz`. `leds`: where the shell's lights are shown, by their number, as (resource, number,
+    part of it). `straps`: switches that change the lowest bits of the addresses. Delays: what the PHY does not add to the clock that it
+    takes (tx), and to the data against the clock that it sends (rx)."""
 
     platform: type[Platform]
     clock: str
@@ -99,7 +99,7 @@ class Top(Elaboratable):
             *(pin(platform.request("phy_reset", number, dir="-"), "o").eq(clocks.phy_reset) for number in range(platform.phy_resets))]
 
         for number, domain in enumerate(domains):
-            m.submodules[domain] = port = RgmiiPort(bus_bits=config.bus_bits, domain=domain)
+            m.submodules[domain] = port = RgmiiPort(bus_bits=config.bus_bits, domain=domain, frame_bytes_max=config.frame_bytes_max)
             pins = platform.request("port", number, dir={name: "-" for name in PINS})
             platform.add_clock_constraint(pins.rx_clk.io, WIRE_MHZ * 1e6)
             m.d.comb += ClockSignal(domain).eq(pin(pins.rx_clk, "i"))

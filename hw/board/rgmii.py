@@ -22,18 +22,20 @@ class Byte(data.Struct):
 
 
 class RgmiiPort(wiring.Component):
-    """Frames without preamble and FCS, in `sync`; pins in the clock domain `domain`, which is that of the PHY's receive clock, 125 MHz, both ways.
+    """Frames without preamble and FCS, in `sync`; pins in the clock domain `domain`, that of the PHY's receive clock, 125 MHz, both ways.
 
-    `tx`: each frame is stored whole before its first byte leaves, for what comes from the switch may pause within a frame and the wire may not; padded to 60
-    bytes; full rate, gaps of 12 bytes. `rx` may be stalled as long as its memory of `rx_depth` words lasts; what comes then is cut:
+    `tx`: each frame is stored whole before its first byte leaves, for what comes from the switch may pause within a frame and the wire may
+    not; padded to 60 bytes; full rate, gaps of 12 bytes. `rx` may be stalled as long as its memory of `rx_depth` words lasts; what comes then is cut:
     each frame that could not be stored whole ends with `error`, after its first words or as a word of its own, as do frames that came
-    damaged. `link`: what the PHY says between frames (RGMII 2.0, 3.4.1). `sync` must be faster than an eighth of the pins' clock. A
-    frame longer than `tx_depth` words would never leave.
+    damaged. `link`: what the PHY says between frames (RGMII 2.0, 3.4.1). `sync` must be faster than an eighth of the pins' clock.
+    While the PHY gives no clock `tx` stalls.
     """
 
-    def __init__(self, *, bus_bits: int, domain: str, tx_depth: int = 512, rx_depth: int = 512):
+    def __init__(self, *, bus_bits: int, domain: str, frame_bytes_max: int = 1518, tx_depth: int = 512, rx_depth: int = 512):
         if bus_bits != 64:
             raise ValueError(f"RgmiiPort bus_bits must be 64, not {bus_bits!r}")
+        if tx_depth * bus_bits // 8 < frame_bytes_max:
+            raise ValueError(f"RgmiiPort tx_depth must hold a frame of {frame_bytes_max} bytes, not {tx_depth!r} words")
         self.bus_bits, self.domain, self.tx_depth, self.rx_depth = bus_bits, domain, tx_depth, rx_depth
         word = stream.Signature(Word(bus_bits))
         super().__init__({

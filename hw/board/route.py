@@ -60,8 +60,9 @@ def bitstream(board: Board, folder: Path, *, required: dict[str, Clock], sources
         routed.unlink(missing_ok=True)
         failure = ""
         try:
-            tool("nextpnr-ecp5", ["-q", "--log", "nextpnr.log", *device_options(board.part), "--json", f"{name}.json", "--lpf", f"{name}.lpf",
-                                  "--textcfg", f"{name}.config", "--report", "nextpnr.json", "--freq", str(board.core_mhz), "--seed", str(seed)], folder)
+            tool("nextpnr-ecp5", [
+                "-q", "--log", "nextpnr.log", *device_options(board.part), "--json", f"{name}.json", "--lpf", f"{name}.lpf", "--textcfg",
+                f"{name}.config", "--report", "nextpnr.json", "--freq", str(board.core_mhz), "--seed", str(seed)], folder)
         except RuntimeError as error:
             failure = str(error)
         if not routed.exists():

@@ -5,6 +5,7 @@ import types
 
 import hw.board.bitstream
 import pytest
+import typer
 from hw.board.bitstream import main, verdict
 from hw.board.boards import BOARDS, DEFAULT, DEFAULT_IP, DEFAULT_MAC
 
@@ -66,8 +67,8 @@ def test_a_maker_that_cannot_says_why(maker, capsys):
     assert found.value.code and "netfpga_sume: there is no Vivado here" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("address", [{"mac": "1.2.3"}, {"ip": "10.0.0"}])
+@pytest.mark.parametrize("address", [{"mac": "1.2.3.4"}, {"ip": "10.0.0"}, {"ip": "02:00:00:00:00:09"}, {"mac": "02:00"}])
 def test_main_address_wrong(maker, address):
-    with pytest.raises(ValueError, match="address must be a MAC or an IPv4 address"):
+    with pytest.raises(typer.BadParameter, match="must be an address written with"):
         main("versa_ecp5", **({"mac": DEFAULT_MAC, "ip": DEFAULT_IP} | address))
     assert not maker.calls

@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """Each board is what it says: its core is fast enough for line rate, its gateware elaborates, its maker is there."""
 
 import importlib.util

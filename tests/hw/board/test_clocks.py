@@ -33,8 +33,8 @@ def test_pll_core_mhz_wrong(core):
 
 
 def resets(made=Resets):
-    """By steps of 1 ns: the reset of each domain and of the PHYs, while `asynchronous` falls at 30, rises between edges at 1503 and falls at 1705; the clock of `late`
-    begins at 1000, and stops from 1400 to 1800."""
+    """When the reset of each domain and of the PHYs changes, in ns, while `asynchronous` falls at 30, rises between edges at 1503 and falls at 1705;
+    the clock of `late` begins at 1000, and stops from 1400 to 1800."""
     m = Module()
     domains = [ClockDomain(name) for name in ("sync", "wire", "late")]
     m.domains += domains
@@ -46,7 +46,7 @@ def resets(made=Resets):
         for now in range(3000):
             ctx.set(sync, now % 20 < 10)
             ctx.set(wire, now % 8 < 4)
-            ctx.set(late, now % 8 < 4 and 1000 <= now and not 1400 <= now < 1800)
+            ctx.set(late, now % 8 < 4 and now >= 1000 and not 1400 <= now < 1800)
             ctx.set(dut.asynchronous, now < 30 or 1503 <= now < 1705)
             await ctx.delay(0.1e-9)
             found.append([*(ctx.get(domain.rst) for domain in domains), ctx.get(dut.phy_reset)])

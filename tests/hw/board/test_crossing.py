@@ -112,7 +112,8 @@ def slow_writer(*args, **options):
             m.d.write += turn.eq(turn + 1)
             with m.If(turn == 2):
                 m.d.write += turn.eq(0)
-            m.d.comb += [inner.i.payload.eq(self.i.payload), inner.i.valid.eq(self.i.valid & (turn == 0)), self.i.ready.eq(inner.i.ready & (turn == 0))]
+            m.d.comb += [inner.i.payload.eq(self.i.payload), inner.i.valid.eq(self.i.valid & (turn == 0)),
+                         self.i.ready.eq(inner.i.ready & (turn == 0))]
             connect(m, inner.o, flipped(self.o))
             return m
 
