@@ -1,5 +1,25 @@
+"""What `make test` leaves to `make test-all` beside what is marked slow."""
+
+import re
+
 import pytest
 
+MUTANTS_KEPT = 4
+"""Of each check's mutants, evenly spread: enough to show that the check is awake. All of them take most of an hour."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    mutants = {}
+    for item in items:
+        name = item.originalname if hasattr(item, "originalname") else item.name
+        if hasattr(item, "callspec") and re.search(r"slip|mutant", name):
+            mutants.setdefault((item.path, name), []).append(item)
+    for found in mutants.values():
+        kept = {round(k * (len(found) - 1) / (MUTANTS_KEPT - 1)) for k in range(MUTANTS_KEPT)}
+        for number, item in enumerate(found):
+            if number not in kept:
+                item.add_marker(pytest.mark.slow)
 
 @pytest.fixture
 def one_thread():
