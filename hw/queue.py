@@ -90,8 +90,11 @@ class PacketQueue(wiring.Component):
         taken = Signal()
         first = Signal(init=1)
         at, following = Signal(pointer_bits), Signal(pointer_bits)
-        # `fifo.level` counts only what is committed: leave room for the frames still in the scan's pipeline.
-        room = (at ^ read != self.depth) & (fifo.w_level < self.scans_depth - 7)
+        # Known a cycle before, when one word more could have come. `fifo.level` counts only what is committed: leave room for the frames still in
+        # the scan's pipeline.
+        level, room = Signal(pointer_bits), Signal(init=1)
+        m.d.comb += level.eq(at - read)
+        m.d.sync += room.eq((level < self.depth - 1) & (fifo.w_level < self.scans_depth - 8))
         m.d.comb += [
             self.i.ready.eq(room | oversize), at.eq(Mux(first, start, write)), following.eq(at + 1),
             taken.eq(self.i.valid & self.i.ready),
