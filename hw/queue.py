@@ -49,7 +49,7 @@ class PacketQueue(wiring.Component):
 
     The scan gives checksum verdicts and the largest exponent, so that what stands behind knows at the first word whether
     a frame is corrupt or holds a NaN. `scans` shows one Scan for every frame in `o`, in order; take it any time
-    from the frame's first word on. One word per cycle in and out; a frame appears 6 cycles after its last word.
+    from the frame's first word on. One word per cycle in and out; a frame appears 7 cycles after its last word.
     `i` stalls when memory or scans are full. Runts, oversize frames and frames with `error` are swallowed and reported by strobe.
     """
 
@@ -90,8 +90,11 @@ class PacketQueue(wiring.Component):
         taken = Signal()
         first = Signal(init=1)
         at, following = Signal(pointer_bits), Signal(pointer_bits)
-        # `fifo.level` counts only what is committed: leave room for the frames still in the scan's pipeline.
-        room = (at ^ read != self.depth) & (fifo.w_level < self.scans_depth - 6)
+        # Known a cycle before, when one word more could have come. `fifo.level` counts only what is committed: leave room for the frames still in
+        # the scan's pipeline.
+        level, room = Signal(pointer_bits), Signal(init=1)
+        m.d.comb += level.eq(at - read)
+        m.d.sync += room.eq((level < self.depth - 1) & (fifo.w_level < self.scans_depth - 8))
         m.d.comb += [
             self.i.ready.eq(room | oversize), at.eq(Mux(first, start, write)), following.eq(at + 1),
             taken.eq(self.i.valid & self.i.ready),
@@ -133,7 +136,7 @@ class PacketQueue(wiring.Component):
         return m
 
     def _scan(self, m, taken, first, good, frame_length, end, committed, fifo):
-        """Sums and the largest exponent, word by word; four registers behind the entry the frame is committed."""
+        """Sums and the largest exponent, word by word; five registers behind the entry the frame is committed."""
         header_words = FRAME_BYTES // self.bus_bytes
         offset = {name: FRAME.fields[name][1] for name in FRAME.names}
         ip, address, udp = offset["ip_version_ihl"], offset["ip_src"], offset["udp_src"]
@@ -153,33 +156,43 @@ class PacketQueue(wiring.Component):
                 came = self.i.payload.data[8 * byte:8 * byte + 8]
                 m.d.sync += masked.data[8 * byte:8 * byte + 8].eq(Mux((self.i.payload.count > byte) & ~early, came, 0))
 
-        summed_valid = Signal()
+        # A word is summed in pieces, then of these what belongs to the one checksum and to the other.
+        parted_valid = Signal()
+        pieces = self._pieces(masked.data, address, udp)
         tail = {"tainted": 32, "partial": 1} if self.uplinks else {}
-        summed = Signal(data.StructLayout({"first": 1, "ip": 20, "udp": 22, "none": 1, "exponent": 8, **tail, **at_end}), reset_less=True)
+        beside = {"first": 1, "none": 1, "exponent": 8, **tail, **at_end}
+        parted = Signal(data.StructLayout({
+            "index": index.shape(), "again": 16, **{f"from_{at}": len(piece) for at, piece in pieces.items()}, **beside}), reset_less=True)
         before_last = Signal(32, reset_less=True)
-        m.d.sync += summed_valid.eq(masked_valid)
+        m.d.sync += parted_valid.eq(masked_valid)
         with m.If(masked_valid):
-            m.d.sync += [summed.first.eq(masked.first), summed.none.eq(0), summed.exponent.eq(0)]
-            m.d.sync += [summed[name].eq(masked[name]) for name in at_end]
+            m.d.sync += [parted.first.eq(masked.first), parted.index.eq(masked.index), parted.none.eq(0), parted.exponent.eq(0)]
+            m.d.sync += [parted[name].eq(masked[name]) for name in at_end]
+            m.d.sync += [parted[f"from_{at}"].eq(piece) for at, piece in pieces.items()]
             if self.uplinks:
                 # The last two quads: tainted ranks, then flags and complement. The first may be the end of the word before.
                 quads = [before_last, *(masked.data[32 * k:32 * k + 32] for k in range(self.bus_bytes // 4))]
                 m.d.sync += before_last.eq(quads[-1])
                 ends_at = ((masked.length - 1) >> 2)[:exact_log2(self.bus_bytes // 4)]
-                m.d.sync += [summed.tainted.eq(Array(quads)[ends_at]), summed.partial.eq(Array(quads[1:])[ends_at][0])]
+                m.d.sync += [parted.tainted.eq(Array(quads)[ends_at]), parted.partial.eq(Array(quads[1:])[ends_at][0])]
             checksum_word, checksum_at = divmod(offset["udp_checksum"], self.bus_bytes)
             with m.If(masked.index == checksum_word):
-                m.d.sync += summed.none.eq(masked.data[8 * checksum_at:8 * checksum_at + 16] == 0)
+                m.d.sync += parted.none.eq(masked.data[8 * checksum_at:8 * checksum_at + 16] == 0)
             with m.If(masked.index == header_words):
                 exponents = [masked.data[32 * k + 23:32 * k + 31] for k in range(self.bus_bytes // 4)]
                 while len(exponents) > 1:
                     exponents = [Mux(a > b, a, b) for a, b in zip(exponents[::2], exponents[1::2], strict=True)]
-                m.d.sync += summed.exponent.eq(exponents[0])
+                m.d.sync += parted.exponent.eq(exponents[0])
             # The pseudo header (RFC 768): addresses are summed where they stand, the length once more here; the protocol, where `total` begins.
             length_word, length_at = divmod(offset["udp_length"], self.bus_bytes)
-            again = Mux(masked.index == length_word, masked.data[8 * length_at:8 * length_at + 16], 0)
-            ip_part, udp_part = self._parts(m, masked, address, udp)
-            m.d.sync += [summed.ip.eq(ip_part), summed.udp.eq(udp_part + again)]
+            m.d.sync += parted.again.eq(Mux(masked.index == length_word, masked.data[8 * length_at:8 * length_at + 16], 0))
+
+        summed_valid = Signal()
+        summed = Signal(data.StructLayout({"ip": 20, "udp": 22, **beside}), reset_less=True)
+        m.d.sync += summed_valid.eq(parted_valid)
+        with m.If(parted_valid):
+            ip_part, udp_part = self._parts(m, parted.index, {at: parted[f"from_{at}"] for at in pieces}, address, udp)
+            m.d.sync += [summed.ip.eq(ip_part), summed.udp.eq(udp_part + parted.again), *(summed[name].eq(parted[name]) for name in beside)]
 
         total = Signal(data.StructLayout({"ip": 20, "udp": 16 + LENGTH_BITS, "none": 1, "exponent": 8}), reset_less=True)
         whole = Signal()
@@ -220,14 +233,17 @@ class PacketQueue(wiring.Component):
         with m.If(folded_valid):
             m.d.sync += committed.eq(folded.end)
 
-    def _parts(self, m, masked, address: int, udp: int):
-        """Of a word of the frame, the sums of what IPv4's checksum is of, and of what UDP's is of. IPv4's header ends where UDP's begins, and the
-        addresses in it, from `address` on, belong to both: so a word is summed in pieces between these places."""
+    def _pieces(self, word, address: int, udp: int):
+        """By where they begin, sums of the pieces of a word. IPv4's header ends where UDP's begins, at `udp` in the frame, and the addresses in
+        it, from `address` on, belong to both checksums."""
         places = sorted({0, address % self.bus_bytes, udp % self.bus_bytes, self.bus_bytes})
-        pieces = {first: sum_halves(masked.data, first, end) for first, end in pairwise(places)}
+        return {first: sum_halves(word, first, end) for first, end in pairwise(places)}
+
+    def _parts(self, m, index, pieces, address: int, udp: int):
+        """Of the pieces of word `index`, the sums of what IPv4's checksum is of, and of what UDP's is of."""
         ip_part, udp_part, whole = Signal(20), Signal(22), Signal(22)
         m.d.comb += [whole.eq(sum(pieces.values())), udp_part.eq(whole)]
-        with m.Switch(masked.index):
+        with m.Switch(index):
             for word in range(-(-udp // self.bus_bytes)):
                 low = word * self.bus_bytes
                 with m.Case(word):

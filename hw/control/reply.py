@@ -1,6 +1,6 @@
 """Composes acknowledgements and notices, and what a leaf says to its parent beside its sums."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -35,8 +35,8 @@ class Addressed(data.StructLayout):
 class ReplyComposer(wiring.Component):
     """Turns a Reply into the words of a frame whose UDP payload sums to zero; addresses are stamped at the port.
 
-    The complement stands before the body, so the words go round twice: once to be added up, once to be sent. Latency is as many
-    cycles as an acknowledgement has words, plus 2; one reply at a time; `o` may stall.
+    The complement stands before the body, so the words are looked at twice: once to be added up, once to be sent. Latency is as many cycles as
+    the frame has words that are not addresses alone, plus 4; one reply at a time; `o` may stall.
     """
 
     def __init__(self, *, bus_bits: int):
@@ -49,16 +49,17 @@ class ReplyComposer(wiring.Component):
         m = Module()
         bus_bytes = self.bus_bits // 8
         header_words = FRAME_BYTES // bus_bytes
-        image = Signal(data.StructLayout({"addresses": 8 * ADDRESSES.itemsize, "header": layout(HEADER), "body": layout(ACK)}), reset_less=True)
-        turned = Cat(image.as_value()[self.bus_bits:], image.as_value()[:self.bus_bits])
+        image = Signal(data.StructLayout({"header": layout(HEADER), "body": layout(ACK)}), reset_less=True)
+        octets = Cat(Const(0, 8 * ADDRESSES.itemsize), image)
+        words = Array(octets[first:first + self.bus_bits] for first in range(0, len(octets), self.bus_bits))
+        begin = ADDRESSES.itemsize // bus_bytes
         asked, payload = self.replies.payload, self.o.payload
         receipt = Signal()
-        acknowledges, sent, total, folded = Signal(), Signal(range(2 * header_words)), Signal(32), Signal(17)
-        whole = sent == 2 * header_words - 1
-        last = Mux(acknowledges, whole, sent == header_words - 1)
+        acknowledges, at, word, total, folded = Signal(), Signal(range(len(words) + 1)), Signal(self.bus_bits), Signal(22), Signal(17)
+        through = at == Mux(acknowledges, len(words), header_words)
         m.d.comb += [
             folded.eq(total[:16] + total[16:]),
-            payload.word.data.eq(image.as_value()[:self.bus_bits]), payload.word.count.eq(bus_bytes), payload.word.last.eq(last),
+            payload.word.data.eq(word), payload.word.count.eq(bus_bytes), payload.word.last.eq(through),
             payload.length.eq(Mux(acknowledges, 2 * FRAME_BYTES, FRAME_BYTES)),
         ]
         port, address = Signal.like(asked.port), Signal(Address, reset_less=True)
@@ -69,16 +70,14 @@ class ReplyComposer(wiring.Component):
                 m.d.comb += self.replies.ready.eq(1)
                 with m.If(self.replies.valid):
                     m.d.sync += [
-                        image.addresses.eq(0), image.header.eq(asked.header), image.header.behind.eq(Mux(asked.receipt, asked.header.behind, 0)),
-                        receipt.eq(asked.receipt),
-                        image.body.eq(Mux(asked.acknowledges, asked.body.as_value(), 0)), acknowledges.eq(asked.acknowledges),
-                        port.eq(asked.port), address.eq(asked.address), sent.eq(0), total.eq(0),
+                        image.header.eq(asked.header), image.header.behind.eq(Mux(asked.receipt, asked.header.behind, 0)),
+                        receipt.eq(asked.receipt), image.body.eq(asked.body), acknowledges.eq(asked.acknowledges),
+                        port.eq(asked.port), address.eq(asked.address), at.eq(begin), total.eq(0), word.eq(0),
                     ]
                     m.next = "ADD"
             with m.State("ADD"):
-                m.d.sync += [image.eq(turned), total.eq(total + sum_halves(image.as_value(), 0, bus_bytes)),
-                             sent.eq(Mux(whole, 0, sent + 1))]
-                with m.If(whole):
+                m.d.sync += [word.eq(words[at]), at.eq(at + 1), total.eq(total + sum_halves(word, 0, bus_bytes))]
+                with m.If(through):
                     m.next = "FOLD"
             with m.State("FOLD"):
                 complement = ~(folded[:16] + folded[16:])[:16]
@@ -86,11 +85,14 @@ class ReplyComposer(wiring.Component):
                     m.d.sync += image.header.members.eq(complement)
                 with m.Else():
                     m.d.sync += image.header.behind.eq(complement)
+                m.next = "LOAD"
+            with m.State("LOAD"):
+                m.d.sync += [word.eq(words[0]), at.eq(1)]
                 m.next = "SEND"
             with m.State("SEND"):
                 m.d.comb += self.o.valid.eq(1)
                 with m.If(self.o.ready):
-                    m.d.sync += [image.eq(turned), sent.eq(sent + 1)]
-                    with m.If(last):
+                    m.d.sync += [word.eq(words[at]), at.eq(at + 1)]
+                    with m.If(through):
                         m.next = "IDLE"
         return m

@@ -64,10 +64,11 @@ class Parser(wiring.Component):
 
         # What the word before completed: the header, or what may be the body of a control message, which is waited for.
         headed, bodied, ended, waits = Signal(), Signal(), Signal(), Signal()
-        shows, moves, taken = Signal(), Signal(), Signal()
+        shows, free, moves, taken = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
+            free.eq(~self.headers.valid | self.headers.ready),
             shows.eq(headed & (~control | ended) | bodied & waits),
-            moves.eq(~(headed | bodied) | ~self.headers.valid | self.headers.ready),
+            moves.eq(~(headed | bodied) | free),
             taken.eq(self.i.valid & self.i.ready), self.headers.payload.eq(item),
             self.busy.eq(self._wait(m, taken, moves) | headed | bodied | self.headers.valid),
         ]
@@ -79,8 +80,10 @@ class Parser(wiring.Component):
             with m.If(headed | bodied):
                 m.d.sync += waits.eq(headed & control)
             with m.If(shows):
-                m.d.sync += [self.headers.valid.eq(1), item.frame.eq(head), item.body.eq(gathered[FRAME_BYTES * 8:]), item.ours.eq(ours),
-                             item.arrival.eq(arrival)]
+                m.d.sync += self.headers.valid.eq(1)
+        with m.If(free):
+            # Nobody looks unless it is shown: a thousand registers need not wait for that to be known.
+            m.d.sync += [item.frame.eq(head), item.body.eq(gathered[FRAME_BYTES * 8:]), item.ours.eq(ours), item.arrival.eq(arrival)]
         with m.If(taken):
             m.d.sync += arrival.eq(self.i.payload.arrival)
             with m.If(word.last):
@@ -98,9 +101,12 @@ class Parser(wiring.Component):
         m.submodules.memory = memory = Memory(shape=Word(self.bus_bits), depth=self.depth, init=[],
                                               attrs=NEVER_READ_BEFORE_WRITTEN | NEVER_READ_WHILE_WRITTEN)
         put, get = memory.write_port(), memory.read_port()
-        write, read, filled, onward = Signal(self.depth.bit_length()), Signal(self.depth.bit_length()), Signal(), Signal()
+        write, read, level = (Signal(self.depth.bit_length()) for _ in range(3))
+        filled, onward, room = Signal(), Signal(), Signal(init=1)
+        # Known a cycle before, when one word more could have come: the last place is that in front of `o`.
+        m.d.sync += room.eq(level < self.depth - 1)
         m.d.comb += [
-            self.i.ready.eq((write ^ read != self.depth) & moves), put.addr.eq(write[:-1]), put.data.eq(self.i.payload.word), put.en.eq(taken),
+            level.eq(write - read), self.i.ready.eq(room & moves), put.addr.eq(write[:-1]), put.data.eq(self.i.payload.word), put.en.eq(taken),
             onward.eq(~filled | self.o.ready), get.addr.eq(read[:-1]), get.en.eq(onward & (write != read)),
             self.o.valid.eq(filled), self.o.payload.eq(get.data),
         ]

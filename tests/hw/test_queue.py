@@ -149,12 +149,12 @@ def test_one_frame_after_another_each_word_one_cycle():
 
 @pytest.mark.parametrize("bus_bits", BUSES)
 @pytest.mark.parametrize("size", [60, 64, 65, 1514])
-def test_frame_appears_6_cycles_after_its_last_word(bus_bits, size):
+def test_frame_appears_7_cycles_after_its_last_word(bus_bits, size):
     dut = queue(bus_bits)
     bench = Bench(dut)
     source, out, scans = bench.source(dut.i, words([noise(size)], bus_bits)), bench.sink(dut.o), bench.sink(dut.scans)
     bench.run()
-    assert out.times[0] == source.times[-1] + 6
+    assert out.times[0] == source.times[-1] + 7
     assert out.times == list(range(out.times[0], out.times[0] + len(source.times)))
     assert scans.times[0] <= out.times[0]
 

@@ -35,8 +35,21 @@ class Scene:
             (self.dut.seed, SEED)])
         self.sources = [self.bench.source(rx) for rx in self.dut.rx]
         self.sinks = [self.bench.sink(tx) for tx in self.dut.tx]
+        self.paused = 0
+        for tx in self.dut.tx:
+            self.bench.process(self.watching(tx))
         self.workers = [Client.numbered(k, port=k) for k in range(2)]
         self.ctx = None
+
+    def watching(self, tx):
+        async def watch(ctx):
+            """A MAC cannot wait in the middle of a frame."""
+            within = False
+            async for _, _, valid, ready, last in ctx.tick().sample(tx.valid, tx.ready, tx.payload.last):
+                self.paused += within and not valid
+                within = (within or valid) and not (valid and ready and last)
+
+        return watch
 
     async def give(self, port: int, frame: bytes, error: bool = False) -> list[bytes]:
         source = self.sources[port]
@@ -67,6 +80,7 @@ class Scene:
             await story()
 
         self.bench.drive(testbench)
+        assert self.paused == 0, "a frame that had begun at a port paused"
 
 
 def numbers_of(answers: list[bytes]) -> list[np.ndarray]:
