@@ -81,6 +81,27 @@ def test_a_frame_that_is_not_to_be_whole_comes_before_it_ends():
     assert last - first + 1 > 50
 
 
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("write, read", RATIOS)
+def test_a_word_is_offered_from_the_second_edge_on(write, read, whole):
+    dut = Crossing(bus_bits=64, depth=16, whole=whole)
+
+    async def measure(ctx):
+        await ctx.tick("write").repeat(20)
+        ctx.set(dut.i.payload, {"data": 1, "count": 1, "last": 1, "error": 0})
+        ctx.set(dut.i.valid, 1)
+        await ctx.tick("write")
+        ctx.set(dut.i.valid, 0)
+        if whole:
+            await ctx.tick("write")
+        for _ in range(2):
+            assert not ctx.get(dut.o.valid)
+            await ctx.tick("read")
+        assert ctx.get(dut.o.valid) and ctx.get(dut.o.payload.count) == 1
+
+    Clocks(dut, {"write": write, "read": read}).run(measure)
+
+
 @pytest.mark.parametrize("domain", ["write", "read"])
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("stalls", [(0.0, 0.0), (0.4, 0.1), (0.1, 0.5)])

@@ -78,7 +78,7 @@ def sent(line):
 def test_frames_come_back_whole_and_the_line_is_full(bus_bits, gearbox):
     """Also when the switch pauses in the middle of frames: gaps between those that wait are 12 bytes in the mean."""
     rng = random.Random(1)
-    frames = [noise(rng.randrange(60, 200), k) for k in range(16)] + [noise(1518)]
+    frames = [noise(rng.randrange(60, 150), k) for k in range(14)] + [noise(700)]
     bench = Bench(frames, bus_bits=bus_bits, gearbox=gearbox, stalls=(0.05 if bus_bits == 64 else 0.4, 0.0)).run(4000)
     assert bench.got() == [(frame, False) for frame in frames]
     found = sent(bench.transceiver.line)
@@ -132,12 +132,12 @@ def test_a_broken_line_takes_the_link_down_answers_with_remote_faults_and_comes_
 @pytest.mark.parametrize("domain", ["rx", "tx", "sync"])
 def test_a_reset_of_one_clock_makes_no_frame_whole_that_is_not(domain):
     frames = [noise(60 + 8 * k, k) for k in range(30)]
-    resets = [*range(450, 456), *range(600, 608)]
-    bench = Bench(frames)
-    bench.run(1800, at=lambda ctx, cycle: ctx.set(bench.clocks.domains[domain].rst, int(cycle in resets)), ends=-1)
+    resets = [*range(330, 336), *range(400, 408)]
+    bench = Bench(frames, stalls=(0.85, 0.0))
+    bench.run(1600, at=lambda ctx, cycle: ctx.set(bench.clocks.domains[domain].rst, int(cycle in resets)), ends=-1)
     good = [frame for frame, error in bench.got() if not error]
     assert [frame for frame in frames if frame in good] == good
-    assert good[-1] == frames[-1] and 10 < len(good) < len(frames)
+    assert good[-1] == frames[-1] and 5 < len(good) < len(frames)
 
 
 def judge(make):
