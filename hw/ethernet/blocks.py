@@ -1,7 +1,9 @@
 """The blocks of 64B/66B: which there are, in which order they may come, and what turns XGMII words into them and back."""
 
+from enum import Enum
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, enum, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.ethernet.xgmii import ALL_ERRORS, ALL_IDLE, ERROR, IDLE, LOCAL_FAULT, SEQUENCE, SIGNAL, START, TERMINATE, Xgmii, holds, twice
@@ -32,7 +34,7 @@ class Block(data.Struct):
     payload: 64
 
 
-class Kind(enum.Enum, shape=3):
+class Kind(Enum):
     """Of a block or a word, clause 49.2.13.2.3; ERROR: what none of the others is."""
 
     ERROR = 0
@@ -42,7 +44,7 @@ class Kind(enum.Enum, shape=3):
     TERMINATE = 4
 
 
-class State(enum.Enum, shape=2):
+class State(Enum):
     """Of both machines, figures 49-16 and 49-17: INIT, C and T go on alike, so they are OUTSIDE a frame."""
 
     OUTSIDE = 0

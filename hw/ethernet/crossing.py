@@ -14,11 +14,12 @@ class Crossing(wiring.Component):
     """A memory of `depth` words between the clock domains `write` (`i`) and `read` (`o`). One word a cycle on both sides, each may wait.
 
     With `whole`, a frame appears only when it is in the memory to its last word, and then without a pause; a frame that does not fit would
-    never appear, and no more than half as many frames as words are held. A word appears 4 cycles of `read` after it was taken, with `whole`
-    the first one 1 of `write` and 4 of `read` after the last one was.
+    never appear, and no more than half as many frames as words are held. A word is offered from the second edge of `read` on behind the edge of
+    `write` that took it (the third, if a synchroniser hesitates), with `whole` the first word so behind the edge after the last one's.
 
-    Either side may be reset by itself. What is in the memory is lost when `write` is reset, and a frame that has begun to leave ends
-    there with an error; when `read` is reset, the rest of such a frame is skipped. So no frame ends as if it were whole which is not.
+    Either side may be reset by itself, for at least 4 cycles of the slower clock. What is in the memory is lost when `write` is reset, and a frame
+    that has begun to leave ends there with an error; when `read` is reset, the rest of such a frame is skipped. So no frame ends as if it
+    were whole which is not.
     """
 
     def __init__(self, *, bus_bits: int, depth: int, whole: bool = False):

@@ -1,7 +1,9 @@
 """The receiving half of the MAC: XGMII to frames."""
 
+from enum import Enum
+
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.ethernet.crc import RESIDUE, Crc32
@@ -24,7 +26,7 @@ class Seen(data.Struct):
     sound: 1
 
 
-class Kind(enum.Enum, shape=2):
+class Kind(Enum):
     """What is held back until the next word is seen, for the FCS may begin in it. TAIL: of its frame nothing more comes."""
 
     NOTHING = 0

@@ -1,7 +1,9 @@
 """The transmitting half of the MAC: frames to XGMII."""
 
+from enum import Enum
+
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.ethernet.crc import Crc32
@@ -19,7 +21,7 @@ GAP_COLUMNS = 3
 """From the column of a terminate to that of the next start: 12 bytes, less those before the terminate in its column."""
 
 
-class Kind(enum.Enum, shape=3):
+class Kind(Enum):
     """What a word of the frame's own alignment holds. SPILL: what did not fit behind the data, of the FCS and the terminate. BROKEN: the
     frame went on too late."""
 
@@ -42,7 +44,7 @@ class Planned(data.Struct):
     late: 1
 
 
-class Place(enum.Enum, shape=2):
+class Place(Enum):
     """What a lane takes."""
 
     WORD = 0

@@ -96,7 +96,7 @@ class Bench:
 def gaps_of(frames) -> list[float]:
     """In bytes, from the terminate of one to the start of the next: the sink stamps both with the time of their lanes."""
     byte = CYCLE_NS / 8 * 1000
-    return [(after.sim_time_start - before.sim_time_end) / byte for before, after in zip(frames, frames[1:], strict=False)]
+    return [(after.sim_time_start - before.sim_time_end) / byte for before, after in itertools.pairwise(frames)]
 
 
 @cocotb.test()

@@ -1,4 +1,4 @@
-"""64B/66B blocks, against a coder that sends field by field; the tables, against those of cocotbext-eth; the order of blocks, against figures 49-16, 17."""
+"""64B/66B blocks, against a coder that sends field by field; tables, against those of cocotbext-eth; order, against figures 49-16 and 49-17."""
 
 import random
 

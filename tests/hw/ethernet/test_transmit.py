@@ -1,5 +1,6 @@
 """Frames to XGMII: what stands on the line, and how far apart. The line is read character by character; zlib makes the FCS."""
 
+import itertools
 import random
 
 import pytest
@@ -53,7 +54,7 @@ def inverted(frame):
 
 def gaps(found):
     """From a terminate, which is in the gap, to the next start."""
-    return [after.start - before.end for before, after in zip(found, found[1:], strict=False)]
+    return [after.start - before.end for before, after in itertools.pairwise(found)]
 
 
 def test_frames_have_preamble_padding_and_fcs():
