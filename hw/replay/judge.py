@@ -15,7 +15,7 @@ from iswitch.wire import FRAME_BYTES
 
 __all__ = ["LEAD_ROWS", "Form", "Judge", "Table", "as_lead", "there"]
 
-UNIT_ROWS = UNIT_BYTES // ROW_BYTES
+UNIT_ROWS, HEAD_ROWS = UNIT_BYTES // ROW_BYTES, FRAME_BYTES // ROW_BYTES
 LEAD_ROWS = SAMPLE.itemsize // ROW_BYTES
 LEADS = {Kind.OPEN: 1, Kind.WRITE: 1, Kind.SAMPLE: 4, Kind.PUBLISH: 2, Kind.LIMIT: 3, Kind.LOAD: 1, Kind.LIST: 1, Kind.SHOUT: 1}
 """Rows of a body that are looked at before anything is done."""
@@ -86,24 +86,24 @@ class Form(wiring.Component):
             Kind.LOAD: (PAYLOAD_BYTES // UNIT_BYTES, 0, 1), Kind.LOOK: (0, 0, 0), Kind.LIST: (DRAWS_PER_FRAGMENT, 0, 1),
             Kind.SHOUT: (PAYLOAD_BYTES // UNIT_BYTES, 0, 1),
         }
-        most, fits, body = Signal(16), Signal(), Signal.like(self.length)
+        most, fits = Signal(16), Signal()
         # Compared before it is known which kind it is.
-        lengths = {form: body == (times(count[:8], form[0]) + form[1]) << 3 for form in {form[1:] for form in forms.values()}}
+        lengths = {form: self.length == (times(count[:8], form[0]) + form[1] + HEAD_ROWS) << 3 for form in {form[1:] for form in forms.values()}}
         with m.Switch(kind):
             for name, (limit, *form) in forms.items():
                 with m.Case(name):
                     m.d.comb += [most.eq(limit), fits.eq(lengths[tuple(form)]), self.leads.eq(LEADS.get(name, 0))]
         m.d.comb += [
-            body.eq(self.length - FRAME_BYTES), self.ordered.eq(among(kind, *ORDERED)), self.fate.eq(Fate.DONE),
+            self.ordered.eq(among(kind, *ORDERED)), self.fate.eq(Fate.DONE),
             self.fault.eq(self.fate != Fate.DONE)]
-        no_kind, no_table, no_length = Signal(), Signal(), Signal()
-        m.d.sync += [no_kind.eq(kind > max(Kind)), no_table.eq(frame.table >= replay.tables),
-                     no_length.eq(~fits | (count > most) | ((count == 0) & (most != 0)))]
+        no_kind, no_table, no_length, too_many, too_few = Signal(), Signal(), Signal(), Signal(), Signal()
+        m.d.sync += [no_kind.eq(kind > max(Kind)), no_table.eq(frame.table >= replay.tables), no_length.eq(~fits),
+                     too_many.eq(count > most), too_few.eq((count == 0) & (most != 0))]
         with m.If(no_kind):
             m.d.comb += self.fate.eq(Fate.KIND)
         with m.Elif(no_table):
             m.d.comb += self.fate.eq(Fate.TABLE)
-        with m.Elif(no_length):
+        with m.Elif(no_length | too_many | too_few):
             m.d.comb += self.fate.eq(Fate.LENGTH)
         return m
 
@@ -128,10 +128,11 @@ class Judge(wiring.Component):
         sample, limits, write, publish = (as_lead(record, self.lead) for record in (SAMPLE, LIMITS, WRITE, PUBLISH))
         load = as_lead(LOAD, self.lead)
         since, ago = Signal(32), Signal(32)
-        known, enough, near = Signal(), Signal(), Signal.like(session.kept)
+        known, enough, apart, near = Signal(), Signal(), Signal(), Signal.like(session.kept)
         m.d.comb += [
             known.eq(session.open & (session.nonce[:32] == frame.token) & (frame.session < replay.sessions)),
-            since.eq(frame.seq - session.next), ago.eq(session.next - frame.seq), near.eq(ago), enough.eq(self.filled >= table.size)]
+            since.eq(frame.seq - session.next), ago.eq(session.next - frame.seq), near.eq(ago),
+            apart.eq(frame.seq != session.next), enough.eq(self.filled >= table.size)]
         m.d.sync += [self.known.eq(known), self.enough.eq(enough)]
         turns, draws, adds, writes = among(kind, *TURNS), kind == Kind.SAMPLE, kind == Kind.ADD, kind == Kind.WRITE
         wanted = Signal(signed(58))
@@ -151,7 +152,7 @@ class Judge(wiring.Component):
             (Fate.SESSION, ~known),
             (Fate.REPEATED, ordered & ~(ago >> len(near)).any() & (near != 0) & (near <= session.kept)),
             (Fate.OLD, ordered & since[31]),
-            (Fate.AHEAD, ordered & (since != 0)),
+            (Fate.AHEAD, ordered & apart),
             (Fate.TURN, turns & (frame.turn != 0) & (frame.turn != table.turn)),
             (Fate.ITEMS, draws & ((sample.items != 0) & (table.adds - sample.items)[31] | ~enough)),
             (Fate.EMPTY, draws & (table.total == 0)),

@@ -12,7 +12,7 @@ from hw.replay.draws import Draws
 from hw.replay.engine import Engine
 from hw.replay.histogram import Histogram
 from hw.replay.inlet import Inlet
-from hw.replay.judge import Judge
+from hw.replay.judge import Form, Judge
 from hw.replay.kept import Kept
 from hw.replay.outlet import Outlet
 from hw.replay.sampler import Sampler
@@ -43,6 +43,7 @@ PARTS: dict[str, Callable[[Any], Component]] = {
     "slots": lambda c: Slots(**handles(c.replay)),
     "histogram": lambda c: Histogram(capacity=c.replay.capacity, priority_bits=c.replay.priority_bits),
     "draws": lambda c: Draws(),
+    "form": lambda c: Form(c.replay),
     "judge": lambda c: Judge(c.replay),
     "sessions": lambda c: Sessions(sessions=c.replay.sessions, kept=c.replay.kept),
     "kept": lambda c: Kept(c.replay),

@@ -110,9 +110,9 @@ def loads(m: Module, s: SimpleNamespace) -> None:
             m.d.sync += [s.at.eq(s.at - 1), beat.eq(beat + 1)]
             with m.If(fetches & (beat == record_rows - 1)):
                 m.d.sync += s.gone.eq(s.gone >> 1)
+        m.d.comb += get.addr.eq(s.left + 1)
         with m.If(fetches & s.asks & (s.units == 1)):
             # The next record's place is read while this one's last unit is asked for.
-            m.d.comb += get.addr.eq(s.left + 1)
             m.d.sync += [s.left.eq(s.left + 1), s.units.eq(Mux(s.left + 1 < s.count, record_units, 0)), s.unit.eq(0), s.record.eq(get.data)]
         with m.If(s.at == 0):
             m.next = "SETTLE"
