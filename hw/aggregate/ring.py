@@ -22,11 +22,12 @@ def popcount(bits):
 
 
 def lowest(bits):
-    """Index of the lowest one; 0 if there is none."""
-    first = 0
-    for k in reversed(range(len(bits))):
-        first = Mux(bits[k], k, first)
-    return first
+    """Index of the lowest one, as a balanced tree; 0 if there is none."""
+    found = [(bit, Mux(bit, k, 0)) for k, bit in enumerate(bits)]
+    while len(found) > 1:
+        pairs = zip(found[::2], found[1::2], strict=False)
+        found = [(here | later, Mux(here, k, other)) for (here, k), (later, other) in pairs] + found[len(found) & ~1:]
+    return found[0][1]
 
 
 def has_enough(whole, members, threshold, overdue):
@@ -88,14 +89,13 @@ class Ring(wiring.Component):
     (`asked.granted`) also to whom the seq is granted, if it is known to be (`asked.covered`).
 
     In three steps, because it is the longest logic in the switch: differences of serial numbers and times, what follows of each alone, and the
-    decision. The first two are registered, the third is combinational. Inputs must be held for three cycles (`asked.numeric`, `length` and
-    `covered`, and `granted`, need be right only in the third); `outcome` and what follows are right in the third, and `low`
-    stays so. `silent`, a cycle after `heard`: members of whom nothing has come for as long as the job allows. `evicts`: the sender waits for one of
-    these, `victim`.
+    decision. The first two are registered, the third is combinational. Inputs must be held for three cycles (`asked.length` need be right from the
+    second, `asked.covered` and `granted` in the third); `outcome` and what follows are right in the third. `silent`, a cycle after `heard`: members
+    of whom nothing has come for as long as the job allows. `evicts`: the sender waits for one of these, `victim`.
 
-    In trees (`sim/model/aggregate/tree.py`) what a `leaf` would complete goes `up`; `lowest` is what its worst live member lacks, 2 cycles after
-    `have` and the job's row; `reports`: it sends its parent a receipt, `report`, for a member's or for a repeat that it can only wait with. While
-    it `departs` nobody has a message that counts.
+    In trees (`sim/model/aggregate/tree.py`) what a `leaf` would complete goes `up`; `lowest` is what its worst live member lacks, 3 cycles after
+    `have` and the job's row, as is `report`; `reports`: it sends its parent a receipt, `report`, for a member's or for a repeat that it can only
+    wait with. While it `departs` nobody has a message that counts.
     """
 
     def __init__(self, config: Config):
@@ -266,7 +266,7 @@ class Ring(wiring.Component):
             repeats = (self.outcome == Outcome.DUPLICATE) & ~installs
             m.d.comb += [
                 worst.have.eq(self.have), worst.live.eq(job.live), worst.member.eq(self.member),
-                worst.gain.eq(Mux((gain > 0) & ~self.departs, gain, 0)), self.lowest.eq(worst.lowest), apart.eq(asked.seq - self.lowest),
+                worst.gain.eq(Mux((gain >= 0) & ~self.departs, gain, 0)), self.lowest.eq(worst.lowest), apart.eq(asked.seq - self.lowest),
                 self.up.eq(leaf & self.works & ((self.operation == Operation.CONTRIBUTE) & self.emit | (self.operation == Operation.FORCE)
                                                 | (self.operation == Operation.SEND_UP))),
                 self.reports.eq(leaf & ((self.outcome == Outcome.RECEIPT) | repeats) & ~self.works), self.report.want.eq(near),
