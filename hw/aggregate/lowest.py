@@ -32,19 +32,21 @@ class Lowest(wiring.Component):
         mine, kept, again = Signal(SEQ), Signal(SEQ), Signal(SEQ)
         m.d.comb += mine.eq(self.have[self.member])
         m.d.sync += [kept.eq(mine), again.eq(kept)]
-        distances = []
+        distances, counts, own = [], Signal(), Signal(signed(bits))
         for k in range(self.config.members):
             distance = Signal(signed(bits), name=f"distance_{k}")
-            own = Signal(name=f"own_{k}")
-            m.d.sync += [distance.eq(Mux(self.live[k], (self.have[k] - mine)[:bits], nearest)), own.eq(self.live[k] & (self.member == k))]
-            distances.append(Mux(own, self.gain[:bits].as_signed(), distance))
-        # Of pairs in one cycle, of all in the next.
-        halved = [Signal(signed(bits), name=f"halved_{k}") for k in range(len(distances) + 1 >> 1)]
-        m.d.sync += [one.eq(value) for one, value in zip(halved, self._halve(distances), strict=True)]
-        while len(halved) > 1:
-            halved = self._halve(halved)
+            m.d.sync += distance.eq(Mux(self.live[k] & (self.member != k), (self.have[k] - mine)[:bits], nearest))
+            distances.append(distance)
+        m.d.sync += [counts.eq(self.live.bit_select(self.member, 1)), own.eq(Mux(counts, self.gain[:bits], nearest))]
+        # Of the others by fours in one cycle, of all in the next.
+        fours = self._halve(self._halve(distances))
+        least_of = [Signal(signed(bits), name=f"least_of_{k}") for k in range(len(fours))]
+        m.d.sync += [one.eq(value) for one, value in zip(least_of, fours, strict=True)]
+        while len(least_of) > 1:
+            least_of = self._halve(least_of)
+        last = self._halve([*least_of, own])
         reference, least = Signal(SEQ), Signal(signed(bits))
-        m.d.sync += [reference.eq(again), least.eq(halved[0])]
+        m.d.sync += [reference.eq(again), least.eq(last[0])]
         m.d.comb += self.lowest.eq(reference + least)
         return m
 

@@ -313,10 +313,11 @@ class Core(wiring.Component):
         return m
 
     def _tree(self, m, held, rows, checks, ring, membership, parent):
-        """What a frame means in a tree of switches."""
+        """What a frame means in a tree of switches. Its job's parent comes with the job's row."""
+        m.d.sync += parent.eq(Array(self.parents)[rows.job])
         frame, scan, asked = held.frame, held.arrival.scan, ring.asked
         m.d.comb += [
-            parent.eq(Array(self.parents)[frame.job]), checks.parent.eq(parent), membership.parent.eq(parent), membership.leaf.eq(checks.leaf),
+            checks.parent.eq(parent), membership.parent.eq(parent), membership.leaf.eq(checks.leaf),
             ring.leaf.eq(checks.leaf), ring.departs.eq(membership.active), asked.uplink.eq(checks.uplink), asked.install.eq(checks.install),
             asked.ranks.eq(rows.member_row.ranks), asked.tainted_ranks.eq(Mux(asked.tainted, rows.member_row.ranks, 0)),
         ]

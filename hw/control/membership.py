@@ -80,7 +80,7 @@ class Membership(wiring.Component):
             t.job.eq(frame.job), t.member.eq(index), t.slot.eq(slot_number(config, frame.job, step)), self.reason.eq(reason),
             t.job_next.eq(job), t.member_next.eq(row), t.slot_next.eq(t.slot_row), t.have_next.eq(job.first),
             bit.eq(1 << index),
-            views.address.eq(self.read_address), views.tick.eq(self.tick), views.job_row.eq(job), views.member_row.eq(row),
+            self.read_address.eq(address), views.address.eq(address), views.tick.eq(self.tick), views.job_row.eq(job), views.member_row.eq(row),
             views.slot_row.eq(t.slot_row), views.have.eq(t.have), views.heard.eq(t.heard),
             self.binding.payload.job.eq(frame.job), self.binding.payload.member.eq(index),
             self.binding.payload.port.eq(self.headers.arrival.port), self.binding.payload.address.mac.eq(frame.eth_src),
@@ -173,7 +173,7 @@ class Membership(wiring.Component):
                     m.next = "SETTLE"
             with m.State("READ"):
                 # Rows come one cycle after they are pointed at, like registers.
-                m.d.comb += [self.reads.eq(step < REGISTERS_PER_READ), self.read_address.eq(address),
+                m.d.comb += [self.reads.eq(step < REGISTERS_PER_READ),
                              t.job.eq(views.job), t.member.eq(views.member), t.slot.eq(views.slot)]
                 m.d.sync += [step.eq(step + 1), address.eq(address + 1)]
                 for k in range(REGISTERS_PER_READ):
@@ -450,10 +450,11 @@ class Membership(wiring.Component):
         ahead, number_same, token_same, token_set, key_same, epoch_same, sender_same, gone = (
             Signal(32 if name == "ahead" else 1, name=name) for name in (
                 "ahead", "number_same", "token_same", "token_set", "key_same", "epoch_same", "sender_same", "gone"))
+        alone, told = Signal(), Signal()
         m.d.sync += [
             ahead.eq(frame.seq - row.number), number_same.eq(frame.seq == row.number), token_same.eq(frame.token == row.token),
             token_set.eq(row.token != 0), key_same.eq(asked.key == job.key), epoch_same.eq(frame.epoch == job.epoch), sender_same.eq(same),
-            gone.eq(~exists),
+            gone.eq(~exists), alone.eq((remaining & ~job.newcomers) == 0), told.eq(job.up_token != 0 if uplinks else 0),
         ]
         with m.State("POINT"):
             m.next = "COMPARE"
@@ -518,11 +519,11 @@ class Membership(wiring.Component):
                 m.d.comb += t.job_next.ranks.eq(job.ranks & ~row.ranks)
                 m.next = "ROWS"
             # Newcomers have nothing yet of what the others knew.
-            with m.If((remaining & ~job.newcomers) == 0):
+            with m.If(alone):
                 m.next = "END"
                 if uplinks:
                     # Nobody is left to repeat a leaf's own Leave: the last member's stays unanswered until the parent has answered.
-                    with m.If(leaf & (job.up_token != 0)):
+                    with m.If(leaf & told):
                         m.d.comb += [t.member_write.eq(0), t.job_write.eq(0)]
                         m.d.sync += [asks.eq(1), self.leaves.eq(1), passes.eq(1)]
                         m.next = "SETTLE"
@@ -534,13 +535,17 @@ class Membership(wiring.Component):
             with m.State("LOWEST"):
                 # What the worst of the others lacks comes with the first slot.
                 m.next = "SWEEP"
+        collecting, full, passed = slot.state == SlotState.COLLECTING, Signal(), Signal()
         with m.State("AIM"):
+            m.next = "TARGET"
+        with m.State("TARGET"):
+            here = slot.seq == asked.segment
+            m.d.sync += [full.eq(here & collecting & ~slot.whole), passed.eq(here & (slot.state == SlotState.COMPLETE))]
             m.next = "FORCE"
         with m.State("FORCE"):
-            here = slot.seq == asked.segment
-            with m.If(here & (slot.state == SlotState.COLLECTING) & ~slot.whole):
+            with m.If(full):
                 m.d.comb += [completes.eq(1), self.forces.eq(1), after.state.eq(SlotState.COMPLETE)]
-            with m.If(~self.forces & ~(here & (slot.state == SlotState.COMPLETE))):
+            with m.If(~self.forces & ~passed):
                 refuse(Reason.SEQ)
             with m.Elif(~self.forces | self.forced):
                 m.d.comb += [t.slot_write.eq(self.forces), t.member_write.eq(1), t.member_next.number.eq(frame.seq)]
@@ -552,10 +557,9 @@ class Membership(wiring.Component):
         with m.State("SWEEP"):
             # The row of the slot pointed at comes with the next state.
             m.next = "WEIGH"
-        collecting, full = slot.state == SlotState.COLLECTING, Signal()
         with m.State("WEIGH"):
             m.d.comb += after.expected.eq(slot.expected & ~bit)
-            m.d.sync += full.eq(collecting & is_complete(after, has_enough(slot.whole, slot.members, job.threshold, 0)))
+            m.d.sync += full.eq(collecting & is_complete(after, has_enough(slot.whole, popcount(slot.members), job.threshold, 0)))
             m.next = "RELEASE"
         with m.State("RELEASE"):
             m.d.comb += [after.expected.eq(slot.expected & ~bit), completes.eq(full)]

@@ -36,7 +36,7 @@ class ReplyComposer(wiring.Component):
     """Turns a Reply into the words of a frame whose UDP payload sums to zero; addresses are stamped at the port.
 
     The complement stands before the body, so the words go round twice: once to be added up, once to be sent. Latency is as many
-    cycles as an acknowledgement has words, plus 2; one reply at a time; `o` may stall.
+    cycles as an acknowledgement has words, plus 3; one reply at a time; `o` may stall.
     """
 
     def __init__(self, *, bus_bits: int):
@@ -52,7 +52,7 @@ class ReplyComposer(wiring.Component):
         image = Signal(data.StructLayout({"addresses": 8 * ADDRESSES.itemsize, "header": layout(HEADER), "body": layout(ACK)}), reset_less=True)
         turned = Cat(image.as_value()[self.bus_bits:], image.as_value()[:self.bus_bits])
         asked, payload = self.replies.payload, self.o.payload
-        receipt = Signal()
+        receipt, part = Signal(), Signal(32)
         acknowledges, sent, total, folded = Signal(), Signal(range(2 * header_words)), Signal(32), Signal(17)
         whole = sent == 2 * header_words - 1
         last = Mux(acknowledges, whole, sent == header_words - 1)
@@ -72,14 +72,17 @@ class ReplyComposer(wiring.Component):
                         image.addresses.eq(0), image.header.eq(asked.header), image.header.behind.eq(Mux(asked.receipt, asked.header.behind, 0)),
                         receipt.eq(asked.receipt),
                         image.body.eq(Mux(asked.acknowledges, asked.body.as_value(), 0)), acknowledges.eq(asked.acknowledges),
-                        port.eq(asked.port), address.eq(asked.address), sent.eq(0), total.eq(0),
+                        port.eq(asked.port), address.eq(asked.address), sent.eq(0), total.eq(0), part.eq(0),
                     ]
                     m.next = "ADD"
             with m.State("ADD"):
-                m.d.sync += [image.eq(turned), total.eq(total + sum_halves(image.as_value(), 0, bus_bytes)),
+                m.d.sync += [image.eq(turned), part.eq(sum_halves(image.as_value(), 0, bus_bytes)), total.eq(total + part),
                              sent.eq(Mux(whole, 0, sent + 1))]
                 with m.If(whole):
-                    m.next = "FOLD"
+                    m.next = "LAST"
+            with m.State("LAST"):
+                m.d.sync += total.eq(total + part)
+                m.next = "FOLD"
             with m.State("FOLD"):
                 complement = ~(folded[:16] + folded[16:])[:16]
                 with m.If(receipt):

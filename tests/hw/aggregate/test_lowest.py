@@ -48,8 +48,9 @@ def test_lowest_is_the_models(members, window):
 
 
 @pytest.mark.parametrize(("sound", "wrong"), [
-    ("Mux(self.live[k], ", "Mux(1, "), ("a < b", "a > b"), ("slots) + 3", "slots) + 1"),
-    ("Mux(own, self.gain[:bits].as_signed(), distance)", "distance"), ("eq(reference + least)", "eq(reference)"),
+    ("Mux(self.live[k] & ", "Mux(1 & "), ("a < b", "a > b"), ("slots) + 3", "slots) + 1"),
+    ("Mux(counts, self.gain[:bits], nearest)", "0"), ("& (self.member != k)", ""),
+    ("[*least_of, own]", "least_of"), ("eq(reference + least)", "eq(reference)"),
     ("reference.eq(again)", "reference.eq(mine + 1)")])
 def test_a_slip_is_noticed(sound, wrong):
     slip = mutant(hw.aggregate.lowest, sound, wrong).Lowest

@@ -187,7 +187,7 @@ MUTANTS = {
     "a leaf asks though it runs": ("membership", "leaf & exists & ~job.up_running & whole", "leaf & exists & whole"),
     "a leaf goes back to an earlier epoch": ("membership", "((later != 0) & ~later[15])", "(later != 0)"),
     "a leaf does not start over": ("membership", 'after.newcomers.eq(0)]\n                m.next = "CREATED"', "after.newcomers.eq(0)]"),
-    "the last Leave is answered at once": ("membership", "leaf & (job.up_token != 0)", "Const(0)"),
+    "the last Leave is answered at once": ("membership", "leaf & told", "Const(0)"),
     "who has left still owns its ranks": ("membership", "t.job_next.ranks.eq(job.ranks & ~row.ranks)", "t.job_next.ranks.eq(job.ranks)"),
     "a departure completes a leaf's slot": ("membership", "Mux(leaf, SlotState.SENT_UP, SlotState.COMPLETE)", "SlotState.COMPLETE"),
     "any nonce is ours": ("membership", "said.nonce != job.up_nonce", "0"),

@@ -77,10 +77,10 @@ def test_a_receipt_to_the_parent_keeps_behind_and_a_join_its_ranks(bus_bits):
 
 @pytest.mark.parametrize("bus_bits", BUSES)
 @pytest.mark.parametrize(("k", "size"), [(0, 64), (1, 128)])
-def test_latency_is_an_acknowledgements_words_and_2_cycles(bus_bits, k, size):
+def test_latency_is_an_acknowledgements_words_and_3_cycles(bus_bits, k, size):
     source, sink = run(bus_bits, [reply(k)])
     words, gone_through = (length * 8 // bus_bits for length in (size, 128))
-    first = source.times[0] + gone_through + 2
+    first = source.times[0] + gone_through + 3
     assert sink.times == list(range(first, first + words))
 
 
