@@ -82,15 +82,15 @@ class Claims(wiring.Component):
                 m.d.comb += granted.eq(kept[k].members)
             with m.If(valid[k] & (kept[k].members & bit).any()):
                 m.d.comb += [mine.eq(1), own.eq(kept[k])]
-        kept_own, kept_mine = Signal.like(own), Signal()
+        kept_own, kept_mine, waited, joins, late = Signal.like(own), Signal(), Signal(), Signal(), Signal.like(waiting)
         m.d.comb += age.eq(popcount(after))
         m.d.sync += [
             self.age.eq(age), old.eq(age > job.staleness), self.covered.eq(owners.any()), self.granted.eq(granted),
-            kept_mine.eq(mine), kept_own.eq(own),
+            kept_mine.eq(mine), kept_own.eq(own), waited.eq((row.waiting & bit).any()), joins.eq(job.joining.any()),
+            late.eq(job.live & ~waiting),
             enough.eq((popcount(waiting) >= job.threshold) | ~(job.live & ~waiting).any()),
         ]
 
-        waited = (row.waiting & bit).any()
         next_row = self.row_next
         m.d.comb += [next_row.eq(row), self.base.eq(row.base), self.members.eq(waiting), self.receivers.eq(job.live)]
         with m.If(older):
@@ -110,10 +110,10 @@ class Claims(wiring.Component):
             for k in range(self.config.members):
                 with m.If(bit[k]):
                     m.d.comb += next_row.last[k].eq(self.k)
-            with m.If(job.joining.any()):
+            with m.If(joins):
                 m.d.comb += self.waits.eq(self.behind)
             with m.Elif(~enough):
-                m.d.comb += self.waits.eq(job.live & ~waiting)
+                m.d.comb += self.waits.eq(late)
             with m.Else():
                 m.d.comb += [self.grants.eq(1), next_row.waiting.eq(0), next_row.base.eq(row.base + job.segments),
                              next_row.grants[0].valid.eq(1), next_row.grants[0].base.eq(row.base), next_row.grants[0].members.eq(waiting)]

@@ -15,7 +15,7 @@ class Lowest(wiring.Component):
     """The lowest seq whose result some live member may lack: `tree.lowest` of `sim/model/aggregate/tree.py`.
 
     Live members lack results within 4W of each other's, so a few bits of how far each is from `member` tell the least; `member` itself counts
-    as `gain` ahead of what `have` says. 2 cycles after `have`, `live` and `member`, 1 after `gain`, which is not negative; one a cycle.
+    as `gain` ahead of what `have` says. 3 cycles after `have`, `live` and `member`, 2 after `gain`, which is not negative; one a cycle.
     """
 
     def __init__(self, config: Config):
@@ -29,18 +29,27 @@ class Lowest(wiring.Component):
         m = Module()
         bits = exact_log2(self.config.slots) + 3
         nearest = (1 << bits - 1) - 1
-        mine, kept = Signal(SEQ), Signal(SEQ)
+        mine, kept, again = Signal(SEQ), Signal(SEQ), Signal(SEQ)
         m.d.comb += mine.eq(self.have[self.member])
-        m.d.sync += kept.eq(mine)
-        distances = []
+        m.d.sync += [kept.eq(mine), again.eq(kept)]
+        distances, counts, own = [], Signal(), Signal(signed(bits))
         for k in range(self.config.members):
             distance = Signal(signed(bits), name=f"distance_{k}")
-            own = Signal(name=f"own_{k}")
-            m.d.sync += [distance.eq(Mux(self.live[k], (self.have[k] - mine)[:bits], nearest)), own.eq(self.live[k] & (self.member == k))]
-            distances.append(Mux(own, self.gain[:bits].as_signed(), distance))
-        while len(distances) > 1:
-            distances = [Mux(a < b, a, b) for a, b in zip(distances[::2], distances[1::2], strict=False)] + distances[len(distances) & ~1:]
+            m.d.sync += distance.eq(Mux(self.live[k] & (self.member != k), (self.have[k] - mine)[:bits], nearest))
+            distances.append(distance)
+        m.d.sync += [counts.eq(self.live.bit_select(self.member, 1)), own.eq(Mux(counts, self.gain[:bits], nearest))]
+        # Of the others by fours in one cycle, of all in the next.
+        fours = self._halve(self._halve(distances))
+        least_of = [Signal(signed(bits), name=f"least_of_{k}") for k in range(len(fours))]
+        m.d.sync += [one.eq(value) for one, value in zip(least_of, fours, strict=True)]
+        while len(least_of) > 1:
+            least_of = self._halve(least_of)
+        last = self._halve([*least_of, own])
         reference, least = Signal(SEQ), Signal(signed(bits))
-        m.d.sync += [reference.eq(kept), least.eq(distances[0])]
+        m.d.sync += [reference.eq(again), least.eq(last[0])]
         m.d.comb += self.lowest.eq(reference + least)
         return m
+
+    def _halve(self, values):
+        """The lower of each pair."""
+        return [Mux(a < b, a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) & ~1:]

@@ -22,16 +22,17 @@ def popcount(bits):
 
 
 def lowest(bits):
-    """Index of the lowest one; 0 if there is none."""
-    first = 0
-    for k in reversed(range(len(bits))):
-        first = Mux(bits[k], k, first)
-    return first
+    """Index of the lowest one, as a balanced tree; 0 if there is none."""
+    found = [(bit, Mux(bit, k, 0)) for k, bit in enumerate(bits)]
+    while len(found) > 1:
+        pairs = zip(found[::2], found[1::2], strict=False)
+        found = [(here | later, Mux(here, k, other)) for (here, k), (later, other) in pairs] + found[len(found) & ~1:]
+    return found[0][1]
 
 
-def has_enough(whole, members, threshold, overdue):
+def has_enough(whole, count, threshold, overdue):
     """Enough workers are in the sum, or it has been open for too long, unless it waits for all."""
-    return ~whole & ((popcount(members) >= threshold) | overdue)
+    return ~whole & ((count >= threshold) | overdue)
 
 
 def is_complete(slot, enough):
@@ -88,14 +89,13 @@ class Ring(wiring.Component):
     (`asked.granted`) also to whom the seq is granted, if it is known to be (`asked.covered`).
 
     In three steps, because it is the longest logic in the switch: differences of serial numbers and times, what follows of each alone, and the
-    decision. The first two are registered, the third is combinational. Inputs must be held for three cycles (`asked.numeric`, `length` and
-    `covered`, and `granted`, need be right only in the third); `outcome` and what follows are right in the third, and `low`
-    stays so. `silent`, a cycle after `heard`: members of whom nothing has come for as long as the job allows. `evicts`: the sender waits for one of
-    these, `victim`.
+    decision. The first two are registered, the third is combinational. Inputs must be held for three cycles (`asked.length` need be right from the
+    second, `asked.covered` and `granted` in the third); `outcome` and what follows are right in the third. `silent`, a cycle after `heard`: members
+    of whom nothing has come for as long as the job allows. `evicts`: the sender waits for one of these, `victim`.
 
-    In trees (`sim/model/aggregate/tree.py`) what a `leaf` would complete goes `up`; `lowest` is what its worst live member lacks, 2 cycles after
-    `have` and the job's row; `reports`: it sends its parent a receipt, `report`, for a member's or for a repeat that it can only wait with. While
-    it `departs` nobody has a message that counts.
+    In trees (`sim/model/aggregate/tree.py`) what a `leaf` would complete goes `up`; `lowest` is what its worst live member lacks, 3 cycles after
+    `have` and the job's row, as is `report`; `reports`: it sends its parent a receipt, `report`, for a member's or for a repeat that it can only
+    wait with. While it `departs` nobody has a message that counts.
     """
 
     def __init__(self, config: Config):
@@ -133,41 +133,44 @@ class Ring(wiring.Component):
             m.d.comb += [known.eq(self.have[k] - slot.seq), silence.eq(self.tick - self.heard[k])]
             lacking.append(job.live[k] & (known <= 0))
             quiet.append((allowed != 0) & (silence > allowed))
-        lacks, before_start, age = Signal(self.config.members), Signal(signed(32)), Signal(32)
-        same = Signal()
+        lacks, before_start, age, bit = Signal(self.config.members), Signal(signed(32)), Signal(32), Signal(self.config.members)
+        same, rejects, tally = Signal(), Signal(), Signal(range(self.config.members + 1))
         m.d.comb += [before_start.eq(asked.seq - job.start), age.eq(self.now_us - slot.opened)]
         m.d.sync += [
-            ahead.eq(asked.seq - slot.seq), same.eq(asked.seq == slot.seq), gain.eq(low - mine), self.low.eq(low),
+            bit.eq(Mux(installs, 0, 1 << self.member)), ahead.eq(asked.seq - slot.seq),
+            same.eq(asked.seq == slot.seq), gain.eq(low - mine), self.low.eq(low),
             behind_bad.eq(Mux(asked.receipt, asked.behind > window, asked.behind >= Mux(uplink, slots, window))),
             lacks.eq(Cat(*lacking)), self.silent.eq(Cat(*quiet)), early.eq(before_start < 0),
-            overdue.eq((job.deadline != 0) & (age >= job.deadline)),
+            overdue.eq((job.deadline != 0) & (age >= job.deadline)), tally.eq(popcount(slot.members)),
+            rejects.eq(Mux(uplink, asked.ranks == 0, asked.tainted & ~job.mode)),
         ]
 
         # Second, what each of these says with the slot. It `opens` for a later lap, or `grows`.
-        after, bit = self.slot_next, Signal(self.config.members)
+        after = self.slot_next
         opens, grows, collecting, stored = Signal(), Signal(slot_row(self.config)), Signal(), Signal()
+        count = Signal.like(tally)
         sent_up = (slot.state == SlotState.SENT_UP) if uplinks else Const(0)
-        rejects = Mux(uplink, asked.ranks == 0, asked.tainted & ~job.mode)
         m.d.comb += [
-            bit.eq(Mux(installs, 0, 1 << self.member)), opens.eq((ahead >= 0) & ~same),
+            opens.eq((ahead >= 0) & ~same),
             collecting.eq(slot.state == SlotState.COLLECTING), stored.eq((slot.state == SlotState.COMPLETE) & same),
             grows.arrived.eq(Mux(opens, 0, slot.arrived) | bit),
             grows.members.eq(Mux(opens, 0, slot.members) | Mux(rejects, 0, bit)),
             grows.expected.eq(Mux(opens, job.live & ~Mux(early, job.newcomers, 0), slot.expected)),
             grows.whole.eq(Mux(installs, ~opens & slot.whole, asked.whole)),
+            count.eq(Mux(opens, 0, tally) + (~rejects & (bit & ~Mux(opens, 0, slot.members)).any())),
         ]
         gains, jumps, far, lap, claimed, anew = (Signal(name=name) for name in ("gains", "jumps", "far", "lap", "claimed", "anew"))
         arrived, members, expected = (Signal(self.config.members, name=name) for name in ("arrived", "members", "expected"))
-        quarantined, here, held, enough = (Signal(name=name) for name in ("quarantined", "here", "held", "enough"))
+        here, held, enough = (Signal(name=name) for name in ("here", "held", "enough"))
         closes, other_format, other_length = Signal(), Signal(), Signal()
         m.d.sync += [
             gains.eq(gain > 0), jumps.eq(gain > slots), far.eq(ahead > slots), lap.eq(ahead == slots),
             claimed.eq(job.segments.any()), anew.eq(opens & job.segments.any()),
             arrived.eq(grows.arrived), members.eq(grows.members), expected.eq(grows.expected),
-            quarantined.eq(rejects), here.eq((slot.arrived & bit).any()),
+            here.eq((slot.arrived & bit).any()),
             held.eq(collecting | sent_up | ((slot.state == SlotState.COMPLETE) & (lacks & ~bit).any())),
-            enough.eq(has_enough(grows.whole, grows.members, job.threshold, overdue & ~opens)),
-            closes.eq(is_complete(slot, has_enough(slot.whole, slot.members, job.threshold, overdue))),
+            enough.eq(has_enough(grows.whole, count, job.threshold, overdue & ~opens)),
+            closes.eq(is_complete(slot, has_enough(slot.whole, tally, job.threshold, overdue))),
             # A result does not say them, and may have opened the slot.
             other_format.eq(~opens & ((asked.numeric != slot.numeric) | ((asked.boundary != slot.boundary) | (asked.whole != slot.whole))
                                       & ~installs & ~(leaf & (slot.state == SlotState.COMPLETE)))),
@@ -181,7 +184,7 @@ class Ring(wiring.Component):
             awaited.eq(Mux(collecting, slot.expected & ~slot.arrived, lacks)),
             after.arrived.eq(arrived), after.members.eq(members), after.expected.eq(Mux(anew, self.granted, expected)),
             self.emit.eq(is_complete(after, enough)),
-            self.include.eq(~quarantined), self.first.eq(opens | (slot.members == 0)),
+            self.include.eq(~rejects), self.first.eq(opens | (slot.members == 0)),
             after.seq.eq(asked.seq), after.numeric.eq(asked.numeric), after.length.eq(asked.length),
             after.boundary.eq(Mux(installs, ~opens & slot.boundary, asked.boundary)), after.whole.eq(grows.whole),
             after.opened.eq(Mux(opens, Mux(installs, 0, self.now_us), slot.opened)),
@@ -191,7 +194,7 @@ class Ring(wiring.Component):
         ]
         if uplinks:
             m.d.comb += [
-                after.ranks.eq(Mux(opens | installs, 0, slot.ranks) | Mux(quarantined & ~installs, 0, asked.ranks)),
+                after.ranks.eq(Mux(opens | installs, 0, slot.ranks) | Mux(rejects & ~installs, 0, asked.ranks)),
                 after.tainted.eq(Mux(opens | installs, 0, slot.tainted) | asked.tainted_ranks),
                 after.partial.eq(asked.partial & (uplink | installs) | slot.partial & ~opens & ~installs),
             ]
@@ -247,9 +250,9 @@ class Ring(wiring.Component):
                 m.d.comb += waits.eq(collecting)
         with m.Else():
             m.d.comb += [
-                self.outcome.eq(Mux(quarantined, Outcome.QUARANTINED, Outcome.ADDED)), self.slot_write.eq(1),
-                self.works.eq(~quarantined | self.emit),
-                self.operation.eq(Mux(quarantined, Operation.FORCE, Operation.CONTRIBUTE)),
+                self.outcome.eq(Mux(rejects, Outcome.QUARANTINED, Outcome.ADDED)), self.slot_write.eq(1),
+                self.works.eq(~rejects | self.emit),
+                self.operation.eq(Mux(rejects, Operation.FORCE, Operation.CONTRIBUTE)),
             ]
             with m.If(installs):
                 m.d.comb += [self.outcome.eq(Outcome.ADDED), self.works.eq(1), self.operation.eq(Operation.INSTALL_DOWN), self.include.eq(1),
@@ -266,7 +269,7 @@ class Ring(wiring.Component):
             repeats = (self.outcome == Outcome.DUPLICATE) & ~installs
             m.d.comb += [
                 worst.have.eq(self.have), worst.live.eq(job.live), worst.member.eq(self.member),
-                worst.gain.eq(Mux((gain > 0) & ~self.departs, gain, 0)), self.lowest.eq(worst.lowest), apart.eq(asked.seq - self.lowest),
+                worst.gain.eq(Mux((gain >= 0) & ~self.departs, gain, 0)), self.lowest.eq(worst.lowest), apart.eq(asked.seq - self.lowest),
                 self.up.eq(leaf & self.works & ((self.operation == Operation.CONTRIBUTE) & self.emit | (self.operation == Operation.FORCE)
                                                 | (self.operation == Operation.SEND_UP))),
                 self.reports.eq(leaf & ((self.outcome == Outcome.RECEIPT) | repeats) & ~self.works), self.report.want.eq(near),

@@ -133,7 +133,7 @@ class Core(wiring.Component):
 
         # What the ring decides is handed on in the next cycle.
         names = ["outcome", "advance", "slot_write", "slot_next", "works", "operation", "first", "emit", "resend", "completes"]
-        names += ["up", "reports", "report"] if uplinks else []
+        names += ["up", "reports"] if uplinks else []
         decision = SimpleNamespace(**{name: Signal(getattr(ring, name).shape(), name=f"decided_{name}", reset_less=True) for name in names})
 
         # Pointers: from the arriving frame while idle, from the held one afterwards.
@@ -306,17 +306,18 @@ class Core(wiring.Component):
                     m.next = "IDLE"
         self._reply(m, held, rows, outcome, membership, fsm.ongoing("CONTROL"))
         if uplinks:
-            self._up(m, frame, rows, membership, parent, fsm.ongoing("ASK"), ~fault & decision.reports & fsm.ongoing("HAND"), decision)
+            self._up(m, frame, rows, membership, parent, fsm.ongoing("ASK"), ~fault & decision.reports & fsm.ongoing("HAND"), ring.report)
         with m.If(claim):
             m.d.comb += [self.replies.payload.header.version_type.eq(VERSION << 4 | Type.REFUSE),
                          self.replies.payload.header.members.eq(rows.claims_row.base)]
         return m
 
     def _tree(self, m, held, rows, checks, ring, membership, parent):
-        """What a frame means in a tree of switches."""
+        """What a frame means in a tree of switches. Its job's parent comes with the job's row."""
+        m.d.sync += parent.eq(Array(self.parents)[rows.job])
         frame, scan, asked = held.frame, held.arrival.scan, ring.asked
         m.d.comb += [
-            parent.eq(Array(self.parents)[frame.job]), checks.parent.eq(parent), membership.parent.eq(parent), membership.leaf.eq(checks.leaf),
+            checks.parent.eq(parent), membership.parent.eq(parent), membership.leaf.eq(checks.leaf),
             ring.leaf.eq(checks.leaf), ring.departs.eq(membership.active), asked.uplink.eq(checks.uplink), asked.install.eq(checks.install),
             asked.ranks.eq(rows.member_row.ranks), asked.tainted_ranks.eq(Mux(asked.tainted, rows.member_row.ranks, 0)),
         ]
@@ -326,7 +327,7 @@ class Core(wiring.Component):
             m.d.comb += [asked.ranks.eq(frame.members), asked.tainted_ranks.eq(frame.token),
                          asked.partial.eq((frame.format_flags >> 4 & ResultFlag.PARTIAL) != 0)]
 
-    def _up(self, m, frame, rows, membership, parent, asks, reports, decision):
+    def _up(self, m, frame, rows, membership, parent, asks, reports, report):
         """What goes to the parent beside sums: a Join or a Leave, or a receipt."""
         reply, job = self.replies.payload, rows.job_row
         asked = Signal(layout(CONTROL))
@@ -340,12 +341,12 @@ class Core(wiring.Component):
                 reply.port.eq(parent.port), reply.address.mac.eq(parent.mac), reply.address.ip.eq(parent.ip), reply.address.udp.eq(UDP_PORT_WIRE),
                 reply.acknowledges.eq(asks), reply.receipt.eq(reports), reply.body.as_value().eq(asked.as_value()), reply.header.count.eq(0),
                 reply.header.version_type.eq(VERSION << 4 | Mux(asks, Type.CONTROL, Type.RECEIPT)), reply.header.epoch.eq(Mux(asks, 0, job.epoch)),
-                reply.header.seq.eq(Mux(asks, membership.leaves, decision.report.seq)), reply.header.member.eq(job.up_member),
+                reply.header.seq.eq(Mux(asks, membership.leaves, report.seq)), reply.header.member.eq(job.up_member),
                 reply.header.token.eq(job.up_token), reply.header.members.eq(Mux(asks, parent.ranks, 0)),
             ]
         with m.If(reports):
-            m.d.comb += [reply.header.behind.eq(decision.report.behind),
-                         reply.header.format_flags.eq(Mux(decision.report.want, ContributionFlag.WANT << 4, 0))]
+            m.d.comb += [reply.header.behind.eq(report.behind),
+                         reply.header.format_flags.eq(Mux(report.want, ContributionFlag.WANT << 4, 0))]
 
     def _tainted(self, format, exponent, limit):
         """A float contribution with an element that its format rejects."""

@@ -8,7 +8,7 @@ from hw.aggregate.claims import forget
 from hw.aggregate.ring import admission, has_enough, is_complete, lowest, popcount
 from hw.control.checks import same_sender
 from hw.control.first import first_failing
-from hw.control.tables import TICK, Access, Binding, Parent, slot_number
+from hw.control.tables import SENDER, SETTINGS, TICK, Access, Binding, Parent, slot_number
 from hw.control.views import Views
 from hw.layout import layout
 from hw.net.parser import Headers
@@ -25,6 +25,11 @@ FRACTION_MIN, FRACTION_MAX = -126, 149
 
 REJECT_BASE = 58 + 127
 """window64 takes |x| < 2^(58 - F): 64 bits less the sign and 5 for the sum of 32 workers, as a biased exponent."""
+
+
+def empty(row, kept):
+    """A row's fields but those that are written once."""
+    return [row[name].eq(0) for name in row.shape().members if name not in kept]
 
 
 class Membership(wiring.Component):
@@ -75,11 +80,22 @@ class Membership(wiring.Component):
             t.job.eq(frame.job), t.member.eq(index), t.slot.eq(slot_number(config, frame.job, step)), self.reason.eq(reason),
             t.job_next.eq(job), t.member_next.eq(row), t.slot_next.eq(t.slot_row), t.have_next.eq(job.first),
             bit.eq(1 << index),
-            views.address.eq(self.read_address), views.tick.eq(self.tick), views.job_row.eq(job), views.member_row.eq(row),
+            self.read_address.eq(address), views.address.eq(address), views.tick.eq(self.tick), views.job_row.eq(job), views.member_row.eq(row),
             views.slot_row.eq(t.slot_row), views.have.eq(t.have), views.heard.eq(t.heard),
             self.binding.payload.job.eq(frame.job), self.binding.payload.member.eq(index),
             self.binding.payload.port.eq(self.headers.arrival.port), self.binding.payload.address.mac.eq(frame.eth_src),
             self.binding.payload.address.ip.eq(frame.ip_src), self.binding.payload.address.udp.eq(frame.udp_src),
+        ]
+
+        # What a founder and a newcomer say is written with `job_founds` and `member_enters` alone.
+        limit, founded, entered = REJECT_BASE - asked.fraction, t.job_next, t.member_next
+        m.d.comb += [
+            founded.world.eq(asked.world), founded.numeric.eq(asked["format"]), founded.fraction.eq(asked.fraction),
+            founded.limit.eq(Mux(limit > 255, 255, limit)), founded.elements.eq(asked.elements), founded.mode.eq(asked.mode),
+            founded.key.eq(asked.key), founded.deadline.eq(asked.deadline_us), founded.evict.eq(asked.evict_us),
+            founded.staleness.eq(asked.staleness), founded.segments.eq(asked.segments), entered.nonce.eq(asked.nonce),
+            entered.port.eq(self.headers.arrival.port), entered.address.mac.eq(frame.eth_src), entered.address.ip.eq(frame.ip_src),
+            entered.address.udp.eq(frame.udp_src),
         ]
 
         forget(m, t.claims_row, t.claims_next, bit)
@@ -101,7 +117,8 @@ class Membership(wiring.Component):
             m.d.comb += self.wiped.eq(~fsm.ongoing("WIPE"))
             with m.State("WIPE"):
                 # A reset clears registers, the ports' members among them, but no memory: empty the tables of who is who.
-                m.d.comb += [t.job.eq(wiped_job), t.job_write.eq(1), t.job_next.eq(0), t.member_write.eq(1), t.member_next.eq(0)]
+                m.d.comb += [t.job.eq(wiped_job), t.job_write.eq(1), t.member_write.eq(1), *empty(t.job_next, SETTINGS),
+                             *empty(t.member_next, SENDER)]
                 m.d.sync += index.eq(index + 1)
                 with m.If(index == config.members - 1):
                     m.d.sync += [index.eq(0), wiped_job.eq(wiped_job + 1)]
@@ -130,9 +147,13 @@ class Membership(wiring.Component):
                             refuse(Reason.ACTION)
             self._join(m, refuse, exists, same, reason, index, step, bit, leaf, founds)
             self._act(m, refuse, exists, same, index, step, bit, completes, leaf, asks, passes)
+            if uplinks:
+                said = data.View(layout(ACK), asked.as_value())
+                later, fresh, astray = Signal(16), Signal(), Signal()
+                m.d.sync += [later.eq(frame.epoch - job.epoch), fresh.eq(frame.token != job.up_token), astray.eq(said.nonce != job.up_nonce)]
             with m.State("ABOVE"):
                 if uplinks:
-                    self._above(m, kind, asks)
+                    self._above(m, kind, asks, (later, fresh, astray))
 
             with m.State("CLEAR"):
                 # Empty slots stand one lap before the first sequence number.
@@ -146,13 +167,13 @@ class Membership(wiring.Component):
                     with m.Else():
                         m.next = "SETTLE"
             with m.State("FORGET"):
-                m.d.comb += [t.member_write.eq(1), t.member_next.eq(0)]
+                m.d.comb += [t.member_write.eq(1), *empty(t.member_next, SENDER)]
                 m.d.sync += index.eq(index + 1)
                 with m.If(index == config.members - 1):
                     m.next = "SETTLE"
             with m.State("READ"):
                 # Rows come one cycle after they are pointed at, like registers.
-                m.d.comb += [self.reads.eq(step < REGISTERS_PER_READ), self.read_address.eq(address),
+                m.d.comb += [self.reads.eq(step < REGISTERS_PER_READ),
                              t.job.eq(views.job), t.member.eq(views.member), t.slot.eq(views.slot)]
                 m.d.sync += [step.eq(step + 1), address.eq(address + 1)]
                 for k in range(REGISTERS_PER_READ):
@@ -195,16 +216,14 @@ class Membership(wiring.Component):
                 m.d.comb += body.first_seq.eq(Array(t.have)[index])
         return m
 
-    def _above(self, m, kind, asks):
+    def _above(self, m, kind, asks, known):
         """The parent answers a Join or a Leave, or gives notice."""
         frame, job, t = self.headers.frame, self.tables.job_row, self.tables
         said, after = data.View(layout(ACK), self.headers.body.as_value()), t.job_next
-        later = Signal(16)
-        m.d.comb += later.eq(frame.epoch - job.epoch)
+        later, fresh, astray = known
         m.next = "SETTLE"
         with m.If(kind == Type.ACK):
-            fresh = frame.token != job.up_token
-            with m.If(said.nonce != job.up_nonce):
+            with m.If(astray):
                 m.d.sync += self.unknown.eq(1)
             with m.Elif(said.action == Action.LEAVE):
                 m.next = "END"
@@ -223,7 +242,7 @@ class Membership(wiring.Component):
                 m.d.comb += [t.job_write.eq(1), after.epoch.eq(frame.epoch), after.first.eq(said.first_seq), after.state.eq(JobState.RUNNING),
                              after.up_running.eq(1), after.joining.eq(0), after.newcomers.eq(0)]
                 m.next = "CREATED"
-        with m.Elif((frame.token != job.up_token) | ~job.up_running):
+        with m.Elif(fresh | ~job.up_running):
             m.d.sync += self.unknown.eq(1)
         with m.Elif(frame.count == Reason.EPOCH):
             m.d.sync += asks.eq(later != 0)
@@ -242,7 +261,8 @@ class Membership(wiring.Component):
         held, mine, shared, below = Signal(config.members), Signal(32), Signal(), Signal(32)
         other_found, other, shut = Signal(), Signal.like(index), Signal()
         everybody = (1 << asked.world[:6]) - 1
-        m.d.comb += below.eq(Mux(leaf, self.parent.ranks, everybody) if uplinks else everybody)
+        strange = Signal()
+        m.d.sync += [below.eq(Mux(leaf, self.parent.ranks, everybody) if uplinks else everybody), strange.eq((mine & ~below).any())]
         if uplinks:
             m.d.comb += shut.eq(exists & (job.tree | leaf) & (job.state != JobState.FORMING))
         with m.State("JOIN"):
@@ -277,8 +297,8 @@ class Membership(wiring.Component):
             ]
             limits += [(~exists | agrees, why) for agrees, why in agreement]
             holds = Signal(len(limits))
-            m.d.sync += [holds.eq(Cat(good for good, _ in limits)), own_found.eq(0), free.eq(0), yielding.eq(0), index.eq(0), held.eq(0), shared.eq(0),
-                         other_found.eq(0), wanted.eq(frame.member), mine.eq(Mux(frame.member[5:] == 0, 1 << frame.member[:5], 0))]
+            m.d.sync += [holds.eq(Cat(good for good, _ in limits)), own_found.eq(0), free.eq(0), yielding.eq(0), index.eq(0), held.eq(0),
+                         shared.eq(0), other_found.eq(0), wanted.eq(frame.member), mine.eq(Mux(frame.member[5:] == 0, 1 << frame.member[:5], 0))]
             if uplinks:
                 with m.If(frame.members.any()):
                     m.d.sync += [wanted.eq(lowest(frame.members)), mine.eq(frame.members)]
@@ -319,7 +339,7 @@ class Membership(wiring.Component):
             with m.Elif(frame.token != 0):
                 # The confirmation of an entry that is gone, perhaps with its job: late, and nobody's first Join.
                 refuse(Reason.TOKEN)
-            with m.Elif(shut | shared | (mine & ~below).any()):
+            with m.Elif(shut | shared | strange):
                 refuse(Reason.MEMBER)
             with m.Elif(wanted != NO_MEMBER):
                 m.d.sync += index.eq(Mux(other_found, other, wanted))
@@ -349,14 +369,9 @@ class Membership(wiring.Component):
                 m.next = "TOKEN"
             with m.Else():
                 made = t.job_next
-                limit = REJECT_BASE - asked.fraction
                 m.d.comb += [
                     self.draw.eq(1), t.job_write.eq(1), t.job_founds.eq(1), made.state.eq(JobState.FORMING), made.epoch.eq(self.random[:16]),
-                    made.first.eq(self.random[32:] & (2**32 - config.slots)), made.world.eq(asked.world),
-                    made.threshold.eq(asked.threshold), made.numeric.eq(asked["format"]), made.fraction.eq(asked.fraction),
-                    made.limit.eq(Mux(limit > 255, 255, limit)), made.elements.eq(asked.elements),
-                    made.mode.eq(asked.mode), made.key.eq(asked.key), made.live.eq(0), made.deadline.eq(asked.deadline_us),
-                    made.evict.eq(asked.evict_us), made.staleness.eq(asked.staleness), made.segments.eq(asked.segments),
+                    made.first.eq(self.random[32:] & (2**32 - config.slots)), made.threshold.eq(asked.threshold), made.live.eq(0),
                 ]
                 if uplinks:
                     m.d.comb += [made.tree.eq(0), made.ranks.eq(0), made.up_member.eq(NO_MEMBER), made.up_token.eq(0), made.up_running.eq(0),
@@ -371,9 +386,8 @@ class Membership(wiring.Component):
             entry = t.member_next
             m.d.comb += [
                 self.draw.eq(1), t.member_write.eq(1), t.member_enters.eq(1), entry.pending.eq(1), entry.live.eq(0),
-                entry.token.eq(self.random[32:] | 1), entry.nonce.eq(asked.nonce),
-                entry.address.eq(self.binding.payload.address), entry.port.eq(self.headers.arrival.port),
-                entry.number.eq(0), self.binding.valid.eq(1), t.heard_write.eq(bit), t.job_write.eq(1), t.job_next.live.eq(job.live & ~bit),
+                entry.token.eq(self.random[32:] | 1), entry.number.eq(0), self.binding.valid.eq(1), t.heard_write.eq(bit), t.job_write.eq(1),
+                t.job_next.live.eq(job.live & ~bit),
             ]
             m.d.sync += [self.member.eq(index), self.token.eq(self.random[32:] | 1)]
             m.next = "SETTLE"
@@ -394,10 +408,14 @@ class Membership(wiring.Component):
                              bound.member.eq(config.members), bound.port.eq(self.parent.port), bound.address.mac.eq(self.parent.mac),
                              bound.address.ip.eq(self.parent.ip), bound.address.udp.eq(int.from_bytes(UDP_PORT.to_bytes(2, "big"), "little"))]
                 m.next = "SETTLE"
+        other_token = Signal()
+        m.d.sync += other_token.eq((frame.token != 0) & (frame.token != row.token))
         with m.State("AGAIN"):
+            m.next = "FETCHED"
+        with m.State("FETCHED"):
             m.next = "CONFIRM"
         with m.State("CONFIRM"):
-            with m.If((frame.token != 0) & (frame.token != row.token)):
+            with m.If(other_token):
                 refuse(Reason.TOKEN)
             with m.Elif(shut & (frame.token != 0) & row.pending):
                 refuse(Reason.MEMBER)
@@ -432,10 +450,11 @@ class Membership(wiring.Component):
         ahead, number_same, token_same, token_set, key_same, epoch_same, sender_same, gone = (
             Signal(32 if name == "ahead" else 1, name=name) for name in (
                 "ahead", "number_same", "token_same", "token_set", "key_same", "epoch_same", "sender_same", "gone"))
+        alone, told = Signal(), Signal()
         m.d.sync += [
             ahead.eq(frame.seq - row.number), number_same.eq(frame.seq == row.number), token_same.eq(frame.token == row.token),
             token_set.eq(row.token != 0), key_same.eq(asked.key == job.key), epoch_same.eq(frame.epoch == job.epoch), sender_same.eq(same),
-            gone.eq(~exists),
+            gone.eq(~exists), alone.eq((remaining & ~job.newcomers) == 0), told.eq(job.up_token != 0 if uplinks else 0),
         ]
         with m.State("POINT"):
             m.next = "COMPARE"
@@ -500,42 +519,47 @@ class Membership(wiring.Component):
                 m.d.comb += t.job_next.ranks.eq(job.ranks & ~row.ranks)
                 m.next = "ROWS"
             # Newcomers have nothing yet of what the others knew.
-            with m.If((remaining & ~job.newcomers) == 0):
+            with m.If(alone):
                 m.next = "END"
                 if uplinks:
                     # Nobody is left to repeat a leaf's own Leave: the last member's stays unanswered until the parent has answered.
-                    with m.If(leaf & (job.up_token != 0)):
+                    with m.If(leaf & told):
                         m.d.comb += [t.member_write.eq(0), t.job_write.eq(0)]
                         m.d.sync += [asks.eq(1), self.leaves.eq(1), passes.eq(1)]
                         m.next = "SETTLE"
         if uplinks:
             with m.State("ROWS"):
+                m.next = "DISTANCES"
+            with m.State("DISTANCES"):
                 m.next = "LOWEST"
             with m.State("LOWEST"):
                 # What the worst of the others lacks comes with the first slot.
                 m.next = "SWEEP"
+        collecting, full, passed = slot.state == SlotState.COLLECTING, Signal(), Signal()
         with m.State("AIM"):
+            m.next = "TARGET"
+        with m.State("TARGET"):
+            here = slot.seq == asked.segment
+            m.d.sync += [full.eq(here & collecting & ~slot.whole), passed.eq(here & (slot.state == SlotState.COMPLETE))]
             m.next = "FORCE"
         with m.State("FORCE"):
-            here = slot.seq == asked.segment
-            with m.If(here & (slot.state == SlotState.COLLECTING) & ~slot.whole):
+            with m.If(full):
                 m.d.comb += [completes.eq(1), self.forces.eq(1), after.state.eq(SlotState.COMPLETE)]
-            with m.If(~self.forces & ~(here & (slot.state == SlotState.COMPLETE))):
+            with m.If(~self.forces & ~passed):
                 refuse(Reason.SEQ)
             with m.Elif(~self.forces | self.forced):
                 m.d.comb += [t.slot_write.eq(self.forces), t.member_write.eq(1), t.member_next.number.eq(frame.seq)]
                 m.next = "SETTLE"
         with m.State("END"):
-            m.d.comb += [t.job_write.eq(1), t.job_next.eq(0)]
+            m.d.comb += [t.job_write.eq(1), *empty(t.job_next, SETTINGS)]
             m.d.sync += index.eq(0)
             m.next = "FORGET"
         with m.State("SWEEP"):
             # The row of the slot pointed at comes with the next state.
             m.next = "WEIGH"
-        collecting, full = slot.state == SlotState.COLLECTING, Signal()
         with m.State("WEIGH"):
             m.d.comb += after.expected.eq(slot.expected & ~bit)
-            m.d.sync += full.eq(collecting & is_complete(after, has_enough(slot.whole, slot.members, job.threshold, 0)))
+            m.d.sync += full.eq(collecting & is_complete(after, has_enough(slot.whole, popcount(slot.members), job.threshold, 0)))
             m.next = "RELEASE"
         with m.State("RELEASE"):
             m.d.comb += [after.expected.eq(slot.expected & ~bit), completes.eq(full)]

@@ -149,7 +149,7 @@ MUTANTS = [
     ("self.receivers.eq(bit)", "self.receivers.eq(job.live)"), ("m.Elif(~repeats & old)", "m.Elif(old)"), ("m.Elif(future)", "m.Elif(0)"),
     ("Mux(repeats, Outcome.DUPLICATE, Outcome.CONTROL)", "Outcome.CONTROL"), ("job.joining.any()", "0"),
     ("self.waits.eq(self.behind)", "self.waits.eq(0)"),
-    ("self.waits.eq(job.live & ~waiting)", "self.waits.eq(job.live & ~row.waiting)"), ("next_row.waiting.eq(0), ", ""),
+    ("late.eq(job.live & ~waiting)", "late.eq(job.live & ~row.waiting)"), ("next_row.waiting.eq(0), ", ""),
     ("row.base + job.segments", "row.base + 1"), ("next_row.grants[0].valid.eq(1), ", ""),
     ("next_row.grants[0].members.eq(waiting)", "next_row.grants[0].members.eq(row.waiting)"),
     ("next_row.grants[k].eq(kept[k - 1])", "next_row.grants[k].eq(kept[k])"), ("next_row.last[k].eq(self.k)", "next_row.last[k].eq(row.last[k])"),
