@@ -75,7 +75,8 @@ class Replay:
 class Config:
     """Parameters of one switch, whole at `hw/switch.py` only.
 
-    ports: 1 to 16; with one, all stations are behind an ordinary switch there. bus_bits: 64, 256 or 512. members: workers a job can hold, 2 to 32. jobs: at least 2.
+    ports: 1 to 16; with one, all stations are behind an ordinary switch there. bus_bits: 64, 256 or 512. members: workers a job can hold, 2 to 32.
+    jobs: at least 2.
     window: segments a worker may have in flight, a power of two; the ring has twice as many slots.
     elements: the most 4-byte elements in a segment; a whole number of bus words.
     accumulator_bits: width of a window64 accumulator. queue_bytes: memory of each of a port's queues (ingress, results,

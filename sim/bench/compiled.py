@@ -105,8 +105,8 @@ class Compiled:
 
 def plain(name: str, port: Any) -> Iterator[tuple[str, Value]]:
     """A port taken apart into what fits into a number each."""
-    if isinstance(port, data.View) and not isinstance(port.shape(), data.FlexibleLayout | data.UnionLayout):
-        for key, _ in port.shape():
+    if isinstance(port, data.View) and not isinstance(layout := data.Layout.cast(port.shape()), data.FlexibleLayout | data.UnionLayout):
+        for key, _ in layout:
             yield from plain(f"{name}_{key}", port[key])
     elif len(Value.cast(port)) > 64:
         raise ValueError(f"Compiled ports must have at most 64 bits, or fields that have, not {len(Value.cast(port))} as {name}")

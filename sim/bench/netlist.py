@@ -9,8 +9,8 @@ from iswitch.config import Config
 
 __all__ = ["MODELS", "mapped", "modelled", "netlist", "through"]
 
-MODELS = Path(__file__).with_name("dp16kd.v")
-"""Of the block RAM, of which Yosys has none. There is none of multipliers: no design of ECP5 boards has one."""
+MODELS = Path(__file__).with_name("ecp5.v")
+"""Of the block RAM, of which Yosys has none, and of LUT4, in one operation. There is none of multipliers: no switch of the ECP5 boards has one."""
 
 
 def netlist(text: str, top: str, folder: Path) -> Path:
@@ -21,14 +21,15 @@ def netlist(text: str, top: str, folder: Path) -> Path:
 
 
 def modelled(verilog: Path, top: str, models: str = "") -> str:
-    """A netlist as RTLIL again, flat, each of its cells replaced by its model: Yosys' own, but for the block RAM. `models`: another text of that.
-    RuntimeError for a cell without a model."""
+    """A netlist as RTLIL again, flat, each of its cells replaced by its model; RuntimeError for one without. `models`: another text of ours."""
     folder = verilog.parent
     (folder / "models.v").write_text(models or MODELS.read_text(encoding="utf-8"))
     left = " ".join(f"{top}/t:*{cell}*" for cell in ("LUT", "MUX", "PFU", "CCU2C", "TRELLIS", "DP16KD", "MULT"))
-    tool("yosys", ["-q", "-p", f"read_verilog -D NO_INCLUDES +/ecp5/cells_sim.v; delete =DP16KD; read_verilog models.v; read_verilog {verilog.name}; "
-                   f"hierarchy -check -top {top}; proc; opt_expr; opt_clean; flatten -wb -noscopeinfo; select -assert-none {left}; "
-                   "attrmap -remove src -remove hdlname; opt_expr; opt_clean -purge; write_rtlil modelled.il"], folder)
+    # Names last: a compiler reads those of tens of thousands of cells' insides for minutes.
+    tool("yosys", ["-q", "-p", "read_verilog -D NO_INCLUDES +/ecp5/cells_sim.v; delete LUT4 =DP16KD; read_verilog models.v; "
+                   f"read_verilog {verilog.name}; hierarchy -check -top {top}; proc; opt_expr; opt_clean; flatten -wb -noscopeinfo; "
+                   f"select -assert-none {left}; attrmap -remove src -remove hdlname; opt_expr; memory_collect; opt_clean -purge; "
+                   "rename -hide w:* c:*; rename -enumerate; write_rtlil modelled.il"], folder)
     return (folder / "modelled.il").read_text()
 
 

@@ -12,7 +12,7 @@ from hw.build import payload_memories_uninitialised, tool
 __all__ = ["DOMAIN", "verilog"]
 
 DOMAIN = "wire"
-PRIMITIVES = Path(__file__).with_name("ecp5.v")
+PRIMITIVES = Path(__file__).with_name("ecp5_pins.v")
 
 
 def verilog(port: RgmiiPort, top: str, folder: Path) -> str:

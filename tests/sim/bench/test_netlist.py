@@ -9,7 +9,10 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Out
 
 import sim.bench.netlist
+import sim.emulator.compile
+import sim.emulator.toolchain
 from hw.board.boards import BOARDS, DEFAULT
+from hw.build import tool
 from hw.queue import PacketQueue
 from iswitch.config import Config
 from iswitch.wire import Format, Outcome, Type
@@ -98,6 +101,43 @@ def test_a_queue_s_netlist_gives_the_same_words_in_the_same_cycles():
     assert wanted["o_valid"].sum() > 5000 and wanted["stat_error"].sum() > 10
 
 
+MITER = """
+module lut_0(input A, B, C, D, output Z); parameter [15:0] INIT = 0; LUT4 #(.INIT(INIT)) it(.A(A), .B(B), .C(C), .D(D), .Z(Z)); endmodule
+module lut_1(input A, B, C, D, output Z); parameter [15:0] INIT = 0; OURS #(.INIT(INIT)) it(.A(A), .B(B), .C(C), .D(D), .Z(Z)); endmodule
+module miter(input [3:0] i, output same);
+  wire [17:0] a, b;
+  genvar k;
+  generate for (k = 0; k < 18; k = k + 1) begin
+    localparam INIT = k < 16 ? 1 << k : k == 16 ? 16'h6996 : 16'hcafe;
+    lut_0 #(.INIT(INIT)) sound(.A(i[0]), .B(i[1]), .C(i[2]), .D(i[3]), .Z(a[k]));
+    lut_1 #(.INIT(INIT)) short(.A(i[0]), .B(i[1]), .C(i[2]), .D(i[3]), .Z(b[k]));
+  end endgenerate
+  assign same = a == b;
+endmodule
+"""
+
+
+@pytest.mark.parametrize("wrong", [False, True], ids=["sound", "mutant"])
+def test_the_lut_of_ours_is_that_of_yosys(wrong, tmp_path):
+    """Each bit of its contents alone, so at every input the same bit is chosen; and two contents of several bits."""
+    ours = MODELS.read_text().split("module LUT4")[1].replace("{D, C, B, A}", "{D, C, A, B}" if wrong else "{D, C, B, A}")
+    (tmp_path / "miter.v").write_text(f"module OURS{ours}{MITER}")
+    prove = lambda: tool("yosys", ["-q", "-p", "read_verilog -D NO_INCLUDES +/ecp5/cells_sim.v; read_verilog miter.v; hierarchy -top miter; proc; "
+                                   "flatten -wb; opt_clean; sat -verify -prove same 1 miter"], tmp_path)
+    if wrong:
+        with pytest.raises(RuntimeError, match="yosys failed"):
+            prove()
+    else:
+        prove()
+
+
+@pytest.fixture
+def compiled_soon(monkeypatch):
+    """Of the code that a netlist becomes, a compiler would improve more minutes than it runs."""
+    for module in (sim.emulator.compile, sim.emulator.toolchain):
+        monkeypatch.setattr(module, "FAST", "-O0")
+
+
 def smoke(config, *, design=mapped):
     """Join, ordinary frames, rounds of sums of two members whose frames race, a result asked for again: all as the golden switch."""
     pair, rng = Pair(config, seed=5, design=design), np.random.default_rng(7)
@@ -126,5 +166,5 @@ def smoke(config, *, design=mapped):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("config", [SMALL, BOARDS[DEFAULT].config], ids=["smallest", DEFAULT])
-def test_a_switch_s_netlist_joins_sums_and_answers_as_the_golden_switch(config):
+def test_a_switch_s_netlist_joins_sums_and_answers_as_the_golden_switch(config, compiled_soon):
     smoke(config)
