@@ -116,8 +116,11 @@ class Top(Elaboratable):
             switches = Cat(pin(platform.request("switch", number, dir="-"), "i") for number in range(wiring.straps))
             m.submodules.straps = FFSynchronizer(switches, straps[:wiring.straps])
         m.d.comb += [shell.own_mac.eq(self.mac ^ straps << 40), shell.own_ip.eq(self.ip ^ straps << 24)]
+        requested: dict[tuple[str, int], Any] = {}
         for light, (resource, number, part) in wiring.leds.items():
-            led = platform.request(resource, number, dir={name: "-" for name in "rgb"} if part else "-")
+            if (resource, number) not in requested:
+                requested[resource, number] = platform.request(resource, number, dir={name: "-" for name in "rgb"} if part else "-")
+            led = requested[resource, number]
             m.d.comb += pin(getattr(led, part) if part else led, "o").eq(shell.leds[light])
         return m
 

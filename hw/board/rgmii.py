@@ -65,17 +65,17 @@ class RgmiiPort(wiring.Component):
 
     def _send(self, m, domain, words, bytes):
         """Words to bytes, one each cycle."""
-        # A register behind the block RAM, whose output is late in the cycle; and how many bytes are left is ready at its beginning.
+        # The block RAM's output is late in the cycle: what is behind it are registers, and no arithmetic. Eight bytes left are counted as none.
         word, full = Signal(Word(self.bus_bits)), Signal()
         index, left = Signal(3), Signal(3)
-        ends = left == 0
+        ends = left == 1
         m.d.comb += [
             bytes.valid.eq(full), bytes.payload.data.eq(word.data.word_select(index, 8)), bytes.payload.last.eq(word.last & ends),
             words.ready.eq(~full | bytes.ready & ends)]
         with m.If(bytes.valid & bytes.ready):
             domain += [index.eq(index + 1), left.eq(left - 1)]
         with m.If(words.ready):
-            domain += [word.eq(words.payload), full.eq(words.valid), index.eq(0), left.eq(words.payload.count - 1)]
+            domain += [word.eq(words.payload), full.eq(words.valid), index.eq(0), left.eq(words.payload.count[:3])]
 
     def _receive(self, m, domain, valid, byte, error, words):
         """Bytes to words, and ends for frames that found no room."""

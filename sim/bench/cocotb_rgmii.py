@@ -22,15 +22,15 @@ LIMIT_CYCLES = 100_000
 SYNC_NS, WIRE_NS = 20, 8
 
 
-def none(rng: random.Random) -> Iterator[bool]:
+def none(rng: random.Random, longest: int = 0) -> Iterator[bool]:
     return itertools.repeat(False)
 
 
-def bursts(rng: random.Random) -> Iterator[bool]:
-    """Pauses of up to 20 cycles, in which the wire takes 50 bytes."""
+def bursts(rng: random.Random, longest: int = 20) -> Iterator[bool]:
+    """Pauses of up to `longest` cycles, in which the wire takes 2.5 bytes each: with 20 words come faster than on the wire, with 60 slower."""
     while True:
         yield from itertools.repeat(False, rng.randint(0, 12))
-        yield from itertools.repeat(True, rng.randint(0, 20))
+        yield from itertools.repeat(True, rng.randint(0, longest))
 
 
 class Errors(Sink):
@@ -53,7 +53,7 @@ class Bench:
     def __init__(self, dut, stalls):
         self.dut, self.rng = dut, random.Random(cocotb.RANDOM_SEED)
         rx, tx = StreamBus(dut, "rx"), StreamBus(dut, "tx")
-        self.out = Source(tx, stalls(self.rng), lambda: self.rng.getrandbits(64))
+        self.out = Source(tx, stalls(self.rng, 60), lambda: self.rng.getrandbits(64))
         self.got = Errors(rx, stalls(self.rng))
         self.tx_error = tx.error
         self.watch = Handshake("rx", 8)
@@ -112,7 +112,7 @@ async def test_rgmii_sends_whole_frames_with_gaps(dut, stalls):
     assert [bytes(frame.get_payload()) for frame in got] == [frame.ljust(60, b"\0") for frame in sent]
     assert all(frame.check_fcs() and frame.error is None and bytes(frame.get_preamble()) == b"\x55" * 7 + b"\xd5" for frame in got)
     gaps = [(after.sim_time_start - frame.sim_time_start) // (WIRE_NS * 1000) - len(frame) for frame, after in itertools.pairwise(got)]
-    assert min(gaps) == 12
+    assert min(gaps) >= 12
     if stalls is none:
         assert set(gaps[-8:]) == {12}
     await ClockCycles(dut.clk, 500)
