@@ -1,0 +1,134 @@
+"""`python -m hw.board.vivado netfpga_sume`: a Xilinx board's project, and a bitstream if there is a Vivado to make it.
+
+Left in the folder, whatever happens: the project (`project.tcl`, `build.sh`, the constraints), the Verilog, and `report.json` with what Yosys counts.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hw.board.boards import BOARDS, Board
+from hw.board.check import Project, check
+from hw.board.constraints import xdc
+from hw.board.emission import emit_top, shell_stub, stubs
+from hw.board.project import BITSTREAM, CLOCKS, SCRIPT, TIMING, build_sh, port_source, project_tcl, write_project
+from hw.board.xilinx import Top
+from hw.build import tool
+from hw.counts import report as counted
+
+__all__ = ["NoVivado", "TimingNotMet", "make", "stubbed_project"]
+
+ROOT = Path(__file__).parents[2]
+
+
+class NoVivado(RuntimeError):
+    """There is no Vivado here; all else has been made."""
+
+
+class TimingNotMet(RuntimeError):
+    """Vivado has routed the design, and it is too slow."""
+
+
+def project_of(board: Board, top: Top, files: dict[str, str]) -> Project:
+    return Project(files, stubs(board, top), board.part, hidden=tuple(pattern for ip in top.wiring.ips.values() for pattern, _ in ip.hidden))
+
+
+def stubbed_project(board: Board) -> Project:
+    """The board's project with the shell's pins and nothing in it: made in seconds, for checks that do not look into the shell."""
+    top, text = emit_top(board)
+    sources = {"top.v": text, **port_source(board), "shell.v": shell_stub(board)}
+    ips = list(top.wiring.ips.values())
+    name = f"{board.name}.xdc"
+    return project_of(board, top, {**sources, name: xdc(board, top), SCRIPT: project_tcl(board.part, list(sources), name, ips), "build.sh": build_sh(),
+                                   **{file: content for ip in ips for file, content in ip.files}})
+
+
+def make(board: Board, folder: Path) -> dict[str, Any]:
+    """The project and what can be said of it. NoVivado, in a sentence, if there is none on PATH; TimingNotMet if Vivado says so; RuntimeError if the
+    project breaks a rule of `hw.board.check` or Vivado fails. `report.json` is written in all of these cases but a broken rule."""
+    top = write_project(board, folder)
+    texts = {path.name: path.read_text() for path in folder.iterdir() if path.suffix in (".v", ".xdc", ".tcl", ".prj", ".sh")}
+    breaches = check(project_of(board, top, texts))
+    if breaches:
+        raise RuntimeError(f"the project of {board.name} is not sound: " + "; ".join(breaches))
+    report: dict[str, Any] = {
+        "board": board.name, "part": board.part, "tool": "yosys", "timing_met": None, "bitstream": None,
+        "clocks": {domain.name: {"required_mhz": round(domain.mhz, 4), "achieved_mhz": None} for domain in top.wiring.domains},
+        **synthesis(board, folder)}
+    write(report, folder)
+    if not shutil.which("vivado"):
+        raise NoVivado(f"There is no Vivado on PATH, so no bitstream: the project of {board.name} is in {folder}, and build.sh there makes it.")
+    done = subprocess.run(["sh", "build.sh"], cwd=folder, check=False)
+    report |= {"tool": "vivado", **routed(board, folder, report["clocks"])}
+    report["bitstream"] = BITSTREAM if done.returncode == 0 and (folder / BITSTREAM).exists() else None
+    write(report, folder)
+    if report["timing_met"] is False:
+        raise TimingNotMet(f"{board.name} does not meet its timing; {folder / 'timing.rpt'} has the paths.")
+    if report["bitstream"] is None:
+        raise RuntimeError(f"Vivado failed; {folder / 'vivado.log'} says why.")
+    return report
+
+
+def write(report: dict[str, Any], folder: Path) -> None:
+    (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+
+
+def synthesis(board: Board, folder: Path) -> dict[str, Any]:
+    """What Yosys makes of the shell: resources, and the longest way through logic. The vendor's IP is not in it."""
+    family = {"xc7": "xc7", "xcup": "xcup"}[board.family]
+    tool("yosys", ["-q", "-l", "yosys.log", "-p", f"read_verilog shell.v; synth_xilinx -family {family} -top shell -flatten -noiopad; "
+                   "tee -q -o stat.json stat -json; select -set logic t:LUT* t:CARRY4 t:MUXF* t:INV w:*; tee -q -o path.txt ltp @logic"], folder)
+    found = counted(json.loads((folder / "stat.json").read_text())["design"]["num_cells_by_type"], (folder / "path.txt").read_text())
+    used = {"LUT": found["LUT"], "FF": found["FF"], "RAMB36": found["RAMB36"] + found["RAMB18"] / 2, "DSP": found["DSP"]}
+    return {"resources": {name: {"used": used[name], "available": board.available[name]} for name in used},
+            "path": {"clock": "core", "levels": found["path"]["LUT"] + found["path"]["carry"], **found["path"]}}
+
+
+def routed(board: Board, folder: Path, clocks: dict[str, Any]) -> dict[str, Any]:
+    """What Vivado's run left behind."""
+    timing, listed = folder / TIMING, folder / CLOCKS
+    met = None
+    if timing.exists():
+        words = timing.read_text().split()
+        met = len(words) == 3 and float(words[0]) >= 0 and float(words[1]) >= 0 and words[2] == "1"
+    found = dict(clocks)
+    for line in listed.read_text().splitlines() if listed.exists() else ():
+        name, period, slack = line.split()
+        achieved = None if slack == "none" else round(1e3 / (float(period) - float(slack)), 1)
+        found[name] = {"required_mhz": round(1e3 / float(period), 4), "achieved_mhz": achieved}
+    used = utilisation((folder / "utilization.rpt").read_text()) if (folder / "utilization.rpt").exists() else {}
+    return {"timing_met": met, "clocks": found,
+            **({"resources": {name: {"used": number, "available": board.available[name]} for name, number in used.items()}} if used else {})}
+
+
+def utilisation(text: str) -> dict[str, float]:
+    """Of `report_utilization`: LUTs, registers, block RAM in units of 36 Kib, DSPs."""
+    rows = {"LUT": r"(?:Slice|CLB) LUTs", "FF": r"(?:Slice|CLB) Registers", "RAMB36": "Block RAM Tile", "DSP": "DSPs"}
+    found = {}
+    for name, title in rows.items():
+        match = re.search(rf"^\|\s*{title}\*?\s*\|\s*([\d.]+)\s*\|", text, re.MULTILINE)
+        if match:
+            found[name] = float(match.group(1)) if "." in match.group(1) else int(match.group(1))
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    listed = [name for name, board in BOARDS.items() if board.maker == "hw.board.vivado:make"]
+    if len(arguments) != 1 or arguments[0] not in listed:
+        print(f"python -m hw.board.vivado BOARD, which is one of {', '.join(listed)}", file=sys.stderr)
+        return 2
+    board = BOARDS[arguments[0]]
+    try:
+        print(json.dumps(make(board, ROOT / "build" / board.name), indent=1))
+    except (NoVivado, TimingNotMet) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
