@@ -1,0 +1,120 @@
+"""The drop-in core between somebody else's AXI4-Stream and AXI4-Lite, with a reflector in place of the switch and with the switch."""
+
+import pytest
+from amaranth.hdl import Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out
+
+import hw.board.axi_stream
+from hw.board.emission import emit
+from hw.board.netfpga import CORES, DropIn, flat, registers
+from hw.board.axi_stream import NETFPGA, OPENNIC
+from hw.board.shell import Microseconds
+from hw.control.tables import Parent
+from hw.frame import Word
+from iswitch.config import Config
+from sim.bench.mutant import mutant
+from sim.bench.run_cocotb import BUILD, simulate
+
+SMALL = Config(ports=4, bus_bits=256, members=2, jobs=2, window=1, elements=64, queue_bytes=4096, mac_entries=64, staleness=0, uplinks=False)
+WIDE = Config(ports=2, bus_bits=512, members=2, jobs=2, window=1, elements=64, queue_bytes=4096, mac_entries=64, staleness=0, uplinks=False)
+CLOCK_HZ = 1_000_000
+
+
+class Reflector(wiring.Component):
+    """With the shell's interface: frames of port p leave by port p + 1."""
+
+    def __init__(self, config, clock_hz):
+        self.config, self.clock = config, Microseconds(clock_hz=clock_hz)
+        word = stream.Signature(Word(config.bus_bits))
+        super().__init__({"rx": In(word).array(config.ports), "tx": Out(word).array(config.ports), "link": In(config.ports), "own_mac": In(48),
+                          "own_ip": In(32), "parents": In(Parent).array(config.jobs), "leds": Out(config.ports + 2)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.clock = self.clock
+        for port, rx in enumerate(self.rx):
+            tx = self.tx[(port + 1) % self.config.ports]
+            m.submodules[f"fifo_{port}"] = fifo = SyncFIFOBuffered(width=Word(self.config.bus_bits).size, depth=8)
+            m.d.comb += [fifo.w_data.eq(rx.payload), fifo.w_en.eq(rx.valid), rx.ready.eq(fifo.w_rdy),
+                         tx.payload.eq(fifo.r_data), tx.valid.eq(fifo.r_rdy), fifo.r_en.eq(tx.ready)]
+        # What no port of the core may do: pretend a light.
+        m.d.comb += self.leds.eq(Signal.like(self.leds))
+        return m
+
+
+def run(monkeypatch, top, core, folder=BUILD, only=None):
+    monkeypatch.setenv("ISWITCH_TOP", top)
+    module, ports = flat(core)
+    text = emit(module, top, ports)
+    if core.tuser.split:
+        text = joined(text, top)
+    return simulate(top, text, "sim.bench.cocotb_netfpga", only=only or f"test_{top}_", folder=folder / top)
+
+
+def joined(text, top):
+    """The core with one tuser in front: cocotbext-axi knows no other."""
+    inner = text.replace(f"module {top}(", f"module {top}_split(")
+    lines = ["", f"module {top}(axis_aclk, axis_resetn, " + ", ".join(
+        f"{side}_{name}" for side in ("s_axis", "m_axis") for name in ("tdata", "tkeep", "tlast", "tvalid", "tready", "tuser")) + ", " + ", ".join(
+        f"s_axi_{name}" for name in AXI) + ");", "  input axis_aclk, axis_resetn;"]
+    for side, forth, back in (("s_axis", "input", "output"), ("m_axis", "output", "input")):
+        lines += [f"  {forth} [511:0] {side}_tdata;", f"  {forth} [63:0] {side}_tkeep;", f"  {forth} {side}_tlast, {side}_tvalid;",
+                  f"  {back} {side}_tready;", f"  {forth} [47:0] {side}_tuser;"]
+    lines += [f"  {flow} {f'[{width - 1}:0] ' if width > 1 else ''}s_axi_{name};" for name, (flow, width) in AXI.items()]
+    parts = [f".{side}_tuser_{part}({side}_tuser[{at + 15}:{at}])" for side in ("s_axis", "m_axis") for part, at in (("size", 0), ("src", 16), ("dst", 32))]
+    names = ["axis_aclk", "axis_resetn", *(f"{side}_{name}" for side in ("s_axis", "m_axis") for name in ("tdata", "tkeep", "tlast", "tvalid", "tready")),
+             *(f"s_axi_{name}" for name in AXI)]
+    lines += [f"  {top}_split core (" + ", ".join([*(f".{name}({name})" for name in names), *parts]) + ");", "endmodule", ""]
+    return inner + "\n".join(lines)
+
+
+AXI = {"awaddr": ("input", 12), "awprot": ("input", 3), "awvalid": ("input", 1), "awready": ("output", 1), "wdata": ("input", 32), "wstrb": ("input", 4),
+       "wvalid": ("input", 1), "wready": ("output", 1), "bresp": ("output", 2), "bvalid": ("output", 1), "bready": ("input", 1),
+       "araddr": ("input", 12), "arprot": ("input", 3), "arvalid": ("input", 1), "arready": ("output", 1), "rdata": ("output", 32),
+       "rresp": ("output", 2), "rvalid": ("output", 1), "rready": ("input", 1)}
+
+
+def reflector(config=SMALL, tuser=NETFPGA, clock_hz=CLOCK_HZ):
+    return DropIn(config, tuser, clock_hz=clock_hz, inside=Reflector(config, 200_000_000))
+
+
+def test_frames_and_registers(monkeypatch):
+    assert len(run(monkeypatch, "reflector", reflector())) == 4
+
+
+def test_frames_of_opennic(monkeypatch):
+    assert len(run(monkeypatch, "opennic", reflector(WIDE, OPENNIC))) == 2
+
+
+def test_the_switch_itself(monkeypatch):
+    assert len(run(monkeypatch, "core", DropIn(SMALL, NETFPGA, clock_hz=200_000_000))) == 2
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    ("put.length.eq(length + word.count)", "put.length.eq(length)"),
+    ("[about.port]", "[0]"),
+    ("grant.eq(Mux(within, current, following))", "grant.eq(following)"),
+    ("wanted.eq(Mux(inside, kept, lowest[:len(ours)]))", "wanted.eq(lowest[:len(ours)] | kept)"),
+    ("o.tvalid.eq(words.r_rdy & lengths.r_rdy)", "o.tvalid.eq(words.r_rdy)"),
+])
+def test_a_slip_is_noticed(monkeypatch, tmp_path, old, new):
+    changed = mutant(hw.board.axi_stream, old, new)
+    core = reflector()
+    monkeypatch.setattr("hw.board.netfpga.RxSplit", changed.RxSplit)
+    monkeypatch.setattr("hw.board.netfpga.TxMerge", changed.TxMerge)
+    with pytest.raises(RuntimeError):
+        run(monkeypatch, "reflector", core, tmp_path, "test_reflector_frames_leave_by_their_port/stalls=bursts")
+
+
+def test_registers_do_not_overlap_and_begin_with_what_is_built():
+    for config, _, _ in CORES.values():
+        listed = registers(config)
+        assert len({register.address for register in listed}) == len({register.name for register in listed}) == len(listed)
+        assert [register.name for register in listed[:2]] == ["magic", "version"]
+
+
+def test_config_ports_wrong():
+    with pytest.raises(ValueError, match="config.ports must be as many as tuser has places, 2, not 4"):
+        DropIn(SMALL, OPENNIC, clock_hz=CLOCK_HZ)
