@@ -1,0 +1,66 @@
+"""Frames from one clock to another."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.fifo import AsyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from hw.frame import Word, require_bus
+
+__all__ = ["Crossing"]
+
+
+class Crossing(wiring.Component):
+    """A memory of `depth` words between the clock domains `write` (`i`) and `read` (`o`). One word a cycle on both sides, each may wait.
+
+    With `whole`, a frame appears only when it is in the memory to its last word, and then without a pause; a frame that does not fit would
+    never appear, and no more than half as many frames as words are held. A word appears 4 cycles of `read` after it was taken, with `whole`
+    the first one 1 of `write` and 4 of `read` after the last one was.
+
+    Either side may be reset by itself. What is in the memory is lost when `write` is reset, and a frame that has begun to leave ends
+    there with an error; when `read` is reset, the rest of such a frame is skipped. So no frame ends as if it were whole which is not.
+    """
+
+    def __init__(self, *, bus_bits: int, depth: int, whole: bool = False):
+        require_bus("Crossing", bus_bits)
+        if depth < 4 or depth & (depth - 1):
+            raise ValueError(f"Crossing depth must be a power of two of at least 4, not {depth!r}")
+        self.bus_bits, self.depth, self.whole = bus_bits, depth, whole
+        super().__init__({"i": In(stream.Signature(Word(bus_bits))), "o": Out(stream.Signature(Word(bus_bits)))})
+
+    def elaborate(self, platform):
+        m = Module()
+        shape = Word(self.bus_bits)
+        m.submodules.words = words = AsyncFIFO(width=shape.size, depth=self.depth, r_domain="read", w_domain="write")
+        m.d.comb += [self.i.ready.eq(words.w_rdy), words.w_en.eq(self.i.valid & self.i.ready), words.w_data.eq(self.i.payload)]
+        may_begin = Signal()
+        if self.whole:
+            # One entry for each whole frame, written a cycle behind its last word: who sees it will find that.
+            m.submodules.frames = frames = AsyncFIFO(width=1, depth=self.depth // 2, r_domain="read", w_domain="write")
+            ended = Signal()
+            m.d.write += ended.eq(words.w_en & self.i.payload.last)
+            m.d.comb += [frames.w_en.eq(ended), frames.w_data.eq(1), may_begin.eq(frames.r_rdy)]
+            with m.If(ended | ~frames.w_rdy):
+                m.d.comb += [self.i.ready.eq(0)]
+        else:
+            m.d.comb += may_begin.eq(1)
+
+        # `inside` is where the memory's exit is, and survives a reset as the memory does; `begun` is what the reader has seen.
+        word, inside, begun, cut = words.r_data, Signal(reset_less=True), Signal(), Signal()
+        skips, takes = Signal(), Signal()
+        payload = Signal(shape)
+        m.d.comb += [
+            payload.eq(word), skips.eq(inside & ~begun), self.o.valid.eq(cut | words.r_rdy & ~skips & (inside | may_begin)),
+            self.o.payload.eq(payload), takes.eq(words.r_rdy & ~cut & (skips | self.o.ready & (inside | may_begin))), words.r_en.eq(takes),
+        ]
+        if self.whole:
+            m.d.comb += frames.r_en.eq(takes & ~inside)
+        with m.If(takes):
+            m.d.read += [inside.eq(~payload.last), begun.eq(~payload.last & ~skips)]
+        with m.If(cut):
+            m.d.comb += [self.o.payload.last.eq(1), self.o.payload.error.eq(1), self.o.payload.count.eq(1)]
+            with m.If(self.o.ready):
+                m.d.read += [cut.eq(0), begun.eq(0)]
+        with m.Elif(words.r_rst):
+            m.d.read += [inside.eq(0), cut.eq(begun)]
+        return m

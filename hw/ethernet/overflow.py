@@ -1,0 +1,42 @@
+"""What becomes of frames that nobody has room for."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.frame import Word, require_bus
+
+__all__ = ["OWED_MAX", "Overflow"]
+
+OWED_MAX = 255
+
+
+class Overflow(wiring.Component):
+    """From a stream that cannot wait to one that can. One word a cycle, 1 cycle later.
+
+    A frame with a word that finds no room ends there, with an error; one that begins before that has been told is lost, and told by a single word
+    with an error. So for each frame that came there is one `last`, in order, and one with `error` for each that is not whole. Of ends
+    that wait for room, OWED_MAX are kept.
+    """
+
+    def __init__(self, *, bus_bits: int):
+        require_bus("Overflow", bus_bits)
+        super().__init__({"i": In(stream.Signature(Word(bus_bits), always_ready=True)), "o": Out(stream.Signature(Word(bus_bits)))})
+
+    def elaborate(self, platform):
+        m = Module()
+        first, losing, owed = Signal(init=1), Signal(), Signal(range(OWED_MAX + 1))
+        room, loses, tells, adds = Signal(), Signal(), Signal(), Signal()
+        m.d.comb += [
+            # While an end is owed, no frame begins: nothing comes between its words and that.
+            room.eq(~self.o.valid | self.o.ready), loses.eq(losing | ~room | first & (owed != 0)), tells.eq(room & (owed != 0)),
+            adds.eq(self.i.valid & self.i.payload.last & loses & ((owed != OWED_MAX) | tells)),
+        ]
+        with m.If(room):
+            m.d.sync += [self.o.valid.eq(self.i.valid & ~loses | tells), self.o.payload.eq(self.i.payload)]
+            with m.If(tells):
+                m.d.sync += [self.o.payload.count.eq(1), self.o.payload.last.eq(1), self.o.payload.error.eq(1)]
+        with m.If(self.i.valid):
+            m.d.sync += [first.eq(self.i.payload.last), losing.eq(loses & ~self.i.payload.last)]
+        m.d.sync += owed.eq(owed + adds - tells)
+        return m
