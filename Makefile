@@ -19,6 +19,10 @@ GAME      ?= Breakout
 JOBS      ?= 2
 # Of `make sim`: WAVES=1 writes waveforms
 WAVES     ?= 0
+# Of `make bitstream`
+BOARD     ?=
+MAC       ?=
+IP        ?=
 # What pip is to install as torch; options of pip may follow
 TORCH_SPEC ?= torch==2.13.0
 
@@ -37,7 +41,7 @@ BASE  := .venv/.base
 TORCH := .venv/.torch-$(shell printf '%s' '$(TORCH_SPEC)' | cksum | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-all lint demo demo-apex demo-atari emulator sim bench cartpole-time timing clean
+.PHONY: help setup test test-all lint demo demo-apex demo-atari emulator sim bench cartpole-time timing bitstream clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target what; do \
@@ -88,6 +92,9 @@ cartpole-time: $(TORCH)  ## virtual seconds until CartPole is played well, with 
 
 timing: $(BASE)  ## place and route for ECP5 and report the clock
 	python -m hw.timing
+
+bitstream: $(BASE)  ## everything for BOARD=colorlight_5a_75b, in build/; MAC=02:69:73:77:00:01 IP=10.0.0.100 of the switch
+	python -m hw.board.bitstream $(BOARD) $(if $(MAC),--mac $(MAC)) $(if $(IP),--ip $(IP))
 
 clean:  ## remove what was built; .venv stays
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache sim_build

@@ -95,8 +95,9 @@ def verilog(config: Config) -> str:
 
 
 def tool(name: str, arguments: list[str], folder: Path) -> None:
-    """Run a YoWASP tool, "yosys" or "nextpnr-ecp5", in a folder. Files are named relative to it. RuntimeError with its last words."""
-    package, function = f"yowasp_{name}".replace("-", "_"), f"run_{name}".replace("-", "_")
+    """Run a YoWASP tool, "yosys", "nextpnr-ecp5" or "ecppack", in a folder. Files are named relative to it. RuntimeError with its last words."""
+    package = "yowasp_" + {"ecppack": "nextpnr-ecp5"}.get(name, name).replace("-", "_")
+    function = f"run_{name}".replace("-", "_")
     # Beside this interpreter, not by PATH: which version it is must not depend on who calls.
     call = f"import sys, {package}; sys.exit({package}.{function}({arguments!r}))"
     done = subprocess.run([sys.executable, "-c", call], cwd=folder, text=True, capture_output=True)

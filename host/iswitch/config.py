@@ -75,7 +75,7 @@ class Replay:
 class Config:
     """Parameters of one switch, whole at `hw/switch.py` only.
 
-    ports: 2 to 16. bus_bits: 64, 256 or 512. members: workers a job can hold, 2 to 32. jobs: at least 2.
+    ports: 1 to 16; with one, all stations are behind an ordinary switch there. bus_bits: 64, 256 or 512. members: workers a job can hold, 2 to 32. jobs: at least 2.
     window: segments a worker may have in flight, a power of two; the ring has twice as many slots.
     elements: the most 4-byte elements in a segment; a whole number of bus words.
     accumulator_bits: width of a window64 accumulator. queue_bytes: memory of each of a port's queues (ingress, results,
@@ -109,7 +109,7 @@ class Config:
             if not good:
                 raise ValueError(f"Config {name} must be {rule}, not {getattr(self, name)!r}")
 
-        demand(2 <= self.ports <= 16, "ports", "2 to 16")
+        demand(1 <= self.ports <= 16, "ports", "1 to 16")
         demand(self.bus_bits in (64, 256, 512), "bus_bits", "64, 256 or 512")
         demand(2 <= self.members <= 32, "members", "2 to 32")
         demand(2 <= self.jobs <= 16 and not self.jobs & (self.jobs - 1), "jobs", "a power of two from 2 to 16")

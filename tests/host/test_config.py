@@ -8,7 +8,7 @@ import pytest
 from iswitch.config import Config, Replay
 
 WRONG = [
-    ("ports", 1, "2 to 16"), ("ports", 17, "2 to 16"), ("bus_bits", 128, "64, 256 or 512"), ("bus_bits", 0, "64, 256 or 512"),
+    ("ports", 0, "1 to 16"), ("ports", 17, "1 to 16"), ("bus_bits", 128, "64, 256 or 512"), ("bus_bits", 0, "64, 256 or 512"),
     ("members", 1, "2 to 32"), ("members", 33, "2 to 32"), ("jobs", 1, "a power of two from 2 to 16"),
     ("jobs", 3, "a power of two from 2 to 16"), ("jobs", 32, "a power of two from 2 to 16"),
     ("window", 0, "a power of two from 1 to 4096"), ("window", 48, "a power of two from 1 to 4096"),
@@ -63,7 +63,7 @@ def test_a_config_comes_back_from_json(replay):
 
 
 @pytest.mark.parametrize("fields", [
-    {"ports": 2}, {"ports": 16}, {"members": 2}, {"members": 32}, {"jobs": 16}, {"window": 1}, {"window": 4096},
+    {"ports": 1}, {"ports": 16}, {"members": 2}, {"members": 32}, {"jobs": 16}, {"window": 1}, {"window": 4096},
     {"elements": 8}, {"elements": 2224, "queue_bytes": 32768}, {"queue_bytes": 4096},
     {"mac_entries": 64}, {"mac_entries": 65536}, {"staleness": 0}, {"staleness": 7}])
 def test_extremes_are_allowed(fields):

@@ -102,7 +102,7 @@ def test_command_line(hubs: Callable[[Config, str], Path], tmp_path: Path, numbe
 
 
 @pytest.mark.parametrize("arguments, message", [
-    (["--ports", "1"], "Config ports must be 2 to 16, not 1"),
+    (["--ports", "0"], "Config ports must be 1 to 16, not 0"),
     (["--loss", "2"], "loss must be 0 to 1"),
     (["--fault", "9:rx:loss=1"], "a fault must be"),
     (["--engine", "abacus"], "engine must be one of"),

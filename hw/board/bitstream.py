@@ -1,0 +1,74 @@
+"""`make bitstream`: everything for one board, in `build/<board>`: a bitstream where a tool for it can be had, the report, and whether timing is met."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from hw.board.boards import BOARDS, DEFAULT, DEFAULT_IP, DEFAULT_MAC
+from hw.board.shell import wire_order
+
+__all__ = ["BUILD", "main", "tables", "verdict"]
+
+BUILD = Path(__file__).parents[2] / "build"
+
+
+def tables(report: dict[str, Any]) -> list[Table]:
+    """Of the report's clocks and resources."""
+    clocks = Table("clock", "required MHz", "achieved MHz", "slack ns")
+    for name, clock in report.get("clocks", {}).items():
+        clocks.add_row(name, f"{clock['required_mhz']:.2f}", f"{clock['achieved_mhz']:.2f}", f"{clock['slack_ns']:.2f}")
+    resources = Table("", "used", "available", "share")
+    for name, resource in report.get("resources", {}).items():
+        resources.add_row(name, f"{resource['used']:,}", f"{resource['available']:,}", f"{resource['used'] / resource['available']:.0%}")
+    return [clocks, resources]
+
+
+def verdict(report: dict[str, Any]) -> str:
+    """One sentence: why there is no bitstream, or nothing."""
+    if report["timing_met"]:
+        return ""
+    missed = [f"{name} reaches {clock['achieved_mhz']:.1f} of {clock['required_mhz']:.1f} MHz"
+              for name, clock in report["clocks"].items() if clock["slack_ns"] < 0]
+    return f"no bitstream, as timing is not met with any of the seeds {', '.join(map(str, report['seeds']))}: at best {', '.join(missed)}"
+
+
+def main(
+    name: Annotated[str, typer.Argument(metavar="BOARD")] = DEFAULT,
+    mac: Annotated[str, typer.Option(help="MAC address of the switch.")] = DEFAULT_MAC,
+    ip: Annotated[str, typer.Option(help="IPv4 address of the switch.")] = DEFAULT_IP,
+) -> None:
+    """Builds what a board needs, in build/<board>."""
+    console = Console()
+    if name not in BOARDS:
+        console.print(f"there is no board {name!r}; there are:", highlight=False)
+        for board in BOARDS.values():
+            console.print(f"  {board.name:<20} {board.title}, {board.part}", highlight=False)
+        sys.exit(2)
+    for address in (mac, ip):
+        wire_order(address)
+    board = BOARDS[name]
+    folder = BUILD / name
+    folder.mkdir(parents=True, exist_ok=True)
+    module, _, function = board.maker.partition(":")
+    try:
+        report = getattr(importlib.import_module(module), function)(board, folder, mac=mac, ip=ip)
+    except RuntimeError as error:
+        console.print(f"{name}: {error}", highlight=False, markup=False)
+        sys.exit(1)
+    (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+    for table in tables(report):
+        console.print(table)
+    if unmet := verdict(report):
+        console.print(f"{name}: {unmet}", highlight=False)
+        sys.exit(1)
+    console.print(f"{name}: timing is met; {(folder / f'{name}.bit').relative_to(BUILD.parent)}", highlight=False)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,102 @@
+"""A gigabit port: words of frames in the switch's clock on one side, RGMII pins on the other."""
+
+from amaranth.hdl import ClockSignal, DomainRenamer, Instance, Module, Mux, ResetSignal, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.cdc import FFSynchronizer
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.board.crossing import Crossing
+from hw.frame import Cut, Word
+
+__all__ = ["CLOSINGS", "MAC", "RgmiiPort"]
+
+MAC = "rgmii_mac"
+"""The Verilog module of the MAC, from `hw.board.liteeth.verilog`."""
+CLOSINGS = 255
+"""Frames in a row that can be cut while there is no room; more are cut as one."""
+
+
+class Byte(data.Struct):
+    data: 8
+    last: 1
+
+
+class RgmiiPort(wiring.Component):
+    """Frames without preamble and FCS, in `sync`; pins in the clock domain `domain`, which is that of the PHY's receive clock, 125 MHz, both ways.
+
+    `tx`: each frame is stored whole before its first byte leaves, for what comes from the switch may pause within a frame and the wire may not; padded to 60
+    bytes; full rate, gaps of 12 bytes. `rx` may be stalled as long as its memory of `rx_depth` words lasts; what comes then is cut:
+    each frame that could not be stored whole ends with `error`, after its first words or as a word of its own, as do frames that came
+    damaged. `link`: what the PHY says between frames (RGMII 2.0, 3.4.1). `sync` must be faster than an eighth of the pins' clock. A
+    frame longer than `tx_depth` words would never leave.
+    """
+
+    def __init__(self, *, bus_bits: int, domain: str, tx_depth: int = 512, rx_depth: int = 512):
+        if bus_bits != 64:
+            raise ValueError(f"RgmiiPort bus_bits must be 64, not {bus_bits!r}")
+        self.bus_bits, self.domain, self.tx_depth, self.rx_depth = bus_bits, domain, tx_depth, rx_depth
+        word = stream.Signature(Word(bus_bits))
+        super().__init__({
+            "rx": Out(word), "tx": In(word), "link": Out(1),
+            "tx_clk": Out(1), "tx_ctl": Out(1), "tx_data": Out(4), "rx_ctl": In(1), "rx_data": In(4)})
+
+    def elaborate(self, platform):
+        m = Module()
+        domain = m.d[self.domain]
+        word = Word(self.bus_bits)
+        m.submodules.rx_crossing = rx = Crossing(word, depth=self.rx_depth, i_domain=self.domain, o_domain="sync", whole=False)
+        m.submodules.tx_crossing = tx = Crossing(word, depth=self.tx_depth, i_domain="sync", o_domain=self.domain, whole=True)
+        m.submodules.cut = cut = DomainRenamer(self.domain)(Cut(Byte))
+        connect(m, flipped(self.tx), tx.i)
+        connect(m, rx.o, flipped(self.rx))
+        got_valid, got, got_error, link = Signal(), Signal(Byte), Signal(), Signal()
+        m.submodules.mac = Instance(
+            MAC, i_clk=ClockSignal(self.domain), i_rst=ResetSignal(self.domain),
+            i_tx_valid=cut.o.valid, o_tx_ready=cut.o.ready, i_tx_data=cut.o.payload.data, i_tx_last=cut.o.payload.last,
+            o_rx_valid=got_valid, o_rx_data=got.data, o_rx_last=got.last, o_rx_error=got_error, o_link=link,
+            o_rgmii_tx_clk=self.tx_clk, o_rgmii_tx_ctl=self.tx_ctl, o_rgmii_tx_data=self.tx_data,
+            i_rgmii_rx_ctl=self.rx_ctl, i_rgmii_rx_data=self.rx_data)
+        m.submodules.link = FFSynchronizer(link, self.link)
+        self._send(m, domain, tx.o, cut.i)
+        self._receive(m, domain, got_valid, got, got_error, rx.i)
+        return m
+
+    def _send(self, m, domain, words, bytes):
+        """Words to bytes, one each cycle."""
+        # A register behind the block RAM, whose output is late in the cycle.
+        word, full = Signal(Word(self.bus_bits)), Signal()
+        index = Signal(3)
+        ends = index + 1 == word.count
+        m.d.comb += [
+            bytes.valid.eq(full), bytes.payload.data.eq(word.data.word_select(index, 8)), bytes.payload.last.eq(word.last & ends),
+            words.ready.eq(~full | bytes.ready & ends)]
+        with m.If(bytes.valid & bytes.ready):
+            domain += index.eq(Mux(ends, 0, index + 1))
+        with m.If(words.ready):
+            domain += [word.eq(words.payload), full.eq(words.valid)]
+
+    def _receive(self, m, domain, valid, byte, error, words):
+        """Bytes to words, and ends for frames that found no room."""
+        word, full, index = Signal(Word(self.bus_bits)), Signal(), Signal(3)
+        domain += full.eq(valid & (byte.last | (index == 7)))
+        with m.If(valid):
+            domain += [index.eq(Mux(byte.last, 0, index + 1)), word.count.eq(index + 1), word.last.eq(byte.last), word.error.eq(error)]
+            for k in range(8):
+                with m.If(index == k):
+                    domain += word.data[8 * k:8 * k + 8].eq(byte.data)
+
+        # The MAC does not wait: a word is stored in its one cycle, or the frame is cut.
+        cutting, closings = Signal(), Signal(range(CLOSINGS + 1))
+        closes, stores = closings != 0, Signal()
+        m.d.comb += [
+            stores.eq(full & ~cutting & ~closes & words.ready),
+            words.valid.eq(closes | full & ~cutting), words.payload.eq(word)]
+        with m.If(closes):
+            m.d.comb += [words.payload.count.eq(1), words.payload.last.eq(1), words.payload.error.eq(1)]
+        with m.If(full):
+            domain += cutting.eq(~stores & ~word.last)
+        opened, closed = full & ~stores & word.last & (closings != CLOSINGS), closes & words.ready
+        with m.If(opened & ~closed):
+            domain += closings.eq(closings + 1)
+        with m.If(closed & ~opened):
+            domain += closings.eq(closings - 1)

@@ -1,0 +1,92 @@
+"""From a synthesised ECP5 design to a bitstream whose timing is met: yosys, nextpnr with one seed after another, ecppack; and the report."""
+
+import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hw.board.boards import Board
+from hw.build import tool
+
+__all__ = ["RESOURCES", "SEEDS", "bitstream", "device_options", "report", "synthesise"]
+
+SEEDS = (1, 2, 3, 4)
+"""Of the placement, tried until timing is met."""
+RESOURCES = {"TRELLIS_COMB": "LUT", "TRELLIS_FF": "FF", "DP16KD": "EBR", "MULT18X18D": "DSP"}
+"""nextpnr's names of what is scarce, and ours. RAM in LUTs is counted with the LUTs."""
+SYNTHESIS = "-nowidelut"
+"""Five-input multiplexers made of pairs of LUTs cost the whole switch some 5 % more LUTs than they save."""
+
+
+def device_options(part: str) -> list[str]:
+    """nextpnr's, of a part like LFE5U-25F-6BG256. ValueError if it is none of the ECP5 family."""
+    found = re.fullmatch(r"LFE5(U|UM|UM5G)-(\d+)F-(\d)BG(\d+)", part)
+    if not found:
+        raise ValueError(f"part must be an ECP5 in a ball grid array, not {part!r}")
+    family, size, speed, balls = found.groups()
+    return [f"--{ {'U': '', 'UM': 'um-', 'UM5G': 'um5g-'}[family]}{size}k", "--package", f"CABGA{balls}", "--speed", speed]
+
+
+def synthesise(name: str, folder: Path, sources: list[str]) -> None:
+    """`<name>.json` of `<name>.il` and Verilog sources."""
+    script = [*(f"read_verilog {source}" for source in sources), f"read_rtlil {name}.il", f"synth_ecp5 {SYNTHESIS} -top {name} -json {name}.json"]
+    tool("yosys", ["-q", "-l", "yosys.log", "-p", "; ".join(script)], folder)
+
+
+def bitstream(board: Board, folder: Path, *, required_mhz: dict[str, float], sources: list[str], progress: Callable[[str], None],
+              seeds: tuple[int, ...] = SEEDS) -> dict[str, Any]:
+    """`<board>.bit` and `<board>.svf`, if one of the seeds meets the timing, and the report of the best of them.
+
+    `required_mhz`: of each clock, by the port or domain that brings it. RuntimeError if a tool fails, or finds a clock without a constraint.
+    """
+    name, begun = board.name, time.monotonic()
+    for old in (f"{name}.bit", f"{name}.svf"):
+        (folder / old).unlink(missing_ok=True)
+    progress(f"{name}: synthesis")
+    synthesise(name, folder, sources)
+    best: dict[str, Any] = {}
+    for seed in seeds:
+        progress(f"{name}: placing and routing with seed {seed}; minutes, see nextpnr.log")
+        routed = folder / "nextpnr.json"
+        routed.unlink(missing_ok=True)
+        failure = ""
+        try:
+            tool("nextpnr-ecp5", ["-q", "--log", "nextpnr.log", *device_options(board.part), "--json", f"{name}.json", "--lpf", f"{name}.lpf",
+                                  "--textcfg", f"{name}.config", "--report", "nextpnr.json", "--freq", str(board.core_mhz), "--seed", str(seed)], folder)
+        except RuntimeError as error:
+            failure = str(error)
+        if not routed.exists():
+            raise RuntimeError(failure)
+        found = report(json.loads(routed.read_text()), required_mhz) | {"board": name, "part": board.part, "seed": seed}
+        if found["timing_met"] and failure:
+            raise RuntimeError(failure)
+        if not best or slack(found) > slack(best):
+            best = found
+        if found["timing_met"]:
+            progress(f"{name}: bitstream")
+            tool("ecppack", ["--compress", "--input", f"{name}.config", "--bit", f"{name}.bit", "--svf", f"{name}.svf"], folder)
+            break
+    return best | {"seeds": list(seeds[:seeds.index(seed) + 1]), "seconds": round(time.monotonic() - begun)}
+
+
+def slack(found: dict[str, Any]) -> float:
+    return min(clock["slack_ns"] for clock in found["clocks"].values())
+
+
+def report(routed: dict[str, Any], required_mhz: dict[str, float]) -> dict[str, Any]:
+    """What nextpnr says, in our words. RuntimeError if a clock is not one of `required_mhz`, is missing, or was routed for less."""
+    clocks = {}
+    for net, clock in routed["fmax"].items():
+        name = next((name for name in required_mhz if re.search(rf"\b{name}\b", net)), None)
+        if name is None or name in clocks or clock["constraint"] < required_mhz[name] - 0.01:
+            raise RuntimeError(f"clock {net} of {clock['constraint']:.2f} MHz is not one of {required_mhz}")
+        clocks[name] = {"required_mhz": required_mhz[name], "achieved_mhz": round(clock["achieved"], 2),
+                        "slack_ns": round(1e3 / required_mhz[name] - 1e3 / clock["achieved"], 3)}
+    if clocks.keys() != required_mhz.keys():
+        raise RuntimeError(f"no path was timed with {', '.join(required_mhz.keys() - clocks.keys())}")
+    return {
+        "timing_met": all(clock["slack_ns"] >= 0 for clock in clocks.values()), "clocks": clocks,
+        "resources": {ours: {"used": routed["utilization"][theirs]["used"], "available": routed["utilization"][theirs]["available"]}
+                      for theirs, ours in RESOURCES.items()}}
