@@ -8,13 +8,13 @@ from amaranth.back import rtlil as rtlil_backend
 from amaranth.hdl import Elaboratable
 
 from hw.board.boards import Board
-from hw.board.port import PORT, port_pins
+from hw.board.port import PORT, port_module
 from hw.board.xilinx import Top, shell_module, shell_pins
 from hw.board.xilinx_ip import PRIMITIVES, Port, stub
 from hw.board.xilinx_platform import Synchronizers
 from hw.build import payload_memories_uninitialised, tool
 
-__all__ = ["emit", "emit_shell", "emit_top", "shell_stub", "stubs"]
+__all__ = ["emit", "emit_port", "emit_shell", "emit_top", "shell_stub", "stubs"]
 
 
 def emit(module: Elaboratable, name: str, ports) -> str:
@@ -29,9 +29,9 @@ def emit(module: Elaboratable, name: str, ports) -> str:
         return (Path(folder) / "out.v").read_text()
 
 
-def emit_top(board: Board) -> tuple[Top, str]:
-    """The board without the inside of its shell, in seconds."""
-    top = Top(board)
+def emit_top(board: Board, **addresses: str) -> tuple[Top, str]:
+    """The board without the inside of its shell, in seconds. addresses: `mac` and `ip`, if not the usual ones."""
+    top = Top(board, **addresses)
     top._MustUse__used = True
     fragment = top.elaborate(Synchronizers())  # after this the ports are known
     text = emit(fragment, "top", list(top.wiring.ports.values()))
@@ -46,6 +46,14 @@ def emit_shell(board: Board) -> str:
     """The switch and what is around it: minutes for a large one."""
     module, ports = shell_module(board)
     return emit(module, "shell", ports)
+
+
+def emit_port(board: Board) -> dict[str, str]:
+    """The module `port` as a file, for boards that have one of ours: seconds."""
+    if board.gbps == 100:
+        return {}
+    module, ports = port_module(board.config)
+    return {"port.v": emit(module, PORT, ports)}
 
 
 def shell_stub(board: Board) -> str:
@@ -68,18 +76,6 @@ def shell_ports(board: Board) -> dict[str, Port]:
     return pins
 
 
-def port_ports(board: Board) -> dict[str, Port]:
-    def clock(name: str) -> str:
-        if name.endswith("clk"):
-            return "clock"
-        if name.startswith(("gt_tx", "tx_rst")):
-            return "tx_clk"
-        return "rx_clk" if name.startswith(("gt_rx", "rx_rst")) else "clk"
-
-    return {name: Port(name, {"i": "in", "o": "out"}[flow], width, clock(name)) for name, flow, width in port_pins(board.config.bus_bits)}
-
-
 def stubs(board: Board, top: Top) -> dict[str, dict[str, Port]]:
     """Of everything that `top` takes: modules and their pins."""
-    return {**PRIMITIVES, **{ip.module: dict(ip.pins) for ip in top.wiring.ips.values()}, "shell": shell_ports(board),
-            **({PORT: port_ports(board)} if board.gbps < 100 else {})}
+    return {**PRIMITIVES, **{ip.module: dict(ip.pins) for ip in top.wiring.ips.values()}, "shell": shell_ports(board)}

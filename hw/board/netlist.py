@@ -101,60 +101,42 @@ class Netlist:
                         yield write, "from", name, share("DATA")
 
     def crossings(self) -> dict[tuple[Bit, Bit], tuple[str, str]]:
-        """Pairs of clocks between which signals go, with one such path: where it begins and where it ends."""
-        drivers: dict[Bit, list[tuple[Bit, str]]] = defaultdict(list)
-        sinks = []
+        """Pairs of clocks between which signals go, with one such path: where it begins and where it ends. Cells are taken whole: what is at one input
+        of a cell is at all of its outputs."""
+        begins: dict[Bit, dict[Bit, str]] = defaultdict(dict)
+        ends: dict[Bit, list[tuple[Bit, str]]] = defaultdict(list)
         for clock, side, name, bits in self.ends():
-            if clock is None:
-                continue
             for bit in bits:
-                if side == "from":
-                    drivers[bit].append((clock, name))
-            if side == "to":
-                sinks.append((clock, name, bits))
+                if clock is not None and isinstance(bit, int):
+                    if side == "from":
+                        begins[clock].setdefault(bit, name)
+                    else:
+                        ends[bit].append((clock, name))
         behind = self._logic()
-        reached: dict[Bit, dict[Bit, str]] = {}
-
-        def clocks_of(bit: Bit) -> dict[Bit, str]:
-            """Clocks that a net depends on, each with one register of it. Without recursion: logic is deep."""
-            stack = [bit]
-            while stack:
-                at = stack[-1]
-                if at in reached:
-                    stack.pop()
-                    continue
-                wanted = [] if at in drivers else [before for before in behind.get(at, ()) if before not in reached and before != at]
-                wanted = [before for before in wanted if before not in stack]
-                if wanted:
-                    stack += wanted
-                    continue
-                found = dict(drivers.get(at, ()))
-                if at not in drivers:
-                    for before in behind.get(at, ()):
-                        found.update(reached.get(before, {}))
-                reached[at] = found
-                stack.pop()
-            return reached[bit]
-
         found: dict[tuple[Bit, Bit], tuple[str, str]] = {}
-        for clock, name, bits in sinks:
-            for bit in bits:
-                for source, register in clocks_of(bit).items():
-                    if source != clock:
-                        found.setdefault((source, clock), (register, name))
+        for source, registers in begins.items():
+            seen, passed, waiting = set(registers), set(), list(registers.items())
+            while waiting:
+                bit, register = waiting.pop()
+                for sink, name in ends.get(bit, ()):
+                    if sink != source:
+                        found.setdefault((source, sink), (register, name))
+                for cell, outputs in behind.get(bit, ()):
+                    if cell not in passed:
+                        passed.add(cell)
+                        waiting += [(output, register) for output in outputs if output not in seen]
+                        seen.update(outputs)
         return found
 
-    def _logic(self) -> dict[Bit, list[Bit]]:
-        """Of each net that logic drives, the nets that it looks at: all inputs of its cell."""
-        found: dict[Bit, list[Bit]] = {}
-        for cell in self.cells.values():
+    def _logic(self) -> dict[Bit, list[tuple[str, list[Bit]]]]:
+        """Of each net, the cells of logic that look at it, and what these drive."""
+        found: dict[Bit, list[tuple[str, list[Bit]]]] = defaultdict(list)
+        for name, cell in self.cells.items():
             if cell["type"].startswith("$") and cell["type"] not in REGISTERS | MEMORIES:
                 directions, nets = cell["port_directions"], cell["connections"]
-                inputs = [bit for pin, bits in nets.items() if directions[pin] == "input" for bit in bits if isinstance(bit, int)]
-                for pin, bits in nets.items():
-                    if directions[pin] == "output":
-                        for bit in bits:
-                            found[bit] = inputs
+                outputs = [bit for pin, bits in nets.items() if directions[pin] == "output" for bit in bits]
+                for bit in {bit for pin, bits in nets.items() if directions[pin] == "input" for bit in bits if isinstance(bit, int)}:
+                    found[bit].append((name, outputs))
         return found
 
 

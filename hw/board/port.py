@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
-from amaranth.hdl import Shape
+from amaranth.hdl import ClockDomain, ClockSignal, Module, ResetSignal, Shape, Signal
 
+from hw.ethernet.port import Port10G
 from hw.frame import Word
+from iswitch.config import Config
 
-__all__ = ["PORT", "port_pins"]
+__all__ = ["PORT", "port_module", "port_pins"]
 
 PORT = "port"
 """The module's name."""
@@ -26,3 +28,27 @@ def port_pins(bus_bits: int) -> Iterator[tuple[str, str, int]]:
                 yield f"{side}_{name}", forth, Shape.cast(word[member].shape).width
         yield f"{side}_valid", forth, 1
         yield f"{side}_ready", back, 1
+
+
+def port_module(config: Config) -> tuple[Module, list[Signal]]:
+    """`Port10G` with those pins. The transceivers send and receive the highest bit first (UG476, UG578: gearbox)."""
+    m = Module()
+    m.submodules.port = port = Port10G(bus_bits=config.bus_bits, frame_bytes_max=config.frame_bytes_max, msb_first=True)
+    flat = {name: Signal(width, name=name) for name, _, width in port_pins(config.bus_bits)}
+    for domain, prefix in (("sync", ""), ("tx", "tx_"), ("rx", "rx_")):
+        m.domains += ClockDomain(domain)
+        m.d.comb += [ClockSignal(domain).eq(flat[f"{prefix}clk"]), ResetSignal(domain).eq(flat[f"{prefix}rst"])]
+    for name, flow, _ in port_pins(config.bus_bits):
+        if name.endswith(("clk", "rst")):
+            continue
+        side, _, member = name.partition("_")
+        if side == "gt":
+            value = getattr(port, member)
+        elif name == "link":
+            value = port.link
+        else:
+            words = getattr(port, side)
+            value = words.payload["count" if member == "bytes" else member] if member not in ("valid", "ready") else getattr(words, member)
+        m.d.comb += value.eq(flat[name]) if flow == "i" else flat[name].eq(value)
+    return m, list(flat.values())
+

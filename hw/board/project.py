@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hw.board.boards import Board
 from hw.board.constraints import xdc
-from hw.board.emission import emit_shell, emit_top
+from hw.board.emission import emit_port, emit_shell, emit_top
 from hw.board.xilinx import Top
 from hw.board.xilinx_ip import Ip
 
@@ -68,11 +68,11 @@ def build_sh() -> str:
     return "#!/bin/sh\n# Needs Vivado on PATH\nset -e\ncd \"$(dirname \"$0\")\"\nexec vivado -mode batch -nojournal -log vivado.log -source project.tcl\n"
 
 
-def write_project(board: Board, folder: Path, *, shell: str | None = None) -> Top:
-    """All files of the project but what Vivado makes. shell: the shell's Verilog, if it is not to be emitted now."""
+def write_project(board: Board, folder: Path, *, shell: str | None = None, **addresses: str) -> Top:
+    """All files of the project but what Vivado makes. shell: the shell's Verilog, if it is not to be emitted now; addresses: as `emit_top` has them."""
     folder.mkdir(parents=True, exist_ok=True)
-    top, text = emit_top(board)
-    sources = {"top.v": text, **port_source(board), "shell.v": emit_shell(board) if shell is None else shell}
+    top, text = emit_top(board, **addresses)
+    sources = {"top.v": text, **emit_port(board), "shell.v": emit_shell(board) if shell is None else shell}
     ips = list(top.wiring.ips.values())
     files = {**sources, f"{board.name}.xdc": xdc(board, top), SCRIPT: project_tcl(board.part, list(sources), f"{board.name}.xdc", ips),
              "build.sh": build_sh(), **{name: content for ip in ips for name, content in ip.files}}
@@ -81,7 +81,3 @@ def write_project(board: Board, folder: Path, *, shell: str | None = None) -> To
     (folder / "build.sh").chmod(0o755)
     return top
 
-
-def port_source(board: Board) -> dict[str, str]:
-    """The port's Verilog, where a board has one of ours."""
-    return {}

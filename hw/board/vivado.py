@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hw.board.boards import BOARDS, Board
+from hw.board.boards import BOARDS, DEFAULT_IP, DEFAULT_MAC, Board
 from hw.board.check import Project, check
 from hw.board.constraints import xdc
-from hw.board.emission import emit_top, shell_stub, stubs
-from hw.board.project import BITSTREAM, CLOCKS, SCRIPT, TIMING, build_sh, port_source, project_tcl, write_project
+from hw.board.emission import emit_port, emit_top, shell_stub, stubs
+from hw.board.project import BITSTREAM, CLOCKS, SCRIPT, TIMING, build_sh, project_tcl, write_project
 from hw.board.xilinx import Top
 from hw.build import tool
 from hw.counts import report as counted
@@ -40,36 +40,34 @@ def project_of(board: Board, top: Top, files: dict[str, str]) -> Project:
 def stubbed_project(board: Board) -> Project:
     """The board's project with the shell's pins and nothing in it: made in seconds, for checks that do not look into the shell."""
     top, text = emit_top(board)
-    sources = {"top.v": text, **port_source(board), "shell.v": shell_stub(board)}
+    sources = {"top.v": text, **emit_port(board), "shell.v": shell_stub(board)}
     ips = list(top.wiring.ips.values())
     name = f"{board.name}.xdc"
     return project_of(board, top, {**sources, name: xdc(board, top), SCRIPT: project_tcl(board.part, list(sources), name, ips), "build.sh": build_sh(),
                                    **{file: content for ip in ips for file, content in ip.files}})
 
 
-def make(board: Board, folder: Path) -> dict[str, Any]:
+def make(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP) -> dict[str, Any]:
     """The project and what can be said of it. NoVivado, in a sentence, if there is none on PATH; TimingNotMet if Vivado says so; RuntimeError if the
     project breaks a rule of `hw.board.check` or Vivado fails. `report.json` is written in all of these cases but a broken rule."""
-    top = write_project(board, folder)
+    top = write_project(board, folder, mac=mac, ip=ip)
     texts = {path.name: path.read_text() for path in folder.iterdir() if path.suffix in (".v", ".xdc", ".tcl", ".prj", ".sh")}
     breaches = check(project_of(board, top, texts))
     if breaches:
         raise RuntimeError(f"the project of {board.name} is not sound: " + "; ".join(breaches))
-    report: dict[str, Any] = {
-        "board": board.name, "part": board.part, "tool": "yosys", "timing_met": None, "bitstream": None,
-        "clocks": {domain.name: {"required_mhz": round(domain.mhz, 4), "achieved_mhz": None} for domain in top.wiring.domains},
-        **synthesis(board, folder)}
+    report: dict[str, Any] = {"board": board.name, "part": board.part, "tool": "yosys", "timing_met": None, "bitstream": None, "clocks": {},
+                              "asked_mhz": {domain.name: round(domain.mhz, 4) for domain in top.wiring.domains}, **synthesis(board, folder)}
     write(report, folder)
     if not shutil.which("vivado"):
-        raise NoVivado(f"There is no Vivado on PATH, so no bitstream: the project of {board.name} is in {folder}, and build.sh there makes it.")
+        raise NoVivado(f"there is no Vivado on PATH, so no bitstream; the project is in {folder}, and build.sh there makes it")
     done = subprocess.run(["sh", "build.sh"], cwd=folder, check=False)
-    report |= {"tool": "vivado", **routed(board, folder, report["clocks"])}
+    report |= {"tool": "vivado", **routed(board, folder)}
     report["bitstream"] = BITSTREAM if done.returncode == 0 and (folder / BITSTREAM).exists() else None
     write(report, folder)
     if report["timing_met"] is False:
-        raise TimingNotMet(f"{board.name} does not meet its timing; {folder / 'timing.rpt'} has the paths.")
+        raise TimingNotMet(f"timing is not met; {folder / 'timing.rpt'} has the paths")
     if report["bitstream"] is None:
-        raise RuntimeError(f"Vivado failed; {folder / 'vivado.log'} says why.")
+        raise RuntimeError(f"Vivado failed; {folder / 'vivado.log'} says why")
     return report
 
 
@@ -88,21 +86,22 @@ def synthesis(board: Board, folder: Path) -> dict[str, Any]:
             "path": {"clock": "core", "levels": found["path"]["LUT"] + found["path"]["carry"], **found["path"]}}
 
 
-def routed(board: Board, folder: Path, clocks: dict[str, Any]) -> dict[str, Any]:
-    """What Vivado's run left behind."""
-    timing, listed = folder / TIMING, folder / CLOCKS
+def routed(board: Board, folder: Path) -> dict[str, Any]:
+    """What Vivado's run left behind. Clocks between whose registers there is no path are left out."""
+    timing, listed, used = folder / TIMING, folder / CLOCKS, folder / "utilization.rpt"
     met = None
     if timing.exists():
-        words = timing.read_text().split()
-        met = len(words) == 3 and float(words[0]) >= 0 and float(words[1]) >= 0 and words[2] == "1"
-    found = dict(clocks)
+        setup, hold, pulse = timing.read_text().split()
+        met = float(setup) >= 0 and float(hold) >= 0 and pulse == "1"
+    clocks = {}
     for line in listed.read_text().splitlines() if listed.exists() else ():
         name, period, slack = line.split()
-        achieved = None if slack == "none" else round(1e3 / (float(period) - float(slack)), 1)
-        found[name] = {"required_mhz": round(1e3 / float(period), 4), "achieved_mhz": achieved}
-    used = utilisation((folder / "utilization.rpt").read_text()) if (folder / "utilization.rpt").exists() else {}
-    return {"timing_met": met, "clocks": found,
-            **({"resources": {name: {"used": number, "available": board.available[name]} for name, number in used.items()}} if used else {})}
+        if slack != "none":
+            clocks[name] = {"required_mhz": round(1e3 / float(period), 4), "achieved_mhz": round(1e3 / (float(period) - float(slack)), 1),
+                            "slack_ns": float(slack)}
+    counts = utilisation(used.read_text()) if used.exists() else {}
+    return {"timing_met": met, "clocks": clocks,
+            **({"resources": {name: {"used": number, "available": board.available[name]} for name, number in counts.items()}} if counts else {})}
 
 
 def utilisation(text: str) -> dict[str, float]:
@@ -125,7 +124,7 @@ def main(arguments: list[str]) -> int:
     try:
         print(json.dumps(make(board, ROOT / "build" / board.name), indent=1))
     except (NoVivado, TimingNotMet) as error:
-        print(error, file=sys.stderr)
+        print(f"{board.name}: {error}", file=sys.stderr)
         return 1
     return 0
 

@@ -101,8 +101,8 @@ class Top(Elaboratable):
     """The board. After `elaborate`, `wiring` has its ports, IP, clocks and crossings. The shell is an instance of the module `shell`, and a 10G or 25G
     port one of `port`: they are emitted on their own, once."""
 
-    def __init__(self, board: Board):
-        self.board, self.config = board, board.config
+    def __init__(self, board: Board, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP):
+        self.board, self.config, self.mac, self.ip = board, board.config, mac, ip
         self.platform: Platform = PLATFORMS[board.name if board.name in PLATFORMS else "_".join(board.name.split("_")[:2])]
         self.wiring = Wiring()
         self.buses = {pin.port.partition("[")[0] for pin in self.platform.pins if "[" in pin.port}
@@ -181,7 +181,7 @@ class Top(Elaboratable):
             self.memory = Axi4(self.address_bits).create(path=("memory",))
             connections |= {f"{'o' if flow.name == 'Out' else 'i'}_memory_{name}": value for name, flow, value in pins(self.memory)}
         m.submodules.shell = Instance("shell", i_clk=ClockSignal(), i_rst=ResetSignal(), **connections)
-        m.d.comb += [wires["own_mac"].eq(wire_order(DEFAULT_MAC)), wires["own_ip"].eq(wire_order(DEFAULT_IP))]
+        m.d.comb += [wires["own_mac"].eq(wire_order(self.mac)), wires["own_ip"].eq(wire_order(self.ip))]
         return wires
 
     def _before_transceivers(self, m):
