@@ -1,8 +1,12 @@
-"""Constraints of a Xilinx board, from its pins and from what elaboration found: the text of `constraints/<board>.xdc`."""
+"""Constraints of a Xilinx board, from its pins and from what elaboration found: the text of `constraints/<board>.xdc`.
+
+`python -m hw.board.constraints` writes these files.
+"""
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from hw.board.boards import Board
+from hw.board.boards import BOARDS, Board
 from hw.board.xilinx import Crossing, Domain, Top
 
 __all__ = ["xdc"]
@@ -86,3 +90,17 @@ def slow(top: Top) -> Iterator[str]:
             if listed:
                 yield f"set_false_path {direction} [get_ports {{{listed}}}]"
 
+
+
+def main() -> None:
+    from hw.board.emission import emit_top
+
+    folder = Path(__file__).parents[2] / "constraints"
+    folder.mkdir(exist_ok=True)
+    for name, board in BOARDS.items():
+        if board.maker == "hw.board.vivado:make":
+            (folder / f"{name}.xdc").write_text(xdc(board, emit_top(board)[0]))
+
+
+if __name__ == "__main__":
+    main()
