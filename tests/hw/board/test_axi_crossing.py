@@ -51,7 +51,7 @@ async def read(ctx, bus, address, count, rng):
     return found
 
 
-def run(design, bus, clocks, rounds=25):
+def run(design, bus, clocks, rounds=40):
     """Writes and reads units at random places against a dictionary."""
     rng = random.Random(1)
     failures = []
@@ -59,7 +59,7 @@ def run(design, bus, clocks, rounds=25):
     async def bench(ctx):
         memory = {}
         for _ in range(rounds):
-            address = rng.randrange(0, BYTES, UNIT)
+            address = rng.choice([0, UNIT, 1024, BYTES - UNIT])
             if rng.random() < 0.5:
                 memory[address] = [rng.getrandbits(64) for _ in range(8)]
                 assert await write(ctx, bus, address, memory[address]) == Response.OKAY

@@ -9,6 +9,11 @@ from hw.replay.axi import Response
 MAP = [Register("shown", 0x00, "read only"), Register("set", 0x04, "written", 0x1234_5678), Register("far", 0xFFC, "written", 0)]
 
 
+async def wait(ctx, cycles):
+    for _ in range(cycles):
+        await ctx.tick()
+
+
 def run(steps):
     """(address, None) reads, (address, (data, strobes)) writes, one after another; the answers."""
     dut, found = Registers(MAP), []
@@ -22,7 +27,7 @@ def run(steps):
                 ctx.set(bus.arvalid, 1)
                 await ctx.tick().until(bus.arready)
                 ctx.set(bus.arvalid, 0)
-                await ctx.tick().repeat(len(found) % 3)
+                await wait(ctx, len(found) % 3)
                 assert ctx.get(bus.rvalid)
                 found.append((ctx.get(bus.rdata), ctx.get(bus.rresp)))
                 ctx.set(bus.rready, 1)
@@ -31,7 +36,7 @@ def run(steps):
             else:
                 ctx.set(bus.awaddr, address)
                 ctx.set(bus.awvalid, 1)
-                await ctx.tick().repeat(len(found) % 2)
+                await wait(ctx, len(found) % 2)
                 assert not ctx.get(bus.awready), "an address is taken without data"
                 ctx.set(bus.wdata, write[0])
                 ctx.set(bus.wstrb, write[1])
@@ -39,7 +44,7 @@ def run(steps):
                 await ctx.tick().until(bus.awready & bus.wready)
                 ctx.set(bus.awvalid, 0)
                 ctx.set(bus.wvalid, 0)
-                await ctx.tick().repeat(len(found) % 3)
+                await wait(ctx, len(found) % 3)
                 assert ctx.get(bus.bvalid)
                 found.append((None, ctx.get(bus.bresp)))
                 ctx.set(bus.bready, 1)

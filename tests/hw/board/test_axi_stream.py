@@ -46,6 +46,13 @@ async def get(ctx, stream, found, rng, stall):
                 frame = b""
 
 
+def bench(function, *arguments):
+    async def run(ctx):
+        await function(ctx, *arguments)
+
+    return run
+
+
 def split(stall, cls=RxSplit, tuser=NETFPGA, seed=1):
     """Sends packets of all places; what came out of each port, what should have, strangers seen and sent."""
     rng = random.Random(seed)
@@ -75,7 +82,7 @@ def split(stall, cls=RxSplit, tuser=NETFPGA, seed=1):
     simulator.add_clock(1e-8)
     simulator.add_testbench(source)
     for port, rx in enumerate(dut.rx):
-        simulator.add_testbench(lambda ctx, port=port, rx=rx: get(ctx, rx, found[port], random.Random(seed + port), stall), background=True)
+        simulator.add_testbench(bench(get, rx, found[port], random.Random(seed + port), stall), background=True)
     simulator.run()
     wanted = [[frame for frame, at in packets if at == place] for place in tuser.places]
     return found, wanted, strangers, sum(place not in tuser.places for _, place in packets)
@@ -113,7 +120,7 @@ def merge(stall, cls=TxMerge, tuser=NETFPGA, seed=1):
     simulator.add_clock(1e-8)
     simulator.add_testbench(sink)
     for port, tx in enumerate(dut.tx):
-        simulator.add_testbench(lambda ctx, port=port, tx=tx: put(ctx, tx, sent[port], random.Random(seed + port), stall), background=True)
+        simulator.add_testbench(bench(put, tx, sent[port], random.Random(seed + port), stall), background=True)
     simulator.run()
     return packets, sent
 

@@ -82,7 +82,7 @@ def test_nothing_happens_before_the_delay():
 
 
 def test_quarter_cycles_wrong():
-    with pytest.raises(ValueError, match="quarter_cycles must be at least 4, .*, not 3"):
+    with pytest.raises(ValueError, match=r"quarter_cycles must be at least 4, .*, not 3"):
         I2cWriter(WRITES, quarter_cycles=3)
 
 

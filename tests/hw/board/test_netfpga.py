@@ -116,5 +116,5 @@ def test_registers_do_not_overlap_and_begin_with_what_is_built():
 
 
 def test_config_ports_wrong():
-    with pytest.raises(ValueError, match="config.ports must be as many as tuser has places, 2, not 4"):
+    with pytest.raises(ValueError, match=r"config\.ports must be as many as tuser has places, 2, not 4"):
         DropIn(SMALL, OPENNIC, clock_hz=CLOCK_HZ)

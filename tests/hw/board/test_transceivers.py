@@ -38,7 +38,7 @@ def test_lanes_are_numbered_from_the_lowest_place_on():
 
 
 def test_line_rates_wrong():
-    with pytest.raises(ValueError, match="gty gbps must be 10.3125 or 25.78125, not 10"):
+    with pytest.raises(ValueError, match=r"gty gbps must be 10\.3125 or 25\.78125, not 10"):
         gty(gbps=10, refclk_mhz=161.1328125, freerun_mhz=100)
 
 
