@@ -201,8 +201,8 @@ set port3_tx [get_clocks -of_objects [get_pins quad_0/lane_3/gtwiz_userclk_tx_us
 set port3_rx [get_clocks -of_objects [get_pins quad_0/lane_3/gtwiz_userclk_rx_usrclk2_out]]
 set memory [get_clocks -of_objects [get_pins memory/c0_ddr4_ui_clk]]
 
-# Crossings: between any two of these clocks there are only synchronisers and queues with pointers in Gray code. No path may take longer
-# than the shorter of the two periods, so that of a pointer's bits never two are on their way, and nothing is asked of the clocks' phase.
+# Crossings: between any two of these clocks there are only synchronisers and queues with pointers in Gray code. No path may take
+# longer than the shorter of the two periods, so that of a pointer's bits never two are on their way. Nothing is asked of the phase.
 set_max_delay -datapath_only -from [get_clocks core] -to $memory 3.332
 set_max_delay -datapath_only -from [get_clocks core] -to $port0_rx 2.560
 set_max_delay -datapath_only -from [get_clocks core] -to $port0_tx 2.560

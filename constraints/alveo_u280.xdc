@@ -84,8 +84,8 @@ set port6_rx [get_clocks -of_objects [get_pins quad_1/lane_2/gtwiz_userclk_rx_us
 set port7_tx [get_clocks -of_objects [get_pins quad_1/lane_3/gtwiz_userclk_tx_usrclk2_out]]
 set port7_rx [get_clocks -of_objects [get_pins quad_1/lane_3/gtwiz_userclk_rx_usrclk2_out]]
 
-# Crossings: between any two of these clocks there are only synchronisers and queues with pointers in Gray code. No path may take longer
-# than the shorter of the two periods, so that of a pointer's bits never two are on their way, and nothing is asked of the clocks' phase.
+# Crossings: between any two of these clocks there are only synchronisers and queues with pointers in Gray code. No path may take
+# longer than the shorter of the two periods, so that of a pointer's bits never two are on their way. Nothing is asked of the phase.
 set_max_delay -datapath_only -from [get_clocks core] -to [get_clocks init] 4.000
 set_max_delay -datapath_only -from [get_clocks core] -to $port0_rx 4.000
 set_max_delay -datapath_only -from [get_clocks core] -to $port0_tx 4.000

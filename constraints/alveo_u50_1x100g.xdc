@@ -49,8 +49,8 @@ create_generated_clock -name core [get_pins mmcm/CLKOUT0]
 create_generated_clock -name init [get_pins mmcm/CLKOUT1]
 set port0_mac [get_clocks -of_objects [get_pins port_0/mac/gt_txusrclk2]]
 
-# Crossings: between any two of these clocks there are only synchronisers and queues with pointers in Gray code. No path may take longer
-# than the shorter of the two periods, so that of a pointer's bits never two are on their way, and nothing is asked of the clocks' phase.
+# Crossings: between any two of these clocks there are only synchronisers and queues with pointers in Gray code. No path may take
+# longer than the shorter of the two periods, so that of a pointer's bits never two are on their way. Nothing is asked of the phase.
 set_max_delay -datapath_only -from [get_clocks core] -to [get_clocks init] 3.333
 set_max_delay -datapath_only -from [get_clocks core] -to $port0_mac 3.103
 set_max_delay -datapath_only -from [get_clocks init] -to [get_clocks core] 3.333

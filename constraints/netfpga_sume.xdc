@@ -82,8 +82,8 @@ set port3_tx [get_clocks -of_objects [get_pins quad/wizard/gt0_txusrclk2_out]]
 set port3_rx [get_clocks -of_objects [get_pins quad/wizard/gt0_rxusrclk2_out]]
 set memory [get_clocks -of_objects [get_pins memory/ui_clk]]
 
-# Crossings: between any two of these clocks there are only synchronisers and queues with pointers in Gray code. No path may take longer
-# than the shorter of the two periods, so that of a pointer's bits never two are on their way, and nothing is asked of the clocks' phase.
+# Crossings: between any two of these clocks there are only synchronisers and queues with pointers in Gray code. No path may take
+# longer than the shorter of the two periods, so that of a pointer's bits never two are on their way. Nothing is asked of the phase.
 set_max_delay -datapath_only -from [get_clocks core] -to $memory 5.000
 set_max_delay -datapath_only -from [get_clocks core] -to $port0_rx 5.000
 set_max_delay -datapath_only -from [get_clocks core] -to $port0_tx 5.000

@@ -77,7 +77,8 @@ class AxiWidener(wiring.Component):
         part = Signal(range(self.RATIO))
         r = wide.r
         m.d.comb += [
-            narrow.r.payload.id.eq(r.payload.id), narrow.r.payload.resp.eq(r.payload.resp), narrow.r.payload.data.eq(r.payload.data.word_select(part, 64)),
+            narrow.r.payload.id.eq(r.payload.id), narrow.r.payload.resp.eq(r.payload.resp),
+            narrow.r.payload.data.eq(r.payload.data.word_select(part, 64)),
             narrow.r.payload.last.eq(r.payload.last & (part == self.RATIO - 1)), narrow.r.valid.eq(r.valid),
             r.ready.eq(narrow.r.ready & (part == Const(self.RATIO - 1, 2)))]
         with m.If(narrow.r.valid & narrow.r.ready):

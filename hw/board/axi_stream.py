@@ -16,7 +16,8 @@ LENGTH_BITS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Tuser:
-    """What stands beside a packet's first beat: its `length` in bytes, and source and destination, a bit for each place; the offset of each. `places`: of our
+    """What stands beside a packet's first beat: its `length` in bytes, and source and destination, a bit for each place; the offset of each.
+    `places`: of our
     ports 0, 1, ... which bit each is. `split`: three signals, tuser_size, tuser_src and tuser_dst, not one."""
 
     width: int
@@ -53,7 +54,8 @@ class RxSplit(wiring.Component):
     """Packets of all ports, one after another, to `rx` of each.
 
     Combinational: a beat passes in its cycle, and a port that is not ready stalls all. Where a packet goes is what its first beat's source says, the
-    lowest of our places if there are several. A packet of no place of ours is taken and dropped; `stranger` pulses with its last beat. `tkeep` counts in the
+    lowest of our places if there are several. A packet of no place of ours is taken and dropped; `stranger` pulses with its last beat. `tkeep`
+    counts in the
     last beat only, ones from the lowest byte on; a beat is full until then (as AXI4-Stream packets there are).
     """
 
@@ -87,7 +89,8 @@ class TxMerge(wiring.Component):
     """Frames of all ports to one stream, round robin, each whole; `tuser` has its length and its port as destination, the source is 0.
 
     The length stands at the front, so a frame leaves when all of it came: store and forward, in memory for `words` of all ports together, at least
-    twice the longest frame. A first beat comes 2 cycles after the last word was taken if nothing else waits; one beat a cycle. A stalled `o` stalls the
+    twice the longest frame. A first beat comes 2 cycles after the last word was taken if nothing else waits; one beat a cycle. A stalled `o`
+    stalls the
     ports when the memory is full.
     """
 
@@ -114,7 +117,8 @@ class TxMerge(wiring.Component):
         grant, takes, length, put = Signal.like(current), Signal(), Signal(LENGTH_BITS), Signal(entry)
         word, valid = Signal(Word(self.bus_bits)), Signal()
         m.d.comb += [
-            grant.eq(Mux(within, current, following)), word.eq(Array(tx.payload for tx in self.tx)[grant]), valid.eq(Array(tx.valid for tx in self.tx)[grant]),
+            grant.eq(Mux(within, current, following)), word.eq(Array(tx.payload for tx in self.tx)[grant]),
+            valid.eq(Array(tx.valid for tx in self.tx)[grant]),
             takes.eq(valid & words.w_rdy & lengths.w_rdy), words.w_en.eq(takes), words.w_data.eq(word),
             put.length.eq(length + word.count), put.port.eq(grant), lengths.w_data.eq(put), lengths.w_en.eq(takes & word.last)]
         for port, tx in enumerate(self.tx):
@@ -125,7 +129,8 @@ class TxMerge(wiring.Component):
         o, about, shown = self.o, Signal(entry), Signal(Word(self.bus_bits))
         destination = Array(1 << place for place in tuser.places)[about.port]
         m.d.comb += [
-            about.eq(lengths.r_data), shown.eq(words.r_data), o.tvalid.eq(words.r_rdy & lengths.r_rdy), o.tdata.eq(shown.data), o.tlast.eq(shown.last),
+            about.eq(lengths.r_data), shown.eq(words.r_data), o.tvalid.eq(words.r_rdy & lengths.r_rdy), o.tdata.eq(shown.data),
+            o.tlast.eq(shown.last),
             o.tkeep.eq(Cat(shown.count > k for k in range(bus_bytes))),
             words.r_en.eq(o.tvalid & o.tready), lengths.r_en.eq(o.tvalid & o.tready & shown.last), self.frame.eq(lengths.r_en),
             o.tuser[tuser.length:tuser.length + LENGTH_BITS].eq(about.length),

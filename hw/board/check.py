@@ -22,7 +22,8 @@ KNOWN = {"set_property", "create_clock", "create_generated_clock", "set", "set_m
 
 @dataclass(frozen=True)
 class Project:
-    """`files` by name, among them `project.tcl`; `modules`: pins of all modules that are not among its Verilog; `stubbed`: Verilog that is left out, its
+    """`files` by name, among them `project.tcl`; `modules`: pins of all modules that are not among its Verilog; `stubbed`: Verilog that is left
+    out, its
     module being among `modules`; `hidden`: patterns of pins that make clocks which Vivado does not know by itself."""
 
     files: Mapping[str, str]
@@ -34,7 +35,8 @@ class Project:
 
 @dataclass
 class Constraints:
-    """What an XDC file says. `ports`: properties by bit of a port; `clocks`: by name, the object it is made at ("port", name) or ("pin", path); `hidden`:
+    """What an XDC file says. `ports`: properties by bit of a port; `clocks`: by name, the object it is made at ("port", name) or ("pin", path);
+    `hidden`:
     patterns of pins at which clocks are made; `apart`: pairs of clocks between which paths are bounded or cut."""
 
     ports: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -181,8 +183,8 @@ def check(project: Project) -> list[str]:
     made = {str(given["-module_name"][0]): str(given["-name"][0]) for command in script if command[0] == "create_ip"
             for given in [options(command)[0]]}
     bits = port_bits(project.files[sources[0]], netlist)
-    return [*constraints.faults, *ip_rules(made, netlist), *pin_rules(project, constraints, netlist, made, bits), *clock_rules(project, constraints, netlist),
-            *crossing_rules(constraints, netlist), *script_rules(project, script)]
+    return [*constraints.faults, *ip_rules(made, netlist), *pin_rules(project, constraints, netlist, made, bits),
+            *clock_rules(project, constraints, netlist), *crossing_rules(constraints, netlist), *script_rules(project, script)]
 
 
 def files_there(project: Project, script: Sequence[Command]) -> Iterator[str]:

@@ -6,6 +6,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from amaranth._unused import MustUse
+from amaranth.hdl import Module
+
 from hw.board.boards import BOARDS, Board
 from hw.board.xilinx import Crossing, Domain, Top
 
@@ -21,10 +24,20 @@ def ns(mhz: float) -> str:
     return f"{1e3 / mhz:.3f}"
 
 
-def xdc(board: Board, top: Top) -> str:
-    """All of it. `top` was elaborated."""
+def xdc(board: Board, top: Top | None = None) -> str:
+    """All of it. top: the board's, elaborated, if there is one already."""
+    if top is None:
+        top = Top(board)
+        drop(top.elaborated())
     return "\n".join(("\n".join(part)) for part in (
         [f"# {board.title}. Written by hw/board/constraints.py; a test holds the two together."], *parts(top))) + "\n"
+
+
+def drop(module: Module) -> None:
+    """Nothing is to be made of it; tells Amaranth, which complains about parts that are made and not used."""
+    for part in (*module._named_submodules.values(), *module._anon_submodules):
+        if isinstance(part, MustUse):
+            part._MustUse__used = True
 
 
 def parts(top: Top) -> Iterator[list[str]]:
@@ -36,11 +49,12 @@ def parts(top: Top) -> Iterator[list[str]]:
     hidden = [(pattern, mhz) for ip in wiring.ips.values() for pattern, mhz in ip.hidden]
     if hidden:
         yield ["", "# Clocks of the transceivers, which Vivado does not derive in this family",
-               *(f"create_clock -period {ns(mhz)} -name {name(pattern)} [get_pins -hierarchical -filter {{NAME =~ {pattern}}}]" for pattern, mhz in hidden)]
+               *(f"create_clock -period {ns(mhz)} -name {name(pattern)} [get_pins -hierarchical -filter {{NAME =~ {pattern}}}]"
+                 for pattern, mhz in hidden)]
     yield ["", "# Clocks of the design", *(define(domain) for domain in wiring.domains)]
     periods = {domain.name: 1e3 / domain.mhz for domain in wiring.domains}
-    yield ["", "# Crossings: between any two of these clocks there are only synchronisers and queues with pointers in Gray code. No path may take longer",
-           "# than the shorter of the two periods, so that of a pointer's bits never two are on their way, and nothing is asked of the clocks' phase.",
+    yield ["", "# Crossings: between any two of these clocks there are only synchronisers and queues with pointers in Gray code. No path may take",
+           "# longer than the shorter of the two periods, so that of a pointer's bits never two are on their way. Nothing is asked of the phase.",
            *(bound(crossing, periods) for crossing in sorted(set(wiring.crossings), key=lambda c: (c.source, c.sink)))]
     yield ["", "# Resets are asserted at any time, and released by two registers of the clock that they reset",
            "set_false_path -to [get_pins -hierarchical -filter {NAME =~ *stage*_reg*/PRE}]"]
@@ -93,13 +107,11 @@ def slow(top: Top) -> Iterator[str]:
 
 
 def main() -> None:
-    from hw.board.emission import emit_top
-
     folder = Path(__file__).parents[2] / "constraints"
     folder.mkdir(exist_ok=True)
     for name, board in BOARDS.items():
         if board.maker == "hw.board.vivado:make":
-            (folder / f"{name}.xdc").write_text(xdc(board, emit_top(board)[0]))
+            (folder / f"{name}.xdc").write_text(xdc(board))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import re
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 
 from amaranth.back import rtlil as rtlil_backend
@@ -13,6 +14,7 @@ from hw.board.xilinx import Top, shell_module, shell_pins
 from hw.board.xilinx_ip import PRIMITIVES, Port, stub
 from hw.board.xilinx_platform import Synchronizers
 from hw.build import payload_memories_uninitialised, tool
+from iswitch.config import Config
 
 __all__ = ["emit", "emit_port", "emit_shell", "emit_top", "shell_stub", "stubs"]
 
@@ -32,13 +34,12 @@ def emit(module: Elaboratable, name: str, ports) -> str:
 def emit_top(board: Board, **addresses: str) -> tuple[Top, str]:
     """The board without the inside of its shell, in seconds. addresses: `mac` and `ip`, if not the usual ones."""
     top = Top(board, **addresses)
-    top._MustUse__used = True
-    fragment = top.elaborate(Synchronizers())  # after this the ports are known
+    fragment = top.elaborated()
     text = emit(fragment, "top", list(top.wiring.ports.values()))
     # A bus of one bit stays a bus: the vendor's IP brings constraints for name[0].
     for name, port in top.wiring.ports.items():
         if name in top.buses and len(port) == 1:
-            text = re.sub(rf"^(  (?:input|output|inout|wire)) {name};$", rf"\1 [0:0] {name};", text, flags=re.MULTILINE)
+            text = re.sub(rf"^(  (?:input|output|inout|wire|reg)) {name}( = .*)?;$", rf"\1 [0:0] {name}\2;", text, flags=re.MULTILINE)
     return top, text
 
 
@@ -50,10 +51,13 @@ def emit_shell(board: Board) -> str:
 
 def emit_port(board: Board) -> dict[str, str]:
     """The module `port` as a file, for boards that have one of ours: seconds."""
-    if board.gbps == 100:
-        return {}
-    module, ports = port_module(board.config)
-    return {"port.v": emit(module, PORT, ports)}
+    return {"port.v": port_text(board.config)} if board.gbps < 100 else {}
+
+
+@lru_cache(maxsize=4)
+def port_text(config: Config) -> str:
+    module, ports = port_module(config)
+    return emit(module, PORT, ports)
 
 
 def shell_stub(board: Board) -> str:

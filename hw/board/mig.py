@@ -12,10 +12,12 @@ CONTROLLER = {
     "DataWidth": "64", "DeepMemory": "1", "DataMask": "1", "ECC": "Disabled", "Ordering": "Normal", "CustomPart": "FALSE", "NewPartName": "",
     "RowAddress": "16", "ColAddress": "10", "BankAddress": "3", "MemoryVoltage": "1.5V", "UserMemoryAddressMap": "BANK_ROW_COLUMN"}
 """757 MHz of memory clock and a quarter of it behind the controller: what 1.8 V of auxiliary supply allows this module."""
-TIMING = {"twtr": "7.5", "trrd": "5", "trefi": "7.8", "tfaw": "27", "trtp": "7.5", "tcke": "5", "trfc": "260", "trp": "13.91", "tras": "34", "trcd": "13.91"}
+TIMING = {"twtr": "7.5", "trrd": "5", "trefi": "7.8", "tfaw": "27", "trtp": "7.5", "tcke": "5", "trfc": "260",
+          "trp": "13.91", "tras": "34", "trcd": "13.91"}
 """Nanoseconds, and microseconds of trefi, of the module's data sheet."""
 MODES = (
-    ("mrBurstLength", "Burst Length", "8 - Fixed"), ("mrBurstType", "Read Burst Type and Length", "Sequential"), ("mrCasLatency", "CAS Latency", "11"),
+    ("mrBurstLength", "Burst Length", "8 - Fixed"), ("mrBurstType", "Read Burst Type and Length", "Sequential"),
+    ("mrCasLatency", "CAS Latency", "11"),
     ("mrMode", "Mode", "Normal"), ("mrDllReset", "DLL Reset", "No"), ("mrPdMode", "DLL control for precharge PD", "Slow Exit"),
     ("emrDllEnable", "DLL Enable", "Enable"), ("emrOutputDriveStrength", "Output Driver Impedance Control", "RZQ/7"),
     ("emrMirrorSelection", "Address Mirroring", "Disable"), ("emrCSSelection", "Controller Chip Select Pin", "Enable"),

@@ -38,19 +38,22 @@ def registers(config: Config) -> list[Register]:
         Register("jobs", 0x14, "Config.jobs"), Register("window", 0x18, "Config.window"), Register("elements", 0x1C, "Config.elements"),
         Register("own_mac_low", 0x20, "first four bytes of the switch's MAC, the first lowest", mac & 0xFFFF_FFFF),
         Register("own_mac_high", 0x24, "its last two", mac >> 32), Register("own_ip", 0x28, "the switch's IPv4 address, first byte lowest", ip),
-        Register("now_us", 0x30, "microseconds since the reset"), Register("status", 0x34, "the lights: each port's, then a contribution, then a loss"),
+        Register("now_us", 0x30, "microseconds since the reset"),
+        Register("status", 0x34, "the lights: each port's, then a contribution, then a loss"),
         Register("packets_in", 0x40, "packets taken"), Register("packets_out", 0x44, "packets sent"),
         Register("strangers", 0x48, "packets of a source that is none of our ports, dropped")]
     for job in range(config.jobs):
         at = 0x100 + 0x20 * job
-        found += [Register(f"parent_{job}_{word}", at + 4 * k, f"of job {job}'s parent: {word.replace('_', ' ')}", 0) for k, word in enumerate(PARENT_WORDS)]
+        found += [Register(f"parent_{job}_{word}", at + 4 * k, f"of job {job}'s parent: {word.replace('_', ' ')}", 0)
+                  for k, word in enumerate(PARENT_WORDS)]
     return found
 
 
 class DropIn(wiring.Component):
     """`s_axis` in, `m_axis` out, registers at `s_axi`, all with one clock; `memory` if the Config has a replay service.
 
-    Packets come without FCS and are sound, as those pipelines' MACs give them. One that comes in leaves by as many packets as it has destinations, each with its
+    Packets come without FCS and are sound, as those pipelines' MACs give them. One that comes in leaves by as many packets as it has
+    destinations, each with its
     own. Addresses and parents may be set while no job runs. `inside`: what stands for the switch, with the interface of `Shell`.
     """
 

@@ -101,7 +101,8 @@ class Netlist:
                         yield write, "from", name, share("DATA")
 
     def crossings(self) -> dict[tuple[Bit, Bit], tuple[str, str]]:
-        """Pairs of clocks between which signals go, with one such path: where it begins and where it ends. Cells are taken whole: what is at one input
+        """Pairs of clocks between which signals go, with one such path: where it begins and where it ends. Cells are taken whole: what is at one
+        input
         of a cell is at all of its outputs."""
         begins: dict[Bit, dict[Bit, str]] = defaultdict(dict)
         ends: dict[Bit, list[tuple[Bit, str]]] = defaultdict(list)
@@ -141,7 +142,8 @@ class Netlist:
 
 
 def read(sources: Mapping[str, str], modules: Mapping[str, Mapping[str, Port]]) -> Netlist:
-    """The design `top`, flat. sources: Verilog by file name; modules: those that are not among them. RuntimeError with Yosys' words if it is not one: an
+    """The design `top`, flat. sources: Verilog by file name; modules: those that are not among them. RuntimeError with Yosys' words if it is not
+    one: an
     unknown module or pin, a net with two drivers."""
     design = flattened((("stubs.v", "".join(stub(name, pins) for name, pins in modules.items())), *sources.items()))
     names = {bit: name for name, net in sorted(design["netnames"].items(), key=lambda item: -len(item[0])) for bit in net["bits"]}

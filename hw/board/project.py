@@ -65,11 +65,14 @@ def commands(part: str, sources: Sequence[str], constraints: str, ips: Sequence[
 
 
 def build_sh() -> str:
-    return "#!/bin/sh\n# Needs Vivado on PATH\nset -e\ncd \"$(dirname \"$0\")\"\nexec vivado -mode batch -nojournal -log vivado.log -source project.tcl\n"
+    lines = ("#!/bin/sh", "# Needs Vivado on PATH", "set -e", 'cd "$(dirname "$0")"',
+             "exec vivado -mode batch -nojournal -log vivado.log -source project.tcl")
+    return "\n".join(lines) + "\n"
 
 
 def write_project(board: Board, folder: Path, *, shell: str | None = None, **addresses: str) -> Top:
-    """All files of the project but what Vivado makes. shell: the shell's Verilog, if it is not to be emitted now; addresses: as `emit_top` has them."""
+    """All files of the project but what Vivado makes. shell: the shell's Verilog, if it is not to be emitted now; addresses: as `emit_top` has
+    them."""
     folder.mkdir(parents=True, exist_ok=True)
     top, text = emit_top(board, **addresses)
     sources = {"top.v": text, **emit_port(board), "shell.v": emit_shell(board) if shell is None else shell}

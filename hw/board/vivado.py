@@ -43,7 +43,8 @@ def stubbed_project(board: Board) -> Project:
     sources = {"top.v": text, **emit_port(board), "shell.v": shell_stub(board)}
     ips = list(top.wiring.ips.values())
     name = f"{board.name}.xdc"
-    return project_of(board, top, {**sources, name: xdc(board, top), SCRIPT: project_tcl(board.part, list(sources), name, ips), "build.sh": build_sh(),
+    return project_of(board, top, {**sources, name: xdc(board, top), SCRIPT: project_tcl(board.part, list(sources), name, ips),
+                                   "build.sh": build_sh(),
                                    **{file: content for ip in ips for file, content in ip.files}})
 
 

@@ -19,7 +19,7 @@ from hw.board.shell import Shell, wire_order
 from hw.board.si5324 import writes
 from hw.board.transceivers import GthQuad, GtyQuad, domains
 from hw.board.xilinx_ip import Ip
-from hw.board.xilinx_platform import PLATFORMS, Platform
+from hw.board.xilinx_platform import PLATFORMS, Platform, Synchronizers
 from hw.replay.axi import Axi4, pins
 
 __all__ = ["FREERUN_MHZ", "Crossing", "Domain", "Top", "shell_module", "shell_pins"]
@@ -29,7 +29,8 @@ FREERUN_MHZ = 100
 I2C_KHZ = 100
 POWER_UP_MS = 10
 """Before the Si5324 answers (data sheet, 'ready for I2C')."""
-MMCM = {200: {200: (1, 5.0, 5.0, 10)}, 300: {250: (3, 10.0, 4.0, 10), 300: (1, 4.0, 4.0, 12)}, 100: {250: (1, 10.0, 4.0, 10), 300: (1, 12.0, 4.0, 12)}}
+MMCM = {200: {200: (1, 5.0, 5.0, 10)}, 300: {250: (3, 10.0, 4.0, 10), 300: (1, 4.0, 4.0, 12)},
+        100: {250: (1, 10.0, 4.0, 10), 300: (1, 12.0, 4.0, 12)}}
 """By MHz in and MHz of the core: divider, multiplier, the core's divider, that of `init`. The oscillator runs at 1000 or 1200 MHz, within
 600 to 1440 of a 7 series part of grade -3 (DS183) and 800 to 1600 of an UltraScale+ (DS923)."""
 
@@ -98,7 +99,8 @@ def shell_module(board: Board) -> tuple[Module, list[Signal]]:
 
 
 class Top(Elaboratable):
-    """The board. After `elaborate`, `wiring` has its ports, IP, clocks and crossings. The shell is an instance of the module `shell`, and a 10G or 25G
+    """The board. After `elaborate`, `wiring` has its ports, IP, clocks and crossings. The shell is an instance of the module `shell`, and a 10G
+    or 25G
     port one of `port`: they are emitted on their own, once."""
 
     def __init__(self, board: Board, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP):
@@ -139,6 +141,11 @@ class Top(Elaboratable):
 
     def take(self, *ips: Ip) -> None:
         self.wiring.ips |= {ip.module: ip for ip in ips}
+
+    def elaborated(self) -> Module:
+        """The module, with `wiring` filled in."""
+        self._MustUse__used = True  # it is used here, once
+        return self.elaborate(Synchronizers())
 
     def elaborate(self, platform):
         m = Module()
@@ -232,7 +239,7 @@ class Top(Elaboratable):
                 lanes = min(4, self.config.ports - first)
                 refclk = Signal(name=f"refclk_{cage}")
                 m.submodules[f"refclk_{cage}"] = Instance("IBUFDS_GTE4", i_I=self.port(f"refclk{cage}_p"), i_IB=self.port(f"refclk{cage}_n"),
-                                                         i_CEB=Const(0), o_O=refclk)
+                                                         i_CEB=Const(0), o_O=refclk, o_ODIV2=Signal(name=f"half_{cage}"))
                 m.submodules[f"quad_{cage}"] = quad = GtyQuad(ips, first=first, lanes=lanes)
                 m.d.comb += [quad.reset.eq(reset), quad.refclk.eq(refclk)]
                 self._pads(m, quad, first, lanes)

@@ -83,7 +83,8 @@ PRIMITIVES = {
     "MMCME4_BASE": ports("in async CLKIN1 CLKFBIN RST PWRDWN\nout async CLKFBOUT CLKOUT0 CLKOUT1 LOCKED"),
 }
 """Parts of the chip itself."""
-PARAMETERS = dict.fromkeys(("MMCME2_BASE", "MMCME4_BASE"), ("CLKIN1_PERIOD", "DIVCLK_DIVIDE", "CLKFBOUT_MULT_F", "CLKOUT0_DIVIDE_F", "CLKOUT1_DIVIDE"))
+PARAMETERS = dict.fromkeys(("MMCME2_BASE", "MMCME4_BASE"), (
+    "CLKIN1_PERIOD", "DIVCLK_DIVIDE", "CLKFBOUT_MULT_F", "CLKOUT0_DIVIDE_F", "CLKOUT1_DIVIDE"))
 """Of theirs, those that we set."""
 
 VIVADO = "comes with Vivado, free of charge"
@@ -104,7 +105,8 @@ def gth(*, channels: tuple[str, ...], refclk: str, quad: int, freerun_mhz: int) 
         **both("gt0_val_*_reference_clock", "156.250"), "gt0_val_qpll_fbdiv": "66", "gt0_val_cpll_rxout_div": "1", "gt0_val_cpll_txout_div": "1",
         "gt0_val_drp": "false", "gt0_val_drp_clock": str(freerun_mhz), "gt0_val_rxcomma_deten": "false", "gt0_val_dec_mcomma_detect": "false",
         "gt0_val_dec_pcomma_detect": "false", "gt0_val_port_rxslide": "false", "gt0_val_rxslide_mode": "OFF"}
-    text = f"in async soft_reset_tx_in soft_reset_rx_in dont_reset_on_data_error_in\nin pad q{quad}_clk0_gtrefclk_pad_p_in q{quad}_clk0_gtrefclk_pad_n_in\n"
+    text = "in async soft_reset_tx_in soft_reset_rx_in dont_reset_on_data_error_in\n"
+    text += f"in pad q{quad}_clk0_gtrefclk_pad_p_in q{quad}_clk0_gtrefclk_pad_n_in\n"
     text += "in clock sysclk_in\n"
     hidden = []
     for k in range(len(channels)):
@@ -136,7 +138,7 @@ in gtwiz_userclk_rx_usrclk2_out rxgearboxslip_in
 out gtwiz_userclk_rx_usrclk2_out gtwiz_userdata_rx_out:64 rxheader_out:6 rxheadervalid_out:2 rxdatavalid_out:2
 """
 GTY_COMMON = "in clock gtrefclk00_in\nout clock qpll0outclk_out qpll0outrefclk_out\nout async qpll0lock_out\n"
-GTY_BORROWED = "in clock qpll0clk_in qpll0refclk_in qpll1clk_in qpll1refclk_in\nin async gtwiz_reset_qpll0lock_in\nout async gtwiz_reset_qpll0reset_out\n"
+GTY_BORROWED = "in clock qpll0clk_in qpll0refclk_in qpll1clk_in qpll1refclk_in\nin async gtwiz_reset_qpll0lock_in\n"
 
 
 def gty(*, gbps: float, refclk_mhz: float, freerun_mhz: int) -> tuple[Ip, Ip]:

@@ -119,7 +119,8 @@ U250 = Platform(
     refclks=(Clock("refclk0", 161.1328125), Clock("refclk1", 161.1328125)), memory="ddr4", memory_clock=Clock("ddr_clk", 300),
     lanes=(quad(1, 44), quad(1, 40)), bitstream=(*ALVEO_BITSTREAM, ("BITSTREAM.CONFIG.CONFIGRATE", "63.8")),
     pins=every(
-        pair("sys_clk", "AW20", "AW19", "LVDS"), pair("ddr_clk", "AY37", "AY38", "LVDS"), pair("refclk0", "K11", "K10"), pair("refclk1", "P11", "P10"),
+        pair("sys_clk", "AW20", "AW19", "LVDS"), pair("ddr_clk", "AY37", "AY38", "LVDS"),
+        pair("refclk0", "K11", "K10"), pair("refclk1", "P11", "P10"),
         bus("led", "BC21 BB21 BA20", "LVCMOS12", **WEAK),
         bus("qsfp_modsel_n", "BE16 AY20", "LVCMOS12", **WEAK), bus("qsfp_reset_n", "BE17 BC18", "LVCMOS12", **WEAK),
         bus("qsfp_lpmode", "BD18 AV22", "LVCMOS12", **WEAK), bus("qsfp_refclk_reset", "AT22 AR21", "LVCMOS12", **WEAK),

@@ -49,7 +49,8 @@ MUTANTS = {
     "a false path to a port that is not there": ("xdc", lambda: "{led[*] ", "{lid[*] ", "constraints name port lid[*], which is not there"),
     "two pins for a port": ("xdc", lambda: line(SUME, "{led[1]}"), lambda: line(SUME, "{led[1]}") + line(SUME, "{led[1]}").replace("AR23", "AR24"),
                             "port led[1] is given PACKAGE_PIN AR23 and AR24"),
-    "no clock at a pin": ("xdc", lambda: line(SUME, "create_clock -period 5.000"), "", "clock of port sys_clk_p, which mmcm/CLKIN1 takes, is not defined"),
+    "no clock at a pin": ("xdc", lambda: line(SUME, "create_clock -period 5.000"), "",
+                          "clock of port sys_clk_p, which mmcm/CLKIN1 takes, is not defined"),
     "no reference clock": ("xdc", lambda: line(SUME, "-name refclk"), "",
                            "clock of port refclk_p, which quad/wizard/q8_clk0_gtrefclk_pad_p_in takes, is not defined"),
     "no memory clock": ("xdc", lambda: line(SUME, "-name ddr_clk"), "", "clock of port ddr_clk_p, which memory/sys_clk_i takes, is not defined"),
@@ -81,7 +82,8 @@ MUTANTS = {
     "placement behind routing": ("tcl", lambda: "opt_design\nplace_design\nphys_opt_design\nroute_design", "opt_design\nroute_design\nplace_design",
                                  "project.tcl has its steps not in the order"),
     "no report of crossings": ("tcl", lambda: "report_cdc", "report_dcd", "project.tcl lacks report_cdc behind route_design"),
-    "a net with two drivers": ("top.v", lambda: "  BUFG core_clock (", "  BUFG second (.I(made[0]), .O(raw));\n  BUFG core_clock (", "the Verilog is not sound"),
+    "a net with two drivers": ("top.v", lambda: "  BUFG core_clock (", "  BUFG second (.I(made[0]), .O(raw));\n  BUFG core_clock (",
+                              "the Verilog is not sound"),
     "a pin that IP does not have": ("top.v", lambda: ".sys_rst(", ".sys_reset(", "the Verilog is not sound"),
 }
 

@@ -63,14 +63,17 @@ def joined(text, top):
         lines += [f"  {forth} [511:0] {side}_tdata;", f"  {forth} [63:0] {side}_tkeep;", f"  {forth} {side}_tlast, {side}_tvalid;",
                   f"  {back} {side}_tready;", f"  {forth} [47:0] {side}_tuser;"]
     lines += [f"  {flow} {f'[{width - 1}:0] ' if width > 1 else ''}s_axi_{name};" for name, (flow, width) in AXI.items()]
-    parts = [f".{side}_tuser_{part}({side}_tuser[{at + 15}:{at}])" for side in ("s_axis", "m_axis") for part, at in (("size", 0), ("src", 16), ("dst", 32))]
-    names = ["axis_aclk", "axis_resetn", *(f"{side}_{name}" for side in ("s_axis", "m_axis") for name in ("tdata", "tkeep", "tlast", "tvalid", "tready")),
+    parts = [f".{side}_tuser_{part}({side}_tuser[{at + 15}:{at}])" for side in ("s_axis", "m_axis")
+             for part, at in (("size", 0), ("src", 16), ("dst", 32))]
+    names = ["axis_aclk", "axis_resetn", *(f"{side}_{name}" for side in ("s_axis", "m_axis")
+                                              for name in ("tdata", "tkeep", "tlast", "tvalid", "tready")),
              *(f"s_axi_{name}" for name in AXI)]
     lines += [f"  {top}_split core (" + ", ".join([*(f".{name}({name})" for name in names), *parts]) + ");", "endmodule", ""]
     return inner + "\n".join(lines)
 
 
-AXI = {"awaddr": ("input", 12), "awprot": ("input", 3), "awvalid": ("input", 1), "awready": ("output", 1), "wdata": ("input", 32), "wstrb": ("input", 4),
+AXI = {"awaddr": ("input", 12), "awprot": ("input", 3), "awvalid": ("input", 1), "awready": ("output", 1), "wdata": ("input", 32),
+       "wstrb": ("input", 4),
        "wvalid": ("input", 1), "wready": ("output", 1), "bresp": ("output", 2), "bvalid": ("output", 1), "bready": ("input", 1),
        "araddr": ("input", 12), "arprot": ("input", 3), "arvalid": ("input", 1), "arready": ("output", 1), "rdata": ("output", 32),
        "rresp": ("output", 2), "rvalid": ("output", 1), "rready": ("input", 1)}

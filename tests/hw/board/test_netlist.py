@@ -34,7 +34,8 @@ def test_a_clock_is_itself_behind_a_buffer():
 
 
 def test_memory_that_is_read_with_another_clock():
-    body = "reg m [15:0]; reg s; reg [3:0] k; always @(posedge a) begin k <= at; if (w) m[k] <= d; end always @(posedge b) s <= m[{address}]; assign q = s;"
+    body = "reg m [15:0]; reg s; reg [3:0] k; always @(posedge a) begin k <= at; if (w) m[k] <= d; end "
+    body += "always @(posedge b) s <= m[{address}]; assign q = s;"
     assert crossings(body.format(address="at")) == {("a", "b")}
 
 
