@@ -7,6 +7,7 @@ from pathlib import Path
 
 from amaranth.back import rtlil as rtlil_backend
 from amaranth.hdl import Elaboratable
+from amaranth.lib.wiring import Out
 
 from hw.board.boards import Board
 from hw.board.port import PORT, port_module
@@ -14,6 +15,7 @@ from hw.board.xilinx import Top, shell_module, shell_pins
 from hw.board.xilinx_ip import PRIMITIVES, Port, stub
 from hw.board.xilinx_platform import Synchronizers
 from hw.build import payload_memories_uninitialised, tool
+from hw.replay.axi import Axi4, pins
 from iswitch.config import Config
 
 __all__ = ["emit", "emit_port", "emit_shell", "emit_top", "shell_stub", "stubs"]
@@ -66,18 +68,13 @@ def shell_stub(board: Board) -> str:
 
 
 def shell_ports(board: Board) -> dict[str, Port]:
-    pins = {"clk": Port("clk", "in", 1, "clock"), "rst": Port("rst", "in", 1, "clk")}
-    pins |= {name: Port(name, flow, width, "clk") for name, flow, width, _ in shell_pins(board.config)}
+    found = {"clk": Port("clk", "in", 1, "clock"), "rst": Port("rst", "in", 1, "clk")}
+    found |= {name: Port(name, flow, width, "clk") for name, flow, width, _ in shell_pins(board.config)}
     if board.config.replay:
-        from amaranth.lib.wiring import Out
-
-        from hw.replay.axi import Axi4
-        from hw.replay.axi import pins as axi_pins
-
         bits = max(13, (board.config.replay.memory_bytes - 1).bit_length())
-        pins |= {f"memory_{name}": Port(f"memory_{name}", "out" if flow == Out else "in", len(value), "clk")
-                 for name, flow, value in axi_pins(Axi4(bits).create())}
-    return pins
+        found |= {f"memory_{name}": Port(f"memory_{name}", "out" if flow == Out else "in", len(value), "clk")
+                 for name, flow, value in pins(Axi4(bits).create())}
+    return found
 
 
 def stubs(board: Board, top: Top) -> dict[str, dict[str, Port]]:

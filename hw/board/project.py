@@ -27,6 +27,8 @@ def commands(part: str, sources: Sequence[str], constraints: str, ips: Sequence[
     for source in sources:
         yield f"read_verilog {source}"
     yield f"read_xdc {constraints}"
+    # Clocks that IP makes are known when its netlists are linked, not before.
+    yield f"set_property used_in_synthesis false [get_files {constraints}]"
     for ip in ips:
         yield f"\n# {ip.core}: {ip.licence}"
         yield from ip.tcl()

@@ -20,6 +20,7 @@ from hw.board.si5324 import writes
 from hw.board.transceivers import GthQuad, GtyQuad, domains
 from hw.board.xilinx_ip import Ip
 from hw.board.xilinx_platform import PLATFORMS, Platform, Synchronizers
+from hw.frame import Word
 from hw.replay.axi import Axi4, pins
 
 __all__ = ["FREERUN_MHZ", "Crossing", "Domain", "Top", "shell_module", "shell_pins"]
@@ -65,10 +66,8 @@ class Wiring:
 
 def shell_pins(config) -> list[tuple[str, str, int, tuple]]:
     """The shell's flat pins: name, direction, width, and where in the shell it is."""
-    from hw.frame import Word
-
     word = Word(config.bus_bits)
-    found = []
+    found: list[tuple[str, str, int, tuple]] = []
     for p in range(config.ports):
         for side, flow, back in (("rx", "in", "out"), ("tx", "out", "in")):
             for name, member in (("data", "data"), ("bytes", "count"), ("last", "last"), ("error", "error")):

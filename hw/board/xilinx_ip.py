@@ -209,7 +209,9 @@ out ui_clk ui_clk_sync_rst init_calib_complete
 inout pad ddr3_dq:64 ddr3_dqs_p:8 ddr3_dqs_n:8
 out pad ddr3_addr:16 ddr3_ba:3 ddr3_ras_n ddr3_cas_n ddr3_we_n ddr3_reset_n ddr3_ck_p ddr3_ck_n ddr3_cke ddr3_cs_n ddr3_dm:8 ddr3_odt
 """ + AXI.format(clock="ui_clk", p="s_axi_", id=1, address=32)
-    return Ip(module="memory", core="mig_7series", config={"XML_INPUT_FILE": "[file normalize $here/memory.prj]"}, pins=ports(pins), licence=VIVADO,
+    custom = dict.fromkeys(("RESET_BOARD_INTERFACE", "MIG_DONT_TOUCH_PARAM", "BOARD_MIG_PARAM"), "Custom")
+    config = {"XML_INPUT_FILE": "[file normalize $here/memory.prj]", **custom}
+    return Ip(module="memory", core="mig_7series", config=config, pins=ports(pins), licence=VIVADO,
               files=(("memory.prj", project),))
 
 

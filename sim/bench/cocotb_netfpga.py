@@ -39,7 +39,7 @@ def bursts(rng: random.Random) -> Iterator[bool]:
 
 
 class Bench:
-    """A core with everything around it. `tops`: of this run, which the environment names, since cocotb does not say."""
+    """A core with everything around it. Which of the tops it is says the environment."""
 
     def __init__(self, dut, stalls):
         self.dut, self.rng, self.top = dut, random.Random(cocotb.RANDOM_SEED), os.environ["ISWITCH_TOP"]

@@ -62,6 +62,8 @@ MUTANTS = {
     "a constraint of an unknown clock": ("xdc", lambda: "-from [get_clocks core] -to $memory", "-from [get_clocks cor] -to $memory",
                                          "constraints name clock cor, which is not defined"),
     "a crossing that is not declared": ("xdc", lambda: line(SUME, "-from $memory"), "", "signals go from clock memory to clock core"),
+    "a port's crossing that is not declared": ("xdc", lambda: line(SUME, "-from $port2_rx -to [get_clocks core]"), "",
+                                               "signals go from clock port2_rx to clock core, as from port_2/"),
     "a crossing that is timed": ("xdc", lambda: "set_max_delay -datapath_only -from $memory", "set_max_delay -from $memory",
                                  "signals go from clock memory to clock core"),
     "a command that is not known": ("xdc", lambda: "set_false_path -from", "set_multicycle -from", "constraints use set_multicycle"),

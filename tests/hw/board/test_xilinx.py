@@ -38,7 +38,7 @@ def test_constraints_in_the_tree_are_those_that_are_made(name):
     assert (ROOT / "constraints" / f"{name}.xdc").read_text() == xdc(BOARDS[name])
 
 
-@pytest.mark.parametrize("name", ["netfpga_sume", "alveo_u250_1x100g", "alveo_u50_4x25g"])
+@pytest.mark.parametrize("name", ["netfpga_sume", *(pytest.param(name, marks=pytest.mark.slow) for name in XILINX if name != "netfpga_sume")])
 def test_verilator_finds_nothing_but_what_is_waived(name, tmp_path):
     sound = project(name)
     for file, text in sound.files.items():
