@@ -264,7 +264,7 @@ def clock_rules(project: Project, c: Constraints, netlist: Netlist) -> Iterator[
         there = place in netlist.ports if kind == "port" else netlist.pin(place) is not None
         if not there:
             yield f"clock {name} is made at {kind} {place}, which is not there"
-    for bit, user in netlist.clocks().items():
+    for bit, user in netlist.clocks.items():
         if bit not in nets:
             yield f"{plain(user)} runs with a clock that constraints do not name"
     inputs = {bits[0]: port for port, (direction, bits) in netlist.ports.items() if direction == "input"}
@@ -283,7 +283,7 @@ def clock_rules(project: Project, c: Constraints, netlist: Netlist) -> Iterator[
 
 def crossing_rules(c: Constraints, netlist: Netlist) -> Iterator[str]:
     nets = clock_nets(c, netlist)
-    for (source, sink), (begin, end) in netlist.crossings().items():
+    for (source, sink), (begin, end) in netlist.crossings.items():
         if source in nets and sink in nets and (nets[source], nets[sink]) not in c.apart:
             yield f"signals go from clock {nets[source]} to clock {nets[sink]}, as from {plain(begin)} to {plain(end)}, and no constraint says so"
 

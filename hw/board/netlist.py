@@ -5,7 +5,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -43,17 +43,16 @@ class Netlist:
             bit = self._buffers[bit]
         return bit
 
-    @property
+    @cached_property
     def _buffers(self) -> dict[Bit, Bit]:
-        if "buffers" not in self.__dict__:
-            found = {}
-            for cell in self.cells.values():
-                if cell["type"] in THROUGH:
-                    into, out = THROUGH[cell["type"]]
-                    found[cell["connections"][out][0]] = cell["connections"][into][0]
-            self.__dict__["buffers"] = found
-        return self.__dict__["buffers"]
+        found = {}
+        for cell in self.cells.values():
+            if cell["type"] in THROUGH:
+                into, out = THROUGH[cell["type"]]
+                found[cell["connections"][out][0]] = cell["connections"][into][0]
+        return found
 
+    @cached_property
     def clocks(self) -> dict[Bit, str]:
         """The clocks that registers and IP run with, each with one of its users."""
         found: dict[Bit, str] = {}
@@ -100,6 +99,7 @@ class Netlist:
                     for write in write_clocks:
                         yield write, "from", name, share("DATA")
 
+    @cached_property
     def crossings(self) -> dict[tuple[Bit, Bit], tuple[str, str]]:
         """Pairs of clocks between which signals go, with one such path: where it begins and where it ends. Cells are taken whole: what is at one
         input
@@ -141,18 +141,26 @@ class Netlist:
         return found
 
 
+READ: dict[tuple[tuple[str, str], ...], Netlist] = {}
+"""The last few designs: who changes constraints need not wait for Yosys."""
+
+
 def read(sources: Mapping[str, str], modules: Mapping[str, Mapping[str, Port]]) -> Netlist:
     """The design `top`, flat. sources: Verilog by file name; modules: those that are not among them. RuntimeError with Yosys' words if it is not
     one: an
     unknown module or pin, a net with two drivers."""
-    design = flattened((("stubs.v", "".join(stub(name, pins) for name, pins in modules.items())), *sources.items()))
-    names = {bit: name for name, net in sorted(design["netnames"].items(), key=lambda item: -len(item[0])) for bit in net["bits"]}
-    cells = {name.lstrip("\\"): cell for name, cell in design["cells"].items()}
-    ports = {name: (port["direction"], tuple(port["bits"])) for name, port in design["ports"].items()}
-    return Netlist(cells, ports, names, modules)
+    key = (("stubs.v", "".join(stub(name, pins) for name, pins in modules.items())), *sources.items())
+    if key not in READ:
+        design = flattened(key)
+        names = {bit: name for name, net in sorted(design["netnames"].items(), key=lambda item: -len(item[0])) for bit in net["bits"]}
+        cells = {name.lstrip("\\"): cell for name, cell in design["cells"].items()}
+        ports = {name: (port["direction"], tuple(port["bits"])) for name, port in design["ports"].items()}
+        while len(READ) > 3:
+            READ.pop(next(iter(READ)))
+        READ[key] = Netlist(cells, ports, names, modules)
+    return READ[key]
 
 
-@lru_cache(maxsize=8)
 def flattened(sources: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     """The module `top` of Yosys' JSON. Memories stay as they are written: what is read without a clock goes on to the next register."""
     with tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,7 @@ BOX = {"box": ports("in clock ck\nin ck x\nout ck y\nin async z")}
 def crossings(body, modules=BOX):
     netlist = read({"top.v": HEAD + body + "\nendmodule\n"}, {**PRIMITIVES, **modules})
     bits = {netlist.ports["a"][1][0]: "a", netlist.ports["b"][1][0]: "b"}
-    return {(bits[source], bits[sink]) for source, sink in netlist.crossings()}
+    return {(bits[source], bits[sink]) for source, sink in netlist.crossings}
 
 
 def test_one_clock_has_none():

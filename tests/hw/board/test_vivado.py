@@ -3,13 +3,14 @@
 import json
 import os
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
 import hw.board.project
 import hw.board.vivado
 from hw.board.boards import BOARDS
-from hw.board.emission import shell_stub
+from hw.board.emission import emit_top, shell_stub
 from hw.board.vivado import NoVivado, TimingNotMet, make, utilisation
 
 SUME = BOARDS["netfpga_sume"]
@@ -22,10 +23,16 @@ REPORT = """
 """
 
 
+@cache
+def once(board, **addresses):
+    return emit_top(board, **addresses)
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """The shell has pins and nothing in it, and nobody counts: both take minutes."""
     monkeypatch.setattr(hw.board.project, "emit_shell", shell_stub)
+    monkeypatch.setattr(hw.board.project, "emit_top", once)
     monkeypatch.setattr(hw.board.vivado, "synthesis", lambda board, folder: COUNTED)
 
 
@@ -53,7 +60,7 @@ def test_without_vivado_there_is_a_project_and_a_sentence(tmp_path, monkeypatch)
 
 def test_with_vivado_its_reports_are_the_report(tmp_path, monkeypatch):
     vivado(tmp_path, monkeypatch, setup="0.012")
-    report = make(SUME, tmp_path / "out", mac="02:00:00:00:00:77", ip="10.1.2.3")
+    report = make(SUME, tmp_path / "out")
     assert report["timing_met"] is True and report["bitstream"] == "top.bit" and report["tool"] == "vivado"
     assert report["clocks"] == {"core": {"required_mhz": 200.0, "achieved_mhz": 210.5, "slack_ns": 0.25}}
     assert report["resources"]["RAMB36"] == {"used": 300.5, "available": 1470} and report["resources"]["LUT"]["used"] == 123456
