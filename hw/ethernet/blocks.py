@@ -1,7 +1,9 @@
 """The blocks of 64B/66B: which there are, in which order they may come, and what turns XGMII words into them and back."""
 
+from enum import Enum
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, enum, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.ethernet.xgmii import ALL_ERRORS, ALL_IDLE, ERROR, IDLE, LOCAL_FAULT, SEQUENCE, SIGNAL, START, TERMINATE, Xgmii, holds, twice
@@ -32,7 +34,7 @@ class Block(data.Struct):
     payload: 64
 
 
-class Kind(enum.Enum, shape=3):
+class Kind(Enum):
     """Of a block or a word, clause 49.2.13.2.3; ERROR: what none of the others is."""
 
     ERROR = 0
@@ -42,7 +44,7 @@ class Kind(enum.Enum, shape=3):
     TERMINATE = 4
 
 
-class State(enum.Enum, shape=2):
+class State(Enum):
     """Of both machines, figures 49-16 and 49-17: INIT, C and T go on alike, so they are OUTSIDE a frame."""
 
     OUTSIDE = 0
@@ -117,7 +119,7 @@ class Encoder(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        found, word = Signal(Sorted), self.xgmii
+        found, word = Signal(Sorted, init={"is_control": (1 << LANES) - 1}), self.xgmii
         m.d.sync += found.data.eq(word.data)
         for lane in range(LANES):
             is_character = lambda characters, lane=lane: Cat(holds(word, lane, character) for character in characters).any()
@@ -134,7 +136,7 @@ class Encoder(wiring.Component):
                 with m.Default():
                     m.d.sync += found.codes[lane].eq(0)
 
-        chosen = Signal(Chosen)
+        chosen = Signal(Chosen, init={"kind": Kind.CONTROL})
         is_what = {"D": found.is_data, "C": found.is_control, "S": found.is_start, "T": found.is_terminate, "O": found.is_ordered}
         # At most one format fits, so numbers and kinds are put together without an order; ERROR is what is left.
         fits = {}
@@ -148,7 +150,7 @@ class Encoder(wiring.Component):
         for bit in range(3):
             m.d.sync += Value.cast(chosen.kind)[bit].eq(Cat(fit for number, fit in fits.items() if kinds[number].value >> bit & 1).any())
 
-        legal, state = Signal(Chosen), Signal(State)
+        legal, state = Signal(Chosen, init={"kind": Kind.CONTROL}), Signal(State)
         after = follow(m, state, chosen.kind)
         m.d.sync += [state.eq(after), legal.eq(chosen)]
         with m.If(after == State.ERROR):
@@ -204,7 +206,7 @@ class Decoder(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        payload, taken = self.block.payload, Signal(Taken)
+        payload, taken = self.block.payload, Signal(Taken, init={"sound": 1, "known": (1 << LANES) - 1})
         m.d.sync += [taken.payload.eq(payload), taken.sound.eq(self.block.header[0] ^ self.block.header[1]), taken.form.eq(DATA_FORMAT)]
         for k, lane in enumerate((0, 4)):
             m.d.sync += taken.ordered[k].eq(Cat(payload[32 + lane:36 + lane] == code for code in ORDERED_SETS.values()).any())
@@ -223,7 +225,7 @@ class Decoder(wiring.Component):
                 with m.Default():
                     m.d.sync += taken.sound.eq(0)
 
-        read = Signal(Read)
+        read = Signal(Read, init={"kind": Kind.CONTROL})
         m.d.sync += [read.payload.eq(taken.payload), read.characters.eq(taken.characters), read.form.eq(taken.form), read.kind.eq(Kind.ERROR)]
         with m.If(taken.sound):
             with m.Switch(taken.form):
@@ -236,7 +238,7 @@ class Decoder(wiring.Component):
                     m.d.sync += read.kind.eq(Kind.DATA)
 
         # A terminate is one only if what follows can follow it.
-        block, state, kind = Signal(Read), Signal(State), Signal(Kind)
+        block, state, kind = Signal(Read, init={"kind": Kind.CONTROL}), Signal(State), Signal(Kind)
         m.d.sync += block.eq(read)
         m.d.comb += kind.eq(block.kind)
         with m.If((block.kind == Kind.TERMINATE) & (read.kind != Kind.START) & (read.kind != Kind.CONTROL)):

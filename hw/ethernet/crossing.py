@@ -17,8 +17,9 @@ class Crossing(wiring.Component):
     never appear, and no more than half as many frames as words are held. A word appears 4 cycles of `read` after it was taken, with `whole`
     the first one 1 of `write` and 4 of `read` after the last one was.
 
-    Either side may be reset by itself. What is in the memory is lost when `write` is reset, and a frame that has begun to leave ends
-    there with an error; when `read` is reset, the rest of such a frame is skipped. So no frame ends as if it were whole which is not.
+    Either side may be reset by itself, for at least 4 cycles of the slower clock. What is in the memory is lost when `write` is reset, and a frame
+    that has begun to leave ends there with an error; when `read` is reset, the rest of such a frame is skipped. So no frame ends as if it
+    were whole which is not.
     """
 
     def __init__(self, *, bus_bits: int, depth: int, whole: bool = False):

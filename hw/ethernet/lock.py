@@ -35,9 +35,8 @@ class BlockLock(wiring.Component):
             is_valid, is_end = self.header[0] ^ self.header[1], seen == WINDOW - 1
             m.d.sync += seen.eq(seen + 1)
             with m.If(is_end):
-                m.d.sync += invalid.eq(0)
-                with m.If(is_valid & (invalid == 0)):
-                    m.d.sync += self.locked.eq(1)
+                # Without lock no window ends that has a wrong header: that slips, below.
+                m.d.sync += [invalid.eq(0), self.locked.eq(1)]
             with m.If(~is_valid):
                 with m.If(~self.locked | (invalid == INVALID_MAX - 1)):
                     m.d.sync += [self.locked.eq(0), self.slip.eq(1), seen.eq(0), invalid.eq(0), wait.eq(self.slip_cycles)]

@@ -15,8 +15,8 @@ class Overflow(wiring.Component):
     """From a stream that cannot wait to one that can. One word a cycle, 1 cycle later.
 
     A frame with a word that finds no room ends there, with an error; one that begins before that has been told is lost, and told by a single word
-    with an error. So for each frame that came there is one `last`, in order, and one with `error` for each that is not whole. Of ends
-    that wait for room, OWED_MAX are kept.
+    with an error. So for each frame that came there is one `last`, in order, and one with `error` for each that is not whole. To be told
+    takes a cycle without a word, of which a line's gap and preamble give enough; OWED_MAX ends are kept.
     """
 
     def __init__(self, *, bus_bits: int):

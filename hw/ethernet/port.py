@@ -28,8 +28,9 @@ class Port10G(wiring.Component):
         rxd, rxh -> PcsReceiver -> Receiver -> Widen -> Overflow -> Crossing -> rx          domain `rx` | `sync`
         txd, txh <- PcsTransmitter <- Transmitter <- Narrow <- Crossing (whole frames) <- tx       `tx` | `sync`
 
-    Domains `rx`, `tx` and `sync` are the instantiator's (`DomainRenamer` names them for each port); each may be reset by itself, and no frame
-    comes out as whole for that which is not. Nothing else crosses but through the memories and synchronisers in here.
+    Domains `rx`, `tx` and `sync` are the instantiator's (`DomainRenamer` names them for each port). Each may be reset by itself, for at least 4
+    cycles of the slowest, and no frame comes out as whole for that which is not. Nothing crosses but through `Crossing` and
+    `FFSynchronizer`, which a platform constrains.
 
     Transceiver. `tx_ready`, `rx_valid`: clock enables of the two domains, for gearboxes that pause; each cycle with `tx_ready` takes a block, each
     with `rx_valid` brings one. `rx_slip`: for one cycle of `rx`. With `msb_first`, as Xilinx gearboxes have it, the bit sent first is the

@@ -1,7 +1,9 @@
 """The receiving half of the MAC: XGMII to frames."""
 
+from enum import Enum
+
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.ethernet.crc import RESIDUE, Crc32
@@ -24,7 +26,7 @@ class Seen(data.Struct):
     sound: 1
 
 
-class Kind(enum.Enum, shape=2):
+class Kind(Enum):
     """What is held back until the next word is seen, for the FCS may begin in it. TAIL: of its frame nothing more comes."""
 
     NOTHING = 0
@@ -50,10 +52,11 @@ class Cut(data.Struct):
 class Receiver(wiring.Component):
     """XGMII words become frames without preamble and FCS (clauses 4.2.4 and 46).
 
-    Starts in lanes 0 and 4; gaps from 5 bytes on, the terminate among them. Each start gives exactly one frame in `o`, of one byte at least.
-    `error` is set with `last` if the FCS is wrong, if anything else than data stands before the terminate (an error, a sequence, idle, the next
-    start), if the preamble is not whole, or if there are not 5 bytes. Frames of any length are taken: who has a limit must count. A word
-    every cycle. A frame's last word comes LATENCY cycles behind the terminate, one more if some of it stood beside that. `o` cannot wait.
+    Starts in lanes 0 and 4; gaps from 5 bytes on, the terminate among them. Each start gives exactly one frame in `o`, of one byte at least; only
+    one in lane 4 with another 4 bytes behind it gives none. `error` is set with `last` if the FCS is wrong, if anything else than data stands
+    before the terminate (an error, a sequence, idle, the next start), if the preamble is not whole, or if there are not 5 bytes. Frames of any
+    length are taken: who has a limit must count. A word every cycle. A frame's last word comes LATENCY cycles behind the terminate, one
+    more if some of it stood beside that. `o` cannot wait.
     """
 
     LATENCY = Crc32.LATENCY + 4

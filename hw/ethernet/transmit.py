@@ -1,7 +1,9 @@
 """The transmitting half of the MAC: frames to XGMII."""
 
+from enum import Enum
+
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.ethernet.crc import Crc32
@@ -19,7 +21,7 @@ GAP_COLUMNS = 3
 """From the column of a terminate to that of the next start: 12 bytes, less those before the terminate in its column."""
 
 
-class Kind(enum.Enum, shape=3):
+class Kind(Enum):
     """What a word of the frame's own alignment holds. SPILL: what did not fit behind the data, of the FCS and the terminate. BROKEN: the
     frame went on too late."""
 
@@ -42,7 +44,7 @@ class Planned(data.Struct):
     late: 1
 
 
-class Place(enum.Enum, shape=2):
+class Place(Enum):
     """What a lane takes."""
 
     WORD = 0
@@ -120,7 +122,7 @@ class Transmitter(wiring.Component):
         with m.FSM():
             with m.State("GAP"):
                 m.d.comb += plan.kind.eq(Mux(self.remote_fault, Kind.FAULT, Kind.IDLE))
-                m.d.sync += [index.eq(0), spoilt.eq(0)]
+                m.d.sync += index.eq(0)
                 with m.If(wait != 0):
                     m.d.sync += wait.eq(wait - 1)
                 with m.Elif(self.i.valid & ~self.remote_fault & ~self.halt):
@@ -159,7 +161,7 @@ class Transmitter(wiring.Component):
                 count, columns = Signal(range(BYTES + 1)), Signal(range(2 * GAP_COLUMNS + 1))
                 owed = deficit + count[:2]
                 m.d.comb += [plan.kind.eq(Mux(count < BYTES - 4, Mux(self.remote_fault, Kind.FAULT, Kind.IDLE), Kind.SPILL)), plan.count.eq(count),
-                             plan.spoilt.eq(spoilt), columns.eq(GAP_COLUMNS - 1 + count[2:] + late + owed[2])]
+                             columns.eq(GAP_COLUMNS - 1 + count[2:] + late + owed[2])]
                 m.d.sync += [wait.eq((columns >> 1) - 1), late_next.eq(columns[0]), deficit.eq(owed)]
                 m.next = "GAP"
         m.d.sync += count.eq(plan.count)
