@@ -7,16 +7,18 @@ import tempfile
 from pathlib import Path
 
 from amaranth.back import rtlil as rtlil_backend
-from amaranth.hdl import Cat, Module, Shape, Signal, Value
-from amaranth.lib.wiring import connect
+from amaranth.hdl import Cat, Const, Module, Shape, Signal, Value
+from amaranth.lib.wiring import Component, connect
 
-from hw.frame import NEVER_READ_BEFORE_WRITTEN
+from hw.frame import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
 from hw.replay.ram import OnChipRam
 from hw.switch import Switch
 from iswitch.config import Config
 
-__all__ = ["flat", "payload_memories_uninitialised", "rtlil", "tool", "verilog"]
+__all__ = ["component_rtlil", "component_verilog", "flat", "for_synthesis", "payload_memories_uninitialised", "rtlil", "tool", "verilog"]
 
+NO_LATCH = "select -assert-none t:$dlatch t:$adlatch t:$dlatchsr t:$sr"
+"""Of Yosys, after `proc`."""
 MEMORY_LATENCY = 24
 """Cycles: about what DDR3 takes at 200 MHz."""
 
@@ -76,11 +78,62 @@ def payload_memories_uninitialised():
         rtlil_backend.ModuleEmitter.emit_memory = emit
 
 
+@contextlib.contextmanager
+def for_synthesis():
+    """As `payload_memories_uninitialised`, for Yosys' synthesis; and what a read gives in the cycle in which its word is written is left open
+    where nobody looks (`NEVER_READ_WHILE_WRITTEN`).
+
+    A read of an old word is what Amaranth promises and ECP5's block RAM does not: Yosys adds a register and a mux for every bit. Not for
+    simulators nor for Verilog, where it would become statements about X.
+    """
+    emit = rtlil_backend.ModuleEmitter.emit_read_port
+
+    def emit_read_port(self, cell_idx, cell):
+        if not NEVER_READ_WHILE_WRITTEN.keys() & self.netlist.cells[cell.memory].attributes.keys():
+            return emit(self, cell_idx, cell)
+        made, builder = self.builder.cell, self.builder
+
+        def cell_with_open_collisions(kind, *args, **options):
+            if kind == "$memrd_v2":
+                mask = options["parameters"]["COLLISION_X_MASK"]
+                options["parameters"]["COLLISION_X_MASK"] = Const(2**len(mask) - 1, len(mask))
+            return made(kind, *args, **options)
+
+        builder.cell = cell_with_open_collisions
+        try:
+            return emit(self, cell_idx, cell)
+        finally:
+            del builder.cell
+
+    rtlil_backend.ModuleEmitter.emit_read_port = emit_read_port
+    try:
+        with payload_memories_uninitialised():
+            yield
+    finally:
+        rtlil_backend.ModuleEmitter.emit_read_port = emit
+
+
 def rtlil(config: Config) -> str:
     """The whole switch as RTLIL, top module `switch`."""
     module, ports = flat(config)
     with payload_memories_uninitialised():
         return rtlil_backend.convert(module, name="switch", ports=ports, emit_src=False)
+
+
+def component_rtlil(part: Component, name: str, *, synthesis: bool = False) -> str:
+    """Any component as RTLIL, top module `name`, ports by path: rx__0__payload, ... `synthesis`: see `for_synthesis`."""
+    values = (Value.cast(port) for _, _, port in part.signature.flatten(part))
+    with for_synthesis() if synthesis else payload_memories_uninitialised():
+        return rtlil_backend.convert(part, name=name, ports=[value for value in values if isinstance(value, Signal)], emit_src=False)
+
+
+def component_verilog(part: Component, name: str, folder: Path) -> Path:
+    """Any component as Verilog-2005, `name`.v in the folder, top module `name`. RuntimeError if a signal is driven twice or by nothing, is in
+    a loop without a register, or is kept by a latch."""
+    (folder / f"{name}.il").write_text(component_rtlil(part, name))
+    tool("yosys", ["-q", "-l", f"{name}.log", "-p", f"read_rtlil {name}.il; proc; {NO_LATCH}; opt_expr; opt_merge; opt_clean -purge; check -assert; "
+                   f"memory_collect; opt_clean -purge; write_verilog -noattr {name}.v"], folder)
+    return folder / f"{name}.v"
 
 
 def verilog(config: Config) -> str:

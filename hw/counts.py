@@ -1,96 +1,159 @@
-"""`python -m hw.counts`: what the sum tree takes of an xc7vx690t (NetFPGA-SUME), by Yosys: a synthesis without placement.
+"""`python -m hw.counts`: what the boards' designs and their components take of a Xilinx part, by Yosys: a synthesis without placement.
 
-LUTs are an upper bound, since vendors' tools put two small ones into one, and include those that are memory. The longest path is counted in LUTs and
-carries of four bits between registers, block RAMs and multipliers; how long it takes is not known before it is placed.
+LUTs are an upper bound, since vendors' tools put two small ones into one, and include those that are memory. The longest ways are counted in levels
+(`hw.levels`); how long they take is not known before they are placed. Designs of ECP5 boards are mapped to the 7 series, as a second opinion.
+
+What is expected stands in docs/boards.md (`hw.expected`); `--update` writes what was counted there.
 """
 
 import json
-import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from math import ceil
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
-from amaranth.back import rtlil as rtlil_backend
-from amaranth.hdl import Signal, Value
 from amaranth.lib.wiring import Component
 from rich.console import Console
 from rich.table import Column, Table
 
-from hw.build import payload_memories_uninitialised, tool
+import hw.levels
+from hw.board.boards import BOARDS, Board
+from hw.board.shell import Shell
+from hw.expected import update
+from hw.levels import Way, longest
+from hw.primitives import resources
 from hw.replay.engine import Engine
 from hw.replay.sampler import Sampler
 from hw.replay.tree import SumTree
+from hw.timing import PARTS
 from iswitch.config import Config, Replay
 
-__all__ = ["AVAILABLE", "DESIGNS", "DEVICE", "count", "main", "report"]
+__all__ = ["CORE_CLOCK", "DESIGNS", "Design", "available", "block_rams", "count", "main", "xilinx_report"]
 
 BUILD = Path(__file__).parents[1] / "build" / "counts"
-DEVICE = "xc7vx690t"
-AVAILABLE = {"LUT": 433_200, "FF": 866_400, "RAMB36": 1_470, "DSP": 3_600}
-MEMORY_LUTS = {"RAM32X1D": 2, "RAM64X1D": 2, "RAM32M": 4, "RAM64M": 4, "SRL16E": 1, "SRLC32E": 1}
+SUME = BOARDS["netfpga_sume"]
+CORE_CLOCK = "clk"
+"""The netlist's name of the clock of domain `sync`."""
+WAYS = 20
 
-DESIGNS: dict[str, Callable[[], Component]] = {
-    "phased-20x18": lambda: SumTree(capacity=1 << 20, priority_bits=18, phased=True),
-    "mixed-19x18": lambda: SumTree(capacity=1 << 19, priority_bits=18),
-    "phased-20x27": lambda: SumTree(capacity=1 << 20, priority_bits=27, phased=True),
-    "mixed-19x27": lambda: SumTree(capacity=1 << 19, priority_bits=27),
-    "sampler-19x18": lambda: Sampler(capacity=1 << 19, priority_bits=18),
-    "sampler-19x27": lambda: Sampler(capacity=1 << 19, priority_bits=27),
-    "phased-sampler-20x18": lambda: Sampler(capacity=1 << 20, priority_bits=18, phased=True),
-    "phased-sampler-20x27": lambda: Sampler(capacity=1 << 20, priority_bits=27, phased=True),
-    "service-17x27": lambda: Engine(Config(replay=Replay(capacity=1 << 17, priority_bits=27))),
-    "service-20x18": lambda: Engine(Config(replay=Replay(capacity=1 << 20, priority_bits=18, phased=True, times_bits=0))),
+
+class Design(NamedTuple):
+    """`make` elaborates nothing yet. `of`: the board whose part it is counted against. `ports`: count the ports as registers. `expected`: it
+    has a row in docs/boards.md."""
+
+    make: Callable[[], Component]
+    of: Board = SUME
+    ports: bool = True
+    expected: bool = False
+
+    @property
+    def family(self) -> str:
+        return "xcup" if self.of.family == "xcup" else "xc7"
+
+
+def whole(board: Board) -> Design:
+    return Design(lambda: Shell(board.config, clock_hz=round(board.core_mhz * 1e6)), board, ports=False, expected=True)
+
+
+def of_sume(name: str) -> Design:
+    return Design(lambda: PARTS[name](SUME.config), expected=True)
+
+
+DESIGNS: dict[str, Design] = {
+    **{f"sume-{name}": of_sume(name) for name in ("queue", "parser", "core", "sequencer", "accumulator", "composer", "output", "counters")},
+    "sampler-10x27": Design(lambda: Sampler(capacity=1 << 10, priority_bits=27), expected=True),
+    **{name: whole(board) for name, board in BOARDS.items()},
+    "phased-20x18": Design(lambda: SumTree(capacity=1 << 20, priority_bits=18, phased=True)),
+    "mixed-19x18": Design(lambda: SumTree(capacity=1 << 19, priority_bits=18)),
+    "phased-20x27": Design(lambda: SumTree(capacity=1 << 20, priority_bits=27, phased=True)),
+    "mixed-19x27": Design(lambda: SumTree(capacity=1 << 19, priority_bits=27)),
+    "sampler-19x18": Design(lambda: Sampler(capacity=1 << 19, priority_bits=18)),
+    "sampler-19x27": Design(lambda: Sampler(capacity=1 << 19, priority_bits=27)),
+    "phased-sampler-20x18": Design(lambda: Sampler(capacity=1 << 20, priority_bits=18, phased=True)),
+    "phased-sampler-20x27": Design(lambda: Sampler(capacity=1 << 20, priority_bits=27, phased=True)),
+    "service-17x27": Design(lambda: Engine(Config(replay=Replay(capacity=1 << 17, priority_bits=27)))),
+    "service-20x18": Design(lambda: Engine(Config(replay=Replay(capacity=1 << 20, priority_bits=18, phased=True, times_bits=0)))),
 }
-"""Variant, leaves as a power of two, and bits of a priority. A sampler is a tree with histogram and handles, and if it is not phased
-with a table of priorities in front. The service is all of it, at 256 bits; of 20 it is phased and does not count draws."""
+"""Components at the NetFPGA-SUME's Config, and a small sampler; the boards' switches in their shells; the replay service at several sizes: variant,
+leaves as a power of two, bits of a priority. A sampler is a tree with histogram and handles, and if it is not phased with a table of priorities in
+front. The service is all of it, at 256 bits; of 20 it is phased and does not count draws."""
 
 
-def count(name: str, part: Component) -> dict[str, Any]:
-    """Resources and the longest path of a component. Files are left in `build/counts/<name>`."""
-    folder = BUILD / name
-    folder.mkdir(parents=True, exist_ok=True)
+def count(name: str, design: Design) -> dict[str, Any]:
+    """Resources, the most levels, and the longest ways. Files are left in `build/levels/<name>`."""
     begun = time.monotonic()
-    values = (Value.cast(port) for _, _, port in part.signature.flatten(part))
-    with payload_memories_uninitialised():
-        text = rtlil_backend.convert(part, name="top", ports=[value for value in values if isinstance(value, Signal)], emit_src=False)
-    (folder / "top.il").write_text(text)
-    tool("yosys", ["-q", "-l", "yosys.log", "-p",
-                   "read_rtlil top.il; synth_xilinx -family xc7 -top top -flatten -noiopad; tee -q -o stat.json stat -json; "
-                   "select -set logic t:LUT* t:CARRY4 t:MUXF* t:INV w:*; tee -q -o path.txt ltp @logic"], folder)
-    cells = json.loads((folder / "stat.json").read_text())["design"]["num_cells_by_type"]
-    return report(cells, (folder / "path.txt").read_text()) | {"seconds": round(time.monotonic() - begun)}
+    netlist, cells = hw.levels.synthesise(name, design.make(), family=design.family)
+    ways = longest(netlist, "top", most=WAYS, ports=design.ports)
+    return {**resources(cells), "levels": max((found[0].levels for found in ways.values()), default=0), "ways": described(ways),
+            "seconds": round(time.monotonic() - begun)}
 
 
-def report(cells: dict[str, int], path: str) -> dict[str, Any]:
-    """What Yosys says, in our words."""
-    total = lambda pattern: sum(number for name, number in cells.items() if re.fullmatch(pattern, name))
-    steps = re.findall(r"\(via (.*)\)", path)
-    carries = sum(step.endswith("carry4") for step in steps)
-    return {
-        "LUT": total(r"LUT\d") + sum(luts * cells.get(name, 0) for name, luts in MEMORY_LUTS.items()), "FF": total(r"FD[RSCP]E(_1)?"),
-        "RAMB36": total("RAMB36E1"), "RAMB18": total("RAMB18E1"), "DSP": total("DSP48E1"),
-        "path": {"LUT": len(steps) - carries, "carry": carries},
-    }
+def described(ways: Mapping[str, list[Way]]) -> list[dict[str, Any]]:
+    return sorted((asdict(way) for found in ways.values() for way in found), key=lambda way: -way["levels"])
 
 
-def main(only: Annotated[str, typer.Option(help="Only this design.")] = "") -> None:
-    """What the sum tree takes of an xc7vx690t."""
-    console = Console()
-    if only and only not in DESIGNS:
-        raise typer.BadParameter(f"there is no {only!r}; there are {', '.join(DESIGNS)}")
+def block_rams(used: Mapping[str, int]) -> float:
+    """In RAMB36, of which a RAMB18 is a half."""
+    return used["RAMB36"] + used["RAMB18"] / 2
+
+
+def available(board: Board) -> dict[str, int]:
+    """What the part has of each resource that is counted; nothing of a Xilinx part's in an ECP5."""
+    if "RAMB36" not in board.available:
+        return {}
+    return {"URAM": 0, **board.available, "RAMB18": 2 * board.available["RAMB36"]}
+
+
+def xilinx_report(board: Board, netlist: dict[str, Any], cells: Mapping[str, int], *, top: str = "top",
+                  required_mhz: Mapping[str, float] | None = None) -> dict[str, Any]:
+    """`report.json` of a board that no tool here can place: `timing_met` and `achieved_mhz` are None, since nothing is known of them.
+
+    netlist, cells: as `hw.levels.synthesise` gives them. required_mhz: of clocks by their names in the netlist; that of the core is known.
+    "block RAM" is what RAMB36 and RAMB18 take together, in whole RAMB36.
+    """
+    needed = {CORE_CLOCK: board.core_mhz, **(required_mhz or {})}
+    ways = longest(netlist, top, most=WAYS)
+    used, most = resources(dict(cells)), available(board)
+    found = {name: {"used": number, "available": most[name]} for name, number in used.items() if number or most[name]}
+    found["block RAM"] = {"used": ceil(block_rams(used)), "available": most["RAMB36"]}
+    clocks = {clock: {"required_mhz": needed.get(clock), "achieved_mhz": None, "levels": of[0].levels} for clock, of in ways.items()}
+    return {"board": board.name, "part": board.part, "timing_met": None, "clocks": clocks, "resources": found, "ways": described(ways)}
+
+
+def row(name: str, one: dict[str, Any], most: Mapping[str, int]) -> list[str]:
+    """Of the table that is shown: numbers, and of a whole design their share of the part."""
+    share = lambda number, of: f" ({number / most[of]:.1%})" if most.get(of) else ""
+    return [name, f"{one['LUT']:,}{share(one['LUT'], 'LUT')}", f"{one['FF']:,}{share(one['FF'], 'FF')}", f"{one['RAMB36']:,}", f"{one['RAMB18']:,}",
+            share(block_rams(one), "RAMB36").strip(" ()"), f"{one['URAM']:,}", f"{one['DSP']:,}{share(one['DSP'], 'DSP')}", str(one["levels"])]
+
+
+def main(
+    only: Annotated[str, typer.Option(help=f"Only these, with commas between them: {', '.join(DESIGNS)}.")] = "",
+    write: Annotated[bool, typer.Option("--update", help="Write what was counted into docs/boards.md; without --only all that is there.")] = False,
+    most: Annotated[int, typer.Option(help="Ways to show of each.")] = 3,
+) -> None:
+    """What designs take of a Xilinx part, and their longest ways."""
+    console = Console(highlight=False, soft_wrap=True)
+    names = only.split(",") if only else [name for name, design in DESIGNS.items() if design.expected or not write]
+    for name in names:
+        if name not in DESIGNS:
+            raise typer.BadParameter(f"there is no {name!r}; there are {', '.join(DESIGNS)}")
+    BUILD.mkdir(parents=True, exist_ok=True)
     found: dict[str, dict[str, Any]] = {}
-    table = Table(Column("", no_wrap=True), "LUT", "FF", "RAMB36", "RAMB18", "of all", "DSP", "path")
-    for name in [only] if only else DESIGNS:
-        found[name] = one = count(name, DESIGNS[name]())
-        share = (one["RAMB36"] + one["RAMB18"] / 2) / AVAILABLE["RAMB36"]
-        table.add_row(name, f"{one['LUT']:,}", f"{one['FF']:,}", f"{one['RAMB36']:,}", f"{one['RAMB18']:,}", f"{share:.1%}", str(one["DSP"]),
-                      f"{one['path']['LUT']} + {one['path']['carry']}")
-        console.print(f"[dim]{name}: {one['seconds']} s", highlight=False)
-        (BUILD / "report.json").write_text(json.dumps({"device": DEVICE, "available": AVAILABLE, "designs": found}, indent=1) + "\n")
+    table = Table(Column("", no_wrap=True), "LUT", "FF", "RAMB36", "RAMB18", "of all RAM", "URAM", "DSP", "levels")
+    for name in names:
+        found[name] = one = count(name, DESIGNS[name])
+        table.add_row(*row(name, one, available(DESIGNS[name].of)))
+        console.print(f"{name}: {one['seconds']} s", style="dim")
+        for way in one["ways"][:most]:
+            console.print(f"  {way['levels']:3}  {way['clock']}: {way['begin']} -> {way['end']}", markup=False)
+        (BUILD / "report.json").write_text(json.dumps(found, indent=1) + "\n")
+        if write:  # each at once: the whole takes long
+            update({name: one})
     console.print(table)
-    console.print("of all: block RAM; path: LUTs and carries in the longest", highlight=False)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
 
-from hw.frame import NEVER_READ_BEFORE_WRITTEN, Word, require_bus
+from hw.frame import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN, Word, require_bus
 from iswitch.wire import FRAME, FRAME_BYTES
 
 __all__ = ["FRAME_BYTES_MIN", "PacketQueue", "Scan", "sum_halves"]
@@ -72,7 +72,8 @@ class PacketQueue(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         word = Word(8 * self.bus_bytes)
-        m.submodules.memory = memory = Memory(shape=word, depth=self.depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
+        m.submodules.memory = memory = Memory(shape=word, depth=self.depth, init=[],
+                                                   attrs=NEVER_READ_BEFORE_WRITTEN | NEVER_READ_WHILE_WRITTEN)
         put, get = memory.write_port(), memory.read_port()
         m.submodules.fifo = fifo = SyncFIFOBuffered(width=data.Layout.cast(Scan).size,
                                                     depth=self.scans_depth)

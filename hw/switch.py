@@ -82,7 +82,9 @@ class Switch(wiring.Component):
 
         connect(m, arbiter.o, lane.i)
         connect(m, lane.o, parser.i)
-        connect(m, parser.headers, core.headers)
+        # Nothing is decided before it can be counted.
+        m.d.comb += [core.headers.payload.eq(parser.headers.payload), core.headers.valid.eq(parser.headers.valid & counters.wiped),
+                     parser.headers.ready.eq(core.headers.ready & counters.wiped)]
         connect(m, core.verdicts, verdicts.i)
         connect(m, verdicts.o, gate.verdicts)
         connect(m, parser.o, gate.words)
@@ -95,7 +97,7 @@ class Switch(wiring.Component):
             parser.own_ip.eq(self.own_ip), core.now_us.eq(self.now_us), core.seed.eq(self.seed),
             core.own_mac.eq(self.own_mac), core.own_ip.eq(self.own_ip), responder.own_mac.eq(self.own_mac),
             responder.own_ip.eq(self.own_ip), responder.answer.eq(verdicts.o.payload.answer),
-            counters.reads.eq(core.reads), counters.address.eq(core.read_address), core.read_value.eq(counters.value),
+            counters.address.eq(core.read_address), core.read_value.eq(counters.value),
             counters.decided.eq(core.decided), counters.outcome.eq(core.trace.outcome),
             counters.claimed.eq(core.claimed), counters.age.eq(core.age),
             counters.flushed.eq(aggregator.flushed), self.traced.eq(core.decided), self.trace.eq(core.trace),

@@ -9,7 +9,7 @@ bitstream made. With `--parts` each component goes through the same alone, which
 import json
 import re
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +24,8 @@ from hw.aggregate.accumulator import Accumulator
 from hw.aggregate.claims import Claims
 from hw.aggregate.result import ResultComposer
 from hw.aggregate.sequencer import Sequencer
-from hw.build import flat, payload_memories_uninitialised, tool
+from hw.board.route import RESOURCES
+from hw.build import flat, for_synthesis, tool
 from hw.control.core import Core
 from hw.control.counters import Counters
 from hw.net.arbiter import Arbiter
@@ -33,6 +34,7 @@ from hw.net.output import OutputPort
 from hw.net.parser import Parser
 from hw.numeric.lane import Lane
 from hw.queue import PacketQueue
+from hw.replay.parts import PARTS as REPLAY_PARTS
 from iswitch.config import Config
 from iswitch.wire import STALENESS_MAX
 
@@ -44,16 +46,28 @@ CONFIG = Config(ports=2, bus_bits=64, members=4, jobs=2, window=4, elements=352,
                 uplinks=False)
 """A small one, of 46 block RAMs. Without asynchronous jobs, which take some 3,000 LUTs in the core, and
 without trees."""
-DEVICE = "LFE5U-45F-6BG256"
-"""In the next smaller one, of 24,288 LUTs, this switch is placed with 24,129 of them, and the router does not end."""
-DEVICE_OPTIONS = ["--45k", "--package", "CABGA256", "--speed", "6"]
-CLOCK_PIN = "P6"
-"""One with a way to the clock network; the router finds none from an arbitrary pin."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A part, nextpnr's options for it, and a pin with a way to the clock network; the router finds none from an arbitrary one."""
+
+    part: str
+    options: tuple[str, ...]
+    clock_pin: str
+
+
+DEVICES = {
+    "25f": Device("LFE5U-25F-6BG256", ("--25k", "--package", "CABGA256", "--speed", "6"), "P6"),
+    "45f": Device("LFE5U-45F-6BG256", ("--45k", "--package", "CABGA256", "--speed", "6"), "P6"),
+    "85f": Device("LFE5UM5G-85F-8BG554", ("--um5g-85k", "--package", "CABGA554", "--speed", "8"), "K23"),
+}
+DEVICE = "45f"
+"""In the next smaller one, of 24,288 LUTs, the whole switch is placed with 24,129 of them, and the router does not end."""
+ELSEWHERE = {"accumulator8": "85f"}
+"""Parts that are not meant for the small device."""
 ASKED_MHZ = 125.0
 """Of a 64-bit bus at 8 Gbit/s. Nothing depends on its being met."""
-RESOURCES = {"TRELLIS_COMB": "LUT", "TRELLIS_FF": "FF", "DP16KD": "EBR", "MULT18X18D": "DSP"}
-"""nextpnr's names of what is scarce, and ours. RAM in LUTs is counted with the LUTs."""
-
 PARTS = {
     "queue": lambda c: PacketQueue(bus_bits=c.bus_bits, depth=c.queue_words, frame_bytes_max=c.frame_bytes_max),
     "arbiter": lambda c: Arbiter(ports=c.ports, bus_bits=c.bus_bits),
@@ -65,9 +79,11 @@ PARTS = {
     "sequencer": lambda c: Sequencer(c, loop=16),
     "lane": lambda c: Lane(),
     "accumulator": Accumulator,
+    "accumulator8": lambda c: Accumulator(replace(c, bus_bits=256)),
     "composer": ResultComposer,
     "output": lambda c: OutputPort(c, port=0),
     "counters": Counters,
+    **REPLAY_PARTS,
 }
 
 
@@ -100,19 +116,19 @@ def component(part: Component) -> tuple[Module, list[Signal]]:
     return between_registers(part, [value for value in sides[True] if isinstance(value, Signal)], sides[False])
 
 
-def place(name: str, module: Module, pins: list[Signal], *, seed: int = 1) -> dict[str, Any]:
+def place(name: str, module: Module, pins: list[Signal], *, seed: int = 1, device: str = DEVICE) -> dict[str, Any]:
     """Synthesis, placement and routing; fmax, resources and the slowest path. Files are left in `build/timing/<name>`."""
     folder = BUILD / name
     folder.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
-    with payload_memories_uninitialised():
+    with for_synthesis():
         # With the places in the sources, for the report.
         (folder / "top.il").write_text(rtlil_backend.convert(module, name="top", ports=pins))
-    (folder / "pins.lpf").write_text(f'LOCATE COMP "clk" SITE "{CLOCK_PIN}";\n')
+    (folder / "pins.lpf").write_text(f'LOCATE COMP "clk" SITE "{DEVICES[device].clock_pin}";\n')
     tool("yosys", ["-q", "-l", "yosys.log", "-p", "read_rtlil top.il; synth_ecp5 -top top -json top.json"], folder)
     # Neither option hides anything: the few pins may stand anywhere but the clock's, and a frequency that is not met is what is to be reported.
-    tool("nextpnr-ecp5", ["-q", "--log", "nextpnr.log", *DEVICE_OPTIONS, "--json", "top.json", "--report", "nextpnr.json", "--freq", str(ASKED_MHZ),
-                          "--lpf", "pins.lpf", "--lpf-allow-unconstrained", "--timing-allow-fail",
+    tool("nextpnr-ecp5", ["-q", "--log", "nextpnr.log", *DEVICES[device].options, "--json", "top.json", "--report", "nextpnr.json",
+                          "--freq", str(ASKED_MHZ), "--lpf", "pins.lpf", "--lpf-allow-unconstrained", "--timing-allow-fail",
                           "--seed", str(seed)], folder)
     return report(json.loads((folder / "nextpnr.json").read_text()), json.loads((folder / "top.json").read_text())
                   ) | {"seconds": round(time.monotonic() - begun)}
@@ -150,6 +166,7 @@ def place_of(cell: str, names: dict[str, str]) -> str:
 def main(
     parts: Annotated[bool, typer.Option(help="Each component alone too.")] = False,
     only: Annotated[str, typer.Option(help="Only this component; `switch` is the whole.")] = "",
+    device: Annotated[str, typer.Option(help=f"One of {', '.join(DEVICES)}; each part has its own.")] = "",
     seed: Annotated[int, typer.Option(help="Of the placement; figures differ by some percent between seeds.")] = 1,
 ) -> None:
     """How fast a small switch could be clocked in an ECP5."""
@@ -160,15 +177,18 @@ def main(
             jobs[name] = lambda make=make: component(make(CONFIG))
     if not jobs:
         raise typer.BadParameter(f"there is no {only!r}; there are switch, {', '.join(PARTS)}")
-    console.print(f"{DEVICE}, 64-bit bus, {CONFIG.ports} ports; minutes for the whole switch", highlight=False)
+    if device and device not in DEVICES:
+        raise typer.BadParameter(f"there is no {device!r}; there are {', '.join(DEVICES)}")
+    console.print(f"64-bit bus, {CONFIG.ports} ports; minutes for the whole switch", highlight=False)
     found: dict[str, dict[str, Any]] = {}
-    table = Table("", "MHz", *RESOURCES.values(), "levels", "ns", "of it routing")
+    table = Table("", "device", "MHz", *RESOURCES.values(), "levels", "ns", "of it routing")
     for name, build in jobs.items():
-        found[name] = one = place(name, *build(), seed=seed)
+        on = device or ELSEWHERE.get(name, DEVICE)
+        found[name] = one = {"device": DEVICES[on].part} | place(name, *build(), seed=seed, device=on)
         path = one["path"]
-        table.add_row(name, f"{one['fmax_mhz']:.1f}", *(f"{r['used']:,} of {r['of']:,}" for r in one["resources"].values()),
+        table.add_row(name, DEVICES[on].part, f"{one['fmax_mhz']:.1f}", *(f"{r['used']:,} of {r['of']:,}" for r in one["resources"].values()),
                       str(path["levels"]), f"{path['ns']:.2f}", f"{path['routing_ns']:.2f}")
-        written = {"device": DEVICE, "config": vars(CONFIG), "seed": seed, "designs": found}
+        written = {"config": vars(CONFIG), "seed": seed, "designs": found}
         (BUILD / "report.json").write_text(json.dumps(written, indent=1) + "\n")
     console.print(table)
     for name, one in found.items():

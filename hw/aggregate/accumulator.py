@@ -13,7 +13,7 @@ from iswitch.config import Config
 
 __all__ = ["LOOP", "Accumulator", "Emitted"]
 
-LOOP = Lane.WRITE_AT - Lane.READ_AT + 2
+LOOP = Lane.WRITE_AT - Lane.READ_AT + 3
 """Cycles after which a word that was being added to may be read again."""
 
 
@@ -58,8 +58,9 @@ class Accumulator(wiring.Component):
             m.d.sync += past.eq(Cat(bit, past))
             return Cat(bit, past)
 
-        read_address = later(beat.address, Lane.READ_AT - 1)
-        write_address = later(read_address, Lane.WRITE_AT - Lane.READ_AT + 1)
+        # A block RAM's output comes late in its cycle: a register stands behind it, and nothing between the two.
+        read_address = later(beat.address, Lane.READ_AT - 2)
+        write_address = later(read_address, Lane.WRITE_AT - Lane.READ_AT + 2)
         emits, lasts, alive = (strobes(bit, name) for bit, name in (
             (beat.valid & beat.emit, "emits"), (beat.last, "lasts"), (beat.valid, "alive")))
         halves = list(~beat.spared) if config.uplinks else [Const(1)]
@@ -70,6 +71,7 @@ class Accumulator(wiring.Component):
         m.submodules.poison = poison = Memory(shape=unsigned(config.lanes), depth=depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
         sums_put, sums_get = sums.write_port(granularity=64 * per_half), sums.read_port()
         poison_put, poison_get = poison.write_port(granularity=per_half), poison.read_port()
+        stored, poisoned = later(sums_get.data, 1), later(poison_get.data, 1)
         for put, get in ((sums_put, sums_get), (poison_put, poison_get)):
             m.d.comb += [get.addr.eq(read_address), put.addr.eq(write_address)]
             for half, strobe in enumerate(writes):
@@ -84,7 +86,7 @@ class Accumulator(wiring.Component):
                 lane.format.eq(beat.numeric), lane.fraction.eq(beat.fraction), lane.limit.eq(beat.limit),
                 lane.operand.eq(beat.data[32 * k:32 * k + 32]), lane.include.eq(beat.include),
                 lane.first.eq(beat.first), lane.valid.eq(beat.valid),
-                lane.stored.eq(Cat(sums_get.data[64 * k:64 * k + 64], poison_get.data[k])),
+                lane.stored.eq(Cat(stored[64 * k:64 * k + 64], poisoned[k])),
                 sums_put.data[64 * k:64 * k + 64].eq(lane.sum[:64]), poison_put.data[k].eq(lane.sum[64]),
                 self.emitted.data[32 * k:32 * k + 32].eq(lane.result),
             ]

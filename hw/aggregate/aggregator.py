@@ -20,7 +20,8 @@ class Aggregator(wiring.Component):
 
     works -> Sequencer -> Accumulator -> numbers kept for a moment -> ResultComposer -> results
 
-    One word per cycle. The first word of a result leaves `Lane.RESULT_AT` + 8 cycles after the operation that completes it.
+    One word per cycle. The first word of a result leaves `Lane.RESULT_AT` + `ResultComposer.LATENCY` + 4 cycles after the operation that
+    completes it.
     `results` never stall; `works` and `contributions` wait while numbers of four whole results are kept. Source of the idea of
     summing packets on the fly: Li et al., iSwitch, ISCA 2019.
     """

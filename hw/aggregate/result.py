@@ -32,6 +32,13 @@ class ResultWord(data.StructLayout):
                           "words": range(config.header_words + config.segment_words + 2)})
 
 
+def sum_of(values):
+    """As a tree of adders."""
+    while len(values) > 1:
+        values = [a + b for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) & ~1:]
+    return values[0]
+
+
 def folded_twice(total):
     """A sum of 16-bit words as one of them, with the carries added in (RFC 1071)."""
     once = total[:16] + total[16:]
@@ -39,13 +46,15 @@ def folded_twice(total):
 
 
 class ResultComposer(wiring.Component):
-    """Header words, payload words, tail; one word per cycle, 4 cycles behind `emitted`; nothing behind it may stall. Of a GRANT, whose
-    length is 0, the header words alone, 6 cycles behind `headers`.
+    """Header words, payload words, tail; one word per cycle, `LATENCY` cycles behind `emitted`; nothing behind it may stall. Of a GRANT, whose
+    length is 0, the header words alone, `LATENCY` + 3 cycles behind `headers`; there are none if the switch has no asynchronous jobs.
 
     A frame is a result, an uplink or a GRANT. The complement (RFC 7820) that ends its tail makes the UDP payload sum to zero, so that every
-    port knows the checksum before the first word. A frame starts when its first number is there, so it leaves without gaps. A GRANT has its
-    complement in the header, which is added up before.
+    port knows the checksum before the first word. A frame starts when its header has been there for a cycle and its first number is there, so it
+    leaves without gaps. A GRANT has its complement in the header, which is added up before.
     """
+
+    LATENCY = 5
 
     def __init__(self, config: Config):
         self.config = config
@@ -56,91 +65,120 @@ class ResultComposer(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        config = self.config
-        bus_bits, bus_bytes, header_words = config.bus_bits, config.bus_bytes, config.header_words
-        shift = exact_log2(bus_bytes)
-        header = self.headers.payload
+        config, trees = self.config, self.config.uplinks
+        bus_bits, lanes, header_words = config.bus_bits, config.lanes, config.header_words
+
+        # What follows from the header alone is known when the frame begins. Lengths in elements of 4 bytes: `rest` of the last payload word are
+        # payload, and the complement is in `final` of the last word of all, which is one of its own if `parted`.
+        coming = self.headers.payload
+        header = Signal(ResultHeader(config), reset_less=True)
+        held = Signal()
+        ends = Signal()
+        grants = (coming.length == 0) if config.staleness else Const(0)
+        long_tail = coming.up if trees else Const(0)
+        elements = Signal(len(coming.length) - 1 if trees else len(coming.length) - 2)
+        m.d.comb += elements.eq((coming.length << (coming.up & (coming.numeric == Format.FIXED64)) if trees else coming.length) >> 2)
+        rest = Signal(range(lanes))
+        final = Signal(range(lanes))
+        m.d.comb += [rest.eq(elements), final.eq(rest + long_tail)]
+        known = Signal(data.StructLayout({
+            "count": range(config.members + 1), "words": len(self.results.payload.words), "parted": 1, "keep": lanes, "at": lanes, "bytes": len(
+                self.results.payload.word.count), "grants": 1, "ranks": lanes}), reset_less=True)
+        m.d.comb += self.headers.ready.eq(~held | ends)
+        with m.If(self.headers.ready):
+            m.d.sync += [
+                held.eq(self.headers.valid), header.eq(coming), known.count.eq(popcount(coming.members)), known.grants.eq(grants),
+                known.words.eq(header_words + Mux(grants, 0, 1 + ((elements + long_tail) >> exact_log2(lanes)))),
+                known.parted.eq((rest == 0) | (long_tail & (rest == lanes - 1))), known.at.eq(1 << final), known.bytes.eq((final + 1) << 2),
+                known.keep.eq(Cat((rest == 0) | (rest > k) for k in range(lanes))), known.ranks.eq(1 << rest),
+            ]
         image = Signal(layout(HEADER))
-        grants = header.length == 0
         m.d.comb += [
-            image.version_type.eq(VERSION << 4 | Mux(grants, Type.GRANT, Type.RESULT)), image.job.eq(header.job), image.epoch.eq(header.epoch),
+            image.version_type.eq(VERSION << 4 | Mux(known.grants, Type.GRANT, Type.RESULT)), image.job.eq(header.job), image.epoch.eq(header.epoch),
             image.seq.eq(header.seq), image.member.eq(NO_MEMBER), image.format_flags.eq(Cat(header.numeric, header.flags)),
-            image.count.eq(popcount(header.members)), image.members.eq(header.members), image.token.eq(header.tainted),
+            image.count.eq(known.count), image.members.eq(header.members), image.token.eq(header.tainted),
         ]
-        if config.uplinks:
+        if trees:
             with m.If(header.up):
                 m.d.comb += [image.version_type.eq(VERSION << 4 | Type.UPLINK), image.member.eq(header.member), image.token.eq(header.token),
                              image.behind.eq(header.behind)]
         head = Cat(Const(0, 8 * ADDRESSES.itemsize), image)
 
         # The header alone is added up while it waits, without the place of the complement.
-        known, sum_of_header, head_complement = Signal(2), Signal(20), Signal(16)
-        behind_at = HEADER.fields["behind"][1]
-        with m.If(grants):
-            m.d.comb += image.behind.eq(head_complement)
-        m.d.sync += [
-            sum_of_header.eq(sum_halves(image.as_value(), 0, behind_at) + sum_halves(image.as_value(), behind_at + 2, HEADER.itemsize)),
-            head_complement.eq(~folded_twice(sum_of_header)),
-            known.eq(Mux(self.headers.valid & ~self.headers.ready, Cat(1, known[0]), 0)),
-        ]
+        summed_up = Const(1)
+        if config.staleness:
+            steps = Signal(2)
+            sum_of_header = Signal(20, reset_less=True)
+            head_complement = Signal(16, reset_less=True)
+            behind_at = HEADER.fields["behind"][1]
+            with m.If(known.grants):
+                m.d.comb += image.behind.eq(head_complement)
+            m.d.sync += [
+                sum_of_header.eq(sum_halves(image.as_value(), 0, behind_at) + sum_halves(image.as_value(), behind_at + 2, HEADER.itemsize)),
+                head_complement.eq(~folded_twice(sum_of_header)),
+                steps.eq(Mux(held & ~ends, Cat(1, steps[0]), 0)),
+            ]
+            summed_up = steps[1]
 
-        # Generate: the words without the complement. `rest` marks where the tail begins.
-        payload_bytes, tail_bytes = body_bytes(config, header)
-        rest, ending, parted = Signal(range(bus_bytes)), Signal(range(bus_bytes + UPLINK_TAIL.itemsize)), Signal()
-        m.d.comb += [rest.eq(payload_bytes), ending.eq(rest + tail_bytes), parted.eq((rest == 0) | (ending > bus_bytes))]
-        index, tailing = Signal(range(header_words + 1)), Signal()
-        made, made_valid = Signal(data.StructLayout({
-            "word": Word(bus_bits), "first": 1, "header": ResultHeader(config), "words": 16})), Signal()
-        kept = Signal(bus_bits)
-        for k in range(config.lanes):
-            valid = ~self.emitted.payload.last | (rest == 0) | (rest > 4 * k)
-            m.d.comb += kept[32 * k:32 * k + 32].eq(Mux(valid, self.emitted.payload.data[32 * k:32 * k + 32], 0))
+        # Generate: the words without the complement.
+        index = Signal(range(header_words + 1))
+        tailing = Signal()
+        made = Signal(data.StructLayout({
+            "word": Word(bus_bits), "first": 1, "at": lanes, "header": ResultHeader(config), "words": len(known.words)}))
+        made_valid, in_payload, closes = (Signal(name=name) for name in ("made_valid", "in_payload", "closes"))
+        numbers = self.emitted.payload
+        kept = Cat(Mux(~numbers.last | known.keep[k], numbers.data[32 * k:32 * k + 32], 0) for k in range(lanes))
         m.d.comb += [
-            made.first.eq(index == 0), made.header.eq(header), made.word.count.eq(bus_bytes),
-            made.words.eq(header_words + Mux(grants, 0, (payload_bytes + tail_bytes + bus_bytes - 1) >> shift)),
+            in_payload.eq((index == header_words) & ~tailing), made.first.eq(index == 0), made.header.eq(header), made.words.eq(known.words),
+            made.word.last.eq(closes), made.word.count.eq(config.bus_bytes), ends.eq(made_valid & closes), self.emitted.ready.eq(in_payload),
         ]
         with m.If(tailing):
-            m.d.comb += [made_valid.eq(1), made.word.count.eq(Mux(rest == 0, tail_bytes, ending - bus_bytes)), made.word.last.eq(1)]
-        with m.Elif(index != header_words):
-            m.d.comb += [made_valid.eq(self.headers.valid & Mux(grants, known[1], self.emitted.valid)),
-                         made.word.data.eq(head.word_select(index, bus_bits)), made.word.last.eq(grants & (index == header_words - 1))]
+            m.d.comb += [made_valid.eq(1), closes.eq(1)]
+        with m.Elif(in_payload):
+            m.d.comb += [made_valid.eq(self.emitted.valid), closes.eq(numbers.last & ~known.parted), made.word.data.eq(kept)]
+            with m.If(self.emitted.valid & numbers.last & known.parted):
+                m.d.sync += tailing.eq(1)
+        with m.Else():
+            m.d.comb += [made_valid.eq(held & Mux(known.grants, summed_up, self.emitted.valid)), made.word.data.eq(head.word_select(index, bus_bits)),
+                         closes.eq(known.grants & (index == header_words - 1))]
             with m.If(made_valid):
                 m.d.sync += index.eq(index + 1)
-        with m.Else():
-            m.d.comb += [made_valid.eq(self.emitted.valid), self.emitted.ready.eq(1), made.word.data.eq(kept)]
-            with m.If(self.emitted.payload.last & ~parted):
-                m.d.comb += [made.word.last.eq(1), made.word.count.eq(ending)]
-            with m.If(self.emitted.valid & self.emitted.payload.last & parted):
-                m.d.sync += tailing.eq(1)
-        if config.uplinks:
+        with m.If(closes & ~known.grants):
+            m.d.comb += [made.word.count.eq(known.bytes), made.at.eq(known.at)]
+        if trees:
             # An uplink's tail is tainted ranks, then flags.
-            for k in range(config.lanes):
-                ranks_here = Mux(tailing, (rest == 0) & (k == 0), (index == header_words) & self.emitted.payload.last & (rest != 0) & (rest == 4 * k))
+            for k in range(lanes):
+                ranks_here = Mux(tailing, known.keep[-1] & (k == 0), in_payload & numbers.last & ~known.keep[k] & known.ranks[k])
                 with m.If(header.up & ranks_here):
                     m.d.comb += made.word.data[32 * k:32 * k + 32].eq(header.tainted)
-                with m.If(header.up & made.word.last & (made.word.count == 4 * k + 4)):
+                with m.If(header.up & made.at[k]):
                     m.d.comb += made.word.data[32 * k:32 * k + 32].eq(header.partial)
-        with m.If(made_valid & made.word.last):
-            m.d.comb += self.headers.ready.eq(1)
+        with m.If(ends):
             m.d.sync += [index.eq(0), tailing.eq(0)]
 
-        # Sum, add up, fold, insert.
-        summed, added, folded, out = (Signal(made.shape(), name=name, reset_less=True) for name in ("summed", "added", "folded", "out"))
-        valid = Signal(3)
-        part, total, complement = (Signal(bits, name=name, reset_less=True)
-                                   for name, bits in (("part", 21), ("total", 32), ("complement", 16)))
-        m.d.sync += [valid.eq(Cat(made_valid, valid)), self.results.valid.eq(valid[2])]
+        # Register, sum, add up, fold, insert.
+        stages = [Signal(made.shape(), name=name, reset_less=True) for name in ("written", "summed", "added", "folded", "out")]
+        written, summed, added, folded, out = stages
+        valid = Signal(self.LATENCY - 1)
+        quarters = [range(at, min(at + 16, bus_bits // 8)) for at in range(0, bus_bits // 8, 16)]
+        parts = [Signal(20, name=f"part_{k}", reset_less=True) for k in range(len(quarters))]
+        total = Signal(32, reset_less=True)
+        complement = Signal(16, reset_less=True)
+        m.d.sync += [valid.eq(Cat(made_valid, valid)), self.results.valid.eq(valid[-1])]
         with m.If(made_valid):
-            m.d.sync += [summed.eq(made), part.eq(sum_halves(made.word.data, 0, bus_bytes))]
+            m.d.sync += written.eq(made)
         with m.If(valid[0]):
-            m.d.sync += [added.eq(summed), total.eq(Mux(summed.first, 0, total) + part)]
+            m.d.sync += summed.eq(written)
+            m.d.sync += [part.eq(sum_halves(written.word.data, quarter.start, quarter.stop)) for part, quarter in zip(parts, quarters, strict=True)]
         with m.If(valid[1]):
-            m.d.sync += [folded.eq(added), complement.eq(~folded_twice(total))]
+            m.d.sync += [added.eq(summed), total.eq(Mux(summed.first, 0, total) + sum_of(parts))]
         with m.If(valid[2]):
+            m.d.sync += [folded.eq(added), complement.eq(~folded_twice(total))]
+        with m.If(valid[3]):
             m.d.sync += out.eq(folded)
-            for k in range(config.lanes):
-                with m.If(folded.word.last & (folded.header.length != 0) & (folded.word.count == 4 * k + 4)):
+            for k in range(lanes):
+                with m.If(folded.at[k]):
                     m.d.sync += out.word.data[32 * k + 16:32 * k + 32].eq(complement)
         m.d.comb += [getattr(self.results.payload, name).eq(getattr(out, name)) for name in ("word", "first", "header", "words")]
-        m.d.comb += self.busy.eq(self.headers.valid | valid.any() | self.results.valid)
+        m.d.comb += self.busy.eq(self.headers.valid | held | valid.any() | self.results.valid)
         return m

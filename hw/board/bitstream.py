@@ -1,4 +1,4 @@
-"""`make bitstream`: everything for one board, in `build/<board>`: a bitstream where a tool for it can be had, the report, and whether timing is met."""
+"""`make bitstream`: everything for one board, in `build/<board>`: a bitstream where there is a tool for it, and the report."""
 
 import importlib
 import json
@@ -50,8 +50,11 @@ def main(
         for board in BOARDS.values():
             console.print(f"  {board.name:<20} {board.title}, {board.part}", highlight=False)
         sys.exit(2)
-    for address in (mac, ip):
-        wire_order(address)
+    for option, address, separator in (("--mac", mac, ":"), ("--ip", ip, ".")):
+        try:
+            wire_order(address if separator in address else "")
+        except ValueError:
+            raise typer.BadParameter(f"{option} must be an address written with {separator!r}, not {address!r}") from None
     board = BOARDS[name]
     folder = BUILD / name
     folder.mkdir(parents=True, exist_ok=True)

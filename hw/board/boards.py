@@ -70,7 +70,7 @@ def alveo(name: str, title: str, part: str, available: Mapping[str, int], *, cag
 
 
 BOARDS = {board.name: board for board in (
-    Board(name="colorlight_5a_75b", title="Colorlight 5A-75B (revision 7.0)", part="LFE5U-25F-6BG256", family="ecp5", gbps=1, core_mhz=50,
+    Board(name="colorlight_5a_75b", title="Colorlight 5A-75B (revision 7.0)", part="LFE5U-25F-6BG256", family="ecp5", gbps=1, core_mhz=37.5,
           config=Config(ports=2, bus_bits=64, members=4, jobs=2, window=4, queue_bytes=4096, mac_entries=64, staleness=0, uplinks=False),
           available=LFE5U_25F, maker="hw.board.ecp5:make"),
     Board(name="versa_ecp5", title="Lattice Versa ECP5", part="LFE5UM-45F-8BG381", family="ecp5", gbps=1, core_mhz=50,

@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.cdc import ResetSynchronizer
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["PHY_RESET_S", "Clocks", "Pll"]
+__all__ = ["PHY_RESET_S", "Clocks", "Pll", "Resets"]
 
 VCO_MHZ, PHASE_MHZ = (400.0, 800.0), (10.0, 400.0)
 """What the PLL's oscillator and its phase detector can do (Lattice FPGA-DS-02012, sysCLOCK PLL timing)."""
@@ -26,7 +26,7 @@ class Pll:
 
     @classmethod
     def of(cls, board_mhz: float, core_mhz: float) -> "Pll":
-        """Those that make one clock of the other exactly, with the fastest phase detector and then the fastest oscillator. ValueError if there are none."""
+        """Those that make one clock of the other exactly, with the fastest phase detector, then the fastest oscillator. ValueError if none do."""
         for divider in range(1, DIVIDER_MAX + 1):
             for feedback in range(1, DIVIDER_MAX + 1):
                 if board_mhz * feedback != core_mhz * divider or not PHASE_MHZ[0] <= board_mhz / divider <= PHASE_MHZ[1]:
@@ -37,31 +37,47 @@ class Pll:
         raise ValueError(f"Pll core_mhz must be a clock that a PLL can make of {board_mhz} MHz, not {core_mhz!r}")
 
 
-class Clocks(wiring.Component):
-    """From the board's clock `clock` and its button `restart`: the core's clock, the reset of `sync` and of the `domains`, and `phy_reset`.
+class Resets(wiring.Component):
+    """The resets of `sync` and `domains` from `asynchronous`, and `phy_reset`, which is held for `phy_cycles` of `sync` more.
 
-    In reset: while the PLL is not locked, or with `restart`. Resets begin at once and end with the second edge of the domain's own clock, so
-    that a domain whose clock does not run yet is reset when it does. `phy_reset` is held for at least PHY_RESET_S more, from `sync`.
+    A reset begins at once and ends with the second edge of the domain's own clock, so that a domain whose clock does not run yet is
+    reset when it does.
     """
 
-    def __init__(self, *, board_mhz: float, core_mhz: float, domains: tuple[str, ...]):
-        self.pll, self.domains = Pll.of(board_mhz, core_mhz), domains
-        self.phy_reset_cycles = round(PHY_RESET_S * core_mhz * 1e6)
-        super().__init__({"clock": In(1), "restart": In(1), "core": Out(1), "phy_reset": Out(1, init=1)})
+    def __init__(self, *, domains: tuple[str, ...], phy_cycles: int):
+        self.domains, self.phy_cycles = domains, phy_cycles
+        super().__init__({"asynchronous": In(1), "phy_reset": Out(1, init=1)})
 
     def elaborate(self, platform):
         m = Module()
-        locked, asynchronous = Signal(), Signal()
+        for domain in ("sync", *self.domains):
+            m.submodules[f"reset_{domain}"] = ResetSynchronizer(self.asynchronous, domain=domain)
+        left = Signal(range(self.phy_cycles + 1), init=self.phy_cycles)
+        with m.If(left != 0):
+            m.d.sync += left.eq(left - 1)
+        m.d.sync += self.phy_reset.eq(left != 0)
+        return m
+
+
+class Clocks(wiring.Component):
+    """From the board's clock `clock` and its button `restart`: the core's clock `core`, resets of `sync` and `domains`, and `phy_reset`.
+
+    In reset: while the PLL is not locked, or with `restart`. What the PHYs' reset takes more is PHY_RESET_S.
+    """
+
+    def __init__(self, *, board_mhz: float, core_mhz: float, domains: tuple[str, ...]):
+        self.pll = Pll.of(board_mhz, core_mhz)
+        self.resets = Resets(domains=domains, phy_cycles=round(PHY_RESET_S * core_mhz * 1e6))
+        super().__init__({"clock": In(1), "restart": In(1), "core": Out(1), "phy_reset": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.resets = self.resets
+        locked = Signal()
         m.submodules.pll = Instance(
             "EHXPLLL", i_CLKI=self.clock, i_CLKFB=self.core, o_CLKOP=self.core, o_LOCK=locked, i_RST=0, i_STDBY=0, i_ENCLKOP=0,
             i_PHASESEL0=0, i_PHASESEL1=0, i_PHASEDIR=0, i_PHASESTEP=0, i_PHASELOADREG=0, i_PLLWAKESYNC=0,
             p_CLKI_DIV=self.pll.input, p_CLKFB_DIV=self.pll.feedback, p_CLKOP_DIV=self.pll.output, p_FEEDBK_PATH="CLKOP",
             p_CLKOP_ENABLE="ENABLED", p_CLKOP_CPHASE=self.pll.output // 2, p_CLKOP_FPHASE=0)
-        m.d.comb += asynchronous.eq(~locked | self.restart)
-        for domain in ("sync", *self.domains):
-            m.submodules[f"reset_{domain}"] = ResetSynchronizer(asynchronous, domain=domain)
-        left = Signal(range(self.phy_reset_cycles + 1), init=self.phy_reset_cycles)
-        with m.If(left != 0):
-            m.d.sync += left.eq(left - 1)
-        m.d.sync += self.phy_reset.eq(left != 0)
+        m.d.comb += [self.resets.asynchronous.eq(~locked | self.restart), self.phy_reset.eq(self.resets.phy_reset)]
         return m

@@ -20,7 +20,7 @@ from hw.board.clocks import Clocks
 from hw.board.liteeth import verilog
 from hw.board.rgmii import MAC, RgmiiPort
 from hw.board.shell import Shell, wire_order
-from hw.build import payload_memories_uninitialised
+from hw.build import for_synthesis
 
 __all__ = ["WIRE_MHZ", "WIRINGS", "Top", "Wiring", "make", "platform_of", "prepare"]
 
@@ -32,9 +32,9 @@ PINS = {"tx_clk": "o", "tx_ctl": "o", "tx_data": "o", "rx_clk": "i", "rx_ctl": "
 
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
-    """What of a board is used. `clock`: a resource of `mhz`. `leds`: where the shell's lights are shown, by their number, as (resource, number, part of
-    it). `straps`: switches that change the lowest bits of the addresses. Delays: what the PHY does not add to the clock that it takes (tx), and to the
-    data against that which it sends (rx)."""
+    """What of a board is used. `clock`: a resource of `mhz`. `leds`: where the shell's lights are shown, by their number, as (resource, number,
+    part of it). `straps`: switches that change the lowest bits of the addresses. Delays: what the PHY does not add to the clock that it
+    takes (tx), and to the data against the clock that it sends (rx)."""
 
     platform: type[Platform]
     clock: str
@@ -99,7 +99,7 @@ class Top(Elaboratable):
             *(pin(platform.request("phy_reset", number, dir="-"), "o").eq(clocks.phy_reset) for number in range(platform.phy_resets))]
 
         for number, domain in enumerate(domains):
-            m.submodules[domain] = port = RgmiiPort(bus_bits=config.bus_bits, domain=domain)
+            m.submodules[domain] = port = RgmiiPort(bus_bits=config.bus_bits, domain=domain, frame_bytes_max=config.frame_bytes_max)
             pins = platform.request("port", number, dir={name: "-" for name in PINS})
             platform.add_clock_constraint(pins.rx_clk.io, WIRE_MHZ * 1e6)
             m.d.comb += ClockSignal(domain).eq(pin(pins.rx_clk, "i"))
@@ -116,8 +116,11 @@ class Top(Elaboratable):
             switches = Cat(pin(platform.request("switch", number, dir="-"), "i") for number in range(wiring.straps))
             m.submodules.straps = FFSynchronizer(switches, straps[:wiring.straps])
         m.d.comb += [shell.own_mac.eq(self.mac ^ straps << 40), shell.own_ip.eq(self.ip ^ straps << 24)]
+        requested: dict[tuple[str, int], Any] = {}
         for light, (resource, number, part) in wiring.leds.items():
-            led = platform.request(resource, number, dir={name: "-" for name in "rgb"} if part else "-")
+            if (resource, number) not in requested:
+                requested[resource, number] = platform.request(resource, number, dir={name: "-" for name in "rgb"} if part else "-")
+            led = requested[resource, number]
             m.d.comb += pin(getattr(led, part) if part else led, "o").eq(shell.leds[light])
         return m
 
@@ -125,7 +128,7 @@ class Top(Elaboratable):
 def prepare(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP) -> None:
     """Writes what yosys and nextpnr are to read: `<board>.il`, `<MAC>.v` and the constraints `<board>.lpf`."""
     wiring = WIRINGS[board.name]
-    with payload_memories_uninitialised():
+    with for_synthesis():
         plan = platform_of(wiring).prepare(Top(board, mac=mac, ip=ip), board.name)
     folder.mkdir(parents=True, exist_ok=True)
     for name in (f"{board.name}.il", f"{board.name}.lpf"):
@@ -138,5 +141,6 @@ def make(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAUL
     """`<board>.bit` and `.svf` in the folder, and the report. RuntimeError if a tool fails."""
     with Console(stderr=True).status("gateware") as status:
         prepare(board, folder, mac=mac, ip=ip)
-        required = {"core": board.core_mhz} | {f"port_{port}": WIRE_MHZ for port in range(board.config.ports)}
-        return route.bitstream(board, folder, required_mhz=required, sources=[f"{MAC}.v"], progress=status.update)
+        required = {"core": route.Clock("clocks.", board.core_mhz)}
+        required |= {f"port_{port}": route.Clock(f"port_{port}.", WIRE_MHZ) for port in range(board.config.ports)}
+        return route.bitstream(board, folder, required=required, sources=[f"{MAC}.v"], progress=status.update)

@@ -26,8 +26,9 @@ TAP_NS = 0.025
 class Mac(LiteXModule):
     """One clock, that which the PHY sends with its data. No FIFO: who stands on the other side brings the crossing.
 
-    Ports `tx_*` take the bytes of a frame without a pause (the wire does not wait) and append padding, FCS and gap; `rx_*` give those of a frame without preamble
-    and FCS and cannot be stalled. What can be seen to be damaged, a carrier without a start or with fewer than five bytes included, ends with `rx_error`.
+    Ports `tx_*` take the bytes of a frame without a pause (the wire does not wait) and append padding, FCS and gap; `rx_*` give those of a
+    frame without preamble and FCS and cannot be stalled. What can be seen to be damaged ends with `rx_error`, also a carrier without
+    a start, or with fewer than five bytes.
     """
 
     def __init__(self, *, tx_delay_ns: float, rx_delay_ns: float):
@@ -51,7 +52,7 @@ class Mac(LiteXModule):
 
         self.phy_tx = stage("eth_tx", LiteEthPHYRGMIITX(pads))
         self.padding = stage("eth_tx", LiteEthMACPaddingInserter(8, PAYLOAD_BYTES_MIN))
-        self.tx_buffer = stage("eth_tx", Buffer(eth_phy_description(8)))
+        self.tx_buffer = stage("eth_tx", Buffer(eth_phy_description(8), pipe_ready=True))
         self.inserter = stage("eth_tx", LiteEthMACCRC32Inserter(eth_phy_description(8)))
         self.tx_preamble = stage("eth_tx", LiteEthMACPreambleInserter(8))
         self.gap = stage("eth_tx", LiteEthMACGap(8))
@@ -90,8 +91,8 @@ def taps(delay_ns: float) -> int:
 
 
 def verilog(name: str, *, tx_delay_ns: float = 0.0, rx_delay_ns: float = 0.0) -> str:
-    """The MAC as a Verilog module of that name, with ECP5 primitives at its pins. Delays of the clock it sends and of the data it receives, 0 to 3.175 ns:
-    what the PHY does not add itself."""
+    """The MAC as a Verilog module of that name, with ECP5 primitives at its pins. Delays of the clock it sends and of the data it receives:
+    0 to 3.175 ns, what the PHY does not add itself."""
     LiteXContext.top = mac = Mac(tx_delay_ns=tx_delay_ns, rx_delay_ns=rx_delay_ns)
     text = str(convert(mac, mac.ios, name=name, special_overrides=lattice_ecp5_trellis_special_overrides))
     return re.sub(r"^//[^\n]*\n|/\*.*?\*/\n", "", text, flags=re.MULTILINE | re.DOTALL)  # comments hold the time of day, and lists in no fixed order

@@ -1,12 +1,12 @@
 """A gigabit port: words of frames in the switch's clock on one side, RGMII pins on the other."""
 
-from amaranth.hdl import ClockSignal, DomainRenamer, Instance, Module, Mux, ResetSignal, Signal
+from amaranth.hdl import ClockSignal, Instance, Module, Mux, ResetSignal, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.board.crossing import Crossing
-from hw.frame import Cut, Word
+from hw.frame import Word
 
 __all__ = ["CLOSINGS", "MAC", "RgmiiPort"]
 
@@ -22,18 +22,20 @@ class Byte(data.Struct):
 
 
 class RgmiiPort(wiring.Component):
-    """Frames without preamble and FCS, in `sync`; pins in the clock domain `domain`, which is that of the PHY's receive clock, 125 MHz, both ways.
+    """Frames without preamble and FCS, in `sync`; pins in the clock domain `domain`, that of the PHY's receive clock, 125 MHz, both ways.
 
-    `tx`: each frame is stored whole before its first byte leaves, for what comes from the switch may pause within a frame and the wire may not; padded to 60
-    bytes; full rate, gaps of 12 bytes. `rx` may be stalled as long as its memory of `rx_depth` words lasts; what comes then is cut:
+    `tx`: each frame is stored whole before its first byte leaves, for what comes from the switch may pause within a frame and the wire may
+    not; padded to 60 bytes; full rate, gaps of 12 bytes. `rx` may be stalled as long as its memory of `rx_depth` words lasts; what comes then is cut:
     each frame that could not be stored whole ends with `error`, after its first words or as a word of its own, as do frames that came
-    damaged. `link`: what the PHY says between frames (RGMII 2.0, 3.4.1). `sync` must be faster than an eighth of the pins' clock. A
-    frame longer than `tx_depth` words would never leave.
+    damaged. `link`: what the PHY says between frames (RGMII 2.0, 3.4.1). `sync` must be faster than an eighth of the pins' clock.
+    While the PHY gives no clock `tx` stalls.
     """
 
-    def __init__(self, *, bus_bits: int, domain: str, tx_depth: int = 512, rx_depth: int = 512):
+    def __init__(self, *, bus_bits: int, domain: str, frame_bytes_max: int = 1518, tx_depth: int = 512, rx_depth: int = 512):
         if bus_bits != 64:
             raise ValueError(f"RgmiiPort bus_bits must be 64, not {bus_bits!r}")
+        if tx_depth * bus_bits // 8 < frame_bytes_max:
+            raise ValueError(f"RgmiiPort tx_depth must hold a frame of {frame_bytes_max} bytes, not {tx_depth!r} words")
         self.bus_bits, self.domain, self.tx_depth, self.rx_depth = bus_bits, domain, tx_depth, rx_depth
         word = stream.Signature(Word(bus_bits))
         super().__init__({
@@ -46,34 +48,34 @@ class RgmiiPort(wiring.Component):
         word = Word(self.bus_bits)
         m.submodules.rx_crossing = rx = Crossing(word, depth=self.rx_depth, i_domain=self.domain, o_domain="sync", whole=False)
         m.submodules.tx_crossing = tx = Crossing(word, depth=self.tx_depth, i_domain="sync", o_domain=self.domain, whole=True)
-        m.submodules.cut = cut = DomainRenamer(self.domain)(Cut(Byte))
+        bytes = stream.Signature(Byte).create()
         connect(m, flipped(self.tx), tx.i)
         connect(m, rx.o, flipped(self.rx))
         got_valid, got, got_error, link = Signal(), Signal(Byte), Signal(), Signal()
         m.submodules.mac = Instance(
             MAC, i_clk=ClockSignal(self.domain), i_rst=ResetSignal(self.domain),
-            i_tx_valid=cut.o.valid, o_tx_ready=cut.o.ready, i_tx_data=cut.o.payload.data, i_tx_last=cut.o.payload.last,
+            i_tx_valid=bytes.valid, o_tx_ready=bytes.ready, i_tx_data=bytes.payload.data, i_tx_last=bytes.payload.last,
             o_rx_valid=got_valid, o_rx_data=got.data, o_rx_last=got.last, o_rx_error=got_error, o_link=link,
             o_rgmii_tx_clk=self.tx_clk, o_rgmii_tx_ctl=self.tx_ctl, o_rgmii_tx_data=self.tx_data,
             i_rgmii_rx_ctl=self.rx_ctl, i_rgmii_rx_data=self.rx_data)
         m.submodules.link = FFSynchronizer(link, self.link)
-        self._send(m, domain, tx.o, cut.i)
+        self._send(m, domain, tx.o, bytes)
         self._receive(m, domain, got_valid, got, got_error, rx.i)
         return m
 
     def _send(self, m, domain, words, bytes):
         """Words to bytes, one each cycle."""
-        # A register behind the block RAM, whose output is late in the cycle.
+        # A register behind the block RAM, whose output is late in the cycle; and how many bytes are left is ready at its beginning.
         word, full = Signal(Word(self.bus_bits)), Signal()
-        index = Signal(3)
-        ends = index + 1 == word.count
+        index, left = Signal(3), Signal(3)
+        ends = left == 0
         m.d.comb += [
             bytes.valid.eq(full), bytes.payload.data.eq(word.data.word_select(index, 8)), bytes.payload.last.eq(word.last & ends),
             words.ready.eq(~full | bytes.ready & ends)]
         with m.If(bytes.valid & bytes.ready):
-            domain += index.eq(Mux(ends, 0, index + 1))
+            domain += [index.eq(index + 1), left.eq(left - 1)]
         with m.If(words.ready):
-            domain += [word.eq(words.payload), full.eq(words.valid)]
+            domain += [word.eq(words.payload), full.eq(words.valid), index.eq(0), left.eq(words.payload.count - 1)]
 
     def _receive(self, m, domain, valid, byte, error, words):
         """Bytes to words, and ends for frames that found no room."""

@@ -5,12 +5,12 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hw.board.boards import Board
 from hw.build import tool
 
-__all__ = ["RESOURCES", "SEEDS", "bitstream", "device_options", "report", "synthesise"]
+__all__ = ["RESOURCES", "SEEDS", "Clock", "bitstream", "device_options", "report", "synthesise"]
 
 SEEDS = (1, 2, 3, 4)
 """Of the placement, tried until timing is met."""
@@ -18,6 +18,13 @@ RESOURCES = {"TRELLIS_COMB": "LUT", "TRELLIS_FF": "FF", "DP16KD": "EBR", "MULT18
 """nextpnr's names of what is scarce, and ours. RAM in LUTs is counted with the LUTs."""
 SYNTHESIS = "-nowidelut"
 """Five-input multiplexers made of pairs of LUTs cost the whole switch some 5 % more LUTs than they save."""
+
+
+class Clock(NamedTuple):
+    """A clock that must reach `mhz`. Its net's name in the netlist begins with `net`."""
+
+    net: str
+    mhz: float
 
 
 def device_options(part: str) -> list[str]:
@@ -35,11 +42,11 @@ def synthesise(name: str, folder: Path, sources: list[str]) -> None:
     tool("yosys", ["-q", "-l", "yosys.log", "-p", "; ".join(script)], folder)
 
 
-def bitstream(board: Board, folder: Path, *, required_mhz: dict[str, float], sources: list[str], progress: Callable[[str], None],
+def bitstream(board: Board, folder: Path, *, required: dict[str, Clock], sources: list[str], progress: Callable[[str], None],
               seeds: tuple[int, ...] = SEEDS) -> dict[str, Any]:
     """`<board>.bit` and `<board>.svf`, if one of the seeds meets the timing, and the report of the best of them.
 
-    `required_mhz`: of each clock, by the port or domain that brings it. RuntimeError if a tool fails, or finds a clock without a constraint.
+    RuntimeError if a tool fails, or finds a clock without a constraint.
     """
     name, begun = board.name, time.monotonic()
     for old in (f"{name}.bit", f"{name}.svf"):
@@ -53,13 +60,14 @@ def bitstream(board: Board, folder: Path, *, required_mhz: dict[str, float], sou
         routed.unlink(missing_ok=True)
         failure = ""
         try:
-            tool("nextpnr-ecp5", ["-q", "--log", "nextpnr.log", *device_options(board.part), "--json", f"{name}.json", "--lpf", f"{name}.lpf",
-                                  "--textcfg", f"{name}.config", "--report", "nextpnr.json", "--freq", str(board.core_mhz), "--seed", str(seed)], folder)
+            tool("nextpnr-ecp5", [
+                "-q", "--log", "nextpnr.log", *device_options(board.part), "--json", f"{name}.json", "--lpf", f"{name}.lpf", "--textcfg",
+                f"{name}.config", "--report", "nextpnr.json", "--freq", str(board.core_mhz), "--seed", str(seed)], folder)
         except RuntimeError as error:
             failure = str(error)
         if not routed.exists():
             raise RuntimeError(failure)
-        found = report(json.loads(routed.read_text()), required_mhz) | {"board": name, "part": board.part, "seed": seed}
+        found = report(json.loads(routed.read_text()), required) | {"board": name, "part": board.part, "seed": seed}
         if found["timing_met"] and failure:
             raise RuntimeError(failure)
         if not best or slack(found) > slack(best):
@@ -75,18 +83,18 @@ def slack(found: dict[str, Any]) -> float:
     return min(clock["slack_ns"] for clock in found["clocks"].values())
 
 
-def report(routed: dict[str, Any], required_mhz: dict[str, float]) -> dict[str, Any]:
-    """What nextpnr says, in our words. RuntimeError if a clock is not one of `required_mhz`, is missing, or was routed for less."""
+def report(routed: dict[str, Any], required: dict[str, Clock]) -> dict[str, Any]:
+    """What nextpnr says, in our words. RuntimeError if a clock is not one of `required`, is missing, or was routed for less."""
     clocks = {}
     for net, clock in routed["fmax"].items():
-        name = next((name for name in required_mhz if re.search(rf"\b{name}\b", net)), None)
-        if name is None or name in clocks or clock["constraint"] < required_mhz[name] - 0.01:
-            raise RuntimeError(f"clock {net} of {clock['constraint']:.2f} MHz is not one of {required_mhz}")
-        clocks[name] = {"required_mhz": required_mhz[name], "achieved_mhz": round(clock["achieved"], 2),
-                        "slack_ns": round(1e3 / required_mhz[name] - 1e3 / clock["achieved"], 3)}
-    if clocks.keys() != required_mhz.keys():
-        raise RuntimeError(f"no path was timed with {', '.join(required_mhz.keys() - clocks.keys())}")
+        name = next((name for name in required if net.removeprefix("$glbnet$").startswith(required[name].net)), None)
+        if name is None or name in clocks or clock["constraint"] < required[name].mhz - 0.01:
+            raise RuntimeError(f"clock {net}, routed for {clock['constraint']:.2f} MHz, is none of {', '.join(required)}")
+        clocks[name] = {"required_mhz": required[name].mhz, "achieved_mhz": round(clock["achieved"], 2),
+                        "slack_ns": round(1e3 / required[name].mhz - 1e3 / clock["achieved"], 3)}
+    if clocks.keys() != required.keys():
+        raise RuntimeError(f"no path was timed with {', '.join(required.keys() - clocks.keys())}")
     return {
-        "timing_met": all(clock["slack_ns"] >= 0 for clock in clocks.values()), "clocks": clocks,
+        "timing_met": all(clock["slack_ns"] >= 0 for clock in clocks.values()), "clocks": {name: clocks[name] for name in required},
         "resources": {ours: {"used": routed["utilization"][theirs]["used"], "available": routed["utilization"][theirs]["available"]}
                       for theirs, ours in RESOURCES.items()}}

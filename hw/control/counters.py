@@ -1,113 +1,180 @@
 """The registers: what the switch is, and a counter for everything that happens to a frame."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 from iswitch.config import Config
 from iswitch.replay_wire import Fate, ReplayRegister
 from iswitch.wire import MAGIC, STALENESS_MAX, VERSION, Outcome, PortCounter, Register, Stat, port_counter_register
 
-__all__ = ["BANK", "CounterBank", "Counters"]
+__all__ = ["BANK", "ChoiceBank", "Counters", "EventBank"]
 
 BANK = 8
-"""Counters in a bank; every group of registers begins at a multiple of it."""
+"""Registers in a group; every group begins at a multiple of it."""
 
 
-class CounterBank(wiring.Component):
-    """Eight counters of 32 bits, which wrap; event k, of `event_bits[k]` bits, is added to the k-th in every cycle.
+def walk_round(m, depth: int, whole):
+    """A pointer that goes round `depth` words for ever; `whole` is set when it has been at all of them since the reset."""
+    walk = Signal(range(depth), name="walk")
+    m.d.sync += walk.eq(Mux(walk == depth - 1, 0, walk + 1))
+    with m.If(walk == depth - 1):
+        m.d.sync += whole.eq(1)
+    return walk
 
-    Registers and adders for every counter of a switch would be a fifth of a small FPGA. So events are counted in few bits first, and a walk
-    moves what is pending into a memory, one counter a cycle. With `reads` the counter at `address` is moved instead, and `value` shows
-    it 1 cycle later, with every event before the cycle of `reads`. No more than three of four cycles may read, over any 32; the first 8
-    after a reset, while the walk clears the memory, none.
+
+class ChoiceBank(wiring.Component):
+    """`choices` counters of 32 bits, which wrap; in a cycle of `happens` the one at `choice` counts. `value` shows the one at `address` 1 cycle
+    later, with every event before that cycle; read it as often as you like.
+
+    One thing happens in a cycle, so the counters are words of a memory. It is wiped after a reset: until `wiped`, which takes `choices` cycles,
+    nothing may happen nor be read.
     """
 
-    def __init__(self, event_bits: Sequence[int] = (1,) * BANK):
-        if len(event_bits) != BANK or min(event_bits) < 0:
-            raise ValueError(f"CounterBank event_bits must be {BANK} widths, not {event_bits!r}")
-        self.event_bits = event_bits
-        super().__init__({"events": In(data.StructLayout({f"{k}": bits for k, bits in enumerate(event_bits)})),
-                          "reads": In(1), "address": In(range(BANK)), "value": Out(32)})
+    def __init__(self, choices: int):
+        if choices < 2:
+            raise ValueError(f"ChoiceBank choices must be at least 2, not {choices!r}")
+        self.choices = choices
+        super().__init__({"happens": In(1), "choice": In(range(choices)), "address": In(range(choices)), "value": Out(32),
+                          "wiped": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.memory = memory = Memory(shape=unsigned(32), depth=BANK, init=[])
-        put, get = memory.write_port(), memory.read_port(domain="comb")
-        walk, cleared, at, total = Signal(range(BANK)), Signal(), Signal(range(BANK)), Signal(32)
-        m.d.comb += at.eq(Mux(self.reads, self.address, walk))
-        with m.If(~self.reads):
-            m.d.sync += walk.eq(walk + 1)
-            with m.If(walk == BANK - 1):
-                m.d.sync += cleared.eq(1)
-
-        # With reads in three of four cycles the walk comes round after 4 x 8 of them.
-        pending = []
-        for k, bits in enumerate(self.event_bits):
-            count = Signal(range(4 * BANK * (2**bits - 1) + 1), name=f"pending_{k}")
-            m.d.sync += count.eq(Mux(at == k, 0, count) + self.events[f"{k}"])
-            pending.append(count)
+        m.submodules.memory = memory = Memory(shape=unsigned(32), depth=self.choices, init=[])
+        put, had, get = memory.write_port(), memory.read_port(domain="comb"), memory.read_port(domain="comb")
+        walk, whole = walk_round(m, self.choices, self.wiped), self.wiped
         m.d.comb += [
-            total.eq(Mux(cleared, get.data, 0) + Array(pending)[at]),
-            get.addr.eq(at), put.addr.eq(at), put.data.eq(total), put.en.eq(1),
+            had.addr.eq(self.choice), put.addr.eq(Mux(whole, self.choice, walk)), put.data.eq(Mux(whole, had.data + 1, 0)),
+            put.en.eq(self.happens | ~whole), get.addr.eq(self.address),
         ]
-        m.d.sync += self.value.eq(total)
+        m.d.sync += self.value.eq(get.data)
+        return m
+
+
+class EventBank(wiring.Component):
+    """Counters of 32 bits, which wrap; event k, of `event_bits[k]` bits, is added to the k-th in every cycle. `value` shows the one at `address`
+    1 cycle later, with every event before that cycle; read it as often as you like.
+
+    Any of them may happen at once. The lower bits of each counter are registers; the upper ones are words of a memory, which a walk visits one
+    a cycle. It sees by the highest of the lower bits, and by what that was before, whether they have gone round, which they cannot
+    do between two visits more than once. After a reset it is wiped: until `wiped`, as many cycles as there are
+    counters, nothing may be read.
+    """
+
+    def __init__(self, event_bits: Sequence[int]):
+        if len(event_bits) < 2 or min(event_bits) < 0:
+            raise ValueError(f"EventBank event_bits must be at least 2 widths, not {event_bits!r}")
+        self.event_bits = event_bits
+        self.low_bits = ceil_log2(len(event_bits) * (2**max(event_bits) - 1)) + 1
+        super().__init__({"events": In(data.StructLayout({f"{k}": bits for k, bits in enumerate(event_bits)})),
+                          "address": In(range(len(event_bits))), "value": Out(32), "wiped": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        depth = len(self.event_bits)
+        above = data.StructLayout({"high": 32 - self.low_bits, "seen": 1})
+        m.submodules.memory = memory = Memory(shape=above, depth=depth, init=[])
+        put, had, get = memory.write_port(), memory.read_port(domain="comb"), memory.read_port(domain="comb")
+        walk, whole = walk_round(m, depth, self.wiped), self.wiped
+
+        low = []
+        for k, bits in enumerate(self.event_bits):
+            count = Signal(self.low_bits, name=f"low_{k}")
+            if bits:
+                m.d.sync += count.eq(count + self.events[f"{k}"])
+            low.append(count)
+        top = Signal()
+        m.d.comb += [
+            top.eq(Array(count[-1] for count in low)[walk]), had.addr.eq(walk), put.addr.eq(walk), put.en.eq(1), put.data.seen.eq(top),
+            put.data.high.eq(Mux(whole, had.data.high + (had.data.seen & ~top), 0)), get.addr.eq(self.address),
+        ]
+        lower, upper, round_again = Signal(self.low_bits), Signal.like(get.data.high), Signal()
+        asked = Array(low)[self.address]
+        m.d.sync += [lower.eq(asked), upper.eq(get.data.high), round_again.eq(get.data.seen & ~asked[-1])]
+        m.d.comb += self.value.eq(Cat(lower, upper + round_again))
         return m
 
 
 class Counters(wiring.Component):
-    """A bank of counters for each eight registers, and what is constant, behind one address.
+    """Banks of counters and what is constant, behind one address.
 
     `port_events[port][k]` and `stats[k]` count in every cycle, `outcome` in the cycle of `decided`, `age` in that of `claimed`, `fate` in that
     of `fated`; what happens is registered first, for it comes from the ends of long paths. `value` shows the register at `address` 1 cycle
-    after `reads`, with all that happened before the cycle before `reads`; how often may be read, `CounterBank` says.
+    later, with all that happened before the cycle before that one. Until `wiped`, after a reset, nothing may be read, `decided`, `claimed` or
+    `fated`; it takes a cycle for each counter of the largest bank.
     """
 
     def __init__(self, config: Config):
         self.config = config
+        # The groups of events that any cycle may have, one behind the other in a bank.
+        blocks = {Register.STATS // BANK + k for k in range(-(-len(Stat) // BANK))} | {
+            port_counter_register(port, event) // BANK for port in range(config.ports) for event in PortCounter}
+        self.blocks = sorted(blocks)
         super().__init__({
             "decided": In(1), "outcome": In(Outcome), "flushed": In(range(config.lanes + 1)),
             "claimed": In(1), "age": In(range(STALENESS_MAX + 1)),
             **({"fated": In(1), "fate": In(Fate)} if config.replay else {}),
             "stats": In(1).array(len(Stat)), "port_events": In(1).array(config.ports, len(PortCounter)),
-            "reads": In(1), "address": In(32), "value": Out(32),
+            "address": In(32), "value": Out(32), "wiped": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
         c = self.config
+        banks: list[ChoiceBank | EventBank] = []
+        asked = Signal(32)
+        m.d.sync += asked.eq(self.address)
+
+        def show(first: int, registers: int, value):
+            """The value, one cycle late itself, where the address is one of so many registers from a multiple of so many, a power of two."""
+            with m.If(asked[ceil_log2(registers):] == first // registers):
+                m.d.comb += self.value.eq(value)
+
         constants = {
             Register.MAGIC: MAGIC, Register.VERSION: VERSION, Register.PORTS: c.ports, Register.BUS_BITS: c.bus_bits,
             Register.MEMBERS: c.members, Register.JOBS: c.jobs, Register.WINDOW: c.window, Register.ELEMENTS: c.elements}
-        events = {Register.OUTCOMES + outcome: self.decided & (self.outcome == outcome) for outcome in Outcome}
-        events |= {Register.STATS + stat: self.flushed if stat == Stat.TERMS_FLUSHED else self.stats[stat] for stat in Stat}
-        events |= {Register.AGES + age: self.claimed & (self.age == age) for age in range(c.staleness + 1) if c.staleness}
+        show(0, BANK, self._constant(m, constants, BANK, "constant"))
+        if c.replay:
+            about = {register: getattr(c.replay, register.name.lower()) for register in ReplayRegister}
+            show(Register.REPLAY, 2 * BANK, self._constant(m, about, 2 * BANK, "about"))
+
+        # One of several things: numbered as their registers are, so that the lower bits of an address are the number.
+        outcomes = self._choice(m, banks, "outcomes", 32, self.decided, self.outcome + Register.OUTCOMES)
+        for first in range(Register.OUTCOMES, Register.OUTCOMES + 32, BANK):
+            show(first, BANK, outcomes)
+        if c.staleness:
+            show(Register.AGES, BANK, self._choice(m, banks, "ages", BANK, self.claimed, self.age))
+        if c.replay:
+            show(Register.REPLAY_FATES, 2 * BANK, self._choice(m, banks, "fates", 2 * BANK, self.fated, self.fate))
+
+        events = {Register.STATS + stat: self.flushed if stat == Stat.TERMS_FLUSHED else self.stats[stat] for stat in Stat}
         events |= {port_counter_register(port, event): self.port_events[port][event]
                    for port in range(c.ports) for event in PortCounter}
-        about = {}
-        if c.replay:
-            events |= {Register.REPLAY_FATES + fate: self.fated & (self.fate == fate) for fate in Fate}
-            about = {Register.REPLAY + register: getattr(c.replay, register.name.lower()) for register in ReplayRegister}
-
-        constant, asked, fixed = Signal(32), Signal(32), Signal(32)
-        m.d.sync += [constant.eq(Array(constants[address] for address in range(BANK))[self.address[:3]]), asked.eq(self.address)]
-        if about:
-            m.d.sync += fixed.eq(Array(about.get(Register.REPLAY + k, 0) for k in range(2 * BANK))[self.address[:4]])
-            with m.If(asked[4:] == Register.REPLAY // BANK // 2):
-                m.d.comb += self.value.eq(fixed)
-        with m.Switch(asked[3:]):
-            with m.Case(0):
-                m.d.comb += self.value.eq(constant)
-            for number in sorted({address // BANK for address in events}):
-                counted = [events.get(BANK * number + k, Const(0, 0)) for k in range(BANK)]
-                m.submodules[f"bank_{number}"] = bank = CounterBank([len(event) for event in counted])
-                happened = Signal(len(Cat(counted)), name=f"happened_{number}")
-                m.d.sync += happened.eq(Cat(counted))
-                m.d.comb += [bank.events.as_value().eq(happened), bank.address.eq(self.address),
-                             bank.reads.eq(self.reads & (self.address[3:] == number))]
-                with m.Case(number):
-                    m.d.comb += self.value.eq(bank.value)
+        counted = [events.get(BANK * block + k) for block in self.blocks for k in range(BANK)]
+        m.submodules.events = bank = EventBank([0 if event is None else len(event) for event in counted])
+        happened = Signal(len(bank.events.as_value()))
+        m.d.sync += happened.eq(Cat(event for event in counted if event is not None))
+        m.d.comb += bank.events.as_value().eq(happened)
+        banks.append(bank)
+        for number, block in enumerate(self.blocks):
+            with m.If(self.address[3:8] == block % 32):
+                m.d.comb += bank.address.eq(BANK * number + self.address[:3])
+            show(BANK * block, BANK, bank.value)
+        m.d.comb += self.wiped.eq(Cat(bank.wiped for bank in banks).all())
         return m
+
+    def _constant(self, m, numbers: Mapping[int, int], registers: int, name: str):
+        shown = Signal(32, name=name)
+        m.d.sync += shown.eq(Array(numbers.get(k, 0) for k in range(registers))[self.address[:ceil_log2(registers)]])
+        return shown
+
+    def _choice(self, m, banks: list[ChoiceBank | EventBank], name: str, choices: int, happens, choice):
+        m.submodules[name] = bank = ChoiceBank(choices)
+        banks.append(bank)
+        m.d.sync += [bank.happens.eq(happens), bank.choice.eq(choice)]
+        m.d.comb += bank.address.eq(self.address)
+        return bank.value

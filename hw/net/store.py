@@ -6,7 +6,7 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.frame import NEVER_READ_BEFORE_WRITTEN, Word, require_bus
+from hw.frame import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN, Word, require_bus
 
 __all__ = ["FrameStore"]
 
@@ -34,7 +34,8 @@ class FrameStore(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.memory = memory = Memory(shape=Word(self.bus_bits), depth=self.depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
+        m.submodules.memory = memory = Memory(shape=Word(self.bus_bits), depth=self.depth, init=[],
+                                              attrs=NEVER_READ_BEFORE_WRITTEN | NEVER_READ_WHILE_WRITTEN)
         put, get = memory.write_port(), memory.read_port()
         m.submodules.fifo = fifo = SyncFIFOBuffered(width=self.note_bits, depth=self.notes)
         bits = self.depth.bit_length()

@@ -42,11 +42,14 @@ class Answerer(wiring.Component):
         m = Module()
         asked = Signal.like(self.answers.payload)
         answer, head = asked.answer, self.heads.payload
-        fragment, first, rest, rows, at = Signal(range(self.replay.fragments + 1)), Signal(16), Signal(16), Signal(8), Signal(8)
+        fragment, rest, at = Signal(range(self.replay.fragments + 1)), Signal(16), Signal(range(STATUS_ROWS))
+        rows, left = Signal(8), Signal(8)                           # of the list in this fragment; of those to go
+        begin, place = Signal.like(self.at), Signal.like(self.at)   # of the fragment's list; of its row that is there
+        least = lambda count: Mux(count > DRAWS_PER_FRAGMENT, DRAWS_PER_FRAGMENT, count)
         sampled = (answer.kind == Kind.SAMPLE) & (answer.rows != 0)
         header = head.header
         m.d.comb += [
-            rest.eq(answer.rows - first), rows.eq(Mux(rest > DRAWS_PER_FRAGMENT, DRAWS_PER_FRAGMENT, rest)), self.list.eq(asked.list),
+            self.list.eq(asked.list),
             head.port.eq(asked.port), head.address.eq(asked.address), head.rows.eq(STATUS_ROWS + rows),
             header.version_type.eq(VERSION << 4 | Type.ANSWER), header.kind.eq(answer.kind), header.session.eq(asked.session),
             header.table.eq(answer.table), header.seq.eq(asked.seq), header.count.eq(rows), header.fragments.eq(fragment),
@@ -55,7 +58,8 @@ class Answerer(wiring.Component):
             m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
             with m.State("IDLE"):
                 m.d.comb += self.answers.ready.eq(1)
-                m.d.sync += [asked.eq(self.answers.payload), fragment.eq(0), first.eq(0)]
+                came = self.answers.payload
+                m.d.sync += [asked.eq(came), fragment.eq(0), rest.eq(came.answer.rows), rows.eq(least(came.answer.rows)), begin.eq(came.list)]
                 with m.If(self.answers.valid):
                     m.next = "HEAD"
             with m.State("HEAD"):
@@ -67,24 +71,25 @@ class Answerer(wiring.Component):
                     with m.If(self.heads.ready):
                         m.next = "STATUS"
             with m.State("STATUS"):
-                m.d.comb += [self.rows.valid.eq(1), self.rows.payload.eq(answer.status.as_value().word_select(at[:3], ROW_BITS)),
-                             self.at.eq(asked.list + first)]
+                m.d.comb += [self.rows.valid.eq(1), self.rows.payload.eq(answer.status.as_value().word_select(at, ROW_BITS)), self.at.eq(begin)]
+                m.d.sync += [place.eq(begin), left.eq(rows - 1)]
                 with m.If(self.rows.ready):
                     m.d.sync += at.eq(at + 1)
                     with m.If(at == STATUS_ROWS - 1):
-                        m.d.sync += at.eq(0)
                         m.next = "ROWS"
                         with m.If(rows == 0):
                             m.next = "NEXT"
             with m.State("ROWS"):
-                ends = at == rows - 1  # behind the last list there is nothing
-                m.d.comb += [self.rows.valid.eq(1), self.rows.payload.eq(self.row), self.at.eq(asked.list + first + at + (self.rows.ready & ~ends))]
+                ends = left == 0  # behind the last list there is nothing
+                m.d.comb += [self.rows.valid.eq(1), self.rows.payload.eq(self.row), self.at.eq(place + (self.rows.ready & ~ends))]
+                m.d.sync += place.eq(self.at)
                 with m.If(self.rows.ready):
-                    m.d.sync += at.eq(at + 1)
+                    m.d.sync += left.eq(left - 1)
                     with m.If(ends):
                         m.next = "NEXT"
             with m.State("NEXT"):
-                m.d.sync += [fragment.eq(fragment + 1), first.eq(first + DRAWS_PER_FRAGMENT)]
+                after = (rest - DRAWS_PER_FRAGMENT)[:16]
+                m.d.sync += [fragment.eq(fragment + 1), rest.eq(after), rows.eq(least(after)), begin.eq(begin + DRAWS_PER_FRAGMENT)]
                 m.next = "HEAD"
                 with m.If(rest <= DRAWS_PER_FRAGMENT):
                     m.next = "IDLE"

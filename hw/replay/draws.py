@@ -1,14 +1,16 @@
 """Where in the total the draws of a batch fall: random fractions, anywhere or one to a stratum."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from itertools import pairwise
+
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+
+from hw.replay.product import LATENCY, high_half
 
 __all__ = ["Batch", "Draws"]
 
 ZERO = 0x9E3779B97F4A7C15
-PIECE_BITS = 16
-"""Of a random number, multiplied in one cycle."""
 
 
 class Batch(data.Struct):
@@ -39,7 +41,7 @@ class Draws(wiring.Component):
 
         left, low, high = Signal.like(asked.count), Signal(64), Signal(64)
         stride, base = Signal(64), Signal(64)
-        running, last = Signal(), Signal()
+        running, last, anywhere = Signal(), Signal(), Signal()
         m.d.comb += [running.eq(left != 0), last.eq(left == 1), self.batches.ready.eq(step & (~running | last))]
         mixed, doubled = high ^ low, Signal(64)
         m.d.comb += doubled.eq(low.rotate_left(49) ^ mixed ^ (mixed << 21))
@@ -48,23 +50,24 @@ class Draws(wiring.Component):
             with m.If(self.batches.ready):
                 m.d.sync += left.eq(Mux(self.batches.valid, asked.count, 0))
                 m.d.sync += [Cat(low, high).eq(Mux(asked.seed == 0, ZERO, asked.seed)), stride.eq(asked.stride), base.eq(0)]
+                m.d.sync += anywhere.eq(asked.stride == 0)
 
-        # sum, scrambled number, and then the product from its low end
-        stage = data.StructLayout({"valid": 1, "last": 1, "base": 64, "stride": 64, "low": 64, "number": 64})
-        summed, number = Signal(stage), Signal(stage)
+        # sum, scrambled number, and then the product
+        stage = data.StructLayout({"valid": 1, "last": 1, "base": 64, "stride": 64, "anywhere": 1, "number": 64})
+        summed, number, low_summed = Signal(stage), Signal(stage), Signal(64, reset_less=True)
         with m.If(step):
             m.d.sync += [
-                summed.valid.eq(running), summed.last.eq(last), summed.base.eq(base), summed.stride.eq(stride), summed.low.eq(low),
-                summed.number.eq(low + high), number.eq(summed), number.number.eq(summed.number.rotate_left(17) + summed.low),
-            ]
-        at, product = number, Const(0, 64 + PIECE_BITS)
-        for piece in range(64 // PIECE_BITS):
-            after, sum = Signal(stage, name=f"piece_{piece}"), Signal(64 + PIECE_BITS, name=f"product_{piece}")
-            with m.If(step):
-                m.d.sync += [after.eq(at), sum.eq((product >> PIECE_BITS) + at.number.word_select(piece, PIECE_BITS) * at.stride)]
-            at, product = after, sum
+                summed.valid.eq(running), summed.last.eq(last), summed.base.eq(base), summed.stride.eq(stride), summed.anywhere.eq(anywhere),
+                summed.number.eq(low + high), low_summed.eq(low), number.eq(summed), number.number.eq(summed.number.rotate_left(17) + low_summed)]
+        # With stride 0 the product and the base are 0.
+        begins = Signal(64, reset_less=True)
+        with m.If(step):
+            m.d.sync += begins.eq(number.base | Mux(number.anywhere, number.number, 0))
+        fraction = high_half(m, number.number, number.stride, name="within", plus=begins, goes=step)
+        shown = [number, *(Signal(data.StructLayout({"valid": 1, "last": 1}), name=f"shown_{k}") for k in range(LATENCY))]
+        with m.If(step):
+            for before, after in pairwise(shown):
+                m.d.sync += [after.valid.eq(before.valid), after.last.eq(before.last)]
         m.d.comb += [
-            self.fractions.valid.eq(at.valid), self.fractions.payload.last.eq(at.last),
-            self.fractions.payload.fraction.eq(Mux(at.stride == 0, at.number, at.base + (product >> PIECE_BITS))),
-        ]
+            self.fractions.valid.eq(shown[-1].valid), self.fractions.payload.last.eq(shown[-1].last), self.fractions.payload.fraction.eq(fraction)]
         return m

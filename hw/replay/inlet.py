@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 from amaranth.utils import exact_log2
 
-from hw.frame import Word
+from hw.frame import Cut, Word
 from hw.net.store import FrameStore
 from hw.queue import LENGTH_BITS
 
@@ -33,7 +33,8 @@ class Inlet(wiring.Component):
 
     Words come with `first`, and with `arrived`, which is constant over a frame. A frame for which there is no room is dropped whole, and
     `stat_drop` pulses: the entry never stalls. `arrived_o` is that of the frame in `rows`, from its first row to its last. Frames
-    are whole rows. One row a cycle, the first 2 cycles after its word. `busy`: from the cycle after a frame began until its last row was taken.
+    are whole rows. One row a cycle, the first 3 cycles after its word; `rows.ready` leads to registers only. `busy`:
+    from the cycle after a frame began until its last row was taken.
     """
 
     def __init__(self, *, bus_bits: int, depth: int):
@@ -46,21 +47,22 @@ class Inlet(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.store = store = self.store
+        m.submodules.cut = cut = Cut(data.StructLayout({"row": Row, "arrived": Arrived}))
         connect(m, wiring.flipped(self.words), store.put)
         bus_bytes, rows = self.bus_bits // 8, self.bus_bits // ROW_BITS
-        word = store.o.payload
+        word, put = store.o.payload, cut.i.payload
         m.d.comb += [
-            store.first.eq(self.first), store.put_note.eq(self.arrived), self.stat_drop.eq(store.stat_drop), self.busy.eq(store.busy),
-            store.put_words.eq((self.arrived.length + bus_bytes - 1) >> exact_log2(bus_bytes)), self.arrived_o.eq(store.note),
-            self.rows.valid.eq(store.o.valid),
-        ]
+            store.first.eq(self.first), store.put_note.eq(self.arrived), self.stat_drop.eq(store.stat_drop),
+            self.busy.eq(store.busy | self.rows.valid),
+            store.put_words.eq((self.arrived.length + bus_bytes - 1) >> exact_log2(bus_bytes)), put.arrived.eq(store.note),
+            self.arrived_o.eq(cut.o.payload.arrived), cut.i.valid.eq(store.o.valid), self.rows.valid.eq(cut.o.valid),
+            self.rows.payload.eq(cut.o.payload.row), cut.o.ready.eq(self.rows.ready)]
         at = Signal(range(rows))
         ends = Signal()  # the word, with this row
         m.d.comb += [
-            ends.eq(word.count <= (at + 1) << 3), self.rows.payload.last.eq(word.last & ends),
-            self.rows.payload.data.eq(word.data.word_select(at, ROW_BITS)), store.o.ready.eq(self.rows.ready & ends),
-        ]
-        with m.If(self.rows.valid & self.rows.ready):
+            ends.eq(word.count <= (at + 1) << 3), put.row.last.eq(word.last & ends),
+            put.row.data.eq(word.data.word_select(at, ROW_BITS)), store.o.ready.eq(cut.i.ready & ends)]
+        with m.If(cut.i.valid & cut.i.ready):
             m.d.sync += at.eq(0 if rows == 1 else at + 1)
             with m.If(ends):
                 m.d.sync += at.eq(0)

@@ -51,15 +51,20 @@ def there(start, units, session):
     return (start - session.oldest)[:32] + units <= (session.written - session.oldest)[:32]
 
 
+def times(count, constant: int):
+    """Shifts and sums, no multiplier: it would be shared with others, and every way to it lead through the choice."""
+    return sum((count << bit for bit in range(constant.bit_length()) if constant >> bit & 1), Const(0))
+
+
 def among(kind, *kinds: Kind):
     """Whether `kind` is one of these."""
     return kind.matches(*kinds)
 
 
 class Form(wiring.Component):
-    """What a request's header alone says: which kind, how long a body should be, what is wrong with it. Combinational.
+    """What a request's header alone says: which kind, how long a body should be, what is wrong with it.
 
-    `fault`: `fate` says which. `leads`: rows of the body to look at first. `ordered`, `answers` with a list.
+    `fault`: `fate` says which, of what the inputs were 1 cycle before. `leads`: rows of the body to look at first. `ordered`, `answers` with a list.
     """
 
     def __init__(self, replay: Replay):
@@ -85,23 +90,27 @@ class Form(wiring.Component):
         with m.Switch(kind):
             for name, (limit, each, before) in forms.items():
                 with m.Case(name):
-                    m.d.comb += [most.eq(limit), rows.eq(count[:8] * each + before), self.leads.eq(LEADS.get(name, 0))]
+                    m.d.comb += [most.eq(limit), rows.eq(times(count[:8], each) + before), self.leads.eq(LEADS.get(name, 0))]
         m.d.comb += [
             body.eq(self.length - FRAME_BYTES), self.ordered.eq(among(kind, *ORDERED)), self.fate.eq(Fate.DONE),
             self.fault.eq(self.fate != Fate.DONE)]
-        with m.If(kind > max(Kind)):
+        no_kind, no_table, no_length = Signal(), Signal(), Signal()
+        m.d.sync += [no_kind.eq(kind > max(Kind)), no_table.eq(frame.table >= replay.tables),
+                     no_length.eq((body != rows << 3) | (count > most) | ((count == 0) & (most != 0)))]
+        with m.If(no_kind):
             m.d.comb += self.fate.eq(Fate.KIND)
-        with m.Elif(frame.table >= replay.tables):
+        with m.Elif(no_table):
             m.d.comb += self.fate.eq(Fate.TABLE)
-        with m.Elif((body != rows << 3) | (count > most) | ((count == 0) & (most != 0))):
+        with m.Elif(no_length):
             m.d.comb += self.fate.eq(Fate.LENGTH)
         return m
 
 
 class Judge(wiring.Component):
     """What becomes of a well-formed request of whoever is in `session`'s place; `other` is the session whose log it reads, `product` count times
-    the table's ratio. Combinational. `known`: its sender is who it says; `counts`: its number is used up; `enough`: there are as many items as the
-    table's limits ask for. It is not for OPEN, and a FETCH is DONE, whatever is gone."""
+    the table's ratio. Outputs are those of what the inputs were 1 cycle before, but `counts`, which needs `ordered` in both. `known`: its sender is
+    who it says; `counts`: its number is used up; `enough`: there are as many items as the table's limits ask for. It is not for OPEN, and a FETCH
+    is DONE, whatever is gone."""
 
     def __init__(self, replay: Replay):
         self.replay = replay
@@ -117,16 +126,16 @@ class Judge(wiring.Component):
         sample, limits, write, publish = (as_lead(record, self.lead) for record in (SAMPLE, LIMITS, WRITE, PUBLISH))
         load = as_lead(LOAD, self.lead)
         since, ago = Signal(32), Signal(32)
+        known, enough = Signal(), Signal()
         m.d.comb += [
-            self.known.eq(session.open & (session.nonce[:32] == frame.token) & (frame.session < replay.sessions)),
-            since.eq(frame.seq - session.next), ago.eq(session.next - frame.seq),
-            self.enough.eq(self.filled >= table.size),
-        ]
+            known.eq(session.open & (session.nonce[:32] == frame.token) & (frame.session < replay.sessions)),
+            since.eq(frame.seq - session.next), ago.eq(session.next - frame.seq), enough.eq(self.filled >= table.size)]
+        m.d.sync += [self.known.eq(known), self.enough.eq(enough)]
         turns, draws, adds, writes = among(kind, *TURNS), kind == Kind.SAMPLE, kind == Kind.ADD, kind == Kind.WRITE
         wanted = Signal(signed(58))
         behind, ahead = table.behind << 16, table.ahead << 16
         m.d.comb += wanted.eq(Mux(draws, (count << 16) - behind, self.product + table.credit - ahead))
-        rated = (table.ratio != 0) & (draws & (wanted > table.credit) | adds & self.enough & (wanted > 0))
+        rated = (table.ratio != 0) & (draws & (wanted > table.credit) | adds & enough & (wanted > 0))
         kept, length = Signal(32), Signal(32)
         m.d.comb += [kept.eq(session.written - session.oldest), length.eq(session.written + count - write.oldest)]
         out_of_range = Mux(writes, (write.start != session.written) | ((write.oldest - session.oldest)[:32] > kept),
@@ -137,12 +146,12 @@ class Judge(wiring.Component):
         missing = others | (load.session >= replay.sessions) | ~there(load.start, count, self.other)
         ordered = self.ordered
         for fate, holds in reversed([
-            (Fate.SESSION, ~self.known),
+            (Fate.SESSION, ~known),
             (Fate.REPEATED, ordered & (ago != 0) & (ago <= session.kept)),
             (Fate.OLD, ordered & since[31]),
             (Fate.AHEAD, ordered & (since != 0)),
             (Fate.TURN, turns & (frame.turn != 0) & (frame.turn != table.turn)),
-            (Fate.ITEMS, draws & ((sample.items != 0) & (table.adds - sample.items)[31] | ~self.enough)),
+            (Fate.ITEMS, draws & ((sample.items != 0) & (table.adds - sample.items)[31] | ~enough)),
             (Fate.EMPTY, draws & (table.total == 0)),
             (Fate.RATE, rated),
             (Fate.RANGE, out_of_range),
@@ -150,7 +159,9 @@ class Judge(wiring.Component):
             (Fate.GONE, reads & missing),
             (Fate.DONE, Const(1)),
         ]):
-            with m.If(holds):
+            held = Signal(name=f"is_{fate.name.lower()}")
+            m.d.sync += held.eq(holds)
+            with m.If(held):
                 m.d.comb += self.fate.eq(fate)
         m.d.comb += self.counts.eq(ordered & among(self.fate, Fate.DONE, Fate.RANGE, Fate.MEMORY))
         return m

@@ -2,11 +2,11 @@
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.control.reply import Addressed
 from hw.control.tables import Address
-from hw.frame import require_bus
+from hw.frame import Cut, require_bus
 from hw.layout import layout
 from hw.queue import sum_halves
 from iswitch.replay_wire import BODY_BYTES, END, REPLAY_HEADER, ROW_BYTES, STATUS
@@ -34,7 +34,7 @@ class Outlet(wiring.Component):
     """A frame for each head, with the next `rows` as its body.
 
     The complement stands in the last row, so nothing is stored: the first word leaves when it is full, and then a row a cycle. 2 cycles between
-    frames. `o` may stall; addresses are stamped at the port.
+    frames. Two rows may come ahead of their turn; `rows.ready` leads to registers only. `o` may stall; addresses are stamped at the port.
     """
 
     def __init__(self, *, bus_bits: int):
@@ -50,6 +50,8 @@ class Outlet(wiring.Component):
         image, left, total = Signal(8 * FRAME_BYTES, reset_less=True), Signal(range(max(BODY_ROWS, HEAD_ROWS) + 1)), Signal(32)
         body = Signal.like(left)
         row, valid, taken = Signal(ROW_BITS), Signal(), Signal()
+        m.submodules.cut = cut = Cut(ROW_BITS)
+        connect(m, flipped(self.rows), cut.i)
 
         # Rows fill a word; the last one may leave it unfinished.
         word, at, full, last = Signal(self.bus_bits, reset_less=True), Signal(range(places)), Signal(), Signal()
@@ -94,7 +96,7 @@ class Outlet(wiring.Component):
                         with m.If(body == 0):
                             m.next = "SUM"
             with m.State("BODY"):
-                m.d.comb += [row.eq(self.rows.payload), valid.eq(self.rows.valid), self.rows.ready.eq(~full | self.o.ready)]
+                m.d.comb += [row.eq(cut.o.payload), valid.eq(cut.o.valid), cut.o.ready.eq(~full | self.o.ready)]
                 with m.If(taken):
                     m.d.sync += left.eq(left - 1)
                     with m.If(left == 0):

@@ -5,6 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from hw.frame import Cut
 from hw.replay.sampler import Result, Sampler
 from hw.replay.slots import Command
 from iswitch.config import Replay
@@ -16,7 +17,8 @@ HANDLE_BITS = 32
 
 class Tables(wiring.Component):
     """A sampler for each table; `table` chooses whose `commands`, `results`, `filled`, `lowest` and `highest` these are. It must not change while
-    something is `pending`. One command a cycle, results in order; not `ready` after a reset until all slots are wiped."""
+    something is `pending`. One command a cycle, results in order, 1 cycle after the sampler's `latency`; not `ready` after a reset until all slots
+    are wiped, and a command waits until then."""
 
     def __init__(self, replay: Replay):
         self.replay = replay
@@ -30,15 +32,19 @@ class Tables(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        pending = Signal(range(1 << 8))
+        pending, begun, now = Signal(range(1 << 8)), Signal(), Signal()
+        m.d.sync += begun.eq(self.ready)
         ready = []
+        m.submodules.cut = cut = Cut(self.commands.payload.shape())
         for k, sampler in enumerate(self.samplers):
             m.submodules[f"sampler_{k}"] = sampler
-            m.d.comb += [sampler.commands.payload.eq(self.commands.payload), sampler.commands.valid.eq(self.commands.valid & (self.table == k))]
+            m.d.comb += [sampler.commands.payload.eq(cut.o.payload), sampler.commands.valid.eq(cut.o.valid & (self.table == k))]
             ready.append(sampler.commands.ready)
         chosen = {name: Array(getattr(sampler, name) for sampler in self.samplers)[self.table] for name in ("filled", "lowest", "highest")}
         m.d.comb += [
-            self.commands.ready.eq(Array(ready)[self.table]), self.ready.eq(self.commands.ready),
+            cut.i.payload.eq(self.commands.payload),
+            cut.i.valid.eq(self.commands.valid & self.ready), self.commands.ready.eq(cut.i.ready & self.ready),
+            now.eq(Array(ready)[self.table]), cut.o.ready.eq(now), self.ready.eq(begun | now),
             self.results.valid.eq(Array(sampler.results.valid for sampler in self.samplers)[self.table]),
             self.results.payload.eq(Array(sampler.results.payload for sampler in self.samplers)[self.table]),
             *(getattr(self, name).eq(value) for name, value in chosen.items()), self.pending.eq(pending != 0),

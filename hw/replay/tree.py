@@ -11,21 +11,22 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.aggregate.ring import popcount
 from hw.frame import NEVER_READ_BEFORE_WRITTEN
 from hw.replay.histogram import Change
+from hw.replay.product import FRACTION_BITS, LATENCY, high_half
 
 __all__ = ["Found", "Operation", "SumTree", "fanouts"]
-
-FRACTION_BITS = 64
-PIECE_BITS = 16
-"""Of a fraction, multiplied in one cycle."""
 
 
 def fanouts(capacity: int, arity: int) -> list[int]:
     """Children of a node, level by level from the root, which has fewer where the capacity is no power of the arity."""
     bits, each = exact_log2(capacity), exact_log2(arity)
     return [1 << (bits % each or each)] + [arity] * (-(-bits // each) - 1)
+
+
+def selected(here, values):
+    """The value whose bit in `here` is set."""
+    return functools.reduce(or_, (Mux(bit, value, 0) for bit, value in zip(here, values, strict=True)))
 
 
 class Operation(data.StructLayout):
@@ -98,7 +99,7 @@ class SumTree(wiring.Component):
     @property
     def _leaf_stage(self) -> int:
         """Cycles from an operation until it is at the leaves."""
-        return self.entry + 1 + FRACTION_BITS // PIECE_BITS + 1 + 3 * (len(self.fanouts) - 2)
+        return self.entry + 1 + LATENCY + 1 + 3 * (len(self.fanouts) - 2)
 
     def bits_below(self, level: int) -> int:
         """Address bits of the leaves below a child at this level."""
@@ -166,32 +167,33 @@ class SumTree(wiring.Component):
             "total": self.total.shape(), "rest": self.sum_bits(level), **({} if level else {"fraction": FRACTION_BITS})})
 
     def _place(self, m, step):
-        """Where in the total a draw wants to be: the high half of a product, piece by piece from the low end, as integers round down alike."""
-        product, pieces = Const(0), FRACTION_BITS // PIECE_BITS
-        for piece in range(pieces):
-            after, sum = Signal(self._step(0), name=f"placed_{piece}"), Signal(len(self.total) + PIECE_BITS, name=f"product_{piece}")
-            m.d.sync += [after.eq(step), sum.eq((product >> PIECE_BITS) + step.fraction.word_select(piece, PIECE_BITS) * step.total)]
-            step, product = after, sum
+        """Where in the total a draw wants to be."""
+        rest = high_half(m, step.fraction, step.total, name="place")
+        for stage in range(LATENCY):
+            before, step = step, Signal(self._step(0), name=f"placing_{stage}")
+            m.d.sync += [getattr(step, name).eq(getattr(before, name)) for name in ("valid", "draws", "leaf", "change", "priority", "total")]
         placed = Signal.like(step)
-        m.d.comb += [placed.eq(step), placed.rest.eq(product >> PIECE_BITS)]
+        m.d.comb += [placed.eq(step), placed.rest.eq(rest)]
         return placed
 
     def _pass(self, m, step, level, sums):
         """The step to the next level, and the node's sums behind it. sums: for each child but the first that of its elder siblings."""
         low, bits = self.bits_below(level), exact_log2(self.fanouts[level])
         into, after = Signal(self._step(level + 1), name=f"into_{level + 1}"), [Signal.like(old, name=f"after_{level}") for old in sums]
-        reached = Signal(len(sums), name=f"reached_{level}")
-        m.d.comb += reached.eq(Cat(step.rest >= old for old in sums))
-        # The sums rise from child to child, so those that are reached are the first ones.
-        chosen, passed = Signal(bits, name=f"chosen_{level}"), Signal(self.sum_bits(level), name=f"passed_{level}")
+        # What is left behind each child's begin, below 0 if that is not reached. The sums rise from child to child, so those that are
+        # reached are the first ones, and where that changes is the child.
+        lefts = [step.rest, *(Signal(signed(self.sum_bits(level) + 1), name=f"left_{level}") for _ in sums)]
+        m.d.comb += [left.eq(step.rest - old) for left, old in zip(lefts[1:], sums, strict=True)]
+        reached = Cat(~left[-1] for left in lefts[1:])
+        here = Signal(len(lefts), name=f"here_{level}")
+        chosen, rest = Signal(bits, name=f"chosen_{level}"), Signal(self.sum_bits(level + 1), name=f"rest_{level + 1}")
         m.d.comb += [
-            chosen.eq(functools.reduce(or_, (Mux(reached[k - 1] & ~(reached[k] if k < len(sums) else 0), k, 0) for k in range(1, len(sums) + 1)))),
-            passed.eq(functools.reduce(or_, (Mux(reached[k] & ~(reached[k + 1] if k + 1 < len(sums) else 0), old, 0) for k, old in enumerate(sums)))),
-        ]
+            here.eq(Cat(Const(1, 1), reached) & ~Cat(reached, Const(0, 1))), chosen.eq(selected(here, range(len(lefts)))),
+            rest.eq(selected(here, (left[:len(rest)] for left in lefts)))]
         mine = step.leaf[low:low + bits]
         m.d.comb += [new.eq(old + Mux(~step.draws & step.valid & (mine <= k), step.change, 0)) for k, (old, new) in enumerate(zip(sums, after))]
         m.d.comb += [getattr(into, name).eq(getattr(step, name)) for name in ("valid", "draws", "change", "priority", "total")]
-        m.d.comb += [into.leaf.eq(step.leaf | Mux(step.draws, chosen, 0) << low), into.rest.eq(step.rest - passed)]
+        m.d.comb += [into.leaf.eq(step.leaf | Mux(step.draws, chosen, 0) << low), into.rest.eq(rest)]
         return into, after
 
     def _root(self, m, step):
@@ -252,11 +254,14 @@ class SumTree(wiring.Component):
         m.d.sync += [end.eq(before[k // group] + within[k]) for k, end in enumerate(ends)]
 
         last, drawn = steps[-1], self.found.payload
-        chosen = Signal(bits)
-        m.d.comb += chosen.eq(popcount(Cat(last.rest >= end for end in ends[:-1])))
+        # Ends rise, so those that are reached are the first ones, and where that changes is the leaf.
+        reached, here, chosen, priority = Signal(self.arity - 1), Signal(self.arity), Signal(bits), Signal(self.priority_bits)
+        m.d.comb += [
+            reached.eq(Cat(last.rest >= end for end in ends[:-1])), here.eq(Cat(Const(1, 1), reached) & ~Cat(reached, Const(0, 1))),
+            priority.eq(selected(here, rows[2])), chosen.eq(selected(here, range(self.arity)))]
         empty = last.draws & (last.total == 0)
         m.d.sync += [
             self.found.valid.eq(last.valid), drawn.draws.eq(last.draws), drawn.empty.eq(empty), drawn.total.eq(last.total),
             drawn.leaf.eq(Mux(empty, 0, last.leaf | Mux(last.draws, chosen, 0))),
-            drawn.priority.eq(Mux(last.draws, rows[2][chosen], last.priority)),
+            drawn.priority.eq(Mux(last.draws, priority, last.priority)),
         ]

@@ -122,8 +122,8 @@ async def test_rgmii_sends_whole_frames_with_gaps(dut, stalls):
 @cocotb.test()
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_rgmii_gives_every_frame_once_and_marks_the_damaged(dut, stalls):
-    """At line rate, with gaps of 12 bytes and of one: good frames as they are, also those that are too short; bad FCS, starts that are none, and fragments with
-    an error; after each of these a good one."""
+    """At line rate, with gaps of 12 bytes and of one: good frames as they are, also those that are too short; with an error what has a bad
+    FCS, or a start that is none, and fragments; after each of these a good one."""
     bench = Bench(dut, stalls)
     await bench.start()
     good = lambda length: (frame := bench.payload(length), GmiiFrame.from_payload(frame, min_len=0), False)

@@ -8,6 +8,7 @@ from iswitch.wire import (
     slot_view_register,
 )
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client
+from sim.emulator.compile import Design
 from sim.emulator.engine import Board
 from sim.model.tree_switch import Parent, TreeSwitch
 
@@ -34,13 +35,13 @@ class Pair:
     """A compiled switch with the golden model beside it.
 
     `exchange` hands one frame to both and waits; `burst` lets frames of several ports race, and then gives them to the model in the
-    order in which the switch's core decided them. Every difference raises Divergence.
+    order in which the switch's core decided them. Every difference raises Divergence. `design`: another switch than ours of the same ports.
     """
 
     def __init__(self, config: Config, *, engine: str = "verilator", mac: bytes = SWITCH_MAC, ip: bytes = SWITCH_IP, seed: int = 1,
-                 parents: dict[int, Parent] | None = None):
+                 parents: dict[int, Parent] | None = None, design: Design | None = None):
         self.config, self.mac, self.ip, self.seed, self.parents = config, mac, ip, seed, parents or {}
-        self.board = Board(config, engine=engine, mac=mac, ip=ip, seed=seed, watch=True, trace=True)
+        self.board = Board(config, engine=engine, mac=mac, ip=ip, seed=seed, watch=True, trace=True, design=design)
         for job, parent in self.parents.items():
             self.board.parent(job, **parent._asdict())
         self.model = TreeSwitch(config, mac=mac, ip=ip, seed=seed, parents=self.parents)

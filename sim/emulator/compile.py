@@ -17,7 +17,7 @@ from sim.emulator import toolchain
 from sim.emulator.toolchain import CXX, FAST, ROOT, CompileError, Parts, digest, made_once, package, shared, verilate, write, yosys
 from sim.emulator.wrapper import wrapper
 
-__all__ = ["BUILD", "ENGINES", "CompileError", "library"]
+__all__ = ["BUILD", "ENGINES", "CompileError", "Design", "library"]
 
 BUILD = ROOT / "build" / "emulator"
 """Where libraries and what is worth keeping of their making are cached; safe to delete."""

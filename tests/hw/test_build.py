@@ -6,7 +6,8 @@ from collections import Counter
 import pytest
 from iswitch.config import Config
 
-from hw.build import payload_memories_uninitialised, rtlil, tool, verilog
+from hw.build import for_synthesis, payload_memories_uninitialised, rtlil, tool, verilog
+from hw.switch import Switch
 
 SMALL = Config(ports=2, bus_bits=64, members=2, jobs=2, window=1, elements=2, queue_bytes=4096)
 PORTS = {
@@ -53,7 +54,18 @@ def test_only_memories_that_are_written_first_lack_initial_contents():
         for attribute, name in re.findall(r"(attribute \\never_read_before_written 1\n(?:\s*attribute .*\n)*)?\s*memory width .*\\(\w+)\n", module):
             assert (name in filled) == (not attribute)
             unfilled[name] += bool(attribute)
-    assert +unfilled == {"sums": 1, "poison": 1, "memory": 4 * SMALL.ports + 1}
+    assert +unfilled == {"sums": 1, "poison": 1, "memory": 4 * SMALL.ports + 2}
+
+
+def test_only_reads_that_meet_no_write_are_left_open_and_only_for_synthesis():
+    """Of queues, stores and the words behind the parser; in what simulators run every read is of the old word."""
+    from amaranth.back import rtlil as backend
+    assert re.findall(r"COLLISION_X_MASK 1'(\d)", rtlil(SMALL)).count("1") == 0
+    before = backend.ModuleEmitter.emit_read_port
+    with for_synthesis():
+        found = re.findall(r"COLLISION_X_MASK 1'(\d)", backend.convert(Switch(SMALL), name="switch"))
+    assert found.count("1") == 4 * SMALL.ports + 1 and found.count("0") > 10
+    assert backend.ModuleEmitter.emit_read_port is before
 
 
 def test_memories_are_emitted_as_usual_afterwards():

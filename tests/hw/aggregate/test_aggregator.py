@@ -8,6 +8,7 @@ from iswitch.config import Config
 from iswitch.wire import Format, Operation
 
 from hw.aggregate.aggregator import Aggregator
+from hw.aggregate.result import ResultComposer
 from hw.numeric.lane import Lane
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 from sim.bench.traffic import adverse_numbers
@@ -95,14 +96,16 @@ def sum_of(count, elements=32):
     return made
 
 
-def test_first_word_leaves_result_at_plus_8_cycles_after_its_operation():
-    works, _, sink = run(sum_of(3))
-    assert sink.times[0] - works.times[-1] == Lane.RESULT_AT + 8
+def test_first_word_leaves_as_many_cycles_after_its_operation_as_its_parts_take():
+    works, _, sink = run(sum_of(1))
+    sequencer, numbers_kept = 2, 2
+    assert sink.times[0] - works.times[-1] == sequencer + Lane.RESULT_AT + numbers_kept + ResultComposer.LATENCY
 
 
 def test_sums_go_in_one_word_per_cycle():
     _, contributions, _ = run(sum_of(5))
-    assert contributions.times == list(range(contributions.times[0], contributions.times[0] + 5 * 16))
+    # The first waits with its operation.
+    assert contributions.times[1:] == list(range(contributions.times[1], contributions.times[1] + 5 * 16 - 1))
 
 
 def test_results_of_every_contribution_never_overrun_what_is_kept():

@@ -1,6 +1,7 @@
 # amaranth: UnusedElaboratable=no
 """Operations into beats: in order, without gaps, and never too close on one word."""
 
+import itertools
 import random
 
 import pytest
@@ -8,7 +9,7 @@ from amaranth.hdl import Value
 from iswitch.config import Config
 from iswitch.wire import Operation
 
-from hw.aggregate.sequencer import Beat, Sequencer
+from hw.aggregate.sequencer import LOOP_MIN, Beat, Sequencer
 from sim.bench.stream import STALLS, Bench, to_words
 
 CONFIG = Config(ports=2, bus_bits=64, members=4, jobs=2, window=2, elements=16, queue_bytes=4096)
@@ -25,14 +26,14 @@ def payload(elements, seed):
     return random.Random(seed).randbytes(4 * elements)
 
 
-def run(works, *, loop=9, stalls=0, room=ROOM, results_start=0, limit=20000):
+def run(works, *, loop=9, stalls=0, room=ROOM, results_start=0, payload_start=0, limit=20000, everything=False):
     """Returns the beats as (cycle, beat), contributions' source, claims as (cycle, words), results' sink."""
     dut = Sequencer(CONFIG, loop=loop)
     bench = Bench(dut, stalls=stalls, inputs=[(dut.room, room)])
-    bench.source(dut.works, works)
+    sent = bench.source(dut.works, works)
     payloads = [payload(one["result"]["length"] // 4, k) if one["operation"] == Operation.CONTRIBUTE else b""
                 for k, one in enumerate(works)]
-    words = bench.source(dut.contributions, [word for one in payloads for word in to_words(one, 64)])
+    words = bench.source(dut.contributions, [word for one in payloads for word in to_words(one, 64)], start=payload_start)
     results = bench.sink(dut.results, start=results_start)
     beats, claims, cycle = [], [], -1
 
@@ -48,7 +49,7 @@ def run(works, *, loop=9, stalls=0, room=ROOM, results_start=0, limit=20000):
 
     bench.process(record)
     bench.run(limit=limit)
-    return beats, words, claims, results
+    return (beats, words, claims, results, sent) if everything else (beats, words, claims, results)
 
 
 @pytest.mark.parametrize("stalls", STALLS)
@@ -92,7 +93,7 @@ def test_each_operation_becomes_its_words_in_order(stalls):
     assert len(words.times) == sum(beat.include for _, beat in beats)
 
 
-@pytest.mark.parametrize("loop", [1, 2, 9, 14])
+@pytest.mark.parametrize("loop", [LOOP_MIN, LOOP_MIN + 1, 9, 14])
 @pytest.mark.parametrize("stalls", STALLS)
 def test_no_beat_on_a_word_in_flight(loop, stalls):
     beats, *_ = run(mixture(50, slots=2), loop=loop, stalls=stalls)
@@ -109,9 +110,12 @@ def test_no_beat_on_a_word_in_flight(loop, stalls):
 
 def test_operations_follow_each_other_without_a_gap():
     works = [work(Operation.CONTRIBUTE, slot % 8, elements, emit=slot % 2) for slot, elements in enumerate((16, 2, 1, 4, 16, 3, 8, 2))]
-    beats, words, *_ = run(works)
-    assert [cycle for cycle, _ in beats] == [taken + 1 for taken in words.times]
-    assert words.times == list(range(words.times[0], words.times[0] + len(words.times)))
+    beats, *_ = run(works)
+    times = [cycle for cycle, _ in beats]
+    # One word alone takes two cycles.
+    words = [-(-one["result"]["length"] // 8) for one in works]
+    expected = [apart for count in words for apart in ([2] if count == 1 else [1] * count)]
+    assert [after - before for before, after in itertools.pairwise(times)] == expected[:-1]
 
 
 def test_long_payload_needs_no_pause_on_its_own_slot():
@@ -121,7 +125,14 @@ def test_long_payload_needs_no_pause_on_its_own_slot():
 
 def test_operation_that_only_reads_holds_up_nobody():
     beats, *_ = run([work(Operation.RESEND, 0, 2, emit=1)] * 6)
-    assert [cycle for cycle, _ in beats] == list(range(beats[0][0], beats[0][0] + 6))
+    assert [cycle for cycle, _ in beats] == list(range(beats[0][0], beats[0][0] + 12, 2))
+
+
+@pytest.mark.parametrize("elements", [1, 16])
+def test_first_beat_leaves_two_cycles_behind_its_operation_and_one_behind_its_word(elements):
+    for late in (0, 10):
+        beats, words, _, _, works = run([work(Operation.CONTRIBUTE, 0, elements)], payload_start=late, everything=True)
+        assert beats[0][0] == max(works.times[0] + 2, words.times[0] + 1)
 
 
 @pytest.mark.parametrize("room", [7, 8])
@@ -130,17 +141,17 @@ def test_result_waits_for_room_for_all_its_words(room):
     if room == 8:
         assert len(run(works, room=room)[0]) == 8 + 7 + 8
     else:
-        with pytest.raises(TimeoutError, match=r"still hold \[1, 8\] items"):
+        with pytest.raises(TimeoutError, match=r"still hold \[0, 7\] items"):
             run(works, room=room, limit=200)
 
 
 def test_result_waits_for_its_header_to_be_taken():
     beats, _, claims, results = run([work(Operation.RESEND, 0, 16, emit=1)], results_start=40)
     assert results.times == [40]
-    assert claims == [(40, 8)]
-    assert beats[0][0] > 40
+    assert claims == [(42, 8)]
+    assert beats[0][0] == 42
 
 
 def test_loop_wrong():
-    with pytest.raises(ValueError, match="Sequencer loop must be at least 1 cycle, not 0"):
-        Sequencer(CONFIG, loop=0)
+    with pytest.raises(ValueError, match="Sequencer loop must be at least 3 cycles, not 2"):
+        Sequencer(CONFIG, loop=2)

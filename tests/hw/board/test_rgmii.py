@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """The whole MAC of an ECP5 board, LiteEth's and ours, at its RGMII pins against somebody else's models; slips are noticed."""
 
 from hw.board.rgmii import RgmiiPort
@@ -14,3 +15,23 @@ def run(top, folder=BUILD, only="", *, make=RgmiiPort, **sizes):
 def test_port_agrees_with_another_phy():
     assert len(run("shallow", rx_depth=SHALLOW_DEPTH)) == 2
     assert len(run("rgmii")) == 8
+
+
+def test_slips_are_noticed(tmp_path):
+    """A damaged frame that passes for a good one; a frame whose first byte leaves before its last is there."""
+    for slip, test in ((("word.error.eq(error)", "word.error.eq(0)"), "gives_every_frame_once"),
+                       (('o_domain=self.domain, whole=True', 'o_domain=self.domain, whole=False'), "sends_whole_frames")):
+        with pytest.raises(RuntimeError, match=f"test_rgmii_{test}.*stalls=bursts failed"):
+            run("rgmii", tmp_path, f"test_rgmii_{test}_with_gaps/stalls=bursts" if "sends" in test else f"{test}_and_marks_the_damaged/stalls=bursts",
+                make=mutant(hw.board.rgmii, *slip).RgmiiPort)
+
+
+@pytest.mark.parametrize("bus_bits", [8, 256])
+def test_rgmii_port_bus_bits_wrong(bus_bits):
+    with pytest.raises(ValueError, match=f"RgmiiPort bus_bits must be 64, not {bus_bits}"):
+        RgmiiPort(bus_bits=bus_bits, domain=DOMAIN)
+
+
+def test_rgmii_port_tx_depth_wrong():
+    with pytest.raises(ValueError, match="RgmiiPort tx_depth must hold a frame of 1518 bytes, not 128 words"):
+        RgmiiPort(bus_bits=64, domain=DOMAIN, tx_depth=128)

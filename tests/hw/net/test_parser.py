@@ -88,11 +88,11 @@ def test_fields_by_hand():
 
 @pytest.mark.parametrize("bus_bits", BUSES)
 @pytest.mark.parametrize(("name", "shown_at"), [("contribution of 64", 64), ("join", 128), ("cut control", 127), ("size 129", 64)])
-def test_headers_come_1_cycle_after_the_word_that_completes_them(bus_bits, name, shown_at):
+def test_headers_come_2_cycles_after_the_word_that_completes_them(bus_bits, name, shown_at):
     dut, bench, source = bench_of([FRAMES[name]], bus_bits)
     headers, out = bench.sink(dut.headers), bench.sink(dut.o)
     bench.run()
-    assert headers.times == [source.times[-(-shown_at * 8 // bus_bits) - 1] + 1]
+    assert headers.times == [source.times[-(-shown_at * 8 // bus_bits) - 1] + 2]
     assert out.times == [taken + 2 for taken in source.times]
 
 
@@ -118,3 +118,9 @@ def test_headers_not_taken_hold_the_lane_and_nothing_is_lost():
 def test_bus_bits_wrong():
     with pytest.raises(ValueError, match="Parser bus_bits must be 64, 256 or 512, not 100"):
         Parser(bus_bits=100)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3, 100])
+def test_depth_wrong(depth):
+    with pytest.raises(ValueError, match=f"Parser depth must be a power of two above 1, not {depth}"):
+        Parser(bus_bits=64, depth=depth)

@@ -129,10 +129,11 @@ def test_a_row_a_cycle_and_1_cycle_from_what_is_asked_to_its_head():
     # fragments
     ("~asked.fragments.bit_select(fragment, 1)", "~asked.fragments.bit_select(0, 1)"), ("sampled & ~asked", "~asked"),
     ("sampled & ~asked", "0 & asked"),
-    ("& (answer.rows != 0)", ""), ("(answer.kind == Kind.SAMPLE) &", ""), ("rest > DRAWS_PER_FRAGMENT", "rest >= 2 * DRAWS_PER_FRAGMENT"),
-    ("first + DRAWS_PER_FRAGMENT)]", "first + DRAWS_PER_FRAGMENT - 1)]"), ("rest <= DRAWS_PER_FRAGMENT", "rest < DRAWS_PER_FRAGMENT"),
-    ("rest <= DRAWS_PER_FRAGMENT", "rest <= 2 * DRAWS_PER_FRAGMENT"), ("fragment.eq(0), first.eq(0)]", "first.eq(0)]"),
-    ("fragment.eq(0), first.eq(0)]", "fragment.eq(0)]"),
+    ("& (answer.rows != 0)", ""), ("(answer.kind == Kind.SAMPLE) &", ""), ("count > DRAWS_PER_FRAGMENT", "count >= 2 * DRAWS_PER_FRAGMENT"),
+    ("begin + DRAWS_PER_FRAGMENT)]", "begin + DRAWS_PER_FRAGMENT - 1)]"), ("(rest - DRAWS_PER_FRAGMENT)[:16]", "rest[:16]"),
+    ("rest <= DRAWS_PER_FRAGMENT", "rest < DRAWS_PER_FRAGMENT"),
+    ("rest <= DRAWS_PER_FRAGMENT", "rest <= 2 * DRAWS_PER_FRAGMENT"), ("fragment.eq(0), rest", "rest"),
+    ("begin.eq(came.list)]", "]"),
     # headers
     ("header.fragments.eq(fragment)", "header.fragments.eq(0)"), ("header.count.eq(rows)", "header.count.eq(head.rows)"),
     ("header.seq.eq(asked.seq), ", ""),
@@ -141,11 +142,12 @@ def test_a_row_a_cycle_and_1_cycle_from_what_is_asked_to_its_head():
     ("header.table.eq(answer.table), ", ""), ("Type.ANSWER", "Type.DATA"), ("STATUS_ROWS + rows)", "STATUS_ROWS + answer.rows[:8])"),
     ("head.port.eq(asked.port), ", ""), ("head.address.eq(asked.address), ", ""),
     # rows
-    ("at + (self.rows.ready & ~ends)", "at + 1"), ("at + (self.rows.ready & ~ends)", "at"), ("self.rows.ready & ~ends", "self.rows.ready"),
-    ("asked.list + first + at + (", "asked.list + at + ("),
-    ("self.at.eq(asked.list + first)]", "self.at.eq(asked.list)]"),
-    ("self.at.eq(asked.list + first)]", "self.at.eq(first)]"), ("at == rows - 1", "at == rows"), ("with m.If(rows == 0):", "with m.If(0):"),
-    ("word_select(at[:3], ROW_BITS)", "word_select(at[:2], ROW_BITS)"), ("self.list.eq(asked.list)", "self.list.eq(0)"),
+    ("place + (self.rows.ready & ~ends)", "place + 1"), ("place + (self.rows.ready & ~ends)", "place"),
+    ("self.rows.ready & ~ends", "self.rows.ready"),
+    ("place.eq(begin)", "place.eq(asked.list)"), ("self.at.eq(begin)]", "self.at.eq(asked.list)]"),
+    ("self.at.eq(begin)]", "self.at.eq(0)]"), ("left.eq(rows - 1)", "left.eq(rows)"), ("rows.eq(least(after))", "rows.eq(rows)"),
+    ("with m.If(rows == 0):", "with m.If(0):"),
+    ("word_select(at, ROW_BITS)", "word_select(at[:2], ROW_BITS)"), ("self.list.eq(asked.list)", "self.list.eq(0)"),
     ("self.busy.eq(~fsm.ongoing(\"IDLE\"))", "self.busy.eq(fsm.ongoing(\"ROWS\"))")])
 def test_a_slip_is_noticed(sound, wrong):
     slip = mutant(hw.replay.answerer, sound, wrong).Answerer

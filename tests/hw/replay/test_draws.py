@@ -47,9 +47,9 @@ def test_one_fraction_a_cycle_and_no_cycle_between_batches():
 
 @pytest.mark.parametrize(("sound", "wrong"), [
     ("rotate_left(49)", "rotate_left(48)"), ("rotate_left(28)", "rotate_left(29)"), ("mixed << 21", "mixed << 20"),
-    ("rotate_left(17)", "rotate_left(16)"), ("+ summed.low", ""), ("asked.seed == 0", "0"),
+    ("rotate_left(17)", "rotate_left(16)"), ("+ low_summed", ""), ("asked.seed == 0", "0"),
     ("stride.eq(asked.stride), base.eq(0)", "stride.eq(asked.stride)"), ("left == 1", "left == 0"),
-    ("(product >> PIECE_BITS) + at.number", "at.number"), ("Mux(at.stride == 0, at.number, ", "Mux(0, at.number, "),
+    ("Mux(number.anywhere, number.number, 0)", "0"), ("asked.stride == 0", "0"), ("number.base | ", ""),
     ("step.eq(~self.fractions.valid | self.fractions.ready)", "step.eq(1)")])
 def test_a_slip_is_noticed(sound, wrong):
     slip = mutant(hw.replay.draws, sound, wrong).Draws

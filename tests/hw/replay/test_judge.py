@@ -243,11 +243,11 @@ def test_records_begin_where_the_judge_looks():
     # what has to wait
     ("turns & (frame.turn != 0) &", "turns &"), ("(frame.turn != table.turn)", "(frame.turn < table.turn)"),
     ("Kind.UPDATE, Kind.LIMIT)", "Kind.UPDATE)"),
-    ("(table.adds - sample.items)[31]", "(table.adds < sample.items)"), ("| ~self.enough)", ")"),
+    ("(table.adds - sample.items)[31]", "(table.adds < sample.items)"), ("| ~enough)", ")"),
     ("self.filled >= table.size", "self.filled > table.size"),
     ("draws & (table.total == 0)", "draws & (table.total[:32] == 0)"), ("(table.ratio != 0) & (draws", "(draws"),
     ("wanted > table.credit", "wanted >= table.credit"),
-    ("adds & self.enough & (wanted > 0)", "adds & (wanted > 0)"), ("self.enough & (wanted > 0)", "self.enough & (wanted >= 0)"),
+    ("adds & enough & (wanted > 0)", "adds & (wanted > 0)"), ("enough & (wanted > 0)", "enough & (wanted >= 0)"),
     ("self.product + table.credit - ahead", "self.product + table.credit + ahead"), ("wanted = Signal(signed(58))", "wanted = Signal(signed(48))"),
     ("table.behind << 16, table.ahead << 16", "table.ahead << 16, table.behind << 16"), ("(count << 16) - behind", "count - behind"),
     ("credit: signed(56)", "credit: 56"),

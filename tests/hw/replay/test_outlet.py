@@ -122,15 +122,15 @@ def test_a_row_a_cycle_and_2_cycles_between_frames(bus_bits):
         assert out.sink.times[first] - head == places + 1
 
 
-def test_rows_are_taken_only_for_the_body_that_they_belong_to():
-    """Rows that are there too soon wait for their head."""
+def test_rows_leave_only_with_the_head_that_they_belong_to():
+    """Two that are there too soon are taken, and wait for it."""
     dut = Outlet(bus_bits=64)
     bench = Bench(dut)
     heads = bench.source(dut.heads, [{"rows": 2}, {"rows": 3}], stalls=0.98)
     rows, sink = bench.source(dut.rows, range(1, 6)), bench.sink(dut.o)
     bench.run(quiet=300)
     first, second = heads.times
-    assert [time > first for time in rows.times] == [True] * 5 and [time > second for time in rows.times] == [False] * 2 + [True] * 3
+    assert [time > first for time in rows.times] == [False] * 2 + [True] * 3 and [time > second for time in rows.times] == [False] * 4 + [True]
     frames = from_words([item.word for item in sink.items], 64)
     assert [[frame[at] for at in range(FRAME_BYTES, len(frame) - END.itemsize, 8)] for frame in frames] == [[1, 2], [3, 4, 5]]
 
@@ -155,7 +155,7 @@ def test_bus_wrong(bus_bits):
     ("address.eq(asked.address),", ""), ("| full)", ")"), ("~fsm.ongoing(\"IDLE\") | full", "full"),
     # rows
     ("left.eq(HEAD_ROWS - 1)", "left.eq(HEAD_ROWS)"), ("left.eq(body - 1)", "left.eq(body)"), ("with m.If(body == 0):", "with m.If(0):"),
-    ("self.rows.ready.eq(~full | self.o.ready)", "self.rows.ready.eq(1)"), ("valid.eq(self.rows.valid)", "valid.eq(1)"),
+    ("cut.o.ready.eq(~full | self.o.ready)", "cut.o.ready.eq(1)"), ("valid.eq(cut.o.valid)", "valid.eq(1)"),
     ("<< 8 * ADDRESSES.itemsize", "<< 8 * ADDRESSES.itemsize - 8")])
 def test_a_slip_is_noticed(sound, wrong):
     slip = mutant(hw.replay.outlet, sound, wrong).Outlet

@@ -111,13 +111,13 @@ def test_each_table_is_the_models_whatever_the_others_do(replay, stalls):
 
 
 @pytest.mark.parametrize(("sound", "wrong"), [
-    ("self.commands.valid & (self.table == k)", "self.commands.valid"), ("self.commands.valid & (self.table == k)", "self.commands.valid & (k == 0)"),
+    ("cut.o.valid & (self.table == k)", "cut.o.valid"), ("cut.o.valid & (self.table == k)", "cut.o.valid & (k == 0)"),
     ("[self.table] for name in", "[0] for name in"),
     ("results.valid for sampler in self.samplers)[self.table]", "results.valid for sampler in self.samplers)[0]"),
     ("results.payload for sampler in self.samplers)[self.table]", "results.payload for sampler in self.samplers)[0]"),
     ("self.pending.eq(pending != 0)", "self.pending.eq(pending > 1)"), (" - self.results.valid)", ")"),
     ("(self.commands.valid & self.commands.ready)", "self.commands.valid"),
-    ("self.ready.eq(self.commands.ready)", "self.ready.eq(1)"), ("HANDLE_BITS - exact_log2", "8 - exact_log2")])
+    ("self.ready.eq(begun | now)", "self.ready.eq(1)"), ("cut.i.ready & self.ready", "cut.i.ready"), ("HANDLE_BITS - exact_log2", "8 - exact_log2")])
 def test_a_slip_is_noticed(sound, wrong):
     slip = mutant(hw.replay.tables, sound, wrong).Tables
     with pytest.raises((AssertionError, ValueError)):

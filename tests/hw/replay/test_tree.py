@@ -277,7 +277,7 @@ MUTANTS = [
     ("memory.read_port(transparent_for=[write])", "memory.read_port()"),
     ("one.leaf[low:] == other.leaf[low:]", "one.leaf[low + 1:] == other.leaf[low + 1:]"),
     # half-open intervals
-    ("Cat(step.rest >= old for old in sums)", "Cat(step.rest > old for old in sums)"), ("last.rest >= end", "last.rest > end"),
+    ("Cat(~left[-1] for left in lefts[1:])", "Cat(left > 0 for left in lefts[1:])"), ("last.rest >= end", "last.rest > end"),
     # what an update changes
     ("(mine <= k)", "(mine < k)"), ("~step.draws & step.valid & (mine", "step.valid & (mine"),
     ("~step.draws & step.valid & (mine", "~step.draws & (mine"),
@@ -286,9 +286,12 @@ MUTANTS = [
     ("signed(self.priority_bits + 1))", "signed(self.priority_bits))"), ("Mux(entering.draws, 0, entering.leaf)", "entering.leaf"),
     ("Mux(step.valid & ~step.draws, 1 << step.leaf[:bits], 0)", "Mux(step.valid, 1 << step.leaf[:bits], 0)"),
     # what a draw finds
-    ("product >> PIECE_BITS) + step", "product >> PIECE_BITS + 1) + step"), ("step.rest - passed", "step.rest"),
+    ("step.fraction, step.total", "step.fraction, step.priority"), ("range(LATENCY)", "range(LATENCY - 1)"),
+    ("left[:len(rest)] for", "step.rest for"),
     ("empty = last.draws & (last.total == 0)", "empty = Const(0)"), ("leaf.eq(Mux(empty, 0,", "leaf.eq(Mux(Const(0), 0,"),
-    ("Mux(last.draws, chosen, 0))),", "chosen)),"), ("rows[2][chosen]", "rows[1][chosen]"), ("step.total.eq(after)", "step.total.eq(self.total)"),
+    ("Mux(last.draws, chosen, 0))),", "chosen)),"), ("selected(here, rows[2])", "selected(here, rows[1])"),
+    ("here.eq(Cat(Const(1, 1), reached) & ~Cat(reached, Const(0, 1))), chosen", "here.eq(1 | reached << 1), chosen"),
+    ("step.total.eq(after)", "step.total.eq(self.total)"),
     ("self.entered.valid.eq(valid & ~entering.draws)", "self.entered.valid.eq(valid)"),
     # phases
     ("Mux(asked.keeps, 0, 1 << asked", "Mux(0, 0, 1 << asked"), ("Mux(held.keeps, old, held.new)", "held.new"),

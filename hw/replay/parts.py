@@ -1,0 +1,54 @@
+"""The parts of the replay service that can be measured alone, each as a switch's Config asks for it."""
+
+from collections.abc import Callable
+
+from amaranth.lib.wiring import Component
+from amaranth.utils import exact_log2
+
+from hw.replay.answerer import Answerer
+from hw.replay.draws import Draws
+from hw.replay.engine import Engine
+from hw.replay.histogram import Histogram
+from hw.replay.inlet import Inlet
+from hw.replay.judge import Judge
+from hw.replay.kept import Kept
+from hw.replay.outlet import Outlet
+from hw.replay.sampler import Sampler
+from hw.replay.sessions import Sessions
+from hw.replay.slots import Slots
+from hw.replay.tables import HANDLE_BITS, Tables
+from hw.replay.tree import SumTree
+from hw.replay.units import UnitReader, UnitWriter
+from hw.replay.whole import WholeFrames
+from iswitch.config import Config, Replay
+
+__all__ = ["PARTS"]
+
+
+def priorities(replay: Replay) -> dict[str, int | bool]:
+    return {"capacity": replay.capacity, "priority_bits": replay.priority_bits, "phased": replay.phased}
+
+
+def handles(replay: Replay) -> dict[str, int | bool]:
+    return priorities(replay) | {"generation_bits": HANDLE_BITS - exact_log2(replay.capacity)}
+
+
+PARTS: dict[str, Callable[[Config], Component]] = {
+    "engine": Engine,
+    "tables": lambda c: Tables(c.replay),
+    "sampler": lambda c: Sampler(**handles(c.replay)),
+    "tree": lambda c: SumTree(**priorities(c.replay)),
+    "slots": lambda c: Slots(**handles(c.replay)),
+    "histogram": lambda c: Histogram(capacity=c.replay.capacity, priority_bits=c.replay.priority_bits),
+    "draws": lambda c: Draws(),
+    "judge": lambda c: Judge(c.replay),
+    "sessions": lambda c: Sessions(sessions=c.replay.sessions, kept=c.replay.kept),
+    "kept": lambda c: Kept(c.replay),
+    "answerer": lambda c: Answerer(c.replay, Kept(c.replay)),
+    "inlet": lambda c: Inlet(bus_bits=c.bus_bits, depth=c.queue_words),
+    "outlet": lambda c: Outlet(bus_bits=c.bus_bits),
+    "whole": lambda c: WholeFrames(bus_bits=c.bus_bits),
+    "unit reader": lambda c: UnitReader(Engine(c).address_bits),
+    "unit writer": lambda c: UnitWriter(Engine(c).address_bits),
+}
+"""Of a switch with a replay service: what is built for its Config."""
