@@ -1,8 +1,11 @@
 # amaranth: UnusedElaboratable=no
 """The whole MAC of an ECP5 board, LiteEth's and ours, at its RGMII pins against somebody else's models; slips are noticed."""
 
+import hw.board.rgmii
+import pytest
 from hw.board.rgmii import RgmiiPort
 from sim.bench.cocotb_rgmii import SHALLOW_DEPTH
+from sim.bench.mutant import mutant
 from sim.bench.rgmii import DOMAIN, verilog
 from sim.bench.run_cocotb import BUILD, simulate
 
