@@ -11,14 +11,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import hw.levels
 from hw.board.boards import BOARDS, DEFAULT_IP, DEFAULT_MAC, Board
 from hw.board.check import Project, check
 from hw.board.constraints import xdc
 from hw.board.emission import emit_port, emit_top, shell_stub, stubs
 from hw.board.project import BITSTREAM, CLOCKS, SCRIPT, TIMING, build_sh, project_tcl, write_project
+from hw.board.shell import Shell
 from hw.board.xilinx import Top
-from hw.build import tool
-from hw.counts import report as counted
+from hw.counts import xilinx_report
 
 __all__ = ["NoVivado", "TimingNotMet", "make", "stubbed_project"]
 
@@ -56,8 +57,8 @@ def make(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAUL
     breaches = check(project_of(board, top, texts))
     if breaches:
         raise RuntimeError(f"the project of {board.name} is not sound: " + "; ".join(breaches))
-    report: dict[str, Any] = {"board": board.name, "part": board.part, "tool": "yosys", "timing_met": None, "bitstream": None, "clocks": {},
-                              "asked_mhz": {domain.name: round(domain.mhz, 4) for domain in top.wiring.domains}, **synthesis(board, folder)}
+    report: dict[str, Any] = {"tool": "yosys", "bitstream": None, "asked_mhz": {domain.name: round(domain.mhz, 4) for domain in top.wiring.domains},
+                              **synthesis(board)}
     write(report, folder)
     if not shutil.which("vivado"):
         raise NoVivado(f"there is no Vivado on PATH, so no bitstream; the project is in {folder}, and build.sh there makes it")
@@ -76,15 +77,12 @@ def write(report: dict[str, Any], folder: Path) -> None:
     (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n")
 
 
-def synthesis(board: Board, folder: Path) -> dict[str, Any]:
-    """What Yosys makes of the shell: resources, and the longest way through logic. The vendor's IP is not in it."""
-    family = {"xc7": "xc7", "xcup": "xcup"}[board.family]
-    tool("yosys", ["-q", "-l", "yosys.log", "-p", f"read_verilog shell.v; synth_xilinx -family {family} -top shell -flatten -noiopad; "
-                   "tee -q -o stat.json stat -json; select -set logic t:LUT* t:CARRY4 t:MUXF* t:INV w:*; tee -q -o path.txt ltp @logic"], folder)
-    found = counted(json.loads((folder / "stat.json").read_text())["design"]["num_cells_by_type"], (folder / "path.txt").read_text())
-    used = {"LUT": found["LUT"], "FF": found["FF"], "RAMB36": found["RAMB36"] + found["RAMB18"] / 2, "DSP": found["DSP"]}
-    return {"resources": {name: {"used": used[name], "available": board.available[name]} for name in used},
-            "path": {"clock": "core", "levels": found["path"]["LUT"] + found["path"]["carry"], **found["path"]}}
+def synthesis(board: Board) -> dict[str, Any]:
+    """What Yosys makes of the shell: resources, and the longest ways through logic; minutes. Neither the vendor's IP nor the ports
+    behind transceivers are in it."""
+    shell = Shell(board.config, clock_hz=round(board.core_mhz * 1e6))
+    netlist, cells = hw.levels.synthesise(board.name, shell, family=board.family)
+    return xilinx_report(board, netlist, cells)
 
 
 def routed(board: Board, folder: Path) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The checker on every Xilinx board's project, and each of its rules on a project that breaks it in that one way."""
 
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -7,6 +8,7 @@ import pytest
 
 from hw.board.boards import BOARDS
 from hw.board.check import check, check_lpf
+from hw.board.ecp5 import prepare
 from hw.board.vivado import stubbed_project
 
 XILINX = [name for name, board in BOARDS.items() if board.maker == "hw.board.vivado:make"]
@@ -106,6 +108,22 @@ def test_a_check_behind_the_bitstream_is_none():
 
 def test_there_must_be_a_script():
     assert check(replace(project(SUME), files={})) == ["there is no project.tcl"]
+
+
+ECP5 = [name for name, board in BOARDS.items() if board.family == "ecp5"]
+
+
+@pytest.mark.parametrize("name", ECP5)
+def test_preferences_of_every_ecp5_board_are_sound(name, tmp_path):
+    """Against the ports of the top in Amaranth's RTLIL; what comes in and is called a clock is one."""
+    prepare(BOARDS[name], tmp_path)
+    text = (tmp_path / f"{name}.il").read_text()
+    top = text[text.index("attribute \\top 1"):]
+    ports = re.findall(r"^  wire width (\d+) (input|output|inout) \d+ \\(\S+)$", top[:top.index("\nend\n")], re.MULTILINE)
+    bits = [f"{port}[{k}]" if int(width) > 1 else port for width, _, port in ports for k in range(int(width))]
+    clocks = [port for _, flow, port in ports if "clk" in port and flow == "input"]
+    assert len(bits) > 10 and len(clocks) > 1
+    assert check_lpf((tmp_path / f"{name}.lpf").read_text(), bits, clocks) == []
 
 
 LPF = '''
