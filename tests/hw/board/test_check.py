@@ -119,7 +119,7 @@ def test_preferences_of_every_ecp5_board_are_sound(name, tmp_path):
     prepare(BOARDS[name], tmp_path)
     text = (tmp_path / f"{name}.il").read_text()
     top = text[text.index("attribute \\top 1"):]
-    ports = re.findall(r"^  wire width (\d+) (input|output|inout) \d+ \\(\S+)$", top[:top.index("\nend\n")], re.MULTILINE)
+    ports = re.findall(r"^\s+wire width (\d+) (input|output|inout) \d+\s+\\(\S+)$", top[:top.index("\nend\n")], re.MULTILINE)
     bits = [f"{port}[{k}]" if int(width) > 1 else port for width, _, port in ports for k in range(int(width))]
     clocks = [port for _, flow, port in ports if "clk" in port and flow == "input"]
     assert len(bits) > 10 and len(clocks) > 1
