@@ -8,6 +8,8 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
+from amaranth.sim import Simulator
+from scapy.layers.l2 import ARP, Ether
 
 from hw.board.emission import emit
 from hw.board.netfpga import CORES, DropIn, flat, registers
@@ -96,6 +98,43 @@ def test_frames_of_opennic(monkeypatch):
 @pytest.mark.slow
 def test_the_switch_itself(monkeypatch):
     assert len(run(monkeypatch, "core", DropIn(SMALL, NETFPGA, clock_hz=200_000_000))) == 2
+
+
+def test_the_switch_answers_and_floods():
+    """A quick sibling of the slow one: ARP is answered at its port, a frame to an unknown address leaves by all others."""
+    dut, alice, found = DropIn(SMALL, NETFPGA, clock_hz=200_000_000), "02:00:00:00:00:0a", []
+    asked = bytes(Ether(src=alice, dst="ff:ff:ff:ff:ff:ff") / ARP(op=1, hwsrc=alice, psrc="10.0.0.1", pdst="10.0.0.100")).ljust(60, b"\0")
+    nobody = bytes(Ether(src=alice, dst="02:00:00:00:00:0c", type=0x88B5)) + bytes(range(63))
+
+    async def bench(ctx):
+        await ctx.tick().repeat(100)
+        ctx.set(dut.m_axis.tready, 1)
+        for frame in (asked, nobody):
+            for at in range(0, len(frame), 32):
+                part = frame[at:at + 32]
+                for name, value in (("tdata", int.from_bytes(part, "little")), ("tkeep", (1 << len(part)) - 1), ("tlast", at + 32 >= len(frame)),
+                                    ("tuser", len(frame) | 1 << 16 + 4), ("tvalid", 1)):
+                    ctx.set(getattr(dut.s_axis, name), value)
+                await ctx.tick().until(dut.s_axis.tready)
+                ctx.set(dut.s_axis.tvalid, 0)
+            got = b""
+            for _ in range(110):
+                *_, valid, data, keep, last, user = await ctx.tick().sample(
+                    dut.m_axis.tvalid, dut.m_axis.tdata, dut.m_axis.tkeep, dut.m_axis.tlast, dut.m_axis.tuser)
+                if valid:
+                    got += data.to_bytes(32, "little")[:keep.bit_length()]
+                    if last:
+                        assert user & 0xFFFF == len(got)
+                        found.append((got, user >> 24))
+                        got = b""
+
+    simulator = Simulator(dut)
+    simulator.add_clock(5e-9)
+    simulator.add_testbench(bench)
+    simulator.run()
+    (answer, place), *floods = found
+    assert place == 1 << 4 and Ether(answer)[ARP].op == 2 and Ether(answer)[ARP].hwsrc == "02:69:73:77:00:01" and Ether(answer).dst == alice
+    assert sorted(floods) == [(nobody, 1 << 0), (nobody, 1 << 2), (nobody, 1 << 6)]
 
 
 def test_registers_do_not_overlap_and_begin_with_what_is_built():
