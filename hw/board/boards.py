@@ -55,6 +55,19 @@ LFE5U_25F = {"LUT": 24_288, "FF": 24_288, "EBR": 56, "DSP": 28}
 LFE5U_45F = {"LUT": 43_848, "FF": 43_848, "EBR": 108, "DSP": 72}
 LFE5U_85F = {"LUT": 83_640, "FF": 83_640, "EBR": 208, "DSP": 156}
 XC7VX690T = {"LUT": 433_200, "FF": 866_400, "RAMB36": 1_470, "DSP": 3_600}
+XCU250 = {"LUT": 1_728_000, "FF": 3_456_000, "RAMB36": 2_688, "DSP": 12_288}
+XCU280 = {"LUT": 1_303_680, "FF": 2_607_360, "RAMB36": 2_016, "DSP": 9_024}
+XCU50 = {"LUT": 871_680, "FF": 1_743_360, "RAMB36": 1_344, "DSP": 5_952}
+
+
+def alveo(name: str, title: str, part: str, available: Mapping[str, int], *, cages: int) -> tuple[Board, ...]:
+    """A card by what is in its cages: 10G lanes of all of them, under the card's own name; 25G lanes of one; 100G of one."""
+    lanes = 4 * cages
+    return tuple(
+        Board(name=name + suffix, title=f"{title}, {ports} x {gbps}G", part=part, family="xcup", gbps=gbps, core_mhz=core_mhz,
+              config=Config(ports=ports, bus_bits=512, window=64, replay=Replay(capacity=1 << 17)), available=available, maker="hw.board.vivado:make")
+        for suffix, ports, gbps, core_mhz in (("", lanes, 10, 250), ("_4x25g", 4, 25, 300), ("_1x100g", 1, 100, 300)))
+
 
 BOARDS = {board.name: board for board in (
     Board(name="colorlight_5a_75b", title="Colorlight 5A-75B (revision 7.0)", part="LFE5U-25F-6BG256", family="ecp5", gbps=1, core_mhz=37.5,
@@ -69,4 +82,7 @@ BOARDS = {board.name: board for board in (
     Board(name="netfpga_sume", title="NetFPGA-SUME", part="xc7vx690tffg1761-3", family="xc7", gbps=10, core_mhz=200,
           config=Config(ports=4, bus_bits=256, window=64, replay=Replay(capacity=1 << 17)),
           available=XC7VX690T, maker="hw.board.vivado:make"),
+    *alveo("alveo_u250", "Alveo U250", "xcu250-figd2104-2L-e", XCU250, cages=2),
+    *alveo("alveo_u280", "Alveo U280", "xcu280-fsvh2892-2L-e", XCU280, cages=2),
+    *alveo("alveo_u50", "Alveo U50", "xcu50-fsvh2104-2-e", XCU50, cages=1),
 )}

@@ -1,0 +1,62 @@
+# Alveo U280, 1 x 100G. Written by hw/board/constraints.py; a test holds the two together.
+
+# Configuration
+set_property CFGBVS GND [current_design]
+set_property CONFIG_VOLTAGE 1.8 [current_design]
+set_property BITSTREAM.GENERAL.COMPRESS TRUE [current_design]
+set_property BITSTREAM.CONFIG.CONFIGFALLBACK ENABLE [current_design]
+set_property BITSTREAM.CONFIG.EXTMASTERCCLK_EN DISABLE [current_design]
+set_property BITSTREAM.CONFIG.SPI_32BIT_ADDR YES [current_design]
+set_property BITSTREAM.CONFIG.SPI_BUSWIDTH 4 [current_design]
+set_property BITSTREAM.CONFIG.SPI_FALL_EDGE YES [current_design]
+set_property BITSTREAM.CONFIG.UNUSEDPIN PULLUP [current_design]
+set_property BITSTREAM.CONFIG.OVERTEMPSHUTDOWN ENABLE [current_design]
+set_property CONFIG_MODE SPIx4 [current_design]
+set_property BITSTREAM.CONFIG.CONFIGRATE 85.0 [current_design]
+
+# Pins
+set_property -dict {PACKAGE_PIN BJ43 IOSTANDARD LVDS} [get_ports {sys_clk_p}]
+set_property -dict {PACKAGE_PIN BJ44 IOSTANDARD LVDS} [get_ports {sys_clk_n}]
+set_property -dict {PACKAGE_PIN R40} [get_ports {refclk0_p}]
+set_property -dict {PACKAGE_PIN R41} [get_ports {refclk0_n}]
+set_property -dict {PACKAGE_PIN D32 IOSTANDARD LVCMOS18 SLEW SLOW DRIVE 8} [get_ports {hbm_cattrip}]
+set_property -dict {PACKAGE_PIN H32 IOSTANDARD LVCMOS18 SLEW SLOW DRIVE 8} [get_ports {qsfp_refclk_oe_n[0]}]
+set_property -dict {PACKAGE_PIN G32 IOSTANDARD LVCMOS18 SLEW SLOW DRIVE 8} [get_ports {qsfp_refclk_fs[0]}]
+set_property -dict {PACKAGE_PIN L53} [get_ports {rx_p[0]}]
+set_property -dict {PACKAGE_PIN K51} [get_ports {rx_p[1]}]
+set_property -dict {PACKAGE_PIN J53} [get_ports {rx_p[2]}]
+set_property -dict {PACKAGE_PIN H51} [get_ports {rx_p[3]}]
+set_property -dict {PACKAGE_PIN L54} [get_ports {rx_n[0]}]
+set_property -dict {PACKAGE_PIN K52} [get_ports {rx_n[1]}]
+set_property -dict {PACKAGE_PIN J54} [get_ports {rx_n[2]}]
+set_property -dict {PACKAGE_PIN H52} [get_ports {rx_n[3]}]
+set_property -dict {PACKAGE_PIN L48} [get_ports {tx_p[0]}]
+set_property -dict {PACKAGE_PIN L44} [get_ports {tx_p[1]}]
+set_property -dict {PACKAGE_PIN K46} [get_ports {tx_p[2]}]
+set_property -dict {PACKAGE_PIN J48} [get_ports {tx_p[3]}]
+set_property -dict {PACKAGE_PIN L49} [get_ports {tx_n[0]}]
+set_property -dict {PACKAGE_PIN L45} [get_ports {tx_n[1]}]
+set_property -dict {PACKAGE_PIN K47} [get_ports {tx_n[2]}]
+set_property -dict {PACKAGE_PIN J49} [get_ports {tx_n[3]}]
+
+# Clocks that come in
+create_clock -period 10.000 -name sys_clk [get_ports sys_clk_p]
+create_clock -period 6.206 -name refclk0 [get_ports refclk0_p]
+
+# Clocks of the design
+create_generated_clock -name core [get_pins mmcm/CLKOUT0]
+create_generated_clock -name init [get_pins mmcm/CLKOUT1]
+set port0_mac [get_clocks -of_objects [get_pins port_0/mac/gt_txusrclk2]]
+
+# Crossings: between any two of these clocks there are only synchronisers and queues with pointers in Gray code. No path may take
+# longer than the shorter of the two periods, so that of a pointer's bits never two are on their way. Nothing is asked of the phase.
+set_max_delay -datapath_only -from [get_clocks core] -to [get_clocks init] 3.333
+set_max_delay -datapath_only -from [get_clocks core] -to $port0_mac 3.103
+set_max_delay -datapath_only -from [get_clocks init] -to [get_clocks core] 3.333
+set_max_delay -datapath_only -from $port0_mac -to [get_clocks core] 3.103
+
+# Resets are asserted at any time, and released by two registers of the clock that they reset
+set_false_path -to [get_pins -hierarchical -filter {NAME =~ *stage*_reg*/PRE}]
+
+# Slow pins, which belong to no clock
+set_false_path -to [get_ports {qsfp_refclk_fs[*] qsfp_refclk_oe_n[*] hbm_cattrip}]

@@ -1,0 +1,196 @@
+"""Frames to and from a MAC of another clock: none with a gap, none taken for whole that is not."""
+
+import random
+
+import pytest
+from amaranth.hdl import ClockDomain, Module, ResetSignal, Signal
+from amaranth.sim import Simulator
+
+import hw.board.cmac
+from hw.board.cmac import BYTES, DOMAIN, FrameReader, FrameWriter
+from sim.bench.mutant import mutant
+
+LENGTHS = [60, 64, 65, 127, 128, 129, 191, 1514, 1518]
+CORE_NS, MAC_NS = 3.333e-9, 3.103e-9
+
+
+def beats(frame):
+    for at in range(0, len(frame), BYTES):
+        part = frame[at:at + BYTES]
+        yield int.from_bytes(part, "little"), len(part), at + BYTES >= len(frame)
+
+
+def around(part):
+    """A module with the part, its MAC's domain, and the reset of that."""
+    m = Module()
+    m.domains += ClockDomain("sync"), ClockDomain(DOMAIN)
+    m.submodules.part = part
+    return m
+
+
+def simulate(m, *benches):
+    simulator = Simulator(m)
+    simulator.add_clock(CORE_NS)
+    simulator.add_clock(MAC_NS, domain=DOMAIN)
+    for bench, background in benches:
+        simulator.add_testbench(bench, background=background)
+    simulator.run()
+
+
+def received(frames, *, words=64, stall=0.0, bad=(), cls=FrameWriter, pause=0):
+    """What the switch got of frames that came back to back: (frame, error)."""
+    part, rng, found, overflows = cls(words), random.Random(1), [], []
+
+    async def mac(ctx):
+        for k, frame in enumerate(frames):
+            for data, count, last in beats(frame):
+                for name, value in (("valid", 1), ("data", data), ("keep", (1 << count) - 1), ("last", last), ("bad", last and k in bad)):
+                    ctx.set(getattr(part, name), value)
+                *_, overflow = await ctx.tick(DOMAIN).sample(part.overflow)
+                overflows.append(overflow)
+            ctx.set(part.valid, 0)
+            for _ in range(pause):
+                await ctx.tick(DOMAIN)
+        await ctx.tick(DOMAIN).repeat(60 + int(400 * stall))
+
+    async def switch(ctx):
+        frame = b""
+        while True:
+            ctx.set(part.rx.ready, rng.random() >= stall)
+            *_, valid, ready, word, count, last, error = await ctx.tick().sample(
+                part.rx.valid, part.rx.ready, part.rx.payload.data, part.rx.payload.count, part.rx.payload.last, part.rx.payload.error)
+            if valid and ready:
+                frame += word.to_bytes(BYTES, "little")[:count]
+                if last:
+                    found.append((frame, error))
+                    frame = b""
+
+    simulate(around(part), (mac, False), (switch, True))
+    return found, sum(overflows)
+
+
+def test_received_frames_are_those_that_came():
+    rng = random.Random(2)
+    frames = [rng.randbytes(length) for length in LENGTHS]
+    found, overflows = received(frames, bad={3}, pause=1)
+    assert found == [(frame, k == 3) for k, frame in enumerate(frames)] and not overflows
+
+
+def overflowing(cls=FrameWriter):
+    rng = random.Random(3)
+    frames = [rng.randbytes(rng.choice(LENGTHS)) for _ in range(40)]
+    found, overflows = received(frames, words=32, stall=0.8, cls=cls)
+    return frames, found, overflows
+
+
+def sound(frames, found):
+    """What is not marked is a frame that came, and in order; what is marked is the beginning of one."""
+    left = list(frames)
+    for frame, error in found:
+        while left and not (left[0].startswith(frame) if error else left[0] == frame):
+            left.pop(0)
+        if not left:
+            return False
+        left.pop(0)
+    return True
+
+
+def test_what_does_not_fit_is_never_taken_for_whole():
+    frames, found, overflows = overflowing()
+    assert overflows and len(found) < len(frames) and any(error for _, error in found) and sound(frames, found)
+
+
+@pytest.mark.parametrize(("old", "new"), [("Cat(held.as_value()[:-2], 1, 1)", "Cat(held.as_value()[:-2], 1, 0)"),
+                                          ("cut.eq(~self.last)\n                with m.If(inside)", "cut.eq(0)\n                with m.If(inside)")])
+def test_a_slip_of_the_writer_is_noticed(old, new):
+    frames, found, _ = overflowing(mutant(hw.board.cmac, old, new).FrameWriter)
+    assert not sound(frames, found)
+
+
+def sent(frames, *, stall, words=64, cls=FrameReader, gaps=0.0):
+    """Frames as the MAC takes them; and whether one had a gap."""
+    part, rng, found, gap = cls(words), random.Random(1), [], []
+
+    async def switch(ctx):
+        for frame in frames:
+            for data, count, last in beats(frame):
+                while rng.random() < gaps:
+                    await ctx.tick()
+                for name, value in (("data", data), ("count", count), ("last", last)):
+                    ctx.set(getattr(part.tx.payload, name), value)
+                ctx.set(part.tx.valid, 1)
+                await ctx.tick().until(part.tx.ready)
+                ctx.set(part.tx.valid, 0)
+
+    async def mac(ctx):
+        frame, cycles = b"", 0
+        while len(found) < len(frames) and cycles < 5000:
+            ctx.set(part.ready, rng.random() >= stall)
+            *_, valid, ready, data, keep, last = await ctx.tick(DOMAIN).sample(part.valid, part.ready, part.data, part.keep, part.last)
+            cycles += 1
+            if frame and not valid:
+                gap.append(cycles)
+            if valid and ready:
+                frame += data.to_bytes(BYTES, "little")[:keep.bit_length()]
+                if last:
+                    found.append(frame)
+                    frame = b""
+
+    simulate(around(part), (mac, False), (switch, True))
+    return found, gap
+
+
+@pytest.mark.parametrize("stall", [0.0, 0.3])
+@pytest.mark.parametrize("gaps", [0.0, 0.5])
+def test_sent_frames_have_no_gap(stall, gaps):
+    rng = random.Random(4)
+    frames = [rng.randbytes(length) for length in LENGTHS * 2]
+    assert sent(frames, stall=stall, gaps=gaps) == (frames, [])
+
+
+def test_a_reader_that_does_not_wait_is_noticed():
+    rng = random.Random(4)
+    frames = [rng.randbytes(length) for length in LENGTHS]
+    eager = mutant(hw.board.cmac, "(sending | ends.r_rdy)", "1").FrameReader
+    found, gap = sent(frames, stall=0, gaps=0.5, cls=eager)
+    assert gap or found != frames
+
+
+def test_what_a_reset_of_the_mac_left_of_a_frame_is_not_sent():
+    """A reset in the middle of the first frame: the second comes whole, the first's rest does not."""
+    rng = random.Random(5)
+    first, second = rng.randbytes(1514), rng.randbytes(700)
+    part, found = FrameReader(64), []
+    m = Module()
+    mac_reset = Signal()
+    m.domains += ClockDomain("sync"), ClockDomain(DOMAIN)
+    m.submodules.part = part
+    m.d.comb += ResetSignal(DOMAIN).eq(mac_reset)
+
+    async def switch(ctx):
+        for frame in (first, second):
+            for data, count, last in beats(frame):
+                for name, value in (("data", data), ("count", count), ("last", last)):
+                    ctx.set(getattr(part.tx.payload, name), value)
+                ctx.set(part.tx.valid, 1)
+                await ctx.tick().until(part.tx.ready)
+            ctx.set(part.tx.valid, 0)
+
+    async def mac(ctx):
+        frame = b""
+        for cycle in range(400):
+            resets = cycle == 60
+            ctx.set(part.ready, cycle > 50)
+            ctx.set(mac_reset, resets)
+            *_, valid, ready, data, keep, last = await ctx.tick(DOMAIN).sample(part.valid, part.ready, part.data, part.keep, part.last)
+            if resets:  # a MAC in reset forgets what it had, and looks at nothing
+                assert frame and not last
+                frame = b""
+            elif valid and ready:
+                frame += data.to_bytes(BYTES, "little")[:keep.bit_length()]
+                if last:
+                    found.append(frame)
+                    frame = b""
+
+    simulate(m, (mac, False), (switch, True))
+    assert found == [second]
