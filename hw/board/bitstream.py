@@ -20,12 +20,14 @@ BUILD = Path(__file__).parents[2] / "build"
 
 def tables(report: dict[str, Any]) -> list[Table]:
     """Of the report's clocks and resources."""
+    shown = lambda number: "unknown" if number is None else f"{number:.2f}"
     clocks = Table("clock", "required MHz", "achieved MHz", "slack ns")
     for name, clock in report.get("clocks", {}).items():
-        clocks.add_row(name, f"{clock['required_mhz']:.2f}", f"{clock['achieved_mhz']:.2f}", f"{clock['slack_ns']:.2f}")
+        clocks.add_row(name, *(shown(clock.get(figure)) for figure in ("required_mhz", "achieved_mhz", "slack_ns")))
     resources = Table("", "used", "available", "share")
     for name, resource in report.get("resources", {}).items():
-        resources.add_row(name, f"{resource['used']:,}", f"{resource['available']:,}", f"{resource['used'] / resource['available']:.0%}")
+        of = resource["available"]
+        resources.add_row(name, f"{resource['used']:,}", f"{of:,}", f"{resource['used'] / of:.0%}" if of else "")
     return [clocks, resources]
 
 

@@ -141,6 +141,6 @@ def make(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAUL
     """`<board>.bit` and `.svf` in the folder, and the report. RuntimeError if a tool fails."""
     with Console(stderr=True).status("gateware") as status:
         prepare(board, folder, mac=mac, ip=ip)
-        required = {"core": route.Clock("clocks.", board.core_mhz)}
+        required = {route.CORE: route.Clock("clk", board.core_mhz)}
         required |= {f"port_{port}": route.Clock(f"port_{port}.", WIRE_MHZ) for port in range(board.config.ports)}
         return route.bitstream(board, folder, required=required, sources=[f"{MAC}.v"], progress=status.update)

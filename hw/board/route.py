@@ -10,14 +10,20 @@ from typing import Any, NamedTuple
 from hw.board.boards import Board
 from hw.build import tool
 
-__all__ = ["RESOURCES", "SEEDS", "Clock", "bitstream", "device_options", "report", "synthesise"]
+__all__ = ["CORE", "RESOURCES", "SEEDS", "Clock", "bitstream", "device_options", "report", "synthesise"]
 
 SEEDS = (1, 2, 3, 4)
 """Of the placement, tried until timing is met."""
+CORE = "core"
+"""The name of the switch's clock."""
 RESOURCES = {"TRELLIS_COMB": "LUT", "TRELLIS_FF": "FF", "DP16KD": "EBR", "MULT18X18D": "DSP"}
 """nextpnr's names of what is scarce, and ours. RAM in LUTs is counted with the LUTs."""
 SYNTHESIS = "-nowidelut"
 """Five-input multiplexers made of pairs of LUTs cost the whole switch some 5 % more LUTs than they save."""
+
+
+LOGIC_SHARE = 0.5
+"""Of a clock's period, what the mapper may use: the wires take the rest. Of Yosys' figures, whose wires are 0.3 ns each."""
 
 
 class Clock(NamedTuple):
@@ -36,23 +42,37 @@ def device_options(part: str) -> list[str]:
     return [f"--{ {'U': '', 'UM': 'um-', 'UM5G': 'um5g-'}[family]}{size}k", "--package", f"CABGA{balls}", "--speed", speed]
 
 
-def synthesise(name: str, folder: Path, sources: list[str]) -> None:
-    """`<name>.json` of `<name>.il` and Verilog sources."""
-    script = [*(f"read_verilog {source}" for source in sources), f"read_rtlil {name}.il", f"synth_ecp5 {SYNTHESIS} -top {name} -json {name}.json"]
-    tool("yosys", ["-q", "-l", "yosys.log", "-p", "; ".join(script)], folder)
+def synthesise(name: str, folder: Path, sources: list[str], *, core_mhz: float, apart: tuple[str, ...] = ()) -> None:
+    """`<name>.json` of `<name>.il` and Verilog sources.
+
+    Submodules `apart`, those of faster clocks, are each mapped alone and for the shortest delay. The rest is mapped to be as small as its clock allows:
+    Yosys makes all as fast as it can otherwise, and knows one delay for the whole of what it maps.
+    """
+    read = [*(f"read_verilog {source}" for source in sources), f"read_rtlil {name}.il"]
+
+    def run(log: str, *script: str) -> None:
+        tool("yosys", ["-q", "-l", f"{log}.log", "-p", "; ".join(script)], folder)
+
+    for part in apart:
+        run(part, *read, f"synth_ecp5 {SYNTHESIS} -top {name}.{part}", "delete =A:blackbox =A:whitebox", f"write_rtlil {part}.il")
+    modules = " ".join(f"{name}.{part}" for part in apart)
+    run("yosys", *read, *([f"blackbox {modules}"] if apart else []), f"scratchpad -set abc9.D {round(LOGIC_SHARE * 1e6 / core_mhz)}",
+        f"synth_ecp5 {SYNTHESIS} -top {name}", *([f"delete {modules}"] if apart else []), "write_rtlil whole.il")
+    run("merge", "read_rtlil whole.il", *(f"read_rtlil {part}.il" for part in apart), f"hierarchy -top {name}", "flatten", "clean",
+        f"write_json {name}.json")
 
 
 def bitstream(board: Board, folder: Path, *, required: dict[str, Clock], sources: list[str], progress: Callable[[str], None],
               seeds: tuple[int, ...] = SEEDS) -> dict[str, Any]:
     """`<board>.bit` and `<board>.svf`, if one of the seeds meets the timing, and the report of the best of them.
 
-    RuntimeError if a tool fails, or finds a clock without a constraint.
+    `required`: the clocks by names; each but CORE has a submodule of that name to itself. RuntimeError if a tool fails, or finds a clock without a constraint.
     """
     name, begun = board.name, time.monotonic()
     for old in (f"{name}.bit", f"{name}.svf"):
         (folder / old).unlink(missing_ok=True)
     progress(f"{name}: synthesis")
-    synthesise(name, folder, sources)
+    synthesise(name, folder, sources, core_mhz=board.core_mhz, apart=tuple(clock for clock in required if clock != CORE))
     best: dict[str, Any] = {}
     for seed in seeds:
         progress(f"{name}: placing and routing with seed {seed}; minutes, see nextpnr.log")

@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 import hw.levels
 from hw.board.boards import BOARDS, DEFAULT_IP, DEFAULT_MAC, Board
 from hw.board.check import Project, check
@@ -52,13 +54,16 @@ def stubbed_project(board: Board) -> Project:
 def make(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP) -> dict[str, Any]:
     """The project and what can be said of it. NoVivado, in a sentence, if there is none on PATH; TimingNotMet if Vivado says so; RuntimeError if the
     project breaks a rule of `hw.board.check` or Vivado fails. `report.json` is written in all of these cases but a broken rule."""
-    top = write_project(board, folder, mac=mac, ip=ip)
+    console = Console(stderr=True)
+    with console.status(f"{board.name}: project"):
+        top = write_project(board, folder, mac=mac, ip=ip)
     texts = {path.name: path.read_text() for path in folder.iterdir() if path.suffix in (".v", ".xdc", ".tcl", ".prj", ".sh")}
     breaches = check(project_of(board, top, texts))
     if breaches:
         raise RuntimeError(f"the project of {board.name} is not sound: " + "; ".join(breaches))
-    report: dict[str, Any] = {"tool": "yosys", "bitstream": None, "asked_mhz": {domain.name: round(domain.mhz, 4) for domain in top.wiring.domains},
-                              **synthesis(board)}
+    with console.status(f"{board.name}: synthesis by Yosys, for the report; some ten minutes"):
+        report: dict[str, Any] = {"tool": "yosys", "bitstream": None, "asked_mhz": {domain.name: round(domain.mhz, 4) for domain in top.wiring.domains},
+                                  **synthesis(board)}
     write(report, folder)
     if not shutil.which("vivado"):
         raise NoVivado(f"there is no Vivado on PATH, so no bitstream; the project is in {folder}, and build.sh there makes it")
