@@ -45,8 +45,8 @@ def device_options(part: str) -> list[str]:
 def synthesise(name: str, folder: Path, sources: list[str], *, core_mhz: float, apart: tuple[str, ...] = ()) -> None:
     """`<name>.json` of `<name>.il` and Verilog sources.
 
-    Submodules `apart`, those of faster clocks, are each mapped alone and for the shortest delay. The rest is mapped to be as small as its clock allows:
-    Yosys makes all as fast as it can otherwise, and knows one delay for the whole of what it maps.
+    Submodules `apart`, those of faster clocks, are each mapped alone and for the shortest delay. The rest is mapped to be as small as its clock
+    allows: Yosys makes all as fast as it can otherwise, and knows one delay for the whole of what it maps.
     """
     read = [*(f"read_verilog {source}" for source in sources), f"read_rtlil {name}.il"]
 
@@ -66,7 +66,8 @@ def bitstream(board: Board, folder: Path, *, required: dict[str, Clock], sources
               seeds: tuple[int, ...] = SEEDS) -> dict[str, Any]:
     """`<board>.bit` and `<board>.svf`, if one of the seeds meets the timing, and the report of the best of them.
 
-    `required`: the clocks by names; each but CORE has a submodule of that name to itself. RuntimeError if a tool fails, or finds a clock without a constraint.
+    `required`: the clocks by names; each but CORE has a submodule of that name to itself. RuntimeError if a tool fails, or finds a
+    clock without a constraint.
     """
     name, begun = board.name, time.monotonic()
     for old in (f"{name}.bit", f"{name}.svf"):

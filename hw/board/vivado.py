@@ -62,8 +62,8 @@ def make(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAUL
     if breaches:
         raise RuntimeError(f"the project of {board.name} is not sound: " + "; ".join(breaches))
     with console.status(f"{board.name}: synthesis by Yosys, for the report; some ten minutes"):
-        report: dict[str, Any] = {"tool": "yosys", "bitstream": None, "asked_mhz": {domain.name: round(domain.mhz, 4) for domain in top.wiring.domains},
-                                  **synthesis(board)}
+        asked = {domain.name: round(domain.mhz, 4) for domain in top.wiring.domains}
+        report: dict[str, Any] = {"tool": "yosys", "bitstream": None, "asked_mhz": asked, **synthesis(board)}
     write(report, folder)
     if not shutil.which("vivado"):
         raise NoVivado(f"there is no Vivado on PATH, so no bitstream; the project is in {folder}, and build.sh there makes it")
