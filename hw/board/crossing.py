@@ -6,13 +6,13 @@ from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.frame import NEVER_READ_BEFORE_WRITTEN
+from hw.frame import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
 
 __all__ = ["Crossing"]
 
 
 class Crossing(wiring.Component):
-    """A memory of `depth` words, a power of two, between the clock domains `i_domain` and `o_domain`.
+    """A memory of `depth` words, a power of two, between the clock domains `i_domain` and `o_domain`, which may be the same.
 
     A word appears 3 cycles of the writer and then 4 of the reader after it was written, at the latest; one word per cycle of the slower clock.
     `i` stalls when the memory is full. `whole`: a frame appears when its last word has been written, and from then on never runs dry
@@ -31,7 +31,8 @@ class Crossing(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.memory = memory = Memory(shape=self.i.payload.shape(), depth=self.depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
+        m.submodules.memory = memory = Memory(shape=self.i.payload.shape(), depth=self.depth, init=[],
+                                              attrs=NEVER_READ_BEFORE_WRITTEN | NEVER_READ_WHILE_WRITTEN)
         put, get = memory.write_port(domain=self.i_domain), memory.read_port(domain=self.o_domain)
         i, o = m.d[self.i_domain], m.d[self.o_domain]
         bits = self.depth.bit_length()

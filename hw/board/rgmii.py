@@ -8,10 +8,12 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from hw.board.crossing import Crossing
 from hw.frame import Word
 
-__all__ = ["CLOSINGS", "MAC", "RgmiiPort"]
+__all__ = ["CLOSINGS", "CROSSING_DEPTH", "MAC", "RgmiiPort"]
 
 MAC = "rgmii_mac"
 """The Verilog module of the MAC, from `hw.board.liteeth.verilog`."""
+CROSSING_DEPTH = 16
+"""Words, in memory made of LUTs: block RAM answers too late for 125 MHz on the slower parts."""
 CLOSINGS = 255
 """Frames in a row that can be cut while there is no room; more are cut as one."""
 
@@ -25,13 +27,13 @@ class RgmiiPort(wiring.Component):
     """Frames without preamble and FCS, in `sync`; pins in the clock domain `domain`, that of the PHY's receive clock, 125 MHz, both ways.
 
     `tx`: each frame is stored whole before its first byte leaves, for what comes from the switch may pause within a frame and the wire may
-    not; padded to 60 bytes; full rate, gaps of 12 bytes. `rx` may be stalled as long as its memory of `rx_depth` words lasts; what comes then is cut:
-    each frame that could not be stored whole ends with `error`, after its first words or as a word of its own, as do frames that came
+    not; padded to 60 bytes; full rate, gaps of 12 bytes. `rx` may be stalled as long as its `rx_depth` words last; what comes then is cut: each
+    frame that could not be stored whole ends with `error`, after its first words or as a word of its own, as do frames that came
     damaged. `link`: what the PHY says between frames (RGMII 2.0, 3.4.1). `sync` must be faster than an eighth of the pins' clock.
     While the PHY gives no clock `tx` stalls.
     """
 
-    def __init__(self, *, bus_bits: int, domain: str, frame_bytes_max: int = 1518, tx_depth: int = 512, rx_depth: int = 512):
+    def __init__(self, *, bus_bits: int, domain: str, frame_bytes_max: int = 1518, tx_depth: int = 512, rx_depth: int = CROSSING_DEPTH):
         if bus_bits != 64:
             raise ValueError(f"RgmiiPort bus_bits must be 64, not {bus_bits!r}")
         if tx_depth * bus_bits // 8 < frame_bytes_max:
@@ -47,9 +49,11 @@ class RgmiiPort(wiring.Component):
         domain = m.d[self.domain]
         word = Word(self.bus_bits)
         m.submodules.rx_crossing = rx = Crossing(word, depth=self.rx_depth, i_domain=self.domain, o_domain="sync", whole=False)
-        m.submodules.tx_crossing = tx = Crossing(word, depth=self.tx_depth, i_domain="sync", o_domain=self.domain, whole=True)
+        m.submodules.tx_frames = frames = Crossing(word, depth=self.tx_depth, i_domain="sync", o_domain="sync", whole=True)
+        m.submodules.tx_crossing = tx = Crossing(word, depth=CROSSING_DEPTH, i_domain="sync", o_domain=self.domain, whole=False)
         bytes = stream.Signature(Byte).create()
-        connect(m, flipped(self.tx), tx.i)
+        connect(m, flipped(self.tx), frames.i)
+        connect(m, frames.o, tx.i)
         connect(m, rx.o, flipped(self.rx))
         got_valid, got, got_error, link = Signal(), Signal(Byte), Signal(), Signal()
         m.submodules.mac = Instance(
@@ -65,7 +69,7 @@ class RgmiiPort(wiring.Component):
 
     def _send(self, m, domain, words, bytes):
         """Words to bytes, one each cycle."""
-        # The block RAM's output is late in the cycle: what is behind it are registers, and no arithmetic. Eight bytes left are counted as none.
+        # Eight bytes left are counted as none.
         word, full = Signal(Word(self.bus_bits)), Signal()
         index, left = Signal(3), Signal(3)
         ends = left == 1

@@ -14,10 +14,9 @@ from cocotbext.eth import GmiiFrame, RgmiiSink, RgmiiSource
 
 from sim.bench.cocotb_bus import Handshake, Sink, Source, StreamBus, watch
 
-__all__ = ["LENGTHS", "SHALLOW_DEPTH"]
+__all__ = ["LENGTHS"]
 
 LENGTHS = (60, 61, 64, 67, 68, 127, 128, 590, 1514, 1518)
-SHALLOW_DEPTH = 16
 LIMIT_CYCLES = 100_000
 SYNC_NS, WIRE_NS = 20, 8
 
