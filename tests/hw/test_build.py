@@ -54,7 +54,7 @@ def test_only_memories_that_are_written_first_lack_initial_contents():
         for attribute, name in re.findall(r"(attribute \\never_read_before_written 1\n(?:\s*attribute .*\n)*)?\s*memory width .*\\(\w+)\n", module):
             assert (name in filled) == (not attribute)
             unfilled[name] += bool(attribute)
-    assert +unfilled == {"sums": 1, "poison": 1, "memory": 4 * SMALL.ports + 2}
+    assert +unfilled == {"sums": 1, "memory": 4 * SMALL.ports + 2}
 
 
 def test_only_reads_that_meet_no_write_are_left_open_and_only_for_synthesis():
