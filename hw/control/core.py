@@ -63,7 +63,7 @@ class Core(wiring.Component):
             "replies": Out(stream.Signature(Reply)), "now_us": In(32), "seed": In(64),
             "own_mac": In(48), "own_ip": In(32), "parents": In(Parent).array(config.jobs),
             "bind": Out(stream.Signature(Binding(config), always_ready=True)),
-            "reads": Out(1), "read_address": Out(32), "read_value": In(32),
+            "read_address": Out(32), "read_value": In(32),
             "decided": Out(1), "trace": Out(Trace), "claimed": Out(1), "age": Out(range(STALENESS_MAX + 1)),
             "stats": Out(1).array(len(Stat)), "busy": Out(1),
         })
@@ -97,7 +97,7 @@ class Core(wiring.Component):
             random.seed.eq(self.seed), random.draw.eq(membership.draw), membership.random.eq(random.value),
             membership.headers.eq(held), self.bind.payload.eq(membership.binding.payload),
             self.bind.valid.eq(membership.binding.valid),
-            self.reads.eq(membership.reads), self.read_address.eq(membership.read_address), membership.read_value.eq(self.read_value),
+            self.read_address.eq(membership.read_address), membership.read_value.eq(self.read_value),
             checks.headers.eq(held), checks.job.eq(rows.job_row), checks.member.eq(rows.member_row),
             ring.member.eq(frame.member), ring.job.eq(rows.job_row), ring.slot.eq(rows.slot_row),
             ring.have.eq(rows.have), ring.heard.eq(rows.heard), ring.now_us.eq(held_us),

@@ -50,7 +50,7 @@ class Membership(wiring.Component):
         super().__init__({
             "active": In(1), "evicts": In(1), "victim": In(range(config.members)), "silent": In(config.members), "tick": In(TICK),
             "headers": In(Headers), "tables": Out(Access(config, registers=True)), "wiped": Out(1),
-            "random": In(64), "draw": Out(1), "reads": Out(1), "read_address": Out(32), "read_value": In(32),
+            "random": In(64), "draw": Out(1), "read_address": Out(32), "read_value": In(32),
             "binding": Out(stream.Signature(Binding(config), always_ready=True)),
             "forces": Out(1), "forced": In(1), "admitted": Out(config.members),
             "done": Out(1), "reason": Out(Reason), "member": Out(8), "token": Out(32), "body": Out(layout(ACK)),
@@ -173,8 +173,7 @@ class Membership(wiring.Component):
                     m.next = "SETTLE"
             with m.State("READ"):
                 # Rows come one cycle after they are pointed at, like registers.
-                m.d.comb += [self.reads.eq(step < REGISTERS_PER_READ),
-                             t.job.eq(views.job), t.member.eq(views.member), t.slot.eq(views.slot)]
+                m.d.comb += [t.job.eq(views.job), t.member.eq(views.member), t.slot.eq(views.slot)]
                 m.d.sync += [step.eq(step + 1), address.eq(address + 1)]
                 for k in range(REGISTERS_PER_READ):
                     with m.If(step == k + 1):

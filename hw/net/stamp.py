@@ -69,7 +69,7 @@ class Checksums(wiring.Component):
 
 def stamp_of(m, own_mac, own_ip, address, length, checksums):
     """The first bytes of a frame, up to our header."""
-    stamp = Signal(layout(ADDRESSES))
+    image = Signal(layout(ADDRESSES))
     number = lambda value: Const(value, 16)
     ip_length, udp_length = Signal(16), Signal(16)
     m.d.comb += [ip_length.eq(length - IP_AT), udp_length.eq(length - UDP_AT)]
@@ -79,9 +79,9 @@ def stamp_of(m, own_mac, own_ip, address, length, checksums):
             ("ip_ttl", TTL), ("ip_protocol", PROTOCOL), ("ip_checksum", checksums.ip), ("ip_src", own_ip),
             ("ip_dst", address.ip), ("udp_src", swapped(number(UDP_PORT))), ("udp_dst", address.udp),
             ("udp_length", swapped(udp_length)), ("udp_checksum", checksums.udp)):
-        field = stamp[name]
+        field = image[name]
         m.d.comb += (field.as_value() if isinstance(field, data.View) else field).eq(value)
-    return stamp.as_value()
+    return image.as_value()
 
 
 def merged(m, word, stamp, index):
