@@ -8,7 +8,7 @@ from sim.bench.throughput import latencies, mixed, ordinary_throughput, queue_cy
 from sim.emulator.engine import Board
 
 SMALL = Config(ports=2, bus_bits=64)
-DOCUMENTED_QUEUE_CYCLES = 6
+DOCUMENTED_QUEUE_CYCLES = 7
 """Of `hw.queue.PacketQueue`."""
 
 
