@@ -31,8 +31,9 @@ class Crossing(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.memory = memory = Memory(shape=self.i.payload.shape(), depth=self.depth, init=[],
-                                              attrs=NEVER_READ_BEFORE_WRITTEN | NEVER_READ_WHILE_WRITTEN)
+        # Between two clocks there is no such thing as the same cycle.
+        attributes = NEVER_READ_BEFORE_WRITTEN | (NEVER_READ_WHILE_WRITTEN if self.i_domain == self.o_domain else {})
+        m.submodules.memory = memory = Memory(shape=self.i.payload.shape(), depth=self.depth, init=[], attrs=attributes)
         put, get = memory.write_port(domain=self.i_domain), memory.read_port(domain=self.o_domain)
         i, o = m.d[self.i_domain], m.d[self.o_domain]
         bits = self.depth.bit_length()
