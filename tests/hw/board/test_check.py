@@ -28,7 +28,11 @@ def broken(file, old, new, name=SUME, count=1):
     return check(replace(sound, files={**sound.files, file: sound.files[file].replace(old, new, count)}))
 
 
-@pytest.mark.parametrize("name", XILINX)
+QUICK = ("netfpga_sume", "alveo_u250", "alveo_u50_1x100g")
+"""One of each kind of port and of memory; the others differ from these in numbers."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in XILINX])
 def test_every_board_is_sound(name):
     assert check(project(name)) == []
 
