@@ -54,9 +54,11 @@ class Mac(LiteXModule):
         self.padding = stage("eth_tx", LiteEthMACPaddingInserter(8, PAYLOAD_BYTES_MIN))
         self.tx_buffer = stage("eth_tx", Buffer(eth_phy_description(8), pipe_ready=True))
         self.inserter = stage("eth_tx", LiteEthMACCRC32Inserter(eth_phy_description(8)))
+        # Or what the preamble and the gap are waiting for would come before the CRC's own choice, in one cycle.
+        self.crc_buffer = stage("eth_tx", Buffer(eth_phy_description(8), pipe_ready=True))
         self.tx_preamble = stage("eth_tx", LiteEthMACPreambleInserter(8))
         self.gap = stage("eth_tx", LiteEthMACGap(8))
-        self.tx_pipeline = Pipeline(self.padding, self.tx_buffer, self.inserter, self.tx_preamble, self.gap, self.phy_tx)
+        self.tx_pipeline = Pipeline(self.padding, self.tx_buffer, self.inserter, self.crc_buffer, self.tx_preamble, self.gap, self.phy_tx)
         sink = self.padding.sink
         self.comb += [sink.valid.eq(streams["tx_valid"]), sink.data.eq(streams["tx_data"]), sink.last.eq(streams["tx_last"]),
                       sink.last_be.eq(streams["tx_last"]), streams["tx_ready"].eq(sink.ready)]
