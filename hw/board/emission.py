@@ -63,7 +63,7 @@ def port_text(config: Config) -> str:
 
 
 def shell_stub(board: Board) -> str:
-    """The shell's pins alone."""
+    """A black box with the shell's pins, for checks of what is around it, which are made in seconds; a project has the switch itself."""
     return stub("shell", shell_ports(board))
 
 
