@@ -38,8 +38,7 @@ MMCM = {200: {200: (1, 5.0, 5.0, 10)}, 300: {250: (3, 10.0, 4.0, 10), 300: (1, 4
 
 @dataclass(frozen=True)
 class Domain:
-    """A clock of the design as constraints name it. `pin`: of a cell, which carries it; `known`: Vivado knows it as soon as the clocks that
-    come in are known; if not, `source` is the command that finds or makes it."""
+    """A clock of the design as constraints name it. `pin`: of a cell, which carries it."""
 
     name: str
     mhz: float
@@ -98,9 +97,8 @@ def shell_module(board: Board) -> tuple[Module, list[Signal]]:
 
 
 class Top(Elaboratable):
-    """The board. After `elaborate`, `wiring` has its ports, IP, clocks and crossings. The shell is an instance of the module `shell`, and a 10G
-    or 25G
-    port one of `port`: they are emitted on their own, once."""
+    """The board. After `elaborate`, `wiring` has its ports, IP, clocks and crossings. The shell is an instance of the module `shell`, and a 10G or
+    25G port one of `port`: they are emitted on their own, once."""
 
     def __init__(self, board: Board, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP):
         self.board, self.config, self.mac, self.ip = board, board.config, mac, ip
