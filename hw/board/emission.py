@@ -10,8 +10,9 @@ from amaranth.hdl import Elaboratable
 from amaranth.lib.wiring import Out
 
 from hw.board.boards import Board
+from hw.board.flat_shell import shell_module, shell_pins
 from hw.board.port import PORT, port_module
-from hw.board.xilinx import Top, shell_module, shell_pins
+from hw.board.xilinx import Top
 from hw.board.xilinx_ip import PRIMITIVES, Port, stub
 from hw.board.xilinx_platform import Synchronizers
 from hw.build import payload_memories_uninitialised, tool
