@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from amaranth.hdl import (
-    Cat, ClockDomain, ClockSignal, Const, DomainRenamer, Elaboratable, Instance, IOPort, Module, ResetSignal, Signal,
+    Cat, ClockDomain, ClockSignal, Const, DomainRenamer, Elaboratable, Fragment, Instance, IOPort, Module, ResetSignal, Signal,
 )
 from amaranth.lib.cdc import ResetSynchronizer
 
@@ -19,7 +19,7 @@ from hw.board.transceivers import GthQuad, GtyQuad, domains
 from hw.board.xilinx_ip import Ip
 from hw.board.xilinx_memory import MEMORIES
 from hw.board.xilinx_platform import PLATFORMS, Platform, Synchronizers
-from hw.replay.axi import Axi4, pins
+from hw.replay.axi import Axi4, address_bits_of, pins
 
 __all__ = ["FREERUN_MHZ", "Crossing", "Domain", "Top"]
 
@@ -104,10 +104,9 @@ class Top(Elaboratable):
     def take(self, *ips: Ip) -> None:
         self.wiring.ips |= {ip.module: ip for ip in ips}
 
-    def elaborated(self) -> Module:
-        """The module, with `wiring` filled in."""
-        self._MustUse__used = True  # it is used here, once
-        return self.elaborate(Synchronizers())
+    def elaborated(self) -> Fragment:
+        """The design, with `wiring` filled in."""
+        return Fragment.get(self, Synchronizers())
 
     def elaborate(self, platform):
         m = Module()
@@ -146,7 +145,7 @@ class Top(Elaboratable):
         wires = {name: Signal(width, name=f"shell_{name}") for name, _, width, _ in shell_pins(self.config)}
         connections = {f"{flow[0]}_{name}": wires[name] for name, flow, _, _ in shell_pins(self.config)}
         if self.config.replay:
-            self.address_bits = max(13, (self.config.replay.memory_bytes - 1).bit_length())
+            self.address_bits = address_bits_of(self.config.replay.memory_bytes)
             self.memory = Axi4(self.address_bits).create(path=("memory",))
             connections |= {f"{'o' if flow.name == 'Out' else 'i'}_memory_{name}": value for name, flow, value in pins(self.memory)}
         m.submodules.shell = Instance("shell", i_clk=ClockSignal(), i_rst=ResetSignal(), **connections)
