@@ -24,7 +24,8 @@ from hw.aggregate.accumulator import LOOP, Accumulator
 from hw.aggregate.claims import Claims
 from hw.aggregate.result import ResultComposer
 from hw.aggregate.sequencer import Sequencer
-from hw.board.route import RESOURCES
+from hw.board import route
+from hw.board.route import CORE, RESOURCES, Clock, device_options
 from hw.build import flat, for_synthesis, tool
 from hw.control.core import Core
 from hw.control.counters import Counters
@@ -49,17 +50,16 @@ without trees."""
 
 @dataclass(frozen=True)
 class Device:
-    """A part, nextpnr's options for it, and a pin with a way to the clock network; the router finds none from an arbitrary one."""
+    """A part, and a pin with a way to the clock network; the router finds none from an arbitrary one."""
 
     part: str
-    options: tuple[str, ...]
     clock_pin: str
 
 
 DEVICES = {
-    "25f": Device("LFE5U-25F-6BG256", ("--25k", "--package", "CABGA256", "--speed", "6"), "P6"),
-    "45f": Device("LFE5U-45F-6BG256", ("--45k", "--package", "CABGA256", "--speed", "6"), "P6"),
-    "85f": Device("LFE5UM5G-85F-8BG554", ("--um5g-85k", "--package", "CABGA554", "--speed", "8"), "K23"),
+    "25f": Device("LFE5U-25F-6BG256", "P6"),
+    "45f": Device("LFE5U-45F-6BG256", "P6"),
+    "85f": Device("LFE5UM5G-85F-8BG554", "K23"),
 }
 DEVICE = "45f"
 """In the next smaller one, of 24,288 LUTs, the whole switch is placed with 24,129 of them, and the router does not end."""
@@ -115,7 +115,7 @@ def component(part: Component) -> tuple[Module, list[Signal]]:
 
 
 def place(name: str, module: Module, pins: list[Signal], *, seed: int = 1, device: str = DEVICE) -> dict[str, Any]:
-    """Synthesis, placement and routing; fmax, resources and the slowest path. Files are left in `build/timing/<name>`."""
+    """Synthesis, placement and routing; the clock, resources and the slowest path. Files are left in `build/timing/<name>`."""
     folder = BUILD / name
     folder.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
@@ -124,8 +124,8 @@ def place(name: str, module: Module, pins: list[Signal], *, seed: int = 1, devic
         (folder / "top.il").write_text(rtlil_backend.convert(module, name="top", ports=pins))
     (folder / "pins.lpf").write_text(f'LOCATE COMP "clk" SITE "{DEVICES[device].clock_pin}";\n')
     tool("yosys", ["-q", "-l", "yosys.log", "-p", "read_rtlil top.il; synth_ecp5 -top top -json top.json"], folder)
-    # Neither option hides anything: the few pins may stand anywhere but the clock's, and a frequency that is not met is what is to be reported.
-    tool("nextpnr-ecp5", ["-q", "--log", "nextpnr.log", *DEVICES[device].options, "--json", "top.json", "--report", "nextpnr.json",
+    # No bitstream comes of this, so neither option lets one pass: pins may stand anywhere, but the clock's, and what is not met is reported.
+    tool("nextpnr-ecp5", ["-q", "--log", "nextpnr.log", *device_options(DEVICES[device].part), "--json", "top.json", "--report", "nextpnr.json",
                           "--freq", str(ASKED_MHZ), "--lpf", "pins.lpf", "--lpf-allow-unconstrained", "--timing-allow-fail",
                           "--seed", str(seed)], folder)
     return report(json.loads((folder / "nextpnr.json").read_text()), json.loads((folder / "top.json").read_text())
@@ -133,21 +133,15 @@ def place(name: str, module: Module, pins: list[Signal], *, seed: int = 1, devic
 
 
 def report(routed: dict[str, Any], netlist: dict[str, Any]) -> dict[str, Any]:
-    """What nextpnr and the netlist say, in our words."""
-    (clock,) = routed["fmax"].values()
+    """As of a board (`hw.board.route.report`), and the slowest path, with places from the netlist."""
     names = {name: net["attributes"].get("src", "") for name, net in netlist["modules"]["top"]["netnames"].items()}
-    found = {ours: {"used": routed["utilization"][theirs]["used"], "of": routed["utilization"][theirs]["available"]}
-             for theirs, ours in RESOURCES.items()}
     path = next(p["path"] for p in routed["critical_paths"] if p["from"].startswith("posedge") and p["to"].startswith("posedge"))
     steps = [{"ns": step["delay"], "kind": step["type"], "at": place_of(step["to"]["cell"], names)} for step in path]
-    return {
-        "fmax_mhz": round(clock["achieved"], 1), "asked_mhz": clock["constraint"], "met": clock["achieved"] >= clock["constraint"],
-        "resources": found,
-        "path": {"from": place_of(path[0]["from"]["cell"], names), "to": place_of(path[-1]["to"]["cell"], names),
-                 "ns": round(sum(step["ns"] for step in steps), 2), "levels": sum(step["kind"] == "logic" for step in steps),
-                 "logic_ns": round(sum(step["ns"] for step in steps if step["kind"] != "routing"), 2),
-                 "routing_ns": round(sum(step["ns"] for step in steps if step["kind"] == "routing"), 2), "steps": steps},
-    }
+    return route.report(routed, {CORE: Clock("clk", ASKED_MHZ)}) | {"path": {
+        "from": place_of(path[0]["from"]["cell"], names), "to": place_of(path[-1]["to"]["cell"], names),
+        "ns": round(sum(step["ns"] for step in steps), 2), "levels": sum(step["kind"] == "logic" for step in steps),
+        "logic_ns": round(sum(step["ns"] for step in steps if step["kind"] != "routing"), 2),
+        "routing_ns": round(sum(step["ns"] for step in steps if step["kind"] == "routing"), 2), "steps": steps}}
 
 
 def place_of(cell: str, names: dict[str, str]) -> str:
@@ -184,14 +178,15 @@ def main(
         on = device or ELSEWHERE.get(name, DEVICE)
         found[name] = one = {"device": DEVICES[on].part} | place(name, *build(), seed=seed, device=on)
         path = one["path"]
-        table.add_row(name, DEVICES[on].part, f"{one['fmax_mhz']:.1f}", *(f"{r['used']:,} of {r['of']:,}" for r in one["resources"].values()),
-                      str(path["levels"]), f"{path['ns']:.2f}", f"{path['routing_ns']:.2f}")
+        table.add_row(name, DEVICES[on].part, f"{one['clocks'][CORE]['achieved_mhz']:.1f}",
+                      *(f"{r['used']:,} of {r['available']:,}" for r in one["resources"].values()), str(path["levels"]),
+                      f"{path['ns']:.2f}", f"{path['routing_ns']:.2f}")
         written = {"config": vars(CONFIG), "seed": seed, "designs": found}
         (BUILD / "report.json").write_text(json.dumps(written, indent=1) + "\n")
     console.print(table)
     for name, one in found.items():
-        met = "met" if one["met"] else "[yellow]not met[/]"
-        console.print(f"{name}: {one['asked_mhz']:.0f} MHz is {met}. Slowest path: from {one['path']['from']} to {one['path']['to']}",
+        met = "met" if one["timing_met"] else "[yellow]not met[/]"
+        console.print(f"{name}: {ASKED_MHZ:.0f} MHz is {met}. Slowest path: from {one['path']['from']} to {one['path']['to']}",
                       highlight=False)
 
 

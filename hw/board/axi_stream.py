@@ -17,8 +17,7 @@ LENGTH_BITS = 16
 @dataclass(frozen=True, kw_only=True)
 class Tuser:
     """What stands beside a packet's first beat: its `length` in bytes, and source and destination, a bit for each place; the offset of each.
-    `places`: of our
-    ports 0, 1, ... which bit each is. `split`: three signals, tuser_size, tuser_src and tuser_dst, not one."""
+    `places`: of our ports 0, 1, ... which bit each is. `split`: three signals, tuser_size, tuser_src and tuser_dst, not one."""
 
     width: int
     length: int
@@ -53,10 +52,9 @@ class AxiStream(wiring.Signature):
 class RxSplit(wiring.Component):
     """Packets of all ports, one after another, to `rx` of each.
 
-    Combinational: a beat passes in its cycle, and a port that is not ready stalls all. Where a packet goes is what its first beat's source says, the
-    lowest of our places if there are several. A packet of no place of ours is taken and dropped; `stranger` pulses with its last beat. `tkeep`
-    counts in the
-    last beat only, ones from the lowest byte on; a beat is full until then (as AXI4-Stream packets there are).
+    Combinational: a beat passes in its cycle, and a port that is not ready stalls all. Where a packet goes is what its first beat's source says,
+    the lowest of our places if there are several. A packet of no place of ours is taken and dropped; `stranger` pulses with its last beat. `tkeep`
+    counts in the last beat only, ones from the lowest byte on; a beat is full until then (as AXI4-Stream packets there are).
     """
 
     def __init__(self, bus_bits: int, tuser: Tuser):
@@ -89,9 +87,8 @@ class TxMerge(wiring.Component):
     """Frames of all ports to one stream, round robin, each whole; `tuser` has its length and its port as destination, the source is 0.
 
     The length stands at the front, so a frame leaves when all of it came: store and forward, in memory for `words` of all ports together, at least
-    twice the longest frame. A first beat comes 2 cycles after the last word was taken if nothing else waits; one beat a cycle. A stalled `o`
-    stalls the
-    ports when the memory is full.
+    twice the longest frame. A first beat comes 2 cycles after the last word was taken if nothing else waits; one beat a cycle. A stalled `o` stalls
+    the ports when the memory is full.
     """
 
     def __init__(self, bus_bits: int, tuser: Tuser, *, words: int):

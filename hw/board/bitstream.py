@@ -72,7 +72,7 @@ def main(
     if unmet := verdict(report):
         console.print(f"{name}: {unmet}", highlight=False)
         sys.exit(1)
-    console.print(f"{name}: timing is met; {(folder / f'{name}.bit').relative_to(BUILD.parent)}", highlight=False)
+    console.print(f"{name}: timing is met; {(folder / report['bitstream']).relative_to(BUILD.parent)}", highlight=False)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from amaranth._unused import MustUse
-from amaranth.hdl import Module
-
 from hw.board.boards import BOARDS, Board
 from hw.board.xilinx import Crossing, Domain, Top
 
@@ -28,16 +25,9 @@ def xdc(board: Board, top: Top | None = None) -> str:
     """All of it. top: the board's, elaborated, if there is one already."""
     if top is None:
         top = Top(board)
-        drop(top.elaborated())
+        top.elaborated()
     return "\n".join(("\n".join(part)) for part in (
         [f"# {board.title}. Written by hw/board/constraints.py; a test holds the two together."], *parts(top))) + "\n"
-
-
-def drop(module: Module) -> None:
-    """Nothing is to be made of it; tells Amaranth, which complains about parts that are made and not used."""
-    for part in (*module._named_submodules.values(), *module._anon_submodules):
-        if isinstance(part, MustUse):
-            part._MustUse__used = True
 
 
 def parts(top: Top) -> Iterator[list[str]]:
@@ -103,7 +93,6 @@ def slow(top: Top) -> Iterator[str]:
         for direction in commands:
             if listed:
                 yield f"set_false_path {direction} [get_ports {{{listed}}}]"
-
 
 
 def main() -> None:

@@ -6,22 +6,23 @@ from functools import lru_cache
 from pathlib import Path
 
 from amaranth.back import rtlil as rtlil_backend
-from amaranth.hdl import Elaboratable
+from amaranth.hdl import Elaboratable, Fragment
 from amaranth.lib.wiring import Out
 
 from hw.board.boards import Board
+from hw.board.flat_shell import shell_module, shell_pins
 from hw.board.port import PORT, port_module
-from hw.board.xilinx import Top, shell_module, shell_pins
+from hw.board.xilinx import Top
 from hw.board.xilinx_ip import PRIMITIVES, Port, stub
 from hw.board.xilinx_platform import Synchronizers
 from hw.build import payload_memories_uninitialised, tool
-from hw.replay.axi import Axi4, pins
+from hw.replay.axi import Axi4, address_bits_of, pins
 from iswitch.config import Config
 
 __all__ = ["emit", "emit_port", "emit_shell", "emit_top", "shell_stub", "stubs"]
 
 
-def emit(module: Elaboratable, name: str, ports) -> str:
+def emit(module: Elaboratable | Fragment, name: str, ports) -> str:
     """A module as Verilog-2005, attributes kept and nothing of this machine in it."""
     with payload_memories_uninitialised():
         text = rtlil_backend.convert(module, name=name, platform=Synchronizers(), ports=ports, emit_src=False)
@@ -63,7 +64,7 @@ def port_text(config: Config) -> str:
 
 
 def shell_stub(board: Board) -> str:
-    """The shell's pins alone."""
+    """A black box with the shell's pins, for checks of what is around it, which are made in seconds; a project has the switch itself."""
     return stub("shell", shell_ports(board))
 
 
@@ -71,9 +72,8 @@ def shell_ports(board: Board) -> dict[str, Port]:
     found = {"clk": Port("clk", "in", 1, "clock"), "rst": Port("rst", "in", 1, "clk")}
     found |= {name: Port(name, flow, width, "clk") for name, flow, width, _ in shell_pins(board.config)}
     if board.config.replay:
-        bits = max(13, (board.config.replay.memory_bytes - 1).bit_length())
         found |= {f"memory_{name}": Port(f"memory_{name}", "out" if flow == Out else "in", len(value), "clk")
-                 for name, flow, value in pins(Axi4(bits).create())}
+                 for name, flow, value in pins(Axi4(address_bits_of(board.config.replay.memory_bytes)).create())}
     return found
 
 

@@ -52,9 +52,8 @@ def registers(config: Config) -> list[Register]:
 class DropIn(wiring.Component):
     """`s_axis` in, `m_axis` out, registers at `s_axi`, all with one clock; `memory` if the Config has a replay service.
 
-    Packets come without FCS and are sound, as those pipelines' MACs give them. One that comes in leaves by as many packets as it has
-    destinations, each with its
-    own. Addresses and parents may be set while no job runs. `inside`: what stands for the switch, with the interface of `Shell`.
+    Packets come without FCS and are sound, as those pipelines' MACs give them. One that comes in leaves by as many packets as it has destinations,
+    each with its own. Addresses and parents may be set while no job runs. `inside`: what stands for the switch, with the interface of `Shell`.
     """
 
     def __init__(self, config: Config, tuser: Tuser, *, clock_hz: int, inside: wiring.Component | None = None):

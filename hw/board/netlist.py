@@ -102,8 +102,7 @@ class Netlist:
     @cached_property
     def crossings(self) -> dict[tuple[Bit, Bit], tuple[str, str]]:
         """Pairs of clocks between which signals go, with one such path: where it begins and where it ends. Cells are taken whole: what is at one
-        input
-        of a cell is at all of its outputs."""
+        input of a cell is at all of its outputs."""
         begins: dict[Bit, dict[Bit, str]] = defaultdict(dict)
         ends: dict[Bit, list[tuple[Bit, str]]] = defaultdict(list)
         for clock, side, name, bits in self.ends():
@@ -147,8 +146,7 @@ READ: dict[tuple[tuple[str, str], ...], Netlist] = {}
 
 def read(sources: Mapping[str, str], modules: Mapping[str, Mapping[str, Port]]) -> Netlist:
     """The design `top`, flat. sources: Verilog by file name; modules: those that are not among them. RuntimeError with Yosys' words if it is not
-    one: an
-    unknown module or pin, a net with two drivers."""
+    one: an unknown module or pin, a net with two drivers."""
     key = (("stubs.v", "".join(stub(name, pins) for name, pins in modules.items())), *sources.items())
     if key not in READ:
         design = flattened(key)

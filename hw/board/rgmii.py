@@ -1,21 +1,20 @@
 """A gigabit port: words of frames in the switch's clock on one side, RGMII pins on the other."""
 
-from amaranth.hdl import ClockSignal, Instance, Module, Mux, ResetSignal, Signal
+from amaranth.hdl import ClockSignal, DomainRenamer, Instance, Module, Mux, ResetSignal, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.board.crossing import Crossing
+from hw.ethernet.overflow import Overflow
 from hw.frame import Word
 
-__all__ = ["CLOSINGS", "CROSSING_DEPTH", "MAC", "RgmiiPort"]
+__all__ = ["CROSSING_DEPTH", "MAC", "RgmiiPort"]
 
 MAC = "rgmii_mac"
 """The Verilog module of the MAC, from `hw.board.liteeth.verilog`."""
 CROSSING_DEPTH = 16
 """Words, in memory made of LUTs: block RAM answers too late for 125 MHz on the slower parts."""
-CLOSINGS = 255
-"""Frames in a row that can be cut while there is no room; more are cut as one."""
 
 
 class Byte(data.Struct):
@@ -48,12 +47,14 @@ class RgmiiPort(wiring.Component):
         m = Module()
         domain = m.d[self.domain]
         word = Word(self.bus_bits)
+        m.submodules.rx_overflow = overflow = DomainRenamer(self.domain)(Overflow(bus_bits=self.bus_bits))
         m.submodules.rx_crossing = rx = Crossing(word, depth=self.rx_depth, i_domain=self.domain, o_domain="sync", whole=False)
         m.submodules.tx_frames = frames = Crossing(word, depth=self.tx_depth, i_domain="sync", o_domain="sync", whole=True)
         m.submodules.tx_crossing = tx = Crossing(word, depth=CROSSING_DEPTH, i_domain="sync", o_domain=self.domain, whole=False)
         bytes = stream.Signature(Byte).create()
         connect(m, flipped(self.tx), frames.i)
         connect(m, frames.o, tx.i)
+        connect(m, overflow.o, rx.i)
         connect(m, rx.o, flipped(self.rx))
         got_valid, got, got_error, link = Signal(), Signal(Byte), Signal(), Signal()
         m.submodules.mac = Instance(
@@ -64,7 +65,7 @@ class RgmiiPort(wiring.Component):
             i_rgmii_rx_ctl=self.rx_ctl, i_rgmii_rx_data=self.rx_data)
         m.submodules.link = FFSynchronizer(link, self.link)
         self._send(m, domain, tx.o, bytes)
-        self._receive(m, domain, got_valid, got, got_error, rx.i)
+        self._receive(m, domain, got_valid, got, got_error, overflow.i)
         return m
 
     def _send(self, m, domain, words, bytes):
@@ -82,27 +83,11 @@ class RgmiiPort(wiring.Component):
             domain += [word.eq(words.payload), full.eq(words.valid), index.eq(0), left.eq(words.payload.count[:3])]
 
     def _receive(self, m, domain, valid, byte, error, words):
-        """Bytes to words, and ends for frames that found no room."""
-        word, full, index = Signal(Word(self.bus_bits)), Signal(), Signal(3)
-        domain += full.eq(valid & (byte.last | (index == 7)))
+        """Bytes to words, which do not wait."""
+        word, index = words.payload, Signal(3)
+        domain += words.valid.eq(valid & (byte.last | (index == 7)))
         with m.If(valid):
             domain += [index.eq(Mux(byte.last, 0, index + 1)), word.count.eq(index + 1), word.last.eq(byte.last), word.error.eq(error)]
             for k in range(8):
                 with m.If(index == k):
                     domain += word.data[8 * k:8 * k + 8].eq(byte.data)
-
-        # The MAC does not wait: a word is stored in its one cycle, or the frame is cut.
-        cutting, closings = Signal(), Signal(range(CLOSINGS + 1))
-        closes, stores = closings != 0, Signal()
-        m.d.comb += [
-            stores.eq(full & ~cutting & ~closes & words.ready),
-            words.valid.eq(closes | full & ~cutting), words.payload.eq(word)]
-        with m.If(closes):
-            m.d.comb += [words.payload.count.eq(1), words.payload.last.eq(1), words.payload.error.eq(1)]
-        with m.If(full):
-            domain += cutting.eq(~stores & ~word.last)
-        opened, closed = full & ~stores & word.last & (closings != CLOSINGS), closes & words.ready
-        with m.If(opened & ~closed):
-            domain += closings.eq(closings + 1)
-        with m.If(closed & ~opened):
-            domain += closings.eq(closings - 1)

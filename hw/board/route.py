@@ -97,7 +97,8 @@ def bitstream(board: Board, folder: Path, *, required: dict[str, Clock], sources
             progress(f"{name}: bitstream")
             tool("ecppack", ["--compress", "--input", f"{name}.config", "--bit", f"{name}.bit", "--svf", f"{name}.svf"], folder)
             break
-    return best | {"seeds": list(seeds[:seeds.index(seed) + 1]), "seconds": round(time.monotonic() - begun)}
+    return best | {"bitstream": f"{name}.bit" if best["timing_met"] else None, "seeds": list(seeds[:seeds.index(seed) + 1]),
+                   "seconds": round(time.monotonic() - begun)}
 
 
 def slack(found: dict[str, Any]) -> float:

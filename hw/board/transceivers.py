@@ -12,9 +12,9 @@ __all__ = ["Blocks", "GthQuad", "GtyQuad", "Sequence", "domains"]
 
 class Blocks(wiring.Signature):
     """Between a PCS, for which it is Out, and a lane of a transceiver: blocks of clause 49.2 without their encoding, header and 64 scrambled bits,
-    the highest bit first on the cable, as the gearboxes have it (UG476, UG578: TX gearbox). `txd` and `txh` are taken in each cycle of the
-    transmit clock in which `tx_ready` is set. `rxd` and `rxh` are a
-    block in each cycle of the receive clock in which `rx_valid` is set; a cycle with `rx_slip` moves where blocks begin by a bit."""
+    the highest bit first on the cable, as the gearboxes have it (UG476, UG578: TX gearbox). `txd` and `txh` are taken in each cycle of the transmit
+    clock in which `tx_ready` is set. `rxd` and `rxh` are a block in each cycle of the receive clock in which `rx_valid` is set; a cycle with
+    `rx_slip` moves where blocks begin by a bit."""
 
     def __init__(self):
         super().__init__({"txd": Out(64), "txh": Out(2), "tx_ready": In(1), "rxd": In(64), "rxh": In(2), "rx_valid": In(1), "rx_slip": Out(1)})

@@ -1,4 +1,4 @@
-"""`python -m hw.board.vivado netfpga_sume`: a Xilinx board's project, and a bitstream if there is a Vivado to make it.
+"""Of `make bitstream`: a Xilinx board's project, and a bitstream if there is a Vivado to make it.
 
 Left in the folder, whatever happens: the project (`project.tcl`, `build.sh`, the constraints), the Verilog, and `report.json` with what Yosys counts.
 """
@@ -7,14 +7,13 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 import hw.levels
-from hw.board.boards import BOARDS, DEFAULT_IP, DEFAULT_MAC, Board
+from hw.board.boards import DEFAULT_IP, DEFAULT_MAC, Board
 from hw.board.check import Project, check
 from hw.board.constraints import xdc
 from hw.board.emission import emit_port, emit_top, shell_stub, stubs
@@ -24,8 +23,6 @@ from hw.board.xilinx import Top
 from hw.counts import xilinx_report
 
 __all__ = ["NoVivado", "TimingNotMet", "make", "stubbed_project"]
-
-ROOT = Path(__file__).parents[2]
 
 
 class NoVivado(RuntimeError):
@@ -117,21 +114,3 @@ def utilisation(text: str) -> dict[str, float]:
         if match:
             found[name] = float(match.group(1)) if "." in match.group(1) else int(match.group(1))
     return found
-
-
-def main(arguments: list[str]) -> int:
-    listed = [name for name, board in BOARDS.items() if board.maker == "hw.board.vivado:make"]
-    if len(arguments) != 1 or arguments[0] not in listed:
-        print(f"python -m hw.board.vivado BOARD, which is one of {', '.join(listed)}", file=sys.stderr)
-        return 2
-    board = BOARDS[arguments[0]]
-    try:
-        print(json.dumps(make(board, ROOT / "build" / board.name), indent=1))
-    except (NoVivado, TimingNotMet) as error:
-        print(f"{board.name}: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -3,27 +3,25 @@
 from dataclasses import dataclass, field
 
 from amaranth.hdl import (
-    Cat, ClockDomain, ClockSignal, Const, DomainRenamer, Elaboratable, Instance, IOPort, Module, ResetSignal, Shape, Signal, Value,
+    Cat, ClockDomain, ClockSignal, Const, DomainRenamer, Elaboratable, Fragment, Instance, IOPort, Module, ResetSignal, Signal,
 )
-from amaranth.lib.cdc import FFSynchronizer, ResetSynchronizer
-from amaranth.lib.wiring import connect
+from amaranth.lib.cdc import ResetSynchronizer
 
 from hw.board import xilinx_ip
-from hw.board.axi_crossing import AxiCrossing, AxiWidener
 from hw.board.boards import DEFAULT_IP, DEFAULT_MAC, Board
 from hw.board.cmac import Cmac
+from hw.board.flat_shell import shell_pins
 from hw.board.i2c import I2cWriter
-from hw.board.mig import project
 from hw.board.port import PORT, port_pins
-from hw.board.shell import Shell, wire_order
+from hw.board.shell import wire_order
 from hw.board.si5324 import writes
 from hw.board.transceivers import GthQuad, GtyQuad, domains
 from hw.board.xilinx_ip import Ip
+from hw.board.xilinx_memory import MEMORIES
 from hw.board.xilinx_platform import PLATFORMS, Platform, Synchronizers
-from hw.frame import Word
-from hw.replay.axi import Axi4, pins
+from hw.replay.axi import Axi4, address_bits_of, pins
 
-__all__ = ["FREERUN_MHZ", "Crossing", "Domain", "Top", "shell_module", "shell_pins"]
+__all__ = ["FREERUN_MHZ", "Crossing", "Domain", "Top"]
 
 FREERUN_MHZ = 100
 """Of the domain `init`: what runs before transceivers and memory do, and resets them."""
@@ -38,8 +36,7 @@ MMCM = {200: {200: (1, 5.0, 5.0, 10)}, 300: {250: (3, 10.0, 4.0, 10), 300: (1, 4
 
 @dataclass(frozen=True)
 class Domain:
-    """A clock of the design as constraints name it. `pin`: of a cell, which carries it; `known`: Vivado knows it as soon as the clocks that
-    come in are known; if not, `source` is the command that finds or makes it."""
+    """A clock of the design as constraints name it. `pin`: of a cell, which carries it."""
 
     name: str
     mhz: float
@@ -64,43 +61,9 @@ class Wiring:
     crossings: list[Crossing] = field(default_factory=list)
 
 
-def shell_pins(config) -> list[tuple[str, str, int, tuple]]:
-    """The shell's flat pins: name, direction, width, and where in the shell it is."""
-    word = Word(config.bus_bits)
-    found: list[tuple[str, str, int, tuple]] = []
-    for p in range(config.ports):
-        for side, flow, back in (("rx", "in", "out"), ("tx", "out", "in")):
-            for name, member in (("data", "data"), ("bytes", "count"), ("last", "last"), ("error", "error")):
-                if (side, name) != ("tx", "error"):
-                    found.append((f"{side}{p}_{name}", flow, Shape.cast(word[member].shape).width, (side, p, "payload", member)))
-            found += [(f"{side}{p}_valid", flow, 1, (side, p, "valid")), (f"{side}{p}_ready", back, 1, (side, p, "ready"))]
-    found += [("link", "in", config.ports, ("link",)), ("own_mac", "in", 48, ("own_mac",)), ("own_ip", "in", 32, ("own_ip",)),
-              ("leds", "out", config.ports + 2, ("leds",))]
-    return found
-
-
-def shell_module(board: Board) -> tuple[Module, list[Signal]]:
-    """The shell with flat pins, as `hw.build.flat` names them; no job has a parent."""
-    m = Module()
-    m.submodules.shell = shell = Shell(board.config, clock_hz=round(board.core_mhz * 1e6))
-    flat: list[Signal] = []
-    for name, flow, width, path in shell_pins(board.config):
-        value = shell
-        for step in path:
-            value = getattr(value, step) if isinstance(step, str) and hasattr(value, step) else value[step]
-        flat.append(Signal(width, name=name))
-        m.d.comb += value.eq(flat[-1]) if flow == "in" else flat[-1].eq(value)
-    if board.config.replay:
-        for name, flow, value in pins(shell.memory):
-            flat.append(Signal(len(value), name=f"memory_{name}"))
-            m.d.comb += flat[-1].eq(value) if flow.name == "Out" else Value.cast(value).eq(flat[-1])
-    return m, flat
-
-
 class Top(Elaboratable):
-    """The board. After `elaborate`, `wiring` has its ports, IP, clocks and crossings. The shell is an instance of the module `shell`, and a 10G
-    or 25G
-    port one of `port`: they are emitted on their own, once."""
+    """The board. After `elaborate`, `wiring` has its ports, IP, clocks and crossings. The shell is an instance of the module `shell`, and a 10G or
+    25G port one of `port`: they are emitted on their own, once."""
 
     def __init__(self, board: Board, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP):
         self.board, self.config, self.mac, self.ip = board, board.config, mac, ip
@@ -141,10 +104,9 @@ class Top(Elaboratable):
     def take(self, *ips: Ip) -> None:
         self.wiring.ips |= {ip.module: ip for ip in ips}
 
-    def elaborated(self) -> Module:
-        """The module, with `wiring` filled in."""
-        self._MustUse__used = True  # it is used here, once
-        return self.elaborate(Synchronizers())
+    def elaborated(self) -> Fragment:
+        """The design, with `wiring` filled in."""
+        return Fragment.get(self, Synchronizers())
 
     def elaborate(self, platform):
         m = Module()
@@ -156,7 +118,7 @@ class Top(Elaboratable):
         else:
             self._ports_serial(m, shell, reset)
         if self.config.replay:
-            {"ddr3": self._ddr3, "ddr4": self._ddr4, "hbm": self._hbm}[self.platform.memory](m)
+            MEMORIES[self.platform.memory](self, m)
         self._lights(m, shell)
         return m
 
@@ -183,7 +145,7 @@ class Top(Elaboratable):
         wires = {name: Signal(width, name=f"shell_{name}") for name, _, width, _ in shell_pins(self.config)}
         connections = {f"{flow[0]}_{name}": wires[name] for name, flow, _, _ in shell_pins(self.config)}
         if self.config.replay:
-            self.address_bits = max(13, (self.config.replay.memory_bytes - 1).bit_length())
+            self.address_bits = address_bits_of(self.config.replay.memory_bytes)
             self.memory = Axi4(self.address_bits).create(path=("memory",))
             connections |= {f"{'o' if flow.name == 'Out' else 'i'}_memory_{name}": value for name, flow, value in pins(self.memory)}
         m.submodules.shell = Instance("shell", i_clk=ClockSignal(), i_rst=ResetSignal(), **connections)
@@ -284,72 +246,6 @@ class Top(Elaboratable):
                      mac.tx.valid.eq(shell["tx0_valid"]), shell["tx0_ready"].eq(mac.tx.ready)]
         self.domain("port0_mac", 322.265625, "port_0/mac/gt_txusrclk2")
         self.cross("core", "port0_mac")
-
-    # Memory
-
-    def _behind_crossing(self, m, ip: Ip, prefix: str, clock: str, pin: str, mhz: float, wires: dict, address: int):
-        """A controller with a clock of its own."""
-        m.domains += ClockDomain("memory")
-        made, in_reset = Signal(name="memory_clock"), Signal(name="memory_in_reset")
-        m.d.comb += [ClockSignal("memory").eq(made), ResetSignal("memory").eq(in_reset)]
-        m.submodules.crossing = crossing = AxiCrossing(self.address_bits, memory_domain="memory")
-        connect(m, self.memory, crossing.manager)
-        axi = {}
-        for name, flow, value in pins(crossing.memory):
-            wire = Signal(ip.pins[prefix + name].width, name=f"axi_{name}")
-            m.d.comb += wire.eq(value) if flow.name == "Out" else value.eq(wire)
-            axi[prefix + name] = wire
-        m.submodules.memory = ip.instance(**{clock: made, f"{clock}_sync_rst": in_reset}, **axi, **wires(in_reset))
-        self.domain("memory", mhz, pin)
-        self.cross("core", "memory")
-
-    def _ddr3(self, m):
-        listed = tuple(pin for pin in self.platform.pins if pin.port.startswith("ddr3_"))
-        ip = xilinx_ip.ddr3(project=project(listed, part=self.platform.part))
-        self.take(ip)
-        raw = Signal(name="memory_raw")
-        m.submodules.ddr_clk = Instance("IBUFDS", i_I=self.port("ddr_clk_p"), i_IB=self.port("ddr_clk_n"), o_O=raw)
-        pads = {name: self.pad(name) for name in ip.pins if name.startswith("ddr3_")}
-        self._behind_crossing(m, ip, "s_axi_", "ui_clk", "memory/ui_clk", 1e6 / 1320 / 4, lambda in_reset: {
-            "sys_clk_i": raw, "clk_ref_i": ClockSignal(), "sys_rst": ResetSignal("init"), "aresetn": ~in_reset, "app_sr_req": 0, "app_ref_req": 0,
-            "app_zq_req": 0, **pads}, 32)
-
-    def _ddr4(self, m):
-        ip = xilinx_ip.ddr4(input_ps=3332)
-        self.take(ip)
-        raw = Signal(name="memory_raw")
-        m.submodules.ddr_clk = Instance("IBUFDS", i_I=self.port("ddr_clk_p"), i_IB=self.port("ddr_clk_n"), o_O=raw)
-        pads = {name: self.pad(name.removeprefix("c0_")) for name, port in ip.pins.items() if port.clock == "pad"}
-        control = {name: 0 for name, port in ip.pins.items() if "_ctrl_" in name and port.flow == "in"}
-        self._behind_crossing(m, ip, "c0_ddr4_s_axi_", "c0_ddr4_ui_clk", "memory/c0_ddr4_ui_clk", 1e6 / 833 / 4, lambda in_reset: {
-            "c0_sys_clk_i": raw, "sys_rst": ResetSignal("init"), "c0_ddr4_aresetn": ~in_reset, **control, **pads}, 34)
-
-    def _hbm(self, m):
-        ip = xilinx_ip.hbm()
-        self.take(ip)
-        m.submodules.widener = widener = AxiWidener(self.address_bits)
-        # Nothing may be asked before the controller has set itself up (PG276, apb_complete).
-        complete, up = Signal(), Signal()
-        m.submodules.up = FFSynchronizer(complete, up)
-        for name in ("aw", "ar"):
-            i, o = getattr(self.memory, name), getattr(widener.manager, name)
-            m.d.comb += [o.payload.eq(i.payload), o.valid.eq(i.valid & up), i.ready.eq(o.ready & up)]
-        for name, forth in (("w", True), ("b", False), ("r", False)):
-            ours, its = getattr(self.memory, name), getattr(widener.manager, name)
-            i, o = (ours, its) if forth else (its, ours)
-            m.d.comb += [o.payload.eq(i.payload), o.valid.eq(i.valid), i.ready.eq(o.ready)]
-        axi = {}
-        for name, flow, value in pins(widener.memory):
-            pin = ip.pins.get(f"AXI_00_{name.upper()}")
-            if pin:
-                wire = Signal(pin.width, name=f"axi_{name}")
-                m.d.comb += wire.eq(value) if flow.name == "Out" else value.eq(wire)
-                axi[pin.name] = wire
-        m.submodules.memory = ip.instance(
-            AXI_00_ACLK=ClockSignal(), AXI_00_ARESET_N=~ResetSignal(), AXI_00_WDATA_PARITY=0, HBM_REF_CLK_0=ClockSignal("init"),
-            APB_0_PCLK=ClockSignal("init"), APB_0_PRESET_N=~ResetSignal("init"), APB_0_PWDATA=0, APB_0_PADDR=0, APB_0_PENABLE=0, APB_0_PSEL=0,
-            APB_0_PWRITE=0, apb_complete_0=complete, DRAM_0_STAT_CATTRIP=self.port("hbm_cattrip"), **axi)
-        self.cross("core", "init")
 
     def _lights(self, m, shell):
         lit = shell["leds"]

@@ -69,7 +69,8 @@ class Ip:
 
 
 def stub(name: str, pins: Mapping[str, Port]) -> str:
-    """An empty module with these pins: for linters and Yosys, not for Vivado."""
+    """A black box with these pins, for Verilator, Yosys and the checker, which must know widths and directions of what Vivado brings: IP, parts of
+    the chip, and the shell where only its surroundings are looked at. It is never part of a project."""
     parameters = "".join(f"    parameter {parameter} = 0;\n" for parameter in PARAMETERS.get(name, ()))
     flows = {"in": "input", "out": "output", "inout": "inout"}
     listed = ",\n".join(f"    {flows[port.flow]} wire {f'[{port.width - 1}:0] ' if port.width > 1 else ''}{port.name}" for port in pins.values())

@@ -1,6 +1,6 @@
 """What becomes of frames that nobody has room for."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -38,5 +38,6 @@ class Overflow(wiring.Component):
                 m.d.sync += [self.o.payload.count.eq(1), self.o.payload.last.eq(1), self.o.payload.error.eq(1)]
         with m.If(self.i.valid):
             m.d.sync += [first.eq(self.i.payload.last), losing.eq(loses & ~self.i.payload.last)]
-        m.d.sync += owed.eq(owed + adds - tells)
+        with m.If(adds ^ tells):
+            m.d.sync += owed.eq(owed + Mux(tells, OWED_MAX, 1))  # one less, modulo OWED_MAX + 1
         return m

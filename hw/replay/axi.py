@@ -7,10 +7,16 @@ from amaranth.hdl import Value, ValueLike
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import Flow, In, Out
 
-__all__ = ["INTO_MEMORY", "Address", "Axi4", "Burst", "ReadData", "Response", "WriteData", "WriteResponse", "incrementing", "pins"]
+__all__ = ["INTO_MEMORY", "Address", "Axi4", "Burst", "ReadData", "Response", "WriteData", "WriteResponse", "address_bits_of", "incrementing",
+           "pins"]
 
 INTO_MEMORY = 0b0011
 """Value of `cache` (Arm IHI 0022, table A4-5): normal, non-cacheable, bufferable, as controllers of memory want it."""
+
+
+def address_bits_of(memory_bytes: int) -> int:
+    """As many as the addresses of a memory need, and no fewer than `Axi4` takes."""
+    return max(13, (memory_bytes - 1).bit_length())
 
 
 class Burst(IntEnum):

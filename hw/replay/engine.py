@@ -10,7 +10,7 @@ from hw.control.reply import Addressed
 from hw.frame import Word
 from hw.layout import layout
 from hw.replay.answerer import Answerer
-from hw.replay.axi import Axi4
+from hw.replay.axi import Axi4, address_bits_of
 from hw.replay.draws import Draws
 from hw.replay.inlet import Arrived, Inlet
 from hw.replay.judge import LEAD_ROWS, Form, Judge, Table, as_lead
@@ -51,7 +51,7 @@ class Engine(wiring.Component):
         if config.replay is None:
             raise ValueError("Engine config.replay must be a Replay, not None")
         self.config, self.replay = config, config.replay
-        self.address_bits = max(13, (self.replay.memory_bytes - 1).bit_length())
+        self.address_bits = address_bits_of(self.replay.memory_bytes)
         super().__init__({
             "words": In(stream.Signature(Word(config.bus_bits), always_ready=True)), "first": In(1), "arrived": In(Arrived),
             "o": Out(stream.Signature(Addressed(config.bus_bits))), "memory": Out(Axi4(self.address_bits)), "now_us": In(32),

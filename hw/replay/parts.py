@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# (An answerer asks what Kept knows, of which nothing is built with it. Amaranth looks for this in the first line.)
 """The parts of the replay service that can be measured alone, each as a switch's Config asks for it."""
 
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from amaranth.lib.wiring import Component
 from amaranth.utils import exact_log2
 
 from hw.replay.answerer import Answerer
+from hw.replay.axi import address_bits_of
 from hw.replay.draws import Draws
 from hw.replay.engine import Engine
 from hw.replay.histogram import Histogram
@@ -51,7 +53,7 @@ PARTS: dict[str, Callable[[Any], Component]] = {
     "inlet": lambda c: Inlet(bus_bits=c.bus_bits, depth=c.queue_words),
     "outlet": lambda c: Outlet(bus_bits=c.bus_bits),
     "whole": lambda c: WholeFrames(bus_bits=c.bus_bits),
-    "unit reader": lambda c: UnitReader(Engine(c).address_bits),
-    "unit writer": lambda c: UnitWriter(Engine(c).address_bits),
+    "unit reader": lambda c: UnitReader(address_bits_of(c.replay.memory_bytes)),
+    "unit writer": lambda c: UnitWriter(address_bits_of(c.replay.memory_bytes)),
 }
 """Of a switch with a replay service: what is built for its Config."""

@@ -1,16 +1,38 @@
-"""The word streams of the emitted Verilog under cocotb: who offers words, who takes them, who watches the handshake."""
+"""The word streams of the emitted Verilog under cocotb: who offers words, who takes them and when they pause, who watches the handshake."""
 
+import itertools
+import random
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cocotb.handle import SimHandleBase
 from cocotb.queue import Queue
 from cocotb.triggers import RisingEdge
 
-__all__ = ["Handshake", "HandshakeError", "Sink", "Source", "StreamBus", "Word", "watch"]
+__all__ = ["Handshake", "HandshakeError", "Sink", "Source", "StreamBus", "Word", "bursts", "none", "until", "watch"]
 
 Stalls = Iterator[bool]
 """For each cycle, whether to pause."""
+
+
+def none(rng: random.Random, longest: int = 0) -> Stalls:
+    return itertools.repeat(False)
+
+
+def bursts(rng: random.Random, longest: int = 20) -> Stalls:
+    """Pauses of up to `longest` cycles, and up to 12 cycles between them."""
+    while True:
+        yield from itertools.repeat(False, rng.randint(0, 12))
+        yield from itertools.repeat(True, rng.randint(0, longest))
+
+
+async def until(clk: SimHandleBase, holds: Callable[[], object], cycles: int = 20_000) -> None:
+    """Looks in each cycle until `holds` says so. TimeoutError after so many cycles."""
+    for _ in range(cycles):
+        await RisingEdge(clk)
+        if holds():
+            return
+    raise TimeoutError(f"not within {cycles} cycles")
 
 
 class HandshakeError(Exception):
@@ -99,11 +121,11 @@ class Source:
 
 
 class Sink:
-    """Takes frames, pausing when `stalls` says so."""
+    """Takes frames, pausing when `stalls` says so. `frames`: their bytes, or, with `marked`, bytes and whether they had an error."""
 
-    def __init__(self, bus: StreamBus, stalls: Stalls):
-        self.bus, self.stalls = bus, stalls
-        self.frames: list[bytes] = []
+    def __init__(self, bus: StreamBus, stalls: Stalls, *, marked: bool = False):
+        self.bus, self.stalls, self.marked = bus, stalls, marked
+        self.frames: list[Any] = []
         bus.ready.value = 0
 
     async def run(self) -> None:
@@ -113,7 +135,7 @@ class Sink:
             if ready and (word := self.bus.word()):
                 frame += word.data.to_bytes(self.bus.bus_bytes, "little")[:word.count]
                 if word.last:
-                    self.frames.append(frame)
+                    self.frames.append((frame, bool(word.error)) if self.marked else frame)
                     frame = b""
             ready = not next(self.stalls)
             self.bus.ready.value = int(ready)

@@ -11,7 +11,8 @@ from cocotbext.axi import AxiBus, AxiRam
 
 from iswitch.config import Config
 from iswitch.replay_wire import Fate
-from sim.bench.cocotb_memory import bursts, held, none, pause, start, until
+from sim.bench.cocotb_bus import bursts, none, until
+from sim.bench.cocotb_memory import held, pause, start
 from sim.bench.engine import Sent, Story
 from sim.bench.replay_traffic import SMALL
 
@@ -68,7 +69,7 @@ class Bench:
         cocotb.start_soon(held(self.dut, ("aw", "w", "ar"), "memory"))
         cocotb.start_soon(self.take(self.stalls(self.rng)))
         cocotb.start_soon(self.count())
-        await until(self.dut, lambda: not int(self.dut.busy.value))
+        await until(self.dut.clk, lambda: not int(self.dut.busy.value))
 
     async def take(self, stalls) -> None:
         """Frames that leave; what stands beside their words does not change until they have."""
@@ -124,7 +125,7 @@ async def test_engine_answers_as_the_model_does(dut, stalls):
             await bench.request(port, frame)
         await RisingEdge(dut.clk)
         await RisingEdge(dut.clk)
-        await until(dut, lambda: not int(dut.busy.value))
+        await until(dut.clk, lambda: not int(dut.busy.value))
         for found, expected in itertools.zip_longest(bench.sent, burst.answers):
             assert found == expected
         bench.sent.clear()

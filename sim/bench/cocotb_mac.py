@@ -12,17 +12,14 @@ from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.eth import XgmiiFrame, XgmiiSink, XgmiiSource
 
+from sim.bench.cocotb_bus import none, until
+
 __all__: list[str] = []
 
 LENGTHS = [*range(60, 84), 127, 128, 129, 130, *range(1511, 1519)]
 """All residues modulo 8, around the shortest and the longest."""
 CYCLE_NS = 6.4
 GAP_BYTES = 12
-LIMIT_CYCLES = 20_000
-
-
-def none(rng: random.Random) -> Iterator[bool]:
-    return itertools.repeat(False)
 
 
 def bursts(rng: random.Random) -> Iterator[bool]:
@@ -86,11 +83,7 @@ class Bench:
                     frame = b""
 
     async def until(self, holds):
-        for _ in range(LIMIT_CYCLES):
-            await RisingEdge(self.dut.clk)
-            if holds():
-                return
-        raise TimeoutError(f"not within {LIMIT_CYCLES} cycles")
+        await until(self.dut.clk, holds)
 
 
 def gaps_of(frames) -> list[float]:

@@ -3,9 +3,7 @@
 Tops: `units` is `sim.bench.units.Units`, `ram` is `hw.replay.ram.OnChipRam`.
 """
 
-import itertools
 import random
-from collections.abc import Iterator
 
 import cocotb
 from cocotb.clock import Clock
@@ -13,6 +11,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiBus, AxiMaster, AxiRam, AxiResp
 
 from iswitch.replay_wire import UNIT_BYTES
+from sim.bench.cocotb_bus import bursts, none, until
 
 __all__ = ["RAM_BYTES"]
 
@@ -21,19 +20,7 @@ RAM_BYTES = 5 << 12
 BYTES = 1 << 16
 """Of the memory behind `units`."""
 BEATS = 8
-LIMIT_CYCLES = 20_000
 CHANNELS = ("aw", "w", "b", "ar", "r")
-
-
-def none(rng: random.Random) -> Iterator[bool]:
-    return itertools.repeat(False)
-
-
-def bursts(rng: random.Random) -> Iterator[bool]:
-    """Pauses of up to 20 cycles, and up to 12 cycles between them."""
-    while True:
-        yield from itertools.repeat(False, rng.randint(0, 12))
-        yield from itertools.repeat(True, rng.randint(0, 20))
 
 
 async def start(dut) -> None:
@@ -85,14 +72,6 @@ async def drain(dut, name, found, stalls) -> None:
         ready.value = int(not next(stalls))
 
 
-async def until(dut, holds) -> None:
-    for _ in range(LIMIT_CYCLES):
-        await RisingEdge(dut.clk)
-        if holds():
-            return
-    raise TimeoutError(f"not within {LIMIT_CYCLES} cycles")
-
-
 class Bench:
     """Units with the memory of cocotbext-axi behind them."""
 
@@ -123,7 +102,7 @@ async def test_units_are_read_in_order(dut, stalls):
     cocotb.start_soon(held(dut, ("aw", "w", "ar")))
     cocotb.start_soon(drain(dut, "found", found, stalls(bench.rng)))
     cocotb.start_soon(feed(dut, "reads", asked, stalls(bench.rng)))
-    await until(dut, lambda: len(found) == BEATS * len(asked))
+    await until(dut.clk, lambda: len(found) == BEATS * len(asked))
     expected = [int.from_bytes(contents[at:at + 8], "little") | (at % UNIT_BYTES == UNIT_BYTES - 8) << 64
                 for address in asked for at in range(address, address + UNIT_BYTES, 8)]
     assert found == expected
@@ -146,7 +125,7 @@ async def test_units_are_written_when_the_writer_is_not_busy(dut, stalls):
         tasks = [cocotb.start_soon(feed(dut, "writes", asked, stalls(rng))),
                  cocotb.start_soon(feed(dut, "put", [int.from_bytes(unit[at:at + 8], "little") for unit in data for at in range(0, UNIT_BYTES, 8)],
                                         stalls(rng)))]
-        await until(dut, lambda tasks=tasks: all(task.done() for task in tasks) and not int(dut.busy.value))
+        await until(dut.clk, lambda tasks=tasks: all(task.done() for task in tasks) and not int(dut.busy.value))
         assert bench.memory.read(0, BYTES) == expected
 
 

@@ -4,10 +4,8 @@ Tops: `reflector` has in place of the switch what sends each frame of port p out
 has the switch itself.
 """
 
-import itertools
 import os
 import random
-from collections.abc import Iterator
 
 import cocotb
 from cocotb.clock import Clock
@@ -18,6 +16,7 @@ from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Raw
 
 from iswitch.wire import MAGIC, VERSION
+from sim.bench.cocotb_bus import bursts, none, until
 
 __all__ = ["PLACES"]
 
@@ -26,16 +25,6 @@ SOURCE, DESTINATION = {"reflector": 16, "opennic": 16, "core": 16}, {"reflector"
 FIELD = {"reflector": 0xFF, "opennic": 0xFFFF, "core": 0xFF}
 LENGTHS = [60, 61, 63, 64, 65, 95, 96, 97, 127, 128, 129, 511, 512, 513, 1024, 1513, 1514, 1518]
 LIMIT_CYCLES = 50_000
-
-
-def none(rng: random.Random) -> Iterator[bool]:
-    return itertools.repeat(False)
-
-
-def bursts(rng: random.Random) -> Iterator[bool]:
-    while True:
-        yield from itertools.repeat(False, rng.randint(0, 12))
-        yield from itertools.repeat(True, rng.randint(0, 20))
 
 
 class Bench:
@@ -63,12 +52,8 @@ class Bench:
 
     async def take(self) -> tuple[bytes, int, int]:
         """Bytes, the length that tuser says, and the place of the only destination."""
-        for _ in range(LIMIT_CYCLES):
-            if not self.sink.empty():
-                break
-            await RisingEdge(self.dut.axis_aclk)
-        else:
-            raise TimeoutError("no frame came out")
+        if self.sink.empty():
+            await until(self.dut.axis_aclk, lambda: not self.sink.empty(), LIMIT_CYCLES)
         frame = self.sink.recv_nowait()
         users = frame.tuser if isinstance(frame.tuser, list) else [frame.tuser]
         assert len(set(users)) == 1, "tuser changed within a packet"

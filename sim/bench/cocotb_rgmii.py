@@ -5,55 +5,30 @@ Tops: `rgmii` is a port as a board has it, `shallow` one with little memory on i
 
 import itertools
 import random
-from collections.abc import Iterator
 
 import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, FallingEdge, RisingEdge, Timer
 from cocotbext.eth import GmiiFrame, RgmiiSink, RgmiiSource
 
-from sim.bench.cocotb_bus import Handshake, Sink, Source, StreamBus, watch
+from sim.bench.cocotb_bus import Handshake, Sink, Source, StreamBus, bursts, none, until, watch
 
 __all__ = ["LENGTHS"]
 
 LENGTHS = (60, 61, 64, 67, 68, 127, 128, 590, 1514, 1518)
 LIMIT_CYCLES = 100_000
+LONGEST_PAUSES = 20, 60
+"""In cycles, each of which is 2.5 bytes on the wire, of who takes words and who gives them: they come faster than on the wire, or slower."""
 SYNC_NS, WIRE_NS = 20, 8
-
-
-def none(rng: random.Random, longest: int = 0) -> Iterator[bool]:
-    return itertools.repeat(False)
-
-
-def bursts(rng: random.Random, longest: int = 20) -> Iterator[bool]:
-    """Pauses of up to `longest` cycles, in which the wire takes 2.5 bytes each: with 20 words come faster than on the wire, with 60 slower."""
-    while True:
-        yield from itertools.repeat(False, rng.randint(0, 12))
-        yield from itertools.repeat(True, rng.randint(0, longest))
-
-
-class Errors(Sink):
-    """Takes frames with whether they were good."""
-
-    async def run(self) -> None:
-        frame, ready = b"", False
-        while True:
-            await RisingEdge(self.bus.clk)
-            if ready and (word := self.bus.word()):
-                frame += word.data.to_bytes(self.bus.bus_bytes, "little")[:word.count]
-                if word.last:
-                    self.frames.append((frame, bool(word.error)))
-                    frame = b""
-            ready = not next(self.stalls)
-            self.bus.ready.value = int(ready)
 
 
 class Bench:
     def __init__(self, dut, stalls):
         self.dut, self.rng = dut, random.Random(cocotb.RANDOM_SEED)
         rx, tx = StreamBus(dut, "rx"), StreamBus(dut, "tx")
-        self.out = Source(tx, stalls(self.rng, 60), lambda: self.rng.getrandbits(64))
-        self.got = Errors(rx, stalls(self.rng))
+        takes, gives = LONGEST_PAUSES
+        self.out = Source(tx, stalls(self.rng, gives), lambda: self.rng.getrandbits(64))
+        self.got = Sink(rx, stalls(self.rng, takes), marked=True)
         self.tx_error = tx.error
         self.watch = Handshake("rx", 8)
         self.rx_bus = rx
@@ -87,11 +62,7 @@ class Bench:
             self.dut.sample.value = 0
 
     async def until(self, holds):
-        for _ in range(LIMIT_CYCLES):
-            await RisingEdge(self.dut.clk)
-            if holds():
-                return
-        raise TimeoutError(f"not within {LIMIT_CYCLES} cycles")
+        await until(self.dut.clk, holds, LIMIT_CYCLES)
 
     def payload(self, length):
         return self.rng.randbytes(length)

@@ -7,7 +7,6 @@ the order of the switch's trace, and must agree with every outcome, every frame 
 import itertools
 import random
 from collections import deque
-from collections.abc import Iterator
 
 import cocotb
 import numpy as np
@@ -18,7 +17,7 @@ from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet, Raw
 
 from iswitch.wire import Outcome, Stat
-from sim.bench.cocotb_bus import Handshake, Sink, Source, StreamBus, watch
+from sim.bench.cocotb_bus import Handshake, Sink, Source, StreamBus, bursts, none, watch
 from sim.bench.run_cocotb import CONFIG
 from sim.bench.scapy_wire import Ack, Control, Header, address, checked
 from sim.model.tree_switch import TreeSwitch
@@ -27,20 +26,9 @@ __all__ = ["Bench", "Worker"]
 
 MAC, ADDRESS, SEED = "02:57:49:00:00:01", "10.0.0.1", 0x1234_5678_9ABC_DEF1
 NOTICE_US = 100
-IDLE_CYCLES, LIMIT_CYCLES = 40, 50_000
+IDLE_CYCLES, LIMIT_CYCLES, PAUSE_CYCLES = 40, 50_000, 12
 WINDOW64, FP32, INT32 = 1, 2, 3
 READ_STEP, REGISTERS = 8, 64 + 8 * CONFIG.ports
-
-
-def none(rng: random.Random) -> Iterator[bool]:
-    return itertools.repeat(False)
-
-
-def bursts(rng: random.Random) -> Iterator[bool]:
-    """Pauses of up to 12 cycles, and as many words between them."""
-    while True:
-        yield from itertools.repeat(False, rng.randint(0, 12))
-        yield from itertools.repeat(True, rng.randint(0, 12))
 
 
 class Worker:
@@ -85,8 +73,8 @@ class Bench:
         self.dut, ports = dut, range(CONFIG.ports)
         self.model = TreeSwitch(CONFIG, mac=bytes.fromhex(MAC.replace(":", "")), ip=bytes(map(int, ADDRESS.split("."))), seed=SEED)
         rx, tx = [StreamBus(dut, f"rx{p}") for p in ports], [StreamBus(dut, f"tx{p}") for p in ports]
-        self.sources = [Source(bus, stalls(rng), lambda: rng.getrandbits(64)) for bus in rx]
-        self.sinks = [Sink(bus, stalls(rng)) for bus in tx]
+        self.sources = [Source(bus, stalls(rng, PAUSE_CYCLES), lambda: rng.getrandbits(64)) for bus in rx]
+        self.sinks = [Sink(bus, stalls(rng, PAUSE_CYCLES)) for bus in tx]
         self.watched = {bus: Handshake(bus.name, bus.bus_bytes) for bus in rx + tx}
         self.whole: list[deque[bytes]] = [deque() for _ in ports]
         self.expected: list[list[bytes]] = [[] for _ in ports]

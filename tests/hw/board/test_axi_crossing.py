@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """AXI4 between clocks of any ratio, and at four times the width, with the memory on the chip behind it."""
 
 import random

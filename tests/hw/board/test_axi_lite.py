@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """Registers by a manager that takes its time; what cocotbext-axi's manager sees is in tests/hw/board/test_netfpga.py."""
 
 import pytest

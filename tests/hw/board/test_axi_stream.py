@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """Packets of ports in one stream: in, out, with stalls everywhere. Slips are noticed."""
 
 import random

@@ -10,8 +10,9 @@ from hw.board.bitstream import main, verdict
 from hw.board.boards import BOARDS, DEFAULT, DEFAULT_IP, DEFAULT_MAC
 
 MET = {"timing_met": True, "clocks": {"core": {"required_mhz": 50, "achieved_mhz": 51.2, "slack_ns": 0.469}},
-       "resources": {"LUT": {"used": 20_000, "available": 24_288}}, "seeds": [1]}
-MISSED = MET | {"timing_met": False, "seeds": [1, 2], "clocks": {"core": {"required_mhz": 50, "achieved_mhz": 47.5, "slack_ns": -1.05}}}
+       "resources": {"LUT": {"used": 20_000, "available": 24_288}}, "seeds": [1], "bitstream": "top.bit"}
+MISSED = MET | {"timing_met": False, "seeds": [1, 2], "bitstream": None,
+                "clocks": {"core": {"required_mhz": 50, "achieved_mhz": 47.5, "slack_ns": -1.05}}}
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_the_report_is_written_and_shown(maker, tmp_path, capsys):
     assert maker.calls == [("versa_ecp5", {"mac": "02:00:00:00:00:09", "ip": "192.168.1.9"})]
     assert json.loads((tmp_path / "versa_ecp5/report.json").read_text()) == MET
     said = capsys.readouterr().out
-    assert all(word in said for word in ("51.20", "0.47", "20,000", "82%", "timing is met"))
+    assert all(word in said for word in ("51.20", "0.47", "20,000", "82%", "timing is met", "/versa_ecp5/top.bit"))
 
 
 def test_without_a_name_it_is_the_cheapest_board(maker):

@@ -7,8 +7,9 @@ from functools import cache
 import pytest
 
 from hw.board.boards import BOARDS
-from hw.board.check import check, check_lpf
+from hw.board.check import check
 from hw.board.ecp5 import prepare
+from hw.board.lpf import check_lpf
 from hw.board.vivado import stubbed_project
 
 XILINX = [name for name, board in BOARDS.items() if board.maker == "hw.board.vivado:make"]

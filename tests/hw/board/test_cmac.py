@@ -107,20 +107,25 @@ def test_a_slip_of_the_writer_is_noticed(old, new):
     assert not sound(frames, found)
 
 
+async def offer(ctx, tx, frame, pauses=lambda: False):
+    """A frame's words to the reader's `tx`, each after as many cycles as `pauses` says yes."""
+    for data, count, last in beats(frame):
+        while pauses():
+            await ctx.tick()
+        for name, value in (("data", data), ("count", count), ("last", last)):
+            ctx.set(getattr(tx.payload, name), value)
+        ctx.set(tx.valid, 1)
+        await ctx.tick().until(tx.ready)
+        ctx.set(tx.valid, 0)
+
+
 def sent(frames, *, stall, words=64, cls=FrameReader, gaps=0.0):
     """Frames as the MAC takes them; and whether one had a gap."""
     part, rng, found, gap = cls(words), random.Random(1), [], []
 
     async def switch(ctx):
         for frame in frames:
-            for data, count, last in beats(frame):
-                while rng.random() < gaps:
-                    await ctx.tick()
-                for name, value in (("data", data), ("count", count), ("last", last)):
-                    ctx.set(getattr(part.tx.payload, name), value)
-                ctx.set(part.tx.valid, 1)
-                await ctx.tick().until(part.tx.ready)
-                ctx.set(part.tx.valid, 0)
+            await offer(ctx, part.tx, frame, lambda: rng.random() < gaps)
 
     async def mac(ctx):
         frame, cycles = b"", 0
@@ -169,12 +174,7 @@ def test_what_a_reset_of_the_mac_left_of_a_frame_is_not_sent():
 
     async def switch(ctx):
         for frame in (first, second):
-            for data, count, last in beats(frame):
-                for name, value in (("data", data), ("count", count), ("last", last)):
-                    ctx.set(getattr(part.tx.payload, name), value)
-                ctx.set(part.tx.valid, 1)
-                await ctx.tick().until(part.tx.ready)
-            ctx.set(part.tx.valid, 0)
+            await offer(ctx, part.tx, frame)
 
     async def mac(ctx):
         frame = b""

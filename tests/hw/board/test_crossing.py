@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """Words cross from clock to clock: all, in order, whatever the clocks; frames appear whole and then never run dry."""
 
 import random

@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """The writer against a device that follows the lines as UM10204 says, and is not ours in any part of its code."""
 
 import pytest

@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """The drop-in core between somebody else's AXI4-Stream and AXI4-Lite, with a reflector in place of the switch and, slow, with the switch.
 
 Slips of what splits and merges packets are in tests/hw/board/test_axi_stream.py, in seconds.

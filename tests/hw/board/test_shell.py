@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """What every board puts around the switch: time against exact integers, lights, addresses."""
 
 import hw.board.shell

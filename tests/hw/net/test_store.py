@@ -5,13 +5,15 @@ import random
 
 import pytest
 
+import hw.net.store
 from hw.net.store import FrameStore
+from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 
 
-def run(frames, *, depth=64, notes=16, stalls=0, repeats=None, start=0, bus_bits=64):
+def run(frames, *, depth=64, notes=16, stalls=0, repeats=None, start=0, bus_bits=64, store=FrameStore):
     """Frames in, with their index as note; frame k is shown `repeats[k]` times. Returns bench, source, sink."""
-    dut = FrameStore(bus_bits=bus_bits, depth=depth, note=8, notes=notes)
+    dut = store(bus_bits=bus_bits, depth=depth, note=8, notes=notes)
     bench = Bench(dut, stalls=stalls)
     words = [(k, at, word, len(frame)) for k, frame in enumerate(frames) for at, word in enumerate(to_words(frame, bus_bits))]
     source = bench.source(dut.put, [word for _, _, word, _ in words], beside=lambda item: [
@@ -79,6 +81,34 @@ def test_memory_can_be_filled_to_the_last_word():
     bench, _, sink = run(frames, start=100)
     assert shown(sink) == [(0, frames[0]), (1, frames[1])]
     assert bench.strobes == {"stat_drop": 1}
+
+
+def check_room(bus_bits, store=FrameStore):
+    """Frames that are no whole number of words, each into what those before it left: in words, rounded up, to the last one and not a byte more."""
+    size, free, kept, lengths = bus_bits // 8, 16, [], []
+    for words, partial in ((5, 0), (12, 1), (11, 1), (1, size - 1), (5, 1), (3, 1), (1, 1), (0, 7), (0, 1), (1, 1), (1, 0), (0, 7)):
+        lengths.append(words * size + partial)
+        if words + (partial > 0) <= free:
+            kept.append(len(lengths) - 1)
+            free -= words + (partial > 0)
+    assert free == 0 and len(kept) < len(lengths) - 3
+    frames = noise(lengths)
+    bench, _, sink = run(frames, depth=16, start=100, bus_bits=bus_bits, store=store)
+    assert shown(sink, bus_bits) == [(k, frames[k]) for k in kept]
+    assert bench.strobes == {"stat_drop": len(frames) - len(kept)}
+
+
+@pytest.mark.parametrize("bus_bits", [64, 256, 512])
+def test_a_frame_fits_where_there_is_a_word_for_its_last_bytes_too(bus_bits):
+    check_room(bus_bits)
+
+
+@pytest.mark.parametrize(("sound", "wrong"), [
+    ("Const(0, shift), room", "Const(-1, shift), room"), (">> shift),", ">> shift + 1),"), ("(spare != 0) | ~late", "(spare != 0) | late"),
+    ("(spare != 0) | ~late", "1")])
+def test_a_slip_in_rounding_is_noticed(sound, wrong):
+    with pytest.raises((AssertionError, TimeoutError)):
+        check_room(64, mutant(hw.net.store, sound, wrong).FrameStore)
 
 
 def test_frame_without_room_for_its_note_is_dropped_whole_and_counted():
