@@ -88,7 +88,7 @@ class FrameWriter(wiring.Component):
 class FrameReader(wiring.Component):
     """`tx` in `sync` to the MAC (in the domain `port0_mac`). A frame begins when all of it is in the queue, for the MAC breaks off one that has
     a gap (PG203, tx_unfout); so a frame must not be longer than the queue. One word per cycle of the slower clock; the first 5 to 8 cycles of the
-    MAC after the last was taken. What a reset of the MAC left of a frame is not sent."""
+    MAC after the last was taken. What a reset of the MAC left of a frame is not sent; a reset of the core ends one as a gap does."""
 
     def __init__(self, words: int = WORDS):
         self.words = words
@@ -115,6 +115,9 @@ class FrameReader(wiring.Component):
             m.d[DOMAIN] += fresh.eq(0)
         with m.If(taken):
             m.d[DOMAIN] += sending.eq(~word.last)
+        with m.Elif(queue.r_rst):
+            # A reset of the core has emptied the queue: nothing is left of a frame, and what comes next is a beginning.
+            m.d[DOMAIN] += sending.eq(0)
         return m
 
 

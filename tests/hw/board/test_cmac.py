@@ -189,3 +189,66 @@ def test_what_a_reset_of_the_mac_left_of_a_frame_is_not_sent():
 
     simulate(m, (mac, False), (switch, True))
     assert found == [second]
+
+
+def sent_around_a_reset_of_all(at, cls=FrameReader):
+    """Frames that came whole after a reset of core and MAC alike, what was sent then, and cycles in which a frame had a gap."""
+    rng, part, found, gap, later = random.Random(6), cls(64), [], [], []
+    m = around(part)
+    reset = Signal()
+    m.d.comb += [ResetSignal().eq(reset), ResetSignal(DOMAIN).eq(reset)]
+
+    async def switch(ctx):
+        while True:
+            frame = rng.randbytes(rng.choice(LENGTHS))
+            for data, count, last in beats(frame):
+                while rng.random() < 0.5:
+                    await ctx.tick()
+                for name, value in (("data", data), ("count", count), ("last", last)):
+                    ctx.set(getattr(part.tx.payload, name), value)
+                ctx.set(part.tx.valid, 1)
+                taken = was = 0
+                while not taken and not was:
+                    _, was, taken = await ctx.tick().sample(part.tx.ready)
+                ctx.set(part.tx.valid, 0)
+                if was:
+                    later.clear()
+                    break
+            else:
+                later.append(frame)
+
+    async def mac(ctx):
+        frame = b""
+        for cycle in range(1200):
+            ctx.set(part.ready, 1)
+            ctx.set(reset, at <= cycle < at + 20)
+            _, was, valid, data, keep, last = await ctx.tick(DOMAIN).sample(part.valid, part.data, part.keep, part.last)
+            if was:
+                frame = b""
+                found.clear()
+                gap.clear()
+                continue
+            if frame and not valid:
+                gap.append(cycle)
+            if valid:
+                frame += data.to_bytes(BYTES, "little")[:keep.bit_length()]
+                if last:
+                    found.append(frame)
+                    frame = b""
+
+    simulate(m, (mac, False), (switch, True))
+    return later, found, gap
+
+
+def goes_on(later, found, gap):
+    return not gap and len(found) > 30 and found == later[:len(found)]
+
+
+@pytest.mark.parametrize("at", range(300, 340, 5))
+def test_after_a_reset_of_core_and_mac_frames_are_sent_as_before(at):
+    assert goes_on(*sent_around_a_reset_of_all(at))
+
+
+def test_a_frame_that_outlives_a_reset_is_noticed():
+    outlives = mutant(hw.board.cmac, "sending.eq(0)", "sending.eq(sending)").FrameReader
+    assert not all(goes_on(*sent_around_a_reset_of_all(at, outlives)) for at in (300, 330))
