@@ -27,7 +27,8 @@ class FrameWriter(wiring.Component):
     A word is there 5 to 6 cycles of the core after the word behind it came, or 5 to 6 after it if it is its frame's last. When the queue is
     full, the rest of that frame is not stored, and what was stored ends with `error`, so that the switch drops and counts it; of frames that come
     then nothing is stored until there is room, and each is told by a word with `error` in its place, up to OWED_MAX of them. A frame of which a
-    reset of the MAC took the rest ends with `error`, too. Bytes come lowest first, as many as `keep` has ones.
+    reset of the MAC took the rest ends with `error`, too; of one of which a reset of the core took the beginning nothing comes. Bytes come lowest
+    first, as many as `keep` has ones.
     """
 
     def __init__(self, words: int = WORDS):
@@ -41,17 +42,22 @@ class FrameWriter(wiring.Component):
         m.submodules.queue = queue = AsyncFIFO(width=layout.size, depth=self.words, w_domain=DOMAIN, r_domain="sync")
         self._store(m, queue, layout)
 
-        # The register in front of `rx` holds what was offered, whatever a reset does to the queue.
+        # The register in front of `rx` holds what was offered, whatever a reset does to the queue. `inside` is where the queue's exit is, which a
+        # reset of the core does not move; `begun` is what the switch has seen: the rest of a frame that it has forgotten is not for it.
         m.submodules.cut = cut = Cut(layout)
-        inside, broken = Signal(), Signal()
+        inside, begun, broken, skips, taken = Signal(reset_less=True), Signal(), Signal(), Signal(), Signal()
+        m.d.comb += skips.eq(inside & ~begun)
         with m.If(broken):
             m.d.comb += [cut.i.payload.count.eq(1), cut.i.payload.last.eq(1), cut.i.payload.error.eq(1), cut.i.valid.eq(1)]
+            with m.If(cut.i.ready):
+                m.d.sync += [broken.eq(0), begun.eq(0)]
         with m.Else():
-            m.d.comb += [cut.i.payload.eq(queue.r_data), cut.i.valid.eq(queue.r_rdy), queue.r_en.eq(cut.i.ready)]
-        with m.If(cut.i.valid & cut.i.ready):
-            m.d.sync += [inside.eq(~cut.i.payload.last), broken.eq(0)]
-        with m.Elif(queue.r_rst & inside):
-            m.d.sync += broken.eq(1)
+            m.d.comb += [cut.i.payload.eq(queue.r_data), cut.i.valid.eq(queue.r_rdy & ~skips), queue.r_en.eq(cut.i.ready | skips),
+                         taken.eq(queue.r_rdy & queue.r_en)]
+        with m.If(taken):
+            m.d.sync += [inside.eq(~cut.i.payload.last), begun.eq(~cut.i.payload.last & ~skips)]
+        with m.Elif(queue.r_rst & ~broken):
+            m.d.sync += [inside.eq(0), broken.eq(begun)]
         wiring.connect(m, cut.o, wiring.flipped(self.rx))
         return m
 

@@ -1,5 +1,6 @@
 """Frames to and from a MAC of another clock: none with a gap, none taken for whole that is not."""
 
+import itertools
 import random
 
 import pytest
@@ -252,3 +253,63 @@ def test_after_a_reset_of_core_and_mac_frames_are_sent_as_before(at):
 def test_a_frame_that_outlives_a_reset_is_noticed():
     outlives = mutant(hw.board.cmac, "sending.eq(0)", "sending.eq(sending)").FrameReader
     assert not all(goes_on(*sent_around_a_reset_of_all(at, outlives)) for at in (300, 330))
+
+
+def received_around_a_reset(domain, at, stall, cls=FrameWriter):
+    """Frames that the MAC gave, each whole but for the one in a reset of its own, and what the switch took: (frame, error)."""
+    rng, part, frames, found = random.Random(7), cls(32), [], []
+    m, resets = around(part), {name: Signal(name=f"reset_{name}") for name in ("sync", DOMAIN)}
+    m.d.comb += [ResetSignal(name).eq(reset) for name, reset in resets.items()]
+
+    async def mac(ctx):
+        for _ in range(60):
+            frames.append(rng.randbytes(rng.choice(LENGTHS)))
+            for data, count, last in beats(frames[-1]):
+                for name, value in (("valid", 1), ("data", data), ("keep", (1 << count) - 1), ("last", last)):
+                    ctx.set(getattr(part, name), value)
+                _, was = await ctx.tick(DOMAIN)
+                if was:
+                    break
+            ctx.set(part.valid, 0)
+            for _ in range(2):
+                await ctx.tick(DOMAIN)
+        await ctx.tick(DOMAIN).repeat(100)
+
+    async def switch(ctx):
+        frame, chance = b"", random.Random(8)
+        for cycle in itertools.count():
+            ctx.set(part.rx.ready, chance.random() >= stall)
+            ctx.set(resets[domain], at <= cycle < at + 12)
+            _, was, valid, ready, word, count, last, error = await ctx.tick().sample(
+                part.rx.valid, part.rx.ready, part.rx.payload.data, part.rx.payload.count, part.rx.payload.last, part.rx.payload.error)
+            if was:
+                frame = b""
+            elif valid and ready:
+                frame += word.to_bytes(BYTES, "little")[:count]
+                if last:
+                    found.append((frame, error))
+                    frame = b""
+
+    simulate(m, (mac, False), (switch, True))
+    return frames, found
+
+
+def whole_ones_came(frames, found):
+    """And the one that was cut, if there is one, ended once."""
+    good, left = [frame for frame, error in found if not error], iter(frames)
+    return all(frame in left for frame in good) and len(good) > 40 and good[-1] == frames[-1] and len(found) <= len(good) + 1
+
+
+@pytest.mark.parametrize("stall", [0.0, 0.1])
+@pytest.mark.parametrize("at", [90, 103, 116])
+@pytest.mark.parametrize("domain", ["sync", DOMAIN])
+def test_after_a_reset_of_either_side_no_rest_of_a_frame_is_taken_for_a_whole_one(domain, at, stall):
+    assert whole_ones_came(*received_around_a_reset(domain, at, stall))
+
+
+@pytest.mark.parametrize(("domain", "sound", "wrong"), [
+    ("sync", "skips.eq(inside & ~begun)", "skips.eq(0)"), (DOMAIN, "queue.r_rst & ~broken", "queue.r_rst"),
+    (DOMAIN, "broken.eq(begun)", "broken.eq(0)")])
+def test_a_slip_around_a_reset_is_noticed(domain, sound, wrong):
+    slip = mutant(hw.board.cmac, sound, wrong).FrameWriter
+    assert not all(whole_ones_came(*received_around_a_reset(domain, at, 0.0, slip)) for at in (90, 103, 116))
