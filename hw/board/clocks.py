@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from amaranth.hdl import Instance, Module, Signal
+from amaranth.hdl import ClockDomain, Instance, Module, ResetSignal, Signal
 from amaranth.lib import wiring
 from amaranth.lib.cdc import ResetSynchronizer
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["PHY_RESET_S", "Clocks", "Pll", "Resets"]
+__all__ = ["PHY_RESET_S", "Clocks", "Pll", "Resets", "wire_domain"]
 
 VCO_MHZ, PHASE_MHZ = (400.0, 800.0), (10.0, 400.0)
 """What the PLL's oscillator and its phase detector can do (Lattice FPGA-DS-02012, sysCLOCK PLL timing)."""
@@ -37,11 +37,17 @@ class Pll:
         raise ValueError(f"Pll core_mhz must be a clock that a PLL can make of {board_mhz} MHz, not {core_mhz!r}")
 
 
+def wire_domain(name: str) -> ClockDomain:
+    """Of a clock that comes from outside and may stand, also during a reset: that is to begin without it, or what a pointer said before would be
+    believed by the other side until the clock comes back."""
+    return ClockDomain(name, async_reset=True)
+
+
 class Resets(wiring.Component):
     """The resets of `sync` and `domains` from `asynchronous`, and `phy_reset`, which is held for `phy_cycles` of `sync` more.
 
-    A reset begins at once and ends with the second edge of the domain's own clock, so that a domain whose clock does not run yet is
-    reset when it does.
+    A reset begins at once and ends with the second edge of the domain's own clock, in `domains` the second after that of `sync` has ended. So
+    a domain whose clock does not run yet is reset when it does; one that is a `wire_domain` is so before.
     """
 
     def __init__(self, *, domains: tuple[str, ...], phy_cycles: int):
@@ -51,7 +57,8 @@ class Resets(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         for domain in ("sync", *self.domains):
-            m.submodules[f"reset_{domain}"] = ResetSynchronizer(self.asynchronous, domain=domain)
+            begins = self.asynchronous if domain == "sync" else self.asynchronous | ResetSignal("sync")
+            m.submodules[f"reset_{domain}"] = ResetSynchronizer(begins, domain=domain)
         left = Signal(range(self.phy_cycles + 1), init=self.phy_cycles)
         with m.If(left != 0):
             m.d.sync += left.eq(left - 1)

@@ -16,6 +16,7 @@ BYTES = BUS_BITS // 8
 DOMAIN = "port0_mac"
 WORDS = 512
 """Of each direction's queue: 32 KiB, the next block RAM depth."""
+OWED_MAX = 255
 MARGIN = 8
 """Words that the writer may be behind in what it knows of the queue, and the end of a frame."""
 
@@ -24,15 +25,16 @@ class FrameWriter(wiring.Component):
     """What the MAC received (in the domain `port0_mac`; it cannot be held up) to `rx` in `sync`.
 
     A word is there 5 to 6 cycles of the core after the word behind it came, or 5 to 6 after it if it is its frame's last. When the queue is
-    full, the rest of that frame is not stored, and what was stored ends with `error`, so that the switch drops and counts it; frames that come
-    then are dropped whole, with `overflow`, until there is room. A frame of which a reset of the MAC took the rest ends with `error`, too. Bytes
-    come lowest first, as many as `keep` has ones.
+    full, the rest of that frame is not stored, and what was stored ends with `error`, so that the switch drops and counts it; of frames that come
+    then nothing is stored until there is room, and each is told by a word with `error` in its place, up to OWED_MAX of them. A frame of which a
+    reset of the MAC took the rest ends with `error`, too; of one of which a reset of the core took the beginning nothing comes. Bytes come lowest
+    first, as many as `keep` has ones.
     """
 
     def __init__(self, words: int = WORDS):
         self.words = words
         super().__init__({"valid": In(1), "data": In(BUS_BITS), "keep": In(BYTES), "last": In(1), "bad": In(1),
-                          "rx": Out(stream.Signature(Word(BUS_BITS))), "overflow": Out(1)})
+                          "rx": Out(stream.Signature(Word(BUS_BITS)))})
 
     def elaborate(self, platform):
         m = Module()
@@ -40,17 +42,22 @@ class FrameWriter(wiring.Component):
         m.submodules.queue = queue = AsyncFIFO(width=layout.size, depth=self.words, w_domain=DOMAIN, r_domain="sync")
         self._store(m, queue, layout)
 
-        # The register in front of `rx` holds what was offered, whatever a reset does to the queue.
+        # The register in front of `rx` holds what was offered, whatever a reset does to the queue. `inside` is where the queue's exit is, which a
+        # reset of the core does not move; `begun` is what the switch has seen: the rest of a frame that it has forgotten is not for it.
         m.submodules.cut = cut = Cut(layout)
-        inside, broken = Signal(), Signal()
+        inside, begun, broken, skips, taken = Signal(reset_less=True), Signal(), Signal(), Signal(), Signal()
+        m.d.comb += skips.eq(inside & ~begun)
         with m.If(broken):
             m.d.comb += [cut.i.payload.count.eq(1), cut.i.payload.last.eq(1), cut.i.payload.error.eq(1), cut.i.valid.eq(1)]
+            with m.If(cut.i.ready):
+                m.d.sync += [broken.eq(0), begun.eq(0)]
         with m.Else():
-            m.d.comb += [cut.i.payload.eq(queue.r_data), cut.i.valid.eq(queue.r_rdy), queue.r_en.eq(cut.i.ready)]
-        with m.If(cut.i.valid & cut.i.ready):
-            m.d.sync += [inside.eq(~cut.i.payload.last), broken.eq(0)]
-        with m.Elif(queue.r_rst & inside):
-            m.d.sync += broken.eq(1)
+            m.d.comb += [cut.i.payload.eq(queue.r_data), cut.i.valid.eq(queue.r_rdy & ~skips), queue.r_en.eq(cut.i.ready | skips),
+                         taken.eq(queue.r_rdy & queue.r_en)]
+        with m.If(taken):
+            m.d.sync += [inside.eq(~cut.i.payload.last), begun.eq(~cut.i.payload.last & ~skips)]
+        with m.Elif(queue.r_rst & ~broken):
+            m.d.sync += [inside.eq(0), broken.eq(begun)]
         wiring.connect(m, cut.o, wiring.flipped(self.rx))
         return m
 
@@ -58,29 +65,36 @@ class FrameWriter(wiring.Component):
         mac = m.d[DOMAIN]
         word, held = Signal(layout), Signal(layout)
         inside, cut, filled, writes, spare = Signal(), Signal(), Signal(), Signal(), Signal()
+        owed, adds, tells = Signal(range(OWED_MAX + 1)), Signal(), Signal()
         # A word waits until the next has come or it is the last: one that turns out to be the last that fits can then still end its frame.
         m.d.comb += [
             word.data.eq(self.data), word.count.eq(sum(self.keep[k] for k in range(BYTES))), word.last.eq(self.last), word.error.eq(self.bad),
-            spare.eq(queue.w_level < self.words - MARGIN), writes.eq(filled & (self.valid | held.last)), queue.w_data.eq(held), queue.w_en.eq(writes)]
+            spare.eq(queue.w_level < self.words - MARGIN), writes.eq(filled & (self.valid | held.last)), queue.w_data.eq(held),
+            # While a frame is owed none begins, and the one before has ended: nothing comes between its words.
+            tells.eq((owed != 0) & spare & ~writes), queue.w_en.eq(writes | tells)]
         with m.If(writes):
             mac += filled.eq(0)
         with m.If(self.valid):
             mac += inside.eq(~self.last)
             with m.If(cut):
                 mac += cut.eq(~self.last)
-            with m.Elif(spare):
+            with m.Elif(spare & (inside | (owed == 0))):
                 mac += [held.eq(word), filled.eq(1)]
             with m.Else():
-                m.d.comb += self.overflow.eq(1)
                 mac += cut.eq(~self.last)
                 with m.If(inside):
                     m.d.comb += queue.w_data.eq(Cat(held.as_value()[:-2], 1, 1))
+                with m.Else():
+                    m.d.comb += adds.eq(owed != OWED_MAX)
+        with m.If(tells):
+            m.d.comb += queue.w_data.eq(layout.const({"data": 0, "count": 1, "last": 1, "error": 1}))
+        mac += owed.eq(owed + adds - tells)
 
 
 class FrameReader(wiring.Component):
     """`tx` in `sync` to the MAC (in the domain `port0_mac`). A frame begins when all of it is in the queue, for the MAC breaks off one that has
     a gap (PG203, tx_unfout); so a frame must not be longer than the queue. One word per cycle of the slower clock; the first 5 to 8 cycles of the
-    MAC after the last was taken. What a reset of the MAC left of a frame is not sent."""
+    MAC after the last was taken. What a reset of the MAC left of a frame is not sent; a reset of the core ends one as a gap does."""
 
     def __init__(self, words: int = WORDS):
         self.words = words
@@ -107,6 +121,9 @@ class FrameReader(wiring.Component):
             m.d[DOMAIN] += fresh.eq(0)
         with m.If(taken):
             m.d[DOMAIN] += sending.eq(~word.last)
+        with m.Elif(queue.r_rst):
+            # A reset of the core has emptied the queue: nothing is left of a frame, and what comes next is a beginning.
+            m.d[DOMAIN] += sending.eq(0)
         return m
 
 

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from hw.board import route
 from hw.board.boards import DEFAULT_IP, DEFAULT_MAC, Board
-from hw.board.clocks import Clocks
+from hw.board.clocks import Clocks, wire_domain
 from hw.board.liteeth import verilog
 from hw.board.rgmii import MAC, RgmiiPort
 from hw.board.shell import Shell, wire_order
@@ -84,8 +84,7 @@ class Top(Elaboratable):
         m = Module()
         wiring, config = WIRINGS[self.board.name], self.board.config
         domains = tuple(f"port_{port}" for port in range(config.ports))
-        for domain in ("sync", *domains):
-            m.domains += ClockDomain(domain)
+        m.domains += [ClockDomain("sync"), *map(wire_domain, domains)]
         m.submodules.clocks = clocks = Clocks(board_mhz=wiring.mhz, core_mhz=self.board.core_mhz, domains=domains)
         m.submodules.shell = shell = Shell(config, clock_hz=round(self.board.core_mhz * 1e6))
 

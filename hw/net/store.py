@@ -45,7 +45,7 @@ class FrameStore(wiring.Component):
         dropping, noted, notable = Signal(), Signal(init=1), Signal(init=1)
 
         # `room` is late by a cycle, in which a word may have come: it is taken off where the sum is short.
-        room, late, spare = Signal(bits, init=self.depth), Signal(), Signal(signed(LENGTH_BITS + 2))
+        room, late, spare = Signal(bits, init=self.depth), Signal(), Signal(signed(max(LENGTH_BITS, bits) + 2))
         fits, stores, leaves, shift = Signal(), Signal(), Signal(), exact_log2(self.bus_bits // 8)
         m.d.comb += [
             spare.eq((Cat(Const(0, shift), room) - self.put_bytes) >> shift),

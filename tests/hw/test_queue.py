@@ -193,16 +193,28 @@ def test_oversize_frame_does_not_wait_for_room_it_will_not_need():
     assert bench.strobes == QUIET | {"stat_frame": 2, "stat_oversize": 1}
 
 
+@pytest.mark.parametrize("bus_bits", BUSES)
+@pytest.mark.parametrize("short", [1, 2, 9])
+def test_oversize_frame_never_blocks_the_smallest_memory(bus_bits, short):
+    """The longest frame leaves one word free and a bit; a longer one comes with pauses, so that its every word waits for room."""
+    longest = 31 * bus_bits // 8 - short
+    frames = [noise(60), noise(longest), noise(longest + 1), noise(longest + 600), noise(64)]
+    out, _, strobes = run(bus_bits, frames, stalls=0.5, depth_bytes=4 * bus_bits, frame_bytes_max=longest)
+    assert out == [frames[0], frames[1], frames[4]]
+    assert strobes == QUIET | {"stat_frame": 3, "stat_oversize": 2}
+
+
 def test_bus_bits_wrong():
     with pytest.raises(ValueError, match="PacketQueue bus_bits must be 64, 256 or 512, not 128"):
         PacketQueue(bus_bits=128, depth=128, frame_bytes_max=1518)
 
 
-@pytest.mark.parametrize("depth", [100, 32, 0])
-def test_depth_wrong(depth):
-    rule = f"PacketQueue depth must be a power of two that holds a frame of 1518 bytes, not {depth}"
+@pytest.mark.parametrize(("depth", "longest"), [(100, 1518), (32, 1518), (0, 1518), (64, 63 * 32)])
+def test_depth_wrong(depth, longest):
+    """Of 64 words one stays free, and the first that is too much must find room, or nobody would know that it is."""
+    rule = f"PacketQueue depth must be a power of two that holds more than a word beside a frame of {longest} bytes, not {depth}"
     with pytest.raises(ValueError, match=rule):
-        PacketQueue(bus_bits=256, depth=depth, frame_bytes_max=1518)
+        PacketQueue(bus_bits=256, depth=depth, frame_bytes_max=longest)
 
 
 @pytest.mark.parametrize("stalls", STALLS)

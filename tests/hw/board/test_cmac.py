@@ -1,5 +1,6 @@
 """Frames to and from a MAC of another clock: none with a gap, none taken for whole that is not."""
 
+import itertools
 import random
 
 import pytest
@@ -39,15 +40,14 @@ def simulate(m, *benches):
 
 def received(frames, *, words=64, stall=0.0, bad=(), cls=FrameWriter, pause=0):
     """What the switch got of frames that came back to back: (frame, error)."""
-    part, rng, found, overflows = cls(words), random.Random(1), [], []
+    part, rng, found = cls(words), random.Random(1), []
 
     async def mac(ctx):
         for k, frame in enumerate(frames):
             for data, count, last in beats(frame):
                 for name, value in (("valid", 1), ("data", data), ("keep", (1 << count) - 1), ("last", last), ("bad", last and k in bad)):
                     ctx.set(getattr(part, name), value)
-                *_, overflow = await ctx.tick(DOMAIN).sample(part.overflow)
-                overflows.append(overflow)
+                await ctx.tick(DOMAIN)
             ctx.set(part.valid, 0)
             for _ in range(pause):
                 await ctx.tick(DOMAIN)
@@ -66,45 +66,41 @@ def received(frames, *, words=64, stall=0.0, bad=(), cls=FrameWriter, pause=0):
                     frame = b""
 
     simulate(around(part), (mac, False), (switch, True))
-    return found, sum(overflows)
+    return found
 
 
 def test_received_frames_are_those_that_came():
     rng = random.Random(2)
     frames = [rng.randbytes(length) for length in LENGTHS]
-    found, overflows = received(frames, bad={3}, pause=1)
-    assert found == [(frame, k == 3) for k, frame in enumerate(frames)] and not overflows
+    assert received(frames, bad={3}, pause=1) == [(frame, k == 3) for k, frame in enumerate(frames)]
 
 
-def overflowing(cls=FrameWriter):
+def overflowing(cls=FrameWriter, lengths=LENGTHS, pause=0):
     rng = random.Random(3)
-    frames = [rng.randbytes(rng.choice(LENGTHS)) for _ in range(40)]
-    found, overflows = received(frames, words=32, stall=0.8, cls=cls)
-    return frames, found, overflows
+    frames = [rng.randbytes(rng.choice(lengths)) for _ in range(60)]
+    return frames, received(frames, words=32, stall=0.8, cls=cls, pause=pause)
 
 
-def sound(frames, found):
-    """What is not marked is a frame that came, and in order; what is marked is the beginning of one."""
-    left = list(frames)
-    for frame, error in found:
-        while left and not (left[0].startswith(frame) if error else left[0] == frame):
-            left.pop(0)
-        if not left:
-            return False
-        left.pop(0)
-    return True
+def accounted(frames, found):
+    """Each frame that came has one end, in order: as it came, or marked, behind its beginning or behind a byte of anything."""
+    return len(found) == len(frames) and all(len(got) == 1 or frame.startswith(got) if error else got == frame
+                                             for frame, (got, error) in zip(frames, found, strict=True))
 
 
-def test_what_does_not_fit_is_never_taken_for_whole():
-    frames, found, overflows = overflowing()
-    assert overflows and len(found) < len(frames) and any(error for _, error in found) and sound(frames, found)
+@pytest.mark.parametrize("pause", [0, 1])
+@pytest.mark.parametrize("lengths", [LENGTHS, [60], [60, 1514]], ids=str)
+def test_every_frame_that_does_not_fit_is_told_and_none_is_taken_for_whole(lengths, pause):
+    frames, found = overflowing(lengths=lengths, pause=pause)
+    assert accounted(frames, found) and 5 < sum(error for _, error in found) < len(frames)
 
 
-@pytest.mark.parametrize(("old", "new"), [("Cat(held.as_value()[:-2], 1, 1)", "Cat(held.as_value()[:-2], 1, 0)"),
-                                          ("cut.eq(~self.last)\n                with m.If(inside)", "cut.eq(0)\n                with m.If(inside)")])
+@pytest.mark.parametrize(("old", "new"), [
+    ("Cat(held.as_value()[:-2], 1, 1)", "Cat(held.as_value()[:-2], 1, 0)"),
+    ("cut.eq(~self.last)\n                with m.If(inside)", "cut.eq(0)\n                with m.If(inside)"),
+    ("(inside | (owed == 0))", "1"), ("adds.eq(owed != OWED_MAX)", "adds.eq(0)")])
 def test_a_slip_of_the_writer_is_noticed(old, new):
-    frames, found, _ = overflowing(mutant(hw.board.cmac, old, new).FrameWriter)
-    assert not sound(frames, found)
+    slip = mutant(hw.board.cmac, old, new).FrameWriter
+    assert not all(accounted(*overflowing(slip, lengths)) for lengths in (LENGTHS, [60], [60, 1514]))
 
 
 async def offer(ctx, tx, frame, pauses=lambda: False):
@@ -194,3 +190,126 @@ def test_what_a_reset_of_the_mac_left_of_a_frame_is_not_sent():
 
     simulate(m, (mac, False), (switch, True))
     assert found == [second]
+
+
+def sent_around_a_reset_of_all(at, cls=FrameReader):
+    """Frames that came whole after a reset of core and MAC alike, what was sent then, and cycles in which a frame had a gap."""
+    rng, part, found, gap, later = random.Random(6), cls(64), [], [], []
+    m = around(part)
+    reset = Signal()
+    m.d.comb += [ResetSignal().eq(reset), ResetSignal(DOMAIN).eq(reset)]
+
+    async def switch(ctx):
+        while True:
+            frame = rng.randbytes(rng.choice(LENGTHS))
+            for data, count, last in beats(frame):
+                while rng.random() < 0.5:
+                    await ctx.tick()
+                for name, value in (("data", data), ("count", count), ("last", last)):
+                    ctx.set(getattr(part.tx.payload, name), value)
+                ctx.set(part.tx.valid, 1)
+                taken = was = 0
+                while not taken and not was:
+                    _, was, taken = await ctx.tick().sample(part.tx.ready)
+                ctx.set(part.tx.valid, 0)
+                if was:
+                    later.clear()
+                    break
+            else:
+                later.append(frame)
+
+    async def mac(ctx):
+        frame = b""
+        for cycle in range(1200):
+            ctx.set(part.ready, 1)
+            ctx.set(reset, at <= cycle < at + 20)
+            _, was, valid, data, keep, last = await ctx.tick(DOMAIN).sample(part.valid, part.data, part.keep, part.last)
+            if was:
+                frame = b""
+                found.clear()
+                gap.clear()
+                continue
+            if frame and not valid:
+                gap.append(cycle)
+            if valid:
+                frame += data.to_bytes(BYTES, "little")[:keep.bit_length()]
+                if last:
+                    found.append(frame)
+                    frame = b""
+
+    simulate(m, (mac, False), (switch, True))
+    return later, found, gap
+
+
+def goes_on(later, found, gap):
+    return not gap and len(found) > 30 and found == later[:len(found)]
+
+
+@pytest.mark.parametrize("at", range(300, 340, 5))
+def test_after_a_reset_of_core_and_mac_frames_are_sent_as_before(at):
+    assert goes_on(*sent_around_a_reset_of_all(at))
+
+
+def test_a_frame_that_outlives_a_reset_is_noticed():
+    outlives = mutant(hw.board.cmac, "sending.eq(0)", "sending.eq(sending)").FrameReader
+    assert not all(goes_on(*sent_around_a_reset_of_all(at, outlives)) for at in (300, 330))
+
+
+def received_around_a_reset(domain, at, stall, cls=FrameWriter):
+    """Frames that the MAC gave, each whole but for the one in a reset of its own, and what the switch took: (frame, error)."""
+    rng, part, frames, found = random.Random(7), cls(32), [], []
+    m, resets = around(part), {name: Signal(name=f"reset_{name}") for name in ("sync", DOMAIN)}
+    m.d.comb += [ResetSignal(name).eq(reset) for name, reset in resets.items()]
+
+    async def mac(ctx):
+        for _ in range(60):
+            frames.append(rng.randbytes(rng.choice(LENGTHS)))
+            for data, count, last in beats(frames[-1]):
+                for name, value in (("valid", 1), ("data", data), ("keep", (1 << count) - 1), ("last", last)):
+                    ctx.set(getattr(part, name), value)
+                _, was = await ctx.tick(DOMAIN)
+                if was:
+                    break
+            ctx.set(part.valid, 0)
+            for _ in range(2):
+                await ctx.tick(DOMAIN)
+        await ctx.tick(DOMAIN).repeat(100)
+
+    async def switch(ctx):
+        frame, chance = b"", random.Random(8)
+        for cycle in itertools.count():
+            ctx.set(part.rx.ready, chance.random() >= stall)
+            ctx.set(resets[domain], at <= cycle < at + 12)
+            _, was, valid, ready, word, count, last, error = await ctx.tick().sample(
+                part.rx.valid, part.rx.ready, part.rx.payload.data, part.rx.payload.count, part.rx.payload.last, part.rx.payload.error)
+            if was:
+                frame = b""
+            elif valid and ready:
+                frame += word.to_bytes(BYTES, "little")[:count]
+                if last:
+                    found.append((frame, error))
+                    frame = b""
+
+    simulate(m, (mac, False), (switch, True))
+    return frames, found
+
+
+def whole_ones_came(frames, found):
+    """And the one that was cut, if there is one, ended once."""
+    good, left = [frame for frame, error in found if not error], iter(frames)
+    return all(frame in left for frame in good) and len(good) > 40 and good[-1] == frames[-1] and len(found) <= len(good) + 1
+
+
+@pytest.mark.parametrize("stall", [0.0, 0.1])
+@pytest.mark.parametrize("at", [90, 103, 116])
+@pytest.mark.parametrize("domain", ["sync", DOMAIN])
+def test_after_a_reset_of_either_side_no_rest_of_a_frame_is_taken_for_a_whole_one(domain, at, stall):
+    assert whole_ones_came(*received_around_a_reset(domain, at, stall))
+
+
+@pytest.mark.parametrize(("domain", "sound", "wrong"), [
+    ("sync", "skips.eq(inside & ~begun)", "skips.eq(0)"), (DOMAIN, "queue.r_rst & ~broken", "queue.r_rst"),
+    (DOMAIN, "broken.eq(begun)", "broken.eq(0)")])
+def test_a_slip_around_a_reset_is_noticed(domain, sound, wrong):
+    slip = mutant(hw.board.cmac, sound, wrong).FrameWriter
+    assert not all(whole_ones_came(*received_around_a_reset(domain, at, 0.0, slip)) for at in (90, 103, 116))

@@ -118,6 +118,14 @@ def test_frame_without_room_for_its_note_is_dropped_whole_and_counted():
     assert bench.strobes == {"stat_drop": 3}
 
 
+@pytest.mark.parametrize("depth", [1 << 13, 1 << 15, 1 << 16, 1 << 17])
+def test_a_large_memory_takes_what_comes_when_it_is_empty(depth):
+    frames = noise((60, 1514, 64))
+    bench, _, sink = run(frames, depth=depth)
+    assert shown(sink) == list(enumerate(frames))
+    assert bench.strobes == {"stat_drop": 0}
+
+
 def test_memory_is_given_back_for_ever():
     frames = noise([40, 64, 8] * 12)
     bench, _, sink = run(frames, depth=16)
