@@ -50,6 +50,7 @@ class Claims(wiring.Component):
         job, row, kept = self.job, self.row, self.row.grants
         bit = Signal(self.config.members)
         m.d.comb += bit.eq(1 << self.member)
+        waiting, holds = Signal(self.config.members), []
 
         # Serial distances, modulo 2^32 and signed (RFC 1982), and to whom they apply.
         ahead, beyond, more = Signal(signed(32)), Signal(signed(32)), Signal(signed(32))
@@ -65,22 +66,23 @@ class Claims(wiring.Component):
             valid.append(grant.valid & (job.staleness >= k))
             at_or_after.append(valid[k] & (distance >= 0))
             owns.append(valid[k] & ((distance == 0) | (distance.as_unsigned() > least)))
+            holds.append(valid[k] & (grant.members & bit).any())
         for k in range(self.config.members):
             lacks.append(job.live[k] & (self.have[k] != row.base))
-        after, owners = Signal(len(kept)), Signal(len(kept))
+        after, owners, holding = Signal(len(kept)), Signal(len(kept)), Signal(len(kept))
         m.d.sync += [
             older.eq(ahead < 0), repeats.eq(ahead == 0), future.eq(beyond > 0), unheld.eq(more > 0),
-            after.eq(Cat(*at_or_after)), owners.eq(Cat(*owns)), self.behind.eq(Cat(*lacks)),
+            after.eq(Cat(*at_or_after)), owners.eq(Cat(*owns)), self.behind.eq(Cat(*lacks)), holding.eq(Cat(*holds)),
+            waiting.eq(row.waiting | bit),
         ]
 
         # What follows: age, the newest kept grant of the sender, and whether enough wait.
-        waiting, enough, old = Signal(self.config.members), Signal(), Signal()
+        enough, old = Signal(), Signal()
         age, granted, mine, own = Signal(range(len(kept) + 1)), Signal(self.config.members), Signal(), Signal.like(kept[0])
-        m.d.comb += waiting.eq(row.waiting | bit)
         for k in reversed(range(len(kept))):
             with m.If(owners[k]):
                 m.d.comb += granted.eq(kept[k].members)
-            with m.If(valid[k] & (kept[k].members & bit).any()):
+            with m.If(holding[k]):
                 m.d.comb += [mine.eq(1), own.eq(kept[k])]
         kept_own, kept_mine, waited, joins, late = Signal.like(own), Signal(), Signal(), Signal(), Signal.like(waiting)
         m.d.comb += age.eq(popcount(after))

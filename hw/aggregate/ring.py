@@ -1,5 +1,7 @@
 """The ring's rules as combinational logic; the truth is `sim/model/aggregate/ring.py`."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -88,14 +90,15 @@ class Ring(wiring.Component):
     """Decides one contribution or receipt, given the rows of its job, its slot and what the members hold; in an asynchronous job
     (`asked.granted`) also to whom the seq is granted, if it is known to be (`asked.covered`).
 
-    In three steps, because it is the longest logic in the switch: differences of serial numbers and times, what follows of each alone, and the
-    decision. The first two are registered, the third is combinational. Inputs must be held for three cycles (`asked.length` need be right from the
-    second, `asked.covered` and `granted` in the third); `outcome` and what follows are right in the third. `silent`, a cycle after `heard`: members
-    of whom nothing has come for as long as the job allows. `evicts`: the sender waits for one of these, `victim`.
+    In four steps, because it is the longest logic in the switch: differences of serial numbers and times, what follows of each alone, what follows
+    of several, and the decision. The first three are registered, the fourth is combinational. Inputs must be held for four cycles (`leaf` and
+    `asked.length` need be right from the second, `asked.covered` and `granted` in the third); `outcome` and what follows are right in the fourth.
+    `silent`, a cycle after `heard`: members of whom nothing has come for as long as the job allows. `evicts`: the sender waits for some of these, the
+    set `late`.
 
-    In trees (`sim/model/aggregate/tree.py`) what a `leaf` would complete goes `up`; `lowest` is what its worst live member lacks, 3 cycles after
-    `have` and the job's row, as is `report`; `reports`: it sends its parent a receipt, `report`, for a member's or for a repeat that it can only
-    wait with. While it `departs` nobody has a message that counts.
+    In trees (`sim/model/aggregate/tree.py`) what a `leaf` would complete goes `up`; `report` is right in the fourth cycle, too; `lowest` is what
+    its worst live member lacks, 4 cycles after `have` and the job's row; `reports`: it sends its parent a receipt, `report`, for a member's or for
+    a repeat that it can only wait with. While it `departs` nobody has a message that counts.
     """
 
     def __init__(self, config: Config):
@@ -107,7 +110,7 @@ class Ring(wiring.Component):
             "outcome": Out(Outcome), "advance": Out(1), "low": Out(32),
             "slot_write": Out(1), "slot_next": Out(slot_row(config)),
             "works": Out(1), "operation": Out(Operation), "include": Out(1), "first": Out(1), "emit": Out(1),
-            "resend": Out(1), "completes": Out(1), "silent": Out(config.members), "evicts": Out(1), "victim": Out(range(config.members)),
+            "resend": Out(1), "completes": Out(1), "silent": Out(config.members), "evicts": Out(1), "late": Out(config.members),
             **({"leaf": In(1), "departs": In(1), "up": Out(1), "lowest": Out(SEQ), "reports": Out(1), "report": Out(Report)}
                if config.uplinks else {}),
         })
@@ -116,7 +119,7 @@ class Ring(wiring.Component):
         m = Module()
         asked, slot, job = self.asked, self.slot, self.job
         uplinks = self.config.uplinks
-        leaf, uplink, installs = (self.leaf, asked.uplink, asked.install) if uplinks else (Const(0), Const(0), Const(0))
+        uplink, installing = (asked.uplink, asked.install) if uplinks else (Const(0), Const(0))
         slots, window = self.config.slots, self.config.window
 
         # First, serial distances, modulo 2^32 and signed (RFC 1982).
@@ -137,7 +140,7 @@ class Ring(wiring.Component):
         same, rejects, tally = Signal(), Signal(), Signal(range(self.config.members + 1))
         m.d.comb += [before_start.eq(asked.seq - job.start), age.eq(self.now_us - slot.opened)]
         m.d.sync += [
-            bit.eq(Mux(installs, 0, 1 << self.member)), ahead.eq(asked.seq - slot.seq),
+            bit.eq(Mux(installing, 0, 1 << self.member)), ahead.eq(asked.seq - slot.seq),
             same.eq(asked.seq == slot.seq), gain.eq(low - mine), self.low.eq(low),
             behind_bad.eq(Mux(asked.receipt, asked.behind > window, asked.behind >= Mux(uplink, slots, window))),
             lacks.eq(Cat(*lacking)), self.silent.eq(Cat(*quiet)), early.eq(before_start < 0),
@@ -145,14 +148,16 @@ class Ring(wiring.Component):
             rejects.eq(Mux(uplink, asked.ranks == 0, asked.tainted & ~job.mode)),
         ]
 
-        # Second, what each of these says with the slot. It `opens` for a later lap, or `grows`.
+        # Second, what each of these says with the slot. It `opens` for a later lap, or `grows`. From here on a frame's kind is in registers.
         after = self.slot_next
-        opens, grows, collecting, stored = Signal(), Signal(slot_row(self.config)), Signal(), Signal()
+        leaf, receipt, installs = self.leaf if uplinks else Const(0), Signal(), Signal()
+        m.d.sync += [receipt.eq(asked.receipt), installs.eq(installing)]
+        opens, grows, collecting, complete, sent_up, stored = Signal(), Signal(slot_row(self.config)), Signal(), Signal(), Signal(), Signal()
         count = Signal.like(tally)
-        sent_up = (slot.state == SlotState.SENT_UP) if uplinks else Const(0)
+        m.d.sync += [collecting.eq(slot.state == SlotState.COLLECTING), complete.eq(slot.state == SlotState.COMPLETE),
+                     sent_up.eq((slot.state == SlotState.SENT_UP) if uplinks else 0)]
         m.d.comb += [
             opens.eq((ahead >= 0) & ~same),
-            collecting.eq(slot.state == SlotState.COLLECTING), stored.eq((slot.state == SlotState.COMPLETE) & same),
             grows.arrived.eq(Mux(opens, 0, slot.arrived) | bit),
             grows.members.eq(Mux(opens, 0, slot.members) | Mux(rejects, 0, bit)),
             grows.expected.eq(Mux(opens, job.live & ~Mux(early, job.newcomers, 0), slot.expected)),
@@ -168,29 +173,48 @@ class Ring(wiring.Component):
             claimed.eq(job.segments.any()), anew.eq(opens & job.segments.any()),
             arrived.eq(grows.arrived), members.eq(grows.members), expected.eq(grows.expected),
             here.eq((slot.arrived & bit).any()),
-            held.eq(collecting | sent_up | ((slot.state == SlotState.COMPLETE) & (lacks & ~bit).any())),
+            held.eq(collecting | sent_up | (complete & (lacks & ~bit).any())), stored.eq(complete & same),
             enough.eq(has_enough(grows.whole, count, job.threshold, overdue & ~opens)),
             closes.eq(is_complete(slot, has_enough(slot.whole, tally, job.threshold, overdue))),
             # A result does not say them, and may have opened the slot.
             other_format.eq(~opens & ((asked.numeric != slot.numeric) | ((asked.boundary != slot.boundary) | (asked.whole != slot.whole))
-                                      & ~installs & ~(leaf & (slot.state == SlotState.COMPLETE)))),
+                                      & ~installs & ~(leaf & complete))),
             other_length.eq(~opens & (asked.length != slot.length)),
         ]
 
-        # Third, the decision, and the slot as it will be.
+        # Third, what follows of several: who is expected then, whether those are all there, and what speaks against the frame.
+        filled = SimpleNamespace(arrived=arrived, expected=Mux(anew, self.granted, expected))
+        full, fresh, joins, beyond, stale, taken, outside, repeated, lapped, anybody = (Signal(name=name) for name in (
+            "full", "fresh", "joins", "beyond", "stale", "taken", "outside", "repeated", "lapped", "anybody"))
+        awaited, expects, late, granted_late = (Signal(self.config.members, name=name) for name in ("awaited", "expects", "late", "granted_late"))
+        absent = self.silent & ~bit
+        m.d.comb += awaited.eq(Mux(collecting, slot.expected & ~slot.arrived, lacks))
+        m.d.sync += [
+            expects.eq(filled.expected), full.eq(is_complete(filled, enough)), fresh.eq(opens | (slot.members == 0)), joins.eq(job.joining.any()),
+            late.eq(awaited & absent), granted_late.eq(self.granted & absent), anybody.eq(self.granted.any()),
+            beyond.eq(~installs & (behind_bad | jumps) | (~receipt & far)),
+            stale.eq((ahead < 0) | (same & (slot.state == SlotState.EMPTY))),
+            # Whoever opens a slot within its window holds the result on the lap before.
+            taken.eq(opens & held),
+            outside.eq(claimed & (opens | collecting) & ~(filled.expected & bit).any()),
+            repeated.eq(~opens & ~installs & (here | ~collecting)),
+            # Nobody opened the slot that the next lap of an asynchronous job has granted.
+            lapped.eq(asked.want & claimed & asked.covered & lap),
+        ]
+
+        # Fourth, the decision, and the slot as it will be.
         closed = Mux(leaf, SlotState.SENT_UP, SlotState.COMPLETE)
-        awaited, waits = Signal(self.config.members), Signal()
+        waits = Signal()
         m.d.comb += [
-            awaited.eq(Mux(collecting, slot.expected & ~slot.arrived, lacks)),
-            after.arrived.eq(arrived), after.members.eq(members), after.expected.eq(Mux(anew, self.granted, expected)),
-            self.emit.eq(is_complete(after, enough)),
-            self.include.eq(~rejects), self.first.eq(opens | (slot.members == 0)),
+            after.arrived.eq(arrived), after.members.eq(members), after.expected.eq(expects),
+            self.emit.eq(full), self.late.eq(late),
+            self.include.eq(~rejects), self.first.eq(fresh),
             after.seq.eq(asked.seq), after.numeric.eq(asked.numeric), after.length.eq(asked.length),
             after.boundary.eq(Mux(installs, ~opens & slot.boundary, asked.boundary)), after.whole.eq(grows.whole),
             after.opened.eq(Mux(opens, Mux(installs, 0, self.now_us), slot.opened)),
             after.state.eq(Mux(installs, SlotState.COMPLETE, Mux(self.emit, closed, SlotState.COLLECTING))),
             self.completes.eq(self.slot_write & (after.state == SlotState.COMPLETE) & ~installs),
-            after.change.eq(self.completes & after.boundary & job.joining.any()),
+            after.change.eq(self.completes & after.boundary & joins),
         ]
         if uplinks:
             m.d.comb += [
@@ -202,19 +226,18 @@ class Ring(wiring.Component):
             m.d.comb += after.tainted.eq(Mux(opens, 0, slot.tainted) | Mux(asked.tainted, bit, 0))
 
         m.d.comb += [self.advance.eq(gains & ~installs), self.operation.eq(Operation.CONTRIBUTE)]
-        with m.If(~installs & (behind_bad | jumps) | (~asked.receipt & far)):
+        with m.If(beyond):
             m.d.comb += [self.outcome.eq(Outcome.WINDOW), self.advance.eq(0)]
-        with m.Elif(asked.receipt):
+        with m.Elif(receipt):
             m.d.comb += [self.outcome.eq(Outcome.RECEIPT), self.resend.eq(asked.want & stored),
                          waits.eq(asked.want & collecting & same)]
             with m.If(asked.want & sent_up & same):
                 m.d.comb += [self.works.eq(1), self.operation.eq(Operation.SEND_UP)]
-            # Nobody opened the slot that the next lap of an asynchronous job has granted.
-            with m.Elif(asked.want & claimed & asked.covered & lap):
+            with m.Elif(lapped):
                 with m.If(held):
                     m.d.comb += waits.eq(1)
-                with m.Elif(self.granted.any()):
-                    m.d.comb += [waits.eq(1), awaited.eq(self.granted)]
+                with m.Elif(anybody):
+                    m.d.comb += [waits.eq(1), self.late.eq(granted_late)]
                 with m.Else():
                     m.d.comb += [
                         self.works.eq(1), self.operation.eq(Operation.FORCE), self.include.eq(0), self.slot_write.eq(1),
@@ -222,12 +245,11 @@ class Ring(wiring.Component):
                         after.opened.eq(0), after.state.eq(SlotState.COMPLETE), self.emit.eq(1)]
                     if uplinks:
                         m.d.comb += [after.ranks.eq(0), after.partial.eq(0)]
-        with m.Elif((ahead < 0) | (same & (slot.state == SlotState.EMPTY))):
+        with m.Elif(stale):
             m.d.comb += self.outcome.eq(Outcome.STALE)
-        # Whoever opens a slot within its window holds the result on the lap before.
-        with m.Elif(opens & held):
+        with m.Elif(taken):
             m.d.comb += [self.outcome.eq(Outcome.SLOT_HELD), waits.eq(~installs)]
-        with m.Elif(claimed & (opens | collecting) & ~(after.expected & bit).any()):
+        with m.Elif(outside):
             m.d.comb += self.outcome.eq(Outcome.WINDOW)
         with m.Elif(other_format):
             m.d.comb += self.outcome.eq(Outcome.FORMAT)
@@ -235,7 +257,7 @@ class Ring(wiring.Component):
             m.d.comb += self.outcome.eq(Outcome.LENGTH)
         with m.Elif(installs & stored):
             m.d.comb += self.outcome.eq(Outcome.DUPLICATE)
-        with m.Elif(~opens & ~installs & (here | ~collecting)):
+        with m.Elif(repeated):
             m.d.comb += [self.outcome.eq(Mux(here, Outcome.DUPLICATE, Outcome.LATE)), self.resend.eq(stored)]
             # SET_H may have made enough of what an open slot already has, or its time is over: a repeat ends it.
             with m.If(collecting & closes):
@@ -260,19 +282,19 @@ class Ring(wiring.Component):
         with m.If(self.resend):
             m.d.comb += [self.works.eq(1), self.operation.eq(Operation.RESEND)]
 
-        late = awaited & self.silent & ~bit
-        m.d.comb += [self.evicts.eq(waits & late.any()), self.victim.eq(lowest(late))]
+        m.d.comb += self.evicts.eq(waits & self.late.any())
         if uplinks:
             m.submodules.lowest = worst = Lowest(self.config)
-            apart = Signal(signed(32))
-            near = asked.receipt & asked.want & (apart >= 0) & (apart <= window)
+            least, apart = Signal(SEQ), Signal(signed(32))
+            near = receipt & asked.want & (apart >= 0) & (apart <= window)
             repeats = (self.outcome == Outcome.DUPLICATE) & ~installs
+            m.d.sync += self.lowest.eq(least)
             m.d.comb += [
                 worst.have.eq(self.have), worst.live.eq(job.live), worst.member.eq(self.member),
-                worst.gain.eq(Mux((gain >= 0) & ~self.departs, gain, 0)), self.lowest.eq(worst.lowest), apart.eq(asked.seq - self.lowest),
+                worst.gain.eq(Mux((gain >= 0) & ~self.departs, gain, 0)), least.eq(worst.lowest), apart.eq(asked.seq - least),
                 self.up.eq(leaf & self.works & ((self.operation == Operation.CONTRIBUTE) & self.emit | (self.operation == Operation.FORCE)
                                                 | (self.operation == Operation.SEND_UP))),
                 self.reports.eq(leaf & ((self.outcome == Outcome.RECEIPT) | repeats) & ~self.works), self.report.want.eq(near),
-                self.report.seq.eq(Mux(near, asked.seq, self.lowest)), self.report.behind.eq(Mux(near, apart, 0)),
+                self.report.seq.eq(Mux(near, asked.seq, least)), self.report.behind.eq(Mux(near, apart, 0)),
             ]
         return m

@@ -46,7 +46,7 @@ class Core(wiring.Component):
     """Takes frames' headers one at a time and gives exactly one outcome and one verdict for each, in order.
 
     An ordinary frame has its verdict 2 cycles after its headers were taken, and the next headers are taken after 2; a request for the replay
-    service has its verdict after 3, the next after 4; a contribution, receipt or claim after 4 and 5, or after 4 and 8 while somebody waits to
+    service has its verdict after 3, the next after 4; a contribution, receipt or claim after 5 and 6, or after 5 and 9 while somebody waits to
     join its asynchronous job; a control message takes as many cycles as
     its walk through the tables, and so does a member that is evicted because the frame's sender waits for it. Not ready after a reset
     until the tables are wiped, the `MacTable` among them. `decided` with `trace`, `claimed` with `age`, and `stats` tell of the cycle before.
@@ -88,11 +88,15 @@ class Core(wiring.Component):
         uplinks = config.uplinks
         rises = verdict.work.result.up if uplinks else Const(0)
         parent = Signal(Parent)
-        leaf, answer, installs, asks, reports, replied = (*(Const(0),) * 5, Const(1))
+        # What kind of frame it is, in registers from JUDGE on.
+        kind = SimpleNamespace(**{name: Signal(name=name) if hasattr(checks, name) else Const(0) for name in (
+            "control", "claim", "request", "leaf", "answer", "install", "uplink")})
+        m.d.sync += [flag.eq(getattr(checks, name)) for name, flag in vars(kind).items() if hasattr(checks, name)]
+        leaf, answer, installs = kind.leaf, kind.answer, kind.install
+        asks, reports, replied = Const(0), Const(0), Const(1)
         if uplinks:
-            leaf, answer, installs = checks.leaf, checks.answer, checks.install
             asks, reports, replied = membership.asks, ring.reports, membership.answers
-            self._tree(m, held, rows, checks, ring, membership, parent)
+            self._tree(m, held, rows, checks, ring, membership, parent, leaf)
         m.d.comb += [
             random.seed.eq(self.seed), random.draw.eq(membership.draw), membership.random.eq(random.value),
             membership.headers.eq(held), self.bind.payload.eq(membership.binding.payload),
@@ -130,10 +134,13 @@ class Core(wiring.Component):
         fault, outcome, ordinary, work = Signal(), Signal(Outcome), Signal(), Signal(Work(config))
         victim = Signal(range(config.members))
         m.d.comb += [membership.victim.eq(victim), membership.silent.eq(ring.silent)]
+        given = SimpleNamespace(**{name: Signal.like(getattr(claims, name), name=f"given_{name}", reset_less=True)
+                                   for name in ("outcome", "write", "grants", "base", "members", "receivers", "waits")})
+        m.d.sync += [kept.eq(getattr(claims, name)) for name, kept in vars(given).items()]
 
         # What the ring decides is handed on in the next cycle.
         names = ["outcome", "advance", "slot_write", "slot_next", "works", "operation", "first", "emit", "resend", "completes"]
-        names += ["up", "reports"] if uplinks else []
+        names += ["up", "reports", "report"] if uplinks else []
         decision = SimpleNamespace(**{name: Signal(getattr(ring, name).shape(), name=f"decided_{name}", reset_less=True) for name in names})
 
         # Pointers: from the arriving frame while idle, from the held one afterwards.
@@ -141,9 +148,9 @@ class Core(wiring.Component):
         m.d.comb += rows.job_next.eq(rows.job_row)
         decides = Signal()
         admitted = admission(m, decision.completes, decision.slot_next, decides, rows)
-        self._work(m, decision, ring, checks, membership, rows, frame, work, admitted, leaf)
-        with m.If(checks.claim & ~membership.forces):
-            self._grant(m, claims, rows, frame, work)
+        self._work(m, decision, ring, kind, membership, rows, frame, work, admitted)
+        with m.If(kind.claim & ~membership.forces):
+            self._grant(m, given, rows, frame, work)
         with m.If(~ordinary):  # beside an ordinary frame's verdict the rows are already those of the next
             m.d.comb += verdict.work.eq(work)
         m.d.comb += [
@@ -154,23 +161,24 @@ class Core(wiring.Component):
 
         # In an asynchronous job: whom a claim or a newcomer waits for, and whether this is a boundary.
         claim, newcomers = Signal(), Signal()
-        late, knocks = Signal(config.members), Signal()
+        late, absent, knocks = Signal(config.members), Signal(config.members, reset_less=True), Signal()
         m.d.comb += [
-            claim.eq(checks.claim & ~fault), newcomers.eq(rows.job_row.segments.any() & rows.job_row.joining.any()),
-            late.eq(Mux(knocks, claims.behind, claims.waits & ~(1 << frame.member)) & ring.silent),
-            rows.claims_next.eq(claims.row_next),
+            claim.eq(kind.claim & ~fault), newcomers.eq(rows.job_row.segments.any() & rows.job_row.joining.any()),
+            late.eq(Mux(knocks, claims.behind & ring.silent, absent)), rows.claims_next.eq(claims.row_next),
         ]
+        m.d.sync += victim.eq(lowest(late))
+        unheard = given.waits & ~(1 << frame.member) & ring.silent
 
         noticed_us, noticed = Signal(32), Signal()
         notes, mutes, sends, refuses, counts, evicts = (Signal(name=name) for name in (
             "notes", "mutes", "sends", "refuses", "counts", "evicts"))
         final, works = Signal(Outcome), Signal()
         notice, may_notice = Signal(), Signal()
-        m.d.comb += [
+        m.d.sync += [
             notice.eq(0), may_notice.eq(~noticed | ((held_us - noticed_us)[:32] >= NOTICE_INTERVAL_US))]
         for name in NOTICES:
             with m.If(fault & (outcome == name) & ~answer & ~installs):
-                m.d.comb += notice.eq(1)
+                m.d.sync += notice.eq(1)
 
         with m.FSM() as fsm:
             m.d.comb += self.busy.eq(~fsm.ongoing("IDLE") | ordinary | forwarder.busy | self.decided | Cat(self.stats).any())
@@ -199,11 +207,14 @@ class Core(wiring.Component):
                     m.next = "IDLE"
             with m.State("JUDGE"):
                 m.d.sync += [fault.eq(checks.fault), outcome.eq(checks.outcome)]
-                m.next = "DECIDE"
-                with m.If((checks.control | answer) & ~checks.fault):
+                m.next = "WEIGH"
+                with m.If((kind.control | answer) & ~checks.fault):
                     m.next = "CONTROL"
-                with m.Elif(checks.request & ~checks.fault):
+                with m.Elif(kind.request & ~checks.fault):
                     m.next = "REQUEST"
+            with m.State("WEIGH"):
+                # Reasons for and against the frame are registered, each by itself.
+                m.next = "DECIDE"
             with m.State("REQUEST"):
                 m.d.comb += self.verdicts.valid.eq(1)
                 m.d.sync += [self.trace.outcome.eq(Outcome.REPLAY), self.decided.eq(self.verdicts.ready)]
@@ -215,11 +226,14 @@ class Core(wiring.Component):
                 m.d.sync += [
                     *(getattr(decision, name).eq(getattr(ring, name)) for name in names),
                     notes.eq(notice & may_notice), mutes.eq(notice & ~may_notice), sends.eq(notice & may_notice | ~fault & reports),
-                    refuses.eq(claim & (claims.outcome == Outcome.REFUSED)),
-                    final.eq(Mux(fault, outcome, Mux(claim, claims.outcome, ring.outcome))),
-                    works.eq(~fault & Mux(claim, claims.grants, ring.works)), counts.eq(~fault & ~claim),
-                    evicts.eq(Mux(claim, late.any(), ~fault & ring.evicts)), victim.eq(Mux(claim, lowest(late), ring.victim)),
+                    refuses.eq(claim & (given.outcome == Outcome.REFUSED)),
+                    final.eq(Mux(fault, outcome, Mux(claim, given.outcome, ring.outcome))),
+                    works.eq(~fault & Mux(claim, given.grants, ring.works)), counts.eq(~fault & ~claim),
+                    evicts.eq(Mux(claim, unheard.any(), ~fault & ring.evicts)), absent.eq(Mux(claim, unheard, ring.late)),
                 ]
+                # The operation is on the slot as it will be, but what is sent again is what is there.
+                with m.If(ring.resend | (ring.operation == Operation.SEND_UP)):
+                    m.d.sync += decision.slot_next.eq(rows.slot_row)
                 m.next = "HAND"
             with m.State("HAND"):
                 # A notice that cannot be handed on at once holds the frame back; nothing is decided twice.
@@ -233,10 +247,10 @@ class Core(wiring.Component):
                         rows.slot_write.eq(counts & decision.slot_write),
                         rows.have_write.eq(Mux(counts & decision.advance, 1 << frame.member, 0)),
                         rows.heard_write.eq(Mux(fault & (outcome != Outcome.HALTED) | installs, 0, 1 << frame.member)), decides.eq(counts),
-                        rows.claims_write.eq(claim & claims.write),
+                        rows.claims_write.eq(claim & given.write),
                     ]
                     m.d.sync += [
-                        self.decided.eq(1), self.claimed.eq(claim & (claims.outcome == Outcome.CONTROL)),
+                        self.decided.eq(1), self.claimed.eq(claim & (given.outcome == Outcome.CONTROL)),
                         self.stats[Stat.ADMITTED].eq(counts & admitted.any()), self.stats[Stat.EVICTED].eq(evicts),
                         self.stats[Stat.NOTICES].eq(notes), self.stats[Stat.NOTICES_SUPPRESSED].eq(mutes),
                     ]
@@ -264,7 +278,7 @@ class Core(wiring.Component):
             with m.State("KNOCK"):
                 m.next = "ENTER"
                 with m.If(knocks & late.any()):
-                    m.d.sync += [self.stats[Stat.EVICTED].eq(1), victim.eq(lowest(late))]
+                    m.d.sync += self.stats[Stat.EVICTED].eq(1)
                     m.next = "EVICT"
             with m.State("ENTER"):
                 # At a boundary of an asynchronous job those who wait are let in; they lack nothing below the next update.
@@ -306,19 +320,19 @@ class Core(wiring.Component):
                     m.next = "IDLE"
         self._reply(m, held, rows, outcome, membership, fsm.ongoing("CONTROL"))
         if uplinks:
-            self._up(m, frame, rows, membership, parent, fsm.ongoing("ASK"), ~fault & decision.reports & fsm.ongoing("HAND"), ring.report)
+            self._up(m, frame, rows, membership, parent, fsm.ongoing("ASK"), ~fault & decision.reports & fsm.ongoing("HAND"), decision.report)
         with m.If(claim):
             m.d.comb += [self.replies.payload.header.version_type.eq(VERSION << 4 | Type.REFUSE),
                          self.replies.payload.header.members.eq(rows.claims_row.base)]
         return m
 
-    def _tree(self, m, held, rows, checks, ring, membership, parent):
+    def _tree(self, m, held, rows, checks, ring, membership, parent, leaf):
         """What a frame means in a tree of switches. Its job's parent comes with the job's row."""
         m.d.sync += parent.eq(Array(self.parents)[rows.job])
         frame, scan, asked = held.frame, held.arrival.scan, ring.asked
         m.d.comb += [
-            checks.parent.eq(parent), membership.parent.eq(parent), membership.leaf.eq(checks.leaf),
-            ring.leaf.eq(checks.leaf), ring.departs.eq(membership.active), asked.uplink.eq(checks.uplink), asked.install.eq(checks.install),
+            checks.parent.eq(parent), membership.parent.eq(parent), membership.leaf.eq(leaf),
+            ring.leaf.eq(leaf), ring.departs.eq(membership.active), asked.uplink.eq(checks.uplink), asked.install.eq(checks.install),
             asked.ranks.eq(rows.member_row.ranks), asked.tainted_ranks.eq(Mux(asked.tainted, rows.member_row.ranks, 0)),
         ]
         with m.If(checks.uplink):
@@ -352,14 +366,13 @@ class Core(wiring.Component):
         """A float contribution with an element that its format rejects."""
         return (((format == Format.WINDOW64) & (exponent >= limit)) | ((format == Format.FP32) & (exponent == 255)))
 
-    def _work(self, m, decision, ring, checks, membership, rows, frame, work, admitted, leaf):
+    def _work(self, m, decision, ring, kind, membership, rows, frame, work, admitted):
         """The operation on the slot as the slot will be."""
         job, uplinks = rows.job_row, self.config.uplinks
         slot = Signal(slot_row(self.config))
-        forces = membership.forces
+        forces, leaf = membership.forces, kind.leaf
         again = ~forces & (decision.operation == Operation.SEND_UP)
-        m.d.comb += slot.eq(Mux(forces, membership.tables.slot_next.as_value(),
-                                Mux(decision.resend | again, rows.slot_row.as_value(), decision.slot_next.as_value())))
+        m.d.comb += slot.eq(Mux(forces, membership.closed.as_value(), decision.slot_next.as_value()))
         lacks = (slot.expected & ~slot.members).any()
         partial = slot.partial | lacks & ~(leaf & (slot.state == SlotState.COMPLETE)) if uplinks else lacks
         flags = (Mux(partial, ResultFlag.PARTIAL, 0) | Mux(decision.resend & ~forces, ResultFlag.RESENT, 0)
@@ -385,7 +398,7 @@ class Core(wiring.Component):
             installs = ~forces & (operation == Operation.INSTALL_DOWN)
             up = Mux(forces, leaf, decision.up)
             m.d.comb += [
-                work.wide.eq(adds & checks.uplink & (slot.numeric == Format.WINDOW64)), work.tailed.eq(adds & checks.uplink | installs),
+                work.wide.eq(adds & kind.uplink & (slot.numeric == Format.WINDOW64)), work.tailed.eq(adds & kind.uplink | installs),
                 work.as_is.eq(leaf & (installs | (operation == Operation.RESEND))),
                 work.result.up.eq(up), work.result.member.eq(job.up_member), work.result.token.eq(job.up_token),
                 work.result.behind.eq(slot.seq - ring.lowest), work.result.partial.eq(partial),
@@ -399,12 +412,12 @@ class Core(wiring.Component):
                 with m.If(slot.numeric == Format.WINDOW64):
                     m.d.comb += work.result.numeric.eq(Format.FIXED64)
 
-    def _grant(self, m, claims, rows, frame, work):
+    def _grant(self, m, given, rows, frame, work):
         """A frame to its receivers without numbers, in the order of results."""
         m.d.comb += [
             work.operation.eq(Operation.GRANT), work.first.eq(0), work.include.eq(0), work.write.eq(0), work.emit.eq(1),
-            work.result.eq(0), work.result.job.eq(frame.job), work.result.epoch.eq(rows.job_row.epoch), work.result.seq.eq(claims.base),
-            work.result.members.eq(claims.members), work.result.recipients.eq(claims.receivers),
+            work.result.eq(0), work.result.job.eq(frame.job), work.result.epoch.eq(rows.job_row.epoch), work.result.seq.eq(given.base),
+            work.result.members.eq(given.members), work.result.recipients.eq(given.receivers),
         ]
 
     def _reply(self, m, held, rows, outcome, membership, control):

@@ -8,7 +8,7 @@ from hw.aggregate.claims import forget
 from hw.aggregate.ring import admission, has_enough, is_complete, lowest, popcount
 from hw.control.checks import same_sender
 from hw.control.first import first_failing
-from hw.control.tables import SENDER, SETTINGS, TICK, Access, Binding, Parent, slot_number
+from hw.control.tables import SENDER, SETTINGS, TICK, Access, Binding, Parent, slot_number, slot_row
 from hw.control.views import Views
 from hw.layout import layout
 from hw.net.parser import Headers
@@ -37,7 +37,7 @@ class Membership(wiring.Component):
     `active` falls.
 
     It owns the tables meanwhile, and after a reset until it has `wiped` them. `forces`: the slot that the tables point at completes
-    because of a departure or an FBCAST, which lets in `admitted`; the operation is handed on when `forced`. A departure walks through the
+    because of a departure or an FBCAST, is `closed` then, and lets in `admitted`; the operation is handed on when `forced`. A departure walks through the
     ring at three cycles a slot, a Reset and a new job at one; a Read takes 12 cycles, all else at most members + 12. Order of the checks:
     docs/protocol.md section 4; truth: `sim/model/control/membership.py`.
 
@@ -52,7 +52,7 @@ class Membership(wiring.Component):
             "headers": In(Headers), "tables": Out(Access(config, registers=True)), "wiped": Out(1),
             "random": In(64), "draw": Out(1), "read_address": Out(32), "read_value": In(32),
             "binding": Out(stream.Signature(Binding(config), always_ready=True)),
-            "forces": Out(1), "forced": In(1), "admitted": Out(config.members),
+            "forces": Out(1), "forced": In(1), "closed": Out(slot_row(config)), "admitted": Out(config.members),
             "done": Out(1), "reason": Out(Reason), "member": Out(8), "token": Out(32), "body": Out(layout(ACK)),
             **({"parent": In(Parent), "leaf": In(1), "answers": Out(1), "unknown": Out(1), "asks": Out(1), "leaves": Out(1)}
                if config.uplinks else {}),
@@ -68,7 +68,10 @@ class Membership(wiring.Component):
         step = Signal(range(max(config.slots, config.members, REGISTERS_PER_READ) + 1))
         port_same, address_same = same_sender(self.headers, row)
         same = port_same & address_same
-        exists = (frame.job < config.jobs) & (job.state != JobState.NONE)
+        # The headers are there two cycles before anything is asked.
+        numbered, action = Signal(), Signal(Action, reset_less=True)
+        m.d.sync += [numbered.eq(frame.job < config.jobs), action.eq(Mux(asked.action > max(Action), 0, asked.action))]
+        exists = numbered & (job.state != JobState.NONE)
         bit = Signal(config.members)
         registers = Signal(data.ArrayLayout(32, REGISTERS_PER_READ))
         address = Signal(32)
@@ -104,12 +107,12 @@ class Membership(wiring.Component):
             m.d.sync += reason.eq(why)
             m.next = "SETTLE"
 
-        completes = Signal()
-        m.d.comb += [self.admitted.eq(admission(m, completes, t.slot_row, self.forced, t)),
-                     t.slot_next.change.eq(t.slot_row.change | self.admitted.any())]
+        m.d.comb += self.admitted.eq(admission(m, self.forces, t.slot_row, self.forced, t))
 
         kind = frame.version_type[:4]
-        answers = (kind == Type.CONTROL) if uplinks else Const(1)
+        answers = Signal() if uplinks else Const(1)
+        if uplinks:
+            m.d.sync += answers.eq(kind == Type.CONTROL)
         asks, passes, founds = Signal(), Signal(), Signal()
 
         wiped_job = Signal(range(config.jobs))
@@ -126,7 +129,7 @@ class Membership(wiring.Component):
                         m.next = "ENTRY"
             with m.State("ENTRY"):
                 m.d.sync += [reason.eq(Reason.DONE), step.eq(0), self.member.eq(frame.member),
-                             self.token.eq(frame.token), index.eq(Mux(asked.action == Action.JOIN, 0, frame.member))]
+                             self.token.eq(frame.token), index.eq(Mux(action == Action.JOIN, 0, frame.member))]
                 m.d.sync += [registers.eq(0), address.eq(asked.address)]
                 if uplinks:
                     m.d.sync += [asks.eq(0), self.leaves.eq(0), self.unknown.eq(0), passes.eq(0), founds.eq(0)]
@@ -136,7 +139,7 @@ class Membership(wiring.Component):
                 with m.Elif(self.active & ~answers):
                     m.next = "ABOVE"
                 with m.Elif(self.active):
-                    with m.Switch(asked.action):
+                    with m.Switch(action):
                         with m.Case(Action.JOIN):
                             m.next = "JOIN"
                         with m.Case(Action.READ):
@@ -146,7 +149,7 @@ class Membership(wiring.Component):
                         with m.Default():
                             refuse(Reason.ACTION)
             self._join(m, refuse, exists, same, reason, index, step, bit, leaf, founds)
-            self._act(m, refuse, exists, same, index, step, bit, completes, leaf, asks, passes)
+            self._act(m, refuse, exists, same, action, index, step, bit, leaf, asks, passes)
             if uplinks:
                 said = data.View(layout(ACK), asked.as_value())
                 later, fresh, astray = Signal(16), Signal(), Signal()
@@ -162,7 +165,7 @@ class Membership(wiring.Component):
                 m.d.sync += step.eq(step + 1)
                 with m.If(step == config.slots - 1):
                     m.d.sync += step.eq(0)
-                    with m.If((asked.action == Action.JOIN) & answers):
+                    with m.If((action == Action.JOIN) & answers):
                         m.next = "TOKEN"
                     with m.Else():
                         m.next = "SETTLE"
@@ -204,10 +207,10 @@ class Membership(wiring.Component):
         if uplinks:
             whole = Cat(job.ranks, Const(0, 32 - config.members)) == self.parent.ranks
             m.d.comb += [self.answers.eq(answers & ~passes),
-                         self.asks.eq(asks | (answers & (asked.action == Action.JOIN) & leaf & exists & ~job.up_running & whole))]
-            with m.If((asked.action == Action.JOIN) & (reason == Reason.DONE) & leaf & exists):
+                         self.asks.eq(asks | (answers & (action == Action.JOIN) & leaf & exists & ~job.up_running & whole))]
+            with m.If((action == Action.JOIN) & (reason == Reason.DONE) & leaf & exists):
                 m.d.comb += [self.reason.eq(job.up_reason), body.reason.eq(job.up_reason)]
-        with m.If((asked.action == Action.JOIN) & (reason == Reason.DONE)):
+        with m.If((action == Action.JOIN) & (reason == Reason.DONE)):
             m.d.comb += body.standing.eq(Mux(row.pending, Standing.PENDING, Mux((job.live & bit).any(), Standing.LIVE, Standing.JOINING)))
             with m.If((job.newcomers & bit).any()):
                 m.d.comb += body.first_seq.eq(job.start)
@@ -436,24 +439,28 @@ class Membership(wiring.Component):
                     with m.Else():
                         m.d.comb += t.job_next.joining.eq(job.joining | bit)
 
-    def _act(self, m, refuse, exists, same, index, step, bit, completes, leaf, asks, passes):
+    def _act(self, m, refuse, exists, same, action, index, step, bit, leaf, asks, passes):
         config = self.config
         uplinks = config.uplinks
         frame, asked, t = self.headers.frame, self.headers.body, self.tables
         job, row = t.job_row, t.member_row
-        leaves = asked.action == Action.LEAVE
+        leaves = action == Action.LEAVE
         remaining = Signal.like(bit)
         m.d.comb += remaining.eq(job.live & ~bit)
-        slot, after = t.slot_row, t.slot_next
+        slot, closed = t.slot_row, self.closed
         # What the rows are compared with, a cycle later.
         ahead, number_same, token_same, token_set, key_same, epoch_same, sender_same, gone = (
             Signal(32 if name == "ahead" else 1, name=name) for name in (
                 "ahead", "number_same", "token_same", "token_set", "key_same", "epoch_same", "sender_same", "gone"))
-        alone, told = Signal(), Signal()
+        alone, told, in_tree, outsider, anybody, everybody, too_many = (Signal(name=name) for name in (
+            "alone", "told", "in_tree", "outsider", "anybody", "everybody", "too_many"))
         m.d.sync += [
             ahead.eq(frame.seq - row.number), number_same.eq(frame.seq == row.number), token_same.eq(frame.token == row.token),
             token_set.eq(row.token != 0), key_same.eq(asked.key == job.key), epoch_same.eq(frame.epoch == job.epoch), sender_same.eq(same),
             gone.eq(~exists), alone.eq((remaining & ~job.newcomers) == 0), told.eq(job.up_token != 0 if uplinks else 0),
+            in_tree.eq((leaf | (exists & job.tree)) if uplinks else 0), outsider.eq(frame.member >= config.members),
+            anybody.eq(frame.member == NO_MEMBER), everybody.eq(asked.threshold == job.world),
+            too_many.eq((asked.threshold == 0) | (asked.threshold > job.world)),
         ]
         with m.State("POINT"):
             m.next = "COMPARE"
@@ -462,23 +469,21 @@ class Membership(wiring.Component):
             with m.If(self.evicts):
                 m.next = "PART"
         with m.State("ACT"):
-            in_tree = leaf | (exists & job.tree) if uplinks else Const(0)
-            with m.If((asked.action == Action.SET_H) & in_tree & (asked.threshold != job.world)):
+            with m.If((action == Action.SET_H) & in_tree & ~everybody):
                 refuse(Reason.THRESHOLD)
-            with m.Elif((asked.action == Action.HALT) & in_tree | (asked.action == Action.FBCAST) & leaf
-                        | (asked.action == Action.RESET) & (frame.member != NO_MEMBER) & leaf):
+            with m.Elif((action == Action.HALT) & in_tree | (action == Action.FBCAST) & leaf
+                        | (action == Action.RESET) & ~anybody & leaf):
                 refuse(Reason.ACTION)
             with m.Elif(gone):
                 refuse(Reason.JOB)
-            with m.Elif((asked.action == Action.RESET) & (frame.member == NO_MEMBER)):
+            with m.Elif((action == Action.RESET) & anybody):
                 with m.If(~key_same):
                     refuse(Reason.KEY)
                 with m.Else():
                     m.next = "END"
-            with m.Elif(leaves & (frame.member < config.members) & ~row.live & ~row.pending
-                        & token_set & token_same):
+            with m.Elif(leaves & ~outsider & ~row.live & ~row.pending & token_set & token_same):
                 m.next = "SETTLE"
-            with m.Elif((frame.member >= config.members) | ~row.live):
+            with m.Elif(outsider | ~row.live):
                 refuse(Reason.MEMBER)
             with m.Elif(~token_same):
                 refuse(Reason.TOKEN)
@@ -488,18 +493,18 @@ class Membership(wiring.Component):
                 m.next = "SETTLE"
             with m.Elif(ahead[31]):
                 refuse(Reason.NUMBER)
-            with m.Elif((asked.action == Action.RESET) & ~epoch_same):
+            with m.Elif((action == Action.RESET) & ~epoch_same):
                 refuse(Reason.EPOCH)
-            with m.Elif((asked.action == Action.SET_H) & ((asked.threshold == 0) | (asked.threshold > job.world))):
+            with m.Elif((action == Action.SET_H) & too_many):
                 refuse(Reason.THRESHOLD)
             with m.Elif(leaves):
                 m.next = "PART"
-            with m.Elif(asked.action == Action.FBCAST):
+            with m.Elif(action == Action.FBCAST):
                 m.d.sync += step.eq(asked.segment & (config.slots - 1))
                 m.next = "AIM"
             with m.Else():
                 m.d.comb += [t.member_write.eq(1), t.member_next.number.eq(frame.seq), t.job_write.eq(1)]
-                with m.Switch(asked.action):
+                with m.Switch(action):
                     with m.Case(Action.SET_H):
                         m.d.comb += t.job_next.threshold.eq(asked.threshold)
                         m.next = "SETTLE"
@@ -530,24 +535,33 @@ class Membership(wiring.Component):
             with m.State("ROWS"):
                 m.next = "DISTANCES"
             with m.State("DISTANCES"):
+                m.next = "LEAST"
+            with m.State("LEAST"):
                 m.next = "LOWEST"
             with m.State("LOWEST"):
                 # What the worst of the others lacks comes with the first slot.
                 m.next = "SWEEP"
-        collecting, full, passed = slot.state == SlotState.COLLECTING, Signal(), Signal()
+        # Of a slot that is forced, all that goes out is registered with `forces`.
+        collecting, passed, remains = slot.state == SlotState.COLLECTING, Signal(), Signal(slot_row(config))
+        enough = has_enough(slot.whole, popcount(slot.members), job.threshold, 0)
+        m.d.comb += [remains.eq(slot), remains.expected.eq(slot.expected & ~bit)]
+
+        def close(row, state):
+            m.d.sync += [closed.eq(row), closed.state.eq(state), closed.change.eq(slot.change | slot.boundary & job.joining.any())]
+
         with m.State("AIM"):
             m.next = "TARGET"
         with m.State("TARGET"):
             here = slot.seq == asked.segment
-            m.d.sync += [full.eq(here & collecting & ~slot.whole), passed.eq(here & (slot.state == SlotState.COMPLETE))]
+            m.d.sync += [self.forces.eq(here & collecting & ~slot.whole), passed.eq(here & (slot.state == SlotState.COMPLETE))]
+            close(slot, SlotState.COMPLETE)
             m.next = "FORCE"
         with m.State("FORCE"):
-            with m.If(full):
-                m.d.comb += [completes.eq(1), self.forces.eq(1), after.state.eq(SlotState.COMPLETE)]
             with m.If(~self.forces & ~passed):
                 refuse(Reason.SEQ)
             with m.Elif(~self.forces | self.forced):
-                m.d.comb += [t.slot_write.eq(self.forces), t.member_write.eq(1), t.member_next.number.eq(frame.seq)]
+                m.d.comb += [t.slot_write.eq(self.forces), t.slot_next.eq(closed), t.member_write.eq(1), t.member_next.number.eq(frame.seq)]
+                m.d.sync += self.forces.eq(0)
                 m.next = "SETTLE"
         with m.State("END"):
             m.d.comb += [t.job_write.eq(1), *empty(t.job_next, SETTINGS)]
@@ -557,16 +571,14 @@ class Membership(wiring.Component):
             # The row of the slot pointed at comes with the next state.
             m.next = "WEIGH"
         with m.State("WEIGH"):
-            m.d.comb += after.expected.eq(slot.expected & ~bit)
-            m.d.sync += full.eq(collecting & is_complete(after, has_enough(slot.whole, popcount(slot.members), job.threshold, 0)))
+            m.d.sync += self.forces.eq(collecting & is_complete(remains, enough))
+            close(remains, Mux(leaf, SlotState.SENT_UP, SlotState.COMPLETE))
             m.next = "RELEASE"
         with m.State("RELEASE"):
-            m.d.comb += [after.expected.eq(slot.expected & ~bit), completes.eq(full)]
-            with m.If(completes):
-                m.d.comb += [after.state.eq(Mux(leaf, SlotState.SENT_UP, SlotState.COMPLETE)), self.forces.eq(1)]
+            m.d.comb += t.slot_next.eq(Mux(self.forces, closed.as_value(), remains.as_value()))
             with m.If(~self.forces | self.forced):
                 m.d.comb += t.slot_write.eq(collecting)
-                m.d.sync += step.eq(step + 1)
+                m.d.sync += [self.forces.eq(0), step.eq(step + 1)]
                 m.next = "SWEEP"
                 with m.If(step == config.slots - 1):
                     m.next = "SETTLE"

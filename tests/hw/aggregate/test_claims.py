@@ -143,7 +143,7 @@ MUTANTS = [
     ("(job.staleness >= k)", "(job.staleness > k)"), ("grant.valid & ", ""), ("(distance >= 0)", "(distance > 0)"),
     ("(distance == 0) | ", ""), ("distance.as_unsigned() > least", "distance.as_unsigned() >= least"), (" | (distance.as_unsigned() > least)", ""),
     ("job.live[k] & (self", "(self"), ("!= row.base)", "== row.base)"), ("waiting.eq(row.waiting | bit)", "waiting.eq(bit)"),
-    ("m.If(valid[k] & (kept", "m.If((kept"), ("for k in reversed(range(len(kept))):", "for k in range(len(kept)):"),
+    ("holds.append(valid[k] & (grant", "holds.append((grant"), ("for k in reversed(range(len(kept))):", "for k in range(len(kept)):"),
     ("age > job.staleness", "age >= job.staleness"), ("popcount(waiting) >= job.threshold", "popcount(waiting) > job.threshold"),
     (" | ~(job.live & ~waiting).any()", ""), ("m.Elif(repeats & ~waited)", "m.Elif(repeats)"), ("self.grants.eq(kept_mine)", "self.grants.eq(1)"),
     ("self.receivers.eq(bit)", "self.receivers.eq(job.live)"), ("m.Elif(~repeats & old)", "m.Elif(old)"), ("m.Elif(future)", "m.Elif(0)"),

@@ -138,14 +138,14 @@ def check(ring, some):
     dut = ring(CONFIG)
     ports = {name: Value.cast(getattr(dut, name)) for name in
              ("outcome", "advance", "low", "slot_write", "slot_next", "works", "operation", "include", "first", "emit", "resend", "completes",
-              "evicts", "victim")}
+              "evicts", "late")}
     row_layout = data.Layout.cast(slot_row(CONFIG))
 
     async def bench(ctx):
         for one, given, step in some:
             for name, value in given:
                 ctx.set(Value.cast(getattr(dut, name)), value)
-            await ctx.tick().repeat(2)
+            await ctx.tick().repeat(3)
             got = {name: ctx.get(port) for name, port in ports.items()}
             assert got["outcome"] == step.outcome, f"{one}: {Outcome(got['outcome'])!r}, not {step.outcome!r}"
             known = got["low"] if got["advance"] else one.ring.have[one.member]
@@ -163,7 +163,7 @@ def check(ring, some):
                                   not resend and bool(got["emit"]), step.work.receivers if step.work else 0)
             assert work == step.work, f"{one}: {work}, not {step.work}"
             assert got["completes"] == bool(step.work and step.work.emit), f"{one}: completes"
-            assert (got["victim"] if got["evicts"] else None) == one.victim(step.waits), f"{one}: evicts"
+            assert ((got["late"] & -got["late"]).bit_length() - 1 if got["evicts"] else None) == one.victim(step.waits), f"{one}: evicts"
 
     Bench(dut).drive(bench)
 
@@ -185,7 +185,7 @@ def test_cases_meet_every_outcome_and_operation():
 
 MUTANTS = [
     ("asked.behind > window,", "asked.behind >= window,"), ("asked.behind >= Mux(", "asked.behind > Mux("),
-    ("gain > slots", "gain >= slots"), ("ahead > slots", "ahead >= slots"), ("~asked.receipt & far", "far"),
+    ("gain > slots", "gain >= slots"), ("ahead > slots", "ahead >= slots"), ("~receipt & far", "far"),
     ("ahead < 0", "ahead <= 0"), ("(known <= 0)", "(known < 0)"), ("known, silence = Signal(signed(32),", "known, silence = Signal(32,"),
     ("(lacks & ~bit)", "lacks"), ("job.live[k] & (", "("), ("silence > allowed", "silence >= allowed"), ("(allowed != 0) & ", ""),
     ("before_start < 0", "before_start <= 0"), ("job.live & ~Mux(early, job.newcomers, 0)", "job.live"),
@@ -194,7 +194,7 @@ MUTANTS = [
     ("Mux(opens, 0, tally)", "tally"), ("~Mux(opens, 0, slot.members)).any()", "~slot.members).any()"), ("(~rejects & (bit", "((bit"),
     ("& ~Mux(opens, 0, slot.members)).any()", ").any()"), ("has_enough(grows.whole", "has_enough(slot.whole"),
     ("Mux(opens, Mux(installs, 0, self.now_us), slot.opened)", "self.now_us"),
-    (" & job.joining.any()", ""), ("self.completes & after.boundary", "after.boundary"),
+    (" & joins)", ")"), ("self.completes & after.boundary", "after.boundary"),
     ("((asked.boundary != slot.boundary) | ", "("), (" | (asked.whole != slot.whole)", ""),
     ("Mux(collecting, slot.expected & ~slot.arrived, lacks)", "slot.expected & ~slot.arrived"),
     ("Mux(collecting, slot.expected & ~slot.arrived, lacks)", "lacks"), ("self.silent & ~bit", "self.silent"),
@@ -207,20 +207,20 @@ MUTANTS = [
     ("Mux(opens, 0, slot.arrived)", "slot.arrived"), ("Mux(opens, 0, slot.members) | ", "slot.members | "),
     ("Mux(opens, 0, slot.tainted)", "slot.tainted"), ("Mux(opens, job.live", "Mux(0, job.live"),
     ("Mux(opens, job.live", "Mux(1, job.live"), ("Mux(anew, self.granted, ", "Mux(0, self.granted, "), ("anew.eq(opens & ", "anew.eq("),
-    (" & ~(after.expected & bit).any()", " & ~(self.granted & bit).any()"), ("claimed & (opens | collecting) &", "claimed & opens &"),
-    ("claimed & (opens | collecting) &", "claimed &"),
+    (" & ~(filled.expected & bit).any()", " & ~(self.granted & bit).any()"), ("claimed & (opens | collecting) &", "claimed & opens &"),
+    ("claimed & (opens | collecting) &", "claimed &"), ("self.granted & absent", "awaited & absent"),
     ("asked.want & claimed & asked.covered & lap", "asked.want & claimed & asked.covered"),
     ("asked.want & claimed & asked.covered & lap", "asked.want & claimed & lap"),
     ("asked.want & claimed & asked.covered & lap", "claimed & asked.covered & lap"),
-    ("with m.If(held):", "with m.If(0):"), (", awaited.eq(self.granted)]", "]"), ("with m.Elif(self.granted.any()):", "with m.Elif(0):"),
+    ("with m.If(held):", "with m.If(0):"), (", self.late.eq(granted_late)]", "]"), ("with m.Elif(anybody):", "with m.Elif(0):"),
     ("after.arrived.eq(0), ", ""), ("after.members.eq(0), ", ""), ("after.tainted.eq(0), ", ""), ("after.numeric.eq(job.numeric), ", ""),
     ("after.length.eq(4),", ""), ("after.opened.eq(0), ", ""), ("Mux(rejects, 0, bit)", "bit"),
     ("asked.tainted & ~job.mode", "asked.tainted"), ("opens | (slot.members == 0)", "opens | (slot.arrived == 0)"),
     ("opens | (slot.members == 0)", "slot.members == 0"),
-    ("((slot.state == SlotState.COMPLETE) & (lacks", "((lacks"), ("held.eq(collecting | ", "held.eq("), ("opens & held", "held"),
+    ("(complete & (lacks", "((lacks"), ("held.eq(collecting | ", "held.eq("), ("opens & held", "held"),
     ("| (same & (slot.state == SlotState.EMPTY))", ""),
-    ("asked.want & stored", "stored"), ("(slot.state == SlotState.COMPLETE) & same", "slot.state == SlotState.COMPLETE"),
-    ("(slot.state == SlotState.COMPLETE) & same", "same"), ("here | ~collecting", "here"), ("here | ~collecting", "~collecting"),
+    ("asked.want & stored", "stored"), ("complete & same", "complete"),
+    ("complete & same", "same"), ("here | ~collecting", "here"), ("here | ~collecting", "~collecting"),
     ("Mux(here, Outcome.DUPLICATE, Outcome.LATE)", "Outcome.DUPLICATE"), ("self.resend.eq(stored)]", "self.resend.eq(0)]"),
     ("~rejects | self.emit", "1"), ("~rejects | self.emit", "~rejects"), ("~opens & ((asked.numeric", "((asked.numeric"),
     ("~opens & (asked.length", "(asked.length"), (", self.advance.eq(0)]", "]"), ("asked.seq - asked.behind", "asked.seq"),

@@ -47,7 +47,7 @@ def running(bench, workers=2):
     return clients
 
 
-def test_contribution_has_its_verdict_after_4_cycles_and_the_next_one_comes_after_5():
+def test_contribution_has_its_verdict_after_5_cycles_and_the_next_one_comes_after_6():
     bench = CoreBench(CONFIG)
     a, b = running(bench)
     begin = len(bench.headers)
@@ -58,8 +58,8 @@ def test_contribution_has_its_verdict_after_4_cycles_and_the_next_one_comes_afte
     source, verdicts, _ = bench.check()
     assert bench.model.fates[begin:] == [Outcome.ADDED] * 4 + [Outcome.RECEIPT]
     times = source.times[begin:]
-    assert [later - earlier for earlier, later in pairwise(times)] == [5] * 4
-    assert [shown - taken for taken, shown in zip(times, verdicts.times[begin:], strict=True)] == [4] * 5
+    assert [later - earlier for earlier, later in pairwise(times)] == [6] * 4
+    assert [shown - taken for taken, shown in zip(times, verdicts.times[begin:], strict=True)] == [5] * 5
 
 
 def test_claims_take_no_longer_than_contributions_unless_somebody_waits_to_join():
@@ -93,10 +93,10 @@ def test_claims_take_no_longer_than_contributions_unless_somebody_waits_to_join(
         bench.exchange(client.port, client.receipt(a.first_seq + 1))
     source, verdicts, _ = bench.check()
     frames = [verdict for verdict in zip(verdicts.items, verdicts.times, strict=True) if verdict[0].frame]
-    for first, last, cycles in ((begin, middle, 5), (again, len(bench.headers), 8)):
+    for first, last, cycles in ((begin, middle, 6), (again, len(bench.headers), 9)):
         times = source.times[first:last]
         assert [later - earlier for earlier, later in pairwise(times)] == [cycles] * (last - first - 1)
-        assert [shown - taken for taken, (_, shown) in zip(times, frames[first:last], strict=True)] == [4] * (last - first)
+        assert [shown - taken for taken, (_, shown) in zip(times, frames[first:last], strict=True)] == [5] * (last - first)
 
 
 def test_ordinary_frame_has_its_verdict_after_2_cycles_and_the_next_one_comes_after_2():

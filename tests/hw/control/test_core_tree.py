@@ -192,9 +192,9 @@ MUTANTS = {
     "a departure completes a leaf's slot": ("membership", "Mux(leaf, SlotState.SENT_UP, SlotState.COMPLETE)", "SlotState.COMPLETE"),
     "any nonce is ours": ("membership", "said.nonce != job.up_nonce", "0"),
     "any notice is ours": ("membership", "m.Elif(fresh | ~job.up_running)", "m.Elif(0)"),
-    "halted by a leaf's worker": ("membership", "(asked.action == Action.HALT) & in_tree | ", ""),
-    "fewer than all in a tree": ("membership", "(asked.action == Action.SET_H) & in_tree & ", "0 & "),
-    "a Reset at a leaf": ("membership", "(asked.action == Action.RESET) & (frame.member != NO_MEMBER) & leaf", "0"),
+    "halted by a leaf's worker": ("membership", "(action == Action.HALT) & in_tree | ", ""),
+    "fewer than all in a tree": ("membership", "(action == Action.SET_H) & in_tree & ", "0 & "),
+    "a Reset at a leaf": ("membership", "(action == Action.RESET) & ~anybody & leaf", "0"),
     "a refusal by the parent is kept to oneself": ("membership", "(reason == Reason.DONE) & leaf & exists", "(reason == Reason.DONE) & 0"),
     "no time for the lowest": ("membership", 'm.next = "ROWS"', 'm.next = "SWEEP"'),
 }

@@ -209,8 +209,8 @@ SLIPS = [
     (membership, "~bit), t.claims_write.eq(1)]", "~bit)]"), (membership, "t.claims_next.base.eq(job.first)", "t.claims_next.base.eq(0)"),
     (membership, "t.claims_next.eq(0), ", ""), (membership, "Array(t.have)[index]", "job.first"),
     (core, "~claims.behind.any()", "1"), (core, "rows.start_next.eq(rows.claims_row.base)", "rows.start_next.eq(rows.job_row.first)"),
-    (core, "rows.job_next.joining.eq(0),", ""), (core, "claim & claims.write", "0"), (core, "counts.eq(~fault & ~claim)", "counts.eq(~fault)"),
-    (core, "Mux(claim, claims.outcome, ring.outcome)", "ring.outcome"), (core, "work.result.seq.eq(claims.base)", "work.result.seq.eq(frame.seq)"),
+    (core, "rows.job_next.joining.eq(0),", ""), (core, "claim & given.write", "0"), (core, "counts.eq(~fault & ~claim)", "counts.eq(~fault)"),
+    (core, "Mux(claim, given.outcome, ring.outcome)", "ring.outcome"), (core, "work.result.seq.eq(given.base)", "work.result.seq.eq(frame.seq)"),
     (core, "rows.job_row.segments.any() & rows.job_row.joining.any()", "0"),
 ]
 
