@@ -16,7 +16,7 @@ class Overflow(wiring.Component):
 
     A frame with a word that finds no room ends there, with an error; one that begins before that has been told is lost, and told by a single word
     with an error. So for each frame that came there is one `last`, in order, and one with `error` for each that is not whole. To be told
-    takes a cycle without a word, of which a line's gap and preamble give enough; OWED_MAX ends are kept.
+    takes two cycles without a word, of which a line's gap and preamble give enough; OWED_MAX ends are kept.
     """
 
     def __init__(self, *, bus_bits: int):
@@ -25,19 +25,21 @@ class Overflow(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        first, losing, owed = Signal(init=1), Signal(), Signal(range(OWED_MAX + 1))
-        room, loses, tells, adds = Signal(), Signal(), Signal(), Signal()
+        first, losing, ended, owed = Signal(init=1), Signal(), Signal(), Signal(range(OWED_MAX + 1))
+        room, owes, shut, loses = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             # While an end is owed, no frame begins: nothing comes between its words and that.
-            room.eq(~self.o.valid | self.o.ready), loses.eq(losing | ~room | first & (owed != 0)), tells.eq(room & (owed != 0)),
-            adds.eq(self.i.valid & self.i.payload.last & loses & ((owed != OWED_MAX) | tells)),
+            owes.eq(owed != 0), shut.eq(losing | first & (ended | owes)),
+            room.eq(~self.o.valid | self.o.ready), loses.eq(shut | ~room),
         ]
+        # Whether there is room is known late in a cycle, so little depends on it: what ends without is counted in the next.
         with m.If(room):
-            m.d.sync += [self.o.valid.eq(self.i.valid & ~loses | tells), self.o.payload.eq(self.i.payload)]
-            with m.If(tells):
+            m.d.sync += [self.o.valid.eq(self.i.valid & ~shut | owes), self.o.payload.eq(self.i.payload)]
+            with m.If(owes):
                 m.d.sync += [self.o.payload.count.eq(1), self.o.payload.last.eq(1), self.o.payload.error.eq(1)]
         with m.If(self.i.valid):
             m.d.sync += [first.eq(self.i.payload.last), losing.eq(loses & ~self.i.payload.last)]
-        with m.If(adds ^ tells):
-            m.d.sync += owed.eq(owed + Mux(tells, OWED_MAX, 1))  # one less, modulo OWED_MAX + 1
+        m.d.sync += ended.eq(self.i.valid & self.i.payload.last & loses)
+        with m.If(Mux(room & owes, ~ended, ended & (owed != OWED_MAX))):
+            m.d.sync += owed.eq(owed + Mux(ended, 1, OWED_MAX))  # one more, or, modulo OWED_MAX + 1, one less
         return m

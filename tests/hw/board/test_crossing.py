@@ -129,7 +129,7 @@ def test_a_frame_shown_before_its_end_is_noticed(monkeypatch):
 
 
 def test_a_memory_written_over_is_noticed():
-    full = mutant(hw.board.crossing, "self.i.ready.eq(gray(write) != read_there ^ (0b11 << bits - 2))", "self.i.ready.eq(1)").Crossing
+    full = mutant(hw.board.crossing, "self.i.ready.eq(opens)", "self.i.ready.eq(1)").Crossing
     words = frames([200])
     found = crossed(words, periods=(8.0, 20.0), stalls=0, depth=16, whole=False, made=full)
     assert [tuple(row[1:]) for row in found] != values(words)

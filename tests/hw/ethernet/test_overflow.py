@@ -84,10 +84,11 @@ def test_many_ends_are_kept_while_there_is_no_room_and_no_more_than_that():
 
 
 @pytest.mark.parametrize(("sound", "wrong"), [
-    ("| first & (owed != 0)", ""), ("losing | ~room", "~room"), ("with m.If(adds ^ tells)", "with m.If(tells)"),
+    ("losing | first & (ended | owes)", "losing"), ("ended | owes", "owes"), ("ended | owes", "ended"), ("losing | first", "first"),
+    ("losing | first & (ended | owes)", "losing | first"), ("~shut | owes", "~shut"), ("shut | ~room", "shut"), ("shut | ~room", "~room"),
+    ("room & owes, ~ended", "room & owes, 1"), ("ended & (owed != OWED_MAX)", "0"), ("Mux(ended, 1, OWED_MAX)", "1"),
     ("self.o.payload.count.eq(1), self.o.payload.last.eq(1), self.o.payload.error.eq(1)", "self.o.payload.last.eq(1)"),
-    ("room.eq(~self.o.valid | self.o.ready)", "room.eq(~self.o.valid)"), ("first & (owed != 0)", "first"), ("first & (owed != 0)", "~first"),
-    ("losing.eq(loses & ~self.i.payload.last)", "losing.eq(losing | loses)")])
+    ("room.eq(~self.o.valid | self.o.ready)", "room.eq(~self.o.valid)"), ("losing.eq(loses & ~self.i.payload.last)", "losing.eq(losing | loses)")])
 def test_slips_are_noticed(sound, wrong):
     frames = mixed()
     with pytest.raises((AssertionError, TimeoutError)):
