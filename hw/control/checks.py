@@ -49,14 +49,13 @@ class Checks(wiring.Component):
         job, member = self.job, self.member
         kind = frame.version_type[:4]
         format = frame.format_flags[:4]
-        lengths, ends_well, payload = Signal(), Signal(), Signal.like(self.payload)
+        lengths, ends_well, payload, body = Signal(), Signal(), Signal.like(self.payload), Signal.like(scan.length)
         m.d.comb += [
             self.control.eq(kind == Type.CONTROL), self.receipt.eq(kind == Type.RECEIPT), self.claim.eq(kind == Type.CLAIM),
-            payload.eq(scan.length - FRAME_BYTES), ends_well.eq(1),
+            payload.eq(body), ends_well.eq(1),
             lengths.eq((big(frame.ip_length) == scan.length - IP_AT) & (big(frame.udp_length) == scan.length - UDP_AT)
                        & (scan.length >= FRAME_BYTES)),
         ]
-        body = Signal.like(scan.length)
         m.d.sync += self.payload.eq(payload)
         m.d.comb += body.eq(scan.length - FRAME_BYTES)
         bare = self.receipt | self.claim
@@ -73,11 +72,11 @@ class Checks(wiring.Component):
             above = self.answer | self.install
             types = types | above | self.uplink
             sizes += [((kind != Type.ACK) | (body == ACK.itemsize), Outcome.LENGTH), ((kind != Type.NOTICE) | (body == 0), Outcome.LENGTH)]
-            tail = Mux(self.uplink, UPLINK_TAIL.itemsize, Mux(self.install, TAIL_BYTES, 0))
-            numbers = Signal.like(body)
-            m.d.comb += numbers.eq(scan.length - (FRAME_BYTES + tail))
-            with m.If(self.uplink | self.install):
-                m.d.comb += [payload.eq(numbers >> (self.uplink & wide)), ends_well.eq((body > tail) & ~(numbers[0] & self.uplink & wide))]
+            for tailed, tail, halves in ((self.uplink, UPLINK_TAIL.itemsize, wide), (self.install, TAIL_BYTES, 0)):
+                numbers = Signal.like(body)
+                m.d.comb += numbers.eq(scan.length - (FRAME_BYTES + tail))
+                with m.If(tailed):
+                    m.d.comb += [payload.eq(numbers >> halves), ends_well.eq((body > tail) & ~(numbers[0] & halves))]
             format_good = Mux(self.uplink, (format == Format.INT32) | (format == Mux(job.numeric == Format.WINDOW64, Format.FIXED64, job.numeric)),
                               format_good)
         with m.If(bare):

@@ -148,7 +148,8 @@ class Core(wiring.Component):
         m.d.comb += rows.job_next.eq(rows.job_row)
         decides = Signal()
         admitted = admission(m, decision.completes, decision.slot_next, decides, rows)
-        self._work(m, decision, ring, kind, membership, rows, frame, work, admitted)
+        stays = Signal()
+        self._work(m, decision, stays, ring, kind, membership, rows, frame, work, admitted)
         with m.If(kind.claim & ~membership.forces):
             self._grant(m, given, rows, frame, work)
         with m.If(~ordinary):  # beside an ordinary frame's verdict the rows are already those of the next
@@ -170,9 +171,8 @@ class Core(wiring.Component):
         unheard = given.waits & ~(1 << frame.member) & ring.silent
 
         noticed_us, noticed = Signal(32), Signal()
-        notes, mutes, sends, refuses, counts, evicts = (Signal(name=name) for name in (
-            "notes", "mutes", "sends", "refuses", "counts", "evicts"))
-        final, works = Signal(Outcome), Signal()
+        notes, mutes, tells, counts, evicts = (Signal(name=name) for name in ("notes", "mutes", "tells", "counts", "evicts"))
+        final, works, hands = Signal(Outcome), Signal(), Signal()
         notice, may_notice = Signal(), Signal()
         m.d.sync += [
             notice.eq(0), may_notice.eq(~noticed | ((held_us - noticed_us)[:32] >= NOTICE_INTERVAL_US))]
@@ -225,24 +225,22 @@ class Core(wiring.Component):
             with m.State("DECIDE"):
                 m.d.sync += [
                     *(getattr(decision, name).eq(getattr(ring, name)) for name in names),
-                    notes.eq(notice & may_notice), mutes.eq(notice & ~may_notice), sends.eq(notice & may_notice | ~fault & reports),
-                    refuses.eq(claim & (given.outcome == Outcome.REFUSED)),
+                    stays.eq(ring.resend | (ring.operation == Operation.SEND_UP)),
+                    tells.eq(notice & may_notice | ~fault & reports | claim & (given.outcome == Outcome.REFUSED)),
+                    notes.eq(notice & may_notice), mutes.eq(notice & ~may_notice),
                     final.eq(Mux(fault, outcome, Mux(claim, given.outcome, ring.outcome))),
                     works.eq(~fault & Mux(claim, given.grants, ring.works)), counts.eq(~fault & ~claim),
                     evicts.eq(Mux(claim, unheard.any(), ~fault & ring.evicts)), absent.eq(Mux(claim, unheard, ring.late)),
                 ]
-                # The operation is on the slot as it will be, but what is sent again is what is there.
-                with m.If(ring.resend | (ring.operation == Operation.SEND_UP)):
-                    m.d.sync += decision.slot_next.eq(rows.slot_row)
                 m.next = "HAND"
             with m.State("HAND"):
                 # A notice that cannot be handed on at once holds the frame back; nothing is decided twice.
                 m.d.comb += [
-                    self.verdicts.valid.eq(~(sends | refuses) | self.replies.ready),
-                    self.replies.valid.eq((sends | refuses) & self.verdicts.ready), verdict.works.eq(works),
+                    self.verdicts.valid.eq(~tells | self.replies.ready), self.replies.valid.eq(tells & self.verdicts.ready),
+                    hands.eq((~tells | self.replies.ready) & self.verdicts.ready), verdict.works.eq(works),
                 ]
                 m.d.sync += self.trace.outcome.eq(final)
-                with m.If(handed):
+                with m.If(hands):
                     m.d.comb += [
                         rows.slot_write.eq(counts & decision.slot_write),
                         rows.have_write.eq(Mux(counts & decision.advance, 1 << frame.member, 0)),
@@ -366,13 +364,13 @@ class Core(wiring.Component):
         """A float contribution with an element that its format rejects."""
         return (((format == Format.WINDOW64) & (exponent >= limit)) | ((format == Format.FP32) & (exponent == 255)))
 
-    def _work(self, m, decision, ring, kind, membership, rows, frame, work, admitted):
-        """The operation on the slot as the slot will be."""
+    def _work(self, m, decision, stays, ring, kind, membership, rows, frame, work, admitted):
+        """The operation on the slot as the slot will be, or as it `stays`."""
         job, uplinks = rows.job_row, self.config.uplinks
         slot = Signal(slot_row(self.config))
         forces, leaf = membership.forces, kind.leaf
         again = ~forces & (decision.operation == Operation.SEND_UP)
-        m.d.comb += slot.eq(Mux(forces, membership.closed.as_value(), decision.slot_next.as_value()))
+        m.d.comb += slot.eq(Mux(forces, membership.closed.as_value(), Mux(stays, rows.slot_row.as_value(), decision.slot_next.as_value())))
         lacks = (slot.expected & ~slot.members).any()
         partial = slot.partial | lacks & ~(leaf & (slot.state == SlotState.COMPLETE)) if uplinks else lacks
         flags = (Mux(partial, ResultFlag.PARTIAL, 0) | Mux(decision.resend & ~forces, ResultFlag.RESENT, 0)

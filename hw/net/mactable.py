@@ -1,5 +1,8 @@
 """Behind which port a station is: a memory of the source addresses of all frames."""
 
+from functools import reduce
+from operator import or_
+
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
@@ -89,9 +92,10 @@ class MacTable(wiring.Component):
         # The next frame may come in the cycle in which a row is written: of the ways written then, what is read is old, and `last` is new.
         last, fresh = Signal(Entry), {}
         m.d.sync += last.eq(put.data[0])
-        for port, name in ((find, "found"), (meet, "met")):
+        for name in ("found", "met"):
             fresh[name] = Signal(WAYS, name=f"fresh_{name}")
-            m.d.sync += fresh[name].eq(Mux(put.addr == port.addr, put.en, 0))
+            same_row = put.addr == find.addr if name == "found" else Mux(self.takes, put.addr == set_number(self.source, bits), put.addr == at)
+            m.d.sync += fresh[name].eq(Mux(same_row, put.en, 0))
 
         # Rows are here: compare.
         learns, buries, row = Signal(), Signal(), Signal(bits)
@@ -100,10 +104,9 @@ class MacTable(wiring.Component):
         hits = [alive(entry) & (entry.mac == destination) & ~new for entry, new in zip(find.data, fresh["found"], strict=True)]
         hits.append(alive(last) & (last.mac == destination) & fresh["found"].any())
         with m.If(took):
-            m.d.sync += self.known.eq(Cat(hits).any())
-            for entry, hit in zip((*find.data, last), hits, strict=True):
-                with m.If(hit):
-                    m.d.sync += self.port.eq(entry.port)
+            # A living station has one entry, so one of these at most is not 0.
+            ports = (Mux(hit, entry.port, 0) for entry, hit in zip((*find.data, last), hits, strict=True))
+            m.d.sync += [self.known.eq(Cat(hits).any()), self.port.eq(reduce(or_, ports))]
         # The walk may hold a row from just before it was written: what is being written now is not dead.
         written = Mux(put.addr == asked, put.en, 0)
         m.d.sync += [learns.eq(took & ~source[0] & (source != 0) & (source != self.own_mac)), buries.eq(stepped), row.eq(asked)]

@@ -177,7 +177,7 @@ def test_the_oldest_of_a_set_gives_way_and_the_first_in_doubt(renewed):
 STORIES = [forgotten_after_18_ticks, gone_round, gone_round_under_load, *map(silent_for_longest, range(4)),
            *map(chatter, range(3)), chatter(7, turns=2000, pauses=False)]
 MUTANTS = [
-    ("Mux(put.addr == port.addr, put.en, 0)", "put.en"), ("Mux(put.addr == port.addr, put.en, 0)", "0"),
+    ("Mux(same_row, put.en, 0)", "put.en"), ("Mux(same_row, put.en, 0)", "0"),
     ("(Mux(new, now, before)", "(Mux(0, now, before)"), (" & ~new for", " for"),
     ("alive(last) & (last.mac == destination)", "0"), ("(last.mac == destination) & fresh", "fresh"),
     ("~source[0] & ", ""), ("(source != 0) & ", ""), (" & (source != self.own_mac)", ""), ("& ~written[k])", ")"),
