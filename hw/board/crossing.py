@@ -15,9 +15,9 @@ class Crossing(wiring.Component):
     """A memory of `depth` words, a power of two, between the clock domains `i_domain` and `o_domain`, which may be the same.
 
     A word appears 3 cycles of the writer and then 4 of the reader after it was written, at the latest; one word per cycle of the slower clock.
-    `i` stalls when the memory is full, and a cycle longer. `whole`: a frame appears when its last word has been written, and from then on never
-    runs dry while the reader takes at most one word in each cycle of the writer; a frame longer than `depth` words would never appear. Both sides
-    are to be reset together, one whose clock may stand then without it (`hw.board.clocks.wire_domain`).
+    `i` stalls when the memory is full or just was. `whole`: a frame appears when its last word has been written, and from then on never runs dry
+    while the reader takes at most one word in each cycle of the writer; a frame longer than `depth` words would never appear. Both
+    sides are to be reset together, one whose clock may stand then without it (`hw.board.clocks.wire_domain`).
 
     What crosses are two pointers in Gray code, each moved by at most one in a cycle and registered before it crosses, so that of the bits on
     the way at most one changes, and each taken up behind two registers of the other side.
