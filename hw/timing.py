@@ -148,7 +148,7 @@ def place_of(cell: str, names: dict[str, str]) -> str:
     """A signal, and where it is made in the sources, from a cell's name: yosys names cells by the signal they drive."""
     signal = re.sub(r"_(TRELLIS_FF|TRELLIS_DPR16X4|LUT4|CCU2C|PFUMX|L6MUX21|DP16KD|MULT18X18D)_.*", "", cell)
     source = next((names[known] for known in (signal, signal.split("[")[0]) if names.get(known)), "")
-    source = source.split("|")[-1].split("-")[0]
+    source = re.sub(r"-[\d.]+$", "", source.split("|")[-1])
     if str(ROOT) in source:
         source = source[source.index(str(ROOT)) + len(str(ROOT)) + 1:]
     signal = re.sub(r"^part\.(switch\.)?", "", signal)

@@ -44,7 +44,9 @@ def test_slowest_path_is_named(tmp_path, monkeypatch):
     assert (Path(tmp_path) / "squarer" / "nextpnr.log").exists()
 
 
-def test_places_are_those_of_the_sources():
+@pytest.mark.parametrize("root", ["switch", "i-switch"])
+def test_places_are_those_of_the_sources(root, monkeypatch):
+    monkeypatch.setattr(hw.timing, "ROOT", Path("/") / root)
     names = {"part.switch.core.state": f"{hw.timing.ROOT}/hw/control/core.py:12.5-13.9", "part.x": "elsewhere.py:1"}
     assert place_of("part.switch.core.state_TRELLIS_FF_Q_3", names) == "core.state (hw/control/core.py:12.5)"
     assert place_of("part.x_LUT4_Z_D_CCU2C_S0", names) == "x"
