@@ -76,11 +76,11 @@ def examine(network: Mapping[str, Any], plan: Mapping[str, Any], *, levels: int 
             members[parent] += 1
         if extra := tree["up"].keys() - homes.keys() - parents.keys():
             wrong.append(f"ways of nobody: {sorted(extra)}")
-        if not multicast:
+        if job["return_path"] == "unicast":
             for worker in homes:
                 travel(f"the result of {worker}", tree["down"].get(worker, []), root, worker, "result", rate, False)
         elif tree["down"]:
-            wrong.append("results go back along the tree, and have no ways of their own")
+            wrong.append("results have no ways of their own here")
         for switch in {*parents, *homes.values(), *parents.values(), root}:
             node = nodes[switch]
             if switch in servers or (not servers and node["kind"] == "host" and switch == root):

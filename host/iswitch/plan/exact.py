@@ -69,7 +69,7 @@ class _Model:
                     demand[self.sites[a].at][variable] = 1.0
             self._flow(self.h, place, demand, arcs[place])
         self.d: dict[tuple[str, str], int] = {}
-        if not job.multicast:
+        if job.unicast:
             self._unicast(total)
         self._resources()
         if upgrades:
@@ -205,7 +205,7 @@ class _Model:
             if switch in alive:
                 up[switch] = path
         down = {}
-        if not self.topology.job.multicast:
+        if self.topology.job.unicast:
             back = {arc: whole(variable) for arc, variable in self.d.items()}
             for group in self.groups:
                 for worker in group.workers:
