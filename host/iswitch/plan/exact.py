@@ -1,21 +1,28 @@
-"""The fastest single tree, proved: a small integer program.
+"""The fastest single tree, proved.
 
 All workers send at one rate r in a best plan, so with t = 1/r every row is linear: streams on a resource, in their sizes, <= what it has x t. Workers
-that nothing tells apart are whole numbers, streams to one place a flow of whole numbers, and t is minimised.
+that nothing tells apart are a whole number, streams to one place a flow of whole numbers. Streams come in whole numbers, so t is one of few values: what
+a resource can be made to carry, by what it has. For one t the question is whether there is a tree, which is far easier than to minimise t: each row's right
+side is rounded down to what can be carried, and a switch that is not used takes nothing. The t are gone through from below, where the linear program
+begins, in growing steps and then by halves; each `no` is a proved bound.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from iswitch.plan.flow import Arcs, decompose
 from iswitch.plan.prices import fixed_prices
 from iswitch.plan.program import INFINITY, Program, Solution
-from iswitch.plan.topology import Group, Topology, TopologyError, natural
+from iswitch.plan.topology import Topology, TopologyError, natural
 from iswitch.plan.tree import Plan, Tree, fitted
 
 __all__ = ["Site", "Upgrade", "one_tree"]
 
+SAME = 1e-9
 TIDY_S = 2.0
 """For the search of a plan of the same rate with the least traffic; the rate is proved before."""
 
@@ -45,7 +52,6 @@ class _Model:
         self.arcs = Arcs(topology)
         program = self.program = Program()
         job = topology.job
-        self.t = program.variable(cost=1.0)
         ends = [*self.sites, Site(topology.ps)] if topology.ps else self.sites
         self.x = {(g, a): program.variable(0, len(group.workers), integer=True) for g, group in enumerate(self.groups) for a in range(len(ends))}
         self.u = [program.variable(0, 1, integer=True) for _ in self.sites]
@@ -62,7 +68,7 @@ class _Model:
                   and any(ends[b].at == place for _, b in self.y)}
         for place in places:
             self._flow(self.f, place, {group.at: {self.x[g, a]: 1.0 for a, end in enumerate(ends) if end.at == place}
-                                       for g, group in self._merged()}, arcs[place])
+                                       for g, group in enumerate(self.groups)}, arcs[place])
             demand: dict[str, dict[int, float]] = defaultdict(dict)
             for (a, b), variable in self.y.items():
                 if ends[b].at == place:
@@ -72,11 +78,10 @@ class _Model:
         if job.unicast:
             self._unicast(total)
         self._resources()
+        streams = np.arange(2 * total + 1)[:, None] * job.gradient_size + np.arange(2 * len(self.sites) + 1)[None, :] * job.partial_size
+        self.sums = np.unique(np.concatenate((streams.ravel(), [1.0])))
         if upgrades:
             program.row({self.u[a]: 1.0 for a, site in enumerate(self.sites) if site.upgraded}, 0, upgrades)
-
-    def _merged(self) -> list[tuple[int, Group]]:
-        return list(enumerate(self.groups))
 
     def _assign(self, levels: int | None) -> None:
         """Each worker has one home, each site that is used one parent or is the root, and no circle of parents."""
@@ -133,14 +138,9 @@ class _Model:
                 self.program.row(row, wanted, wanted)
 
     def _resources(self) -> None:
-        """The rows whose duals are prices: for each, -what it has x t + load <= 0."""
-        topology, job, program = self.topology, self.topology.job, self.program
-        self.rows: dict[tuple[str, str, str], int] = {}
-
-        def limit(kind: str, at: str, to: str, gbps: float, terms: dict[int, float]) -> None:
-            if terms and gbps < INFINITY:
-                self.rows[kind, at, to] = program.row(terms | {self.t: -gbps}, -INFINITY, 0)
-
+        """What is to be limited: [(streams and their sizes, Gb/s, the site's `u` if it is one that need not be used)]."""
+        topology, job = self.topology, self.topology.job
+        self.limits: list[tuple[dict[int, float], float, int | None]] = []
         on: dict[tuple[str, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
         for flow, size in ((self.f, job.gradient_size), (self.h, job.partial_size)):
             for (_, (at, to)), variable in flow.items():
@@ -149,28 +149,73 @@ class _Model:
                     on[to, at][variable] += job.result_size
         for arc, variable in self.d.items():
             on[arc][variable] += job.result_size
-        for (at, to), terms in on.items():
-            limit("link", at, to, topology.free_gbps(at, to), terms)
-        for group in self.groups:
-            if group.at not in self.arcs.lone:
-                program.row({self.t: group.nic_gbps}, job.gradient_size, INFINITY)
+        self.limits += [(dict(terms), topology.free_gbps(*arc), None) for arc, terms in on.items()]
+        self.least = max((job.gradient_size / group.nic_gbps for group in self.groups if group.at not in self.arcs.lone and group.nic_gbps), default=0.0)
+        if any(not group.nic_gbps for group in self.groups if group.at not in self.arcs.lone):
+            raise TopologyError("a worker's cable has nothing left for the job")
         for b, end in enumerate(self.ends):
             into = {self.x[g, b]: job.gradient_size for g in range(len(self.groups))} | {
                 variable: job.partial_size for (_, to), variable in self.y.items() if to == b}
             if end.at == topology.ps:
-                limit("ingress", end.at, "", topology.graph.nodes[end.at].get("ingress_gbps", INFINITY), into)
+                self.limits.append((into, topology.graph.nodes[end.at].get("ingress_gbps", INFINITY), None))
                 continue
-            limit("capacity", end.at, "", end.capacity_gbps, into)
+            self.limits.append((into, end.capacity_gbps, self.u[b]))
             if end.slots is not None:
-                limit("slots", end.at, "", job.slots_gbps(end.slots), {self.u[b]: 1.0})
+                self.limits.append(({self.u[b]: 1.0}, job.slots_gbps(end.slots), None))
             if end.members is not None:
-                program.row(dict.fromkeys(into, 1.0), 0, end.members)
+                self.program.row(dict.fromkeys(into, 1.0), 0, end.members)
+        self.limits = [limit for limit in self.limits if limit[0] and limit[1] < INFINITY]
 
-    def tidy(self, best: Solution) -> Solution:
-        """Another solution with the t of `best`, and the least traffic on links."""
-        program, cost = self.program, self.program.cost
-        job, high = self.topology.job, self.program.high[self.t]
-        program.cost, program.high[self.t] = [0.0] * len(cost), best.objective * (1 + 1e-9)
+    def steps(self, low: float, high: float) -> list[float]:
+        """All t from `low` to below `high` at which some resource can be exactly full, and `low`."""
+        found = {low}
+        for gbps in {gbps for _, gbps, _ in self.limits}:
+            sums = self.sums[(self.sums >= low * gbps) & (self.sums < high * gbps * (1 - SAME))]
+            found.update(float(step) for step in sums / gbps)
+        steps: list[float] = []
+        for step in sorted(found):
+            if not steps or step > steps[-1] * (1 + SAME):
+                steps.append(step)
+        return steps
+
+    @property
+    def longest(self) -> float:
+        """A t at which every tree fits."""
+        return float(self.sums[-1]) / min((gbps for _, gbps, _ in self.limits if gbps), default=1.0) * (1 + 2 * SAME) + self.least
+
+    def lowest(self, time_s: float) -> float:
+        """A t below which there is no tree, by the linear program."""
+        t = self.program.variable(self.least, cost=1.0)
+        rows = len(self.program.rows)
+        for terms, gbps, _ in self.limits:
+            self.program.row(terms | {t: -gbps}, -INFINITY, 0)
+        found = self.program.solve(relaxed=True, time_s=time_s)
+        del self.program.rows[rows:]
+        for each in (self.program.cost, self.program.low, self.program.high, self.program.integer):
+            del each[t]
+        if found.status == "infeasible":
+            return INFINITY
+        return max(self.least, found.objective * (1 - SAME)) if found.status == "optimal" else self.least
+
+    def within(self, t: float, time_s: float, start: list[float] | None = None) -> Solution:
+        """A tree of at most this t, if there is one."""
+        program, rows = self.program, len(self.program.rows)
+        for terms, gbps, unless in self.limits:
+            most = float(self.sums[np.searchsorted(self.sums, gbps * t * (1 + SAME), side="right") - 1])
+            if unless is None:
+                program.row(terms, 0, most)
+            else:
+                program.row(terms | {unless: -most}, -INFINITY, 0)
+                for variable, size in terms.items():
+                    program.row({variable: 1.0, unless: -min(program.high[variable], most // size)}, -INFINITY, 0)
+        found = program.solve(time_s=time_s, start=start)
+        del program.rows[rows:]
+        return found
+
+    def tidy(self, t: float, values: list[float]) -> list[float]:
+        """Another tree of this t, with the least traffic on links."""
+        program, job = self.program, self.topology.job
+        cost, program.cost = program.cost, [0.0] * len(program.cost)
         for flow, size in ((self.f, job.gradient_size), (self.h, job.partial_size)):
             for variable in flow.values():
                 program.cost[variable] = size
@@ -178,9 +223,9 @@ class _Model:
             program.cost[variable] = job.result_size
         for variable in self.u:
             program.cost[variable] = 1e-3
-        found = program.solve(time_s=TIDY_S, start=best.values)
-        program.cost, program.high[self.t] = cost, high
-        return found if found.values else best
+        found = self.within(t, TIDY_S, values)
+        program.cost = cost
+        return found.values or values
 
     def tree(self, values: list[float]) -> Tree:
         """What a solution says."""
@@ -247,13 +292,31 @@ def one_tree(topology: Topology, *, levels: int | None = 1, time_s: float = 60.0
     if not time_s > 0:
         raise ValueError(f"time_s must be above 0, not {time_s!r}")
     scheme = "one tree, one level" if levels == 1 else "one tree, summed again"
+    began = time.perf_counter()
+    left = lambda: max(time_s - (time.perf_counter() - began), 0.0)
     model = _Model(topology, sites(topology, upgrade), levels=levels, adjacent=adjacent, upgrades=upgrade.count if upgrade else 0)
-    best = model.program.solve(time_s=time_s)
-    if best.status == "infeasible":
+    low, values, known = model.lowest(left()), [], INFINITY
+    if low == INFINITY:
         raise TopologyError(f"{scheme}: no tree reaches all workers; look at members, and at cables with nothing left")
-    if not best.values:
+    stride, proved = 1, False
+    while left() and not proved:
+        steps = model.steps(low, min(known, model.longest))
+        ahead = min(stride, len(steps) if not values else (len(steps) + 1) // 2) - 1
+        found = model.within(steps[ahead], left())
+        if found.values:
+            values, known = found.values, min(steps[ahead], 1 / fitted(topology, model.tree(found.values)).rate_gbps)
+            proved = ahead == 0
+        elif found.status == "infeasible":
+            if ahead + 1 == len(steps):
+                if not values:
+                    raise TopologyError(f"{scheme}: no tree reaches all workers; look at members, and at cables with nothing left")
+                low, proved = known, True
+            else:
+                low = steps[ahead + 1]
+        stride *= 2
+    seconds = time.perf_counter() - began
+    if not values:
         raise TopologyError(f"{scheme}: no tree was found within {time_s:g} s")
-    tree = fitted(topology, model.tree(model.tidy(best).values))
-    bound = 1 / best.bound if best.bound > 0 else INFINITY
-    return Plan(scheme=scheme, trees=(tree,), bound_gbps=max(bound, tree.rate_gbps) if bound < tree.rate_gbps * (1 + 1e-6) else bound,
-                prices=fixed_prices(topology, (tree,)), seconds=best.seconds)
+    tree = fitted(topology, model.tree(model.tidy(known, values)))
+    return Plan(scheme=scheme, trees=(tree,), bound_gbps=tree.rate_gbps if proved else max(1 / low, tree.rate_gbps),
+                prices=fixed_prices(topology, (tree,)), seconds=seconds)
