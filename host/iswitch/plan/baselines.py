@@ -3,11 +3,12 @@
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 
-from iswitch.plan.exact import Site, sites
 from iswitch.plan.flow import Arcs
 from iswitch.plan.prices import fixed_prices
 from iswitch.plan.program import INFINITY, Program
+from iswitch.plan.sites import Site, sites
 from iswitch.plan.striped import several_trees
 from iswitch.plan.topology import Topology, TopologyError
 from iswitch.plan.tree import Plan, Tree, capacities, fitted, loads
@@ -103,7 +104,7 @@ def atp_like(topology: Topology) -> Plan:
     found = program.solve().values
     steps = sorted({0.0, found[rate], *(min(found[variable], found[rate]) for variable in summed.values())})
     trees = []
-    for low, high in zip(steps, steps[1:]):
+    for low, high in pairwise(steps):
         if high - low > 1e-9:
             homes = direct | {worker: at for worker, at in here.items() if found[summed[at]] >= high - 1e-9}
             trees.append(replace(near.tree(homes), rate_gbps=high - low))

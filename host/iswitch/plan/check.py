@@ -5,6 +5,7 @@ Takes the plan as the JSON that is handed out and the topology as node-link JSON
 
 from collections import defaultdict
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 __all__ = ["examine"]
@@ -38,7 +39,7 @@ def examine(network: Mapping[str, Any], plan: Mapping[str, Any], *, levels: int 
             wrong.append(f"{what} passes through a host: {path}")
         if len(set(path)) != len(path):
             wrong.append(f"{what} goes round: {path}")
-        for at, to in zip(path, path[1:]):
+        for at, to in pairwise(path):
             if (at, to) not in cables:
                 wrong.append(f"{what} takes a cable that is none: {at}>{to}")
             loads[f"{at}>{to}"] += rate * sizes[size]

@@ -8,280 +8,20 @@ begins, in growing steps and then by halves; each `no` is a proved bound.
 """
 
 import time
-from collections import defaultdict
-from collections.abc import Sequence
-from typing import NamedTuple
 
-import numpy as np
-
-from iswitch.plan.flow import Arcs, decompose
+from iswitch.plan.model import SAME, Model
 from iswitch.plan.prices import fixed_prices
-from iswitch.plan.program import INFINITY, Program, Solution
-from iswitch.plan.topology import Topology, TopologyError, natural
-from iswitch.plan.tree import Plan, Tree, fitted
+from iswitch.plan.pricing import Pricing
+from iswitch.plan.program import INFINITY
+from iswitch.plan.sites import Upgrade, sites
+from iswitch.plan.topology import Topology, TopologyError
+from iswitch.plan.tree import Plan, Tree, capacities, fitted, loads
 
-__all__ = ["Site", "Upgrade", "one_tree"]
+__all__ = ["one_tree"]
 
-SAME = 1e-9
-TIDY_S = 2.0
-"""For the search of a plan of the same rate with the least traffic; the rate is proved before."""
-
-
-class Upgrade(NamedTuple):
-    """At most `count` switches may be made to aggregate with this capacity."""
-
-    count: int
-    capacity_gbps: float
-
-
-class Site(NamedTuple):
-    """A place where sums can be formed: a switch, as it is or upgraded, or the ps."""
-
-    at: str
-    capacity_gbps: float = INFINITY
-    slots: int | None = None
-    members: int | None = None
-    upgraded: bool = False
-
-
-class _Model:
-    """Variables and rows. `sites` may sum; sums end at the ps, or at one of the sites."""
-
-    def __init__(self, topology: Topology, sites: Sequence[Site], *, levels: int | None, adjacent: bool, upgrades: int):
-        self.topology, self.sites, self.groups = topology, list(sites), topology.groups()
-        self.arcs = Arcs(topology)
-        program = self.program = Program()
-        job = topology.job
-        ends = [*self.sites, Site(topology.ps)] if topology.ps else self.sites
-        self.x = {(g, a): program.variable(0, len(group.workers), integer=True) for g, group in enumerate(self.groups) for a in range(len(ends))}
-        self.u = [program.variable(0, 1, integer=True) for _ in self.sites]
-        self.z = [] if topology.ps else [program.variable(0, 1, integer=True) for _ in self.sites]
-        self.y = {(a, b): program.variable(0, 1, integer=True) for a, site in enumerate(self.sites) for b, other in enumerate(ends)
-                  if site.at != other.at and (levels != 1 or b == len(self.sites) or not topology.ps)}
-        self.ends = ends
-        self._assign(levels)
-        places = sorted({end.at for end in ends}, key=natural)
-        total = sum(len(group.workers) for group in self.groups)
-        arcs = {place: self.arcs.toward(place, adjacent) for place in places}
-        self.f = {(place, arc): program.variable(0, total, integer=True) for place in places for arc in arcs[place]}
-        self.h = {(place, arc): program.variable(0, len(sites), integer=True) for place in places for arc in arcs[place] if arc[0] not in self.arcs.lone
-                  and any(ends[b].at == place for _, b in self.y)}
-        for place in places:
-            self._flow(self.f, place, {group.at: {self.x[g, a]: 1.0 for a, end in enumerate(ends) if end.at == place}
-                                       for g, group in enumerate(self.groups)}, arcs[place])
-            demand: dict[str, dict[int, float]] = defaultdict(dict)
-            for (a, b), variable in self.y.items():
-                if ends[b].at == place:
-                    demand[self.sites[a].at][variable] = 1.0
-            self._flow(self.h, place, demand, arcs[place])
-        self.d: dict[tuple[str, str], int] = {}
-        if job.unicast:
-            self._unicast(total)
-        self._resources()
-        streams = np.arange(2 * total + 1)[:, None] * job.gradient_size + np.arange(2 * len(self.sites) + 1)[None, :] * job.partial_size
-        self.sums = np.unique(np.concatenate((streams.ravel(), [1.0])))
-        if upgrades:
-            program.row({self.u[a]: 1.0 for a, site in enumerate(self.sites) if site.upgraded}, 0, upgrades)
-
-    def _assign(self, levels: int | None) -> None:
-        """Each worker has one home, each site that is used one parent or is the root, and no circle of parents."""
-        row, count = self.program.row, len(self.sites)
-        for g, group in enumerate(self.groups):
-            row({self.x[g, a]: 1.0 for a in range(len(self.ends))}, len(group.workers), len(group.workers))
-            for a in range(count):
-                row({self.x[g, a]: 1.0, self.u[a]: -len(group.workers)}, -INFINITY, 0)
-        for a in range(count):
-            row({self.y[a, b]: 1.0 for b in range(len(self.ends)) if (a, b) in self.y} | {self.u[a]: -1.0} | ({self.z[a]: 1.0} if self.z else {}), 0, 0)
-        if self.z:
-            row(dict.fromkeys(self.z, 1.0), 1, 1)
-        for a in range(count):
-            for b in range(a):
-                if self.sites[a].at == self.sites[b].at:
-                    row({self.u[a]: 1.0, self.u[b]: 1.0}, -INFINITY, 1)
-        deepest = min(levels or count, count)
-        level = [self.program.variable(0, deepest) for _ in range(count)]
-        for (a, b), variable in self.y.items():
-            if b == count:
-                continue
-            row({variable: 1.0, (self.z[b] if self.z and levels == 1 else self.u[b]): -1.0}, -INFINITY, 0)
-            if levels != 1:
-                row({level[a]: 1.0, level[b]: -1.0, variable: -(deepest + 1.0)}, -deepest, INFINITY)
-
-    def _flow(self, flow: dict[tuple[str, tuple[str, str]], int], place: str, supply: dict[str, dict[int, float]],
-              arcs: list[tuple[str, str]]) -> None:
-        """What leaves a node, but for what comes in, is what begins there."""
-        terms: dict[str, dict[int, float]] = {node: defaultdict(float) for node in self.arcs.nodes if node != place}
-        for at, to in arcs:
-            if (variable := flow.get((place, (at, to)))) is not None:
-                terms[at][variable] += 1.0
-                if to != place:
-                    terms[to][variable] -= 1.0
-        for node, row in terms.items():
-            for variable, factor in supply.get(node, {}).items():
-                row[variable] -= factor
-            if row:
-                self.program.row(row, 0, 0)
-
-    def _unicast(self, total: int) -> None:
-        terms: dict[str, dict[int, float]] = {node: {} for node in self.arcs.nodes}
-        for arc in self.arcs.down:
-            variable = self.d[arc] = self.program.variable(0, total, integer=True)
-            terms[arc[0]][variable] = -1.0
-            terms[arc[1]][variable] = 1.0
-        for a, site in enumerate(self.sites):
-            if self.z:
-                terms[site.at][self.z[a]] = float(total)
-        for node, row in terms.items():
-            here = sum(len(group.workers) for group in self.groups if group.at == node)
-            wanted = here - (total if node == self.topology.ps else 0)
-            if row or wanted:
-                self.program.row(row, wanted, wanted)
-
-    def _resources(self) -> None:
-        """What is to be limited: [(streams and their sizes, Gb/s, the site's `u` if it is one that need not be used)]."""
-        topology, job = self.topology, self.topology.job
-        self.limits: list[tuple[dict[int, float], float, int | None]] = []
-        on: dict[tuple[str, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
-        for flow, size in ((self.f, job.gradient_size), (self.h, job.partial_size)):
-            for (_, (at, to)), variable in flow.items():
-                on[at, to][variable] += size
-                if job.multicast:
-                    on[to, at][variable] += job.result_size
-        for arc, variable in self.d.items():
-            on[arc][variable] += job.result_size
-        self.limits += [(dict(terms), topology.free_gbps(*arc), None) for arc, terms in on.items()]
-        self.least = max((job.gradient_size / group.nic_gbps for group in self.groups if group.at not in self.arcs.lone and group.nic_gbps), default=0.0)
-        if any(not group.nic_gbps for group in self.groups if group.at not in self.arcs.lone):
-            raise TopologyError("a worker's cable has nothing left for the job")
-        for b, end in enumerate(self.ends):
-            into = {self.x[g, b]: job.gradient_size for g in range(len(self.groups))} | {
-                variable: job.partial_size for (_, to), variable in self.y.items() if to == b}
-            if end.at == topology.ps:
-                self.limits.append((into, topology.graph.nodes[end.at].get("ingress_gbps", INFINITY), None))
-                continue
-            self.limits.append((into, end.capacity_gbps, self.u[b]))
-            if end.slots is not None:
-                self.limits.append(({self.u[b]: 1.0}, job.slots_gbps(end.slots), None))
-            if end.members is not None:
-                self.program.row(dict.fromkeys(into, 1.0), 0, end.members)
-        self.limits = [limit for limit in self.limits if limit[0] and limit[1] < INFINITY]
-
-    def steps(self, low: float, high: float) -> list[float]:
-        """All t from `low` to below `high` at which some resource can be exactly full, and `low`."""
-        found = {low}
-        for gbps in {gbps for _, gbps, _ in self.limits}:
-            sums = self.sums[(self.sums >= low * gbps) & (self.sums < high * gbps * (1 - SAME))]
-            found.update(float(step) for step in sums / gbps)
-        steps: list[float] = []
-        for step in sorted(found):
-            if not steps or step > steps[-1] * (1 + SAME):
-                steps.append(step)
-        return steps
-
-    @property
-    def longest(self) -> float:
-        """A t at which every tree fits."""
-        return float(self.sums[-1]) / min((gbps for _, gbps, _ in self.limits if gbps), default=1.0) * (1 + 2 * SAME) + self.least
-
-    def lowest(self, time_s: float) -> float:
-        """A t below which there is no tree, by the linear program."""
-        t = self.program.variable(self.least, cost=1.0)
-        rows = len(self.program.rows)
-        for terms, gbps, _ in self.limits:
-            self.program.row(terms | {t: -gbps}, -INFINITY, 0)
-        found = self.program.solve(relaxed=True, time_s=time_s)
-        del self.program.rows[rows:]
-        for each in (self.program.cost, self.program.low, self.program.high, self.program.integer):
-            del each[t]
-        if found.status == "infeasible":
-            return INFINITY
-        return max(self.least, found.objective * (1 - SAME)) if found.status == "optimal" else self.least
-
-    def within(self, t: float, time_s: float, start: list[float] | None = None) -> Solution:
-        """A tree of at most this t, if there is one."""
-        program, rows = self.program, len(self.program.rows)
-        for terms, gbps, unless in self.limits:
-            most = float(self.sums[np.searchsorted(self.sums, gbps * t * (1 + SAME), side="right") - 1])
-            if unless is None:
-                program.row(terms, 0, most)
-            else:
-                program.row(terms | {unless: -most}, -INFINITY, 0)
-                for variable, size in terms.items():
-                    program.row({variable: 1.0, unless: -min(program.high[variable], most // size)}, -INFINITY, 0)
-        found = program.solve(time_s=time_s, start=start)
-        del program.rows[rows:]
-        return found
-
-    def tidy(self, t: float, values: list[float]) -> list[float]:
-        """Another tree of this t, with the least traffic on links."""
-        program, job = self.program, self.topology.job
-        cost, program.cost = program.cost, [0.0] * len(program.cost)
-        for flow, size in ((self.f, job.gradient_size), (self.h, job.partial_size)):
-            for variable in flow.values():
-                program.cost[variable] = size
-        for variable in self.d.values():
-            program.cost[variable] = job.result_size
-        for variable in self.u:
-            program.cost[variable] = 1e-3
-        found = self.within(t, TIDY_S, values)
-        program.cost = cost
-        return found.values or values
-
-    def tree(self, values: list[float]) -> Tree:
-        """What a solution says."""
-        whole = lambda variable: round(values[variable])
-        root = self.topology.ps or next(site.at for site, variable in zip(self.sites, self.z) if whole(variable))
-        homes, up = {}, {}
-        streams = {place: {arc: whole(variable) for (to, arc), variable in self.f.items() if to == place} for place in {end.at for end in self.ends}}
-        sums = {place: {arc: whole(variable) for (to, arc), variable in self.h.items() if to == place} for place in streams}
-        for g, group in enumerate(self.groups):
-            waiting = list(group.workers)
-            for a, end in sorted(enumerate(self.ends), key=lambda item: (item[1].at != group.at, natural(item[1].at))):
-                for _ in range(whole(self.x[g, a])):
-                    worker = waiting.pop(0)
-                    homes[worker] = end.at
-                    path = decompose(streams[end.at], group.at, end.at)
-                    up[worker] = path if group.at == worker else (worker, *path)
-        above = {self.sites[a].at: self.ends[b].at for (a, b), variable in self.y.items() if whole(variable)}
-        alive = _alive(homes, above, root)
-        parents = {switch: parent for switch, parent in above.items() if switch in alive}
-        for switch, parent in above.items():
-            path = decompose(sums[parent], switch, parent)
-            if switch in alive:
-                up[switch] = path
-        down = {}
-        if self.topology.job.unicast:
-            back = {arc: whole(variable) for arc, variable in self.d.items()}
-            for group in self.groups:
-                for worker in group.workers:
-                    path = decompose(back, root, group.at)
-                    down[worker] = path if group.at == worker else (*path, worker)
-        order = sorted(homes, key=natural)
-        return Tree(rate_gbps=0.0, root=root, homes={worker: homes[worker] for worker in order},
-                    parents={switch: parents[switch] for switch in sorted(parents, key=natural)},
-                    up={child: up[child] for child in (*order, *sorted(parents, key=natural))}, down={worker: down[worker] for worker in order if down})
-
-
-def _alive(homes: dict[str, str], parents: dict[str, str], root: str) -> set[str]:
-    """Switches that sum anything."""
-    found: set[str] = set()
-    for switch in homes.values():
-        while switch != root and switch not in found:
-            found.add(switch)
-            switch = parents[switch]
-    return found
-
-
-def sites(topology: Topology, upgrade: Upgrade | None = None) -> list[Site]:
-    found = []
-    for switch in topology.switches:
-        data = topology.graph.nodes[switch]
-        now = data["capacity_gbps"] if data["aggregates"] else 0.0
-        if now:
-            found.append(Site(switch, now, data.get("slots"), data.get("members")))
-        if upgrade and upgrade.count and upgrade.capacity_gbps > now:
-            found.append(Site(switch, upgrade.capacity_gbps, None, None, True))
-    return found
+FIRST_S = 5.0
+TRIES = 6
+"""Trees that are cheap at some prices, to begin with."""
 
 
 def one_tree(topology: Topology, *, levels: int | None = 1, time_s: float = 60.0, adjacent: bool = False, upgrade: Upgrade | None = None) -> Plan:
@@ -294,29 +34,54 @@ def one_tree(topology: Topology, *, levels: int | None = 1, time_s: float = 60.0
     scheme = "one tree, one level" if levels == 1 else "one tree, summed again"
     began = time.perf_counter()
     left = lambda: max(time_s - (time.perf_counter() - began), 0.0)
-    model = _Model(topology, sites(topology, upgrade), levels=levels, adjacent=adjacent, upgrades=upgrade.count if upgrade else 0)
-    low, values, known = model.lowest(left()), [], INFINITY
+    none = TopologyError(f"{scheme}: no tree reaches all workers; look at members, and at cables with nothing left")
+    where = sites(topology, upgrade)
+    model = Model(topology, where, levels=levels, adjacent=adjacent, upgrades=upgrade.count if upgrade else 0)
+    fit = lambda values: fitted(topology.with_capacity(model.upgraded(values)), model.tree(values))
+    low, stride, proved = model.lowest(left()), 1, False
     if low == INFINITY:
-        raise TopologyError(f"{scheme}: no tree reaches all workers; look at members, and at cables with nothing left")
-    stride, proved = 1, False
+        raise none
+    values: list[float] = []
+    tree, known, tried = None, model.longest, bool(upgrade)
     while left() and not proved:
-        steps = model.steps(low, min(known, model.longest))
-        ahead = min(stride, len(steps) if not values else (len(steps) + 1) // 2) - 1
-        found = model.within(steps[ahead], left())
-        if found.values:
-            values, known = found.values, min(steps[ahead], 1 / fitted(topology, model.tree(found.values)).rate_gbps)
-            proved = ahead == 0
-        elif found.status == "infeasible":
-            if ahead + 1 == len(steps):
-                if not values:
-                    raise TopologyError(f"{scheme}: no tree reaches all workers; look at members, and at cables with nothing left")
-                low, proved = known, True
-            else:
-                low = steps[ahead + 1]
+        steps = model.steps(low, known)
+        ahead = min(stride, (len(steps) + 1) // 2 if tree else len(steps)) - 1
+        found = model.within(steps[ahead], left() if tried else min(left(), FIRST_S)) if known > low * (1 + SAME) else None
+        if found and found.values:
+            values, tree = found.values, fit(found.values)
+            known, proved = min(steps[ahead], 1 / tree.rate_gbps), ahead == 0
+        elif not found or found.status == "infeasible":
+            if tree is None and ahead + 1 == len(steps):
+                raise none
+            low, proved = (known, True) if ahead + 1 == len(steps) else (steps[ahead + 1], False)
+        if not tried and not proved:  # the first answer was no, or none
+            tried, first = True, _first(topology, Pricing(topology, where, levels, adjacent), low)
+            if first and 1 / first.rate_gbps < known:
+                tree, known = first, 1 / first.rate_gbps
         stride *= 2
     seconds = time.perf_counter() - began
-    if not values:
+    if tree is None:
         raise TopologyError(f"{scheme}: no tree was found within {time_s:g} s")
-    tree = fitted(topology, model.tree(model.tidy(known, values)))
+    upgraded: dict[str, float] = {}
+    if tidied := model.tidy(known, values):
+        tree, upgraded = fit(tidied), model.upgraded(tidied)
     return Plan(scheme=scheme, trees=(tree,), bound_gbps=tree.rate_gbps if proved else max(1 / low, tree.rate_gbps),
-                prices=fixed_prices(topology, (tree,)), seconds=seconds)
+                prices=fixed_prices(topology.with_capacity(upgraded), (tree,)), seconds=seconds, upgraded=upgraded)
+
+
+def _first(topology: Topology, pricing: Pricing, low: float) -> Tree | None:
+    """A good tree in little time: the cheapest at prices that rise where the last ones were too full."""
+    room = capacities(topology)
+    prices, best = {resource: 1 / gbps for resource, gbps in room.items() if gbps}, None
+    for _ in range(TRIES):
+        found = pricing.cheapest(prices)
+        assert found, "time without end"
+        tree = fitted(topology, found[0])
+        if tree.rate_gbps and (best is None or tree.rate_gbps > best.rate_gbps):
+            best = tree
+        if best and best.rate_gbps * low >= 1 - SAME:
+            break
+        for resource, load in loads(topology, tree).items():
+            if resource in prices:
+                prices[resource] *= 1 + 2 * load * tree.rate_gbps / room[resource]
+    return best

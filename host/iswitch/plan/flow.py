@@ -1,6 +1,7 @@
 """The ways that streams can take: between switches, from hosts and to the ps; no host passes anything on."""
 
 from collections import deque
+from itertools import pairwise
 
 from iswitch.plan.topology import Topology
 
@@ -40,6 +41,6 @@ def decompose(flow: dict[Arc, int], start: str, end: str) -> tuple[str, ...]:
     while (node_before := before[path[-1]]) is not None:
         path.append(node_before)
     path.reverse()
-    for arc in zip(path, path[1:]):
+    for arc in pairwise(path):
         flow[arc] -= 1
     return tuple(path)

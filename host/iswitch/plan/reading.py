@@ -206,5 +206,3 @@ def _meant(key: str, keys: Mapping[str, type]) -> str:
     stem = key.split("_")[0]
     near = [known for known in keys if known.split("_")[0] == stem and "_" in known] or difflib.get_close_matches(key, keys, 1)
     return f"; is {near[0]!r} meant?" if near else f"; there are {', '.join(keys)}"
-
-

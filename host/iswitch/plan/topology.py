@@ -194,6 +194,13 @@ class Topology:
         """The same with other settings of the job."""
         return Topology(_bare(self.graph), replace(self.job, **settings))
 
+    def with_capacity(self, capacities_gbps: Mapping[str, float]) -> "Topology":
+        """The same where these switches aggregate, with that capacity."""
+        graph = self.graph.copy()
+        for switch, gbps in capacities_gbps.items():
+            graph.nodes[switch].update(aggregates=True, capacity_gbps=float(gbps))
+        return Topology(graph)
+
     @property
     def workers(self) -> list[str]:
         """In the order of their ranks: by name, numbers in it by value."""

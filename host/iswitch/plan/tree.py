@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from iswitch.plan.topology import Topology
@@ -19,10 +20,11 @@ class Resource(NamedTuple):
     to: str = ""
 
     def told(self, topology: Topology) -> str:
+        """In words: `L1 S1>S3`, `sums of S1`."""
         if self.kind == "link":
-            name = topology.named(self.at, self.to)
-            return name if name == f"{self.at}-{self.to}" else f"{name} {self.at}-{self.to}" if name != f"{self.to}-{self.at}" else f"{self.at}-{self.to}"
-        return f"{self.kind} of {self.at}"
+            name = topology.graph.edges[self.at, self.to].get("name")
+            return f"{name} {self.at}>{self.to}" if name else f"{self.at}>{self.to}"
+        return f"{'sums' if self.kind == 'capacity' else self.kind} of {self.at}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +64,14 @@ class Tree:
 class Plan:
     """Trees that share the gradient in proportion to their rates, or one. bound_gbps: proved, none of this scheme is faster; infinite if nothing
     is. prices: what one more Gb/s of a resource that binds is worth, in Gb/s of rate, by the linear program with whole numbers fixed. seconds: to find
-    and prove. note: what the table is to say beside it."""
+    and prove. upgraded: switches that had to be given this capacity in Gb/s for it. note: what the table is to say beside it."""
 
     scheme: str
     trees: tuple[Tree, ...]
     bound_gbps: float
     prices: Mapping[Resource, float] = field(default_factory=dict)
     seconds: float = 0.0
+    upgraded: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
 
     @property
@@ -109,14 +112,14 @@ def loads(topology: Topology, tree: Tree) -> dict[Resource, float]:
     job, found = topology.job, Counter[Resource]()
     for child, path in tree.up.items():
         size = job.partial_size if child in tree.parents else job.gradient_size
-        for at, to in zip(path, path[1:]):
+        for at, to in pairwise(path):
             found[Resource("link", at, to)] += size
             if job.multicast:
                 found[Resource("link", to, at)] += job.result_size
         end = tree.parents.get(child) or tree.homes[child]
         found[Resource("ingress" if end == topology.ps else "capacity", end)] += size
     for path in tree.down.values():
-        for at, to in zip(path, path[1:]):
+        for at, to in pairwise(path):
             found[Resource("link", at, to)] += job.result_size
     for switch in tree.summing:
         if switch != topology.ps:
