@@ -6,9 +6,10 @@ between cables, so that what a switch adds up is never what binds. Each sum is l
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -53,7 +54,7 @@ def nics(topology: Topology, plan: Plan) -> dict[str, float]:
     return {worker: topology.free_gbps(*tree.up[worker][:2]) for worker in topology.workers}
 
 
-def run(topology: Topology, plan: Plan, work, *, scale: float, seed: int = 1) -> list:  # type: ignore[no-untyped-def,type-arg]
+def run(topology: Topology, plan: Plan, work: Callable[[Program, int], Any], *, scale: float, seed: int = 1) -> list[Any]:
     """What each worker's program returns, by rank."""
     told = configuration(topology, plan, scale=scale)
     boards = boards_of(told, config_of(told), seed=seed)
