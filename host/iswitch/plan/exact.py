@@ -20,7 +20,7 @@ from iswitch.plan.tree import Plan, Tree, capacities, fitted, loads
 __all__ = ["one_tree"]
 
 FIRST_S = 5.0
-TRIES = 6
+TRIES = 4
 """Trees that are cheap at some prices, to begin with."""
 
 

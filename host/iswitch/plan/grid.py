@@ -24,7 +24,7 @@ from iswitch.plan.tree import Plan, Resource, Tree, capacities, loads
 __all__ = ["grid", "relaxed"]
 
 DRAWS = 200
-REPAIRED = 2
+REPAIRED = 4
 """So many of the best different draws are repaired."""
 MOVES = 200
 

@@ -41,8 +41,11 @@ class Model:
         self.h = {(place, arc): program.variable(0, len(sites), integer=True) for place in places for arc in arcs[place] if arc[0] not in self.arcs.lone
                   and any(ends[b].at == place for _, b in self.y)}
         for place in places:
-            self._flow(self.f, place, {group.at: {self.x[g, a]: 1.0 for a, end in enumerate(ends) if end.at == place}
-                                       for g, group in enumerate(self.groups)}, arcs[place])
+            begins: dict[str, dict[int, float]] = defaultdict(dict)
+            for (g, a), variable in self.x.items():
+                if ends[a].at == place:
+                    begins[self.groups[g].at][variable] = 1.0
+            self._flow(self.f, place, begins, arcs[place])
             demand: dict[str, dict[int, float]] = defaultdict(dict)
             for (a, b), variable in self.y.items():
                 if ends[b].at == place:
