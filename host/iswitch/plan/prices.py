@@ -33,6 +33,8 @@ def fixed_prices(topology: Topology, trees: tuple[Tree, ...]) -> dict[Resource, 
 
 def _rate(room: Mapping[Resource, float], known: Sequence[Mapping[Resource, float]]) -> float:
     """All that the trees with these loads can carry together."""
+    if not known:
+        return 0.0
     if len(known) == 1:
         return min((room[resource] / load for resource, load in known[0].items() if resource in room), default=0.0)
     program = Program()

@@ -159,7 +159,7 @@ class _Reader:
             self.node(name, line, kind="switch", **self._sums(found))
             for host in hosts if isinstance(hosts, list) else [f"{name}-h{number}" for number in range(1, hosts + 1)]:
                 self.node(host, found["hosts"][1].start_mark.line + 1, kind="host")
-                self.cable(host, name, line, bw_gbps=found["nic_gbps"][0])
+                self.cable(host, name, found["nic_gbps"][1].start_mark.line + 1, bw_gbps=found["nic_gbps"][0])
 
     def _uplinks(self, node: Any) -> None:
         found = self.settings(node, RACK | {"hosts": int}, "a rack")
