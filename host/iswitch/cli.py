@@ -179,7 +179,7 @@ else:
     @app.command("plan")
     def unplanned() -> None:
         """Plan which switch sums whose gradients (needs pip install 'iswitch[plan]')."""
-        err.print("planning needs more packages: pip install 'iswitch[cli,plan]'", style="red")
+        err.print("planning needs more packages: pip install 'iswitch[cli,plan]'", style="red", markup=False, highlight=False)
         raise typer.Exit(1)
 
 

@@ -28,10 +28,12 @@ def plan(
     topology: Annotated[Path, typer.Argument(metavar="FILE", help="The fabric: YAML, node-link .json or .graphml.")],
     kind: Annotated[str, typer.Option(help="What is to be configured: level (one tree, gradients summed once before the root), tree (summed again), "
                                            "levels or trees (several of them).")] = "tree",
-    losing: Annotated[list[str] | None, typer.Option("--lose", metavar="LINK", help="Without this cable (L1, or S1-S3) or switch; may be repeated.")] = None,
+    losing: Annotated[list[str] | None, typer.Option(
+        "--lose", metavar="LINK", help="Without this cable (L1, or S1-S3) or switch; may be repeated.")] = None,
     upgrade: Annotated[int, typer.Option(metavar="K", min=0, help="Find the K switches that are best made to aggregate.")] = 0,
     upgrade_gbps: Annotated[float | None, typer.Option(metavar="GBPS", min=0.001, help="What they can sum then; else as the best there is.")] = None,
-    reserving: Annotated[list[str] | None, typer.Option("--reserve", metavar="LINK=GBPS", help="For other traffic, each way; may be repeated.")] = None,
+    reserving: Annotated[list[str] | None, typer.Option(
+        "--reserve", metavar="LINK=GBPS", help="For other traffic, each way; may be repeated.")] = None,
     return_path: Annotated[str | None, typer.Option(metavar="multicast|unicast|none", help="How results come back, if not as the file says.")] = None,
     adjacent: Annotated[bool, typer.Option("--adjacent", help="Members are neighbours of who sums them: what the emulated fabric can run.")] = False,
     limit: Annotated[float, typer.Option("--seconds", min=0.1, help="For each scheme; what is proved until then is said.")] = 60.0,
@@ -105,9 +107,10 @@ def _described(topology: Topology, found: Plan, made: dict[str, Any]) -> dict[st
 def _head(path: Path, topology: Topology) -> None:
     job = topology.job
     end = f"sums end at {topology.ps}" if topology.ps else "sums end at a switch"
-    out.print(f"{path.name}: {len(topology.workers)} workers, {len(topology.switches)} switches, {len(topology.aggregators)} of them aggregate; {end}; "
-              f"return path {job.return_path}", highlight=False, soft_wrap=True)
-    out.print(f"for each Gb/s of gradient a worker's stream is {gbps(job.gradient_size)} Gb/s, a switch's sum {gbps(job.partial_size)}", highlight=False)
+    out.print(f"{path.name}: {len(topology.workers)} workers, {len(topology.switches)} switches, {len(topology.aggregators)} of them aggregate; "
+              f"{end}; return path {job.return_path}", highlight=False, soft_wrap=True)
+    out.print(f"for each Gb/s of gradient a worker's stream is {gbps(job.gradient_size)} Gb/s, a switch's sum {gbps(job.partial_size)}",
+              highlight=False)
 
 
 def _table(topology: Topology, limit: float, adjacent: bool, times: bool) -> None:
@@ -133,7 +136,7 @@ def _cells(row: Row, times: bool) -> list[str]:
 
 def _told(topology: Topology, found: Plan, times: bool) -> None:
     seconds = f", after {found.seconds:.2f} s" if times else ""
-    proof = "no faster one exists" if found.gap < 1e-6 else f"none is faster than {gbps(found.bound_gbps)}" if found.gap < float("inf") else "no bound"
+    proof = "no faster one exists" if found.gap < 1e-6 else f"none is faster than {gbps(found.bound_gbps)}"
     out.print(f"\n{found.scheme}: {gbps(found.rate_gbps)} Gb/s from each worker; {proof}{seconds}", style="bold", highlight=False)
     if (took := iteration(topology, found)) is not None:
         out.print(f"a gradient of {topology.job.gradient_bytes:,} bytes takes {took * 1e3:.3f} ms", highlight=False)

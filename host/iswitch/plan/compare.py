@@ -13,7 +13,8 @@ from iswitch.plan.tree import Plan
 
 __all__ = ["KINDS", "Row", "baselines", "plan_of", "plans"]
 
-KINDS = {"level": "one tree, one level", "tree": "one tree, summed again", "levels": "several trees, one level", "trees": "several trees, summed again"}
+KINDS = {"level": "one tree, one level", "tree": "one tree, summed again",
+         "levels": "several trees, one level", "trees": "several trees, summed again"}
 
 
 class Row(NamedTuple):
@@ -39,7 +40,8 @@ def plan_of(topology: Topology, kind: str, *, time_s: float = 60.0, adjacent: bo
 def baselines(topology: Topology, *, time_s: float = 60.0) -> Iterator[Row]:
     """What planning is compared with."""
     schemes: dict[str, Callable[[Topology], Plan]] = {
-        "no aggregation": lambda given: no_aggregation(given, time_s=time_s), "ATP-like": atp_like, "SwitchML-like": switchml_like, "GRID, repaired": grid}
+        "no aggregation": lambda given: no_aggregation(given, time_s=time_s), "ATP-like": atp_like,
+        "SwitchML-like": switchml_like, "GRID, repaired": grid}
     for name, scheme in schemes.items():
         try:
             server = with_server(topology)

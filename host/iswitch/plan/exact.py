@@ -1,10 +1,10 @@
 """The fastest single tree, proved.
 
 All workers send at one rate r in a best plan, so with t = 1/r every row is linear: streams on a resource, in their sizes, <= what it has x t. Workers
-that nothing tells apart are a whole number, streams to one place a flow of whole numbers. Streams come in whole numbers, so t is one of few values: what
-a resource can be made to carry, by what it has. For one t the question is whether there is a tree, which is far easier than to minimise t: each row's right
-side is rounded down to what can be carried, and a switch that is not used takes nothing. The t are gone through from below, where the linear program
-begins, in growing steps and then by halves; each `no` is a proved bound.
+that nothing tells apart are a whole number, streams to one place a flow of whole numbers. Streams come in whole numbers, so t is one of few values:
+what a resource can be made to carry, by what it has. For one t the question is whether there is a tree, which is far easier than to minimise t:
+each row's right side is rounded down to what can be carried, and a switch that is not used takes nothing. The t are gone through from below, where
+the linear program begins, in growing steps and then by halves; each `no` is a proved bound.
 """
 
 import time
@@ -36,7 +36,7 @@ def one_tree(topology: Topology, *, levels: int | None = 1, time_s: float = 60.0
     left = lambda: max(time_s - (time.perf_counter() - began), 0.0)
     none = TopologyError(f"{scheme}: no tree reaches all workers; look at members, and at cables with nothing left")
     where = sites(topology, upgrade)
-    model = Model(topology, where, levels=levels, adjacent=adjacent, upgrades=upgrade.count if upgrade else 0)
+    model = Model(topology, where, levels=levels, adjacent=adjacent, upgrades=upgrade.most if upgrade else 0)
     fit = lambda values: fitted(topology.with_capacity(model.upgraded(values)), model.tree(values))
     low, stride, proved = model.lowest(left()), 1, False
     if low == INFINITY:

@@ -1,8 +1,9 @@
 """GRID's own algorithm as a baseline: its linear program without links, randomised rounding, and a repair of what that breaks.
 
-Fang, Zhao, Xu, Wu, Yao: GRID, IEEE/ACM Transactions on Networking 31(5), 2023: maximise the rate that all workers reach, each splitting its gradient over
-aggregation nodes; a switch's sum is as fast as its fastest worker's part; capacities of switches and the ps bind, links do not. Each worker then takes
-one node, with chances as its parts are. Rounded so the rate stays and capacities break, so here the rate is lowered until all fits, links too.
+Fang, Zhao, Xu, Wu, Yao: GRID, IEEE/ACM Transactions on Networking 31(5), 2023: maximise the rate that all workers reach, each splitting its
+gradient over aggregation nodes; a switch's sum is as fast as its fastest worker's part; capacities of switches and the ps bind, links do not. Each
+worker then takes one node, with chances as its parts are. Rounded so the rate stays and capacities break, so here the rate is lowered until all
+fits, links too.
 """
 
 import random
@@ -30,8 +31,8 @@ MOVES = 200
 
 
 def relaxed(topology: Topology) -> tuple[float, list[dict[str, float]]]:
-    """(rate of the linear program, for each group of workers its parts by aggregation node). A worker sends at most what its cable takes; the ps takes
-    what its cables bring."""
+    """(rate of the linear program, for each group of workers its parts by aggregation node). A worker sends at most what its cable takes; the ps
+    takes what its cables bring."""
     near, job, groups = Nearest(topology), topology.job, topology.groups()
     ends = [*near.sites, near.ps]
     program = Program()
@@ -68,7 +69,7 @@ def grid(topology: Topology, *, seed: int = 1) -> Plan:
     drawn: dict[tuple[str, ...], Tree] = {}
     rates = []
     for _ in range(DRAWS):
-        homes = {}
+        homes: dict[str, str] = {}
         for group, part in zip(topology.groups(), parts):
             weights = [max(value, 0.0) for value in part.values()]
             homes |= dict(zip(group.workers, chance.choices(list(part), weights, k=len(group.workers))))
@@ -93,7 +94,8 @@ class _Repair:
         self.index = {resource: number for number, resource in enumerate(room)}
         self.room = np.array(list(room.values())) + 1e-12
         first = {at: worker for worker, at in reversed(list(near.at.items()))}
-        self.gradients, self.sums = {}, {}
+        self.gradients: dict[tuple[str, str], npt.NDArray[np.float64]] = {}
+        self.sums: dict[str, npt.NDArray[np.float64]] = {}
         for at, worker in first.items():
             for home in (*near.sites, near.ps):
                 parts = loads(near.topology, near.tree({worker: home}))
@@ -120,7 +122,8 @@ class _Repair:
         return found
 
     def allowed(self, counts: Mapping[tuple[str, str], int]) -> bool:
-        return all(sum(number for (_, at), number in counts.items() if at == home) <= (site.members or INFINITY) for home, site in self.near.sites.items())
+        return all(sum(number for (_, at), number in counts.items() if at == home) <= (site.members or INFINITY)
+                   for home, site in self.near.sites.items())
 
     def repaired(self, tree: Tree) -> Tree:
         """Moves a worker, or all of a place with one home, as long as the fullest resource gets emptier, or that and the next fullest after it."""

@@ -146,7 +146,7 @@ def _cut(canvas: _Canvas, a: str, b: str, bend: float, shift: float) -> str:
 
 
 def _workers(canvas: _Canvas) -> list[str]:
-    topology, load, room = canvas.topology, used(canvas.topology, canvas.plan.trees), capacities(canvas.topology)
+    load, room = used(canvas.topology, canvas.plan.trees), capacities(canvas.topology)
     parts = []
     for switch, home, workers, x in canvas.boxes:
         sx, sy = canvas.at[switch]

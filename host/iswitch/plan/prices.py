@@ -18,8 +18,8 @@ def binding(topology: Topology, trees: tuple[Tree, ...]) -> list[Resource]:
 
 
 def fixed_prices(topology: Topology, trees: tuple[Tree, ...]) -> dict[Resource, float]:
-    """Shadow prices of all that is full: Gb/s of rate for one more Gb/s of that resource alone, were the trees to stay as they are and only their rates
-    to follow. Where several bind a tree at once each alone is worth nothing: then the dual of the linear program is not one, and this is the least."""
+    """Shadow prices of all that is full: Gb/s of rate for one more Gb/s of that resource alone, were the trees to stay as they are and only their
+    rates to follow. Where several bind a tree at once each alone is worth nothing: then the linear program has many duals, and this is the least."""
     room = capacities(topology)
     known = [loads(topology, tree) for tree in trees]
     before = _rate(room, known)

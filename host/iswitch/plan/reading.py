@@ -194,7 +194,7 @@ class _Reader:
         ends = [self.value("between", each, str) for each in found["between"][1].value]
         if len(ends) != 2 or ends[0] == ends[1]:
             raise self.refuse(line, f"a link is between two nodes, not {ends}")
-        self.cable(*ends, line, **{key: found[key][0] for key in EDGE_KEYS if key in found})
+        self.cable(ends[0], ends[1], line, **{key: found[key][0] for key in EDGE_KEYS if key in found})
 
 
 def _shown(node: Any) -> str:

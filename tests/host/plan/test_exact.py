@@ -1,6 +1,6 @@
 """The fastest tree, against a search of all trees and all ways."""
 
-from itertools import product
+from itertools import combinations, pairwise, product
 
 import networkx as nx
 import pytest
@@ -41,7 +41,7 @@ def fastest(topology, levels):
         (a, b, size, back), *rest = streams
         for path in paths(a, b):
             after, now = dict(load), worst
-            for hop in zip(path, path[1:]):
+            for hop in pairwise(path):
                 for arc, share in ((hop, size), (hop[::-1], back)):
                     if share:
                         after[arc] = after.get(arc, 0) + share
@@ -141,8 +141,7 @@ def test_switches_are_upgraded_where_that_brings_most():
     topology = Topology(graph)
     for count in (1, 2, 3):
         plan = one_tree(topology, levels=None, upgrade=Upgrade(count, 9.0))
-        alone = [one_tree(topology.with_capacity({switch: 9.0 for number, switch in enumerate(("S1", "S2", "S3")) if chosen >> number & 1}), levels=None)
-                 for chosen in range(8) if chosen.bit_count() <= count]
+        alone = [one_tree(topology.with_capacity(dict.fromkeys(chosen, 9.0)), levels=None) for chosen in combinations(("S1", "S2", "S3"), count)]
         assert plan.rate_gbps == pytest.approx(max(one.rate_gbps for one in alone))
         assert len(plan.upgraded) <= count
 

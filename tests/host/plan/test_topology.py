@@ -10,7 +10,8 @@ def test_workers_that_nothing_tells_apart_are_together():
     graph.add_edge("leaf1-h1", "leaf2", bw_gbps=10.0)
     topology = Topology.of(graph, aggregates={"spine1": 100})
     assert [(group.at, group.workers, group.nic_gbps) for group in topology.groups()] == [
-        ("leaf1", ("leaf1-h2", "leaf1-h3"), 10.0), ("leaf2", ("leaf2-h1", "leaf2-h2"), 10.0), ("leaf2", ("leaf2-h3",), 25.0), ("leaf1-h1", ("leaf1-h1",), 0.0)]
+        ("leaf1", ("leaf1-h2", "leaf1-h3"), 10.0), ("leaf2", ("leaf2-h1", "leaf2-h2"), 10.0), ("leaf2", ("leaf2-h3",), 25.0),
+        ("leaf1-h1", ("leaf1-h1",), 0.0)]
 
 
 def test_ranks_go_by_number_not_by_letter():
@@ -33,7 +34,8 @@ def test_a_slot_example_of_the_reference():
 
 
 @pytest.mark.parametrize(("settings", "why"), [
-    ({"return_path": "up"}, "return_path must be"), ({"payload_bytes": 6}, "payload_bytes must be whole"), ({"overhead_bytes": -1}, "overhead_bytes must be"),
+    ({"return_path": "up"}, "return_path must be"), ({"payload_bytes": 6}, "payload_bytes must be whole"),
+    ({"overhead_bytes": -1}, "overhead_bytes must be"),
     ({"uplink_bytes_per_element": 2}, "uplink_bytes_per_element must be"), ({"round_trip_us": -1.0}, "round_trip_us must be"),
     ({"gradient_bytes": -4}, "gradient_bytes must be")])
 def test_job_wrong(settings, why):
@@ -91,7 +93,8 @@ def test_fat_tree_counts_are_those_of_the_paper():
 
 
 @pytest.mark.parametrize(("call", "why"), [
-    (lambda: fat_tree(3), "k must be even"), (lambda: fat_tree(4, bw_gbps=0), "bw_gbps must be above 0"), (lambda: leaf_spine(0, 1, 1), "leaves must be above"),
+    (lambda: fat_tree(3), "k must be even"), (lambda: fat_tree(4, bw_gbps=0), "bw_gbps must be above 0"),
+    (lambda: leaf_spine(0, 1, 1), "leaves must be above"),
     (lambda: leaf_spine(1, 1, 1, uplink_gbps=-1), "uplink_gbps must be above")])
 def test_generators_wrong(call, why):
     with pytest.raises(ValueError, match=why):

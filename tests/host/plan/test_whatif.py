@@ -31,7 +31,8 @@ def test_what_is_reserved_is_gone_each_way_and_adds_up():
     assert one_tree(reserve(seed_example(), "PS-S3=0.1")).rate_gbps == pytest.approx(8.9 / 3)
 
 
-@pytest.mark.parametrize(("given", "why"), [("L1", "must be LINK=GBPS"), ("L1=much", "must be LINK=GBPS"), ("=1", "must be LINK=GBPS"), ("L1=-1", "must be"),
+@pytest.mark.parametrize(("given", "why"), [("L1", "must be LINK=GBPS"), ("L1=much", "must be LINK=GBPS"), ("=1", "must be LINK=GBPS"),
+                                            ("L1=-1", "must be"),
                                             ("L1=4", "reserved_gbps of S1-S3 must be 0 to its bw_gbps"), ("L7=1", "no cable 'L7'")])
 def test_reserve_wrong(given, why):
     with pytest.raises(TopologyError, match=why):
