@@ -59,12 +59,15 @@ def one_tree(topology: Topology, *, levels: int | None = 1, time_s: float = 60.0
             if first and 1 / first.rate_gbps < known:
                 tree, known = first, 1 / first.rate_gbps
         stride *= 2
+    if tree is None and not upgrade:
+        tree = _first(topology, Pricing(topology, where, levels, adjacent), low)
     seconds = time.perf_counter() - began
     if tree is None:
         raise TopologyError(f"{scheme}: no tree was found within {time_s:g} s")
-    upgraded: dict[str, float] = {}
-    if tidied := model.tidy(known, values):
-        tree, upgraded = fit(tidied), model.upgraded(tidied)
+    upgraded = model.upgraded(values) if values else {}
+    tidied = model.tidy(known, values)
+    if tidied and (tidy := fit(tidied)).rate_gbps >= tree.rate_gbps * (1 - SAME):
+        tree, upgraded = tidy, model.upgraded(tidied)
     return Plan(scheme=scheme, trees=(tree,), bound_gbps=tree.rate_gbps if proved else max(1 / low, tree.rate_gbps),
                 prices=fixed_prices(topology.with_capacity(upgraded), (tree,)), seconds=seconds, upgraded=upgraded)
 

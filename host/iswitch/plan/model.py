@@ -55,7 +55,9 @@ class Model:
         if job.unicast:
             self._unicast(total)
         self._resources()
-        streams = np.arange(2 * total + 1)[:, None] * job.gradient_size + np.arange(2 * len(self.sites) + 1)[None, :] * job.partial_size
+        # What a resource can carry: gradients one way, results of all streams the other way, partial sums
+        most = 2 * total + len(self.sites)
+        streams = np.arange(most + 1)[:, None] * job.gradient_size + np.arange(len(self.sites) + 1)[None, :] * job.partial_size
         self.sums = np.unique(np.concatenate((streams.ravel(), [1.0])))
         if upgrades:
             program.row({self.u[a]: 1.0 for a, site in enumerate(self.sites) if site.upgraded}, 0, upgrades)
