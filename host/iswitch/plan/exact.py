@@ -19,6 +19,7 @@ from iswitch.plan.tree import Plan, Tree, capacities, fitted, loads
 
 __all__ = ["one_tree"]
 
+SLACK = 1e-6
 FIRST_S = 5.0
 TRIES = 4
 """Trees that are cheap at some prices, to begin with."""
@@ -49,6 +50,8 @@ def one_tree(topology: Topology, *, levels: int | None = 1, time_s: float = 60.0
         found = model.within(steps[ahead], left() if tried else min(left(), FIRST_S)) if known > low * (1 + SAME) else None
         if found and found.values:
             values, tree = found.values, fit(found.values)
+            if tree.rate_gbps * steps[ahead] < 1 - SLACK:
+                raise RuntimeError(f"a tree for {1 / steps[ahead]:.6g} Gb/s carries {tree.rate_gbps:.6g}")
             known, proved = min(steps[ahead], 1 / tree.rate_gbps), ahead == 0
         elif not found or found.status == "infeasible":
             if tree is None and ahead + 1 == len(steps):

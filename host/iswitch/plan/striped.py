@@ -19,7 +19,7 @@ from iswitch.plan.tree import Plan, Resource, Tree, capacities, fitted, loads
 
 __all__ = ["several_trees"]
 
-ENOUGH = 1e-7
+ENOUGH, SLACK = 1e-7, 1e-6
 
 
 def several_trees(topology: Topology, *, levels: int | None = 1, time_s: float = 60.0, adjacent: bool = False, start: Sequence[Tree] = (),
@@ -73,8 +73,10 @@ def several_trees(topology: Topology, *, levels: int | None = 1, time_s: float =
     seconds = time.perf_counter() - began
     trees = _packed(topology, [replace(tree, rate_gbps=rate) for tree, rate in zip(columns, rates) if rate > ENOUGH])
     rate = sum(tree.rate_gbps for tree in trees)
+    if bound < rate * (1 - SLACK):
+        raise RuntimeError(f"trees carry {rate:.6g} Gb/s, above their bound, {bound:.6g}")
     name = scheme or ("several trees, one level" if levels == 1 else "several trees, summed again")
-    return Plan(scheme=name, trees=trees, bound_gbps=rate if bound <= rate * (1 + 1e-6) else max(bound, rate),
+    return Plan(scheme=name, trees=trees, bound_gbps=rate if bound <= rate * (1 + SLACK) else max(bound, rate),
                 prices=fixed_prices(topology, trees), seconds=seconds)
 
 

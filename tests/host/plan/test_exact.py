@@ -100,6 +100,24 @@ def test_the_seed_example_by_search_and_by_program():
     assert one_tree(topology).rate_gbps == pytest.approx(fastest(topology, 1), rel=1e-6)
 
 
+@pytest.mark.parametrize("returning", ["multicast", "unicast", "none"])
+def test_results_have_to_share_cables_with_gradients(returning):
+    """Only S2 sums, but the ps is at S1: cables between them carry gradients one way, and results of others the same way."""
+    graph = nx.Graph()
+    graph.add_node("S1", kind="switch")
+    graph.add_node("S2", kind="switch", aggregates=True, capacity_gbps=100.0)
+    graph.add_node("PS", kind="host", role="ps")
+    graph.add_edge("S1", "S2", bw_gbps=3.8)
+    graph.add_edge("PS", "S1", bw_gbps=4.0)
+    for worker, switch in (("W1", "S1"), ("W2", "S1"), ("W3", "S1"), ("W4", "S2")):
+        graph.add_node(worker, kind="host")
+        graph.add_edge(worker, switch, bw_gbps=10.0)
+    topology = Topology(graph, Job(return_path=returning, overhead_bytes=0, uplink_bytes_per_element=4))
+    plan = one_tree(topology)
+    assert plan.rate_gbps == pytest.approx(fastest(topology, 1)) == pytest.approx({"multicast": 4 / 3, "unicast": 1, "none": 1.9}[returning])
+    assert examine(node_link(topology), plan.json())[1] == []
+
+
 def test_a_root_switch_is_chosen_where_there_is_no_ps():
     graph = leaf_spine(3, 2, 2, nic_gbps=10, uplink_gbps=40)
     topology = Topology.of(graph, aggregates={"leaf1": 40, "leaf2": 40, "leaf3": 40, "spine2": 80}, job=Job(overhead_bytes=0))

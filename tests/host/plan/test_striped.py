@@ -34,11 +34,16 @@ def all_trees(topology):
             yield Tree(rate_gbps=1.0, root="PS", homes=homes, parents=dict.fromkeys(used, "PS"), up=up)
 
 
-@pytest.fixture(scope="module", params=["multicast", "none"])
+@pytest.fixture(scope="module", params=[("multicast", 4, 4, 3), ("none", 4, 4, 3), ("none", 3.5, 5, 2.5), ("multicast", 5, 6, 2), ("none", 6, 3.7, 1.9)])
 def small(request):
-    graph = seed_example(capacity_gbps=4, return_path=request.param).graph.copy()
+    returning, capacity_gbps, server_gbps, last_gbps = request.param
+    graph = seed_example(capacity_gbps=capacity_gbps, return_path=returning).graph.copy()
     graph.remove_nodes_from(["W3", "W4", "W6", "W7", "W8"])
-    graph.edges["PS", "S3"]["bw_gbps"] = 4.0
+    graph.edges["PS", "S3"]["bw_gbps"] = float(server_gbps)
+    graph.edges["S2", "S3"]["bw_gbps"] = float(last_gbps)
+    for worker in ("W1", "W2", "W5"):
+        (switch,) = graph[worker]
+        graph.edges[worker, switch]["bw_gbps"] = 10.0
     return Topology(graph)
 
 
