@@ -74,12 +74,13 @@ def switchml_like(topology: Topology) -> Plan:
     if not trees:
         raise TopologyError("no switch takes all workers")
     best = max(trees, key=lambda tree: tree.rate_gbps)
-    return Plan(scheme="SwitchML-like", trees=(best,), bound_gbps=INFINITY, prices=fixed_prices(topology, (best,)), seconds=time.perf_counter() - began)
+    return Plan(scheme="SwitchML-like", trees=(best,), bound_gbps=INFINITY, prices=fixed_prices(topology, (best,)),
+                seconds=time.perf_counter() - began)
 
 
 def atp_like(topology: Topology) -> Plan:
-    """Every worker at its own switch for as much as that can sum; what is more goes to the ps unsummed, along shortest ways. How much that is for each
-    switch is the best there is (a linear program). Where a worker's switch does not aggregate all of its gradient goes to the ps."""
+    """Every worker at its own switch for as much as that can sum; what is more goes to the ps unsummed, along shortest ways. How much
+    that is for each switch is the best there is (a linear program). Where a worker's switch does not aggregate all of its gradient goes to the ps."""
     began, near = time.perf_counter(), Nearest(topology)
     room = capacities(topology)
     here = {worker: at for worker, at in near.at.items() if at in near.sites}

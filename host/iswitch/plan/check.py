@@ -94,7 +94,8 @@ def examine(network: Mapping[str, Any], plan: Mapping[str, Any], *, levels: int 
     for name, load in loads.items():
         kind, _, switch = name.partition(" ")
         if ">" in name:
-            room = cables.get(tuple(name.split(">")), float("inf"))
+            at, _, to = name.partition(">")
+            room = cables.get((at, to), float("inf"))
         elif kind == "sum":
             room = nodes[switch].get("capacity_gbps" if nodes[switch]["kind"] == "switch" else "ingress_gbps", float("inf"))
         else:

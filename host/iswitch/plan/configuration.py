@@ -78,7 +78,8 @@ def configuration(topology: Topology, plan: Plan, *, epoch: int = 1, scale: floa
             workers[worker]["jobs"][str(job)] = {"plugged": plugged, "sends_to": places.address(home), "share": round(tree.rate_gbps / rate, 9),
                                                  "rate_gbps": round(tree.rate_gbps, 9), "way": list(path)}
     links = _links(topology, places, plan)
-    return {"epoch": epoch, "scheme": plan.scheme, "rate_gbps": round(rate, 9), "topology": hashlib.sha256(to_json(topology).encode()).hexdigest()[:16],
+    return {"epoch": epoch, "scheme": plan.scheme, "rate_gbps": round(rate, 9),
+            "topology": hashlib.sha256(to_json(topology).encode()).hexdigest()[:16],
             "world": len(places.rank), "switches": switches, "workers": workers, "links": links,
             "emulator": _emulator(topology, places, plan, links, scale)}
 
@@ -86,7 +87,7 @@ def configuration(topology: Topology, plan: Plan, *, epoch: int = 1, scale: floa
 def _role(topology: Topology, places: _Places, tree: Tree, switch: str) -> dict[str, Any]:
     job, ports = topology.job, places.ports[switch]
     entering = lambda child: ports[tree.up[child][-2]] if len(tree.up[child]) > 1 else None
-    members = [{"worker": worker, "rank": places.rank[worker], "port": entering(worker)} for worker in tree.members(switch)]
+    members: list[dict[str, Any]] = [{"worker": worker, "rank": places.rank[worker], "port": entering(worker)} for worker in tree.members(switch)]
     members += [{"switch": child, "ranks": sorted(places.rank[worker] for worker in tree.below(child)), "port": entering(child)}
                 for child in tree.children(switch)]
     parent = None
@@ -113,7 +114,8 @@ def _emulator(topology: Topology, places: _Places, plan: Plan, links: list[dict[
     ports = max(map(len, places.ports.values()))
     windows = [_power(ceil(tree.rate_gbps * topology.job.round_trip_us / (topology.job.payload_bytes * 8e-3))) for tree in plan.trees]
     members = _power(max(len(places.rank), 2))
-    arguments = ["--switches", str(len(places.number)), "--ports", str(ports), "--members", str(members), "--jobs", str(_power(max(len(plan.trees), 2))),
+    arguments = ["--switches", str(len(places.number)), "--ports", str(ports), "--members", str(members),
+                 "--jobs", str(_power(max(len(plan.trees), 2))),
                  "--window", str(max(*windows, 2)), "--elements", str(topology.job.payload_bytes // 4)]
     for link in links:
         one, other = (f"{switch}:{port}" for switch, port in link["places"])

@@ -1,10 +1,10 @@
 """The fastest single tree, proved.
 
 All workers send at one rate r in a best plan, so with t = 1/r every row is linear: streams on a resource, in their sizes, <= what it has x t. Workers
-that nothing tells apart are a whole number, streams to one place a flow of whole numbers. Streams come in whole numbers, so t is one of few values: what
-a resource can be made to carry, by what it has. For one t the question is whether there is a tree, which is far easier than to minimise t: each row's right
-side is rounded down to what can be carried, and a switch that is not used takes nothing. The t are gone through from below, where the linear program
-begins, in growing steps and then by halves; each `no` is a proved bound.
+that nothing tells apart are a whole number, streams to one place a flow of whole numbers. Streams come in whole numbers, so t is one of few values:
+what a resource can be made to carry, by what it has. For one t the question is whether there is a tree, which is far easier than to minimise t:
+each row's right side is rounded down to what can be carried, and a switch that is not used takes nothing. The t are gone through from below, where
+the linear program begins, in growing steps and then by halves; each `no` is a proved bound.
 """
 
 import time
@@ -19,8 +19,9 @@ from iswitch.plan.tree import Plan, Tree, capacities, fitted, loads
 
 __all__ = ["one_tree"]
 
+SLACK = 1e-6
 FIRST_S = 5.0
-TRIES = 6
+TRIES = 4
 """Trees that are cheap at some prices, to begin with."""
 
 
@@ -36,7 +37,7 @@ def one_tree(topology: Topology, *, levels: int | None = 1, time_s: float = 60.0
     left = lambda: max(time_s - (time.perf_counter() - began), 0.0)
     none = TopologyError(f"{scheme}: no tree reaches all workers; look at members, and at cables with nothing left")
     where = sites(topology, upgrade)
-    model = Model(topology, where, levels=levels, adjacent=adjacent, upgrades=upgrade.count if upgrade else 0)
+    model = Model(topology, where, levels=levels, adjacent=adjacent, upgrades=upgrade.most if upgrade else 0)
     fit = lambda values: fitted(topology.with_capacity(model.upgraded(values)), model.tree(values))
     low, stride, proved = model.lowest(left()), 1, False
     if low == INFINITY:
@@ -49,6 +50,8 @@ def one_tree(topology: Topology, *, levels: int | None = 1, time_s: float = 60.0
         found = model.within(steps[ahead], left() if tried else min(left(), FIRST_S)) if known > low * (1 + SAME) else None
         if found and found.values:
             values, tree = found.values, fit(found.values)
+            if tree.rate_gbps * steps[ahead] < 1 - SLACK:
+                raise RuntimeError(f"a tree for {1 / steps[ahead]:.6g} Gb/s carries {tree.rate_gbps:.6g}")
             known, proved = min(steps[ahead], 1 / tree.rate_gbps), ahead == 0
         elif not found or found.status == "infeasible":
             if tree is None and ahead + 1 == len(steps):
@@ -59,12 +62,15 @@ def one_tree(topology: Topology, *, levels: int | None = 1, time_s: float = 60.0
             if first and 1 / first.rate_gbps < known:
                 tree, known = first, 1 / first.rate_gbps
         stride *= 2
+    if tree is None and not upgrade:
+        tree = _first(topology, Pricing(topology, where, levels, adjacent), low)
     seconds = time.perf_counter() - began
     if tree is None:
         raise TopologyError(f"{scheme}: no tree was found within {time_s:g} s")
-    upgraded: dict[str, float] = {}
-    if tidied := model.tidy(known, values):
-        tree, upgraded = fit(tidied), model.upgraded(tidied)
+    upgraded = model.upgraded(values) if values else {}
+    tidied = model.tidy(known, values)
+    if tidied and (tidy := fit(tidied)).rate_gbps >= tree.rate_gbps * (1 - SAME):
+        tree, upgraded = tidy, model.upgraded(tidied)
     return Plan(scheme=scheme, trees=(tree,), bound_gbps=tree.rate_gbps if proved else max(1 / low, tree.rate_gbps),
                 prices=fixed_prices(topology.with_capacity(upgraded), (tree,)), seconds=seconds, upgraded=upgraded)
 

@@ -44,8 +44,8 @@ def to_graphml(topology: Topology, path: Path) -> None:
 
 
 def from_graphml(path: Path) -> Topology:
-    """Attributes are those of the JSON, units in their names. What a drawing tool adds is left out, but an attribute that looks like a quantity and is
-    none that is known is refused: `bw`, in what unit? So is a number that was written as text. TopologyError."""
+    """Attributes are those of the JSON, units in their names. What a drawing tool adds is left out, but an attribute that looks like a quantity and
+    is none that is known is refused: `bw`, in what unit? So is a number that was written as text. TopologyError."""
     try:
         drawn = nx.read_graphml(path)
     except (nx.NetworkXError, SyntaxError, KeyError, ValueError) as error:

@@ -1,19 +1,26 @@
 """GRID's own algorithm as a baseline: its linear program without links, randomised rounding, and a repair of what that breaks.
 
-Fang, Zhao, Xu, Wu, Yao: GRID, IEEE/ACM Transactions on Networking 31(5), 2023: maximise the rate that all workers reach, each splitting its gradient over
-aggregation nodes; a switch's sum is as fast as its fastest worker's part; capacities of switches and the ps bind, links do not. Each worker then takes
-one node, with chances as its parts are. Rounded so the rate stays and capacities break, so here the rate is lowered until all fits, links too.
+Fang, Zhao, Xu, Wu, Yao: GRID, IEEE/ACM Transactions on Networking 31(5), 2023: maximise the rate that all workers reach, each splitting its
+gradient over aggregation nodes; a switch's sum is as fast as its fastest worker's part; capacities of switches and the ps bind, links do not. Each
+worker then takes one node, with chances as its parts are. Rounded so the rate stays and capacities break, so here the rate is lowered until all
+fits, links too.
 """
 
 import random
 import statistics
 import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
 
 from iswitch.plan.baselines import Nearest
 from iswitch.plan.prices import fixed_prices
 from iswitch.plan.program import INFINITY, Program
 from iswitch.plan.topology import Topology
-from iswitch.plan.tree import Plan, Tree, capacities, loads
+from iswitch.plan.tree import Plan, Resource, Tree, capacities, loads
 
 __all__ = ["grid", "relaxed"]
 
@@ -24,8 +31,8 @@ MOVES = 200
 
 
 def relaxed(topology: Topology) -> tuple[float, list[dict[str, float]]]:
-    """(rate of the linear program, for each group of workers its parts by aggregation node). A worker sends at most what its cable takes; the ps takes
-    what its cables bring."""
+    """(rate of the linear program, for each group of workers its parts by aggregation node). A worker sends at most what its cable takes; the ps
+    takes what its cables bring."""
     near, job, groups = Nearest(topology), topology.job, topology.groups()
     ends = [*near.sites, near.ps]
     program = Program()
@@ -62,7 +69,7 @@ def grid(topology: Topology, *, seed: int = 1) -> Plan:
     drawn: dict[tuple[str, ...], Tree] = {}
     rates = []
     for _ in range(DRAWS):
-        homes = {}
+        homes: dict[str, str] = {}
         for group, part in zip(topology.groups(), parts):
             weights = [max(value, 0.0) for value in part.values()]
             homes |= dict(zip(group.workers, chance.choices(list(part), weights, k=len(group.workers))))
@@ -71,31 +78,70 @@ def grid(topology: Topology, *, seed: int = 1) -> Plan:
             drawn[key] = near.tree(homes)
         rates.append(drawn[key].rate_gbps if key in drawn else 0.0)
     best = sorted(drawn.values(), key=lambda tree: -tree.rate_gbps)[:REPAIRED] or [near.tree(dict.fromkeys(topology.workers, near.ps))]
-    tree = max((_repaired(near, tree) for tree in best), key=lambda tree: tree.rate_gbps)
+    repair = _Repair(near)
+    tree = max((repair.repaired(tree) for tree in best), key=lambda tree: tree.rate_gbps)
     note = f"its program, without links, promises {promised:.4g}; its roundings give {statistics.median(rates):.4g} (median of {DRAWS}) unrepaired"
     return Plan(scheme="GRID, repaired", trees=(tree,), bound_gbps=INFINITY, prices=fixed_prices(topology, (tree,)),
                 seconds=time.perf_counter() - began, note=note)
 
 
-def _repaired(near: Nearest, tree: Tree) -> Tree:
-    """Moves a worker, or all of a group at one place, as long as the fullest resource gets emptier, or that and the next fullest after it."""
-    room = capacities(near.topology)
+class _Repair:
+    """Loads of trees whose ways are `near`'s, as sums of vectors: of each worker's stream, and of each switch's sum."""
 
-    def fill(tree: Tree) -> list[float]:
-        return sorted((round(load / room[resource], 9) for resource, load in loads(near.topology, tree).items() if resource in room), reverse=True)
+    def __init__(self, near: Nearest):
+        self.near = near
+        room = capacities(near.topology)
+        self.index = {resource: number for number, resource in enumerate(room)}
+        self.room = np.array(list(room.values())) + 1e-12
+        first = {at: worker for worker, at in reversed(list(near.at.items()))}
+        self.gradients: dict[tuple[str, str], npt.NDArray[np.float64]] = {}
+        self.sums: dict[str, npt.NDArray[np.float64]] = {}
+        for at, worker in first.items():
+            for home in (*near.sites, near.ps):
+                parts = loads(near.topology, near.tree({worker: home}))
+                whole = self.vector(parts)
+                if home != near.ps and home not in self.sums:
+                    lone = near.tree({worker: home})
+                    bare = replace(lone, homes={}, up={home: lone.up[home]}, down={})
+                    self.sums[home] = self.vector(loads(near.topology, bare))
+                self.gradients[at, home] = whole - self.sums.get(home, 0.0)
 
-    best, value = tree, fill(tree)
-    for _ in range(MOVES):
-        moves, tried = [], set()
-        for worker, home in best.homes.items():
-            for place in (*near.sites, near.ps):
-                if place == home or (near.at[worker], home, place) in tried:
-                    continue
-                tried.add((near.at[worker], home, place))
-                alike = {other: place for other, at in best.homes.items() if at == home and near.at[other] == near.at[worker]}
-                moves += [near.tree(homes) for homes in ({**best.homes, worker: place}, {**best.homes, **alike}) if near.allowed(homes)]
-        found = min(moves, key=fill, default=best)
-        if fill(found) >= value:
-            break
-        best, value = found, fill(found)
-    return best
+    def vector(self, parts: Mapping[Resource, float]) -> npt.NDArray[np.float64]:
+        found = np.zeros(len(self.room))
+        for resource, load in parts.items():
+            if resource in self.index:
+                found[self.index[resource]] += load
+        return found
+
+    def fill(self, counts: Mapping[tuple[str, str], int]) -> list[float]:
+        """How full everything is, the fullest first; rounded so that equal things are equal."""
+        load = sum((number * self.gradients[pair] for pair, number in counts.items()), np.zeros(len(self.room)))
+        for home in {home for (_, home), number in counts.items() if number}:
+            load = load + self.sums.get(home, 0.0)
+        found: list[float] = (-np.sort(-(load / self.room))).round(9).tolist()
+        return found
+
+    def allowed(self, counts: Mapping[tuple[str, str], int]) -> bool:
+        return all(sum(number for (_, at), number in counts.items() if at == home) <= (site.members or INFINITY)
+                   for home, site in self.near.sites.items())
+
+    def repaired(self, tree: Tree) -> Tree:
+        """Moves a worker, or all of a place with one home, as long as the fullest resource gets emptier, or that and the next fullest after it."""
+        near = self.near
+        counts = Counter((near.at[worker], home) for worker, home in tree.homes.items())
+        value = self.fill(counts)
+        for _ in range(MOVES):
+            best = None
+            for (at, home), number in counts.items():
+                for place in (*near.sites, near.ps):
+                    for moved in {1, number} if place != home and number else ():
+                        moves = counts + Counter({(at, place): moved})
+                        moves[at, home] -= moved
+                        if (full := self.fill(moves)) < value and self.allowed(moves):
+                            best, value = moves, full
+            if best is None:
+                break
+            counts = +best
+        waiting = {at: [worker for worker in near.topology.workers if near.at[worker] == at] for at in near.at.values()}
+        homes = {waiting[at].pop(0): home for at, home in sorted(counts.elements())}
+        return near.tree({worker: homes[worker] for worker in near.topology.workers})

@@ -38,11 +38,14 @@ class Model:
         total = sum(len(group.workers) for group in self.groups)
         arcs = {place: self.arcs.toward(place, adjacent) for place in places}
         self.f = {(place, arc): program.variable(0, total, integer=True) for place in places for arc in arcs[place]}
-        self.h = {(place, arc): program.variable(0, len(sites), integer=True) for place in places for arc in arcs[place] if arc[0] not in self.arcs.lone
-                  and any(ends[b].at == place for _, b in self.y)}
+        self.h = {(place, arc): program.variable(0, len(sites), integer=True) for place in places for arc in arcs[place]
+                  if arc[0] not in self.arcs.lone and any(ends[b].at == place for _, b in self.y)}
         for place in places:
-            self._flow(self.f, place, {group.at: {self.x[g, a]: 1.0 for a, end in enumerate(ends) if end.at == place}
-                                       for g, group in enumerate(self.groups)}, arcs[place])
+            begins: dict[str, dict[int, float]] = defaultdict(dict)
+            for (g, a), variable in self.x.items():
+                if ends[a].at == place:
+                    begins[self.groups[g].at][variable] = 1.0
+            self._flow(self.f, place, begins, arcs[place])
             demand: dict[str, dict[int, float]] = defaultdict(dict)
             for (a, b), variable in self.y.items():
                 if ends[b].at == place:
@@ -52,7 +55,9 @@ class Model:
         if job.unicast:
             self._unicast(total)
         self._resources()
-        streams = np.arange(2 * total + 1)[:, None] * job.gradient_size + np.arange(2 * len(self.sites) + 1)[None, :] * job.partial_size
+        # What a resource can carry: gradients one way, results of all streams the other way, partial sums
+        most = 2 * total + len(self.sites)
+        streams = np.arange(most + 1)[:, None] * job.gradient_size + np.arange(len(self.sites) + 1)[None, :] * job.partial_size
         self.sums = np.unique(np.concatenate((streams.ravel(), [1.0])))
         if upgrades:
             program.row({self.u[a]: 1.0 for a, site in enumerate(self.sites) if site.upgraded}, 0, upgrades)
@@ -65,7 +70,8 @@ class Model:
             for a in range(count):
                 row({self.x[g, a]: 1.0, self.u[a]: -len(group.workers)}, -INFINITY, 0)
         for a in range(count):
-            row({self.y[a, b]: 1.0 for b in range(len(self.ends)) if (a, b) in self.y} | {self.u[a]: -1.0} | ({self.z[a]: 1.0} if self.z else {}), 0, 0)
+            above = {self.y[a, b]: 1.0 for b in range(len(self.ends)) if (a, b) in self.y}
+            row(above | {self.u[a]: -1.0} | ({self.z[a]: 1.0} if self.z else {}), 0, 0)
         if self.z:
             row(dict.fromkeys(self.z, 1.0), 1, 1)
         for a in range(count):
@@ -124,9 +130,10 @@ class Model:
         for arc, variable in self.d.items():
             on[arc][variable] += job.result_size
         self.limits += [(dict(terms), topology.free_gbps(*arc), None) for arc, terms in on.items()]
-        self.least = max((job.gradient_size / group.nic_gbps for group in self.groups if group.at not in self.arcs.lone and group.nic_gbps), default=0.0)
-        if any(not group.nic_gbps for group in self.groups if group.at not in self.arcs.lone):
+        single = [group for group in self.groups if group.at not in self.arcs.lone]
+        if any(not group.nic_gbps for group in single):
             raise TopologyError("a worker's cable has nothing left for the job")
+        self.least = max((job.gradient_size / group.nic_gbps for group in single), default=0.0)
         for b, end in enumerate(self.ends):
             into = {self.x[g, b]: job.gradient_size for g in range(len(self.groups))} | {
                 variable: job.partial_size for (_, to), variable in self.y.items() if to == b}
@@ -237,7 +244,8 @@ class Model:
         order = sorted(homes, key=natural)
         return Tree(rate_gbps=0.0, root=root, homes={worker: homes[worker] for worker in order},
                     parents={switch: parents[switch] for switch in sorted(parents, key=natural)},
-                    up={child: up[child] for child in (*order, *sorted(parents, key=natural))}, down={worker: down[worker] for worker in order if down})
+                    up={child: up[child] for child in (*order, *sorted(parents, key=natural))},
+                    down={worker: down[worker] for worker in order if down})
 
 
 def _alive(homes: dict[str, str], parents: dict[str, str], root: str) -> set[str]:

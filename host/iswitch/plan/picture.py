@@ -34,7 +34,8 @@ class _Canvas:
         levels = max(far.values(), default=0)
         self.at: dict[str, tuple[float, float]] = {}
         self.boxes: list[tuple[str, str, list[str], float]] = []
-        column = 0
+        column: float = 0
+        beside = any(far.get(a) == far.get(b) == 0 for a, b in transit.edges)
         floor = HEAD + ROW * (levels + bool(topology.ps)) + 40
         for switch in near:
             first = column
@@ -42,14 +43,14 @@ class _Canvas:
                 self.boxes.append((switch, home, workers, EDGE + COLUMN * (column + 0.5)))
                 column += 1
             self.at[switch] = (EDGE + COLUMN * (first + column) / 2, floor)
-        self.width = max(2 * EDGE + COLUMN * column, 760)
+            column += 0.75 * beside
+        self.width = max(2 * EDGE + COLUMN * (column - 0.75 * beside), 620)
         for level in range(1, levels + 1):
             here = [switch for switch in topology.switches if far.get(switch) == level]
             for number, switch in enumerate(here):
                 self.at[switch] = (self.width * (number + 1) / (len(here) + 1), floor - ROW * level)
         if topology.ps:
-            beside = self.at[min(topology.graph[topology.ps], key=natural)]
-            self.at[topology.ps] = (beside[0], HEAD + 30)
+            self.at[topology.ps] = (self.at[min(topology.graph[topology.ps], key=natural)][0], HEAD + 30)
         self.base = floor + ROW * 0.75
         self.height = self.base + 40 + LEGEND
         places = sorted(self.tree.summing, key=natural)
@@ -75,6 +76,10 @@ def _shade(load: float, room: float) -> str:
     return FULL if load >= room * (1 - 1e-6) else BUSY if load >= 0.8 * room else FREE
 
 
+def _short(value: float) -> str:
+    return f"{value:.3g}"
+
+
 def _text(x: float, y: float, text: str, colour: str = INK, more: str = "") -> str:
     """In the middle of x, with paper behind it."""
     return (f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="{colour}" stroke="{PAPER}" stroke-width="4" paint-order="stroke" '
@@ -98,12 +103,11 @@ def _cables(canvas: _Canvas) -> list[str]:
         # Cables along a row go over what stands between their ends.
         between = [other for other, (x, y) in canvas.at.items() if y == ay == by and min(ax, bx) < x < max(ax, bx)]
         bend = 150 if between else 0
-        mx, my = (ax + bx) / 2, (ay + by) / 2 - bend / 2
         there, back = load.get(Resource("link", a, b), 0.0), load.get(Resource("link", b, a), 0.0)
         most = room[Resource("link", a, b)]
         colour = _shade(max(there, back), most)
-        line = lambda shift: f"M{ax + shift:.1f} {ay + shift:.1f}Q{mx + shift:.1f} {(ay + by) / 2 - bend + shift:.1f} {bx + shift:.1f} {by + shift:.1f}"
-        parts.append(f'<path d="{line(0)}" fill="none" stroke="{colour}" stroke-opacity="0.35" stroke-width="14"/>')
+        parts.append(f'<path d="M{ax:.1f} {ay:.1f}Q{(ax + bx) / 2:.1f} {(ay + by) / 2 - bend:.1f} {bx:.1f} {by:.1f}" fill="none" stroke="{colour}" '
+                     'stroke-opacity="0.35" stroke-width="14"/>')
         lanes = [(hop, kind) for hop in ((a, b), (b, a)) for kind in streams[hop]]
         for lane, ((at, _), (home, summed)) in enumerate(lanes):
             shift = (lane - (len(lanes) - 1) / 2) * 5
@@ -112,11 +116,17 @@ def _cables(canvas: _Canvas) -> list[str]:
             turned = "" if at == a else ' class="back"'
             parts.append(f'<path d="{_cut(canvas, a, b, bend, shift)}" fill="none" stroke="{canvas.colour[home]}" stroke-width="2.5"'
                          f'{"" if summed else " stroke-dasharray=" + chr(34) + "5 4" + chr(34)} {marker}{turned}/>')
-        name = topology.graph.edges[a, b].get("name")
-        text = f"{gbps(there)} · {gbps(back)} of {gbps(most)}" if there or back else f"0 of {gbps(most)}"
-        ink = FULL if colour == FULL else INK
-        labels.append(_text(mx, my + (4 if not name else -3), f"{name or ''}", more=' font-weight="bold"') if name else "")
-        labels.append(_text(mx, my + (12 if name else 4), text, ink, ' font-size="11"'))
+        if not (name := topology.graph.edges[a, b].get("name")) and not there and not back:
+            continue
+        # Nearer to the end with fewer cables, lest labels meet; arrows say up and down, or right and left.
+        low = 0.5 if ay == by or topology.ps in (a, b) else 0.22 if ay > by else 0.78
+        mx, my = ax + (bx - ax) * low, ay + (by - ay) * low - bend / 2
+        first = (ay > by) if ay != by else ax < bx
+        signs = "↑↓" if ay != by else "→←"
+        one, other = (there, back) if first else (back, there)
+        labels.append(_text(mx, my - 3, name, more=' font-weight="bold"') if name else "")
+        labels.append(_text(mx, my + (12 if name else 4), f"{signs[0]}{_short(one)} {signs[1]}{_short(other)}/{_short(most)}",
+                            FULL if colour == FULL else INK, ' font-size="11"'))
     return parts + [label for label in labels if label]
 
 
@@ -136,7 +146,7 @@ def _cut(canvas: _Canvas, a: str, b: str, bend: float, shift: float) -> str:
 
 
 def _workers(canvas: _Canvas) -> list[str]:
-    topology, load, room = canvas.topology, used(canvas.topology, canvas.plan.trees), capacities(canvas.topology)
+    load, room = used(canvas.topology, canvas.plan.trees), capacities(canvas.topology)
     parts = []
     for switch, home, workers, x in canvas.boxes:
         sx, sy = canvas.at[switch]
@@ -153,7 +163,7 @@ def _workers(canvas: _Canvas) -> list[str]:
         title = f"<title>{escape(name)}</title>"
         parts.append(f'<text x="{x:.1f}" y="{canvas.base - 2:.1f}" text-anchor="middle">{title}{escape(shown)}</text>')
         parts.append(f'<text x="{x:.1f}" y="{canvas.base + 12:.1f}" text-anchor="middle" font-size="11" fill="{colour}">to {escape(home)}</text>')
-        parts.append(_text((x + sx) / 2, (canvas.base - 18 + sy + 26) / 2 + 8, f"{gbps(load.get(cable, 0.0))} of {gbps(room[cable])}",
+        parts.append(_text((x + sx) / 2, (canvas.base - 18 + sy + 26) / 2 + 8, f"{_short(load.get(cable, 0.0))}/{_short(room[cable])}",
                            FULL if load.get(cable, 0.0) >= room[cable] * (1 - 1e-6) else INK, ' font-size="11"'))
     return parts
 
@@ -169,7 +179,7 @@ def _nodes(canvas: _Canvas) -> list[str]:
         parts.append(f'<text x="{x:.1f}" y="{y - 5:.1f}" text-anchor="middle" font-weight="bold">{escape(node)}</text>')
         resource = Resource("ingress" if node == topology.ps else "capacity", node)
         taken = load.get(resource, 0.0)
-        text = "forwards" if not taken else f"sums {gbps(taken)} of {gbps(room[resource])}" if resource in room else f"takes {gbps(taken)}"
+        text = "forwards" if not taken else f"sums {_short(taken)}/{_short(room[resource])}" if resource in room else f"takes {_short(taken)}"
         full = resource in room and taken >= room[resource] * (1 - 1e-6)
         parts.append(f'<text x="{x:.1f}" y="{y + 14:.1f}" text-anchor="middle" font-size="11" fill="{FULL if full else INK}">{text}</text>')
     return parts
@@ -177,6 +187,5 @@ def _nodes(canvas: _Canvas) -> list[str]:
 
 def _legend(canvas: _Canvas) -> list[str]:
     y = canvas.height - 14
-    note = ("Gb/s on cables: one way · the other, of what there is each way (first to the end whose name comes later). Red is full. "
-            "Solid arrows: sums; dashed: gradients.")
+    note = "Gb/s carried / there is, each way; red is full. Solid arrows are sums, dashed ones gradients, in the colour of who adds them up."
     return [f'<text x="{EDGE}" y="{y:.1f}" font-size="11" fill="#546e7a">{note}</text>']

@@ -18,8 +18,8 @@ def binding(topology: Topology, trees: tuple[Tree, ...]) -> list[Resource]:
 
 
 def fixed_prices(topology: Topology, trees: tuple[Tree, ...]) -> dict[Resource, float]:
-    """Shadow prices of all that is full: Gb/s of rate for one more Gb/s of that resource alone, were the trees to stay as they are and only their rates
-    to follow. Where several bind a tree at once each alone is worth nothing: then the dual of the linear program is not one, and this is the least."""
+    """Shadow prices of all that is full: Gb/s of rate for one more Gb/s of that resource alone, were the trees to stay as they are and only their
+    rates to follow. Where several bind a tree at once each alone is worth nothing: then the linear program has many duals, and this is the least."""
     room = capacities(topology)
     known = [loads(topology, tree) for tree in trees]
     before = _rate(room, known)
@@ -33,6 +33,8 @@ def fixed_prices(topology: Topology, trees: tuple[Tree, ...]) -> dict[Resource, 
 
 def _rate(room: Mapping[Resource, float], known: Sequence[Mapping[Resource, float]]) -> float:
     """All that the trees with these loads can carry together."""
+    if not known:
+        return 0.0
     if len(known) == 1:
         return min((room[resource] / load for resource, load in known[0].items() if resource in room), default=0.0)
     program = Program()

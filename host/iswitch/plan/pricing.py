@@ -52,7 +52,8 @@ class Pricing:
              for a, site in enumerate(self.sites) for b, other in enumerate(self.ends)
              if site.at != other.at and (self.levels != 1 or b == count or not topology.ps) and site.at in sums[other.at].cost}
         home = lambda root: sum(results[root].cost.get(group.at, INFINITY) * len(group.workers) for group in self.groups) if results else 0.0
-        z = [] if topology.ps else [program.variable(0, 1 if home(site.at) < INFINITY else 0, integer=True, cost=min(home(site.at), 1e9)) for site in self.sites]
+        z = [] if topology.ps else [program.variable(0, 1 if home(site.at) < INFINITY else 0, integer=True,
+                                                     cost=min(home(site.at), 1e9)) for site in self.sites]
         self._rows(program, x, u, y, z)
         # What is the same for every tree: workers' own cables, and a ps's results
         fixed = home(topology.ps) if topology.ps else 0.0

@@ -159,7 +159,7 @@ class _Reader:
             self.node(name, line, kind="switch", **self._sums(found))
             for host in hosts if isinstance(hosts, list) else [f"{name}-h{number}" for number in range(1, hosts + 1)]:
                 self.node(host, found["hosts"][1].start_mark.line + 1, kind="host")
-                self.cable(host, name, line, bw_gbps=found["nic_gbps"][0])
+                self.cable(host, name, found["nic_gbps"][1].start_mark.line + 1, bw_gbps=found["nic_gbps"][0])
 
     def _uplinks(self, node: Any) -> None:
         found = self.settings(node, RACK | {"hosts": int}, "a rack")
@@ -194,7 +194,7 @@ class _Reader:
         ends = [self.value("between", each, str) for each in found["between"][1].value]
         if len(ends) != 2 or ends[0] == ends[1]:
             raise self.refuse(line, f"a link is between two nodes, not {ends}")
-        self.cable(*ends, line, **{key: found[key][0] for key in EDGE_KEYS if key in found})
+        self.cable(ends[0], ends[1], line, **{key: found[key][0] for key in EDGE_KEYS if key in found})
 
 
 def _shown(node: Any) -> str:

@@ -31,16 +31,27 @@ def _next(name: str) -> str:
 
 
 def _joined(topology: Topology, resources: Iterable[Resource]) -> str:
-    """With the cables of workers together."""
-    workers, others = set(), []
-    for resource in resources:
-        own = {resource.at, resource.to} & set(topology.workers)
-        if own:
-            workers |= own
+    """In words: workers' cables together, other cables by name if they are full both ways, switches of one kind together."""
+    given, workers = set(resources), topology.workers
+    own = {end for resource in given for end in (resource.at, resource.to) if end in workers}
+    parts = []
+    if own:
+        whose = "all workers" if len(own) == len(workers) > 1 else listed(own)
+        parts.append(f"the {'cable' if len(own) == 1 else 'cables'} of {whose}")
+    links = []
+    for resource in given:
+        turned = Resource("link", resource.to, resource.at)
+        if resource.kind != "link" or {resource.at, resource.to} & own:
+            continue
+        if turned in given:
+            links.append(topology.named(resource.at, resource.to))
         else:
-            others.append(resource.told(topology))
-    parts = sorted(others, key=lambda told: (told.startswith(("sums", "slots", "ingress")), natural(told)))
-    return ", ".join(([f"{'cable' if len(workers) == 1 else 'cables'} of {listed(workers)}"] if workers else []) + parts)
+            links.append(resource.told(topology))
+    parts += sorted(set(links), key=natural)
+    for kind, name in (("capacity", "sums"), ("slots", "slots"), ("ingress", "what is taken")):
+        if places := {resource.at for resource in given if resource.kind == kind}:
+            parts.append(f"{name} at {listed(places)}")
+    return ", ".join(parts)
 
 
 def binds(topology: Topology, plan: Plan) -> str:

@@ -9,9 +9,9 @@ __all__ = ["Site", "Upgrade", "sites"]
 
 
 class Upgrade(NamedTuple):
-    """At most `count` switches may be made to aggregate with this capacity."""
+    """At most so many switches may be made to aggregate with this capacity."""
 
-    count: int
+    most: int
     capacity_gbps: float
 
 
@@ -33,6 +33,6 @@ def sites(topology: Topology, upgrade: Upgrade | None = None) -> list[Site]:
         now = data["capacity_gbps"] if data["aggregates"] else 0.0
         if now:
             found.append(Site(switch, now, data.get("slots"), data.get("members")))
-        if upgrade and upgrade.count and upgrade.capacity_gbps > now:
+        if upgrade and upgrade.most and upgrade.capacity_gbps > now:
             found.append(Site(switch, upgrade.capacity_gbps, data.get("slots"), data.get("members"), True))
     return found

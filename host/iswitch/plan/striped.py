@@ -19,22 +19,25 @@ from iswitch.plan.tree import Plan, Resource, Tree, capacities, fitted, loads
 
 __all__ = ["several_trees"]
 
-ENOUGH = 1e-7
+ENOUGH, SLACK = 1e-7, 1e-6
 
 
-def several_trees(topology: Topology, *, levels: int | None = 1, time_s: float = 60.0, start: Sequence[Tree] = (),
+def several_trees(topology: Topology, *, levels: int | None = 1, time_s: float = 60.0, adjacent: bool = False, start: Sequence[Tree] = (),
                   sites: Sequence[Site] | None = None, scheme: str | None = None) -> Plan:
-    """The best packing of trees of at most `levels` switches before the root (None: any number), from `start` and what is found. TopologyError."""
+    """The best packing of trees of at most `levels` switches before the root (None: any number), from `start` and what is found; see
+    `one_tree`. TopologyError."""
     began = time.perf_counter()
     left = lambda: time_s - (time.perf_counter() - began)
-    pricing = Pricing(topology, all_sites(topology) if sites is None else sites, levels)
+    pricing = Pricing(topology, all_sites(topology) if sites is None else sites, levels, adjacent)
     room = capacities(topology)
     even = {resource: 1 / gbps for resource, gbps in room.items() if gbps}
     first = pricing.cheapest(even)
     assert first, "time without end"
     columns = [*start, first[0]]
     known = [loads(topology, tree) for tree in columns]
-    bound, rates, center = INFINITY, [0.0], even
+    rates, center = [0.0], even
+    # No worker is faster than its cables.
+    bound = min(sum(topology.free_gbps(worker, near) for near in topology.graph[worker]) for worker in topology.workers) / topology.job.gradient_size
     weight = 0.5
     while True:
         program = Program()
@@ -70,8 +73,10 @@ def several_trees(topology: Topology, *, levels: int | None = 1, time_s: float =
     seconds = time.perf_counter() - began
     trees = _packed(topology, [replace(tree, rate_gbps=rate) for tree, rate in zip(columns, rates) if rate > ENOUGH])
     rate = sum(tree.rate_gbps for tree in trees)
+    if bound < rate * (1 - SLACK):
+        raise RuntimeError(f"trees carry {rate:.6g} Gb/s, above their bound, {bound:.6g}")
     name = scheme or ("several trees, one level" if levels == 1 else "several trees, summed again")
-    return Plan(scheme=name, trees=trees, bound_gbps=rate if rate <= bound <= rate * (1 + 1e-6) else max(bound, rate),
+    return Plan(scheme=name, trees=trees, bound_gbps=rate if bound <= rate * (1 + SLACK) else max(bound, rate),
                 prices=fixed_prices(topology, trees), seconds=seconds)
 
 

@@ -1,6 +1,6 @@
 """A tree of gradients, and plans made of one or several; which resources each uses, and what that leaves as rate."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -20,11 +20,11 @@ class Resource(NamedTuple):
     to: str = ""
 
     def told(self, topology: Topology) -> str:
-        """In words: `L1 S1>S3`, `sums of S1`."""
+        """In words: `L1 S1>S3`, `sums at S1`."""
         if self.kind == "link":
             name = topology.graph.edges[self.at, self.to].get("name")
             return f"{name} {self.at}>{self.to}" if name else f"{self.at}>{self.to}"
-        return f"{'sums' if self.kind == 'capacity' else self.kind} of {self.at}"
+        return f"{'sums' if self.kind == 'capacity' else self.kind} at {self.at}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +63,8 @@ class Tree:
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """Trees that share the gradient in proportion to their rates, or one. bound_gbps: proved, none of this scheme is faster; infinite if nothing
-    is. prices: what one more Gb/s of a resource that binds is worth, in Gb/s of rate, by the linear program with whole numbers fixed. seconds: to find
-    and prove. upgraded: switches that had to be given this capacity in Gb/s for it. note: what the table is to say beside it."""
+    is. prices: what one more Gb/s of a resource that binds is worth, in Gb/s of rate, by the linear program with whole numbers fixed. seconds: to
+    find and prove. upgraded: switches that had to be given this capacity in Gb/s for it. note: what the table is to say beside it."""
 
     scheme: str
     trees: tuple[Tree, ...]
@@ -109,7 +109,7 @@ def capacities(topology: Topology) -> dict[Resource, float]:
 
 def loads(topology: Topology, tree: Tree) -> dict[Resource, float]:
     """What a tree puts on resources for each Gb/s of its rate."""
-    job, found = topology.job, Counter[Resource]()
+    job, found = topology.job, defaultdict[Resource, float](float)
     for child, path in tree.up.items():
         size = job.partial_size if child in tree.parents else job.gradient_size
         for at, to in pairwise(path):
@@ -136,7 +136,7 @@ def fitted(topology: Topology, tree: Tree) -> Tree:
 
 def used(topology: Topology, trees: tuple[Tree, ...]) -> dict[Resource, float]:
     """Gb/s that trees put on resources together."""
-    found = Counter[Resource]()
+    found = defaultdict[Resource, float](float)
     for tree in trees:
         for resource, load in loads(topology, tree).items():
             found[resource] += load * tree.rate_gbps
