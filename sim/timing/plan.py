@@ -127,8 +127,8 @@ def main(
         options = Options(workers=len(given.workers), environments=1, total_steps=options.workers * options.steps * train_updates)
         results = trained(given, plan, options, scale=scale)
         same = "the same weights" if len({sha for _, sha in results}) == 1 else "DIFFERENT weights"
-        console.print(f"CartPole over that of {plan.scheme}: mean return {results[0][0]:.1f} after {train_updates} updates; {len(results)} workers with {same}",
-                      highlight=False)
+        console.print(f"CartPole over that of {plan.scheme}: mean return {results[0][0]:.1f} after {train_updates} updates; "
+                      f"{len(results)} workers with {same}", highlight=False)
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps({"topology": str(topology), "scale": scale, "plans": found}, indent=1) + "\n")
 
