@@ -28,7 +28,7 @@ def test_one_tree_takes_every_fragment():
 
 
 def test_twelve_to_one_needs_sixty_four():
-    """2.25 and 0.1875: 15 of 16, or 30 of 32, on the faster tree leave 2.4 = 9 / (4 x 15/16), which is more than a hundredth too little; 59 of 64 do not."""
+    """2.25 and 0.1875: with 15 of 16 or 30 of 32 on the faster tree S1 leaves 2.4 = 9 / (4 x 15/16), more than a hundredth too little."""
     topology = seed_example()
     found = stripes(topology, atp_like(topology))
     assert found[:2] == (64, (59, 5))
