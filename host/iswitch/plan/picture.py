@@ -152,8 +152,8 @@ def _workers(canvas: _Canvas) -> list[str]:
         sx, sy = canvas.at[switch]
         cable = Resource("link", workers[0], switch)
         colour, number = canvas.colour[home], COLOURS.index(canvas.colour[home])
-        parts.append(f'<path d="M{x:.1f} {canvas.base - 18:.1f}L{sx:.1f} {sy + 26:.1f}" fill="none" stroke="{_shade(load.get(cable, 0.0), room[cable])}" '
-                     'stroke-opacity="0.35" stroke-width="8"/>')
+        parts.append(f'<path d="M{x:.1f} {canvas.base - 18:.1f}L{sx:.1f} {sy + 26:.1f}" fill="none" '
+                     f'stroke="{_shade(load.get(cable, 0.0), room[cable])}" stroke-opacity="0.35" stroke-width="8"/>')
         parts.append(f'<path d="M{x:.1f} {canvas.base - 18:.1f}L{(x + 3 * sx) / 4:.1f} {(canvas.base - 18 + 3 * (sy + 26)) / 4:.1f}" fill="none" '
                      f'stroke="{colour}" stroke-width="2.5" stroke-dasharray="5 4" marker-end="url(#to{number})"/>')
         parts.append(f'<rect x="{x - BOX / 2:.1f}" y="{canvas.base - 18:.1f}" width="{BOX}" height="36" rx="6" fill="{PAPER}" stroke="{colour}" '
