@@ -10,6 +10,7 @@ from typing import Any
 import networkx as nx
 
 from iswitch.plan.exchange import to_json
+from iswitch.plan.stripes import stripes
 from iswitch.plan.topology import Topology, natural
 from iswitch.plan.tree import Plan, Tree
 
@@ -58,8 +59,8 @@ def configuration(topology: Topology, plan: Plan, *, epoch: int = 1, scale: floa
                   first_ip: ipaddress.IPv4Address = FIRST_IP) -> dict[str, Any]:
     """As JSON: for each switch its addresses, its ports, and for each job what it is there (parent with port and addresses, ranks below, members by
     port, slots); for each worker where it is plugged in and whom it sends to; the cables in use; and arguments of `python -m sim.emulator` that make
-    this fabric, or the reasons why they cannot. Tree k is job k, and takes `share` of all fragments. scale: what rates of cables are multiplied
-    with for the emulator."""
+    this fabric, or the reasons why they cannot. Tree k is job k, takes `share` of all fragments, and in whole numbers `stripes.fragments[k]` of each
+    `stripes.of`. scale: what rates of cables are multiplied with for the emulator."""
     places = _Places(topology, first_mac, first_ip)
     rate = plan.rate_gbps
     switches: dict[str, Any] = {
@@ -80,7 +81,7 @@ def configuration(topology: Topology, plan: Plan, *, epoch: int = 1, scale: floa
     links = _links(topology, places, plan)
     return {"epoch": epoch, "scheme": plan.scheme, "rate_gbps": round(rate, 9),
             "topology": hashlib.sha256(to_json(topology).encode()).hexdigest()[:16],
-            "world": len(places.rank), "switches": switches, "workers": workers, "links": links,
+            "world": len(places.rank), "stripes": stripes(topology, plan)._asdict(), "switches": switches, "workers": workers, "links": links,
             "emulator": _emulator(topology, places, plan, links, scale)}
 
 

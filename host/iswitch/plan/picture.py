@@ -15,7 +15,7 @@ __all__ = ["picture"]
 COLOURS = ("#1b6ca8", "#c2571a", "#2e7d32", "#7b3fa0", "#a3274b", "#00796b", "#6d4c41", "#546e7a")
 FULL, BUSY, FREE, INK, PAPER = "#c62828", "#e09f1f", "#9aa5ae", "#1c2328", "#ffffff"
 COLUMN, BOX, ROW, EDGE = 128, 104, 150, 40
-HEAD, LEGEND = 52, 34
+HEAD, LEGEND, LEAST = 52, 34, 810
 
 
 class _Canvas:
@@ -44,7 +44,7 @@ class _Canvas:
                 column += 1
             self.at[switch] = (EDGE + COLUMN * (first + column) / 2, floor)
             column += 0.75 * beside
-        self.width = max(2 * EDGE + COLUMN * (column - 0.75 * beside), 620)
+        self.width = max(2 * EDGE + COLUMN * (column - 0.75 * beside), LEAST)
         for level in range(1, levels + 1):
             here = [switch for switch in topology.switches if far.get(switch) == level]
             for number, switch in enumerate(here):
@@ -152,9 +152,9 @@ def _workers(canvas: _Canvas) -> list[str]:
         sx, sy = canvas.at[switch]
         cable = Resource("link", workers[0], switch)
         colour, number = canvas.colour[home], COLOURS.index(canvas.colour[home])
-        parts.append(f'<path d="M{x:.1f} {canvas.base:.1f}L{sx:.1f} {sy + 26:.1f}" fill="none" stroke="{_shade(load.get(cable, 0.0), room[cable])}" '
-                     'stroke-opacity="0.35" stroke-width="8"/>')
-        parts.append(f'<path d="M{x:.1f} {canvas.base - 18:.1f}L{(x + 3 * sx) / 4:.1f} {(canvas.base + 3 * (sy + 26)) / 4:.1f}" fill="none" '
+        parts.append(f'<path d="M{x:.1f} {canvas.base - 18:.1f}L{sx:.1f} {sy + 26:.1f}" fill="none" '
+                     f'stroke="{_shade(load.get(cable, 0.0), room[cable])}" stroke-opacity="0.35" stroke-width="8"/>')
+        parts.append(f'<path d="M{x:.1f} {canvas.base - 18:.1f}L{(x + 3 * sx) / 4:.1f} {(canvas.base - 18 + 3 * (sy + 26)) / 4:.1f}" fill="none" '
                      f'stroke="{colour}" stroke-width="2.5" stroke-dasharray="5 4" marker-end="url(#to{number})"/>')
         parts.append(f'<rect x="{x - BOX / 2:.1f}" y="{canvas.base - 18:.1f}" width="{BOX}" height="36" rx="6" fill="{PAPER}" stroke="{colour}" '
                      'stroke-width="2"/>')

@@ -23,6 +23,8 @@ class Pricing:
         self.topology, self.sites, self.levels, self.adjacent = topology, list(sites), levels, adjacent
         self.arcs, self.groups = Arcs(topology), topology.groups()
         self.ends = [*self.sites, Site(topology.ps)] if topology.ps else self.sites
+        self.known: list[list[int]] = [] if levels == 1 else [[a, b] for b in range(len(self.sites)) for a in range(b)]
+        """Circles that have been met: they are none at other prices either."""
 
     def cheapest(self, prices: Mapping[Resource, float], time_s: float = INFINITY) -> tuple[Tree, float] | None:
         """(the tree, a bound below which no tree's cost is), or nothing where the time was too short."""
@@ -55,6 +57,8 @@ class Pricing:
         z = [] if topology.ps else [program.variable(0, 1 if home(site.at) < INFINITY else 0, integer=True,
                                                      cost=min(home(site.at), 1e9)) for site in self.sites]
         self._rows(program, x, u, y, z)
+        for circle in self.known:
+            self._open(program, circle, u, y, z)
         # What is the same for every tree: workers' own cables, and a ps's results
         fixed = home(topology.ps) if topology.ps else 0.0
         for group in self.groups:
@@ -63,10 +67,10 @@ class Pricing:
                     fixed += job.gradient_size * price("link", worker, group.at) + job.result_size * price("link", group.at, worker)
         began = time.perf_counter()
         found = program.solve(time_s=time_s)
-        while found.values and (circle := self._circle(found.values, y)):
-            for one in circle:
-                out = {variable: 1.0 for (a, b), variable in y.items() if a in circle and b not in circle}
-                program.row(out | {z[a]: 1.0 for a in circle if z} | {u[one]: -1.0}, 0, INFINITY)
+        while found.values and (circles := self._circles(found.values, y)):
+            for circle in circles:
+                self._open(program, circle, u, y, z)
+            self.known += circles
             found = program.solve(time_s=max(time_s - (time.perf_counter() - began), 0.0))
         if found.status == "infeasible":
             raise TopologyError("no tree reaches all workers; look at members, and at cables with nothing left")
@@ -92,22 +96,29 @@ class Pricing:
         for (a, b), variable in y.items():
             if b < count:
                 row({variable: 1.0, (z[b] if z and self.levels == 1 else u[b]): -1.0}, -INFINITY, 0)
-                if a < b and (b, a) in y:
-                    row({variable: 1.0, y[b, a]: 1.0}, -INFINITY, 1)
                 if level:
                     row({level[a]: 1.0, level[b]: -1.0, variable: -(len(level) + 1.0)}, -len(level), INFINITY)
 
-    def _circle(self, values: list[float], y: Mapping[tuple[int, int], int]) -> list[int]:
+    def _circles(self, values: list[float], y: Mapping[tuple[int, int], int]) -> list[list[int]]:
         """Sites whose parents go round. (Rows against all circles there could be are too many, and others too weak.)"""
         above = {a: b for (a, b), variable in y.items() if round(values[variable])}
+        found: list[list[int]] = []
+        done: set[int] = set()
         for start in above:
             seen: list[int] = []
-            while start in above and start not in seen:
+            while start in above and start not in seen and start not in done:
                 seen.append(start)
                 start = above[start]
             if start in seen:
-                return seen[seen.index(start):]
-        return []
+                found.append(seen[seen.index(start):])
+            done.update(seen)
+        return found
+
+    def _open(self, program: Program, circle: list[int], u: list[int], y: Mapping[tuple[int, int], int], z: list[int]) -> None:
+        """If one of these is used, there is a way out of them, or the root is one."""
+        out = {variable: 1.0 for (a, b), variable in y.items() if a in circle and b not in circle}
+        for one in circle:
+            program.row(out | {z[a]: 1.0 for a in circle if z} | {u[one]: -1.0}, 0, INFINITY)
 
     def _tree(self, values: list[float], x: dict[tuple[int, int], int], y: dict[tuple[int, int], int], z: list[int],
               gradients: Mapping[str, Ways], sums: Mapping[str, Ways], results: Mapping[str, Ways]) -> Tree:

@@ -5,6 +5,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
+from iswitch.config import Config
 from iswitch.plan.compare import plan_of
 from iswitch.plan.configuration import configuration, difference, ranges, renewed
 from iswitch.plan.exact import one_tree
@@ -42,6 +43,8 @@ def test_the_emulated_board_plants_the_tree_that_was_planned(kind, spines):
     boards = [board(number) for number in range(int(options(arguments, "--switches")[0]))]
     plant(boards, links, leaves)
     assert {link.rate_bps for link in links} == {40e9 * 0.01}
+    built = Config(**{name: int(*options(arguments, f"--{name}")) for name in ("ports", "members", "jobs", "window", "elements")})
+    assert built.uplink_elements == built.elements == 176 and built.jobs >= len(plan.trees) and built.members >= len(topology.workers)
     for name, switch in made["switches"].items():
         said = boards[switch["number"]].said
         for job, role in switch["jobs"].items():

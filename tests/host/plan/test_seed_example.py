@@ -62,7 +62,7 @@ def test_results_sent_one_by_one_undo_the_gain():
         loads(topology, plan)
 
 
-# Of the reference: no aggregation, ATP-like, one tree, summed again, several trees (whose results are not planned there)
+# As other programs and brute force found: no aggregation, ATP-like, one tree, summed again, several trees; without results
 VARIANTS = {
     "seed": ({}, 1.0, 2.4375, 3.0, 3.0, 3.0),
     "noL2": ({"without": "L2"}, 0.75, 2.4375, 2.25, 2.25, 2.4375),

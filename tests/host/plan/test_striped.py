@@ -34,7 +34,8 @@ def all_trees(topology):
             yield Tree(rate_gbps=1.0, root="PS", homes=homes, parents=dict.fromkeys(used, "PS"), up=up)
 
 
-@pytest.fixture(scope="module", params=[("multicast", 4, 4, 3), ("none", 4, 4, 3), ("none", 3.5, 5, 2.5), ("multicast", 5, 6, 2), ("none", 6, 3.7, 1.9)])
+@pytest.fixture(scope="module", params=[
+    ("multicast", 4, 4, 3), ("none", 4, 4, 3), ("none", 3.5, 5, 2.5), ("multicast", 5, 6, 2), ("none", 6, 3.7, 1.9)])
 def small(request):
     returning, capacity_gbps, server_gbps, last_gbps = request.param
     graph = seed_example(capacity_gbps=capacity_gbps, return_path=returning).graph.copy()

@@ -27,7 +27,7 @@ def test_sizes_of_streams():
     assert job.slots_gbps(64) == pytest.approx(64 * 704 * 8 / 50e-6 / 1e9)
 
 
-def test_a_slot_example_of_the_reference():
+def test_slots_of_a_fast_cable():
     """10 Gb/s, 50 us, 1 KiB: 62 slots."""
     job = Job(payload_bytes=1024)
     assert job.slots_gbps(61) < 10 < job.slots_gbps(62)
