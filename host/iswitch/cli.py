@@ -1,5 +1,6 @@
-"""The command line: what a switch is, what it does and counted, what ails it, and how to free a job that died."""
+"""The command line: what a switch is, what it does and counted, what ails it, how to free a job that died; and planning for many."""
 
+import importlib.util
 import io
 import json
 import time
@@ -28,7 +29,7 @@ from iswitch.wire import JobState
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Look at an iswitch, and free its jobs.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Look at an iswitch, free its jobs; plan a fabric.")
 out, err = Console(), Console(stderr=True)
 
 SwitchOption = Annotated[str, typer.Option("--switch", metavar="HOST:PORT", envvar="ISWITCH_ADDRESS",
@@ -168,6 +169,18 @@ def reset(
     with _asking(switch, timeout) as control:
         control.end_job(job, key)
     out.print(f"job {job} at {switch} is free", highlight=False)
+
+
+if all(importlib.util.find_spec(needed) for needed in ("highspy", "networkx", "yaml")):
+    from iswitch.plan.command import plan
+
+    app.command()(plan)
+else:
+    @app.command("plan")
+    def unplanned() -> None:
+        """Plan which switch sums whose gradients (needs pip install 'iswitch[plan]')."""
+        err.print("planning needs more packages: pip install 'iswitch[cli,plan]'", style="red", markup=False, highlight=False)
+        raise typer.Exit(1)
 
 
 def main() -> None:

@@ -1,0 +1,10 @@
+"""Which switch sums whose gradients, over which cables, so that all workers are as fast as can be. Needs `pip install 'iswitch[plan]'`.
+
+    from iswitch.plan.compare import plan_of
+    from iswitch.plan.configuration import configuration
+    from iswitch.plan.reading import read
+
+    topology = read(Path("fabric.yaml"))
+    plan = plan_of(topology, "tree")
+    print(plan.rate_gbps, plan.bound_gbps, configuration(topology, plan)["emulator"])
+"""

@@ -1,0 +1,98 @@
+"""Linear programs with whole numbers, row by row, solved by HiGHS on one thread."""
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import highspy
+import numpy as np
+
+__all__ = ["INFINITY", "Program", "Solution"]
+
+INFINITY = float("inf")
+_SEED = 1
+
+
+class Solution(NamedTuple):
+    """status: `optimal`, `time` (the time is up; values are empty if nothing was found) or `infeasible`. bound: proved, of the objective that is
+    minimised. duals: by row, without whole numbers only: what the objective gains by one more on the row's right side."""
+
+    status: str
+    objective: float
+    bound: float
+    values: list[float]
+    duals: list[float]
+    seconds: float
+
+
+class Program:
+    """Minimises; variables and rows are known by the number they were given."""
+
+    def __init__(self) -> None:
+        self.cost: list[float] = []
+        self.low: list[float] = []
+        self.high: list[float] = []
+        self.integer: list[bool] = []
+        self.rows: list[tuple[dict[int, float], float, float]] = []
+
+    def variable(self, low: float = 0.0, high: float = INFINITY, *, integer: bool = False, cost: float = 0.0) -> int:
+        self.cost.append(cost)
+        self.low.append(low)
+        self.high.append(high)
+        self.integer.append(integer)
+        return len(self.cost) - 1
+
+    def row(self, terms: Mapping[int, float], low: float, high: float) -> int:
+        """low <= sum of terms <= high."""
+        self.rows.append(({at: factor for at, factor in terms.items() if factor}, low, high))
+        return len(self.rows) - 1
+
+    def solve(self, *, time_s: float = INFINITY, start: list[float] | None = None, relaxed: bool = False) -> Solution:
+        """start: a solution to begin with. relaxed: as if no number had to be whole."""
+        began = time.perf_counter()
+        model = self._model(relaxed)
+        solver = highspy.Highs()
+        solver.setOptionValue("output_flag", False)
+        solver.setOptionValue("threads", 1)
+        solver.setOptionValue("random_seed", _SEED)
+        solver.setOptionValue("mip_rel_gap", 1e-7)
+        solver.setOptionValue("mip_feasibility_tolerance", 1e-8)
+        solver.setOptionValue("primal_feasibility_tolerance", 1e-9)
+        if time_s < INFINITY:
+            solver.setOptionValue("time_limit", max(time_s, 0.01))
+        solver.passModel(model)
+        if start:
+            given = highspy.HighsSolution()
+            given.col_value = start
+            solver.setSolution(given)
+        solver.run()
+        status, info, found = solver.getModelStatus(), solver.getInfo(), solver.getSolution()
+        seconds = time.perf_counter() - began
+        mixed = any(self.integer) and not relaxed
+        if status == highspy.HighsModelStatus.kOptimal:
+            duals = [] if mixed else [float(value) for value in found.row_dual]
+            bound = info.mip_dual_bound if mixed else info.objective_function_value
+            return Solution("optimal", info.objective_function_value, bound, list(found.col_value), duals, seconds)
+        if status == highspy.HighsModelStatus.kTimeLimit:
+            there = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+            bound = info.mip_dual_bound if mixed else -INFINITY
+            return Solution("time", info.objective_function_value if there else INFINITY, bound, list(found.col_value) if there else [], [], seconds)
+        if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
+            return Solution("infeasible", INFINITY, INFINITY, [], [], seconds)
+        raise RuntimeError(f"HiGHS ended with {solver.modelStatusToString(status)}")
+
+    def _model(self, relaxed: bool) -> highspy.HighsLp:
+        model = highspy.HighsLp()
+        model.num_col_, model.num_row_ = len(self.cost), len(self.rows)
+        model.col_cost_, model.col_lower_, model.col_upper_ = (np.array(each, float) for each in (self.cost, self.low, self.high))
+        model.row_lower_ = np.array([low for _, low, _ in self.rows], float)
+        model.row_upper_ = np.array([high for _, _, high in self.rows], float)
+        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        model.a_matrix_.num_col_, model.a_matrix_.num_row_ = len(self.cost), len(self.rows)
+        model.a_matrix_.start_ = np.cumsum([0, *(len(terms) for terms, _, _ in self.rows)]).astype(np.int32)
+        model.a_matrix_.index_ = np.array([at for terms, _, _ in self.rows for at in terms], np.int32)
+        model.a_matrix_.value_ = np.array([factor for terms, _, _ in self.rows for factor in terms.values()], float)
+        if any(self.integer) and not relaxed:
+            kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+            model.integrality_ = [kinds[whole] for whole in self.integer]
+        return model

@@ -1,0 +1,46 @@
+"""Random fabrics for the tests: small, connected, with everything that a topology can say."""
+
+import random
+
+import networkx as nx
+from iswitch.plan.topology import Job, Topology
+
+__all__ = ["random_topology"]
+
+
+def random_topology(seed: int, *, switches: int = 4, workers: int = 8, least: bool = False) -> Topology:
+    """least: nothing but one cable a worker, without slots, members and reservations."""
+    chance = random.Random(seed)
+    graph = nx.Graph()
+    count = chance.randint(2, switches)
+    names = [f"s{number}" for number in range(count)]
+    for number, name in enumerate(names):
+        graph.add_node(name, kind="switch")
+        if chance.random() < 0.75:
+            graph.nodes[name].update(aggregates=True, capacity_gbps=float(chance.choice([3, 6, 9, 20])))
+            if not least and chance.random() < 0.3:
+                graph.nodes[name]["slots"] = chance.choice([8, 16, 64])
+            if not least and chance.random() < 0.2:
+                graph.nodes[name]["members"] = chance.randint(2, 5)
+        if number:
+            graph.add_edge(name, chance.choice(names[:number]), bw_gbps=float(chance.choice([2.5, 4, 10])))
+    for _ in range(chance.randint(0, count)):
+        a, b = chance.sample(names, 2)
+        if not graph.has_edge(a, b):
+            graph.add_edge(a, b, bw_gbps=float(chance.choice([2.5, 4, 10])))
+    for number in range(chance.randint(2, workers)):
+        graph.add_node(f"w{number}", kind="host")
+        for switch in chance.sample(names, 2 if not least and chance.random() < 0.1 else 1):
+            graph.add_edge(f"w{number}", switch, bw_gbps=float(chance.choice([2.5, 2.5, 10])))
+    aggregates = [name for name in names if graph.nodes[name].get("aggregates")]
+    if chance.random() < 0.7 or not aggregates:
+        graph.add_node("ps", kind="host", role="ps")
+        graph.add_edge("ps", chance.choice(names), bw_gbps=float(chance.choice([5, 10, 25])))
+        if chance.random() < 0.3:
+            graph.nodes["ps"]["ingress_gbps"] = 8.0
+    for a, b in graph.edges:
+        if not least and chance.random() < 0.1:
+            graph.edges[a, b]["reserved_gbps"] = graph.edges[a, b]["bw_gbps"] / 4
+    job = Job(return_path=chance.choice(["multicast", "unicast", "none"]), uplink_bytes_per_element=chance.choice([4, 8]),
+              overhead_bytes=chance.choice([0, 88]))
+    return Topology(graph, job)

@@ -1,0 +1,134 @@
+"""The checker: quiet about good plans, and about none of these bad ones."""
+
+import copy
+
+import pytest
+from iswitch.plan.check import examine
+from iswitch.plan.exact import one_tree
+from iswitch.plan.exchange import node_link
+from iswitch.plan.generators import seed_example
+from iswitch.plan.topology import Topology
+
+
+def change(*path, to):
+    """Sets what is found in the first tree by `path`."""
+    def changed(plan):
+        at = plan["trees"][0]
+        for key in path[:-1]:
+            at = at[key]
+        at[path[-1]] = to
+    return changed
+
+
+def faster(plan):
+    plan["trees"][0]["rate_gbps"] *= 1.001
+    plan["rate_gbps"] *= 1.001
+
+
+def lost(plan):
+    del plan["trees"][0]["homes"]["W5"], plan["trees"][0]["up"]["W5"]
+
+
+def circle(plan):
+    plan["trees"][0]["parents"] |= {"S1": "S2", "S2": "S1"}
+    plan["trees"][0]["up"] |= {"S1": ["S1", "S2"], "S2": ["S2", "S1"]}
+
+
+def boast(plan):
+    plan["bound_gbps"] = 2.9
+
+
+def deeper(plan):
+    plan["trees"][0]["parents"]["S2"] = "S3"
+    plan["trees"][0]["up"]["S2"] = ["S2", "S3"]
+
+
+def nearer(plan):
+    plan["trees"][0]["homes"]["W4"], plan["trees"][0]["up"]["W4"] = "S1", ["W4", "S1"]
+
+
+BAD = {
+    "faster": (faster, "carries"),
+    "a rate that is not the trees'": (lambda plan: plan.update(rate_gbps=2.9), "the sum of the trees'"),
+    "a worker left out": (lost, "not those of the topology"),
+    "a home nearer, too much for it": (nearer, "sum S1 carries"),
+    "a way that ends elsewhere": (change("up", "W4", to=["W4", "S1"]), "must go from W4 to S2"),
+    "a way that begins elsewhere": (change("up", "W4", to=["S1", "S2"]), "must go from W4 to S2"),
+    "no way": (change("up", "W4", to=[]), "must go from W4 to S2"),
+    "a cable that is none": (change("up", "S1", to=["S1", "PS"]), "a cable that is none"),
+    "a way through a worker": (change("up", "S1", to=["S1", "W1", "S3", "PS"]), "passes through a host"),
+    "a way that goes round": (change("up", "S3", to=["S3", "S1", "S3", "PS"]), "goes round"),
+    "a way over a full cable": (change("up", "S1", to=["S1", "S2", "S3", "PS"]), "S2>S3 carries"),
+    "parents in a circle": (circle, "does not get to the root"),
+    "a switch without parent": (lambda plan: plan["trees"][0]["parents"].pop("S1"), "does not get to the root"),
+    "another root": (change("root", to="S3"), "the root must be the ps"),
+    "a way of nobody": (change("up", "X", to=["S1", "S2"]), "ways of nobody"),
+    "ways of results": (change("down", to={"W1": ["PS", "S3", "S1", "W1"]}), "no ways of their own"),
+    "no rate": (change("rate_gbps", to=0.0), "above 0"),
+    "a bound below the rate": (boast, "said to be its bound"),
+    "one more sum": (deeper, "summed by 2 switches"),
+}
+
+
+@pytest.fixture(scope="module")
+def seed():
+    topology = seed_example()
+    return node_link(topology), one_tree(topology).json()
+
+
+def test_a_good_plan_passes(seed):
+    assert examine(*seed, levels=1)[1] == []
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_wrong_is_said(seed, name):
+    network, plan = seed
+    spoil, complaint = BAD[name]
+    plan = copy.deepcopy(plan)
+    spoil(plan)
+    assert complaint in "\n".join(examine(network, plan, levels=1)[1])
+
+
+@pytest.mark.parametrize(("node", "key", "value", "complaint"), [
+    ("S2", "aggregates", False, "S2 does not aggregate"),
+    ("S2", "capacity_gbps", 8.9, "sum S2 carries 9 of 8.9"), ("S1", "members", 2, "takes 2 members"),
+    ("S1", "slots", 26, "slots S1 carries 3 of"), ("PS", "ingress_gbps", 8.9, "sum PS carries 9 of 8.9")])
+def test_a_weaker_switch_is_noticed(seed, node, key, value, complaint):
+    network, plan = copy.deepcopy(seed[0]), seed[1]
+    next(entry for entry in network["nodes"] if entry["id"] == node)[key] = value
+    assert complaint in "\n".join(examine(network, plan, levels=1)[1])
+
+
+def test_a_slower_or_reserved_cable_is_noticed(seed):
+    for spoil in ({"bw_gbps": 2.9}, {"reserved_gbps": 0.1}):
+        for number, edge in enumerate(seed[0]["edges"]):
+            if {edge["source"], edge["target"]} == {"W7", "S3"}:
+                network = copy.deepcopy(seed[0])
+                network["edges"][number] |= spoil
+                assert "W7>S3 carries 3 of 2.9 Gb/s" in examine(network, seed[1])[1]
+
+
+def test_results_that_cannot_come_back_are_noticed():
+    """Without the way back unicast would be fast."""
+    topology = seed_example(return_path="unicast")
+    plan = one_tree(topology).json()
+    network = node_link(topology)
+    assert examine(network, plan)[1] == []
+    fast = copy.deepcopy(plan)
+    fast["rate_gbps"] = fast["trees"][0]["rate_gbps"] = 1.01
+    assert examine(network, fast)[1]
+    del plan["trees"][0]["down"]["W3"]
+    assert "the result of W3 must go from PS to W3" in examine(network, plan)[1][0]
+
+
+def test_loads_are_those_of_the_paper(seed):
+    loads = examine(*seed)[0]
+    assert (loads["sum S1"], loads["sum S2"], loads["sum S3"], loads["S1>S3"], loads["S1>S2"], loads["S2>S3"]) == (9, 9, 6, 3, 3, 3)
+
+
+def test_a_network_of_networkx_itself_will_do(seed):
+    """No attribute of ours but those in the JSON."""
+    import networkx as nx
+
+    again = nx.node_link_data(Topology(nx.node_link_graph(seed[0], edges="edges")).graph, edges="edges")
+    assert examine(again, seed[1])[1] == []

@@ -1,0 +1,136 @@
+"""`iswitch plan`: what the docs show is what it prints; errors are a sentence and exit code 1."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from iswitch.cli import app
+from iswitch.plan.check import examine
+from iswitch.plan.compare import plan_of
+from iswitch.plan.exchange import node_link
+from iswitch.plan.reading import read
+from typer.testing import CliRunner
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+SHOWN = re.findall(r"^```\n\$ iswitch plan (.*)\n([^`]*)```$", (DOCS / "plan.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+FABRIC = """\
+racks: [{name: rack, count: 2, hosts: 2, nic_gbps: 10, aggregates: true, capacity_gbps: 40, uplinks: [{to: core, bw_gbps: 40}]}]
+switches: [{name: core, aggregates: true, capacity_gbps: 100}]
+"""
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, ["plan", *map(str, arguments)], env={"COLUMNS": "140"})
+
+
+@pytest.fixture
+def fabric(tmp_path):
+    (tmp_path / "fabric.yaml").write_text(FABRIC)
+    return tmp_path / "fabric.yaml"
+
+
+def test_the_docs_show_some():
+    assert len(SHOWN) == 3 and all(arguments.startswith("docs/") for arguments, _ in SHOWN)
+
+
+@pytest.mark.parametrize(("arguments", "shown"), SHOWN, ids=[arguments for arguments, _ in SHOWN])
+def test_the_docs_show_what_is_printed(arguments, shown, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    result = call(*arguments.split())
+    assert result.exit_code == 0
+    assert [line.rstrip() for line in result.output.splitlines()] == shown.splitlines()
+
+
+def test_the_file_in_the_docs_is_the_file():
+    text = (DOCS / "plan.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```yaml\n([^`]*)```$", text, re.MULTILINE)
+    assert (DOCS / "plan_seed.yaml").read_text(encoding="utf-8").endswith(shown)
+
+
+def test_the_picture_in_the_docs_is_what_is_drawn(tmp_path):
+    assert call(DOCS / "plan_seed.yaml", "--kind", "level", "--only", "--svg", tmp_path / "seed.svg").exit_code == 0
+    assert (tmp_path / "seed.svg").read_text(encoding="utf-8") == (DOCS / "plan_seed.svg").read_text(encoding="utf-8")
+
+
+def test_twelve_racks_are_planned_as_the_docs_say():
+    topology = read(DOCS / "plan_12racks.yaml")
+    assert (len(topology.workers), len(topology.aggregators)) == (48, 14)
+    text = (DOCS / "plan.md").read_text(encoding="utf-8")
+    for kind, scheme in (("level", "one tree, one level"), ("tree", "one tree, summed again")):
+        plan = plan_of(topology, kind)
+        assert plan.gap < 1e-6 and f"| {scheme} | {plan.rate_gbps:.4f}, proved |" in text
+        assert examine(node_link(topology), plan.json(), levels=1 if kind == "level" else None)[1] == []
+
+
+def test_everything_for_programs(fabric):
+    found = json.loads(call(fabric, "--adjacent", "--json").output)
+    assert found["rate_gbps"] == pytest.approx(10 / 1.125) and found["gap"] == 0
+    assert found["loads_gbps"]["rack1>core"] == pytest.approx(10 / 1.125 * 2.125)
+    assert found["configuration"]["emulator"]["arguments"][:2] == ["--switches", "3"]
+
+
+def test_files_are_written_and_compared(fabric, tmp_path):
+    first, expanded, second = tmp_path / "first.json", tmp_path / "fabric.json", tmp_path / "second.json"
+    assert call(fabric, "--only", "--config", first, "--topology", expanded).exit_code == 0
+    again = call(expanded, "--only", "--previous", first, "--config", second)
+    assert "epoch 1: no changes" in again.output and json.loads(second.read_text()) == json.loads(first.read_text())
+    fabric.write_text(FABRIC.replace("hosts: 2", "hosts: 3"))
+    more = call(fabric, "--only", "--previous", first, "--config", second)
+    assert "switches.rack1.jobs.0.ranks: 0-1 -> 0-2" in more.output and json.loads(second.read_text())["epoch"] == 2
+
+
+def test_the_emulators_arguments_are_printed(fabric):
+    assert "python -m sim.emulator --switches 3 --ports 3" in call(fabric, "--only", "--adjacent").output
+
+
+def test_upgrades_and_reservations_are_told(fabric):
+    fabric.write_text(FABRIC.replace("aggregates: true, capacity_gbps: 40, ", ""))
+    text = call(fabric, "--only", "--upgrade", 2, "--upgrade-gbps", 40, "--reserve", "rack1-core=20").output
+    assert re.search(r"with rack1-core less 20 Gb/s; with rack[12] and rack[12] aggregating 40 Gb/s: [\d.]+ -> [\d.]+ Gb/s", text)
+
+
+@pytest.mark.parametrize(("change", "options", "why"), [
+    (("count: 2", "count: two"), (), "fabric.yaml:1: count must be a whole number, not 'two'"),
+    (("uplinks: [{to: core, bw_gbps: 40}]", "slots: 4"), (), "fabric.yaml:1: rack2-h1 has no way to rack1-h1"),
+    (("", ""), ("--lose", "rack1-core"), "rack2-h1 has no way to rack1-h1|rack1-h1 has no way to"),
+    (("", ""), ("--lose", "L9"), "there is no cable 'L9'"),
+    (("", ""), ("--reserve", "L9"), "must be LINK=GBPS"),
+    (("", ""), ("--kind", "forest"), "--kind must be one of level, tree, levels, trees, not 'forest'"),
+    (("", ""), ("--return-path", "up"), "return_path must be multicast, unicast or none"),
+    (("capacity_gbps: 100", "capacity_gbps: 100, members: 1"), ("--kind", "level"), "no tree reaches all workers"),
+])
+def test_what_cannot_be_planned_is_said(fabric, change, options, why):
+    text = FABRIC.replace(*change) if change[0] else FABRIC
+    if "members" in change[1]:
+        text = text.replace("capacity_gbps: 40", "capacity_gbps: 40, members: 1")
+    fabric.write_text(text)
+    result = call(fabric, *options)
+    assert result.exit_code == 1
+    assert any(each in result.stderr for each in why.split("|")), result.stderr
+
+
+def test_a_file_that_is_not_there():
+    result = call("nowhere.yaml")
+    assert result.exit_code == 1 and "nowhere.yaml" in result.stderr
+
+
+@pytest.mark.parametrize("module", ["iswitch", "iswitch.cli"])
+def test_neither_the_driver_nor_the_command_line_needs_what_planning_needs(module):
+    """As if the extra `plan` were not installed."""
+    code = ("import importlib.util, sys\n"
+            "find = importlib.util.find_spec\n"
+            "importlib.util.find_spec = lambda name, *rest: None if name in ('highspy', 'networkx', 'yaml') else find(name, *rest)\n"
+            "for name in ('highspy', 'networkx', 'yaml'): sys.modules[name] = None\n"
+            f"import {module}\n"
+            "assert 'iswitch.plan' not in sys.modules\n"
+            "if 'cli' in sys.argv[1]:\n"
+            "    sys.argv[1:] = ['plan']\n"
+            "    iswitch.cli.main()\n")
+    done = subprocess.run([sys.executable, "-c", code, module], capture_output=True, text=True, check=False)
+    assert done.returncode == ("cli" in module), done.stderr
+    assert "cli" not in module or "pip install 'iswitch[cli,plan]'" in done.stderr

@@ -1,0 +1,115 @@
+"""The example of the paper: 1, 2.4375 and 3 Gb/s, with the load of every cable."""
+
+import pytest
+from iswitch.plan.baselines import atp_like, no_aggregation
+from iswitch.plan.check import examine
+from iswitch.plan.compare import plan_of
+from iswitch.plan.exact import one_tree
+from iswitch.plan.exchange import node_link
+from iswitch.plan.generators import seed_example
+from iswitch.plan.grid import grid, relaxed
+from iswitch.plan.striped import several_trees
+from iswitch.plan.topology import Topology
+
+
+def loads(topology, plan):
+    found, complaints = examine(node_link(topology), plan.json())
+    assert complaints == []
+    return {name: pytest.approx(load) for name, load in found.items()}
+
+
+def test_without_aggregation_six_workers_share_two_cables():
+    topology = seed_example()
+    plan = no_aggregation(topology)
+    found = loads(topology, plan)
+    assert plan.rate_gbps == pytest.approx(1) and plan.gap < 1e-6
+    assert (found["S1>S3"], found["S2>S3"], found["S3>PS"]) == (3, 3, 8)
+    assert all(found[f"W{worker}>S{switch}"] == 1 for worker, switch in zip(range(1, 9), (1, 1, 1, 1, 2, 2, 3, 3)))
+
+
+def test_each_workers_own_switch_and_what_is_more_past_it():
+    topology = seed_example()
+    plan = atp_like(topology)
+    found = loads(topology, plan)
+    assert plan.rate_gbps == pytest.approx(2.4375)
+    assert found["sum S1"] == 9 and found["S1>S3"] == 3 and found["S2>S3"] == 2.4375
+    assert found["sum S2"] == found["sum S3"] == 2 * 2.4375
+    assert found["S3>PS"] == found["sum PS"] == 2.25 + 4 * 0.1875 + 2 * 2.4375
+    assert "S1>S2" not in found
+
+
+@pytest.mark.parametrize("returning", ["multicast", "none"])
+def test_one_worker_a_switch_further_makes_all_as_fast_as_their_cables(returning):
+    topology = seed_example(return_path=returning)
+    plan = one_tree(topology)
+    tree, found = plan.trees[0], loads(topology, plan)
+    assert plan.rate_gbps == pytest.approx(3) and plan.gap < 1e-6
+    assert tree.homes == {"W1": "S1", "W2": "S1", "W3": "S1", "W4": "S2", "W5": "S2", "W6": "S2", "W7": "S3", "W8": "S3"}
+    expected = {f"W{worker}>S{switch}": 3 for worker, switch in zip(range(1, 9), (1, 1, 1, 1, 2, 2, 3, 3))} | {
+        "S1>S3": 3, "S1>S2": 3, "S2>S3": 3, "S3>PS": 9, "sum S1": 9, "sum S2": 9, "sum S3": 6, "sum PS": 9,
+        "slots S1": 3, "slots S2": 3, "slots S3": 3}
+    if returning == "multicast":
+        expected |= {">".join(reversed(name.split(">"))): load for name, load in expected.items() if ">" in name}
+    assert found == expected
+
+
+def test_results_sent_one_by_one_undo_the_gain():
+    topology = seed_example(return_path="unicast")
+    plans = [one_tree(topology), one_tree(topology, levels=None), several_trees(topology), several_trees(topology, levels=None)]
+    for plan in plans:
+        assert plan.rate_gbps == pytest.approx(1)
+        assert plan.gap < 1e-6
+        loads(topology, plan)
+
+
+# As other programs and brute force found: no aggregation, ATP-like, one tree, summed again, several trees; without results
+VARIANTS = {
+    "seed": ({}, 1.0, 2.4375, 3.0, 3.0, 3.0),
+    "noL2": ({"without": "L2"}, 0.75, 2.4375, 2.25, 2.25, 2.4375),
+    "cap6": ({"capacity_gbps": 6}, 1.0, 1.875, 2.0, 2.0, 2.5227),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variants(name):
+    settings, *expected = VARIANTS[name]
+    topology = seed_example(return_path="none", **settings)
+    plans = [no_aggregation(topology), atp_like(topology), one_tree(topology), one_tree(topology, levels=None), several_trees(topology)]
+    for plan, rate in zip(plans, expected):
+        assert plan.rate_gbps == pytest.approx(rate, abs=5e-5), plan.scheme
+        assert loads(topology, plan)
+    assert plans[-1].gap < 1e-6
+
+
+def test_results_take_some_of_what_several_trees_gain():
+    """2.5227 if they had cables of their own."""
+    plan = several_trees(seed_example(capacity_gbps=6))
+    assert plan.rate_gbps == pytest.approx(2.4868, abs=5e-5) and plan.gap < 1e-6
+
+
+def test_grids_program_without_links_promises_the_same_with_every_capacity():
+    """3 = what a cable takes; with cables of 9 it is 4.078."""
+    assert relaxed(seed_example())[0] == pytest.approx(3)
+    assert relaxed(seed_example(capacity_gbps=6))[0] == pytest.approx(3)
+    graph = seed_example().graph.copy()
+    for worker in range(1, 9):
+        (switch,) = graph[f"W{worker}"]
+        graph.edges[f"W{worker}", switch]["bw_gbps"] = 9.0
+    assert relaxed(Topology(graph))[0] == pytest.approx(4.078, abs=5e-4)
+
+
+def test_grids_rounding_is_repaired_to_no_more_than_the_best():
+    for settings, best in (({}, 3.0), ({"without": "L2"}, 2.25), ({"capacity_gbps": 6}, 2.0)):
+        topology = seed_example(**settings)
+        plan = grid(topology)
+        loads(topology, plan)
+        assert plan.rate_gbps == pytest.approx(best)
+        assert plan.rate_gbps == grid(topology).rate_gbps
+
+
+def test_partial_sums_of_eight_bytes_halve_what_a_cable_between_switches_brings():
+    for kind, rate in (("level", 1.5), ("levels", 2.0), ("trees", 2.25)):
+        topology = seed_example(uplink_bytes_per_element=8)
+        plan = plan_of(topology, kind)
+        assert plan.rate_gbps == pytest.approx(rate)
+        loads(topology, plan)

@@ -1,0 +1,48 @@
+import pytest
+from iswitch.plan.exact import one_tree
+from iswitch.plan.exchange import to_json
+from iswitch.plan.generators import leaf_spine, seed_example
+from iswitch.plan.topology import Topology, TopologyError
+from iswitch.plan.whatif import lose, reserve, upgrade_of
+
+
+def test_a_lost_cable_is_the_topology_without_it():
+    for name in ("L2", "S1-S2", "S2-S1"):
+        assert to_json(lose(seed_example(), name)) == to_json(seed_example(without="L2"))
+
+
+def test_a_lost_switch_takes_its_cables_along():
+    topology = Topology.of(leaf_spine(2, 2, 2), aggregates={"spine1": 100, "spine2": 100})
+    assert lose(topology, "spine2").switches == ["leaf1", "leaf2", "spine1"]
+
+
+def test_who_is_cut_off_is_said():
+    topology = lose(seed_example(), "L2")
+    with pytest.raises(TopologyError, match="W1 has no way to PS"):
+        lose(topology, "L1")
+    with pytest.raises(TopologyError, match="there is no cable 'L9'"):
+        lose(topology, "L9")
+
+
+def test_what_is_reserved_is_gone_each_way_and_adds_up():
+    topology = reserve(reserve(seed_example(), "L1=1"), "S3-S1=0.5")
+    assert topology.free_gbps("S1", "S3") == topology.free_gbps("S3", "S1") == 1.5
+    assert one_tree(topology).rate_gbps < 3
+    assert one_tree(reserve(seed_example(), "PS-S3=0.1")).rate_gbps == pytest.approx(8.9 / 3)
+
+
+@pytest.mark.parametrize(("given", "why"), [("L1", "must be LINK=GBPS"), ("L1=much", "must be LINK=GBPS"), ("=1", "must be LINK=GBPS"),
+                                            ("L1=-1", "must be"),
+                                            ("L1=4", "reserved_gbps of S1-S3 must be 0 to its bw_gbps"), ("L7=1", "no cable 'L7'")])
+def test_reserve_wrong(given, why):
+    with pytest.raises(TopologyError, match=why):
+        reserve(seed_example(), given)
+
+
+def test_an_upgrade_is_to_the_best_there_is_or_all_that_cables_bring():
+    topology = seed_example()
+    assert upgrade_of(topology, 2) == (2, 9.0) and upgrade_of(topology, 1, 5.0) == (1, 5.0)
+    plain = Topology.of(leaf_spine(2, 1, 4, nic_gbps=10, uplink_gbps=40), ps="leaf1-h1")
+    assert upgrade_of(plain, 1) == (1, 80.0)
+    with pytest.raises(ValueError, match="count must be at least 1, not 0"):
+        upgrade_of(topology, 0)
