@@ -1,0 +1,100 @@
+"""A schedule: rounds of flows, each of which carries one chunk from node to node and is merged, copied or held there."""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+__all__ = ["Flow", "Op", "Schedule", "mirrored", "packed"]
+
+
+class Op(StrEnum):
+    """What the node at the end of a flow does with the value that arrives."""
+    MERGE = "merge"  # adds it to its own
+    COPY = "copy"    # takes it for its own
+    HOLD = "hold"    # keeps it beside its own, under the origin's name, to send it on
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One unit of `chunk` along `path` (nodes, both ends included). The value is that of `origin`: the sender's own, or one that it holds."""
+    chunk: int
+    path: tuple[Hashable, ...]
+    op: Op
+    origin: Hashable
+
+    @property
+    def links(self) -> list[tuple[Hashable, Hashable]]:
+        """Directed links that the flow fills for a round."""
+        return list(zip(self.path, self.path[1:]))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Rounds of simultaneous flows. What a flow carries is what its sender has when the round begins; `chunks` is the number of servers."""
+    name: str
+    chunks: int
+    rounds: list[list[Flow]] = field(repr=False)
+
+    @property
+    def length(self) -> int:
+        """Rounds."""
+        return len(self.rounds)
+
+    @property
+    def flows(self) -> int:
+        return sum(map(len, self.rounds))
+
+    def links_in_use(self) -> list[int]:
+        """Directed links that carry something, round by round."""
+        return [sum(len(flow.path) - 1 for flow in flows) for flows in self.rounds]
+
+    def named(self, name: str) -> "Schedule":
+        return replace(self, name=name)
+
+
+def mirrored(broadcast: list[list[Flow]]) -> list[list[Flow]]:
+    """Rounds that gather into each chunk's first owner what `broadcast` (COPY alone) spreads from there: time and links turned round.
+
+    A server that got a chunk in round r and passed it on later has, in the mirror, all those sums before it sends its own. Links are
+    directed pairs, so two flows that share none share none in the mirror.
+    """
+    if any(flow.op is not Op.COPY or flow.origin != flow.path[0] for flows in broadcast for flow in flows):
+        raise ValueError("only a broadcast of copies has a mirror")
+    return [[Flow(flow.chunk, flow.path[::-1], Op.MERGE, flow.path[-1]) for flow in flows] for flows in reversed(broadcast)]
+
+
+def packed(jobs: Iterable[tuple[Flow, Iterable[int]]], *, priority: Callable[[int], object]) -> list[list[Flow]]:
+    """List scheduling: every round takes flows in the order of `priority` (of their index) as long as their links are free.
+
+    `jobs`: flow and the indices of those that must be over before it starts.
+    """
+    listed = [(flow, list(before)) for flow, before in jobs]
+    waits = [len(before) for _, before in listed]
+    after: dict[int, list[int]] = {}
+    for index, (_, before) in enumerate(listed):
+        for first in before:
+            after.setdefault(first, []).append(index)
+    rank = {index: place for place, index in enumerate(sorted(range(len(listed)), key=priority))}  # type: ignore[arg-type,type-var]
+    ready = sorted((index for index, wait in enumerate(waits) if not wait), key=rank.__getitem__)
+    rounds: list[list[Flow]] = []
+    while ready:
+        used: Counter[tuple[Hashable, Hashable]] = Counter()
+        taken, left = [], []
+        for index in ready:
+            links = listed[index][0].links
+            if any(used[link] for link in links):
+                left.append(index)
+            else:
+                used.update(links)
+                taken.append(index)
+        for index in taken:
+            for later in after.get(index, ()):
+                waits[later] -= 1
+                if not waits[later]:
+                    left.append(later)
+        rounds.append([listed[index][0] for index in taken])
+        ready = sorted(left, key=rank.__getitem__)
+    if any(waits):
+        raise ValueError("flows wait for one another in a circle")
+    return rounds
