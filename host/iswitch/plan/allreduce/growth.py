@@ -76,19 +76,32 @@ class Growth:
         self.reset()
 
     def reset(self) -> None:
+        """All copies from the start."""
         size = self.size
-        self.have = np.broadcast_to(np.eye(size, dtype=bool), (self.copies, size, size)).copy()
-        self.near = np.broadcast_to(self.network.distance.T, (self.copies, size, size)).copy()  # [copy, server, chunk]
+        self.have = np.zeros((self.copies, size, size), bool)
+        self.held = np.zeros_like(self.have)
+        self.near = np.zeros((self.copies, size, size), np.int64)  # [copy, server, chunk]: hops from the nearest that has it
+        self.open = np.zeros((self.copies, len(self.network.hops), size), bool)
+        self.pool = np.ones((self.copies, size), bool)
         self.rounds = np.zeros(self.copies, np.int64)
         self.log: list[list[list[tuple[int, int]]]] = [[] for _ in range(self.copies)]
-        self._begin()
+        self.restart(np.ones(self.copies, bool))
 
-    def _begin(self) -> None:
+    def restart(self, which: Bools) -> None:
+        """Some copies from the start; the others stay where they are."""
+        self.have[which] = np.eye(self.size, dtype=bool)
+        self.near[which] = self.network.distance.T
+        self.rounds[which] = 0
+        for copy in np.flatnonzero(which):
+            self.log[copy] = []
+        self._begin(which)
+
+    def _begin(self, which: Bools) -> None:
         network = self.network
-        self.held = self.have.copy()
-        self.open: Bools = self.held[:, network.source] & ~self.held[:, network.target]
-        self.pool = np.ones((self.copies, self.size), bool)
-        for copy in np.flatnonzero(~self.done):
+        self.held[which] = held = self.have[which]
+        self.open[which] = held[:, network.source] & ~held[:, network.target]
+        self.pool[which] = True
+        for copy in np.flatnonzero(which & ~self.done):
             self.log[copy].append([])
 
     @property
@@ -119,22 +132,22 @@ class Growth:
         for copy, h, c in zip(which.tolist(), hop.tolist(), chunk.tolist()):
             self.log[copy][-1].append((h, c))
 
-    def end_round(self) -> Floats:
-        """Closes the round of all copies that are not done; the share of server ports that it left idle, 0 for those done before."""
-        going = ~self.held.all((1, 2))
-        moved = (self.have & ~self.held).sum((1, 2))
-        idle = np.where(going, 1 - moved / self.network.ports.sum(), 0).astype(np.float32)
-        for copy, server, chunk in np.argwhere(self.have & ~self.held):
+    def end_round(self, which: Bools | None = None) -> Floats:
+        """Closes the round of those copies (all, unless given) that are not done; the share of server ports that each left idle, else 0."""
+        which = (np.ones(self.copies, bool) if which is None else which) & ~self.held.all((1, 2))
+        new = self.have & ~self.held & which[:, None, None]
+        idle = np.where(which, 1 - new.sum((1, 2)) / self.network.ports.sum(), 0).astype(np.float32)
+        for copy, server, chunk in np.argwhere(new):
             self.near[copy, :, chunk] = np.minimum(self.near[copy, :, chunk], self.network.distance[server])
-        self.rounds += going
-        self._begin()
+        self.rounds += which
+        self._begin(which)
         return idle
 
-    def flow_features(self) -> Floats:
-        """[copy, hop, chunk, feature] at the begin of a round, in the order of FLOW_FEATURES."""
+    def flow_features(self, which: Bools | slice = slice(None)) -> Floats:
+        """[copy, hop, chunk, feature] at the begin of a round, in the order of FLOW_FEATURES; of the copies `which`."""
         wiring, network, size = self.wiring, self.network, self.size
-        ready = self.open.astype(np.float32)
-        lacks = (~self.held).astype(np.float32)
+        ready, held, near = self.open[which].astype(np.float32), self.held[which], self.near[which]
+        lacks = (~held).astype(np.float32)
         per_hop = ready.sum(2)
         into = (per_hop @ wiring.into_sum.T)[:, wiring.into, None] / size
         out = (per_hop @ wiring.out_sum.T)[:, wiring.out_of, None] / (size * wiring.degree.max())
@@ -143,18 +156,21 @@ class Growth:
         alone = lacks * (sources == 0)
         nearer = np.zeros_like(lacks)
         for server in range(size):
-            nearer[:, server] = (network.distance[server][None, :, None] < self.near).sum(1)
-        copies = self.held.sum(1, dtype=np.float32)[:, None, :] / size
+            nearer[:, server] = (network.distance[server][None, :, None] < near).sum(1)
+        copies = held.sum(1, dtype=np.float32)[:, None, :] / size
         behind = lacks.sum(2, keepdims=True) / size
         degree = wiring.degree[None, :, None]
         fan_in = wiring.fan_in[network.target][None, :, None]
         shape = ready.shape
         parts = (copies, into, out, same / fan_in, (sources[:, network.target] - same) / fan_in,
                  ((wiring.neighbours @ lacks) / degree)[:, network.target], ((wiring.neighbours @ alone) / degree)[:, network.target],
-                 (nearer / size)[:, network.target], self.near.max(1)[:, None, :] / wiring.diameter, behind[:, network.target],
+                 (nearer / size)[:, network.target], near.max(1)[:, None, :] / wiring.diameter, behind[:, network.target],
                  (behind - behind.mean(1, keepdims=True))[:, network.target], ((wiring.source_sum @ ready) / degree)[:, network.source],
-                 wiring.length[None, :, None], self.pool[:, None, :])
-        return np.stack([np.broadcast_to(part, shape) for part in parts], -1).astype(np.float32)
+                 wiring.length[None, :, None], self.pool[which][:, None, :])
+        features = np.empty((*shape, len(parts)), np.float32)
+        for column, part in enumerate(parts):
+            features[..., column] = part
+        return features
 
     def tree_features(self) -> Floats:
         """[copy, chunk, feature] at the begin of a round, in the order of TREE_FEATURES."""

@@ -132,7 +132,7 @@ def rollout(policy: Scorer, growth: Growth, draw: np.random.Generator, *, temper
         flow_features = growth.flow_features()
         flow_features = flow_features.reshape(-1, flow_features.shape[-1])
         picks: list[Picks] | None = None if trace is None else []
-        pool = growth.pool
+        pool = growth.pool.copy()
         fill(growth, policy.net("lower", flow_features), draw, temperature, picks)
         idle = growth.end_round()
         if trace is not None and picks is not None:

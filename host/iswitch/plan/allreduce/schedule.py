@@ -1,11 +1,14 @@
 """A schedule: rounds of flows, each of which carries one chunk from node to node and is merged, copied or held there."""
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
-__all__ = ["Flow", "Op", "Schedule", "mirrored", "packed"]
+__all__ = ["Flow", "Op", "Path", "Schedule", "mirrored", "packed"]
+
+Path = tuple[Hashable, ...]
+"""Nodes from the sender to the receiver, both included."""
 
 
 class Op(StrEnum):
@@ -19,7 +22,7 @@ class Op(StrEnum):
 class Flow:
     """One unit of `chunk` along `path` (nodes, both ends included). The value is that of `origin`: the sender's own, or one that it holds."""
     chunk: int
-    path: tuple[Hashable, ...]
+    path: Path
     op: Op
     origin: Hashable
 
@@ -64,37 +67,37 @@ def mirrored(broadcast: list[list[Flow]]) -> list[list[Flow]]:
     return [[Flow(flow.chunk, flow.path[::-1], Op.MERGE, flow.path[-1]) for flow in flows] for flows in reversed(broadcast)]
 
 
-def packed(jobs: Iterable[tuple[Flow, Iterable[int]]], *, priority: Callable[[int], object]) -> list[list[Flow]]:
-    """List scheduling: every round takes flows in the order of `priority` (of their index) as long as their links are free.
+def packed(jobs: Sequence[tuple[Path, Sequence[int]]], *, priority: Sequence[Any]) -> list[list[int]]:
+    """List scheduling: every round takes jobs, least `priority` first, whose links are still free; rounds of indices into `jobs`.
 
-    `jobs`: flow and the indices of those that must be over before it starts.
+    A job is a path and the indices of those that must be over before it starts.
     """
-    listed = [(flow, list(before)) for flow, before in jobs]
-    waits = [len(before) for _, before in listed]
+    waits = [len(before) for _, before in jobs]
+    links = [list(zip(path, path[1:])) for path, _ in jobs]
     after: dict[int, list[int]] = {}
-    for index, (_, before) in enumerate(listed):
+    for index, (_, before) in enumerate(jobs):
         for first in before:
             after.setdefault(first, []).append(index)
-    rank = {index: place for place, index in enumerate(sorted(range(len(listed)), key=priority))}  # type: ignore[arg-type,type-var]
-    ready = sorted((index for index, wait in enumerate(waits) if not wait), key=rank.__getitem__)
-    rounds: list[list[Flow]] = []
+    ranked = sorted(range(len(jobs)), key=priority.__getitem__)
+    rank = {index: place for place, index in enumerate(ranked)}
+    ready = [index for index in ranked if not waits[index]]
+    rounds = []
     while ready:
-        used: Counter[tuple[Hashable, Hashable]] = Counter()
+        used: set[tuple[Hashable, Hashable]] = set()
         taken, left = [], []
         for index in ready:
-            links = listed[index][0].links
-            if any(used[link] for link in links):
-                left.append(index)
-            else:
-                used.update(links)
+            if used.isdisjoint(links[index]):
+                used.update(links[index])
                 taken.append(index)
+            else:
+                left.append(index)
         for index in taken:
             for later in after.get(index, ()):
                 waits[later] -= 1
                 if not waits[later]:
                     left.append(later)
-        rounds.append([listed[index][0] for index in taken])
+        rounds.append(taken)
         ready = sorted(left, key=rank.__getitem__)
     if any(waits):
-        raise ValueError("flows wait for one another in a circle")
+        raise ValueError("jobs wait for one another in a circle")
     return rounds

@@ -21,7 +21,7 @@ TRAINED_ON = ("BCube(3,1)", "DCell(3,1)", "BCube(2,2)", "Jellyfish(8,3)", "BCube
 class Settings:
     """`iterations` updates, each on `copies` games of every one of `topologies`. The reward of a round is minus the share of ports left idle."""
     topologies: tuple[str, ...] = TRAINED_ON
-    iterations: int = 150
+    iterations: int = 200
     copies: int = 16
     hidden: int = 32
     seed: int = 1

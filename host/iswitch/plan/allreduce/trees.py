@@ -4,10 +4,8 @@ import random
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from iswitch.plan.allreduce.network import Network
-from iswitch.plan.allreduce.schedule import Flow, Op, packed
+from iswitch.plan.allreduce.schedule import Flow, Op, Path, packed
 
 __all__ = ["FlowTree", "Load", "balanced_tree", "spread"]
 
@@ -73,13 +71,15 @@ def balanced_tree(network: Network, root: int, chunk: int, load: Load, draw: ran
 
 def spread(trees: list[FlowTree], *, draw: random.Random | None = None) -> list[list[Flow]]:
     """Rounds that copy each tree's chunk from its root to all servers: deepest remaining way first, then the larger subtree."""
-    jobs: list[tuple[Flow, list[int]]] = []
+    jobs: list[tuple[Path, list[int]]] = []
     ranks: list[tuple[float, ...]] = []
+    chunks: list[int] = []
     for tree in trees:
-        network, first = tree.network, len(jobs) - 1
+        first = len(jobs) - 1
         place = {server: first + at for at, server in enumerate(tree.order)}
         for server in tree.order[1:]:
-            path, parent = network.hops[tree.hops[server]], tree.parent(server)
-            jobs.append((Flow(tree.chunk, path, Op.COPY, path[0]), [place[parent]] if parent != tree.root else []))
-            ranks.append((-tree.height[server], -tree.below[server], draw.random() if draw else int(np.int64(tree.chunk))))
-    return packed(jobs, priority=ranks.__getitem__)
+            parent = tree.parent(server)
+            jobs.append((tree.network.hops[tree.hops[server]], [place[parent]] if parent != tree.root else []))
+            ranks.append((-tree.height[server], -tree.below[server], draw.random() if draw else tree.chunk))
+            chunks.append(tree.chunk)
+    return [[Flow(chunks[index], jobs[index][0], Op.COPY, jobs[index][0][0]) for index in taken] for taken in packed(jobs, priority=ranks)]
