@@ -12,6 +12,7 @@ __all__ = ["closed_ps", "closed_ring", "good_order", "parameter_server", "plain_
 
 SEARCH_STEPS = 20_000
 RESTARTS = 200
+TRIES = 20
 
 
 # Over flow trees
@@ -38,17 +39,20 @@ def sharded(network: Network, draw: random.Random | None = None) -> Schedule:
 def routes(network: Network, root: int) -> dict[int, list[int]]:
     """Hops from `root` to every other server: shortest ways, so that the most used link is used least (by trying, not proved)."""
     best: tuple[int, dict[int, list[int]]] | None = None
-    for seed in range(20):
+    distance = network.distance[root].tolist()
+    ways_to = [list(_ways(network, root, server)) for server in range(network.size)]
+    links_of = [[[link for hop in way for link in network.hop_links[hop].tolist() if link >= 0] for way in ways] for ways in ways_to]
+    for seed in range(TRIES):
         draw, load = random.Random(seed), Counter[int]()
         found: dict[int, list[int]] = {}
         others = [server for server in range(network.size) if server != root]
         draw.shuffle(others)
-        for server in sorted(others, key=lambda server: -network.distance[root, server]):
-            ways = list(_ways(network, root, server))
-            draw.shuffle(ways)
-            used = [[link for hop in way for link in network.hop_links[hop].tolist() if link >= 0] for way in ways]
-            at = min(range(len(ways)), key=lambda at: (max(load[link] + 1 for link in used[at]), sum(load[link] for link in used[at])))
-            found[server] = ways[at]
+        for server in sorted(others, key=lambda server: -distance[server]):
+            used = links_of[server]
+            choices = list(range(len(used)))
+            draw.shuffle(choices)
+            at = min(choices, key=lambda at: (max(load[link] + 1 for link in used[at]), sum(load[link] for link in used[at])))
+            found[server] = ways_to[server][at]
             load.update(used[at])
         if best is None or max(load.values()) < best[0]:
             best = max(load.values()), found
@@ -78,7 +82,7 @@ def sharded_plain(network: Network) -> Schedule:
 
 
 def _plain(name: str, network: Network, roots: list[tuple[int, int]]) -> Schedule:
-    ways = {root: routes(network, root) for _, root in roots}
+    ways = {root: routes(network, root) for root in {root for _, root in roots}}
     jobs: list[tuple[Path, list[int]]] = []
     facts: list[tuple[int, int, int]] = []  # chunk, root, server at the end
     ranks: list[tuple[int, ...]] = []

@@ -6,12 +6,15 @@ import networkx as nx
 
 from iswitch.plan.server_centric import bcube, dcell, jellyfish
 
-__all__ = ["CASES", "SERVER_CENTRIC", "build"]
+__all__ = ["CASES", "SERVER_CENTRIC", "TRAINED_ON", "build"]
 
 SERVER_CENTRIC = ("BCube(2,1)", "BCube(3,1)", "BCube(4,1)", "BCube(5,1)", "BCube(2,2)", "BCube(3,2)", "BCube(2,3)",
                   "DCell(2,1)", "DCell(3,1)", "DCell(4,1)", "DCell(5,1)", "DCell(2,2)")
 CASES = (*SERVER_CENTRIC, "Jellyfish(8,3)", "Jellyfish(10,3)", "Jellyfish(16,4)", "Jellyfish(20,4)", "Jellyfish(8,3,1,2)")
 """Names that `build` understands, in the order of the table."""
+
+TRAINED_ON = ("BCube(3,1)", "DCell(3,1)", "BCube(2,2)", "Jellyfish(8,3)", "BCube(4,1)", "DCell(4,1)")
+"""Those on which the packaged policies have been trained; the rest of the table is held out."""
 
 DEFAULT_SEED = 1
 FAMILIES = {"bcube": (bcube, 2, 2), "dcell": (dcell, 2, 2), "jellyfish": (jellyfish, 2, 4)}

@@ -1,5 +1,6 @@
 """A schedule: rounds of flows, each of which carries one chunk from node to node and is merged, copied or held there."""
 
+import heapq
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -73,31 +74,32 @@ def packed(jobs: Sequence[tuple[Path, Sequence[int]]], *, priority: Sequence[Any
     A job is a path and the indices of those that must be over before it starts.
     """
     waits = [len(before) for _, before in jobs]
-    links = [list(zip(path, path[1:])) for path, _ in jobs]
     after: dict[int, list[int]] = {}
     for index, (_, before) in enumerate(jobs):
         for first in before:
             after.setdefault(first, []).append(index)
     ranked = sorted(range(len(jobs)), key=priority.__getitem__)
     rank = {index: place for place, index in enumerate(ranked)}
-    ready = [index for index in ranked if not waits[index]]
+    links: dict[Path, list[tuple[Hashable, Hashable]]] = {path: list(zip(path, path[1:])) for path, _ in jobs}
+    ready: dict[Path, list[int]] = {path: [] for path in links}  # ranks, a heap for each path: of jobs on one path a round takes one at most
+    for place, index in enumerate(ranked):
+        if not waits[index]:
+            ready[jobs[index][0]].append(place)
     rounds = []
-    while ready:
+    while heads := sorted(((heap[0], path) for path, heap in ready.items() if heap), key=lambda head: head[0]):
         used: set[tuple[Hashable, Hashable]] = set()
-        taken, left = [], []
-        for index in ready:
-            if used.isdisjoint(links[index]):
-                used.update(links[index])
-                taken.append(index)
-            else:
-                left.append(index)
+        taken = []
+        for place, path in heads:
+            if used.isdisjoint(links[path]):
+                used.update(links[path])
+                taken.append(ranked[place])
+                heapq.heappop(ready[path])
         for index in taken:
             for later in after.get(index, ()):
                 waits[later] -= 1
                 if not waits[later]:
-                    left.append(later)
+                    heapq.heappush(ready[jobs[later][0]], rank[later])
         rounds.append(taken)
-        ready = sorted(left, key=rank.__getitem__)
     if any(waits):
         raise ValueError("jobs wait for one another in a circle")
     return rounds
