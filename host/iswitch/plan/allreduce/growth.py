@@ -20,7 +20,7 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
 FLOW_FEATURES = (
-    "copies of the chunk",                        # all are shares: of the servers, ports, hops or rounds that there can be
+    "copies of the chunk",  # all are shares: of the servers, neighbours or links that there are; several paths to a neighbour count each
     "workloads that want the link into the target",
     "workloads that want the link out of the source",
     "sources of the chunk on the same link",

@@ -108,19 +108,17 @@ def test_what_is_no_xml_is_told():
         parse("<algo>")
 
 
-def renumbered(block):
-    for number, step in enumerate(block):
-        step.set("s", str(number))
-
-
 def swapped(algo):
     step = first(algo, type="rrc")
     step.set("type", "r")
 
 
 def deaf(algo):
-    """The last receive of the first host is gone."""
-    block = next(block for block in algo[0] if block.get("recv") != "-1")
+    """A last receive, for which nobody waits, is gone."""
+    block = next(block for block in algo.iter("tb") if block.get("recv") != "-1" and block[-1].get("hasdep") == "0")
+    if block[-1].get("depid") != "-1":
+        awaited = next(gpu for gpu in algo if block in list(gpu))[int(block[-1].get("depid"))][int(block[-1].get("deps"))]
+        awaited.set("hasdep", "0")
     block.remove(block[-1])
 
 

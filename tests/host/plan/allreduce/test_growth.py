@@ -6,7 +6,7 @@ import pytest
 from iswitch.plan.allreduce.cases import build
 from iswitch.plan.allreduce.greedy import Scarcest, best_of, games, greedy
 from iswitch.plan.allreduce.growth import FLOW_FEATURES, TREE_FEATURES, Growth, Wiring
-from iswitch.plan.allreduce.network import Network
+from iswitch.plan.allreduce.network import PATHS, Network
 from iswitch.plan.allreduce.policy import DYNAMIC, Policy, changing, rollout
 from iswitch.plan.allreduce.replay import replay
 
@@ -99,8 +99,9 @@ def test_features_are_shares(name):
             picks = np.array([draw.choice(np.flatnonzero(open_[copy])) for copy in which])
             growth.take(which, picks // growth.size, picks % growth.size)
         growth.end_round()
-    unbounded = FLOW_FEATURES.index("workloads that want the link into the target")
-    assert np.min(least) >= -1 and np.delete(np.max(most, 0), unbounded).max() <= 1 + 1e-6
+    by_paths = [FLOW_FEATURES.index(name) for name in ("workloads that want the link into the target", "targets of the chunk at the source")]
+    assert np.min(least) >= -1 and np.delete(np.max(most, 0), by_paths).max() <= 1 + 1e-6
+    assert np.max(most, 0)[by_paths[0]] <= PATHS * growth.size and np.max(most, 0)[by_paths[1]] <= PATHS
 
 
 def test_features_count_what_they_say():
