@@ -7,6 +7,7 @@ of their addresses, and come first.
 import random
 
 import networkx as nx
+from itertools import pairwise
 
 __all__ = ["bcube", "dcell", "jellyfish"]
 
@@ -30,7 +31,7 @@ def bcube(n: int, k: int, *, bw_gbps: float = 10.0) -> nx.Graph:
 
 
 def dcell(n: int, k: int, *, bw_gbps: float = 10.0) -> nx.Graph:
-    """DCell(n, k): n hosts on a switch are a DCell(n, 0); one more DCell(n, l-1) than each has hosts, every two joined by one cable, a DCell(n, l)."""
+    """DCell(n, k): n hosts on a switch are level 0; one more cell of level l-1 than each has hosts, every two joined by a cable, are level l."""
     if n < 2 or k < 0:
         raise ValueError(f"DCell needs n >= 2 and k >= 0, not n={n!r}, k={k!r}")
     sizes = [n]
@@ -40,7 +41,7 @@ def dcell(n: int, k: int, *, bw_gbps: float = 10.0) -> nx.Graph:
     for host in range(sizes[-1]):
         graph.add_node(f"s{host // n}", kind="switch")
         graph.add_edge(f"h{host}", f"s{host // n}", bw_gbps=bw_gbps)
-    for inner, outer in zip(sizes, sizes[1:]):
+    for inner, outer in pairwise(sizes):
         for first in range(0, sizes[-1], outer):
             for i in range(inner + 1):
                 for j in range(i + 1, inner + 1):  # host j-1 of cell i to host i of cell j

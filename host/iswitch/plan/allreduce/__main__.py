@@ -68,7 +68,8 @@ def _table(options: argparse.Namespace) -> None:
         options.json.write_text(json.dumps([entry.numbers for entry in rows], indent=1) + "\n", encoding="utf-8")
     if options.plot:
         shown = ("ring", "fixed trees", "greedy", f"best of {options.k}", "learned")
-        plot_rounds(names, [int(entry.numbers["bound"]) for entry in rows], {key: [int(entry.numbers[key]) for entry in rows] for key in shown}, options.plot)
+        counts = {key: [int(entry.numbers[key]) for entry in rows] for key in shown}
+        plot_rounds(names, [int(entry.numbers["bound"]) for entry in rows], counts, options.plot)
 
 
 def _train(options: argparse.Namespace) -> None:
@@ -82,8 +83,8 @@ def _train(options: argparse.Namespace) -> None:
 
     def tell(iteration: int, lengths: dict[str, float]) -> None:
         history.append(lengths)
-        print(f"{iteration + 1:4}/{settings.iterations} {time.monotonic() - begin:6.0f} s  " + "  ".join(f"{name} {mean:.2f}" for name, mean in lengths.items()),
-              flush=True)
+        means = "  ".join(f"{name} {mean:.2f}" for name, mean in lengths.items())
+        print(f"{iteration + 1:4}/{settings.iterations} {time.monotonic() - begin:6.0f} s  {means}", flush=True)
 
     policy = train(settings, tell=tell)
     policy.save(options.out)

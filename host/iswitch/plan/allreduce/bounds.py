@@ -17,7 +17,8 @@ class Bounds:
     inlet: all N chunks must come in by the ports of each server.
     spread: with p ports at most, what a server has can be at (p+1)^r servers after r rounds.
     distance: hops between the two servers that are farthest apart.
-    two_phases: least for a schedule that ends its reductions before any broadcast begins (not a bound of others).
+    two_phases: least for a schedule that ends its reductions before any broadcast begins (not a bound of others). Each phase moves
+        N (N-1) units, takes a chunk from one server to all or back, and over the hops of the least remote server at least.
     """
     ports: int
     inlet: int
@@ -38,5 +39,5 @@ def bounds(network: Network) -> Bounds:
     while reached < size:
         reached, spread = reached * (int(ports.max()) + 1), spread + 1
     distance = int(network.distance.max())
-    phase = max(-(-size * (size - 1) // total), spread, distance, int(np.max(-(-(size - 1) // ports))))
+    phase = max(-(-size * (size - 1) // total), spread, int(network.distance.max(1).min()))
     return Bounds(-(-2 * size * (size - 1) // total), int(np.max(-(-size // ports))), spread, distance, 2 * phase)

@@ -1,6 +1,7 @@
 """The seventeen topologies of the table: name to graph."""
 
 import re
+from collections.abc import Callable
 
 import networkx as nx
 
@@ -17,7 +18,7 @@ TRAINED_ON = ("BCube(3,1)", "DCell(3,1)", "BCube(2,2)", "Jellyfish(8,3)", "BCube
 """Those on which the packaged policies have been trained; the rest of the table is held out."""
 
 DEFAULT_SEED = 1
-FAMILIES = {"bcube": (bcube, 2, 2), "dcell": (dcell, 2, 2), "jellyfish": (jellyfish, 2, 4)}
+FAMILIES: dict[str, tuple[Callable[..., nx.Graph], int, int]] = {"bcube": (bcube, 2, 2), "dcell": (dcell, 2, 2), "jellyfish": (jellyfish, 2, 4)}
 
 
 def build(name: str) -> nx.Graph:

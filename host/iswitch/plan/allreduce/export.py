@@ -34,9 +34,10 @@ def to_json(graph: nx.Graph, schedule: Schedule, *, aggregating: Collection[Hash
     for node in graph:
         if not isinstance(node, str):
             raise ValueError(f"nodes must be strings to be exported, not {node!r}")
-    rounds = [[{"chunk": flow.chunk, "op": str(flow.op), "origin": flow.origin, "path": list(flow.path)} for flow in flows] for flows in schedule.rounds]
-    return json.dumps({"format": FORMAT, "version": VERSION, "name": schedule.name, "hosts": _hosts(graph), "aggregating": sorted(map(str, aggregating)),
-                       "rounds": rounds}, separators=(",", ":")) + "\n"
+    rounds = [[{"chunk": flow.chunk, "op": str(flow.op), "origin": flow.origin, "path": list(flow.path)} for flow in flows]
+              for flows in schedule.rounds]
+    return json.dumps({"format": FORMAT, "version": VERSION, "name": schedule.name, "hosts": _hosts(graph),
+                       "aggregating": sorted(map(str, aggregating)), "rounds": rounds}, separators=(",", ":")) + "\n"
 
 
 def from_json(text: str) -> tuple[Schedule, list[str], list[str]]:
@@ -130,7 +131,8 @@ def to_xml(graph: nx.Graph, schedule: Schedule) -> str:
         awaited = {(step["wait"], step["for"]) for steps in gpu.blocks.values() for step in steps if step["wait"]}
         for block, steps in gpu.blocks.items():
             way, peer = block
-            element = ElementTree.SubElement(parent, "tb", id=str(numbers[block]), send=str(peer if way == "s" else -1), recv=str(peer if way == "r" else -1), chan="0")
+            send, recv = (peer, -1) if way == "s" else (-1, peer)
+            element = ElementTree.SubElement(parent, "tb", id=str(numbers[block]), send=str(send), recv=str(recv), chan="0")
             for at, step in enumerate(steps):
                 ElementTree.SubElement(element, "step", s=str(at), type=str(step["type"]), srcbuf=str(step["buffer"]), srcoff=str(step["offset"]),
                                        dstbuf=str(step["buffer"]), dstoff=str(step["offset"]), cnt="0" if step["type"] == "nop" else "1",

@@ -106,7 +106,7 @@ class Growth:
 
     @property
     def done(self) -> Bools:
-        return self.have.all((1, 2))
+        return np.asarray(self.have.all((1, 2)))
 
     def select(self, pool: Bools) -> None:
         """The flow trees (of chunks) whose workloads come first in this round; what they leave free the others may use."""
@@ -115,8 +115,9 @@ class Growth:
     @property
     def candidates(self) -> Bools:
         """[copy, hop, chunk]: workloads that may be taken now: those of selected trees, or, when there are none, the others."""
-        chosen: Bools = self.open & self.pool[:, None, :]
-        return np.where(chosen.any((1, 2))[:, None, None], chosen, self.open)
+        chosen = self.open & self.pool[:, None, :]
+        some = np.asarray(chosen.any((1, 2)))
+        return np.where(some[:, None, None], chosen, self.open)
 
     def take(self, which: Ints, hop: Ints, chunk: Ints) -> None:
         """One workload in each of the copies `which`. Callers take candidates only."""

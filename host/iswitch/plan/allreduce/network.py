@@ -7,6 +7,7 @@ from functools import cached_property
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
+from itertools import pairwise
 
 __all__ = ["Network"]
 
@@ -85,7 +86,7 @@ class Network:
         longest = max(len(path) for path in self.hops) - 1
         table = np.full((len(self.hops), longest), -1)
         for row, path in zip(table, self.hops):
-            row[:len(path) - 1] = [self.link_index[link] for link in zip(path, path[1:])]
+            row[:len(path) - 1] = [self.link_index[link] for link in pairwise(path)]
         return table
 
     @cached_property

@@ -23,7 +23,7 @@ def overlapped(schedule: Schedule) -> Schedule:
     for row in schedule.rounds:
         numbered: list[tuple[int, Flow]] = list(enumerate(row, index))
         index += len(row)
-        for number, flow in numbered:
+        for _, flow in numbered:
             before = list(ready.get((flow.path[0], flow.chunk), ()))
             place = (flow.path[-1], flow.chunk)
             before += read.get(place, ())  # what the target sent of its old value has left

@@ -1,6 +1,6 @@
 """Pictures of schedules and of learning, by matplotlib, to files."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from iswitch.plan.allreduce.network import Network
@@ -23,7 +23,7 @@ def plot_links(network: Network, schedules: Sequence[Schedule], path: Path) -> N
     figure.savefig(path, dpi=120)
 
 
-def plot_rounds(names: Sequence[str], bounds: Sequence[int], rounds: dict[str, Sequence[int]], path: Path) -> None:
+def plot_rounds(names: Sequence[str], bounds: Sequence[int], rounds: Mapping[str, Sequence[int]], path: Path) -> None:
     """Rounds over the bound, topology by topology, a bar for each scheduler."""
     from matplotlib.figure import Figure
     figure = Figure(figsize=(11, 4), layout="constrained")

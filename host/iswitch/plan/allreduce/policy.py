@@ -48,7 +48,8 @@ class Policy:
         return np.asarray(hidden @ weights[f"{name}.1"] + weights[f"{name}.1b"], np.float32)
 
     def save(self, path: Path) -> None:
-        path.write_text(json.dumps({name: np.round(value.astype(float), 6).tolist() for name, value in self.weights.items()}) + "\n", encoding="utf-8")
+        rounded = {name: np.round(value.astype(float), 6).tolist() for name, value in self.weights.items()}
+        path.write_text(json.dumps(rounded) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> "Policy":

@@ -5,6 +5,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
+from itertools import pairwise
 
 __all__ = ["Flow", "Op", "Path", "Schedule", "mirrored", "packed"]
 
@@ -80,7 +81,7 @@ def packed(jobs: Sequence[tuple[Path, Sequence[int]]], *, priority: Sequence[Any
             after.setdefault(first, []).append(index)
     ranked = sorted(range(len(jobs)), key=priority.__getitem__)
     rank = {index: place for place, index in enumerate(ranked)}
-    links: dict[Path, list[tuple[Hashable, Hashable]]] = {path: list(zip(path, path[1:])) for path, _ in jobs}
+    links: dict[Path, list[tuple[Hashable, Hashable]]] = {path: list(pairwise(path)) for path, _ in jobs}
     ready: dict[Path, list[int]] = {path: [] for path in links}  # ranks, a heap for each path: of jobs on one path a round takes one at most
     for place, index in enumerate(ranked):
         if not waits[index]:

@@ -13,8 +13,8 @@ from iswitch.plan.allreduce.replay import replay
 
 __all__ = ["HEADER", "Row", "row"]
 
-COLUMNS = (("topology", 19), ("N", 3), ("PS", 5), ("merging", 7), ("sharded", 7), ("ring 0,1,..", 11), ("ring", 5), ("fixed trees", 11), ("greedy", 6), ("best of k", 9),
-           ("learned", 7), ("bound", 5), ("2 phases", 8), ("gap", 6), ("in network", 10))
+COLUMNS = (("topology", 19), ("N", 3), ("PS", 5), ("merging", 7), ("sharded", 7), ("ring 0,1,..", 11), ("ring", 5), ("fixed trees", 11),
+           ("greedy", 6), ("best of k", 9), ("learned", 7), ("bound", 5), ("2 phases", 8), ("gap", 6), ("in network", 10))
 HEADER = "  ".join(f"{name:{'<' if name == 'topology' else '>'}{width}}" for name, width in COLUMNS)
 
 
@@ -40,8 +40,9 @@ def row(name: str, *, k: int = 16, seed: int = 0, weights: Path | None = None) -
     limits = found.bounds
     numbers: dict[str, int | float | str | bool] = {
         "topology": name, "trained on": name in TRAINED_ON, "N": network.size, "PS": plain["PS"].length, "merging": rounds["parameter server"],
-        "sharded": plain["sharded"].length, "ring 0,1,..": plain["ring 0,1,.."].length, "ring": rounds["ring"], "fixed trees": rounds["fixed trees"],
-        "greedy": rounds["greedy"], best: rounds[f"greedy, {best}"], "learned": rounds["learned"], "bound": limits.best, "2 phases": limits.two_phases,
+        "sharded": plain["sharded"].length, "ring 0,1,..": plain["ring 0,1,.."].length, "ring": rounds["ring"],
+        "fixed trees": rounds["fixed trees"], "greedy": rounds["greedy"], best: rounds[f"greedy, {best}"], "learned": rounds["learned"],
+        "bound": limits.best, "2 phases": limits.two_phases,
         "emitted": found.best.name, "gap": round(found.gap, 4), "in network": tree.length}
     cells = []
     for column, width in COLUMNS:

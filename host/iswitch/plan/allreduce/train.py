@@ -102,7 +102,8 @@ class Nets(torch.nn.Module):
 
     def __init__(self, policy: Policy) -> None:
         super().__init__()
-        self.weights = torch.nn.ParameterDict({name.replace(".", "_"): torch.nn.Parameter(torch.tensor(value)) for name, value in policy.weights.items()})
+        parameters = {name.replace(".", "_"): torch.nn.Parameter(torch.tensor(value)) for name, value in policy.weights.items()}
+        self.weights = torch.nn.ParameterDict(parameters)
 
     def net(self, name: str, features: torch.Tensor) -> torch.Tensor:
         weights = self.weights

@@ -114,7 +114,7 @@ def test_features_count_what_they_say():
     assert feature(growth, "neighbours that lack it and have no source yet")[0, hop, 0] == 0.5          # h3, that h2 has not reached
     assert feature(growth, "servers to which the chunk comes nearer")[0, hop, 0] == 0.5                 # h1 and h3
     assert feature(growth, "way left for the chunk")[0, hop, 0] == 1
-    assert feature(growth, "sources of the chunk on the target's other links")[0, hop].tolist() == [0, 0, 0, 0.5]  # h3 is h1's other neighbour
+    assert feature(growth, "sources of the chunk on the target's other links")[0, hop].tolist() == [0, 0, 0, 0.5]  # h3
 
 
 def test_features_of_some_copies_are_those_of_all():
@@ -156,4 +156,4 @@ def test_policy_survives_its_file(tmp_path):
     policy.save(tmp_path / "weights.json")
     again = Policy.load(tmp_path / "weights.json")
     assert policy.weights.keys() == again.weights.keys()
-    assert all(np.allclose(policy.weights[name], again.weights[name], atol=1e-6) and again.weights[name].dtype == np.float32 for name in policy.weights)
+    assert all(np.allclose(value, again.weights[name], atol=1e-6) and again.weights[name].dtype == np.float32 for name, value in policy.weights.items())

@@ -10,7 +10,8 @@ from iswitch.plan.allreduce.learned import compare, learned, trained
 from iswitch.plan.allreduce.network import Network
 from iswitch.plan.allreduce.overlap import overlapped
 
-SMALL = ("BCube(2,1)", "BCube(3,1)", "BCube(4,1)", "BCube(2,2)", "BCube(2,3)", "DCell(2,1)", "DCell(3,1)", "DCell(4,1)", "Jellyfish(8,3)", "Jellyfish(10,3)")
+SMALL = ("BCube(2,1)", "BCube(3,1)", "BCube(4,1)", "BCube(2,2)", "BCube(2,3)", "DCell(2,1)", "DCell(3,1)", "DCell(4,1)",
+         "Jellyfish(8,3)", "Jellyfish(10,3)")
 BELOW_GREEDY = ("BCube(3,1)", "BCube(4,1)", "BCube(2,3)", "DCell(3,1)", "DCell(4,1)", "BCube(5,1)", "BCube(3,2)", "DCell(5,1)")
 """Of the twelve server-centric ones; on the other four greedy is at a bound."""
 

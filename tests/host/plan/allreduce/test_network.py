@@ -8,6 +8,7 @@ from iswitch.plan.allreduce.bounds import bounds
 from iswitch.plan.allreduce.cases import CASES, build
 from iswitch.plan.allreduce.network import PATHS, Network
 from iswitch.plan.allreduce.overlap import overlapped
+from itertools import pairwise
 
 PORT_BOUNDS = (3, 8, 15, 24, 5, 18, 8, 5, 11, 19, 29, 28, 14, 18, 30, 38, 30)
 """2(N-1)/d rounded up, from the published sizes."""
@@ -29,7 +30,7 @@ def test_hops_are_shortest_and_pass_switches_alone(name):
 def test_links_of_a_hop_are_those_of_its_path():
     network = Network(build("Jellyfish(8,3)"))
     for path, row in zip(network.hops, network.hop_links):
-        assert [network.links[link] for link in row if link >= 0] == list(zip(path, path[1:]))
+        assert [network.links[link] for link in row if link >= 0] == list(pairwise(path))
 
 
 def test_ports_and_distances():

@@ -19,7 +19,8 @@ TINY = Settings(topologies=("BCube(2,1)", "DCell(2,1)"), iterations=2, copies=4,
 
 def test_advantages_by_hand():
     """Two copies, the second over after one round."""
-    trace = [SimpleNamespace(going=np.array([True, True]), idle=np.array([0.5, 0.25])), SimpleNamespace(going=np.array([True, False]), idle=np.array([1.0, 0.0]))]
+    trace = [SimpleNamespace(going=np.array([True, True]), idle=np.array([0.5, 0.25])),
+             SimpleNamespace(going=np.array([True, False]), idle=np.array([1.0, 0.0]))]
     gains, returns = advantages(trace, [np.array([-1.0, -0.5]), np.array([-0.75, 9.0])], 0.5)
     later = -1.0 + 0.75
     assert gains.tolist() == [[-0.5 - 0.75 + 1.0 + 0.5 * later, -0.25 + 0.5], [later, 0.0]]
