@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from iswitch.plan.allreduce.cases import TRAINED_ON, build
 from iswitch.plan.allreduce.growth import Growth, Wiring
@@ -12,6 +13,8 @@ from iswitch.plan.allreduce.network import Network
 from iswitch.plan.allreduce.policy import Policy, Trace, rollout
 
 __all__ = ["Settings", "train"]
+
+Vector = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Settings:
@@ -134,11 +137,29 @@ def clipped(now: torch.Tensor, before: torch.Tensor, advantage: torch.Tensor, cl
     return -torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage).mean()
 
 
-def train(settings: Settings, *, tell: Callable[[int, dict[str, float]], None] | None = None) -> Policy:
-    """The policy after `settings.iterations`; `tell` hears the number of each and the mean rounds by topology."""
+def exchange(nets: Nets, share: Callable[[Vector], object]) -> None:
+    """All gradients through `share`, as one vector."""
+    gradients = [parameter.grad for parameter in nets.parameters() if parameter.grad is not None]
+    vector = torch.cat([gradient.flatten() for gradient in gradients]).numpy()
+    share(vector)
+    start = 0
+    for gradient in gradients:
+        gradient.copy_(torch.from_numpy(vector[start:start + gradient.numel()]).view_as(gradient))
+        start += gradient.numel()
+
+
+def train(settings: Settings, *, tell: Callable[[int, dict[str, float]], None] | None = None,
+          share: Callable[[Vector], object] | None = None, rank: int = 0) -> Policy:
+    """The policy after `settings.iterations`; `tell` hears the number of each and the mean rounds by topology.
+
+    With several workers `share` replaces a worker's whole gradient, one float32 vector, by the mean of all in place, as
+    `worker.allreduce(vector, op="mean")` does; each plays games of its own, drawn from its `rank`, and all end with the same weights.
+    """
+    if rank < 0:
+        raise ValueError(f"train rank must be at least 0, not {rank!r}")
     torch.set_num_threads(1)
     torch.manual_seed(settings.seed)
-    draw = np.random.default_rng(settings.seed)
+    draw = np.random.default_rng([settings.seed, rank] if rank else settings.seed)
     wirings = {name: Wiring(Network(build(name))) for name in settings.topologies}
     nets = Nets(Policy.blank(hidden=settings.hidden, seed=settings.seed))
     optimizer = torch.optim.Adam(nets.parameters(), lr=settings.learning_rate)
@@ -161,6 +182,8 @@ def train(settings: Settings, *, tell: Callable[[int, dict[str, float]], None] |
                         + 0.5 * torch.nn.functional.mse_loss(value, batch.returns) - settings.entropy * entropy)
                 optimizer.zero_grad()
                 loss.backward()
+                if share:
+                    exchange(nets, share)
                 torch.nn.utils.clip_grad_norm_(nets.parameters(), 0.5)
                 optimizer.step()
         if tell:

@@ -1,18 +1,31 @@
 """The command: table, schedule with its files, train; and what it says when asked for nonsense."""
 
 import json
+from pathlib import Path
 
 import networkx as nx
 import pytest
 
 from iswitch.plan.allreduce.__main__ import main
-from iswitch.plan.allreduce.cases import build
+from iswitch.plan.allreduce.cases import CASES, build
 from iswitch.plan.allreduce.export import from_json
 from iswitch.plan.allreduce.msccl import parse, run
 from iswitch.plan.allreduce.policy import Policy
 from iswitch.plan.allreduce.replay import replay
+from iswitch.plan.allreduce.table import HEADER, row
 
+ROOT = Path(__file__).parents[4]
+QUICK = ("BCube(2,1)", "BCube(3,1)", "DCell(2,1)", "DCell(3,1)", "Jellyfish(8,3)")
 PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES])
+def test_the_table_in_the_docs_is_what_the_command_says(name):
+    assert f"\n{row(name).text}\n" in (ROOT / "docs/allreduce.md").read_text(encoding="utf-8")
+
+
+def test_the_header_in_the_docs_is_the_commands():
+    assert f"\n{HEADER}\n" in (ROOT / "docs/allreduce.md").read_text(encoding="utf-8")
 
 
 def test_table_says_rounds_bound_and_gap(capsys, tmp_path):

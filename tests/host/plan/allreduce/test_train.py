@@ -1,5 +1,6 @@
 """PPO's parts against small cases worked by hand, chances against the games that were played, and the same seed gives the same weights."""
 
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -78,6 +79,38 @@ def test_same_seed_same_weights_bit_for_bit():
     first, second, other = (train(settings) for settings in (TINY, TINY, Settings(**{**vars(TINY), "seed": 2})))
     assert all((first.weights[name] == second.weights[name]).all() for name in first.weights)
     assert any((first.weights[name] != other.weights[name]).any() for name in first.weights)
+
+
+def test_workers_that_share_gradients_end_with_the_same_weights():
+    meeting, vectors, policies = threading.Barrier(2), {}, {}
+
+    def work(rank):
+        def share(vector):
+            vectors[rank] = vector.copy()
+            meeting.wait(60)
+            vector[:] = (vectors[0] + vectors[1]) / 2
+            meeting.wait(60)
+        policies[rank] = train(TINY, share=share, rank=rank)
+
+    workers = [threading.Thread(target=work, args=(rank,)) for rank in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(120)
+    assert all((policies[0].weights[name] == policies[1].weights[name]).all() for name in policies[0].weights)
+    assert (vectors[0] != vectors[1]).any()  # who played other games
+    alone = train(TINY)
+    assert any((policies[0].weights[name] != alone.weights[name]).any() for name in alone.weights)
+
+
+def test_sharing_with_nobody_changes_nothing():
+    alone, shared = train(TINY), train(TINY, share=lambda vector: None)
+    assert all((alone.weights[name] == shared.weights[name]).all() for name in alone.weights)
+
+
+def test_rank_wrong():
+    with pytest.raises(ValueError, match="rank must be at least 0, not -1"):
+        train(TINY, rank=-1)
 
 
 def test_training_tells_rounds_of_every_topology():
