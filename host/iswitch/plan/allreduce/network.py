@@ -15,7 +15,7 @@ PATHS = 4
 """Most shortest paths that are kept of one server to another."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Network:
     """Servers and directed links of a graph, numbered; a hop is a shortest path between two servers with nothing but switches between them.
 
@@ -23,9 +23,9 @@ class Network:
     `target` (servers) and `hop_links` (links of the path in order, -1 after the last).
     """
     graph: nx.Graph
-    servers: list[Hashable] = field(init=False)
-    links: list[tuple[Hashable, Hashable]] = field(init=False)
-    hops: list[tuple[Hashable, ...]] = field(init=False)
+    servers: list[Hashable] = field(init=False, repr=False)
+    links: list[tuple[Hashable, Hashable]] = field(init=False, repr=False)
+    hops: list[tuple[Hashable, ...]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         for node, kind in self.graph.nodes(data="kind"):
