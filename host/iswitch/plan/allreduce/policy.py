@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from iswitch.plan.allreduce.growth import FLOW_FEATURES, TREE_FEATURES, Growth
 
-__all__ = ["Policy", "Trace", "rollout"]
+__all__ = ["DYNAMIC", "Picks", "Policy", "Round", "Scorer", "Trace", "changing", "fill", "rollout"]
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -31,7 +31,7 @@ class Policy:
 
     @classmethod
     def blank(cls, *, hidden: int = 32, seed: int = 0) -> "Policy":
-        """Random first layers; last layers such that all workloads are as good, and all trees are selected almost surely."""
+        """Random first layers; last layers such that all workloads are as good, and of nine trees eight are selected."""
         draw = np.random.default_rng(seed)
         weights = {}
         for net, inputs, outputs in (("lower", len(FLOW_FEATURES), 1 + DYNAMIC), ("upper", len(TREE_FEATURES), 2)):
