@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ __all__ = ["DYNAMIC", "Picks", "Policy", "Round", "Scorer", "Trace", "changing",
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
+DECIMALS = 6
 DYNAMIC = 3
 """What changes while a round fills, and enters a workload's score times a weight of its own: see `changing`."""
 
@@ -26,8 +27,12 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True)
 class Policy:
-    """Weights of both nets, by name; `hidden` tanh units in one layer each. Lower: score, and weights of DYNAMIC; upper: logit of selection."""
+    """Weights of both nets, by name; `hidden` tanh units in one layer each. Lower: score, and weights of DYNAMIC; upper: logit of selection.
+
+    A `steady` one reckons in binary64 and rounds to DECIMALS, so that what is equal by symmetry is equal on every machine, and ties with it.
+    """
     weights: dict[str, Floats]
+    steady: bool = False
 
     @classmethod
     def blank(cls, *, hidden: int = 32, seed: int = 0) -> "Policy":
@@ -43,17 +48,21 @@ class Policy:
         return cls(weights)
 
     def net(self, name: str, features: Floats) -> Floats:
-        weights = self.weights
+        weights: dict[str, NDArray[Any]] = self.weights
+        if self.steady:
+            weights, features = {at: value.astype(np.float64) for at, value in weights.items() if at.startswith(name)}, features.astype(np.float64)
         hidden = np.tanh(features @ weights[f"{name}.0"] + weights[f"{name}.0b"])
-        return np.asarray(hidden @ weights[f"{name}.1"] + weights[f"{name}.1b"], np.float32)
+        outputs = hidden @ weights[f"{name}.1"] + weights[f"{name}.1b"]
+        return np.asarray(outputs.round(DECIMALS) if self.steady else outputs, np.float32)
 
     def save(self, path: Path) -> None:
-        rounded = {name: np.round(value.astype(float), 6).tolist() for name, value in self.weights.items()}
+        rounded = {name: np.round(value.astype(float), DECIMALS).tolist() for name, value in self.weights.items()}
         path.write_text(json.dumps(rounded) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> "Policy":
-        return cls({name: np.array(value, np.float32) for name, value in json.loads(path.read_text(encoding="utf-8")).items()})
+        """A steady one."""
+        return cls({name: np.array(value, np.float32) for name, value in json.loads(path.read_text(encoding="utf-8")).items()}, steady=True)
 
 
 @dataclass

@@ -6,6 +6,7 @@ import pytest
 from iswitch.plan.allreduce.cases import build
 from iswitch.plan.allreduce.greedy import Scarcest, best_of, games, greedy
 from iswitch.plan.allreduce.growth import FLOW_FEATURES, TREE_FEATURES, Growth, Wiring
+from iswitch.plan.allreduce.learned import trained
 from iswitch.plan.allreduce.network import PATHS, Network
 from iswitch.plan.allreduce.policy import DYNAMIC, Policy, changing, rollout
 from iswitch.plan.allreduce.replay import replay
@@ -149,6 +150,17 @@ def test_games_and_schedules_wrong():
         games(Scarcest(), wiring("BCube(2,1)"), k=0, seed=0)
     with pytest.raises(ValueError, match="copy 0 is not done"):
         Growth(wiring("BCube(2,1)"), 1).schedule(0, "x")
+
+
+def test_steady_policy_gives_equals_the_same_score_wherever_they_stand():
+    """Matrix products may round a row by its place in the matrix; ties must not be settled by that."""
+    policy, row = trained(), np.random.default_rng(0).random((1, len(FLOW_FEATURES))).astype(np.float32)
+    assert policy.steady
+    for count in (2, 3, 7, 64, 1001):
+        scores = policy.net("lower", np.repeat(row, count, 0))
+        assert scores.dtype == np.float32 and (scores == scores[0]).all()
+    plain = Policy(policy.weights)
+    assert np.allclose(plain.net("lower", row), policy.net("lower", row), atol=1e-4)
 
 
 def test_policy_survives_its_file(tmp_path):
