@@ -1,0 +1,124 @@
+"""`python -m iswitch.plan.allreduce`: table, train, schedule."""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from iswitch.plan.allreduce.cases import CASES, build
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m iswitch.plan.allreduce", description="Schedules of AllReduce in rounds, beside their bound.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    table = commands.add_parser("table", help="rounds of every scheduler on the topologies of the table, or on those named")
+    table.add_argument("topology", nargs="*", help=f"like {CASES[0]}; all {len(CASES)} unless given")
+    _add_games(table)
+    table.add_argument("--json", type=Path, metavar="FILE", help="write the numbers too")
+    table.add_argument("--plot", type=Path, metavar="PNG", help="draw rounds over the bound")
+    table.set_defaults(run=_table)
+
+    train = commands.add_parser("train", help="train both policies by PPO (one core; needs torch)")
+    train.add_argument("--out", type=Path, default=Path("weights.json"), metavar="FILE")
+    train.add_argument("--iterations", type=int, metavar="N")
+    train.add_argument("--seed", type=int, default=1)
+    train.add_argument("--history", type=Path, metavar="FILE", help="write mean rounds of every iteration")
+    train.add_argument("--plot", type=Path, metavar="PNG", help="draw them")
+    train.set_defaults(run=_train)
+
+    schedule = commands.add_parser("schedule", help="the best schedule for one topology, with the bound")
+    schedule.add_argument("topology", help="a name like DCell(4,1), or a file of networkx node-link JSON")
+    _add_games(schedule)
+    schedule.add_argument("--json", type=Path, metavar="FILE", help="write it as JSON")
+    schedule.add_argument("--xml", type=Path, metavar="FILE", help="write it as XML in the manner of MSCCL")
+    schedule.add_argument("--plot", type=Path, metavar="PNG", help="draw the links in use")
+    schedule.set_defaults(run=_schedule)
+
+    options = parser.parse_args(arguments)
+    try:
+        options.run(options)
+    except (OSError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _add_games(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-k", type=int, default=16, help="games of which the best counts, for greedy and learned alike (16)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--weights", type=Path, metavar="FILE", help="policies other than the packaged ones")
+
+
+def _table(options: argparse.Namespace) -> None:
+    from iswitch.plan.allreduce.plots import plot_rounds
+    from iswitch.plan.allreduce.table import HEADER, row
+    names = options.topology or list(CASES)
+    rows = []
+    print(HEADER)
+    for name in names:
+        rows.append(row(name, k=options.k, seed=options.seed, weights=options.weights))
+        print(rows[-1].text, flush=True)
+    if options.json:
+        options.json.write_text(json.dumps([entry.numbers for entry in rows], indent=1) + "\n", encoding="utf-8")
+    if options.plot:
+        shown = ("ring", "fixed trees", "greedy", f"best of {options.k}", "learned")
+        counts = {key: [int(entry.numbers[key]) for entry in rows] for key in shown}
+        plot_rounds(names, [int(entry.numbers["bound"]) for entry in rows], counts, options.plot)
+
+
+def _train(options: argparse.Namespace) -> None:
+    from iswitch.plan.allreduce.bounds import bounds
+    from iswitch.plan.allreduce.network import Network
+    from iswitch.plan.allreduce.plots import plot_learning
+    from iswitch.plan.allreduce.train import Settings, train
+    settings = Settings(seed=options.seed) if options.iterations is None else Settings(seed=options.seed, iterations=options.iterations)
+    history: list[dict[str, float]] = []
+    begin = time.monotonic()
+
+    def tell(iteration: int, lengths: dict[str, float]) -> None:
+        history.append(lengths)
+        means = "  ".join(f"{name} {mean:.2f}" for name, mean in lengths.items())
+        print(f"{iteration + 1:4}/{settings.iterations} {time.monotonic() - begin:6.0f} s  {means}", flush=True)
+
+    policy = train(settings, tell=tell)
+    policy.save(options.out)
+    if options.history:
+        options.history.write_text(json.dumps(history) + "\n", encoding="utf-8")
+    if options.plot:
+        plot_learning(history, {name: bounds(Network(build(name))).best for name in settings.topologies}, options.plot)
+
+
+def _schedule(options: argparse.Namespace) -> None:
+    import networkx as nx
+
+    from iswitch.plan.allreduce.export import to_json, to_xml
+    from iswitch.plan.allreduce.learned import compare
+    from iswitch.plan.allreduce.network import Network
+    from iswitch.plan.allreduce.plots import plot_links
+    from iswitch.plan.allreduce.policy import Policy
+    if options.topology.endswith(".json"):
+        graph = nx.node_link_graph(json.loads(Path(options.topology).read_text(encoding="utf-8")), edges="edges")
+    else:
+        graph = build(options.topology)
+    found = compare(graph, policy=Policy.load(options.weights) if options.weights else None, k=options.k, seed=options.seed)
+    for name, schedule in found.schedules.items():
+        print(f"{name:20} {schedule.length:5} rounds {schedule.flows:6} flows")
+    limits = found.bounds
+    print(f"best: {found.best.name}, {found.best.length} rounds; no schedule has fewer than {limits.best} (gap {100 * found.gap:.1f} %), "
+          f"none with reductions before broadcasts fewer than {limits.two_phases}")
+    if options.json:
+        options.json.write_text(to_json(graph, found.best), encoding="utf-8")
+    if options.xml:
+        options.xml.write_text(to_xml(graph, found.best), encoding="utf-8")
+    if options.plot:
+        plot_links(Network(graph), [found.schedules[name] for name in ("ring", "fixed trees", "greedy", "learned")], options.plot)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

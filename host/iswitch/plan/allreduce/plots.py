@@ -1,0 +1,51 @@
+"""Pictures of schedules and of learning, by matplotlib, to files."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from iswitch.plan.allreduce.network import Network
+from iswitch.plan.allreduce.schedule import Schedule
+
+__all__ = ["plot_learning", "plot_links", "plot_rounds"]
+
+
+def plot_links(network: Network, schedules: Sequence[Schedule], path: Path) -> None:
+    """Directed links in use, round by round, one line for each schedule; the dashed line is all of them."""
+    from matplotlib.figure import Figure
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    axes = figure.add_subplot()
+    for schedule in schedules:
+        used = schedule.links_in_use()
+        axes.step(range(len(used) + 1), [*used, 0], where="post", label=f"{schedule.name}: {schedule.length} rounds")
+    axes.axhline(len(network.links), color="grey", linestyle="--", linewidth=1)
+    axes.set(xlabel="round", ylabel="directed links in use", ylim=(0, None), xlim=(0, None))
+    axes.legend()
+    figure.savefig(path, dpi=120)
+
+
+def plot_rounds(names: Sequence[str], bounds: Sequence[int], rounds: Mapping[str, Sequence[int]], path: Path) -> None:
+    """Rounds over the bound, topology by topology, a bar for each scheduler."""
+    from matplotlib.figure import Figure
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    axes = figure.add_subplot()
+    width = 0.8 / len(rounds)
+    for at, (scheduler, counts) in enumerate(rounds.items()):
+        axes.bar([place + at * width for place in range(len(names))], [count / bound for count, bound in zip(counts, bounds)], width, label=scheduler)
+    axes.axhline(1, color="grey", linestyle="--", linewidth=1)
+    axes.set_xticks([place + 0.4 - width / 2 for place in range(len(names))], names, rotation=45, ha="right")
+    axes.set(ylabel="rounds / bound", ylim=(0.8, None))
+    axes.legend()
+    figure.savefig(path, dpi=120)
+
+
+def plot_learning(history: Sequence[dict[str, float]], bounds: dict[str, int], path: Path) -> None:
+    """Mean rounds over the bound of each topology that was trained on, iteration by iteration."""
+    from matplotlib.figure import Figure
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    axes = figure.add_subplot()
+    for name, bound in bounds.items():
+        axes.plot([step[name] / bound for step in history], label=name, linewidth=1)
+    axes.axhline(1, color="grey", linestyle="--", linewidth=1)
+    axes.set(xlabel="iteration", ylabel="mean rounds / bound")
+    axes.legend()
+    figure.savefig(path, dpi=120)

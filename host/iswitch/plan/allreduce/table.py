@@ -1,0 +1,54 @@
+"""One line of the table: a topology, its baselines, its learned schedule and its bound, everything replayed."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from iswitch.plan.allreduce.baselines import plain_server, ring, sharded_plain
+from iswitch.plan.allreduce.cases import TRAINED_ON, build
+from iswitch.plan.allreduce.in_network import in_network
+from iswitch.plan.allreduce.learned import compare
+from iswitch.plan.allreduce.network import Network
+from iswitch.plan.allreduce.policy import Policy
+from iswitch.plan.allreduce.replay import replay
+
+__all__ = ["HEADER", "Row", "row"]
+
+COLUMNS = (("topology", 19), ("N", 3), ("PS", 5), ("merging", 7), ("sharded", 7), ("ring 0,1,..", 11), ("ring", 5), ("fixed trees", 11),
+           ("greedy", 6), ("best of k", 9), ("learned", 7), ("bound", 5), ("2 phases", 8), ("gap", 6), ("in network", 10))
+HEADER = "  ".join(f"{name:{'<' if name == 'topology' else '>'}{width}}" for name, width in COLUMNS)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line, and its numbers by name."""
+    text: str
+    numbers: dict[str, int | float | str | bool]
+
+
+def row(name: str, *, k: int = 16, seed: int = 0, weights: Path | None = None) -> Row:
+    """Rounds of every scheduler on the topology `name`; an asterisk marks one that the packaged policies were trained on."""
+    graph = build(name)
+    network = Network(graph)
+    plain = {"PS": plain_server(network), "sharded": sharded_plain(network), "ring 0,1,..": ring(network)}
+    for schedule in plain.values():
+        replay(graph, schedule)
+    found = compare(graph, policy=Policy.load(weights) if weights else None, k=k, seed=seed)
+    tree, switches = in_network(network)
+    replay(graph, tree, aggregating=switches)
+    rounds = {key: schedule.length for key, schedule in found.schedules.items()}
+    best = f"best of {k}"
+    limits = found.bounds
+    numbers: dict[str, int | float | str | bool] = {
+        "topology": name, "trained on": name in TRAINED_ON, "N": network.size, "PS": plain["PS"].length, "merging": rounds["parameter server"],
+        "sharded": plain["sharded"].length, "ring 0,1,..": plain["ring 0,1,.."].length, "ring": rounds["ring"],
+        "fixed trees": rounds["fixed trees"], "greedy": rounds["greedy"], best: rounds[f"greedy, {best}"], "learned": rounds["learned"],
+        "bound": limits.best, "2 phases": limits.two_phases,
+        "emitted": found.best.name, "gap": round(found.gap, 4), "in network": tree.length}
+    cells = []
+    for column, width in COLUMNS:
+        value = numbers[best if column == "best of k" else column]
+        if column == "topology":
+            cells.append(f"{value}{'*' if numbers['trained on'] else ''}".ljust(width))
+        else:
+            cells.append((f"{100 * found.gap:.1f} %" if column == "gap" else str(value)).rjust(width))
+    return Row("  ".join(cells), numbers)

@@ -1,0 +1,74 @@
+"""The command: table, schedule with its files, train; and what it says when asked for nonsense."""
+
+import json
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+from iswitch.plan.allreduce.__main__ import main
+from iswitch.plan.allreduce.cases import CASES, build
+from iswitch.plan.allreduce.export import from_json
+from iswitch.plan.allreduce.msccl import parse, run
+from iswitch.plan.allreduce.policy import Policy
+from iswitch.plan.allreduce.replay import replay
+from iswitch.plan.allreduce.table import HEADER, row
+
+ROOT = Path(__file__).parents[4]
+QUICK = ("BCube(2,1)", "BCube(3,1)", "DCell(2,1)", "DCell(3,1)", "Jellyfish(8,3)")
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES])
+def test_the_table_in_the_docs_is_what_the_command_says(name):
+    assert f"\n{row(name).text}\n" in (ROOT / "docs/allreduce.md").read_text(encoding="utf-8")
+
+
+def test_the_header_in_the_docs_is_the_commands():
+    assert f"\n{HEADER}\n" in (ROOT / "docs/allreduce.md").read_text(encoding="utf-8")
+
+
+def test_table_says_rounds_bound_and_gap(capsys, tmp_path):
+    assert main(["table", "BCube(2,1)", "DCell(2,1)", "-k", "2", "--json", str(tmp_path / "table.json"), "--plot", str(tmp_path / "table.png")]) == 0
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert all(word in header for word in ("PS", "ring", "greedy", "learned", "bound", "gap")) and len(lines) == 2
+    numbers = json.loads((tmp_path / "table.json").read_text())[0]
+    assert [numbers[key] for key in ("PS", "ring 0,1,..", "ring", "bound", "in network", "gap")] == [16, 12, 6, 3, 9, 0.3333]
+    assert (tmp_path / "table.png").read_bytes().startswith(PNG)
+
+
+def test_schedule_writes_files_that_sum(capsys, tmp_path):
+    paths = {kind: tmp_path / f"best.{kind}" for kind in ("json", "xml", "png")}
+    assert main(["schedule", "BCube(3,1)", "-k", "2", "--json", str(paths["json"]), "--xml", str(paths["xml"]), "--plot", str(paths["png"])]) == 0
+    assert "best: learned, 8 rounds; no schedule has fewer than 8 (gap 0.0 %)" in capsys.readouterr().out
+    schedule, hosts, aggregating = from_json(paths["json"].read_text())
+    replay(build("BCube(3,1)"), schedule)
+    assert schedule.length == 8 and len(hosts) == 9 and aggregating == []
+    run(parse(paths["xml"].read_text()))
+    assert paths["png"].read_bytes().startswith(PNG)
+
+
+def test_schedule_of_a_topology_file(capsys, tmp_path):
+    path = tmp_path / "net.json"
+    path.write_text(json.dumps(nx.node_link_data(build("BCube(2,1)"), edges="edges")))
+    assert main(["schedule", str(path), "-k", "1"]) == 0
+    assert "no schedule has fewer than 3" in capsys.readouterr().out
+
+
+def test_train_writes_weights_history_and_picture(capsys, tmp_path):
+    pytest.importorskip("torch")
+    paths = [tmp_path / name for name in ("weights.json", "history.json", "curve.png")]
+    assert main(["train", "--iterations", "1", "--out", str(paths[0]), "--history", str(paths[1]), "--plot", str(paths[2])]) == 0
+    assert "1/1" in capsys.readouterr().out
+    assert Policy.load(paths[0]).weights["lower.0"].shape == (14, 32)
+    assert len(json.loads(paths[1].read_text())) == 1 and paths[2].read_bytes().startswith(PNG)
+    assert main(["schedule", "BCube(2,1)", "-k", "1", "--weights", str(paths[0])]) == 0
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["schedule", "Ring(4)"], "topology must be like"), (["table", "BCube(1,1)"], "BCube needs"), (["schedule", "no.json"], "no.json"),
+    (["schedule", "BCube(2,1)", "-k", "0"], "k must be at least 1"), (["train", "--iterations", "0"], "iterations must be at least 1"),
+])
+def test_nonsense_is_told_in_a_line(capsys, arguments, message):
+    assert main(arguments) == 1
+    assert message in capsys.readouterr().err
