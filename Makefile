@@ -41,7 +41,7 @@ BASE  := .venv/.base
 TORCH := .venv/.torch-$(shell printf '%s' '$(TORCH_SPEC)' | cksum | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-all lint demo demo-apex demo-atari emulator sim bench cartpole-time timing bitstream clean
+.PHONY: help setup test test-all lint demo demo-apex demo-atari demo-schedule emulator sim bench cartpole-time timing bitstream clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target what; do \
@@ -77,6 +77,9 @@ demo-apex: $(TORCH)  ## learn CartPole with ACTORS=4 whose replay is the compile
 
 demo-atari: $(TORCH)  ## put frames of GAME=Breakout into the compiled switch, each once, and draw them again; LOSS=0.05
 	python -m sim.demo_atari --game $(GAME) --seed $(SEED) --loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) --out build/demo-atari
+
+demo-schedule: $(TORCH)  ## learn to schedule AllReduce, WORKERS=4, whose gradients the compiled switch sums; SEED=1
+	python -m sim.demo_schedule --workers $(WORKERS) --seed $(SEED)
 
 emulator: $(BASE)  ## the compiled switch with a UDP socket for each port, until Ctrl-C; REPLAY=default: with the replay service
 	python -m sim.emulator $(if $(REPLAY),--replay $(REPLAY))
