@@ -1,5 +1,6 @@
 """What there is to plan with: hosts, switches, cables, and the job; an undirected graph that has been looked through."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, NamedTuple, Self
@@ -179,14 +180,7 @@ class Topology:
 
 def natural(name: str) -> list[tuple[int, int | str]]:
     """Sorts W2 before W10."""
-    parts: list[tuple[int, int | str]] = []
-    text = ""
-    for letter in name + " ":
-        if text and letter.isdecimal() != text[-1].isdecimal():
-            parts.append((0, int(text)) if text.isdecimal() else (1, text))
-            text = ""
-        text += letter
-    return parts
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.findall(r"\d+|\D+", name)]
 
 
 def _bare(graph: nx.Graph) -> nx.Graph:

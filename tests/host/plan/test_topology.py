@@ -1,7 +1,7 @@
 import networkx as nx
 import pytest
 from iswitch.plan.generators import fat_tree, leaf_spine, seed_example
-from iswitch.plan.topology import Job, Topology, TopologyError
+from iswitch.plan.topology import Job, Topology, TopologyError, natural
 
 
 def test_workers_that_nothing_tells_apart_are_together():
@@ -17,6 +17,12 @@ def test_workers_that_nothing_tells_apart_are_together():
 def test_ranks_go_by_number_not_by_letter():
     topology = Topology.of(leaf_spine(11, 1, 2), aggregates={"spine1": 100})
     assert topology.workers[:4] == ["leaf1-h1", "leaf1-h2", "leaf2-h1", "leaf2-h2"] and topology.workers[-1] == "leaf11-h2"
+
+
+def test_names_sort_by_all_that_is_in_them():
+    """What nothing tells apart would be in the order of a set, another one in each process."""
+    names = ["", "1", "2b", "10a", "10b", "PS", "S2", "S10", "S10-x", "core", "leaf"]
+    assert sorted(reversed(names), key=natural) == names and len(set(map(tuple, map(natural, names)))) == len(names)
 
 
 def test_sizes_of_streams():
