@@ -112,10 +112,8 @@ def _cables(canvas: _Canvas) -> list[str]:
         for lane, ((at, _), (home, summed)) in enumerate(lanes):
             shift = (lane - (len(lanes) - 1) / 2) * 5
             number = COLOURS.index(canvas.colour[home])
-            marker = f'marker-{"end" if at == a else "start"}="url(#to{number})"'
-            turned = "" if at == a else ' class="back"'
-            parts.append(f'<path d="{_cut(canvas, a, b, bend, shift)}" fill="none" stroke="{canvas.colour[home]}" stroke-width="2.5"'
-                         f'{"" if summed else " stroke-dasharray=" + chr(34) + "5 4" + chr(34)} {marker}{turned}/>')
+            parts.append(f'<path d="{_cut(canvas, a, b, bend, shift, back=at == b)}" fill="none" stroke="{canvas.colour[home]}" stroke-width="2.5"'
+                         f'{"" if summed else " stroke-dasharray=" + chr(34) + "5 4" + chr(34)} marker-end="url(#to{number})"/>')
         if not (name := topology.graph.edges[a, b].get("name")) and not there and not back:
             continue
         # Nearer to the end with fewer cables, lest labels meet; arrows say up and down, or right and left.
@@ -130,8 +128,8 @@ def _cables(canvas: _Canvas) -> list[str]:
     return parts + [label for label in labels if label]
 
 
-def _cut(canvas: _Canvas, a: str, b: str, bend: float, shift: float) -> str:
-    """The part of a cable's curve that no node covers."""
+def _cut(canvas: _Canvas, a: str, b: str, bend: float, shift: float, *, back: bool) -> str:
+    """The part of a cable's curve that no node covers, from a to b, or back."""
     (ax, ay), (bx, by) = canvas.at[a], canvas.at[b]
     cx, cy = (ax + bx) / 2, (ay + by) / 2 - bend
     point = lambda t: ((1 - t) ** 2 * ax + 2 * t * (1 - t) * cx + t * t * bx, (1 - t) ** 2 * ay + 2 * t * (1 - t) * cy + t * t * by)
@@ -139,7 +137,7 @@ def _cut(canvas: _Canvas, a: str, b: str, bend: float, shift: float) -> str:
     steps = [number / 100 for number in range(101)]
     first = next((t for t in steps if outside(t, ax, ay)), 0.3)
     last = next((t for t in reversed(steps) if outside(t, bx, by)), 0.7)
-    along = [point(first + (last - first) * number / 12) for number in range(13)]
+    along = [point(first + (last - first) * number / 12) for number in (range(12, -1, -1) if back else range(13))]
     length = ((bx - ax) ** 2 + (by - ay) ** 2) ** 0.5 or 1.0
     dx, dy = -(by - ay) / length * shift, (bx - ax) / length * shift
     return "M" + "L".join(f"{x + dx:.1f} {y + dy:.1f}" for x, y in along)

@@ -1,5 +1,6 @@
 import re
 import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
 
 import pytest
 from iswitch.plan.compare import plan_of
@@ -26,6 +27,23 @@ def test_the_seed_example_has_its_loads():
     assert found.count("→3 ←3/3") == 3 and "↑9 ↓9/9" in found
     assert {"L1", "L2", "L3", "PS", "S1", "S2", "S3", "to S2"} <= set(found)
     assert "W1 to W3" in "".join(found) and "3 Gb/s from each of 8 workers" in found[0]
+
+
+@pytest.mark.parametrize("kind", ["level", "tree"])
+@pytest.mark.parametrize("topology", [seed_example(), Topology.of(leaf_spine(3, 2, 4, uplink_gbps=10), aggregates={"leaf1": 200, "leaf2": 200})])
+def test_arrows_go_where_streams_go(topology, kind):
+    plan = plan_of(topology, kind)
+    root = ElementTree.fromstring(picture(topology, plan))
+    at = {node.text: (float(node.get("x")), float(node.get("y")) + 5) for node in root.iterfind(".//text[@font-weight='bold']", NAMES)
+          if node.text in topology.graph}
+    nearest = lambda point: min(at, key=lambda name: (at[name][0] - point[0]) ** 2 + (at[name][1] - point[1]) ** 2)
+    drawn_hops = set()
+    for path in root.iterfind(".//path[@marker-end]", NAMES):
+        points = [tuple(map(float, point.split())) for point in path.get("d")[1:].split("L")]
+        if len(points) > 2:
+            drawn_hops.add((nearest(points[0]), nearest(points[-1])))
+    assert drawn_hops == {hop for path in plan.trees[0].up.values() for hop in pairwise(path) if set(hop) <= at.keys()}
+    assert not root.findall(".//path[@marker-start]", NAMES)
 
 
 @pytest.mark.parametrize("make", [
