@@ -1,6 +1,7 @@
 """All schemes for one topology."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from iswitch.plan.baselines import atp_like, no_aggregation, switchml_like, with_server
@@ -27,14 +28,15 @@ class Row(NamedTuple):
 
 
 def plan_of(topology: Topology, kind: str, *, time_s: float = 60.0, adjacent: bool = False, upgrade: Upgrade | None = None) -> Plan:
-    """Of one of `KINDS`. TopologyError; ValueError for any other. Several trees begin with the best one."""
+    """Of one of `KINDS`. TopologyError; ValueError for any other. Several trees begin with the best one and its upgrades."""
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
     levels = 1 if kind.startswith("level") else None
     one = one_tree(topology, levels=levels, time_s=time_s, adjacent=adjacent, upgrade=upgrade)
     if kind in ("level", "tree"):
         return one
-    return several_trees(topology.with_capacity(one.upgraded), levels=levels, time_s=time_s, adjacent=adjacent, start=one.trees)
+    several = several_trees(topology.with_capacity(one.upgraded), levels=levels, time_s=time_s, adjacent=adjacent, start=one.trees)
+    return replace(several, upgraded=one.upgraded)
 
 
 def baselines(topology: Topology, *, time_s: float = 60.0) -> Iterator[Row]:

@@ -67,6 +67,9 @@ def one_tree(topology: Topology, *, levels: int | None = 1, time_s: float = 60.0
     seconds = time.perf_counter() - began
     if tree is None:
         raise TopologyError(f"{scheme}: no tree was found within {time_s:g} s")
+    if upgrade and values:
+        values = model.fewest(known, values, left())
+        tree = fit(values)
     upgraded = model.upgraded(values) if values else {}
     tidied = model.tidy(known, values)
     if tidied and (tidy := fit(tidied)).rate_gbps >= tree.rate_gbps * (1 - SAME):

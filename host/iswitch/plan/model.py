@@ -193,6 +193,20 @@ class Model:
         del program.rows[rows:]
         return found
 
+    def fewest(self, t: float, values: list[float], time_s: float) -> list[float]:
+        """Another tree of this t, with the fewest switches upgraded; what is sought afterwards has no more of them."""
+        program, upgrades = self.program, {self.u[a]: 1.0 for a, site in enumerate(self.sites) if site.upgraded}
+        while count := len(self.upgraded(values)):
+            program.row(upgrades, 0, count - 1)
+            found = self.within(t, max(time_s, TIDY_S))
+            program.rows.pop()
+            if not found.values:
+                break
+            values = found.values
+        if upgrades:
+            program.row(upgrades, 0, count)
+        return values
+
     def tidy(self, t: float, values: list[float]) -> list[float]:
         """Another tree of this t, with the least traffic on links."""
         program, job = self.program, self.topology.job

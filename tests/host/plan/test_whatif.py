@@ -1,4 +1,5 @@
 import pytest
+from iswitch.plan.compare import plan_of
 from iswitch.plan.exact import one_tree
 from iswitch.plan.exchange import to_json
 from iswitch.plan.generators import leaf_spine, seed_example
@@ -46,3 +47,16 @@ def test_an_upgrade_is_to_the_best_there_is_or_all_that_cables_bring():
     assert upgrade_of(plain, 1) == (1, 80.0)
     with pytest.raises(ValueError, match="count must be at least 1, not 0"):
         upgrade_of(topology, 0)
+
+
+@pytest.mark.parametrize("kind", ["tree", "trees"])
+def test_only_what_helps_is_upgraded(kind):
+    """Workers of two racks and a faster cable than they need: leaf2 makes the sum faster, leaf3 has nobody, and enough is enough."""
+    topology = Topology.of(leaf_spine(2, 1, 4, nic_gbps=10, uplink_gbps=20), aggregates={"leaf1": 60, "spine1": 60})
+    slow, best = plan_of(topology, kind), plan_of(topology.with_capacity({"leaf2": 60.0}), kind)
+    assert best.rate_gbps > slow.rate_gbps
+    for count in (1, 2, 3):
+        plan = plan_of(topology, kind, upgrade=upgrade_of(topology, count))
+        assert (plan.upgraded, plan.rate_gbps) == ({"leaf2": 60.0}, pytest.approx(best.rate_gbps))
+    enough = Topology.of(leaf_spine(2, 1, 4, nic_gbps=10, uplink_gbps=100), aggregates={"spine1": 80})
+    assert plan_of(enough, kind, upgrade=upgrade_of(enough, 2, 200.0)).upgraded == {}
