@@ -55,13 +55,14 @@ class _Places:
         return {"switch": node, "number": self.number[node], "mac": self.mac[node], "ip": self.ip[node]}
 
 
-def configuration(topology: Topology, plan: Plan, *, epoch: int = 1, scale: float = 1.0, first_mac: int = FIRST_MAC,
-                  first_ip: ipaddress.IPv4Address = FIRST_IP) -> dict[str, Any]:
+def configuration(topology: Topology, plan: Plan, *, epoch: int = 1, scale: float = 1.0, wired: Topology | None = None,
+                  first_mac: int = FIRST_MAC, first_ip: ipaddress.IPv4Address = FIRST_IP) -> dict[str, Any]:
     """As JSON: for each switch its addresses, its ports, and for each job what it is there (parent with port and addresses, ranks below, members by
     port, slots); for each worker where it is plugged in and whom it sends to; the cables in use; and arguments of `python -m sim.emulator` that make
     this fabric, or the reasons why they cannot. Tree k is job k, takes `share` of all fragments, and in whole numbers `stripes.fragments[k]` of each
-    `stripes.of`. scale: what rates of cables are multiplied with for the emulator."""
-    places = _Places(topology, first_mac, first_ip)
+    `stripes.of`. scale: what rates of cables are multiplied with for the emulator. wired: the fabric before anything was
+    lost, since whatever is left keeps its port, number and address."""
+    places = _Places(wired or topology, first_mac, first_ip)
     rate = plan.rate_gbps
     switches: dict[str, Any] = {
         switch: {"number": number, "mac": places.mac[switch], "ip": places.ip[switch],

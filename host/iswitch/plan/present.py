@@ -64,14 +64,14 @@ def present(asked: Asked) -> None:
             changed = changed.with_capacity(found.upgraded)
             words.append(f"with {' and '.join(found.upgraded)} aggregating {gbps(wanted.capacity_gbps)} Gb/s")
         elif wanted:
-            words.append("with no switch upgraded, since none would help")
+            words.append(f"with no switch upgraded, since none would help{' one tree' if asked.kind.endswith('s') else ''}")
         before = plan_of(given, asked.kind, time_s=asked.seconds, adjacent=asked.adjacent) if words else found
         if complaints := examine(node_link(changed), found.json(), levels=1 if asked.kind.startswith("level") else None)[1]:
             raise RuntimeError(f"the plan does not hold: {complaints}")
-        made = configuration(changed, found, scale=asked.scale)
+        made = configuration(changed, found, scale=asked.scale, wired=given)
         lines: list[str] = []
         if asked.previous:
-            made, lines = renewed(json.loads(asked.previous.read_text(encoding="utf-8")), made)
+            made, lines = renewed(_earlier(asked.previous), made)
         texts = (to_json(changed), picture(changed, found), json.dumps(made, indent=1) + "\n")
         for path, text in zip((asked.expanded, asked.svg, asked.config), texts):
             if path:
@@ -90,6 +90,16 @@ def present(asked: Asked) -> None:
         _table(changed, asked)
     _told(changed, found, asked.times)
     _fabric(made, lines, asked.previous)
+
+
+def _earlier(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not {"epoch", "switches", "workers"} <= found.keys():
+        raise ValueError(f"{path} is no configuration that --config has written")
+    return found
 
 
 def _changed(topology: Topology, losing: Sequence[str], reserving: Sequence[str]) -> tuple[Topology, list[str]]:
@@ -161,12 +171,13 @@ def _told(topology: Topology, found: Plan, times: bool) -> None:
 
 def _fabric(made: dict[str, Any], lines: list[str], previous: Path | None) -> None:
     if previous:
-        out.print(f"\nepoch {made['epoch']}: {len(lines) or 'no'} changes", style="bold", highlight=False)
+        out.print(f"\nepoch {made['epoch']}: {len(lines) or 'no'} change{'' if len(lines) == 1 else 's'}", style="bold", highlight=False)
         for line in lines:
             out.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
     if made["emulator"]["arguments"]:
         out.print(f"\npython -m sim.emulator {' '.join(made['emulator']['arguments'])}", highlight=False, markup=False, soft_wrap=True)
     else:
         reasons = made["emulator"]["reasons"]
-        out.print(f"\nthe emulated fabric cannot run this: {reasons[0]}{f', and {len(reasons) - 1} more reasons' if len(reasons) > 1 else ''}",
-                  highlight=False, markup=False, soft_wrap=True)
+        more = len(reasons) - 1
+        others = f", and {more} more reason{'s' if more > 1 else ''}" if more else ""
+        out.print(f"\nthe emulated fabric cannot run this: {reasons[0]}{others}", highlight=False, markup=False, soft_wrap=True)

@@ -84,14 +84,35 @@ def test_files_are_written_and_compared(fabric, tmp_path):
     assert "switches.rack1.jobs.0.ranks: 0-1 -> 0-2" in more.output and json.loads(second.read_text())["epoch"] == 2
 
 
+def test_a_lost_cable_moves_no_other_to_another_port(fabric, tmp_path):
+    fabric.write_text(FABRIC.replace("switches: [", "switches: [{name: spare, aggregates: true, capacity_gbps: 100}, ").replace(
+        "bw_gbps: 40}", "bw_gbps: 40}, {to: spare, bw_gbps: 40}"))
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    assert call(fabric, "--only", "--adjacent", "--config", first).exit_code == 0
+    changed = call(fabric, "--only", "--adjacent", "--lose", "rack1-core", "--previous", first, "--config", second)
+    assert changed.exit_code == 0 and ".ports." not in changed.output
+    assert json.loads(second.read_text())["switches"]["rack1"]["ports"] == {"0": "rack1-h1", "1": "rack1-h2", "2": "core", "3": "spare"}
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "racks: []", '{"epoch": 1}'])
+def test_what_is_no_earlier_configuration_is_said(fabric, tmp_path, text):
+    (tmp_path / "old.json").write_text(text)
+    result = call(fabric, "--only", "--previous", tmp_path / "old.json")
+    assert result.exit_code == 1 and "old.json is no configuration that --config has written" in result.stderr
+
+
 def test_the_emulators_arguments_are_printed(fabric):
     assert "python -m sim.emulator --switches 3 --ports 3" in call(fabric, "--only", "--adjacent").output
 
 
 def test_upgrades_and_reservations_are_told(fabric):
     fabric.write_text(FABRIC.replace("aggregates: true, capacity_gbps: 40, ", ""))
-    text = call(fabric, "--only", "--upgrade", 2, "--upgrade-gbps", 40, "--reserve", "rack1-core=20").output
-    assert re.search(r"with rack1-core less 20 Gb/s; with rack[12] and rack[12] aggregating 40 Gb/s: [\d.]+ -> [\d.]+ Gb/s", text)
+    reserved = ("--reserve", "rack1-core=30", "--reserve", "rack2-core=30")
+    text = " ".join(call(fabric, "--only", "--upgrade", 2, "--upgrade-gbps", 40, *reserved).output.split())
+    assert re.search(r"with rack1-core less 30 Gb/s; with rack2-core less 30 Gb/s; with rack[12] and rack[12] aggregating 40 Gb/s: "
+                     r"8.8889 -> 4.7059 Gb/s", text)
+    text = call(fabric, "--only", "--upgrade", 2, "--upgrade-gbps", 40).output
+    assert "with no switch upgraded, since none would help: 8.8889 -> 8.8889 Gb/s" in text
 
 
 @pytest.mark.parametrize(("change", "options", "why"), [

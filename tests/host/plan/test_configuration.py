@@ -115,6 +115,21 @@ def test_an_equal_plan_keeps_its_epoch_and_another_has_the_next():
     assert any(line.startswith("workers.W4.jobs.0.way: W4-S1-S2 -> W4-S1") for line in lines)
 
 
+def test_what_is_left_keeps_its_port_number_and_address():
+    topology = racks(spines=2)
+    first = configuration(topology, one_tree(topology, levels=None, adjacent=True))
+    for lost in ("leaf1-spine2", "leaf1-spine1", "spine1"):
+        less = lose(topology, lost)
+        made = configuration(less, one_tree(less, levels=None, adjacent=True), wired=topology)
+        for name, switch in made["switches"].items():
+            assert {key: value for key, value in switch.items() if key != "jobs"} == {
+                key: value for key, value in first["switches"][name].items() if key != "jobs"}
+            for role in switch["jobs"].values():
+                assert all(member["port"] == int(port) for member in role["members"] for port, near in switch["ports"].items()
+                           if near == (member.get("worker") or member.get("switch")))
+        assert made["emulator"]["arguments"] and not made["switches"].get(lost, {}).get("jobs")
+
+
 def test_any_change_is_in_the_difference():
     topology = racks()
     first = configuration(topology, one_tree(topology, levels=None))
