@@ -23,7 +23,7 @@ from iswitch.plan.whatif import lose, reserve, upgrade_of
 
 __all__ = ["Asked", "present"]
 
-out, err = Console(), Console(stderr=True)
+out, err = Console(markup=False, emoji=False), Console(stderr=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,6 +115,16 @@ def test_upgrades_and_reservations_are_told(fabric):
     assert "with no switch upgraded, since none would help: 8.8889 -> 8.8889 Gb/s" in text
 
 
+def test_names_are_printed_as_they_are(fabric):
+    """[a] is no markup, and [/a] does not end any."""
+    fabric.write_text(FABRIC.replace("name: rack,", "name: 'rack[/a]',").replace("core", "'core[a]'"))
+    result = call(fabric, "--lose", "core[a]-rack[/a]2", "--upgrade", 1)
+    assert result.exit_code == 1 and "rack[/a]" in result.stderr
+    result = call(fabric, "--reserve", "rack[/a]1-core[a]=1", "--adjacent")
+    assert result.exit_code == 0, result.exception
+    assert "with rack[/a]1-core[a] less 1 Gb/s" in result.output and re.search(r"│ core\[a\] +│ sum of rack", result.output)
+
+
 @pytest.mark.parametrize(("change", "options", "why"), [
     (("count: 2", "count: two"), (), "fabric.yaml:1: count must be a whole number, not 'two'"),
     (("uplinks: [{to: core, bw_gbps: 40}]", "slots: 4"), (), "fabric.yaml:1: rack2-h1 has no way to rack1-h1"),
