@@ -108,7 +108,7 @@ def _schedule(options: argparse.Namespace) -> None:
         graph = build(options.topology)
     found = compare(graph, policy=Policy.load(options.weights) if options.weights else None, k=options.k, seed=options.seed)
     for name, schedule in found.schedules.items():
-        print(f"{name:20} {schedule.length:5} rounds {schedule.flows:6} flows")
+        print(f"{name:25} {schedule.length:5} rounds {schedule.flows:6} flows")
     limits = found.bounds
     print(f"best: {found.best.name}, {found.best.length} rounds; no schedule has fewer than {limits.best} (gap {100 * found.gap:.1f} %), "
           f"none with reductions before broadcasts fewer than {limits.two_phases}")

@@ -29,7 +29,7 @@ def build(name: str) -> nx.Graph:
     make, least, most = FAMILIES[found[1].lower()]
     numbers = [int(number) for number in found[2].split(",")]
     if not least <= len(numbers) <= most:
-        raise ValueError(f"{found[1]} takes {least} to {most} numbers, not {name!r}")
+        raise ValueError(f"{found[1]} takes {least if least == most else f'{least} to {most}'} numbers, not {name!r}")
     if make is jellyfish and len(numbers) == 2:
         numbers.append(DEFAULT_SEED)
     return make(*numbers)

@@ -66,7 +66,7 @@ def compare(graph: nx.Graph, *, policy: Policy | None = None, k: int = 16, seed:
     network = Network(graph)
     wiring, chosen = Wiring(network), policy or trained()
     makers: dict[str, Callable[[], Schedule]] = {
-        "parameter server": lambda: overlapped(parameter_server(network)),
+        "parameter server, merging": lambda: overlapped(parameter_server(network)),
         "ring": lambda: ring(network, good_order(network)),
         "fixed trees": lambda: overlapped(sharded(network)),
         "greedy": lambda: overlapped(greedy(wiring, seed=seed)),

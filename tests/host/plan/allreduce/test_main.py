@@ -40,7 +40,9 @@ def test_table_says_rounds_bound_and_gap(capsys, tmp_path):
 def test_schedule_writes_files_that_sum(capsys, tmp_path):
     paths = {kind: tmp_path / f"best.{kind}" for kind in ("json", "xml", "png")}
     assert main(["schedule", "BCube(3,1)", "-k", "2", "--json", str(paths["json"]), "--xml", str(paths["xml"]), "--plot", str(paths["png"])]) == 0
-    assert "best: learned, 8 rounds; no schedule has fewer than 8 (gap 0.0 %)" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "best: learned, 8 rounds; no schedule has fewer than 8 (gap 0.0 %)" in said
+    assert "parameter server, merging    32 rounds" in said, "the table's column `merging`, not its `PS`"
     schedule, hosts, aggregating = from_json(paths["json"].read_text())
     replay(build("BCube(3,1)"), schedule)
     assert schedule.length == 8 and len(hosts) == 9 and aggregating == []
@@ -66,7 +68,8 @@ def test_train_writes_weights_history_and_picture(capsys, tmp_path):
 
 
 @pytest.mark.parametrize("arguments, message", [
-    (["schedule", "Ring(4)"], "topology must be like"), (["table", "BCube(1,1)"], "BCube needs"), (["schedule", "no.json"], "no.json"),
+    (["schedule", "Ring(4)"], "topology must be like"), (["schedule", "DCell(4)"], "DCell takes 2 numbers, not"),
+    (["table", "BCube(1,1)"], "BCube needs"), (["schedule", "no.json"], "no.json"),
     (["schedule", "BCube(2,1)", "-k", "0"], "k must be at least 1"), (["train", "--iterations", "0"], "iterations must be at least 1"),
 ])
 def test_nonsense_is_told_in_a_line(capsys, arguments, message):
