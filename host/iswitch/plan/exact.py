@@ -35,7 +35,8 @@ def one_tree(topology: Topology, *, levels: int | None = 1, time_s: float = 60.0
     scheme = "one tree, one level" if levels == 1 else "one tree, summed again"
     began = time.perf_counter()
     left = lambda: max(time_s - (time.perf_counter() - began), 0.0)
-    none = TopologyError(f"{scheme}: no tree reaches all workers; look at members, and at cables with nothing left")
+    near = "; with --adjacent sums go to neighbours only" if adjacent else ""
+    none = TopologyError(f"{scheme}: no tree reaches all workers; look at members, and at cables with nothing left{near}")
     where = sites(topology, upgrade)
     model = Model(topology, where, levels=levels, adjacent=adjacent, upgrades=upgrade.most if upgrade else 0)
     fit = lambda values: fitted(topology.with_capacity(model.upgraded(values)), model.tree(values))

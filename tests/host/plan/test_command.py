@@ -134,6 +134,7 @@ def test_names_are_printed_as_they_are(fabric):
     (("", ""), ("--kind", "forest"), "--kind must be one of level, tree, levels, trees, not 'forest'"),
     (("", ""), ("--return-path", "up"), "return_path must be multicast, unicast or none"),
     (("capacity_gbps: 100", "capacity_gbps: 100, members: 1"), ("--kind", "level"), "no tree reaches all workers"),
+    (("core, aggregates: true, capacity_gbps: 100", "core"), ("--adjacent",), "with --adjacent sums go to neighbours only"),
 ])
 def test_what_cannot_be_planned_is_said(fabric, change, options, why):
     text = FABRIC.replace(*change) if change[0] else FABRIC
