@@ -39,7 +39,8 @@ def row(name: str, *, k: int = 16, seed: int = 0, weights: Path | None = None) -
     best = f"best of {k}"
     limits = found.bounds
     numbers: dict[str, int | float | str | bool] = {
-        "topology": name, "trained on": name in TRAINED_ON, "N": network.size, "PS": plain["PS"].length, "merging": rounds["parameter server, merging"],
+        "topology": name, "trained on": name in TRAINED_ON, "N": network.size, "PS": plain["PS"].length,
+        "merging": rounds["parameter server, merging"],
         "sharded": plain["sharded"].length, "ring 0,1,..": plain["ring 0,1,.."].length, "ring": rounds["ring"],
         "fixed trees": rounds["fixed trees"], "greedy": rounds["greedy"], best: rounds[f"greedy, {best}"], "learned": rounds["learned"],
         "bound": limits.best, "2 phases": limits.two_phases,
