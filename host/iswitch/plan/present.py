@@ -54,6 +54,8 @@ def present(asked: Asked) -> None:
     try:
         if asked.kind not in KINDS:
             raise ValueError(f"--kind must be one of {', '.join(KINDS)}, not {asked.kind!r}")
+        if asked.upgrade_gbps and not asked.upgrade:
+            raise ValueError("--upgrade-gbps is what switches of --upgrade can sum, which is not said")
         given = read(asked.topology)
         if asked.return_path:
             given = given.changed(return_path=asked.return_path)

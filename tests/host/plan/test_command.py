@@ -131,6 +131,7 @@ def test_names_are_printed_as_they_are(fabric):
     (("", ""), ("--lose", "rack1-core"), "rack2-h1 has no way to rack1-h1|rack1-h1 has no way to"),
     (("", ""), ("--lose", "L9"), "there is no cable 'L9'"),
     (("", ""), ("--reserve", "L9"), "must be LINK=GBPS"),
+    (("", ""), ("--upgrade-gbps", "9"), "--upgrade-gbps is what switches of --upgrade can sum, which is not said"),
     (("", ""), ("--kind", "forest"), "--kind must be one of level, tree, levels, trees, not 'forest'"),
     (("", ""), ("--return-path", "up"), "return_path must be multicast, unicast or none"),
     (("capacity_gbps: 100", "capacity_gbps: 100, members: 1"), ("--kind", "level"), "no tree reaches all workers"),
