@@ -19,7 +19,7 @@ def plan(
     reserving: Annotated[list[str] | None, typer.Option(
         "--reserve", metavar="LINK=GBPS", help="For other traffic, each way; may be repeated.")] = None,
     return_path: Annotated[str | None, typer.Option(metavar="multicast|unicast|none", help="How results come back, if not as the file says.")] = None,
-    adjacent: Annotated[bool, typer.Option("--adjacent", help="Members are neighbours of who sums them: what the emulated fabric can run.")] = False,
+    adjacent: Annotated[bool, typer.Option("--adjacent", help="Members are neighbours of who sums them, as the emulated fabric needs it.")] = False,
     limit: Annotated[float, typer.Option("--seconds", min=0.1, help="For each scheme; what is proved until then is said.")] = 60.0,
     only: Annotated[bool, typer.Option("--only", help="This kind alone, no table of all schemes.")] = False,
     times: Annotated[bool, typer.Option("--times", help="Seconds that each scheme took to be found and proved.")] = False,

@@ -3,9 +3,9 @@
 from collections import deque
 from itertools import pairwise
 
-from iswitch.plan.topology import Topology
+from iswitch.plan.topology import Group, Topology
 
-__all__ = ["Arc", "Arcs", "decompose"]
+__all__ = ["Arc", "Arcs", "decompose", "reaches"]
 
 Arc = tuple[str, str]
 
@@ -25,6 +25,11 @@ class Arcs:
     def toward(self, place: str, adjacent: bool = False) -> list[Arc]:
         """For streams that end at `place`, with `adjacent` from its neighbours only."""
         return [(at, to) for at, to in self.up if at != place and (to == place if adjacent else to in (place,) or to != self.ps)]
+
+
+def reaches(group: Group, place: str, adjacent: bool) -> bool:
+    """Whether workers may be summed there: with `adjacent` by a neighbour, which for those of one cable is their switch."""
+    return not adjacent or place == group.at or (group.at,) == group.workers
 
 
 def decompose(flow: dict[Arc, int], start: str, end: str) -> tuple[str, ...]:

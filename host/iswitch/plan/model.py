@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from iswitch.plan.flow import Arcs, decompose
+from iswitch.plan.flow import Arcs, decompose, reaches
 from iswitch.plan.program import INFINITY, Program, Solution
 from iswitch.plan.sites import Site
 from iswitch.plan.topology import Topology, TopologyError, natural
@@ -27,7 +27,8 @@ class Model:
         program = self.program = Program()
         job = topology.job
         ends = [*self.sites, Site(topology.ps)] if topology.ps else self.sites
-        self.x = {(g, a): program.variable(0, len(group.workers), integer=True) for g, group in enumerate(self.groups) for a in range(len(ends))}
+        self.x = {(g, a): program.variable(0, len(group.workers) if reaches(group, end.at, adjacent) else 0, integer=True)
+                  for g, group in enumerate(self.groups) for a, end in enumerate(ends)}
         self.u = [program.variable(0, 1, integer=True) for _ in self.sites]
         self.z = [] if topology.ps else [program.variable(0, 1, integer=True) for _ in self.sites]
         self.y = {(a, b): program.variable(0, 1, integer=True) for a, site in enumerate(self.sites) for b, other in enumerate(ends)

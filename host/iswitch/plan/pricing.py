@@ -6,7 +6,7 @@ Without capacities each stream takes a shortest way, so what is left is to choos
 import time
 from collections.abc import Mapping, Sequence
 
-from iswitch.plan.flow import Arcs
+from iswitch.plan.flow import Arcs, reaches
 from iswitch.plan.program import INFINITY, Program
 from iswitch.plan.sites import Site
 from iswitch.plan.topology import Topology, TopologyError, natural
@@ -46,7 +46,7 @@ class Pricing:
         x = {}
         for g, group in enumerate(self.groups):
             for a, end in enumerate(self.ends):
-                if group.at in gradients[end.at].cost:
+                if group.at in gradients[end.at].cost and reaches(group, end.at, self.adjacent):
                     cost = gradients[end.at].cost[group.at] + job.gradient_size * taking[a]
                     x[g, a] = program.variable(0, len(group.workers), integer=True, cost=cost)
         u = [program.variable(0, 1, integer=True, cost=price("slots", site.at)) for site in self.sites]

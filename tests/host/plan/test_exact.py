@@ -5,6 +5,7 @@ from itertools import combinations, pairwise, product
 import networkx as nx
 import pytest
 from iswitch.plan.check import examine
+from iswitch.plan.compare import plan_of
 from iswitch.plan.exact import one_tree
 from iswitch.plan.exchange import node_link
 from iswitch.plan.generators import leaf_spine, seed_example
@@ -150,6 +151,14 @@ def test_neighbours_only_where_that_is_asked_for():
     topology = Topology.of(leaf_spine(2, 2, 2), aggregates={"leaf1": 20, "leaf2": 40, "spine1": 80})
     for child, path in one_tree(topology, levels=None, adjacent=True).trees[0].up.items():
         assert len(path) == 2, child
+
+
+@pytest.mark.parametrize("kind", ["tree", "trees"])
+def test_workers_at_a_switch_that_does_not_sum_have_no_neighbour_that_does(kind):
+    topology = Topology.of(leaf_spine(2, 1, 2), aggregates={"leaf1": 20, "spine1": 80})
+    assert plan_of(topology, kind).rate_gbps > 0
+    with pytest.raises(TopologyError, match=r"with --adjacent|look at members"):
+        plan_of(topology, kind, adjacent=True)
 
 
 def test_switches_are_upgraded_where_that_brings_most():
