@@ -103,7 +103,7 @@ def test_no_word_is_read_while_it_is_written(bench, stalls):
     (queued, hw.queue, "(level < self.depth - 1)", "(level <= self.depth)"),
     (stored, hw.net.store, "(spare >= 0) & ((spare != 0) | ~late)", "(spare >= -2)"),
     (parsed, hw.net.parser, "level < self.depth - 1", "level <= self.depth"),
-    (crossed, hw.board.crossing, "gray(write) != read_there ^ (0b11 << bits - 2)", "1")])
+    (crossed, hw.board.crossing, "Mux(put.en, gray((write + 1)[:bits]), gray(write)) != read_there ^ (0b11 << bits - 2)", "1")])
 def test_a_word_read_while_it_is_written_is_noticed(bench, module, sound, wrong):
     """Not only the frames that come of it."""
     slip, noticed = mutant(module, sound, wrong), set()
