@@ -4,12 +4,12 @@ from itertools import pairwise
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import ceil_log2, exact_log2
 
-from hw.frame import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN, Word, require_bus
+from hw.frame import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN, Cut, Word, require_bus
 from iswitch.wire import FRAME, FRAME_BYTES
 
 __all__ = ["FRAME_BYTES_MIN", "PacketQueue", "Scan", "sum_halves"]
@@ -42,6 +42,13 @@ def sum_halves(word, first: int, end: int):
     while len(halves) > 1:
         halves = [a + b for a, b in zip(halves[::2], halves[1::2], strict=False)] + halves[len(halves) & ~1:]
     return halves[0] if halves else Const(0, 1)
+
+
+def largest_of_fours(values):
+    """The largest of each four of 1, 2 or a multiple of 4 values: two comparisons, one behind the other."""
+    for _ in range(2):
+        values = [Mux(a > b, a, b) for a, b in zip(values[::2], values[1::2], strict=True)] if len(values) > 1 else values
+    return values
 
 
 class PacketQueue(wiring.Component):
@@ -78,8 +85,10 @@ class PacketQueue(wiring.Component):
         m.submodules.memory = memory = Memory(shape=word, depth=self.depth, init=[],
                                                    attrs=NEVER_READ_BEFORE_WRITTEN | NEVER_READ_WHILE_WRITTEN)
         put, get = memory.write_port(), memory.read_port()
-        m.submodules.fifo = fifo = SyncFIFOBuffered(width=data.Layout.cast(Scan).size,
-                                                    depth=self.scans_depth)
+        m.submodules.fifo = fifo = SyncFIFO(width=data.Layout.cast(Scan).size, depth=self.scans_depth)
+        # Who takes a scan does not reach the level of the memory.
+        m.submodules.shown = shown = Cut(Scan)
+        connect(m, shown.o, flipped(self.scans))
         pointer_bits = ceil_log2(self.depth) + 1
         write, start, committed, read = (Signal(pointer_bits, name=name)
                                          for name in ("write", "start", "committed", "read"))
@@ -127,7 +136,7 @@ class PacketQueue(wiring.Component):
         m.d.comb += [
             get.addr.eq(read[:-1]), moves.eq(~filled | self.o.ready), get.en.eq(moves & (read != committed)),
             self.o.payload.eq(get.data), self.o.valid.eq(filled),
-            fifo.r_en.eq(self.scans.ready), self.scans.valid.eq(fifo.r_rdy), self.scans.payload.eq(fifo.r_data),
+            fifo.r_en.eq(shown.i.ready), shown.i.valid.eq(fifo.r_rdy), shown.i.payload.eq(fifo.r_data),
             self.busy.eq((start != read) | filled | ~first),
         ]
         with m.If(moves):
@@ -161,13 +170,15 @@ class PacketQueue(wiring.Component):
         parted_valid = Signal()
         pieces = self._pieces(masked.data, address, udp)
         tail = {"tainted": 32, "partial": 1} if self.uplinks else {}
-        beside = {"first": 1, "none": 1, "exponent": 8, **tail, **at_end}
+        exponents = largest_of_fours([masked.data[32 * k + 23:32 * k + 31] for k in range(self.bus_bytes // 4)])
+        beside = {"first": 1, "none": 1, **tail, **at_end}
         parted = Signal(data.StructLayout({
-            "index": index.shape(), "again": 16, **{f"from_{at}": len(piece) for at, piece in pieces.items()}, **beside}), reset_less=True)
+            "index": index.shape(), "again": 16, **{f"from_{at}": len(piece) for at, piece in pieces.items()},
+            "exponents": data.ArrayLayout(8, len(exponents)), **beside}), reset_less=True)
         before_last = Signal(32, reset_less=True)
         m.d.sync += parted_valid.eq(masked_valid)
         with m.If(masked_valid):
-            m.d.sync += [parted.first.eq(masked.first), parted.index.eq(masked.index), parted.none.eq(0), parted.exponent.eq(0)]
+            m.d.sync += [parted.first.eq(masked.first), parted.index.eq(masked.index), parted.none.eq(0), parted.exponents.eq(0)]
             m.d.sync += [parted[name].eq(masked[name]) for name in at_end]
             m.d.sync += [parted[f"from_{at}"].eq(piece) for at, piece in pieces.items()]
             if self.uplinks:
@@ -180,20 +191,18 @@ class PacketQueue(wiring.Component):
             with m.If(masked.index == checksum_word):
                 m.d.sync += parted.none.eq(masked.data[8 * checksum_at:8 * checksum_at + 16] == 0)
             with m.If(masked.index == header_words):
-                exponents = [masked.data[32 * k + 23:32 * k + 31] for k in range(self.bus_bytes // 4)]
-                while len(exponents) > 1:
-                    exponents = [Mux(a > b, a, b) for a, b in zip(exponents[::2], exponents[1::2], strict=True)]
-                m.d.sync += parted.exponent.eq(exponents[0])
+                m.d.sync += [kept.eq(exponent) for kept, exponent in zip(parted.exponents, exponents, strict=True)]
             # The pseudo header (RFC 768): addresses are summed where they stand, the length once more here; the protocol, where `total` begins.
             length_word, length_at = divmod(offset["udp_length"], self.bus_bytes)
             m.d.sync += parted.again.eq(Mux(masked.index == length_word, masked.data[8 * length_at:8 * length_at + 16], 0))
 
         summed_valid = Signal()
-        summed = Signal(data.StructLayout({"ip": 20, "udp": 22, **beside}), reset_less=True)
+        summed = Signal(data.StructLayout({"ip": 20, "udp": 22, "exponent": 8, **beside}), reset_less=True)
         m.d.sync += summed_valid.eq(parted_valid)
         with m.If(parted_valid):
             ip_part, udp_part = self._parts(m, parted.index, {at: parted[f"from_{at}"] for at in pieces}, address, udp)
-            m.d.sync += [summed.ip.eq(ip_part), summed.udp.eq(udp_part + parted.again), *(summed[name].eq(parted[name]) for name in beside)]
+            (exponent,) = largest_of_fours(list(parted.exponents))
+            m.d.sync += [summed.ip.eq(ip_part), summed.udp.eq(udp_part + parted.again), summed.exponent.eq(exponent), *(summed[name].eq(parted[name]) for name in beside)]
 
         total = Signal(data.StructLayout({"ip": 20, "udp": 16 + LENGTH_BITS, "none": 1, "exponent": 8}), reset_less=True)
         whole = Signal()

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.utils import bits_for
 
 from hw.control.reply import Addressed
 from hw.frame import Word
@@ -13,7 +14,7 @@ from hw.replay.answerer import Answerer
 from hw.replay.axi import Axi4, address_bits_of
 from hw.replay.draws import Draws
 from hw.replay.inlet import Arrived, Inlet
-from hw.replay.judge import LEAD_ROWS, Form, Judge, Table, as_lead
+from hw.replay.judge import LEAD_ROWS, Form, Judge, Table, as_lead, known_kind
 from hw.replay.kept import Kept
 from hw.replay.outlet import Head, Outlet
 from hw.replay.sampling import commands, samples
@@ -131,7 +132,7 @@ class Engine(wiring.Component):
         for name, value in vars(s).items():
             if isinstance(value, Signal) and value.name.startswith("$"):
                 value.name = name
-        s.kind, s.count, s.row = s.frame.kind, s.frame.count, parts.inlet.rows.payload
+        s.kind, s.count, s.row = known_kind(s.frame), s.frame.count, parts.inlet.rows.payload
         for name, record in (("sample", SAMPLE), ("write", WRITE), ("publish", PUBLISH), ("limits", LIMITS), ("load", LOAD)):
             setattr(s, name, as_lead(record, s.lead))
         m.d.comb += [
@@ -163,13 +164,13 @@ class Engine(wiring.Component):
         with m.State("FORM"):
             m.d.sync += [
                 s.at.eq(0), s.left.eq(s.form.leads), s.place.eq(known(s.frame.session)), s.answers.eq(1), s.counts.eq(0),
-                s.done.eq(0), s.stale.eq(0), s.units.eq(0), s.gone.eq(0), s.answer.eq(0), s.session.eq(0)]
+                s.done.eq(0), s.stale.eq(0), s.units.eq(0), s.unit.eq(0), s.gone.eq(0), s.answer.eq(0), s.session.eq(0)]
             m.next = "LEAD"
         with m.State("LEAD"):
             m.d.sync += [s.table.eq(Array(s.states)[s.tables.table]), s.fate.eq(s.form.fate)]
             with m.If(s.form.fault):
                 m.next = "FAULT"
-            with m.Elif(s.left == 0):
+            with m.Elif(s.left[:bits_for(LEAD_ROWS)] == 0):
                 m.d.sync += s.at.eq(0)
                 m.next = "LOOK_UP"
             with m.Else():

@@ -3,6 +3,7 @@
 from amaranth.hdl import Const, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
 
 from hw.layout import layout
 from hw.queue import LENGTH_BITS
@@ -13,7 +14,7 @@ from iswitch.replay_wire import (
 )
 from iswitch.wire import FRAME_BYTES
 
-__all__ = ["LEAD_ROWS", "Form", "Judge", "Table", "as_lead", "there"]
+__all__ = ["LEAD_ROWS", "Form", "Judge", "Table", "as_lead", "known_kind", "there"]
 
 UNIT_ROWS, HEAD_ROWS = UNIT_BYTES // ROW_BYTES, FRAME_BYTES // ROW_BYTES
 LEAD_ROWS = SAMPLE.itemsize // ROW_BYTES
@@ -56,6 +57,11 @@ def times(count, constant: int):
     return sum((count << bit for bit in range(constant.bit_length()) if constant >> bit & 1), Const(0))
 
 
+def known_kind(frame):
+    """The bits that tell kinds apart: all that matters of a request whose kind is one."""
+    return frame.kind[:bits_for(max(Kind))]
+
+
 def among(kind, *kinds: Kind):
     """Whether `kind` is one of these."""
     return kind.matches(*kinds)
@@ -86,19 +92,21 @@ class Form(wiring.Component):
             Kind.LOAD: (PAYLOAD_BYTES // UNIT_BYTES, 0, 1), Kind.LOOK: (0, 0, 0), Kind.LIST: (DRAWS_PER_FRAGMENT, 0, 1),
             Kind.SHOUT: (PAYLOAD_BYTES // UNIT_BYTES, 0, 1),
         }
-        most, fits = Signal(16), Signal()
-        # Compared before it is known which kind it is.
-        lengths = {form: self.length == (times(count[:8], form[0]) + form[1] + HEAD_ROWS) << 3 for form in {form[1:] for form in forms.values()}}
+        some, fits, over = Signal(), Signal(), Signal()
+        # Compared before it is known which kind it is, and what is before the rows is taken from the one side while the other is multiplied.
+        lengths = {(each, before): ~self.length[:3].any() & (self.length[3:] - (before + HEAD_ROWS) == times(count[:8], each))
+                   for each, before in {form[1:] for form in forms.values()}}
+        overs = {most: count > most for most, *_ in forms.values()}
         with m.Switch(kind):
-            for name, (limit, *form) in forms.items():
+            for name, (most, *form) in forms.items():
                 with m.Case(name):
-                    m.d.comb += [most.eq(limit), fits.eq(lengths[tuple(form)]), self.leads.eq(LEADS.get(name, 0))]
+                    m.d.comb += [some.eq(most != 0), over.eq(overs[most]), fits.eq(lengths[tuple(form)]), self.leads.eq(LEADS.get(name, 0))]
         m.d.comb += [
             self.ordered.eq(among(kind, *ORDERED)), self.fate.eq(Fate.DONE),
             self.fault.eq(self.fate != Fate.DONE)]
         no_kind, no_table, no_length, too_many, too_few = Signal(), Signal(), Signal(), Signal(), Signal()
         m.d.sync += [no_kind.eq(kind > max(Kind)), no_table.eq(frame.table >= replay.tables), no_length.eq(~fits),
-                     too_many.eq(count > most), too_few.eq((count == 0) & (most != 0))]
+                     too_many.eq(over), too_few.eq((count == 0) & some)]
         with m.If(no_kind):
             m.d.comb += self.fate.eq(Fate.KIND)
         with m.Elif(no_table):
@@ -124,7 +132,7 @@ class Judge(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         replay, frame, session, table = self.replay, self.frame, self.session, self.table
-        kind, count = frame.kind, frame.count
+        kind, count = known_kind(frame), frame.count
         sample, limits, write, publish = (as_lead(record, self.lead) for record in (SAMPLE, LIMITS, WRITE, PUBLISH))
         load = as_lead(LOAD, self.lead)
         since, ago = Signal(32), Signal(32)

@@ -52,7 +52,7 @@ def settle(m: Module, s: SimpleNamespace) -> None:
         m.next = "ANSWER"
     with m.State("FAULT"):
         m.d.comb += s.fated.eq(1)
-        m.d.sync += [s.answer.status.reason.eq(s.fate), s.answer.kind.eq(s.kind), s.answer.table.eq(s.frame.table)]
+        m.d.sync += [s.answer.status.reason.eq(s.fate), s.answer.kind.eq(s.frame.kind), s.answer.table.eq(s.frame.table)]
         m.next = "DRAIN"
         with m.If(~s.noticed | ((s.now - s.noticed_us)[:32] >= NOTICE_INTERVAL_US)):
             m.d.sync += [s.noticed.eq(1), s.noticed_us.eq(s.now)]

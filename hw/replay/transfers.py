@@ -18,17 +18,17 @@ def memory(m: Module, s: SimpleNamespace) -> None:
     replay = s.replay
     records, logs = s.tables.table * (replay.capacity * replay.record_bytes), replay.tables * replay.capacity * replay.record_bytes
     in_record = (s.kind == Kind.ADD) | (s.kind == Kind.FETCH)
-    address, s.puts, s.gets = Signal(s.address_bits), Signal(), Signal()
+    puts, address = s.kind.matches(Kind.WRITE, Kind.ADD), Signal(s.address_bits)
     m.d.comb += [
         address.eq(Mux(in_record, records + s.record * replay.record_bytes + s.unit[:4] * UNIT_BYTES,
                        logs + s.log * replay.log_bytes + s.unit[:exact_log2(replay.log_units)] * UNIT_BYTES)),
         s.writer.units.payload.eq(address), s.reader.units.payload.eq(address), s.writer.beats.payload.eq(s.row.data),
-        s.writer.units.valid.eq(s.puts & (s.units != 0)), s.reader.units.valid.eq(s.gets & (s.units != 0)),
+        s.writer.units.valid.eq(puts & (s.units != 0)), s.reader.units.valid.eq(~puts & (s.units != 0)),  # none are left over: no look at the state
     ]
     s.asks = Signal()
     m.d.comb += s.asks.eq(s.writer.units.valid & s.writer.units.ready | s.reader.units.valid & s.reader.units.ready)
     with m.If(s.asks):
-        m.d.sync += [s.units.eq(s.units - 1), s.unit.eq(s.unit + 1)]
+        m.d.sync += [s.units.eq(s.units - 1), s.unit.eq(Mux(in_record & (s.units == 1), 0, s.unit + 1))]  # behind a record there may be another
 
 
 def stores(m: Module, s: SimpleNamespace) -> None:
@@ -36,16 +36,15 @@ def stores(m: Module, s: SimpleNamespace) -> None:
     rows, writer, commands = s.inlet.rows, s.writer, s.tables.commands
     record_units, record_rows = s.replay.record_bytes // UNIT_BYTES, s.replay.record_bytes // ROW_BYTES
     with m.State("WRITE"):
-        m.d.comb += [s.puts.eq(1), writer.beats.valid.eq(rows.valid & ~s.ended), rows.ready.eq(writer.beats.ready & ~s.ended)]
+        m.d.comb += [writer.beats.valid.eq(rows.valid & ~s.ended), rows.ready.eq(writer.beats.ready & ~s.ended)]
         with m.If(s.ended & (s.units == 0) & ~writer.busy):
             m.next = "SETTLE"
     m.d.comb += s.adding.eq(s.heads & ~s.ended & rows.valid & commands.ready & (s.units == 0))  # without a look at the state
     with m.State("ADD"):
-        m.d.comb += s.puts.eq(1)
         with m.If(~s.ended & s.heads):
             m.d.comb += [commands.valid.eq(rows.valid & (s.units == 0)), rows.ready.eq(commands.ready & (s.units == 0))]
             with m.If(s.adding):
-                m.d.sync += [s.units.eq(record_units), s.unit.eq(0), s.record.eq(s.table.adds), s.at.eq(record_rows - 1), s.heads.eq(0)]
+                m.d.sync += [s.units.eq(record_units), s.record.eq(s.table.adds), s.at.eq(record_rows - 1), s.heads.eq(0)]
         with m.Elif(~s.ended):
             m.d.comb += [writer.beats.valid.eq(rows.valid), rows.ready.eq(writer.beats.ready)]
             with m.If(rows.valid & writer.beats.ready):
@@ -104,7 +103,7 @@ def loads(m: Module, s: SimpleNamespace) -> None:
             m.next = "BEATS"
     hidden = fetches & s.gone[0]
     with m.State("BEATS"):
-        m.d.comb += [s.gets.eq(1), s.data.valid.eq(reader.beats.valid), reader.beats.ready.eq(s.data.ready),
+        m.d.comb += [s.data.valid.eq(reader.beats.valid), reader.beats.ready.eq(s.data.ready),
                      s.data.payload.eq(Mux(hidden, 0, reader.beats.payload.data))]
         with m.If(reader.beats.valid & reader.beats.ready):
             m.d.sync += [s.at.eq(s.at - 1), beat.eq(beat + 1)]
@@ -113,7 +112,7 @@ def loads(m: Module, s: SimpleNamespace) -> None:
         m.d.comb += get.addr.eq(s.left + 1)
         with m.If(fetches & s.asks & (s.units == 1)):
             # The next record's place is read while this one's last unit is asked for.
-            m.d.sync += [s.left.eq(s.left + 1), s.units.eq(Mux(s.left + 1 < s.count, record_units, 0)), s.unit.eq(0), s.record.eq(get.data)]
+            m.d.sync += [s.left.eq(s.left + 1), s.units.eq(Mux(s.left + 1 < s.count, record_units, 0)), s.record.eq(get.data)]
         with m.If(s.at == 0):
             m.next = "SETTLE"
             with m.If(shouts & (s.fate == Fate.DONE)):

@@ -223,7 +223,7 @@ LATE_SLIPS = [
     ("s.ended & (s.units == 0) & ~writer.busy", "s.ended & (s.units == 0)"), ("s.sample.stride)", "0)"),
     ("Mux(get.data.all(), get.data, get.data + 1)", "get.data + 1"), ("Mux(s.adding, 0, after)", "after"),
     ("s.fate.eq(Fate.GONE)", "s.fate.eq(Fate.DONE)"), ("s.sessions.row.open & (s.recipient != s.place)", "s.sessions.row.open"),
-    ("kept.put.eq(s.counts)", "kept.put.eq(1)"), (">= NOTICE_INTERVAL_US", "> NOTICE_INTERVAL_US"),
+    ("kept.put.eq(s.counts)", "kept.put.eq(1)"), ("s.answer.kind.eq(s.frame.kind)", "s.answer.kind.eq(s.kind)"), (">= NOTICE_INTERVAL_US", "> NOTICE_INTERVAL_US"),
     ("m.d.sync += [s.noticed.eq(1), s.noticed_us.eq(s.now)]", "m.d.sync += s.noticed.eq(1)"),
     ("header.fragments.eq(Mux(s.kind == Kind.FETCH, 0, s.load.session))", "header.fragments.eq(0)"),
     ("header.token.eq(s.to.nonce[:32])", "header.token.eq(frame.token)"), ("Mux(sampled, s.drawn, table.total)", "table.total"),
