@@ -1,6 +1,8 @@
 """The registers: what the switch is, and a counter for everything that happens to a frame."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
@@ -133,30 +135,30 @@ class Counters(wiring.Component):
         m = Module()
         c = self.config
         banks: list[ChoiceBank | EventBank] = []
-        asked = Signal(32)
-        m.d.sync += asked.eq(self.address)
+        shown = []
 
-        def show(first: int, registers: int, value):
-            """The value, one cycle late itself, where the address is one of so many registers from a multiple of so many, a power of two."""
-            with m.If(asked[ceil_log2(registers):] == first // registers):
-                m.d.comb += self.value.eq(value)
+        def show(firsts: Iterable[int], registers: int, value):
+            """The value, one cycle late itself, where the address is one of so many registers from one of `firsts`, multiples of so many, a power of
+            two."""
+            chosen = Signal(name=f"chosen_{len(shown)}")
+            m.d.sync += chosen.eq(Cat(self.address[ceil_log2(registers):] == first // registers for first in firsts).any())
+            shown.append(Mux(chosen, value, 0))
 
         constants = {
             Register.MAGIC: MAGIC, Register.VERSION: VERSION, Register.PORTS: c.ports, Register.BUS_BITS: c.bus_bits,
             Register.MEMBERS: c.members, Register.JOBS: c.jobs, Register.WINDOW: c.window, Register.ELEMENTS: c.elements}
-        show(0, BANK, self._constant(m, constants, BANK, "constant"))
+        show([0], BANK, self._constant(m, constants, BANK, "constant"))
         if c.replay:
             about = {register: getattr(c.replay, register.name.lower()) for register in ReplayRegister}
-            show(Register.REPLAY, 2 * BANK, self._constant(m, about, 2 * BANK, "about"))
+            show([Register.REPLAY], 2 * BANK, self._constant(m, about, 2 * BANK, "about"))
 
         # One of several things: numbered as their registers are, so that the lower bits of an address are the number.
         outcomes = self._choice(m, banks, "outcomes", 32, self.decided, self.outcome + Register.OUTCOMES)
-        for first in range(Register.OUTCOMES, Register.OUTCOMES + 32, BANK):
-            show(first, BANK, outcomes)
+        show(range(Register.OUTCOMES, Register.OUTCOMES + 32, BANK), BANK, outcomes)
         if c.staleness:
-            show(Register.AGES, BANK, self._choice(m, banks, "ages", BANK, self.claimed, self.age))
+            show([Register.AGES], BANK, self._choice(m, banks, "ages", BANK, self.claimed, self.age))
         if c.replay:
-            show(Register.REPLAY_FATES, 2 * BANK, self._choice(m, banks, "fates", 2 * BANK, self.fated, self.fate))
+            show([Register.REPLAY_FATES], 2 * BANK, self._choice(m, banks, "fates", 2 * BANK, self.fated, self.fate))
 
         events = {Register.STATS + stat: self.flushed if stat == Stat.TERMS_FLUSHED else self.stats[stat] for stat in Stat}
         events |= {port_counter_register(port, event): self.port_events[port][event]
@@ -170,8 +172,8 @@ class Counters(wiring.Component):
         for number, block in enumerate(self.blocks):
             with m.If(self.address[3:8] == block % 32):
                 m.d.comb += bank.address.eq(BANK * number + self.address[:3])
-            show(BANK * block, BANK, bank.value)
-        m.d.comb += self.wiped.eq(Cat(bank.wiped for bank in banks).all())
+        show([BANK * block for block in self.blocks], BANK, bank.value)
+        m.d.comb += [self.value.eq(reduce(or_, shown)), self.wiped.eq(Cat(bank.wiped for bank in banks).all())]
         return m
 
     def _constant(self, m, numbers: Mapping[int, int], registers: int, name: str):

@@ -1,5 +1,7 @@
 """Who is in a job: the control messages, eviction, and the read-out of the registers."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -38,7 +40,7 @@ class Membership(wiring.Component):
 
     It owns the tables meanwhile, and after a reset until it has `wiped` them. `forces`: the slot that the tables point at completes
     because of a departure or an FBCAST, is `closed` then, and lets in `admitted`; the operation is handed on when `forced`. A departure walks
-    through the ring at three cycles a slot, a Reset and a new job at one; a Read takes 12 cycles, all else at most members + 12. Order of the checks:
+    through the ring at three cycles a slot, a Reset and a new job at one; a Read takes 13 cycles, all else at most members + 12. Order of the checks:
     docs/protocol.md section 4; truth: `sim/model/control/membership.py`.
 
     In a tree (truth: `sim/model/tree_switch.py`) a `leaf`'s parent may have answered: then the frame itself has no answer (not `answers`), and
@@ -65,16 +67,18 @@ class Membership(wiring.Component):
         job, row = t.job_row, t.member_row
         reason = Signal(Reason)
         index = Signal(range(config.members + 1))
-        step = Signal(range(max(config.slots, config.members, REGISTERS_PER_READ) + 1))
+        step = Signal(range(max(config.slots, config.members, REGISTERS_PER_READ) + 2))
         port_same, address_same = same_sender(self.headers, row)
         same = port_same & address_same
         # The headers are there two cycles before anything is asked.
-        numbered, action = Signal(), Signal(Action, reset_less=True)
-        m.d.sync += [numbered.eq(frame.job < config.jobs), action.eq(Mux(asked.action > max(Action), 0, asked.action))]
+        numbered, action, confirms = Signal(), Signal(Action, reset_less=True), Signal()
+        m.d.sync += [numbered.eq(frame.job < config.jobs), action.eq(Mux(asked.action > max(Action), 0, asked.action)),
+                     confirms.eq(frame.token != 0)]
         exists = numbered & (job.state != JobState.NONE)
         bit = Signal(config.members)
         registers = Signal(data.ArrayLayout(32, REGISTERS_PER_READ))
-        address = Signal(32)
+        address, counted = Signal(32), Signal(32)
+        m.d.sync += counted.eq(self.read_value)
         m.submodules.views = views = Views(config)
 
         uplinks = config.uplinks
@@ -148,15 +152,23 @@ class Membership(wiring.Component):
                             m.next = "POINT"
                         with m.Default():
                             refuse(Reason.ACTION)
-            self._join(m, refuse, exists, same, reason, index, step, bit, leaf, founds)
+            self._join(m, refuse, exists, same, confirms, reason, index, step, bit, leaf, founds)
             self._act(m, refuse, exists, same, action, index, step, bit, leaf, asks, passes)
             if uplinks:
                 said = data.View(layout(ACK), asked.as_value())
-                later, fresh, astray = Signal(16), Signal(), Signal()
-                m.d.sync += [later.eq(frame.epoch - job.epoch), fresh.eq(frame.token != job.up_token), astray.eq(said.nonce != job.up_nonce)]
+                later = Signal(16)
+                known = SimpleNamespace(**{name: Signal(name=name) for name in (
+                    "acknowledged", "left", "runs", "declined", "unfit", "astray", "fresh", "moved", "newer")})
+                m.d.sync += [
+                    known.acknowledged.eq(kind == Type.ACK), known.left.eq(said.action == Action.LEAVE),
+                    known.runs.eq(said.state == JobState.RUNNING),
+                    known.declined.eq(said.reason != Reason.DONE), known.unfit.eq(said.window != config.window),
+                    known.astray.eq(said.nonce != job.up_nonce), known.fresh.eq(frame.token != job.up_token),
+                    later.eq(frame.epoch - job.epoch), known.moved.eq(later != 0), known.newer.eq((later != 0) & ~later[15]),
+                ]
             with m.State("ABOVE"):
                 if uplinks:
-                    self._above(m, kind, asks, (later, fresh, astray))
+                    self._above(m, asks, known)
 
             with m.State("CLEAR"):
                 # Empty slots stand one lap before the first sequence number.
@@ -175,13 +187,13 @@ class Membership(wiring.Component):
                 with m.If(index == config.members - 1):
                     m.next = "SETTLE"
             with m.State("READ"):
-                # Rows come one cycle after they are pointed at, like registers.
+                # What stands at an address is here two cycles later.
                 m.d.comb += [t.job.eq(views.job), t.member.eq(views.member), t.slot.eq(views.slot)]
                 m.d.sync += [step.eq(step + 1), address.eq(address + 1)]
                 for k in range(REGISTERS_PER_READ):
-                    with m.If(step == k + 1):
-                        m.d.sync += registers[k].eq(Mux(views.viewed, views.value, self.read_value))
-                with m.If(step == REGISTERS_PER_READ):
+                    with m.If(step == k + 2):
+                        m.d.sync += registers[k].eq(Mux(views.viewed, views.value, counted))
+                with m.If(step == REGISTERS_PER_READ + 1):
                     m.next = "SETTLE"
             with m.State("SETTLE"):
                 # The rows show the last write two cycles later.
@@ -218,40 +230,40 @@ class Membership(wiring.Component):
                 m.d.comb += body.first_seq.eq(Array(t.have)[index])
         return m
 
-    def _above(self, m, kind, asks, known):
+    def _above(self, m, asks, known):
         """The parent answers a Join or a Leave, or gives notice."""
         frame, job, t = self.headers.frame, self.tables.job_row, self.tables
         said, after = data.View(layout(ACK), self.headers.body.as_value()), t.job_next
-        later, fresh, astray = known
+        it = known
         m.next = "SETTLE"
-        with m.If(kind == Type.ACK):
-            with m.If(astray):
+        with m.If(it.acknowledged):
+            with m.If(it.astray):
                 m.d.sync += self.unknown.eq(1)
-            with m.Elif(said.action == Action.LEAVE):
+            with m.Elif(it.left):
                 m.next = "END"
-            with m.Elif(said.reason != Reason.DONE):
+            with m.Elif(it.declined):
                 m.d.comb += [t.job_write.eq(~job.up_running), after.up_member.eq(NO_MEMBER), after.up_token.eq(0),
                              after.up_reason.eq(Mux(said.reason > max(Reason), max(Reason), said.reason))]
                 with m.If(said.reason == Reason.TOKEN):
                     m.d.comb += after.up_reason.eq(Reason.DONE)
-            with m.Elif(said.window != self.config.window):
+            with m.Elif(it.unfit):
                 m.d.comb += [t.job_write.eq(1), after.up_reason.eq(Reason.ELEMENTS)]
-            with m.Elif(fresh & ~job.up_running):
+            with m.Elif(it.fresh & ~job.up_running):
                 m.d.comb += [t.job_write.eq(1), after.up_member.eq(frame.member), after.up_token.eq(frame.token), after.up_reason.eq(Reason.DONE)]
                 m.d.sync += asks.eq(1)
             # An answer to an earlier Join may come late: epochs only rise, one at a Reset.
-            with m.Elif(~fresh & (said.state == JobState.RUNNING) & (~job.up_running | ((later != 0) & ~later[15]))):
+            with m.Elif(~it.fresh & it.runs & (~job.up_running | it.newer)):
                 m.d.comb += [t.job_write.eq(1), after.epoch.eq(frame.epoch), after.first.eq(said.first_seq), after.state.eq(JobState.RUNNING),
                              after.up_running.eq(1), after.joining.eq(0), after.newcomers.eq(0)]
                 m.next = "CREATED"
-        with m.Elif(fresh | ~job.up_running):
+        with m.Elif(it.fresh | ~job.up_running):
             m.d.sync += self.unknown.eq(1)
         with m.Elif(frame.count == Reason.EPOCH):
-            m.d.sync += asks.eq(later != 0)
+            m.d.sync += asks.eq(it.moved)
         with m.Else():
             m.next = "END"
 
-    def _join(self, m, refuse, exists, same, reason, index, step, bit, leaf, founds):
+    def _join(self, m, refuse, exists, same, confirms, reason, index, step, bit, leaf, founds):
         config = self.config
         uplinks = config.uplinks
         frame, asked, t = self.headers.frame, self.headers.body, self.tables
@@ -263,10 +275,10 @@ class Membership(wiring.Component):
         held, mine, shared, below = Signal(config.members), Signal(32), Signal(), Signal(32)
         other_found, other, shut = Signal(), Signal.like(index), Signal()
         everybody = (1 << asked.world[:6]) - 1
-        strange = Signal()
-        m.d.sync += [below.eq(Mux(leaf, self.parent.ranks, everybody) if uplinks else everybody), strange.eq((mine & ~below).any())]
+        strange, previous = Signal(), Signal.like(index)
+        m.d.sync += [previous.eq(index), below.eq(Mux(leaf, self.parent.ranks, everybody) if uplinks else everybody), strange.eq((mine & ~below).any())]
         if uplinks:
-            m.d.comb += shut.eq(exists & (job.tree | leaf) & (job.state != JobState.FORMING))
+            m.d.sync += shut.eq(exists & (job.tree | leaf) & (job.state != JobState.FORMING))
         with m.State("JOIN"):
             limits = []
             if uplinks:
@@ -300,7 +312,8 @@ class Membership(wiring.Component):
             limits += [(~exists | agrees, why) for agrees, why in agreement]
             holds = Signal(len(limits))
             m.d.sync += [holds.eq(Cat(good for good, _ in limits)), own_found.eq(0), free.eq(0), yielding.eq(0), index.eq(0), held.eq(0),
-                         shared.eq(0), other_found.eq(0), wanted.eq(frame.member), mine.eq(Mux(frame.member[5:] == 0, 1 << frame.member[:5], 0))]
+                         shared.eq(0), other_found.eq(0), wanted.eq(frame.member),
+                         mine.eq(Mux(frame.member[5:] == 0, 1 << frame.member[:5], 0))]
             if uplinks:
                 with m.If(frame.members.any()):
                     m.d.sync += [wanted.eq(lowest(frame.members)), mine.eq(frame.members)]
@@ -310,9 +323,7 @@ class Membership(wiring.Component):
             m.d.sync += reason.eq(Mux(fails, why, Reason.DONE))
             m.next = "SCAN"
         with m.State("SCAN"):
-            # The row of `step - 1` is here while `index` already points at `step`.
-            previous = Signal.like(index)
-            m.d.comb += previous.eq(step - 1)
+            # The row of `previous` is here while `index` already points at the next.
             m.d.sync += [index.eq(index + 1), step.eq(step + 1)]
             with m.If(step != 0):
                 taken = row.pending | row.live
@@ -338,7 +349,7 @@ class Membership(wiring.Component):
             with m.If(own_found):
                 m.d.sync += index.eq(own)
                 m.next = "AGAIN"
-            with m.Elif(frame.token != 0):
+            with m.Elif(confirms):
                 # The confirmation of an entry that is gone, perhaps with its job: late, and nobody's first Join.
                 refuse(Reason.TOKEN)
             with m.Elif(shut | shared | strange):
@@ -352,7 +363,7 @@ class Membership(wiring.Component):
                     with m.Elif(other_found):
                         m.next = "OTHER"
             with m.Else():
-                m.d.sync += index.eq(lowest(Mux(empty.any(), empty, yielding)))
+                m.d.sync += index.eq(Mux(empty.any(), lowest(empty), lowest(yielding)))
                 m.next = "CREATE"
                 with m.If(~(empty | yielding).any()):
                     refuse(Reason.MEMBER)
@@ -410,8 +421,12 @@ class Membership(wiring.Component):
                              bound.member.eq(config.members), bound.port.eq(self.parent.port), bound.address.mac.eq(self.parent.mac),
                              bound.address.ip.eq(self.parent.ip), bound.address.udp.eq(int.from_bytes(UDP_PORT.to_bytes(2, "big"), "little"))]
                 m.next = "SETTLE"
-        other_token = Signal()
-        m.d.sync += other_token.eq((frame.token != 0) & (frame.token != row.token))
+        # What the rows are compared with, a cycle later.
+        other_token, there, live = Signal(), Signal(), Signal.like(bit)
+        m.d.comb += live.eq(job.live | bit)
+        m.d.sync += [other_token.eq(confirms & (frame.token != row.token)), there.eq(popcount(live) == job.world)]
+        if uplinks:
+            m.d.sync += there.eq(~leaf & (popcount(job.ranks | row.ranks) == job.world))
         with m.State("AGAIN"):
             m.next = "FETCHED"
         with m.State("FETCHED"):
@@ -419,23 +434,18 @@ class Membership(wiring.Component):
         with m.State("CONFIRM"):
             with m.If(other_token):
                 refuse(Reason.TOKEN)
-            with m.Elif(shut & (frame.token != 0) & row.pending):
+            with m.Elif(shut & confirms & row.pending):
                 refuse(Reason.MEMBER)
             with m.Else():
                 m.d.sync += [self.member.eq(index), self.token.eq(row.token)]
                 m.d.comb += t.heard_write.eq(bit)
                 m.next = "SETTLE"
-                with m.If((frame.token != 0) & row.pending):
-                    live = Signal.like(bit)
-                    m.d.comb += [live.eq(job.live | bit), t.member_write.eq(1), t.member_next.pending.eq(0), t.member_next.live.eq(1),
-                                 t.job_write.eq(1)]
+                with m.If(confirms & row.pending):
+                    m.d.comb += [t.member_write.eq(1), t.member_next.pending.eq(0), t.member_next.live.eq(1), t.job_write.eq(1)]
                     with m.If(job.state == JobState.FORMING):
-                        m.d.comb += t.job_next.live.eq(live)
-                        there = popcount(live) == job.world
+                        m.d.comb += [t.job_next.live.eq(live), t.job_next.state.eq(Mux(there, JobState.RUNNING, JobState.FORMING))]
                         if uplinks:
                             m.d.comb += t.job_next.ranks.eq(job.ranks | row.ranks)
-                            there = ~leaf & (popcount(t.job_next.ranks) == job.world)
-                        m.d.comb += t.job_next.state.eq(Mux(there, JobState.RUNNING, JobState.FORMING))
                     with m.Else():
                         m.d.comb += t.job_next.joining.eq(job.joining | bit)
 

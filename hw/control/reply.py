@@ -36,7 +36,7 @@ class ReplyComposer(wiring.Component):
     """Turns a Reply into the words of a frame whose UDP payload sums to zero; addresses are stamped at the port.
 
     The complement stands before the body, so the words are looked at twice: once to be added up, once to be sent. Latency is as many cycles as
-    the frame has words that are not addresses alone, plus 4; one reply at a time; `o` may stall.
+    the frame has words that are not addresses alone, plus 5; one reply at a time; `o` may stall.
     """
 
     def __init__(self, *, bus_bits: int):
@@ -55,7 +55,8 @@ class ReplyComposer(wiring.Component):
         begin = ADDRESSES.itemsize // bus_bytes
         asked, payload = self.replies.payload, self.o.payload
         receipt = Signal()
-        acknowledges, at, word, total, folded = Signal(), Signal(range(len(words) + 1)), Signal(self.bus_bits), Signal(22), Signal(17)
+        acknowledges, at, word = Signal(), Signal(range(len(words) + 1)), Signal(self.bus_bits)
+        part, total, folded = Signal(22), Signal(22), Signal(17)
         through = at == Mux(acknowledges, len(words), header_words)
         m.d.comb += [
             folded.eq(total[:16] + total[16:]),
@@ -72,13 +73,16 @@ class ReplyComposer(wiring.Component):
                     m.d.sync += [
                         image.header.eq(asked.header), image.header.behind.eq(Mux(asked.receipt, asked.header.behind, 0)),
                         receipt.eq(asked.receipt), image.body.eq(asked.body), acknowledges.eq(asked.acknowledges),
-                        port.eq(asked.port), address.eq(asked.address), at.eq(begin), total.eq(0), word.eq(0),
+                        port.eq(asked.port), address.eq(asked.address), at.eq(begin), part.eq(0), total.eq(0), word.eq(0),
                     ]
                     m.next = "ADD"
             with m.State("ADD"):
-                m.d.sync += [word.eq(words[at]), at.eq(at + 1), total.eq(total + sum_halves(word, 0, bus_bytes))]
+                m.d.sync += [word.eq(words[at]), at.eq(at + 1), part.eq(sum_halves(word, 0, bus_bytes)), total.eq(total + part)]
                 with m.If(through):
-                    m.next = "FOLD"
+                    m.next = "REST"
+            with m.State("REST"):
+                m.d.sync += total.eq(total + part)
+                m.next = "FOLD"
             with m.State("FOLD"):
                 complement = ~(folded[:16] + folded[16:])[:16]
                 with m.If(receipt):

@@ -1,11 +1,14 @@
 """Jobs, members and slots as registers: what the tables hold, for anybody who reads, without any secret."""
 
-from amaranth.hdl import Module, Mux, Signal
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.control.tables import SEQ, TICK, job_row, member_row, slot_row
+from hw.control.tables import SEQ, TICK, job_row, member_row, slot_number, slot_row
 from hw.layout import layout
 from iswitch.config import Config
 from iswitch.wire import (
@@ -19,9 +22,9 @@ WORD_BITS = exact_log2(REGISTERS_PER_READ)
 
 
 class Views(wiring.Component):
-    """Translates the `address` of a register into pointers to rows, at once, and the rows, which come one cycle later, into its `value`.
+    """Translates the `address` of a register into pointers to rows, one cycle later, and the rows, which come another cycle later, into its `value`.
 
-    `viewed`: the address of the cycle before belongs to a view; `value` is 0 where there is no such job, member or slot. The views are
+    `viewed`: the address of two cycles before belongs to a view; `value` is 0 where there is no such job, member or slot. The views are
     aligned to their sizes, so that job, member, slot and word of an address are some of its bits. One address a cycle. The records
     are `iswitch.wire`'s; truth: `sim/model/control/views.py`.
     """
@@ -38,26 +41,27 @@ class Views(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        member, slot, had = (self.address[WORD_BITS:][:MEMBER_BITS], self.address[WORD_BITS:][:SLOT_BITS], self.address[:MEMBER_BITS])
-        asked, pointed = Signal(32), Signal(range(config.members))
-        m.d.comb += self.member.eq(member)
-        m.d.sync += [asked.eq(self.address), pointed.eq(member)]
-        word, having = asked[:WORD_BITS], asked[:MEMBER_BITS]
+        member, slot, low = (self.address[WORD_BITS:][:MEMBER_BITS], self.address[WORD_BITS:][:SLOT_BITS], self.address[:MEMBER_BITS])
+        # Of the rows that have come: which word, and whose.
+        pointed, before, having = Signal.like(self.member), Signal(MEMBER_BITS), Signal(MEMBER_BITS)
+        m.d.sync += [self.member.eq(member), pointed.eq(self.member), before.eq(low), having.eq(before)]
+        word = having[:WORD_BITS]
+        points, values = [], []
         for base, below, there, value in (
             (Register.JOBS_VIEW, WORD_BITS, 1, self._job(m).as_value().word_select(word, 32)),
-            (Register.HAVE_VIEW, MEMBER_BITS, had < config.members, self.have[having]),
+            (Register.HAVE_VIEW, MEMBER_BITS, low < config.members, self.have[having]),
             (Register.MEMBERS_VIEW, WORD_BITS + MEMBER_BITS, member < config.members, self._member(m, pointed).as_value().word_select(word, 32)),
             (Register.SLOTS_VIEW, WORD_BITS + SLOT_BITS, slot < config.slots, self._slot(m).as_value().word_select(word, 32)),
         ):
             number, size = self.address[below:below + JOB_BITS], below + JOB_BITS
-            inside, chosen, known = self.address[size:] == base >> size, Signal(), Signal()
-            m.d.sync += [chosen.eq(inside), known.eq(inside & there & (number < config.jobs))]
+            inside, point, sought, known = self.address[size:] == base >> size, Signal(), Signal(), Signal()
+            m.d.sync += [point.eq(inside), sought.eq(inside & there & (number < config.jobs)), known.eq(sought)]
             with m.If(inside):
-                m.d.comb += [self.job.eq(number), self.slot.eq(number * config.slots + slot)]
-            with m.If(chosen):
-                m.d.comb += self.viewed.eq(1)
-            with m.If(known & (self.job_row.state != JobState.NONE)):
-                m.d.comb += self.value.eq(value)
+                m.d.sync += [self.job.eq(number), self.slot.eq(slot_number(config, number, slot))]
+            points.append(point)
+            values.append(Mux(known & (self.job_row.state != JobState.NONE), value, 0))
+        m.d.sync += self.viewed.eq(Cat(points).any())
+        m.d.comb += self.value.eq(reduce(or_, values))
         return m
 
     def _job(self, m):

@@ -253,7 +253,7 @@ def test_cycles_of_each_action():
     members, slots = CONFIG.members, CONFIG.slots
     assert creation <= members + 12 + slots
     assert max(*joins, set_h, unknown, end) <= members + 12
-    assert read == 12
+    assert read == 13
     assert 3 * slots < leave <= 3 * slots + 12
     assert slots < reset <= slots + 12
 

@@ -77,10 +77,10 @@ def test_a_receipt_to_the_parent_keeps_behind_and_a_join_its_ranks(bus_bits):
 
 @pytest.mark.parametrize("bus_bits", BUSES)
 @pytest.mark.parametrize(("k", "size"), [(0, 64), (1, 128)])
-def test_latency_is_the_words_with_more_than_addresses_and_4_cycles(bus_bits, k, size):
+def test_latency_is_the_words_with_more_than_addresses_and_5_cycles(bus_bits, k, size):
     source, sink = run(bus_bits, [reply(k)])
     words, addresses = size * 8 // bus_bits, ADDRESS_BYTES * 8 // bus_bits
-    first = source.times[0] + words - addresses + 4
+    first = source.times[0] + words - addresses + 5
     assert sink.times == list(range(first, first + words))
 
 
