@@ -202,7 +202,8 @@ class PacketQueue(wiring.Component):
         with m.If(parted_valid):
             ip_part, udp_part = self._parts(m, parted.index, {at: parted[f"from_{at}"] for at in pieces}, address, udp)
             (exponent,) = largest_of_fours(list(parted.exponents))
-            m.d.sync += [summed.ip.eq(ip_part), summed.udp.eq(udp_part + parted.again), summed.exponent.eq(exponent), *(summed[name].eq(parted[name]) for name in beside)]
+            m.d.sync += [summed.ip.eq(ip_part), summed.udp.eq(udp_part + parted.again), summed.exponent.eq(exponent),
+                         *(summed[name].eq(parted[name]) for name in beside)]
 
         total = Signal(data.StructLayout({"ip": 20, "udp": 16 + LENGTH_BITS, "none": 1, "exponent": 8}), reset_less=True)
         whole = Signal()
