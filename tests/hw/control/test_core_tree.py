@@ -7,13 +7,9 @@ import pytest
 from iswitch.config import Config
 from iswitch.wire import NO_MEMBER, UDP_PORT, Action, ContributionFlag, Format, Reason, Type
 
-import hw.control.checks
-import hw.control.core
-import hw.control.membership
-from hw.control.core import Core
+from hw.control import above, checks, closing, context, core, entry, membership, orders, response, search, work
 from sim.bench.client import Client
 from sim.bench.core import CoreBench
-from sim.bench.mutant import mutant
 from sim.bench.traffic import adverse_numbers
 from sim.bench.tree import BAD, TREES, Tree, address, spoilt, with_fields
 from sim.model.control.membership import Source
@@ -161,54 +157,49 @@ def test_an_fp32_job():
 
 
 MUTANTS = {
-    "what goes up goes to the members": ("core", "recipients.eq(1 << self.config.members)", "recipients.eq(job.live)"),
-    "an uplink is of a rounded format": ("core", "work.result.numeric.eq(Format.FIXED64)", "work.result.numeric.eq(slot.numeric)"),
-    "results name members by index": ("core", "members.eq(slot.ranks if uplinks else slot.members)", "members.eq(slot.members)"),
-    "an uplink is not known to be repeated": ("core", "Mux(again, ContributionFlag.RETRANSMISSION, 0)", "0"),
-    "a NOTICE answers what came from above": ("core", "(outcome == name) & ~answer & ~installs", "(outcome == name)"),
-    "no receipts go up": ("core", "notice & may_notice | ~fault & reports |", "notice & may_notice |"),
-    "a receipt never wants": ("core", "Mux(report.want, ContributionFlag.WANT << 4, 0)", "0"),
-    "a Leave is numbered as a Join": ("core", "Mux(asks, membership.leaves, report.seq)", "Mux(asks, 0, report.seq)"),
-    "a leaf's Join has no ranks": ("core", "Mux(asks, parent.ranks, 0)", "0"),
-    "anybody's result is the parent's": ("checks", "(from_there, Outcome.ADDRESS)", "(1, Outcome.ADDRESS)"),
-    "a switch may name others' ranks": ("checks", "said & ~Cat(member.ranks", "0 & ~Cat(member.ranks"),
-    "an uplink's numbers are as long as a worker's": ("checks", "numbers >> halves", "numbers"),
-    "a rank has two places": ("membership", "shut | shared | strange", "shut | strange"),
-    "a rank's pending owner does not yield": ("membership", "shared.eq(shared | ~yields)", "shared.eq(1)"),
-    "who yields keeps its entry": ("membership", "Mux(other_found, other, wanted)", "wanted"),
-    "who says no ranks gets another's": ("membership", "(row.ranks & mine).any()", "(row.ranks & frame.members).any()"),
-    "who wants any rank gets another's": ("membership", "empty = free & ~held", "empty = free"),
-    "an index is not the lowest rank": ("membership", "wanted.eq(lowest(frame.members))", "wanted.eq(frame.member)"),
-    "an index is no rank that belongs below": ("membership", "~taken & below.bit_select(previous, 1)", "~taken"),
-    "ranks may be anybody's": ("membership", "(mine & ~below).any()", "0"),
-    "a newcomer joins a tree that runs": ("membership", "shut.eq(exists & ", "shut.eq(0 & "),
-    "a leaf runs when all below are there": ("membership", "there = ~leaf & (", "there = ("),
-    "a leaf asks before all are there": ("membership", "leaf & exists & ~job.up_running & whole", "leaf & exists & ~job.up_running"),
-    "a leaf asks though it runs": ("membership", "leaf & exists & ~job.up_running & whole", "leaf & exists & whole"),
-    "a leaf goes back to an earlier epoch": ("membership", "newer.eq((later != 0) & ~later[15])", "newer.eq(later != 0)"),
-    "a leaf does not start over": ("membership", 'after.newcomers.eq(0)]\n                m.next = "CREATED"', "after.newcomers.eq(0)]"),
-    "the last Leave is answered at once": ("membership", "leaf & told", "Const(0)"),
-    "who has left still owns its ranks": ("membership", "t.job_next.ranks.eq(job.ranks & ~row.ranks)", "t.job_next.ranks.eq(job.ranks)"),
-    "a departure completes a leaf's slot": ("membership", "Mux(leaf, SlotState.SENT_UP, SlotState.COMPLETE)", "SlotState.COMPLETE"),
-    "any nonce is ours": ("membership", "said.nonce != job.up_nonce", "0"),
-    "any notice is ours": ("membership", "m.Elif(it.fresh | ~job.up_running)", "m.Elif(0)"),
-    "halted by a leaf's worker": ("membership", "(action == Action.HALT) & in_tree | ", ""),
-    "fewer than all in a tree": ("membership", "(action == Action.SET_H) & in_tree & ", "0 & "),
-    "a Reset at a leaf": ("membership", "(action == Action.RESET) & ~anybody & leaf", "0"),
-    "a refusal by the parent is kept to oneself": ("membership", "(reason == Reason.DONE) & leaf & exists", "(reason == Reason.DONE) & 0"),
-    "no time for the lowest": ("membership", 'm.next = "ROWS"', 'm.next = "SWEEP"'),
+    "what goes up goes to the members": (work, "recipients.eq(1 << config.members)", "recipients.eq(job.live)"),
+    "an uplink is of a rounded format": (work, "work.result.numeric.eq(Format.FIXED64)", "work.result.numeric.eq(slot.numeric)"),
+    "results name members by index": (work, "members.eq(slot.ranks if uplinks else slot.members)", "members.eq(slot.members)"),
+    "an uplink is not known to be repeated": (work, "Mux(again, ContributionFlag.RETRANSMISSION, 0)", "0"),
+    "a NOTICE answers what came from above": (core, "(outcome == name) & ~kind.answer & ~kind.install", "(outcome == name)"),
+    "no receipts go up": (core, "notice & may_notice | ~fault & reports |", "notice & may_notice |"),
+    "a receipt never wants": (response, "Mux(report.want, ContributionFlag.WANT << 4, 0)", "0"),
+    "a Leave is numbered as a Join": (response, "Mux(asks, membership.leaves, report.seq)", "Mux(asks, 0, report.seq)"),
+    "a leaf's Join has no ranks": (response, "Mux(asks, parent.ranks, 0)", "0"),
+    "anybody's result is the parent's": (checks, "(from_there, Outcome.ADDRESS)", "(1, Outcome.ADDRESS)"),
+    "a switch may name others' ranks": (checks, "said & ~Cat(member.ranks", "0 & ~Cat(member.ranks"),
+    "an uplink's numbers are as long as a worker's": (checks, "numbers >> halves", "numbers"),
+    "a rank has two places": (search, "c.shut | shared | strange", "c.shut | strange"),
+    "a rank's pending owner does not yield": (search, "shared.eq(shared | ~yields)", "shared.eq(1)"),
+    "who yields keeps its entry": (search, "Mux(other_found, other, wanted)", "wanted"),
+    "who says no ranks gets another's": (search, "(row.ranks & mine).any()", "(row.ranks & frame.members).any()"),
+    "who wants any rank gets another's": (search, "empty = free & ~held", "empty = free"),
+    "an index is not the lowest rank": (search, "wanted.eq(lowest(frame.members))", "wanted.eq(frame.member)"),
+    "an index is no rank that belongs below": (search, "~taken & below.bit_select(previous, 1)", "~taken"),
+    "ranks may be anybody's": (search, "(mine & ~below).any()", "0"),
+    "a newcomer joins a tree that runs": (context, "shut.eq(self.exists & ", "shut.eq(0 & "),
+    "a leaf runs when all below are there": (entry, "there.eq(~c.leaf & (", "there.eq(("),
+    "a leaf asks before all are there": (membership, "c.exists & ~job.up_running & whole", "c.exists & ~job.up_running"),
+    "a leaf asks though it runs": (membership, "c.exists & ~job.up_running & whole", "c.exists & whole"),
+    "a leaf goes back to an earlier epoch": (above, "newer.eq((later != 0) & ~later[15])", "newer.eq(later != 0)"),
+    "a leaf does not start over": (above, 'after.newcomers.eq(0)]\n                m.next = "CREATED"', "after.newcomers.eq(0)]"),
+    "the last Leave is answered at once": (closing, "c.leaf & told", "told & 0"),
+    "who has left still owns its ranks": (closing, "t.job_next.ranks.eq(job.ranks & ~row.ranks)", "t.job_next.ranks.eq(job.ranks)"),
+    "a departure completes a leaf's slot": (closing, "Mux(c.leaf, SlotState.SENT_UP, SlotState.COMPLETE)", "SlotState.COMPLETE"),
+    "any nonce is ours": (above, "said.nonce != job.up_nonce", "0"),
+    "any notice is ours": (above, "m.Elif(it.fresh | ~job.up_running)", "m.Elif(0)"),
+    "halted by a leaf's worker": (orders, "halts & it.in_tree | ", ""),
+    "fewer than all in a tree": (orders, "sets & it.in_tree & ", "0 & "),
+    "a Reset at a leaf": (orders, "resets & ~it.anybody & leaf", "0"),
+    "a refusal by the parent is kept to oneself": (membership, "joins & c.leaf & c.exists", "joins & 0"),
+    "no time for the lowest": (closing, 'm.next = "ROWS"', 'm.next = "SWEEP"'),
 }
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_mutant_is_noticed(name, monkeypatch):
-    part, before, after = MUTANTS[name]
-    module = {"core": hw.control.core, "checks": hw.control.checks, "membership": hw.control.membership}[part]
-    made = mutant(module, before, after)
-    core = made.Core if part == "core" else Core
-    if part != "core":
-        monkeypatch.setattr(hw.control.core, part.capitalize(), getattr(made, part.capitalize()))
+def test_mutant_is_noticed(name, slipped):
+    wrong = slipped(*MUTANTS[name])
     benches = [departed(), *(bench for shape in ("uneven, a worker at the root", "chain", "three levels") for bench in lives(shape))]
     with pytest.raises((AssertionError, TimeoutError)):
         for bench in benches:
-            bench.check(core=core)
+            bench.check(core=wrong)
