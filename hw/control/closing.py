@@ -13,7 +13,7 @@ __all__ = ["close"]
 def close(m, c: Context):
     """From PART on: the member at `c.index` is live no more, and no slot waits for it; the last one's departure ends the job (END), and at a leaf
     that its parent knows is the parent's to answer first. From AIM on: the slot at `c.step`, if it is the one asked for. A slot that
-    completes is handed on with `forces`, in registers with all that goes out, and written when it is `forced`. Three cycles a slot."""
+    completes is handed on with `forces`, in registers with all that goes out, and written when it is `forced`. Four cycles a slot."""
     config, ports, t, job, row, slot = c.config, c.ports, c.tables, c.job, c.row, c.tables.slot_row
     uplinks, forces, forced, closed = config.uplinks, ports.forces, ports.forced, ports.closed
     # What the rows say, a cycle later.
@@ -48,7 +48,9 @@ def close(m, c: Context):
             m.next = "SWEEP"
 
     collecting, passed, remains = slot.state == SlotState.COLLECTING, Signal(), Signal(slot_row(config))
-    enough = has_enough(slot.whole, popcount(slot.members), job.threshold, 0)
+    members = Signal(range(config.members + 1))
+    enough = has_enough(slot.whole, members, job.threshold, 0)
+    m.d.sync += members.eq(popcount(slot.members))
     m.d.comb += [remains.eq(slot), remains.expected.eq(slot.expected & ~c.bit)]
 
     def note(row, state):
@@ -69,7 +71,9 @@ def close(m, c: Context):
             m.d.sync += forces.eq(0)
             m.next = "SETTLE"
     with m.State("SWEEP"):
-        # The row of the slot pointed at comes with the next state.
+        # The row of the slot pointed at comes with the next state, and how many members it has with the one after that.
+        m.next = "COUNT"
+    with m.State("COUNT"):
         m.next = "WEIGH"
     with m.State("WEIGH"):
         m.d.sync += forces.eq(collecting & is_complete(remains, enough))

@@ -33,7 +33,7 @@ class Membership(wiring.Component):
 
     It owns the tables meanwhile, and after a reset until it has `wiped` them. `forces`: the slot that the tables point at completes
     because of a departure or an FBCAST, is `closed` then, and lets in `admitted`; the operation is handed on when `forced`. A departure walks
-    through the ring at three cycles a slot, a Reset and a new job at one; a Read takes 13 cycles, all else at most members + 12. Order of the checks:
+    through the ring at four cycles a slot, a Reset and a new job at one; a Read takes 13 cycles, all else at most members + 12. Order of the checks:
     docs/protocol.md section 4; truth: `sim/model/control/membership.py`.
 
     In a tree (truth: `sim/model/tree_switch.py`) a `leaf`'s parent may have answered: then the frame itself has no answer (not `answers`), and

@@ -251,7 +251,7 @@ def test_cycles_of_each_action():
     assert creation <= members + 12 + slots
     assert max(*joins, set_h, unknown, end) <= members + 12
     assert read == 13
-    assert 3 * slots < leave <= 3 * slots + 12
+    assert 4 * slots < leave <= 4 * slots + 12
     assert slots < reset <= slots + 12
 
 
