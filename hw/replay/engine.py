@@ -66,12 +66,25 @@ class Engine(wiring.Component):
         commands(m, s)
         memory(m, s)
         send(m, s)
-        with m.FSM() as fsm:
-            m.d.comb += self.busy.eq(~(fsm.ongoing("HEAD") & (s.at == 0)) | s.inlet.busy | s.outlet.busy | s.answerer.busy | s.whole.busy)
+        # Two machines of states, one of which always stands still: what one alone knows of its many states would be the longest way of all.
+        with m.FSM(name="asking") as asking:
+            m.d.comb += self.busy.eq(~(asking.ongoing("HEAD") & (s.at == 0)) | s.inlet.busy | s.outlet.busy | s.answerer.busy | s.whole.busy)
             with m.State("WIPE"):
                 with m.If(s.sessions.wiped & s.tables.ready):
                     m.next = "HEAD"
             self._take(m, s)
+            self._open(m, s)
+            with m.State("ASKED"):
+                with m.If(s.over):
+                    m.next = "HEAD"
+        with m.FSM(name="acting"):
+            with m.State("IDLE"):
+                with m.If(s.judged):
+                    m.next = "ACT"
+                with m.Elif(s.entered):
+                    m.next = "SETTLE"
+                with m.Elif(s.refused):
+                    m.next = "FAULT"
             with m.State("ACT"):
                 m.next = "SETTLE"
                 with m.Switch(s.fate):
@@ -84,7 +97,6 @@ class Engine(wiring.Component):
                         m.next = "DATA"
                     with m.Case(Fate.DONE):
                         self._begin(m, s)
-            self._open(m, s)
             stores(m, s)
             samples(m, s)
             loads(m, s)
@@ -127,7 +139,8 @@ class Engine(wiring.Component):
             gone=Signal(32), recipient=Signal(place), to=Signal(Session),
             answer=Signal.like(parts.kept.answer), list=Signal.like(parts.kept.at), list_at=Signal.like(parts.kept.at),
             head=stream.Signature(Head).create(), data=stream.Signature(ROW_BITS).create(),
-            looked=Signal(), spent=Signal(), adding=Signal(),            # how often the item of an update was drawn is known: too often; one is added
+            looked=Signal(2), spent=Signal(), adding=Signal(),           # it is known how often an update's item was drawn (at 2): too often; one is added
+            judged=Signal(), entered=Signal(), refused=Signal(), over=Signal(),  # from one machine of states to the other: act, settle, fault; done
             noticed=Signal(), noticed_us=Signal(32))
         for name, value in vars(s).items():
             if isinstance(value, Signal) and value.name.startswith("$"):
@@ -169,7 +182,8 @@ class Engine(wiring.Component):
         with m.State("LEAD"):
             m.d.sync += [s.table.eq(Array(s.states)[s.tables.table]), s.fate.eq(s.form.fate)]
             with m.If(s.form.fault):
-                m.next = "FAULT"
+                m.d.comb += s.refused.eq(1)
+                m.next = "ASKED"
             with m.Elif(s.left[:bits_for(LEAD_ROWS)] == 0):
                 m.d.sync += s.at.eq(0)
                 m.next = "LOOK_UP"
@@ -191,7 +205,8 @@ class Engine(wiring.Component):
             m.d.sync += [s.fate.eq(s.judge.fate), s.counts.eq(s.judge.counts), s.enough.eq(s.judge.enough)]
             with m.If(s.judge.known):
                 m.d.sync += s.session.heard.eq(s.now)
-            m.next = "ACT"
+            m.d.comb += s.judged.eq(1)
+            m.next = "ASKED"
 
     def _begin(self, m, s):
         """The first step of what is carried out; the rest is in the kind's own states."""
@@ -244,7 +259,8 @@ class Engine(wiring.Component):
                 m.next = "PLACE"
                 with m.If(s.sessions.full):
                     m.d.sync += s.fate.eq(Fate.FULL)
-                    m.next = "FAULT"
+                    m.d.comb += s.refused.eq(1)
+                    m.next = "ASKED"
         with m.State("PLACE"):
             m.next = "ENTER"
         with m.State("ENTER"):
@@ -256,4 +272,5 @@ class Engine(wiring.Component):
                     session.port.eq(s.arrived.port),
                     session.address.mac.eq(frame.eth_src), session.address.ip.eq(frame.ip_src), session.address.udp.eq(frame.udp_src)]
             m.d.sync += frame.session.eq(s.place)
-            m.next = "SETTLE"
+            m.d.comb += s.entered.eq(1)
+            m.next = "ASKED"

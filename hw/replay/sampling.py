@@ -82,11 +82,12 @@ def samples(m: Module, s: SimpleNamespace) -> None:
     slot_bits = exact_log2(replay.capacity)
     m.submodules.times = memory = Memory(shape=replay.times_bits, depth=replay.tables * replay.capacity, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
     put, get = memory.write_port(), memory.read_port()
-    counting, after, before = Signal(), Signal(replay.times_bits), Signal.like(s.table.times)
-    m.d.sync += before.eq(s.table.times - 1)
+    counting, due, after, before = Signal(), Signal(), Signal(replay.times_bits), Signal.like(s.table.times)
+    # Known a cycle after the count is read: has it reached `times`, and will it with one more?
+    m.d.sync += [before.eq(s.table.times - 1), s.spent.eq((s.table.times != 0) & (get.data >= s.table.times)), due.eq(get.data >= before)]
     item = s.kept.row.item
     m.d.comb += [
-        after.eq(Mux(get.data.all(), get.data, get.data + 1)), s.spent.eq((s.table.times != 0) & (get.data >= s.table.times)),
+        after.eq(Mux(get.data.all(), get.data, get.data + 1)),
         get.addr.eq(Cat(Mux(s.kind == Kind.UPDATE, s.row.data, item)[:slot_bits], s.tables.table)),
         s.times_item.eq(item)]
     # Written a cycle later: the same count is not read again sooner.
@@ -100,9 +101,11 @@ def samples(m: Module, s: SimpleNamespace) -> None:
             m.next = "TIMES_ITEM"
     with m.State("TIMES_ITEM"):
         m.d.comb += s.list_at.eq(s.list + s.at)
+        m.next = "TIMES_READ"
+    with m.State("TIMES_READ"):
+        m.d.comb += s.list_at.eq(s.list + s.at)
         m.next = "TIMES_COUNT"
     with m.State("TIMES_COUNT"):
-        due = get.data >= before  # one more, and it has reached `times`
         m.d.comb += [s.list_at.eq(s.list + s.at), counting.eq(commands.ready), commands.valid.eq(due)]
         with m.If(commands.ready):
             m.d.sync += s.at.eq(s.at + 1)

@@ -65,7 +65,8 @@ def settle(m: Module, s: SimpleNamespace) -> None:
         m.d.comb += s.inlet.rows.ready.eq(~s.ended)
         m.d.sync += s.at.eq(0)
         with m.If(s.ended):
-            m.next = "HEAD"
+            m.d.comb += s.over.eq(1)
+            m.next = "IDLE"
 
 
 def send(m: Module, s: SimpleNamespace) -> None:

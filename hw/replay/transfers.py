@@ -53,9 +53,12 @@ def stores(m: Module, s: SimpleNamespace) -> None:
             m.d.sync += s.heads.eq(0)
             m.next = "SETTLE"
     with m.State("UPDATE"):
-        looks = (s.table.times != 0) & ~s.looked
+        looks = (s.table.times != 0) & (s.looked != 2)
         m.d.comb += [commands.valid.eq(rows.valid & ~s.ended & ~looks), rows.ready.eq(commands.ready & ~s.ended & ~looks)]
-        m.d.sync += s.looked.eq(rows.valid & ~s.ended & (looks | ~commands.ready))
+        with m.If(~rows.valid | s.ended | ~looks & commands.ready):
+            m.d.sync += s.looked.eq(0)
+        with m.Elif(looks):
+            m.d.sync += s.looked.eq(s.looked + 1)
         with m.If(s.ended & ~s.tables.pending):
             m.next = "SETTLE"
 

@@ -212,7 +212,7 @@ SLIPS = [
     ("table.turn == (1 << 32) - 1, 1", "table.turn == 5, 1"), ("header.turn.eq(s.gone)", "header.turn.eq(0)")]
 LATE_SLIPS = [
     ("session.kept != replay.kept", "1"), ("~s.answerer.busy | (s.answerer.list != s.list)", "1"),
-    ("due = get.data >= before", "due = get.data > before"),
+    ("due.eq(get.data >= before)", "due.eq(get.data > before)"),
     ("s.kept.index.eq(s.place * replay.kept + (s.frame.seq & replay.kept - 1))", "s.kept.index.eq(s.place * replay.kept)"),
     ("[s.answers.eq(0), s.gone.eq(1), s.frame.count.eq(0)]", "[s.answers.eq(0), s.frame.count.eq(0)]"),
     ("s.sessions.index.eq(known(s.load.session))", "s.sessions.index.eq(s.place)"), ("s.session.heard.eq(s.now)", "s.session.heard.eq(0)"),
