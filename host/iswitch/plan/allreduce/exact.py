@@ -1,6 +1,7 @@
 """The fewest rounds there can be, proved by HiGHS, on tiny networks: time is spread out, a binary for every hop, chunk and round."""
 
 from dataclasses import dataclass
+from enum import Enum
 
 import highspy
 import numpy as np
@@ -17,6 +18,12 @@ class Exact:
     """`schedule`: of as many rounds as `least` if something was found; `least`: no schedule of the kind has fewer rounds."""
     schedule: Schedule | None
     least: int
+
+
+class _No(Enum):
+    """Why there is no solution."""
+    INFEASIBLE = "none exists"
+    UNDECIDED = "not known in time"
 
 
 class _Program:
@@ -39,8 +46,8 @@ class _Program:
             values += [-1.0] * minus.size
         self.rows.append((low, high, indices, values))
 
-    def solve(self, time_limit_s: float) -> np.ndarray | bool | None:
-        """A solution; False, there is none; None, not known in time."""
+    def solve(self, time_limit_s: float) -> np.ndarray | _No:
+        """A bool for each column, or why not."""
         model = highspy.Highs()
         model.setOptionValue("output_flag", False)
         model.setOptionValue("threads", 1)
@@ -60,10 +67,10 @@ class _Program:
         model.run()
         status = model.getModelStatus()
         if status == highspy.HighsModelStatus.kInfeasible:
-            return False
+            return _No.INFEASIBLE
         if status == highspy.HighsModelStatus.kOptimal:
             return np.array(model.getSolution().col_value) > 0.5
-        return None
+        return _No.UNDECIDED
 
 
 def exact(network: Network, *, time_limit_s: float = 60.0, most: int | None = None) -> Exact:
@@ -75,15 +82,15 @@ def exact(network: Network, *, time_limit_s: float = 60.0, most: int | None = No
     least = bounds(network).best
     while most is None or least <= most:
         found = _within(network, least, time_limit_s)
-        if found is None:
-            break
         if isinstance(found, Schedule):
             return Exact(found, least)
+        if found is _No.UNDECIDED:
+            break
         least += 1
     return Exact(None, least)
 
 
-def _within(network: Network, rounds: int, time_limit_s: float) -> Schedule | bool | None:
+def _within(network: Network, rounds: int, time_limit_s: float) -> Schedule | _No:
     size, hops = network.size, len(network.hops)
     source, target = network.source, network.target
     program = _Program()
@@ -109,8 +116,8 @@ def _within(network: Network, rounds: int, time_limit_s: float) -> Schedule | bo
         for at in range(rounds):
             program.row(-np.inf, 1, np.append(gather[using, :, at], spread[using, :, at]))
     solution = program.solve(time_limit_s)
-    if solution is None or solution is False:
-        return solution  # type: ignore[return-value]
+    if isinstance(solution, _No):
+        return solution
     return Schedule("exact", size, [
         [Flow(chunk, network.hops[hop], op, network.hops[hop][0]) for op, numbers in ((Op.MERGE, gather), (Op.COPY, spread))
-         for hop, chunk in np.argwhere(np.asarray(solution)[numbers[:, :, at]]).tolist()] for at in range(rounds)])
+         for hop, chunk in np.argwhere(solution[numbers[:, :, at]]).tolist()] for at in range(rounds)])
