@@ -29,10 +29,11 @@ from typing import NamedTuple
 
 from iswitch.wire import SlotState, Type
 from sim.model.aggregate import claims as claims_of
-from sim.model.explorer import UNKNOWN, Leave, Receipt, Result, SetThreshold, lowest_missing
+from sim.model.explorer import Result, lowest_missing
 from sim.model.explorer_claims_switch import (
     Claim, ClaimsSwitch, Contribution, Core, Enter, Event, Force, Knock, Reset, Scenario, grants_to, put, renumber,
 )
+from sim.model.explorer_switch import UNKNOWN, Leave, Receipt, SetThreshold
 from sim.model.search import Violation, search
 
 __all__ = ["ClaimsExplorer", "Habits", "State", "Vector", "Worker"]
