@@ -8,8 +8,8 @@ from iswitch.rl.apex.atari import AtariOptions
 from iswitch.rl.apex.atari_launch import launch_atari
 from rich.console import Console
 
-from sim.demo import FAULTS, Emulator
-from sim.demo_apex import run
+from sim.demo import FAULTS, Emulator, run
+from sim.demo_apex import REPLAY
 
 CLIENTS = 2
 
@@ -33,7 +33,7 @@ def main() -> int:
         launch_atari(options, addresses, given.out, watch=emulator.watch, console=console, notes={"faults": faults})
         return True
 
-    return run(given.out, given.seed, faults, CLIENTS, demo)
+    return run(given.out, given.seed, faults, demo, workers=CLIENTS, more=REPLAY)
 
 
 if __name__ == "__main__":
