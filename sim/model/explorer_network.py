@@ -77,13 +77,17 @@ class LinkExplorer:
     def successors(self, state: LinkState) -> Iterator[tuple[Any, LinkState]]:
         core = self.base.switch.cores[state.core]
         for action in self.base.actions(core):
-            yield action, state._replace(core=self.base.switch.move(state.core, action)[0])
+            yield action, self.turn(state, self.base.switch.move(state.core, action)[0])
         for worker in range(self.scenario.workers):
             if core.ring.live >> worker & 1:
                 yield from self.sends(state, worker)
                 yield from self.losses(state, worker)
                 yield from self.arrivals_up(state, worker)
                 yield from self.arrivals_down(state, worker)
+
+    def turn(self, state: LinkState, core: int) -> LinkState:
+        """The switch is in another state, with what that means for who has left: as in `Explorer`."""
+        return state._replace(core=core, held=self.base.turn(State(state.core, state.held), core).held)
 
     def sends(self, state: LinkState, worker: int) -> Iterator[tuple[Any, LinkState]]:
         held, link = state.held[worker], state.up[worker]
@@ -108,7 +112,7 @@ class LinkExplorer:
                 if segment != UNKNOWN and receivers >> m & 1:
                     down = put(down, m, self.order((*down[m], segment)))
             if all(len(link) <= self.room for link in down):
-                yield message, state._replace(core=core, up=put(state.up, worker, rest), down=down)
+                yield message, self.turn(state, core)._replace(up=put(state.up, worker, rest), down=down)
 
     def arrivals_down(self, state: LinkState, worker: int) -> Iterator[tuple[Any, LinkState]]:
         for segment, rest in self.takings(state.down[worker]):
