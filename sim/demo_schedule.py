@@ -38,7 +38,7 @@ def _train(settings: Settings, addresses: Sequence[str], out: Path, watch: Calla
     """The sha256 of every worker's weights, and a table of how worker 0 learnt."""
     table, begun = Table("", "s", *settings.topologies, box=SIMPLE), time.monotonic()
     every = max(1, settings.iterations // 10)
-    with Crew("sim.demo_schedule") as crew, console.status("the workers start ...") as status:
+    with Crew("iswitch.plan.allreduce.train") as crew, console.status("the workers start ...") as status:
         for rank, address in enumerate(addresses):
             crew.start(rank, f"worker {rank}", learn, settings, rank, len(addresses), address, out)
 
