@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from iswitch import IswitchError
 from iswitch.config import Config
@@ -14,13 +15,14 @@ from iswitch.rl.launch import LaunchError, launch, stop_on_signals
 from iswitch.rl.training import Options
 from rich.console import Console
 
-__all__ = ["FAULTS", "Emulator", "run"]
+__all__ = ["FAULTS", "Emulator", "made", "run"]
 
 FAULTS = ("loss", "duplicate", "reorder", "corrupt")
 READY_S = 600
 STOP_S = 10
 LOG_LINES = 15
 UPLINK = Config().ports - 1
+Made = TypeVar("Made")
 
 
 class Emulator:
@@ -100,6 +102,14 @@ def run(out: Path, seed: int, faults: dict[str, float], demo: Callable[[Sequence
         return 130
 
 
+def made(parser: argparse.ArgumentParser, make: Callable[[], Made]) -> Made:
+    """What `make` makes of the arguments; its ValueError is the parser's."""
+    try:
+        return make()
+    except ValueError as error:
+        parser.error(str(error))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m sim.demo", description=__doc__)
     parser.add_argument("--workers", type=int, default=4)
@@ -118,7 +128,7 @@ def main() -> int:
     if given.leaves and given.kill is not None:
         parser.error("--kill needs one switch, without --leaves: nobody joins a tree that runs")
     faults = {name: getattr(given, name) for name in FAULTS}
-    options = Options(workers=given.workers, seed=given.seed, total_steps=given.total_steps)
+    options = made(parser, lambda: Options(workers=given.workers, seed=given.seed, total_steps=given.total_steps))
 
     def demo(addresses: Sequence[str], emulator: Emulator, console: Console) -> bool:
         launch(options, addresses, given.out, watch=emulator.watch, console=console, notes={"faults": faults}, kill=given.kill,

@@ -8,7 +8,7 @@ from iswitch.rl.apex.launch import SOLVED, launch
 from iswitch.rl.apex.options import Options
 from rich.console import Console
 
-from sim.demo import FAULTS, Emulator, run
+from sim.demo import FAULTS, Emulator, made, run
 from sim.emulator.replay import EMULATED
 
 __all__ = ["REPLAY"]
@@ -31,7 +31,7 @@ def main() -> int:
     if not 1 <= given.actors <= places:
         parser.error(f"--actors must be 1 to {places}, for which this switch has places, not {given.actors}")
     faults = {name: getattr(given, name) for name in FAULTS}
-    options = Options(actors=given.actors, seed=given.seed, steps=given.steps, lockstep=given.lockstep)
+    options = made(parser, lambda: Options(actors=given.actors, seed=given.seed, steps=given.steps, lockstep=given.lockstep))
 
     def demo(addresses: Sequence[str], emulator: Emulator, console: Console) -> bool:
         summary = launch(options, addresses, given.out, watch=emulator.watch, console=console, notes={"faults": faults})

@@ -13,7 +13,7 @@ from iswitch.rl.crew import Crew, Done
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
-from sim.demo import Emulator, run
+from sim.demo import Emulator, made, run
 
 __all__ = ["learn", "main"]
 
@@ -65,10 +65,7 @@ def main() -> int:
     if not 1 <= given.workers <= Config().members:
         parser.error(f"--workers must be 1 to {Config().members}, the members that a job can have in this switch, not {given.workers}")
     # All workers together play as many games as one alone would.
-    try:
-        settings = Settings(seed=given.seed, iterations=given.iterations, copies=max(1, Settings.copies // given.workers))
-    except ValueError as error:
-        parser.error(str(error))
+    settings = made(parser, lambda: Settings(seed=given.seed, iterations=given.iterations, copies=max(1, Settings.copies // given.workers)))
 
     def demo(addresses: Sequence[str], emulator: Emulator, console: Console) -> bool:
         found = _train(settings, addresses, given.out, emulator.watch, console)
