@@ -5,8 +5,9 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from iswitch import IswitchError
 from iswitch.config import Config
@@ -14,11 +15,14 @@ from iswitch.rl.launch import LaunchError, launch, stop_on_signals
 from iswitch.rl.training import Options
 from rich.console import Console
 
+__all__ = ["FAULTS", "Emulator", "made", "run"]
+
 FAULTS = ("loss", "duplicate", "reorder", "corrupt")
 READY_S = 600
 STOP_S = 10
 LOG_LINES = 15
 UPLINK = Config().ports - 1
+Made = TypeVar("Made")
 
 
 class Emulator:
@@ -76,6 +80,36 @@ class Emulator:
             raise LaunchError(f"the emulated switch ended (exit code {self.process.returncode}):\n{tail}")
 
 
+def run(out: Path, seed: int, faults: dict[str, float], demo: Callable[[Sequence[str], Emulator, Console], bool], *, workers: int, leaves: int = 0,
+        more: Sequence[str] = ()) -> int:
+    """Exit code of a demo with switches of its own, of which it gets an address for each worker; it says whether it went as it should."""
+    console = Console()
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        with stop_on_signals(), Emulator(out, seed, faults, workers=workers, leaves=leaves, more=more) as emulator:
+            with console.status("the switch is compiled and started (minutes the first time, then seconds) ..."):
+                addresses = emulator.addresses()
+            where = f"{leaves} emulated leaves below a root listen" if leaves else "the emulated switch listens"
+            console.print(f"{where} at {', '.join(dict.fromkeys(addresses))}; "
+                          + (", ".join(f"{name} {rate:g}" for name, rate in faults.items() if rate) or "no faults"),
+                          highlight=False, soft_wrap=True)
+            return 0 if demo(addresses, emulator, console) else 1
+    except (LaunchError, IswitchError, ValueError) as error:
+        console.print(f"the demo failed: {error}", style="red", markup=False, highlight=False)
+        return 1
+    except KeyboardInterrupt:
+        console.print("stopped")
+        return 130
+
+
+def made(parser: argparse.ArgumentParser, make: Callable[[], Made]) -> Made:
+    """What `make` makes of the arguments; its ValueError is the parser's."""
+    try:
+        return make()
+    except ValueError as error:
+        parser.error(str(error))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m sim.demo", description=__doc__)
     parser.add_argument("--workers", type=int, default=4)
@@ -94,27 +128,14 @@ def main() -> int:
     if given.leaves and given.kill is not None:
         parser.error("--kill needs one switch, without --leaves: nobody joins a tree that runs")
     faults = {name: getattr(given, name) for name in FAULTS}
-    options = Options(workers=given.workers, seed=given.seed, total_steps=given.total_steps)
+    options = made(parser, lambda: Options(workers=given.workers, seed=given.seed, total_steps=given.total_steps))
 
-    console = Console()
-    given.out.mkdir(parents=True, exist_ok=True)
-    try:
-        with stop_on_signals(), Emulator(given.out, given.seed, faults, workers=given.workers, leaves=given.leaves) as emulator:
-            with console.status("the switch is compiled and started (minutes the first time, then seconds) ..."):
-                addresses = emulator.addresses()
-            where = f"{given.leaves} emulated leaves below a root listen" if given.leaves else "the emulated switch listens"
-            console.print(f"{where} at {', '.join(addresses)}; "
-                          + (", ".join(f"{name} {rate:g}" for name, rate in faults.items() if rate) or "no faults"),
-                          highlight=False, soft_wrap=True)
-            launch(options, addresses, given.out, watch=emulator.watch, console=console, notes={"faults": faults}, kill=given.kill,
-                   leaves=emulator.leaves(addresses))
-    except (LaunchError, IswitchError, ValueError) as error:
-        console.print(f"the demo failed: {error}", style="red", markup=False, highlight=False)
-        return 1
-    except KeyboardInterrupt:
-        console.print("stopped")
-        return 130
-    return 0
+    def demo(addresses: Sequence[str], emulator: Emulator, console: Console) -> bool:
+        launch(options, addresses, given.out, watch=emulator.watch, console=console, notes={"faults": faults}, kill=given.kill,
+               leaves=emulator.leaves(addresses))
+        return True
+
+    return run(given.out, given.seed, faults, demo, workers=given.workers, leaves=given.leaves)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ from iswitch.rl.apex.atari import AtariOptions
 from iswitch.rl.apex.atari_launch import launch_atari
 from rich.console import Console
 
-from sim.demo import FAULTS, Emulator
-from sim.demo_apex import run
+from sim.demo import FAULTS, Emulator, made, run
+from sim.demo_apex import REPLAY
 
 CLIENTS = 2
 
@@ -24,16 +24,13 @@ def main() -> int:
         parser.add_argument(f"--{name}", type=float, default=0.0, help="chance that it happens to a frame")
     given = parser.parse_args()
     faults = {name: getattr(given, name) for name in FAULTS}
-    try:
-        options = AtariOptions(game=given.game, seed=given.seed, transitions=given.transitions)
-    except ValueError as error:
-        parser.error(str(error))
+    options = made(parser, lambda: AtariOptions(game=given.game, seed=given.seed, transitions=given.transitions))
 
     def demo(addresses: Sequence[str], emulator: Emulator, console: Console) -> bool:
         launch_atari(options, addresses, given.out, watch=emulator.watch, console=console, notes={"faults": faults})
         return True
 
-    return run(given.out, given.seed, faults, CLIENTS, demo)
+    return run(given.out, given.seed, faults, demo, workers=CLIENTS, more=REPLAY)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 iSwitch's pipeline of three stages (Li et al., "Accelerating Distributed Reinforcement Learning with In-Switch Computing", ISCA 2019, section
 IV): while the program computes a gradient, the one before is summed in the switch, and updates that others took part in come in.
+
+One class, the program's side of a job: segments and time-outs are those of `stream.py`, joining is that of `joining.py`.
 """
 
 import contextlib

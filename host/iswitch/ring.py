@@ -3,6 +3,8 @@
 No threads and no waiting for anybody but the transport. Segments are spoken of by *index*: seq minus `base`, the seq
 with which the present collective began. Results for later collectives, which come when a job's threshold is below its
 world and this member lags, are kept up to `backlog` segments and are acknowledged only as far as they are kept.
+
+One class, for what may be sent, what is sent again and what is acknowledged all follow from one record of what is lacked.
 """
 
 import warnings

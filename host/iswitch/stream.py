@@ -6,7 +6,8 @@ positions from u M on. A vector is *waiting*, then *claimed*, then *granted*, an
 at a time, and two are on their way at most.
 
 What a member lacks it asks for in one of two ways. Of an update granted to it, it sends its contribution again, which a complete slot answers
-with its result; of another one it sends a receipt with `want`.
+with its result; of another one it sends a receipt with `want`. So claims and segments are one class: whether an update was granted decides how
+each of its segments is asked for.
 """
 
 import math

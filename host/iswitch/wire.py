@@ -2,7 +2,8 @@
 
 Everything else derives from here: the gateware's layouts (`hw/layout.py`), the golden models, the driver, and the
 tables of `docs/protocol.md`. Records are numpy structured dtypes: a dtype already is a packet record, with names,
-widths, byte order and offsets. Ethernet, IPv4 and UDP fields are big-endian, ours little-endian.
+widths, byte order and offsets. Ethernet, IPv4 and UDP fields are big-endian, ours little-endian. It is one module so that there is one place
+to look: a register's bits are a record's, and both count with the same enumerations.
 
 The 22-byte header makes Ethernet + IPv4 + UDP + header exactly 64 bytes, so that a payload starts on a bus word at
 64, 256 and 512 bits.

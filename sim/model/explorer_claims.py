@@ -1,10 +1,10 @@
 """Every state of an asynchronous job in small cases: claims, grants and refusals, and the ring under them.
 
-The switch (`explorer_claims_switch.py`) is `sim/model/aggregate/claims.py` and `ring.py`; workers follow `docs/protocol.md`. A
-worker computes a vector with the weights of some version (the number of updates in them), claims an update for it, sends it if granted, computes
-another if refused, and applies the updates in their order. How long it computes is open: a vector that is claimed now may
-have been computed with any weights since the worker was free to compute. `pipelined`: it computes the next vector while
-the last one waits, is sent or is summed; otherwise only after it has applied the sum with the last one.
+The switch (`explorer_claims_switch.py`) is `sim/model/aggregate/claims.py` and `ring.py`; workers (`explorer_claims_worker.py`) follow
+`docs/protocol.md`. A worker computes a vector with the weights of some version (the number of updates in them), claims an update for
+it, sends it if granted, computes another if refused, and applies the updates in their order. How long it computes is open: a vector
+that is claimed now may have been computed with any weights since the worker was free to compute. `pipelined`: it computes the next
+vector while the last one waits, is sent or is summed; otherwise only after it has applied the sum with the last one.
 
 **The network remembers everything**, as in `explorer.py`: all claims, contributions and receipts that a worker may have
 sent, all grants, refusals and results that the switch has, may arrive now, again and again, or never. A few are allowed that
@@ -24,74 +24,18 @@ Workers are interchangeable and all rules are symmetric in them, so of states th
 explored.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from iswitch.wire import SlotState, Type
 from sim.model.aggregate import claims as claims_of
-from sim.model.explorer import UNKNOWN, Leave, Receipt, Result, SetThreshold, lowest_missing
-from sim.model.explorer_claims_switch import (
-    Claim, ClaimsSwitch, Contribution, Core, Enter, Event, Force, Knock, Reset, Scenario, grants_to, put, renumber,
-)
+from sim.model.explorer import Result, lowest_missing
+from sim.model.explorer_claims_switch import Claim, ClaimsSwitch, Core, Enter, Event, Force, Knock, Reset, Scenario, grants_to, put, renumber
+from sim.model.explorer_claims_worker import HABITS, ClaimsWorkers, Granted, Habits, Refused, Worker
+from sim.model.explorer_switch import UNKNOWN, Leave, Receipt, SetThreshold
 from sim.model.search import Violation, search
 
-__all__ = ["ClaimsExplorer", "Habits", "State", "Vector", "Worker"]
-
-UNANSWERED, REFUSED = -1, -2
-
-
-class Vector(NamedTuple):
-    """`version`: how many updates were in the weights it was computed with, forgotten when it matters no longer to the
-    worker. `update`: which it was granted, if any."""
-
-    version: int
-    update: int = UNANSWERED
-
-
-class Worker(NamedTuple):
-    """`held`: bit mask of results. `vectors`: those claimed; the first has k = 1. `first`: the update at which it joined. `epoch`: how
-    many resets it knows of."""
-
-    held: int = 0
-    vectors: tuple[Vector, ...] = ()
-    first: int = 0
-    epoch: int = 0
-
-    @property
-    def waits(self) -> bool:
-        return bool(self.vectors) and self.vectors[-1].update == UNANSWERED
-
-
-def takes_grant(worker: Worker, update: int) -> bool:
-    """A GRANT that names the worker is for its claim if the update is newer than any it knows to be its own."""
-    return worker.waits and update >= worker.first and all(update > vector.update for vector in worker.vectors)
-
-
-def takes_refusal(worker: Worker, k: int) -> bool:
-    return worker.waits and k == len(worker.vectors)
-
-
-def may_claim(worker: Worker) -> bool:
-    """One claim at a time: whoever claimed again before the answer could have been granted what it gave up."""
-    return not worker.waits
-
-
-def learn(worker: Worker, epoch: int) -> Worker:
-    """The job was reset: it begins anew, with k = 1."""
-    return Worker(epoch=epoch)
-
-
-class Habits(NamedTuple):
-    """The workers' rules, which the tests replace by plausible wrong ones. `tells`: what it holds, before it claims."""
-
-    takes_grant: Callable[[Worker, int], bool] = takes_grant
-    takes_refusal: Callable[[Worker, int], bool] = takes_refusal
-    may_claim: Callable[[Worker], bool] = may_claim
-    tells: bool = True
-    learn: Callable[[Worker, int], Worker] = learn
-
-
-HABITS = Habits()
+__all__ = ["ClaimsExplorer", "State"]
 
 
 class Compute(NamedTuple):
@@ -99,16 +43,6 @@ class Compute(NamedTuple):
 
     worker: int
     version: int
-
-
-class Granted(NamedTuple):
-    worker: int
-    update: int
-
-
-class Refused(NamedTuple):
-    worker: int
-    k: int
 
 
 class Learn(NamedTuple):
@@ -128,9 +62,8 @@ class ClaimsExplorer:
     """Breadth-first search of one scenario. `enough`: so many updates at most go to others before a worker's turn comes."""
 
     def __init__(self, scenario: Scenario, habits: Habits = HABITS) -> None:
-        self.scenario, self.habits = scenario, habits
-        self.switch = ClaimsSwitch(scenario)
-        self.total = scenario.updates * scenario.segments
+        self.scenario = scenario
+        self.switch, self.workers = ClaimsSwitch(scenario), ClaimsWorkers(scenario, habits)
         self.enough = scenario.workers * (scenario.staleness + 1 if scenario.pipelined else 1)
         self.effects: dict[tuple[int, int, Worker], list[tuple[Event, int]]] = {}
         self.renumbered: dict[tuple[int, tuple[int, ...]], int] = {}
@@ -143,70 +76,20 @@ class ClaimsExplorer:
 
     # The workers
 
-    def applied(self, worker: Worker) -> int:
-        return lowest_missing(worker.held) // self.scenario.segments
-
-    def versions(self, worker: Worker) -> range:
-        """Of the vectors that may be ready now. A vector older than one that was refused is not worth a claim."""
-        applied = self.applied(worker)
-        if not self.habits.may_claim(worker) or applied >= self.scenario.updates:
-            return range(0)
-        if not worker.vectors:
-            return range(worker.first, applied + 1)
-        last = worker.vectors[-1]
-        if last.update == REFUSED:
-            return range(last.version + 1, applied + 1)
-        return range(min(last.version, applied) if self.scenario.pipelined else last.update + 1, applied + 1)
-
-    def lies(self, worker: Worker) -> range:
-        """Weights that its next vector may be claimed with although it does not have them."""
-        return range(self.applied(worker) + 1, self.scenario.updates + 1 if self.scenario.lies and self.versions(worker) else 0)
-
-    def contributions(self, worker: int, mind: Worker, lows: Iterable[int]) -> Iterator[Contribution]:
-        """What a worker with these grants may have sent while it lacked one of `lows`."""
-        for low in lows:
-            for k, vector in enumerate(mind.vectors, 1):
-                first = vector.update * self.scenario.segments
-                for segment in range(max(low, first), min(low + self.scenario.window, first + self.scenario.segments)):
-                    if vector.update >= 0:
-                        yield Contribution(worker, segment, low, k)
-
-    def receipts(self, worker: int, lows: Iterable[int]) -> Iterator[Receipt]:
-        for low in lows:
-            yield Receipt(worker, low, UNKNOWN)
-            if low < self.total:
-                yield Receipt(worker, low, low)
-
-    def messages(self, worker: int, mind: Worker) -> Iterator[Event]:
-        """All that this incarnation of a worker may have sent by now."""
-        lows = range(mind.first * self.scenario.segments, lowest_missing(mind.held) + 1)
-        for k, vector in enumerate(mind.vectors, 1):
-            known = vector.version != UNKNOWN
-            yield from (Claim(worker, k, v) for v in ((vector.version,) if known else range(self.applied(mind) + 1)))
-        yield from self.contributions(worker, mind, lows)
-        yield from self.receipts(worker, lows)
-
     def hear(self, state: State, worker: int, event: Event) -> State:
         """A message of the switch arrives."""
-        mind = state.workers[worker]
-        if isinstance(event, Result):
-            mind = mind._replace(held=mind.held | 1 << event.segment)
-        elif isinstance(event, Granted) and self.habits.takes_grant(mind, event.update):
-            version = mind.vectors[-1].version if self.scenario.pipelined else UNKNOWN
-            mind = mind._replace(vectors=(*mind.vectors[:-1], Vector(version, event.update)))
-        elif isinstance(event, Refused) and self.habits.takes_refusal(mind, event.k):
-            mind = mind._replace(vectors=(*mind.vectors[:-1], mind.vectors[-1]._replace(update=REFUSED)))
-        return state if mind is state.workers[worker] else state._replace(workers=put(state.workers, worker, mind))
+        return self.think(state, worker, self.workers.hear(state.workers[worker], event))
 
     def learn(self, state: State, worker: int) -> State:
         """If it does not know the job's epoch, it does now."""
         mind, epoch = state.workers[worker], self.switch.cores[state.core].epoch
-        return state if mind.epoch == epoch else state._replace(workers=put(state.workers, worker, self.habits.learn(mind, epoch)))
+        return state if mind.epoch == epoch else self.think(state, worker, self.workers.habits.learn(mind, epoch))
 
     def compute(self, state: State, worker: int, version: int) -> State:
-        mind = state.workers[worker]
-        old = tuple(vector if vector.update < 0 else vector._replace(version=UNKNOWN) for vector in mind.vectors)
-        return state._replace(workers=put(state.workers, worker, mind._replace(vectors=(*old, Vector(version)))))
+        return self.think(state, worker, self.workers.compute(state.workers[worker], version))
+
+    def think(self, state: State, worker: int, mind: Worker) -> State:
+        return state if mind is state.workers[worker] else state._replace(workers=put(state.workers, worker, mind))
 
     # The search
 
@@ -257,7 +140,7 @@ class ClaimsExplorer:
                 if not self.scenario.epochs:
                     yield from ((event, state._replace(core=number)) for event, number in self.arrivals(state.core, m, mind))
                 continue
-            for version in (*self.versions(mind), *self.lies(mind)):
+            for version in (*self.workers.versions(mind), *self.workers.lies(mind)):
                 yield Compute(m, version), self.compute(state, m, version)
             for event in self.deliveries(core, m):
                 after = self.hear(state, m, event)
@@ -277,7 +160,7 @@ class ClaimsExplorer:
         key = number, worker, mind
         if key not in self.effects:
             moved: dict[int, Event] = {}
-            for event in self.messages(worker, mind):
+            for event in self.workers.messages(worker, mind):
                 moved.setdefault(self.switch.move(number, event)[0], event)
             self.effects[key] = [(event, after) for after, event in moved.items() if after != number]
         return self.effects[key]
@@ -314,7 +197,7 @@ class ClaimsExplorer:
     def is_over(self, state: State, but: int = 0) -> bool:
         """Nobody who is live, those in the set `but` aside, lacks anything, or a RESET."""
         core = self.switch.cores[state.core]
-        return not core.ring.joining and all(lowest_missing(mind.held) == self.total and mind.epoch == core.epoch
+        return not core.ring.joining and all(lowest_missing(mind.held) == self.workers.total and mind.epoch == core.epoch
                                              for m, mind in enumerate(state.workers) if core.ring.live & ~but & 1 << m)
 
     def destiny(self, state: State, first: int, few: bool) -> int:
@@ -360,21 +243,20 @@ class ClaimsExplorer:
         for event in self.entries(self.switch.cores[state.core]):
             state = self.act(state, event)
         state = self.learn(state, worker)
-        for receipt in self.receipts(worker, (lowest_missing(state.workers[worker].held),)):
+        for receipt in self.workers.receipts(worker, (lowest_missing(state.workers[worker].held),)):
             state = self.deliver(state, receipt)
-        versions = self.versions(state.workers[worker])
+        versions = self.workers.versions(state.workers[worker])
         if busy and versions:
             state = self.compute(state, worker, versions[-1])
         mind = state.workers[worker]
         if mind.waits:
-            true = min(mind.vectors[-1].version, self.applied(mind))
-            honest = mind._replace(vectors=(*mind.vectors[:-1], Vector(true)))
-            state = state._replace(workers=put(state.workers, worker, honest))
-            if self.habits.tells:
+            honest = self.workers.honest(mind)
+            state = self.think(state, worker, honest)
+            if self.workers.habits.tells:
                 state = self.deliver(state, Receipt(worker, lowest_missing(mind.held), UNKNOWN))
-            state = self.deliver(state, Claim(worker, len(mind.vectors), true))
+            state = self.deliver(state, Claim(worker, len(honest.vectors), honest.vectors[-1].version))
         mind = state.workers[worker]
-        for contribution in self.contributions(worker, mind, (lowest_missing(mind.held),)):
+        for contribution in self.workers.contributions(worker, mind, (lowest_missing(mind.held),)):
             state = self.deliver(state, contribution)
         return state
 

@@ -11,7 +11,7 @@ from sim.model.aggregate import claims as claims_of
 from sim.model.aggregate import ring as ring_of
 from sim.model.aggregate.claims import Answer, Claims, Verdict
 from sim.model.aggregate.ring import Ring, Work
-from sim.model.explorer import UNKNOWN, Leave, Receipt, SetThreshold
+from sim.model.explorer_switch import UNKNOWN, Leave, Receipt, SetThreshold
 from sim.model.search import Violation, put
 
 __all__ = ["Claim", "ClaimsSwitch", "Contribution", "Core", "Enter", "Event", "Force", "Knock", "Reset", "Rules", "Scenario", "Sent",

@@ -11,7 +11,8 @@ Every (switch, workers) reached here must be among the states of `Explorer`, who
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from sim.model.explorer import UNKNOWN, Explorer, Scenario, State, lowest_missing
+from sim.model.explorer import Explorer, State, lowest_missing
+from sim.model.explorer_switch import UNKNOWN, Scenario
 from sim.model.search import put, search
 
 __all__ = ["LOSS", "DUPLICATE", "REORDER", "LinkExplorer", "LinkState"]
@@ -74,15 +75,19 @@ class LinkExplorer:
                 yield message, link
 
     def successors(self, state: LinkState) -> Iterator[tuple[Any, LinkState]]:
-        core = self.base.cores[state.core]
+        core = self.base.switch.cores[state.core]
         for action in self.base.actions(core):
-            yield action, state._replace(core=self.base.move(state.core, action)[0])
+            yield action, self.turn(state, self.base.switch.move(state.core, action)[0])
         for worker in range(self.scenario.workers):
             if core.ring.live >> worker & 1:
                 yield from self.sends(state, worker)
                 yield from self.losses(state, worker)
                 yield from self.arrivals_up(state, worker)
                 yield from self.arrivals_down(state, worker)
+
+    def turn(self, state: LinkState, core: int) -> LinkState:
+        """The switch is in another state, with what that means for who has left: as in `Explorer`."""
+        return state._replace(core=core, held=self.base.turn(State(state.core, state.held), core).held)
 
     def sends(self, state: LinkState, worker: int) -> Iterator[tuple[Any, LinkState]]:
         held, link = state.held[worker], state.up[worker]
@@ -101,13 +106,13 @@ class LinkExplorer:
 
     def arrivals_up(self, state: LinkState, worker: int) -> Iterator[tuple[Any, LinkState]]:
         for message, rest in self.takings(state.up[worker]):
-            core, segment, receivers, _ = self.base.move(state.core, message)
+            core, segment, receivers, _ = self.base.switch.move(state.core, message)
             down = state.down
             for m in range(self.scenario.workers):
                 if segment != UNKNOWN and receivers >> m & 1:
                     down = put(down, m, self.order((*down[m], segment)))
             if all(len(link) <= self.room for link in down):
-                yield message, state._replace(core=core, up=put(state.up, worker, rest), down=down)
+                yield message, self.turn(state, core)._replace(up=put(state.up, worker, rest), down=down)
 
     def arrivals_down(self, state: LinkState, worker: int) -> Iterator[tuple[Any, LinkState]]:
         for segment, rest in self.takings(state.down[worker]):

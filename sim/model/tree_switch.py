@@ -9,6 +9,8 @@ come together, says *running*; on the way down each switch adopts its parent's e
 its members that the job runs. Before that it takes no contribution (FORMING).
 
 **Leaving.** The last member's Leave is passed up, and answered (JOB: it has ended) when the parent has answered: nobody else would repeat it.
+
+One class, for each method is a rule of `Switch` as it reads in a tree.
 """
 
 from collections.abc import Sequence

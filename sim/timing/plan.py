@@ -18,6 +18,7 @@ from rich.table import Table
 
 from iswitch import Worker
 from iswitch.plan.configuration import configuration
+from iswitch.plan.errors import told
 from iswitch.plan.exact import one_tree
 from iswitch.plan.reading import read
 from iswitch.plan.report import binds
@@ -119,7 +120,7 @@ def main(
             table.add_row(plan.scheme, f"{measured.predicted_bps / 1e6:.2f}", f"{measured.measured_bps / 1e6:.2f}", f"{measured.difference:+.1%}",
                           binds(given, plan))
     except (OSError, TopologyError, ValueError) as error:
-        console.print(str(error), style="red", markup=False, highlight=False)
+        console.print(told(error), style="red", markup=False, highlight=False)
         raise typer.Exit(2) from error
     console.print(table)
     if train_updates:

@@ -9,7 +9,8 @@ import pytest
 from iswitch.wire import SlotState
 from sim.bench.mutant import broken_promise
 from sim.model.aggregate.ring import Rules
-from sim.model.explorer import Explorer, Scenario
+from sim.model.explorer import Explorer
+from sim.model.explorer_switch import RingSwitch, Scenario
 from sim.model.search import Violation
 
 SPOILED = frozenset({(0, 0), (1, 1), (0, 2), (1, 2), (2, 2)})
@@ -96,7 +97,7 @@ def whoever_is_live(ring, seq) -> int:
     return ring.live
 
 
-class Careless(Explorer):
+class Careless(RingSwitch):
     """Workers for whom the collective after a change is one like others."""
 
     def is_whole(self, core, segment) -> bool:
@@ -145,7 +146,7 @@ def test_mutant_is_found(name):
     assert broken_promise(Explorer(scenario).run) == promise
 
 
-class Blind(Explorer):
+class Blind(RingSwitch):
     """A switch that does not see for whom a repeat waits, so that nobody is ever evicted."""
 
     def perform(self, core, event):
@@ -157,12 +158,12 @@ def test_the_dead_must_be_noticed_by_who_waits_for_them(threshold):
     scenario = Scenario(workers=2, window=1, segments=4, threshold=threshold, leaves=1)
     Explorer(scenario).run()
     with pytest.raises(Violation, match="a worker waits for ever"):
-        Blind(scenario).run()
+        Explorer(scenario, Blind).run()
 
 
 def test_the_collective_after_a_change_must_wait_for_all():
     with pytest.raises(Violation, match="an honest worker is told WINDOW"):
-        Careless(ELASTIC._replace(threshold=1)).run()
+        Explorer(ELASTIC._replace(threshold=1), Careless).run()
 
 
 @pytest.mark.parametrize("scenario", [TWO, THREE, TWO._replace(window=2, segments=6)])

@@ -6,7 +6,8 @@ needs room for two: few segments at N = 2, more in `make test-all`.
 
 import pytest
 
-from sim.model.explorer import Explorer, Scenario
+from sim.model.explorer import Explorer
+from sim.model.explorer_switch import Scenario
 from sim.model.explorer_network import DUPLICATE, LOSS, REORDER, LinkExplorer
 
 ALL = frozenset({LOSS, DUPLICATE, REORDER})
@@ -15,7 +16,7 @@ THREE = Scenario(workers=3, window=1, segments=3, threshold=3)
 
 
 def reached(explorer, states) -> set:
-    return {(explorer.cores[state.core], state.held) for state in states}
+    return {(explorer.switch.cores[state.core], state.held) for state in states}
 
 
 def compare(scenario: Scenario, faults: frozenset[str], room: int) -> tuple[set, set]:

@@ -12,7 +12,10 @@ from iswitch.wire import SlotState
 from sim.model.aggregate import ring as flat
 from sim.model.aggregate.ring import forward
 from sim.model.aggregate.tree import Rules
-from sim.model.explorer_tree import UNKNOWN, Down, Explorer, Leave, Result, Scenario, lowest_missing
+from sim.model.explorer import Result, lowest_missing
+from sim.model.explorer_switch import UNKNOWN, Leave
+from sim.model.explorer_tree import Explorer
+from sim.model.explorer_tree_switches import Down, Scenario
 from sim.model.search import Violation
 
 NOBODY = frozenset()
@@ -195,27 +198,27 @@ class Links:
                 self.arrive(switch, event)
 
     def arrive(self, switch, event):
-        base, state = self.base, self.state
+        base, tree, state = self.base, self.base.tree, self.state
         if isinstance(event, Result):
-            core = base.cores[state.cores[switch]]
-            if core.ring.live >> base.place[event.worker] & 1:
+            core = tree.cores[state.cores[switch]]
+            if core.ring.live >> tree.place[event.worker] & 1:
                 self.state = base.receive(state, event.worker, event.segment)
             return
-        live = base.cores[state.cores[switch]].ring.live
-        if not live or not isinstance(event, (Down, Leave)) and hasattr(event, "low") and not live >> base.member(event) & 1:
+        live = tree.cores[state.cores[switch]].ring.live
+        if not live or not isinstance(event, (Down, Leave)) and hasattr(event, "low") and not live >> tree.member(event) & 1:
             return
-        number, sent = base.move(switch, state.cores[switch], event)
+        number, sent = tree.move(switch, state.cores[switch], event)
         self.state = base.at(state, switch, number)
         if sent.up:
             self.bag.append((base.scenario.parents[switch], sent.up))
         if sent.segment != UNKNOWN:
-            ranks = base.cores[number].truth[sent.segment]
-            self.bag += [(child, Down(child, sent.segment, ranks)) for child in base.children[switch] if sent.receivers >> base.seat[child] & 1]
-            self.bag += [(switch, Result(w, sent.segment)) for w in base.locals[switch] if sent.receivers >> base.place[w] & 1]
+            ranks = tree.cores[number].truth[sent.segment]
+            self.bag += [(child, Down(child, sent.segment, ranks)) for child in tree.children[switch] if sent.receivers >> tree.seat[child] & 1]
+            self.bag += [(switch, Result(w, sent.segment)) for w in tree.locals[switch] if sent.receivers >> tree.place[w] & 1]
 
 
 def states(explorer):
-    return {(tuple(explorer.cores[k] for k in state.cores), state.held) for state in explorer.run()}
+    return {(tuple(explorer.tree.cores[k] for k in state.cores), state.held) for state in explorer.run()}
 
 
 def walk(scenario):
@@ -224,7 +227,7 @@ def walk(scenario):
         links = Links(scenario, seed)
         for _ in range(300):
             links.step()
-            passed.add((tuple(links.base.cores[k] for k in links.state.cores), links.state.held))
+            passed.add((tuple(links.base.tree.cores[k] for k in links.state.cores), links.state.held))
     return passed
 
 

@@ -14,9 +14,9 @@ SLACK = 1e-6
 
 
 def examine(network: Mapping[str, Any], plan: Mapping[str, Any], *, levels: int | None = None) -> tuple[dict[str, float], list[str]]:
-    """(load of everything that carries something in Gb/s, complaints; none: the plan holds). network: node-link JSON with `edges`. Keys of loads
-    are `a>b` for a direction of a cable, `sum a` for what a switch adds up or the ps takes, `slots a` for the rate that its slots must carry. levels:
-    the most switches before the root that a gradient is summed by."""
+    """(load of everything that carries something in Gb/s, complaints; none: the plan holds). network: node-link JSON with `edges`. Keys of loads,
+    sorted, are `a>b` for a direction of a cable, `sum a` for what a switch adds up or the ps takes, `slots a` for the rate that its slots must
+    carry. levels: the most switches before the root that a gradient is summed by."""
     nodes = {node["id"]: node for node in network["nodes"]}
     cables = {}
     for edge in network["edges"]:
@@ -82,7 +82,7 @@ def examine(network: Mapping[str, Any], plan: Mapping[str, Any], *, levels: int 
                 travel(f"the result of {worker}", tree["down"].get(worker, []), root, worker, "result", rate, False)
         elif tree["down"]:
             wrong.append("results have no ways of their own here")
-        for switch in {*parents, *homes.values(), *parents.values(), root}:
+        for switch in sorted({*parents, *homes.values(), *parents.values(), root}):
             node = nodes[switch]
             if switch in servers or (not servers and node["kind"] == "host" and switch == root):
                 continue
@@ -108,4 +108,4 @@ def examine(network: Mapping[str, Any], plan: Mapping[str, Any], *, levels: int 
     bound = plan.get("bound_gbps")
     if bound is not None and total > bound * (1 + SLACK):
         wrong.append(f"the rate {total:.6g} is above what is said to be its bound, {bound:.6g}")
-    return dict(loads), wrong
+    return dict(sorted(loads.items())), wrong

@@ -11,7 +11,7 @@ import networkx as nx
 
 from iswitch.plan.exchange import to_json
 from iswitch.plan.stripes import stripes
-from iswitch.plan.topology import Topology, natural
+from iswitch.plan.topology import Job, Topology, natural
 from iswitch.plan.tree import Plan, Tree
 
 __all__ = ["MEMBERS_MAX", "PORTS_MAX", "configuration", "difference", "ranges", "renewed"]
@@ -96,9 +96,14 @@ def _role(topology: Topology, places: _Places, tree: Tree, switch: str) -> dict[
     if switch in tree.parents:
         path = tree.up[switch]
         parent = places.address(tree.parents[switch]) | {"port": ports[path[1]], "way": list(path)}
-    held = ceil(tree.rate_gbps * job.round_trip_us / (job.payload_bytes * 8e-3) - 1e-9)
+    held = _held(job, tree)
     return {"role": "leaf" if parent else "root", "parent": parent, "ranks": sorted(places.rank[worker] for worker in tree.below(switch)),
-            "members": members, "slots": max(held, 1), "window": _power(max(held, 1))}
+            "members": members, "slots": held, "window": _power(held)}
+
+
+def _held(job: Job, tree: Tree) -> int:
+    """Segments in flight along the tree."""
+    return max(ceil(tree.rate_gbps * job.round_trip_us / (job.payload_bytes * 8e-3) - 1e-9), 1)
 
 
 def _links(topology: Topology, places: _Places, plan: Plan) -> list[dict[str, Any]]:
@@ -114,7 +119,7 @@ def _emulator(topology: Topology, places: _Places, plan: Plan, links: list[dict[
     if reasons:
         return {"arguments": None, "reasons": reasons}
     ports = max(map(len, places.ports.values()))
-    windows = [_power(ceil(tree.rate_gbps * topology.job.round_trip_us / (topology.job.payload_bytes * 8e-3))) for tree in plan.trees]
+    windows = [_power(_held(topology.job, tree)) for tree in plan.trees]
     members = _power(max(len(places.rank), 2))
     arguments = ["--switches", str(len(places.number)), "--ports", str(ports), "--members", str(members),
                  "--jobs", str(_power(max(len(plan.trees), 2))),

@@ -1,6 +1,7 @@
 """The job that is planned for, and how large its streams are."""
 
 from dataclasses import dataclass, fields
+from math import isfinite
 
 from iswitch.plan.errors import TopologyError
 
@@ -31,6 +32,13 @@ class Job:
             if not good:
                 raise TopologyError(f"{name} must be {rule}, not {getattr(self, name)!r}", ("job", name))
 
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(field.default, str):
+                demand(isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value), field.name, "a number")
+            if isinstance(field.default, int):  # files may say 1e8
+                demand(float(value).is_integer(), field.name, "a whole number")
+                object.__setattr__(self, field.name, int(value))
         demand(self.return_path in ("multicast", "unicast", "none"), "return_path", "multicast, unicast or none")
         demand(self.payload_bytes > 0 and self.payload_bytes % 4 == 0, "payload_bytes", "whole 4-byte elements")
         demand(self.overhead_bytes >= 0, "overhead_bytes", "0 or more")

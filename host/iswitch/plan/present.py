@@ -13,6 +13,7 @@ from rich.table import Table
 from iswitch.plan.check import examine
 from iswitch.plan.compare import KINDS, Row, baselines, plan_of, plans
 from iswitch.plan.configuration import configuration, renewed
+from iswitch.plan.errors import told
 from iswitch.plan.exchange import node_link, to_json
 from iswitch.plan.picture import picture
 from iswitch.plan.reading import read
@@ -79,7 +80,7 @@ def present(asked: Asked) -> None:
             if path:
                 path.write_text(text, encoding="utf-8")
     except (TopologyError, ValueError, KeyError, OSError) as error:
-        err.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        err.print(told(error), style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(1) from error
     if asked.as_json:
         print(json.dumps(_described(changed, found, made), indent=1))
@@ -179,7 +180,6 @@ def _fabric(made: dict[str, Any], lines: list[str], previous: Path | None) -> No
     if made["emulator"]["arguments"]:
         out.print(f"\npython -m sim.emulator {' '.join(made['emulator']['arguments'])}", highlight=False, markup=False, soft_wrap=True)
     else:
-        reasons = made["emulator"]["reasons"]
-        more = len(reasons) - 1
-        others = f", and {more} more reason{'s' if more > 1 else ''}" if more else ""
-        out.print(f"\nthe emulated fabric cannot run this: {reasons[0]}{others}", highlight=False, markup=False, soft_wrap=True)
+        out.print("\nthe emulated fabric cannot run this:", highlight=False)
+        for reason in made["emulator"]["reasons"]:
+            out.print(f"  {reason}", highlight=False, markup=False, soft_wrap=True)

@@ -1,6 +1,7 @@
 """Topologies as a person writes them: YAML with racks, switches, hosts and links, and every mistake with its line."""
 
 import difflib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ SWITCH = {"name": str, "count": int} | SUMS
 HOST = {"name": str, "at": str, "bw_gbps": float} | {key: kind for key, kind in HOST_KEYS.items() if key != "kind"}
 LINK = {"between": list} | EDGE_KEYS
 TOP: dict[str, type] = {"job": dict, "racks": list, "switches": list, "hosts": list, "links": list}
+POWER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+"""1e8, which is text to YAML 1.1, as 1.5e9 is."""
 NUMBERS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", list: "a list", dict: "settings"}
 
 
@@ -95,18 +98,21 @@ class _Reader:
         line = node.start_mark.line + 1
         shapes = {list: yaml.SequenceNode, dict: yaml.MappingNode}
         if kind in shapes:
-            if key == "hosts" or isinstance(node, shapes[kind]):
+            if isinstance(node, shapes[kind]):
                 return node
             raise self.refuse(line, f"{key} must be {NUMBERS[kind]}, not {_shown(node)}")
         if key == "hosts" and isinstance(node, yaml.SequenceNode):
             return [self.value("name", each, str) for each in node.value]
         value = yaml.SafeLoader("").construct_object(node) if isinstance(node, yaml.ScalarNode) else node
+        if kind in (int, float) and isinstance(value, str) and node.style is None and POWER.fullmatch(value):
+            value = float(value)
         if kind is str and isinstance(node, yaml.ScalarNode) and value is not None:
             return node.value
         right = isinstance(value, (int, float)) and not isinstance(value, bool) if kind in (int, float) else isinstance(value, kind)
-        if not right or kind is int and value != int(value):
+        if not right or kind is int and not float(value).is_integer():
             unit = key.rpartition("_")[2] if kind is float and "_" in key else ""
-            raise self.refuse(line, f"{key} must be {NUMBERS[kind]}{f', in {unit}' if unit else ''}, not {_shown(node)}")
+            rule = "a whole number or a list of names" if key == "hosts" else NUMBERS[kind]
+            raise self.refuse(line, f"{key} must be {rule}{f', in {unit}' if unit else ''}, not {_shown(node)}")
         return kind(value)
 
     def node(self, name: str, line: int, **data: Any) -> None:
@@ -149,20 +155,23 @@ class _Reader:
             self.node(name, line, kind="switch", **self._sums(found))
 
     def _rack(self, node: Any) -> None:
-        found, line = self.settings(node, RACK | {"hosts": int}, "a rack", ("name", "hosts", "nic_gbps")), node.start_mark.line + 1
+        found, line = self.settings(node, RACK, "a rack", ("name", "hosts", "nic_gbps")), node.start_mark.line + 1
         hosts = found["hosts"][0]
         if isinstance(hosts, list) and "count" in found:
             raise self.refuse(line, "racks with a count have hosts with numbers: hosts: 4")
         if not isinstance(hosts, list) and hosts < 0:
             raise self.refuse(line, f"hosts must be 0 or more, not {hosts}")
+        nic_gbps, nic = found["nic_gbps"]
+        if not nic_gbps > 0:
+            raise self.refuse(nic.start_mark.line + 1, f"nic_gbps must be above 0, not {nic_gbps:g}")
         for name in self._names(found, line):
             self.node(name, line, kind="switch", **self._sums(found))
             for host in hosts if isinstance(hosts, list) else [f"{name}-h{number}" for number in range(1, hosts + 1)]:
                 self.node(host, found["hosts"][1].start_mark.line + 1, kind="host")
-                self.cable(host, name, found["nic_gbps"][1].start_mark.line + 1, bw_gbps=found["nic_gbps"][0])
+                self.cable(host, name, nic.start_mark.line + 1, bw_gbps=nic_gbps)
 
     def _uplinks(self, node: Any) -> None:
-        found = self.settings(node, RACK | {"hosts": int}, "a rack")
+        found = self.settings(node, RACK, "a rack")
         for uplink in found["uplinks"][1].value if "uplinks" in found else []:
             line = uplink.start_mark.line + 1
             said = {key: value for key, (value, _) in self.settings(uplink, UPLINK, "an uplink", ("to", "bw_gbps")).items()}

@@ -10,12 +10,12 @@ __all__ = ["binds", "gbps", "iteration", "listed", "prices", "sums_of"]
 
 
 def gbps(value: float) -> str:
-    """Four digits at most, none that says nothing."""
+    """Four decimals at most, none that says nothing."""
     return f"{value:.4f}".rstrip("0").rstrip(".") if value < 1e6 else "no bound"
 
 
 def listed(names: Iterable[str]) -> str:
-    """`W1-W4, W7`: names with the same beginning and following numbers as a range."""
+    """`W1 to W4, W7`: names with the same beginning and numbers that follow each other, three or more, as a range."""
     parts: list[list[str]] = []
     for name in sorted(names, key=natural):
         if parts and _next(parts[-1][-1]) == name:

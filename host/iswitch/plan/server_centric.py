@@ -5,9 +5,9 @@ of their addresses, and come first.
 """
 
 import random
+from itertools import pairwise
 
 import networkx as nx
-from itertools import pairwise
 
 __all__ = ["bcube", "dcell", "jellyfish"]
 

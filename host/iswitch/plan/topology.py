@@ -198,7 +198,7 @@ def _attributes(name: str, given: Mapping[str, Any], keys: Mapping[str, type], p
         if kind is None:
             raise TopologyError(f"{name} has an attribute that means nothing here: {key!r}", place)
         if kind in (int, float):
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or (kind is int and value != int(value)):
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or (kind is int and not float(value).is_integer()):
                 raise TopologyError(f"{key} of {name} must be {'a whole number' if kind is int else 'a number'}, not {value!r}", place)
             if not (0 < value < float("inf") or key == "reserved_gbps" and value == 0):
                 raise TopologyError(f"{key} of {name} must be above 0, not {value!r}", place)

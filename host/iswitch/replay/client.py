@@ -1,4 +1,4 @@
-"""A client of the switch's replay service: what actors and learners call."""
+"""A client of the switch's replay service: what actors and learners call. All calls stand here; what they do is in the modules beside."""
 
 import itertools
 import os

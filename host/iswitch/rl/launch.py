@@ -2,57 +2,42 @@
 
 import argparse
 import json
-import multiprocessing
 import re
 import secrets
 import signal
 import sys
 import time
-import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 
 from iswitch import IswitchError, MissingWarning, Worker
 from iswitch.control import Control
+from iswitch.rl.crew import Crew, Done, LaunchError
 from iswitch.rl.player import evaluate
 from iswitch.rl.ppo import Result, train
 from iswitch.rl.show import Display, draw, tell
-from iswitch.rl.training import Options
+from iswitch.rl.training import Options, Progress
 from iswitch.transport import UdpTransport
 
-__all__ = ["LaunchError", "addresses_of", "end", "exit_code", "launch", "main", "stop_on_signals"]
+__all__ = ["LaunchError", "addresses_of", "exit_code", "launch", "main", "stop_on_signals"]
 
 _TIMEOUT_S = 60.0
 """A collective without progress. Long, for a worker's processor may be busy with the others' work."""
-_LOOK_S = 0.2
-_GRACE_S = 3.0
 KILL_AT = 20
 """Updates before the worker that is to be killed is."""
 
 
-class LaunchError(Exception):
-    """The training could not be finished, or did not do what it should; the message says why."""
-
-
 @dataclass(frozen=True)
-class _Done:
+class _Outcome:
     result: Result
     elements: int
-
-
-@dataclass(frozen=True)
-class _Failed:
-    message: str
 
 
 def addresses_of(text: str) -> list[str]:
@@ -96,7 +81,7 @@ def launch(options: Options, addresses: Sequence[str], out: Path, *, watch: Call
     before = _counters(asked)
     if kill is not None and not 0 <= kill < options.workers:
         raise ValueError(f"kill must be a rank, 0 to {options.workers - 1}, not {kill}")
-    done = _Crew(options, addresses, console, restarts=restarts, kill=kill).run(watch)
+    done = _Workers(options, addresses, console, restarts=restarts, kill=kill).run(watch)
     risen = {name: (count - before[name]) % 2**32 for name, count in _counters(asked).items()}
 
     console.print(f"the policy plays {options.evaluation_episodes} episodes that it has not seen ...")
@@ -154,105 +139,46 @@ def _counters(addresses: Sequence[str]) -> dict[str, int]:
     return total
 
 
-def _work(rank: int, address: str, key: int, options: Options, again: bool, parent: Connection) -> None:
+def _work(rank: int, address: str, key: int, options: Options, again: bool, send: Callable[[object], None]) -> None:
     """A worker's process; `again`: the job runs already."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the launcher then ends the others
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     warnings.simplefilter("ignore", MissingWarning)  # the display says who is missing
-    torch.set_num_threads(1)  # the workers share the cores; and one thread adds in one order
-    try:
-        with Worker(address, rank=rank, world=options.workers, key=key, on_taint="raise",
-                    timeout_s=_TIMEOUT_S, elastic=again) as worker:
-            result = train(worker, rank, options, parent.send)
-            parent.send(_Done(result, worker.elements))
-    except BrokenPipeError:
-        sys.exit(1)  # the launcher is gone
-    except (IswitchError, ValueError) as error:
-        parent.send(_Failed(str(error)))
-    except Exception:
-        parent.send(_Failed(traceback.format_exc()))
+    with Worker(address, rank=rank, world=options.workers, key=key, on_taint="raise", timeout_s=_TIMEOUT_S, elastic=again) as worker:
+        result = train(worker, rank, options, send)
+        send(Done(_Outcome(result, worker.elements)))
 
 
-class _Crew:
-    """The workers' processes. Whatever happens, `run` leaves none behind."""
+class _Workers:
+    """Some of whom may die."""
 
     def __init__(self, options: Options, addresses: Sequence[str], console: Console, *, restarts: int, kill: int | None) -> None:
         self.options, self.addresses, self.console, self.restarts, self.kill = options, addresses, console, restarts, kill
-        self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["iswitch.rl.launch"])  # torch is imported once
         self.key = secrets.randbits(63)
-        self.processes: dict[int, BaseProcess] = {}
-        self.connections: dict[int, Connection] = {}
+        self.crew, self.display = Crew("iswitch.rl.launch"), Display(options, console)
 
     def start(self, rank: int, *, again: bool = False) -> None:
-        ours, theirs = self.context.Pipe()
-        process = self.context.Process(
-            target=_work, name=f"worker {rank}", daemon=True,
-            args=(rank, self.addresses[rank % len(self.addresses)], self.key, self.options, again, theirs))
-        process.start()
-        theirs.close()
-        self.processes[rank], self.connections[rank] = process, ours
+        self.crew.start(rank, f"worker {rank}", _work, rank, self.addresses[rank % len(self.addresses)], self.key, self.options, again)
 
-    def run(self, watch: Callable[[], None]) -> list[_Done]:
+    def run(self, watch: Callable[[], None]) -> list[_Outcome]:
         """What the workers end with, by rank."""
-        done: dict[int, _Done] = {}
-        try:
+        with self.crew:
             for rank in range(self.options.workers):
                 self.start(rank)
-            with Display(self.options, self.console) as display:
-                while len(done) < self.options.workers:
-                    watch()
-                    ranks = {connection: rank for rank, connection in self.connections.items() if rank not in done}
-                    for ready in wait(list(ranks), _LOOK_S):
-                        assert isinstance(ready, Connection)
-                        self.hear(ranks[ready], ready, done, display, watch)
-            for each in self.processes.values():  # they sign off from the job
-                each.join(_GRACE_S)
-            return [done[rank] for rank in range(self.options.workers)]
-        finally:
-            end(self.processes.values())
+            with self.display:
+                return self.crew.run(watch, self.heard, self.died)
 
-    def hear(self, rank: int, ready: Connection, done: dict[int, _Done], display: Display, watch: Callable[[], None]) -> None:
-        """A message of a worker, or its death."""
-        try:
-            message = ready.recv()
-        except (EOFError, ConnectionResetError):
-            self.bury(rank, watch)
-            return
-        if isinstance(message, _Failed):
-            watch()
-            raise LaunchError(f"worker {rank}: {message.message}")
-        if isinstance(message, _Done):
-            done[rank] = message
-        elif rank == (1 if self.kill == 0 and self.options.workers > 1 else 0):
-            display.show(message)
-            if self.kill is not None and message.update >= KILL_AT:
-                self.processes[self.kill].kill()
+    def heard(self, rank: int, now: Progress) -> None:
+        if rank == (1 if self.kill == 0 and self.options.workers > 1 else 0):
+            self.display.show(now)
+            if self.kill is not None and now.update >= KILL_AT:
+                self.crew.processes[self.kill].kill()
                 self.kill = None
 
-    def bury(self, rank: int, watch: Callable[[], None]) -> None:
-        self.processes[rank].join(_GRACE_S)
-        code = self.processes[rank].exitcode
-        watch()  # if the switch has gone too, that is the better explanation
+    def died(self, rank: int, code: int | None) -> None:
         if not self.restarts or self.options.workers == 1:
             raise LaunchError(f"worker {rank} died (exit code {code}), and no restart is left")
         self.restarts -= 1
         self.console.print(f"worker {rank} died (exit code {code}); it is started again, and the others go on", highlight=False)
-        self.connections[rank].close()
         self.start(rank, again=True)
-
-
-def end(processes: Iterable[BaseProcess]) -> None:
-    """Of processes that may still run: they are asked to, and if they do not, killed."""
-    processes = list(processes)
-    for each in processes:
-        each.terminate()
-    deadline = time.monotonic() + _GRACE_S
-    for each in processes:
-        each.join(max(0.0, deadline - time.monotonic()))
-        if each.is_alive():
-            each.kill()
-            each.join()
 
 
 def exit_code(run: Callable[[], object]) -> int:

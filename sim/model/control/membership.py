@@ -1,7 +1,8 @@
 """Who is in a job: what Join, Leave, Reset and SetH make of one job. Section 4 of `docs/protocol.md`.
 
 Pure functions from a job and a request to a job and an answer. A member is *pending* from the Join that gave it an
-entry until a Join with the granted token came back; only then is it *live*. A refused request changes nothing.
+entry until a Join with the granted token came back; only then is it *live*. A refused request changes nothing. Records and rules are one
+module, for what an entry's state means is nothing but what these rules make of it.
 """
 
 from enum import IntEnum

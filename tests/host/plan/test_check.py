@@ -123,6 +123,7 @@ def test_results_that_cannot_come_back_are_noticed():
 
 def test_loads_are_those_of_the_paper(seed):
     loads = examine(*seed)[0]
+    assert list(loads) == sorted(loads)
     assert (loads["sum S1"], loads["sum S2"], loads["sum S3"], loads["S1>S3"], loads["S1>S2"], loads["S2>S3"]) == (9, 9, 6, 3, 3, 3)
 
 

@@ -149,7 +149,7 @@ def test_what_cannot_be_planned_is_said(fabric, change, options, why):
 
 def test_a_file_that_is_not_there():
     result = call("nowhere.yaml")
-    assert result.exit_code == 1 and "nowhere.yaml" in result.stderr
+    assert (result.exit_code, result.stderr) == (1, "nowhere.yaml: No such file or directory\n")
 
 
 @pytest.mark.parametrize("module", ["iswitch", "iswitch.cli"])

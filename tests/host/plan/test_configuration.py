@@ -1,6 +1,7 @@
 """What switches and workers are told, and that the emulated board takes it."""
 
 import copy
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -67,6 +68,17 @@ def test_roles_of_the_seed_example():
     assert made["emulator"]["arguments"] is None
     assert made["emulator"]["reasons"][0] == "sums end at the host PS, not at a switch"
     assert "cables between switches make a loop" in made["emulator"]["reasons"]
+
+
+@pytest.mark.parametrize("more", [0.0, 1e-12, 1e-3])
+def test_the_emulators_window_is_what_the_switches_are_told(more):
+    """Also where a rate is by a rounding error more than whole slots carry."""
+    topology = racks()
+    plan = one_tree(topology, adjacent=True)
+    rate = topology.job.slots_gbps(8) * (1 + more)
+    made = configuration(topology, replace(plan, trees=(replace(plan.trees[0], rate_gbps=rate),)))
+    told = {role["window"] for switch in made["switches"].values() for role in switch["jobs"].values()}
+    assert told == {int(*options(made["emulator"]["arguments"], "--window"))} == {16 if more > 1e-6 else 8}
 
 
 def test_every_rank_is_below_its_switch_once():

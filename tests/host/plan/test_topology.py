@@ -1,3 +1,5 @@
+"""Topologies and jobs: what is alike, ranks, sizes of streams, topologies made by number, and what is refused."""
+
 import networkx as nx
 import pytest
 from iswitch.plan.generators import fat_tree, leaf_spine, seed_example
@@ -43,10 +45,19 @@ def test_slots_of_a_fast_cable():
     ({"return_path": "up"}, "return_path must be"), ({"payload_bytes": 6}, "payload_bytes must be whole"),
     ({"overhead_bytes": -1}, "overhead_bytes must be"),
     ({"uplink_bytes_per_element": 2}, "uplink_bytes_per_element must be"), ({"round_trip_us": -1.0}, "round_trip_us must be"),
-    ({"gradient_bytes": -4}, "gradient_bytes must be")])
+    ({"gradient_bytes": -4}, "gradient_bytes must be"), ({"gradient_bytes": 0.5}, "gradient_bytes must be a whole number, not 0.5"),
+    ({"payload_bytes": "704"}, "payload_bytes must be a number, not '704'"), ({"payload_bytes": True}, "payload_bytes must be a number, not True"),
+    ({"round_trip_us": float("inf")}, "round_trip_us must be a number, not inf"), ({"gradient_bytes": float("nan")}, "must be a number, not nan")])
 def test_job_wrong(settings, why):
     with pytest.raises(TopologyError, match=why):
         Job(**settings)
+
+
+def test_whole_numbers_of_a_job_are_whole_whatever_a_file_calls_them():
+    graph = seed_example().graph.copy()
+    graph.graph.update(payload_bytes=704.0, gradient_bytes=1e8)
+    job = Topology(graph).job
+    assert (str(job.payload_bytes), str(job.gradient_bytes)) == ("704", "100000000")
 
 
 def test_directed_and_parallel_graphs_are_refused():
@@ -67,6 +78,8 @@ def bad(change):
     (lambda graph: graph.add_edge("S1", "S1", bw_gbps=1), "not S1 with itself"),
     (lambda graph: graph.edges["S1", "S2"].update(bw_gbps=float("inf")), "bw_gbps of S1-S2 must be above 0"),
     (lambda graph: graph.edges["S1", "S2"].update(bw_gbps=True), "must be a number, not True"),
+    (lambda graph: graph.nodes["S1"].update(slots=float("inf")), "slots of S1 must be a whole number, not inf"),
+    (lambda graph: graph.nodes["S1"].update(slots=float("nan")), "slots of S1 must be a whole number, not nan"),
     (lambda graph: graph.edges["S1", "S2"].update(name="L3"), "two are called L3"),
     (lambda graph: nx.relabel_nodes(graph, {"S1": "a=b"}, copy=False), "a name must be text without"),
     (lambda graph: nx.relabel_nodes(graph, {"S1": 7}, copy=False), "a name must be text|not supported"),

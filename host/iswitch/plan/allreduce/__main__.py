@@ -7,7 +7,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from iswitch.plan.allreduce.cases import CASES, build
+from iswitch.plan.allreduce.cases import CASES, build, demand_few
+from iswitch.plan.errors import told
 
 __all__ = ["main"]
 
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options.run(options)
     except (OSError, ValueError) as error:
-        print(error, file=sys.stderr)
+        print(told(error), file=sys.stderr)
         return 1
     return 0
 
@@ -76,7 +77,10 @@ def _train(options: argparse.Namespace) -> None:
     from iswitch.plan.allreduce.bounds import bounds
     from iswitch.plan.allreduce.network import Network
     from iswitch.plan.allreduce.plots import plot_learning
-    from iswitch.plan.allreduce.train import Settings, train
+    try:
+        from iswitch.plan.allreduce.train import Settings, train
+    except ModuleNotFoundError as error:
+        raise ValueError(f"training needs {error.name}: pip install 'iswitch[torch]'") from error
     settings = Settings(seed=options.seed) if options.iterations is None else Settings(seed=options.seed, iterations=options.iterations)
     history: list[dict[str, float]] = []
     begin = time.monotonic()
@@ -104,11 +108,11 @@ def _schedule(options: argparse.Namespace) -> None:
     from iswitch.plan.allreduce.policy import Policy
     if options.topology.endswith(".json"):
         graph = nx.node_link_graph(json.loads(Path(options.topology).read_text(encoding="utf-8")), edges="edges")
+        demand_few(options.topology, sum(kind == "host" for _, kind in graph.nodes(data="kind")))
     else:
         graph = build(options.topology)
-    found = compare(graph, policy=Policy.load(options.weights) if options.weights else None, k=options.k, seed=options.seed)
-    for name, schedule in found.schedules.items():
-        print(f"{name:25} {schedule.length:5} rounds {schedule.flows:6} flows")
+    found = compare(graph, policy=Policy.load(options.weights) if options.weights else None, k=options.k, seed=options.seed,
+                    tell=lambda name, schedule: print(f"{name:25} {schedule.length:5} rounds {schedule.flows:6} flows", flush=True))
     limits = found.bounds
     print(f"best: {found.best.name}, {found.best.length} rounds; no schedule has fewer than {limits.best} (gap {100 * found.gap:.1f} %), "
           f"none with reductions before broadcasts fewer than {limits.two_phases}")

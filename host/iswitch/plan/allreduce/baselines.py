@@ -10,8 +10,8 @@ from iswitch.plan.allreduce.trees import balanced_tree, spread
 
 __all__ = ["closed_ps", "closed_ring", "good_order", "parameter_server", "plain_server", "ring", "routes", "sharded", "sharded_plain"]
 
-SEARCH_STEPS = 20_000
-RESTARTS = 200
+RESTARTS, STEPS = 200, 1000
+"""Of the search for a ring: how often it begins, and how far it goes each time."""
 TRIES = 20
 
 
@@ -26,7 +26,7 @@ def parameter_server(network: Network) -> Schedule:
 
 def sharded(network: Network, draw: random.Random | None = None) -> Schedule:
     """Chunk c is summed at server c over a fixed, balanced flow tree. `draw` settles ties at random."""
-    load, out = [0] * len(network.links), []
+    load = [0] * len(network.links)
     roots = list(range(network.size))
     if draw:
         draw.shuffle(roots)
@@ -200,7 +200,7 @@ def _cycle(network: Network, leaving: dict[int, list[int]], draw: random.Random)
     def extend() -> bool:
         nonlocal steps
         steps += 1
-        if steps > SEARCH_STEPS // RESTARTS * 10:
+        if steps > STEPS:
             return False
         here = order[-1]
         last = len(order) == network.size

@@ -1,13 +1,15 @@
 """The fewest rounds there can be, proved by HiGHS, on tiny networks: time is spread out, a binary for every hop, chunk and round."""
 
 from dataclasses import dataclass
+from enum import Enum
+from math import prod
 
-import highspy
 import numpy as np
 
 from iswitch.plan.allreduce.bounds import bounds
 from iswitch.plan.allreduce.network import Network
 from iswitch.plan.allreduce.schedule import Flow, Op, Schedule
+from iswitch.plan.program import INFINITY, Program
 
 __all__ = ["Exact", "exact"]
 
@@ -19,51 +21,22 @@ class Exact:
     least: int
 
 
-class _Program:
-    """Rows and columns as HiGHS wants them."""
+class _No(Enum):
+    """Why there is no schedule."""
+    INFEASIBLE = "none exists"
+    UNDECIDED = "not known in time"
 
-    def __init__(self) -> None:
-        self.columns = 0
-        self.rows: list[tuple[float, float, list[int], list[float]]] = []
+
+class _Program(Program):
+    """Rows of hops, chunks and rounds."""
 
     def binaries(self, *shape: int) -> np.ndarray:
-        first = self.columns
-        self.columns += int(np.prod(shape))
-        return np.arange(first, self.columns).reshape(shape)
+        return np.array([self.variable(0, 1, integer=True) for _ in range(prod(shape))]).reshape(shape)
 
-    def row(self, low: float, high: float, plus: np.ndarray, minus: np.ndarray | None = None) -> None:
-        indices = plus.ravel().tolist()
-        values = [1.0] * len(indices)
-        if minus is not None:
-            indices += minus.ravel().tolist()
-            values += [-1.0] * minus.size
-        self.rows.append((low, high, indices, values))
-
-    def solve(self, time_limit_s: float) -> np.ndarray | bool | None:
-        """A solution; False, there is none; None, not known in time."""
-        model = highspy.Highs()
-        model.setOptionValue("output_flag", False)
-        model.setOptionValue("threads", 1)
-        model.setOptionValue("time_limit", time_limit_s)
-        program = highspy.HighsLp()
-        program.num_col_, program.num_row_ = self.columns, len(self.rows)
-        program.col_cost_ = np.zeros(self.columns)
-        program.col_lower_, program.col_upper_ = np.zeros(self.columns), np.ones(self.columns)
-        program.row_lower_ = np.array([low for low, _, _, _ in self.rows])
-        program.row_upper_ = np.array([high for _, high, _, _ in self.rows])
-        program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        program.a_matrix_.start_ = np.cumsum([0, *(len(indices) for _, _, indices, _ in self.rows)])
-        program.a_matrix_.index_ = np.array([index for _, _, indices, _ in self.rows for index in indices])
-        program.a_matrix_.value_ = np.array([value for _, _, _, values in self.rows for value in values])
-        program.integrality_ = [highspy.HighsVarType.kInteger] * self.columns
-        model.passModel(program)
-        model.run()
-        status = model.getModelStatus()
-        if status == highspy.HighsModelStatus.kInfeasible:
-            return False
-        if status == highspy.HighsModelStatus.kOptimal:
-            return np.array(model.getSolution().col_value) > 0.5
-        return None
+    def sums(self, low: float, high: float, plus: np.ndarray, minus: np.ndarray | None = None) -> None:
+        """low <= sum of `plus` less that of `minus` <= high; each variable once."""
+        less = {} if minus is None else dict.fromkeys(minus.ravel().tolist(), -1.0)
+        self.row(dict.fromkeys(plus.ravel().tolist(), 1.0) | less, low, high)
 
 
 def exact(network: Network, *, time_limit_s: float = 60.0, most: int | None = None) -> Exact:
@@ -74,43 +47,44 @@ def exact(network: Network, *, time_limit_s: float = 60.0, most: int | None = No
     """
     least = bounds(network).best
     while most is None or least <= most:
-        found = _within(network, least, time_limit_s)
-        if found is None:
-            break
+        found = _within(network, least, time_limit_s) if time_limit_s > 0 else _No.UNDECIDED
         if isinstance(found, Schedule):
             return Exact(found, least)
+        if found is _No.UNDECIDED:
+            break
         least += 1
     return Exact(None, least)
 
 
-def _within(network: Network, rounds: int, time_limit_s: float) -> Schedule | bool | None:
+def _within(network: Network, rounds: int, time_limit_s: float) -> Schedule | _No:
     size, hops = network.size, len(network.hops)
     source, target = network.source, network.target
     program = _Program()
     gather, spread = program.binaries(hops, size, rounds), program.binaries(hops, size, rounds)
     for root in range(size):
-        program.row(0, 0, gather[source == root, root])
-        program.row(0, 0, spread[target == root, root])
+        program.sums(0, 0, gather[source == root, root])
+        program.sums(0, 0, spread[target == root, root])
         for server in range(size):
             if server == root:
                 continue
-            program.row(1, 1, gather[source == server, root])
-            program.row(1, 1, spread[target == server, root])
+            program.sums(1, 1, gather[source == server, root])
+            program.sums(1, 1, spread[target == server, root])
             for at in range(rounds):
                 sent = gather[source == server, root, :at + 1]
                 for hop in np.flatnonzero(target == server):
-                    program.row(-np.inf, 1, np.append(gather[hop, root, at], sent))       # nothing comes to who has sent
+                    program.sums(-INFINITY, 1, np.append(gather[hop, root, at], sent))  # nothing comes to who has sent
                 for hop in np.flatnonzero(source == server):                              # who sends has got
-                    program.row(-np.inf, 0, spread[hop, root, at], spread[target == server, root, :at])
+                    program.sums(-INFINITY, 0, spread[hop, root, at], spread[target == server, root, :at])
                 for hop in np.flatnonzero(source == root):                                # the root begins when all have sent
-                    program.row(-np.inf, 0, spread[hop, root, at], gather[source == server, root, :at])
+                    program.sums(-INFINITY, 0, spread[hop, root, at], gather[source == server, root, :at])
     for link in range(len(network.links)):
         using = (network.hop_links == link).any(1)
         for at in range(rounds):
-            program.row(-np.inf, 1, np.append(gather[using, :, at], spread[using, :, at]))
-    solution = program.solve(time_limit_s)
-    if solution is None or solution is False:
-        return solution  # type: ignore[return-value]
+            program.sums(-INFINITY, 1, np.append(gather[using, :, at], spread[using, :, at]))
+    found = program.solve(time_s=time_limit_s)
+    if found.status != "optimal":
+        return _No.INFEASIBLE if found.status == "infeasible" else _No.UNDECIDED
+    taken = np.array(found.values) > 0.5
     return Schedule("exact", size, [
         [Flow(chunk, network.hops[hop], op, network.hops[hop][0]) for op, numbers in ((Op.MERGE, gather), (Op.COPY, spread))
-         for hop, chunk in np.argwhere(np.asarray(solution)[numbers[:, :, at]]).tolist()] for at in range(rounds)])
+         for hop, chunk in np.argwhere(taken[numbers[:, :, at]]).tolist()] for at in range(rounds)])

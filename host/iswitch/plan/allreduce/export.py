@@ -11,7 +11,7 @@ waits for the step. Buffer i is the gradient, in place, one offset a chunk; s is
 
 import json
 from collections.abc import Collection, Hashable
-from typing import Any
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import networkx as nx
@@ -72,11 +72,18 @@ def _nodes(what: str, nodes: Any) -> list[str]:
     return nodes
 
 
+class _Step(NamedTuple):
+    """Of a thread block, on a place of the GPU's memory, when `awaited` is over: another block of the GPU and a step of it."""
+    kind: str
+    place: tuple[str, int]
+    awaited: tuple[tuple[str, int], int] | None
+
+
 class _Gpu:
     """The thread blocks of one host as they fill, and who touched which place last."""
 
     def __init__(self) -> None:
-        self.blocks: dict[tuple[str, int], list[dict[str, int | str]]] = {}
+        self.blocks: dict[tuple[str, int], list[_Step]] = {}
         self.writer: dict[tuple[str, int], tuple[tuple[str, int], int]] = {}
         self.readers: dict[tuple[str, int], dict[tuple[str, int], int]] = {}
         self.scratch: dict[tuple[int, Hashable], int] = {}
@@ -96,10 +103,8 @@ class _Gpu:
                 if other != block:
                     waits[other] = max(at, waits.get(other, -1))
         wanted = sorted(waits.items())
-        for other, at in wanted[:-1]:
-            steps.append({"type": "nop", "buffer": "i", "offset": -1, "wait": other, "for": at})  # type: ignore[dict-item]
-        last = wanted[-1] if wanted else (None, -1)
-        steps.append({"type": kind, "buffer": place[0], "offset": place[1], "wait": last[0], "for": last[1]})  # type: ignore[dict-item]
+        steps += [_Step("nop", ("i", -1), each) for each in wanted[:-1]]
+        steps.append(_Step(kind, place, wanted[-1] if wanted else None))
         if kind == "s":
             self.readers.setdefault(place, {})[block] = len(steps) - 1
         else:
@@ -128,15 +133,16 @@ def to_xml(graph: nx.Graph, schedule: Schedule) -> str:
     for index, gpu in enumerate(gpus):
         parent = ElementTree.SubElement(algo, "gpu", id=str(index), i_chunks=str(schedule.chunks), o_chunks="0", s_chunks=str(len(gpu.scratch)))
         numbers = {block: at for at, block in enumerate(gpu.blocks)}
-        awaited = {(step["wait"], step["for"]) for steps in gpu.blocks.values() for step in steps if step["wait"]}
+        awaited = {step.awaited for steps in gpu.blocks.values() for step in steps}
         for block, steps in gpu.blocks.items():
             way, peer = block
             send, recv = (peer, -1) if way == "s" else (-1, peer)
             element = ElementTree.SubElement(parent, "tb", id=str(numbers[block]), send=str(send), recv=str(recv), chan="0")
             for at, step in enumerate(steps):
-                ElementTree.SubElement(element, "step", s=str(at), type=str(step["type"]), srcbuf=str(step["buffer"]), srcoff=str(step["offset"]),
-                                       dstbuf=str(step["buffer"]), dstoff=str(step["offset"]), cnt="0" if step["type"] == "nop" else "1",
-                                       depid=str(numbers[step["wait"]] if step["wait"] else -1), deps=str(step["for"]),  # type: ignore[index]
+                buffer, offset = step.place
+                depid, deps = (numbers[step.awaited[0]], step.awaited[1]) if step.awaited else (-1, -1)
+                ElementTree.SubElement(element, "step", s=str(at), type=step.kind, srcbuf=buffer, srcoff=str(offset), dstbuf=buffer,
+                                       dstoff=str(offset), cnt="0" if step.kind == "nop" else "1", depid=str(depid), deps=str(deps),
                                        hasdep=str(int((block, at) in awaited)))
     ElementTree.indent(algo)
     return ElementTree.tostring(algo, encoding="unicode") + "\n"

@@ -59,8 +59,10 @@ class Comparison:
         return self.best.length / self.bounds.best - 1
 
 
-def compare(graph: nx.Graph, *, policy: Policy | None = None, k: int = 16, seed: int = 0) -> Comparison:
-    """All schedulers on one topology; `policy` is the packaged one unless given, `k` games for greedy and learned alike."""
+def compare(graph: nx.Graph, *, policy: Policy | None = None, k: int = 16, seed: int = 0,
+            tell: Callable[[str, Schedule], object] = lambda name, schedule: None) -> Comparison:
+    """All schedulers on one topology; `policy` is the packaged one unless given, `k` games for greedy and learned alike. tell: hears of each
+    schedule when it is made and replayed."""
     if k < 1:
         raise ValueError(f"compare k must be at least 1, not {k!r}")
     network = Network(graph)
@@ -73,7 +75,9 @@ def compare(graph: nx.Graph, *, policy: Policy | None = None, k: int = 16, seed:
         f"greedy, best of {k}": lambda: overlapped(best_of(Scarcest(), wiring, k=k, seed=seed, name=f"greedy, best of {k}")),
         "learned": lambda: overlapped(learned(chosen, wiring, k=k, seed=seed)),
     }
-    schedules = {name: make().named(name) for name, make in makers.items()}
-    for schedule in schedules.values():
-        replay(graph, schedule)
+    schedules = {}
+    for name, make in makers.items():
+        schedules[name] = make().named(name)
+        replay(graph, schedules[name])
+        tell(name, schedules[name])
     return Comparison(bounds(network), schedules)

@@ -1,6 +1,7 @@
 """Reads the XML that `export.to_xml` writes (a part of MSCCL's), objects to what is not of its form, and runs it."""
 
 import random
+import re
 from collections import deque
 from dataclasses import dataclass
 from xml.etree import ElementTree
@@ -79,7 +80,7 @@ def _shape(element: ElementTree.Element, tag: str) -> None:
 
 def _number(element: ElementTree.Element, name: str, least: int) -> int:
     text = element.get(name, "")
-    if not text.lstrip("-").isdigit() or int(text) < least:
+    if not re.fullmatch("-?[0-9]{1,9}", text) or int(text) < least:
         raise ProgramError(f"<{element.tag}> {name} must be a whole number from {least}, not {text!r}")
     return int(text)
 
@@ -162,6 +163,8 @@ def run(algorithm: Algorithm, *, seed: int = 0) -> NDArray[np.int64]:
                     wire = wires.get((block.recv, gpu))
                     if not wire:
                         break
+                    if step.kind == "rrc" and step.place not in memory[gpu]:
+                        raise ProgramError(f"gpu {gpu} adds to {step.place}, where nothing is")
                     value = wire.popleft()
                     memory[gpu][step.place] = memory[gpu][step.place] + value if step.kind == "rrc" else value
                 done[gpu][at] += 1

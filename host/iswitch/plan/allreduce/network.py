@@ -3,11 +3,11 @@
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
-from itertools import pairwise
 
 __all__ = ["Network"]
 

@@ -4,8 +4,8 @@ import heapq
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
 from itertools import pairwise
+from typing import Any
 
 __all__ = ["Flow", "Op", "Path", "Schedule", "mirrored", "packed"]
 

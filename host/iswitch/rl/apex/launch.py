@@ -2,32 +2,25 @@
 
 import argparse
 import json
-import multiprocessing
 import os
-import signal
-import sys
 import time
-import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from rich.console import Console
 
-from iswitch import IswitchError
 from iswitch.replay import Field, ReplayClient, Statistics
 from iswitch.rl.apex.actor import ActorProgress, act
-from iswitch.rl.apex.learner import Learned, LearnerProgress, learn
+from iswitch.rl.apex.learner import LearnerProgress, learn
 from iswitch.rl.apex.options import Options, Start
 from iswitch.rl.apex.play import HELD_OUT, evaluate, sizes
 from iswitch.rl.apex.show import Display, draw, tell
 from iswitch.rl.apex.store import spec_of
-from iswitch.rl.launch import LaunchError, addresses_of, end, exit_code
+from iswitch.rl.crew import Crew, Done, LaunchError
+from iswitch.rl.launch import addresses_of, exit_code
 
 __all__ = ["SOLVED", "launch", "main"]
 
@@ -35,19 +28,7 @@ SOLVED = 450.0
 """CartPole is solved if the last evaluation's episodes return as much on average."""
 _TIMEOUT_S = 60.0
 """A switch that is silent. Long, for its processor may be busy with the others' work."""
-_LOOK_S = 0.2
-_GRACE_S = 5.0
 _LEARNER = -1  # as a rank
-
-
-@dataclass(frozen=True)
-class _Done:
-    result: Learned | ActorProgress
-
-
-@dataclass(frozen=True)
-class _Failed:
-    message: str
 
 
 def launch(options: Options, addresses: Sequence[str], out: Path, *, watch: Callable[[], None] = lambda: None,
@@ -64,8 +45,8 @@ def launch(options: Options, addresses: Sequence[str], out: Path, *, watch: Call
     before = _statistics(addresses[0], options)
     if before.filled:
         raise LaunchError(f"{before.filled:,} items are in the table already: start the switch anew")
-    crew = _Crew(options, addresses, console, Start(before.turn, before.version))
-    learned, actors = crew.run(watch)
+    actors_curve: list[ActorProgress] = []
+    learned, *actors = _run(options, addresses, console, Start(before.turn, before.version), actors_curve, watch)
     after = _statistics(addresses[0], options)
     added, sent = (after.adds - before.adds) % 2**32, sum(actor.items for actor in actors)
 
@@ -100,7 +81,7 @@ def launch(options: Options, addresses: Sequence[str], out: Path, *, watch: Call
         "options": asdict(options),
         **(notes or {}),
         "curve": [asdict(point) for point in learned.curve],
-        "actors_curve": [asdict(point) for point in crew.actors_curve],
+        "actors_curve": [asdict(point) for point in actors_curve],
     }
     (out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     draw(summary, out / "learning_curve.png")
@@ -120,82 +101,32 @@ def _statistics(address: str, options: Options) -> Statistics:
         return client.statistics()
 
 
-def _work(rank: int, address: str, options: Options, start: Start, parent: Connection) -> None:
+def _work(rank: int, address: str, options: Options, start: Start, send: Callable[[object], None]) -> None:
     """An actor's process, or the learner's."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the launcher then ends the others
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    torch.set_num_threads(1)  # the processes share the cores; and one thread adds in one order
-    try:
-        with _client(address, options) as client:
-            parent.send(_Done(learn(client, options, start, parent.send) if rank == _LEARNER else act(client, options, rank, start, parent.send)))
-    except BrokenPipeError:
-        sys.exit(1)  # the launcher is gone
-    except (IswitchError, ValueError, TimeoutError) as error:
-        parent.send(_Failed(str(error)))
-    except Exception:
-        parent.send(_Failed(traceback.format_exc()))
+    with _client(address, options) as client:
+        if rank == _LEARNER:
+            send(Done(learn(client, options, start, send)))
+        else:
+            send(last := act(client, options, rank, start, send))
+            send(Done(last))
 
 
-class _Crew:
-    """The processes. Whatever happens, `run` leaves none behind. actors_curve: what actors have reported."""
+def _run(options: Options, addresses: Sequence[str], console: Console, start: Start, actors_curve: list[ActorProgress],
+         watch: Callable[[], None]) -> list[Any]:
+    """What the learner ends with, and the actors by rank. actors_curve: gets what actors report."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as torch's: of numpy in the processes
+    with Crew("iswitch.rl.apex.launch") as crew:
+        for rank in range(_LEARNER, options.actors):
+            crew.start(rank, "learner" if rank == _LEARNER else f"actor {rank}", _work, rank, addresses[(rank + 1) % len(addresses)], options, start)
+        with Display(options, console) as display:
+            def heard(rank: int, message: ActorProgress | LearnerProgress) -> None:
+                if isinstance(message, ActorProgress):
+                    actors_curve.append(message)
+                    display.actor(message)
+                else:
+                    display.learner(message)
 
-    def __init__(self, options: Options, addresses: Sequence[str], console: Console, start: Start) -> None:
-        self.options, self.addresses, self.console, self.start = options, addresses, console, start
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as torch's: of numpy in the processes
-        self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["iswitch.rl.apex.launch"])  # torch is imported once
-        self.processes: dict[int, BaseProcess] = {}
-        self.connections: dict[int, Connection] = {}
-        self.actors_curve: list[ActorProgress] = []
-
-    def _begin(self, rank: int) -> None:
-        ours, theirs = self.context.Pipe()
-        process = self.context.Process(
-            target=_work, name="learner" if rank == _LEARNER else f"actor {rank}", daemon=True,
-            args=(rank, self.addresses[(rank + 1) % len(self.addresses)], self.options, self.start, theirs))
-        process.start()
-        theirs.close()
-        self.processes[rank], self.connections[rank] = process, ours
-
-    def run(self, watch: Callable[[], None]) -> tuple[Learned, list[ActorProgress]]:
-        """What the learner ends with, and the actors by rank."""
-        done: dict[int, Any] = {}
-        ranks = range(_LEARNER, self.options.actors)
-        try:
-            for rank in ranks:
-                self._begin(rank)
-            with Display(self.options, self.console) as display:
-                while len(done) < len(ranks):
-                    watch()
-                    waiting = {connection: rank for rank, connection in self.connections.items() if rank not in done}
-                    for ready in wait(list(waiting), _LOOK_S):
-                        assert isinstance(ready, Connection)
-                        self._hear(waiting[ready], ready, done, display, watch)
-            for each in self.processes.values():  # they give up their places
-                each.join(_GRACE_S)
-            return done[_LEARNER], [done[rank] for rank in ranks if rank != _LEARNER]
-        finally:
-            end(self.processes.values())
-
-    def _hear(self, rank: int, ready: Connection, done: dict[int, Any], display: Display, watch: Callable[[], None]) -> None:
-        """A message of a process, or its death."""
-        process = self.processes[rank]
-        try:
-            message = ready.recv()
-        except (EOFError, ConnectionResetError):
-            process.join(_GRACE_S)
-            watch()  # if the switch has gone too, that is the better explanation
-            raise LaunchError(f"{process.name} died (exit code {process.exitcode})") from None
-        if isinstance(message, _Failed):
-            watch()
-            raise LaunchError(f"{process.name}: {message.message}")
-        if isinstance(message, _Done):
-            done[rank] = message = message.result
-        if isinstance(message, ActorProgress):
-            self.actors_curve.append(message)
-            display.actor(message)
-        elif isinstance(message, LearnerProgress):
-            display.learner(message)
+            return crew.run(watch, heard)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -94,6 +94,8 @@ def first(algo, **want):
     (lambda algo: first(algo, type="s").set("cnt", "2"), "not the count 1"), (lambda algo: first(algo, depid="-1").set("deps", "0"), "go together"),
     (lambda algo: first(algo, hasdep="1").set("hasdep", "0"), "exactly where somebody waits"),
     (lambda algo: first(algo, hasdep="1").set("hasdep", "yes"), "0 or 1"), (lambda algo: algo[0][0][0].set("s", "x"), "whole number"),
+    (lambda algo: algo[0][0][0].set("s", "--1"), "whole number from 0, not '--1'"),
+    (lambda algo: algo.set("ngpus", "²"), "whole number from 1, not '²'"),
     (lambda algo: next(step for step in algo.iter("step") if step.get("depid") != "-1").set("deps", "99"), "nothing is step 99"),
     (lambda algo: first(algo, type="nop").set("cnt", "1"), "no place and no count"),
     (lambda algo: [block.set("send", algo[0][0].get("send")) for block in algo[0] if block.get("send") != "-1"], "with one peer"),
@@ -157,3 +159,11 @@ def test_sending_what_is_not_there_is_told():
             run(program, seed=seed)
         told.add(re.sub(r"\d+", "#", str(raised.value)))
     assert any("where nothing is" in text for text in told)
+
+
+def test_adding_to_what_is_not_there_is_told():
+    graph = build("BCube(2,1)")
+    algo = ElementTree.fromstring(to_xml(graph, Schedule("x", 4, [[Flow(0, ("h0", "s0.0", "h1"), Op.HOLD, "h0")]])))
+    first(algo, type="r").set("type", "rrc")
+    with pytest.raises(ProgramError, match=r"gpu 1 adds to \('s', 0\), where nothing is"):
+        run(parse(ElementTree.tostring(algo, encoding="unicode")))

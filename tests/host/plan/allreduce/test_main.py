@@ -1,6 +1,7 @@
 """The command: table, schedule with its files, train; and what it says when asked for nonsense."""
 
 import json
+import sys
 from pathlib import Path
 
 import networkx as nx
@@ -13,6 +14,7 @@ from iswitch.plan.allreduce.msccl import parse, run
 from iswitch.plan.allreduce.policy import Policy
 from iswitch.plan.allreduce.replay import replay
 from iswitch.plan.allreduce.table import HEADER, row
+from iswitch.plan.server_centric import bcube
 
 ROOT = Path(__file__).parents[4]
 QUICK = ("BCube(2,1)", "BCube(3,1)", "DCell(2,1)", "DCell(3,1)", "Jellyfish(8,3)")
@@ -70,8 +72,49 @@ def test_train_writes_weights_history_and_picture(capsys, tmp_path):
 @pytest.mark.parametrize("arguments, message", [
     (["schedule", "Ring(4)"], "topology must be like"), (["schedule", "DCell(4)"], "DCell takes 2 numbers, not"),
     (["table", "BCube(1,1)"], "BCube needs"), (["schedule", "no.json"], "no.json"),
-    (["schedule", "BCube(2,1)", "-k", "0"], "k must be at least 1"), (["train", "--iterations", "0"], "iterations must be at least 1"),
+    (["schedule", "BCube(2,1)", "-k", "0"], "k must be at least 1"), (["schedule", "BCube(2,)"], "topology must be like"),
+    (["schedule", "BCube(30,3)"], "BCube(30,3) must have at most 256 servers to be scheduled, not 810000"),
+    (["table", "DCell(9,90)"], "DCell(9,90) must have at most 256 servers to be scheduled, not over 10^9"),
+    (["table", "Jellyfish(100,4,1,3)"], "servers to be scheduled, not 300"), (["schedule", "BCube(0,9)"], "BCube needs n >= 2"),
 ])
 def test_nonsense_is_told_in_a_line(capsys, arguments, message):
     assert main(arguments) == 1
     assert message in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_is_told_without_a_number(capsys):
+    assert main(["schedule", "no.json"]) == 1
+    assert capsys.readouterr().err == "no.json: No such file or directory\n"
+
+
+def test_a_file_of_too_many_servers_is_told(capsys, tmp_path):
+    path = tmp_path / "net.json"
+    path.write_text(json.dumps(nx.node_link_data(bcube(17, 1), edges="edges")))
+    assert main(["schedule", str(path)]) == 1
+    assert capsys.readouterr().err == f"{path} must have at most 256 servers to be scheduled, not 289\n"
+
+
+def test_every_schedule_is_told_when_it_is_made(capsys, monkeypatch):
+    """So a large topology shows how far it is."""
+    def stop(*_, **__):
+        raise ValueError("stopped")
+
+    monkeypatch.setattr("iswitch.plan.allreduce.learned.learned", stop)
+    assert main(["schedule", "BCube(2,1)", "-k", "1"]) == 1
+    told = capsys.readouterr()
+    assert [line[:25].strip() for line in told.out.splitlines()] == [
+        "parameter server, merging", "ring", "fixed trees", "greedy", "greedy, best of 1"]
+    assert told.err == "stopped\n"
+
+
+def test_training_without_torch_is_told(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "iswitch.plan.allreduce.train", raising=False)
+    assert main(["train"]) == 1
+    assert capsys.readouterr().err == "training needs torch: pip install 'iswitch[torch]'\n"
+
+
+def test_train_iterations_wrong(capsys):
+    pytest.importorskip("torch")
+    assert main(["train", "--iterations", "0"]) == 1
+    assert "iterations must be at least 1" in capsys.readouterr().err

@@ -6,14 +6,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch", reason="training needs torch")
 
-from iswitch.plan.allreduce.cases import SERVER_CENTRIC, TRAINED_ON, build  # noqa: E402
-from iswitch.plan.allreduce.growth import Growth, Wiring  # noqa: E402
-from iswitch.plan.allreduce.learned import trained  # noqa: E402
-from iswitch.plan.allreduce.network import Network  # noqa: E402
-from iswitch.plan.allreduce.policy import Policy, rollout  # noqa: E402
-from iswitch.plan.allreduce.train import Nets, Settings, advantages, clipped, collect, train  # noqa: E402
+import torch
+from iswitch.plan.allreduce.cases import SERVER_CENTRIC, TRAINED_ON, build
+from iswitch.plan.allreduce.growth import Growth, Wiring
+from iswitch.plan.allreduce.learned import trained
+from iswitch.plan.allreduce.network import Network
+from iswitch.plan.allreduce.policy import Policy, rollout
+from iswitch.plan.allreduce.train import Nets, Settings, advantages, clipped, collect, train
 
 TINY = Settings(topologies=("BCube(2,1)", "DCell(2,1)"), iterations=2, copies=4, hidden=8)
 

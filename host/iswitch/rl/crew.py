@@ -1,0 +1,121 @@
+"""The processes of a training on this machine: started, heard, and ended whatever happens."""
+
+import multiprocessing
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Self
+
+import torch
+
+from iswitch import IswitchError
+
+__all__ = ["Crew", "Done", "LaunchError"]
+
+_LOOK_S = 0.2
+_GRACE_S = 5.0
+
+
+class LaunchError(Exception):
+    """The training could not be finished, or did not do what it should; the message says why."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """The last message of a process, which then may sign off."""
+    result: Any
+
+
+@dataclass(frozen=True)
+class _Failed:
+    message: str
+
+
+def _begin(work: Callable[..., None], arguments: tuple[Any, ...], parent: Connection) -> None:
+    """What a process does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the launcher then ends the others
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    torch.set_num_threads(1)  # the processes share the cores; and one thread adds in one order
+    try:
+        work(*arguments, parent.send)
+    except BrokenPipeError:
+        sys.exit(1)  # the launcher is gone
+    except (IswitchError, ValueError, TimeoutError) as error:
+        parent.send(_Failed(str(error)))
+    except Exception:
+        parent.send(_Failed(traceback.format_exc()))
+
+
+class Crew:
+    """Processes by their ranks, within a `with`, which leaves none behind. preload: the module of what they do, so that torch is imported once."""
+
+    def __init__(self, preload: str) -> None:
+        self.context = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload([preload])
+        self.processes: dict[int, BaseProcess] = {}
+        self._connections: dict[int, Connection] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Those that are done may sign off. All others are asked to end, and if they do not, killed."""
+        for each in self.processes.values() if kind is None else ():
+            each.join(_GRACE_S)
+        for each in self.processes.values():
+            each.terminate()
+        deadline = time.monotonic() + _GRACE_S
+        for each in self.processes.values():
+            each.join(max(0.0, deadline - time.monotonic()))
+            if each.is_alive():
+                each.kill()
+                each.join()
+
+    def start(self, rank: int, name: str, work: Callable[..., None], *arguments: Any) -> None:
+        """A process, in place of the one at this rank that has died, if any. It calls `work(*arguments, send)`, which sends what it likes and at
+        last a `Done`."""
+        if rank in self._connections:
+            self._connections[rank].close()
+        ours, theirs = self.context.Pipe()
+        process = self.context.Process(target=_begin, name=name, args=(work, arguments, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        self.processes[rank], self._connections[rank] = process, ours
+
+    def run(self, watch: Callable[[], None], heard: Callable[[int, Any], None], died: Callable[[int, int | None], None] | None = None) -> list[Any]:
+        """The results of all processes, by rank.
+
+        watch: called several times a second; may raise, which ends the training. heard: called with the rank and each message before its `Done`.
+        died: called with the rank and the exit code of a process that ends without one, to start another or to raise. Raises LaunchError if a
+        process says that it failed, or dies and there is no `died`.
+        """
+        done: dict[int, Any] = {}
+        while len(done) < len(self.processes):
+            watch()
+            ranks = {connection: rank for rank, connection in self._connections.items() if rank not in done}
+            for ready in wait(list(ranks), _LOOK_S):
+                assert isinstance(ready, Connection)
+                rank = ranks[ready]
+                process = self.processes[rank]
+                try:
+                    message = ready.recv()
+                except (EOFError, ConnectionResetError):
+                    process.join(_GRACE_S)
+                    watch()  # if the switch has gone too, that is the better explanation
+                    if died is None:
+                        raise LaunchError(f"{process.name} died (exit code {process.exitcode})") from None
+                    died(rank, process.exitcode)
+                    continue
+                if isinstance(message, _Failed):
+                    watch()
+                    raise LaunchError(f"{process.name}: {message.message}")
+                if isinstance(message, Done):
+                    done[rank] = message.result
+                else:
+                    heard(rank, message)
+        return [done[rank] for rank in sorted(done)]

@@ -1,0 +1,75 @@
+"""What a demo says when it fails, is stopped or is asked for nonsense; the switch is left out."""
+
+import argparse
+
+import pytest
+import sim.demo
+from iswitch import IswitchError
+from iswitch.rl.crew import LaunchError
+from sim.demo import made, run
+
+
+class Addresses:
+    """In place of the emulator."""
+
+    def __init__(self, *_, **__):
+        self.ended = False
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.ended = True
+
+    def addresses(self):
+        return ["here:1", "here:2", "here:1"]
+
+
+@pytest.fixture
+def call(monkeypatch, tmp_path):
+    monkeypatch.setattr(sim.demo, "Emulator", Addresses)
+    return lambda demo, faults=None, **more: run(tmp_path / "out", 1, faults or {}, demo, workers=3, **more)
+
+
+@pytest.mark.parametrize("well", [True, False])
+def test_the_demo_says_whether_it_went_as_it_should(call, well):
+    seen = []
+    assert call(lambda addresses, emulator, console: seen.append((addresses, emulator.ended)) or well) == (0 if well else 1)
+    assert seen == [(["here:1", "here:2", "here:1"], False)]
+
+
+@pytest.mark.parametrize(("error", "code", "told"), [
+    (LaunchError("a worker died"), 1, "the demo failed: a worker died"), (IswitchError("no [answer]"), 1, "the demo failed: no [answer]"),
+    (ValueError("not so"), 1, "the demo failed: not so"), (KeyboardInterrupt(), 130, "stopped")])
+def test_what_goes_wrong_is_a_sentence(call, capsys, error, code, told):
+    emulators = []
+
+    def demo(addresses, emulator, console):
+        emulators.append(emulator)
+        raise error
+
+    assert call(demo) == code
+    assert told in capsys.readouterr().out and emulators[0].ended
+
+
+def test_a_slip_in_the_demo_is_no_sentence(call):
+    with pytest.raises(KeyError):
+        call(lambda addresses, emulator, console: {}["slip"])
+
+
+@pytest.mark.parametrize(("faults", "leaves", "told"), [
+    ({}, 0, "the emulated switch listens at here:1, here:2; no faults"),
+    ({"loss": 0.01, "reorder": 0.0}, 2, "2 emulated leaves below a root listen at here:1, here:2; loss 0.01")])
+def test_where_it_listens_and_what_is_bad_is_told(call, capsys, faults, leaves, told):
+    call(lambda *_: True, faults, leaves=leaves)
+    assert capsys.readouterr().out == told + "\n"
+
+
+def test_options_that_cannot_be_are_the_parsers_error(capsys):
+    def make():
+        raise ValueError("workers must be at least 1, not 0")
+
+    assert made(argparse.ArgumentParser(), lambda: 3) == 3
+    with pytest.raises(SystemExit):
+        made(argparse.ArgumentParser(prog="demo"), make)
+    assert "demo: error: workers must be at least 1, not 0" in capsys.readouterr().err
