@@ -162,7 +162,8 @@ class Ring(wiring.Component):
             grows.members.eq(Mux(opens, 0, slot.members) | Mux(rejects, 0, bit)),
             grows.expected.eq(Mux(opens, job.live & ~Mux(early, job.newcomers, 0), slot.expected)),
             grows.whole.eq(Mux(installs, ~opens & slot.whole, asked.whole)),
-            count.eq(Mux(opens, 0, tally) + (~rejects & (bit & ~Mux(opens, 0, slot.members)).any())),
+            # A frame that is added is of nobody who is in the slot.
+            count.eq(Mux(opens, 0, tally) + (~rejects & bit.any())),
         ]
         gains, jumps, far, lap, claimed, anew = (Signal(name=name) for name in ("gains", "jumps", "far", "lap", "claimed", "anew"))
         arrived, members, expected = (Signal(self.config.members, name=name) for name in ("arrived", "members", "expected"))

@@ -139,7 +139,7 @@ class Engine(wiring.Component):
             gone=Signal(32), recipient=Signal(place), to=Signal(Session),
             answer=Signal.like(parts.kept.answer), list=Signal.like(parts.kept.at), list_at=Signal.like(parts.kept.at),
             head=stream.Signature(Head).create(), data=stream.Signature(ROW_BITS).create(),
-            looked=Signal(2), spent=Signal(), adding=Signal(),           # it is known how often an update's item was drawn (at 2): too often; one is added
+            looked=Signal(2), spent=Signal(), adding=Signal(),           # at 2 it is known whether an update's item was drawn too often; one is added
             judged=Signal(), entered=Signal(), refused=Signal(), over=Signal(),  # from one machine of states to the other: act, settle, fault; done
             noticed=Signal(), noticed_us=Signal(32))
         for name, value in vars(s).items():
