@@ -31,6 +31,9 @@ from hw.timing import PARTS
 __all__ = ["Netlist", "Way", "longest", "main", "synthesise"]
 
 BUILD = Path(__file__).parents[1] / "build" / "levels"
+ROUTE_PS = 1000
+"""What a route from one LUT to the next is taken to last: more than the slowest way through a LUT. Told less (its own figure is 300), Yosys saves
+a few LUTs by long chains of LUTs' fast inputs wherever it deems another way, most often one from a block RAM, slower still."""
 PORT = "port"
 """The clock of a module's ports, where they count as registers."""
 
@@ -192,14 +195,14 @@ def plain(name: str) -> str:
     return re.sub(r"\[\d+\]$", "", name)
 
 
-def synthesise(name: str, part: Component, *, family: str = "xc7") -> tuple[dict[str, Any], dict[str, int]]:
-    """A component's netlist, top module `top`, and how many cells it has of each type. `family`: xc7 or xcup. Files are left in
-    `build/levels/<name>`."""
+def synthesise(name: str, part: Component, *, family: str = "xc7", route_ps: int = ROUTE_PS) -> tuple[dict[str, Any], dict[str, int]]:
+    """A component's netlist, top module `top`, and how many cells it has of each type. `family`: xc7 or xcup. `route_ps`: what a route is taken to
+    last, when ways are weighed against each other. Files are left in `build/levels/<name>`."""
     folder = BUILD / name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "top.il").write_text(component_rtlil(part, "top", synthesis=True))
-    tool("yosys", ["-q", "-l", "yosys.log", "-p", f"read_rtlil top.il; synth_xilinx -family {family} -top top -flatten -noiopad; "
-                   "write_json top.json; tee -q -o stat.json stat -json"], folder)
+    tool("yosys", ["-q", "-l", "yosys.log", "-p", f"read_rtlil top.il; scratchpad -set synth_xilinx.abc9.W {route_ps}; "
+                   f"synth_xilinx -family {family} -top top -flatten -noiopad; write_json top.json; tee -q -o stat.json stat -json"], folder)
     return (json.loads((folder / "top.json").read_text()),
             json.loads((folder / "stat.json").read_text())["design"]["num_cells_by_type"])
 
@@ -209,6 +212,7 @@ def main(
     only: Annotated[str, typer.Option(help=f"Only this component, its ports counted as registers: {', '.join(PARTS | SERVICE)}.")] = "",
     most: Annotated[int, typer.Option(help="Ways to show for each clock.")] = 20,
     through: Annotated[bool, typer.Option(help="The signals on the way, too.")] = False,
+    route_ps: Annotated[int, typer.Option(help="What a route is taken to last, in picoseconds.")] = ROUTE_PS,
 ) -> None:
     """The longest ways between registers, in levels of LUTs."""
     console = Console(highlight=False, soft_wrap=True)
@@ -219,7 +223,7 @@ def main(
     if only and only not in parts:
         raise typer.BadParameter(f"there is no {only!r}; there are {', '.join(parts)}")
     part = parts[only](of.config) if only else Shell(of.config, clock_hz=round(of.core_mhz * 1e6))
-    netlist, cells = synthesise(f"{board}-{only or 'whole'}", part, family="xc7" if of.family == "ecp5" else of.family)
+    netlist, cells = synthesise(f"{board}-{only or 'whole'}", part, family="xc7" if of.family == "ecp5" else of.family, route_ps=route_ps)
     for clock, ways in longest(netlist, "top", most=most, ports=bool(only)).items():
         console.print(f"[bold]{clock}")
         for way in ways:

@@ -62,7 +62,6 @@ DEVICES = {
     "85f": Device("LFE5UM5G-85F-8BG554", "K23"),
 }
 DEVICE = "45f"
-"""In the next smaller one, of 24,288 LUTs, the whole switch is placed with 24,129 of them, and the router does not end."""
 ELSEWHERE = {"accumulator8": "85f"}
 """Parts that are not meant for the small device."""
 ASKED_MHZ = 125.0

@@ -72,10 +72,13 @@ def samples(m: Module, s: SimpleNamespace) -> None:
             m.d.sync += s.at.eq(0)
             m.next = "TIMES" if replay.times_bits else "SETTLE"
     with m.State("LIST"):
-        m.d.comb += commands.valid.eq((s.left != 0) & ~s.answerer.busy)
+        m.d.comb += commands.valid.eq(~s.answerer.busy)
         with m.If(commands.valid & commands.ready):
             m.d.sync += [s.left.eq(s.left - 1), s.record.eq(s.record + 1)]
-        with m.If((s.left == 0) & ~s.tables.pending):
+            with m.If(s.left == 1):
+                m.next = "LAST"
+    with m.State("LAST"):
+        with m.If(~s.tables.pending):
             m.next = "SETTLE"
     if not replay.times_bits:
         return
@@ -96,7 +99,7 @@ def samples(m: Module, s: SimpleNamespace) -> None:
     with m.State("TIMES"):
         m.d.comb += s.list_at.eq(s.list + s.at)
         with m.If((s.at == s.count) | (s.table.times == 0)):
-            m.next = "TIMES_LAST"
+            m.next = "LAST"
         with m.Elif(~s.answerer.busy):
             m.next = "TIMES_ITEM"
     with m.State("TIMES_ITEM"):
@@ -110,6 +113,3 @@ def samples(m: Module, s: SimpleNamespace) -> None:
         with m.If(commands.ready):
             m.d.sync += s.at.eq(s.at + 1)
             m.next = "TIMES"
-    with m.State("TIMES_LAST"):
-        with m.If(~s.tables.pending):
-            m.next = "SETTLE"
