@@ -1,4 +1,7 @@
-"""A worker of a job: sums, broadcasts and barriers over all its workers, computed by the switch."""
+"""A worker of a job: sums, broadcasts and barriers over all its workers, computed by the switch.
+
+One class, what a program calls; windows and time-outs are those of `ring.py`, joining is that of `joining.py`.
+"""
 
 import contextlib
 from collections.abc import Sequence

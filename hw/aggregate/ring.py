@@ -162,8 +162,7 @@ class Ring(wiring.Component):
             grows.members.eq(Mux(opens, 0, slot.members) | Mux(rejects, 0, bit)),
             grows.expected.eq(Mux(opens, job.live & ~Mux(early, job.newcomers, 0), slot.expected)),
             grows.whole.eq(Mux(installs, ~opens & slot.whole, asked.whole)),
-            # A frame that is added is of nobody who is in the slot.
-            count.eq(Mux(opens, 0, tally) + (~rejects & bit.any())),
+            count.eq(Mux(opens, 0, tally) + (~rejects & bit.any())),  # who adds is not in the slot
         ]
         gains, jumps, far, lap, claimed, anew = (Signal(name=name) for name in ("gains", "jumps", "far", "lap", "claimed", "anew"))
         arrived, members, expected = (Signal(self.config.members, name=name) for name in ("arrived", "members", "expected"))

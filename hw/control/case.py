@@ -13,8 +13,8 @@ __all__ = ["Case"]
 
 class Case:
     """The frame's headers, `held` since `held_us`; the `rows` that they point at, and the `parent` of its job; in registers what `kind` of frame the
-    checks say that it is, from the second cycle on, and what has been decided of it: by the ring (`decision`, beside which slots that are `resent`
-    stay as they are), and of a claim (`given`)."""
+    checks say that it is, from the second cycle on, and what has been decided of it: by the ring (`decision`; the slot `stays` as it is if that
+    is to send it again), and of a claim (`given`)."""
 
     def __init__(self, m, config: Config, *, tables, checks, ring, claims, membership):
         self.config, self.rows, self.checks, self.ring, self.claims, self.membership = config, tables.frames, checks, ring, claims, membership

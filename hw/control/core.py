@@ -25,6 +25,7 @@ from iswitch.wire import (
 
 __all__ = ["Core", "Trace"]
 
+
 class Trace(data.Struct):
     """What became of a frame, for whoever watches."""
 

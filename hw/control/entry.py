@@ -4,7 +4,8 @@ from amaranth.hdl import Mux, Signal
 
 from hw.aggregate.ring import popcount
 from hw.control.context import Context
-from iswitch.wire import NO_MEMBER, UDP_PORT, JobState, Reason
+from hw.control.tables import SWITCH_UDP
+from iswitch.wire import NO_MEMBER, JobState, Reason
 
 __all__ = ["enter"]
 
@@ -83,7 +84,7 @@ def _create(m, c: Context):
             bound, parent = ports.binding.payload, ports.parent
             m.d.comb += [ports.draw.eq(1), t.job_write.eq(1), t.job_next.up_nonce.eq(random), ports.binding.valid.eq(1),
                          bound.member.eq(config.members), bound.port.eq(parent.port), bound.address.mac.eq(parent.mac),
-                         bound.address.ip.eq(parent.ip), bound.address.udp.eq(int.from_bytes(UDP_PORT.to_bytes(2, "big"), "little"))]
+                         bound.address.ip.eq(parent.ip), bound.address.udp.eq(SWITCH_UDP)]
             m.next = "SETTLE"
 
 

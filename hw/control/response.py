@@ -3,15 +3,14 @@
 from amaranth.hdl import Mux, Signal
 
 from hw.control.case import Case
+from hw.control.tables import SWITCH_UDP
 from hw.layout import layout
-from iswitch.wire import CONTROL, UDP_PORT, VERSION, Action, ContributionFlag, JobState, Outcome, Reason, Type
+from iswitch.wire import CONTROL, VERSION, Action, ContributionFlag, JobState, Outcome, Reason, Type
 
 __all__ = ["NOTICES", "respond", "respond_above"]
 
 NOTICES = {Outcome.JOB: Reason.JOB, Outcome.EPOCH: Reason.EPOCH, Outcome.MEMBER: Reason.MEMBER,
            Outcome.TOKEN: Reason.TOKEN, Outcome.HALTED: Reason.HALTED}
-
-UDP_PORT_WIRE = int.from_bytes(UDP_PORT.to_bytes(2, "big"), "little")
 
 
 def respond(m, case: Case, reply, outcome, *, control):
@@ -44,7 +43,7 @@ def respond_above(m, case: Case, reply, *, asks, reports):
     ]
     with m.If(asks | reports):
         m.d.comb += [
-            reply.port.eq(parent.port), reply.address.mac.eq(parent.mac), reply.address.ip.eq(parent.ip), reply.address.udp.eq(UDP_PORT_WIRE),
+            reply.port.eq(parent.port), reply.address.mac.eq(parent.mac), reply.address.ip.eq(parent.ip), reply.address.udp.eq(SWITCH_UDP),
             reply.acknowledges.eq(asks), reply.receipt.eq(reports), reply.body.as_value().eq(asked.as_value()), reply.header.count.eq(0),
             reply.header.version_type.eq(VERSION << 4 | Mux(asks, Type.CONTROL, Type.RECEIPT)), reply.header.epoch.eq(Mux(asks, 0, job.epoch)),
             reply.header.seq.eq(Mux(asks, membership.leaves, report.seq)), reply.header.member.eq(job.up_member),

@@ -9,10 +9,10 @@ from amaranth.utils import exact_log2
 from hw.net.requests import Answer
 from hw.queue import LENGTH_BITS
 from iswitch.config import Config
-from iswitch.wire import SEGMENTS_MAX, JobState, Operation, Reason, SlotState
+from iswitch.wire import SEGMENTS_MAX, UDP_PORT, JobState, Operation, Reason, SlotState
 
-__all__ = ["CROWD", "SENDER", "SETTINGS", "TICK", "Access", "Address", "Binding", "Parent", "ResultHeader", "Tables", "Verdict", "Work", "claims_row",
-           "job_row", "member_row", "slot_number", "slot_row"]
+__all__ = ["CROWD", "SENDER", "SETTINGS", "SWITCH_UDP", "TICK", "Access", "Address", "Binding", "Parent", "ResultHeader", "Tables", "Verdict", "Work",
+           "claims_row", "job_row", "member_row", "slot_number", "slot_row"]
 
 SEQ, TICK = 32, 16
 SETTINGS = ("world", "numeric", "fraction", "limit", "elements", "mode", "key", "deadline", "evict", "staleness", "segments")
@@ -21,6 +21,8 @@ CROWD = ("live", "joining", "newcomers", "start")
 """Of a job: what changes at a boundary, too, and not only by control messages."""
 SENDER = ("nonce", "address", "port")
 """Of a member: what its first Join says, written once."""
+SWITCH_UDP = int.from_bytes(UDP_PORT.to_bytes(2, "big"), "little")
+"""Of an Address that is a switch's."""
 
 
 class Address(data.Struct):

@@ -42,10 +42,10 @@ class Engine(wiring.Component):
     cycle of `fated` what became of a request; `saturated` marks a priority that was too large, `memory_error` an error of the memory. Not ready
     after a reset until slots are wiped.
 
-    A request takes 18 cycles, 8 of which are its header's, and 1 for each row of its body, each draw and each item that it adds. Then OPEN takes
-    1 more and 2 for each place, UPDATE the sampler's `latency` and 2, SAMPLE that and 10 (8 if the switch counts no draws; longer while `times` is
-    set); ADD, WRITE and what reads as long as memory needs. Answers leave while the next request is carried out. The truth
-    is `sim/model/replay/service.py`, the rules are docs/replay.md.
+    A request takes 18 cycles, 8 of which are its header's, and 1 for each row of its body, each draw and each item that it adds; a row of an UPDATE
+    3 while `times` is set. Then OPEN takes 1 more and 2 for each place, UPDATE the sampler's `latency` and 2, SAMPLE that and 10 (8 if the switch
+    counts no draws; 4 more for each draw while `times` is set); ADD, WRITE and what reads as long as memory needs. Answers leave while the next
+    request is carried out. The truth is `sim/model/replay/service.py`, the rules are docs/replay.md.
     """
 
     def __init__(self, config: Config):
@@ -66,25 +66,13 @@ class Engine(wiring.Component):
         commands(m, s)
         memory(m, s)
         send(m, s)
-        # Two machines of states, one of which always stands still: what one alone knows of its many states would be the longest way of all.
-        with m.FSM(name="asking") as asking:
-            m.d.comb += self.busy.eq(~(asking.ongoing("HEAD") & (s.at == 0)) | s.inlet.busy | s.outlet.busy | s.answerer.busy | s.whole.busy)
+        with m.FSM() as fsm:
+            m.d.comb += self.busy.eq(~(fsm.ongoing("HEAD") & (s.at == 0)) | s.inlet.busy | s.outlet.busy | s.answerer.busy | s.whole.busy)
             with m.State("WIPE"):
                 with m.If(s.sessions.wiped & s.tables.ready):
                     m.next = "HEAD"
             self._take(m, s)
             self._open(m, s)
-            with m.State("ASKED"):
-                with m.If(s.over):
-                    m.next = "HEAD"
-        with m.FSM(name="acting"):
-            with m.State("IDLE"):
-                with m.If(s.judged):
-                    m.next = "ACT"
-                with m.Elif(s.entered):
-                    m.next = "SETTLE"
-                with m.Elif(s.refused):
-                    m.next = "FAULT"
             with m.State("ACT"):
                 m.next = "SETTLE"
                 with m.Switch(s.fate):
@@ -140,7 +128,6 @@ class Engine(wiring.Component):
             answer=Signal.like(parts.kept.answer), list=Signal.like(parts.kept.at), list_at=Signal.like(parts.kept.at),
             head=stream.Signature(Head).create(), data=stream.Signature(ROW_BITS).create(),
             looked=Signal(2), spent=Signal(), adding=Signal(),           # at 2 it is known whether an update's item was drawn too often; one is added
-            judged=Signal(), entered=Signal(), refused=Signal(), over=Signal(),  # from one machine of states to the other: act, settle, fault; done
             noticed=Signal(), noticed_us=Signal(32))
         for name, value in vars(s).items():
             if isinstance(value, Signal) and value.name.startswith("$"):
@@ -182,8 +169,7 @@ class Engine(wiring.Component):
         with m.State("LEAD"):
             m.d.sync += [s.table.eq(Array(s.states)[s.tables.table]), s.fate.eq(s.form.fate)]
             with m.If(s.form.fault):
-                m.d.comb += s.refused.eq(1)
-                m.next = "ASKED"
+                m.next = "FAULT"
             with m.Elif(s.left[:bits_for(LEAD_ROWS)] == 0):
                 m.d.sync += s.at.eq(0)
                 m.next = "LOOK_UP"
@@ -205,8 +191,7 @@ class Engine(wiring.Component):
             m.d.sync += [s.fate.eq(s.judge.fate), s.counts.eq(s.judge.counts), s.enough.eq(s.judge.enough)]
             with m.If(s.judge.known):
                 m.d.sync += s.session.heard.eq(s.now)
-            m.d.comb += s.judged.eq(1)
-            m.next = "ASKED"
+            m.next = "ACT"
 
     def _begin(self, m, s):
         """The first step of what is carried out; the rest is in the kind's own states."""
@@ -259,8 +244,7 @@ class Engine(wiring.Component):
                 m.next = "PLACE"
                 with m.If(s.sessions.full):
                     m.d.sync += s.fate.eq(Fate.FULL)
-                    m.d.comb += s.refused.eq(1)
-                    m.next = "ASKED"
+                    m.next = "FAULT"
         with m.State("PLACE"):
             m.next = "ENTER"
         with m.State("ENTER"):
@@ -272,5 +256,4 @@ class Engine(wiring.Component):
                     session.port.eq(s.arrived.port),
                     session.address.mac.eq(frame.eth_src), session.address.ip.eq(frame.ip_src), session.address.udp.eq(frame.udp_src)]
             m.d.sync += frame.session.eq(s.place)
-            m.d.comb += s.entered.eq(1)
-            m.next = "ASKED"
+            m.next = "SETTLE"

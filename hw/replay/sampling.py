@@ -85,6 +85,7 @@ def samples(m: Module, s: SimpleNamespace) -> None:
     slot_bits = exact_log2(replay.capacity)
     m.submodules.times = memory = Memory(shape=replay.times_bits, depth=replay.tables * replay.capacity, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
     put, get = memory.write_port(), memory.read_port()
+    m.d.comb += s.list_at.eq(s.list + s.at)
     counting, due, after, before = Signal(), Signal(), Signal(replay.times_bits), Signal.like(s.table.times)
     # Known a cycle after the count is read: has it reached `times`, and will it with one more?
     m.d.sync += [before.eq(s.table.times - 1), s.spent.eq((s.table.times != 0) & (get.data >= s.table.times)), due.eq(get.data >= before)]
@@ -97,19 +98,16 @@ def samples(m: Module, s: SimpleNamespace) -> None:
     m.d.sync += [put.en.eq(s.adding | counting), put.data.eq(Mux(s.adding, 0, after)),
                  put.addr.eq(Cat(Mux(s.adding, s.table.adds, item)[:slot_bits], s.tables.table))]
     with m.State("TIMES"):
-        m.d.comb += s.list_at.eq(s.list + s.at)
         with m.If((s.at == s.count) | (s.table.times == 0)):
             m.next = "LAST"
         with m.Elif(~s.answerer.busy):
             m.next = "TIMES_ITEM"
     with m.State("TIMES_ITEM"):
-        m.d.comb += s.list_at.eq(s.list + s.at)
         m.next = "TIMES_READ"
     with m.State("TIMES_READ"):
-        m.d.comb += s.list_at.eq(s.list + s.at)
         m.next = "TIMES_COUNT"
     with m.State("TIMES_COUNT"):
-        m.d.comb += [s.list_at.eq(s.list + s.at), counting.eq(commands.ready), commands.valid.eq(due)]
+        m.d.comb += [counting.eq(commands.ready), commands.valid.eq(due)]
         with m.If(commands.ready):
             m.d.sync += s.at.eq(s.at + 1)
             m.next = "TIMES"

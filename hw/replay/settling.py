@@ -65,8 +65,7 @@ def settle(m: Module, s: SimpleNamespace) -> None:
         m.d.comb += s.inlet.rows.ready.eq(~s.ended)
         m.d.sync += s.at.eq(0)
         with m.If(s.ended):
-            m.d.comb += s.over.eq(1)
-            m.next = "IDLE"
+            m.next = "HEAD"
 
 
 def send(m: Module, s: SimpleNamespace) -> None:

@@ -30,10 +30,11 @@ from typing import NamedTuple
 from iswitch.wire import SlotState, Type
 from sim.model.aggregate import claims as claims_of
 from sim.model.explorer import Result, lowest_missing
-from sim.model.explorer_claims_switch import Claim, ClaimsSwitch, Core, Enter, Event, Force, Knock, Reset, Scenario, grants_to, put, renumber
+from sim.model.explorer_claims_switch import Claim, ClaimsSwitch, Core, Enter, Event, Force, Knock, Reset, Scenario, grants_to
+from sim.model.explorer_claims_symmetry import renumber
 from sim.model.explorer_claims_worker import HABITS, ClaimsWorkers, Granted, Habits, Refused, Worker
 from sim.model.explorer_switch import UNKNOWN, Leave, Receipt, SetThreshold
-from sim.model.search import Violation, search
+from sim.model.search import Violation, put, search
 
 __all__ = ["ClaimsExplorer", "State"]
 

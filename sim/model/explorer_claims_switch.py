@@ -11,11 +11,12 @@ from sim.model.aggregate import claims as claims_of
 from sim.model.aggregate import ring as ring_of
 from sim.model.aggregate.claims import Answer, Claims, Verdict
 from sim.model.aggregate.ring import Ring, Work
+from sim.model.cores import Cores
 from sim.model.explorer_switch import UNKNOWN, Leave, Receipt, SetThreshold
 from sim.model.search import Violation, put
 
 __all__ = ["Claim", "ClaimsSwitch", "Contribution", "Core", "Enter", "Event", "Force", "Knock", "Reset", "Rules", "Scenario", "Sent",
-           "grants_to", "put", "renewed", "renumber"]
+           "grants_to", "renewed"]
 
 SERIAL = 1 << 32
 
@@ -123,22 +124,14 @@ class Sent(NamedTuple):
     waits: int = 0
 
 
-class ClaimsSwitch:
-    """First seq is the last multiple of 2W before 2^32, so that seq wraps. Cores are known by numbers."""
+class ClaimsSwitch(Cores[Core]):
+    """First seq is the last multiple of 2W before 2^32, so that seq wraps."""
 
     def __init__(self, scenario: Scenario) -> None:
+        super().__init__()
         self.scenario = scenario
         self.rules = scenario.rules
         self.first_seq = SERIAL - 2 * scenario.window
-        self.cores: list[Core] = []
-        self.numbers: dict[Core, int] = {}
-        self.moves: dict[tuple[int, type, Event], tuple[int, Sent]] = {}
-
-    def intern(self, core: Core) -> int:
-        if core not in self.numbers:
-            self.numbers[core] = len(self.cores)
-            self.cores.append(core)
-        return self.numbers[core]
 
     def start(self) -> int:
         s = self.scenario
@@ -157,19 +150,7 @@ class ClaimsSwitch:
     def base(self, update: int) -> int:
         return self.seq(update * self.scenario.segments)
 
-    def move(self, number: int, event: Event) -> tuple[int, Sent]:
-        """The core after a message or an action, and what it sent."""
-        key = number, type(event), event  # tuples of different types may be equal
-        if key not in self.moves:
-            try:
-                core, sent = self.perform(self.cores[number], event)
-            except Violation as violation:
-                violation.trace.append(event)
-                raise
-            self.moves[key] = self.intern(core), sent
-        return self.moves[key]
-
-    def perform(self, core: Core, event: Event) -> tuple[Core, Sent]:
+    def perform(self, core: Core, event: Event, *where: int) -> tuple[Core, Sent]:
         if isinstance(event, Leave):
             return self.depart(core, event)
         if isinstance(event, SetThreshold):
@@ -305,30 +286,3 @@ class ClaimsSwitch:
 
 def grants_to(core: Core, worker: int) -> int:
     return sum(row[worker] != 0 for row in core.granted)
-
-
-def renumber(core: Core, order: tuple[int, ...]) -> Core:
-    """The same core if worker `order[k]` had been worker k."""
-    n = len(order)
-
-    def moved(mask: int) -> int:
-        return sum((mask >> m & 1) << k for k, m in enumerate(order))
-
-    def moved_row(row: tuple) -> tuple:
-        return tuple(row[m] for m in order)
-
-    def moved_sum(content: int) -> int:
-        segment = max(0, content.bit_length() - 1) // n
-        return moved(content >> segment * n) << segment * n
-
-    ring, claims = core.ring, core.claims
-    slots = tuple(slot._replace(arrived=moved(slot.arrived), members=moved(slot.members), expected=moved(slot.expected))
-                  for slot in ring.slots)
-    grants = tuple(grant._replace(members=moved(grant.members)) for grant in claims.grants)
-    return core._replace(
-        ring=ring._replace(slots=slots, have=moved_row(ring.have), live=moved(ring.live),
-                           joining=moved(ring.joining)),
-        claims=claims._replace(grants=grants, claimants=moved_row(claims.claimants)),
-        memory=tuple(map(moved_sum, core.memory)),
-        truth=tuple(members if members == UNKNOWN else moved(members) for members in core.truth),
-        granted=tuple(map(moved_row, core.granted)), versions=moved_row(core.versions), refused=moved_row(core.refused))

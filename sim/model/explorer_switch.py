@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from iswitch.wire import Operation, Outcome, SlotState
 from sim.model.aggregate import ring as rules_of
 from sim.model.aggregate.ring import RULES, Ring, Rules, Slot, Work
-from sim.model.search import Violation
+from sim.model.cores import Cores
+from sim.model.search import Violation, put
 
 __all__ = ["SERIAL", "UNKNOWN", "Contribution", "Core", "Event", "Force", "Join", "Leave", "Overdue", "Receipt", "RingSwitch", "Scenario",
            "SetThreshold"]
@@ -104,22 +105,14 @@ class ShortRing(Ring):
         return len(self.slots)
 
 
-class RingSwitch:
-    """First seq is the last multiple of 2W before 2^32, so that seq wraps. Cores are known by numbers."""
+class RingSwitch(Cores[Core]):
+    """First seq is the last multiple of 2W before 2^32, so that seq wraps."""
 
     def __init__(self, scenario: Scenario) -> None:
+        super().__init__()
         self.scenario = scenario
         self.first_seq = SERIAL - 2 * scenario.window
-        self.cores: list[Core] = []
-        self.numbers: dict[Core, int] = {}
-        self.moves: dict[tuple[int, type, Event], tuple[int, int, int, int]] = {}
         self.strict = scenario.threshold == scenario.workers and not (scenario.thresholds or scenario.forces or scenario.deadline)
-
-    def intern(self, core: Core) -> int:
-        if core not in self.numbers:
-            self.numbers[core] = len(self.cores)
-            self.cores.append(core)
-        return self.numbers[core]
 
     def start(self) -> int:
         s = self.scenario
@@ -130,20 +123,9 @@ class RingSwitch:
             ring = ShortRing(slots, ring.have, live, s.threshold)
         return self.intern(Core(ring, (0,) * len(ring.slots), (UNKNOWN,) * s.segments, (0,) * s.workers))
 
-    def move(self, number: int, event: Event) -> tuple[int, int, int, int]:
+    def perform(self, core: Core, event: Event, *where: int) -> tuple[Core, int, int, int]:
         """The core after a message or an action; a result that it sent: segment (or -1) and set of receivers; and for whom its sender has
         been waiting."""
-        key = number, type(event), event  # tuples of different types may be equal
-        if key not in self.moves:
-            try:
-                core, segment, receivers, waits = self.perform(self.cores[number], event)
-            except Violation as violation:
-                violation.trace.append(event)
-                raise
-            self.moves[key] = self.intern(core), segment, receivers, waits
-        return self.moves[key]
-
-    def perform(self, core: Core, event: Event) -> tuple[Core, int, int, int]:
         s, ring, waits = self.scenario, core.ring, 0
         works: list[Work] = []
         if isinstance(event, Leave):
@@ -193,7 +175,7 @@ class RingSwitch:
             if content & bit:
                 raise Violation("a worker is twice in a sum")
             content |= bit
-            core = core._replace(memory=core.memory[:work.slot] + (content,) + core.memory[work.slot + 1:])
+            core = core._replace(memory=put(core.memory, work.slot, content))
             if not work.emit:
                 return core
         if content != slot.members << segment * s.workers:

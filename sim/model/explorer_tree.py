@@ -93,7 +93,7 @@ class Explorer:
     def changes(self, switch: int, number: int, events: Iterator[Event]) -> list[tuple[Event, int]]:
         moved: dict[int, Event] = {}
         for event in events:
-            moved.setdefault(self.tree.move(switch, number, event)[0], event)
+            moved.setdefault(self.tree.move(number, event, switch)[0], event)
         return [(event, after) for after, event in moved.items() if after != number]
 
     # The search
@@ -131,7 +131,7 @@ class Explorer:
 
     def successors(self, state: State) -> Iterator[tuple[Event, State]]:
         for switch, event in self.actions(state):
-            yield event, self.at(state, switch, self.tree.move(switch, state.cores[switch], event)[0])
+            yield event, self.at(state, switch, self.tree.move(state.cores[switch], event, switch)[0])
         for switch, number in enumerate(state.cores):
             core = self.tree.cores[number]
             for worker in self.tree.locals[switch]:
@@ -154,7 +154,7 @@ class Explorer:
                 for segment in range(self.scenario.segments if below.ring.live else 0):
                     if told >> segment & 1 and below.truth[segment] == UNKNOWN:
                         event = Down(child, segment, core.truth[segment])
-                        after = self.tree.move(child, state.cores[child], event)[0]
+                        after = self.tree.move(state.cores[child], event, child)[0]
                         if after != state.cores[child]:
                             yield event, self.at(state, child, after)
 
@@ -192,7 +192,7 @@ class Explorer:
 
     def deliver(self, state: State, switch: int, event: Event) -> State:
         """A message arrives, and all that it causes."""
-        number, sent = self.tree.move(switch, state.cores[switch], event)
+        number, sent = self.tree.move(state.cores[switch], event, switch)
         state = self.at(state, switch, number)
         if sent.up:
             parent = self.scenario.parents[switch]

@@ -10,6 +10,7 @@ from sim.model.aggregate import ring as flat
 from sim.model.aggregate import tree
 from sim.model.aggregate.ring import Ring, Slot, Work
 from sim.model.aggregate.tree import RULES, Rules
+from sim.model.cores import Cores
 from sim.model.explorer_switch import SERIAL, UNKNOWN, Contribution, Leave, Receipt
 from sim.model.search import Violation, put
 
@@ -106,11 +107,12 @@ def known(marks: tuple[int, ...]) -> int:
     return sum(1 << segment for segment, mark in enumerate(marks) if mark != UNKNOWN)
 
 
-class SwitchTree:
-    """First seq is the last multiple of 2W before 2^32, so that seq wraps. Cores are known by numbers. A switch's members are its switches,
+class SwitchTree(Cores[Core]):
+    """First seq is the last multiple of 2W before 2^32, so that seq wraps. A switch's members are its switches,
     then its workers: `children` and `locals` of each switch; `seat` of a switch and `place` of a worker are its indices as a member."""
 
     def __init__(self, scenario: Scenario) -> None:
+        super().__init__()
         s = self.scenario = scenario
         self.first_seq = SERIAL - 2 * s.window
         self.workers, self.switches = range(len(s.homes)), range(len(s.parents))
@@ -121,15 +123,6 @@ class SwitchTree:
         self.strict = not s.threshold and not s.deadlines
         longest = s.rules.reach(flat.new_ring(0, s.window, 0, 0, 0)) or s.window
         self.reach = s.window if self.strict else longest  # with H = N nobody, switches too, is a window behind what it sends
-        self.cores: list[Core] = []
-        self.numbers: dict[Core, int] = {}
-        self.moves: dict[tuple[int, int, type, Event], tuple[int, Sent]] = {}
-
-    def intern(self, core: Core) -> int:
-        if core not in self.numbers:
-            self.numbers[core] = len(self.cores)
-            self.cores.append(core)
-        return self.numbers[core]
 
     def start(self) -> tuple[int, ...]:
         s, cores = self.scenario, []
@@ -140,20 +133,9 @@ class SwitchTree:
             cores.append(self.intern(Core(ring, (0,) * len(ring.slots), *((UNKNOWN,) * s.segments,) * 2, (0,) * members)))
         return tuple(cores)
 
-    def move(self, switch: int, number: int, event: Event) -> tuple[int, Sent]:
-        """The core after a message or an action, and what it sent."""
-        key = switch, number, type(event), event  # tuples of different types may be equal
-        if key not in self.moves:
-            try:
-                core, sent = self.perform(switch, self.cores[number], event)
-            except Violation as violation:
-                violation.trace.append(event)
-                raise
-            self.moves[key] = self.intern(core), sent
-        return self.moves[key]
-
-    def perform(self, switch: int, core: Core, event: Event) -> tuple[Core, Sent]:
-        """Members that have left are not asked for here: the explorer delivers nothing of theirs."""
+    def perform(self, core: Core, event: Event, *where: int) -> tuple[Core, Sent]:
+        """At one switch. Members that have left are not asked for here: the explorer delivers nothing of theirs."""
+        (switch,) = where
         s, leaf, ring = self.scenario, switch != 0, core.ring
         works: list[Work] = []
         up: Event | None = None

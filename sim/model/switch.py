@@ -3,6 +3,8 @@
 It has no clocks and no queues, so nothing is ever dropped on the way out. The frames that one received frame causes
 come in this order: ordinary copies by port; a reply to the ingress port; results, slot by slot, each by port and on a
 port by member, a GRANT like a result. A READ sees all earlier frames and its own `RX_FRAMES`, not its own outcome.
+
+One class, the order of a frame's steps; the rules of each step are in the modules that it calls, without state.
 """
 
 from collections.abc import Sequence

@@ -11,7 +11,8 @@ from sim.bench.mutant import broken_promise
 from sim.model.aggregate import claims as claims_of
 from sim.model.aggregate.claims import Claimant
 from sim.model.explorer_claims import ClaimsExplorer
-from sim.model.explorer_claims_switch import ClaimsSwitch, Rules, Scenario, renewed, renumber
+from sim.model.explorer_claims_switch import ClaimsSwitch, Rules, Scenario, renewed
+from sim.model.explorer_claims_symmetry import renumber
 from sim.model.explorer_claims_worker import Habits, Worker
 from sim.model.search import Violation
 

@@ -11,6 +11,7 @@ import numpy as np
 from iswitch.config import Replay
 from iswitch.replay_wire import REPLAY_HEADER, SESSION_SILENT_US, STATUS, Fate, Kind
 from sim.model.control.membership import Source
+from sim.model.cores import Cores
 from sim.model.replay import frames
 from sim.model.replay.dispatcher import Dispatcher, Effect, Sent
 from sim.model.replay.frames import Request
@@ -115,14 +116,12 @@ class Toy(Dispatcher):
         return frames.status(reason=effect.fate, next=place.next, done=effect.done)
 
 
-class SessionsSwitch:
-    """`cores`: all that were met; the others are called by their indexes here."""
+class SessionsSwitch(Cores[Core]):
+    """One that serves sessions."""
 
     def __init__(self, toy: Toy) -> None:
+        super().__init__()
         self.toy = toy
-        self.cores: list[Core] = []
-        self.numbers: dict[Core, int] = {}
-        self.moves: dict[tuple[int, Ask], tuple[int, tuple[Answer, ...]]] = {}
 
     def start(self, *, sessions: int, clients: int, first: int) -> int:
         unused = Place(next=(first - self.toy.config.kept) % SERIAL)
@@ -133,20 +132,8 @@ class SessionsSwitch:
         core = self.cores[number]
         return self.intern(core._replace(places=self.cores[0].places, resets=core.resets + 1))
 
-    def intern(self, core: Core) -> int:
-        if core not in self.numbers:
-            self.numbers[core] = len(self.cores)
-            self.cores.append(core)
-        return self.numbers[core]
-
-    def move(self, number: int, ask: Ask) -> tuple[int, tuple[Answer, ...]]:
+    def perform(self, core: Core, ask: Ask, *where: int) -> tuple[Core, tuple[Answer, ...]]:
         """The switch after a request, and its answers."""
-        key = number, ask
-        if key not in self.moves:
-            self.moves[key] = self.moved(self.cores[number], ask)
-        return self.moves[key]
-
-    def moved(self, core: Core, ask: Ask) -> tuple[int, tuple[Answer, ...]]:
         toy, nonce = self.toy, ask.client + 1
         toy.places, toy.executed, toy.gate = list(core.places), core.executed, core.gate
         body = nonce.to_bytes(8, "little") if ask.kind == Kind.OPEN else bytes([ask.client, ask.number, ask.form])
@@ -158,7 +145,7 @@ class SessionsSwitch:
             raise Violation("a client is given somebody else's session")
         if any(place.nonce != core.places[k].nonce for k, place in enumerate(after.places) if k in core.audible()):
             raise Violation("somebody who was heard loses the place")
-        return self.intern(after), tuple(heard(source.ip, payload) for source, payload in sent)
+        return after, tuple(heard(source.ip, payload) for source, payload in sent)
 
 
 def heard(client: int, payload: bytes) -> Answer:
