@@ -147,12 +147,13 @@ def verilog(config: Config) -> str:
         return (Path(folder) / "switch.v").read_text()
 
 
-def tool(name: str, arguments: list[str], folder: Path) -> None:
-    """Run a YoWASP tool, "yosys", "nextpnr-ecp5" or "ecppack", in a folder. Files are named relative to it. RuntimeError with its last words."""
+def tool(name: str, arguments: list[str], folder: Path, *, seconds: float | None = None) -> None:
+    """Run a YoWASP tool, "yosys", "nextpnr-ecp5" or "ecppack", in a folder. Files are named relative to it. RuntimeError with its last words;
+    subprocess.TimeoutExpired after so many seconds, the tool stopped."""
     package = "yowasp_" + {"ecppack": "nextpnr-ecp5"}.get(name, name).replace("-", "_")
     function = f"run_{name}".replace("-", "_")
     # Beside this interpreter, not by PATH: which version it is must not depend on who calls.
     call = f"import sys, {package}; sys.exit({package}.{function}({arguments!r}))"
-    done = subprocess.run([sys.executable, "-c", call], cwd=folder, text=True, capture_output=True)
+    done = subprocess.run([sys.executable, "-c", call], cwd=folder, text=True, capture_output=True, timeout=seconds)
     if done.returncode:
         raise RuntimeError(f"{name} failed:\n{(done.stderr or done.stdout)[-4000:]}")

@@ -37,7 +37,8 @@ def verdict(report: dict[str, Any]) -> str:
         return ""
     missed = [f"{name} reaches {clock['achieved_mhz']:.1f} of {clock['required_mhz']:.1f} MHz"
               for name, clock in report["clocks"].items() if clock["slack_ns"] < 0]
-    return f"no bitstream, as timing is not met with any of the seeds {', '.join(map(str, report['seeds']))}: at best {', '.join(missed)}"
+    late = f" (not routed in time: {', '.join(map(str, report['late']))})" if report["late"] else ""
+    return f"no bitstream, as timing is not met with any of the seeds {', '.join(map(str, report['seeds']))}{late}: at best {', '.join(missed)}"
 
 
 def main(

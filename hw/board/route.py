@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +11,13 @@ from typing import Any, NamedTuple
 from hw.board.boards import Board
 from hw.build import tool
 
-__all__ = ["CORE", "RESOURCES", "SEEDS", "Clock", "bitstream", "device_options", "report", "synthesise"]
+__all__ = ["CORE", "RESOURCES", "SECONDS", "SEEDS", "Clock", "bitstream", "device_options", "report", "synthesise"]
 
 SEEDS = (1, 2, 3, 4)
 """Of the placement, tried until timing is met."""
+SECONDS = 3600
+"""For which a seed is placed and routed, before the next one is tried: a router can go on for ever over wires that it cannot free. Six times what
+the largest board takes on one core of a desktop."""
 CORE = "core"
 """The name of the switch's clock."""
 RESOURCES = {"TRELLIS_COMB": "LUT", "TRELLIS_FF": "FF", "DP16KD": "EBR", "MULT18X18D": "DSP"}
@@ -66,10 +70,10 @@ def synthesise(name: str, folder: Path, sources: list[str], *, core_mhz: float, 
 
 def bitstream(board: Board, folder: Path, *, required: dict[str, Clock], sources: list[str], progress: Callable[[str], None],
               seeds: tuple[int, ...] = SEEDS) -> dict[str, Any]:
-    """`<board>.bit` and `<board>.svf`, if one of the seeds meets the timing, and the report of the best of them.
+    """`<board>.bit` and `<board>.svf`, if one of the seeds meets the timing, and the report of the best of them. `late`: seeds given up.
 
     `required`: the clocks by names; each but CORE has a submodule of that name to itself. RuntimeError if a tool fails, or finds a
-    clock without a constraint.
+    clock without a constraint, or if no seed is routed within SECONDS.
     """
     name, begun = board.name, time.monotonic()
     for old in (f"{name}.bit", f"{name}.svf"):
@@ -77,6 +81,7 @@ def bitstream(board: Board, folder: Path, *, required: dict[str, Clock], sources
     progress(f"{name}: synthesis")
     synthesise(name, folder, sources, core_mhz=board.core_mhz, apart=tuple(clock for clock in required if clock != CORE))
     best: dict[str, Any] = {}
+    late: list[int] = []
     for seed in seeds:
         progress(f"{name}: placing and routing with seed {seed}; minutes, see nextpnr.log")
         routed = folder / "nextpnr.json"
@@ -85,7 +90,11 @@ def bitstream(board: Board, folder: Path, *, required: dict[str, Clock], sources
         try:
             tool("nextpnr-ecp5", [
                 "-q", "--log", "nextpnr.log", *device_options(board.part), "--json", f"{name}.json", "--lpf", f"{name}.lpf", "--textcfg",
-                f"{name}.config", "--report", "nextpnr.json", "--freq", str(board.core_mhz), "--seed", str(seed), *PLACEMENT], folder)
+                f"{name}.config", "--report", "nextpnr.json", "--freq", str(board.core_mhz), "--seed", str(seed), *PLACEMENT], folder,
+                seconds=SECONDS)
+        except subprocess.TimeoutExpired:
+            late.append(seed)
+            continue
         except RuntimeError as error:
             failure = str(error)
         if not routed.exists():
@@ -99,7 +108,11 @@ def bitstream(board: Board, folder: Path, *, required: dict[str, Clock], sources
             progress(f"{name}: bitstream")
             tool("ecppack", ["--compress", "--input", f"{name}.config", "--bit", f"{name}.bit", "--svf", f"{name}.svf"], folder)
             break
-    return best | {"bitstream": f"{name}.bit" if best["timing_met"] else None, "seeds": list(seeds[:seeds.index(seed) + 1]),
+    if not best:
+        raise RuntimeError(
+            f"none of the seeds {', '.join(map(str, late))} was routed within {SECONDS} seconds: raise SECONDS in hw/board/route.py on a slower "
+            "machine, or make the board's Config smaller")
+    return best | {"bitstream": f"{name}.bit" if best["timing_met"] else None, "seeds": list(seeds[:seeds.index(seed) + 1]), "late": late,
                    "seconds": round(time.monotonic() - begun)}
 
 

@@ -1,6 +1,7 @@
 """What is emitted: the ports that board projects, the emulator and cocotb rely on, and memories without initial contents."""
 
 import re
+import subprocess
 from collections import Counter
 
 import pytest
@@ -80,3 +81,8 @@ def test_memories_are_emitted_as_usual_afterwards():
 def test_tool_tells_why_it_failed(tmp_path):
     with pytest.raises(RuntimeError, match="yosys failed"):
         tool("yosys", ["-q", "-p", "read_rtlil nothing.il"], tmp_path)
+
+
+def test_tool_that_comes_to_no_end_is_stopped(tmp_path):
+    with pytest.raises(subprocess.TimeoutExpired):
+        tool("yosys", ["-q", "-p", "read_rtlil nothing.il"], tmp_path, seconds=0.01)

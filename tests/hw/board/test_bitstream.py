@@ -10,7 +10,7 @@ from hw.board.bitstream import main, verdict
 from hw.board.boards import BOARDS, DEFAULT, DEFAULT_IP, DEFAULT_MAC
 
 MET = {"timing_met": True, "clocks": {"core": {"required_mhz": 50, "achieved_mhz": 51.2, "slack_ns": 0.469}},
-       "resources": {"LUT": {"used": 20_000, "available": 24_288}}, "seeds": [1], "bitstream": "top.bit"}
+       "resources": {"LUT": {"used": 20_000, "available": 24_288}}, "seeds": [1], "late": [], "bitstream": "top.bit"}
 MISSED = MET | {"timing_met": False, "seeds": [1, 2], "bitstream": None,
                 "clocks": {"core": {"required_mhz": 50, "achieved_mhz": 47.5, "slack_ns": -1.05}}}
 
@@ -58,6 +58,7 @@ def test_timing_that_is_not_met_is_one_sentence_and_a_status(maker, tmp_path, ca
     said = " ".join(capsys.readouterr().out.split())
     assert found.value.code and verdict(MISSED) in said and not json.loads((tmp_path / "versa_ecp5/report.json").read_text())["timing_met"]
     assert verdict(MISSED) == "no bitstream, as timing is not met with any of the seeds 1, 2: at best core reaches 47.5 of 50.0 MHz"
+    assert "any of the seeds 1, 2 (not routed in time: 2): at best" in verdict(MISSED | {"late": [2]})
     assert verdict(MET) == ""
 
 

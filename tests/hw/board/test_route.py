@@ -1,11 +1,12 @@
 """What becomes of nextpnr's words: timing is met when every clock is, no clock goes unseen, seeds are tried until one serves."""
 
 import json
+import subprocess
 
 import hw.board.route
 import pytest
 from hw.board.boards import BOARDS
-from hw.board.route import Clock, bitstream, device_options, report
+from hw.board.route import SECONDS, Clock, bitstream, device_options, report
 
 REQUIRED = {"core": Clock("clocks.", 50.0), "port_0": Clock("port_0.", 125.0)}
 USED = {"TRELLIS_COMB": 20000, "TRELLIS_FF": 15000, "DP16KD": 54, "MULT18X18D": 0, "DCCA": 3}
@@ -45,12 +46,17 @@ def test_device_options_part_wrong():
 
 
 def tools(monkeypatch, results):
-    """Instead of the tools: nextpnr finds these results one after another, and fails, as the real one does, when timing is not met."""
+    """Instead of the tools: nextpnr finds these results one after another, and fails, as the real one does, when timing is not met. None: it
+    comes to no end."""
     calls, left = [], list(results)
 
-    def tool(name, arguments, folder):
+    def tool(name, arguments, folder, *, seconds=None):
         calls.append((name, arguments))
         if name == "nextpnr-ecp5":
+            assert seconds == SECONDS
+            if left[0] is None:
+                left.pop(0)
+                raise subprocess.TimeoutExpired(name, seconds)
             (folder / "nextpnr.json").write_text(json.dumps(left.pop(0)))
             if not report(json.loads((folder / "nextpnr.json").read_text()), REQUIRED)["timing_met"]:
                 raise RuntimeError("timing")
@@ -81,8 +87,27 @@ def test_without_a_seed_that_serves_there_is_no_bitstream_and_the_best_is_told(m
     assert found["bitstream"] is None and not (tmp_path / "colorlight_5a_75b.bit").exists()
 
 
+def test_a_seed_that_is_never_routed_is_given_up(monkeypatch, tmp_path):
+    calls = tools(monkeypatch, [None, routed(core=51.0)])
+    found = make(tmp_path)
+    assert found["timing_met"] and found["seed"] == 2 and found["late"] == [1] and (tmp_path / found["bitstream"]).exists()
+    assert [arguments[arguments.index("--seed") + 1] for name, arguments in calls if name == "nextpnr-ecp5"] == ["1", "2"]
+
+
+def test_seeds_given_up_are_told_beside_the_best(monkeypatch, tmp_path):
+    tools(monkeypatch, [routed(core=45.0), None, None])
+    found = make(tmp_path)
+    assert not found["timing_met"] and found["seed"] == 1 and found["seeds"] == [1, 2, 3] and found["late"] == [2, 3]
+
+
+def test_where_no_seed_is_routed_it_is_told_what_to_do(monkeypatch, tmp_path):
+    tools(monkeypatch, [None, None, None])
+    with pytest.raises(RuntimeError, match=f"none of the seeds 1, 2, 3 was routed within {SECONDS} seconds: raise SECONDS"):
+        make(tmp_path)
+
+
 def test_a_tool_that_fails_for_another_reason_is_heard(monkeypatch, tmp_path):
-    def tool(name, arguments, folder):
+    def tool(name, arguments, folder, *, seconds=None):
         if name == "nextpnr-ecp5":
             raise RuntimeError("out of pins")
 
