@@ -51,6 +51,8 @@ class Mac(LiteXModule):
             Instance("DELAYG", p_DEL_MODE="SCLK_ALIGNED", p_DEL_VALUE=taps(tx_delay_ns), i_A=clock, o_Z=self.tx_clk)]
 
         self.phy_tx = stage("eth_tx", LiteEthPHYRGMIITX(pads))
+        # Or who brings the bytes would hear late in a cycle whether one was taken.
+        self.byte_buffer = stage("eth_tx", Buffer(eth_phy_description(8), pipe_ready=True))
         self.padding = stage("eth_tx", LiteEthMACPaddingInserter(8, PAYLOAD_BYTES_MIN))
         self.tx_buffer = stage("eth_tx", Buffer(eth_phy_description(8), pipe_ready=True))
         self.inserter = stage("eth_tx", LiteEthMACCRC32Inserter(eth_phy_description(8)))
@@ -58,8 +60,9 @@ class Mac(LiteXModule):
         self.crc_buffer = stage("eth_tx", Buffer(eth_phy_description(8), pipe_ready=True))
         self.tx_preamble = stage("eth_tx", LiteEthMACPreambleInserter(8))
         self.gap = stage("eth_tx", LiteEthMACGap(8))
-        self.tx_pipeline = Pipeline(self.padding, self.tx_buffer, self.inserter, self.crc_buffer, self.tx_preamble, self.gap, self.phy_tx)
-        sink = self.padding.sink
+        self.tx_pipeline = Pipeline(
+            self.byte_buffer, self.padding, self.tx_buffer, self.inserter, self.crc_buffer, self.tx_preamble, self.gap, self.phy_tx)
+        sink = self.byte_buffer.sink
         self.comb += [sink.valid.eq(streams["tx_valid"]), sink.data.eq(streams["tx_data"]), sink.last.eq(streams["tx_last"]),
                       sink.last_be.eq(streams["tx_last"]), streams["tx_ready"].eq(sink.ready)]
 
