@@ -15,9 +15,9 @@ __all__ = ["CORE", "RESOURCES", "SECONDS", "SEEDS", "Clock", "bitstream", "devic
 
 SEEDS = (1, 2, 3, 4)
 """Of the placement, tried until timing is met."""
-SECONDS = 3600
-"""For which a seed is placed and routed, before the next one is tried: a router can go on for ever over wires that it cannot free. Six times what
-the largest board takes on one core of a desktop."""
+SECONDS = 7200
+"""For which a seed is placed and routed, before the next one is tried: a router can go on for ever over wires that it cannot free. Twice what the
+fullest board takes beside other work."""
 CORE = "core"
 """The name of the switch's clock."""
 RESOURCES = {"TRELLIS_COMB": "LUT", "TRELLIS_FF": "FF", "DP16KD": "EBR", "MULT18X18D": "DSP"}
@@ -25,9 +25,6 @@ RESOURCES = {"TRELLIS_COMB": "LUT", "TRELLIS_FF": "FF", "DP16KD": "EBR", "MULT18
 SYNTHESIS = "-nowidelut"
 """Five-input multiplexers made of pairs of LUTs cost the whole switch some 5 % more LUTs than they save."""
 
-
-PLACEMENT = ("--placer-heap-timingweight", "40")
-"""nextpnr's own 10 lets it spread the ports, small beside the core but fast, over a part that is nearly full."""
 LOGIC_SHARE = 0.5
 """Of a clock's period, what the mapper may use: the wires take the rest. Of Yosys' figures, whose wires are 0.3 ns each."""
 
@@ -90,8 +87,7 @@ def bitstream(board: Board, folder: Path, *, required: dict[str, Clock], sources
         try:
             tool("nextpnr-ecp5", [
                 "-q", "--log", "nextpnr.log", *device_options(board.part), "--json", f"{name}.json", "--lpf", f"{name}.lpf", "--textcfg",
-                f"{name}.config", "--report", "nextpnr.json", "--freq", str(board.core_mhz), "--seed", str(seed), *PLACEMENT], folder,
-                seconds=SECONDS)
+                f"{name}.config", "--report", "nextpnr.json", "--freq", str(board.core_mhz), "--seed", str(seed)], folder, seconds=SECONDS)
         except subprocess.TimeoutExpired:
             late.append(seed)
             continue
