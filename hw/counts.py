@@ -16,6 +16,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 from amaranth.lib.wiring import Component
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Column, Table
 
@@ -147,7 +148,8 @@ def main(
             raise typer.BadParameter(f"there is no {name!r}; there are {', '.join(DESIGNS)}")
     BUILD.mkdir(parents=True, exist_ok=True)
     found: dict[str, dict[str, Any]] = {}
-    table = Table(Column("", no_wrap=True), "LUT", "FF", "RAMB36", "RAMB18", "of all RAM", "URAM", "DSP", "levels")
+    widths = {"LUT": 7, "FF": 7, "RAMB36": 6, "RAMB18": 6, "of all RAM": 6, "URAM": 4, "DSP": 6, "levels": 6}
+    table = Table(Column("", no_wrap=True), *(Column(title, min_width=width) for title, width in widths.items()), box=SIMPLE, padding=(0, 1, 0, 0))
     for name in names:
         found[name] = one = count(name, DESIGNS[name])
         table.add_row(*row(name, one, available(DESIGNS[name].of)))
