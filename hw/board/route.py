@@ -80,7 +80,7 @@ def bitstream(board: Board, folder: Path, *, required: dict[str, Clock], sources
     best: dict[str, Any] = {}
     late: list[int] = []
     for seed in seeds:
-        progress(f"{name}: placing and routing with seed {seed}; minutes, see nextpnr.log")
+        progress(f"{name}: placing and routing with seed {seed}; up to an hour, nextpnr.log says how far it is")
         routed = folder / "nextpnr.json"
         routed.unlink(missing_ok=True)
         failure = ""
