@@ -128,7 +128,7 @@ class Story:
             yield tell(*((client, client.skip(next(client, more))) for more in (1, 0, -1, -2, -3)))
         for later in (1000, 99, 1, 1, 98, 1):
             yield tell((ann, ann.look(token=77)), later=later)
-        for wrong in ({"kind": 14}, {"table": 2}, {"count": 1}):
+        for wrong in ({"kind": 14}, {"kind": 0x90 + Kind.LOOK}, {"table": 2}, {"count": 1}):
             yield tell((ann, ann.request(**({"kind": Kind.LOOK} | wrong))))
         yield tell((dan, dan.open()), later=200)
         yield tell((cas, cas.close(next(cas))), (cas, cas.look()))
