@@ -1,5 +1,6 @@
 """What a switch can be, by numbers: the explorers' states hold numbers, and each step of a switch is made, and checked, once."""
 
+from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar
 
 from sim.model.search import Violation
@@ -9,17 +10,17 @@ __all__ = ["Cores"]
 Core = TypeVar("Core")
 
 
-class Cores(Generic[Core]):
-    """`cores`: all that were met, by their numbers. A switch of this kind has `perform`."""
+class Cores(ABC, Generic[Core]):
+    """`cores`: all that were met, by their numbers."""
 
     def __init__(self) -> None:
         self.cores: list[Core] = []
         self.numbers: dict[Core, int] = {}
         self.moves: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
-    def perform(self, core: Core, event: Any, *where: int) -> tuple[Any, ...]:
-        """The core after a message or an action, and what it sent. where: at which switch, if there are several."""
-        raise NotImplementedError
+    @abstractmethod
+    def perform(self, core: Core, event: Any) -> tuple[Any, ...]:
+        """The core after a message or an action, and what it sent."""
 
     def intern(self, core: Core) -> int:
         if core not in self.numbers:
@@ -27,12 +28,12 @@ class Cores(Generic[Core]):
             self.cores.append(core)
         return self.numbers[core]
 
-    def move(self, number: int, event: Any, *where: int) -> tuple[Any, ...]:
+    def move(self, number: int, event: Any) -> tuple[Any, ...]:
         """`perform` by numbers."""
-        key = number, type(event), event, *where  # tuples of different types may be equal
+        key = number, type(event), event  # tuples of different types may be equal
         if key not in self.moves:
             try:
-                core, *sent = self.perform(self.cores[number], event, *where)
+                core, *sent = self.perform(self.cores[number], event)
             except Violation as violation:
                 violation.trace.append(event)
                 raise

@@ -150,7 +150,7 @@ class ClaimsSwitch(Cores[Core]):
     def base(self, update: int) -> int:
         return self.seq(update * self.scenario.segments)
 
-    def perform(self, core: Core, event: Event, *where: int) -> tuple[Core, Sent]:
+    def perform(self, core: Core, event: Event) -> tuple[Core, Sent]:
         if isinstance(event, Leave):
             return self.depart(core, event)
         if isinstance(event, SetThreshold):

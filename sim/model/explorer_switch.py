@@ -123,7 +123,7 @@ class RingSwitch(Cores[Core]):
             ring = ShortRing(slots, ring.have, live, s.threshold)
         return self.intern(Core(ring, (0,) * len(ring.slots), (UNKNOWN,) * s.segments, (0,) * s.workers))
 
-    def perform(self, core: Core, event: Event, *where: int) -> tuple[Core, int, int, int]:
+    def perform(self, core: Core, event: Event) -> tuple[Core, int, int, int]:
         """The core after a message or an action; a result that it sent: segment (or -1) and set of receivers; and for whom its sender has
         been waiting."""
         s, ring, waits = self.scenario, core.ring, 0

@@ -77,23 +77,23 @@ class Explorer:
                 yield Report(switch, low, UNKNOWN)
                 yield from (Report(switch, low, wanted) for wanted in range(low, min(low + s.window + 1, s.segments)))
 
-    def arrivals(self, switch: int, number: int, worker: int, lowest: int) -> list[tuple[Event, int]]:
+    def arrivals(self, number: int, worker: int, lowest: int) -> list[tuple[Event, int]]:
         """A worker's messages up to this `low`, with the core after each that changes it."""
-        key = switch, number, worker, lowest
+        key = number, worker, lowest
         if key not in self.effects:
-            self.effects[key] = self.changes(switch, number, self.ever_sent(worker, lowest))
+            self.effects[key] = self.changes(number, self.ever_sent(worker, lowest))
         return self.effects[key]
 
-    def arrivals_up(self, switch: int, number: int, child: int, below: Core) -> list[tuple[Event, int]]:
-        key = switch, number, child, self.tree.worst(below), below.up
+    def arrivals_up(self, number: int, child: int, below: Core) -> list[tuple[Event, int]]:
+        key = number, child, self.tree.worst(below), below.up
         if key not in self.effects:
-            self.effects[key] = self.changes(switch, number, self.ever_sent_up(*key[2:]))
+            self.effects[key] = self.changes(number, self.ever_sent_up(*key[1:]))
         return self.effects[key]
 
-    def changes(self, switch: int, number: int, events: Iterator[Event]) -> list[tuple[Event, int]]:
+    def changes(self, number: int, events: Iterator[Event]) -> list[tuple[Event, int]]:
         moved: dict[int, Event] = {}
         for event in events:
-            moved.setdefault(self.tree.move(number, event, switch)[0], event)
+            moved.setdefault(self.tree.move(number, event)[0], event)
         return [(event, after) for after, event in moved.items() if after != number]
 
     # The search
@@ -131,7 +131,7 @@ class Explorer:
 
     def successors(self, state: State) -> Iterator[tuple[Event, State]]:
         for switch, event in self.actions(state):
-            yield event, self.at(state, switch, self.tree.move(state.cores[switch], event, switch)[0])
+            yield event, self.at(state, switch, self.tree.move(state.cores[switch], event)[0])
         for switch, number in enumerate(state.cores):
             core = self.tree.cores[number]
             for worker in self.tree.locals[switch]:
@@ -141,20 +141,20 @@ class Explorer:
                     for segment in range(self.scenario.segments):
                         if fresh >> segment & 1:
                             yield Result(worker, segment), self.receive(state, worker, segment)
-                    for event, after in self.arrivals(switch, number, worker, lowest_missing(held)):
+                    for event, after in self.arrivals(number, worker, lowest_missing(held)):
                         yield event, self.at(state, switch, after)
             for child in self.tree.children[switch]:
                 below, member = self.tree.cores[state.cores[child]], self.tree.seat[child]
                 told = known(core.truth)
                 if core.ring.live >> member & 1:
-                    for event, after in self.arrivals_up(switch, number, child, below):
+                    for event, after in self.arrivals_up(number, child, below):
                         yield event, self.at(state, switch, after)
                 else:
                     told = core.told[member]
                 for segment in range(self.scenario.segments if below.ring.live else 0):
                     if told >> segment & 1 and below.truth[segment] == UNKNOWN:
                         event = Down(child, segment, core.truth[segment])
-                        after = self.tree.move(state.cores[child], event, child)[0]
+                        after = self.tree.move(state.cores[child], event)[0]
                         if after != state.cores[child]:
                             yield event, self.at(state, child, after)
 
@@ -192,7 +192,7 @@ class Explorer:
 
     def deliver(self, state: State, switch: int, event: Event) -> State:
         """A message arrives, and all that it causes."""
-        number, sent = self.tree.move(state.cores[switch], event, switch)
+        number, sent = self.tree.move(state.cores[switch], event)
         state = self.at(state, switch, number)
         if sent.up:
             parent = self.scenario.parents[switch]

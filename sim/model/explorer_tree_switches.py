@@ -84,9 +84,11 @@ class Expire(NamedTuple):
 
 
 class Core(NamedTuple):
-    """One switch: ring, accumulators (bit `segment * workers + worker` for each payload in the sum). For the checks and the network: the
-    ranks in each segment as sent up and in its result, and of members that have left the results (bit mask) that they may still get."""
+    """One switch, by its number: ring, accumulators (bit `segment * workers + worker` for each payload in the sum). For the checks and the
+    network: the ranks in each segment as sent up and in its result, and of members that have left the results (bit mask) that they may still
+    get."""
 
+    switch: int
     ring: Ring
     memory: tuple[int, ...]
     up: tuple[int, ...]
@@ -130,13 +132,13 @@ class SwitchTree(Cores[Core]):
             members = len(self.children[k]) + len(self.locals[k])
             threshold = s.threshold if s.threshold and not k else len(self.workers)
             ring = flat.new_ring(self.first_seq, s.window, members, (1 << members) - 1, threshold)
-            cores.append(self.intern(Core(ring, (0,) * len(ring.slots), *((UNKNOWN,) * s.segments,) * 2, (0,) * members)))
+            cores.append(self.intern(Core(k, ring, (0,) * len(ring.slots), *((UNKNOWN,) * s.segments,) * 2, (0,) * members)))
         return tuple(cores)
 
-    def perform(self, core: Core, event: Event, *where: int) -> tuple[Core, Sent]:
-        """At one switch. Members that have left are not asked for here: the explorer delivers nothing of theirs."""
-        (switch,) = where
-        s, leaf, ring = self.scenario, switch != 0, core.ring
+    def perform(self, core: Core, event: Event) -> tuple[Core, Sent]:
+        """Members that have left are not asked for here: the explorer delivers nothing of theirs."""
+        s, switch, ring = self.scenario, core.switch, core.ring
+        leaf = switch != 0
         works: list[Work] = []
         up: Event | None = None
         outcome = None
@@ -179,17 +181,17 @@ class SwitchTree(Cores[Core]):
         core = core._replace(ring=ring)
         segment, receivers = UNKNOWN, 0
         for work in works:
-            core = self.execute(switch, core, work, event)
+            core = self.execute(core, work, event)
             slot = core.ring.slots[work.slot]
             if slot.state == SlotState.SENT_UP and work.emit:
-                up = self.uplink(switch, core, self.segment(slot))
+                up = self.uplink(core, self.segment(slot))
             elif work.emit:
                 segment, receivers = self.segment(slot), core.ring.live
             elif work.operation == Operation.RESEND and (s.answers or work.receivers >> len(self.children[switch])):
                 segment, receivers = self.segment(slot), work.receivers
         return core, Sent(up, segment, receivers)
 
-    def execute(self, switch: int, core: Core, work: Work, event: Event) -> Core:
+    def execute(self, core: Core, work: Work, event: Event) -> Core:
         """The accumulators obey; what leaves is compared with the header that goes with it."""
         slot, content = core.ring.slots[work.slot], core.memory[work.slot]
         segment = self.segment(slot)
@@ -216,7 +218,7 @@ class SwitchTree(Cores[Core]):
             raise Violation("a result leaves an open slot")
         if core.truth[segment] not in (UNKNOWN, ranks):
             raise Violation("a result changes")
-        if not switch:
+        if not core.switch:
             self.check_result(core.ring, slot, ranks)
         return core._replace(truth=put(core.truth, segment, ranks))
 
@@ -245,8 +247,8 @@ class SwitchTree(Cores[Core]):
     def segment(self, slot: Slot | int) -> int:
         return ((slot if isinstance(slot, int) else slot.seq) - self.first_seq) % SERIAL
 
-    def uplink(self, switch: int, core: Core, segment: int) -> Uplink:
-        return Uplink(switch, segment, core.up[segment], self.worst(core))
+    def uplink(self, core: Core, segment: int) -> Uplink:
+        return Uplink(core.switch, segment, core.up[segment], self.worst(core))
 
     def worst(self, core: Core) -> int:
         """The `low` that a leaf may say to have."""

@@ -207,7 +207,7 @@ class Links:
         live = tree.cores[state.cores[switch]].ring.live
         if not live or not isinstance(event, (Down, Leave)) and hasattr(event, "low") and not live >> tree.member(event) & 1:
             return
-        number, sent = tree.move(state.cores[switch], event, switch)
+        number, sent = tree.move(state.cores[switch], event)
         self.state = base.at(state, switch, number)
         if sent.up:
             self.bag.append((base.scenario.parents[switch], sent.up))

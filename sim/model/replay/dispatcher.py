@@ -8,6 +8,7 @@ state is explored (`explorer.py`). What `docs/replay.md` leaves open is decided 
 - A CLOSE is answered once: its repeat finds no session.
 """
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 from iswitch.config import Replay
@@ -36,7 +37,7 @@ class Effect(NamedTuple):
     rows: tuple[Row, ...] = ()
 
 
-class Dispatcher:
+class Dispatcher(ABC):
     """`fates`: how many requests each Fate had. `places` are open to tests."""
 
     rules: Rules = RULES
@@ -49,22 +50,23 @@ class Dispatcher:
 
     # What a subclass says
 
+    @abstractmethod
     def waits(self, asked: Request) -> Fate | None:
         """Why an ordered request, the next of its session, cannot be carried out now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def effect(self, asked: Request) -> Effect:
         """Carries out an ordered request, but for what concerns sessions."""
-        raise NotImplementedError
 
+    @abstractmethod
     def show(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
         """Carries out a request of a kind that is not ordered."""
-        raise NotImplementedError
 
+    @abstractmethod
     def status(self, asked: Request, place: Place, effect: Effect) -> bytes:
         """STATUS of a request that came to `effect`, with its session as it is after that."""
-        raise NotImplementedError
 
+    @abstractmethod
     def settle(self, asked: Request, effect: Effect) -> None:
         """What is to be done after the answer was made."""
 

@@ -115,6 +115,9 @@ class Toy(Dispatcher):
     def status(self, asked: Request, place: Place, effect: Effect) -> bytes:
         return frames.status(reason=effect.fate, next=place.next, done=effect.done)
 
+    def settle(self, asked: Request, effect: Effect) -> None:
+        """Nothing: a toy keeps no more than was executed."""
+
 
 class SessionsSwitch(Cores[Core]):
     """One that serves sessions."""
@@ -132,7 +135,7 @@ class SessionsSwitch(Cores[Core]):
         core = self.cores[number]
         return self.intern(core._replace(places=self.cores[0].places, resets=core.resets + 1))
 
-    def perform(self, core: Core, ask: Ask, *where: int) -> tuple[Core, tuple[Answer, ...]]:
+    def perform(self, core: Core, ask: Ask) -> tuple[Core, tuple[Answer, ...]]:
         """The switch after a request, and its answers."""
         toy, nonce = self.toy, ask.client + 1
         toy.places, toy.executed, toy.gate = list(core.places), core.executed, core.gate

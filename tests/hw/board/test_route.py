@@ -54,11 +54,11 @@ def tools(monkeypatch, results):
         calls.append((name, arguments))
         if name == "nextpnr-ecp5":
             assert seconds == SECONDS
-            if left[0] is None:
-                left.pop(0)
+            result = left.pop(0)
+            if result is None:
                 raise subprocess.TimeoutExpired(name, seconds)
-            (folder / "nextpnr.json").write_text(json.dumps(left.pop(0)))
-            if not report(json.loads((folder / "nextpnr.json").read_text()), REQUIRED)["timing_met"]:
+            (folder / "nextpnr.json").write_text(json.dumps(result))
+            if not report(result, REQUIRED)["timing_met"]:
                 raise RuntimeError("timing")
         if name == "ecppack":
             (folder / "colorlight_5a_75b.bit").write_text("bits")
