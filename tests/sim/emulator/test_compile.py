@@ -1,0 +1,37 @@
+"""A compiled switch is kept until something changes that its RTL is generated from."""
+
+import ast
+import shutil
+
+import pytest
+
+from sim.emulator import compile as compiling
+from sim.emulator.toolchain import ROOT
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A copy of the gateware and of the package, of which the cache key is computed."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "hw", tmp_path / "hw", ignore=ignored)
+    shutil.copytree(ROOT / "host" / "iswitch", tmp_path / "host" / "iswitch", ignore=ignored)
+    monkeypatch.setattr(compiling, "ROOT", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("file, matters", [("hw/switch.py", True), ("host/iswitch/wire.py", True), ("host/iswitch/config.py", True),
+                                           ("host/iswitch/aggregate.py", False), ("host/iswitch/cli.py", False)])
+def test_only_what_the_gateware_imports_is_in_the_key(checkout, file, matters):
+    before = list(compiling._sources())
+    with (checkout / file).open("a") as changed:
+        changed.write("# changed\n")
+    assert (list(compiling._sources()) != before) == matters
+
+
+def test_every_import_of_the_package_is_one_that_the_key_follows():
+    """The key finds `from iswitch.x import y` only."""
+    for text in compiling._sources():
+        followed = set(compiling.IMPORTED.findall(text))
+        for node in ast.walk(ast.parse(text.partition("\n")[2] or "")):
+            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            assert {module for module in modules if module.partition(".")[0] == "iswitch"} <= followed
