@@ -84,13 +84,21 @@ def exports(tree: ast.Module) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=short)
-def test_all_resolves(path):
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def wrong_exports(tree: ast.Module) -> list[str]:
+    """Names in `__all__` that the module does not bind, or lists twice."""
     names = exports(tree)
     lazy = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} & {"__getattr__"}
-    assert len(set(names)) == len(names)
-    assert lazy or set(names) <= set(bound(tree.body))
+    unbound = set() if lazy else set(names) - set(bound(tree.body))
+    return sorted(unbound | {name for name in names if names.count(name) > 1})
+
+
+def test_all_resolves():
+    wrong = {short(path): wrong_exports(ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCES}
+    assert {path: names for path, names in wrong.items() if names} == {}
+
+
+def test_a_name_that_is_not_bound_is_noticed():
+    assert wrong_exports(ast.parse("__all__ = ['a', 'b', 'b', 'c']\na = b = 1\n")) == ["b", "c"]
 
 
 def computes(path: Path) -> bool:
