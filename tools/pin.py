@@ -22,7 +22,7 @@ NOT_INSTALLED = {
 def resolved(group: str) -> dict[str, str]:
     """Return the lines of each package that a group needs, by package and marker."""
     made = subprocess.run(
-        [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--group", group, "--universal", "--python-version", "3.11", 
+        [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--group", group, "--universal", "--python-version", "3.11",
          "--only-binary=:all:", "--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url",
          *(f"--no-binary={name}" for name in NOT_INSTALLED), *(f"--no-emit-package={name}" for name in NOT_INSTALLED)],
         cwd=ROOT, check=True, text=True, capture_output=True).stdout

@@ -7,7 +7,8 @@ from sim.bench.tiers import CHEAP_S, LIMIT_S
 
 CASES = ["a::cheap[1]", "a::cheap[2]", "a::new", "b::middling[x]", "b::middling[y]", "b::dear[1]", "b::dear[2]", "c::slow[1]", "c::slow[2]"]
 SLOW = {"c::slow[1]", "c::slow[2]"}
-SECONDS = {"a::cheap[2]": CHEAP_S, "b::middling[x]": 2.0, "b::middling[y]": 1.0, "b::dear[1]": LIMIT_S + 1, "b::dear[2]": LIMIT_S + 2, "c::slow[2]": 90.0}
+SECONDS = {"a::cheap[2]": CHEAP_S, "b::middling[x]": 2.0, "b::middling[y]": 1.0,
+           "b::dear[1]": LIMIT_S + 1, "b::dear[2]": LIMIT_S + 2, "c::slow[2]": 90.0}
 
 
 def test_a_law_is_there_by_its_cheapest_case_and_by_all_cheap_ones():

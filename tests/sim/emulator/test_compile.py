@@ -28,10 +28,20 @@ def test_only_what_the_gateware_imports_is_in_the_key(checkout, file, matters):
     assert (list(compiling._sources()) != before) == matters
 
 
+def modules(node):
+    """Modules of `iswitch` that an import statement names, in any form."""
+    if isinstance(node, ast.ImportFrom):
+        named = [node.module or ""]
+    elif isinstance(node, ast.Import):
+        named = [alias.name for alias in node.names]
+    else:
+        named = []
+    return {name for name in named if name.partition(".")[0] == "iswitch"}
+
+
 def test_every_import_of_the_package_is_one_that_the_key_follows():
     """The key finds `from iswitch.x import y` only."""
-    for text in compiling._sources():
-        followed = set(compiling.IMPORTED.findall(text))
-        for node in ast.walk(ast.parse(text.partition("\n")[2] or "")):
-            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            assert {module for module in modules if module.partition(".")[0] == "iswitch"} <= followed
+    *sources, _ = compiling._sources()
+    for text in sources:
+        tree = ast.parse(text.partition("\n")[2])
+        assert set().union(*map(modules, ast.walk(tree))) <= set(compiling.IMPORTED.findall(text))
