@@ -15,8 +15,10 @@ REPLAY    ?=
 ACTORS    ?= 4
 LOCKSTEP  ?= 0
 GAME      ?= Breakout
-# Of `make test`
+# Of the tests: processes, and which part of a tier
 JOBS      ?= 2
+SHARD     ?= 1/1
+DURATIONS ?=
 # Of `make sim`: WAVES=1 writes waveforms
 WAVES     ?= 0
 # Of `make bitstream`
@@ -47,11 +49,11 @@ TEST     := .venv/.test-$(SET_UP)-$(TORCH)
 LINT     := .venv/.lint-$(SET_UP)-$(TORCH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup pins test test-all lint demo demo-apex demo-atari demo-schedule emulator sim bench cartpole-time timing bitstream clean
+.PHONY: help setup pins test test-long test-all lint demo demo-apex demo-atari demo-schedule emulator sim bench cartpole-time timing bitstream clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target what; do \
-		printf '%-16s %s\n' "$$target" "$$what"; done
+		printf '%-19s %s\n' "$$target" "$$what"; done
 
 setup: $(LINT)  ## make .venv with everything in it (the other targets install what they need)
 
@@ -62,11 +64,14 @@ setup: $(LINT)  ## make .venv with everything in it (the other targets install w
 pins: $(LINT)  ## write tools/requirements/ anew from the dependency groups of pyproject.toml
 	python tools/pin.py
 
-test: $(TEST)  ## run every law once: 5 minutes on two cores
+test: $(TEST)  ## run the short tier of the tests, every law once: 5 minutes on two cores
 	python -m pytest -n $(JOBS) --dist worksteal
 
-test-all: $(TEST)  ## run the tests, the slow ones too
-	python -m pytest -n $(JOBS) --dist worksteal -m ""
+test-long: $(TEST)  ## run all that `make test` leaves out, for hours; SHARD=1/8 for a part of it
+	python -m pytest -n $(JOBS) --dist worksteal --tier long --shard $(SHARD)
+
+test-all: $(TEST)  ## run all tests; SHARD=1/8; DURATIONS=1 keeps the measured durations in tests/durations.json
+	python -m pytest -n $(JOBS) --dist worksteal --tier all --shard $(SHARD) $(if $(DURATIONS),--keep-durations)
 
 lint: $(LINT)  ## ruff and mypy
 	ruff check .

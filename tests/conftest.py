@@ -4,6 +4,7 @@ import os
 from collections import defaultdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sim.bench import tiers
@@ -11,6 +12,8 @@ from sim.bench import tiers
 DURATIONS = Path(__file__).with_name("durations.json")
 MEASURED = defaultdict(float)
 """Seconds of each case in this run, its set-up included."""
+STALLS = {"stalls", "stall", "chance", "source_stalls"}
+"""Parameters of tests that say how often a stream stalls."""
 LONG_ONLY = pytest.StashKey[list[str]]()
 """Laws of the collected files that have no case in the short tier."""
 
@@ -27,12 +30,18 @@ def pytest_addoption(parser):
     group.addoption("--keep-durations", action="store_true", help=f"write the measured durations to {DURATIONS.name}")
 
 
+def has_stalls(item):
+    """A stream of the case stalls: one of the parameters that say how often is not zero."""
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return any(np.any(parameters[name]) for name in STALLS & parameters.keys())
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
     durations = tiers.read(DURATIONS)
     cases = [item.nodeid for item in items]
     slow = {item.nodeid for item in items if item.get_closest_marker("slow")}
-    short = tiers.short(cases, slow, durations)
+    short = tiers.short(cases, durations, slow=slow, stalled={item.nodeid for item in items if has_stalls(item)})
     config.stash[LONG_ONLY] = tiers.laws_without(cases, short)
 
     named = tuple(argument for argument in config.args if "::" in argument)
@@ -40,7 +49,7 @@ def pytest_collection_modifyitems(config, items):
     chosen = tier | {case for case in cases if case.startswith(named)} if named else tier
     try:
         number, count = map(int, config.option.shard.split("/"))
-        chosen = tiers.shard(chosen, number, count, slow, durations)
+        chosen = tiers.shard(chosen, durations, number, count, slow=slow)
     except ValueError as error:
         raise pytest.UsageError(f"--shard must be K/N, such as 1/4, not {config.option.shard!r}: {error}") from error
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])

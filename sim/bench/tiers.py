@@ -1,7 +1,7 @@
 """Which tests `make test` runs, and how the rest is divided into shards: decided by measured durations.
 
-A *law* is a test function; its *cases* are its parameters. The short tier holds every law once, by its cheapest case, and all further cases that
-cost next to nothing. The long tier holds everything else. `tests/durations.json` keeps the durations; a case that is not in it is a cheap or a
+A *law* is a test function; its *cases* are its parameters. The short tier holds every law once, by its cheapest case with stalls if it has such,
+and all further cases that cost next to nothing. The long tier holds everything else. `tests/durations.json` keeps the durations; a case that is not in it is a cheap or a
 new one, and belongs to the short tier until somebody measures it (`make test-all DURATIONS=1`).
 """
 
@@ -27,30 +27,26 @@ def law_of(case: str) -> str:
     return case.partition("[")[0]
 
 
-def short(cases: Iterable[str], slow: Collection[str], durations: Durations) -> set[str]:
+def short(cases: Iterable[str], durations: Durations, *, slow: Collection[str] = (), stalled: Collection[str] = ()) -> set[str]:
     """Return the cases of the short tier.
 
     Parameters
     ----------
     cases : iterable of str
         Node ids of all collected tests.
-    slow : collection of str
-        Those that are marked `slow`: they are never in the short tier.
     durations : mapping of str to float
         Measured seconds.
+    slow : collection of str
+        Cases that are marked `slow`: they are never in the short tier.
+    stalled : collection of str
+        Cases with stalls on their streams: one of them stands for its law if it takes at most `LIMIT_S`.
     """
-    cheapest: dict[str, str] = {}
-    kept = set()
+    laws: dict[str, list[str]] = {}
     for case in cases:
-        if case in slow:
-            continue
-        cost = durations.get(case, 0.0)
-        if cost <= CHEAP_S:
-            kept.add(case)
-        best = cheapest.setdefault(law_of(case), case)
-        if cost < durations.get(best, 0.0):
-            cheapest[law_of(case)] = case
-    return kept | {case for case in cheapest.values() if durations.get(case, 0.0) <= LIMIT_S}
+        if case not in slow and durations.get(case, 0.0) <= LIMIT_S:
+            laws.setdefault(law_of(case), []).append(case)
+    cheap = {case for found in laws.values() for case in found if durations.get(case, 0.0) <= CHEAP_S}
+    return cheap | {min(found, key=lambda case: (case not in stalled, durations.get(case, 0.0))) for found in laws.values()}
 
 
 def laws_without(cases: Iterable[str], kept: Collection[str]) -> list[str]:
@@ -58,11 +54,8 @@ def laws_without(cases: Iterable[str], kept: Collection[str]) -> list[str]:
     return sorted({law_of(case) for case in cases} - {law_of(case) for case in kept})
 
 
-def shard(cases: Iterable[str], number: int, count: int, slow: Collection[str], durations: Durations) -> set[str]:
+def shard(cases: Iterable[str], durations: Durations, number: int, count: int, *, slow: Collection[str] = ()) -> set[str]:
     """Return the cases of shard `number` of `count`, from 1: the longest first, each to the shard that has least so far.
-
-    All cases of a file whose tests are no longer than a few seconds would share fixtures; balance matters more here, since the designs that the
-    fixtures compile are cached.
 
     Raises
     ------
