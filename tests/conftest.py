@@ -27,6 +27,7 @@ def pytest_addoption(parser):
     group.addoption("--tier", choices=("short", "long", "all"), default="short",
                     help="short: every law once (the default); long: everything else. A test named by its node id runs in any tier.")
     group.addoption("--shard", metavar="K/N", default="1/1", help="of the tests of the tier, the K-th of N parts of equal duration")
+    group.addoption("--list-long-only", action="store_true", help="print the laws that have no case in the short tier, and run nothing")
     group.addoption("--keep-durations", action="store_true", help=f"write the measured durations to {DURATIONS.name}")
 
 
@@ -52,8 +53,15 @@ def pytest_collection_modifyitems(config, items):
         chosen = tiers.shard(chosen, durations, number, count, slow=slow)
     except ValueError as error:
         raise pytest.UsageError(f"--shard must be K/N, such as 1/4, not {config.option.shard!r}: {error}") from error
+    if config.option.list_long_only:
+        chosen = set()
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
     items[:] = [item for item in items if item.nodeid in chosen]
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if config.option.list_long_only:
+        terminalreporter.write_line("\n".join(tiers.listed(config.stash[LONG_ONLY])))
 
 
 def pytest_runtest_logreport(report):
@@ -70,6 +78,12 @@ def pytest_sessionfinish(session):
 def long_only(request):
     """Laws of the collected files that have no case in the short tier."""
     return request.config.stash[LONG_ONLY]
+
+
+@pytest.fixture
+def whole_suite(request):
+    """All of tests/ was collected."""
+    return request.config.args == request.config.getini("testpaths")
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ from iswitch.wire import (
     ResultFlag, Stat, Type, have_view_register, job_view_register, member_view_register, port_counter_register, slot_view_register,
 )
 
+from sim.bench import tiers
+
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(path for top in ("host/iswitch", "hw", "sim") for path in (ROOT / top).rglob("*.py"))
 PROTOCOL = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
@@ -243,3 +245,15 @@ def test_docs_views():
     assert line("| 2048 + 32 j + m |") and have_view_register(3, 5) == 2048 + 32 * 3 + 5
     assert line("| 4096 + 256 j + 8 m |") and member_view_register(3, 5) == 4096 + 256 * 3 + 8 * 5
     assert line("| 2^20 + 65536 j + 8 s |") and slot_view_register(3, 5) == 2**20 + 65536 * 3 + 8 * 5
+
+
+# The tiers in docs/testing.md
+
+def test_docs_name_what_only_the_long_tier_notices(long_only, whole_suite):
+    """If this fails: `python -m pytest -q --list-long-only` prints what docs/testing.md should say."""
+    page = (ROOT / "docs/testing.md").read_text(encoding="utf-8").splitlines()
+    listed = tiers.listed(long_only)
+    if whole_suite:
+        assert [row for row in page if row.startswith("- `tests/")] == listed
+    else:
+        assert set(listed) <= set(page)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-__all__ = ["CHEAP_S", "LIMIT_S", "Durations", "law_of", "laws_without", "merged", "read", "shard", "short", "write"]
+__all__ = ["CHEAP_S", "LIMIT_S", "Durations", "law_of", "laws_without", "listed", "merged", "read", "shard", "short", "write"]
 
 Durations = Mapping[str, float]
 """Seconds of each case, by its pytest node id."""
@@ -52,6 +52,15 @@ def short(cases: Iterable[str], durations: Durations, *, slow: Collection[str] =
 def laws_without(cases: Iterable[str], kept: Collection[str]) -> list[str]:
     """Return the laws of which no case is kept, in alphabetical order."""
     return sorted({law_of(case) for case in cases} - {law_of(case) for case in kept})
+
+
+def listed(laws: Iterable[str]) -> list[str]:
+    """Return laws as lines of Markdown, a line for each file: `` - `tests/a.py`: first law; second law ``."""
+    files: dict[str, list[str]] = {}
+    for law in laws:
+        file, _, name = law.partition("::")
+        files.setdefault(file, []).append(name.rpartition("::")[2].removeprefix("test_").replace("_", " "))
+    return [f"- `{file}`: {'; '.join(names)}" for file, names in files.items()]
 
 
 def shard(cases: Iterable[str], durations: Durations, number: int, count: int, *, slow: Collection[str] = ()) -> set[str]:

@@ -19,6 +19,10 @@ def test_what_is_too_slow_is_named():
     assert tiers.laws_without(CASES, tiers.short(CASES, SECONDS, slow=SLOW)) == ["b::dear", "c::slow"]
 
 
+def test_the_list_has_a_line_for_each_file():
+    assert tiers.listed(["a.py::test_one_thing", "a.py::test_another", "b.py::test_third"]) == ["- `a.py`: one thing; another", "- `b.py`: third"]
+
+
 def test_a_case_that_gets_slower_gives_its_place_to_the_next():
     assert "b::middling[x]" in tiers.short(CASES, {**SECONDS, "b::middling[y]": 3.0}, slow=SLOW)
 
