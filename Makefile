@@ -49,7 +49,7 @@ TEST     := .venv/.test-$(SET_UP)-$(TORCH)
 LINT     := .venv/.lint-$(SET_UP)-$(TORCH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup pins test test-long test-all lint demo demo-apex demo-atari demo-schedule emulator sim bench cartpole-time timing bitstream clean
+.PHONY: help setup pins test test-long test-all lint demo watch demo-apex demo-atari demo-schedule emulator sim bench cartpole-time timing bitstream clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target what; do \
@@ -80,6 +80,9 @@ lint: $(LINT)  ## ruff and mypy
 demo: $(DEMO)  ## learn CartPole with WORKERS=4 through the compiled switch; LOSS=0.01 REORDER=0.05 DUPLICATE=0.01 SEED=1 KILL=2 LEAVES=2
 	python -m sim.demo --workers $(WORKERS) --seed $(SEED) \
 		--loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) --leaves $(LEAVES) $(if $(KILL),--kill $(KILL)) --out build/demo
+
+watch: $(DEMO)  ## play the policy that `make demo` has learned, into build/demo/policy.gif
+	python -m sim.demo --watch --out build/demo
 
 demo-apex: $(DEMO)  ## learn CartPole with ACTORS=4 whose replay is the compiled switch's; LOSS=0.05 REORDER=0.05 SEED=1 LOCKSTEP=1
 	python -m sim.demo_apex --actors $(ACTORS) --seed $(SEED) --loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) \

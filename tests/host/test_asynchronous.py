@@ -1,10 +1,8 @@
 """Asynchronous workers over UDP, in threads, against the golden switch."""
 
-import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -423,17 +421,3 @@ def test_wrong_vectors_are_refused_before_anything_is_sent():
         transport = UdpTransport(model.address(1))
         assert Control(transport).job(0).live == 1
         transport.close()
-
-
-def test_the_readme_does_what_it_says(capsys):
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    [snippet] = [block for block in re.findall(r"```python\n(.*?)```", readme, re.S) if "AsyncWorker" in block]
-    with UdpModel() as model:
-        for address in ('f"127.0.0.1:{27000 + rank}"', "int(sys.argv[1])"):
-            assert address in snippet
-        snippet = snippet.replace('f"127.0.0.1:{27000 + rank}"', "address(rank)").replace("int(sys.argv[1])", "the_rank")
-        spaces = [{"the_rank": rank, "address": model.address} for rank in range(4)]
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda space: exec(snippet, space), spaces))
-    assert len({space["weights"].tobytes() for space in spaces}) == 1
-    assert len(set(capsys.readouterr().out.split())) == 1

@@ -4,14 +4,14 @@ from functools import reduce
 
 import numpy as np
 import pytest
-from iswitch.config import Config
 from iswitch.wire import Format, Mode, Outcome, ResultFlag, Type
 
 from sim.bench.client import Client, parse
+from sim.bench.designs import MANY_MEMBERS
 from sim.bench.oracle import NAN, mpfr_add, patterns, window64_sum
 from sim.emulator.engine import Board
 
-CONFIG = Config(ports=4, bus_bits=64, members=32, window=4, elements=64, queue_bytes=8192)
+CONFIG = MANY_MEMBERS
 SIZES = [64, 1, 63, 2]
 WORLDS = [1, 2, 3, 17, 32]
 FRACTIONS = [44, 126, 149, 0, -126]
