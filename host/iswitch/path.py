@@ -48,9 +48,8 @@ class Watched(Transport, Protocol):
     tos: int
     refused: bool
     fault: str
-
-    @property
-    def peer(self) -> str: ...
+    remedy: str
+    peer: str
 
     @property
     def mtu(self) -> int: ...
