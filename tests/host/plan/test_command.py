@@ -152,18 +152,38 @@ def test_a_file_that_is_not_there():
     assert (result.exit_code, result.stderr) == (1, "nowhere.yaml: No such file or directory\n")
 
 
+WITHOUT = """\
+import sys
+for name in sys.argv.pop(1).split(","):
+    sys.modules[name] = None
+"""
+"""A program as if some packages were not installed."""
+
+
+def without(packages, code, *arguments):
+    return subprocess.run([sys.executable, "-c", WITHOUT + code, packages, *arguments], capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize("module", ["iswitch", "iswitch.cli"])
 def test_neither_the_driver_nor_the_command_line_needs_what_planning_needs(module):
     """As if the extra `plan` were not installed."""
-    code = ("import importlib.util, sys\n"
-            "find = importlib.util.find_spec\n"
-            "importlib.util.find_spec = lambda name, *rest: None if name in ('highspy', 'networkx', 'yaml') else find(name, *rest)\n"
-            "for name in ('highspy', 'networkx', 'yaml'): sys.modules[name] = None\n"
-            f"import {module}\n"
-            "assert 'iswitch.plan' not in sys.modules\n"
-            "if 'cli' in sys.argv[1]:\n"
-            "    sys.argv[1:] = ['plan']\n"
-            "    iswitch.cli.main()\n")
-    done = subprocess.run([sys.executable, "-c", code, module], capture_output=True, text=True, check=False)
-    assert done.returncode == ("cli" in module), done.stderr
-    assert "cli" not in module or "pip install 'iswitch[cli,plan]'" in done.stderr
+    done = without("highspy,networkx,yaml", f"import {module}\nassert 'iswitch.plan' not in sys.modules\n")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["docs/plan_seed.yaml"], ["docs/plan_seed.yaml", "--kind", "level", "--lose", "L1"], ["--unknown"]])
+def test_without_its_extra_the_planner_names_it_whatever_the_arguments(arguments):
+    done = without("networkx", "import iswitch.cli\niswitch.cli.main()\n", "plan", *arguments)
+    assert (done.returncode, done.stderr) == (
+        1, "iswitch plan needs networkx, which is not installed: pip install 'iswitch-rl[cli,plan]', or in a checkout of the project pip install "
+           "'.[cli,plan]'\n")
+
+
+def test_without_its_extra_the_help_of_the_planner_names_it():
+    done = without("networkx", "import iswitch.cli\niswitch.cli.main()\n", "plan", "--help")
+    assert "pip install 'iswitch-rl[cli,plan]'" in done.stdout
+
+
+def test_without_its_extra_the_command_line_names_it():
+    done = without("rich,typer", "import iswitch.cli\n")
+    assert done.returncode == 1 and done.stderr.startswith("the command line of iswitch needs rich and typer, which are not installed: pip install")
