@@ -121,7 +121,8 @@ def doctor(
     switch: SwitchOption = DEFAULT_SWITCH, timeout: WaitOption = DEFAULT_WAIT_S,
     job: Annotated[int | None, typer.Option("--job", metavar="JOB", min=0, max=255, help="Check that --key is the key of this job.")] = None,
     key: Annotated[int, typer.Option("--key", metavar="KEY", help="Key with which the workers join that job.")] = 0,
-    rate: Annotated[float, typer.Option("--rate", metavar="GBPS", min=0.001, help="Speed of your links. The doctor warns if the window is too small for it.")] = 1.0,
+    rate: Annotated[float, typer.Option(
+        "--rate", metavar="GBPS", min=0.001, help="Speed of your links. The doctor warns if the window is too small for it.")] = 1.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array, for programs.")] = False,
 ) -> None:
     """Check the switch and the network path to it, and print a remedy for each problem. The exit code is 1 if a check fails."""

@@ -105,7 +105,8 @@ def _kernel(granted: Socket, config: Config) -> Iterator[Finding]:
                           f"this host will lose results: `sysctl -w net.core.rmem_max={needs}`")
         lacks = [name for name, there in (("GSO", granted.gso), ("GRO", granted.gro)) if not there]
         if lacks:
-            yield Finding("offload", Mark.WARNING, f"no UDP {' and '.join(lacks)}", "use Linux 5.0 or newer; before, each segment takes a system call")
+            yield Finding("offload", Mark.WARNING, f"no UDP {' and '.join(lacks)}",
+                          "use Linux 5.0 or newer; before, each segment takes a system call")
         else:
             yield Finding("offload", Mark.OK, "UDP GSO and GRO: many segments per system call")
     finally:
@@ -141,7 +142,10 @@ def _listed(members: list[int]) -> str:
 
 
 def _key(control: Control, config: Config, job: int, key: int) -> Finding:
-    """Check a key with a Join that the switch never grants: its token is of no entry, and its `world`, which the switch checks after the key, is wrong."""
+    """Check a key with a Join that the switch never grants: no entry has its token.
+
+    If the key is right, the switch refuses the Join for its `world`, which it checks after the key.
+    """
     world = read_job(control, job).world if job < config.jobs else 0
     if not world:
         return Finding("key", Mark.WARNING, f"job {job} does not exist now", "repeat the check while its workers run")

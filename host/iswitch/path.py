@@ -143,7 +143,7 @@ def _notices(header: np.void, token: int) -> bool:
 def tos(tos: int) -> Finding:
     if tos > 0:
         return Finding("ToS", Mark.WARNING, f"replies arrive with ToS {tos:#04x}, the switch sends 0",
-                       "a device on the path rewrites the ToS: set it up for both directions alike, or results and contributions use different queues")
+                       "a device on the path rewrites the ToS: let it do so in both directions, or results and contributions use different queues")
     unseen = "the ToS of contributions cannot be seen from here"
     seen = "replies arrive with 0, as the switch sends them" if tos == 0 else "this kernel does not report the ToS of replies"
     return Finding("ToS", Mark.OK, f"{seen}; {unseen}")

@@ -151,8 +151,7 @@ def resolve(address: str) -> tuple[str, int]:
         raise _no_host(host) from error
     except UnicodeError as error:  # a label is empty or too long
         raise _no_host(host) from error
-    ip, number = found[0][4]
-    return str(ip), int(number)
+    return str(found[0][4][0]), port
 
 
 def _no_host(host: str) -> SwitchUnreachable:

@@ -33,7 +33,8 @@ class Patient:
     """A `Watched` to the golden switch. `lost`: numbers of datagrams that vanish; `longest`: longer ones vanish, or with `refuses` are
     refused by the kernel."""
 
-    def __init__(self, switch=None, *, lost=(), longest=9000, refuses=False, tos=0, deaf=False, fault="", remedy="", refused=False, peer="198.51.100.7"):
+    def __init__(self, switch=None, *, lost=(), longest=9000, refuses=False, tos=0, deaf=False, fault="", remedy="", refused=False,
+                 peer="198.51.100.7"):
         self.switch = switch or Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)
         self.lost, self.longest, self.refuses, self.deaf = lost, longest, refuses, deaf
         self.sent, self.received, self.tos, self.refused, self.peer, self.mtu = 0, 0, tos, refused, peer, longest + 28
@@ -293,7 +294,7 @@ def test_a_probe_sees_the_tos_of_what_it_receives_and_who_does_not_listen():
     with pytest.raises(ValueError, match="do not fit"):
         probe.send(bytes(65507 + 1), 1)
     probe.close()
-    with pytest.raises(SwitchUnreachable, match="there is no host|cannot be looked up"):
+    with pytest.raises(SwitchUnreachable, match=r"there is no host|cannot be looked up"):
         Probe("no-such-host.invalid")
 
 

@@ -48,7 +48,7 @@ def test_address_of_a_wrong_type(address):
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "two..dots", "x" * 80])
 def test_unknown_host_is_told(host):
-    with pytest.raises(SwitchUnreachable, match="there is no host .*check the spelling|cannot be looked up.*pass the IPv4 address"):
+    with pytest.raises(SwitchUnreachable, match=r"there is no host .*check the spelling|cannot be looked up.*pass the IPv4 address"):
         UdpTransport(f"{host}:1")
 
 

@@ -11,8 +11,8 @@ __all__ = ["plan"]
 def plan(
     topology: Annotated[Path, typer.Argument(metavar="FILE", help="Description of the fabric: YAML, node-link .json or .graphml.")],
     kind: Annotated[str, typer.Option(
-        metavar="level|tree|levels|trees", help="Plan to configure. level: one tree in which one switch sums each gradient before the root. tree: one "
-                                                "tree in which switches also sum partial sums. levels, trees: several such trees.")] = "tree",
+        metavar="level|tree|levels|trees", help="Plan to configure. level: one tree in which one switch sums each gradient before the root. "
+                                                "tree: one tree in which switches also sum partial sums. levels, trees: several such trees.")] = "tree",
     losing: Annotated[list[str] | None, typer.Option(
         "--lose", metavar="LINK", help="Plan without this cable (L1, or S1-S3) or switch. May be repeated.")] = None,
     upgrade: Annotated[int, typer.Option(metavar="K", min=0, help="Find the K switches that should aggregate first.")] = 0,
@@ -25,7 +25,8 @@ def plan(
     adjacent: Annotated[bool, typer.Option(
         "--adjacent", help="Let each switch sum only its neighbours, as the emulated fabric requires.")] = False,
     limit: Annotated[float, typer.Option(
-        "--seconds", metavar="SECONDS", min=0.1, help="Time limit of each scheme. A plan that is not proved optimal by then has an upper bound.")] = 60.0,
+        "--seconds", metavar="SECONDS", min=0.1,
+        help="Time limit of each scheme. A plan that is not proved optimal by then has an upper bound.")] = 60.0,
     only: Annotated[bool, typer.Option("--only", help="Do not compare with other schemes.")] = False,
     times: Annotated[bool, typer.Option("--times", help="Print the seconds that each scheme took.")] = False,
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the plan as SVG.")] = None,

@@ -24,10 +24,12 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
-    parser = argparse.ArgumentParser(prog=_PROGRAM, description="Schedule AllReduce in rounds on a network whose switches only forward, and compare with a lower bound.")
+    parser = argparse.ArgumentParser(prog=_PROGRAM, description=(
+        "Schedule AllReduce in rounds on a network whose switches only forward, and compare with a lower bound."))
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    table = commands.add_parser("table", help="print the rounds that each scheduler needs, on all topologies of docs/allreduce.md or on the named ones")
+    table = commands.add_parser(
+        "table", help="print the rounds that each scheduler needs, on all topologies of docs/allreduce.md or on the named ones")
     table.add_argument("topology", nargs="*", help=f"a topology such as {CASES[0]} (default: all {len(CASES)})")
     _add_episodes(table)
     table.add_argument("--json", type=Path, metavar="FILE", help="also write the table as JSON")
