@@ -11,8 +11,9 @@ __all__ = ["plan"]
 def plan(
     topology: Annotated[Path, typer.Argument(metavar="FILE", help="Description of the fabric: YAML, node-link .json or .graphml.")],
     kind: Annotated[str, typer.Option(
-        metavar="level|tree|levels|trees", help="Plan to configure. level: one tree in which one switch sums each gradient before the root. "
-                                                "tree: one tree in which switches also sum partial sums. levels, trees: several such trees.")] = "tree",
+        metavar="level|tree|levels|trees",
+        help="Plan to configure. level: one tree in which one switch sums each gradient before the root. tree: one tree in which switches also "
+             "sum partial sums. levels, trees: several such trees.")] = "tree",
     losing: Annotated[list[str] | None, typer.Option(
         "--lose", metavar="LINK", help="Plan without this cable (L1, or S1-S3) or switch. May be repeated.")] = None,
     upgrade: Annotated[int, typer.Option(metavar="K", min=0, help="Find the K switches that should aggregate first.")] = 0,
