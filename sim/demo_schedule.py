@@ -60,7 +60,8 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="number of workers (default: %(default)s)")
     parser.add_argument("--iterations", type=int, default=Settings.iterations, metavar="N", help="number of PPO updates (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of all random numbers (default: %(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("build/demo-schedule"), metavar="FOLDER", help="where to write results (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("build/demo-schedule"),
+                        metavar="FOLDER", help="where to write results (default: %(default)s)")
     given = parser.parse_args()
     if not 1 <= given.workers <= Config().members:
         parser.error(f"--workers must be 1 to {Config().members}, because a job of this switch has at most {Config().members}, not {given.workers}")

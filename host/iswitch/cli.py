@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 from iswitch.extras import demands, lacking, version
 
@@ -64,8 +64,13 @@ def _asking(switch: str, timeout_s: float) -> Iterator[Control]:
         finally:
             transport.close()
     except (IswitchError, OSError, ValueError) as error:
-        err.print(str(error), style="red", markup=False, highlight=False)
-        raise typer.Exit(1) from error
+        _fail(error)
+
+
+def _fail(error: Exception | str) -> NoReturn:
+    """Print an error as it is, on one line, and exit with code 1."""
+    err.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(1) from (error if isinstance(error, Exception) else None)
 
 
 @app.command()
@@ -76,8 +81,8 @@ def status(switch: SwitchOption = DEFAULT_SWITCH, timeout: WaitOption = DEFAULT_
         jobs = [control.job(job) for job in range(config.jobs)]
         counts = control.counters(config.ports)
     out.print(f"iswitch at {switch}: {config.ports} ports, {config.bus_bits} bit bus, {config.jobs} jobs of up to "
-              f"{config.members} workers, window {config.window} segments of up to {config.elements} numbers",
-              highlight=False)
+              f"{config.members} workers, window {config.window} segments of up to {config.elements} elements",
+              highlight=False, soft_wrap=True)
     table = Table("job", "state", "workers", "threshold", "epoch")
     for job in jobs:
         if job.state == JobState.NONE:
@@ -134,8 +139,7 @@ def doctor(
             if not as_json:
                 _tell(finding)
     except (OSError, ValueError) as error:
-        err.print(str(error), style="red", markup=False, highlight=False)
-        raise typer.Exit(1) from error
+        _fail(error)
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings], indent=2))
     raise typer.Exit(any(finding.mark == Mark.BAD for finding in findings))
@@ -173,8 +177,7 @@ def top(
     try:
         drawn.save_svg(str(svg), title="iswitch top")
     except OSError as error:
-        err.print(f"{svg} cannot be written: {error.strerror}", style="red", markup=False, highlight=False)
-        raise typer.Exit(1) from error
+        _fail(f"{svg} cannot be written: {error.strerror}")
 
 
 @app.command()
@@ -194,8 +197,7 @@ if lacks := [name for name in lacking("plan") if name not in ("gymnasium", "matp
     @app.command("plan", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
     def plan_without_extra() -> None:
         r"""Plan a fabric (needs pip install 'iswitch-rl\[cli,plan]')."""
-        err.print(demands("iswitch plan", lacks, "cli", "plan"), style="red", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(1)
+        _fail(demands("iswitch plan", lacks, "cli", "plan"))
 else:
     from iswitch.plan.command import plan
 

@@ -125,7 +125,8 @@ def main(
             console.print(f"{name} ({node.board.engine}, {built.ports} ports, {built.bus_bits} bits) listens at "
                           f"{', '.join(map(_spoken, described['ports']))}; Ctrl-C ends it", highlight=False, soft_wrap=True)
         if ready_file:
-            _write(console, ready_file, found[0] | {"switches": found, "pid": os.getpid(), "engine": boards[0].engine, "config": asdict(boards[0].config)})
+            _write(console, ready_file, found[0] | {"switches": found, "pid": os.getpid(), "engine": boards[0].engine,
+                                                    "config": asdict(boards[0].config)})
         if not stopped:
             served.serve()
         counted = summarised(served)

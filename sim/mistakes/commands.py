@@ -34,7 +34,7 @@ def _ports_in_use() -> str:
         try:
             UdpSocket(("127.0.0.1", port), Card(SWITCH_MAC, SWITCH_IP))
         except OSError as error:
-            return str(error).replace(str(port), "27000")
+            return str(error.strerror).replace(str(port), "27000")  # as the command prints it
     raise AssertionError("two sockets had one port")
 
 

@@ -45,15 +45,16 @@ def _misspelt() -> str:
 
 
 def _joins(*options: dict[str, Any]) -> str:
-    """Each worker joins with its options, and stays."""
-    def part(each: dict[str, Any]) -> Callable[[Player], None]:
+    """Workers join one after another, each with its options, and stay."""
+    def part(order: int, each: dict[str, Any]) -> Callable[[Player], None]:
         def run(player: Player) -> None:
+            player.sleep(order)
             with player.join(**each):
                 player.sleep(30)
 
         return run
 
-    return play(*map(part, options))
+    return play(*(part(order, each) for order, each in enumerate(options)))
 
 
 MISTAKES = [

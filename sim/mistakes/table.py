@@ -1,5 +1,7 @@
 """docs/mistakes.md: every mistake, the message it got, and what helps."""
 
+import re
+
 from sim.mistakes import collectives, commands, failures, starting
 from sim.mistakes.stage import Mistake
 
@@ -15,8 +17,8 @@ SECTIONS = {
 _HEAD = """\
 # What I did, what it said, what helps
 
-The commonest mistakes. `python -m sim.mistakes > docs/mistakes.md` makes each of them, at the emulated switch in virtual time, and writes this
-file; a test compares. `iswitch doctor` and `iswitch counters` explain what a switch itself has noticed.
+The commonest mistakes. `python -m sim.mistakes > docs/mistakes.md` makes each of them at the emulated switch, most of them in virtual time, and
+writes this file; a test compares. `+N` stands for the rise of a counter of the switch. `iswitch doctor` and `iswitch counters` show all counters.
 """
 
 
@@ -36,5 +38,6 @@ def _message(said: str) -> str:
 
 
 def _cell(words: str) -> str:
-    """Text as it stands, within a cell of a table."""
+    """Text within a cell of a table. The counts of counters, which depend on times, become N."""
+    words = re.sub(r"\b([A-Z][A-Z_]+) \+\d+", r"\1 +N", words)
     return words.strip().replace("|", "\\|").replace("<", "&lt;").replace("\n", "<br>")
