@@ -94,15 +94,15 @@ def _switch_restarted() -> str:
 
 MISTAKES = [
     Mistake("One worker computed for 14 s, with `timeout_s=10`", _slow,
-            "Set `timeout_s` above the longest time that one worker computes, with reserve. Then `reset` on all workers, and repeat the collective."),
+            "Set `timeout_s` above the longest time that one worker computes, with reserve."),
     Mistake("Caught `Timeout`, and called the next collective", _goes_on_after_a_timeout,
-            "Call `worker.reset()` on all workers first; then repeat the collective, with a copy of the gradient."),
+            "Do what the message says, on all workers: collectives are possible again after `rejoin` and `share`."),
     Mistake("Killed one worker (`kill -9`) while the others went on", _killed,
             "The sum is of the workers that are left, and `.missing` names the others. Start the worker again with `elastic=True`."),
     Mistake("Killed one worker, and started it again without `elastic=True`", lambda: _restarted(together=False),
             "Start it with `elastic=True`, and call `share` first."),
     Mistake("Killed all workers (`kill -9`), and started them again", lambda: _restarted(together=True),
-            "`iswitch reset --job 0` ends the job that the killed workers have left; then start them again."),
+            "Nothing, if the workers of the old job are silent for longer than `evict_s`. `iswitch reset --job 0` ends the old job at once."),
     Mistake("The switch was restarted in the middle of a job", _switch_restarted,
             "Catch `NotAMember`, call `rejoin`, then `share`; or make new workers."),
 ]

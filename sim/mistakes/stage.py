@@ -1,7 +1,8 @@
-"""A switch in virtual time, at whose ports programs make a mistake; the first message that one of them gets."""
+"""A switch in virtual time, at whose ports programs make a mistake, and the message that they get."""
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -60,7 +61,7 @@ class Player:
 
 
 class _End(Exception):
-    """Ends all programs of a stage: one of them has got its message."""
+    """Ends all programs of a stage: one of them has got an exception."""
 
 
 def message_of(error: Exception | Warning) -> str:
@@ -69,7 +70,7 @@ def message_of(error: Exception | Warning) -> str:
 
 
 def play(*parts: Callable[[Player], Any], machine: Machine = MACHINE) -> str:
-    """Run programs at the ports of one switch, and return the first message of an exception or a warning in one of them.
+    """Run programs at the ports of one switch, and return the message of the first exception in one of them, or else of the first warning.
 
     Parameters
     ----------
@@ -83,18 +84,18 @@ def play(*parts: Callable[[Player], Any], machine: Machine = MACHINE) -> str:
     AssertionError
         If there was no message.
     """
-    said: list[str] = []
+    errors: list[str] = []
+    warned: list[str] = []
 
     def listen(message: Warning | str, *_: Any, **__: Any) -> None:
-        said.append(message_of(message if isinstance(message, Warning) else UserWarning(message)))
+        warned.append(message_of(message if isinstance(message, Warning) else UserWarning(message)))
 
     def perform(part: Callable[[Player], Any], board: Board, program: Program) -> None:
         try:
             part(Player(program, board))
         except Exception as error:
-            said.append(message_of(error))
-        if said:
-            raise _End
+            errors.append(message_of(error))
+            raise _End from error
 
     with Board(path=_library()) as board, Fabric([board]) as fabric, warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -102,11 +103,11 @@ def play(*parts: Callable[[Player], Any], machine: Machine = MACHINE) -> str:
         cluster = Cluster(fabric)
         for port, part in enumerate(parts):
             cluster.add((0, port), partial(perform, part, board), name=f"part {port}", machine=machine)
-        try:
+        with suppress(_End):
             cluster.run(LIMIT_S)
-        except _End:
-            return said[0]
-    raise AssertionError("nobody was told anything")
+    if not errors + warned:
+        raise AssertionError("there was no message")
+    return (errors + warned)[0]
 
 
 @cache

@@ -78,6 +78,6 @@ MISTAKES = [
             "Jobs count from 0. `iswitch status` shows how many there are."),
     Mistake("Used another key than the other workers", lambda: _joins({"world": 2, "key": 7}, {"world": 2, "key": 8}),
             "Pass the same `key` to all workers of a job, or use another `job` number."),
-    Mistake("Started 3 of 4 workers", lambda: _joins(*[{"world": 4, "rank": rank, "join_timeout_s": 20} for rank in range(3)]),
+    Mistake("Started 3 of 4 workers", lambda: _joins(*[{"world": 4, "rank": rank, "join_timeout_s": 5} for rank in range(3)]),
             "Start the missing worker, or raise `join_timeout_s`. `iswitch doctor` names the missing ranks."),
 ]

@@ -1,5 +1,6 @@
 """docs/mistakes.md is what mistakes really say."""
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def test_no_message_is_raw(made: str) -> None:
         assert raw not in made
 
 
-def test_a_play_ends_with_the_first_message_and_without_one_is_an_error() -> None:
+def test_a_play_ends_with_the_first_error_or_has_a_warning_or_fails() -> None:
     def fails(player):
         player.sleep(1)
         raise ValueError("late")
@@ -40,6 +41,11 @@ def test_a_play_ends_with_the_first_message_and_without_one_is_an_error() -> Non
         player.sleep(0.5)
         raise TypeError("soon")
 
-    assert play(fails, fails_first) == message_of(TypeError("soon"))
-    with pytest.raises(AssertionError, match="nobody was told"):
+    def warns(player):
+        warnings.warn("careful", UserWarning, stacklevel=1)
+        player.sleep(2)
+
+    assert play(fails, fails_first, warns) == message_of(TypeError("soon"))
+    assert play(warns) == "UserWarning: careful"
+    with pytest.raises(AssertionError, match="there was no message"):
         play(lambda player: player.sleep(1))
