@@ -49,7 +49,7 @@ def from_graphml(path: Path) -> Topology:
     try:
         drawn = nx.read_graphml(path)
     except (nx.NetworkXError, SyntaxError, KeyError, ValueError) as error:
-        raise TopologyError(f"{path} is no GraphML: {error}") from error
+        raise TopologyError(f"{path} is not GraphML: {error}") from error
     if drawn.is_multigraph():
         raise TopologyError(f"{path} has two cables between the same nodes")
     graph = nx.Graph()
@@ -69,5 +69,5 @@ def _known(name: str, given: dict[str, Any], keys: dict[str, type]) -> dict[str,
         if key in keys:
             found[key] = value
         elif any(part in key.lower() for part in QUANTITIES):
-            raise TopologyError(f"{key} of {name} is not understood; known are {', '.join(keys)}, with their units")
+            raise TopologyError(f"{key} of {name} is unknown; known are {', '.join(keys)}, with their units")
     return found

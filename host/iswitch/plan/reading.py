@@ -43,7 +43,7 @@ def read_text(text: str, name: str = "topology") -> Topology:
         mark = getattr(error, "problem_mark", None)
         raise TopologyError(f"{name}{f':{mark.line + 1}' if mark else ''}: not YAML: {getattr(error, 'problem', None) or error}") from error
     if document is None:
-        raise TopologyError(f"{name}:1: an empty file")
+        raise TopologyError(f"{name}:1: the file is empty")
     return _Reader(name).topology(document)
 
 

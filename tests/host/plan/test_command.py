@@ -98,7 +98,7 @@ def test_a_lost_cable_moves_no_other_to_another_port(fabric, tmp_path):
 def test_what_is_no_earlier_configuration_is_said(fabric, tmp_path, text):
     (tmp_path / "old.json").write_text(text)
     result = call(fabric, "--only", "--previous", tmp_path / "old.json")
-    assert result.exit_code == 1 and "old.json is no configuration that --config has written" in result.stderr
+    assert result.exit_code == 1 and "old.json is not a file that --config has written" in result.stderr
 
 
 def test_the_emulators_arguments_are_printed(fabric):
@@ -127,11 +127,11 @@ def test_names_are_printed_as_they_are(fabric):
 
 @pytest.mark.parametrize(("change", "options", "why"), [
     (("count: 2", "count: two"), (), "fabric.yaml:1: count must be a whole number, not 'two'"),
-    (("uplinks: [{to: core, bw_gbps: 40}]", "slots: 4"), (), "fabric.yaml:1: rack2-h1 has no way to rack1-h1"),
-    (("", ""), ("--lose", "rack1-core"), "rack2-h1 has no way to rack1-h1|rack1-h1 has no way to"),
+    (("uplinks: [{to: core, bw_gbps: 40}]", "slots: 4"), (), "fabric.yaml:1: rack2-h1 has no path to rack1-h1"),
+    (("", ""), ("--lose", "rack1-core"), "rack2-h1 has no path to rack1-h1|rack1-h1 has no path to"),
     (("", ""), ("--lose", "L9"), "there is no cable 'L9'"),
     (("", ""), ("--reserve", "L9"), "must be LINK=GBPS"),
-    (("", ""), ("--upgrade-gbps", "9"), "--upgrade-gbps is what switches of --upgrade can sum, which is not said"),
+    (("", ""), ("--upgrade-gbps", "9"), "--upgrade-gbps is the capacity of the switches of --upgrade K"),
     (("", ""), ("--kind", "forest"), "--kind must be one of level, tree, levels, trees, not 'forest'"),
     (("", ""), ("--return-path", "up"), "return_path must be multicast, unicast or none"),
     (("capacity_gbps: 100", "capacity_gbps: 100, members: 1"), ("--kind", "level"), "no tree reaches all workers"),
