@@ -32,7 +32,7 @@ def read(path: Path) -> Topology:
     if path.suffix == ".graphml":
         return from_graphml(path)
     text = path.read_text(encoding="utf-8")
-    return from_json(text) if path.suffix == ".json" else read_text(text, path.name)
+    return from_json(text, path.name) if path.suffix == ".json" else read_text(text, path.name)
 
 
 def read_text(text: str, name: str = "topology") -> Topology:

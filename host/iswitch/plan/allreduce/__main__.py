@@ -113,15 +113,14 @@ def _train(options: argparse.Namespace) -> None:
 
 
 def _schedule(options: argparse.Namespace) -> None:
-    import networkx as nx
-
     from iswitch.plan.allreduce.export import to_json, to_xml
     from iswitch.plan.allreduce.learned import compare
     from iswitch.plan.allreduce.network import Network
     from iswitch.plan.allreduce.plots import plot_links
     from iswitch.plan.allreduce.policy import Policy
+    from iswitch.plan.exchange import graph_of
     if options.topology.endswith(".json"):
-        graph = nx.node_link_graph(json.loads(Path(options.topology).read_text(encoding="utf-8")), edges="edges")
+        graph = graph_of(Path(options.topology).read_text(encoding="utf-8"), options.topology)
         demand_few(options.topology, sum(kind == "host" for _, kind in graph.nodes(data="kind")))
     else:
         graph = build(options.topology)

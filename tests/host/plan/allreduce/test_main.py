@@ -88,6 +88,16 @@ def test_a_file_that_is_not_there_is_told_without_a_number(capsys):
     assert capsys.readouterr().err == "no.json: No such file or directory\n"
 
 
+@pytest.mark.parametrize(("text", "message"), [
+    ("[", "net.json:1: not JSON: "), ("{}", "net.json: not a graph in networkx's node-link JSON"), ("[1]", "net.json: not a graph in")])
+def test_a_file_that_is_no_graph_is_told(capsys, tmp_path, text, message):
+    (tmp_path / "net.json").write_text(text)
+    assert main(["schedule", str(tmp_path / "net.json")]) == 1
+    assert message in capsys.readouterr().err
+    assert main(["schedule", "BCube(2,1)", "-k", "1", "--weights", str(tmp_path / "net.json")]) == 1
+    assert "net.json has no weights of these policies: pass a file that `train` has written" in capsys.readouterr().err
+
+
 def test_a_file_of_too_many_servers_is_told(capsys, tmp_path):
     path = tmp_path / "net.json"
     path.write_text(json.dumps(nx.node_link_data(bcube(17, 1), edges="edges")))
