@@ -140,6 +140,25 @@ def test_no_paths_of_one_machine():
             if (found := local.search(path.read_bytes()))] == []
 
 
+def installs(text: str) -> list[str]:
+    """What a text tells pip to install by a name that is another project's on the package index."""
+    return re.findall(r"pip3? install\b[^\n`]*?(?<![\w./-])iswitch(?![\w-])[^\n`]*", text)
+
+
+def test_no_text_installs_another_projects_iswitch():
+    """On the package index the name `iswitch` is somebody else's; ours is `iswitch-rl`."""
+    own = Path(__file__).resolve()
+    assert [f"{short(path)}: {found}" for path in tracked() if path.resolve() != own
+            for found in installs(path.read_bytes().decode(errors="replace"))] == []
+
+
+@pytest.mark.parametrize(("text", "count"), [
+    ("pip install iswitch", 1), ("pip install 'iswitch[cli]'", 1), ('pip install -U "iswitch[plan]"', 1), ("python -m pip install numpy iswitch", 1),
+    ("pip install 'iswitch-rl[cli]'", 0), ("pip install '.[cli]' for the command `iswitch`", 0), ("pip install ./iswitch", 0), ("import iswitch", 0)])
+def test_a_text_that_installs_it_is_seen(text, count):
+    assert len(installs(text)) == count
+
+
 # The numbers in docs/protocol.md
 
 def numbered(text: str) -> dict[str, int]:

@@ -15,6 +15,7 @@ from typing import Literal, NoReturn
 
 import numpy as np
 
+from iswitch.buffers import demand_array
 from iswitch.control import Membership
 from iswitch.errors import (
     Diverged, HaltedWarning, IswitchError, JobReset, MembershipChanged, Mismatch, Refused, TaintWarning, Timeout,
@@ -159,8 +160,9 @@ class AsyncWorker(JobWorker):
         Waits while two vectors are on their way; so one is summed, and one claims its place, while the next is computed.
         Raises TypeError, ValueError before anything happens; Timeout, SwitchUnreachable, JobReset, NotAMember, Mismatch.
         """
-        if not isinstance(vector, np.ndarray) or vector.dtype.newbyteorder("=") != self._dtype.newbyteorder("="):
-            raise TypeError(f"vector must be an array of {self._dtype.newbyteorder('=')}, not {getattr(vector, 'dtype', type(vector).__name__)}")
+        demand_array("vector", vector, self._dtype)
+        if vector.dtype.newbyteorder("=") != (wanted := self._dtype.newbyteorder("=")):
+            raise TypeError(f"vector must be an array of {wanted}, not {vector.dtype}: pass `vector.astype(numpy.{wanted})`")
         if vector.size != self._layout.size:
             raise ValueError(f"vector must have {self._layout.size} numbers, the job's `size`, not {vector.size}")
         self._demand_weights()
