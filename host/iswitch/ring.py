@@ -8,6 +8,7 @@ One class, for what may be sent, what is sent again and what is acknowledged all
 """
 
 import warnings
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -114,18 +115,26 @@ class Ring:
         """The lowest seq whose result is lacked."""
         return (self.base + self._low) % 2**32
 
+    @property
+    def lacked(self) -> tuple[int, int]:
+        """The lowest segment that is lacked, counted from the collective's first, and the bytes of this worker's contribution to it."""
+        whole = self._low < len(self._payloads.rows)
+        return self._low, self._payloads.rows.shape[1] if whole else self._payloads.last.size
+
     # A collective
 
-    def reduce(self, values: np.ndarray, format: Format, timeout_s: float, *, whole: bool = False) -> Tally:
+    def reduce(self, values: np.ndarray, format: Format, timeout_s: float, *, whole: bool = False,
+               inquire: Callable[[], None] | None = None, inquire_s: float = 1.0) -> Tally:
         """Sums `values` (1-D, C-contiguous, 4-byte elements) over the job, in place. timeout_s: the longest time
-        without any result, unless the job is halted. whole: wait for everybody, whatever the job's threshold and deadline say. Raises
+        without any result, unless the job is halted. whole: wait for everybody, whatever the job's threshold and deadline say. inquire: is called
+        each time that no result has come for `inquire_s`, may `absorb` what comes meanwhile, and raises what it finds. Raises
         Notice, Stalled, Mismatch."""
         self._format, self._flags = int(format), int(format) | whole * _WHOLE
         self._open(Payloads(values, self.membership.elements))
         segments = self._payloads.size
         now = self.transport.now()
         self._send_new(now)
-        expiry, deadline = now + self.timer.timeout_s, now + timeout_s
+        expiry, deadline, inquiry = now + self.timer.timeout_s, now + timeout_s, now + inquire_s
         while self._low < segments:
             fresh = self._receive(min(expiry, deadline) - now)
             now = self.transport.now()
@@ -135,7 +144,7 @@ class Ring:
                 self._clock(now)
                 self._send_new(now)
                 self._send_gaps(now)
-                expiry, deadline = now + self.timer.timeout_s, now + timeout_s
+                expiry, deadline, inquiry = now + self.timer.timeout_s, now + timeout_s, now + inquire_s
                 self._progressed = True
             elif self.halted:
                 self.halted = False
@@ -146,6 +155,11 @@ class Ring:
                 raise Stalled(segments - int(self._lack[:segments].sum()), segments)
             elif now >= expiry:
                 self._expire(now)
+                if inquire and now >= inquiry:
+                    inquire()
+                    now = self.transport.now()
+                    inquiry = now + inquire_s
+                    self._send_new(now)
                 expiry = now + self.timer.timeout_s
         tally = Tally(self._headers, self._resent_count, bool(self._odd & ~_CHANGE), bool(self._odd & _CHANGE))
         self._close(segments)
@@ -313,8 +327,8 @@ class Ring:
             payloads.last[:] = body[0]
         else:
             raise Mismatch(
-                "a result differs in size or number format from this worker's contribution: all workers of a job must "
-                "perform the same collectives, on arrays of the same size, in the same order")
+                f"a result has {size // 4} elements of {Format(int(flags[0]) & 15).name.lower()}, which does not fit this worker's array: all "
+                "workers of a job must call the same collectives, on arrays of the same size and dtype, in the same order")
         self._headers[which] = headers
         self._lack[which] = False
         if end > self._high:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from iswitch import AsyncWorker, Diverged, JobReset, MembershipChanged, Mismatch, NotAMember, Refused, TaintWarning, Timeout, Worker
+from iswitch import AsyncWorker, Diverged, JobReset, MembershipChanged, Mismatch, NotAMember, Refused, TaintedError, TaintWarning, Timeout, Worker
 from iswitch.config import Config
 from iswitch.control import Control
 from iswitch.transport import UdpTransport
@@ -244,10 +244,27 @@ def test_nothing_that_a_neighbour_of_infinity_sends_is_in_a_sum():
             worker.push(vector)
             assert worker.wait()
             [update] = worker.updates()
+            assert "members=(0, 1), tainted=(1,)" in repr(update)
             return update.tainted, update.counts[:2].tolist(), update.members, set(update.sum[:16]), set(update.mean())
 
-        with pytest.warns(TaintWarning, match="ranks 1 sent NaN"):
-            assert together(model, 2, body, size=32) == [((1,), [1, 2], (0, 1), {1.0}, {1.0})] * 2
+        with pytest.warns(TaintWarning, match=r"rank 1 sent NaN.* in 1 of 2 segments, which are left out .*, in update 0\."):
+            assert together(model, 2, body, size=32, on_taint="warn") == [((1,), [1, 2], (0, 1), {1.0}, {1.0})] * 2
+
+
+def test_a_tainted_update_is_raised_at_all_workers_and_those_after_it_come():
+    with UdpModel(SMALL) as model:
+        def body(worker):
+            for value in (np.nan if worker.rank else 1.0, 2.0):
+                worker.push(np.full(32, value, np.float32))
+            assert worker.wait()
+            with pytest.raises(TaintedError, match="rank 1 sent NaN.*in update 0.*on_taint=") as caught:
+                list(worker.updates())
+            while not (later := list(worker.updates())):
+                worker.wait()
+            return caught.value.result.number, caught.value.result.tainted, later[0].number, set(later[0].sum), worker.digest
+
+        first, second = together(model, 2, body, size=32)
+        assert first == second and first[:4] == (0, (1,), 1, {4.0})
 
 
 def test_other_bytes_at_one_worker_are_noticed_when_its_next_vector_comes():
