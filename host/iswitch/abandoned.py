@@ -58,6 +58,7 @@ class Watch:
         self._alive: set[int] = set()
         self._next_look = 0.0
         self._vanished = 0
+        self._judged: tuple[int, Reason] | None = None  # the job whose refusal is final if the job repeats it
 
     def look(self) -> JobView:
         """Read the job and its members. Raises SwitchUnreachable."""
@@ -96,7 +97,8 @@ class Watch:
         return list(self.members)
 
     def _dead(self, job: JobView, deciding: list[int]) -> bool:
-        return bool(deciding and job.evict_us) and all(self.silent_s(member) > job.evict_us / 1e6 + _SLACK_S for member in deciding)
+        return bool(deciding and job.evict_us) and all(
+            member in self.members and self.silent_s(member) > job.evict_us / 1e6 + _SLACK_S for member in deciding)
 
     def wait(self, refusal: Refused, deadline: float) -> None:
         """Return when the worker may join again, because the job has ended or the rank is free. Raises the refusal, with what was seen, if a
@@ -111,6 +113,9 @@ class Watch:
                 return
             hopeless = not deciding or not job.evict_us or self._alive.intersection(deciding) or refusal.reason == Reason.KEY
             if hopeless or self.control.transport.now() >= deadline:
+                if self._judged != (job.epoch, refusal.reason):  # perhaps it was the job before this one that refused
+                    self._judged = job.epoch, refusal.reason
+                    return
                 raise Refused(self._sentence(job, refusal, deciding), refusal.reason) from None
             self.control.transport.sleep(_LOOK_S)
         self._vanished += 1
@@ -127,6 +132,8 @@ class Watch:
 
     def _end(self, job: JobView, refusal: Refused | None) -> None:
         silent_s = min(self.silent_s(member) for member in self._deciding(job, refusal.reason if refusal else Reason.MEMBER))
+        if read_job(self.control, job.job).epoch != job.epoch:
+            return  # another worker was faster
         try:
             self.control.end_job(job.job, self.wish.key)
         except Refused as refused:

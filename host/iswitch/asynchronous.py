@@ -382,10 +382,11 @@ class AsyncWorker(JobWorker):
                 if now >= deadline:
                     return False
                 rest_s = self._step(min(rest_s, deadline - now))
-                if now >= inquiry and trains == self._stream.trains:
-                    self._control.read(Register.MAGIC)
                 now = self._transport.now()
                 if now >= inquiry:
+                    if trains == self._stream.trains:
+                        self._control.read(Register.MAGIC)
+                        now = self._transport.now()
                     inquiry, trains = now + quiet_s, self._stream.trains
         return True
 

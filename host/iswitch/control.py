@@ -187,7 +187,7 @@ class Control:
                 state, late = JobState(int(answer.body["state"])), self.transport.now() > deadline
                 if answer.reason == Reason.TOKEN and membership.token:
                     # The entry yielded to another worker before it was confirmed, or the job ended: start over.
-                    membership = replace(membership, token=0)
+                    membership, standing = replace(membership, token=0), Standing.NONE
                     continue
                 taken = answer.reason == Reason.MEMBER and elastic and state > JobState.FORMING and not late
                 if not taken:  # else: perhaps by one that is dead, and will be evicted when the others wait for it

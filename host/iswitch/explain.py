@@ -138,34 +138,37 @@ COUNTERS: dict[str, Counter] = {
 """What a counter counts, by the name it has in `iswitch.wire`; per-port counters without their port."""
 
 REFUSALS: dict[Reason, tuple[str, str]] = {
-    Reason.JOB: ("there is no such job", "it has ended, or the switch was restarted: make new Workers; or the switch has fewer `jobs`"),
-    Reason.EPOCH: ("the job has been reset", "start the round again"),
-    Reason.MEMBER: ("the rank is taken, out of range, not one that belongs below this switch, or not a live member; or the job is a tree of "
-                    "switches and runs",
-                    "give every worker its own rank from 0 to world - 1, or rank=None to let the switch choose; after a restart make new Workers; "
-                    "nobody joins a running tree: start its job anew"),
+    Reason.JOB: ("there is no such job", "check the job number: the job has ended, the switch was restarted, or the switch has fewer `jobs`; a "
+                 "worker that was in the job calls `rejoin`"),
+    Reason.EPOCH: ("the job was reset meanwhile", "call `rejoin`, then `share`"),
+    Reason.MEMBER: ("the rank is taken, out of range, not one of those below this switch, or not a live member; or the job is a tree of "
+                    "switches that is running",
+                    "give every worker its own rank from 0 to world - 1, or rank=None to let the switch choose; no worker can join a running "
+                    "tree, so end its job at the root and start all workers"),
     Reason.TOKEN: ("the token is not the member's", "make a new Worker"),
-    Reason.NUMBER: ("a newer control message of this member came before", "send it again"),
-    Reason.KEY: ("the key is not the job's", "another job has this number: use its key, or another job number"),
+    Reason.NUMBER: ("this member has sent a newer control message", "send it again"),
+    Reason.KEY: ("the key is not the job's", "use the job's key, or another job number: another program may have this number"),
     Reason.WORLD: ("`world` is not the job's, or more than the switch can hold",
-                   "start all workers with the same world; `iswitch status` shows the most that is possible"),
-    Reason.THRESHOLD: ("`threshold` is not the job's, not 1 to world, or below world in a tree of switches",
-                       "start all workers with the same threshold, in a tree without one"),
-    Reason.FORMAT: ("`format` is not the job's, or unknown to the switch", "start all workers with the same format"),
-    Reason.FRACTION: ("`fraction` is not the job's, or not -126 to 149", "start all workers with the same fraction"),
+                   "start all workers with the same `world`; `iswitch status` shows the most that is possible"),
+    Reason.THRESHOLD: ("`threshold` is not the job's, not 1 to `world`, or below `world` in a tree of switches",
+                       "start all workers with the same `threshold`, and in a tree of switches with none"),
+    Reason.FORMAT: ("`format` is not the job's, or unknown to the switch", "start all workers with the same `format`"),
+    Reason.FRACTION: ("`fraction` is not the job's, or not -126 to 149", "start all workers with the same `fraction`"),
     Reason.ELEMENTS: ("`elements` is not the job's, or above the limit of the switch or of its tree of switches",
-                      "start all workers with the same elements, in a tree `Config.uplink_elements`, or leave it out"),
-    Reason.MODE: ("`mode` is not the job's", "start all workers with the same mode"),
-    Reason.DEADLINE: ("`deadline_s` is not the job's, or above 2147 s", "start all workers with the same deadline"),
+                      "start all workers with the same `elements`, in a tree `Config.uplink_elements`, or leave it out"),
+    Reason.MODE: ("`mode` is not the job's", "start all workers with the same `mode`"),
+    Reason.DEADLINE: ("`deadline_s` is not the job's, or above 2147 s", "start all workers with the same `deadline_s`"),
     Reason.EVICT: ("`evict_s` is not the job's, or not 0 or 0.017 to 536 s", "start all workers with the same `evict_s`"),
-    Reason.SEQ: ("the segment is not open, or waits for all", "nothing: it is over, or will be"),
+    Reason.SEQ: ("the segment is not open, or must wait for all members", "do nothing: the segment is complete, or will be"),
     Reason.STALENESS: ("`staleness` is not the job's, above the switch's limit, or not 0 in a synchronous job",
-                       "start all workers with the same staleness, at most 7"),
-    Reason.SEGMENTS: ("`segments` is not the job's, or the switch has no asynchronous jobs, as in a tree of switches",
-                      "start all workers with vectors of the same length, each at the same switch"),
-    Reason.HALTED: ("the job is halted", "`resume` by any of its workers lets it go on"),
+                       "start all workers with the same `staleness`, at most 7"),
+    Reason.SEGMENTS: ("`segments` is not the job's (a Worker in an AsyncWorker's job, or vectors of another `size`), or the switch has no "
+                      "asynchronous jobs, as in a tree of switches",
+                      "start all workers of one class and with vectors of the same `size`, each at the same switch"),
+    Reason.HALTED: ("the job is halted", "call `resume` at any of its workers"),
     Reason.ACTION: ("the switch does not know this action, or its place in a tree of switches forbids it",
-                    "reset a tree at its root; halt or complete by force only jobs of one switch; else use a driver of the switch's version"),
+                    "in a tree of switches, reset a job at the root; halt a job or complete a segment by force only in jobs of one switch; "
+                    "otherwise use a driver of the switch's version"),
 }
 """Per reason of a refusal: what it means and what to do."""
 

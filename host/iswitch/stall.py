@@ -16,8 +16,11 @@ __all__ = ["Stall", "risen_sentences"]
 _MISMATCHES = ("LENGTH", "FORMAT")
 """Counters of contributions that differ from those that came before them: LENGTH in the segment's size, FORMAT in the number format or in
 whether the segment is the last one."""
-_SURE = 2
-"""So often in turn the counters must have risen: one rise may come from somebody else."""
+_SURE_RISES = 2
+"""So often the counters must have risen between two looks: a single rise may come from elsewhere."""
+_SURE_LOOKS = 5
+"""So often a worker whose contribution is refused looks before it raises Mismatch. Meanwhile it sends the contribution again, so that the
+counters rise and the other workers find out, too."""
 
 
 class Stall:
@@ -42,37 +45,39 @@ class Stall:
         self.elements, self.format, self.where = elements, format, where
         self._before: list[int] | None = None  # of the counters, at the last look
         self._low = -1  # the segment that was waited for then
-        self._rises = 0  # looks in turn that found the counters risen
+        self._rises = self._refusals = 0  # of the counters; looks that found this worker's contribution refused
 
     def look(self) -> None:
         """Ask the switch. Raises Mismatch if the workers' arrays differ, and SwitchUnreachable."""
         m, low = self.ring.membership, self.ring.low
         slot = read_slot(self.control, m.job, low, m.window)
         counts = [self.control.registers(Register.OUTCOMES + Outcome[name], 1)[0] for name in _MISMATCHES]
-        risen = self._before is not None and low == self._low and counts != self._before
-        self._before, self._low, self._rises = counts, low, self._rises + 1 if risen else 0
+        if low != self._low:
+            self._before, self._low, self._rises, self._refusals = None, low, 0, 0
+        self._rises += self._before is not None and counts != self._before
+        self._before = counts
         if low != self.ring.low or slot.seq != low or slot.state == SlotState.EMPTY:
             return  # results have come meanwhile, or no worker has contributed
-        index, own_bytes = self.ring.lacked
-        if m.member not in slot.arrived:
-            if (slot.length, slot.format) != (own_bytes, self.format):
-                self._differ(slot, index)
-            if self._rises >= _SURE:
-                self._mismatch(f"{ranks(slot.arrived)} and this worker, rank {m.member}, sum arrays of different sizes: segment {index} is the "
-                               f"last one of one array only. This worker's array has {self._own()}")
-        elif slot.missing and self._rises >= _SURE and self._is_only_job():
-            self._mismatch(f"the switch refuses the contribution of {ranks(slot.missing, 'or')}, because it differs in size or format from that "
-                           f"of {ranks(slot.arrived)}. The array of this worker, rank {m.member}, has {self._own()}")
+        if m.member in slot.arrived:
+            if slot.missing and self._rises >= _SURE_RISES and self._is_only_job():
+                self._mismatch(f"the switch refuses the contribution of {ranks(slot.missing, 'or')}, because it differs in size or format from "
+                               f"that of {ranks(slot.arrived)}. This worker, rank {m.member}, sums {self._own()}")
+            return
+        theirs = self._difference(slot)
+        self._refusals += bool(theirs or self._rises)
+        if self._refusals >= _SURE_LOOKS and (theirs or self._rises >= _SURE_RISES):
+            theirs = theirs or f"an array of another size: segment {self.ring.lacked[0]} is the last one of one array only"
+            self._mismatch(f"{ranks(slot.arrived)} {'sum' if len(slot.arrived) > 1 else 'sums'} {theirs}, and this worker, rank {m.member}, sums "
+                           f"{self._own()}")
 
-    def _differ(self, slot: SlotView, index: int) -> NoReturn:
-        elements = self.ring.membership.elements
-        count = index * elements + slot.length // 4
-        known = slot.length < 4 * elements or self.ring.lacked[1] == slot.length
-        theirs = f"{'' if known else 'at least '}{count:,} elements of {Format(slot.format).name.lower()}"
-        if slot.length == self.ring.lacked[1]:  # only the format is known to differ
-            theirs = f"elements of {Format(slot.format).name.lower()}"
-        self._mismatch(f"{ranks(slot.arrived)} {'have arrays' if len(slot.arrived) > 1 else 'has an array'} of {theirs}, and this worker, rank "
-                       f"{self.ring.membership.member}, has one of {self._own()}")
+    def _difference(self, slot: SlotView) -> str:
+        """What the others sum, as far as the slot shows it; "" if it shows no difference."""
+        (index, own_bytes), elements = self.ring.lacked, self.ring.membership.elements
+        format = Format(slot.format).name.lower()
+        if slot.length == own_bytes:
+            return f"elements of {format}" if slot.format != self.format else ""
+        count = f"{index * elements + slot.length // 4:,}"
+        return f"{count} elements of {format}" if slot.length < 4 * elements else f"at least {count} elements of {format}"
 
     def _own(self) -> str:
         return f"{self.elements:,} elements of {self.format.name.lower()}"

@@ -257,7 +257,7 @@ def test_a_tainted_update_is_raised_at_all_workers_and_those_after_it_come():
             for value in (np.nan if worker.rank else 1.0, 2.0):
                 worker.push(np.full(32, value, np.float32))
             assert worker.wait()
-            with pytest.raises(TaintedError, match="rank 1 sent NaN.*in update 0.*on_taint=") as caught:
+            with pytest.raises(TaintedError, match=r"rank 1 sent NaN.*in update 0.*on_taint=") as caught:
                 list(worker.updates())
             while not (later := list(worker.updates())):
                 worker.wait()

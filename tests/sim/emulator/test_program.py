@@ -213,7 +213,7 @@ def test_a_worker_that_computes_is_not_evicted_and_one_that_has_gone_is() -> Non
 
 def test_a_worker_s_timeouts_are_in_virtual_time() -> None:
     def alone(program: Program) -> float:
-        with pytest.raises(Timeout, match="waits for 2 workers, of which 1 have joined within 30 s .`join_timeout_s`."):
+        with pytest.raises(Timeout, match=r"waits for 2 workers, of which 1 have joined within 30 s .`join_timeout_s`."):
             Worker(world=2, transport=program.transport(), join_timeout_s=30)
         return program.now()
 
