@@ -394,12 +394,15 @@ class Ring:
         return max(0.0, self._rest_until - now)
 
     def discard(self) -> float:
-        """Throws away what has come, for a ring that is out of step, and gives a sign of life. Returns after how many seconds to call
-        again at the latest."""
+        """Throws away what has come, for a ring that is out of step, and gives a sign of life now and then: not in answer to what comes,
+        which may be the switch's notice about the last one. Returns after how many seconds to call again at the latest."""
         while self.transport.receive(self._view, 0.0)[0]:
             pass
-        self._send_receipts(np.array([self._low]), want=False)
-        return self._cap_s
+        now = self.transport.now()
+        if now >= self._rest_until:
+            self._send_receipts(np.array([self._low]), want=False)
+            self._rest_until = now + self._cap_s
+        return max(0.0, self._rest_until - now)
 
     def _send_receipts(self, indices: np.ndarray, *, want: bool) -> None:
         self.transport.send(self.packer.receipts(indices, base=self.base, low=self._low,

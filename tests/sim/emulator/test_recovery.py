@@ -387,6 +387,23 @@ def test_arrays_that_differ_are_named_in_seconds(arrays: tuple[np.ndarray, np.nd
     assert f"refuses the contribution of rank {late}, because it differs in size or format from that of rank {1 - late}" in told[1 - late][1]
 
 
+def test_a_worker_that_is_out_of_step_sends_a_sign_of_life_now_and_then_only() -> None:
+    """Another worker has reset the job, so the switch answers each sign of life with a notice."""
+    def work(program: Program) -> int:
+        with Worker(world=2, rank=int(program.name[-1]), transport=program.transport(), timeout_s=1.0) as worker:
+            with pytest.raises((Timeout, Mismatch)):
+                worker.allreduce(np.ones(10 + worker.rank, np.float32))
+            if worker.rank == 0:
+                worker.reset()
+                before = worker.counters()["EPOCH"]
+                program.sleep(4)
+                return worker.counters()["EPOCH"] - before
+            program.sleep(6)
+            return 0
+
+    assert 2 <= run([work] * 2)[0] <= 10
+
+
 def test_a_barrier_against_a_sum_is_a_mismatch() -> None:
     def work(program: Program) -> str:
         with Worker(world=2, rank=int(program.name[-1]), transport=program.transport()) as worker:
