@@ -15,7 +15,7 @@ token is refused, and it starts over). So no RESET of theirs meets a running job
 
 import warnings
 
-from iswitch.control import Control, Membership
+from iswitch.control import Control, Membership, RunsAlready
 from iswitch.errors import AbandonedJobWarning, Refused
 from iswitch.explain import REFUSALS
 from iswitch.reduction import ranks
@@ -150,8 +150,8 @@ class Watch:
     def _sentence(self, job: JobView, refusal: Refused, deciding: list[int]) -> str:
         """The refusal, with the members that are in the way, and what helps."""
         meaning, remedy = REFUSALS[refusal.reason]
-        if refusal.reason == Reason.MEMBER:
-            meaning = self._taken(job) or meaning
+        if refusal.reason == Reason.MEMBER and (taken := self._taken(job, refusal)):
+            meaning = taken
             remedy = ("give every worker a rank of its own; a worker that comes back to a running job needs elastic=True"
                       if job.state != JobState.FORMING else
                       "give every worker a rank of its own, 0 to world - 1, or rank=None to let the switch choose")
@@ -162,11 +162,12 @@ class Watch:
         return (f"the switch at {self.control.address} refused to let a worker join job {job.job}: {meaning}. {seen[:1].upper()}{seen[1:]}"
                 f"{'. ' if seen else ''}To go on, {remedy}. If the job's workers are dead, {command}")
 
-    def _taken(self, job: JobView) -> str:
-        if job.state != JobState.FORMING and (self.wish.wanted == NO_MEMBER or self.wish.wanted not in job.live):
-            return "the job is running already"
+    def _taken(self, job: JobView, refusal: Refused) -> str:
+        """Which place is not free; "" if that is not the reason."""
         if self.wish.wanted in self.members:
             return f"rank {self.wish.wanted} is taken"
+        if isinstance(refusal, RunsAlready):
+            return "the job is running already"
         return "all ranks are taken" if len(self.members) == job.world else ""
 
     def _difference(self, job: JobView, reason: Reason) -> str:

@@ -16,7 +16,7 @@ from iswitch.wire import (
     PortCounter, Reason, Register, Standing, Stat, Type, port_counter_register,
 )
 
-__all__ = ["Answer", "Control", "JobStatus", "Membership"]
+__all__ = ["Answer", "Control", "JobStatus", "Membership", "RunsAlready"]
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 0.5
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.001, 0.05
@@ -32,6 +32,10 @@ class Answer(NamedTuple):
     @property
     def reason(self) -> Reason:
         return Reason(int(self.body["reason"]))
+
+
+class RunsAlready(Refused):
+    """The switch would let this worker into a running job, but the worker did not ask for that (`elastic`)."""
 
 
 @dataclass(frozen=True)
@@ -197,8 +201,8 @@ class Control:
                     if standing != Standing.LIVE:  # a job that forms waits for who is pending, so that a newcomer is told from the others there
                         self.newcomer = state != JobState.FORMING
                 if self.newcomer and not elastic:
-                    raise Refused(f"job {membership.job} at {self.address} is running already: join it with elastic=True, or use another job "
-                                  "number", Reason.MEMBER)
+                    raise RunsAlready(f"job {membership.job} at {self.address} is running already: join it with elastic=True, or use another "
+                                      "job number", Reason.MEMBER)
                 if late:
                     raise self._late(membership, answer, f"within {timeout_s:g} s (`{timeout_name}`)")
                 if taken or standing == Standing.JOINING or (standing == Standing.LIVE and state == JobState.FORMING):

@@ -310,6 +310,22 @@ def test_a_worker_alone_ends_the_job_that_all_others_left_behind_dead() -> None:
         assert run([work] * 2) == [False, False]
 
 
+def test_asynchronous_workers_started_again_together_end_the_job_that_they_left_behind() -> None:
+    def work(program: Program) -> bool:
+        rank = int(program.name[-1])
+        worker = AsyncWorker(world=2, rank=rank, size=10, transport=program.transport())
+        program.sleep(1)
+        kill(worker)
+        with AsyncWorker(world=2, rank=rank, size=10, transport=program.transport()) as again:
+            again.push(np.ones(10, np.float32))
+            assert again.wait()
+            [update] = again.updates()
+            return again.newcomer or update.count != 2
+
+    with pytest.warns(AbandonedJobWarning):
+        assert run([work] * 2) == [False, False]
+
+
 @pytest.mark.parametrize("elastic", [False, True])
 def test_a_live_member_keeps_its_job(elastic: bool) -> None:
     """Rank 1 is dead and started again; rank 0 computes for long, and then evicts rank 1 by waiting for it."""
