@@ -3,8 +3,8 @@
 A worker that is killed, or loses its power, does not leave its job. In a running job the others evict such a member; if all members are
 dead, nobody does, and the job stands in the way of the same command started again. The switch has no timers, so a worker that wants to join
 does what is needed: it reads how long each member has been silent, waits as long as all of them stay silent, and when that is longer than
-the job's `evict_s` it ends the job by its key and joins again. A live member gives several signs of life in `evict_s`; the first one ends the
-wait, and the refusal stands.
+the job's `evict_s` it ends the job by its key and joins again. A live member gives several signs of life in `evict_s`; if one comes, the wait
+ends and the refusal stands. (In a running job not at once: members that are killed one after another are alive a little longer than the first.)
 
 Several workers do this at the same time when a whole job is started again. A worker may then end the new job that a faster worker has just
 created, because it read the members before that. This converges: a worker sends its RESET only before it joins, a job runs only when all
@@ -26,6 +26,8 @@ __all__ = ["Watch"]
 
 _LOOK_S = 0.25
 """The least time between two looks at the members."""
+_GRACE_S = 2.0
+"""A member of a running job that gives a sign of life later than this after the first look is alive."""
 _SETTLE_S = 0.05
 """Between the end of a job and the next Join: copies of the RESET that the network still holds arrive meanwhile."""
 _VANISHED_MOST = 3
@@ -56,6 +58,7 @@ class Watch:
         self._epoch = -1
         self._heard_at: dict[int, float] = {}  # when the last sign of life came
         self._alive: set[int] = set()
+        self._begun = 0.0  # the first look at this job
         self._next_look = 0.0
         self._vanished = 0
         self._judged: tuple[int, Reason] | None = None  # the job whose refusal is final if the job repeats it
@@ -64,25 +67,26 @@ class Watch:
         """Read the job and its members. Raises SwitchUnreachable."""
         job = read_job(self.control, self.wish.job)
         if job.epoch != self._epoch:
-            self._epoch, self._heard_at, self._alive = job.epoch, {}, set()
+            self._epoch, self._heard_at, self._alive, self._begun = job.epoch, {}, set(), self.control.transport.now()
         self.members = {}
         for member in range(job.world):
             begun = self.control.transport.now()
             view = read_member(self.control, self.wish.job, member)
             if view.standing != Standing.NONE:
                 self.members[member] = view
-                self._compare(member, begun, view.silent_s)
+                self._compare(member, begun, view.silent_s, self._begun + _GRACE_S * (job.state != JobState.FORMING))
         self._next_look = self.control.transport.now() + _LOOK_S
         return job
 
-    def _compare(self, member: int, begun: float, silent_s: float) -> None:
-        """A member from which something came after the first look is alive."""
+    def _compare(self, member: int, begun: float, silent_s: float, alive_after: float) -> None:
+        """A member that gave another sign of life since the first look, and later than `alive_after`, is alive."""
         now = self.control.transport.now()
         heard_at = now - silent_s
         later_s = (heard_at - self._heard_at.setdefault(member, heard_at) + _WRAP_S / 2) % _WRAP_S - _WRAP_S / 2
         if later_s > _SLACK_S + now - begun:
-            self._alive.add(member)
             self._heard_at[member] = heard_at
+            if heard_at >= alive_after:
+                self._alive.add(member)
 
     def silent_s(self, member: int) -> float:
         """How long nothing has come from a member, at least. (The switch's own count starts again after 1074 s.)"""

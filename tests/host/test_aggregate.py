@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from iswitch import (
     IswitchError, JobReset, MembershipChanged, Mismatch, MissingWarning, NoContributionError, NotAMember, Reduction, Refused,
-    SwitchUnreachable, TaintedError, TaintWarning, Timeout, Worker,
+    SwitchUnreachable, TaintedError, TaintWarning, Timeout, Worker, abandoned,
 )
 from iswitch.config import Config
 from iswitch.control import Control
@@ -384,7 +384,9 @@ def test_vanished_switch_is_told(model):
     ({"mode": "propagate"}, Reason.MODE), ({}, Reason.MEMBER), ({"job": 99}, Reason.JOB), ({"elements": 17},
                                                                                            Reason.ELEMENTS),
 ])
-def test_disagreement_is_refused_by_name(model, options, reason):
+def test_disagreement_is_refused_by_name(model, options, reason, monkeypatch):
+    monkeypatch.setattr(abandoned, "_GRACE_S", 0.0)
+
     def body(worker):
         worker.barrier()
         if worker.rank == 0:

@@ -259,7 +259,8 @@ def restarted(program: Program, **options: Any) -> tuple[float, int]:
 def test_workers_started_again_together_end_the_running_job_that_they_left_behind(machine: Machine, seed: int, after_s: float,
                                                                                   elastic: bool) -> None:
     def work(program: Program) -> tuple[float, int]:
-        left_behind(program, int(program.name[-1]), 1.0, world=4)
+        rank = int(program.name[-1])
+        left_behind(program, rank, 1.0 + 0.4 * rank, world=4)  # killed one after another
         program.sleep(after_s)
         return restarted(program, elastic=elastic)
 
