@@ -14,8 +14,8 @@ class IswitchError(Exception):
 
 class Recoverable(IswitchError):
     """A collective ended without its result, and the program can go on: call `Worker.rejoin`, then `Worker.share`. Base class of
-    SwitchUnreachable, JobReset, NotAMember and Timeout. The array that was being reduced holds partly own numbers and partly sums:
-    compute it again."""
+    SwitchUnreachable, JobReset, NotAMember, Timeout and MembershipChanged. The array that was being reduced may hold partly own elements and
+    partly sums: compute it again."""
 
 
 class SwitchUnreachable(Recoverable, ConnectionError):
@@ -50,6 +50,10 @@ class Timeout(Recoverable, TimeoutError):
         self.counters = counters or {}
 
 
+class MembershipChanged(Recoverable):
+    """The next collective must be `share`: new members wait for the state, or the job began again. Nothing was sent."""
+
+
 class Mismatch(IswitchError):
     """The members of a job do not call the same collective: sizes or number formats differ. This is a mistake in the program."""
 
@@ -75,10 +79,6 @@ class TaintedError(IswitchError):
 
 class TaintWarning(UserWarning):
     """A contribution held NaN, an infinity or a number out of range."""
-
-
-class MembershipChanged(IswitchError):
-    """The next collective must be `share`: new members wait for the state, or the job began again. Nothing was sent."""
 
 
 class HaltedWarning(UserWarning):
