@@ -129,6 +129,7 @@ class Worker(JobWorker):
         self._collectives = 0  # for warnings, which Python shows once for a text
         self._missing: tuple[int, ...] = ()  # ranks that the last warning named
         self._inquiring = False
+        self._stall: Stall | None = None
         self._any_length = elements is None
         self._broken = ""  # why no collective is possible, as the end of a sentence
         wish = Membership(
@@ -406,26 +407,31 @@ class Worker(JobWorker):
     def _reduce(self, values: np.ndarray, format: Format, whole: bool) -> Tally:
         """One collective at the switch, whose errors become those of this package. This worker is broken until it has succeeded."""
         with self._attendant:
-            stall = Stall(self._control, self.config, self._ring, values.size, format, self._where)
+            self._stall = None
             self._broken = "a collective before it failed. Call `rejoin`, then `share`"
             try:
-                tally = self._ring.reduce(values, format, self.timeout_s, whole=whole, inquire=lambda: self._inquire(stall),
+                tally = self._ring.reduce(values, format, self.timeout_s, whole=whole, inquire=lambda: self._inquire(values.size, format),
                                           inquire_s=min(_QUIET_S, self.switch_timeout_s))
             except Notice as notice:
                 self._noticed(notice.reason)
             except Stalled as stalled:
-                raise stall.timeout(self._before, self.timeout_s, str(stalled)) from None
+                raise self._stall_of(values.size, format).timeout(self._before, self.timeout_s, str(stalled)) from None
             except SwitchUnreachable as lost:
                 raise SwitchUnreachable(f"in the middle of a collective of {self._where}: {lost}. `rejoin(timeout_s=...)` waits for the switch; "
                                         "then call `share`") from None
             self._broken = ""
         return tally
 
-    def _inquire(self, stall: Stall) -> None:
+    def _stall_of(self, elements: int, format: Format) -> Stall:
+        """What is known of why the present collective makes no progress."""
+        self._stall = self._stall or Stall(self._control, self.config, self._ring, elements, format, self._where)
+        return self._stall
+
+    def _inquire(self, elements: int, format: Format) -> None:
         """Asks the switch why no result comes. Raises Mismatch, SwitchUnreachable."""
         self._inquiring = True
         try:
-            stall.look()
+            self._stall_of(elements, format).look()
         finally:
             self._inquiring = False
 

@@ -91,6 +91,17 @@ def test_a_process_in_the_middle_of_a_collective_leaves_its_job():
         thread.join()
 
 
+def test_after_sigkill_the_same_command_ends_the_job_that_was_left_behind(model):
+    options = 'world=1, rank=0, key=9, evict_s=0.5'
+    text = PROGRAM.format(before="", after="", work="time.sleep(60)", worker=f'Worker("{model.address()}", {options})')
+    for number in range(2):
+        process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == "ready\n"
+        process.kill()
+        _, err = process.communicate()
+        assert ("AbandonedJobWarning: job 0 at" in err and "`evict_s` of 0.5 s" in err) == (number == 1)
+
+
 # In this process
 
 def test_workers_leave_and_the_default_action_follows(model, ended):
