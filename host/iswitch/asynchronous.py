@@ -23,12 +23,13 @@ from iswitch.errors import (
 from iswitch.explain import odd_rises
 from iswitch.handover import NOTE, free_job, hand_over
 from iswitch.joining import FORMATS, JobWorker, demand_int, demand_settings
-from iswitch.reduction import TAINT_ADVICE, Reduction, taint_limit
+from iswitch.reduction import TAINT_ADVICE, Reduction, ranks, taint_limit
 from iswitch.ring import Notice
 from iswitch.stream import DEPTH, Arrival, Stream, Vector
 from iswitch.transport import RECEIVE_BYTES, Transport
 from iswitch.update import ENTRY, Layout, Update
-from iswitch.wire import NO_MEMBER, SEGMENTS_MAX, STALENESS_MAX, Format, Mode, Reason, Register
+from iswitch.views import read_slot
+from iswitch.wire import NO_MEMBER, SEGMENTS_MAX, STALENESS_MAX, Format, Mode, Reason, SlotState
 
 __all__ = ["AsyncWorker"]
 
@@ -385,10 +386,22 @@ class AsyncWorker(JobWorker):
                 now = self._transport.now()
                 if now >= inquiry:
                     if trains == self._stream.trains:
-                        self._control.read(Register.MAGIC)
+                        self._inquire()
                         now = self._transport.now()
                     inquiry, trains = now + quiet_s, self._stream.trains
         return True
+
+    def _inquire(self) -> None:
+        """Asks the switch why nothing comes. Raises SwitchUnreachable; what is found otherwise is raised like any other failure."""
+        stream, layout = self._stream, self._layout
+        low, m = stream.low, stream.membership
+        slot = read_slot(self._control, m.job, stream.low_seq, m.window)
+        first = (layout.vector - 1) * layout.elements  # of the vector's last segment; Joins compare the number of segments
+        theirs = first + slot.length // 4
+        last = low == stream.low and low % layout.segments == layout.vector - 1 and slot.seq == stream.low_seq
+        if last and slot.state == SlotState.COLLECTING and theirs != layout.size:
+            self._failure = Mismatch(f"the workers of {self._where} push vectors of different sizes: {theirs:,} elements by {ranks(slot.arrived)}, and "
+                                     f"{layout.size:,} by this worker, rank {m.member}. Start all workers with the same `size`")
 
     def _demand_weights(self) -> None:
         self._demand_open()

@@ -137,6 +137,11 @@ class Stream:
         return self.low // self.segments
 
     @property
+    def low_seq(self) -> int:
+        """The lowest seq whose result is lacked."""
+        return self._seq(self.low)
+
+    @property
     def _limit(self) -> int:
         """Positions from here on are not kept."""
         return (self.taken + self.backlog) * self.segments

@@ -433,6 +433,26 @@ def test_a_barrier_against_a_sum_is_a_mismatch() -> None:
         assert "same collective" in message
 
 
+def test_vectors_of_different_sizes_are_named_in_seconds() -> None:
+    def work(program: Program) -> str:
+        rank = int(program.name[-1])
+        with AsyncWorker(world=2, rank=rank, size=400 + rank, transport=program.transport()) as worker:
+            if rank == 0:
+                worker.push(np.ones(400, np.float32))
+                program.sleep(10)
+                return ""
+            program.sleep(0.5)
+            worker.push(np.ones(401, np.float32))
+            with pytest.raises(Mismatch) as caught:
+                worker.wait()
+            assert program.now() < 5
+            with pytest.raises(Mismatch):
+                list(worker.updates())
+            return str(caught.value)
+
+    assert "400 elements by rank 0, and 401 by this worker, rank 1. Start all workers with the same `size`" in run([work] * 2)[1]
+
+
 def test_a_worker_that_was_evicted_is_told_how_to_go_on() -> None:
     def work(program: Program) -> str:
         rank = int(program.name[-1])

@@ -152,7 +152,7 @@ def test_workers_of_a_leaf_need_not_say_their_ranks() -> None:
 
 def test_a_leaf_refuses_ranks_that_do_not_belong_below_it() -> None:
     def work(program: Program, rank: int) -> Reason:
-        with pytest.raises(Refused, match="not one that belongs below this switch") as refusal:
+        with pytest.raises(Refused, match="not one of those below this switch") as refusal:
             Worker(world=6, rank=(rank + 3) % 6, transport=program.transport())
         return refusal.value.reason
 
