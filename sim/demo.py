@@ -1,4 +1,4 @@
-"""`make demo`: starts the emulated switch, and PPO whose workers have their gradients summed by it."""
+"""`make demo`: starts the emulated switch, and PPO whose gradients it sums. The exit status is 1 if CartPole is not solved."""
 
 import argparse
 import json
@@ -12,7 +12,9 @@ from typing import TypeVar
 from iswitch import IswitchError
 from iswitch.config import Config
 from iswitch.rl.launch import LaunchError, launch, stop_on_signals
+from iswitch.rl.policy import Policy
 from iswitch.rl.training import Options
+from iswitch.rl.watch import watch
 from rich.console import Console
 
 __all__ = ["FAULTS", "Emulator", "made", "run"]
@@ -110,17 +112,41 @@ def made(parser: argparse.ArgumentParser, make: Callable[[], Made]) -> Made:
         parser.error(str(error))
 
 
+def play(out: Path, console: Console) -> int:
+    """Play the policy that a demo has kept in this folder, into `policy.gif`. Return the exit code."""
+    path, gif = out / "policy.npz", out / "policy.gif"
+    try:
+        policy = Policy.load(path)
+        console.print(f"{path}: {policy.environment}, seed {policy.seed}, mean return {policy.mean_return:.1f} in the "
+                      f"evaluation, sha256 {policy.weights_sha256[:16]}...", highlight=False, soft_wrap=True)
+        returned = watch(policy, gif)
+    except ValueError as error:
+        console.print(f"no policy can be played: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        if not path.exists():
+            console.print("`make demo` trains one first.")
+        return 1
+    console.print(f"{gif}: one unseen episode, return {returned:.0f}", highlight=False, soft_wrap=True)
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m sim.demo", description=__doc__)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--total-steps", type=int, default=Options.total_steps)
-    parser.add_argument("--out", type=Path, default=Path("build/demo"))
-    parser.add_argument("--kill", type=int, metavar="RANK", help="kill this worker on the way; the others go on, and it comes back")
+    parser.add_argument("--total-steps", type=int, default=Options.total_steps,
+                        help="environment steps of all workers, at most (%(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("build/demo"),
+                        help="folder of weights, summary and learning curve (%(default)s)")
+    parser.add_argument("--watch", action="store_true",
+                        help="train nothing; play the policy that is kept in --out, and draw it as policy.gif there")
+    parser.add_argument("--kill", type=int, metavar="RANK",
+                        help="kill this worker on the way; the others go on, and it comes back")
     for name in FAULTS:
         parser.add_argument(f"--{name}", type=float, default=0.0, help="chance that it happens to a frame")
     parser.add_argument("--leaves", type=int, default=0, help="so many switches share the workers, and a root adds up what they send")
     given = parser.parse_args()
+    if given.watch:
+        return play(given.out, Console())
     if not 1 <= given.workers <= Config().members:
         parser.error(f"--workers must be 1 to {Config().members}, the members that a job can have in this switch, not {given.workers}")
     if not 0 <= given.leaves <= min(given.workers, Config().ports):
@@ -131,9 +157,9 @@ def main() -> int:
     options = made(parser, lambda: Options(workers=given.workers, seed=given.seed, total_steps=given.total_steps))
 
     def demo(addresses: Sequence[str], emulator: Emulator, console: Console) -> bool:
-        launch(options, addresses, given.out, watch=emulator.watch, console=console, notes={"faults": faults}, kill=given.kill,
-               leaves=emulator.leaves(addresses))
-        return True
+        summary = launch(options, addresses, given.out, watch=emulator.watch, console=console,
+                         notes={"faults": faults}, kill=given.kill, leaves=emulator.leaves(addresses))
+        return bool(summary["solved"])
 
     return run(given.out, given.seed, faults, demo, workers=given.workers, leaves=given.leaves)
 
