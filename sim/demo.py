@@ -28,10 +28,11 @@ Made = TypeVar("Made")
 
 
 class Emulator:
-    """The emulator's process, within a `with`: one switch, or a root with a link to each of its `leaves`, which share the workers. more: further
-    arguments for it."""
+    """The emulator's process, within a `with`: one switch, or a root with a link to each of its `leaves`, among which the
+    workers are divided. more: further arguments of the emulator."""
 
-    def __init__(self, out: Path, seed: int, faults: dict[str, float], *, workers: int, leaves: int = 0, more: Sequence[str] = ()) -> None:
+    def __init__(self, out: Path, seed: int, faults: dict[str, float], *, workers: int, leaves: int = 0,
+                 more: Sequence[str] = ()) -> None:
         self.ready, self.log = out / "ready.json", out / "emulator.log"
         self.ready.unlink(missing_ok=True)
         self.command = [sys.executable, "-m", "sim.emulator", "--udp-base", "0", "--seed", str(seed),
@@ -47,7 +48,7 @@ class Emulator:
                 self.command += ["--link", f"{leaf}:{UPLINK}-0:{leaf - 1}{bad}", "--leaf", f"{leaf}-0:{ranks}"]
 
     def __enter__(self) -> "Emulator":
-        with self.log.open("w") as log:  # a session of its own: Ctrl-C is for us, and we stop it when nobody needs it
+        with self.log.open("w") as log:  # a session of its own: Ctrl-C is for this process, which then stops the emulator
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             start_new_session=True)
         return self
@@ -62,7 +63,7 @@ class Emulator:
                 self.process.wait()
 
     def addresses(self) -> list[str]:
-        """For each worker a port of its switch, once they are ready; the first time they have to be compiled."""
+        """Wait until the switches are ready, and return for each worker a port of its switch."""
         deadline = time.monotonic() + READY_S
         while not self.ready.exists():
             self.watch()
@@ -73,18 +74,35 @@ class Emulator:
         return [ports[home][self.homes[:rank].count(home) % len(ports[home])] for rank, home in enumerate(self.homes)]
 
     def leaves(self, addresses: Sequence[str]) -> list[str]:
-        """Of the workers' `addresses` one at each leaf."""
+        """Return one of the workers' `addresses` at each leaf."""
         return list({home: address for home, address in zip(self.homes, addresses) if home}.values())
 
     def watch(self) -> None:
+        """Raise LaunchError with the end of the log if the emulator has ended."""
         if self.process.poll() is not None:
             tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_LINES:])
             raise LaunchError(f"the emulated switch ended (exit code {self.process.returncode}):\n{tail}")
 
 
-def run(out: Path, seed: int, faults: dict[str, float], demo: Callable[[Sequence[str], Emulator, Console], bool], *, workers: int, leaves: int = 0,
-        more: Sequence[str] = ()) -> int:
-    """Exit code of a demo with switches of its own, of which it gets an address for each worker; it says whether it went as it should."""
+def run(out: Path, seed: int, faults: dict[str, float], demo: Callable[[Sequence[str], Emulator, Console], bool], *,
+        workers: int, leaves: int = 0, more: Sequence[str] = ()) -> int:
+    """Start switches for a demo, run it, and return its exit code.
+
+    Parameters
+    ----------
+    out : Path
+        Folder of the emulator's log and files.
+    seed : int
+        Seeds the faults.
+    faults : dict[str, float]
+        Probability of each of `FAULTS` for a frame.
+    demo : Callable
+        Is called with an address for each worker, the emulator and a console. It returns True if the demo succeeded.
+    workers, leaves : int
+        Workers, and leaves of a tree of switches; 0 is one switch.
+    more : Sequence[str]
+        Further arguments of the emulator.
+    """
     console = Console()
     out.mkdir(parents=True, exist_ok=True)
     try:
@@ -105,7 +123,7 @@ def run(out: Path, seed: int, faults: dict[str, float], demo: Callable[[Sequence
 
 
 def made(parser: argparse.ArgumentParser, make: Callable[[], Made]) -> Made:
-    """What `make` makes of the arguments; its ValueError is the parser's."""
+    """Return what `make` returns. If it raises ValueError, end the program with this message as the parser's error."""
     try:
         return make()
     except ValueError as error:

@@ -31,7 +31,7 @@ __all__ = ["LaunchError", "addresses_of", "exit_code", "launch", "main", "stop_o
 
 _TIMEOUT_S = 60.0
 """Seconds without progress before a collective fails. Long, for the workers share the processors."""
-KILL_AT = 20
+KILL_AT = 10
 """Updates before the launcher kills the worker that it is to kill."""
 
 

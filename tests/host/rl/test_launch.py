@@ -10,6 +10,7 @@ from iswitch.config import Config
 from iswitch.rl.launch import LaunchError, exit_code, launch, main
 from iswitch.rl.policy import Policy
 from iswitch.rl.rollout import evaluate
+from iswitch.rl.show import tell
 from iswitch.rl.training import Options
 from rich.console import Console
 from sim.bench.udp_model import Faults, UdpModel
@@ -35,30 +36,32 @@ def test_every_contribution_is_added_once(faults, tmp_path):
     assert (tmp_path / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("solved_return, solved", [(475.0, False), (1.0, True)])
-def test_the_end_states_whether_the_environment_is_solved_and_the_weights_are_kept(solved_return, solved, tmp_path):
-    options, text = replace(FEW, solved_return=solved_return), io.StringIO()
+def test_the_end_states_that_the_environment_is_not_solved_and_the_weights_are_kept(tmp_path):
+    text = io.StringIO()
     with UdpModel() as model:
-        summary = launch(options, addresses(model), tmp_path, console=Console(file=text, width=200))
-    told = " ".join(text.getvalue().split())
-    assert summary["solved"] is solved
-    verdict = "solved" if solved else "NOT SOLVED"
-    assert f"(worst {min(summary['rewards_eval']):.0f}): {verdict}, the threshold is {solved_return:g}" in told
-    assert ("Try another seed (--seed 2), or train for longer (--total-steps 128)." in told) is not solved
+        summary = launch(FEW, addresses(model), tmp_path, console=Console(file=text, width=200))
+    said = " ".join(text.getvalue().split())
+    assert summary["solved"] is False and summary["mean_reward_eval"] < FEW.solved_return
+    assert f"(worst {min(summary['rewards_eval']):.0f}): NOT SOLVED, the threshold is 475" in said
+    assert f"This policy is not good: its mean return of {summary['mean_reward_eval']:.1f} is below 475." in said
+    assert "Try another seed (--seed 2), or train for longer (--total-steps 128)." in said
     policy = Policy.load(tmp_path / "policy.npz")
-    assert f"{tmp_path}/policy.npz" in told and {policy.weights_sha256} == set(summary["weights_sha256"])
-    assert evaluate(policy.weights, options) == summary["rewards_eval"]
+    assert f"{tmp_path}/policy.npz" in said and {policy.weights_sha256} == set(summary["weights_sha256"])
+    assert evaluate(policy.weights, FEW) == summary["rewards_eval"]
     assert policy.mean_return == summary["mean_reward_eval"]
 
+    text.truncate(0)
+    tell(summary | {"solved": True}, tmp_path, Console(file=text, width=200))
+    said = text.getvalue()
+    assert ": solved, the threshold is 475" in said and "not good" not in said and "another seed" not in said
 
-@pytest.mark.parametrize("solved_return, code", [("475", 1), ("1", 0)])
-def test_a_training_that_does_not_solve_the_environment_fails(solved_return, code, tmp_path, capsys):
+
+def test_a_training_that_does_not_solve_the_environment_fails(tmp_path, capsys):
     few = ["--workers", "1", "--num-envs", "1", "--num-steps", "16", "--total-steps", "16", "--epochs", "1",
            "--evaluation-episodes", "1"]
     with UdpModel() as model:
-        switch = ["--switch", ",".join(addresses(model)), "--out", str(tmp_path)]
-        assert main([*switch, *few, "--solved-return", solved_return]) == code
-    assert ("This policy is not good" in capsys.readouterr().out) is bool(code)
+        assert main(["--switch", ",".join(addresses(model)), "--out", str(tmp_path), *few]) == 1
+    assert "This policy is not good" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("returned, code", [(None, 0), ({}, 0), (True, 0), (False, 1)])
