@@ -177,6 +177,12 @@ def main() -> int:
     def demo(addresses: Sequence[str], emulator: Emulator, console: Console) -> bool:
         summary = launch(options, addresses, given.out, watch=emulator.watch, console=console,
                          notes={"faults": faults}, kill=given.kill, leaves=emulator.leaves(addresses))
+        if summary["solved"]:
+            console.print(f"     watch  python -m sim.demo --watch --out {given.out}: draws an episode as {given.out}/policy.gif",
+                          highlight=False, soft_wrap=True)
+        else:
+            console.print(f"With make: `make demo SEED={given.seed + 1}`, or `make demo STEPS={2 * given.total_steps}`.",
+                          highlight=False, soft_wrap=True)
         return bool(summary["solved"])
 
     return run(given.out, given.seed, faults, demo, workers=given.workers, leaves=given.leaves)

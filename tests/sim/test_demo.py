@@ -105,8 +105,9 @@ def test_the_exit_status_says_whether_the_environment_is_solved(command, monkeyp
         return {"solved": solved}
 
     monkeypatch.setattr(sim.demo, "launch", launch)
-    assert command("--seed", "7", "--total-steps", "1000", *further)[0] == (0 if solved else 1)
-    assert seen == [(7, 1000)]
+    code, said = command("--seed", "7", "--total-steps", "1000", *further)
+    assert code == (0 if solved else 1) and seen == [(7, 1000)]
+    assert ("--watch --out" in said) is solved and ("`make demo SEED=8`, or `make demo STEPS=2000`" in said) is not solved
 
 
 def test_watch_without_weights_says_what_makes_them(command, tmp_path):
