@@ -17,6 +17,8 @@ from iswitch.rl.training import Options
 from iswitch.rl.watch import watch
 from rich.console import Console
 
+from sim.emulator.faults import PROBABILITIES
+
 __all__ = ["FAULTS", "Emulator", "made", "run"]
 
 FAULTS = ("loss", "duplicate", "reorder", "corrupt")
@@ -149,19 +151,23 @@ def play(out: Path, console: Console) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m sim.demo", description=__doc__)
-    parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--total-steps", type=int, default=Options.total_steps,
-                        help="environment steps of all workers, at most (%(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("build/demo"),
-                        help="folder of weights, summary and learning curve (%(default)s)")
+    parser.add_argument("--workers", type=int, default=Options.workers, metavar="N",
+                        help="number of workers (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=Options.seed, metavar="N",
+                        help="seed of all random numbers (default: %(default)s)")
+    parser.add_argument("--total-steps", type=int, default=Options.total_steps, metavar="N",
+                        help="most environment steps of all workers together (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("build/demo"), metavar="FOLDER",
+                        help="where to write results (default: %(default)s)")
     parser.add_argument("--watch", action="store_true",
-                        help="train nothing; play the policy that is kept in --out, and draw it as policy.gif there")
+                        help="train nothing; play the policy that was kept in FOLDER, and draw it as policy.gif there")
     parser.add_argument("--kill", type=int, metavar="RANK",
-                        help="kill this worker on the way; the others go on, and it comes back")
+                        help="kill this worker during the training; the others go on, and it comes back")
     for name in FAULTS:
-        parser.add_argument(f"--{name}", type=float, default=0.0, help="chance that it happens to a frame")
-    parser.add_argument("--leaves", type=int, default=0, help="so many switches share the workers, and a root adds up what they send")
+        parser.add_argument(f"--{name}", type=float, default=0.0, metavar="P",
+                            help=f"probability of {PROBABILITIES[name]} (default: 0)")
+    parser.add_argument("--leaves", type=int, default=0, metavar="N",
+                        help="number of leaf switches below a root, among which the workers are divided (default: one switch)")
     given = parser.parse_args()
     if given.watch:
         return play(given.out, Console())
