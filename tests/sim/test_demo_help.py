@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 
-@pytest.mark.parametrize("name", ["demo_apex", "demo_atari", "demo_schedule"])
+@pytest.mark.parametrize("name", ["demo", "demo_apex", "demo_atari", "demo_schedule"])
 def test_every_option_has_a_help_text(name, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", [name, "--help"])
     monkeypatch.setenv("COLUMNS", "200")
