@@ -400,8 +400,9 @@ class AsyncWorker(JobWorker):
         theirs = first + slot.length // 4
         last = low == stream.low and low % layout.segments == layout.vector - 1 and slot.seq == stream.low_seq
         if last and slot.state == SlotState.COLLECTING and theirs != layout.size:
-            self._failure = Mismatch(f"the workers of {self._where} push vectors of different sizes: {theirs:,} elements by {ranks(slot.arrived)}, and "
-                                     f"{layout.size:,} by this worker, rank {m.member}. Start all workers with the same `size`")
+            self._failure = Mismatch(
+                f"the workers of {self._where} push vectors of different sizes: {theirs:,} elements by {ranks(slot.arrived)}, and {layout.size:,} "
+                f"by this worker, rank {m.member}. Start all workers with the same `size`")
 
     def _demand_weights(self) -> None:
         self._demand_open()
