@@ -48,6 +48,7 @@ class Vector:
         self.version = version
         self.parts = Payloads(values, elements), Payloads(trailer, elements)
         self.update = self.next = -1  # granted to it; the first position that was never sent
+        self.sent_at = 0.0  # its first segment, for the first time
         self.first_at: float | None = None  # when the update's first result came
 
 
@@ -290,15 +291,14 @@ class Stream:
         alone."""
         newest = self._high - 1
         vector, at = self._contributed(newest // self.segments), newest % len(self._lack)
-        if vector is None or self._asked[at] != 1:
+        if vector is None:
             return
-        sent_at = float(self._asked_at[at])
-        self._seen_at = max(self._seen_at, sent_at)
         if vector.first_at is None:
-            self.timer.sample_first(now - sent_at)
-        else:
+            vector.first_at = now
+            self.timer.sample_first(now - vector.sent_at)
+        elif self._asked[at] == 1:
+            self._seen_at = max(self._seen_at, sent_at := float(self._asked_at[at]))
             self.timer.sample(now - max(sent_at, vector.first_at))
-        vector.first_at = vector.first_at or now
 
     def _heed(self, header: np.void) -> None:
         """What is no result of this epoch."""
@@ -370,6 +370,7 @@ class Stream:
             first = max(vector.next, self.low)
             last = min((vector.update + 1) * self.segments, self.low + self.membership.window)
             if first < last:
+                vector.sent_at = vector.sent_at or now
                 vector.next = last
                 positions = np.arange(first, last)
                 self._contribute(vector, positions[self._lack[positions % len(self._lack)]], now, 0)

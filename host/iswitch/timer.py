@@ -20,9 +20,8 @@ from collections import deque
 
 __all__ = ["RetransmissionTimer"]
 
-_FLOOR_S = 0.002
 _FIRST_S = 0.05
-_MARGIN_S = 0.05
+_LEAST_MARGIN_S, _MARGIN_S = 0.002, 0.05
 _BACKOFF_CAP_S = 0.25
 _LEAST_OF = 16
 _LOSSY_COLLECTIVES = 256
@@ -49,8 +48,8 @@ class _Delays:
         if self.smoothed_s is None:
             return 0.0
         least_s = min(self._last)
-        return min(self.smoothed_s + max(4 * self._deviation_s, _FLOOR_S),
-                   max(4 * least_s, least_s + (_FLOOR_S if lossy else _MARGIN_S)))
+        return min(self.smoothed_s + max(4 * self._deviation_s, _LEAST_MARGIN_S),
+                   max(4 * least_s, least_s + (_LEAST_MARGIN_S if lossy else _MARGIN_S)))
 
 
 class RetransmissionTimer:
@@ -63,10 +62,15 @@ class RetransmissionTimer:
     """
 
     def __init__(self, *, cap_s: float = 1.0):
-        self.cap_s = cap_s
+        self.cap_s, self.floor_s = cap_s, _LEAST_MARGIN_S
         self._results, self._firsts = _Delays(), _Delays()
         self._lossy_collectives = 0  # so many more
         self._backoff = 1
+
+    @property
+    def delay_s(self) -> float | None:
+        """The smoothed delay, if one was measured."""
+        return self._results.smoothed_s
 
     @property
     def lossy(self) -> bool:
@@ -92,11 +96,12 @@ class RetransmissionTimer:
     @property
     def patience_s(self) -> float:
         """How long a contribution that was sent once is left alone when later results have overtaken its own: about a round trip."""
-        return max(_FLOOR_S / 2, self._results.smoothed_s or 0.0)
+        return max(self.floor_s / 2, self.delay_s or 0.0)
 
     def sample(self, delay_s: float) -> None:
-        """Take the delay of a contribution that was sent once, in a collective that has had results."""
+        """Take the delay of what was sent once; of a contribution in a collective that has had results. Ends the doubling."""
         self._results.add(delay_s)
+        self._backoff = 1
 
     def sample_first(self, delay_s: float) -> None:
         """Take the time from a collective's begin to its first result."""

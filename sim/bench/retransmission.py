@@ -4,7 +4,6 @@ Four workers sum arrays one after the other, at a compiled switch, in virtual ti
 they are processes at UDP sockets of `python -m sim.emulator`, and the figures are this machine's.
 """
 
-import json
 import multiprocessing
 import time
 from collections.abc import Callable

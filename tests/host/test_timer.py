@@ -66,7 +66,7 @@ def test_wait_for_slow_workers_does_not_delay_what_follows():
 def test_proof_of_loss_is_forgotten_after_256_collectives():
     timer = RetransmissionTimer()
     timer.lost()
-    for left in range(256):
+    for _ in range(256):
         assert timer.lossy
         timer.sample_first(0.001)
     assert not timer.lossy
