@@ -21,6 +21,7 @@ from iswitch.transport import Transport, UdpTransport
 from sim.bench.allreduce import emulator
 from sim.bench.outside import OutsideClient
 from sim.emulator.cluster import Cluster
+from sim.emulator.counters import counters
 from sim.emulator.engine import Board
 from sim.emulator.fabric import Fabric
 from sim.emulator.faults import Rates
@@ -90,10 +91,9 @@ def _gathered(spans: list[_Spans]) -> Sums:
 
 
 def in_virtual_time(client: str, *, size: int, repetitions: int, loss: float, ports: int = WORLD, config: Config | None = None,
-                    seed: int = 1) -> tuple[Sums, dict[str, int]]:
-    """Sums of `WORLD` programs, `ports` machines each with a port of its own: what they took, and the switch's counters."""
-    counters: dict[str, int] = {}
-    machine = Machine(rates=Rates(loss=loss, delay_us=1))
+                    rate_bps: float = 10e9, seed: int = 1) -> tuple[Sums, dict[str, int]]:
+    """Sums of `WORLD` programs at so many ports: what they took, and the switch's counters."""
+    machine = Machine(rates=Rates(loss=loss, delay_us=1), rate_bps=rate_bps)
 
     def work(rank: int, program: Program) -> _Spans:
         return CLIENTS[client](program.transport(), rank, size, repetitions)
@@ -101,9 +101,9 @@ def in_virtual_time(client: str, *, size: int, repetitions: int, loss: float, po
     with Board(config or Config()) as board, Fabric([board]) as fabric:
         cluster = Cluster(fabric, seed=seed)
         for rank in range(WORLD):
-            cluster.add((0, rank), partial(work, rank), name=f"rank {rank}", machine=machine)
+            cluster.add((0, rank % ports), partial(work, rank), name=f"rank {rank}", machine=machine)
         cluster.run()
-        return _gathered([program.result for program in cluster.programs]), counters
+        return _gathered([program.result for program in cluster.programs]), counters(board)
 
 
 def in_real_time(client: str, *, size: int, repetitions: int, loss: float) -> Sums:
