@@ -17,6 +17,7 @@ from iswitch.errors import HaltedWarning, Mismatch
 from iswitch.timer import RetransmissionTimer
 from iswitch.trains import Packer, Payloads
 from iswitch.transport import RECEIVE_BYTES, Transport
+from iswitch.window import SendWindow
 from iswitch.wire import HEADER, TAIL_BYTES, VERSION, ContributionFlag, Format, Reason, ResultFlag, Type
 
 __all__ = ["Notice", "Ring", "Stalled", "Tally"]
@@ -79,7 +80,7 @@ class Ring:
     def restart(self, membership: Membership) -> None:
         """Forgets everything and begins at the membership's epoch and first seq."""
         self.membership = membership
-        self.window = membership.window
+        self.window = SendWindow(membership.window)
         self.packer = Packer(membership, self.transport.train_segments(HEADER.itemsize + 4 * membership.elements))
         self.set_threshold(membership.threshold)
         self.base = membership.first_seq
@@ -134,7 +135,7 @@ class Ring:
             fresh = self._receive(min(expiry, deadline) - now)
             now = self.transport.now()
             if fresh:
-                while self._next < segments and self._next - self._low > self.window * 3 // 4 and self._receive(0.0):
+                while self._next < segments and self._next - self._low > self.window.size * 3 // 4 and self._receive(0.0):
                     pass  # what little we could send goes with what more has come
                 self._clock(now)
                 self._send_new(now)
@@ -178,6 +179,7 @@ class Ring:
         """The collective is over: count from its end. The payloads belong to the caller again."""
         self.base = (self.base + segments) % 2**32
         self.segments += segments
+        self.window.end_collective()
         self._payloads, self._starts = self._nothing, self._starts[:0]
         self._lack = self._lack[segments:]
         self._low, self._high, self._next = self._low - segments, max(0, self._high - segments), 0
@@ -188,7 +190,7 @@ class Ring:
     def _send_new(self, now: float) -> None:
         """Whatever the window allows; if that is nothing and others may go on without us, a receipt now and then."""
         first = max(self._next, self._low)
-        last = min(self._low + self.window, self._payloads.size)
+        last = min(self._low + self.window.size, self._payloads.size)
         if first >= last:
             self._acknowledge()
             return
@@ -205,7 +207,7 @@ class Ring:
 
     def _acknowledge(self) -> None:
         """A receipt if the switch does not know of many results that we hold, and if somebody could wait for it."""
-        if self.partial and (self.low - self._told) % 2**32 >= max(1, self.window // 4):
+        if self.partial and (self.low - self._told) % 2**32 >= max(1, self.window.most // 4):
             self._send_receipts(np.array([self._low]), want=False)
 
     def _send(self, indices: np.ndarray, now: float, flags: int) -> None:
@@ -309,11 +311,10 @@ class Ring:
         payloads, size = self._payloads, records.shape[1] - HEADER.itemsize - TAIL_BYTES
         whole = size == self.packer.segment_bytes - HEADER.itemsize and (not payloads.last.size or end < payloads.size)
         short = first == payloads.size - 1 and size == payloads.last.size
-        flags = headers["format_flags"]
+        flags, resent = headers["format_flags"], 0
         if flags.tobytes() != bytes((self._format,)) * len(flags):
-            flagged = int(np.bitwise_or.reduce(flags)) & 0xF0
-            self._odd |= flagged & ~_RESENT
-            if flagged & _RESENT:
+            self._odd |= int(np.bitwise_or.reduce(flags)) & 0xF0 & ~_RESENT
+            if resent := int(np.count_nonzero(flags & _RESENT)):
                 self.timer.lost()
             if np.count_nonzero(flags & 15 != self._format):
                 whole = short = False
@@ -332,7 +333,9 @@ class Ring:
         self._lack[which] = False
         self._high = max(self._high, end)
         held = np.arange(first, end) if isinstance(which, slice) else which
-        once = held[(self._sent_at[held] > 0) & ~self._resent[held]]
+        again = self._resent[held]
+        self.window.count(len(held), int(np.count_nonzero(again)), resent)
+        once = held[(self._sent_at[held] > 0) & ~again]
         if len(once):
             self._newest = max(self._newest, int(once.max()))
 
@@ -380,7 +383,7 @@ class Ring:
         self._acknowledge()
         now = self.transport.now()
         if now >= self._rest_until:
-            top = min(max(self._high, self._low + 1), self._low + self.window + 1)
+            top = min(max(self._high, self._low + 1), self._low + self.window.most + 1)
             self._send_receipts(np.flatnonzero(self._lack[self._low:top]) + self._low, want=True)
             self._rest_s = min(2 * self._rest_s, self._longest_s())
             self._rest_until = now + self._rest_s

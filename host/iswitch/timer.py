@@ -6,9 +6,9 @@
 4. Only contributions that were sent once give delays (Karn's algorithm).
 5. The first result of a collective also waits for the slowest worker's computation, so its delay has an estimate of its own.
 6. A contribution that another worker lost delays results just as a slow network does, and time-outs that follow would grow with each other.
-   So a time-out is at most 50 ms above the least of the last 16 delays.
-7. A result that the switch had to send again proves loss. For 256 collectives from then on the time-out is at most four times the least
-   delay, or 2 ms above it.
+   So a time-out is at most four times the least of the last 32 delays, or 50 ms above it.
+7. A result that the switch had to send again proves loss. For 256 collectives from then on, two medians of the last delays take the place
+   of the 50 ms if they are less, and 2 ms for a collective's first result, where a needless repeat costs only one frame.
 8. Each time-out without a result doubles the next one up to 0.25 s, so a worker that computes causes few repeats.
 9. Any new result ends the doubling. RFC 6298 waits for the next measured delay, since TCP doubles against congestion; here the doubling is
    for workers that are not there yet, and a result shows that they are.
@@ -23,17 +23,24 @@ __all__ = ["RetransmissionTimer"]
 _FIRST_S = 0.05
 _LEAST_MARGIN_S, _MARGIN_S = 0.002, 0.05
 _BACKOFF_CAP_S = 0.25
-_LEAST_OF = 16
+_LAST = 32
 _LOSSY_COLLECTIVES = 256
 
 
 class _Delays:
-    """Smoothed delay, deviation, and the least of the last ones, in seconds."""
+    """Smoothed delay, deviation, and the last ones, in seconds.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    medians : int
+        In a lossy network the time-out is at most so many medians of the last delays above the least of them.
+    """
+
+    def __init__(self, medians: int) -> None:
+        self._medians = medians
         self.smoothed_s: float | None = None
         self._deviation_s = 0.0
-        self._last: deque[float] = deque(maxlen=_LEAST_OF)
+        self._last: deque[float] = deque(maxlen=_LAST)
 
     def add(self, delay_s: float) -> None:
         self._last.append(delay_s)
@@ -48,8 +55,8 @@ class _Delays:
         if self.smoothed_s is None:
             return 0.0
         least_s = min(self._last)
-        return min(self.smoothed_s + max(4 * self._deviation_s, _LEAST_MARGIN_S),
-                   max(4 * least_s, least_s + (_LEAST_MARGIN_S if lossy else _MARGIN_S)))
+        margin_s = min(max(self._medians * sorted(self._last)[len(self._last) // 2], _LEAST_MARGIN_S), _MARGIN_S) if lossy else _MARGIN_S
+        return min(self.smoothed_s + max(4 * self._deviation_s, _LEAST_MARGIN_S), max(4 * least_s, least_s + margin_s))
 
 
 class RetransmissionTimer:
@@ -63,7 +70,7 @@ class RetransmissionTimer:
 
     def __init__(self, *, cap_s: float = 1.0):
         self.cap_s, self.floor_s = cap_s, _LEAST_MARGIN_S
-        self._results, self._firsts = _Delays(), _Delays()
+        self._results, self._firsts = _Delays(medians=2), _Delays(medians=0)
         self._lossy_collectives = 0  # so many more
         self._backoff = 1
 

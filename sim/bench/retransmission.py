@@ -106,11 +106,13 @@ def in_virtual_time(client: str, *, size: int, repetitions: int, loss: float, po
         return _gathered([program.result for program in cluster.programs]), counters(board)
 
 
-def in_real_time(client: str, *, size: int, repetitions: int, loss: float) -> Sums:
+def in_real_time(client: str, *, size: int, repetitions: int, loss: float, ports: int = WORLD) -> tuple[Sums, dict[str, int]]:
     """The same by processes at UDP sockets of an emulator."""
-    with emulator({}, "--loss", str(loss)) as ports, multiprocessing.get_context("spawn").Pool(WORLD) as pool:
-        calls = [(client, f"127.0.0.1:{port}", rank, size, repetitions) for rank, port in enumerate(ports)]
-        return _gathered(pool.starmap(_process, calls, chunksize=1))
+    summary: dict[str, Any] = {}
+    with emulator(summary, "--loss", str(loss)) as found, multiprocessing.get_context("spawn").Pool(WORLD) as pool:
+        calls = [(client, f"127.0.0.1:{found[rank % ports]}", rank, size, repetitions) for rank in range(WORLD)]
+        sums = _gathered(pool.starmap(_process, calls, chunksize=1))
+    return sums, summary["counters"]
 
 
 def _process(client: str, address: str, rank: int, size: int, repetitions: int) -> _Spans:

@@ -38,6 +38,9 @@ def main(
     jobs: Annotated[int, typer.Option(help="Jobs at a time.")] = DEFAULT.jobs,
     window: Annotated[int, typer.Option(help="Segments a worker may have in flight.")] = DEFAULT.window,
     elements: Annotated[int, typer.Option(help="Numbers in a segment at most.")] = DEFAULT.elements,
+    queue: Annotated[int | None, typer.Option(
+        help="Bytes of each queue of a port, a power of two. If not given, results of a whole window have room, so that several workers can "
+             "share a port.")] = None,
     replay: Annotated[str | None, typer.Option(
         help="With a replay service: default, or sizes such as capacity=65536,log_bytes=1048576,sessions=8,tables=1 (see Config.replay).")] = None,
     bind: Annotated[str, typer.Option(help="Address of the sockets.")] = "127.0.0.1",
@@ -87,7 +90,8 @@ def main(
             raise ValueError(f"switches must be at least 1, not {switches}")
         # Or a switch that is started again would hand out the tokens and epochs of its last life.
         seed = secrets.randbits(32) if seed is None else seed
-        config = Config(ports=ports, bus_bits=bus, members=members, jobs=jobs, window=window, elements=elements, replay=parse_replay(replay))
+        config = Config(ports=ports, bus_bits=bus, members=members, jobs=jobs, window=window, elements=elements,
+                        queue_bytes=queue or roomy_queue_bytes(window, elements), replay=parse_replay(replay))
         plan = Plan(bind=bind, udp_base=udp_base, links=[parse_link(given) for given in link or []], taps=tap or [],
                     rates=Rates(loss=loss, duplicate=duplicate, reorder=reorder, corrupt=corrupt, silent_corrupt=silent_corrupt,
                                 delay_us=delay_us), faults=fault or [], seed=seed, pcap=pcap)
@@ -116,6 +120,13 @@ def main(
     show(console, counted)
     if summary:
         _write(summary, counted)
+
+
+def roomy_queue_bytes(window: int, elements: int) -> int:
+    """Return the least `Config.queue_bytes` with room for a window of results."""
+    least = Config(elements=elements, queue_bytes=1 << 20)
+    bytes_needed = max(window, 2) * (least.frame_bytes_max + 64)
+    return max(DEFAULT.queue_bytes, 1 << (bytes_needed - 1).bit_length())
 
 
 def _described(node: Node) -> dict[str, Any]:
