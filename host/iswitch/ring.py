@@ -331,12 +331,16 @@ class Ring:
                 "perform the same collectives, on arrays of the same size, in the same order")
         self._headers[which] = headers
         self._lack[which] = False
-        self._high = max(self._high, end)
+        if end > self._high:
+            self._high = end
+        if isinstance(which, slice) and not self._resent_count and end <= self._next:  # as it nearly always is
+            self.window.count(end - first, 0, resent)
+            self._newest = max(self._newest, end - 1)
+            return
         held = np.arange(first, end) if isinstance(which, slice) else which
         again = self._resent[held]
         self.window.count(len(held), int(np.count_nonzero(again)), resent)
-        once = held[(self._sent_at[held] > 0) & ~again]
-        if len(once):
+        if len(once := held[(self._sent_at[held] > 0) & ~again]):
             self._newest = max(self._newest, int(once.max()))
 
     def _clock(self, now: float) -> None:

@@ -41,8 +41,10 @@ class _Delays:
         self.smoothed_s: float | None = None
         self._deviation_s = 0.0
         self._last: deque[float] = deque(maxlen=_LAST)
+        self._known: dict[bool, float] = {}
 
     def add(self, delay_s: float) -> None:
+        self._known.clear()
         self._last.append(delay_s)
         if self.smoothed_s is None:
             self.smoothed_s, self._deviation_s = delay_s, delay_s / 2
@@ -54,9 +56,12 @@ class _Delays:
         """Return the time-out without any doubling; 0 if nothing was measured."""
         if self.smoothed_s is None:
             return 0.0
-        least_s = min(self._last)
-        margin_s = min(max(self._medians * sorted(self._last)[len(self._last) // 2], _LEAST_MARGIN_S), _MARGIN_S) if lossy else _MARGIN_S
-        return min(self.smoothed_s + max(4 * self._deviation_s, _LEAST_MARGIN_S), max(4 * least_s, least_s + margin_s))
+        if lossy not in self._known:
+            least_s, margin_s = min(self._last), _MARGIN_S
+            if lossy:
+                margin_s = min(max(self._medians * sorted(self._last)[len(self._last) // 2], _LEAST_MARGIN_S), _MARGIN_S)
+            self._known[lossy] = min(self.smoothed_s + max(4 * self._deviation_s, _LEAST_MARGIN_S), max(4 * least_s, least_s + margin_s))
+        return self._known[lossy]
 
 
 class RetransmissionTimer:
