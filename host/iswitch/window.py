@@ -4,8 +4,8 @@ A port's queue of results holds fewer of them than the switch's window. Where on
 contributions come. Where several are, each result leaves once for each of them, and a burst of contributions can fill the queue. The switch
 then drops results, counts them as `TX_DROP_RESULT`, and sends them again on demand.
 
-A network that loses frames loses contributions, too. So if the switch had to send a quarter of the last results again, and these are two
-thirds of those for which this member sent its contribution again, the queue has overflowed. Then the window narrows to 8 segments, and by
+A network that loses frames loses contributions, too. So if the switch had to send a quarter of the last results again, and these are three
+quarters of those for which this member sent its contribution again, the queue has overflowed. Then the window narrows to 8 segments, and by
 half each further time. After 256 collectives the switch's whole window is tried again.
 """
 
@@ -37,7 +37,7 @@ class SendWindow:
         self._resent += resent
         if self._results < _RESULTS:
             return
-        if 4 * self._resent >= self._results and 3 * self._resent >= 2 * self._asked:
+        if 4 * self._resent >= self._results and 4 * self._resent >= 3 * self._asked:
             self.size = min(self.size, max(_LEAST, min(_NARROW, self.size // 2)))
             self._collectives = _NARROW_COLLECTIVES
         self._results = self._asked = self._resent = 0

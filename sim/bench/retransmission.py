@@ -1,12 +1,12 @@
 """`python -m sim.bench.retransmission`: how long sums take on a lossy network, by the driver and by a client from outside.
 
-Four workers sum arrays one after the other, at a compiled switch, in virtual time: the figures are the same on every machine. With `--real`
+Four workers sum arrays one after the other at a compiled switch, in virtual time: the figures are the same on every machine. With `--real`
 they are processes at UDP sockets of `python -m sim.emulator`, and the figures are this machine's.
 """
 
 import multiprocessing
-import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, NamedTuple
 
@@ -20,6 +20,7 @@ from iswitch.config import Config
 from iswitch.transport import Transport, UdpTransport
 from sim.bench.allreduce import emulator
 from sim.bench.outside import OutsideClient
+from sim.emulator.__main__ import roomy_queue_bytes
 from sim.emulator.cluster import Cluster
 from sim.emulator.counters import counters
 from sim.emulator.engine import Board
@@ -30,9 +31,12 @@ from sim.emulator.program import Machine, Program
 __all__ = ["CLIENTS", "Sums", "in_real_time", "in_virtual_time"]
 
 WORLD = 4
-SIZES = {"1 segment": 352, "40 KB": 10_000, "400 KB": 100_000}
+SIZES = {"1.4 KB": 352, "40 KB": 10_000, "400 KB": 100_000}
 LOSSES = (0.0, 0.01, 0.05, 0.2)
-REPETITIONS = {"1 segment": 200, "40 KB": 40, "400 KB": 10}
+RATE_BPS = 100e9
+EMULATED = replace(Config(), queue_bytes=roomy_queue_bytes(Config().window, Config().elements))
+"""The switch of `python -m sim.emulator`."""
+REPETITIONS = {"1.4 KB": 200, "40 KB": 40, "400 KB": 10}
 
 
 class Sums(NamedTuple):
@@ -122,28 +126,30 @@ def _process(client: str, address: str, rank: int, size: int, repetitions: int) 
 def main(
     real: Annotated[bool, typer.Option("--real", help="Processes and UDP sockets in this machine's time.")] = False,
     quick: Annotated[bool, typer.Option(help="A quarter of the sums; for a look, not for a record.")] = False,
-    size: Annotated[str, typer.Option(help="Only this size.")] = "",
+    size: Annotated[str, typer.Option(help=f"Only this size: {', '.join(SIZES)}.")] = "",
+    loss: Annotated[float | None, typer.Option(help="Only this chance that a frame is lost, each way.")] = None,
+    ports: Annotated[int, typer.Option(min=1, max=WORLD, help="Ports of the switch that the workers share.")] = WORLD,
 ) -> None:
-    """How long sums take on a lossy network."""
-    table = Table("size", "loss", *(f"{client}, {what}" for client in CLIENTS for what in ("ms", "p95", "repeats")), "ratio",
-                  title=f"{WORLD} workers, {'UDP sockets in real time' if real else 'virtual time'}: mean ms of a sum, repeats for each contribution")
+    """Print how long sums take on a lossy network, by the driver and by a client from outside."""
+    if size not in ("", *SIZES):
+        raise typer.BadParameter(f"size must be one of {', '.join(SIZES)}, not {size!r}")
+    table = Table("size", "loss", *(f"{client}: {what}" for client in CLIENTS for what in ("ms", "95%", "again", "drops")), "ratio",
+                  title=f"{WORLD} workers at {ports} port{'s' * (ports > 1)}, {'UDP sockets in real time' if real else 'virtual time'}")
     for column in table.columns[1:]:
         column.justify = "right"
-    for name, elements in SIZES.items():
-        if size not in ("", name):
-            continue
-        for loss in LOSSES:
+    run = in_real_time if real else partial(in_virtual_time, rate_bps=RATE_BPS, config=EMULATED)
+    for name in [size] if size else SIZES:
+        for chance in LOSSES if loss is None else [loss]:
             row, means = [], []
             for client in CLIENTS:
                 repetitions = max(4, REPETITIONS[name] // (4 if quick else 1))
-                begun = time.monotonic()
-                found = (in_real_time(client, size=elements, repetitions=repetitions, loss=loss) if real else
-                         in_virtual_time(client, size=elements, repetitions=repetitions, loss=loss)[0])
-                Console(stderr=True).print(f"[dim]{name} {loss} {client} {time.monotonic()-begun:.1f} s", highlight=False)
-                means.append(found.mean_s)
-                row += [f"{1e3 * found.mean_s:.2f}", f"{1e3 * np.percentile(found.seconds, 95):.2f}", f"{found.repeats:.3f}"]
-            table.add_row(name, f"{loss:.0%}", *row, f"{means[0] / means[1]:.2f}")
+                sums, counters = run(client, size=SIZES[name], repetitions=repetitions, loss=chance, ports=ports)
+                means.append(sums.mean_s)
+                drops = sum(count for counter, count in counters.items() if counter.endswith("TX_DROP_RESULT"))
+                row += [f"{1e3 * sums.mean_s:.2f}", f"{1e3 * np.percentile(sums.seconds, 95):.2f}", f"{sums.repeats:.3f}", str(drops)]
+            table.add_row(name, f"{chance:.0%}", *row, f"{means[0] / means[1]:.2f}")
     Console(width=120).print(table)
+    print("ms: mean of a sum; 95%: of the sums take less; again: repeats for each contribution; drops: results dropped at a full queue")
 
 
 if __name__ == "__main__":

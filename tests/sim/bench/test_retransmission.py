@@ -13,7 +13,7 @@ from sim.emulator.cluster import Cluster
 from sim.emulator.engine import Board
 from sim.emulator.fabric import Fabric
 
-REPETITIONS = {"1 segment": 50, "40 KB": 8, "400 KB": 4}
+REPETITIONS = {"1.4 KB": 50, "40 KB": 8, "400 KB": 4}
 SUMS = dict(size=100_000, repetitions=5, loss=0, rate_bps=100e9)
 
 
