@@ -15,8 +15,10 @@ REPLAY    ?=
 ACTORS    ?= 4
 LOCKSTEP  ?= 0
 GAME      ?= Breakout
-# Of `make test`
+# Of the tests: processes, and which part of a tier
 JOBS      ?= 2
+SHARD     ?= 1/1
+DURATIONS ?=
 # Of `make sim`: WAVES=1 writes waveforms
 WAVES     ?= 0
 # Of `make bitstream`
@@ -37,66 +39,77 @@ export ECPPACK     := yowasp-ecppack
 export PYTHONHASHSEED := 0
 unexport PYTHONPATH PYTHONHOME
 
-BASE  := .venv/.base
-TORCH := .venv/.torch-$(shell printf '%s' '$(TORCH_SPEC)' | cksum | cut -d' ' -f1)
+# A target installs the dependency group that it needs; a stamp says which lists of packages were installed
+SET_UP   := $(shell cat tools/setup.sh tools/requirements/*.txt pyproject.toml | cksum | cut -d' ' -f1)
+TORCH    := $(shell printf '%s' '$(TORCH_SPEC)' | cksum | cut -d' ' -f1)
+EMULATOR := .venv/.emulator-$(SET_UP)
+DEMO     := .venv/.demo-$(SET_UP)-$(TORCH)
+BOARDS   := .venv/.boards-$(SET_UP)
+TEST     := .venv/.test-$(SET_UP)-$(TORCH)
+LINT     := .venv/.lint-$(SET_UP)-$(TORCH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-all lint demo demo-apex demo-atari demo-schedule emulator sim bench cartpole-time timing bitstream clean
+.PHONY: help setup pins test test-long test-all lint demo watch demo-apex demo-atari demo-schedule emulator sim bench cartpole-time timing bitstream clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target what; do \
-		printf '%-16s %s\n' "$$target" "$$what"; done
+		printf '%-19s %s\n' "$$target" "$$what"; done
 
-setup: $(TORCH)  ## make .venv with everything in it (other targets do it themselves)
+setup: $(LINT)  ## make .venv with everything in it (the other targets install what they need)
 
-$(BASE): pyproject.toml tools/setup.sh
-	@tools/setup.sh base
+.venv/.%:
+	@tools/setup.sh $(firstword $(subst -, ,$*))
 	@touch $@
 
-$(TORCH): $(BASE)
-	@tools/setup.sh torch
-	@touch $@
+pins: $(LINT)  ## write tools/requirements/ anew from the dependency groups of pyproject.toml
+	python tools/pin.py
 
-test: $(TORCH)  ## run the tests
+test: $(TEST)  ## run the short tier of the tests, every law once: 5 minutes on two cores
 	python -m pytest -n $(JOBS) --dist worksteal
 
-test-all: $(TORCH)  ## run the tests, the slow ones too
-	python -m pytest -n $(JOBS) --dist worksteal -m ""
+test-long: $(TEST)  ## run all that `make test` leaves out, for hours; SHARD=1/8 for a part of it
+	python -m pytest -n $(JOBS) --dist worksteal --tier long --shard $(SHARD)
 
-lint: $(BASE)  ## ruff and mypy
+test-all: $(TEST)  ## run all tests; SHARD=1/8; DURATIONS=1 keeps the measured durations in tests/durations.json
+	python -m pytest -n $(JOBS) --dist worksteal --tier all --shard $(SHARD) $(if $(DURATIONS),--keep-durations)
+
+lint: $(LINT)  ## ruff and mypy
 	ruff check .
 	mypy
 
-demo: $(TORCH)  ## learn CartPole with WORKERS=4 through the compiled switch; LOSS=0.01 REORDER=0.05 DUPLICATE=0.01 SEED=1 KILL=2 LEAVES=2
+demo: $(DEMO)  ## learn CartPole with WORKERS=4 through the compiled switch; LOSS=0.01 REORDER=0.05 DUPLICATE=0.01 SEED=1 KILL=2 LEAVES=2
 	python -m sim.demo --workers $(WORKERS) --seed $(SEED) \
 		--loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) --leaves $(LEAVES) $(if $(KILL),--kill $(KILL)) --out build/demo
 
-demo-apex: $(TORCH)  ## learn CartPole with ACTORS=4 whose replay is the compiled switch's; LOSS=0.05 REORDER=0.05 SEED=1 LOCKSTEP=1
+watch: $(DEMO)  ## play the policy that `make demo` has learned, into build/demo/policy.gif
+	python -m sim.demo --watch --out build/demo
+
+demo-apex: $(DEMO)  ## learn CartPole with ACTORS=4 whose replay is the compiled switch's; LOSS=0.05 REORDER=0.05 SEED=1 LOCKSTEP=1
 	python -m sim.demo_apex --actors $(ACTORS) --seed $(SEED) --loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) \
 		$(if $(filter-out 0,$(LOCKSTEP)),--lockstep) --out build/demo-apex
 
-demo-atari: $(TORCH)  ## put frames of GAME=Breakout into the compiled switch, each once, and draw them again; LOSS=0.05
+demo-atari: $(TEST)  ## put frames of GAME=Breakout into the compiled switch, each once, and draw them again; LOSS=0.05
 	python -m sim.demo_atari --game $(GAME) --seed $(SEED) --loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) --out build/demo-atari
 
-demo-schedule: $(TORCH)  ## learn to schedule AllReduce, WORKERS=4, whose gradients the compiled switch sums; SEED=1
+demo-schedule: $(DEMO)  ## learn to schedule AllReduce, WORKERS=4, whose gradients the compiled switch sums; SEED=1
 	python -m sim.demo_schedule --workers $(WORKERS) --seed $(SEED)
 
-emulator: $(BASE)  ## the compiled switch with a UDP socket for each port, until Ctrl-C; REPLAY=default: with the replay service
+emulator: $(EMULATOR)  ## the compiled switch with a UDP socket for each port, until Ctrl-C; REPLAY=default: with the replay service
 	python -m sim.emulator $(if $(REPLAY),--replay $(REPLAY))
 
-sim: $(BASE)  ## cocotb benches on the emitted Verilog; WAVES=1 for waveforms
+sim: $(TEST)  ## cocotb benches on the emitted Verilog; WAVES=1 for waveforms
 	python -m sim.bench.run_cocotb
 
-bench: $(BASE)  ## how fast the switch and its driver are
+bench: $(TEST)  ## how fast the switch and its driver are
 	python -m sim.bench.bench
 
-cartpole-time: $(TORCH)  ## virtual seconds until CartPole is played well, with one slow worker
+cartpole-time: $(DEMO)  ## virtual seconds until CartPole is played well, with one slow worker
 	python -m sim.timing.cartpole
 
-timing: $(BASE)  ## place and route for ECP5 and report the clock
+timing: $(BOARDS)  ## place and route for ECP5 and report the clock
 	python -m hw.timing
 
-bitstream: $(BASE)  ## everything for BOARD=colorlight_5a_75b, in build/; MAC=02:69:73:77:00:01 IP=10.0.0.100 of the switch
+bitstream: $(BOARDS)  ## everything for BOARD=colorlight_5a_75b, in build/; MAC=02:69:73:77:00:01 IP=10.0.0.100 of the switch
 	python -m hw.board.bitstream $(BOARD) $(if $(MAC),--mac $(MAC)) $(if $(IP),--ip $(IP))
 
 clean:  ## remove what was built; .venv stays

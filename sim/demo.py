@@ -1,4 +1,4 @@
-"""`make demo`: starts the emulated switch, and PPO whose workers have their gradients summed by it."""
+"""`make demo`: starts the emulated switch, and PPO whose gradients it sums. The exit status is 1 if CartPole is not solved."""
 
 import argparse
 import json
@@ -12,8 +12,12 @@ from typing import TypeVar
 from iswitch import IswitchError
 from iswitch.config import Config
 from iswitch.rl.launch import LaunchError, launch, stop_on_signals
+from iswitch.rl.policy import Policy
 from iswitch.rl.training import Options
+from iswitch.rl.watch import watch
 from rich.console import Console
+
+from sim.emulator.faults import PROBABILITIES
 
 __all__ = ["FAULTS", "Emulator", "made", "run"]
 
@@ -26,10 +30,11 @@ Made = TypeVar("Made")
 
 
 class Emulator:
-    """The emulator's process, within a `with`: one switch, or a root with a link to each of its `leaves`, which share the workers. more: further
-    arguments for it."""
+    """The emulator's process, within a `with`: one switch, or a root with a link to each of its `leaves`, among which the
+    workers are divided. more: further arguments of the emulator."""
 
-    def __init__(self, out: Path, seed: int, faults: dict[str, float], *, workers: int, leaves: int = 0, more: Sequence[str] = ()) -> None:
+    def __init__(self, out: Path, seed: int, faults: dict[str, float], *, workers: int, leaves: int = 0,
+                 more: Sequence[str] = ()) -> None:
         self.ready, self.log = out / "ready.json", out / "emulator.log"
         self.ready.unlink(missing_ok=True)
         self.command = [sys.executable, "-m", "sim.emulator", "--udp-base", "0", "--seed", str(seed),
@@ -45,7 +50,7 @@ class Emulator:
                 self.command += ["--link", f"{leaf}:{UPLINK}-0:{leaf - 1}{bad}", "--leaf", f"{leaf}-0:{ranks}"]
 
     def __enter__(self) -> "Emulator":
-        with self.log.open("w") as log:  # a session of its own: Ctrl-C is for us, and we stop it when nobody needs it
+        with self.log.open("w") as log:  # a session of its own: Ctrl-C is for this process, which then stops the emulator
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             start_new_session=True)
         return self
@@ -60,7 +65,7 @@ class Emulator:
                 self.process.wait()
 
     def addresses(self) -> list[str]:
-        """For each worker a port of its switch, once they are ready; the first time they have to be compiled."""
+        """Wait until the switches are ready, and return for each worker a port of its switch."""
         deadline = time.monotonic() + READY_S
         while not self.ready.exists():
             self.watch()
@@ -71,18 +76,35 @@ class Emulator:
         return [ports[home][self.homes[:rank].count(home) % len(ports[home])] for rank, home in enumerate(self.homes)]
 
     def leaves(self, addresses: Sequence[str]) -> list[str]:
-        """Of the workers' `addresses` one at each leaf."""
+        """Return one of the workers' `addresses` at each leaf."""
         return list({home: address for home, address in zip(self.homes, addresses) if home}.values())
 
     def watch(self) -> None:
+        """Raise LaunchError with the end of the log if the emulator has ended."""
         if self.process.poll() is not None:
             tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_LINES:])
             raise LaunchError(f"the emulated switch ended (exit code {self.process.returncode}):\n{tail}")
 
 
-def run(out: Path, seed: int, faults: dict[str, float], demo: Callable[[Sequence[str], Emulator, Console], bool], *, workers: int, leaves: int = 0,
-        more: Sequence[str] = ()) -> int:
-    """Exit code of a demo with switches of its own, of which it gets an address for each worker; it says whether it went as it should."""
+def run(out: Path, seed: int, faults: dict[str, float], demo: Callable[[Sequence[str], Emulator, Console], bool], *,
+        workers: int, leaves: int = 0, more: Sequence[str] = ()) -> int:
+    """Start switches for a demo, run it, and return its exit code.
+
+    Parameters
+    ----------
+    out : Path
+        Folder of the emulator's log and files.
+    seed : int
+        Seeds the faults.
+    faults : dict[str, float]
+        Probability of each of `FAULTS` for a frame.
+    demo : Callable
+        Is called with an address for each worker, the emulator and a console. It returns True if the demo succeeded.
+    workers, leaves : int
+        Workers, and leaves of a tree of switches; 0 is one switch.
+    more : Sequence[str]
+        Further arguments of the emulator.
+    """
     console = Console()
     out.mkdir(parents=True, exist_ok=True)
     try:
@@ -103,24 +125,52 @@ def run(out: Path, seed: int, faults: dict[str, float], demo: Callable[[Sequence
 
 
 def made(parser: argparse.ArgumentParser, make: Callable[[], Made]) -> Made:
-    """What `make` makes of the arguments; its ValueError is the parser's."""
+    """Return what `make` returns. If it raises ValueError, end the program with this message as the parser's error."""
     try:
         return make()
     except ValueError as error:
         parser.error(str(error))
 
 
+def play(out: Path, console: Console) -> int:
+    """Play the policy that a demo has kept in this folder, into `policy.gif`. Return the exit code."""
+    path, gif = out / "policy.npz", out / "policy.gif"
+    try:
+        policy = Policy.load(path)
+        console.print(f"{path}: {policy.environment}, seed {policy.seed}, mean return {policy.mean_return:.1f} in the "
+                      f"evaluation, sha256 {policy.weights_sha256[:16]}...", highlight=False, soft_wrap=True)
+        returned = watch(policy, gif)
+    except ValueError as error:
+        console.print(f"no policy can be played: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        if not path.exists():
+            console.print("`make demo` trains one first.")
+        return 1
+    console.print(f"{gif}: one unseen episode, return {returned:.0f}", highlight=False, soft_wrap=True)
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m sim.demo", description=__doc__)
-    parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--total-steps", type=int, default=Options.total_steps)
-    parser.add_argument("--out", type=Path, default=Path("build/demo"))
-    parser.add_argument("--kill", type=int, metavar="RANK", help="kill this worker on the way; the others go on, and it comes back")
+    parser.add_argument("--workers", type=int, default=Options.workers, metavar="N",
+                        help="number of workers (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=Options.seed, metavar="N",
+                        help="seed of all random numbers (default: %(default)s)")
+    parser.add_argument("--total-steps", type=int, default=Options.total_steps, metavar="N",
+                        help="most environment steps of all workers together (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("build/demo"), metavar="FOLDER",
+                        help="where to write results (default: %(default)s)")
+    parser.add_argument("--watch", action="store_true",
+                        help="train nothing; play the policy that was kept in FOLDER, and draw it as policy.gif there")
+    parser.add_argument("--kill", type=int, metavar="RANK",
+                        help="kill this worker during the training; the others go on, and it comes back")
     for name in FAULTS:
-        parser.add_argument(f"--{name}", type=float, default=0.0, help="chance that it happens to a frame")
-    parser.add_argument("--leaves", type=int, default=0, help="so many switches share the workers, and a root adds up what they send")
+        parser.add_argument(f"--{name}", type=float, default=0.0, metavar="P",
+                            help=f"probability of {PROBABILITIES[name]} (default: 0)")
+    parser.add_argument("--leaves", type=int, default=0, metavar="N",
+                        help="number of leaf switches below a root, among which the workers are divided (default: one switch)")
     given = parser.parse_args()
+    if given.watch:
+        return play(given.out, Console())
     if not 1 <= given.workers <= Config().members:
         parser.error(f"--workers must be 1 to {Config().members}, the members that a job can have in this switch, not {given.workers}")
     if not 0 <= given.leaves <= min(given.workers, Config().ports):
@@ -131,9 +181,15 @@ def main() -> int:
     options = made(parser, lambda: Options(workers=given.workers, seed=given.seed, total_steps=given.total_steps))
 
     def demo(addresses: Sequence[str], emulator: Emulator, console: Console) -> bool:
-        launch(options, addresses, given.out, watch=emulator.watch, console=console, notes={"faults": faults}, kill=given.kill,
-               leaves=emulator.leaves(addresses))
-        return True
+        summary = launch(options, addresses, given.out, watch=emulator.watch, console=console,
+                         notes={"faults": faults}, kill=given.kill, leaves=emulator.leaves(addresses))
+        if summary["solved"]:
+            console.print(f"     watch  python -m sim.demo --watch --out {given.out}: draws an episode as {given.out}/policy.gif",
+                          highlight=False, soft_wrap=True)
+        else:
+            console.print(f"With make: `make demo SEED={given.seed + 1}`, or `make demo STEPS={2 * given.total_steps}`.",
+                          highlight=False, soft_wrap=True)
+        return bool(summary["solved"])
 
     return run(given.out, given.seed, faults, demo, workers=given.workers, leaves=given.leaves)
 

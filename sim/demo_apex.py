@@ -1,4 +1,4 @@
-"""`make demo-apex`: starts the emulated switch with a replay service, and Ape-X DQN whose replay it is."""
+"""Train Ape-X DQN on CartPole, with the prioritized replay in the emulated switch (`make demo-apex`)."""
 
 import argparse
 from collections.abc import Sequence
@@ -9,9 +9,10 @@ from iswitch.rl.apex.options import Options
 from rich.console import Console
 
 from sim.demo import FAULTS, Emulator, made, run
+from sim.emulator.faults import PROBABILITIES
 from sim.emulator.replay import EMULATED
 
-__all__ = ["REPLAY"]
+__all__ = ["REPLAY", "main"]
 
 REPLAY = ("--replay", "default")
 """Arguments for an emulator with a replay service."""
@@ -19,17 +20,17 @@ REPLAY = ("--replay", "default")
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m sim.demo_apex", description=__doc__)
-    parser.add_argument("--actors", type=int, default=Options.actors)
-    parser.add_argument("--seed", type=int, default=Options.seed)
-    parser.add_argument("--steps", type=int, default=Options.steps, help="of the learner, at most (%(default)s)")
-    parser.add_argument("--lockstep", action="store_true", help="all operations in an order fixed beforehand: the same seed gives the same draws")
-    parser.add_argument("--out", type=Path, default=Path("build/demo-apex"))
+    parser.add_argument("--actors", type=int, default=Options.actors, metavar="N", help="number of actors (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=Options.seed, metavar="N", help="seed of all random numbers (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=Options.steps, metavar="N", help="most steps of the learner (default: %(default)s)")
+    parser.add_argument("--lockstep", action="store_true", help="execute all requests in a fixed order, so that the same seed samples the same items")
+    parser.add_argument("--out", type=Path, default=Path("build/demo-apex"), metavar="FOLDER", help="where to write results (default: %(default)s)")
     for name in FAULTS:
-        parser.add_argument(f"--{name}", type=float, default=0.0, help="chance that it happens to a frame")
+        parser.add_argument(f"--{name}", type=float, default=0.0, metavar="P", help=f"probability of {PROBABILITIES[name]} (default: 0)")
     given = parser.parse_args()
     places = EMULATED.sessions - 1  # but the learner's
     if not 1 <= given.actors <= places:
-        parser.error(f"--actors must be 1 to {places}, for which this switch has places, not {given.actors}")
+        parser.error(f"--actors must be 1 to {places}, because this switch has {places + 1} sessions, one for the learner; not {given.actors}")
     faults = {name: getattr(given, name) for name in FAULTS}
     options = made(parser, lambda: Options(actors=given.actors, seed=given.seed, steps=given.steps, lockstep=given.lockstep))
 

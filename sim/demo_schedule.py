@@ -1,4 +1,4 @@
-"""`make demo-schedule`: the scheduler of AllReduce learns, and its own gradients are summed by the emulated switch."""
+"""Train the scheduler of AllReduce with several workers, whose gradients the emulated switch sums (`make demo-schedule`)."""
 
 import argparse
 import hashlib
@@ -57,13 +57,14 @@ def _train(settings: Settings, addresses: Sequence[str], out: Path, watch: Calla
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m sim.demo_schedule", description=__doc__)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--iterations", type=int, default=Settings.iterations)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path("build/demo-schedule"))
+    parser.add_argument("--workers", type=int, default=2, metavar="N", help="number of workers (default: %(default)s)")
+    parser.add_argument("--iterations", type=int, default=Settings.iterations, metavar="N", help="number of PPO updates (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of all random numbers (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("build/demo-schedule"),
+                        metavar="FOLDER", help="where to write results (default: %(default)s)")
     given = parser.parse_args()
     if not 1 <= given.workers <= Config().members:
-        parser.error(f"--workers must be 1 to {Config().members}, the members that a job can have in this switch, not {given.workers}")
+        parser.error(f"--workers must be 1 to {Config().members}, because a job of this switch has at most {Config().members}, not {given.workers}")
     # All workers together play as many games as one alone would.
     settings = made(parser, lambda: Settings(seed=given.seed, iterations=given.iterations, copies=max(1, Settings.copies // given.workers)))
 

@@ -1,30 +1,89 @@
-"""What `make test` leaves to `make test-all` beside what is marked slow; and no whole differences of long lists."""
+"""Which tests run: the short tier unless told otherwise (sim/bench/tiers.py). And no whole differences of long lists."""
 
 import os
-import re
+from collections import defaultdict
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-MUTANTS_KEPT = 4
-"""Of each check's mutants, evenly spread: enough to show that the check is awake."""
+from sim.bench import tiers
+
+DURATIONS = Path(__file__).with_name("durations.json")
+MEASURED = defaultdict(float)
+"""Seconds of each case in this run, its set-up included."""
+STALLS = {"stalls", "stall", "chance", "source_stalls"}
+"""Parameters of tests that say how often a stream stalls."""
+LONG_ONLY = pytest.StashKey[list[str]]()
+"""Laws of the collected files that have no case in the short tier."""
 
 for name in ("CI", "BUILD_NUMBER"):
     # Where one of them is set, pytest writes out all that differs, whatever its verbosity is.
     os.environ.pop(name, None)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    mutants = {}
-    for item in items:
-        name = item.originalname if hasattr(item, "originalname") else item.name
-        if hasattr(item, "callspec") and re.search(r"slip|mutant", name):
-            mutants.setdefault((item.path, name), []).append(item)
-    for found in mutants.values():
-        kept = {round(k * (len(found) - 1) / (MUTANTS_KEPT - 1)) for k in range(MUTANTS_KEPT)}
-        for number, item in enumerate(found):
-            if number not in kept:
-                item.add_marker(pytest.mark.slow)
+def pytest_addoption(parser):
+    group = parser.getgroup("tiers")
+    group.addoption("--tier", choices=("short", "long", "all"), default="short",
+                    help="short: every law once (the default); long: everything else. A test named by its node id runs in any tier.")
+    group.addoption("--shard", metavar="K/N", default="1/1", help="of the tests of the tier, the K-th of N parts of equal duration")
+    group.addoption("--list-long-only", action="store_true", help="print the laws that have no case in the short tier, and run nothing")
+    group.addoption("--keep-durations", action="store_true", help=f"write the measured durations to {DURATIONS.name}")
+
+
+def has_stalls(item):
+    """A stream of the case stalls: one of the parameters that say how often is not zero."""
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return any(np.any(parameters[name]) for name in STALLS & parameters.keys())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    durations = tiers.read(DURATIONS)
+    cases = [item.nodeid for item in items]
+    slow = {item.nodeid for item in items if item.get_closest_marker("slow")}
+    short = tiers.short(cases, durations, slow=slow, stalled={item.nodeid for item in items if has_stalls(item)})
+    config.stash[LONG_ONLY] = tiers.laws_without(cases, short)
+
+    named = tuple(argument for argument in config.args if "::" in argument)
+    tier = {"short": short, "long": set(cases) - short, "all": set(cases)}[config.option.tier]
+    chosen = tier | {case for case in cases if case.startswith(named)} if named else tier
+    try:
+        number, count = map(int, config.option.shard.split("/"))
+        chosen = tiers.shard(chosen, durations, number, count, slow=slow)
+    except ValueError as error:
+        raise pytest.UsageError(f"--shard must be K/N, such as 1/4, not {config.option.shard!r}: {error}") from error
+    if config.option.list_long_only:
+        chosen = set()
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
+    items[:] = [item for item in items if item.nodeid in chosen]
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if config.option.list_long_only:
+        terminalreporter.write_line("\n".join(tiers.listed(config.stash[LONG_ONLY])))
+
+
+def pytest_runtest_logreport(report):
+    MEASURED[report.nodeid] += report.duration
+
+
+def pytest_sessionfinish(session):
+    if session.config.option.keep_durations and not hasattr(session.config, "workerinput"):
+        known = {case for case in {**tiers.read(DURATIONS), **MEASURED} if (Path(session.config.rootpath) / case.partition("::")[0]).exists()}
+        tiers.write(DURATIONS, tiers.merged(tiers.read(DURATIONS), MEASURED, known))
+
+
+@pytest.fixture
+def long_only(request):
+    """Laws of the collected files that have no case in the short tier."""
+    return request.config.stash[LONG_ONLY]
+
+
+@pytest.fixture
+def whole_suite(request):
+    """All of tests/ was collected."""
+    return request.config.args == request.config.getini("testpaths")
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ from iswitch.wire import (
     ResultFlag, Stat, Type, have_view_register, job_view_register, member_view_register, port_counter_register, slot_view_register,
 )
 
+from sim.bench import tiers
+
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(path for top in ("host/iswitch", "hw", "sim") for path in (ROOT / top).rglob("*.py"))
 PROTOCOL = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
@@ -84,13 +86,21 @@ def exports(tree: ast.Module) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=short)
-def test_all_resolves(path):
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def wrong_exports(tree: ast.Module) -> list[str]:
+    """Names in `__all__` that the module does not bind, or lists twice."""
     names = exports(tree)
     lazy = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} & {"__getattr__"}
-    assert len(set(names)) == len(names)
-    assert lazy or set(names) <= set(bound(tree.body))
+    unbound = set() if lazy else set(names) - set(bound(tree.body))
+    return sorted(unbound | {name for name in names if names.count(name) > 1})
+
+
+def test_all_resolves():
+    wrong = {short(path): wrong_exports(ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCES}
+    assert {path: names for path, names in wrong.items() if names} == {}
+
+
+def test_a_name_that_is_not_bound_is_noticed():
+    assert wrong_exports(ast.parse("__all__ = ['a', 'b', 'b', 'c']\na = b = 1\n")) == ["b", "c"]
 
 
 def computes(path: Path) -> bool:
@@ -128,6 +138,25 @@ def test_no_paths_of_one_machine():
     local = re.compile(rb"(?<![\w.\-}])/(?:work|home|root|Users|tmp/env|mnt)/[\w.]")
     assert [f"{short(path)}: {found.group().decode()}" for path in tracked()
             if (found := local.search(path.read_bytes()))] == []
+
+
+def installs(text: str) -> list[str]:
+    """What a text tells pip to install by a name that is another project's on the package index."""
+    return re.findall(r"pip3? install\b[^\n`]*?(?<![\w./-])iswitch(?![\w-])[^\n`]*", text)
+
+
+def test_no_text_installs_another_projects_iswitch():
+    """On the package index the name `iswitch` is somebody else's; ours is `iswitch-rl`."""
+    own = Path(__file__).resolve()
+    assert [f"{short(path)}: {found}" for path in tracked() if path.resolve() != own
+            for found in installs(path.read_bytes().decode(errors="replace"))] == []
+
+
+@pytest.mark.parametrize(("text", "count"), [
+    ("pip install iswitch", 1), ("pip install 'iswitch[cli]'", 1), ('pip install -U "iswitch[plan]"', 1), ("python -m pip install numpy iswitch", 1),
+    ("pip install 'iswitch-rl[cli]'", 0), ("pip install '.[cli]' for the command `iswitch`", 0), ("pip install ./iswitch", 0), ("import iswitch", 0)])
+def test_a_text_that_installs_it_is_seen(text, count):
+    assert len(installs(text)) == count
 
 
 # The numbers in docs/protocol.md
@@ -235,3 +264,15 @@ def test_docs_views():
     assert line("| 2048 + 32 j + m |") and have_view_register(3, 5) == 2048 + 32 * 3 + 5
     assert line("| 4096 + 256 j + 8 m |") and member_view_register(3, 5) == 4096 + 256 * 3 + 8 * 5
     assert line("| 2^20 + 65536 j + 8 s |") and slot_view_register(3, 5) == 2**20 + 65536 * 3 + 8 * 5
+
+
+# The tiers in docs/testing.md
+
+def test_docs_name_what_only_the_long_tier_notices(long_only, whole_suite):
+    """If this fails: `python -m pytest -q --list-long-only` prints what docs/testing.md should say."""
+    page = (ROOT / "docs/testing.md").read_text(encoding="utf-8").splitlines()
+    listed = tiers.listed(long_only)
+    if whole_suite:
+        assert [row for row in page if row.startswith("- `tests/")] == listed
+    else:
+        assert set(listed) <= set(page)

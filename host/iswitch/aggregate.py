@@ -6,82 +6,130 @@ One class, what a program calls; windows and time-outs are those of `ring.py`, j
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
 from iswitch.buffers import INT, Bytes, filled, octets_of, summed_as
 from iswitch.control import Membership
-from iswitch.errors import IswitchError, JobReset, MembershipChanged, NoContributionError, NotAMember, Refused
-from iswitch.explain import odd_rises
-from iswitch.joining import FORMATS, JobWorker, demand_int, demand_one_of, demand_settings
-from iswitch.reduction import Reduction
-from iswitch.ring import Notice, Ring, Stalled
+from iswitch.errors import IswitchError, JobReset, MembershipChanged, NoContributionError, NotAMember, Refused, SwitchUnreachable
+from iswitch.joining import FORMATS, JobWorker, demand_int, demand_one_of, demand_seconds, demand_settings
+from iswitch.reduction import Reduction, taint_limit
+from iswitch.ring import Notice, Ring, Stalled, Tally
 from iswitch.sharing import elect, fill, flat
+from iswitch.stall import Stall
 from iswitch.transport import Transport
-from iswitch.views import read_slot
-from iswitch.wire import DEADLINE_US_MAX, HEADER, NO_MEMBER, Format, Mode, Reason
+from iswitch.wire import DEADLINE_US_MAX, HEADER, NO_MEMBER, Format, Mode, Reason, Register
 
 __all__ = ["Worker"]
 
 _MODES = {"quarantine": Mode.QUARANTINE, "propagate": Mode.PROPAGATE}
 _BACKLOG_WINDOWS = 16
+_QUIET_S = 1.0
+"""After so long without a result a collective asks the switch why."""
+_LAST_TRY_S = 0.1
+"""The least time for a step of `rejoin`."""
 
 
 class Worker(JobWorker):
-    """One of `world` workers that sum arrays in the switch. Making one joins a job, and waits for all the others.
+    """One of `world` workers that sum arrays in the switch. Making a Worker joins a job and waits for all the others.
 
-    address: of the switch, "host:port", or "host" for its usual port.
-    job, key: which of the switch's jobs, and a number that keeps strangers out of it; the same for all workers.
-    rank: 0 to world - 1, or None to be given one; of a tree where some workers are at the root itself, say it. world: number of workers.
-    format: "window64" (same bits in any order of arrival), "fp32" (IEEE addition in order of arrival) or "int32".
-    fraction: of window64, numbers are rounded to multiples of 2^-fraction and must be below 2^(58 - fraction).
-    threshold: a sum is complete with this many workers; below `world`, laggards are left out. None: world.
-    mode: a contribution with NaN, an infinity or a number out of range is left out ("quarantine") or makes NaN
-    ("propagate"). on_taint: what to do here when that has happened: "warn" (TaintWarning), "raise" (TaintedError, when
-    the result is in place) or "ignore".
-    elements: numbers in a segment, the same for all workers. None: as many as the switch can, or its tree of switches; of a tree where some
-    workers are at the root itself, say `Config.uplink_elements`.
-    timeout_s: the longest time without progress in a collective: above the longest time that one worker may compute
-    while the others wait. join_timeout_s: the longest wait for the other workers to join.
-    backlog: segments of results that are kept while this worker lags behind a job with threshold < world; the others
-    can be ahead by this and two windows. None: 16 windows.
-    evict_s: a member of whom nothing has come for so long is put out of the job when another one waits for it; 0: never. A worker gives
-    signs of life while it computes, from a thread of its own. deadline_s: a segment that has been open for so long is complete with whoever is in
-    it; 0: there is no deadline. Choose several times the longest delay of a sum, or a lost packet is a missing worker.
-    elastic: join also a job that runs already, in the place of a worker that has left, when its present collective ends.
-    transport: another way to the switch than UDP; the worker closes it. plain: see UdpTransport.
+    Parameters
+    ----------
+    address : str or None
+        The switch's address, "host:port", or "host" for the switch's usual port, 26963. None: the environment variable ISWITCH_ADDRESS or,
+        without it, 127.0.0.1:27000, the emulator's first port.
+    world : int
+        Number of workers in the job, 1 to 32.
+    job : int
+        Number of the job at the switch.
+    rank : int or None
+        This worker's index, 0 to world - 1. None: the switch chooses. Necessary in a tree of switches where some workers are at the root.
+    key : int
+        A number that keeps other programs out of the job; the same for all workers.
+    format : {"window64", "fp32", "int32"}
+        How the switch adds: "window64" (the same bits in any order of arrival), "fp32" (IEEE addition in order of arrival) or "int32".
+    fraction : int
+        Of "window64": elements are rounded to multiples of 2^-fraction and must be below 2^(58 - fraction), 16384 by default.
+    threshold : int or None
+        A sum is complete with this many workers; below `world`, slow workers are left out. None: world.
+    mode : {"quarantine", "propagate"}
+        A segment with NaN, an infinity or a number out of range is left out of the sum ("quarantine") or makes the sum NaN ("propagate").
+    on_taint : {"raise", "warn", "ignore"}
+        What a collective does when that has happened: raise TaintedError after the result is in place, issue TaintWarning, or nothing.
+    elements : int or None
+        Elements in a segment, the same for all workers. None: as many as the switch, or the tree of switches, takes. Necessary in a tree
+        where some workers are at the root: `Config.uplink_elements`.
+    timeout_s : float
+        Seconds without any result until a collective raises Timeout. Set it above the longest compute time of the slowest worker.
+    switch_timeout_s : float
+        Seconds without an answer of the switch until SwitchUnreachable, also in the middle of a collective.
+    join_timeout_s : float
+        Seconds to wait for the other workers to join.
+    backlog : int or None
+        Segments of results that are kept while this worker is behind a job with threshold < world. The others can be ahead by this and two
+        windows. None: 16 windows.
+    evict_s : float
+        Seconds of silence after which the switch evicts a member that another member waits for; 0: never. A worker gives signs of life while
+        the program computes, from a thread of its own.
+    deadline_s : float
+        Seconds after which a segment is complete with the workers that have contributed; 0: there is no deadline. Choose several times the
+        longest delay of a sum, or a lost packet is a missing worker.
+    elastic : bool
+        Join also a job that runs already, in the place of a worker that has left, when its present collective ends.
+    transport : Transport or None
+        Another path to the switch than UDP; the worker closes it.
+    plain : bool
+        See `UdpTransport`.
 
-    All workers must make the same collectives in the same order. A worker is for one thread. After an error in a
-    collective the array holds partly own numbers and partly sums; except after JobReset, NoContributionError and
-    TaintedError the worker then is out of step with the others, and the job needs a `reset`.
+    Raises
+    ------
+    SwitchUnreachable
+        If nothing answers at the address.
+    Refused
+        If the job exists with other settings, the rank is taken by a live worker, or the job is running and `elastic` is False.
+    Timeout
+        If the other workers do not join within `join_timeout_s`.
+    ValueError, TypeError
+        If an argument is wrong.
 
-    An elastic job: begin with `share`, call it again whenever `changed` says so, `rejoin` after NotAMember.
+    Notes
+    -----
+    All workers must call the same collectives in the same order, each worker from one thread. A failed collective leaves in the array partly
+    own elements and partly sums. After any error that is a `Recoverable`, call `rejoin` and then `share`; until then every other collective
+    raises MembershipChanged or IswitchError, so that a worker never adds one step to another worker's next one. NoContributionError and
+    TaintedError leave the worker in step.
 
-    A worker leaves its job
-    when the `with` block or the interpreter ends, whatever the reason, but not when its process is killed, and a child of
-    `multiprocessing` only at the end of the `with` block: then `iswitch reset` ends the job.
+    An elastic job begins with `share` and calls it again whenever `changed` is true.
 
-    Raises SwitchUnreachable, Refused, Timeout; ValueError and TypeError for wrong arguments.
+    A worker leaves its job when the `with` block or the interpreter ends and when SIGTERM ends the process. If the program has a handler for
+    SIGTERM, that decides (see `iswitch.termination`). If a process is killed, the others evict its worker; if all are killed, the same
+    command started again ends their job after `evict_s` and begins a new one. A child of `multiprocessing` leaves only at the end of
+    the `with` block.
     """
 
-    def __init__(self, address: str = "127.0.0.1:27000", *, world: int, job: int = 0, rank: int | None = None,
+    def __init__(self, address: str | None = None, *, world: int, job: int = 0, rank: int | None = None,
                  key: int = 0, format: Literal["window64", "fp32", "int32"] = "window64", fraction: int = 44,
                  threshold: int | None = None, mode: Literal["quarantine", "propagate"] = "quarantine",
-                 on_taint: Literal["warn", "raise", "ignore"] = "warn", elements: int | None = None,
-                 timeout_s: float = 10.0, join_timeout_s: float = 120.0, backlog: int | None = None,
+                 on_taint: Literal["raise", "warn", "ignore"] = "raise", elements: int | None = None,
+                 timeout_s: float = 300.0, switch_timeout_s: float = 10.0, join_timeout_s: float = 120.0, backlog: int | None = None,
                  evict_s: float = 5.0, deadline_s: float = 0.0, elastic: bool = False,
                  transport: Transport | None = None, plain: bool = False):
         demand_settings(world=world, threshold=threshold, job=job, rank=rank, key=key, format=format, fraction=fraction, elements=elements,
-                        timeout_s=timeout_s, join_timeout_s=join_timeout_s, evict_s=evict_s)
+                        timeout_s=timeout_s, switch_timeout_s=switch_timeout_s, join_timeout_s=join_timeout_s, evict_s=evict_s,
+                        on_taint=on_taint)
         demand_one_of("mode", mode, _MODES)
-        demand_one_of("on_taint", on_taint, ("warn", "raise", "ignore"))
         demand_int("backlog", 0 if backlog is None else backlog, 0, 2**24)
         if not 0 <= deadline_s * 1e6 < DEADLINE_US_MAX:
             raise ValueError(f"deadline_s must be 0 to {DEADLINE_US_MAX / 1e6:.0f}, not {deadline_s!r}")
 
-        super().__init__(address, timeout_s=timeout_s, join_timeout_s=join_timeout_s, transport=transport, plain=plain)
+        super().__init__(address, timeout_s=timeout_s, switch_timeout_s=switch_timeout_s, join_timeout_s=join_timeout_s, transport=transport,
+                         plain=plain)
         self.on_taint = on_taint
+        self._collectives = 0  # for warnings, which Python shows once for a text
+        self._missing: tuple[int, ...] = ()  # ranks that the last warning named
+        self._inquiring = False
+        self._stall: Stall | None = None
         self._any_length = elements is None
         self._broken = ""  # why no collective is possible, as the end of a sentence
         wish = Membership(
@@ -94,13 +142,13 @@ class Worker(JobWorker):
             self._ring = Ring(self._transport, membership, backlog=backlog)
             self._attend(self._ring)
 
-    def _join(self, wish: Membership, *, elastic: bool) -> Membership:
+    def _ask_to_join(self, wish: Membership, **how: Any) -> Membership:
         try:
-            return super()._join(wish, elastic=elastic)
+            return super()._ask_to_join(wish, **how)
         except Refused as refusal:  # in a tree of switches segments are shorter
             if refusal.reason != Reason.ELEMENTS or not self._any_length:
                 raise
-            return super()._join(replace(wish, elements=self.config.uplink_elements), elastic=elastic)
+            return super()._ask_to_join(replace(wish, elements=self.config.uplink_elements), **how)
 
     # Facts
 
@@ -116,7 +164,7 @@ class Worker(JobWorker):
 
     @property
     def changed(self) -> bool:
-        """Newcomers take part from now on, this worker perhaps among them: the next collective must be `share`."""
+        """The next collective must be `share`: newcomers take part from now on, this worker perhaps among them, or the job began again."""
         return self._changed
 
     @property
@@ -138,8 +186,9 @@ class Worker(JobWorker):
         are copied there and back. All workers must pass the same number of elements; 0 is possible, and no traffic.
         "mean" divides each segment by the number of workers in it.
 
-        Raises TypeError, ValueError before anything is sent; Timeout, SwitchUnreachable, JobReset, NotAMember,
-        Mismatch, NoContributionError, TaintedError.
+        Raises TypeError, ValueError before anything is sent; Timeout, SwitchUnreachable, JobReset, NotAMember, which are `Recoverable`;
+        Mismatch, NoContributionError, TaintedError; MembershipChanged if the collective must be `share`; IswitchError if another thread is in
+        a collective, or if one failed before.
         """
         format, wire_type = summed_as(array, op, self._ring.membership.format)
         values = np.ascontiguousarray(array, wire_type).reshape(-1)
@@ -149,9 +198,17 @@ class Worker(JobWorker):
                 reduction.divide(values)
             if not np.may_share_memory(values, array):
                 array[...] = values.reshape(array.shape)
-            if reduction.odd or not reduction.whole:
-                reduction.judge(everybody=self.threshold == self.world, takes=self._takes(), on_taint=self.on_taint)
+            if reduction.odd or not reduction.whole or self._missing:
+                self._judge(reduction)
         return reduction
+
+    def _judge(self, reduction: Reduction) -> None:
+        """What is to be said of a result that is in place; a warning each time that other ranks are missing."""
+        everybody = self.threshold == self.world
+        missing = reduction.absent if everybody else ()
+        reduction.judge(warn_missing=missing if missing != self._missing else (), number=self._collectives,
+                        limit=taint_limit(self._ring.membership.format, self._ring.membership.fraction), on_taint=self.on_taint)
+        self._missing = missing
 
     def broadcast(self, buffer: Bytes, root: int = 0) -> Bytes:
         """Gives every worker the bytes of `root`'s buffer; lengths must be equal.
@@ -175,11 +232,22 @@ class Worker(JobWorker):
         self._collect(np.zeros(1, INT), Format.INT32, whole=True)
 
     def share(self, state: np.ndarray | Sequence[np.ndarray], step: int) -> int:
-        """Gives every worker the state of the one that is farthest, bit for bit, and returns its step.
+        """Gives every worker the state of the most advanced worker, bit for bit, and returns its step.
 
-        state: arrays of any dtype but objects, writeable, of the same sizes on all workers; filled in place. step: how far this worker's
-        state is, 0 to 2^62; of several workers with the highest step the lowest rank's state is taken. The first collective of an elastic
-        job, and the next one whenever `changed` is true. If the chosen worker goes meanwhile, another one is. Raises as `allreduce`.
+        Parameters
+        ----------
+        state : array or sequence of arrays
+            Of any dtype but objects, writeable, of the same sizes on all workers; filled in place.
+        step : int
+            How far this worker's state is, 0 to 2^62. Of several workers with the highest step, the lowest rank's state is taken.
+
+        Returns
+        -------
+        int
+            The step of the state that all workers now have.
+
+        It is the first collective of an elastic job, and the next one whenever `changed` is true. If the chosen worker leaves meanwhile,
+        another one is chosen. Raises as `allreduce`.
         """
         demand_int("step", step, 0, 2**62)
         arrays = [state] if isinstance(state, np.ndarray) else list(state)
@@ -211,34 +279,81 @@ class Worker(JobWorker):
             self._ring.set_threshold(threshold)
 
     def reset(self) -> None:
-        """Begins the job anew with the same members: what is under way is dropped, in the others JobReset is raised by
-        their present or next collective, which they then do again.
+        """Begins the job anew with the same members. Drops what is under way; the present or next collective of the others raises JobReset.
+        The next collective of all must be `share`: one worker may have got a result that another one has not.
 
-        After a Timeout every worker that had one calls this and does its collective again: the first call resets the job, the
-        later ones find that it was reset and join in. If two call it in the same moment, one of them gets JobReset once more.
+        Raises Refused, SwitchUnreachable; NotAMember, after which `rejoin` helps.
         """
         self._demand_open()
         with self._attendant:
-            m = self._ring.membership
-            known = self._control.renew(m) if self._broken else m
-            if known.epoch == m.epoch:
-                try:
-                    known = self._control.reset(m)
-                except Refused as refused:
-                    if refused.reason != Reason.EPOCH:
-                        raise
-                    known = self._control.renew(m)
-            self._ring.restart(known)
-            self._broken = ""
+            self._begin_again()
+            self._changed = True
 
-    def rejoin(self) -> None:
-        """After NotAMember: joins the job again, or founds it anew after a restart of the switch. The next collective must be `share`.
-        Refused, SwitchUnreachable, Timeout."""
+    def _begin_again(self) -> None:
+        """The job's new epoch, of this worker's making or of another's."""
+        m = self._ring.membership
+        known = self._control.renew(m) if self._broken else m
+        if known.epoch == m.epoch:
+            try:
+                known = self._control.reset(m)
+            except Refused as refused:
+                if refused.reason != Reason.EPOCH:
+                    raise
+                known = self._control.renew(m)
+        self._ring.restart(known)
+        self._broken = ""
+
+    def rejoin(self, timeout_s: float | None = None) -> None:
+        """Brings this worker back into its job after any `Recoverable` error. The next collective must be `share`.
+
+        If the switch does not answer, this waits until it does. If the switch still knows the worker, the job is reset, once for all workers
+        that call this; otherwise the worker joins again, or creates the job again after a restart of the switch. Does nothing if the worker
+        is in step. Call it as often as needed, also after it has failed.
+
+        Parameters
+        ----------
+        timeout_s : float or None
+            Seconds for all of that. None: the worker's `join_timeout_s`.
+
+        Raises
+        ------
+        SwitchUnreachable
+            If the switch does not answer for `timeout_s`.
+        Timeout
+            If the job does not let the worker in, or is not complete, within `timeout_s`.
+        Refused
+            If another worker has this worker's place.
+        """
+        limit_s = self._join_timeout_s if timeout_s is None else timeout_s
+        demand_seconds(timeout_s=limit_s)
         self._demand_open()
+        if not self._broken:
+            return
+        deadline = self._transport.now() + limit_s
         with self._attendant:
-            m = replace(self._ring.membership, nonce=self._nonce(), token=0)
-            self._ring.restart(self._join(m, elastic=True))
-            self._state["member"], self._broken, self._changed = True, "", True
+            while self._broken:
+                try:
+                    self._control.read(Register.MAGIC, timeout_s=max(deadline - self._transport.now(), _LAST_TRY_S))
+                    self._come_back(max(deadline - self._transport.now(), _LAST_TRY_S))
+                except SwitchUnreachable as lost:
+                    if self._transport.now() >= deadline:
+                        raise SwitchUnreachable(f"{lost}. `rejoin` gave up after its `timeout_s` of {limit_s:g} s; it can be called again") from None
+            self._changed = True
+
+    def _come_back(self, limit_s: float) -> None:
+        """To a job whose switch answers. Raises SwitchUnreachable, Refused, Timeout."""
+        if self._state["member"]:
+            try:
+                return self._begin_again()
+            except NotAMember:
+                self._state["member"] = False
+            except Refused as refused:  # the membership ended between two messages
+                if refused.reason not in (Reason.JOB, Reason.MEMBER, Reason.TOKEN):
+                    raise
+                self._state["member"] = False
+        m = replace(self._ring.membership, nonce=self._nonce(), token=0)
+        self._ring.restart(self._join(m, elastic=True, timeout_s=limit_s))
+        self._state["member"], self._broken = True, ""
 
     def halt(self) -> None:
         """Suspends the job: collectives of all its workers wait, with a HaltedWarning, until one calls `resume`. Refused,
@@ -261,7 +376,7 @@ class Worker(JobWorker):
     # Within
 
     def _absorb(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
-        if not self._broken:
+        if not self._broken or self._inquiring:
             with contextlib.suppress(Notice):  # the next collective will get it again
                 self._ring.absorb(buffer, size, segment_bytes)
 
@@ -273,35 +388,52 @@ class Worker(JobWorker):
         except Notice:
             return 1.0
 
-    def _takes(self) -> str:
-        """What numbers the job takes, as a sentence."""
-        m = self._ring.membership
-        if m.format != Format.WINDOW64:
-            return f'A job of format "{m.format.name.lower()}" takes finite numbers'
-        return (f"With fraction={m.fraction} a job takes |x| < 2^{58 - m.fraction}; a smaller `fraction`, the same for all workers, "
-                "takes larger numbers and rounds small ones more coarsely")
-
     def _collect(self, values: np.ndarray, format: Format, *, whole: bool = False) -> Reduction:
-        """Sums `values` (1-D, C-contiguous, 4 bytes each, little-endian) over the job, in place; `whole`: over everybody."""
+        """Sums `values` (1-D, C-contiguous, 4 bytes each, little-endian) over the job, in place; `whole`: over all members."""
         self._demand_open()
-        if self._broken:
-            raise IswitchError(f"this worker can take part in no collective: {self._broken}")
-        if self._changed:
-            raise MembershipChanged("newcomers were let into the job and wait for its state: call `share` before the next collective, on all "
-                                    "workers (`changed` says when)")
-        m = self._ring.membership
-        if not values.size:
-            return Reduction(m.world, m.elements, 0, np.zeros(0, HEADER))
+        with self._alone():
+            if self._broken:
+                raise IswitchError(f"this worker can take part in no collective: {self._broken}")
+            if self._changed:
+                raise MembershipChanged("call `share` before the next collective, on all workers: newcomers were let into the job and wait for "
+                                        "its state, or the job began again and the workers may be at different steps (`changed` says when)")
+            if values.size:
+                headers, resent, odd, self._changed = self._reduce(values, format, whole)
+                self._collectives += 1
+            else:
+                headers, resent, odd = np.zeros(0, HEADER), 0, False
+        return Reduction(self.world, self.elements, resent, headers, odd)
+
+    def _reduce(self, values: np.ndarray, format: Format, whole: bool) -> Tally:
+        """One collective at the switch, whose errors become those of this package. This worker is broken until it has succeeded."""
         with self._attendant:
-            self._broken = "an earlier one failed half-way. Call `reset`, then do it again"
+            self._stall = None
+            self._broken = "a collective before it failed. Call `rejoin`, then `share`"
             try:
-                headers, resent, odd, self._changed = self._ring.reduce(values, format, self.timeout_s, whole=whole)
+                tally = self._ring.reduce(values, format, self.timeout_s, whole=whole, inquire=lambda: self._inquire(values.size, format),
+                                          inquire_s=min(_QUIET_S, self.switch_timeout_s))
             except Notice as notice:
                 self._noticed(notice.reason)
             except Stalled as stalled:
-                self._stalled(str(stalled))
+                raise self._stall_of(values.size, format).timeout(self._before, self.timeout_s, str(stalled)) from None
+            except SwitchUnreachable as lost:
+                raise SwitchUnreachable(f"in the middle of a collective of {self._where}: {lost}. `rejoin(timeout_s=...)` waits for the switch; "
+                                        "then call `share`") from None
             self._broken = ""
-        return Reduction(m.world, m.elements, resent, headers, odd)
+        return tally
+
+    def _stall_of(self, elements: int, format: Format) -> Stall:
+        """What is known of why the present collective makes no progress."""
+        self._stall = self._stall or Stall(self._control, self.config, self._ring, elements, format, self._where)
+        return self._stall
+
+    def _inquire(self, elements: int, format: Format) -> None:
+        """Asks the switch why no result comes. Raises Mismatch, SwitchUnreachable."""
+        self._inquiring = True
+        try:
+            self._stall_of(elements, format).look()
+        finally:
+            self._inquiring = False
 
     def _noticed(self, reason: Reason) -> NoReturn:
         m = self._ring.membership
@@ -311,29 +443,9 @@ class Worker(JobWorker):
             except NotAMember as gone:
                 self._broken, self._state["member"] = str(gone), False
                 raise
-            self._broken = ""
-            raise JobReset(f"{self._where} was reset by another worker: all begin again with the next collective") from None
+            self._broken, self._changed = "", True
+            raise JobReset(f"{self._where} was reset by another worker, and what was under way is lost: call `share`, which brings all workers to "
+                           "the same step, then go on") from None
         self._state["member"] = False
-        self._broken = f"{self._where} does not know it any more. Call `rejoin`, then `share`, or make a new Worker"
+        self._broken = f"the switch does not know it any more as a member of {self._where}. Call `rejoin`, then `share`, or make a new Worker"
         raise self._gone(reason, "call `rejoin`, then `share`, or make a new Worker") from None
-
-    def _stalled(self, progress: str) -> NoReturn:
-        """Timeout with the counters that rose, or SwitchUnreachable."""
-        now = self._control.counters(self.config.ports)
-        risen = odd_rises(self._before, now)
-        m = self._ring.membership
-        live = self._control.job(m.job).live
-        slot = read_slot(self._control, m.job, self._ring.low, m.window)
-        missing = slot.missing if slot.seq == self._ring.low else []
-        differ = [what for what, outcome in (("size", "LENGTH"), ("number format", "FORMAT")) if outcome in risen]
-        cause = (f"most likely they reduce arrays of different {' and '.join(differ)}" if differ else
-                 f"{_ranks(missing) if missing else 'most likely one of them'} {'are' if len(missing) > 1 else 'is'} not in this collective "
-                 "(computing, stopped, killed, or in another one)")
-        raise self._timeout(f"no result for {self.timeout_s:g} s in a collective of {self._where}: {progress}. "
-                            f"{live} of {m.world} workers are members; the switch answers, so {cause}. To go on, all call `reset` and do it "
-                            "again; without a worker that is gone, after `set_threshold`.", risen) from None
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
-

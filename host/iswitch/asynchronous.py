@@ -15,24 +15,28 @@ from typing import Literal, NoReturn
 
 import numpy as np
 
+from iswitch.buffers import demand_array
 from iswitch.control import Membership
 from iswitch.errors import (
-    Diverged, HaltedWarning, IswitchError, JobReset, MembershipChanged, Mismatch, Refused, TaintWarning, Timeout,
+    Diverged, HaltedWarning, IswitchError, JobReset, MembershipChanged, Mismatch, Refused, TaintedError, TaintWarning, Timeout,
 )
 from iswitch.explain import odd_rises
 from iswitch.handover import NOTE, free_job, hand_over
 from iswitch.joining import FORMATS, JobWorker, demand_int, demand_settings
-from iswitch.reduction import Reduction
+from iswitch.reduction import TAINT_ADVICE, Reduction, ranks, taint_limit
 from iswitch.ring import Notice
 from iswitch.stream import DEPTH, Arrival, Stream, Vector
 from iswitch.transport import RECEIVE_BYTES, Transport
 from iswitch.update import ENTRY, Layout, Update
-from iswitch.wire import NO_MEMBER, SEGMENTS_MAX, STALENESS_MAX, Format, Mode, Reason
+from iswitch.views import read_slot
+from iswitch.wire import NO_MEMBER, SEGMENTS_MAX, STALENESS_MAX, Format, Mode, Reason, SlotState
 
 __all__ = ["AsyncWorker"]
 
 _SOON_S = 0.01
 """A vector that is pushed while the attendant sleeps has its time-outs looked at after this."""
+_QUIET_S = 1.0
+"""After so long without anything the switch is asked whether it is there."""
 _BACKLOG, _BACKLOG_BYTES = 16, 1 << 26
 _UNBOUNDED = 2**24
 _HANDOVER_S = 3.0
@@ -40,42 +44,77 @@ _HANDOVER_S = 3.0
 
 
 class AsyncWorker(JobWorker):
-    """One of `world` workers whose weights get the same updates in the same order, each the sum of some workers' vectors. Making one joins a
-    job, and waits for all the others; their weights are to be equal then.
+    """One of `world` workers whose weights get the same updates in the same order, each the sum of some workers' vectors. Making an AsyncWorker
+    joins a job and waits for all the others; their weights must be equal then.
 
-    size: numbers in a vector. staleness: a vector is summed with at most so many updates granted since the weights that it was computed with,
-    0 to 7; an older one is refused. threshold: so many vectors make an update; below `world` nobody waits for the slow. None: world.
-    backlog: so many whole updates are kept for a program that does not take them, above `staleness`. Then this worker acknowledges nothing
-    more, and when the ring is full the others wait for it: a program that computes for long takes its updates meanwhile, or the backlog is
-    large. None: as many as there are in 64 MiB, at least 16.
-    timeout_s: the longest wait for a place in the pipeline without anything coming from the switch.
-    elastic: join also a job that runs already, in the place of a worker that has left. A program whose job is to take newcomers in
-    calls `share` between `updates` and `push`, for `push` may wait for the newcomer; and a newcomer before anything else.
-    All others are as in `Worker`. A vector's segment with NaN, an infinity or a number out of range is left out of its sum (TaintWarning).
+    Parameters
+    ----------
+    address : str or None
+        As in `Worker`: None is the environment variable ISWITCH_ADDRESS or, without it, 127.0.0.1:27000.
+    world : int
+        Number of workers in the job, 1 to 32.
+    size : int
+        Elements in a vector.
+    staleness : int
+        A vector is summed with at most so many updates granted since the weights that it was computed with, 0 to 7; an older one is refused.
+    threshold : int or None
+        So many vectors make an update; below `world` no worker waits for the slow ones. None: world.
+    job, rank, key, format, fraction, elements
+        As in `Worker`. A vector's segment with NaN, an infinity or a number out of range is left out of its sum.
+    on_taint : {"raise", "warn", "ignore"}
+        What `updates` does at an update with such a segment: raise TaintedError in place of the update, at every worker at the same update;
+        issue TaintWarning; or nothing. The error's `result` is the update: a program that goes on without it does so as all others do.
+    backlog : int or None
+        So many whole updates are kept for a program that does not take them, above `staleness`. Then this worker acknowledges nothing more,
+        and when the ring is full the others wait for it: a program that computes for long takes its updates meanwhile, or the backlog is
+        large. None: as many as there are in 64 MiB, at least 16.
+    timeout_s : float
+        Seconds to wait for a place in the pipeline without anything new from the switch, until Timeout. Set it above the longest compute time
+        of the slowest worker that is waited for.
+    switch_timeout_s, join_timeout_s, evict_s
+        As in `Worker`.
+    elastic : bool
+        Join also a job that runs already, in the place of a worker that has left. A program whose job is to take newcomers in calls `share`
+        between `updates` and `push`, for `push` may wait for the newcomer; and a newcomer calls `share` before anything else.
+    transport, plain
+        As in `Worker`.
 
+    Raises
+    ------
+    SwitchUnreachable, Refused, Timeout
+        As `Worker`.
+    ValueError, TypeError
+        If an argument is wrong.
+
+    Examples
+    --------
         for update in worker.updates():
             weights -= rate * update.mean()
         worker.push(gradient_of(weights))
 
-    Whoever stops pushing leaves, for the others wait for `threshold` vectors of the workers that are there; its vectors on their way are
-    given up. All stop after the same update if what they stop by is in the updates. A worker is for one thread; another one of its own
-    answers the switch while that computes.
-
-    Raises SwitchUnreachable, Refused, Timeout; ValueError and TypeError for wrong arguments.
+    Notes
+    -----
+    A worker that stops pushing calls `leave`, because the others wait for `threshold` vectors of the workers that are there; its vectors on
+    their way are given up. All workers stop after the same update if the condition is in the updates. Use a worker from one thread only;
+    another thread of its own answers the switch while that one computes.
     """
 
-    def __init__(self, address: str = "127.0.0.1:27000", *, world: int, size: int, staleness: int = 3, threshold: int | None = None,
+    def __init__(self, address: str | None = None, *, world: int, size: int, staleness: int = 3, threshold: int | None = None,
                  job: int = 0, rank: int | None = None, key: int = 0, format: Literal["window64", "fp32", "int32"] = "window64",
-                 fraction: int = 44, elements: int | None = None, backlog: int | None = None, timeout_s: float = 10.0,
+                 fraction: int = 44, on_taint: Literal["raise", "warn", "ignore"] = "raise", elements: int | None = None,
+                 backlog: int | None = None, timeout_s: float = 300.0, switch_timeout_s: float = 10.0,
                  join_timeout_s: float = 120.0, evict_s: float = 5.0, elastic: bool = False,
                  transport: Transport | None = None, plain: bool = False):
         demand_settings(world=world, threshold=threshold, job=job, rank=rank, key=key, format=format, fraction=fraction, elements=elements,
-                        timeout_s=timeout_s, join_timeout_s=join_timeout_s, evict_s=evict_s)
+                        timeout_s=timeout_s, switch_timeout_s=switch_timeout_s, join_timeout_s=join_timeout_s, evict_s=evict_s,
+                        on_taint=on_taint)
         demand_int("staleness", staleness, 0, STALENESS_MAX)
         demand_int("backlog", _UNBOUNDED if backlog is None else backlog, staleness + 1, _UNBOUNDED)
         demand_int("size", size, 1, SEGMENTS_MAX)
 
-        super().__init__(address, timeout_s=timeout_s, join_timeout_s=join_timeout_s, transport=transport, plain=plain)
+        super().__init__(address, timeout_s=timeout_s, switch_timeout_s=switch_timeout_s, join_timeout_s=join_timeout_s, transport=transport,
+                         plain=plain)
+        self.on_taint = on_taint
         self._failure: IswitchError | Notice | None = None
         self._discarded = memoryview(bytearray(RECEIVE_BYTES))
         self._layout = Layout(size, elements or self.config.elements, world)
@@ -138,8 +177,8 @@ class AsyncWorker(JobWorker):
     # Vectors and updates
 
     def updates(self) -> Iterator[Update]:
-        """All updates that are complete and were not handed out before, in their order, without waiting. After that raises what has gone
-        wrong: JobReset, NotAMember, Mismatch, Diverged."""
+        """Returns all updates that are complete and were not handed out before, in their order, without waiting. Raises TaintedError in place
+        of a tainted update (`on_taint`); after the last update, what has gone wrong: JobReset, NotAMember, Mismatch, Diverged."""
         self._demand_weights()
         with self._attendant:
             self._step(0.0)
@@ -159,8 +198,9 @@ class AsyncWorker(JobWorker):
         Waits while two vectors are on their way; so one is summed, and one claims its place, while the next is computed.
         Raises TypeError, ValueError before anything happens; Timeout, SwitchUnreachable, JobReset, NotAMember, Mismatch.
         """
-        if not isinstance(vector, np.ndarray) or vector.dtype.newbyteorder("=") != self._dtype.newbyteorder("="):
-            raise TypeError(f"vector must be an array of {self._dtype.newbyteorder('=')}, not {getattr(vector, 'dtype', type(vector).__name__)}")
+        demand_array("vector", vector, self._dtype)
+        if vector.dtype.newbyteorder("=") != (wanted := self._dtype.newbyteorder("=")):
+            raise TypeError(f"vector must be an array of {wanted}, not {vector.dtype}: pass `vector.astype(numpy.{wanted})`")
         if vector.size != self._layout.size:
             raise ValueError(f"vector must have {self._layout.size} numbers, the job's `size`, not {vector.size}")
         self._demand_weights()
@@ -239,7 +279,7 @@ class AsyncWorker(JobWorker):
             except (Timeout, Refused) as failure:
                 if self._transport.now() >= deadline:
                     raise Timeout(f"no worker of {self._where} has given its weights within {self.timeout_s:g} s: "
-                                  "do the others call `share`, and are they at work?") from failure
+                                  "the others must be at work and call `share`; or raise `timeout_s`") from failure
         skipped = stream.update_of(int(note["seq"][0]))
         while stream.taken < skipped:
             with self._attendant:
@@ -289,9 +329,12 @@ class AsyncWorker(JobWorker):
         self._digests.pop(number - self._stream.membership.staleness - 1, None)
         update = Update(number, arrival.sum, {rank: int(entry["version"]) for rank, entry in entries.items()},
                         Reduction(self._layout.world, self._layout.elements, 0, headers))
-        if update.tainted:
-            warnings.warn(f"ranks {', '.join(map(str, update.tainted))} sent NaN, infinities or numbers out of range, and are left out of "
-                          f"those segments of update {number}", TaintWarning, stacklevel=3)
+        if update.tainted and self.on_taint != "ignore":
+            limit = taint_limit(self._stream.membership.format, self._stream.membership.fraction)
+            message = f"{update.reduction.taint(limit)}, in update {number}. {TAINT_ADVICE}"
+            if self.on_taint == "raise":
+                raise TaintedError(message, update)
+            warnings.warn(message, TaintWarning, stacklevel=3)
         return update
 
     def _compare(self, number: int, rank: int, entry: np.void) -> None:
@@ -327,18 +370,39 @@ class AsyncWorker(JobWorker):
         return min(self._step(0.0), _SOON_S if self._stream.queued else 1.0)
 
     def _until(self, holds: Callable[[], bool], timeout_s: float) -> bool:
-        """Works for the stream until something holds; whether it does within `timeout_s`."""
+        """Works for the stream until something holds. Returns whether it does within `timeout_s`. Raises SwitchUnreachable if nothing comes
+        although the switch was asked."""
         self._demand_open()
-        with self._attendant:
+        with self._alone(), self._attendant:
             now = self._transport.now()
             deadline, rest_s = now + timeout_s, 0.0
+            quiet_s = min(_QUIET_S, self.switch_timeout_s)
+            inquiry, trains = now + quiet_s, self._stream.trains
             while not holds():
                 self._demand()
                 if now >= deadline:
                     return False
                 rest_s = self._step(min(rest_s, deadline - now))
                 now = self._transport.now()
+                if now >= inquiry:
+                    if trains == self._stream.trains:
+                        self._inquire()
+                        now = self._transport.now()
+                    inquiry, trains = now + quiet_s, self._stream.trains
         return True
+
+    def _inquire(self) -> None:
+        """Asks the switch why nothing comes. Raises SwitchUnreachable; what is found otherwise is raised like any other failure."""
+        stream, layout = self._stream, self._layout
+        low, m = stream.low, stream.membership
+        slot = read_slot(self._control, m.job, stream.low_seq, m.window)
+        first = (layout.vector - 1) * layout.elements  # of the vector's last segment; Joins compare the number of segments
+        theirs = first + slot.length // 4
+        last = low == stream.low and low % layout.segments == layout.vector - 1 and slot.seq == stream.low_seq
+        if last and slot.state == SlotState.COLLECTING and theirs != layout.size:
+            self._failure = Mismatch(
+                f"the workers of {self._where} push vectors of different sizes: {theirs:,} elements by {ranks(slot.arrived)}, and {layout.size:,} "
+                f"by this worker, rank {m.member}. Start all workers with the same `size`")
 
     def _demand_weights(self) -> None:
         self._demand_open()
@@ -361,6 +425,7 @@ class AsyncWorker(JobWorker):
         with self._attendant:
             risen = odd_rises(self._before, self._control.counters(self.config.ports))
             job = self._control.job(self._stream.membership.job)
-        raise self._timeout(f"nothing came from {self._where} for {self.timeout_s:g} s: this worker's vector waits until {job.threshold} of "
-                            f"{job.live} workers have one ready; the switch answers, so most likely the others do not push (computing, stopped, "
-                            "killed). Whoever stops for good calls `leave`; `set_threshold` makes do with fewer.", risen)
+        raise self._timeout(f"nothing new came from {self._where} for {self.timeout_s:g} s (`timeout_s`): this worker's vector waits until "
+                            f"{job.threshold} of {job.live} workers have one ready; the switch answers, so most likely the others do not push "
+                            "(computing, stopped, killed). If they compute for longer than that, raise `timeout_s`; a worker that stops for good "
+                            "calls `leave`; `set_threshold` makes do with fewer.", risen)

@@ -8,6 +8,10 @@ from collections.abc import Callable
 
 __all__ = ["Attendant"]
 
+_STOP_S = 1.0
+"""The longest wait for the thread's end. The thread holds no lock for longer, unless the interpreter is interrupted in the middle of it."""
+_LOOK_S = 0.1
+
 
 class Attendant:
     """Calls `tend` when something has come or the time it asked for is over; `tend` returns seconds to its next call.
@@ -55,21 +59,23 @@ class Attendant:
                 self._wait(wait_s)
                 if self._epoll and not self._lock.acquire(blocking=False):
                     continue  # a collective is under way, and it will not leave anything undone
-                elif not self._epoll:
-                    self._lock.acquire()
+                if not self._epoll and not self._lock.acquire(timeout=_LOOK_S):
+                    continue  # as above; and `stop` may have been called by whoever holds the lock
                 try:
                     wait_s = 1.0 if self._stopped else self._tend()
                 finally:
                     self._lock.release()
 
     def stop(self) -> None:
-        """Ends the thread and waits for it. The transport can be closed afterwards, not before."""
+        """Ends the thread and waits for its end, also if the caller holds the attendant. The transport can be closed afterwards, not before."""
         if self._stopped:
             return
         self._stopped = True
         os.write(self._wake_write, b"!")
         if self._thread is not threading.current_thread():
-            self._thread.join()
+            self._thread.join(_STOP_S)
+            if self._thread.is_alive():
+                return  # a signal handler calls this in the middle of something that the thread waits for
         if self._epoll:
             self._epoll.close()
         os.close(self._wake_read)

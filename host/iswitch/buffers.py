@@ -1,4 +1,4 @@
-"""What programs hand to collectives, as numbers that the switch sums: which arrays and buffers can be, and how results go back into them."""
+"""Arrays and buffers of collectives: which ones are possible, which advice the others get, and how results return into them."""
 
 from typing import Any, TypeVar
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from iswitch.wire import Format
 
-__all__ = ["INT", "Bytes", "filled", "octets_of", "summed_as"]
+__all__ = ["INT", "Bytes", "demand_array", "filled", "octets_of", "summed_as"]
 
 INT = np.dtype("<i4")
 _FLOAT = np.dtype("<f4")
@@ -15,44 +15,110 @@ Bytes = TypeVar("Bytes", bytes, bytearray, memoryview, np.ndarray)
 
 
 def summed_as(array: np.ndarray, op: str, own: Format) -> tuple[Format, np.dtype[Any]]:
-    """In which format, and as which type, an array's numbers are summed in a job of format `own`. TypeError, ValueError if they cannot be."""
-    if not isinstance(array, np.ndarray):
-        raise TypeError(f"array must be a numpy.ndarray, not {type(array).__name__}")
+    """Return the wire format and the type in which an array is summed in a job of format `own`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the switch cannot sum this array; the message says what to pass instead.
+    """
+    demand_array("array", array, INT if own == Format.INT32 else _FLOAT)
     if op not in ("sum", "mean"):
         raise ValueError(f'op must be "sum" or "mean", not {op!r}')
     if not array.flags.writeable:
-        raise ValueError("array must be writeable: the result replaces its numbers")
+        raise ValueError("array must be writeable, because the result replaces its elements: pass a copy, `array.copy()`")
     if array.dtype == _FLOAT and own != Format.INT32:
         return own, _FLOAT
     plain = array.dtype.newbyteorder("=")
     if plain == np.int32:
         if op == "mean":
-            raise ValueError('op must be "sum" for int32: a mean of integers is none')
+            raise ValueError('op must be "sum" for int32, because a mean of integers is not an integer: sum, then divide, or pass float32')
         return Format.INT32, INT
     if plain != np.float32:
-        raise TypeError(f"array must be float32 or int32, not {array.dtype}: use array.astype(numpy.float32)")
+        raise TypeError(f"array must be float32 or int32, not {array.dtype}: {_instead(array.dtype)}")
     if own == Format.INT32:
-        raise TypeError('array must be int32 in a job of format "int32"')
+        raise TypeError('array must be int32 in a job of format "int32", not float32: join with format="window64"')
     return own, _FLOAT
 
 
+def demand_array(name: str, value: object, dtype: np.dtype[Any] = _FLOAT) -> None:
+    """Raise TypeError, with the expression that helps, unless a value is a numpy array without a mask.
+
+    Parameters
+    ----------
+    name : str
+        Name of the parameter.
+    value : object
+        What the program has passed: its type decides about the advice. No other package is imported for that.
+    dtype : numpy.dtype
+        The type that the parameter should have, default float32.
+    """
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name} must be an array without a mask: pass a copy, `{name}.filled(0)`")
+    if isinstance(value, np.ndarray):
+        return
+    kind = type(value)
+    known = f"{kind.__module__.partition('.')[0]}.{kind.__name__}" if kind.__module__ != "builtins" else kind.__name__
+    raise TypeError(f"{name} must be a numpy.ndarray, not {known}: {_array_of(value, np.dtype(dtype).newbyteorder('='))}")
+
+
+def _array_of(value: Any, dtype: np.dtype[Any]) -> str:
+    """Advice: how to make an array of a value of another type."""
+    if hasattr(value, "detach") and hasattr(value, "numpy"):  # a torch.Tensor, or one that behaves like it
+        way = "tensor.detach()" if getattr(value, "requires_grad", False) else "tensor"
+        here = str(getattr(value, "device", "cpu")).partition(":")[0] == "cpu"
+        known = str(getattr(value, "dtype", dtype)).rpartition(".")[2] in ("float32", "int32")
+        if here and known:
+            return f"pass `{way}.numpy()`, which shares the memory of the tensor, so that the result is in the tensor"
+        way += ("" if here else ".cpu()") + ("" if known else ".float()")
+        return f"pass a copy, `array = {way}.numpy()`, and afterwards copy the result back, `{_copied_back(value)}`"
+    if isinstance(value, (list, tuple)):
+        return f"pass `numpy.array(values, numpy.{dtype})`, and read the result from that array"
+    if isinstance(value, str):
+        return "for a broadcast pass `text.encode()`, of equal length on all workers"
+    if isinstance(value, (bool, int, float, np.generic)):
+        return f"pass `numpy.array([value], numpy.{dtype})`, and read the result from that array"
+    return f"pass a copy, `numpy.array(value, numpy.{dtype})`, and read the result from that array"
+
+
+def _copied_back(tensor: Any) -> str:
+    back = "copy_(torch.from_numpy(array))"
+    return f"tensor.data.{back}" if getattr(tensor, "requires_grad", False) else f"tensor.{back}"
+
+
+def _instead(dtype: np.dtype[Any]) -> str:
+    """Advice: what to pass in place of an array of another type."""
+    if dtype.kind == "c":
+        return f"pass `array{'' if dtype == np.complex64 else '.astype(numpy.complex64)'}.view(numpy.float32)`, its real and imaginary parts"
+    if dtype == np.uint32:
+        return "pass `array.view(numpy.int32)`, since sums are modulo 2^32"
+    if dtype.kind in "iub":
+        return "pass a copy, `array.astype(numpy.int32)`, for a sum modulo 2^32, or `array.astype(numpy.float32)`; the result is in the copy"
+    return "pass a copy, `array.astype(numpy.float32)`; the result is in the copy"
+
+
 def octets_of(buffer: bytes | bytearray | memoryview | np.ndarray) -> np.ndarray:
-    """The bytes of a broadcast's buffer, u1. TypeError, ValueError if it is none, or cannot be filled."""
-    if isinstance(buffer, np.ndarray):
-        if not buffer.flags.writeable:
-            raise ValueError("buffer must be writeable: the root's bytes replace its own")
-        if buffer.dtype.hasobject:
-            raise TypeError("buffer must hold plain numbers, not Python objects")
-        return np.ascontiguousarray(buffer).reshape(-1).view(np.uint8)
+    """Return the bytes of a broadcast's buffer, u1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is not a buffer, or cannot be filled; the message says what to pass instead.
+    """
     if isinstance(buffer, (bytes, bytearray, memoryview)):
         if isinstance(buffer, memoryview) and buffer.readonly:
-            raise ValueError("buffer must be writeable: the root's bytes replace its own")
+            raise ValueError("buffer must be writeable, because the bytes of the root replace its own: pass bytes, or a bytearray")
         return np.frombuffer(buffer, np.uint8)
-    raise TypeError(f"buffer must be bytes, bytearray, memoryview or numpy.ndarray, not {type(buffer).__name__}")
+    demand_array("buffer", buffer)
+    if not buffer.flags.writeable:
+        raise ValueError("buffer must be writeable, because the bytes of the root replace its own: pass a copy, `buffer.copy()`")
+    if buffer.dtype.hasobject:
+        raise TypeError("buffer must hold numbers, not Python objects: pass `pickle.dumps(objects)`, padded to one length on all workers")
+    return np.ascontiguousarray(buffer).reshape(-1).view(np.uint8)
 
 
 def filled(buffer: Bytes, octets: np.ndarray) -> Bytes:
-    """The buffer, with these bytes in place of its own; in place of `bytes` new ones."""
+    """Return the buffer, filled with these bytes; for `bytes`, return new ones."""
     if isinstance(buffer, bytes):
         return octets.tobytes()
     if isinstance(buffer, np.ndarray):

@@ -16,7 +16,7 @@ from iswitch.wire import (
     PortCounter, Reason, Register, Standing, Stat, Type, port_counter_register,
 )
 
-__all__ = ["Answer", "Control", "JobStatus", "Membership"]
+__all__ = ["Answer", "Control", "JobStatus", "Membership", "RunsAlready"]
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 0.5
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.001, 0.05
@@ -32,6 +32,10 @@ class Answer(NamedTuple):
     @property
     def reason(self) -> Reason:
         return Reason(int(self.body["reason"]))
+
+
+class RunsAlready(Refused):
+    """The switch would let this worker into a running job, but the worker did not ask for that (`elastic`)."""
 
 
 @dataclass(frozen=True)
@@ -71,23 +75,38 @@ class JobStatus(NamedTuple):
 
 
 class Control:
-    """Asks the switch and waits for its answer, again and again until `timeout_s`.
+    """Sends requests to the switch, each again and again until the answer comes.
 
-    strangers: called with (buffer, bytes, segment_bytes) of everything received meanwhile that is no answer.
+    Parameters
+    ----------
+    transport : Transport
+        Carries the messages.
+    address : str
+        Of the switch, for messages.
+    timeout_s : float
+        Seconds without an answer until SwitchUnreachable.
+    timeout_name : str
+        The caller's parameter that sets `timeout_s`, for messages; "" if there is none.
+    strangers : callable or None
+        Called with (buffer, bytes, segment_bytes) of all other frames that are received meanwhile.
     """
 
-    def __init__(self, transport: Transport, *, address: str = "the switch", timeout_s: float = 10.0,
+    def __init__(self, transport: Transport, *, address: str = "the switch", timeout_s: float = 10.0, timeout_name: str = "",
                  strangers: Callable[[memoryview, int, int], None] | None = None):
         self.transport, self.address, self.timeout_s, self.strangers = transport, address, timeout_s, strangers
+        self.timeout_name = timeout_name
         self._number = 0  # of the last LEAVE, RESET, SET_H or HALT
         self.newcomer = False
         """The last `join` was of a job that ran already."""
+        self.seat: Membership | None = None
+        """What the last Join was granted, also while `join` still waits for the other workers."""
         self._serial = self.transport.randbits(31)  # tells the answers to other requests apart
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
 
     def request(self, action: Action, *, job: int = 0, member: int = NO_MEMBER, token: int = 0, epoch: int = 0,
                 seq: int | None = None, timeout_s: float | None = None, **body: int) -> Answer:
-        """One control message; `body` names fields of `wire.CONTROL`. Returns refusals too. SwitchUnreachable."""
+        """Sends one control message and returns its answer, refusals too. `body` names fields of `wire.CONTROL`. Raises SwitchUnreachable if
+        no answer comes within `timeout_s` (None: that of this object)."""
         if seq is None:
             self._serial = seq = (self._serial + 1) % 2**32
         nonce = body.setdefault("nonce", self.transport.randbits(64))
@@ -99,7 +118,8 @@ class Control:
         message = record.tobytes()
 
         now = self.transport.now()
-        deadline, wait_s = now + (self.timeout_s if timeout_s is None else timeout_s), _FIRST_WAIT_S
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        deadline, wait_s = now + limit_s, _FIRST_WAIT_S
         while now < deadline:
             self.transport.send(message, len(message))
             until = min(now + wait_s, deadline)
@@ -109,9 +129,11 @@ class Control:
                     return answer
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
         shut = getattr(self.transport, "refused", False)
+        name = f" (`{self.timeout_name}`)" if self.timeout_name and timeout_s is None else ""
         raise SwitchUnreachable(
-            f"{self.address} {'is there, but nobody listens at its port (26963 if none is named)' if shut else 'does not answer'}: start the "
-            "switch (a board, or the emulator on this machine) and check address and port")
+            f"the switch at {self.address} has not answered for {limit_s:g} s{name}: "
+            f"{'its host says that no program listens at this port; ' if shut else ''}start the switch (a board, or the emulator on this "
+            "machine), and check the address and the port (26963 if the address names none)")
 
     def _find(self, size: int, segment_bytes: int, action: int, seq: int, nonce: int) -> Answer | None:
         for at in range(0, size, segment_bytes):
@@ -126,20 +148,41 @@ class Control:
         return None
 
     def _granted(self, answer: Answer, wish: str) -> Answer:
-        """The answer, unless it is a refusal (Refused)."""
+        """Returns the answer. Raises Refused if the answer is a refusal."""
         if answer.reason == Reason.DONE:
             return answer
         meaning, remedy = REFUSALS[answer.reason]
         body = answer.body
         job = (f" (the job: world {body['world']}, {body['live']} of them joined, threshold {body['threshold']}, "
                f"elements {body['elements']})") if body["state"] else ""
-        raise Refused(f"{self.address} refused to {wish}: {meaning}{job}; {remedy}", answer.reason)
+        raise Refused(f"the switch at {self.address} refused to {wish}: {meaning}{job}. {remedy[:1].upper()}{remedy[1:]}", answer.reason)
 
     # Membership
 
-    def join(self, membership: Membership, *, timeout_s: float, elastic: bool = False) -> Membership:
-        """Becomes a member and waits until all `world` workers are; `elastic`: or until the job, which runs already, lets it in. Refused,
-        SwitchUnreachable; Timeout if that does not come within `timeout_s`."""
+    def join(self, membership: Membership, *, timeout_s: float, timeout_name: str = "join_timeout_s", elastic: bool = False,
+             waiting: Callable[[], None] | None = None) -> Membership:
+        """Becomes a member of a job, and waits until all `world` workers are members.
+
+        Parameters
+        ----------
+        membership : Membership
+            What is wished for.
+        timeout_s : float
+            Seconds until Timeout.
+        timeout_name : str
+            The caller's parameter that sets `timeout_s`, for messages.
+        elastic : bool
+            Join also a job that runs already, when its present collective ends.
+        waiting : callable or None
+            Called each time before a running job is asked again.
+
+        Returns
+        -------
+        Membership
+            What the switch granted.
+
+        Raises Refused, SwitchUnreachable, Timeout.
+        """
         deadline, pause_s = self.transport.now() + timeout_s, _FIRST_POLL_S
         standing, state, self.newcomer = Standing.NONE, JobState.NONE, False
         try:
@@ -148,21 +191,23 @@ class Control:
                 state, late = JobState(int(answer.body["state"])), self.transport.now() > deadline
                 if answer.reason == Reason.TOKEN and membership.token:
                     # The entry yielded to another worker before it was confirmed, or the job ended: start over.
-                    membership = replace(membership, token=0)
+                    membership, standing = replace(membership, token=0), Standing.NONE
                     continue
                 taken = answer.reason == Reason.MEMBER and elastic and state > JobState.FORMING and not late
                 if not taken:  # else: perhaps by one that is dead, and will be evicted when the others wait for it
                     membership = self._learn(membership, self._granted(answer, f"let a worker join job {membership.job}"))
+                    self.seat = membership
                     standing = Standing(int(answer.body["standing"]))
                     if standing != Standing.LIVE:  # a job that forms waits for who is pending, so that a newcomer is told from the others there
                         self.newcomer = state != JobState.FORMING
                 if self.newcomer and not elastic:
-                    raise Refused(f"job {membership.job} at {self.address} is running already: join it with elastic=True, use another job "
-                                  "number, or, if it is a leftover of workers that died, end it with `iswitch reset --job N --key K`",
-                                  Reason.MEMBER)
+                    raise RunsAlready(f"job {membership.job} at {self.address} is running already: join it with elastic=True, or use another "
+                                      "job number", Reason.MEMBER)
                 if late:
-                    raise self._late(membership, answer, timeout_s)
+                    raise self._late(membership, answer, f"within {timeout_s:g} s (`{timeout_name}`)")
                 if taken or standing == Standing.JOINING or (standing == Standing.LIVE and state == JobState.FORMING):
+                    if waiting and state > JobState.FORMING:
+                        waiting()
                     self.transport.sleep(pause_s)
                     pause_s = min(2 * pause_s, _LONGEST_POLL_S)
         except BaseException as error:
@@ -172,13 +217,13 @@ class Control:
         self._number = 0
         return membership
 
-    def _late(self, membership: Membership, answer: Answer, timeout_s: float) -> Timeout:
+    def _late(self, membership: Membership, answer: Answer, within: str) -> Timeout:
         where = f"job {membership.job} at {self.address}"
         if answer.body["state"] == JobState.FORMING:
-            return Timeout(f"{where} waits for {membership.world} workers, of which {answer.body['live']} have joined within {timeout_s:g} s: "
+            return Timeout(f"{where} waits for {membership.world} workers, of which {answer.body['live']} have joined {within}: "
                            "start the others, with the same address, job and key")
-        return Timeout(f"{where} runs, and lets newcomers in when a collective ends, but none has within {timeout_s:g} s: are its "
-                       f"{answer.body['live']} workers at work?")
+        return Timeout(f"{where} is running and has not let this worker in {within}. A running job lets workers in when a collective ends: "
+                       f"check that its {answer.body['live']} workers are at work, and that this worker's rank is free")
 
     def _ask_to_join(self, membership: Membership) -> Answer:
         m = membership
@@ -198,12 +243,13 @@ class Control:
         """The same membership after a reset of the job: its new epoch. NotAMember if it is gone."""
         answer = self._ask_to_join(membership)
         if answer.reason != Reason.DONE:
-            raise NotAMember(f"job {membership.job} at {self.address} was ended and no longer knows this worker "
-                             f"({REFUSALS[answer.reason][0]}): make a new Worker")
+            raise NotAMember(f"job {membership.job} at {self.address} was ended, and the switch does not know this worker any more "
+                             f"({REFUSALS[answer.reason][0]}): call `rejoin`, then `share`, or make a new Worker")
         renewed = self._learn(membership, answer)
         if (renewed.token, renewed.member) != (membership.token, membership.member):
             self.leave(renewed, timeout_s=0.2)  # a Join of a job that has ended is a new one
-            raise NotAMember(f"job {membership.job} at {self.address} was ended and begun anew: make a new Worker")
+            raise NotAMember(f"job {membership.job} at {self.address} was ended and created again: call `rejoin`, then `share`, or make a "
+                             "new Worker")
         return renewed
 
     def _rising(self, action: Action, membership: Membership, timeout_s: float | None = None, **body: int) -> Answer:

@@ -1,41 +1,48 @@
-"""What can go wrong between a worker and its switch; every message says what happened and what to do about it."""
+"""What can go wrong between a worker and its switch. Each message says what happened, in whose hand it is, and what helps."""
+
+from typing import Any
 
 from iswitch.wire import Reason
 
-__all__ = ["Diverged", "HaltedWarning", "IswitchError", "JobReset", "MembershipChanged", "Mismatch", "MissingWarning", "NoContributionError",
-           "NotAMember", "Refused", "SwitchUnreachable", "TaintWarning", "TaintedError", "Timeout"]
+__all__ = ["AbandonedJobWarning", "Diverged", "HaltedWarning", "IswitchError", "JobReset", "MembershipChanged", "Mismatch", "MissingWarning",
+           "NoContributionError", "NotAMember", "Recoverable", "Refused", "SwitchUnreachable", "TaintWarning", "TaintedError", "Timeout"]
 
 
 class IswitchError(Exception):
     """Every error of this package that is not a plain mistake in an argument (those are ValueError and TypeError)."""
 
 
-class SwitchUnreachable(IswitchError, ConnectionError):
-    """Nothing answered at the switch's address."""
+class Recoverable(IswitchError):
+    """A collective ended without its result, and the program can go on: call `Worker.rejoin`, then `Worker.share`. Base class of
+    SwitchUnreachable, JobReset, NotAMember, Timeout and MembershipChanged. The array that was being reduced may hold partly own elements and
+    partly sums: compute it again."""
+
+
+class SwitchUnreachable(Recoverable, ConnectionError):
+    """The switch does not answer. `Worker.rejoin(timeout_s=...)` waits until the switch answers again."""
 
 
 class Refused(IswitchError):
-    """The switch answered a control message with a refusal; `reason` says which rule it broke."""
+    """The switch refused a control message; `reason` says which rule the message broke."""
 
     def __init__(self, message: str, reason: Reason):
         super().__init__(message)
         self.reason = reason
 
 
-class JobReset(IswitchError):
-    """Another member reset the job. The worker is ready for the first collective of the new epoch; what was under way
-    is lost, and the array that was being reduced holds a mixture of own numbers and sums: do the collective again, from a copy."""
+class JobReset(Recoverable):
+    """Another member reset the job. The next collective must be `share`, which brings all members to the same step."""
 
 
-class NotAMember(IswitchError):
-    """The switch no longer knows this worker: it left, was silent for too long, the job was ended, or the switch restarted. To go on:
+class NotAMember(Recoverable):
+    """The switch does not know this worker: the worker left or was evicted, the job was ended, or the switch restarted. To go on, call
     `rejoin`, then `share`; or make a new Worker."""
 
 
-class Timeout(IswitchError, TimeoutError):
-    """A collective, or the gathering of a job's workers, made no progress for the time allowed.
+class Timeout(Recoverable, TimeoutError):
+    """A collective made no progress for `timeout_s`, or the workers of a job were not complete within `join_timeout_s`.
 
-    counters: the switch's drop counters that rose since this worker joined, by name; empty if it has not joined.
+    counters: the switch's drop counters that rose since this worker joined, by name; empty if the worker has not joined.
     """
 
     def __init__(self, message: str, counters: dict[str, int] | None = None):
@@ -43,33 +50,44 @@ class Timeout(IswitchError, TimeoutError):
         self.counters = counters or {}
 
 
+class MembershipChanged(Recoverable):
+    """The next collective must be `share`: new members wait for the state, or the job began again. Nothing was sent."""
+
+
 class Mismatch(IswitchError):
-    """The members of a job are not performing the same collective: sizes or number formats differ."""
+    """The members of a job do not call the same collective: sizes or number formats differ. This is a mistake in the program."""
 
 
 class Diverged(IswitchError):
-    """The workers of an asynchronous job were not given the same updates, so their weights are no longer equal."""
+    """The workers of an asynchronous job did not receive the same updates, so their weights are no longer equal."""
 
 
 class NoContributionError(IswitchError):
-    """A result has nobody's numbers in it (all were quarantined), or a broadcast lacks its root."""
+    """A result holds no worker's numbers because all were quarantined, or the root of a broadcast has left."""
 
 
 class TaintedError(IswitchError):
-    """A contribution held NaN, an infinity or a number out of range, and the worker was made with on_taint="raise"."""
+    """A contribution held NaN, an infinity or a number out of range, and the worker was made with on_taint="raise".
+
+    result: the `Reduction` of a Worker, whose array is in place, or the `Update` of an AsyncWorker. The worker is in step with the others.
+    """
+
+    def __init__(self, message: str, result: Any = None):
+        super().__init__(message)
+        self.result = result
 
 
 class TaintWarning(UserWarning):
     """A contribution held NaN, an infinity or a number out of range."""
 
 
-class MembershipChanged(IswitchError):
-    """Newcomers were let into the job, and wait for its state: the next collective must be `share`. Nothing was sent."""
-
-
 class HaltedWarning(UserWarning):
-    """A member has halted the job; a collective waits until one lets it go on."""
+    """A member has halted the job; a collective waits until a member resumes the job."""
 
 
 class MissingWarning(UserWarning):
-    """A sum lacks workers, although all were to contribute: they have left the job, or its threshold was lowered."""
+    """A sum lacks workers, although all were expected: they have left or were evicted, or the threshold was lowered."""
+
+
+class AbandonedJobWarning(UserWarning):
+    """This worker ended a job whose members were all dead, because that job was in the way of its own."""

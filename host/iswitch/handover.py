@@ -1,7 +1,8 @@
-"""Weights for a newcomer to a running asynchronous job: a synchronous job of two, beside it.
+"""State transfer to a newcomer of a running asynchronous job, by a synchronous job of two workers beside it.
 
-The newcomer asks in the trailer of a vector of zeros, which like any other becomes part of an update; so all workers read it at the same
-update, and know who of them answers. These two then meet in a job of their own, whose number the newcomer has chosen among the free ones.
+The newcomer sends its request in the trailer of a vector of zeros, which becomes part of an update like any other vector. So all workers read
+the request at the same update, and agree which worker answers. These two then meet in a job of their own, whose number the newcomer has chosen
+among the free ones.
 """
 
 import hashlib
@@ -22,11 +23,12 @@ NOTE = np.dtype([("number", "<u8"), ("seq", "<u4"), ("digest", "u1", 32)])
 
 
 def free_job(control: Control, jobs: int) -> int:
-    """The highest number that no job has. IswitchError if there is none."""
+    """Returns the highest number that no job has. Raises IswitchError if all are in use."""
     for job in reversed(range(jobs)):
         if control.job(job).state == JobState.NONE:
             return job
-    raise IswitchError(f"the switch has {jobs} jobs and all are in use: a newcomer needs another one to be given the weights, until it has them")
+    raise IswitchError(f"all {jobs} jobs of the switch are in use, and a newcomer needs a free one until it has the weights: end a job, or build the "
+                       "switch with more `jobs`")
 
 
 def hand_over(address: str, note: np.ndarray, arrays: Sequence[np.ndarray], *, giver: bool, job: int, key: int, rank: int,
@@ -35,7 +37,7 @@ def hand_over(address: str, note: np.ndarray, arrays: Sequence[np.ndarray], *, g
     as `Worker` and `Worker.broadcast`; at the newcomer the arrays are then as they were."""
     own_key = int.from_bytes(hashlib.sha256(b"%d %d" % (key, rank)).digest()[:8], "little")
     with Worker(address, world=2, rank=0 if giver else 1, job=job, key=own_key, format="int32", timeout_s=timeout_s,
-                join_timeout_s=timeout_s) as worker:
+                switch_timeout_s=timeout_s, join_timeout_s=timeout_s) as worker:
         values = flat(arrays).copy()
         worker.broadcast(values)
         worker.broadcast(note)

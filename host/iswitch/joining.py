@@ -1,23 +1,31 @@
-"""What workers of synchronous and of asynchronous jobs have in common: how their arguments are checked, how they join, and how they sign off."""
+"""What workers of synchronous and of asynchronous jobs have in common: checks of arguments, joining a job, and leaving it."""
 
 import os
+import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
+from iswitch.abandoned import Watch
 from iswitch.config import Config
 from iswitch.control import Control, Membership
-from iswitch.errors import NotAMember, Timeout
-from iswitch.explain import explain
+from iswitch.errors import IswitchError, NotAMember, Refused, Timeout
+from iswitch.stall import risen_sentences
+from iswitch.termination import call_before_termination
 from iswitch.transport import Attending, Transport, UdpTransport
 from iswitch.wire import EVICT_US_MAX, SILENCE_TICK_US, Format, Reason
 
-__all__ = ["FORMATS", "JobWorker", "demand_evict", "demand_int", "demand_one_of", "demand_seconds", "demand_settings", "sign_off"]
+__all__ = ["DEFAULT_ADDRESS", "FORMATS", "JobWorker", "demand_evict", "demand_int", "demand_one_of", "demand_seconds", "demand_settings",
+           "sign_off"]
 
+DEFAULT_ADDRESS = "127.0.0.1:27000"
+"""Of a switch, if the environment variable ISWITCH_ADDRESS says nothing: the emulator's first port."""
+_GOODBYE_S = 1.0
+"""The longest wait for the answer to a Leave."""
 FORMATS = {"window64": Format.WINDOW64, "fp32": Format.FP32, "int32": Format.INT32}
 
 
@@ -26,14 +34,16 @@ class Member(Protocol):
     def membership(self) -> Membership: ...
 
 
-def sign_off(control: Control, member: Member, attendant: Attending, transport: Transport, owner_pid: int, state: dict[str, bool]) -> bool:
-    """Leaves the job and closes the transport; whether the switch confirmed it. Also at the interpreter's exit, so that a script that ends
-    with an error does not leave its job running."""
+def sign_off(control: Control, member: Member, attendant: Attending, transport: Transport, owner_pid: int, state: dict[str, bool],
+             forget: Callable[[], None]) -> bool:
+    """Leaves the job and closes the transport. Returns whether the switch confirmed it. Runs also at the interpreter's exit, so that a script
+    that ends with an error does not leave its job running."""
     if os.getpid() != owner_pid:  # a forked child must not sign its parent off
         return False
     attendant.stop()
-    known = state["member"] and control.leave(member.membership)
+    known = state["member"] and control.leave(member.membership, timeout_s=_GOODBYE_S)
     transport.close()
+    forget()
     return known
 
 
@@ -61,8 +71,9 @@ def demand_one_of(name: str, value: str, known: Collection[str]) -> None:
 
 
 def demand_settings(*, world: int, threshold: int | None, job: int, rank: int | None, key: int, format: str, fraction: int,
-                    elements: int | None, timeout_s: float, join_timeout_s: float, evict_s: float) -> None:
-    """What both kinds of workers are told of their job and their place in it."""
+                    elements: int | None, timeout_s: float, switch_timeout_s: float, join_timeout_s: float, evict_s: float,
+                    on_taint: str) -> None:
+    """Checks the parameters that both kinds of workers have. Raises TypeError and ValueError."""
     demand_int("world", world, 1, 32)
     demand_int("threshold", world if threshold is None else threshold, 1, world)
     demand_int("job", job, 0, 255)
@@ -71,32 +82,50 @@ def demand_settings(*, world: int, threshold: int | None, job: int, rank: int | 
     demand_one_of("format", format, FORMATS)
     demand_int("fraction", fraction, -126, 149)
     demand_int("elements", 1 if elements is None else elements, 1, 65535)
-    demand_seconds(timeout_s=timeout_s, join_timeout_s=join_timeout_s)
+    demand_seconds(timeout_s=timeout_s, switch_timeout_s=switch_timeout_s, join_timeout_s=join_timeout_s)
     demand_evict(evict_s)
+    demand_one_of("on_taint", on_taint, ("raise", "warn", "ignore"))
 
 
 class JobWorker(ABC):
-    """A member of a job from its Join until it signs off, at the latest when the interpreter ends; meanwhile a thread of its own answers the
-    switch. Who derives from it joins within `_joined`, and there calls `_attend` last.
+    """A member of a job from its Join until it leaves, at the latest when the interpreter ends or SIGTERM comes; meanwhile a thread of its own
+    answers the switch. A subclass joins within `_joined`, and there calls `_attend` last.
     """
 
-    def __init__(self, address: str, *, timeout_s: float, join_timeout_s: float, transport: Transport | None, plain: bool) -> None:
-        self.address, self.timeout_s, self._join_timeout_s = address, timeout_s, join_timeout_s
-        self._transport = transport or UdpTransport(address, plain=plain)
+    def __init__(self, address: str | None, *, timeout_s: float, switch_timeout_s: float, join_timeout_s: float, transport: Transport | None,
+                 plain: bool) -> None:
+        self.address = os.environ.get("ISWITCH_ADDRESS") or DEFAULT_ADDRESS if address is None else address
+        self.timeout_s, self.switch_timeout_s, self._join_timeout_s = timeout_s, switch_timeout_s, join_timeout_s
+        self._transport = transport or UdpTransport(self.address, plain=plain)
         self._state = {"member": False}
+        self._owner_pid = os.getpid()
+        self._one_call = threading.Lock()
         try:
-            self._control = Control(self._transport, address=address, timeout_s=min(timeout_s, join_timeout_s))
+            self._control = Control(self._transport, address=self.address, timeout_s=switch_timeout_s, timeout_name="switch_timeout_s")
             self.config: Config = self._control.config()
         except BaseException:
             self._transport.close()
             raise
 
-    def _join(self, wish: Membership, *, elastic: bool) -> Membership:
-        return self._control.join(wish, timeout_s=self._join_timeout_s, elastic=elastic)
+    def _join(self, wish: Membership, *, elastic: bool, timeout_s: float | None = None) -> Membership:
+        """Joins, after the end of a job that dead workers left behind. Raises Refused, SwitchUnreachable, Timeout."""
+        limit_s, name = (self._join_timeout_s, "join_timeout_s") if timeout_s is None else (timeout_s, "timeout_s")
+        deadline = self._transport.now() + limit_s
+        watch = Watch(self._control, wish)
+        while True:
+            try:
+                return self._ask_to_join(wish, timeout_s=limit_s, timeout_name=name, elastic=elastic,
+                                         waiting=watch.end_if_abandoned if elastic else None)
+            except Refused as refusal:
+                watch.wait(refusal, deadline)
+
+    def _ask_to_join(self, wish: Membership, **how: Any) -> Membership:
+        return self._control.join(wish, **how)
 
     @contextmanager
     def _joined(self, wish: Membership, *, elastic: bool) -> Iterator[Membership]:
-        """The membership that was asked for; signs off if what follows fails."""
+        """The membership that was asked for. Leaves the job if what follows fails."""
+        self._forget = call_before_termination(self._say_goodbye)
         try:
             membership = self._join(wish, elastic=elastic)
             self._state["member"] = True
@@ -105,18 +134,28 @@ class JobWorker(ABC):
             if self._state["member"]:
                 self._control.leave(membership)
             self._transport.close()
+            self._forget()
             raise
+
+    def _say_goodbye(self) -> None:
+        """Leaves the job before SIGTERM ends the process, whatever this thread was doing: so nothing here waits for a lock, and for long."""
+        if attendant := getattr(self, "_attendant", None):
+            attendant.stop()
+        seat = self._member.membership if attendant else self._control.seat
+        if seat:
+            self._control.leave(seat, timeout_s=_GOODBYE_S)
 
     def _attend(self, member: Member) -> None:
         self._member = member
         self._control.strangers = self._absorb
         self._before = self._control.counters(self.config.ports)
         self._attendant = self._transport.attend(self._tend)
-        self._finalizer = weakref.finalize(self, sign_off, self._control, member, self._attendant, self._transport, os.getpid(), self._state)
+        self._finalizer = weakref.finalize(self, sign_off, self._control, member, self._attendant, self._transport, self._owner_pid,
+                                           self._state, self._forget)
 
     @abstractmethod
     def _absorb(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
-        """What came while an acknowledgement was waited for."""
+        """Handles a frame that came while the worker waited for an acknowledgement."""
 
     @abstractmethod
     def _tend(self) -> float:
@@ -131,14 +170,14 @@ class JobWorker(ABC):
         return self._member.membership.member
 
     def counters(self) -> dict[str, int]:
-        """The switch's counters by name; `iswitch.explain` has a sentence on each. SwitchUnreachable."""
+        """Returns the switch's counters by name; `iswitch.explain` has a sentence on each. Raises SwitchUnreachable, NotAMember."""
         self._demand_open()
         with self._attendant:
             return self._control.counters(self.config.ports)
 
     def leave(self) -> bool:
-        """Leaves the job and closes the transport; nobody waits for this worker any more. Whether the switch confirmed it. A second call does
-        nothing."""
+        """Leaves the job and closes the transport; the others no longer wait for this worker. Returns whether the switch confirmed it. A second
+        call does nothing."""
         return bool(self._finalizer())
 
     def __enter__(self) -> Self:
@@ -152,8 +191,22 @@ class JobWorker(ABC):
         return f"<iswitch.{type(self).__name__} rank {m.member} of {m.world}, job {m.job} at {self.address}>"
 
     def _demand_open(self) -> None:
+        if os.getpid() != self._owner_pid:
+            raise NotAMember(f"this worker belongs to process {self._owner_pid}, and this is its child: make a {type(self).__name__} in each "
+                             "process, after the fork")
         if not self._finalizer.alive:
-            raise NotAMember(f"this worker has left its job: make a new {type(self).__name__}")
+            raise NotAMember(f"this worker has left its job, {self._where}: make a new {type(self).__name__}")
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """For calls that other workers make in the same order: IswitchError if another thread is within such a call."""
+        if not self._one_call.acquire(blocking=False):
+            raise IswitchError(f"another thread is using this worker, {self!r}: all workers must make the same calls in the same order, so "
+                               "call a worker from one thread only, or hold a lock of your own around each call")
+        try:
+            yield
+        finally:
+            self._one_call.release()
 
     # Sentences
 
@@ -162,9 +215,10 @@ class JobWorker(ABC):
         return f"job {self._member.membership.job} at {self.address}"
 
     def _gone(self, reason: Reason, remedy: str) -> NotAMember:
-        return NotAMember(f"{self._where} was ended, by `iswitch reset`, with its last member or by a restart of the switch, or put this worker "
-                          f"out because nothing came from it for its `evict_s` ({reason.name}): {remedy}")
+        return NotAMember(f"the switch does not know this worker any more ({reason.name}): {self._where} was ended by `iswitch reset`, with its "
+                          "last member or by a restart of the switch, or the switch evicted this worker because nothing came from it for "
+                          f"`evict_s`. To go on, {remedy}")
 
     def _timeout(self, sentence: str, risen: dict[str, int]) -> Timeout:
         """risen: the switch's counters that speak of the cause, and how much they rose."""
-        return Timeout("\n".join([sentence, *(f"  {name} +{rise}: {explain(name)}" for name, rise in risen.items())]), risen)
+        return Timeout("\n".join([sentence, *risen_sentences(risen)]), risen)

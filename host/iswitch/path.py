@@ -1,4 +1,4 @@
-"""The way to a switch: who answers, how fast, how surely, and in what size. Checks of `iswitch doctor`."""
+"""Checks of the network path to a switch, for `iswitch doctor`: reachability, round-trip time, loss, packet size, ToS, window."""
 
 import secrets
 import statistics
@@ -32,7 +32,7 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found: a figure, and if it is not ok (or for a counter), a sentence on what to do."""
+    """Result of a check. `remedy` is a sentence on what to do; it may be empty if the mark is ok."""
 
     check: str
     mark: Mark
@@ -41,42 +41,44 @@ class Finding:
 
 
 class Watched(Transport, Protocol):
-    """What the checks need to know of a transport: see `Probe`."""
+    """A transport with the facts that the checks need: see `Probe`."""
 
     sent: int
     received: int
     tos: int
     refused: bool
     fault: str
-
-    @property
-    def peer(self) -> str: ...
+    remedy: str
+    peer: str
 
     @property
     def mtu(self) -> int: ...
 
 
 def silence(watched: Watched) -> Finding:
-    """Why nothing comes back, as far as this machine can know."""
+    """Return why the switch does not answer, as far as this machine can know."""
     peer = watched.peer
     if watched.fault:
-        return Finding("switch", Mark.BAD, f"cannot be reached: {watched.fault}", f"check address, interface and route (`ip route get {peer}`)")
+        return Finding("switch", Mark.BAD, f"cannot be reached: {watched.fault}", watched.remedy)
     if watched.refused:
-        return Finding("switch", Mark.BAD, "its host is there, but nobody listens at the port",
-                       "start the switch, or give the right port: a board has 26963, the emulator 27000 and the following")
+        return Finding("switch", Mark.BAD, "its host answers, but no program listens at this UDP port",
+                       "start the switch, or give the right port: a board has 26963, the emulator 27000 and the following ones")
     try:
         known = neighbour(peer, Path("/proc/net/arp").read_text())
     except OSError:
         known = None
     if known is False:
-        return Finding("switch", Mark.BAD, f"nobody answers ARP requests for {peer}",
-                       "check that the cable is in, the link up, the switch on, and its address in the subnet of this interface")
-    return Finding("switch", Mark.BAD, "does not answer, and nothing says why" + (", though its host answers ARP" if known else ""),
-                   f"check address and port, firewalls on the way (`nft list ruleset`), and the route (`ip route get {peer}`)")
+        return Finding("switch", Mark.BAD, f"no host answers ARP requests for {peer}",
+                       "check the cable, the link LEDs, the power of the switch, and that its address is in the subnet of this interface")
+    return Finding("switch", Mark.BAD, "does not answer, for an unknown reason" + (", although its host answers ARP requests" if known else ""),
+                   f"check address and port, firewalls on the path (`nft list ruleset`), and the route (`ip route get {peer}`)")
 
 
 def round_trips(control: Control, watched: Watched) -> list[float]:
-    """Seconds, rising, of the READs that were answered before they were repeated: else one cannot tell what was answered (Karn)."""
+    """Return the round-trip times of READ requests in seconds, ascending.
+
+    A request that was repeated is left out, because its reply may be to either copy (Karn's algorithm).
+    """
     trips: list[float] = []
     end = watched.now() + _READING_S
     for _ in range(_READS):
@@ -92,23 +94,23 @@ def round_trips(control: Control, watched: Watched) -> list[float]:
 
 def delay(trips: list[float]) -> Finding:
     if not trips:
-        return Finding("round trip", Mark.WARNING, "longer than 50 ms", "look for congestion on the way, and for a nearer switch")
+        return Finding("round trip", Mark.WARNING, "longer than 50 ms", "look for congestion on the path, or use a nearer switch")
     p99 = trips[min(len(trips) - 1, len(trips) * 99 // 100)]
-    return Finding("round trip", Mark.OK, f"median {1e3 * statistics.median(trips):.2f} ms, p99 {1e3 * p99:.2f} ms of {len(trips)} READs")
+    return Finding("round trip", Mark.OK, f"median {1e3 * statistics.median(trips):.2f} ms, p99 {1e3 * p99:.2f} ms of {len(trips)} requests")
 
 
 def loss(sent: int, received: int) -> Finding:
-    """Of READs, each of which has one answer; what was late has come by now."""
+    """Compare the numbers of requests and replies. Late replies have arrived by the time of this check."""
     lost = sent - received
     if lost <= 0:
-        return Finding("loss", Mark.OK, f"none of {sent} READs")
-    return Finding("loss", Mark.BAD if lost > _TOLERABLE_LOSS * sent else Mark.WARNING, f"{lost} of {sent} READs or their answers",
-                   "sums stay right, but wait for repeats: look below for a counter that rises; if none does, they are lost between here and the "
-                   "switch's port")
+        return Finding("loss", Mark.OK, f"none of {sent} requests")
+    return Finding("loss", Mark.BAD if lost > _TOLERABLE_LOSS * sent else Mark.WARNING, f"{lost} of {sent} requests, or their replies, were lost",
+                   "sums stay right, but wait for retransmissions: look below for a counter that rises; if none rises, packets are lost between "
+                   "this machine and the port of the switch")
 
 
 def full_segment(watched: Watched, config: Config) -> Finding:
-    """Sends what is as long as the longest result, and waits for the NOTICE that it arrived."""
+    """Send a packet as long as the longest result, and wait for the NOTICE that the switch sends for it."""
     size = HEADER.itemsize + 4 * config.elements + TAIL_BYTES
     needed = size + _DATAGRAM_OVERHEAD
     token = secrets.randbits(32) | 1
@@ -124,13 +126,13 @@ def full_segment(watched: Watched, config: Config) -> Finding:
             while (left := end - watched.now()) > 0:
                 length, _ = watched.receive(buffer, left)
                 if length >= HEADER.itemsize and _notices(np.frombuffer(buffer[:HEADER.itemsize], HEADER)[0], token):
-                    return Finding("segment", Mark.OK, f"{needed} bytes of IPv4, the longest there are, arrive whole at the switch")
+                    return Finding("segment", Mark.OK, f"the longest packets, {needed} bytes of IPv4, reach the switch")
     except ValueError:
         fits = (watched.mtu - _DATAGRAM_OVERHEAD - HEADER.itemsize - TAIL_BYTES) // 4
-        return Finding("segment", Mark.BAD, f"{needed} bytes of IPv4 do not fit the path's MTU of {watched.mtu}",
+        return Finding("segment", Mark.BAD, f"packets of {needed} bytes of IPv4 do not fit the path's MTU of {watched.mtu}",
                        f"set the MTU to {needed} or more on every interface of the path"
                        + (f", or let all workers join with elements={fits}" if fits > 0 else ""))
-    return Finding("segment", Mark.BAD, f"{needed} bytes of IPv4 do not arrive, short frames do",
+    return Finding("segment", Mark.BAD, f"packets of {needed} bytes of IPv4 do not reach the switch, short ones do",
                    f"a device on the path has a smaller MTU: set it to {needed} or more, or let all workers join with fewer `elements`")
 
 
@@ -141,18 +143,18 @@ def _notices(header: np.void, token: int) -> bool:
 def tos(tos: int) -> Finding:
     if tos > 0:
         return Finding("ToS", Mark.WARNING, f"replies arrive with ToS {tos:#04x}, the switch sends 0",
-                       "a device on the way rewrites it: do the same for both directions, or results and contributions queue unlike each other")
-    unseen = "with what ToS contributions arrive cannot be seen from here"
-    seen = "replies arrive with 0, as the switch sends them" if tos == 0 else "this kernel does not tell that of replies"
+                       "a device on the path rewrites the ToS: let it do so in both directions, or results and contributions use different queues")
+    unseen = "the ToS of contributions cannot be seen from here"
+    seen = "replies arrive with 0, as the switch sends them" if tos == 0 else "this kernel does not report the ToS of replies"
     return Finding("ToS", Mark.OK, f"{seen}; {unseen}")
 
 
 def window(config: Config, trip_s: float, rate_gbps: float) -> Finding:
-    """What a window lets through: as many segments in flight, each for a round trip."""
+    """Compare the links' speed with the throughput that the window allows: that many segments in flight per round trip."""
     flight = config.window * (ADDRESSES.itemsize + HEADER.itemsize + 4 * config.elements)
     gbps = flight * 8 / trip_s / 1e9
-    figure = f"{config.window} segments in flight, {flight:,} bytes a round trip: at most {gbps:.2f} Gb/s"
+    figure = f"{config.window} segments in flight, {flight:,} bytes per round trip: at most {gbps:.2f} Gb/s"
     if gbps >= rate_gbps:
         return Finding("window", Mark.OK, figure)
-    return Finding("window", Mark.WARNING, f"{figure}, where links have {rate_gbps:g}",
-                   "shorten the way, or build the switch with a larger `window` or `elements` (an emulated switch is slow in itself)")
+    return Finding("window", Mark.WARNING, f"{figure}, but links have {rate_gbps:g} (`--rate`)",
+                   "shorten the path, or build the switch with a larger `window` or `elements` (the emulated switch itself is slow)")

@@ -1,38 +1,51 @@
-"""A transport that watches: what it sent, how replies were marked, what the kernel said. For `iswitch doctor`."""
+"""A transport that records what it sent, the ToS of replies, and errors of the kernel. For `iswitch doctor`."""
 
 import contextlib
 import errno
 import select
 import socket
 
-from iswitch.errors import SwitchUnreachable
-from iswitch.transport import Buffer, WallTransport, parse_address
+from iswitch.transport import Buffer, WallTransport, fault_of, resolve
 
 __all__ = ["Probe", "neighbour"]
 
 _IP_MTU, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO, _IP_RECVTOS = 14, 10, 2, 13
-_NOWHERE = {errno.ENETUNREACH: "there is no route to it", errno.EHOSTUNREACH: "its host does not answer ARP, or a router knows no way to it",
-            errno.EPERM: "a firewall of this machine forbids it"}
 
 
 class Probe(WallTransport):
-    """A `Transport` that carries one datagram at a time. `sent`, `received`: datagrams so far. `tos`: the Type of Service of the last received,
-    if the kernel tells. `refused`: the host says that nobody listens at the port. `fault`: why the kernel could not send the last.
+    """A `Transport` that carries one datagram at a time, and records what happens to it.
 
-    SwitchUnreachable if the name does not resolve, ValueError if the address is none.
+    Attributes
+    ----------
+    sent, received : int
+        Datagrams so far.
+    tos : int
+        Type of Service of the last received datagram; -1 if the kernel does not report it.
+    refused : bool
+        The host of the switch has reported that no program listens at the port.
+    fault, remedy : str
+        Why the kernel could not send the last datagram, and what to do; empty if it could.
+    peer : str
+        IPv4 address of the switch.
+
+    Raises
+    ------
+    SwitchUnreachable
+        If the host name cannot be resolved.
+    TypeError, ValueError
+        If the address has the wrong form.
     """
 
     def __init__(self, address: str):
-        self.sent, self.received, self.tos, self.refused, self.fault = 0, 0, -1, False, ""
-        peer = parse_address(address)
+        self.sent, self.received, self.tos, self.refused, self.fault, self.remedy = 0, 0, -1, False, "", ""
+        self.peer, port = resolve(address)
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._connected = False
         try:
-            self._socket.connect(peer)
-        except socket.gaierror as error:
-            self._socket.close()
-            raise SwitchUnreachable(f"there is no host {peer[0]!r} ({error.strerror})") from error
+            self._socket.connect((self.peer, port))
+            self._connected = True
         except OSError as error:
-            self.fault = _NOWHERE.get(error.errno or 0, str(error.strerror))
+            self.fault, self.remedy = fault_of(error, self.peer)
         with contextlib.suppress(OSError):
             self._socket.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
             self._socket.setsockopt(socket.IPPROTO_IP, _IP_RECVTOS, 1)
@@ -40,15 +53,8 @@ class Probe(WallTransport):
         self._poll.register(self._socket, select.POLLIN)
 
     @property
-    def peer(self) -> str:
-        """The switch's IPv4 address; empty if there is no way to it."""
-        with contextlib.suppress(OSError):
-            return str(self._socket.getpeername()[0])
-        return ""
-
-    @property
     def mtu(self) -> int:
-        """Of the path, as far as the kernel knows; 0 if it does not."""
+        """The MTU of the path in bytes, as far as the kernel knows; 0 if it does not."""
         with contextlib.suppress(OSError):
             return int(self._socket.getsockopt(socket.IPPROTO_IP, _IP_MTU))
         return 0
@@ -59,19 +65,19 @@ class Probe(WallTransport):
     def send(self, train: Buffer, segment_bytes: int) -> None:
         """`Transport.send` of one datagram. ValueError if it does not fit the path's MTU."""
         self.sent += 1
-        if not self.peer:
+        if not self._connected:
             return
         for _ in range(2):  # the first call may report that an earlier datagram was refused
             try:
                 self._socket.send(train)
-                self.fault = ""
+                self.fault = self.remedy = ""
                 return
             except (ConnectionRefusedError, ConnectionResetError):
                 self.refused = True
             except OSError as error:
                 if error.errno == errno.EMSGSIZE:
                     raise ValueError(f"{len(train)} bytes do not fit the path's MTU") from error
-                self.fault = _NOWHERE.get(error.errno or 0, str(error.strerror))
+                self.fault, self.remedy = fault_of(error, self.peer)
                 return
 
     def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
@@ -99,7 +105,7 @@ class Probe(WallTransport):
 
 
 def neighbour(ip: str, table: str) -> bool | None:
-    """Whether a host has answered ARP, in the text of /proc/net/arp; None if nobody has asked: it is behind a router, or this machine."""
+    """Return whether a host has answered ARP, from the text of /proc/net/arp; None without an entry: the host is behind a router, or is this one."""
     rows = [line.split() for line in table.splitlines()[1:]]
     found = [int(row[2], 16) & 2 for row in rows if row[:1] == [ip]]
     return any(found) if found else None

@@ -8,6 +8,7 @@ One class, for what may be sent, what is sent again and what is acknowledged all
 """
 
 import warnings
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -118,11 +119,19 @@ class Ring:
         """The lowest seq whose result is lacked."""
         return (self.base + self._low) % 2**32
 
+    @property
+    def lacked(self) -> tuple[int, int]:
+        """The lowest segment that is lacked, counted from the collective's first, and the bytes of this worker's contribution to it."""
+        whole = self._low < len(self._payloads.rows)
+        return self._low, self._payloads.rows.shape[1] if whole else self._payloads.last.size
+
     # A collective
 
-    def reduce(self, values: np.ndarray, format: Format, timeout_s: float, *, whole: bool = False) -> Tally:
+    def reduce(self, values: np.ndarray, format: Format, timeout_s: float, *, whole: bool = False,
+               inquire: Callable[[], None] | None = None, inquire_s: float = 1.0) -> Tally:
         """Sums `values` (1-D, C-contiguous, 4-byte elements) over the job, in place. timeout_s: the longest time
-        without any result, unless the job is halted. whole: wait for everybody, whatever the job's threshold and deadline say. Raises
+        without any result, unless the job is halted. whole: wait for everybody, whatever the job's threshold and deadline say. inquire: is called
+        each time that no result has come for `inquire_s`, may `absorb` what comes meanwhile, and raises what it finds. Raises
         Notice, Stalled, Mismatch."""
         self._format, self._flags = int(format), int(format) | whole * _WHOLE
         self._open(Payloads(values, self.membership.elements))
@@ -130,7 +139,7 @@ class Ring:
         now = self.transport.now()
         self._send_new(now)
         self._begun_at = now
-        expiry, deadline = now + self._timeout_s, now + timeout_s
+        expiry, deadline, inquiry = now + self._timeout_s, now + timeout_s, now + inquire_s
         while self._low < segments:
             fresh = self._receive(min(expiry, deadline) - now)
             now = self.transport.now()
@@ -140,7 +149,7 @@ class Ring:
                 self._clock(now)
                 self._send_new(now)
                 self._send_gaps(now)
-                expiry, deadline = now + self._timeout_s, now + timeout_s
+                expiry, deadline, inquiry = now + self._timeout_s, now + timeout_s, now + inquire_s
             elif self.halted:
                 self.halted = False
                 deadline = now + timeout_s
@@ -150,6 +159,11 @@ class Ring:
                 raise Stalled(segments - int(self._lack[:segments].sum()), segments)
             elif now >= expiry:
                 self._expire(now)
+                if inquire and now >= inquiry:
+                    inquire()
+                    now = self.transport.now()
+                    inquiry = now + inquire_s
+                    self._send_new(now)
                 expiry = now + self._timeout_s
         tally = Tally(self._headers, self._resent_count, bool(self._odd & ~_CHANGE), bool(self._odd & _CHANGE))
         self._close(segments)
@@ -327,8 +341,8 @@ class Ring:
             payloads.last[:] = body[0]
         else:
             raise Mismatch(
-                "a result differs in size or number format from this worker's contribution: all workers of a job must "
-                "perform the same collectives, on arrays of the same size, in the same order")
+                f"a result has {size // 4} elements of {Format(int(flags[0]) & 15).name.lower()}, which does not fit this worker's array: all "
+                "workers of a job must call the same collectives, on arrays of the same size and dtype, in the same order")
         self._headers[which] = headers
         self._lack[which] = False
         if end > self._high:
@@ -394,12 +408,15 @@ class Ring:
         return max(0.0, self._rest_until - now)
 
     def discard(self) -> float:
-        """Throws away what has come, for a ring that is out of step, and gives a sign of life. Returns after how many seconds to call
-        again at the latest."""
+        """Throws away what has come, for a ring that is out of step, and gives a sign of life now and then: not in answer to what comes,
+        which may be the switch's notice about the last one. Returns after how many seconds to call again at the latest."""
         while self.transport.receive(self._view, 0.0)[0]:
             pass
-        self._send_receipts(np.array([self._low]), want=False)
-        return self._cap_s
+        now = self.transport.now()
+        if now >= self._rest_until:
+            self._send_receipts(np.array([self._low]), want=False)
+            self._rest_until = now + self._cap_s
+        return max(0.0, self._rest_until - now)
 
     def _send_receipts(self, indices: np.ndarray, *, want: bool) -> None:
         self.transport.send(self.packer.receipts(indices, base=self.base, low=self._low,

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from iswitch.buffers import demand_array
+
 __all__ = ["elect", "fill", "flat"]
 
 
@@ -18,10 +20,11 @@ def elect(table: np.ndarray) -> tuple[int, int]:
 def flat(arrays: Sequence[np.ndarray]) -> np.ndarray:
     """The bytes of all arrays one after another as i4, padded with zeros. TypeError, ValueError if one cannot be filled."""
     for array in arrays:
-        if not isinstance(array, np.ndarray) or array.dtype.hasobject:
-            raise TypeError(f"state must be arrays of plain numbers, not {getattr(array, 'dtype', type(array).__name__)}")
+        demand_array("state", array)
+        if array.dtype.hasobject:
+            raise TypeError("state must hold numbers, not Python objects: pass arrays of numbers")
         if not array.flags.writeable:
-            raise ValueError("state must be writeable arrays: another worker's replaces it")
+            raise ValueError("state must be writeable, because the state of another worker replaces it: pass copies, and keep them")
     octets = b"".join(array.tobytes() for array in arrays)
     return np.frombuffer(octets + bytes(-len(octets) % 4), "<i4")
 

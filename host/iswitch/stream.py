@@ -111,6 +111,8 @@ class Stream:
         """Contributions sent more than once."""
         self.news = 0
         """Trains and answers with something new in them."""
+        self.trains = 0
+        """Trains with anything in them."""
         self._handled = 0
         self.halted = False
         """The switch has said so since this was last looked at."""
@@ -135,6 +137,11 @@ class Stream:
     def complete(self) -> int:
         """Updates that are complete here. No vector may be claimed to have been computed with more."""
         return self.low // self.segments
+
+    @property
+    def low_seq(self) -> int:
+        """The lowest seq whose result is lacked."""
+        return self._seq(self.low)
 
     @property
     def _limit(self) -> int:
@@ -207,6 +214,7 @@ class Stream:
 
     def absorb(self, buffer: np.ndarray | memoryview, size: int, segment_bytes: int) -> None:
         """Takes a train of `size` bytes in `buffer`."""
+        self.trains += 1
         count, rest = divmod(size, segment_bytes)
         self._take(np.ndarray((count, segment_bytes), np.uint8, buffer))
         if rest:

@@ -9,14 +9,14 @@ import struct
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Protocol
 
 from iswitch.attendant import Attendant
 from iswitch.errors import SwitchUnreachable
 from iswitch.wire import UDP_PORT
 
-__all__ = ["RECEIVE_BYTES", "Attending", "Buffer", "Transport", "UdpTransport", "WallTransport", "parse_address"]
+__all__ = ["RECEIVE_BYTES", "Attending", "Buffer", "Transport", "UdpTransport", "WallTransport", "fault_of", "parse_address", "resolve"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -30,6 +30,18 @@ _SOCKET_BUFFER_BYTES = 1 << 23
 _TRAIN_BYTES, _TRAIN_SEGMENTS = 65507, 64  # an IPv4 datagram's limit and the kernel's, for one GSO send
 _LONGEST_DATAGRAM = 9216  # of a switch: a jumbo frame
 _NO_GSO = {errno.EIO, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOPROTOOPT}
+_TRANSIENT = {errno.ENOBUFS, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EPERM}
+"""Errors of a send or receive that may be over a moment later: the datagram counts as lost."""
+_ROUTE = "check the address, the interface and the route (`ip route get {ip}`)"
+_FORBIDDEN = ("a firewall of this machine forbids it, or it is a broadcast address", "check the address, and the firewall (`nft list ruleset`)")
+_FAULTS = {
+    errno.ENETUNREACH: ("this machine has no route to it", _ROUTE),
+    errno.EHOSTUNREACH: ("it does not answer ARP requests, or a router has no route to it", _ROUTE),
+    errno.ENETDOWN: ("the network interface on the way to it is down", "set the interface up (`ip link`)"),
+    errno.EADDRNOTAVAIL: ("this machine has no address from which it can send there", _ROUTE),
+    errno.EPERM: _FORBIDDEN,
+    errno.EACCES: _FORBIDDEN,
+}
 
 
 class Attending(Protocol):
@@ -94,30 +106,87 @@ class WallTransport(ABC):
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """("host", port) of "host:port" or "host"; without a port the switch's own, 26963. ValueError if it is neither."""
+    """Return ("host", port) of "host:port" or "host"; without a port, the switch's own port, 26963.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the address has another form.
+    """
+    if not isinstance(address, str):
+        raise TypeError(f'switch address must be a str such as "10.0.0.1:{UDP_PORT}", not {address!r}')
+    refused = f'switch address must be "host:port" or "host", not {address!r}'
+    scheme, separator, _ = address.partition("://")
+    if separator:
+        raise ValueError(f'{refused}: leave out "{scheme}://"')
     host, colon, port = address.rpartition(":")
     if not colon:
         host, port = address, str(UDP_PORT)
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f'switch address must be "host:port" or "host", not {address!r}')
+    if ":" in host or "[" in host:
+        raise ValueError(f"{refused}: iswitch uses IPv4, so pass the IPv4 address of the switch")
+    if not host:
+        raise ValueError(refused)
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError(f"{refused}: the port is a number from 1 to 65535")
     return host, int(port)
+
+
+def resolve(address: str) -> tuple[str, int]:
+    """Return the IPv4 address and the UDP port of a switch.
+
+    Raises
+    ------
+    SwitchUnreachable
+        If the host name has no IPv4 address, or cannot be looked up.
+    TypeError, ValueError
+        If the address has the wrong form.
+    """
+    host, port = parse_address(address)
+    try:
+        found = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_DGRAM)
+    except socket.gaierror as error:
+        if error.errno == socket.EAI_AGAIN:
+            raise SwitchUnreachable(f"the host name {host!r} cannot be looked up, because no name server answers: pass the IPv4 address of the "
+                                    "switch, or check /etc/resolv.conf") from error
+        raise _no_host(host) from error
+    except UnicodeError as error:  # a label is empty or too long
+        raise _no_host(host) from error
+    return str(found[0][4][0]), port
+
+
+def _no_host(host: str) -> SwitchUnreachable:
+    return SwitchUnreachable(f"there is no host {host!r} with an IPv4 address: check the spelling, or pass the IPv4 address of the switch")
+
+
+def fault_of(error: OSError, ip: str) -> tuple[str, str]:
+    """Return why no datagram can be sent to a host, as the end of a sentence, and a remedy."""
+    why, remedy = _FAULTS.get(error.errno or 0, (str(error.strerror or error), _ROUTE))
+    return why, remedy.format(ip=ip)
 
 
 class UdpTransport(WallTransport):
     """A connected UDP socket. Trains go through the kernel whole (GSO and GRO) where it can, datagram by datagram
     where it cannot, or with `plain=True`.
 
-    SwitchUnreachable if the name does not resolve, ValueError if the address is none.
+    Raises
+    ------
+    SwitchUnreachable
+        If the host name cannot be resolved, or this machine cannot send to the host.
+    TypeError, ValueError
+        If the address has the wrong form.
     """
 
     def __init__(self, address: str, *, plain: bool = False):
+        self._peer = resolve(address)
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.refused = False
-        """The peer's host has said that nobody listens at the port."""
+        """The host of the peer has reported that no program listens at the port."""
+        self.fault = ""
+        """Why the kernel could not send the last datagram and how to mend it, as the end of a sentence; "" if it could."""
         self._kept = b""  # plain: a datagram longer than those before it, which begins the next train
         try:
             self._enlarge()
-            self._connect(address)
+            self._connect()
             self.gso = not plain and self._has(_UDP_SEGMENT, 0)
             self.gro = not plain and self._has(_UDP_GRO, 1)
         except BaseException:
@@ -126,12 +195,15 @@ class UdpTransport(WallTransport):
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
 
-    def _connect(self, address: str) -> None:
-        peer = parse_address(address)
+    def _connect(self) -> None:
         try:
-            self._socket.connect(peer)
-        except socket.gaierror as error:
-            raise SwitchUnreachable(f"there is no host {peer[0]!r} ({error.strerror}): check the address") from error
+            self._socket.connect(self._peer)
+        except OSError as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: OSError) -> SwitchUnreachable:
+        why, remedy = fault_of(error, self._peer[0])
+        return SwitchUnreachable(f"{self._peer[0]}:{self._peer[1]} cannot be reached: {why}; {remedy}")
 
     def _enlarge(self) -> None:
         for forced, usual in ((_SO_RCVBUFFORCE, socket.SO_RCVBUF), (_SO_SNDBUFFORCE, socket.SO_SNDBUF)):
@@ -156,8 +228,7 @@ class UdpTransport(WallTransport):
         view = memoryview(train).cast("B")
         if self.gso and len(view) > segment_bytes:
             try:
-                self._call(self._socket.sendmsg, [view],
-                           [(_SOL_UDP, _UDP_SEGMENT, struct.pack("=H", segment_bytes))])
+                self._call(self._socket.sendmsg, [view], [(_SOL_UDP, _UDP_SEGMENT, struct.pack("=H", segment_bytes))], raises=_NO_GSO)
                 return
             except OSError as error:
                 if error.errno not in _NO_GSO:
@@ -166,21 +237,32 @@ class UdpTransport(WallTransport):
         for at in range(0, len(view), segment_bytes):
             self._call(self._socket.send, view[at:at + segment_bytes])
 
-    def _call(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """A connected socket reports an earlier datagram's refusal at a later call: note it, and do the call."""
+    def _call(self, function: Callable[..., Any], *arguments: Any, raises: Container[int] = ()) -> None:
+        """Call a function of the socket. A connected socket reports the fate of an earlier datagram at a later call: repeat that call."""
         for _ in range(8):
             try:
                 function(*arguments)
+                self.fault = ""
                 return
-            except (ConnectionRefusedError, ConnectionResetError):
-                self.refused = True
             except OSError as error:
-                if error.errno == errno.EMSGSIZE:
-                    raise ValueError("a segment does not fit the MTU of the path to the switch: join with fewer "
-                                     "`elements`, on all workers") from error
-                if error.errno in (errno.ENOBUFS, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EPERM):
-                    return  # lost, like on the wire
-                raise
+                if error.errno in raises:
+                    raise
+                if not self._lose(error):
+                    return
+
+    def _lose(self, error: OSError) -> bool:
+        """Record why a datagram is lost. Return True if that was an earlier datagram, and not the one of this call.
+
+        Raises SwitchUnreachable if the error will not pass, ValueError if a datagram is too long for the path."""
+        if isinstance(error, (ConnectionRefusedError, ConnectionResetError)):
+            self.refused = True
+            return True
+        if error.errno == errno.EMSGSIZE:
+            raise ValueError("a segment does not fit the MTU of the path to the switch: join with fewer `elements`, on all workers") from error
+        if error.errno not in _TRANSIENT:
+            raise self._unreachable(error) from error
+        self.fault = "; ".join(fault_of(error, self._peer[0]))
+        return False
 
     def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
         if not self._kept and not self._poll.poll(max(0.0, timeout_s) * 1000):
@@ -192,10 +274,10 @@ class UdpTransport(WallTransport):
             length, ancillary, _, _ = self._socket.recvmsg_into([into], 64, socket.MSG_DONTWAIT)
         except BlockingIOError:  # woken by a datagram with a wrong checksum
             return 0, 0
-        except (ConnectionRefusedError, ConnectionResetError):
-            self.refused = True
+        except OSError as error:
+            self._lose(error)
             return 0, 0
-        self.refused = False
+        self.refused, self.fault = False, ""
         for level, kind, data in ancillary:
             if level == _SOL_UDP and kind == _UDP_GRO:
                 return length, int.from_bytes(data[:4], sys.byteorder)
@@ -212,10 +294,10 @@ class UdpTransport(WallTransport):
                 size = self._socket.recv_into(into[length:], 0, socket.MSG_DONTWAIT | socket.MSG_TRUNC)
             except BlockingIOError:
                 break
-            except (ConnectionRefusedError, ConnectionResetError):
-                self.refused = True
+            except OSError as error:
+                self._lose(error)
                 continue
-            self.refused = False
+            self.refused, self.fault = False, ""
             if length + size > len(into):
                 continue  # did not fit: lost, like on the wire
             if segment_bytes and size > segment_bytes:

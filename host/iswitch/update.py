@@ -43,7 +43,7 @@ class Layout:
         return np.zeros(self.world, ENTRY)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Update:
     """number: 0, 1, ... in the order in which all workers apply them. sum: float32 or int32, (size,), the receiver's to keep. versions: for
     each rank in the update, how many updates were in the weights that its vector was computed with."""
@@ -72,6 +72,9 @@ class Update:
     def tainted(self) -> tuple[int, ...]:
         """Ranks whose vector held NaN, an infinity or a number out of range. Such segments are left out of the sum."""
         return self.reduction.tainted
+
+    def __repr__(self) -> str:
+        return f"Update(number={self.number}, members={self.members}, tainted={self.tainted}, versions={self.versions})"
 
     @property
     def ages(self) -> dict[int, int]:

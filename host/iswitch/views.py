@@ -44,10 +44,12 @@ class MemberView(NamedTuple):
 
 
 class SlotView(NamedTuple):
-    """A slot at one moment. `length`: bytes of a contribution's payload. The rest: members, rising."""
+    """A slot at one moment. `length`: bytes of a contribution's payload; `format`: its numbers' (0 in an empty slot). The rest: members,
+    rising."""
 
     seq: int
     state: SlotState
+    format: int
     length: int
     arrived: list[int]
     members: list[int]
@@ -78,8 +80,8 @@ def read_member(control: Control, job: int, member: int) -> MemberView:
 def read_slot(control: Control, job: int, seq: int, window: int) -> SlotView:
     """The slot in which `seq` has its place; `window`: the switch's. SwitchUnreachable."""
     row = _row(control, slot_view_register(job, seq % (2 * window)), SLOT_VIEW)
-    return SlotView(int(row["seq"]), SlotState(int(row["state"])), int(row["length"]), _set(row["arrived"]), _set(row["members"]),
-                    _set(row["expected"]))
+    return SlotView(int(row["seq"]), SlotState(int(row["state"])), int(row["format"]) & 15, int(row["length"]), _set(row["arrived"]),
+                    _set(row["members"]), _set(row["expected"]))
 
 
 def read_have(control: Control, job: JobView) -> dict[int, int]:

@@ -1,14 +1,17 @@
-"""Exact arithmetic on float32 patterns, by Python's integers and fractions and by Berkeley SoftFloat: what models and gateware are
-measured against. Nothing here is vectorised or shared with them."""
+"""Exact arithmetic on float32 patterns, by Python's integers and fractions and by MPFR: what models and gateware are
+compared with. Nothing here is vectorised or shared with them."""
 
+import struct
 from fractions import Fraction
 
+import gmpy2
 import numpy as np
-import softfloat
 
-__all__ = ["INF", "NAN", "exact", "nearest", "patterns", "softfloat_add", "window64_sum"]
+__all__ = ["INF", "NAN", "exact", "mpfr_add", "nearest", "patterns", "window64_sum"]
 
 NAN, INF = 0x7FC00000, 0x7F800000
+BINARY32 = gmpy2.ieee(32)
+"""MPFR's context of 24 bits of precision, binary32's range of exponents, and subnormals."""
 
 
 def exact(pattern: int) -> Fraction:
@@ -36,12 +39,12 @@ def window64_sum(numbers: list[int], fraction: int) -> int:
     return nearest(sum(round(exact(number) * Fraction(2) ** fraction) for number in numbers) * Fraction(2) ** -fraction)
 
 
-def softfloat_add(a: int, b: int) -> int:
-    """Berkeley SoftFloat's sum, with our one NaN."""
-    x, y = softfloat.float32_t(), softfloat.float32_t()
-    x.v, y.v = a, b
-    total = softfloat.f32_add(x, y).v
-    return NAN if total & 0x7FFFFFFF > INF else total
+def mpfr_add(a: int, b: int) -> int:
+    """MPFR's sum of two float32 patterns, rounded once to binary32; every NaN is `NAN`."""
+    # A Python float holds every binary32 number, so both conversions are exact.
+    x, y = (gmpy2.mpfr(struct.unpack("<f", struct.pack("<I", pattern))[0], 24, BINARY32) for pattern in (a, b))
+    total = BINARY32.add(x, y)
+    return NAN if gmpy2.is_nan(total) else int.from_bytes(struct.pack("<f", float(total)), "little")
 
 
 def patterns(rng: np.random.Generator, count: int, low: int = 0, high: int = 256) -> np.ndarray:

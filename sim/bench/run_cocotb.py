@@ -10,13 +10,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
-from iswitch.config import Config
+from sim.bench.designs import TWO_PORTS
 
 __all__ = ["BUILD", "CONFIG", "run", "simulate"]
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "sim"
-CONFIG = Config(ports=2, bus_bits=64, members=4, window=4, elements=64, queue_bytes=4096, mac_entries=64)
+CONFIG = TWO_PORTS
 MODULE = "sim.bench.cocotb_switch"
 STALLS = ("none", "bursts")
 # cocotb asks for every signal to be public, which takes minutes to compile; the benches look at ports alone.

@@ -5,9 +5,10 @@ import json
 import os
 import secrets
 import signal
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from iswitch.config import Config
@@ -28,50 +29,68 @@ from sim.emulator.wall import SLICE_CYCLES, WallTime
 DEFAULT = Config()
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+SWITCH, PORTS, FAULTS, OUTPUT = "The switch", "Its ports", "Faults", "Running"
+
+
+def _option(*names: str, panel: str, metavar: str, help: str, **settings: Any) -> Any:
+    return typer.Option(*names, rich_help_panel=panel, metavar=metavar, help=help, **settings)
 
 
 @app.command()
 def main(
-    ports: Annotated[int, typer.Option(help="Ports of the switch.")] = DEFAULT.ports,
-    bus: Annotated[int, typer.Option(help="Bus width in bits: 64, 256 or 512.")] = DEFAULT.bus_bits,
-    members: Annotated[int, typer.Option(help="Workers that a job can hold.")] = DEFAULT.members,
-    jobs: Annotated[int, typer.Option(help="Jobs at a time.")] = DEFAULT.jobs,
-    window: Annotated[int, typer.Option(help="Segments a worker may have in flight.")] = DEFAULT.window,
-    elements: Annotated[int, typer.Option(help="Numbers in a segment at most.")] = DEFAULT.elements,
-    queue: Annotated[int | None, typer.Option(
-        help="Bytes of each queue of a port, a power of two. If not given, results of a whole window have room, so that several workers can "
-             "share a port.")] = None,
-    replay: Annotated[str | None, typer.Option(
-        help="With a replay service: default, or sizes such as capacity=65536,log_bytes=1048576,sessions=8,tables=1 (see Config.replay).")] = None,
-    bind: Annotated[str, typer.Option(help="Address of the sockets.")] = "127.0.0.1",
-    udp_base: Annotated[int, typer.Option(help="UDP port of port 0; the others follow. 0: any free ones.")] = 27000,
-    tap: Annotated[list[str] | None, typer.Option(
-        help="port=name or switch:port=name: a TAP device in place of the socket; may be repeated.")] = None,
-    switches: Annotated[int, typer.Option(help="Switches, all of one kind.")] = 1,
-    link: Annotated[list[str] | None, typer.Option(
-        help="0:3-2:0,rate=1e9,delay_us=5,loss=0.01: port 3 of switch 0 with port 0 of switch 2; may be repeated.")] = None,
-    leaf: Annotated[list[str] | None, typer.Option(
-        help="1-0:0-3,7:job=2: in job 2 (0 if not said) switch 1 is a leaf of switch 0, for the ranks 0 to 3 and 7; may be repeated.")] = None,
-    mac: Annotated[str, typer.Option(help="MAC address of the switch; further switches count up.")] = SWITCH_MAC.hex(":"),
-    ip: Annotated[str, typer.Option(
-        help="IPv4 address of the switch; further switches count up.")] = ".".join(map(str, SWITCH_IP)),
-    engine: Annotated[str, typer.Option(help="verilator or cxxrtl.")] = "verilator",
-    library: Annotated[Path | None, typer.Option(help="A board compiled already, with its ports, bus, ...")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the switch's random numbers and of the faults; another one each time if not given.")] = None,
-    loss: Annotated[float, typer.Option(help="Chance that a frame is lost, each way, every port.")] = 0,
-    duplicate: Annotated[float, typer.Option(help="Chance that a frame comes twice.")] = 0,
-    reorder: Annotated[float, typer.Option(help="Chance that later frames overtake a frame.")] = 0,
-    corrupt: Annotated[float, typer.Option(help="Chance of a bad FCS.")] = 0,
-    silent_corrupt: Annotated[float, typer.Option(help="Chance of a wrong bit under a good FCS.")] = 0,
-    delay_us: Annotated[float, typer.Option(help="Microseconds that a frame takes, each way.")] = 0,
-    fault: Annotated[list[str] | None, typer.Option(
-        help="port:rx|tx:kind=value (of several switches switch:port:...), for one direction (rx enters the switch); may be repeated.")] = None,
-    pcap: Annotated[Path | None, typer.Option(help="Folder for a capture per port.")] = None,
-    slice_cycles: Annotated[int, typer.Option("--slice", help="Cycles between looks at the sockets.")] = SLICE_CYCLES,
-    ready_file: Annotated[Path | None, typer.Option(help="Written (JSON) when the sockets are open.")] = None,
-    summary: Annotated[Path | None, typer.Option(help="Written (JSON) at the end.")] = None,
+    ports: Annotated[int, _option(panel=SWITCH, metavar="N", help="Number of ports.")] = DEFAULT.ports,
+    bus: Annotated[int, _option(panel=SWITCH, metavar="BITS", help="Width of the datapath: 64, 256 or 512.")] = DEFAULT.bus_bits,
+    members: Annotated[int, _option(panel=SWITCH, metavar="N", help="Workers that a job can have.")] = DEFAULT.members,
+    jobs: Annotated[int, _option(panel=SWITCH, metavar="N", help="Jobs at the same time.")] = DEFAULT.jobs,
+    window: Annotated[int, _option(panel=SWITCH, metavar="N", help="Segments that a worker can have in flight.")] = DEFAULT.window,
+    elements: Annotated[int, _option(panel=SWITCH, metavar="N", help="Most elements in a segment.")] = DEFAULT.elements,
+    queue: Annotated[int | None, _option(
+        panel=SWITCH, metavar="BYTES", help="Size of each queue of a port, a power of two. If not given, results of a whole window have room, so "
+                                            "that several workers can share a port.")] = None,
+    replay: Annotated[str | None, _option(
+        panel=SWITCH, metavar="SIZES",
+        help="Build the switch with a replay service: default, or sizes as in iswitch.config.Replay, such as capacity=65536,sessions=8.")] = None,
+    switches: Annotated[int, _option(panel=SWITCH, metavar="N", min=1, help="Number of switches, all built alike.")] = 1,
+    mac: Annotated[str, _option(panel=SWITCH, metavar="MAC", help="MAC address of the first switch; the others follow.")] = SWITCH_MAC.hex(":"),
+    ip: Annotated[str, _option(
+        panel=SWITCH, metavar="IPV4", help="IPv4 address of the first switch; the others follow.")] = ".".join(map(str, SWITCH_IP)),
+    engine: Annotated[str, _option(panel=SWITCH, metavar="verilator|cxxrtl", help="Simulator that compiles the RTL.")] = "verilator",
+    library: Annotated[Path | None, _option(
+        panel=SWITCH, metavar="FILE", help="A switch that is compiled already; replaces --ports, --bus and so on.")] = None,
+    bind: Annotated[str, _option(panel=PORTS, metavar="HOST", help="IPv4 address at which the sockets listen.")] = "127.0.0.1",
+    udp_base: Annotated[int, _option(
+        panel=PORTS, metavar="PORT", min=0, max=65535, help="UDP port of port 0; the other ports follow. 0: any free ones.")] = 27000,
+    tap: Annotated[list[str] | None, _option(
+        panel=PORTS, metavar="TAP", help="Attach a TAP device to a port, instead of a socket (needs root): 0=isw0 is port 0, 1:0=isw0 is port 0 of "
+                                         "switch 1. May be repeated.")] = None,
+    link: Annotated[list[str] | None, _option(
+        panel=PORTS, metavar="LINK", help="Connect two ports: 0:3-2:0 is port 3 of switch 0 with port 0 of switch 2. Properties of the cable may "
+                                          "follow: 0:3-2:0,rate=1e9,loss=0.01. May be repeated.")] = None,
+    leaf: Annotated[list[str] | None, _option(
+        panel=PORTS, metavar="LEAF", help="Build a tree of switches: 1-0:0-3,7 makes switch 1 a leaf of switch 0 for ranks 0 to 3 and 7, in job 0; "
+                                          "1-0:0-3,7:job=2 does so in job 2. May be repeated.")] = None,
+    loss: Annotated[float, _option(panel=FAULTS, metavar="P", help="Probability that a frame is lost, in each direction of each port.")] = 0,
+    duplicate: Annotated[float, _option(panel=FAULTS, metavar="P", help="Probability that a frame arrives twice.")] = 0,
+    reorder: Annotated[float, _option(panel=FAULTS, metavar="P", help="Probability that later frames overtake a frame.")] = 0,
+    corrupt: Annotated[float, _option(panel=FAULTS, metavar="P", help="Probability of a flipped bit that the FCS detects.")] = 0,
+    silent_corrupt: Annotated[float, _option(panel=FAULTS, metavar="P", help="Probability of a flipped bit that the FCS does not detect.")] = 0,
+    delay_us: Annotated[float, _option(panel=FAULTS, metavar="US", help="Delay of each frame in microseconds, in each direction.")] = 0,
+    fault: Annotated[list[str] | None, _option(
+        panel=FAULTS, metavar="FAULT", help="Set one of these for one direction of one port: 2:rx:loss=0.1 loses frames that enter the switch at "
+                                            "port 2, 1:2:tx:loss=0.1 frames that leave switch 1 there. May be repeated.")] = None,
+    seed: Annotated[int | None, _option(
+        panel=FAULTS, metavar="N", help="Seed of the faults and of the random numbers of the switch (default: another one in each run).")] = None,
+    pcap: Annotated[Path | None, _option(panel=OUTPUT, metavar="FOLDER", help="Write a packet capture of each port.")] = None,
+    slice_cycles: Annotated[int, _option(
+        "--slice", panel=OUTPUT, metavar="CYCLES", min=1, help="Clock cycles between two looks at the sockets.")] = SLICE_CYCLES,
+    ready_file: Annotated[Path | None, _option(
+        panel=OUTPUT, metavar="FILE", help="Write the addresses of the ports as JSON, as soon as the sockets are open.")] = None,
+    summary: Annotated[Path | None, _option(panel=OUTPUT, metavar="FILE", help="Write the counters as JSON at the end.")] = None,
 ) -> None:
-    """Compiled switches with a UDP socket for each port that has no TAP and no link, until Ctrl-C."""
+    """Run compiled switches on this machine until Ctrl-C.
+
+    Each port is a UDP socket, a TAP device or one end of a link.
+    """
     console = Console(stderr=True)
     stopping: list[WallTime] = []
     stopped = []
@@ -86,23 +105,20 @@ def main(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     try:
-        if switches < 1:
-            raise ValueError(f"switches must be at least 1, not {switches}")
-        # Or a switch that is started again would hand out the tokens and epochs of its last life.
+        # A switch that is started again with its old seed would give out its old tokens and epochs once more.
         seed = secrets.randbits(32) if seed is None else seed
         config = Config(ports=ports, bus_bits=bus, members=members, jobs=jobs, window=window, elements=elements,
                         queue_bytes=queue or roomy_queue_bytes(window, elements), replay=parse_replay(replay))
         plan = Plan(bind=bind, udp_base=udp_base, links=[parse_link(given) for given in link or []], taps=tap or [],
                     rates=Rates(loss=loss, duplicate=duplicate, reorder=reorder, corrupt=corrupt, silent_corrupt=silent_corrupt,
                                 delay_us=delay_us), faults=fault or [], seed=seed, pcap=pcap)
-        first_mac, first_ip = bytes.fromhex(mac.replace(":", "")), ipaddress.IPv4Address(ip)
-        boards = [Board(None if library else config, engine=engine, seed=seed + count, ip=(first_ip + count).packed, path=library,
-                        mac=(int.from_bytes(first_mac) + count).to_bytes(len(first_mac))) for count in range(switches)]
+        macs, ips = _addresses("--mac", mac, _mac, switches), _addresses("--ip", ip, ipaddress.IPv4Address, switches)
+        boards = [Board(None if library else config, engine=engine, seed=seed + count, ip=ips[count].to_bytes(4), path=library,
+                        mac=macs[count].to_bytes(6)) for count in range(switches)]
         plant(boards, plan.links, [parse_leaf(given) for given in leaf or []])
         served = WallTime(plan.build(boards), slice_cycles=slice_cycles)
     except (ValueError, OSError, BoardError, CompileError) as error:
-        console.print(str(error), style="red", markup=False, highlight=False)
-        raise typer.Exit(2) from error
+        _fail(console, error)
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
     with served:
@@ -113,13 +129,42 @@ def main(
             console.print(f"{name} ({node.board.engine}, {built.ports} ports, {built.bus_bits} bits) listens at "
                           f"{', '.join(map(_spoken, described['ports']))}; Ctrl-C ends it", highlight=False, soft_wrap=True)
         if ready_file:
-            _write(ready_file, found[0] | {"switches": found, "pid": os.getpid(), "engine": boards[0].engine, "config": asdict(boards[0].config)})
+            _write(console, ready_file, found[0] | {"switches": found, "pid": os.getpid(), "engine": boards[0].engine,
+                                                    "config": asdict(boards[0].config)})
         if not stopped:
             served.serve()
         counted = summarised(served)
     show(console, counted)
     if summary:
-        _write(summary, counted)
+        _write(console, summary, counted)
+
+
+def _fail(console: Console, error: Exception) -> NoReturn:
+    """Print a sentence, without the number of an OSError, and exit."""
+    sentence = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if isinstance(error, OSError) and error.filename:
+        sentence = f"{error.filename}: {sentence}"
+    console.print(sentence, style="red", markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(2) from error
+
+
+def _mac(given: str) -> int:
+    octets = given.split(":")
+    if len(octets) != 6 or not all(len(octet) == 2 for octet in octets):
+        raise ValueError
+    return int("".join(octets), 16)
+
+
+def _addresses(name: str, first: str, parse: Callable[[str], Any], count: int) -> list[int]:
+    """The addresses of `count` switches, as numbers. ValueError names the option."""
+    bits, example = (48, SWITCH_MAC.hex(":")) if name == "--mac" else (32, ".".join(map(str, SWITCH_IP)))
+    try:
+        number = int(parse(first))
+    except ValueError:
+        raise ValueError(f"{name} must be an address such as {example}, not {first!r}") from None
+    if number + count > 1 << bits:
+        raise ValueError(f"{name} must leave room for {count} addresses, and {first} does not")
+    return list(range(number, number + count))
 
 
 def roomy_queue_bytes(window: int, elements: int) -> int:
@@ -139,12 +184,15 @@ def _spoken(address: Any) -> str:
     return "(a link)" if address is None else f"TAP {address}" if isinstance(address, str) else f"{address[0]}:{address[1]}"
 
 
-def _write(path: Path, value: object) -> None:
-    """In one step: who waits for the file never reads half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _write(console: Console, path: Path, value: object) -> None:
+    """Write a file in one step, so that a program that waits for it never reads half of it."""
     part = path.with_name(f"{path.name}.{os.getpid()}")
-    part.write_text(json.dumps(value, indent=1) + "\n")
-    os.replace(part, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(json.dumps(value, indent=1) + "\n")
+        os.replace(part, path)
+    except OSError as error:
+        _fail(console, error)
 
 
 if __name__ == "__main__":

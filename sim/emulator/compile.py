@@ -25,6 +25,8 @@ BOARD = Path(__file__).with_name("board.cpp")
 ENGINES = ("verilator", "cxxrtl")
 # Flattened it would run twice as fast, and g++ would need five minutes for the one function that everything is then in.
 YOSYS_CXXRTL = "read_rtlil switch.il; read_verilog board.v; hierarchy -top board; write_cxxrtl -noflatten -O6 -g0 switch.cc"
+IMPORTED = re.compile(r"^\s*from (iswitch\.\w+) import", re.MULTILINE)
+"""A module of `iswitch` that a source imports; the only form in which hw/ and the wire format do so."""
 TYPICAL_SECONDS = {"verilator": 60, "cxxrtl": 60}
 
 Design = Callable[[Config], str]
@@ -56,10 +58,16 @@ def library(config: Config, engine: str = "verilator", trace: bool = False, *, d
 
 
 def _sources() -> Iterator[str]:
-    """Everything that the RTL of our own switch is generated from."""
-    for folder in ("hw", "host/iswitch"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            yield f"{path.relative_to(ROOT)}\n{path.read_text()}"
+    """Everything that the RTL of our own switch is generated from: the gateware, and what the gateware imports of the package `iswitch`."""
+    waiting, seen = sorted((ROOT / "hw").rglob("*.py")), set[Path]()
+    while waiting:
+        path = waiting.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        text = path.read_text(encoding="utf-8")
+        waiting += [ROOT / "host" / f"{module.replace('.', '/')}.py" for module in IMPORTED.findall(text)]
+    yield from (f"{path.relative_to(ROOT)}\n{path.read_text(encoding='utf-8')}" for path in sorted(seen))
     yield version("amaranth")
 
 

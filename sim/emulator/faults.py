@@ -5,12 +5,16 @@ import random
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple, Self
 
-__all__ = ["DIRECTIONS", "HOLD_US", "PS_PER_US", "Faults", "Passed", "Rates", "parse_faults"]
+__all__ = ["DIRECTIONS", "HOLD_US", "PROBABILITIES", "PS_PER_US", "Faults", "Passed", "Rates", "parse_faults"]
 
 PS_PER_US = 1_000_000
 """The time of wires is in picoseconds: whole ones for the bits of every Ethernet and the cycles of most clocks."""
 DIRECTIONS = ("rx", "tx")
 """As the switch sees it: rx enters it, tx leaves it."""
+PROBABILITIES = {"loss": "losing a frame", "duplicate": "sending a frame twice", "reorder": "letting later frames overtake a frame",
+                 "corrupt": "flipping a bit of a frame so that the FCS detects it",
+                 "silent_corrupt": "flipping a bit of a frame so that the FCS does not detect it"}
+"""What `Rates` are the probabilities of, for help texts: "probability of ..."."""
 HOLD_US = 1000
 """A frame that others should overtake waits no longer than this for them."""
 OVERTAKERS = 3

@@ -33,7 +33,10 @@ class Plan:
     pcap: Path | None = None
 
     def build(self, boards: Sequence[Board]) -> Fabric:
-        """ValueError if a place is none, or is taken twice; OSError if a socket or a TAP cannot be opened."""
+        """Build the fabric. ValueError if there is no such place, or it is used twice; OSError if a socket or a TAP cannot be opened."""
+        needed = sum(board.config.ports for board in boards)
+        if self.udp_base + needed > 65536:
+            raise ValueError(f"--udp-base must be at most {65536 - needed}, because {needed} ports follow it, not {self.udp_base}")
         taps = self._taps(boards)
         wires = self._wires(boards)
         fabric = Fabric(boards, self.links, seed=self.seed, pcap=self.pcap, epoch_ns=time.time_ns())

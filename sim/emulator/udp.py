@@ -5,6 +5,7 @@ the switch; the payloads of frames that the switch sends to that client come bac
 """
 
 import array
+import errno
 import socket
 from collections import Counter
 from contextlib import suppress
@@ -21,6 +22,11 @@ DATAGRAM_BYTES_MOST = 16384
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
 UDP_SEGMENT, UDP_GRO = 103, 104
 TRAIN_SEGMENTS, TRAIN_BYTES = 64, 65507
+_CAUSES = {
+    errno.EADDRINUSE: "another program uses this port, perhaps another emulator: end that one, or choose other ports with --udp-base (0: free ones)",
+    errno.EACCES: "only root may open ports below 1024: choose a higher --udp-base",
+    errno.EADDRNOTAVAIL: "this machine has no such address: --bind must be one of its IPv4 addresses (`ip -4 addr`), or 0.0.0.0 for all of them",
+}
 
 
 class UdpSocket:
@@ -36,7 +42,8 @@ class UdpSocket:
             self.socket.bind(bind)
         except OSError as error:
             self.socket.close()
-            raise OSError(error.errno, f"cannot open a UDP socket at {bind[0]}:{bind[1]}: {error.strerror}") from error
+            why = _CAUSES.get(error.errno or 0, str(error.strerror)) if not isinstance(error, socket.gaierror) else _CAUSES[errno.EADDRNOTAVAIL]
+            raise OSError(error.errno, f"cannot open a UDP socket at {bind[0]}:{bind[1]}: {why}") from error
         for force, plain in ((SO_RCVBUFFORCE, socket.SO_RCVBUF), (SO_SNDBUFFORCE, socket.SO_SNDBUF)):
             try:
                 self.socket.setsockopt(socket.SOL_SOCKET, force, BUFFER_BYTES)

@@ -5,7 +5,8 @@ stated here, on one worker several times as much; host, cable and switch take wh
 on the machine that computes them, and the same seeds give the same figures.
 
 All trainings have the same options, games and initial weights, let the same time pass for the same work, and end by the same rule: after
-every `epochs` * `minibatches` optimizer steps they look whether the latest `good_episodes` episodes of all workers returned `good_return`.
+every `epochs` * `num_minibatches` optimizer steps they check whether the latest `solved_episodes` episodes of all workers returned
+`solved_return` on average.
 """
 
 import json
@@ -36,8 +37,8 @@ from sim.emulator.program import Machine, Program
 __all__ = ["TRAINERS", "Costs", "Outcome", "Row", "measure"]
 
 OUT = Path(__file__).parents[2] / "build" / "timing.json"
-GOOD = Options(environments=4, good_return=450.0)
-"""Of all trainings. With less than four environments for each worker some seeds do not get there, however long they train."""
+OPTIONS = Options(solved_return=450.0, solved_episodes=20)
+"""The options of all trainings but for workers and seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +61,7 @@ class Costs:
 
 
 class Outcome(NamedTuple):
-    """Of one worker. begun_s, ended_s: virtual times of its first step and of the end, when the latest `good_episodes` of all workers
+    """Of one worker. begun_s, ended_s: virtual times of its first step and of the end, when the latest `solved_episodes` of all workers
     returned `mean_return`, or all steps were done. updates: optimizer steps. steps: those of all workers' environments."""
 
     begun_s: float
@@ -96,7 +97,7 @@ def synchronous(program: Program, rank: int, options: Options, pace: Pace) -> Ou
         begun_s = program.now()
         result = train(worker, rank, options, pace=pace)
         last = result.curve[-1]
-        return Outcome(begun_s, program.now(), last.mean_return, last.update * options.epochs * options.minibatches, last.steps,
+        return Outcome(begun_s, program.now(), last.mean_return, last.update * options.epochs * options.num_minibatches, last.steps,
                        result.weights, result.weights_sha256)
 
 
@@ -132,7 +133,7 @@ def measure(trainer: Trainer, options: Options, costs: Costs, machine: Machine) 
     seconds = max(outcome.ended_s for outcome in outcomes) - min(outcome.begun_s for outcome in outcomes)
     _, _, mean_return, updates, steps, weights, digest = outcomes[0]
     greedy_return = statistics.mean(evaluate(weights, options))
-    return Row(options.seed, mean_return >= options.good_return, seconds, mean_return, updates, steps, greedy_return, digest)
+    return Row(options.seed, mean_return >= options.solved_return, seconds, mean_return, updates, steps, greedy_return, digest)
 
 
 def median_s(rows: list[Row]) -> float | None:
@@ -161,14 +162,14 @@ def main(
     trainers = TRAINERS | {"asynchronous": partial(asynchronous, threshold=threshold, staleness=staleness)}
     torch.set_num_threads(1)  # the gradients are small, and sums in one thread are the same everywhere
     console, costs, machine = Console(), Costs(step_us=step_us, gradient_us=gradient_us, slowdown=slowdown), Machine()
-    found: dict[str, Any] = {"costs": asdict(costs), "machine": asdict(machine), "options": asdict(replace(GOOD, workers=workers)),
+    found: dict[str, Any] = {"costs": asdict(costs), "machine": asdict(machine), "options": asdict(replace(OPTIONS, workers=workers)),
                              "asynchronous": {"threshold": threshold or half(workers), "staleness": staleness}, "trainers": {}}
     table = Table("trainer", *(f"seed {seed}" for seed in range(1, seeds + 1)), "median s",
-                  title=f"virtual seconds to a mean return of {GOOD.good_return:g}, {workers} workers, one {slowdown:g} times as slow")
+                  title=f"virtual seconds to a mean return of {OPTIONS.solved_return:g}, {workers} workers, one {slowdown:g} times as slow")
     for name in [only] if only else trainers:
         rows: list[Row] = []
         for seed in range(1, seeds + 1):
-            rows.append(measure(trainers[name], replace(GOOD, workers=workers, seed=seed), costs, machine))
+            rows.append(measure(trainers[name], replace(OPTIONS, workers=workers, seed=seed), costs, machine))
             console.print(f"[dim]{name}, seed {seed}: {rows[-1]}", highlight=False)
             found["trainers"][name] = {"median_s": median_s(rows), "trainings": [row._asdict() for row in rows]}
             OUT.parent.mkdir(parents=True, exist_ok=True)

@@ -124,8 +124,8 @@ def main(
         raise typer.Exit(2) from error
     console.print(table)
     if train_updates:
-        options = Options(workers=len(given.workers), environments=1)
-        options = Options(workers=len(given.workers), environments=1, total_steps=options.workers * options.steps * train_updates)
+        options = Options(workers=len(given.workers), num_envs=1)
+        options = Options(workers=len(given.workers), num_envs=1, total_steps=options.workers * options.num_steps * train_updates)
         results = trained(given, plan, options, scale=scale)
         same = "the same weights" if len({sha for _, sha in results}) == 1 else "DIFFERENT weights"
         console.print(f"CartPole over that of {plan.scheme}: mean return {results[0][0]:.1f} after {train_updates} updates; "

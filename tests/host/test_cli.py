@@ -1,11 +1,15 @@
 import json
+import re
 
 import pytest
+import typer
 from iswitch import Worker
 from iswitch.cli import app
 from iswitch.config import Config
+from iswitch.wire import VERSION
 from typer.testing import CliRunner
 
+from sim.bench.help_texts import unprinted
 from sim.bench.udp_model import UdpModel
 
 
@@ -28,7 +32,7 @@ def test_status_tells_jobs_and_ports(model):
 
 def test_counters_are_explained(model):
     text = call(model, "counters").output
-    assert "CONTROL" in text and "control messages obeyed" in text and "LENGTH" not in text
+    assert "CONTROL" in text and "control messages executed" in text and "LENGTH" not in text
     assert "LENGTH" in call(model, "counters", "--all").output
 
 
@@ -60,9 +64,9 @@ def test_doctor_exits_with_1_if_something_is_bad(model):
         result = call(model, "doctor", "--job", "1", "--key", "8", "--json")
         found = {finding["check"]: finding for finding in json.loads(result.output)}
         assert result.exit_code == 1
-        assert (found["key"]["mark"], found["key"]["figure"]) == ("bad", "is not job 1's") and found["key"]["remedy"]
+        assert (found["key"]["mark"], found["key"]["figure"]) == ("bad", "8 is not the key of job 1") and found["key"]["remedy"]
     result = CliRunner().invoke(app, ["doctor", "--switch", "127.0.0.1:1", "--timeout", "0.2"])
-    assert result.exit_code == 1 and "nobody listens" in result.output and "give the right port" in result.output
+    assert result.exit_code == 1 and "no program listens" in result.output and "give the right port" in result.output
     assert CliRunner().invoke(app, ["doctor", "--switch", "127.0.0.1:nowhere"]).exit_code == 1
 
 
@@ -70,3 +74,25 @@ def test_absent_switch_is_a_sentence():
     result = CliRunner().invoke(app, ["status", "--switch", "127.0.0.1:1", "--timeout", "0.2"])
     assert result.exit_code == 1
     assert "start the switch" in result.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize("key", ["-1", str(2**64)])
+def test_a_key_out_of_range_is_a_sentence(model, key):
+    for command in ("reset", "doctor"):
+        result = call(model, command, "--job", "1", "--key", key)
+        assert result.exit_code == 1 and "--key must be 0 to" in result.stderr
+
+
+def test_version_names_package_and_protocol():
+    text = CliRunner().invoke(app, ["--version"]).output
+    assert re.fullmatch(rf"iswitch-rl \d+\.\d+\.\d+.*, protocol version {VERSION}\n", text)
+
+
+COMMANDS = typer.main.get_command(app).commands
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_word_of_a_help_text_is_printed(command, width):
+    printed = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": str(width)}).output
+    assert unprinted(COMMANDS[command], printed) == []

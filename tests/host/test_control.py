@@ -139,6 +139,18 @@ def test_who_waited_for_a_job_that_ended_is_no_newcomer_to_the_one_after_it(wait
     assert not newcomer and wire.joins[waited][0] == Standing.JOINING and bench.job.live.bit_count() == 2
 
 
+@pytest.mark.parametrize("ended", [1, 2, 3])
+def test_who_is_a_member_of_a_forming_job_that_ends_joins_the_one_after_it(ended):
+    """A member of a forming job takes the end of the job for nothing but that."""
+    def begin_anew():
+        Control(Wire(bench.switch, 3)).end_job(0, KEY)
+
+    bench = Bench(0)
+    wire = Wire(bench.switch, 2, then={ended: begin_anew, ended + 4: lambda: bench.enter(bench.members[1])})
+    newcomer, _ = bench.join(wire, elastic=False)
+    assert not newcomer and wire.joins[-1] == (Standing.LIVE, JobState.RUNNING) and bench.job.live.bit_count() == 2
+
+
 @pytest.mark.parametrize("lost", [(), (0,), (1,)])
 def test_a_running_job_is_not_even_waited_for_unless_elastic(lost):
     """Who waits for a boundary holds an asynchronous job up."""

@@ -1,6 +1,9 @@
 """Each finding of `iswitch doctor`, over a transport in this process that ails from one thing; then over sockets."""
 
+import errno
+import os
 import secrets
+import socket
 from types import SimpleNamespace
 
 import pytest
@@ -30,10 +33,12 @@ class Patient:
     """A `Watched` to the golden switch. `lost`: numbers of datagrams that vanish; `longest`: longer ones vanish, or with `refuses` are
     refused by the kernel."""
 
-    def __init__(self, switch=None, *, lost=(), longest=9000, refuses=False, tos=0, deaf=False, fault="", refused=False, peer="198.51.100.7"):
+    def __init__(self, switch=None, *, lost=(), longest=9000, refuses=False, tos=0, deaf=False, fault="", remedy="", refused=False,
+                 peer="198.51.100.7"):
         self.switch = switch or Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)
         self.lost, self.longest, self.refuses, self.deaf = lost, longest, refuses, deaf
-        self.sent, self.received, self.tos, self.fault, self.refused, self.peer, self.mtu = 0, 0, tos, fault, refused, peer, longest + 28
+        self.sent, self.received, self.tos, self.refused, self.peer, self.mtu = 0, 0, tos, refused, peer, longest + 28
+        self.fault, self.remedy = fault, remedy
         self.waiting: list[bytes] = []
         self.closed = False
 
@@ -105,19 +110,20 @@ def test_a_sound_switch_has_nothing_to_complain_of():
     found = findings(Patient())
     assert {finding.mark for finding in found.values()} == {Mark.OK}
     assert list(found) == ["name", "switch", "round trip", "loss", "segment", "ToS", "window", "buffer", "offload", "jobs", "counters"]
-    assert "of 200 READs" in found["round trip"].figure
+    assert "of 200 requests" in found["round trip"].figure
 
 
 def test_no_such_host():
     def probe(_):
-        raise SwitchUnreachable("there is no host 'nowhere'")
+        raise SwitchUnreachable("there is no host 'nowhere': check the spelling")
 
     [found] = examine("nowhere", probe=probe)
-    assert (found.check, found.mark) == ("name", Mark.BAD)
+    assert (found.check, found.mark, found.figure, found.remedy) == ("name", Mark.BAD, "there is no host 'nowhere'", "check the spelling")
 
 
 @pytest.mark.parametrize(("ailing", "word"), [
-    ({}, "does not answer"), ({"refused": True}, "nobody listens"), ({"fault": "there is no route to it"}, "no route")])
+    ({}, "does not answer"), ({"refused": True}, "no program listens"),
+                                             ({"fault": "this machine has no route to it", "remedy": "check the route"}, "no route")])
 def test_silence_is_told_apart(ailing, word):
     assert word in only(findings(Patient(deaf=True, **ailing)), "switch", Mark.BAD).figure
 
@@ -144,7 +150,7 @@ def test_what_is_no_iswitch_of_this_version_is_named(register):
 def test_loss_is_counted_in_repeats(lost, mark):
     found = only(findings(Patient(lost=lost), timeout_s=1), "loss", mark)
     registers = 3 + 2 * (4 + 2 + CONFIG.ports + 1)  # what it is, and all counters, twice; there is no replay service
-    assert found.figure.startswith(f"{len(lost)} of {200 + registers + len(lost)} READs")
+    assert found.figure.startswith(f"{len(lost)} of {200 + registers + len(lost)} requests")
 
 
 def test_what_is_only_late_is_not_lost():
@@ -172,20 +178,20 @@ def test_a_segment_that_the_kernel_refuses_tells_what_would_fit():
 def test_a_path_that_swallows_long_frames_is_found_and_one_that_just_fits_is_not(longest):
     found = findings(Patient(longest=longest))
     if longest < LONGEST:
-        assert "do not arrive" in only(found, "segment", Mark.BAD).figure
+        assert "do not reach the switch" in only(found, "segment", Mark.BAD).figure
     else:
         assert found["segment"].mark == Mark.OK
 
 
 @pytest.mark.parametrize(("tos", "mark", "word"), [
-    (0, Mark.OK, "as the switch sends"), (-1, Mark.OK, "does not tell"), (0xB8, Mark.WARNING, "0xb8")])
+    (0, Mark.OK, "as the switch sends"), (-1, Mark.OK, "does not report"), (0xB8, Mark.WARNING, "0xb8")])
 def test_tos_of_replies(tos, mark, word):
     found = findings(Patient(tos=tos))["ToS"]
     assert found.mark == mark and word in found.figure
 
 
 def test_a_window_too_small_for_the_links_is_a_warning():
-    assert "where links have 1e+06" in only(findings(Patient(), rate_gbps=1e6), "window", Mark.WARNING).figure
+    assert "links have 1e+06" in only(findings(Patient(), rate_gbps=1e6), "window", Mark.WARNING).figure
 
 
 @pytest.mark.parametrize(("lacks", "check"), [
@@ -197,7 +203,7 @@ def test_what_the_kernel_lacks(lacks, check):
 def test_a_forming_job_lacks_workers():
     patient = Patient()
     joined(patient.switch, 2, world=3)
-    assert "lacks worker 2" in only(findings(patient), "job 0", Mark.WARNING).figure
+    assert "lacks rank 2" in only(findings(patient), "job 0", Mark.WARNING).figure
 
 
 def test_a_silent_member_that_others_wait_for_is_named_and_one_that_nobody_waits_for_is_not():
@@ -207,7 +213,7 @@ def test_a_silent_member_that_others_wait_for_is_named_and_one_that_nobody_waits
     patient = Patient(patient.switch)
     patient.switch.receive(a.port, a.contribution(a.first_seq, bytes(4)), now_us())
     found = only(findings(patient), "job 0", Mark.WARNING)
-    assert "waits for 1 (10.0.0.101:40001 behind port 1, silent for" in found.figure
+    assert "waits for rank 1 (10.0.0.101:40001 at port 1, silent for" in found.figure
 
 
 def test_a_halted_job_is_named():
@@ -247,7 +253,7 @@ def test_a_fault_is_bad_while_it_goes_on_and_a_warning_afterwards():
 
     patient = Damaged()
     found = only(findings(patient), "port1.RX_ERROR", Mark.BAD)
-    assert "check cable" in found.remedy and " of them in these " in found.figure
+    assert "check cable" in found.remedy and " of them in the last " in found.figure
     only(findings(Patient(patient.switch)), "port1.RX_ERROR", Mark.WARNING)
 
 
@@ -288,5 +294,17 @@ def test_a_probe_sees_the_tos_of_what_it_receives_and_who_does_not_listen():
     with pytest.raises(ValueError, match="do not fit"):
         probe.send(bytes(65507 + 1), 1)
     probe.close()
-    with pytest.raises(SwitchUnreachable, match="no host"):
+    with pytest.raises(SwitchUnreachable, match=r"there is no host|cannot be looked up"):
         Probe("no-such-host.invalid")
+
+
+@pytest.mark.parametrize(("number", "word"), [(errno.ENETUNREACH, "no route"), (errno.EACCES, "broadcast"), (errno.ENODEV, "No such device")])
+def test_a_host_to_which_there_is_no_route_is_named_in_the_remedy(number, word, monkeypatch):
+    class Cut(socket.socket):
+        def connect(self, address):
+            raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("socket.socket", Cut)
+    found = {finding.check: finding for finding in examine("198.51.100.7:27000", timeout_s=0.01)}
+    assert found["switch"].mark == Mark.BAD and word in found["switch"].figure
+    assert "`ip route get 198.51.100.7`" in found["switch"].remedy or number == errno.EACCES

@@ -1,6 +1,7 @@
 """Trains over loopback, with the kernel's help and without."""
 
 import errno
+import os
 import socket
 
 import numpy as np
@@ -31,15 +32,81 @@ def test_address_without_port_gets_the_switch_s():
     assert parse_address("10.0.0.1:7") == ("10.0.0.1", 7)
 
 
-@pytest.mark.parametrize("address", ["", ":1", "host:", "host:x", "host:0", "host:65536", "host:-1"])
-def test_address_wrong(address):
-    with pytest.raises(ValueError, match="host:port"):
+@pytest.mark.parametrize(("address", "word"), [
+    ("", ""), (":1", ""), ("host:", "1 to 65535"), ("host:x", "1 to 65535"), ("host:0", "1 to 65535"), ("host:65536", "1 to 65535"),
+    ("host:-1", "1 to 65535"), ("udp://host:1", 'leave out "udp://"'), ("::1", "IPv4"), ("[::1]:1", "IPv4"), ("fe80::1%eth0", "IPv4")])
+def test_address_wrong(address, word):
+    with pytest.raises(ValueError, match=f"host:port.*{word}"):
         parse_address(address)
 
 
-def test_unknown_host_is_told():
-    with pytest.raises(SwitchUnreachable, match="no host"):
-        UdpTransport("no-such-host.invalid:1")
+@pytest.mark.parametrize("address", [None, b"host:1", ("127.0.0.1", 27000), 27000])
+def test_address_of_a_wrong_type(address):
+    with pytest.raises(TypeError, match=r'must be a str such as "10\.0\.0\.1:26963", not '):
+        UdpTransport(address)
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "two..dots", "x" * 80])
+def test_unknown_host_is_told(host):
+    with pytest.raises(SwitchUnreachable, match=r"there is no host .*check the spelling|cannot be looked up.*pass the IPv4 address"):
+        UdpTransport(f"{host}:1")
+
+
+@pytest.mark.parametrize(("number", "words"), [(socket.EAI_NONAME, "there is no host 'board'.*check the spelling"),
+                                               (socket.EAI_AGAIN, "'board' cannot be looked up.*no name server.*resolv.conf")])
+def test_a_name_that_is_unknown_is_told_from_a_name_server_that_is_silent(number, words, monkeypatch):
+    def look_up(*_):
+        raise socket.gaierror(number, "for some reason")
+
+    monkeypatch.setattr("socket.getaddrinfo", look_up)
+    with pytest.raises(SwitchUnreachable, match=words):
+        UdpTransport("board:1")
+
+
+class Failing:
+    """A socket of which one call fails."""
+
+    def __init__(self, real, call, number):
+        self._real, self._call, self._number = real, call, number
+
+    def __getattr__(self, name):
+        if name == self._call:
+            return self._fail
+        return getattr(self._real, name)
+
+    def _fail(self, *_):
+        raise OSError(self._number, os.strerror(self._number))
+
+
+def test_a_host_without_a_route_is_told(monkeypatch):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as real:
+        monkeypatch.setattr("socket.socket", lambda *_: Failing(real, "connect", errno.ENETUNREACH))
+        with pytest.raises(SwitchUnreachable, match=r"no route.*`ip route get 198\.51\.100\.7`"):
+            UdpTransport("198.51.100.7:1")
+
+
+@pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EPERM, errno.ENETDOWN, errno.ENOBUFS])
+def test_a_datagram_that_cannot_be_sent_now_is_lost_and_the_reason_kept(transport, number):
+    real, transport._socket = transport._socket, Failing(transport._socket, "send", number)
+    transport.send(b"1", 1)
+    assert transport.fault and "; " in transport.fault
+    transport._socket = real
+    transport.send(b"1", 1)
+    assert not transport.fault
+
+
+def test_an_error_that_will_not_pass_is_told(transport):
+    transport._socket = Failing(transport._socket, "send", errno.EACCES)
+    with pytest.raises(SwitchUnreachable, match="cannot be reached: a firewall"):
+        transport.send(b"1", 1)
+
+
+def test_an_error_while_receiving_is_told(transport, peer):
+    transport.send(b"1", 1)
+    peer.sendto(b"2", peer.recvfrom(10)[1])
+    transport._socket = Failing(transport._socket, "recvmsg_into" if transport.gro else "recv_into", errno.EMSGSIZE)
+    with pytest.raises(ValueError, match="fewer `elements`"):
+        transport.receive(memoryview(bytearray(RECEIVE_BYTES)), 5)
 
 
 @pytest.mark.parametrize("size", [1, 100, 1430, 1431, 45 * 1430, 44 * 1430 + 5])

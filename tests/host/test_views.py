@@ -48,7 +48,7 @@ def test_a_slot_tells_who_is_missing_until_it_is_complete(model, control):
     contribute(model, c, 0)
     contribute(model, a, 0)
     slot = read_slot(control, 0, FIRST, CONFIG.window)
-    assert slot == (FIRST, SlotState.COLLECTING, 20, [0, 2], [0, 2], [0, 1, 2]) and slot.missing == [1]
+    assert slot == (FIRST, SlotState.COLLECTING, Format.WINDOW64, 20, [0, 2], [0, 2], [0, 1, 2]) and slot.missing == [1]
     assert awaited(control, job, read_have(control, job), CONFIG.window) == [1]
     contribute(model, b, 0)
     slot = read_slot(control, 0, FIRST, CONFIG.window)

@@ -6,15 +6,15 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from iswitch.config import Config
 from iswitch.wire import Action, Format, Type
 from sim.bench.asynchronous import AsynchronousWorker, element
 from sim.bench.client import Client
+from sim.bench.designs import TWO_PORTS
 from sim.emulator.engine import Board
 from sim.emulator.faults import DIRECTIONS, PS_PER_US, Faults, Rates
 from sim.model.control.random import seed_for_first_seq
 
-SMALL = Config(ports=2, bus_bits=64, members=4, window=4, elements=64, queue_bytes=4096, mac_entries=64)
+SMALL = TWO_PORTS
 RATES = Rates(loss=0.03, duplicate=0.03, reorder=0.05, corrupt=0.01)
 ROUND_US = 20
 SERIAL = 1 << 32

@@ -9,12 +9,13 @@ from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, Format, Mode, Outcome, Stat
 from sim.bench.client import Client, ordinary, parse
 from sim.bench.cosimulation import Divergence, Pair
+from sim.bench.designs import TWO_PORTS
 from sim.bench.hosts import Hosts
 from sim.bench.throughput import joined, stations
 from sim.bench.traffic import Traffic, adverse_numbers
 from sim.model.control.random import seed_for_first_seq
 
-SMALL = Config(ports=2, bus_bits=64, members=4, window=4, elements=64, queue_bytes=4096, mac_entries=64)
+SMALL = TWO_PORTS
 WIDE = Config(ports=3, bus_bits=512, members=32, window=4, elements=352)
 DESIGNS = [
     pytest.param(SMALL, "verilator", id="64-bit-2-ports"),

@@ -1,11 +1,14 @@
 """What a demo says when it fails, is stopped or is asked for nonsense; the switch is left out."""
 
 import argparse
+import sys
 
+import numpy as np
 import pytest
 import sim.demo
 from iswitch import IswitchError
 from iswitch.rl.crew import LaunchError
+from iswitch.rl.policy import Policy
 from sim.demo import made, run
 
 
@@ -20,6 +23,12 @@ class Addresses:
 
     def __exit__(self, *_):
         self.ended = True
+
+    def watch(self):
+        pass
+
+    def leaves(self, addresses):
+        return []
 
     def addresses(self):
         return ["here:1", "here:2", "here:1"]
@@ -73,3 +82,47 @@ def test_options_that_cannot_be_are_the_parsers_error(capsys):
     with pytest.raises(SystemExit):
         made(argparse.ArgumentParser(prog="demo"), make)
     assert "demo: error: workers must be at least 1, not 0" in capsys.readouterr().err
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path, capsys):
+    """Calls the command with its output folder and further arguments; returns exit code and output."""
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["demo", "--out", str(tmp_path / "out"), *arguments])
+        return sim.demo.main(), " ".join(capsys.readouterr().out.split())
+
+    monkeypatch.setattr(sim.demo, "Emulator", Addresses)
+    return call
+
+
+@pytest.mark.parametrize("further", [(), ("--kill", "1"), ("--loss", "0.05"), ("--leaves", "2")])
+@pytest.mark.parametrize("solved", [True, False])
+def test_the_exit_status_says_whether_the_environment_is_solved(command, monkeypatch, solved, further):
+    seen = []
+
+    def launch(options, addresses, out, **more):
+        seen.append((options.seed, options.total_steps))
+        return {"solved": solved}
+
+    monkeypatch.setattr(sim.demo, "launch", launch)
+    code, said = command("--seed", "7", "--total-steps", "1000", *further)
+    assert code == (0 if solved else 1) and seen == [(7, 1000)]
+    assert ("--watch --out" in said) is solved and ("`make demo SEED=8`, or `make demo STEPS=2000`" in said) is not solved
+
+
+def test_watch_without_weights_says_what_makes_them(command, tmp_path):
+    code, told = command("--watch")
+    assert code == 1 and "policy.npz does not exist: no training has kept its weights there yet" in told
+    assert "`make demo` trains one first." in told and not (tmp_path / "out").exists()
+
+
+def test_watch_plays_the_kept_weights(command, tmp_path):
+    (tmp_path / "out").mkdir()
+    net = (4 + 1) * 2 + (2 + 1) * 2
+    weights = np.zeros(net + (2 + 1) * 2 + net + (2 + 1), np.float32)
+    policy = Policy(weights=weights, environment="CartPole-v1", hidden=2, seed=5, mean_return=9.0)
+    policy.save(tmp_path / "out" / "policy.npz")
+    code, told = command("--watch")
+    assert code == 0 and f"seed 5, mean return 9.0 in the evaluation, sha256 {policy.weights_sha256[:16]}" in told
+    assert "policy.gif: one unseen episode, return" in told
+    assert (tmp_path / "out" / "policy.gif").read_bytes().startswith(b"GIF8")

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from iswitch import Worker
-from iswitch.config import Config
 from iswitch.doctor import examine
 from iswitch.path import Finding, Mark
+from sim.bench.designs import TWO_PORTS
 from sim.emulator.emulator import Emulator
 from sim.emulator.engine import Board
 from sim.emulator.faults import Faults, Rates
 
-CONFIG = Config(ports=2, bus_bits=64, members=4, window=4, elements=64, queue_bytes=4096, mac_entries=64)
+CONFIG = TWO_PORTS
 
 
 @contextmanager

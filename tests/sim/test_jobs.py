@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from iswitch.config import Config
 from iswitch.wire import ContributionFlag, Format, Outcome, PortCounter, Reason, Type
 
 from sim.bench.client import Client, parse
+from sim.bench.designs import MANY_MEMBERS
 from sim.emulator.engine import Board
 
-CONFIG = Config(ports=4, bus_bits=64, members=4, jobs=8, window=4, elements=64, queue_bytes=8192)
+CONFIG = MANY_MEMBERS
 
 
 def taken(board: Board, clients: list[Client]) -> list[tuple[Client, object]]:

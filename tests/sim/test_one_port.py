@@ -10,6 +10,7 @@ from sim.bench.cosimulation import Pair
 from sim.bench.traffic import Traffic
 
 ONE = Config(ports=1, bus_bits=64, members=4, jobs=2, window=4, elements=64, queue_bytes=4096, mac_entries=64, staleness=0, uplinks=False)
+pytestmark = pytest.mark.slow  # compiles a switch that no other test needs; the golden model has the same laws in tests/sim/model
 BROADCAST = b"\xff" * 6
 
 

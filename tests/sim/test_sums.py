@@ -4,14 +4,14 @@ from functools import reduce
 
 import numpy as np
 import pytest
-from iswitch.config import Config
 from iswitch.wire import Format, Mode, Outcome, ResultFlag, Type
 
 from sim.bench.client import Client, parse
-from sim.bench.oracle import NAN, patterns, softfloat_add, window64_sum
+from sim.bench.designs import MANY_MEMBERS
+from sim.bench.oracle import NAN, mpfr_add, patterns, window64_sum
 from sim.emulator.engine import Board
 
-CONFIG = Config(ports=4, bus_bits=64, members=32, window=4, elements=64, queue_bytes=8192)
+CONFIG = MANY_MEMBERS
 SIZES = [64, 1, 63, 2]
 WORLDS = [1, 2, 3, 17, 32]
 FRACTIONS = [44, 126, 149, 0, -126]
@@ -96,14 +96,14 @@ def test_int32_sum_is_pythons_modulo_two_to_the_32(world):
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_fp32_sum_is_numpys_and_softfloats_in_the_order_of_the_trace(world):
+def test_fp32_sum_is_numpys_and_mpfrs_in_the_order_of_the_trace(world):
     job = Job(world, format=Format.FP32)
     for size in SIZES * 2:
         payloads = adverse(job.rng, world, size, 254)
         found, order = job.sum(payloads)
         with np.errstate(over="ignore"):
             numpys = reduce(np.add, payloads[order].view(np.float32)).view(np.uint32).tolist()
-        assert numpys == [reduce(softfloat_add, column) for column in payloads[order].T.tolist()]
+        assert numpys == [reduce(mpfr_add, column) for column in payloads[order].T.tolist()]
         for reply in found.values():
             assert reply.numbers.tolist() == numpys
 

@@ -24,7 +24,7 @@ def with_server(topology: Topology) -> Topology:
         return topology
     graph = topology.graph.copy()
     if len(topology.workers) < 2:
-        raise TopologyError("without a ps there must be two workers, lest nothing travels")
+        raise TopologyError("without a ps, a topology must have at least two workers")
     fastest = max(topology.workers, key=lambda worker: max(topology.free_gbps(worker, near) for near in graph[worker]))
     graph.nodes[fastest]["role"] = "ps"
     return Topology(graph, topology.job)
@@ -40,7 +40,7 @@ class Nearest:
 
     def __init__(self, topology: Topology):
         if topology.ps is None:
-            raise TopologyError("there must be a ps")
+            raise TopologyError("this scheme needs a ps")
         self.topology, self.arcs, self.ps = topology, Arcs(topology), topology.ps
         hop = lambda arc: 0.0
         self.sites: dict[str, Site] = {site.at: site for site in sites(topology)}
@@ -72,7 +72,7 @@ def switchml_like(topology: Topology) -> Plan:
     began, near = time.perf_counter(), Nearest(topology)
     trees = [near.tree(homes) for site in near.sites if near.allowed(homes := dict.fromkeys(topology.workers, site))]
     if not trees:
-        raise TopologyError("no switch takes all workers")
+        raise TopologyError("no switch has room for all workers (members)")
     best = max(trees, key=lambda tree: tree.rate_gbps)
     return Plan(scheme="SwitchML-like", trees=(best,), bound_gbps=INFINITY, prices=fixed_prices(topology, (best,)),
                 seconds=time.perf_counter() - began)
@@ -85,7 +85,7 @@ def atp_like(topology: Topology) -> Plan:
     room = capacities(topology)
     here = {worker: at for worker, at in near.at.items() if at in near.sites}
     if not near.allowed(here):
-        raise TopologyError("a switch does not take all of its workers")
+        raise TopologyError("a switch has no room for all of its workers (members)")
     switches = sorted(set(here.values()))
     direct = dict.fromkeys(topology.workers, near.ps)
     base = loads(topology, near.tree(direct))

@@ -1,4 +1,4 @@
-"""The options of `iswitch plan`. What takes long to load is loaded when it is called."""
+"""The options of `iswitch plan`. The planner is imported at the call, because its packages take long to load."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,28 +9,40 @@ __all__ = ["plan"]
 
 
 def plan(
-    topology: Annotated[Path, typer.Argument(metavar="FILE", help="The fabric: YAML, node-link .json or .graphml.")],
-    kind: Annotated[str, typer.Option(help="What is to be configured: level (one tree, gradients summed once before the root), tree (summed again), "
-                                           "levels or trees (several of them).")] = "tree",
+    topology: Annotated[Path, typer.Argument(metavar="FILE", help="Description of the fabric: YAML, node-link .json or .graphml.")],
+    kind: Annotated[str, typer.Option(
+        metavar="level|tree|levels|trees",
+        help="Plan to configure. level: one tree in which one switch sums each gradient before the root. tree: one tree in which switches also "
+             "sum partial sums. levels, trees: several such trees.")] = "tree",
     losing: Annotated[list[str] | None, typer.Option(
-        "--lose", metavar="LINK", help="Without this cable (L1, or S1-S3) or switch; may be repeated.")] = None,
-    upgrade: Annotated[int, typer.Option(metavar="K", min=0, help="Find the K switches that are best made to aggregate.")] = 0,
-    upgrade_gbps: Annotated[float | None, typer.Option(metavar="GBPS", min=0.001, help="What they can sum then; else as the best there is.")] = None,
+        "--lose", metavar="LINK", help="Plan without this cable (L1, or S1-S3) or switch. May be repeated.")] = None,
+    upgrade: Annotated[int, typer.Option(metavar="K", min=0, help="Find the K switches that should aggregate first.")] = 0,
+    upgrade_gbps: Annotated[float | None, typer.Option(
+        metavar="GBPS", min=0.001, help="Capacity of the upgraded switches (default: that of the best switch in the file).")] = None,
     reserving: Annotated[list[str] | None, typer.Option(
-        "--reserve", metavar="LINK=GBPS", help="For other traffic, each way; may be repeated.")] = None,
-    return_path: Annotated[str | None, typer.Option(metavar="multicast|unicast|none", help="How results come back, if not as the file says.")] = None,
-    adjacent: Annotated[bool, typer.Option("--adjacent", help="Members are neighbours of who sums them, as the emulated fabric needs it.")] = False,
-    limit: Annotated[float, typer.Option("--seconds", min=0.1, help="For each scheme; what is proved until then is said.")] = 60.0,
-    only: Annotated[bool, typer.Option("--only", help="This kind alone, no table of all schemes.")] = False,
-    times: Annotated[bool, typer.Option("--times", help="Seconds that each scheme took to be found and proved.")] = False,
-    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the plan.")] = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what each switch and worker is to be told (JSON).")] = None,
-    previous: Annotated[Path | None, typer.Option(metavar="FILE", help="Such a file of before: say what changes, and count the epoch up.")] = None,
-    scale: Annotated[float, typer.Option(min=1e-9, help="Times the rates of cables, for the emulator's arguments in the configuration.")] = 1.0,
+        "--reserve", metavar="LINK=GBPS", help="Reserve bandwidth of a cable, each way, for other traffic. May be repeated.")] = None,
+    return_path: Annotated[str | None, typer.Option(
+        metavar="multicast|unicast|none", help="How results return to the workers (default: as in the file).")] = None,
+    adjacent: Annotated[bool, typer.Option(
+        "--adjacent", help="Let each switch sum only its neighbours, as the emulated fabric requires.")] = False,
+    limit: Annotated[float, typer.Option(
+        "--seconds", metavar="SECONDS", min=0.1,
+        help="Time limit of each scheme. A plan that is not proved optimal by then has an upper bound.")] = 60.0,
+    only: Annotated[bool, typer.Option("--only", help="Do not compare with other schemes.")] = False,
+    times: Annotated[bool, typer.Option("--times", help="Print the seconds that each scheme took.")] = False,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the plan as SVG.")] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the configuration of each switch and worker as JSON.")] = None,
+    previous: Annotated[Path | None, typer.Option(
+        metavar="FILE", help="An earlier file of --config: list what changes, and increase the epoch if anything does.")] = None,
+    scale: Annotated[float, typer.Option(
+        metavar="FACTOR", min=1e-9, help="Multiply the speeds of cables by this in the arguments for the emulator.")] = 1.0,
     expanded: Annotated[Path | None, typer.Option("--topology", metavar="FILE", help="Write the topology as node-link JSON.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The plan with its ways and loads as one JSON object, for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan with its paths and loads as one JSON object, for programs.")] = False,
 ) -> None:
-    """Plan which switch sums whose gradients, over which cables, so that all workers are as fast as can be. Exit code 1 if nothing can be planned."""
+    """Plan which switch sums the gradients of which workers, and over which cables, so that the slowest worker is as fast as possible.
+
+    The exit code is 1 if there is no plan.
+    """
     from iswitch.plan.present import Asked, present
 
     present(Asked(topology=topology, kind=kind, lose=losing or (), upgrade=upgrade, upgrade_gbps=upgrade_gbps, reserve=reserving or (),

@@ -140,18 +140,19 @@ def _obstacles(topology: Topology, places: _Places, plan: Plan, links: list[dict
     for tree in plan.trees:
         if tree.root not in places.number:
             found.append(f"sums end at the host {tree.root}, not at a switch")
-        found += [f"{child} is no neighbour of {path[-1]}, which sums it" for child, path in tree.up.items() if len(path) != 2]
+        found += [f"{child} is not a neighbour of {path[-1]}, which sums it{' (see --adjacent)' if path[-1] in places.number else ''}"
+                  for child, path in tree.up.items() if len(path) != 2]
     used = nx.Graph(link["ends"] for link in links)
     if used and not nx.is_forest(used):
-        found.append("cables between switches make a loop")
+        found.append("cables between switches form a loop")
     if (ports := max(map(len, places.ports.values()))) > PORTS_MAX:
-        found.append(f"a switch has {ports} cables, and an iswitch at most {PORTS_MAX} ports")
+        found.append(f"a switch has {ports} cables, but an iswitch at most {PORTS_MAX} ports")
     if len(places.rank) > MEMBERS_MAX:
-        found.append(f"{len(places.rank)} workers, and a job of iswitches has at most {MEMBERS_MAX}")
+        found.append(f"there are {len(places.rank)} workers, but a job of iswitches has at most {MEMBERS_MAX}")
     if len(plan.trees) > JOBS_MAX:
-        found.append(f"{len(plan.trees)} trees, and iswitches have at most {JOBS_MAX} jobs")
+        found.append(f"there are {len(plan.trees)} trees, but iswitches have at most {JOBS_MAX} jobs")
     if topology.job.unicast:
-        found.append("results have ways of their own, and an iswitch sends them back along the tree")
+        found.append("results have paths of their own, but an iswitch sends them back along the tree")
     return list(dict.fromkeys(found))
 
 

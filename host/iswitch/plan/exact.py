@@ -36,7 +36,7 @@ def one_tree(topology: Topology, *, levels: int | None = 1, time_s: float = 60.0
     began = time.perf_counter()
     left = lambda: max(time_s - (time.perf_counter() - began), 0.0)
     near = "; with --adjacent sums go to neighbours only" if adjacent else ""
-    none = TopologyError(f"{scheme}: no tree reaches all workers; look at members, and at cables with nothing left{near}")
+    none = TopologyError(f"{scheme}: no tree reaches all workers: raise `members` of the switches, or free bandwidth of cables{near}")
     where = sites(topology, upgrade)
     model = Model(topology, where, levels=levels, adjacent=adjacent, upgrades=upgrade.most if upgrade else 0)
     fit = lambda values: fitted(topology.with_capacity(model.upgraded(values)), model.tree(values))
@@ -67,7 +67,7 @@ def one_tree(topology: Topology, *, levels: int | None = 1, time_s: float = 60.0
         tree = _first(topology, Pricing(topology, where, levels, adjacent), low)
     seconds = time.perf_counter() - began
     if tree is None:
-        raise TopologyError(f"{scheme}: no tree was found within {time_s:g} s")
+        raise TopologyError(f"{scheme}: no tree was found within {time_s:g} s: raise --seconds")
     if upgrade and values:
         values = model.fewest(known, values, left())
         tree = fit(values)

@@ -8,7 +8,7 @@ import networkx as nx
 
 from iswitch.plan.topology import EDGE_KEYS, HOST_KEYS, JOB_KEYS, SWITCH_KEYS, Topology, TopologyError, natural
 
-__all__ = ["from_graphml", "from_json", "node_link", "to_graphml", "to_json"]
+__all__ = ["from_graphml", "from_json", "graph_of", "node_link", "to_graphml", "to_json"]
 
 QUANTITIES = ("bw", "bandwidth", "speed", "rate", "capacity", "ingress", "reserved", "slots", "window", "members", "aggregat", "role", "kind")
 """Attributes that look like these must be understood; others of a drawing (colours, places, labels) say nothing here."""
@@ -30,13 +30,26 @@ def to_json(topology: Topology) -> str:
     return json.dumps(node_link(topology), indent=1) + "\n"
 
 
-def from_json(text: str) -> Topology:
-    """Of node-link JSON, also of networkx before 3.4 (`links`). TopologyError."""
+def from_json(text: str, name: str = "the text") -> Topology:
+    """Return the topology of node-link JSON. Raises TopologyError, with the name of the file, if it is another text."""
+    return Topology(graph_of(text, name))
+
+
+def graph_of(text: str, name: str) -> nx.Graph:
+    """Return the graph of node-link JSON, also of networkx before 3.4 (`links`).
+
+    Raises
+    ------
+    TopologyError
+        If the text is not JSON, or not a graph; the message begins with the name of the file.
+    """
     try:
         data = json.loads(text)
-        return Topology(nx.node_link_graph(data, edges="edges" if "edges" in data else "links"))
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
-        raise TopologyError(f"not a topology in node-link JSON: {error!r}") from error
+        return nx.node_link_graph(data, edges="edges" if "edges" in data else "links")
+    except json.JSONDecodeError as error:
+        raise TopologyError(f"{name}:{error.lineno}: not JSON: {error.msg}") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise TopologyError(f"{name}: not a graph in networkx's node-link JSON, an object with the lists \"nodes\" and \"edges\"") from error
 
 
 def to_graphml(topology: Topology, path: Path) -> None:
@@ -49,7 +62,7 @@ def from_graphml(path: Path) -> Topology:
     try:
         drawn = nx.read_graphml(path)
     except (nx.NetworkXError, SyntaxError, KeyError, ValueError) as error:
-        raise TopologyError(f"{path} is no GraphML: {error}") from error
+        raise TopologyError(f"{path} is not GraphML: {error}") from error
     if drawn.is_multigraph():
         raise TopologyError(f"{path} has two cables between the same nodes")
     graph = nx.Graph()
@@ -69,5 +82,5 @@ def _known(name: str, given: dict[str, Any], keys: dict[str, type]) -> dict[str,
         if key in keys:
             found[key] = value
         elif any(part in key.lower() for part in QUANTITIES):
-            raise TopologyError(f"{key} of {name} is not understood; known are {', '.join(keys)}, with their units")
+            raise TopologyError(f"{key} of {name} is unknown; known are {', '.join(keys)}, with their units")
     return found

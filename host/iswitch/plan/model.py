@@ -133,7 +133,7 @@ class Model:
         self.limits += [(dict(terms), topology.free_gbps(*arc), None) for arc, terms in on.items()]
         single = [group for group in self.groups if group.at not in self.arcs.lone]
         if any(not group.nic_gbps for group in single):
-            raise TopologyError("a worker's cable has nothing left for the job")
+            raise TopologyError("other traffic has reserved all bandwidth of a worker's cable (reserved_gbps, --reserve)")
         self.least = max((job.gradient_size / group.nic_gbps for group in single), default=0.0)
         for b, end in enumerate(self.ends):
             into = {self.x[g, b]: job.gradient_size for g in range(len(self.groups))} | {

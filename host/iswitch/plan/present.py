@@ -1,4 +1,4 @@
-"""What `iswitch plan` does and prints."""
+"""Plan a fabric and print the plan: the work of `iswitch plan`."""
 
 import json
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def present(asked: Asked) -> None:
         if asked.kind not in KINDS:
             raise ValueError(f"--kind must be one of {', '.join(KINDS)}, not {asked.kind!r}")
         if asked.upgrade_gbps and not asked.upgrade:
-            raise ValueError("--upgrade-gbps is what switches of --upgrade can sum, which is not said")
+            raise ValueError("--upgrade-gbps is the capacity of the switches of --upgrade K: pass --upgrade, too")
         given = read(asked.topology)
         if asked.return_path:
             given = given.changed(return_path=asked.return_path)
@@ -101,7 +101,7 @@ def _earlier(path: Path) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict) or not {"epoch", "switches", "workers"} <= found.keys():
-        raise ValueError(f"{path} is no configuration that --config has written")
+        raise ValueError(f"{path} is not a file that --config has written")
     return found
 
 
@@ -127,12 +127,12 @@ def _head(path: Path, topology: Topology) -> None:
     end = f"sums end at {topology.ps}" if topology.ps else "sums end at a switch"
     out.print(f"{path.name}: {len(topology.workers)} workers, {len(topology.switches)} switches, {len(topology.aggregators)} of them aggregate; "
               f"{end}; return path {job.return_path}", highlight=False, soft_wrap=True)
-    out.print(f"for each Gb/s of gradient a worker's stream is {gbps(job.gradient_size)} Gb/s, a switch's sum {gbps(job.partial_size)}",
-              highlight=False)
+    out.print(f"with headers, 1 Gb/s of gradient takes {gbps(job.gradient_size)} Gb/s from a worker, {gbps(job.partial_size)} as a switch's "
+              "partial sum", highlight=False, soft_wrap=True)
 
 
 def _table(topology: Topology, asked: Asked) -> None:
-    table = Table("scheme", "Gb/s", "at most", "trees", *(["s"] if asked.times else []), "full")
+    table = Table("scheme", "Gb/s", "bound", "trees", *(["s"] if asked.times else []), "bottlenecks")
     rows = [*baselines(topology, time_s=asked.seconds), *plans(topology, time_s=asked.seconds, adjacent=asked.adjacent)]
     for row in rows:
         table.add_row(row.scheme, *_cells(row, asked.times))
@@ -141,12 +141,12 @@ def _table(topology: Topology, asked: Asked) -> None:
         if row.plan and row.plan.note:
             out.print(f"{row.scheme}: {row.plan.note}", highlight=False)
     if not topology.ps and rows[0].topology.ps:
-        out.print(f"the first four schemes sum at {rows[0].topology.ps} what is left to sum", highlight=False)
+        out.print(f"the first four schemes use {rows[0].topology.ps} as their parameter server", highlight=False)
 
 
 def _cells(row: Row, times: bool) -> list[str]:
     if row.plan is None:
-        return ["none", "", "", *([""] if times else []), row.why]
+        return ["no plan", "", "", *([""] if times else []), row.why]
     plan = row.plan
     bound = "" if plan.bound_gbps == float("inf") else "proved" if plan.gap < 1e-6 else f"{gbps(plan.bound_gbps)} ({plan.gap:+.1%})"
     return [gbps(plan.rate_gbps), bound, str(len(plan.trees)), *([f"{plan.seconds:.2f}"] if times else []), binds(row.topology, plan)]
@@ -154,22 +154,22 @@ def _cells(row: Row, times: bool) -> list[str]:
 
 def _told(topology: Topology, found: Plan, times: bool) -> None:
     seconds = f", after {found.seconds:.2f} s" if times else ""
-    proof = "no faster one exists" if found.gap < 1e-6 else f"none is faster than {gbps(found.bound_gbps)}"
+    proof = "proved optimal" if found.gap < 1e-6 else f"no plan exceeds {gbps(found.bound_gbps)} Gb/s"
     out.print(f"\n{found.scheme}: {gbps(found.rate_gbps)} Gb/s from each worker; {proof}{seconds}", style="bold", highlight=False)
     if (took := iteration(topology, found)) is not None:
         out.print(f"a gradient of {topology.job.gradient_bytes:,} bytes takes {took * 1e3:.3f} ms", highlight=False)
     for number, tree in enumerate(found.trees):
         share = f"tree {number}: {tree.rate_gbps / found.rate_gbps:.1%}" if len(found.trees) > 1 else "tree"
-        table = Table(share, "sums", "goes by", "takes Gb/s", "of")
+        table = Table(share, "sums", "sent via", "load Gb/s", "of")
         for row in sums_of(topology, tree, found.trees):
             table.add_row(*row)
         out.print(table)
     priced = prices(topology, found)
     for name, price in priced:
         if price:
-            out.print(f"full, and worth {gbps(price)} Gb/s for each Gb/s more: {name}", highlight=False, soft_wrap=True)
+            out.print(f"bottleneck, where 1 Gb/s more would gain {gbps(price)} Gb/s: {name}", highlight=False, soft_wrap=True)
     if idle := ", ".join(name for name, price in priced if not price):
-        out.print(f"full, but more of one alone helps nothing: {idle}", highlight=False, soft_wrap=True)
+        out.print(f"bottlenecks, where 1 Gb/s more of one alone gains nothing: {idle}", highlight=False, soft_wrap=True)
 
 
 def _fabric(made: dict[str, Any], lines: list[str], previous: Path | None) -> None:
@@ -180,6 +180,6 @@ def _fabric(made: dict[str, Any], lines: list[str], previous: Path | None) -> No
     if made["emulator"]["arguments"]:
         out.print(f"\npython -m sim.emulator {' '.join(made['emulator']['arguments'])}", highlight=False, markup=False, soft_wrap=True)
     else:
-        out.print("\nthe emulated fabric cannot run this:", highlight=False)
+        out.print("\nthe emulated fabric cannot run this plan:", highlight=False)
         for reason in made["emulator"]["reasons"]:
             out.print(f"  {reason}", highlight=False, markup=False, soft_wrap=True)

@@ -73,7 +73,7 @@ class Pricing:
             self.known += circles
             found = program.solve(time_s=max(time_s - (time.perf_counter() - began), 0.0))
         if found.status == "infeasible":
-            raise TopologyError("no tree reaches all workers; look at members, and at cables with nothing left")
+            raise TopologyError("no tree reaches all workers: raise `members` of the switches, or free bandwidth of cables")
         if not found.values:
             return None
         tree = self._tree(found.values, x, y, z, gradients, sums, results)

@@ -32,7 +32,7 @@ def read(path: Path) -> Topology:
     if path.suffix == ".graphml":
         return from_graphml(path)
     text = path.read_text(encoding="utf-8")
-    return from_json(text) if path.suffix == ".json" else read_text(text, path.name)
+    return from_json(text, path.name) if path.suffix == ".json" else read_text(text, path.name)
 
 
 def read_text(text: str, name: str = "topology") -> Topology:
@@ -43,7 +43,7 @@ def read_text(text: str, name: str = "topology") -> Topology:
         mark = getattr(error, "problem_mark", None)
         raise TopologyError(f"{name}{f':{mark.line + 1}' if mark else ''}: not YAML: {getattr(error, 'problem', None) or error}") from error
     if document is None:
-        raise TopologyError(f"{name}:1: an empty file")
+        raise TopologyError(f"{name}:1: the file is empty")
     return _Reader(name).topology(document)
 
 

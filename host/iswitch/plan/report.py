@@ -1,4 +1,4 @@
-"""A plan in words: who is summed where, what is full, what more would be worth."""
+"""A plan in words: what is summed where, the bottlenecks, and their shadow prices."""
 
 from collections.abc import Iterable
 
@@ -48,14 +48,14 @@ def _joined(topology: Topology, resources: Iterable[Resource]) -> str:
         else:
             links.append(resource.told(topology))
     parts += sorted(set(links), key=natural)
-    for kind, name in (("capacity", "sums"), ("slots", "slots"), ("ingress", "what is taken")):
+    for kind, name in (("capacity", "sums"), ("slots", "slots"), ("ingress", "input")):
         if places := {resource.at for resource in given if resource.kind == kind}:
             parts.append(f"{name} at {listed(places)}")
     return ", ".join(parts)
 
 
 def binds(topology: Topology, plan: Plan) -> str:
-    """What is full."""
+    """Return the bottlenecks of a plan in words."""
     return _joined(topology, binding(topology, plan.trees))
 
 

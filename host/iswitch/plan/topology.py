@@ -48,7 +48,7 @@ class Topology:
         known = {name: value for name, value in graph.graph.items() if name in JOB_KEYS}
         self.job = job or Job(**known)
         if unknown := graph.graph.keys() - JOB_KEYS.keys():
-            raise TopologyError(f"the graph has an attribute that means nothing here: {min(unknown)!r}", ("job", min(unknown)))
+            raise TopologyError(f"the graph has an unknown attribute: {min(unknown)!r}", ("job", min(unknown)))
         if graph.is_directed() or graph.is_multigraph():
             raise TopologyError("a topology must be an undirected graph with at most one cable between two nodes")
         for node in sorted(graph):
@@ -70,7 +70,7 @@ class Topology:
         if switch:
             data.setdefault("aggregates", False)
             if data["aggregates"] and "capacity_gbps" not in data:
-                raise TopologyError(f"{node} aggregates, so its capacity_gbps must be said", place)
+                raise TopologyError(f"{node} aggregates, so it needs capacity_gbps", place)
             if data["aggregates"] and data.get("members", 1) < 1:
                 raise TopologyError(f"members of {node} must be at least 1, not {data['members']!r}", place)
         else:
@@ -86,7 +86,7 @@ class Topology:
             raise TopologyError(f"a cable must join two nodes, not {a} with itself", place)
         data = _attributes(name, given, EDGE_KEYS, place)
         if "bw_gbps" not in data:
-            raise TopologyError(f"bw_gbps of {name} must be said", place)
+            raise TopologyError(f"bw_gbps of {name} is missing", place)
         if not 0 <= data.get("reserved_gbps", 0.0) <= data["bw_gbps"]:
             raise TopologyError(f"reserved_gbps of {name} must be 0 to its bw_gbps, not {data['reserved_gbps']!r}", place)
         self.graph.add_edge(a, b, **data)
@@ -97,13 +97,13 @@ class Topology:
             raise TopologyError(f"a job has one ps, not both {servers[0]} and {servers[1]}", ("node", servers[1]))
         self.ps: str | None = servers[0] if servers else None
         if not self.workers:
-            raise TopologyError("there must be a worker")
+            raise TopologyError("a topology must have at least one worker")
         if not self.ps and not self.aggregators:
-            raise TopologyError("there must be a ps or a switch that aggregates, where sums can end")
+            raise TopologyError("a topology must have a ps, or a switch that aggregates")
         names: dict[str, frozenset[str]] = {}
         for a, b, name in self.graph.edges(data="name"):
             if name is not None and names.setdefault(name, frozenset((a, b))) != frozenset((a, b)):
-                raise TopologyError(f"a cable's name must be its own, but two are called {name}", ("edge", frozenset((a, b))))
+                raise TopologyError(f"names of cables must differ, but two are called {name}", ("edge", frozenset((a, b))))
         transit = self.graph.subgraph(self.switches)
         hosts = [self.ps] if self.ps else []
         for worker in (*hosts, *self.workers):
@@ -113,7 +113,7 @@ class Topology:
         reached = nx.node_connected_component(transit, start) if start in transit else {start}
         for worker in (*hosts, *self.workers):
             if reached.isdisjoint(self.graph[worker]):
-                raise TopologyError(f"{worker} has no way to {hosts[0] if hosts else self.workers[0]}", ("node", worker))
+                raise TopologyError(f"{worker} has no path to {hosts[0] if hosts else self.workers[0]}", ("node", worker))
 
     @classmethod
     def of(cls, graph: nx.Graph, *, ps: str | None = None, aggregates: Mapping[str, float] | None = None, job: Job | None = None) -> Self:
@@ -196,7 +196,7 @@ def _attributes(name: str, given: Mapping[str, Any], keys: Mapping[str, type], p
     for key, value in given.items():
         kind = keys.get(key)
         if kind is None:
-            raise TopologyError(f"{name} has an attribute that means nothing here: {key!r}", place)
+            raise TopologyError(f"{name} has an unknown attribute: {key!r}", place)
         if kind in (int, float):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or (kind is int and not float(value).is_integer()):
                 raise TopologyError(f"{key} of {name} must be {'a whole number' if kind is int else 'a number'}, not {value!r}", place)

@@ -24,7 +24,7 @@ def reserve(topology: Topology, given: str) -> Topology:
         if not (name and gbps >= 0):
             raise ValueError
     except ValueError:
-        raise TopologyError(f"what is reserved must be LINK=GBPS, as in L1=2.5, not {given!r}") from None
+        raise TopologyError(f"a reservation must be LINK=GBPS, such as L1=2.5, not {given!r}") from None
     graph = topology.graph.copy()
     data = graph.edges[topology.find(name)]
     data["reserved_gbps"] = data.get("reserved_gbps", 0.0) + gbps

@@ -1,4 +1,4 @@
-"""The processes of a training on this machine: started, heard, and ended whatever happens."""
+"""Starts the processes of a training on this machine, receives their messages, and ends all of them in any case."""
 
 import multiprocessing
 import signal
@@ -22,12 +22,13 @@ _GRACE_S = 5.0
 
 
 class LaunchError(Exception):
-    """The training could not be finished, or did not do what it should; the message says why."""
+    """The training could not be finished, or its result is wrong; the message says why."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """The last message of a process, which then may sign off."""
+    """The last message of a process, with its result."""
+
     result: Any
 
 
@@ -37,7 +38,7 @@ class _Failed:
 
 
 def _begin(work: Callable[..., None], arguments: tuple[Any, ...], parent: Connection) -> None:
-    """What a process does."""
+    """Run `work` in a process of its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the launcher then ends the others
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     torch.set_num_threads(1)  # the processes share the cores; and one thread adds in one order
@@ -52,7 +53,13 @@ def _begin(work: Callable[..., None], arguments: tuple[Any, ...], parent: Connec
 
 
 class Crew:
-    """Processes by their ranks, within a `with`, which leaves none behind. preload: the module of what they do, so that torch is imported once."""
+    """Processes by rank. At the end of a `with` all of them have ended.
+
+    Parameters
+    ----------
+    preload : str
+        Module with the work of the processes. It is imported once for all of them, and torch with it.
+    """
 
     def __init__(self, preload: str) -> None:
         self.context = multiprocessing.get_context("forkserver")
@@ -64,7 +71,7 @@ class Crew:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """Those that are done may sign off. All others are asked to end, and if they do not, killed."""
+        """Wait for the processes that are done. Terminate all others, and kill those that do not end."""
         for each in self.processes.values() if kind is None else ():
             each.join(_GRACE_S)
         for each in self.processes.values():
@@ -77,8 +84,19 @@ class Crew:
                 each.join()
 
     def start(self, rank: int, name: str, work: Callable[..., None], *arguments: Any) -> None:
-        """A process, in place of the one at this rank that has died, if any. It calls `work(*arguments, send)`, which sends what it likes and at
-        last a `Done`."""
+        """Start a process, in place of one at this rank that has died.
+
+        Parameters
+        ----------
+        rank : int
+            Rank of the process.
+        name : str
+            Names it in messages.
+        work : Callable
+            Is called as `work(*arguments, send)`. It may send messages, and its last one is a `Done`.
+        arguments : Any
+            Must be picklable.
+        """
         if rank in self._connections:
             self._connections[rank].close()
         ours, theirs = self.context.Pipe()
@@ -87,12 +105,23 @@ class Crew:
         theirs.close()
         self.processes[rank], self._connections[rank] = process, ours
 
-    def run(self, watch: Callable[[], None], heard: Callable[[int, Any], None], died: Callable[[int, int | None], None] | None = None) -> list[Any]:
-        """The results of all processes, by rank.
+    def run(self, watch: Callable[[], None], heard: Callable[[int, Any], None],
+            died: Callable[[int, int | None], None] | None = None) -> list[Any]:
+        """Wait until all processes are done, and return their results by rank.
 
-        watch: called several times a second; may raise, which ends the training. heard: called with the rank and each message before its `Done`.
-        died: called with the rank and the exit code of a process that ends without one, to start another or to raise. Raises LaunchError if a
-        process says that it failed, or dies and there is no `died`.
+        Parameters
+        ----------
+        watch : Callable[[], None]
+            Is called several times a second. An exception of its ends the training.
+        heard : Callable[[int, Any], None]
+            Is called with the rank and each message before its `Done`.
+        died : Callable[[int, int | None], None], optional
+            Is called with the rank and the exit code of a process that ends without a `Done`. It starts another or raises.
+
+        Raises
+        ------
+        LaunchError
+            If a process reports a failure, or dies and there is no `died`.
         """
         done: dict[int, Any] = {}
         while len(done) < len(self.processes):

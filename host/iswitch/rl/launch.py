@@ -1,4 +1,4 @@
-"""Runs all workers of a training on this machine, and checks afterwards what the switch did."""
+"""Runs all workers of a training on this machine, checks what the switch did, and keeps the weights."""
 
 import argparse
 import json
@@ -20,8 +20,9 @@ from rich.console import Console
 from iswitch import IswitchError, MissingWarning, Worker
 from iswitch.control import Control
 from iswitch.rl.crew import Crew, Done, LaunchError
-from iswitch.rl.player import evaluate
+from iswitch.rl.policy import Policy
 from iswitch.rl.ppo import Result, train
+from iswitch.rl.rollout import evaluate
 from iswitch.rl.show import Display, draw, tell
 from iswitch.rl.training import Options, Progress
 from iswitch.transport import UdpTransport
@@ -29,9 +30,9 @@ from iswitch.transport import UdpTransport
 __all__ = ["LaunchError", "addresses_of", "exit_code", "launch", "main", "stop_on_signals"]
 
 _TIMEOUT_S = 60.0
-"""A collective without progress. Long, for a worker's processor may be busy with the others' work."""
-KILL_AT = 20
-"""Updates before the worker that is to be killed is."""
+"""Seconds without progress before a collective fails. Long, for the workers share the processors."""
+KILL_AT = 10
+"""Updates before the launcher kills the worker that it is to kill."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class _Outcome:
 
 
 def addresses_of(text: str) -> list[str]:
-    """["host:27000", "host:27001"] of "host:27000,host:27001" or of "host:27000-27001"."""
+    """Return ["host:27000", "host:27001"] for "host:27000,host:27001" and for "host:27000-27001"."""
     found: list[str] = []
     for part in text.split(","):
         if ports := re.fullmatch(r"(.+):(\d+)-(\d+)", part):
@@ -53,7 +54,7 @@ def addresses_of(text: str) -> list[str]:
 
 @contextmanager
 def stop_on_signals() -> Iterator[None]:
-    """SIGTERM ends this process as Ctrl-C does: through every `finally`."""
+    """Let SIGTERM end this process as Ctrl-C does: through every `finally`."""
     def stop(number: int, _: object) -> None:
         raise KeyboardInterrupt
 
@@ -69,10 +70,38 @@ def launch(options: Options, addresses: Sequence[str], out: Path, *, watch: Call
            kill: int | None = None, leaves: Sequence[str] = ()) -> dict[str, Any]:
     """Train with a process for each worker; rank r talks to addresses[r modulo their number], a port of the switch.
 
-    watch: called several times a second; may raise, which ends the training. notes: go into the summary. restarts: so many workers that are
-    killed are started again, while the others go on. kill: the rank of a worker that is killed after `KILL_AT` updates. leaves: an address of
-    each switch with workers in a tree of switches.
-    Writes `summary.json` and `learning_curve.png` into `out`, and returns the summary. Raises LaunchError.
+    Writes `policy.npz`, `summary.json` and `learning_curve.png` into `out`.
+
+    Parameters
+    ----------
+    options : Options
+        Environment and hyperparameters.
+    addresses : Sequence[str]
+        Ports of the switch.
+    out : Path
+        Folder of the files.
+    watch : Callable[[], None]
+        Is called several times a second. An exception of its ends the training.
+    console : Console, optional
+        Shows progress and results.
+    notes : dict, optional
+        Further items of the summary.
+    restarts : int
+        Workers that are started again when they have died, while the others go on.
+    kill : int, optional
+        Rank of a worker that is killed after `KILL_AT` updates.
+    leaves : Sequence[str]
+        In a tree of switches, an address of each switch that has workers.
+
+    Returns
+    -------
+    dict
+        The summary. "solved" is True if the evaluation's mean return reaches `options.solved_return`.
+
+    Raises
+    ------
+    LaunchError
+        If the training could not be finished, or the switch did not give all workers the same sums.
     """
     console = console or Console()
     out.mkdir(parents=True, exist_ok=True)
@@ -84,15 +113,17 @@ def launch(options: Options, addresses: Sequence[str], out: Path, *, watch: Call
     done = _Workers(options, addresses, console, restarts=restarts, kill=kill).run(watch)
     risen = {name: (count - before[name]) % 2**32 for name, count in _counters(asked).items()}
 
-    console.print(f"the policy plays {options.evaluation_episodes} episodes that it has not seen ...")
+    console.print(f"evaluating the policy on {options.evaluation_episodes} unseen episodes ...")
     result, elements = done[0].result, done[0].elements
     rewards = evaluate(result.weights, options)
+    mean_return = sum(rewards) / len(rewards)
     # Every collective is cut into segments, and every worker contributes to every segment exactly once.
     expected = sum(each.result.segments for each in done)
     accepted = risen["ADDED"] - len(leaves) * result.segments  # a leaf adds each result that comes down, too
     stayed = not risen["EVICTED"] and not risen["ADMITTED"]
     summary = {
-        "mean_reward_eval": sum(rewards) / len(rewards),
+        "mean_reward_eval": mean_return,
+        "solved": mean_return >= options.solved_return,
         "rewards_eval": rewards,
         "updates": result.curve[-1].update,
         "environment_steps": result.curve[-1].steps,
@@ -100,7 +131,7 @@ def launch(options: Options, addresses: Sequence[str], out: Path, *, watch: Call
         "parameters": result.weights.size,
         "segments_per_allreduce": -(-result.weights.size // elements),
         "segments": result.segments,
-        "contributions_expected": expected if stayed else None,  # what a worker that was killed had contributed, nobody knows
+        "contributions_expected": expected if stayed else None,  # the contributions of a killed worker are not known
         "contributions_accepted": accepted,
         "wall_s": round(time.perf_counter() - start, 2),
         "train_s": round(result.train_s, 2),
@@ -123,12 +154,14 @@ def launch(options: Options, addresses: Sequence[str], out: Path, *, watch: Call
     if stayed and summary["contributions_accepted"] != expected:
         raise LaunchError(f"the switch says that it added {summary['contributions_accepted']:,} contributions, but "
                           f"{options.workers} workers made {expected:,}. Does it serve another job meanwhile?")
+    Policy(weights=result.weights, environment=options.environment, hidden=options.hidden, seed=options.seed,
+           mean_return=mean_return).save(out / "policy.npz")
     tell(summary, out, console)
     return summary
 
 
 def _counters(addresses: Sequence[str]) -> dict[str, int]:
-    """The sum over switches."""
+    """Return each counter's sum over the switches."""
     total: Counter[str] = Counter()
     for address in addresses:
         transport = UdpTransport(address)
@@ -140,15 +173,15 @@ def _counters(addresses: Sequence[str]) -> dict[str, int]:
 
 
 def _work(rank: int, address: str, key: int, options: Options, again: bool, send: Callable[[object], None]) -> None:
-    """A worker's process; `again`: the job runs already."""
-    warnings.simplefilter("ignore", MissingWarning)  # the display says who is missing
+    """Train in a worker's process. again: the job runs already."""
+    warnings.simplefilter("ignore", MissingWarning)  # the display names the missing ranks
     with Worker(address, rank=rank, world=options.workers, key=key, on_taint="raise", timeout_s=_TIMEOUT_S, elastic=again) as worker:
         result = train(worker, rank, options, send)
         send(Done(_Outcome(result, worker.elements)))
 
 
 class _Workers:
-    """Some of whom may die."""
+    """The workers' processes. One that dies is started again, `restarts` times in all."""
 
     def __init__(self, options: Options, addresses: Sequence[str], console: Console, *, restarts: int, kill: int | None) -> None:
         self.options, self.addresses, self.console, self.restarts, self.kill = options, addresses, console, restarts, kill
@@ -159,7 +192,7 @@ class _Workers:
         self.crew.start(rank, f"worker {rank}", _work, rank, self.addresses[rank % len(self.addresses)], self.key, self.options, again)
 
     def run(self, watch: Callable[[], None]) -> list[_Outcome]:
-        """What the workers end with, by rank."""
+        """Return the workers' outcomes by rank."""
         with self.crew:
             for rank in range(self.options.workers):
                 self.start(rank)
@@ -182,28 +215,28 @@ class _Workers:
 
 
 def exit_code(run: Callable[[], object]) -> int:
-    """That of a program which does this; what goes wrong is one sentence."""
+    """Return the exit code of a program that does this: 1 if `run` returns False, or with one sentence if it raises."""
     try:
         with stop_on_signals():
-            run()
+            return 1 if run() is False else 0
     except (LaunchError, IswitchError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
-    return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m iswitch.rl.ppo", description="PPO; gradients summed by the switch")
     parser.add_argument("--switch", default="127.0.0.1:27000-27003", metavar="HOST:PORT[-PORT][,...]",
                         help="addresses of the switch; rank r uses the r-th, beginning again when there are fewer")
-    parser.add_argument("--out", type=Path, default=Path("build/demo"), help="folder for summary and learning curve")
+    parser.add_argument("--out", type=Path, default=Path("build/demo"),
+                        help="folder of weights, summary and learning curve (%(default)s)")
     for field in fields(Options):
         parser.add_argument("--" + field.name.replace("_", "-"), type=type(field.default), default=field.default,
                             help="(%(default)s)")
     parser.add_argument("--kill", type=int, metavar="RANK", help=f"kill this worker after {KILL_AT} updates, to see the others go on")
     given = vars(parser.parse_args(arguments))
     addresses, out, kill = addresses_of(given.pop("switch")), given.pop("out"), given.pop("kill")
-    return exit_code(lambda: launch(Options(**given), addresses, out, kill=kill))
+    return exit_code(lambda: launch(Options(**given), addresses, out, kill=kill)["solved"])

@@ -33,8 +33,8 @@ class Replica:
     """A model with its optimizer. `gradient`: one vector of which every parameter's gradient is a view, so that a whole gradient is reduced
     as it lies. `steps`: optimizer steps taken, `update`: updates of the policy begun; with equal `steps` all replicas are equal."""
 
-    def __init__(self, model: nn.Module, *, learning_rate: float, gradient_norm: float) -> None:
-        self.model, self.gradient_norm = model, gradient_norm
+    def __init__(self, model: nn.Module, *, learning_rate: float, max_grad_norm: float) -> None:
+        self.model, self.max_grad_norm = model, max_grad_norm
         self.parameters = list(model.parameters())
         nn.utils.vector_to_parameters(torch.from_numpy(self.weights()), self.parameters)  # one vector, too
         self.gradient = torch.zeros(sum(p.numel() for p in self.parameters))
@@ -50,7 +50,7 @@ class Replica:
 
     def step(self, learning_rate: float) -> None:
         """One step along `gradient`, cut to its greatest norm."""
-        self.gradient *= min(1.0, self.gradient_norm / (float(self.gradient.norm()) + 1e-6))
+        self.gradient *= min(1.0, self.max_grad_norm / (float(self.gradient.norm()) + 1e-6))
         self.adam.param_groups[0]["lr"] = learning_rate
         self.adam.step()
         self.steps += 1

@@ -98,7 +98,7 @@ def test_a_lost_cable_moves_no_other_to_another_port(fabric, tmp_path):
 def test_what_is_no_earlier_configuration_is_said(fabric, tmp_path, text):
     (tmp_path / "old.json").write_text(text)
     result = call(fabric, "--only", "--previous", tmp_path / "old.json")
-    assert result.exit_code == 1 and "old.json is no configuration that --config has written" in result.stderr
+    assert result.exit_code == 1 and "old.json is not a file that --config has written" in result.stderr
 
 
 def test_the_emulators_arguments_are_printed(fabric):
@@ -127,11 +127,11 @@ def test_names_are_printed_as_they_are(fabric):
 
 @pytest.mark.parametrize(("change", "options", "why"), [
     (("count: 2", "count: two"), (), "fabric.yaml:1: count must be a whole number, not 'two'"),
-    (("uplinks: [{to: core, bw_gbps: 40}]", "slots: 4"), (), "fabric.yaml:1: rack2-h1 has no way to rack1-h1"),
-    (("", ""), ("--lose", "rack1-core"), "rack2-h1 has no way to rack1-h1|rack1-h1 has no way to"),
+    (("uplinks: [{to: core, bw_gbps: 40}]", "slots: 4"), (), "fabric.yaml:1: rack2-h1 has no path to rack1-h1"),
+    (("", ""), ("--lose", "rack1-core"), "rack2-h1 has no path to rack1-h1|rack1-h1 has no path to"),
     (("", ""), ("--lose", "L9"), "there is no cable 'L9'"),
     (("", ""), ("--reserve", "L9"), "must be LINK=GBPS"),
-    (("", ""), ("--upgrade-gbps", "9"), "--upgrade-gbps is what switches of --upgrade can sum, which is not said"),
+    (("", ""), ("--upgrade-gbps", "9"), "--upgrade-gbps is the capacity of the switches of --upgrade K"),
     (("", ""), ("--kind", "forest"), "--kind must be one of level, tree, levels, trees, not 'forest'"),
     (("", ""), ("--return-path", "up"), "return_path must be multicast, unicast or none"),
     (("capacity_gbps: 100", "capacity_gbps: 100, members: 1"), ("--kind", "level"), "no tree reaches all workers"),
@@ -152,18 +152,38 @@ def test_a_file_that_is_not_there():
     assert (result.exit_code, result.stderr) == (1, "nowhere.yaml: No such file or directory\n")
 
 
+WITHOUT = """\
+import sys
+for name in sys.argv.pop(1).split(","):
+    sys.modules[name] = None
+"""
+"""A program as if some packages were not installed."""
+
+
+def without(packages, code, *arguments):
+    return subprocess.run([sys.executable, "-c", WITHOUT + code, packages, *arguments], capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize("module", ["iswitch", "iswitch.cli"])
 def test_neither_the_driver_nor_the_command_line_needs_what_planning_needs(module):
     """As if the extra `plan` were not installed."""
-    code = ("import importlib.util, sys\n"
-            "find = importlib.util.find_spec\n"
-            "importlib.util.find_spec = lambda name, *rest: None if name in ('highspy', 'networkx', 'yaml') else find(name, *rest)\n"
-            "for name in ('highspy', 'networkx', 'yaml'): sys.modules[name] = None\n"
-            f"import {module}\n"
-            "assert 'iswitch.plan' not in sys.modules\n"
-            "if 'cli' in sys.argv[1]:\n"
-            "    sys.argv[1:] = ['plan']\n"
-            "    iswitch.cli.main()\n")
-    done = subprocess.run([sys.executable, "-c", code, module], capture_output=True, text=True, check=False)
-    assert done.returncode == ("cli" in module), done.stderr
-    assert "cli" not in module or "pip install 'iswitch[cli,plan]'" in done.stderr
+    done = without("highspy,networkx,yaml", f"import {module}\nassert 'iswitch.plan' not in sys.modules\n")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["docs/plan_seed.yaml"], ["docs/plan_seed.yaml", "--kind", "level", "--lose", "L1"], ["--unknown"]])
+def test_without_its_extra_the_planner_names_it_whatever_the_arguments(arguments):
+    done = without("networkx", "import iswitch.cli\niswitch.cli.main()\n", "plan", *arguments)
+    assert (done.returncode, done.stderr) == (
+        1, "iswitch plan needs networkx, which is not installed: pip install 'iswitch-rl[cli,plan]', or in a checkout of the project pip install "
+           "'.[cli,plan]'\n")
+
+
+def test_without_its_extra_the_help_of_the_planner_names_it():
+    done = without("networkx", "import iswitch.cli\niswitch.cli.main()\n", "plan", "--help")
+    assert "pip install 'iswitch-rl[cli,plan]'" in done.stdout
+
+
+def test_without_its_extra_the_command_line_names_it():
+    done = without("rich,typer", "import iswitch.cli\n")
+    assert done.returncode == 1 and done.stderr.startswith("the command line of iswitch needs rich and typer, which are not installed: pip install")

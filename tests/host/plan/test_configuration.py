@@ -67,7 +67,7 @@ def test_roles_of_the_seed_example():
     assert made["workers"]["W4"]["jobs"]["0"]["sends_to"]["switch"] == "S2"
     assert made["emulator"]["arguments"] is None
     assert made["emulator"]["reasons"][0] == "sums end at the host PS, not at a switch"
-    assert "cables between switches make a loop" in made["emulator"]["reasons"]
+    assert "cables between switches form a loop" in made["emulator"]["reasons"]
 
 
 @pytest.mark.parametrize("more", [0.0, 1e-12, 1e-3])
@@ -103,10 +103,10 @@ def test_shares_of_several_trees_are_all():
 def test_too_much_for_an_iswitch_is_said():
     topology = racks(9, 4)
     reasons = configuration(topology, one_tree(topology, levels=None, adjacent=True))["emulator"]["reasons"]
-    assert reasons == ["36 workers, and a job of iswitches has at most 32"]
+    assert reasons == ["there are 36 workers, but a job of iswitches has at most 32"]
     wide = racks(2, 16)
     assert configuration(wide, one_tree(wide, levels=None, adjacent=True))["emulator"]["reasons"] == [
-        "a switch has 17 cables, and an iswitch at most 16 ports"]
+        "a switch has 17 cables, but an iswitch at most 16 ports"]
 
 
 def test_ranges_are_those_that_the_emulator_takes():

@@ -57,11 +57,11 @@ def test_what_a_drawing_tool_adds_is_left_out(tmp_path):
 
 
 @pytest.mark.parametrize(("change", "why"), [
-    (lambda graph: graph.edges["S1", "S2"].update(bandwidth=3.0), "bandwidth of S[12]-S[12] is not understood"),
+    (lambda graph: graph.edges["S1", "S2"].update(bandwidth=3.0), "bandwidth of S[12]-S[12] is unknown"),
     (lambda graph: graph.edges["S1", "S2"].update(bw=3.0), "bw of"),
-    (lambda graph: graph.nodes["S1"].update(capacity="9 Gb/s"), "capacity of S1 is not understood; known are .*capacity_gbps"),
+    (lambda graph: graph.nodes["S1"].update(capacity="9 Gb/s"), "capacity of S1 is unknown; known are .*capacity_gbps"),
     (lambda graph: [data.update(bw_gbps="3") for *_, data in graph.edges(data=True)], "bw_gbps of .* must be a number, not '3'"),
-    (lambda graph: graph.edges["S1", "S2"].pop("bw_gbps"), "bw_gbps of S1-S2 must be said"),
+    (lambda graph: graph.edges["S1", "S2"].pop("bw_gbps"), "bw_gbps of S1-S2 is missing"),
     (lambda graph: graph.nodes["W1"].pop("kind"), "kind of W1 must be host or switch, not None"),
 ])
 def test_quantities_without_units_are_refused(tmp_path, change, why):
@@ -83,5 +83,5 @@ def test_two_cables_are_refused(tmp_path):
 def test_what_is_no_graphml_is_refused(tmp_path):
     path = tmp_path / "none.graphml"
     path.write_text("<graph")
-    with pytest.raises(TopologyError, match="no GraphML"):
+    with pytest.raises(TopologyError, match="not GraphML"):
         from_graphml(path)

@@ -69,7 +69,7 @@ def test_the_files_in_the_docs_are_what_generators_make():
     ("nic_gbps: 10", "nic_gbps: '1e1'", 6, "nic_gbps must be a number, in gbps, not '1e1'"),
     ("    nic_gbps: 10\n", "", 3, "a rack must say 'nic_gbps'"),
     ("capacity_gbps: 40", "capacity: 40", 8, "is 'capacity_gbps' meant?"),
-    ("    capacity_gbps: 40\n", "", 3, "rack1 aggregates, so its capacity_gbps must be said"),
+    ("    capacity_gbps: 40\n", "", 3, "rack1 aggregates, so it needs capacity_gbps"),
     ("slots: 64", "slots: 6.5", 9, "slots must be a whole number, not '6.5'"),
     ("slots: 64", "slots: 1e-1", 9, "slots must be a whole number, not '1e-1'"),
     ("slots: 64", "slots: .inf", 9, "slots must be a whole number, not '.inf'"),
@@ -89,7 +89,7 @@ def test_the_files_in_the_docs_are_what_generators_make():
     ("[actor, rack1]", "[core, core]", 18, "between two nodes"),
     ("reserved_gbps: 0.5", "reserved_gbps: 2", 18, "reserved_gbps of actor-rack1 must be 0 to its bw_gbps"),
     ("role: other}", "role: worker}\n  - {name: lost, role: worker}", 17, "lost has no cable"),
-    ("    uplinks:\n      - {to: core, bw_gbps: 25}\n", "", 5, "rack1-h1 has no way to server"),
+    ("    uplinks:\n      - {to: core, bw_gbps: 25}\n", "", 5, "rack1-h1 has no path to server"),
     ("return_path: unicast", "return_path: broadcast", 1, "return_path must be multicast, unicast or none"),
     ("round_trip_us: 20", "round_trip: 20", 1, "is 'round_trip_us' meant?"),
     ("racks:", "rack:", 2, "no setting 'rack'"),
@@ -110,5 +110,5 @@ def test_what_is_wrong_is_refused_with_its_line(old, new, line, why):
 
 
 def test_an_empty_file_is_refused():
-    with pytest.raises(TopologyError, match="fabric:1: an empty file"):
+    with pytest.raises(TopologyError, match="fabric:1: the file is empty"):
         read_text("# nothing\n", "fabric")

@@ -73,8 +73,8 @@ def bad(change):
 
 
 @pytest.mark.parametrize(("change", "why"), [
-    (lambda graph: graph.graph.update(nonsense=1), "an attribute that means nothing here: 'nonsense'"),
-    (lambda graph: graph.nodes["S1"].update(colour="red"), "S1 has an attribute that means nothing here: 'colour'"),
+    (lambda graph: graph.graph.update(nonsense=1), "an unknown attribute: 'nonsense'"),
+    (lambda graph: graph.nodes["S1"].update(colour="red"), "S1 has an unknown attribute: 'colour'"),
     (lambda graph: graph.add_edge("S1", "S1", bw_gbps=1), "not S1 with itself"),
     (lambda graph: graph.edges["S1", "S2"].update(bw_gbps=float("inf")), "bw_gbps of S1-S2 must be above 0"),
     (lambda graph: graph.edges["S1", "S2"].update(bw_gbps=True), "must be a number, not True"),
@@ -83,8 +83,8 @@ def bad(change):
     (lambda graph: graph.edges["S1", "S2"].update(name="L3"), "two are called L3"),
     (lambda graph: nx.relabel_nodes(graph, {"S1": "a=b"}, copy=False), "a name must be text without"),
     (lambda graph: nx.relabel_nodes(graph, {"S1": 7}, copy=False), "a name must be text|not supported"),
-    (lambda graph: graph.remove_nodes_from([f"W{number}" for number in range(1, 9)]), "there must be a worker"),
-    (lambda graph: graph.remove_edges_from([("S1", "S2"), ("S1", "S3")]), "W1 has no way to PS"),
+    (lambda graph: graph.remove_nodes_from([f"W{number}" for number in range(1, 9)]), "at least one worker"),
+    (lambda graph: graph.remove_edges_from([("S1", "S2"), ("S1", "S3")]), "W1 has no path to PS"),
     (lambda graph: graph.remove_edge("W2", "S1"), "W2 has no cable"),
 ])
 def test_what_cannot_be_planned_with_is_refused(change, why):
@@ -98,7 +98,7 @@ def test_somewhere_sums_must_end():
     Topology(graph)
     for switch in ("S1", "S2", "S3"):
         graph.nodes[switch]["aggregates"] = False
-    with pytest.raises(TopologyError, match="a ps or a switch that aggregates"):
+    with pytest.raises(TopologyError, match="a ps, or a switch that aggregates"):
         Topology(graph)
 
 

@@ -19,7 +19,7 @@ def test_a_lost_switch_takes_its_cables_along():
 
 def test_who_is_cut_off_is_said():
     topology = lose(seed_example(), "L2")
-    with pytest.raises(TopologyError, match="W1 has no way to PS"):
+    with pytest.raises(TopologyError, match="W1 has no path to PS"):
         lose(topology, "L1")
     with pytest.raises(TopologyError, match="there is no cable 'L9'"):
         lose(topology, "L9")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from iswitch import AsyncWorker
 from iswitch.rl.asynchronous import Tally, size, train
-from iswitch.rl.player import evaluate
+from iswitch.rl.rollout import evaluate
 from iswitch.rl.training import Options
 
 from sim.bench.udp_model import UdpModel
@@ -20,7 +20,7 @@ spec.loader.exec_module(pipelines)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-FEW = Options(workers=3, environments=2, steps=32, total_steps=3 * 2 * 32 * 3, epochs=2, minibatches=2, hidden=16)
+FEW = Options(workers=3, num_envs=2, num_steps=32, total_steps=3 * 2 * 32 * 3, epochs=2, num_minibatches=2, hidden=16)
 
 
 def run(options, *, threshold=2, staleness=3, slow=1.0, step_s=50e-6, gradient_s=2e-3):
@@ -54,23 +54,23 @@ def test_a_slow_worker_does_not_slow_the_others_down():
     assert times[2, 10.0] < 2.5 * times[2, 1.0]
 
 
-def test_the_tally_ends_by_steps_or_by_good_returns():
-    tally = Tally(dataclasses.replace(FEW, total_steps=1000, good_return=10.0, good_episodes=3))
+def test_the_tally_ends_by_steps_or_by_solved_returns():
+    tally = Tally(dataclasses.replace(FEW, total_steps=1000, solved_return=10.0, solved_episodes=3))
     tally.add(5.0, 1, 250.0)
     tally.add(0.0, 0, 250.0)
-    assert tally.rest == 0.5 and tally.episodes.mean_return == 5.0 and not tally.episodes.good
+    assert tally.remaining == 0.5 and tally.episodes.mean_return == 5.0 and not tally.episodes.solved
     tally.add(60.0, 2, 0.0)
-    assert tally.episodes.good
+    assert tally.episodes.solved
     tally.add(0.0, 3, 0.0)  # the latest three are bad
-    assert tally.rest == 0.5 and tally.episodes.mean_return == 0.0 and not tally.episodes.good
+    assert tally.remaining == 0.5 and tally.episodes.mean_return == 0.0 and not tally.episodes.solved
     tally.add(0.0, 0, 500.0)
-    assert tally.rest == 0.0
+    assert tally.remaining == 0.0
 
 
 def test_returns_are_looked_at_after_as_many_steps_as_in_synchronous_training():
     """With one episode that returns 1 they are good very soon, but the training goes on to the end of the four gradients of a rollout."""
-    results, _, _ = run(dataclasses.replace(FEW, good_return=1.0, good_episodes=1))
-    assert {result.updates for result in results} == {FEW.epochs * FEW.minibatches}
+    results, _, _ = run(dataclasses.replace(FEW, solved_return=1.0, solved_episodes=1))
+    assert {result.updates for result in results} == {FEW.epochs * FEW.num_minibatches}
     assert [point.update for point in results[0].curve] == [4] and results[0].curve[0].mean_return > 1
 
 

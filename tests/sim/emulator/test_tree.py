@@ -152,7 +152,7 @@ def test_workers_of_a_leaf_need_not_say_their_ranks() -> None:
 
 def test_a_leaf_refuses_ranks_that_do_not_belong_below_it() -> None:
     def work(program: Program, rank: int) -> Reason:
-        with pytest.raises(Refused, match="not one that belongs below this switch") as refusal:
+        with pytest.raises(Refused, match="not one of those below this switch") as refusal:
             Worker(world=6, rank=(rank + 3) % 6, transport=program.transport())
         return refusal.value.reason
 
@@ -160,7 +160,7 @@ def test_a_leaf_refuses_ranks_that_do_not_belong_below_it() -> None:
 
 
 def test_a_policy_that_trains_across_a_tree_is_the_one_that_one_switch_trains() -> None:
-    options = Options(workers=4, environments=1, total_steps=4 * 128 * 2)
+    options = Options(workers=4, num_envs=1, total_steps=4 * 128 * 2)
     leaves = [Leaf(1, 0, frozenset({0, 1})), Leaf(2, 0, frozenset({2, 3}))]
 
     def work(program: Program, rank: int) -> str:

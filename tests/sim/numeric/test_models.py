@@ -1,4 +1,4 @@
-"""The numeric golden models against exact oracles: Python integers, fractions, Berkeley SoftFloat."""
+"""The numeric golden models against exact oracles: Python integers, fractions, MPFR."""
 
 from fractions import Fraction
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from iswitch.wire import Format
 
-from sim.bench.oracle import INF, NAN, exact, nearest, patterns, softfloat_add, window64_sum
+from sim.bench.oracle import INF, NAN, exact, mpfr_add, nearest, patterns, window64_sum
 from sim.model.numeric import fp32, lane, window64
 
 FRACTIONS = [-126, -70, -1, 0, 1, 24, 44, 58, 100, 125, 126, 127, 140, 148, 149]
@@ -43,14 +43,14 @@ def test_result_is_nearest_float_to_scaled_sum(fraction):
     assert results.tolist() == [nearest(Fraction(total) * Fraction(2) ** -fraction) for total in sums]
 
 
-def test_fp32_addition_is_softfloats():
+def test_fp32_addition_is_mpfrs():
     rng = np.random.default_rng(1)
     pairs = [(a, b) for a in SPECIAL for b in SPECIAL]
     a = np.concatenate([np.array([p[0] for p in pairs], dtype=np.uint32), patterns(rng, 4000)])
     near = np.clip((a[len(pairs):] >> 23 & 0xFF).astype(np.int64) + rng.integers(-27, 28, 4000), 0, 255)
     close = (patterns(rng, 4000) & 0x807FFFFF) | (near << 23).astype(np.uint32)
     b = np.concatenate([np.array([p[1] for p in pairs], dtype=np.uint32), close])
-    assert fp32.add(a, b).tolist() == [softfloat_add(x, y) for x, y in zip(a.tolist(), b.tolist())]
+    assert fp32.add(a, b).tolist() == [mpfr_add(x, y) for x, y in zip(a.tolist(), b.tolist())]
 
 
 def test_fp32_zero_sum_is_positive_unless_both_are_negative():

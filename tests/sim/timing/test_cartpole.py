@@ -11,8 +11,8 @@ from sim.timing.cartpole import TRAINERS, Costs, Outcome, Row, asynchronous, mea
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-FEW = Options(workers=3, environments=2, steps=16, total_steps=3 * 2 * 16 * 4, epochs=2, minibatches=2, good_return=450)
-ALL = FEW.updates * FEW.epochs * FEW.minibatches
+FEW = Options(workers=3, num_envs=2, num_steps=16, total_steps=3 * 2 * 16 * 4, epochs=2, num_minibatches=2, solved_return=450)
+ALL = FEW.updates * FEW.epochs * FEW.num_minibatches
 
 
 @pytest.mark.parametrize("name", TRAINERS)
@@ -21,18 +21,18 @@ def test_the_same_seed_takes_the_same_time(name):
     assert rows[0] == rows[1] and rows[0].weights_sha256 != rows[2].weights_sha256
 
 
-@pytest.mark.parametrize("name, good_return, reached", [("synchronous", 1, True), ("asynchronous", 1, True), ("synchronous", 450, False)])
-def test_a_good_return_is_told(name, good_return, reached):
-    row = measure(TRAINERS[name], dataclasses.replace(FEW, good_return=good_return, good_episodes=1), Costs(), Machine())
+@pytest.mark.parametrize("name, solved_return, reached", [("synchronous", 1, True), ("asynchronous", 1, True), ("synchronous", 450, False)])
+def test_a_solved_return_is_told(name, solved_return, reached):
+    row = measure(TRAINERS[name], dataclasses.replace(FEW, solved_return=solved_return, solved_episodes=1), Costs(), Machine())
     assert row.reached == reached and (row.updates < ALL) == reached and row.updates % 4 == 0
 
 
 def test_synchronous_training_takes_the_time_of_the_slowest():
     """But for the sums, each of which takes less than a millisecond."""
-    collectives = FEW.updates * (1 + FEW.epochs * FEW.minibatches) + 8  # some for the first `share`
+    collectives = FEW.updates * (1 + FEW.epochs * FEW.num_minibatches) + 8  # some for the first `share`
     rows = {slowdown: measure(TRAINERS["synchronous"], FEW, Costs(slowdown=slowdown), Machine()) for slowdown in (1.0, 5.0)}
     for slowdown, row in rows.items():
-        computing_s = slowdown * FEW.updates * (FEW.environments * FEW.steps * 50e-6 + FEW.epochs * FEW.minibatches * 2e-3)
+        computing_s = slowdown * FEW.updates * (FEW.num_envs * FEW.num_steps * 50e-6 + FEW.epochs * FEW.num_minibatches * 2e-3)
         assert row.updates == ALL and row.steps == FEW.total_steps and computing_s < row.seconds < computing_s + 1e-3 * collectives
     assert rows[1.0].weights_sha256 == rows[5.0].weights_sha256
 

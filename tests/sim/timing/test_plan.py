@@ -62,7 +62,7 @@ def test_a_slower_cable_than_planned_is_noticed(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_policy_trains_over_the_fabric_of_a_plan() -> None:
     topology = CASES["uplinks bind"]
-    options = Options(workers=6, environments=1, total_steps=6 * 128)
+    options = Options(workers=6, num_envs=1, total_steps=6 * 128)
     results = trained(topology, one_tree(topology, levels=None, adjacent=True), options, scale=SCALE)
     assert len(results) == 6 and len({sha for _, sha in results}) == 1
 

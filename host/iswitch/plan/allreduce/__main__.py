@@ -7,53 +7,70 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from iswitch.plan.allreduce.cases import CASES, build, demand_few
+from iswitch.extras import demands, extra_of, lacking
 from iswitch.plan.errors import told
+
+_PROGRAM = "python -m iswitch.plan.allreduce"
+
+try:
+    from iswitch.plan.allreduce.cases import CASES, build, demand_few
+except ModuleNotFoundError as error:
+    if extra_of(error.name) is None:
+        raise
+    raise SystemExit(demands(_PROGRAM, lacking("plan"), "plan")) from error
 
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m iswitch.plan.allreduce", description="Schedules of AllReduce in rounds, beside their bound.")
+    parser = argparse.ArgumentParser(prog=_PROGRAM, description=(
+        "Schedule AllReduce in rounds on a network whose switches only forward, and compare with a lower bound."))
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    table = commands.add_parser("table", help="rounds of every scheduler on the topologies of the table, or on those named")
-    table.add_argument("topology", nargs="*", help=f"like {CASES[0]}; all {len(CASES)} unless given")
-    _add_games(table)
-    table.add_argument("--json", type=Path, metavar="FILE", help="write the numbers too")
-    table.add_argument("--plot", type=Path, metavar="PNG", help="draw rounds over the bound")
+    table = commands.add_parser(
+        "table", help="print the rounds that each scheduler needs, on all topologies of docs/allreduce.md or on the named ones")
+    table.add_argument("topology", nargs="*", help=f"a topology such as {CASES[0]} (default: all {len(CASES)})")
+    _add_episodes(table)
+    table.add_argument("--json", type=Path, metavar="FILE", help="also write the table as JSON")
+    table.add_argument("--plot", type=Path, metavar="PNG", help="draw the rounds relative to the bound")
     table.set_defaults(run=_table)
 
-    train = commands.add_parser("train", help="train both policies by PPO (one core; needs torch)")
-    train.add_argument("--out", type=Path, default=Path("weights.json"), metavar="FILE")
-    train.add_argument("--iterations", type=int, metavar="N")
-    train.add_argument("--seed", type=int, default=1)
-    train.add_argument("--history", type=Path, metavar="FILE", help="write mean rounds of every iteration")
-    train.add_argument("--plot", type=Path, metavar="PNG", help="draw them")
+    train = commands.add_parser("train", help="train the policies of the learned scheduler with PPO, on one core (needs torch)")
+    train.add_argument("--out", type=Path, default=Path("weights.json"), metavar="FILE", help="where to write the weights (default: %(default)s)")
+    train.add_argument("--iterations", type=int, metavar="N", help="number of PPO updates (default: that of the packaged policies)")
+    train.add_argument("--seed", type=int, default=1, metavar="N", help="seed of all random numbers (default: %(default)s)")
+    train.add_argument("--history", type=Path, metavar="FILE", help="write the mean rounds of every iteration as JSON")
+    train.add_argument("--plot", type=Path, metavar="PNG", help="draw the mean rounds over the iterations")
     train.set_defaults(run=_train)
 
-    schedule = commands.add_parser("schedule", help="the best schedule for one topology, with the bound")
-    schedule.add_argument("topology", help="a name like DCell(4,1), or a file of networkx node-link JSON")
-    _add_games(schedule)
-    schedule.add_argument("--json", type=Path, metavar="FILE", help="write it as JSON")
-    schedule.add_argument("--xml", type=Path, metavar="FILE", help="write it as XML in the manner of MSCCL")
-    schedule.add_argument("--plot", type=Path, metavar="PNG", help="draw the links in use")
+    schedule = commands.add_parser("schedule", help="find the shortest schedule for one topology, and its lower bound")
+    schedule.add_argument("topology", help="a name such as DCell(4,1), or a .json file with a graph in the node-link format of networkx")
+    _add_episodes(schedule)
+    schedule.add_argument("--json", type=Path, metavar="FILE", help="write the schedule as JSON")
+    schedule.add_argument("--xml", type=Path, metavar="FILE", help="write the schedule as XML, in the format of MSCCL")
+    schedule.add_argument("--plot", type=Path, metavar="PNG", help="draw how many links are in use in each round")
     schedule.set_defaults(run=_schedule)
 
     options = parser.parse_args(arguments)
     try:
         options.run(options)
+    except ModuleNotFoundError as error:
+        if (extra := extra_of(error.name)) is None:
+            raise
+        print(demands(_PROGRAM, lacking(extra), *dict.fromkeys(("plan", extra))), file=sys.stderr)
+        return 1
     except (OSError, ValueError) as error:
         print(told(error), file=sys.stderr)
         return 1
     return 0
 
 
-def _add_games(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-k", type=int, default=16, help="games of which the best counts, for greedy and learned alike (16)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--weights", type=Path, metavar="FILE", help="policies other than the packaged ones")
+def _add_episodes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-k", type=int, default=16, metavar="N",
+                        help="episodes of the greedy and of the learned scheduler, of which the shortest counts (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of all random numbers (default: %(default)s)")
+    parser.add_argument("--weights", type=Path, metavar="FILE", help="weights of the learned scheduler (default: the packaged ones)")
 
 
 def _table(options: argparse.Namespace) -> None:
@@ -77,10 +94,7 @@ def _train(options: argparse.Namespace) -> None:
     from iswitch.plan.allreduce.bounds import bounds
     from iswitch.plan.allreduce.network import Network
     from iswitch.plan.allreduce.plots import plot_learning
-    try:
-        from iswitch.plan.allreduce.train import Settings, train
-    except ModuleNotFoundError as error:
-        raise ValueError(f"training needs {error.name}: pip install 'iswitch[torch]'") from error
+    from iswitch.plan.allreduce.train import Settings, train
     settings = Settings(seed=options.seed) if options.iterations is None else Settings(seed=options.seed, iterations=options.iterations)
     history: list[dict[str, float]] = []
     begin = time.monotonic()
@@ -99,15 +113,14 @@ def _train(options: argparse.Namespace) -> None:
 
 
 def _schedule(options: argparse.Namespace) -> None:
-    import networkx as nx
-
     from iswitch.plan.allreduce.export import to_json, to_xml
     from iswitch.plan.allreduce.learned import compare
     from iswitch.plan.allreduce.network import Network
     from iswitch.plan.allreduce.plots import plot_links
     from iswitch.plan.allreduce.policy import Policy
+    from iswitch.plan.exchange import graph_of
     if options.topology.endswith(".json"):
-        graph = nx.node_link_graph(json.loads(Path(options.topology).read_text(encoding="utf-8")), edges="edges")
+        graph = graph_of(Path(options.topology).read_text(encoding="utf-8"), options.topology)
         demand_few(options.topology, sum(kind == "host" for _, kind in graph.nodes(data="kind")))
     else:
         graph = build(options.topology)

@@ -61,8 +61,14 @@ class Policy:
 
     @classmethod
     def load(cls, path: Path) -> "Policy":
-        """A steady one."""
-        return cls({name: np.array(value, np.float32) for name, value in json.loads(path.read_text(encoding="utf-8")).items()}, steady=True)
+        """Return the policy of a file that `save` has written, without exploration. ValueError if it is another file."""
+        try:
+            weights = {name: np.array(value, np.float32) for name, value in json.loads(path.read_text(encoding="utf-8")).items()}
+        except (ValueError, TypeError, AttributeError):
+            weights = {}
+        if weights.keys() != cls.blank().weights.keys():
+            raise ValueError(f"{path} has no weights of these policies: pass a file that `train` has written")
+        return cls(weights, steady=True)
 
 
 @dataclass

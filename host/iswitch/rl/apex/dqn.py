@@ -45,7 +45,7 @@ class Improver:
 
     def __init__(self, online: nn.Module, target: nn.Module, options: Options) -> None:
         self.online, self.target, self.options = online, target, options
-        self.replica = Replica(online, learning_rate=options.learning_rate, gradient_norm=options.gradient_norm)
+        self.replica = Replica(online, learning_rate=options.learning_rate, max_grad_norm=options.gradient_norm)
         self._target_weights = torch.from_numpy(self.replica.weights())
         nn.utils.vector_to_parameters(self._target_weights, target.parameters())  # of which they are views from now on
 

@@ -1,6 +1,7 @@
 """The command: table, schedule with its files, train; and what it says when asked for nonsense."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -87,6 +88,16 @@ def test_a_file_that_is_not_there_is_told_without_a_number(capsys):
     assert capsys.readouterr().err == "no.json: No such file or directory\n"
 
 
+@pytest.mark.parametrize(("text", "message"), [
+    ("[", "net.json:1: not JSON: "), ("{}", "net.json: not a graph in networkx's node-link JSON"), ("[1]", "net.json: not a graph in")])
+def test_a_file_that_is_no_graph_is_told(capsys, tmp_path, text, message):
+    (tmp_path / "net.json").write_text(text)
+    assert main(["schedule", str(tmp_path / "net.json")]) == 1
+    assert message in capsys.readouterr().err
+    assert main(["schedule", "BCube(2,1)", "-k", "1", "--weights", str(tmp_path / "net.json")]) == 1
+    assert "net.json has no weights of these policies: pass a file that `train` has written" in capsys.readouterr().err
+
+
 def test_a_file_of_too_many_servers_is_told(capsys, tmp_path):
     path = tmp_path / "net.json"
     path.write_text(json.dumps(nx.node_link_data(bcube(17, 1), edges="edges")))
@@ -111,7 +122,19 @@ def test_training_without_torch_is_told(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "iswitch.plan.allreduce.train", raising=False)
     assert main(["train"]) == 1
-    assert capsys.readouterr().err == "training needs torch: pip install 'iswitch[torch]'\n"
+    assert capsys.readouterr().err == (
+        "python -m iswitch.plan.allreduce needs torch, which is not installed: pip install 'iswitch-rl[plan,torch]', or in a checkout of the "
+        "project pip install '.[plan,torch]'\n")
+
+
+@pytest.mark.parametrize(("package", "arguments"), [("networkx", ["--help"]), ("networkx", ["schedule", "BCube(2,1)"]),
+                                                    ("matplotlib", ["table", "BCube(2,1)", "--plot", "x.png"])])
+def test_without_its_extra_scheduling_names_it(package, arguments):
+    code = (f"import runpy, sys\nsys.modules[{package!r}] = None\nsys.argv[1:] = {arguments!r}\n"
+            "runpy.run_module('iswitch.plan.allreduce', run_name='__main__')\n")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"python -m iswitch.plan.allreduce needs {package}, which is not installed: pip install 'iswitch-rl[plan]'")
 
 
 def test_train_iterations_wrong(capsys):

@@ -1,0 +1,163 @@
+"""What a worker says to the usual mistakes: what happened, in whose hand it is, which parameter or command helps."""
+
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from iswitch import AsyncWorker, IswitchError, MissingWarning, NotAMember, Reduction, Refused, SwitchUnreachable, TaintWarning, Worker
+from iswitch.config import Config
+
+from sim.bench.udp_model import UdpModel, together
+
+SMALL = Config(ports=4, window=4, elements=16, members=8)
+
+
+@pytest.fixture
+def model():
+    with UdpModel(SMALL) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def forming():
+    """The address of a switch at which a worker with rank 0 and a key waits for a second one."""
+    with ThreadPoolExecutor(1) as pool:
+        with UdpModel(SMALL) as made:
+            waits = pool.submit(Worker, made.address(), world=2, rank=0, key=5, switch_timeout_s=0.5)
+            made.until(lambda switch: switch.jobs[0].live)
+            yield made.address(1)
+        assert isinstance(waits.exception(), SwitchUnreachable)
+
+
+ALIVE = r"Rank 0 \(10\.0\.1\.0:\d+, behind port 0 of the switch\) gave its last sign of life 0\.\d s ago"
+RESET = r"If the job's workers are dead, `iswitch reset --job 0{key} --switch 127\.0\.0\.1:\d+` ends the job, whoever is in it$"
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"rank": 0}, rf"rank 0 is taken\. {ALIVE} and is alive\. To go on, give every worker a rank of its own.*{RESET.format(key=' --key 5')}"),
+    ({"world": 3}, rf"this worker's `world` is 3, and the job's is 2\. {ALIVE} .*start all workers with the same `world`.*"),
+    ({"format": "fp32"}, r"this worker's `format` is \"fp32\", and the job's is \"window64\"\."),
+    ({"fraction": 40}, r"this worker's `fraction` is 40, and the job's is 44\."),
+    ({"evict_s": 7.0}, r"this worker's `evict_s` is 7, and the job's is 5\."),
+    ({"deadline_s": 7.0}, r"this worker's `deadline_s` is 7, and the job's is 0\."),
+    ({"threshold": 1}, r"this worker's `threshold` is 1, and the job's is 2\."),
+    ({"elements": 8}, r"this worker's `elements` is 8, and the job's is 16\."),
+    ({"mode": "propagate"}, r"`mode` is not the job's\..*start all workers with the same `mode`"),
+    ({"key": 6}, rf"the key is not the job's\. {ALIVE}.*use the job's key, or another job number.*{RESET.format(key=' --key KEY')}"),
+], ids=lambda value: next(iter(value)) if isinstance(value, dict) else "")
+def test_a_worker_that_differs_is_told_both_values_and_who_holds_the_job(forming, options, message):
+    with pytest.raises(Refused, match=message):
+        Worker(forming, **({"world": 2, "rank": 1, "key": 5} | options))
+
+
+def test_a_number_of_a_job_that_the_switch_does_not_have(model):
+    with pytest.raises(Refused, match=r"there is no such job.*the switch has fewer `jobs`"):
+        Worker(model.address(), world=1, job=99)
+
+
+def test_more_workers_than_the_switch_can_hold(model):
+    with pytest.raises(Refused, match=r"`world` is not the job's, or more than the switch can hold.*`iswitch status`"):
+        Worker(model.address(), world=20)
+
+
+def test_the_address_is_the_environments_unless_one_is_given(model, monkeypatch):
+    monkeypatch.setenv("ISWITCH_ADDRESS", model.address(1))
+    with Worker(world=1) as worker, AsyncWorker(world=1, size=3, job=1) as other:
+        assert worker.address == other.address == model.address(1)
+    with Worker(model.address(2), world=1) as worker:
+        assert worker.address == model.address(2)
+    monkeypatch.delenv("ISWITCH_ADDRESS")
+    with pytest.raises(SwitchUnreachable, match=r"the switch at 127\.0\.0\.1:27000 has not answered for 0\.1 s \(`switch_timeout_s`\)"):
+        Worker(world=1, switch_timeout_s=0.1)
+
+
+@pytest.mark.parametrize("kind", [Worker, AsyncWorker])
+@pytest.mark.parametrize(("options", "message"), [
+    ({"threshold": 3}, "threshold must be 1 to 2, not 3"), ({"rank": 2}, "rank must be 0 to 1, not 2"),
+    ({"switch_timeout_s": 0}, "switch_timeout_s must be above 0"), ({"on_taint": "shout"}, "on_taint must be one of 'raise', 'warn', 'ignore'"),
+])
+def test_wrong_parameters_are_refused_at_the_door(kind, options, message):
+    with pytest.raises(ValueError, match=message):
+        kind("127.0.0.1:1", world=2, **options, **({"size": 3} if kind is AsyncWorker else {}))
+
+
+def test_collectives_of_two_threads_at_once_are_refused(model):
+    def body(worker):
+        if worker.rank == 1:
+            assert told.wait(30)
+        else:
+            def other():
+                model.until(lambda switch: switch.counters()["outcome.ADDED"] >= 1)
+                with pytest.raises(IswitchError, match=r"another thread is using this worker.*from one thread only"):
+                    worker.allreduce(np.ones(3, np.float32))
+                told.set()
+
+            thread = threading.Thread(target=other)
+            thread.start()
+        array = np.ones(3, np.float32)
+        worker.allreduce(array)
+        return array.tolist()
+
+    told = threading.Event()
+    assert together(model, 2, body) == [[2.0] * 3] * 2
+
+
+def test_one_thread_after_another_may_use_a_worker(model):
+    with Worker(model.address(), world=1) as worker:
+        worker.barrier()
+        thread = threading.Thread(target=worker.barrier)
+        thread.start()
+        thread.join()
+        assert worker.segments == 2
+
+
+@pytest.mark.parametrize("call", [lambda w: w.allreduce(np.ones(3, np.float32)), lambda w: w.barrier(), lambda w: w.rejoin(), lambda w: w.reset(),
+                                  lambda w: w.counters(), lambda w: w.set_threshold(1), lambda w: w.share(np.ones(1), 0)])
+def test_use_after_leave(model, call):
+    with Worker(model.address(), world=1) as worker:
+        worker.leave()
+        with pytest.raises(NotAMember, match=r"this worker has left its job, job 0 at .*: make a new Worker"):
+            call(worker)
+
+
+# What a result says
+
+def test_a_result_shows_who_is_missing_and_tainted(model):
+    def body(worker):
+        array = np.ones(40, np.float32)
+        whole = repr(worker.allreduce(array))
+        array[20] = 2.0**14 if worker.rank else 1.0
+        return whole, repr(worker.allreduce(array))
+
+    for whole, partial in together(model, 2, body, on_taint="ignore"):
+        assert whole == "Reduction(world=2, segments=3, missing=(), tainted=(), resent=0)"
+        assert partial == "Reduction(world=2, segments=3, missing=(1,), tainted=(1,), resent=0)"
+
+
+def test_each_tainted_sum_is_a_warning_of_its_own(model):
+    """Python shows a text once for a line."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        with Worker(model.address(), world=1, mode="propagate", on_taint="warn") as worker:
+            for _ in range(10):
+                worker.allreduce(np.full(3, np.nan, np.float32))
+    assert [warning.category for warning in caught] == [TaintWarning] * 10
+    assert "which makes NaN of those sums, in collective 10" in str(caught[-1].message)
+
+
+def test_a_warning_comes_each_time_that_other_workers_are_missing(model):
+    with Worker(model.address(), world=1) as worker, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        reduction = worker.allreduce(np.ones(3, np.float32))
+        for _ in range(3):
+            for absent in ((), (1,), (1,), (1, 2)):
+                worker._collectives += 1
+                headers = reduction.headers.copy()
+                headers["members"] = 0b111 & ~sum(1 << rank for rank in absent)
+                worker._judge(Reduction(3, reduction.elements, 0, headers))
+    assert [str(warning.message).partition(":")[0] for warning in caught] == [
+        f"{who} not in the sum of collective {number}" for number, who in (
+            (3, "rank 1 is"), (5, "ranks 1 and 2 are"), (7, "rank 1 is"), (9, "ranks 1 and 2 are"), (11, "rank 1 is"), (13, "ranks 1 and 2 are"))]
+    assert {warning.category for warning in caught} == {MissingWarning}

@@ -1,0 +1,471 @@
+"""What workers do when the switch, the network or their processes fail, in virtual time against the compiled switch."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import sim.emulator.cluster
+from iswitch import (
+    AbandonedJobWarning, AsyncWorker, IswitchError, Mismatch, NotAMember, Recoverable, Refused, SwitchUnreachable, Timeout, Worker,
+)
+from iswitch.config import Config
+from iswitch.transport import Buffer
+from sim.bench.udp_model import kill
+from sim.emulator.cluster import Cluster
+from sim.emulator.engine import Board
+from sim.emulator.fabric import Fabric
+from sim.emulator.faults import Rates
+from sim.emulator.program import Machine, Program
+from sim.emulator.virtual import VirtualTime
+
+SOUND = Machine()
+LOSSY = Machine(rates=Rates(delay_us=1, loss=0.05, duplicate=0.02))
+EVER = 10**9
+TICK_US = 20_000
+"""How often an idle switch looks at its timers: these tests wait for long, and none is about the ageing of stations."""
+pytestmark = pytest.mark.filterwarnings("ignore:rank.* not in the sum")
+
+
+@pytest.fixture(autouse=True)
+def coarse_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sim.emulator.cluster, "VirtualTime", partial(VirtualTime, tick_us=TICK_US))
+
+
+def run(functions: list[Callable[[Program], Any]], *, machine: Machine = SOUND, limit_s: float = 1000, seed: int = 1) -> list[Any]:
+    """What each program returns; program k is at port k of one switch."""
+    with Board(Config(), seed=seed) as board, Fabric([board]) as fabric:
+        cluster = Cluster(fabric, seed=seed)
+        for port, function in enumerate(functions):
+            cluster.add((0, port), function, name=f"worker {port}", machine=machine)
+        cluster.run(limit_s)
+        return [program.result for program in cluster.programs]
+
+
+class Cable:
+    """A program's transport, which carries nothing from `since` until `until`, both in virtual seconds; `up`, `down`: in which directions."""
+
+    def __init__(self, program: Program, since: float, until: float, *, up: bool = True, down: bool = True):
+        self._inner, self._since, self._until, self._up, self._down = program.transport(), since, until, up, down
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    @property
+    def cut(self) -> bool:
+        return self._since <= self._inner.now() < self._until
+
+    def send(self, train: Buffer, segment_bytes: int) -> None:
+        if not (self._up and self.cut):
+            self._inner.send(train, segment_bytes)
+
+    def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
+        deadline = self._inner.now() + timeout_s
+        while True:
+            found = self._inner.receive(into, max(0.0, deadline - self._inner.now()))
+            if not (found[0] and self._down and self.cut):
+                return found
+
+
+# Time-outs
+
+def test_a_rank_that_computes_for_14_s_ends_no_other_with_the_defaults() -> None:
+    def work(program: Program) -> float:
+        with Worker(world=2, rank=int(program.name[-1]), transport=program.transport()) as worker:
+            if worker.rank == 1:
+                program.sleep(14)
+            array = np.ones(1000, np.float32)
+            worker.allreduce(array)
+            return float(array[0])
+
+    assert run([work] * 2) == [2.0, 2.0]
+
+
+def test_a_switch_that_dies_in_the_middle_of_a_collective_is_noticed_in_seconds() -> None:
+    def work(program: Program) -> tuple[float, str]:
+        with Worker(world=2, rank=int(program.name[-1]), transport=Cable(program, 5, EVER)) as worker:
+            worker.barrier()
+            if worker.rank == 1:
+                program.sleep(8)
+            begun = program.now()
+            with pytest.raises(SwitchUnreachable) as caught:
+                worker.barrier()
+            return program.now() - begun, str(caught.value)
+
+    for took, message in run([work] * 2):
+        assert took < 20 and "has not answered for 10 s (`switch_timeout_s`)" in message and "`rejoin(timeout_s=...)`" in message
+
+
+def test_an_asynchronous_worker_notices_a_dead_switch_in_seconds() -> None:
+    def work(program: Program) -> float:
+        with AsyncWorker(world=1, size=10, transport=Cable(program, 1, EVER)) as worker:
+            worker.push(np.ones(10, np.float32))
+            assert worker.wait() and len(list(worker.updates())) == 1
+            program.sleep(2)
+            begun = program.now()
+            worker.push(np.ones(10, np.float32))
+            with pytest.raises(SwitchUnreachable, match=r"10 s \(`switch_timeout_s`\)"):
+                worker.wait()
+            return program.now() - begun
+
+    assert 10 < run([work])[0] < 15
+
+
+def test_the_switch_is_asked_nothing_while_results_come() -> None:
+    def work(program: Program) -> int:
+        with Worker(world=2, transport=program.transport()) as worker:
+            worker.barrier()
+            before = worker.counters()["CONTROL"]
+            asked = worker.counters()["CONTROL"] - before
+            for _ in range(200):
+                worker.allreduce(np.ones(2000, np.float32))
+                program.sleep(0.01)
+            worker.barrier()
+            return worker.counters()["CONTROL"] - before - asked
+
+    # Both read the counters, at different times; 400 collectives alone would be 400 questions and more.
+    assert max(run([work] * 2)) < 150
+
+
+def test_a_time_out_names_its_parameter_and_whom_it_waits_for() -> None:
+    def work(program: Program) -> str:
+        with Worker(world=2, rank=int(program.name[-1]), transport=program.transport(), timeout_s=5) as worker:
+            if worker.rank == 1:
+                program.sleep(8)
+                return ""
+            with pytest.raises(Timeout, match=r"no result for 5 s \(`timeout_s`\).*rank 1 is not in this collective.*raise `timeout_s`") as caught:
+                worker.barrier()
+            return str(caught.value)
+
+    assert run([work] * 2)[0]
+
+
+# Recovery
+
+STEPS = 40
+
+
+def train(worker: Worker, program: Program, *, compute_s: float = 0.2, recover_s: float = 60) -> tuple[np.ndarray, list[str]]:
+    """The loop of the README. A worker's gradient is the number of its step, so a sum that mixes steps is not the world times that."""
+    weights, errors = np.zeros(50, np.float64), []
+    step = worker.share(weights, 0)
+    while step < STEPS:
+        try:
+            if worker.changed:
+                step = worker.share(weights, step)
+                continue
+            program.sleep(compute_s)
+            gradient = np.full(50, step, np.float32)
+            worker.allreduce(gradient, op="mean")
+        except Recoverable as error:
+            errors.append(type(error).__name__)
+            worker.rejoin(timeout_s=recover_s)
+            continue
+        assert set(gradient.tolist()) == {float(step)}
+        weights += gradient
+        step += 1
+    return weights, errors
+
+
+@pytest.mark.parametrize("machine", [SOUND, LOSSY], ids=["sound", "lossy"])
+def test_the_recovery_loop_survives_a_switch_that_is_away_for_20_s(machine: Machine) -> None:
+    def work(program: Program) -> tuple[np.ndarray, list[str]]:
+        with Worker(world=3, rank=int(program.name[-1]), transport=Cable(program, 3, 23)) as worker:
+            return train(worker, program)
+
+    trained = run([work] * 3, machine=machine)
+    assert all(np.array_equal(weights, np.full(50, sum(range(STEPS)))) for weights, _ in trained)
+    assert any("SwitchUnreachable" in errors for _, errors in trained)
+
+
+def test_a_worker_whose_link_is_down_for_20_s_comes_back_to_the_others() -> None:
+    def work(program: Program) -> tuple[np.ndarray, list[str]]:
+        rank = int(program.name[-1])
+        with Worker(world=3, rank=rank, transport=Cable(program, 3, 23 if rank == 1 else 3)) as worker:
+            return train(worker, program, compute_s=1.0)
+
+    trained = run([work] * 3)
+    assert all(np.array_equal(weights, np.full(50, sum(range(STEPS)))) for weights, _ in trained)
+    assert trained[1][1] and not trained[0][1]
+
+
+def test_no_step_is_added_to_another_when_a_result_reaches_only_one_worker() -> None:
+    """A worker's downlink is dead for longer than its `timeout_s`: the other one has the sum, and is a step ahead."""
+    def work(program: Program) -> tuple[np.ndarray, list[str]]:
+        rank = int(program.name[-1])
+        with Worker(world=2, rank=rank, timeout_s=1.0, switch_timeout_s=3.0,
+                    transport=Cable(program, 2.1, 4.5 if rank == 0 else 2.1, up=False)) as worker:
+            return train(worker, program)
+
+    trained = run([work] * 2)
+    assert all(np.array_equal(weights, np.full(50, sum(range(STEPS)))) for weights, _ in trained)
+    assert trained[0][1] and trained[1][1]
+
+
+def test_rejoin_says_for_how_long_it_tried_and_can_be_called_again() -> None:
+    def work(program: Program) -> tuple[float, int]:
+        with Worker(world=1, transport=Cable(program, 1, 20), switch_timeout_s=2) as worker:
+            program.sleep(2)
+            with pytest.raises(SwitchUnreachable):
+                worker.barrier()
+            with pytest.raises(IswitchError, match="Call `rejoin`, then `share`"):
+                worker.barrier()
+            begun = program.now()
+            with pytest.raises(SwitchUnreachable, match=r"has not answered for 5 s.*`timeout_s` of 5 s; it can be called again"):
+                worker.rejoin(timeout_s=5)
+            tried = program.now() - begun
+            worker.rejoin(timeout_s=600)
+            return tried, worker.share(np.zeros(3), 5)
+
+    ((tried, step),) = run([work])
+    assert 5 <= tried < 7 and step == 5
+
+
+def test_rejoin_in_step_does_nothing() -> None:
+    def work(program: Program) -> int:
+        with Worker(world=1, transport=program.transport()) as worker:
+            worker.barrier()
+            worker.rejoin()
+            worker.barrier()
+            return worker.segments
+
+    assert run([work]) == [2]
+
+
+# Jobs that dead workers left behind
+
+def left_behind(program: Program, rank: int, at: float, **options: Any) -> None:
+    """A worker of a job that is at work, and is killed."""
+    worker = Worker(rank=rank, transport=program.transport(), **options)
+    if options["world"] > 1:
+        worker.barrier()
+    program.sleep(at - program.now())
+    kill(worker)
+
+
+def restarted(program: Program, **options: Any) -> tuple[float, int]:
+    begun = program.now()
+    with Worker(world=4, rank=int(program.name[-1]), transport=program.transport(), **options) as worker:
+        array = np.ones(1000, np.float32)
+        worker.allreduce(array)
+        assert set(array.tolist()) == {4.0}
+        worker.barrier()
+        return program.now() - begun, worker.rank
+
+
+@pytest.mark.parametrize("machine, seed, after_s, elastic", [(SOUND, 1, 0.0, False), (LOSSY, 2, 0.0, False), (LOSSY, 3, 20.0, False),
+                                                             (LOSSY, 3, 0.0, True)])
+def test_workers_started_again_together_end_the_running_job_that_they_left_behind(machine: Machine, seed: int, after_s: float,
+                                                                                  elastic: bool) -> None:
+    def work(program: Program) -> tuple[float, int]:
+        rank = int(program.name[-1])
+        left_behind(program, rank, 1.0 + 0.4 * rank, world=4)  # killed one after another
+        program.sleep(after_s)
+        return restarted(program, elastic=elastic)
+
+    with pytest.warns(AbandonedJobWarning, match=r"job 0 at .* was left behind: from none of its members, ranks 0, 1, 2 and 3, .* `evict_s` of 5 s"):
+        done = run([work] * 4, machine=machine, seed=seed)
+    assert [rank for _, rank in done] == [0, 1, 2, 3]
+    assert max(took for took, _ in done) < (8 if after_s == 0 else 3)
+
+
+@pytest.mark.parametrize("machine, seed, options", [(SOUND, 1, {"format": "fp32"}), (LOSSY, 2, {"format": "fp32"}), (LOSSY, 3, {"evict_s": 2.0})])
+def test_workers_started_together_end_a_forming_job_of_other_settings_that_was_left_behind(machine: Machine, seed: int, options: dict) -> None:
+    def work(program: Program) -> tuple[float, int]:
+        if program.name == "worker 3":
+            with pytest.raises(SwitchUnreachable):
+                Worker(world=4, rank=1, transport=Cable(program, 0.5, EVER), switch_timeout_s=1, **options)
+        else:
+            program.sleep(1.5)
+        return restarted(program)
+
+    with pytest.warns(AbandonedJobWarning, match=r"job 0 at .* was left behind: from none of its members, rank 1, "):
+        done = run([work] * 4, machine=machine, seed=seed)
+    assert [rank for _, rank in done] == [0, 1, 2, 3]
+
+
+def test_a_forming_job_of_the_same_settings_gives_a_dead_workers_rank_away() -> None:
+    def work(program: Program) -> tuple[float, int]:
+        if program.name == "worker 3":
+            with pytest.raises(SwitchUnreachable):
+                Worker(world=4, rank=2, transport=Cable(program, 0.5, EVER), switch_timeout_s=1)
+            program.sleep(6)  # or the job runs, and then the others evict the dead worker
+        else:
+            program.sleep(1.5)
+        return restarted(program)
+
+    assert [rank for _, rank in run([work] * 4)] == [0, 1, 2, 3]
+
+
+def test_a_worker_alone_ends_the_job_that_all_others_left_behind_dead() -> None:
+    """An elastic newcomer waits for a boundary that never comes."""
+    def work(program: Program) -> bool:
+        rank = int(program.name[-1])
+        left_behind(program, rank, 1.0, world=2)
+        program.sleep(10 * rank)
+        with Worker(world=2, rank=rank, transport=program.transport(), elastic=True) as worker:
+            return worker.changed
+
+    with pytest.warns(AbandonedJobWarning):
+        assert run([work] * 2) == [False, False]
+
+
+def test_asynchronous_workers_started_again_together_end_the_job_that_they_left_behind() -> None:
+    def work(program: Program) -> bool:
+        rank = int(program.name[-1])
+        worker = AsyncWorker(world=2, rank=rank, size=10, transport=program.transport())
+        program.sleep(1)
+        kill(worker)
+        with AsyncWorker(world=2, rank=rank, size=10, transport=program.transport()) as again:
+            again.push(np.ones(10, np.float32))
+            assert again.wait()
+            [update] = again.updates()
+            return again.newcomer or update.count != 2
+
+    with pytest.warns(AbandonedJobWarning):
+        assert run([work] * 2) == [False, False]
+
+
+@pytest.mark.parametrize("elastic", [False, True])
+def test_a_live_member_keeps_its_job(elastic: bool) -> None:
+    """Rank 1 is dead and started again; rank 0 computes for long, and then evicts rank 1 by waiting for it."""
+    def work(program: Program) -> list[int]:
+        if program.name == "worker 0":
+            with Worker(world=2, rank=0, transport=program.transport()) as worker:
+                worker.barrier()
+                program.sleep(12)
+                counts = []
+                while len(counts) < 5 or not (worker.changed or not elastic):
+                    counts.append(int(worker.allreduce(np.ones(10, np.float32)).counts[0]))
+                if elastic:
+                    worker.share(np.zeros(1), 1)
+                return counts
+        left_behind(program, 1, 1.0, world=2)
+        if elastic:
+            with Worker(world=2, rank=1, transport=program.transport(), elastic=True) as worker:
+                assert worker.changed and program.now() > 12
+                worker.share(np.zeros(1), 0)
+            return []
+        with pytest.raises(Refused, match=r"rank 1 is taken\. Rank 0 .*is alive.*needs elastic=True.*`iswitch reset --job 0 --switch") as caught:
+            Worker(world=2, rank=1, transport=program.transport())
+        assert program.now() < 8 and "rank 1 (10.1.0.2:" in str(caught.value) and "loses its rank after 5 s (`evict_s`)" in str(caught.value)
+        return []
+
+    first, _ = run([work] * 2)
+    assert set(first) == {1}
+
+
+def test_a_job_whose_members_may_be_silent_for_ever_is_not_ended() -> None:
+    def work(program: Program) -> None:
+        left_behind(program, 0, 1.0, world=1, evict_s=0, key=7)
+        program.sleep(10)
+        with pytest.raises(Refused, match=r"keeps its rank, because the job's `evict_s` is 0.*`iswitch reset --job 0 --key 7 --switch"):
+            Worker(world=1, rank=0, transport=program.transport(), evict_s=0, key=7)
+
+    run([work])
+
+
+# Workers that do not agree
+
+@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize("arrays, messages", [
+    ((np.ones(1000, np.float32), np.ones(2000, np.float32)),
+     ("rank 1 sums at least 1,056 elements of window64, and this worker, rank 0, sums 1,000 elements of window64",
+      "rank 0 sums 1,000 elements of window64, and this worker, rank 1, sums 2,000 elements of window64")),
+    ((np.ones(1000, np.float32), np.ones(1000, np.int32)),
+     ("rank 1 sums elements of int32, and this worker, rank 0, sums 1,000 elements of window64",
+      "rank 0 sums elements of window64, and this worker, rank 1, sums 1,000 elements of int32")),
+    ((np.ones(352, np.float32), np.ones(704, np.float32)),
+     ("rank 1 sums an array of another size: segment 0 is the last one of one array only, and this worker, rank 0, sums 352 elements",
+      "rank 0 sums an array of another size: segment 0 is the last one of one array only, and this worker, rank 1, sums 704 elements")),
+], ids=["sizes", "formats", "boundaries"])
+def test_arrays_that_differ_are_named_in_seconds(arrays: tuple[np.ndarray, np.ndarray], messages: tuple[str, str], late: int) -> None:
+    def work(program: Program) -> tuple[float, str]:
+        rank = int(program.name[-1])
+        with Worker(world=2, rank=rank, transport=program.transport()) as worker:
+            worker.barrier()
+            if rank == late:
+                program.sleep(0.5)
+            begun = program.now()
+            with pytest.raises(Mismatch, match=r"(?s)do not call the same collective.*same size and dtype") as caught:
+                worker.allreduce(arrays[rank].copy())
+            took = program.now() - begun
+            program.sleep(8)
+            with pytest.raises(IswitchError, match="Call `rejoin`, then `share`"):
+                worker.barrier()
+            worker.rejoin()
+            assert worker.share(np.zeros(1), 1) == 1
+            return took, str(caught.value)
+
+    told = run([work] * 2)
+    assert max(took for took, _ in told) < 10
+    assert messages[late] in told[late][1]
+    assert f"refuses the contribution of rank {late}, because it differs in size or format from that of rank {1 - late}" in told[1 - late][1]
+
+
+def test_a_worker_that_is_out_of_step_sends_a_sign_of_life_now_and_then_only() -> None:
+    """Another worker has reset the job, so the switch answers each sign of life with a notice."""
+    def work(program: Program) -> int:
+        with Worker(world=2, rank=int(program.name[-1]), transport=program.transport(), timeout_s=1.0) as worker:
+            with pytest.raises((Timeout, Mismatch)):
+                worker.allreduce(np.ones(10 + worker.rank, np.float32))
+            if worker.rank == 0:
+                worker.reset()
+                before = worker.counters()["EPOCH"]
+                program.sleep(4)
+                return worker.counters()["EPOCH"] - before
+            program.sleep(6)
+            return 0
+
+    assert 2 <= run([work] * 2)[0] <= 10
+
+
+def test_a_barrier_against_a_sum_is_a_mismatch() -> None:
+    def work(program: Program) -> str:
+        with Worker(world=2, rank=int(program.name[-1]), transport=program.transport()) as worker:
+            with pytest.raises(Mismatch) as caught:
+                worker.barrier() if worker.rank else worker.allreduce(np.ones(1000, np.float32))
+            program.sleep(5)
+            return str(caught.value)
+
+    for message in run([work] * 2):
+        assert "same collective" in message
+
+
+def test_vectors_of_different_sizes_are_named_in_seconds() -> None:
+    def work(program: Program) -> str:
+        rank = int(program.name[-1])
+        with AsyncWorker(world=2, rank=rank, size=400 + rank, transport=program.transport()) as worker:
+            if rank == 0:
+                worker.push(np.ones(400, np.float32))
+                program.sleep(10)
+                return ""
+            program.sleep(0.5)
+            worker.push(np.ones(401, np.float32))
+            with pytest.raises(Mismatch) as caught:
+                worker.wait()
+            assert program.now() < 5
+            with pytest.raises(Mismatch):
+                list(worker.updates())
+            return str(caught.value)
+
+    assert "400 elements by rank 0, and 401 by this worker, rank 1. Start all workers with the same `size`" in run([work] * 2)[1]
+
+
+def test_a_worker_that_was_evicted_is_told_how_to_go_on() -> None:
+    def work(program: Program) -> str:
+        rank = int(program.name[-1])
+        with Worker(world=2, rank=rank, transport=Cable(program, 1, 8 if rank else 1)) as worker:
+            worker.barrier()
+            program.sleep(2)
+            if rank == 0:
+                worker.barrier()
+                program.sleep(5)
+                return ""
+            program.sleep(8)
+            with pytest.raises(NotAMember, match=r"evicted this worker because nothing came from it for `evict_s`") as caught:
+                worker.barrier()
+            return str(caught.value)
+
+    assert run([work] * 2)[1]
