@@ -18,6 +18,7 @@ from iswitch.errors import HaltedWarning, Mismatch
 from iswitch.timer import RetransmissionTimer
 from iswitch.trains import Packer, Payloads
 from iswitch.transport import RECEIVE_BYTES, Transport
+from iswitch.window import SendWindow
 from iswitch.wire import HEADER, TAIL_BYTES, VERSION, ContributionFlag, Format, Reason, ResultFlag, Type
 
 __all__ = ["Notice", "Ring", "Stalled", "Tally"]
@@ -28,6 +29,9 @@ _WHOLE = int(ContributionFlag.WHOLE) << 4
 _PARTIAL, _RESENT, _CHANGE = int(ResultFlag.PARTIAL) << 4, int(ResultFlag.RESENT) << 4, int(ResultFlag.CHANGE) << 4
 _GAP = 3
 """A segment is taken for lost when so many that were sent after it have come back."""
+_PROBES, _PROBES_LOSSY = 1, 8
+"""So many of the last segments lacked are sent again after a time-out, and so many where loss is proven."""
+_NO_SEGMENTS = np.empty(0, np.int64)
 _PARTIAL_CAP_S = 0.05
 """With a threshold below the world a slot can be held for a laggard's receipt, so nobody waits longer to try again."""
 _REST_PARTIAL_S, _CAP_S = 0.02, 1.0
@@ -77,7 +81,7 @@ class Ring:
     def restart(self, membership: Membership) -> None:
         """Forgets everything and begins at the membership's epoch and first seq."""
         self.membership = membership
-        self.window = membership.window
+        self.window = SendWindow(membership.window)
         self.packer = Packer(membership, self.transport.train_segments(HEADER.itemsize + 4 * membership.elements))
         self.set_threshold(membership.threshold)
         self.base = membership.first_seq
@@ -134,22 +138,22 @@ class Ring:
         segments = self._payloads.size
         now = self.transport.now()
         self._send_new(now)
-        expiry, deadline, inquiry = now + self.timer.timeout_s, now + timeout_s, now + inquire_s
+        self._begun_at = now
+        expiry, deadline, inquiry = now + self._timeout_s, now + timeout_s, now + inquire_s
         while self._low < segments:
             fresh = self._receive(min(expiry, deadline) - now)
             now = self.transport.now()
             if fresh:
-                while self._next < segments and self._next - self._low > self.window * 3 // 4 and self._receive(0.0):
+                while self._next < segments and self._next - self._low > self.window.size * 3 // 4 and self._receive(0.0):
                     pass  # what little we could send goes with what more has come
                 self._clock(now)
                 self._send_new(now)
                 self._send_gaps(now)
-                expiry, deadline, inquiry = now + self.timer.timeout_s, now + timeout_s, now + inquire_s
-                self._progressed = True
+                expiry, deadline, inquiry = now + self._timeout_s, now + timeout_s, now + inquire_s
             elif self.halted:
                 self.halted = False
                 deadline = now + timeout_s
-                expiry = now + min(self.timer.timeout_s, timeout_s / 4)
+                expiry = now + min(self._timeout_s, timeout_s / 4)
                 warnings.warn("the job is halted: this collective waits until a worker calls `resume`", HaltedWarning, stacklevel=4)
             elif now >= deadline:
                 raise Stalled(segments - int(self._lack[:segments].sum()), segments)
@@ -160,7 +164,7 @@ class Ring:
                     now = self.transport.now()
                     inquiry = now + inquire_s
                     self._send_new(now)
-                expiry = now + self.timer.timeout_s
+                expiry = now + self._timeout_s
         tally = Tally(self._headers, self._resent_count, bool(self._odd & ~_CHANGE), bool(self._odd & _CHANGE))
         self._close(segments)
         return tally
@@ -178,8 +182,7 @@ class Ring:
         self._resent_count = 0
         self._low = self._next = self._high = 0  # first lacked; first never sent; one above the highest held
         self._first_at: float | None = None  # when the first result came
-        self._clocked = -1  # the segment whose delay was taken last
-        self._progressed = False
+        self._newest = self._clocked = -1  # the highest held that was sent once; the one whose delay was taken last
         if self._kept:
             kept, self._kept = self._kept, []
             for records in kept:
@@ -190,6 +193,7 @@ class Ring:
         """The collective is over: count from its end. The payloads belong to the caller again."""
         self.base = (self.base + segments) % 2**32
         self.segments += segments
+        self.window.end_collective()
         self._payloads, self._starts = self._nothing, self._starts[:0]
         self._lack = self._lack[segments:]
         self._low, self._high, self._next = self._low - segments, max(0, self._high - segments), 0
@@ -200,7 +204,7 @@ class Ring:
     def _send_new(self, now: float) -> None:
         """Whatever the window allows; if that is nothing and others may go on without us, a receipt now and then."""
         first = max(self._next, self._low)
-        last = min(self._low + self.window, self._payloads.size)
+        last = min(self._low + self.window.size, self._payloads.size)
         if first >= last:
             self._acknowledge()
             return
@@ -217,7 +221,7 @@ class Ring:
 
     def _acknowledge(self) -> None:
         """A receipt if the switch does not know of many results that we hold, and if somebody could wait for it."""
-        if self.partial and (self.low - self._told) % 2**32 >= max(1, self.window // 4):
+        if self.partial and (self.low - self._told) % 2**32 >= max(1, self.window.most // 4):
             self._send_receipts(np.array([self._low]), want=False)
 
     def _send(self, indices: np.ndarray, now: float, flags: int) -> None:
@@ -232,33 +236,41 @@ class Ring:
         self._resent_count += len(indices)
         self._send(indices, now, _RETRANSMISSION)
 
-    def _send_gaps(self, now: float) -> None:
-        """Fast retransmission, once in about a round trip: what is lacked although `_GAP` later ones are here, or one
-        if that was the last one sent (RFC 5827)."""
+    def _overtaken(self) -> np.ndarray:
+        """Return the segments that are lacked although `_GAP` later results are here, or one if that was the last one sent (RFC 5827)."""
         gap = _GAP if self._high < self._next else 1
         if self._high - self._low < gap + 1:
-            return
+            return _NO_SEGMENTS
         held = np.flatnonzero(~self._lack[self._low:self._high])
         if len(held) < gap:
-            return
+            return _NO_SEGMENTS
         end = min(self._low + int(held[-gap]), self._next)
-        lost = np.flatnonzero(self._lack[self._low:end]) + self._low
-        patience = np.where(self._resent[lost], self.timer.patience_again_s, self.timer.patience_s)
-        lost = lost[self._sent_at[lost] <= now - patience]
+        return np.flatnonzero(self._lack[self._low:end]) + self._low
+
+    def _send_gaps(self, now: float) -> None:
+        """Fast retransmission: send an overtaken segment again after about a round trip, and then once in a time-out."""
+        lost = self._overtaken()
         if len(lost):
-            self._resend(lost, now)
+            seen_at = self._sent_at[self._newest] if self._newest >= 0 else 0.0
+            before = np.where(self._resent[lost], min(now - self.timer.base_s, seen_at), now - self.timer.patience_s)
+            if len(lost := lost[self._sent_at[lost] <= before]):
+                self._resend(lost, now)
 
     def _expire(self, now: float) -> None:
-        """Nothing came for a time-out. Ask with the lowest segment lacked; it may only be late, or somebody is not there yet.
-        If something came before, ask with the highest too: its result shows all that is lost below (RFC 8985, section 7)."""
-        indices = [self._low]
-        if self._progressed:
+        """Send again after a time-out without any result. Before the first result that is the lowest segment alone: most likely another worker
+        computes. Later it is all that were overtaken, and the last ones, whose results show what is lost below (RFC 8985, section 7)."""
+        indices = np.array([self._low])
+        if self._first_at is not None:
             lacked = np.flatnonzero(self._lack[self._low:self._next]) + self._low
-            overdue = lacked[self._sent_at[lacked] <= now - self.timer.timeout_s]
-            indices += overdue[-1:].tolist()
-        self._resend(np.unique(indices), now)
-        self._progressed = False
+            indices = np.concatenate([indices, self._overtaken(), lacked[-(_PROBES_LOSSY if self.timer.lossy else _PROBES):]])
+            indices = np.unique(indices[self._sent_at[indices] <= now - self.timer.base_s])
+        self._resend(indices, now)
         self.timer.back_off()
+
+    @property
+    def _timeout_s(self) -> float:
+        """From now, after a new result or a time-out, to the next time-out."""
+        return self.timer.first_timeout_s if self._first_at is None else self.timer.timeout_s
 
     # Receiving
 
@@ -313,9 +325,11 @@ class Ring:
         payloads, size = self._payloads, records.shape[1] - HEADER.itemsize - TAIL_BYTES
         whole = size == self.packer.segment_bytes - HEADER.itemsize and (not payloads.last.size or end < payloads.size)
         short = first == payloads.size - 1 and size == payloads.last.size
-        flags = headers["format_flags"]
+        flags, resent = headers["format_flags"], 0
         if flags.tobytes() != bytes((self._format,)) * len(flags):
             self._odd |= int(np.bitwise_or.reduce(flags)) & 0xF0 & ~_RESENT
+            if resent := int(np.count_nonzero(flags & _RESENT)):
+                self.timer.lost()
             if np.count_nonzero(flags & 15 != self._format):
                 whole = short = False
             if self._odd & _PARTIAL:  # somebody was left out
@@ -333,25 +347,25 @@ class Ring:
         self._lack[which] = False
         if end > self._high:
             self._high = end
+        if isinstance(which, slice) and not self._resent_count and end <= self._next:  # as it nearly always is
+            self.window.count(end - first, 0, resent)
+            self._newest = max(self._newest, end - 1)
+            return
+        held = np.arange(first, end) if isinstance(which, slice) else which
+        again = self._resent[held]
+        self.window.count(len(held), int(np.count_nonzero(again)), resent)
+        if len(once := held[(self._sent_at[held] > 0) & ~again]):
+            self._newest = max(self._newest, int(once.max()))
 
     def _clock(self, now: float) -> None:
-        """Delay of the newest segment held, if it was sent once. Time before a collective's first result is others'
-        time: it may only lower the estimate."""
-        newest, first = self._high - 1, self._first_at is None
+        """Measure how long new results took. Time before a collective's first result is not the network's alone."""
         if self._first_at is None:
             self._first_at = now
-            self.timer.restart()
-        if newest >= len(self._resent) or self._resent[newest]:
-            return
-        if not (sent := float(self._sent_at[newest])):
-            return
-        if first:
-            honest = self.timer.delay_s is None or now - sent < self.timer.delay_s
-        else:
-            honest, sent = newest > self._clocked, max(sent, self._first_at)
-        self._clocked = newest
-        if honest:
-            self.timer.sample(now - sent)
+            self.timer.sample_first(now - self._begun_at)
+        elif self._newest > self._clocked:
+            self.timer.sample(now - max(float(self._sent_at[self._newest]), self._first_at))
+        self._clocked = self._newest
+        self.timer.restart()
 
     def _advance(self) -> None:
         """`_low` to the first result lacked."""
@@ -387,7 +401,7 @@ class Ring:
         self._acknowledge()
         now = self.transport.now()
         if now >= self._rest_until:
-            top = min(max(self._high, self._low + 1), self._low + self.window + 1)
+            top = min(max(self._high, self._low + 1), self._low + self.window.most + 1)
             self._send_receipts(np.flatnonzero(self._lack[self._low:top]) + self._low, want=True)
             self._rest_s = min(2 * self._rest_s, self._longest_s())
             self._rest_until = now + self._rest_s

@@ -48,6 +48,7 @@ class Vector:
         self.version = version
         self.parts = Payloads(values, elements), Payloads(trailer, elements)
         self.update = self.next = -1  # granted to it; the first position that was never sent
+        self.sent_at = 0.0  # its first segment, for the first time
         self.first_at: float | None = None  # when the update's first result came
 
 
@@ -87,6 +88,7 @@ class Stream:
         self._lack = np.ones(2 * self._reach, np.bool_)
         self._asked_at = np.full(2 * self._reach, -math.inf)  # sent, or asked for with a receipt; or first found lacking
         self._asked = np.zeros(2 * self._reach, np.int64)  # how often
+        self._seen_at = -math.inf  # the latest time of asking that has a result
 
         self._arrivals: dict[int, Arrival] = {}
         self.ready: deque[Arrival] = deque()
@@ -199,15 +201,14 @@ class Stream:
         now = self.transport.now()
         if self.news > self._handled:
             self._handled = self.news
-            if not self._contributed(self.low // self.segments):
-                self.timer.restart()  # what expired were others' times
+            self.timer.restart()
             self._send_new(now)
             self._send_gaps(now)
             self._acknowledge()
-            self._expiry = now + self.timer.timeout_s
+            self._expiry = now + self._timeout_s
         elif now >= self._expiry:
             self._expire(now)
-            self._expiry = now + self.timer.timeout_s
+            self._expiry = now + self._timeout_s
         self._claim(now)
         return max(0.0, min(self._expiry, self._claim_at) - now)
 
@@ -246,13 +247,17 @@ class Stream:
         at = positions % len(self._lack)
         self._lack[at] = False
         self.news += 1
-        answered = at[(headers["format_flags"] & _RESENT > 0) & (self._asked[at] == 1)]
+        resent = headers["format_flags"] & _RESENT > 0
+        if resent.any():
+            self.timer.lost()
+        answered = at[resent & (self._asked[at] == 1)]
         highest = int(positions.max())
         if highest >= self._high:
             self._high = highest + 1
             self._clock(self.transport.now())
         elif len(answered):  # a stored result, which was asked for once
-            self.timer.sample(self.transport.now() - float(self._asked_at[answered[-1]]))
+            self._seen_at = max(self._seen_at, asked_at := float(self._asked_at[answered[-1]]))
+            self.timer.sample(self.transport.now() - asked_at)
         self._advance(abandoned=size == HEADER.itemsize + 4 + TAIL_BYTES and not headers["count"].all())
 
     def _put(self, update: int, segments: np.ndarray, headers: np.ndarray, bodies: np.ndarray) -> None:
@@ -290,22 +295,18 @@ class Stream:
             self._ask(np.array([self.low]), self.transport.now())
 
     def _clock(self, now: float) -> None:
-        """Delay of the highest position held, if it was sent once. Time before an update's first result is others' time: it may only lower
-        the estimate."""
+        """Measure how long the highest position held took, if it was sent once. Time before an update's first result is not the network's
+        alone."""
         newest = self._high - 1
-        vector = self._contributed(newest // self.segments)
+        vector, at = self._contributed(newest // self.segments), newest % len(self._lack)
         if vector is None:
             return
-        first, sent = vector.first_at is None, float(self._asked_at[newest % len(self._lack)])
         if vector.first_at is None:
             vector.first_at = now
-            self.timer.restart()
-        if self._asked[newest % len(self._lack)] != 1:
-            return
-        if not first:
-            self.timer.sample(now - max(sent, vector.first_at))
-        elif self.timer.delay_s is None or now - sent < self.timer.delay_s:
-            self.timer.sample(now - sent)
+            self.timer.sample_first(now - vector.sent_at)
+        elif self._asked[at] == 1:
+            self._seen_at = max(self._seen_at, sent_at := float(self._asked_at[at]))
+            self.timer.sample(now - max(sent_at, vector.first_at))
 
     def _heed(self, header: np.void) -> None:
         """What is no result of this epoch."""
@@ -359,7 +360,7 @@ class Stream:
                 self._claim_at = math.inf
                 return
             self._k = (self._k + 1) % 2**32
-            self._claim_wait_s = self.timer.patience_again_s
+            self._claim_wait_s = self.timer.base_s
         elif now < self._claim_at:
             return
         else:
@@ -377,6 +378,7 @@ class Stream:
             first = max(vector.next, self.low)
             last = min((vector.update + 1) * self.segments, self.low + self.membership.window)
             if first < last:
+                vector.sent_at = vector.sent_at or now
                 vector.next = last
                 positions = np.arange(first, last)
                 self._contribute(vector, positions[self._lack[positions % len(self._lack)]], now, 0)
@@ -408,29 +410,37 @@ class Stream:
                 self._asked_at[chosen % len(self._lack)] = now
                 self._send_receipts(chosen, want=self.low < self._limit)
 
-    def _send_gaps(self, now: float) -> None:
-        """What is lacked although `_GAP` later ones are here, or one if that was an update's last (RFC 5827); once in about a round trip."""
+    @property
+    def _timeout_s(self) -> float:
+        """From now, after something new or a time-out, to the next time-out."""
+        vector = self._contributed(self.low // self.segments)
+        return self.timer.first_timeout_s if vector and vector.first_at is None else self.timer.timeout_s
+
+    def _overtaken(self) -> np.ndarray:
+        """Return the positions that are lacked although `_GAP` later results are here, or one if that was an update's last (RFC 5827)."""
         gap = 1 if self._high % self.segments == 0 else _GAP
         span = np.arange(self.low, self._high)
-        at = span % len(self._lack)
-        held = np.flatnonzero(~self._lack[at])
-        if len(held) < gap:
-            return
-        span, at = span[:held[-gap]], at[:held[-gap]]
-        patience = np.where(self._asked[at] > 1, self.timer.patience_again_s, self.timer.patience_s)
+        lacked = self._lack[span % len(self._lack)]
+        held = np.flatnonzero(~lacked)
+        return span[:held[-gap]][lacked[:held[-gap]]] if len(held) >= gap else span[:0]
+
+    def _send_gaps(self, now: float) -> None:
+        """Ask for overtaken positions after about a round trip, and then once in a time-out."""
+        lost = self._overtaken()
+        at = lost % len(self._lack)
         self._asked_at[at[self._asked_at[at] < 0]] = now  # of an update of others, and perhaps only overtaken
-        lost = span[self._lack[at] & (self._asked_at[at] <= now - patience)]
-        if len(lost):
+        before = np.where(self._asked[at] > 1, min(now - self.timer.base_s, self._seen_at), now - self.timer.patience_s)
+        if len(lost := lost[self._asked_at[at] <= before]):
             self._ask(lost, now)
 
     def _expire(self, now: float) -> None:
-        """Nothing came for a time-out. Ask for the lowest position lacked, which is also the sign of life, and for the highest: its result
-        shows all that is lost below (RFC 8985, section 7)."""
+        """Ask again after a time-out without anything new: for the lowest position lacked, which is also the sign of life, for all that were
+        overtaken, and for the highest, whose result shows what is lost below (RFC 8985, section 7)."""
         top = max([self._high, self.low + 1, *(vector.next for vector in self._granted)])
         span = np.arange(self.low, min(top, self.low + self.membership.window + 1))
-        at = span % len(self._lack)
-        overdue = span[self._lack[at] & (self._asked_at[at] <= now - self.timer.timeout_s)]
-        self._ask(np.unique([self.low, *overdue[-1:].tolist()]), now)
+        wanted = np.concatenate([self._overtaken(), span[self._lack[span % len(self._lack)]][-1:]])
+        overdue = wanted[self._asked_at[wanted % len(self._lack)] <= now - self.timer.base_s]
+        self._ask(np.unique([self.low, *overdue.tolist()]), now)
         self.timer.back_off()
 
     def _acknowledge(self) -> None:

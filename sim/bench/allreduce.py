@@ -60,12 +60,12 @@ def work(rank: int, port: int, size: int, repetitions: int) -> list[tuple[float,
 
 
 @contextmanager
-def emulator(summary: dict[str, Any]) -> Iterator[list[int]]:
-    """`python -m sim.emulator`; gives the UDP port of each of its ports, and at the end its summary."""
+def emulator(summary: dict[str, Any], *options: str) -> Iterator[list[int]]:
+    """`python -m sim.emulator` with these options; gives the UDP port of each of its ports, and at the end its summary."""
     with tempfile.TemporaryDirectory() as folder:
         ready, written = Path(folder) / "ready.json", Path(folder) / "summary.json"
         process = subprocess.Popen([sys.executable, "-m", "sim.emulator", "--ports", str(WORLD), "--udp-base", "0", "--ready-file", str(ready),
-                                    "--summary", str(written)], stderr=subprocess.PIPE, text=True)
+                                    "--summary", str(written), *options], stderr=subprocess.PIPE, text=True)
         try:
             deadline = time.monotonic() + START_SECONDS
             while not ready.exists():

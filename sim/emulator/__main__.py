@@ -44,6 +44,9 @@ def main(
     jobs: Annotated[int, _option(panel=SWITCH, metavar="N", help="Jobs at the same time.")] = DEFAULT.jobs,
     window: Annotated[int, _option(panel=SWITCH, metavar="N", help="Segments that a worker can have in flight.")] = DEFAULT.window,
     elements: Annotated[int, _option(panel=SWITCH, metavar="N", help="Most elements in a segment.")] = DEFAULT.elements,
+    queue: Annotated[int | None, _option(
+        panel=SWITCH, metavar="BYTES", help="Size of each queue of a port, a power of two. If not given, results of a whole window have room, so "
+                                            "that several workers can share a port.")] = None,
     replay: Annotated[str | None, _option(
         panel=SWITCH, metavar="SIZES",
         help="Build the switch with a replay service: default, or sizes as in iswitch.config.Replay, such as capacity=65536,sessions=8.")] = None,
@@ -104,7 +107,8 @@ def main(
     try:
         # A switch that is started again with its old seed would give out its old tokens and epochs once more.
         seed = secrets.randbits(32) if seed is None else seed
-        config = Config(ports=ports, bus_bits=bus, members=members, jobs=jobs, window=window, elements=elements, replay=parse_replay(replay))
+        config = Config(ports=ports, bus_bits=bus, members=members, jobs=jobs, window=window, elements=elements,
+                        queue_bytes=queue or roomy_queue_bytes(window, elements), replay=parse_replay(replay))
         plan = Plan(bind=bind, udp_base=udp_base, links=[parse_link(given) for given in link or []], taps=tap or [],
                     rates=Rates(loss=loss, duplicate=duplicate, reorder=reorder, corrupt=corrupt, silent_corrupt=silent_corrupt,
                                 delay_us=delay_us), faults=fault or [], seed=seed, pcap=pcap)
@@ -161,6 +165,13 @@ def _addresses(name: str, first: str, parse: Callable[[str], Any], count: int) -
     if number + count > 1 << bits:
         raise ValueError(f"{name} must leave room for {count} addresses, and {first} does not")
     return list(range(number, number + count))
+
+
+def roomy_queue_bytes(window: int, elements: int) -> int:
+    """Return the least `Config.queue_bytes` with room for a window of results."""
+    least = Config(elements=elements, queue_bytes=1 << 20)
+    bytes_needed = max(window, 2) * (least.frame_bytes_max + 64)
+    return max(DEFAULT.queue_bytes, 1 << (bytes_needed - 1).bit_length())
 
 
 def _described(node: Node) -> dict[str, Any]:

@@ -28,18 +28,28 @@ class Cluster:
     def __init__(self, fabric: Fabric, *, seed: int = 1, clock_hz: int = CLOCK_HZ):
         self.fabric, self.seed, self.clock_hz = fabric, seed, clock_hz
         self.programs: list[Program] = []
+        self._hosts: dict[Place, Hosts] = {}
+        self._places: list[Place] = []
 
     def add(self, place: Place, function: Callable[[Program], Any], *, name: str = "", machine: Machine = MACHINE) -> Program:
-        """A program on a machine of its own at a free port. Programs that can go on at the same time do so as they were added, but what
-        comes to them at one time comes in the order of ports. ValueError as of `Fabric.plug`."""
+        """Add a program on a machine of its own. Machines at the same port share its cable, as behind an ordinary switch: rate and faults
+        are those of the first one there.
+
+        Programs that can go on at the same time do so as they were added, but what comes to them at one time comes in the order of ports.
+        ValueError as of `Fabric.plug`.
+        """
         switch, port = place
-        cables = [Wire(Faults(machine.rates, seed=self.seed + switch, port=port, direction=direction), rate_bps=machine.rate_bps)
-                  for direction in ("rx", "tx")]
-        board = self.fabric.nodes[switch].board
-        hosts = Hosts(board.mac, board.ip)
-        self.fabric.plug(place, hosts, inbound=cables[0], outbound=cables[1])
-        program = Program(function, name=name or f"program {len(self.programs)}", machine=machine, hosts=hosts,
-                          ip=bytes([10, 1, switch, 1 + port]), seed=f"{self.seed} {switch}:{port}")
+        if place not in self._hosts:
+            cables = [Wire(Faults(machine.rates, seed=self.seed + switch, port=port, direction=direction), rate_bps=machine.rate_bps)
+                      for direction in ("rx", "tx")]
+            board = self.fabric.nodes[switch].board
+            hosts = Hosts(board.mac, board.ip)
+            self.fabric.plug(place, hosts, inbound=cables[0], outbound=cables[1])
+            self._hosts[place] = hosts
+        before = sum(other == place for other in self._places)
+        self._places.append(place)
+        program = Program(function, name=name or f"program {len(self.programs)}", machine=machine, hosts=self._hosts[place],
+                          ip=bytes([10, 1 + before, switch, 1 + port]), seed=f"{self.seed} {switch}:{port}" + f":{before}" * (before > 0))
         self.programs.append(program)
         return program
 

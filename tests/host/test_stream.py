@@ -224,6 +224,12 @@ def test_each_granted_vector_is_in_one_update_once_and_updates_are_equal(size, f
     assert check(network)
 
 
+@pytest.mark.parametrize(("loss", "most_s"), [(0.05, 0.7), (0.2, 5.0)])
+def test_loss_does_not_leave_a_back_off_behind(loss, most_s):
+    """With a back-off that lasts until a delay is measured this takes 1 s and 29 s."""
+    assert trained(job(40, network=Network(loss=loss)), 60, most_s=most_s)
+
+
 @pytest.mark.parametrize("staleness", [0, 1, 7])
 @pytest.mark.parametrize("threshold", [1, 2, 3])
 def test_no_vector_is_older_than_the_staleness_and_the_switch_counts_the_same_ages(staleness, threshold):

@@ -1,0 +1,156 @@
+"""`python -m sim.bench.retransmission`: how long sums take on a lossy network, by the driver and by a client from outside.
+
+Four workers sum arrays one after the other at a compiled switch, in virtual time: the figures are the same on every machine. With `--real`
+they are processes at UDP sockets of `python -m sim.emulator`, and the figures are this machine's.
+"""
+
+import multiprocessing
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from iswitch import Worker
+from iswitch.config import Config
+from iswitch.transport import Transport, UdpTransport
+from sim.bench.allreduce import emulator
+from sim.bench.outside import OutsideClient
+from sim.emulator.__main__ import roomy_queue_bytes
+from sim.emulator.cluster import Cluster
+from sim.emulator.counters import counters
+from sim.emulator.engine import Board
+from sim.emulator.fabric import Fabric
+from sim.emulator.faults import Rates
+from sim.emulator.program import Machine, Program
+
+__all__ = ["CLIENTS", "Sums", "in_real_time", "in_virtual_time"]
+
+WORLD = 4
+SIZES = {"1.4 KB": 352, "40 KB": 10_000, "400 KB": 100_000}
+LOSSES = (0.0, 0.01, 0.05, 0.2)
+RATE_BPS = 100e9
+EMULATED = replace(Config(), queue_bytes=roomy_queue_bytes(Config().window, Config().elements))
+"""The switch of `python -m sim.emulator`."""
+REPETITIONS = {"1.4 KB": 200, "40 KB": 40, "400 KB": 10}
+
+
+class Sums(NamedTuple):
+    """seconds: of each sum, from its first worker's begin to its last one's end. repeats: contributions sent again, for each contribution."""
+
+    seconds: list[float]
+    repeats: float
+
+    @property
+    def mean_s(self) -> float:
+        return sum(self.seconds) / len(self.seconds)
+
+
+class _Spans(NamedTuple):
+    """Of one worker: begin and end of each sum, contributions sent again, contributions."""
+
+    times: list[tuple[float, float]]
+    resent: int
+    segments: int
+
+
+def driver(transport: Transport, rank: int, size: int, repetitions: int) -> _Spans:
+    """Sums by `iswitch.Worker`."""
+    with Worker(world=WORLD, rank=rank, transport=transport, timeout_s=60) as worker:
+        return _sums(worker, worker.elements, transport.now, rank, size, repetitions)
+
+
+def outside(transport: Transport, rank: int, size: int, repetitions: int) -> _Spans:
+    """Sums by `OutsideClient`."""
+    client = OutsideClient(transport, world=WORLD, rank=rank)
+    spans = _sums(client, client.membership.elements, transport.now, rank, size, repetitions)
+    client.leave()
+    return spans
+
+
+def _sums(client: Any, elements: int, now: Callable[[], float], rank: int, size: int, repetitions: int) -> _Spans:
+    times, resent = [], 0
+    client.allreduce(np.zeros(size, np.float32))  # all are there, and the first delays are known
+    for number in range(repetitions):
+        array = np.full(size, rank + number, np.float32)
+        begun = now()
+        resent += client.allreduce(array).resent
+        times.append((begun, now()))
+        if not (array == WORLD * number + sum(range(WORLD))).all():
+            raise RuntimeError(f"sum {number} of rank {rank} is wrong")
+    return _Spans(times, resent, -(-size // elements) * repetitions)
+
+
+CLIENTS = {"driver": driver, "outside": outside}
+
+
+def _gathered(spans: list[_Spans]) -> Sums:
+    times = np.array([span.times for span in spans])  # (worker, sum, begin and end)
+    seconds = times[:, :, 1].max(axis=0) - times[:, :, 0].min(axis=0)
+    return Sums(seconds.tolist(), sum(span.resent for span in spans) / sum(span.segments for span in spans))
+
+
+def in_virtual_time(client: str, *, size: int, repetitions: int, loss: float, ports: int = WORLD, config: Config | None = None,
+                    rate_bps: float = 10e9, seed: int = 1) -> tuple[Sums, dict[str, int]]:
+    """Sums of `WORLD` programs at so many ports: what they took, and the switch's counters."""
+    machine = Machine(rates=Rates(loss=loss, delay_us=1), rate_bps=rate_bps)
+
+    def work(rank: int, program: Program) -> _Spans:
+        return CLIENTS[client](program.transport(), rank, size, repetitions)
+
+    with Board(config or Config()) as board, Fabric([board]) as fabric:
+        cluster = Cluster(fabric, seed=seed)
+        for rank in range(WORLD):
+            cluster.add((0, rank % ports), partial(work, rank), name=f"rank {rank}", machine=machine)
+        cluster.run()
+        return _gathered([program.result for program in cluster.programs]), counters(board)
+
+
+def in_real_time(client: str, *, size: int, repetitions: int, loss: float, ports: int = WORLD) -> tuple[Sums, dict[str, int]]:
+    """The same by processes at UDP sockets of an emulator."""
+    summary: dict[str, Any] = {}
+    with emulator(summary, "--loss", str(loss)) as found, multiprocessing.get_context("spawn").Pool(WORLD) as pool:
+        calls = [(client, f"127.0.0.1:{found[rank % ports]}", rank, size, repetitions) for rank in range(WORLD)]
+        sums = _gathered(pool.starmap(_process, calls, chunksize=1))
+    return sums, summary["counters"]
+
+
+def _process(client: str, address: str, rank: int, size: int, repetitions: int) -> _Spans:
+    return CLIENTS[client](UdpTransport(address), rank, size, repetitions)
+
+
+def main(
+    real: Annotated[bool, typer.Option("--real", help="Processes and UDP sockets in this machine's time.")] = False,
+    quick: Annotated[bool, typer.Option(help="A quarter of the sums; for a look, not for a record.")] = False,
+    size: Annotated[str, typer.Option(help=f"Only this size: {', '.join(SIZES)}.")] = "",
+    loss: Annotated[float | None, typer.Option(help="Only this chance that a frame is lost, each way.")] = None,
+    ports: Annotated[int, typer.Option(min=1, max=WORLD, help="Ports of the switch that the workers share.")] = WORLD,
+) -> None:
+    """Print how long sums take on a lossy network, by the driver and by a client from outside."""
+    if size not in ("", *SIZES):
+        raise typer.BadParameter(f"size must be one of {', '.join(SIZES)}, not {size!r}")
+    table = Table("size", "loss", *(f"{client}: {what}" for client in CLIENTS for what in ("ms", "95%", "again", "drops")), "ratio",
+                  title=f"{WORLD} workers at {ports} port{'s' * (ports > 1)}, {'UDP sockets in real time' if real else 'virtual time'}")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    run = in_real_time if real else partial(in_virtual_time, rate_bps=RATE_BPS, config=EMULATED)
+    for name in [size] if size else SIZES:
+        for chance in LOSSES if loss is None else [loss]:
+            row, means = [], []
+            for client in CLIENTS:
+                repetitions = max(4, REPETITIONS[name] // (4 if quick else 1))
+                sums, counters = run(client, size=SIZES[name], repetitions=repetitions, loss=chance, ports=ports)
+                means.append(sums.mean_s)
+                drops = sum(count for counter, count in counters.items() if counter.endswith("TX_DROP_RESULT"))
+                row += [f"{1e3 * sums.mean_s:.2f}", f"{1e3 * np.percentile(sums.seconds, 95):.2f}", f"{sums.repeats:.3f}", str(drops)]
+            table.add_row(name, f"{chance:.0%}", *row, f"{means[0] / means[1]:.2f}")
+    Console(width=120).print(table)
+    print("ms: mean of a sum; 95%: of the sums take less; again: repeats for each contribution; drops: results dropped at a full queue")
+
+
+if __name__ == "__main__":
+    typer.run(main)
