@@ -70,7 +70,14 @@ def test_only_wheels_are_installed_and_only_with_their_hashes(set_up):
 
 def test_torch_is_installed_as_the_user_says_and_never_compiled(set_up):
     _, calls = set_up("demo", TORCH_SPEC="torch==9.9 --index-url somewhere")
-    assert calls[-1].endswith("--only-binary :all: torch==9.9 --index-url somewhere")
+    [torch] = [call for call in calls if "torch==" in call]
+    assert torch.endswith("--only-binary :all: torch==9.9 --index-url somewhere")
+
+
+def test_switches_are_compiled_while_pip_installs(set_up):
+    done, calls = set_up("test")
+    assert [call.split()[-1] for call in calls if "sim.bench.designs" in call] == ["demo", "test"]
+    assert done.stdout.count("waiting for the compiled switches") == 2
 
 
 def test_a_download_that_breaks_off_is_tried_again(set_up):

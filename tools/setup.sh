@@ -7,6 +7,7 @@ PYTHON=${PYTHON:-python3}
 TORCH_SPEC=${TORCH_SPEC:-torch==2.13.0}
 ATTEMPTS=3
 LOG=build/setup.log
+COMPILED=build/compile.log
 
 group=${1:-}
 if ! [ -f "tools/requirements/$group.txt" ]; then
@@ -57,6 +58,19 @@ requirements() {
     install "$(grep -c == "$1") packages: $1" --no-deps --require-hashes --only-binary :all: --requirement "$1"
 }
 
+compile() {  # compile demo|test: the switches that are needed, while pip installs
+    .venv/bin/python -m sim.bench.designs "$1" 2>"$COMPILED" &
+}
+
+compiled() {  # wait for `compile`
+    say "waiting for the compiled switches"
+    if ! wait $!; then
+        echo "[set-up] compiling failed:" >&2
+        tail -n 20 "$COMPILED" >&2
+        exit 1
+    fi
+}
+
 if ! [ -x .venv/bin/python ]; then
     say ".venv with $("$PYTHON" --version)"
     "$PYTHON" -m venv .venv
@@ -68,12 +82,20 @@ emulator)
     ;;
 demo)
     "$0" emulator
+    compile demo
     requirements "tools/requirements/$group.txt"
     read -ra torch <<<"$TORCH_SPEC"
     install "$TORCH_SPEC" --only-binary :all: "${torch[@]}"
+    compiled
     ;;
-*)
-    case $group in test | lint) "$0" demo ;; boards) "$0" emulator ;; esac
+test | lint)
+    "$0" demo
+    compile test
+    requirements "tools/requirements/$group.txt"
+    compiled
+    ;;
+boards)
+    "$0" emulator
     requirements "tools/requirements/$group.txt"
     ;;
 esac

@@ -6,7 +6,6 @@ they are processes at UDP sockets of `python -m sim.emulator`, and the figures a
 
 import multiprocessing
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, NamedTuple
 
@@ -20,9 +19,9 @@ from iswitch.config import Config
 from iswitch.transport import Transport, UdpTransport
 from sim.bench.allreduce import emulator
 from sim.bench.outside import OutsideClient
-from sim.emulator.__main__ import roomy_queue_bytes
 from sim.emulator.cluster import Cluster
 from sim.emulator.counters import counters
+from sim.emulator.defaults import EMULATED
 from sim.emulator.engine import Board
 from sim.emulator.fabric import Fabric
 from sim.emulator.faults import Rates
@@ -34,8 +33,6 @@ WORLD = 4
 SIZES = {"1.4 KB": 352, "40 KB": 10_000, "400 KB": 100_000}
 LOSSES = (0.0, 0.01, 0.05, 0.2)
 RATE_BPS = 100e9
-EMULATED = replace(Config(), queue_bytes=roomy_queue_bytes(Config().window, Config().elements))
-"""The switch of `python -m sim.emulator`."""
 REPETITIONS = {"1.4 KB": 200, "40 KB": 40, "400 KB": 10}
 
 

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.emulator.compile import CompileError
+from sim.emulator.defaults import roomy_queue_bytes
 from sim.emulator.engine import Board, BoardError
 from sim.emulator.fabric import Node
 from sim.emulator.faults import Rates
@@ -165,13 +166,6 @@ def _addresses(name: str, first: str, parse: Callable[[str], Any], count: int) -
     if number + count > 1 << bits:
         raise ValueError(f"{name} must leave room for {count} addresses, and {first} does not")
     return list(range(number, number + count))
-
-
-def roomy_queue_bytes(window: int, elements: int) -> int:
-    """Return the least `Config.queue_bytes` with room for a window of results."""
-    least = Config(elements=elements, queue_bytes=1 << 20)
-    bytes_needed = max(window, 2) * (least.frame_bytes_max + 64)
-    return max(DEFAULT.queue_bytes, 1 << (bytes_needed - 1).bit_length())
 
 
 def _described(node: Node) -> dict[str, Any]:

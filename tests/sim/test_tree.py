@@ -9,6 +9,7 @@ import pytest
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, Action, Format, JobState, Mode, Outcome, Stat, Type
 from sim.bench.client import Client, Reply
+from sim.bench.designs import TREE
 from sim.bench.cosimulation import Pair
 from sim.bench.traffic import adverse_numbers
 from sim.bench.tree import BAD, FLAT, TREES, Tree, address, facts, spoilt
@@ -21,7 +22,7 @@ from sim.emulator.virtual import VirtualTime
 from sim.emulator.wire import Wire
 from sim.model.control.random import seed_for_first_seq
 
-SMALL = Config(ports=8, bus_bits=64, members=8, window=2, elements=16, queue_bytes=4096, mac_entries=64)
+SMALL = TREE
 WIDE = Config(ports=4, bus_bits=256, members=8, window=2, elements=352)
 DESIGNS = [pytest.param(SMALL, id="64-bit"), pytest.param(WIDE, id="256-bit", marks=pytest.mark.slow)]
 

@@ -1,6 +1,5 @@
 """Sums on a lossy network in virtual time: the driver beside a client from outside, and four workers behind one port."""
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -8,8 +7,8 @@ import pytest
 from iswitch import Worker
 from iswitch.config import Config
 from sim.bench.retransmission import SIZES, in_virtual_time
-from sim.emulator.__main__ import roomy_queue_bytes
 from sim.emulator.cluster import Cluster
+from sim.emulator.defaults import EMULATED
 from sim.emulator.engine import Board
 from sim.emulator.fabric import Fabric
 
@@ -52,9 +51,8 @@ def test_repeats_while_a_worker_computes_for_a_second_are_few(name):
 
 
 def test_four_workers_at_one_port_of_the_emulator_take_as_long_as_at_four_and_no_result_is_dropped():
-    config = replace(Config(), queue_bytes=roomy_queue_bytes(Config().window, Config().elements))
-    alone, _ = in_virtual_time("driver", **SUMS, config=config)
-    shared, counters = in_virtual_time("driver", **SUMS, config=config, ports=1)
+    alone, _ = in_virtual_time("driver", **SUMS, config=EMULATED)
+    shared, counters = in_virtual_time("driver", **SUMS, config=EMULATED, ports=1)
     assert "port 0 TX_DROP_RESULT" not in counters
     assert shared.mean_s <= 1.5 * alone.mean_s
 
