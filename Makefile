@@ -60,6 +60,7 @@ setup: $(LINT)  ## make .venv with everything in it (the other targets install w
 
 .venv/.%:
 	@tools/setup.sh $(firstword $(subst -, ,$*))
+	@rm -f $(filter-out $(EMULATOR) $(DEMO) $(BOARDS) $(TEST) $(LINT),$(wildcard .venv/.*-*))
 	@touch $@
 
 pins: $(LINT)  ## write tools/requirements/ anew from the dependency groups of pyproject.toml

@@ -47,6 +47,7 @@ def set_up(tmp_path):
 
     def run(group, *, failures=0, **environment):
         pip.write_text(f"""#!/bin/sh
+if [ "$3" = --version ]; then exit 0; fi
 echo "$@" >> {tmp_path}/calls
 if [ "$(wc -l < {tmp_path}/calls)" -le {failures} ]; then echo "ERROR: connection broken"; exit 1; fi
 """)
@@ -96,6 +97,38 @@ def test_what_the_machine_lacks_is_named_with_its_package(set_up):
     done, calls = set_up("emulator", PYTHON="false")
     assert done.returncode == 1 and not calls
     assert "Python 3.11 or newer as 'false' (Debian: python3)" in done.stderr
+
+
+def test_an_environment_whose_making_was_interrupted_is_made_anew(tmp_path):
+    shutil.copytree(ROOT / "tools", tmp_path / "tools")
+    python = tmp_path / "python"
+    python.write_text(f"""#!/bin/sh
+echo "$@" >> {tmp_path}/calls
+case "$*" in *venv*--clear*) mkdir -p .venv/bin && ln -sf /bin/true .venv/bin/python ;; esac
+""")
+    python.chmod(0o755)
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").symlink_to("/bin/false")  # as it is before pip is in it
+    done = subprocess.run(["../tools/setup.sh", "emulator"], cwd=tmp_path / ".venv", capture_output=True, text=True,
+                          env=os.environ | {"PYTHON": str(python)})
+    assert done.returncode == 0, done.stderr
+    assert "-m venv --clear .venv" in (tmp_path / "calls").read_text()
+
+
+def test_stamps_of_other_packages_are_removed(tmp_path):
+    """Otherwise a return to earlier packages would find their stamp and install nothing."""
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(ROOT / "tools", tmp_path / "tools")
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / "tools" / "setup.sh").write_text('#!/bin/sh\nif [ "$1" = demo ]; then echo "$TORCH_SPEC" > .venv/torch; fi\n')
+
+    def installed(torch):
+        command = ["make", "--no-print-directory", "-f", "Makefile", "-f", "-", "installed", f"TORCH_SPEC={torch}"]
+        subprocess.run(command, cwd=tmp_path, check=True, text=True, capture_output=True, input="installed: $(DEMO)\n")
+        return (tmp_path / ".venv" / "torch").read_text().strip()
+
+    assert [installed(torch) for torch in ("one", "two", "one")] == ["one", "two", "one"]
 
 
 def test_an_unknown_group_is_refused_with_those_there_are(set_up):

@@ -71,9 +71,9 @@ compiled() {  # wait for `compile`
     fi
 }
 
-if ! [ -x .venv/bin/python ]; then
+if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then  # none yet, or one whose making was interrupted
     say ".venv with $("$PYTHON" --version)"
-    "$PYTHON" -m venv .venv
+    "$PYTHON" -m venv --clear .venv
 fi
 case $group in
 emulator)
@@ -81,7 +81,7 @@ emulator)
     install "this checkout" --no-deps --no-index --no-build-isolation --editable .
     ;;
 demo)
-    "$0" emulator
+    tools/setup.sh emulator
     compile demo
     requirements "tools/requirements/$group.txt"
     read -ra torch <<<"$TORCH_SPEC"
@@ -89,13 +89,13 @@ demo)
     compiled
     ;;
 test | lint)
-    "$0" demo
+    tools/setup.sh demo
     compile test
     requirements "tools/requirements/$group.txt"
     compiled
     ;;
 boards)
-    "$0" emulator
+    tools/setup.sh emulator
     requirements "tools/requirements/$group.txt"
     ;;
 esac
