@@ -10,7 +10,8 @@ CORRUPT   ?= 0
 KILL      ?=
 LEAVES    ?= 0
 STEPS     ?=
-# Of `make emulator`: REPLAY=default, or sizes
+# Of `make emulator`: the first of its UDP ports; REPLAY=default, or sizes
+PORT      ?= 27000
 REPLAY    ?=
 # Of the demos of the replay service
 ACTORS    ?= 4
@@ -96,8 +97,8 @@ demo-atari: $(TEST)  ## put frames of GAME=Breakout into the compiled switch, ea
 demo-schedule: $(DEMO)  ## learn to schedule AllReduce, WORKERS=4, whose gradients the compiled switch sums; SEED=1
 	python -m sim.demo_schedule --workers $(WORKERS) --seed $(SEED)
 
-emulator: $(EMULATOR)  ## the compiled switch with a UDP socket for each port, until Ctrl-C; REPLAY=default: with the replay service
-	python -m sim.emulator $(if $(REPLAY),--replay $(REPLAY))
+emulator: $(EMULATOR)  ## the compiled switch with a UDP socket for each port, until Ctrl-C; PORT=28000; REPLAY=default: with the replay service
+	python -m sim.emulator --udp-base $(PORT) $(if $(REPLAY),--replay $(REPLAY))
 
 sim: $(TEST)  ## cocotb benches on the emitted Verilog; WAVES=1 for waveforms
 	python -m sim.bench.run_cocotb

@@ -33,6 +33,10 @@ if ((${#missing[@]})); then
 fi
 
 mkdir -p build
+if [ -z "${ISWITCH_SET_UP:-}" ]; then  # one set-up at a time; those that this one calls are part of it
+    export ISWITCH_SET_UP=1
+    exec flock build/setup.lock tools/setup.sh "$@"
+fi
 say() { echo "[set-up] $*"; }
 
 install() {  # install <what>, <pip's arguments>...: quiet unless it fails; a download that breaks off is tried again
