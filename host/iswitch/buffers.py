@@ -73,6 +73,8 @@ def _array_of(value: Any, dtype: np.dtype[Any]) -> str:
         way += ("" if here else ".cpu()") + ("" if known else ".float()")
         return f"pass a copy, `array = {way}.numpy()`, and afterwards copy the result back, `{_copied_back(value)}`"
     if isinstance(value, (list, tuple)):
+        if any(hasattr(entry, "shape") for entry in value):
+            return "call the collective for each array, or pass all of them as one vector (torch.nn.utils.parameters_to_vector, numpy.concatenate)"
         return f"pass `numpy.array(values, numpy.{dtype})`, and read the result from that array"
     if isinstance(value, str):
         return "for a broadcast pass `text.encode()`, of equal length on all workers"

@@ -23,7 +23,8 @@ SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
 UDP_SEGMENT, UDP_GRO = 103, 104
 TRAIN_SEGMENTS, TRAIN_BYTES = 64, 65507
 _CAUSES = {
-    errno.EADDRINUSE: "another program uses this port, perhaps another emulator: end that one, or choose other ports with --udp-base (0: free ones)",
+    errno.EADDRINUSE: "another program uses this port, perhaps another emulator: end that one, or choose other "
+                      "ports (`make emulator PORT=28000`, or --udp-base), and set ISWITCH_ADDRESS=127.0.0.1:28000 for the workers",
     errno.EACCES: "only root may open ports below 1024: choose a higher --udp-base",
     errno.EADDRNOTAVAIL: "this machine has no such address: --bind must be one of its IPv4 addresses (`ip -4 addr`), or 0.0.0.0 for all of them",
 }

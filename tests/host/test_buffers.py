@@ -115,7 +115,8 @@ def test_an_operation_that_there_is_not(array, op, own, word):
 
 
 @pytest.mark.parametrize(("buffer", "words"), [
-    ("text", "text.encode()"), (memoryview(b"1"), "a bytearray"), (np.array([None]), "pickle.dumps"), ([1], "numpy.array(values, numpy.float32)")])
+    ("text", "text.encode()"), (memoryview(b"1"), "a bytearray"), (np.array([None]), "pickle.dumps"), ([1], "numpy.array(values, numpy.float32)"),
+    ([np.zeros(2), np.zeros(3)], "for each array, or pass all of them as one vector")])
 def test_a_buffer_that_cannot_be_broadcast_is_told_what_to_pass(buffer, words):
     with pytest.raises((TypeError, ValueError)) as error:
         octets_of(buffer)
