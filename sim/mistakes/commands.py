@@ -52,5 +52,5 @@ MISTAKES = [
             "`pip install '.[cli,plan]'` in a checkout."),
     Mistake("`iswitch reset --job 0` of a job with a key", _wrong_key, "Add `--key`, with the number that its workers joined with."),
     Mistake("`make emulator` while another emulator runs", _ports_in_use,
-            "End the other one, or choose other ports: `python -m sim.emulator --udp-base 28000`."),
+            "End the other one, or choose other ports: `make emulator PORT=28000`, and ISWITCH_ADDRESS=127.0.0.1:28000 for the workers."),
 ]

@@ -73,7 +73,7 @@ MISTAKES = [
     Mistake("Started workers with different `world`", lambda: _joins({"world": 4, "rank": 0}, {"world": 3, "rank": 1}),
             "Pass the same `world` to all. If a job from an earlier run is left, end it with `iswitch reset --job 0`."),
     Mistake("Asked for more workers than the switch can hold: `world=16`", lambda: _joins({"world": 16, "rank": 0}),
-            "Build the switch with more `members` (`python -m sim.emulator --members 16`)."),
+            "Build the switch with more `members` (`.venv/bin/python -m sim.emulator --members 16`)."),
     Mistake("Asked for a job that the switch does not have: `job=8`", lambda: _joins({"world": 4, "job": 8}),
             "Jobs count from 0. `iswitch status` shows how many there are."),
     Mistake("Used another key than the other workers", lambda: _joins({"world": 2, "key": 7}, {"world": 2, "key": 8}),
