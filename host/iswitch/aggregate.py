@@ -104,8 +104,8 @@ class Worker(JobWorker):
 
     A worker leaves its job when the `with` block or the interpreter ends and when SIGTERM ends the process. If the program has a handler for
     SIGTERM, that decides (see `iswitch.termination`). If a process is killed, the others evict its worker; if all are killed, the same
-    command started again ends their job after `evict_s` and begins a new one. A child of `multiprocessing` leaves only at the end of
-    the `with` block.
+    command started again watches their job for `evict_s`, ends it and begins a new one. A child of `multiprocessing` leaves only at the
+    end of the `with` block.
     """
 
     def __init__(self, address: str | None = None, *, world: int, job: int = 0, rank: int | None = None,

@@ -10,8 +10,10 @@ import sim.emulator.cluster
 from iswitch import (
     AbandonedJobWarning, AsyncWorker, IswitchError, Mismatch, NotAMember, Recoverable, Refused, SwitchUnreachable, Timeout, Worker,
 )
+from iswitch.abandoned import Watch
 from iswitch.config import Config
 from iswitch.transport import Buffer
+from iswitch.views import JobView
 from sim.bench.udp_model import kill
 from sim.emulator.cluster import Cluster
 from sim.emulator.engine import Board
@@ -267,7 +269,7 @@ def test_workers_started_again_together_end_the_running_job_that_they_left_behin
     with pytest.warns(AbandonedJobWarning, match=r"job 0 at .* was left behind: from none of its members, ranks 0, 1, 2 and 3, .* `evict_s` of 5 s"):
         done = run([work] * 4, machine=machine, seed=seed)
     assert [rank for _, rank in done] == [0, 1, 2, 3]
-    assert max(took for took, _ in done) < (8 if after_s == 0 else 3)
+    assert 5 < max(took for took, _ in done) < 8  # it watches for all of `evict_s`, however long the members have been dead
 
 
 @pytest.mark.parametrize("machine, seed, options", [(SOUND, 1, {"format": "fp32"}), (LOSSY, 2, {"format": "fp32"}), (LOSSY, 3, {"evict_s": 2.0})])
@@ -325,6 +327,40 @@ def test_asynchronous_workers_started_again_together_end_the_job_that_they_left_
 
     with pytest.warns(AbandonedJobWarning):
         assert run([work] * 2) == [False, False]
+
+
+@pytest.mark.parametrize("evict_s", [5.0, 0.5])
+@pytest.mark.parametrize("elastic", [False, True])
+@pytest.mark.parametrize("cause", ["outage", "stop"])
+def test_silence_that_nobody_could_hear_ends_no_job(cause: str, elastic: bool, evict_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The switch's network is away for longer than `evict_s` just before another program asks for the job's number, or that program is stopped
+    for as long after a look: it knows nothing of the members then."""
+    def work(program: Program) -> bool:
+        end = 2 + 1.3 * evict_s
+        if program.name == "worker 2":
+            program.sleep(end - 0.3 if cause == "outage" else 2)
+            if cause == "stop":
+                look = Watch.look
+
+                def stopped(watch: Watch) -> JobView:
+                    job = look(watch)
+                    monkeypatch.setattr(Watch, "look", look)
+                    program.sleep(1.3 * evict_s)
+                    return job
+
+                monkeypatch.setattr(Watch, "look", stopped)
+            with pytest.raises((Refused, Timeout)):
+                Worker(world=1 if not elastic else 2, rank=0, elastic=elastic, evict_s=evict_s, join_timeout_s=20,
+                       transport=Cable(program, 2, end if cause == "outage" else 2))
+            return True
+        rank = int(program.name[-1])
+        with Worker(world=2, rank=rank, evict_s=evict_s, transport=Cable(program, 2, end if cause == "outage" else 2)) as worker:
+            worker.barrier()
+            program.sleep(30)
+            worker.barrier()
+            return True
+
+    assert run([work] * 3) == [True] * 3
 
 
 @pytest.mark.parametrize("elastic", [False, True])
