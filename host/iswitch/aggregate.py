@@ -130,6 +130,7 @@ class Worker(JobWorker):
         self._missing: tuple[int, ...] = ()  # ranks that the last warning named
         self._inquiring = False
         self._stall: Stall | None = None
+        self._renewed: Membership  # as the switch told it at the last notice of another epoch
         self._any_length = elements is None
         self._broken = ""  # why no collective is possible, as the end of a sentence
         wish = Membership(
@@ -411,7 +412,7 @@ class Worker(JobWorker):
             self._broken = "a collective before it failed. Call `rejoin`, then `share`"
             try:
                 tally = self._ring.reduce(values, format, self.timeout_s, whole=whole, inquire=lambda: self._inquire(values.size, format),
-                                          inquire_s=min(_QUIET_S, self.switch_timeout_s))
+                                          inquire_s=min(_QUIET_S, self.switch_timeout_s), verify=self._verify)
             except Notice as notice:
                 self._noticed(notice.reason)
             except Stalled as stalled:
@@ -435,14 +436,25 @@ class Worker(JobWorker):
         finally:
             self._inquiring = False
 
+    def _verify(self, notice: Notice) -> None:
+        """Returns if the notice is of an epoch before the present one: the network has delivered it late. Otherwise raises the notice;
+        NotAMember, SwitchUnreachable."""
+        if notice.reason != Reason.EPOCH:
+            raise notice
+        self._inquiring = True
+        try:
+            self._renewed = self._control.renew(self._ring.membership)
+        except NotAMember as gone:
+            self._broken, self._state["member"] = str(gone), False
+            raise
+        finally:
+            self._inquiring = False
+        if self._renewed.epoch != self._ring.membership.epoch:
+            raise notice
+
     def _noticed(self, reason: Reason) -> NoReturn:
-        m = self._ring.membership
         if reason == Reason.EPOCH:
-            try:
-                self._ring.restart(self._control.renew(m))
-            except NotAMember as gone:
-                self._broken, self._state["member"] = str(gone), False
-                raise
+            self._ring.restart(self._renewed)
             self._broken, self._changed = "", True
             raise JobReset(f"{self._where} was reset by another worker, and what was under way is lost: call `share`, which brings all workers to "
                            "the same step, then go on") from None

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import sim.emulator.cluster
 from iswitch import (
-    AbandonedJobWarning, AsyncWorker, IswitchError, Mismatch, NotAMember, Recoverable, Refused, SwitchUnreachable, Timeout, Worker,
+    AbandonedJobWarning, AsyncWorker, IswitchError, JobReset, Mismatch, NotAMember, Recoverable, Refused, SwitchUnreachable, Timeout, Worker,
 )
 from iswitch.abandoned import Watch
 from iswitch.config import Config
 from iswitch.transport import Buffer
 from iswitch.views import JobView
+from iswitch.wire import HEADER, VERSION, Reason, Type
 from sim.bench.udp_model import kill
 from sim.emulator.cluster import Cluster
 from sim.emulator.engine import Board
@@ -222,6 +223,47 @@ def test_rejoin_says_for_how_long_it_tried_and_can_be_called_again() -> None:
 
     ((tried, step),) = run([work])
     assert 5 <= tried < 7 and step == 5
+
+
+class Echo(Cable):
+    """A sound transport that keeps the notices of another epoch, and can bring one again."""
+
+    def __init__(self, program: Program):
+        super().__init__(program, 0, 0)
+        self.notices: list[bytes] = []
+        self.late = b""
+
+    def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
+        if late := self.late:
+            self.late, into[:len(late)] = b"", late
+            return len(late), len(late)
+        size, segment_bytes = super().receive(into, timeout_s)
+        if size and into[0] == VERSION << 4 | Type.NOTICE and into[HEADER.fields["count"][1]] == Reason.EPOCH:
+            self.notices.append(bytes(into[:segment_bytes]))
+        return size, segment_bytes
+
+
+def test_a_late_notice_of_an_earlier_epoch_changes_nothing() -> None:
+    def work(program: Program) -> list[float]:
+        transport, sums = Echo(program), []
+        with Worker(world=2, rank=int(program.name[-1]), transport=transport) as worker:
+            for _ in range(2):
+                if worker.rank == 0:
+                    program.sleep(0.5)
+                    worker.reset()
+                else:
+                    with pytest.raises(JobReset):
+                        worker.barrier()
+                worker.share(np.zeros(1), 0)
+            for step in range(6):
+                if worker.rank == 1 and step in (2, 4):
+                    transport.late = transport.notices[0]
+                array = np.full(1000, step, np.float32)
+                worker.allreduce(array)
+                sums.append(float(array[-1]))
+        return sums
+
+    assert run([work] * 2) == [[2.0 * step for step in range(6)]] * 2
 
 
 def test_rejoin_in_step_does_nothing() -> None:
