@@ -28,7 +28,7 @@ _BACKLOG_WINDOWS = 16
 _QUIET_S = 1.0
 """After so long without a result a collective asks the switch why."""
 _LAST_TRY_S = 0.1
-"""The least time for a step of `rejoin`."""
+"""The least time for a step of `rejoin`, and the pause between two."""
 
 
 class Worker(JobWorker):
@@ -339,6 +339,7 @@ class Worker(JobWorker):
                 except SwitchUnreachable as lost:
                     if self._transport.now() >= deadline:
                         raise SwitchUnreachable(f"{lost}. `rejoin` gave up after its `timeout_s` of {limit_s:g} s; it can be called again") from None
+                    self._transport.sleep(_LAST_TRY_S)
             self._changed = True
 
     def _come_back(self, limit_s: float) -> None:

@@ -225,6 +225,31 @@ def test_rejoin_says_for_how_long_it_tried_and_can_be_called_again() -> None:
     assert 5 <= tried < 7 and step == 5
 
 
+def test_rejoin_pauses_between_its_tries() -> None:
+    """A transport that cannot send says so at once."""
+    class Refusing(Cable):
+        tries = 0
+
+        def send(self, train: Buffer, segment_bytes: int) -> None:
+            if self.cut:
+                self.tries += 1
+                assert self.tries < 1000
+                raise SwitchUnreachable("no route")
+            super().send(train, segment_bytes)
+
+    def work(program: Program) -> int:
+        transport = Refusing(program, 1, 20)
+        with Worker(world=1, transport=transport) as worker:
+            with worker._attendant:  # which would meet the same error
+                program.sleep(2)
+                worker._broken = "a collective before it failed"
+                with pytest.raises(SwitchUnreachable, match="it can be called again"):
+                    worker.rejoin(timeout_s=5)
+                return transport.tries
+
+    assert run([work])[0] < 100
+
+
 class Echo(Cable):
     """A sound transport that keeps the notices of another epoch, and can bring one again."""
 
