@@ -2,9 +2,13 @@
 
 A worker that is killed, or loses its power, does not leave its job. In a running job the others evict such a member; if all members are
 dead, nobody does, and the job stands in the way of the same command started again. The switch has no timers, so a worker that wants to join
-does what is needed: it reads how long each member has been silent, waits as long as all of them stay silent, and when that is longer than
-the job's `evict_s` it ends the job by its key and joins again. A live member gives several signs of life in `evict_s`; if one comes, the wait
-ends and the refusal stands. (In a running job not at once: members that are killed one after another are alive a little longer than the first.)
+does what is needed: it watches the members, and if all of them stay silent for longer than the job's `evict_s`, it ends the job by its key and
+joins again. A live member gives several signs of life in `evict_s`; if one comes, the wait ends and the refusal stands. (In a running job not
+at once: members that are killed one after another are alive a little longer than the first.)
+
+Silence counts only while this worker's own exchange with the switch works without a gap. Before the first look, in an outage of the network, and
+while this worker itself is stopped, live members may be silent or unheard; so after a gap the watch begins anew. The switch's own count of
+silence decides nothing by itself.
 
 Several workers do this at the same time when a whole job is started again. A worker may then end the new job that a faster worker has just
 created, because it read the members before that. This converges: a worker sends its RESET only before it joins, a job runs only when all
@@ -13,6 +17,7 @@ token is refused, and it starts over). So no RESET of theirs meets a running job
 `_SETTLE_S`.
 """
 
+import math
 import warnings
 
 from iswitch.control import Control, Membership, RunsAlready
@@ -24,8 +29,11 @@ from iswitch.wire import NO_MEMBER, SILENCE_TICK_US, JobState, Reason, Standing
 
 __all__ = ["Watch"]
 
-_LOOK_S = 0.25
-"""The least time between two looks at the members."""
+_LONGEST_GAP_S, _SHORTEST_GAP_S = 1.0, 0.05
+"""If the switch's answers are further apart than half of `evict_s`, within these limits, the watch begins anew. A live member repeats its sign of
+life within a fifth of `evict_s`, so a shorter gap cannot make it silent for `evict_s`."""
+_LOOKS_PER_GAP = 4
+"""The worker looks at the members so often in the longest gap."""
 _GRACE_S = 2.0
 """A member of a running job that gives a sign of life later than this after the first look is alive."""
 _SETTLE_S = 0.05
@@ -57,8 +65,11 @@ class Watch:
         self.members: dict[int, MemberView] = {}
         self._epoch = -1
         self._heard_at: dict[int, float] = {}  # when the last sign of life came
+        self._read_at: dict[int, float] = {}  # when the switch last told that
         self._alive: set[int] = set()
-        self._begun = 0.0  # the first look at this job
+        self._begun = 0.0  # since when this job is watched without a gap
+        self._answered_at = -math.inf  # the switch's last answer
+        self._gap_s = _LONGEST_GAP_S
         self._next_look = 0.0
         self._vanished = 0
         self._judged: tuple[int, Reason] | None = None  # the job whose refusal is final if the job repeats it
@@ -66,21 +77,35 @@ class Watch:
     def look(self) -> JobView:
         """Read the job and its members. Raises SwitchUnreachable."""
         job = read_job(self.control, self.wish.job)
+        self._note_answer()
         if job.epoch != self._epoch:
-            self._epoch, self._heard_at, self._alive, self._begun = job.epoch, {}, set(), self.control.transport.now()
+            self._epoch = job.epoch
+            self._gap_s = min(max(job.evict_us / 2e6, _SHORTEST_GAP_S), _LONGEST_GAP_S)
+            self._begin()
         self.members = {}
         for member in range(job.world):
             begun = self.control.transport.now()
             view = read_member(self.control, self.wish.job, member)
+            self._note_answer()
             if view.standing != Standing.NONE:
                 self.members[member] = view
                 self._compare(member, begun, view.silent_s, self._begun + _GRACE_S * (job.state != JobState.FORMING))
-        self._next_look = self.control.transport.now() + _LOOK_S
+        self._next_look = self._answered_at + self._gap_s / _LOOKS_PER_GAP
         return job
+
+    def _begin(self) -> None:
+        self._heard_at, self._read_at, self._alive, self._begun = {}, {}, set(), self.control.transport.now()
+
+    def _note_answer(self) -> bool:
+        """Begin the watch anew if the answer that has just come is too long after the one before. Return whether it is."""
+        before, self._answered_at = self._answered_at, self.control.transport.now()
+        if gap := self._answered_at - before > self._gap_s:
+            self._begin()
+        return gap
 
     def _compare(self, member: int, begun: float, silent_s: float, alive_after: float) -> None:
         """A member that gave another sign of life since the first look, and later than `alive_after`, is alive."""
-        now = self.control.transport.now()
+        now = self._read_at[member] = self._answered_at
         heard_at = now - silent_s
         later_s = (heard_at - self._heard_at.setdefault(member, heard_at) + _WRAP_S / 2) % _WRAP_S - _WRAP_S / 2
         if later_s > _SLACK_S + now - begun:
@@ -89,8 +114,8 @@ class Watch:
                 self._alive.add(member)
 
     def silent_s(self, member: int) -> float:
-        """How long nothing has come from a member, at least. (The switch's own count starts again after 1074 s.)"""
-        return self.control.transport.now() - self._heard_at[member]
+        """Return for how long this worker has watched and nothing has come from a member."""
+        return self._read_at[member] - max(self._heard_at[member], self._begun) if member in self._read_at else 0.0
 
     def _deciding(self, job: JobView, reason: Reason) -> list[int]:
         """The members that would have to be dead. While a job forms, the switch itself gives away a dead member's rank."""
@@ -121,7 +146,7 @@ class Watch:
                     self._judged = job.epoch, refusal.reason
                     return
                 raise Refused(self._sentence(job, refusal, deciding), refusal.reason) from None
-            self.control.transport.sleep(_LOOK_S)
+            self.control.transport.sleep(self._gap_s / _LOOKS_PER_GAP)
         self._vanished += 1
         if self._vanished > _VANISHED_MOST:  # there is no job: the switch itself cannot do what this worker asks for
             raise refusal
@@ -136,8 +161,9 @@ class Watch:
 
     def _end(self, job: JobView, refusal: Refused | None) -> None:
         silent_s = min(self.silent_s(member) for member in self._deciding(job, refusal.reason if refusal else Reason.MEMBER))
-        if read_job(self.control, job.job).epoch != job.epoch:
-            return  # another worker was faster
+        epoch = read_job(self.control, job.job).epoch
+        if self._note_answer() or epoch != job.epoch:
+            return  # the members have not been seen for a while, or another worker was faster
         try:
             self.control.end_job(job.job, self.wish.key)
         except Refused as refused:
@@ -145,8 +171,8 @@ class Watch:
                 raise (refusal or refused) from None
         else:
             warnings.warn(f"job {job.job} at {self.control.address} was left behind: from none of its members, {ranks(list(self.members))}, "
-                          f"anything had come for {silent_s:.1f} s, longer than its `evict_s` of {job.evict_us / 1e6:g} s. This worker has ended "
-                          "that job and joins a new one", AbandonedJobWarning, stacklevel=6)
+                          f"anything came while this worker watched for {silent_s:.1f} s, longer than the job's `evict_s` of "
+                          f"{job.evict_us / 1e6:g} s. This worker has ended that job and joins a new one", AbandonedJobWarning, stacklevel=6)
         self.control.transport.sleep(_SETTLE_S)
 
     # Sentences

@@ -28,7 +28,7 @@ _BACKLOG_WINDOWS = 16
 _QUIET_S = 1.0
 """After so long without a result a collective asks the switch why."""
 _LAST_TRY_S = 0.1
-"""The least time for a step of `rejoin`."""
+"""The least time for a step of `rejoin`, and the pause between two."""
 
 
 class Worker(JobWorker):
@@ -104,8 +104,8 @@ class Worker(JobWorker):
 
     A worker leaves its job when the `with` block or the interpreter ends and when SIGTERM ends the process. If the program has a handler for
     SIGTERM, that decides (see `iswitch.termination`). If a process is killed, the others evict its worker; if all are killed, the same
-    command started again ends their job after `evict_s` and begins a new one. A child of `multiprocessing` leaves only at the end of
-    the `with` block.
+    command started again watches their job for `evict_s`, ends it and begins a new one. A child of `multiprocessing` leaves only at the
+    end of the `with` block.
     """
 
     def __init__(self, address: str | None = None, *, world: int, job: int = 0, rank: int | None = None,
@@ -130,6 +130,7 @@ class Worker(JobWorker):
         self._missing: tuple[int, ...] = ()  # ranks that the last warning named
         self._inquiring = False
         self._stall: Stall | None = None
+        self._renewed: Membership  # as the switch told it at the last notice of another epoch
         self._any_length = elements is None
         self._broken = ""  # why no collective is possible, as the end of a sentence
         wish = Membership(
@@ -338,6 +339,7 @@ class Worker(JobWorker):
                 except SwitchUnreachable as lost:
                     if self._transport.now() >= deadline:
                         raise SwitchUnreachable(f"{lost}. `rejoin` gave up after its `timeout_s` of {limit_s:g} s; it can be called again") from None
+                    self._transport.sleep(_LAST_TRY_S)
             self._changed = True
 
     def _come_back(self, limit_s: float) -> None:
@@ -411,7 +413,7 @@ class Worker(JobWorker):
             self._broken = "a collective before it failed. Call `rejoin`, then `share`"
             try:
                 tally = self._ring.reduce(values, format, self.timeout_s, whole=whole, inquire=lambda: self._inquire(values.size, format),
-                                          inquire_s=min(_QUIET_S, self.switch_timeout_s))
+                                          inquire_s=min(_QUIET_S, self.switch_timeout_s), verify=self._verify)
             except Notice as notice:
                 self._noticed(notice.reason)
             except Stalled as stalled:
@@ -435,14 +437,25 @@ class Worker(JobWorker):
         finally:
             self._inquiring = False
 
+    def _verify(self, notice: Notice) -> None:
+        """Returns if the notice is of an epoch before the present one: the network has delivered it late. Otherwise raises the notice;
+        NotAMember, SwitchUnreachable."""
+        if notice.reason != Reason.EPOCH:
+            raise notice
+        self._inquiring = True
+        try:
+            self._renewed = self._control.renew(self._ring.membership)
+        except NotAMember as gone:
+            self._broken, self._state["member"] = str(gone), False
+            raise
+        finally:
+            self._inquiring = False
+        if self._renewed.epoch != self._ring.membership.epoch:
+            raise notice
+
     def _noticed(self, reason: Reason) -> NoReturn:
-        m = self._ring.membership
         if reason == Reason.EPOCH:
-            try:
-                self._ring.restart(self._control.renew(m))
-            except NotAMember as gone:
-                self._broken, self._state["member"] = str(gone), False
-                raise
+            self._ring.restart(self._renewed)
             self._broken, self._changed = "", True
             raise JobReset(f"{self._where} was reset by another worker, and what was under way is lost: call `share`, which brings all workers to "
                            "the same step, then go on") from None

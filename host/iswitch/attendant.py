@@ -1,16 +1,20 @@
 """A thread that looks after a ring between collectives, while its worker computes."""
 
 import contextlib
+import errno
 import os
 import select
 import threading
 from collections.abc import Callable
+
+from iswitch.errors import IswitchError
 
 __all__ = ["Attendant"]
 
 _STOP_S = 1.0
 """The longest wait for the thread's end. The thread holds no lock for longer, unless the interpreter is interrupted in the middle of it."""
 _LOOK_S = 0.1
+_RETRY_S = 0.1
 
 
 class Attendant:
@@ -18,7 +22,8 @@ class Attendant:
 
     `with attendant:` keeps the thread out; it then neither wakes nor takes the interpreter's lock, so that a collective
     costs nothing for it: the socket is taken out of the epoll set. Where there is no epoll, the thread wakes once and
-    waits.
+    waits. An error of `tend` does not end the thread, which calls `tend` again a moment later: the next collective meets the same
+    error, if it lasts.
     """
 
     def __init__(self, descriptor: int, tend: Callable[[], float]):
@@ -62,7 +67,11 @@ class Attendant:
                 if not self._epoll and not self._lock.acquire(timeout=_LOOK_S):
                     continue  # as above; and `stop` may have been called by whoever holds the lock
                 try:
-                    wait_s = 1.0 if self._stopped else self._tend()
+                    wait_s = _RETRY_S if self._stopped else self._tend()
+                except (OSError, ValueError, IswitchError) as error:
+                    if isinstance(error, OSError) and error.errno == errno.EBADF:
+                        return  # the transport was closed
+                    wait_s = _RETRY_S
                 finally:
                     self._lock.release()
 

@@ -128,11 +128,11 @@ class Ring:
     # A collective
 
     def reduce(self, values: np.ndarray, format: Format, timeout_s: float, *, whole: bool = False,
-               inquire: Callable[[], None] | None = None, inquire_s: float = 1.0) -> Tally:
+               inquire: Callable[[], None] | None = None, inquire_s: float = 1.0, verify: Callable[[Notice], None] | None = None) -> Tally:
         """Sums `values` (1-D, C-contiguous, 4-byte elements) over the job, in place. timeout_s: the longest time
         without any result, unless the job is halted. whole: wait for everybody, whatever the job's threshold and deadline say. inquire: is called
-        each time that no result has come for `inquire_s`, may `absorb` what comes meanwhile, and raises what it finds. Raises
-        Notice, Stalled, Mismatch."""
+        each time that no result has come for `inquire_s`, may `absorb` what comes meanwhile, and raises what it finds. verify: is called
+        with a Notice, may `absorb` likewise, and returns if the notice is void; otherwise it raises. Raises Notice, Stalled, Mismatch."""
         self._format, self._flags = int(format), int(format) | whole * _WHOLE
         self._open(Payloads(values, self.membership.elements))
         segments = self._payloads.size
@@ -141,11 +141,18 @@ class Ring:
         self._begun_at = now
         expiry, deadline, inquiry = now + self._timeout_s, now + timeout_s, now + inquire_s
         while self._low < segments:
-            fresh = self._receive(min(expiry, deadline) - now)
-            now = self.transport.now()
-            if fresh:
-                while self._next < segments and self._next - self._low > self.window.size * 3 // 4 and self._receive(0.0):
+            low = self._low
+            try:
+                fresh = self._receive(min(expiry, deadline) - now)
+                now = self.transport.now()
+                while fresh and self._next < segments and self._next - self._low > self.window.size * 3 // 4 and self._receive(0.0):
                     pass  # what little we could send goes with what more has come
+            except Notice as notice:
+                if verify is None:
+                    raise
+                verify(notice)
+                fresh, now = self._low - low, self.transport.now()
+            if fresh:
                 self._clock(now)
                 self._send_new(now)
                 self._send_gaps(now)
@@ -282,10 +289,11 @@ class Ring:
     def absorb(self, buffer: np.ndarray | memoryview, size: int, segment_bytes: int) -> int:
         """A train of `size` bytes in `buffer`. Returns how many results in it are new. Notice, Mismatch."""
         count, rest = divmod(size, segment_bytes)
-        fresh = self._take(np.ndarray((count, segment_bytes), np.uint8, buffer))
-        if rest:
-            fresh += self._take(np.ndarray((1, rest), np.uint8, buffer, size - rest))
-        if fresh:
+        try:
+            fresh = self._take(np.ndarray((count, segment_bytes), np.uint8, buffer))
+            if rest:
+                fresh += self._take(np.ndarray((1, rest), np.uint8, buffer, size - rest))
+        finally:
             self._advance()
         return fresh
 

@@ -30,8 +30,6 @@ _SOCKET_BUFFER_BYTES = 1 << 23
 _TRAIN_BYTES, _TRAIN_SEGMENTS = 65507, 64  # an IPv4 datagram's limit and the kernel's, for one GSO send
 _LONGEST_DATAGRAM = 9216  # of a switch: a jumbo frame
 _NO_GSO = {errno.EIO, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOPROTOOPT}
-_TRANSIENT = {errno.ENOBUFS, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EPERM}
-"""Errors of a send or receive that may be over a moment later: the datagram counts as lost."""
 _ROUTE = "check the address, the interface and the route (`ip route get {ip}`)"
 _FORBIDDEN = ("a firewall of this machine forbids it, or it is a broadcast address", "check the address, and the firewall (`nft list ruleset`)")
 _FAULTS = {
@@ -199,11 +197,8 @@ class UdpTransport(WallTransport):
         try:
             self._socket.connect(self._peer)
         except OSError as error:
-            raise self._unreachable(error) from error
-
-    def _unreachable(self, error: OSError) -> SwitchUnreachable:
-        why, remedy = fault_of(error, self._peer[0])
-        return SwitchUnreachable(f"{self._peer[0]}:{self._peer[1]} cannot be reached: {why}; {remedy}")
+            why, remedy = fault_of(error, self._peer[0])
+            raise SwitchUnreachable(f"{self._peer[0]}:{self._peer[1]} cannot be reached: {why}; {remedy}") from error
 
     def _enlarge(self) -> None:
         for forced, usual in ((_SO_RCVBUFFORCE, socket.SO_RCVBUF), (_SO_SNDBUFFORCE, socket.SO_SNDBUF)):
@@ -224,8 +219,17 @@ class UdpTransport(WallTransport):
         return max(1, min(_TRAIN_SEGMENTS, _TRAIN_BYTES // segment_bytes))
 
     def send(self, train: Buffer, segment_bytes: int) -> None:
-        """`Transport.send`. ValueError if a segment does not fit the path's MTU."""
+        """Send a train. If the kernel cannot send a datagram, that datagram is lost, and `fault` says why.
+
+        Raises
+        ------
+        ValueError
+            If a segment does not fit the path's MTU.
+        OSError
+            If the transport is closed.
+        """
         view = memoryview(train).cast("B")
+        refused_train = False
         if self.gso and len(view) > segment_bytes:
             try:
                 self._call(self._socket.sendmsg, [view], [(_SOL_UDP, _UDP_SEGMENT, struct.pack("=H", segment_bytes))], raises=_NO_GSO)
@@ -233,9 +237,11 @@ class UdpTransport(WallTransport):
             except OSError as error:
                 if error.errno not in _NO_GSO:
                     raise
-                self.gso = False  # the kernel has it, the device does not
+                refused_train = True
         for at in range(0, len(view), segment_bytes):
             self._call(self._socket.send, view[at:at + segment_bytes])
+        if refused_train and not self.fault:
+            self.gso = False  # the kernel has it, the device does not
 
     def _call(self, function: Callable[..., Any], *arguments: Any, raises: Container[int] = ()) -> None:
         """Call a function of the socket. A connected socket reports the fate of an earlier datagram at a later call: repeat that call."""
@@ -253,14 +259,14 @@ class UdpTransport(WallTransport):
     def _lose(self, error: OSError) -> bool:
         """Record why a datagram is lost. Return True if that was an earlier datagram, and not the one of this call.
 
-        Raises SwitchUnreachable if the error will not pass, ValueError if a datagram is too long for the path."""
+        Raises OSError if the transport is closed, ValueError if a datagram is too long for the path."""
         if isinstance(error, (ConnectionRefusedError, ConnectionResetError)):
             self.refused = True
             return True
         if error.errno == errno.EMSGSIZE:
             raise ValueError("a segment does not fit the MTU of the path to the switch: join with fewer `elements`, on all workers") from error
-        if error.errno not in _TRANSIENT:
-            raise self._unreachable(error) from error
+        if error.errno == errno.EBADF:
+            raise error
         self.fault = "; ".join(fault_of(error, self._peer[0]))
         return False
 
@@ -296,7 +302,7 @@ class UdpTransport(WallTransport):
                 break
             except OSError as error:
                 self._lose(error)
-                continue
+                break
             self.refused, self.fault = False, ""
             if length + size > len(into):
                 continue  # did not fit: lost, like on the wire

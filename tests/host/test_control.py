@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from iswitch.config import Config
 from iswitch.control import Control, Membership
-from iswitch.errors import Refused
+from iswitch.errors import Refused, SwitchUnreachable
 from iswitch.wire import NO_MEMBER, UDP_PORT, Action, ContributionFlag, Format, JobState, Mode, Standing, Type
 
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, parse, udp_frame
@@ -159,3 +159,14 @@ def test_a_running_job_is_not_even_waited_for_unless_elastic(lost):
     with pytest.raises(Refused, match="is running already"):
         bench.join(wire, elastic=False)
     assert {standing for standing, _ in wire.joins} == {Standing.PENDING} and not bench.job.ring.joining and bench.job.live == 1
+
+
+def test_a_switch_that_does_not_answer_is_told_with_the_fault_of_this_machine():
+    class Cut(Wire):
+        fault = "the network interface on the way to it is down; set the interface up (`ip link`)"
+
+        def send(self, train, segment_bytes):
+            pass
+
+    with pytest.raises(SwitchUnreachable, match=r"has not answered for 2 s: the network interface .* is down; set .*`ip link`\); start the switch"):
+        Control(Cut(Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1), 0), timeout_s=2.0).read(0)

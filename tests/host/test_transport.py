@@ -85,7 +85,8 @@ def test_a_host_without_a_route_is_told(monkeypatch):
             UdpTransport("198.51.100.7:1")
 
 
-@pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EPERM, errno.ENETDOWN, errno.ENOBUFS])
+@pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EPERM, errno.ENETDOWN, errno.ENOBUFS, errno.EINVAL,
+                                    errno.EACCES, errno.EHOSTDOWN, errno.ENOMEM])
 def test_a_datagram_that_cannot_be_sent_now_is_lost_and_the_reason_kept(transport, number):
     real, transport._socket = transport._socket, Failing(transport._socket, "send", number)
     transport.send(b"1", 1)
@@ -95,10 +96,21 @@ def test_a_datagram_that_cannot_be_sent_now_is_lost_and_the_reason_kept(transpor
     assert not transport.fault
 
 
-def test_an_error_that_will_not_pass_is_told(transport):
-    transport._socket = Failing(transport._socket, "send", errno.EACCES)
-    with pytest.raises(SwitchUnreachable, match="cannot be reached: a firewall"):
+def test_a_closed_transport_sends_nothing(transport):
+    transport.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
         transport.send(b"1", 1)
+
+
+def test_a_train_that_no_datagram_of_it_could_replace_leaves_gso_on(peer):
+    """A blackhole route refuses trains and datagrams with the same error that a device without GSO gives."""
+    transport = UdpTransport(f"127.0.0.1:{peer.getsockname()[1]}")
+    real, transport.gso = transport._socket, True
+    transport._socket = Failing(Failing(real, "sendmsg", errno.EINVAL), "send", errno.EINVAL)
+    transport.send(bytes(30), 10)
+    assert transport.gso and transport.fault.startswith("Invalid argument; ")
+    transport._socket = real
+    transport.close()
 
 
 def test_an_error_while_receiving_is_told(transport, peer):
