@@ -51,7 +51,7 @@ TEST     := .venv/.test-$(SET_UP)-$(TORCH)
 LINT     := .venv/.lint-$(SET_UP)-$(TORCH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup pins test test-long test-all lint demo watch demo-apex demo-atari demo-schedule emulator sim bench cartpole-time timing bitstream clean
+.PHONY: help setup pins test test-long test-slow test-all lint demo watch demo-apex demo-atari demo-schedule emulator sim bench cartpole-time timing bitstream clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target what; do \
@@ -70,11 +70,14 @@ pins: $(LINT)  ## write tools/requirements/ anew from the dependency groups of p
 test: $(TEST)  ## run the short tier of the tests, every law once: 5 minutes on two cores
 	python -m pytest -n $(JOBS) --dist worksteal
 
-test-long: $(TEST)  ## run all that `make test` leaves out, for hours; SHARD=1/8 for a part of it
+test-long: $(TEST)  ## run what `make test` leaves out, 40 minutes; SHARD=1/4 for a part of it
 	python -m pytest -n $(JOBS) --dist worksteal --tier long --shard $(SHARD)
 
+test-slow: $(TEST)  ## run the tests that are marked slow, for hours; SHARD=1/8
+	python -m pytest -n $(JOBS) --dist worksteal --timeout 7200 --tier slow --shard $(SHARD)
+
 test-all: $(TEST)  ## run all tests; SHARD=1/8; DURATIONS=1 keeps the measured durations in tests/durations.json
-	python -m pytest -n $(JOBS) --dist worksteal --tier all --shard $(SHARD) $(if $(DURATIONS),--keep-durations)
+	python -m pytest -n $(JOBS) --dist worksteal --timeout 7200 --tier all --shard $(SHARD) $(if $(DURATIONS),--keep-durations)
 
 lint: $(LINT)  ## ruff and mypy
 	ruff check .

@@ -24,8 +24,9 @@ for name in ("CI", "BUILD_NUMBER"):
 
 def pytest_addoption(parser):
     group = parser.getgroup("tiers")
-    group.addoption("--tier", choices=("short", "long", "all"), default="short",
-                    help="short: every law once (the default); long: everything else. A test named by its node id runs in any tier.")
+    group.addoption("--tier", choices=("short", "long", "slow", "all"), default="short",
+                    help="short: every law once (the default); long: everything else but what is marked slow; slow: that. "
+                         "A test named by its node id runs in any tier.")
     group.addoption("--shard", metavar="K/N", default="1/1", help="of the tests of the tier, the K-th of N parts of equal duration")
     group.addoption("--list-long-only", action="store_true", help="print the laws that have no case in the short tier, and run nothing")
     group.addoption("--keep-durations", action="store_true", help=f"write the measured durations to {DURATIONS.name}")
@@ -46,7 +47,7 @@ def pytest_collection_modifyitems(config, items):
     config.stash[LONG_ONLY] = tiers.laws_without(cases, short)
 
     named = tuple(argument for argument in config.args if "::" in argument)
-    tier = {"short": short, "long": set(cases) - short, "all": set(cases)}[config.option.tier]
+    tier = {"short": short, "long": set(cases) - short - slow, "slow": slow, "all": set(cases)}[config.option.tier]
     chosen = tier | {case for case in cases if case.startswith(named)} if named else tier
     try:
         number, count = map(int, config.option.shard.split("/"))

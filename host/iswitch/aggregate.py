@@ -129,6 +129,7 @@ class Worker(JobWorker):
         self._collectives = 0  # for warnings, which Python shows once for a text
         self._missing: tuple[int, ...] = ()  # ranks that the last warning named
         self._inquiring = False
+        self._admitted = False  # newcomers, by the last collective
         self._stall: Stall | None = None
         self._renewed: Membership  # as the switch told it at the last notice of another epoch
         self._any_length = elements is None
@@ -138,7 +139,7 @@ class Worker(JobWorker):
             fraction=fraction, elements=elements or self.config.elements, mode=_MODES[mode],
             deadline_us=int(deadline_s * 1e6), evict_us=int(evict_s * 1e6), nonce=self._nonce(), wanted=NO_MEMBER if rank is None else rank)
         with self._joined(wish, elastic=elastic) as membership:
-            self._changed = self._control.newcomer
+            self._changed = elastic or self._control.newcomer  # an elastic job begins with `share`
             backlog = _BACKLOG_WINDOWS * membership.window if backlog is None else backlog
             self._ring = Ring(self._transport, membership, backlog=backlog)
             self._attend(self._ring)
@@ -256,15 +257,16 @@ class Worker(JobWorker):
         while True:
             election = np.zeros(3 * self.world, INT)
             election[3 * self.rank:3 * self.rank + 3] = 1, step & 0x7FFFFFFF, step >> 31
-            self._changed = False
-            self._collect(election, Format.INT32, whole=True)
+            self._collect(election, Format.INT32, whole=True, within_share=True)
             root, farthest = elect(election)
             values = own.copy() if root == self.rank else np.zeros_like(own)
             # All see the same members and the same change, and so all begin again, or none does.
-            if self._changed:
+            if self._admitted:
                 continue
-            if (self._collect(values, Format.INT32, whole=True).members >> np.uint32(root) & 1).all() and not self._changed:
+            spread = self._collect(values, Format.INT32, whole=True, within_share=True)
+            if (spread.members >> np.uint32(root) & 1).all() and not self._admitted:
                 break
+        self._changed = False
         if root != self.rank:
             fill(arrays, values)
         return farthest
@@ -390,20 +392,22 @@ class Worker(JobWorker):
         except Notice:
             return 1.0
 
-    def _collect(self, values: np.ndarray, format: Format, *, whole: bool = False) -> Reduction:
-        """Sums `values` (1-D, C-contiguous, 4 bytes each, little-endian) over the job, in place; `whole`: over all members."""
+    def _collect(self, values: np.ndarray, format: Format, *, whole: bool = False, within_share: bool = False) -> Reduction:
+        """Sums `values` (1-D, C-contiguous, 4 bytes each, little-endian) over the job, in place; `whole`: over all members. A `share` that is
+        interrupted between its collectives must be called again: `changed` stays true until it has succeeded."""
         self._demand_open()
         with self._alone():
             if self._broken:
                 raise IswitchError(f"this worker can take part in no collective: {self._broken}")
-            if self._changed:
+            if self._changed and not within_share:
                 raise MembershipChanged("call `share` before the next collective, on all workers: newcomers were let into the job and wait for "
                                         "its state, or the job began again and the workers may be at different steps (`changed` says when)")
             if values.size:
-                headers, resent, odd, self._changed = self._reduce(values, format, whole)
+                headers, resent, odd, self._admitted = self._reduce(values, format, whole)
+                self._changed = self._admitted or within_share
                 self._collectives += 1
             else:
-                headers, resent, odd = np.zeros(0, HEADER), 0, False
+                headers, resent, odd, self._admitted = np.zeros(0, HEADER), 0, False, False
         return Reduction(self.world, self.elements, resent, headers, odd)
 
     def _reduce(self, values: np.ndarray, format: Format, whole: bool) -> Tally:

@@ -227,3 +227,30 @@ def test_a_deadline_leaves_the_slow_out_and_says_who_they_are():
 def test_times_out_of_range_are_refused_at_the_door(options, message):
     with pytest.raises(ValueError, match=message):
         Worker("127.0.0.1:1", world=1, **options)
+
+
+def test_an_elastic_job_begins_with_share():
+    """Otherwise workers with different first weights would diverge unnoticed."""
+    with UdpModel(SMALL) as model, Worker(model.address(), world=1, elastic=True) as worker:
+        with pytest.raises(MembershipChanged, match="call `share` before the next collective"):
+            worker.allreduce(np.zeros(3, np.float32))
+        worker.share(np.zeros(3), 0)
+        worker.allreduce(np.zeros(3, np.float32))
+
+
+def test_a_share_that_is_interrupted_must_be_called_again(monkeypatch):
+    """Otherwise the next collective would take the second half of `share` for its own."""
+    with UdpModel(SMALL) as model, Worker(model.address(), world=1, elastic=True) as worker:
+        reduce = worker._reduce
+
+        def interrupted(values, format, whole):
+            monkeypatch.undo()
+            reduce(values, format, whole)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(worker, "_reduce", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            worker.share(np.zeros(3), 0)
+        with pytest.raises(MembershipChanged):
+            worker.broadcast(np.zeros(3))
+        assert worker.share(np.zeros(3), 4) == 4

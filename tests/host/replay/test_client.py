@@ -436,7 +436,7 @@ def test_a_switch_that_falls_silent_is_an_error(network, client):
 
 def test_there_is_nothing_at_the_address():
     network = Network(config(), loss=1.0)
-    with pytest.raises(SwitchUnreachable, match="does not answer"):
+    with pytest.raises(SwitchUnreachable, match="has not answered"):
         ReplayClient(network.transport(), PLAIN, timeout_s=1)
 
 
