@@ -626,3 +626,28 @@ def test_a_worker_that_was_evicted_is_told_how_to_go_on() -> None:
             return str(caught.value)
 
     assert run([work] * 2)[1]
+
+
+def test_reset_by_a_worker_that_was_evicted_is_recoverable() -> None:
+    def work(program: Program) -> str:
+        rank = int(program.name[-1])
+        with Worker(world=2, rank=rank, elastic=True, transport=Cable(program, 1, 8 if rank else 1)) as worker:
+            worker.barrier()
+            program.sleep(2)
+            if rank == 0:
+                worker.barrier()  # evicts rank 1
+                while not worker.changed:
+                    program.sleep(0.5)
+                    worker.barrier()
+                worker.share(np.zeros(1), 3)
+                return ""
+            program.sleep(8)
+            with pytest.raises(NotAMember, match="evicted this worker.*call `rejoin`, then `share`") as caught:
+                worker.reset()
+            with pytest.raises(IswitchError, match="take part in no collective"):
+                worker.barrier()
+            worker.rejoin()
+            assert worker.share(np.zeros(1), 0) == 3
+            return str(caught.value)
+
+    assert run([work] * 2)[1]
