@@ -12,7 +12,9 @@ from iswitch.config import Config
 from iswitch.termination import call_before_termination
 from iswitch.wire import JobState
 
+from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.bench.udp_model import UdpModel
+from sim.model.tree_switch import TreeSwitch
 
 SMALL = Config(ports=4, window=4, elements=16, members=8)
 PROGRAM = """
@@ -151,6 +153,35 @@ def test_a_worker_that_waits_for_the_others_leaves_the_forming_job(model, ended)
     with pytest.raises(Exception, match="waits for 2 workers"):
         Worker(model.address(), world=2, rank=0, join_timeout_s=1)
     assert ended == ["waits", (os.getpid(), signal.SIGTERM)]
+
+
+def test_a_worker_in_rejoin_gives_up_the_seat_that_it_waits_in(model, ended, monkeypatch):
+    """The switch restarts; the worker creates the job again, and waits for the others."""
+    def other():
+        with Worker(model.address(1), world=2, rank=1):
+            pass
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    with Worker(model.address(), world=2, rank=0, elastic=True) as worker:
+        thread.join()
+        with model.lock:
+            model.switch = TreeSwitch(SMALL, mac=SWITCH_MAC, ip=SWITCH_IP, seed=99)
+        with pytest.raises(NotAMember):
+            worker.barrier()
+        states = []
+        monkeypatch.setattr(termination.os, "kill", lambda *_: states.append(model.switch.jobs[0].state))
+
+        def signal_when_it_waits():
+            model.until(lambda switch: switch.jobs[0].live)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
+
+        thread = threading.Thread(target=signal_when_it_waits)
+        thread.start()
+        with pytest.raises(Exception, match="waits for 2 workers"):
+            worker.rejoin(timeout_s=2)
+        thread.join()
+        assert states == [JobState.NONE]
 
 
 def test_a_handler_of_the_program_and_an_ignored_signal_stay(model):

@@ -642,7 +642,7 @@ def test_reset_by_a_worker_that_was_evicted_is_recoverable() -> None:
                 worker.share(np.zeros(1), 3)
                 return ""
             program.sleep(8)
-            with pytest.raises(NotAMember, match="evicted this worker.*call `rejoin`, then `share`") as caught:
+            with pytest.raises(NotAMember, match=r"evicted this worker.*call `rejoin`, then `share`") as caught:
                 worker.reset()
             with pytest.raises(IswitchError, match="take part in no collective"):
                 worker.barrier()
