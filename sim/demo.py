@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -106,8 +107,8 @@ def run(out: Path, seed: int, faults: dict[str, float], demo: Callable[[Sequence
         Further arguments of the emulator.
     """
     console = Console()
-    out.mkdir(parents=True, exist_ok=True)
     try:
+        out.mkdir(parents=True, exist_ok=True)
         with stop_on_signals(), Emulator(out, seed, faults, workers=workers, leaves=leaves, more=more) as emulator:
             with console.status("the switch is compiled and started (minutes the first time, then seconds) ..."):
                 addresses = emulator.addresses()
@@ -118,6 +119,12 @@ def run(out: Path, seed: int, faults: dict[str, float], demo: Callable[[Sequence
             return 0 if demo(addresses, emulator, console) else 1
     except (LaunchError, IswitchError, ValueError) as error:
         console.print(f"the demo failed: {error}", style="red", markup=False, highlight=False)
+        return 1
+    except OSError as error:
+        if error.filename is None:
+            raise
+        console.print(f"the demo failed: {error.filename} cannot be written: {error.strerror}. Choose another folder with --out", style="red",
+                      markup=False, highlight=False, soft_wrap=True)
         return 1
     except KeyboardInterrupt:
         console.print("stopped")
@@ -140,9 +147,12 @@ def play(out: Path, console: Console) -> int:
         console.print(f"{path}: {policy.environment}, seed {policy.seed}, mean return {policy.mean_return:.1f} in the "
                       f"evaluation, sha256 {policy.weights_sha256[:16]}...", highlight=False, soft_wrap=True)
         returned = watch(policy, gif)
+    except OSError as error:
+        console.print(f"{gif} cannot be written: {error.strerror or error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        return 1
     except ValueError as error:
         console.print(f"no policy can be played: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        if not path.exists():
+        if not os.path.exists(path):  # False also where the folder cannot be read
             console.print("`make demo` trains one first.")
         return 1
     console.print(f"{gif}: one unseen episode, return {returned:.0f}", highlight=False, soft_wrap=True)

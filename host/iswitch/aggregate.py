@@ -25,6 +25,7 @@ __all__ = ["Worker"]
 
 _MODES = {"quarantine": Mode.QUARANTINE, "propagate": Mode.PROPAGATE}
 _BACKLOG_WINDOWS = 16
+_REMEDY = "call `rejoin`, then `share`, or make a new Worker"
 _QUIET_S = 1.0
 """After so long without a result a collective asks the switch why."""
 _LAST_TRY_S = 0.1
@@ -289,17 +290,23 @@ class Worker(JobWorker):
         """
         self._demand_open()
         with self._attendant:
-            self._begin_again()
+            try:
+                self._begin_again()
+            except NotAMember as gone:
+                self._broken, self._state["member"] = str(gone), False
+                raise
             self._changed = True
 
     def _begin_again(self) -> None:
-        """The job's new epoch, of this worker's making or of another's."""
+        """The job's new epoch, of this worker's making or of another's. Raises NotAMember, Refused, SwitchUnreachable."""
         m = self._ring.membership
         known = self._control.renew(m) if self._broken else m
         if known.epoch == m.epoch:
             try:
                 known = self._control.reset(m)
             except Refused as refused:
+                if refused.reason in (Reason.JOB, Reason.MEMBER, Reason.TOKEN):
+                    raise self._gone(refused.reason, _REMEDY) from None
                 if refused.reason != Reason.EPOCH:
                     raise
                 known = self._control.renew(m)
@@ -350,10 +357,6 @@ class Worker(JobWorker):
             try:
                 return self._begin_again()
             except NotAMember:
-                self._state["member"] = False
-            except Refused as refused:  # the membership ended between two messages
-                if refused.reason not in (Reason.JOB, Reason.MEMBER, Reason.TOKEN):
-                    raise
                 self._state["member"] = False
         m = replace(self._ring.membership, nonce=self._nonce(), token=0)
         self._ring.restart(self._join(m, elastic=True, timeout_s=limit_s))
@@ -464,5 +467,5 @@ class Worker(JobWorker):
             raise JobReset(f"{self._where} was reset by another worker, and what was under way is lost: call `share`, which brings all workers to "
                            "the same step, then go on") from None
         self._state["member"] = False
-        self._broken = f"the switch does not know it any more as a member of {self._where}. Call `rejoin`, then `share`, or make a new Worker"
-        raise self._gone(reason, "call `rejoin`, then `share`, or make a new Worker") from None
+        self._broken = f"the switch does not know it any more as a member of {self._where}. C{_REMEDY[1:]}"
+        raise self._gone(reason, _REMEDY) from None

@@ -185,14 +185,14 @@ class Control:
         Raises Refused, SwitchUnreachable, Timeout.
         """
         deadline, pause_s = self.transport.now() + timeout_s, _FIRST_POLL_S
-        standing, state, self.newcomer = Standing.NONE, JobState.NONE, False
+        standing, state, self.newcomer, self.seat = Standing.NONE, JobState.NONE, False, None
         try:
             while standing != Standing.LIVE or state == JobState.FORMING:
                 answer = self._ask_to_join(membership)
                 state, late = JobState(int(answer.body["state"])), self.transport.now() > deadline
                 if answer.reason == Reason.TOKEN and membership.token:
                     # The entry yielded to another worker before it was confirmed, or the job ended: start over.
-                    membership, standing = replace(membership, token=0), Standing.NONE
+                    membership, standing, self.seat = replace(membership, token=0), Standing.NONE, None
                     continue
                 taken = answer.reason == Reason.MEMBER and elastic and state > JobState.FORMING and not late
                 if not taken:  # else: perhaps by one that is dead, and will be evicted when the others wait for it

@@ -141,8 +141,9 @@ class JobWorker(ABC):
         """Leaves the job before SIGTERM ends the process, whatever this thread was doing: so nothing here waits for a lock, and for long."""
         if attendant := getattr(self, "_attendant", None):
             attendant.stop()
-        seat = self._member.membership if attendant else self._control.seat
+        seat = self._member.membership if attendant and self._state["member"] else self._control.seat  # of a Join in progress
         if seat:
+            self._control.strangers = None  # a ring in the middle of a collective takes nothing
             self._control.leave(seat, timeout_s=_GOODBYE_S)
 
     def _attend(self, member: Member) -> None:

@@ -190,8 +190,20 @@ class UdpTransport(WallTransport):
         except BaseException:
             self._socket.close()
             raise
-        self._poll = select.poll()
-        self._poll.register(self._socket, select.POLLIN)
+        self._poll = self._new_poll()
+
+    def _new_poll(self) -> select.poll:
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return poll
+
+    def _wait(self, timeout_s: float) -> bool:
+        """Return whether something has come within that time."""
+        milliseconds = max(0.0, timeout_s) * 1000
+        try:
+            return bool(self._poll.poll(milliseconds))
+        except RuntimeError:  # a signal handler waits here in the middle of the same call, which Python forbids with the same object
+            return bool(self._new_poll().poll(milliseconds))
 
     def _connect(self) -> None:
         try:
@@ -271,7 +283,7 @@ class UdpTransport(WallTransport):
         return False
 
     def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
-        if not self._kept and not self._poll.poll(max(0.0, timeout_s) * 1000):
+        if not self._kept and not self._wait(timeout_s):
             return 0, 0
         return self._receive_train(into) if self.gro else self._gather(into)
 

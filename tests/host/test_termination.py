@@ -10,9 +10,11 @@ import pytest
 from iswitch import AsyncWorker, NotAMember, Worker, termination
 from iswitch.config import Config
 from iswitch.termination import call_before_termination
-from iswitch.wire import JobState
+from iswitch.wire import HEADER, VERSION, Action, JobState, Type
 
+from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.bench.udp_model import UdpModel
+from sim.model.tree_switch import TreeSwitch
 
 SMALL = Config(ports=4, window=4, elements=16, members=8)
 PROGRAM = """
@@ -50,12 +52,12 @@ def ended(monkeypatch):
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def terminate(model, *, worker=WORKER, before="", after="", work="time.sleep(60)"):
+def terminate(model, *, worker=WORKER, before="", after="", work="time.sleep(60)", ready="ready\n"):
     """Starts a program, ends it by SIGTERM when it is ready: how it ended, and what it printed after that."""
     text = PROGRAM.format(before=before, after=after, work=work, worker=worker.format(address=model.address()))
     process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
     try:
-        assert process.stdout.readline() == "ready\n"
+        assert process.stdout.read(len(ready)) == ready
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=30)
     finally:
@@ -87,6 +89,37 @@ def test_a_process_in_the_middle_of_a_collective_leaves_its_job():
         thread.start()
         assert terminate(model, worker=BOTH, work="worker.allreduce(np.ones(100, np.float32))")[0] == -signal.SIGTERM
         assert model.switch.jobs[0].live == 0b10
+        done.set()
+        thread.join()
+
+
+class Lossy(UdpModel):
+    """Loses the first LEAVE."""
+
+    leaves = 0
+
+    def _pass(self, port, payload, peer):
+        if payload[0] == VERSION << 4 | Type.CONTROL and payload[HEADER.itemsize] == Action.LEAVE:
+            self.leaves += 1
+            if self.leaves == 1:
+                return []
+        return super()._pass(port, payload, peer)
+
+
+@pytest.mark.parametrize("work", ["worker.barrier()", "time.sleep(60)"])
+def test_the_goodbye_is_repeated_if_its_datagram_is_lost(work):
+    with Lossy(SMALL) as model:
+        done = threading.Event()
+
+        def other():
+            with Worker(model.address(1), world=2, rank=1):
+                done.wait(30)
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        code, _ = terminate(model, worker=BOTH, work=f"import threading; threading.Timer(0.5, print, ['in it'], dict(flush=True)).start(); {work}",
+                            ready="ready\nin it\n")
+        assert code == -signal.SIGTERM and model.leaves == 2 and model.switch.jobs[0].live == 0b10
         done.set()
         thread.join()
 
@@ -151,6 +184,35 @@ def test_a_worker_that_waits_for_the_others_leaves_the_forming_job(model, ended)
     with pytest.raises(Exception, match="waits for 2 workers"):
         Worker(model.address(), world=2, rank=0, join_timeout_s=1)
     assert ended == ["waits", (os.getpid(), signal.SIGTERM)]
+
+
+def test_a_worker_in_rejoin_gives_up_the_seat_that_it_waits_in(model, ended, monkeypatch):
+    """The switch restarts; the worker creates the job again, and waits for the others."""
+    def other():
+        with Worker(model.address(1), world=2, rank=1):
+            pass
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    with Worker(model.address(), world=2, rank=0, elastic=True) as worker:
+        thread.join()
+        with model.lock:
+            model.switch = TreeSwitch(SMALL, mac=SWITCH_MAC, ip=SWITCH_IP, seed=99)
+        with pytest.raises(NotAMember):
+            worker.barrier()
+        states = []
+        monkeypatch.setattr(termination.os, "kill", lambda *_: states.append(model.switch.jobs[0].state))
+
+        def signal_when_it_waits():
+            model.until(lambda switch: switch.jobs[0].live)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
+
+        thread = threading.Thread(target=signal_when_it_waits)
+        thread.start()
+        with pytest.raises(Exception, match="waits for 2 workers"):
+            worker.rejoin(timeout_s=2)
+        thread.join()
+        assert states == [JobState.NONE]
 
 
 def test_a_handler_of_the_program_and_an_ignored_signal_stay(model):

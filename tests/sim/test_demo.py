@@ -126,3 +126,35 @@ def test_watch_plays_the_kept_weights(command, tmp_path):
     assert code == 0 and f"seed 5, mean return 9.0 in the evaluation, sha256 {policy.weights_sha256[:16]}" in told
     assert "policy.gif: one unseen episode, return" in told
     assert (tmp_path / "out" / "policy.gif").read_bytes().startswith(b"GIF8")
+
+
+SOUND = dict(weights=np.zeros(9155, np.float32), environment="CartPole-v1", hidden=64, seed=1, mean_return=1.0)
+
+
+@pytest.mark.parametrize(("change", "told"), [
+    ({"environment": "CartPole-v99"}, "Gymnasium does not make the policy's environment 'CartPole-v99'"), ({"hidden": -1}, "`hidden` must be"),
+    ({"weights": np.full(9155, np.nan, np.float32)}, "finite numbers"), ({"weights": np.zeros((9155, 1), np.float32)}, "one vector"),
+    ({"weights": np.zeros(7, np.float32)}, "the policy has 7 weights")])
+def test_watch_says_what_is_wrong_with_the_kept_weights(command, tmp_path, change, told):
+    (tmp_path / "out").mkdir()
+    np.savez(tmp_path / "out" / "policy.npz", **(SOUND | change))
+    code, said = command("--watch")
+    assert code == 1 and "no policy can be played: " in said and told in said
+
+
+@pytest.mark.parametrize(("damage", "told"), [
+    (lambda out: (out.mkdir(), (out / "policy.npz").mkdir()), "policy.npz cannot be read: Is a directory"),
+    (lambda out: out.write_text("x"), "policy.npz cannot be read: Not a directory"),
+    (lambda out: (out.mkdir(), (out / "policy.npz").write_bytes(b"PK\x03\x04")), "is not a policy that a training has kept"),
+    (lambda out: (out.mkdir(), np.savez(out / "policy.npz", **SOUND), (out / "policy.gif").mkdir()), "policy.gif cannot be written: Is a directory")])
+def test_watch_says_which_file_cannot_be_used(command, tmp_path, damage, told):
+    damage(tmp_path / "out")
+    code, said = command("--watch")
+    assert code == 1 and told in said
+
+
+def test_a_folder_that_cannot_be_made_is_a_sentence(call, capsys, tmp_path):
+    (tmp_path / "out").write_text("x")
+    assert call(lambda *_: True) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the demo failed: " in said and "out cannot be written: File exists. Choose another folder with --out" in said

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -62,17 +63,23 @@ class Policy:
         Raises
         ------
         ValueError
-            If there is no such file, or it is not a policy.
+            If there is no such file, it cannot be read, or it is not a policy.
         """
         try:
             with np.load(path) as kept:
-                return cls(weights=np.ascontiguousarray(kept["weights"], np.float32),
+                policy = cls(weights=np.ascontiguousarray(kept["weights"], np.float32),
                            environment=str(kept["environment"]), hidden=int(kept["hidden"]), seed=int(kept["seed"]),
                            mean_return=float(kept["mean_return"]))
         except FileNotFoundError:
             raise ValueError(f"{path} does not exist: no training has kept its weights there yet") from None
-        except (AttributeError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+        except (AttributeError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
             raise ValueError(f"{path} is not a policy that a training has kept: {error}") from None
+        if policy.hidden < 1 or policy.weights.ndim != 1 or not np.isfinite(policy.weights).all():
+            raise ValueError(f"{path} is not a policy that a training has kept: `hidden` must be at least 1, and `weights` one vector of finite "
+                             "numbers")
+        return policy
 
     def agent(self) -> Agent:
         """Return the nets with these weights.
@@ -80,9 +87,13 @@ class Policy:
         Raises
         ------
         ValueError
-            If the weights do not fit the environment.
+            If Gymnasium has no such environment, or the weights do not fit it.
         """
-        with gymnasium.make(self.environment) as env:
+        try:
+            env = gymnasium.make(self.environment)
+        except gymnasium.error.Error as error:
+            raise ValueError(f"Gymnasium does not make the policy's environment {self.environment!r}: {error}") from None
+        with env:
             agent = Agent.of(env, Options(environment=self.environment, hidden=self.hidden))
         parameters = sum(parameter.numel() for parameter in agent.parameters())
         if self.weights.shape != (parameters,):

@@ -59,7 +59,9 @@ def watch(policy: Policy, path: Path) -> float:
     Raises
     ------
     ValueError
-        If the policy's environment is not CartPole.
+        If the policy's environment is not CartPole, or its weights do not fit it.
+    OSError
+        If the file cannot be written.
     """
     if not policy.environment.startswith("CartPole"):
         raise ValueError(f"only CartPole can be drawn, not {policy.environment!r}")
