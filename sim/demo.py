@@ -26,6 +26,8 @@ FAULTS = ("loss", "duplicate", "reorder", "corrupt")
 READY_S = 600
 STOP_S = 10
 LOG_LINES = 15
+OUT = Path("build/demo")
+"""Where `make demo` keeps its files."""
 UPLINK = Config().ports - 1
 Made = TypeVar("Made")
 
@@ -167,7 +169,7 @@ def main() -> int:
                         help="seed of all random numbers (default: %(default)s)")
     parser.add_argument("--total-steps", type=int, default=Options.total_steps, metavar="N",
                         help="most environment steps of all workers together (default: %(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("build/demo"), metavar="FOLDER",
+    parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER",
                         help="where to write results (default: %(default)s)")
     parser.add_argument("--watch", action="store_true",
                         help="train nothing; play the policy that was kept in FOLDER, and draw it as policy.gif there")
@@ -194,7 +196,8 @@ def main() -> int:
         summary = launch(options, addresses, given.out, watch=emulator.watch, console=console,
                          notes={"faults": faults}, kill=given.kill, leaves=emulator.leaves(addresses))
         if summary["solved"]:
-            console.print(f"     watch  python -m sim.demo --watch --out {given.out}: draws an episode as {given.out}/policy.gif",
+            command = "make watch" if given.out == OUT else f"{sys.executable} -m sim.demo --watch --out {given.out}"
+            console.print(f"     watch  {command}: draws an episode as {given.out}/policy.gif",
                           highlight=False, soft_wrap=True)
         else:
             console.print(f"With make: `make demo SEED={given.seed + 1}`, or `make demo STEPS={2 * given.total_steps}`.",

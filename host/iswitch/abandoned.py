@@ -151,13 +151,24 @@ class Watch:
         if self._vanished > _VANISHED_MOST:  # there is no job: the switch itself cannot do what this worker asks for
             raise refusal
 
-    def end_if_abandoned(self) -> None:
-        """End the job if all its live members are dead: for a worker that waits to be let in. Looks now and then only. SwitchUnreachable."""
+    def attend(self, taken: bool) -> None:
+        """Look now and then, for an elastic worker that waits to be admitted. End the job if all its live members are dead.
+
+        Parameters
+        ----------
+        taken : bool
+            Another member has the rank.
+
+        Raises Refused if that member is alive; SwitchUnreachable.
+        """
         if self.control.transport.now() < self._next_look:
             return
         job = self.look()
         if job.state > JobState.FORMING and self._dead(job, job.live):
             self._end(job, None)
+        elif taken and self.wish.wanted in self._alive:
+            refusal = Refused(f"rank {self.wish.wanted} is taken", Reason.MEMBER)
+            raise Refused(self._sentence(job, refusal, [self.wish.wanted]), Reason.MEMBER)
 
     def _end(self, job: JobView, refusal: Refused | None) -> None:
         silent_s = min(self.silent_s(member) for member in self._deciding(job, refusal.reason if refusal else Reason.MEMBER))
@@ -182,7 +193,8 @@ class Watch:
         meaning, remedy = REFUSALS[refusal.reason]
         if refusal.reason == Reason.MEMBER and (taken := self._taken(job, refusal)):
             meaning = taken
-            remedy = ("give every worker a rank of its own; a worker that comes back to a running job needs elastic=True"
+            remedy = ("give every worker a rank, and every program a `job` number of its own; a worker that comes back to a running job needs "
+                      "elastic=True"
                       if job.state != JobState.FORMING else
                       "give every worker a rank of its own, 0 to world - 1, or rank=None to let the switch choose")
         elif (difference := self._difference(job, refusal.reason)):

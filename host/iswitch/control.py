@@ -161,7 +161,7 @@ class Control:
     # Membership
 
     def join(self, membership: Membership, *, timeout_s: float, timeout_name: str = "join_timeout_s", elastic: bool = False,
-             waiting: Callable[[], None] | None = None) -> Membership:
+             waiting: Callable[[bool], None] | None = None) -> Membership:
         """Becomes a member of a job, and waits until all `world` workers are members.
 
         Parameters
@@ -175,7 +175,7 @@ class Control:
         elastic : bool
             Join also a job that runs already, when its present collective ends.
         waiting : callable or None
-            Called each time before a running job is asked again.
+            Called each time before a running job is asked again, with whether the switch has refused the rank.
 
         Returns
         -------
@@ -208,7 +208,7 @@ class Control:
                     raise self._late(membership, answer, f"within {timeout_s:g} s (`{timeout_name}`)")
                 if taken or standing == Standing.JOINING or (standing == Standing.LIVE and state == JobState.FORMING):
                     if waiting and state > JobState.FORMING:
-                        waiting()
+                        waiting(taken)
                     self.transport.sleep(pause_s)
                     pause_s = min(2 * pause_s, _LONGEST_POLL_S)
         except BaseException as error:

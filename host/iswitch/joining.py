@@ -115,7 +115,7 @@ class JobWorker(ABC):
         while True:
             try:
                 return self._ask_to_join(wish, timeout_s=limit_s, timeout_name=name, elastic=elastic,
-                                         waiting=watch.end_if_abandoned if elastic else None)
+                                         waiting=watch.attend if elastic else None)
             except Refused as refusal:
                 watch.wait(refusal, deadline)
 

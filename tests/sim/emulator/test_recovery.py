@@ -634,7 +634,7 @@ def test_reset_by_a_worker_that_was_evicted_is_recoverable() -> None:
     def work(program: Program) -> str:
         rank = int(program.name[-1])
         with Worker(world=2, rank=rank, elastic=True, transport=Cable(program, 1, 8 if rank else 1)) as worker:
-            worker.barrier()
+            worker.share(np.zeros(1), 0)
             program.sleep(2)
             if rank == 0:
                 worker.barrier()  # evicts rank 1
@@ -653,3 +653,23 @@ def test_reset_by_a_worker_that_was_evicted_is_recoverable() -> None:
             return str(caught.value)
 
     assert run([work] * 2)[1]
+
+
+def test_a_second_program_in_the_same_job_is_refused_although_it_is_elastic() -> None:
+    """All ranks are alive, so nobody will make room."""
+    def work(program: Program) -> str:
+        rank = int(program.name[-1])
+        if rank == 2:
+            program.sleep(1)
+            with pytest.raises(Refused) as refused:
+                Worker(world=2, rank=1, transport=program.transport(), elastic=True)
+            assert program.now() < 30
+            return str(refused.value)
+        with Worker(world=2, rank=rank, transport=program.transport(), elastic=True) as worker:
+            worker.share(np.zeros(3), 0)
+            program.sleep(60)
+            worker.barrier()
+        return ""
+
+    refused = run([work] * 3)[2]
+    assert "rank 1 is taken" in refused and "is alive" in refused and "every program a `job` number of its own" in refused
