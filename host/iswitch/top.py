@@ -1,6 +1,7 @@
 """A live view of a switch: jobs, members, what is dropped, at what rates. For `iswitch top`."""
 
 import contextlib
+import random
 import select
 import sys
 import termios
@@ -19,23 +20,24 @@ from iswitch.control import Control
 from iswitch.errors import SwitchUnreachable
 from iswitch.explain import Grade, explained
 from iswitch.views import JobView, MemberView, awaited, lowest, read_have, read_job, read_member, read_slot, serial
-from iswitch.wire import JobState, Standing
+from iswitch.wire import JobState, SlotState, Standing
 
 __all__ = ["Activity", "Snapshot", "picture", "take", "watch"]
 
 _DROPS_SHOWN = 12
+_SLOTS_READ = 8
 _SILENT_S = 5.0
 
 
 class Activity(NamedTuple):
-    """A job at one moment. `have`: of each live member the lowest seq that it may lack, `low` the lowest of these. `bytes`: in a contribution
-    to the segment before. `awaited`: who keeps it from going on, if it stands still."""
+    """A job at one moment. `have`: of each live member the lowest seq that it may lack, `low` the lowest of these. `bytes`: the mean
+    of a contribution, of some of the latest. `awaited`: who keeps it from going on, if it stands still."""
 
     job: JobView
     members: list[MemberView]
     have: dict[int, int]
     low: int
-    bytes: int
+    bytes: float
     awaited: list[int]
 
 
@@ -60,9 +62,16 @@ def take(control: Control, config: Config, before: Snapshot | None = None) -> Sn
         low = lowest(have)
         earlier = before.jobs.get(number) if before else None
         stands = job.state == JobState.FORMING or earlier is not None and earlier.low == low
-        jobs[number] = Activity(job, members, have, low, read_slot(control, number, low - 1, config.window).length,
+        jobs[number] = Activity(job, members, have, low, _contribution_bytes(control, number, config.window),
                                 awaited(control, job, have, config.window) if stands else [])
     return Snapshot(at, counters, jobs)
+
+
+def _contribution_bytes(control: Control, job: int, window: int) -> float:
+    """Return the mean length of contributions in bytes, from some slots taken at random: the last segment of an array may be short."""
+    slots = random.sample(range(2 * window), min(_SLOTS_READ, 2 * window))
+    lengths = [slot.length for seq in slots if (slot := read_slot(control, job, seq, window)).state != SlotState.EMPTY]
+    return sum(lengths) / max(1, len(lengths))
 
 
 def picture(address: str, config: Config, before: Snapshot, now: Snapshot) -> Group:

@@ -79,6 +79,15 @@ def test_a_job_shows_its_rate_and_each_members_lag(model, control):
     assert "contributions 4; results 2" in shown
 
 
+def test_a_short_last_segment_counts_as_one_segment_of_the_job(model, control):
+    workers = formed(model, 2, 2)
+    before = take(control, CONFIG)
+    for worker in workers:
+        for seq, elements in enumerate((64, 64, 64, 2)):
+            model.switch.receive(worker.port, worker.contribution(worker.first_seq + seq, np.ones(elements, np.float32)), 0)
+    assert take(control, CONFIG, before).jobs[0].bytes == 4 * (64 + 64 + 64 + 2) / 4
+
+
 def test_a_forming_job_waits_for_those_who_are_absent(model, control):
     formed(model, 2, 3)
     before = take(control, CONFIG)
