@@ -1,9 +1,10 @@
 """Which tests `make test` runs, and how the rest is divided into shards: decided by measured durations.
 
 A *law* is a test function; its *cases* are its parameters. The short tier holds every law once, by its cheapest case with stalls if it has such,
-and all further cases that cost next to nothing. The slow tier holds what is marked `slow`, the long tier everything else. `tests/durations.json` keeps the durations, seconds of one
-processor with nothing beside it. A case that is not in that file is a cheap or a new one, and belongs to the short tier until somebody measures it
-(`make test-all DURATIONS=1`).
+and all further cases that cost next to nothing. The slow tier holds what is marked `slow`, the long tier everything else.
+
+`tests/durations.json` keeps the durations, seconds of one processor with nothing beside it. A case that is not in that file is a cheap or a new
+one, and belongs to the short tier until somebody measures it (`make test-all DURATIONS=1`).
 """
 
 import json
