@@ -131,10 +131,10 @@ class Control:
         shut, fault = getattr(self.transport, "refused", False), getattr(self.transport, "fault", "")
         found = f"{fault}; " if fault else "its host says that no program listens at this port; " if shut else ""
         name = f" (`{self.timeout_name}`)" if self.timeout_name and timeout_s is None else ""
+        port = "" if ":" in self.address else " (26963, since the address names none)"
         raise SwitchUnreachable(
             f"the switch at {self.address} has not answered for {limit_s:g} s{name}: "
-            f"{found}start the switch (a board, or the emulator on this machine), and check the address and the port (26963 if the address "
-            "names none)")
+            f"{found}start the switch (a board, or the emulator on this machine), and check the address and the port{port}")
 
     def _find(self, size: int, segment_bytes: int, action: int, seq: int, nonce: int) -> Answer | None:
         for at in range(0, size, segment_bytes):

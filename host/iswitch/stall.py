@@ -86,10 +86,11 @@ class Stall:
         cause = f"{absent} not in this collective (computing, stopped, killed, or in another collective)"
         if any(name in risen for name in _MISMATCHES):
             cause += ", or the workers sum arrays of different sizes or number formats: print `array.size` and `array.dtype` on each"
+        evicted = "the switch evicts it after `evict_s`" if m.evict_us else "then `iswitch reset` ends the job, since `evict_s` is 0"
         return Timeout("\n".join([
             f"no result for {timeout_s:g} s (`timeout_s`) in a collective of {self.where}: {progress}. {live} of {m.world} workers are members; "
             f"the switch answers, so {cause}. If a worker computes for longer than that, raise `timeout_s`. To go on, all call `rejoin`, then "
-            "`share`. To go on without a worker that hangs, end its process: the switch evicts it after `evict_s`.", *risen_sentences(risen)]), risen)
+            f"`share`. To go on without a worker that hangs, end its process: {evicted}.", *risen_sentences(risen)]), risen)
 
 
 def risen_sentences(risen: dict[str, int]) -> list[str]:
