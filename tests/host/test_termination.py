@@ -194,7 +194,7 @@ def test_a_worker_in_rejoin_gives_up_the_seat_that_it_waits_in(model, ended, mon
 
     thread = threading.Thread(target=other)
     thread.start()
-    with Worker(model.address(), world=2, rank=0, elastic=True) as worker:
+    with Worker(model.address(), world=2, rank=0) as worker:
         thread.join()
         with model.lock:
             model.switch = TreeSwitch(SMALL, mac=SWITCH_MAC, ip=SWITCH_IP, seed=99)
