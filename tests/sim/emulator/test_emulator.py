@@ -172,7 +172,7 @@ def test_command_line_of_a_fabric(relay: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments, message", [
-    (["--switches", "0"], "switches must be at least 1, not 0"),
+    (["--switches", "0"], "--switches"),
     (["--link", "0:1"], "a link must be switch:port-switch:port"),
     (["--link", "0:1-1:0"], "a place must be a switch of 0 to 0 and one of its ports, not 1:0"),
     (["--tap", "0"], "a TAP must be [switch:]port=name, not '0'"),
