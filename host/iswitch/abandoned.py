@@ -200,7 +200,7 @@ class Watch:
         elif (difference := self._difference(job, refusal.reason)):
             meaning = difference
         seen = "; ".join(self._holder(member, job) for member in deciding[:4])
-        command = (f"`iswitch reset --job {job.job}{self._key(refusal.reason)} --switch {self.control.address}` ends the job, whoever is in it")
+        command = (f"`iswitch reset --job {job.job}{self._key(refusal.reason)} --switch {self.control.address}` ends the job")
         return (f"the switch at {self.control.address} refused to let a worker join job {job.job}: {meaning}. {seen[:1].upper()}{seen[1:]}"
                 f"{'. ' if seen else ''}To go on, {remedy}. If the job's workers are dead, {command}")
 

@@ -26,7 +26,7 @@ def _shut_port() -> str:
     """The host of the switch reports that no program listens at the port."""
     def part(player: Player) -> None:
         transport = player.transport()
-        transport.refused = True  # type: ignore[attr-defined]
+        vars(transport)["refused"] = True
         Worker(ADDRESS, world=4, rank=0, transport=transport)
 
     return play(part, machine=Machine(rates=Rates(loss=1, delay_us=1)))
