@@ -32,7 +32,7 @@ def forming():
 
 
 ALIVE = r"Rank 0 \(10\.0\.1\.0:\d+, behind port 0 of the switch\) gave its last sign of life 0\.\d s ago"
-RESET = r"If the job's workers are dead, `iswitch reset --job 0{key} --switch 127\.0\.0\.1:\d+` ends the job, whoever is in it$"
+RESET = r"If the job's workers are dead, `iswitch reset --job 0{key} --switch 127\.0\.0\.1:\d+` ends the job$"
 
 
 @pytest.mark.parametrize(("options", "message"), [
