@@ -65,7 +65,7 @@ class Attendant:
                 if self._epoll and not self._lock.acquire(blocking=False):
                     continue  # a collective is under way, and it will not leave anything undone
                 if not self._epoll and not self._lock.acquire(timeout=_LOOK_S):
-                    continue  # as above; and `stop` may have been called by whoever holds the lock
+                    continue  # as above; and the thread that holds the lock may have called `stop`
                 try:
                     wait_s = _RETRY_S if self._stopped else self._tend()
                 except (OSError, ValueError, IswitchError) as error:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 
 import pytest
 from iswitch import AsyncWorker, NotAMember, Worker, termination
@@ -77,20 +78,28 @@ def test_the_programs_own_handler_decides(model, where):
     assert model.switch.jobs[0].state == JobState.NONE  # at the end of the interpreter
 
 
-def test_a_process_in_the_middle_of_a_collective_leaves_its_job():
-    with UdpModel(SMALL) as model:
-        done = threading.Event()
+@contextmanager
+def another_rank(model):
+    """Rank 1 of two, a thread of this process that stays until the end of the block."""
+    done = threading.Event()
 
-        def other():
-            with Worker(model.address(1), world=2, rank=1):
-                done.wait(30)
+    def work():
+        with Worker(model.address(1), world=2, rank=1):
+            done.wait(30)
 
-        thread = threading.Thread(target=other)
-        thread.start()
-        assert terminate(model, worker=BOTH, work="worker.allreduce(np.ones(100, np.float32))")[0] == -signal.SIGTERM
-        assert model.switch.jobs[0].live == 0b10
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
         done.set()
         thread.join()
+
+
+def test_a_process_in_the_middle_of_a_collective_leaves_its_job():
+    with UdpModel(SMALL) as model, another_rank(model):
+        assert terminate(model, worker=BOTH, work="worker.allreduce(np.ones(100, np.float32))")[0] == -signal.SIGTERM
+        assert model.switch.jobs[0].live == 0b10
 
 
 class Lossy(UdpModel):
@@ -108,20 +117,10 @@ class Lossy(UdpModel):
 
 @pytest.mark.parametrize("work", ["worker.barrier()", "time.sleep(60)"])
 def test_the_goodbye_is_repeated_if_its_datagram_is_lost(work):
-    with Lossy(SMALL) as model:
-        done = threading.Event()
-
-        def other():
-            with Worker(model.address(1), world=2, rank=1):
-                done.wait(30)
-
-        thread = threading.Thread(target=other)
-        thread.start()
+    with Lossy(SMALL) as model, another_rank(model):
         code, _ = terminate(model, worker=BOTH, work=f"import threading; threading.Timer(0.5, print, ['in it'], dict(flush=True)).start(); {work}",
                             ready="ready\nin it\n")
         assert code == -signal.SIGTERM and model.leaves == 2 and model.switch.jobs[0].live == 0b10
-        done.set()
-        thread.join()
 
 
 def test_after_sigkill_the_same_command_ends_the_job_that_was_left_behind(model):
