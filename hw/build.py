@@ -15,7 +15,16 @@ from hw.replay.ram import OnChipRam
 from hw.switch import Switch
 from iswitch.config import Config
 
-__all__ = ["component_rtlil", "component_verilog", "flat", "for_synthesis", "payload_memories_uninitialised", "rtlil", "tool", "verilog"]
+__all__ = [
+    "component_rtlil",
+    "component_verilog",
+    "flat",
+    "for_synthesis",
+    "payload_memories_uninitialised",
+    "rtlil",
+    "tool",
+    "verilog",
+]
 
 NO_LATCH = "select -assert-none t:$dlatch t:$adlatch t:$dlatchsr t:$sr"
 """Of Yosys, after `proc`."""
@@ -24,12 +33,14 @@ MEMORY_LATENCY = 24
 
 
 def flat(config: Config) -> tuple[Module, list[Signal]]:
-    """The switch with port names that every tool can spell, rx0_data, rx0_bytes, ... trace_seq, and those ports. The memory of its replay
-    service is on the chip, `MEMORY_LATENCY` away."""
+    """The switch with port names that every tool can spell, rx0_data, rx0_bytes, ... trace_seq, and those ports. The
+    memory of its replay service is on the chip, `MEMORY_LATENCY` away."""
     m = Module()
     m.submodules.switch = switch = Switch(config)
     if config.replay:
-        m.submodules.memory = memory = OnChipRam(bytes=config.replay.memory_bytes, latency=MEMORY_LATENCY, address_bits=switch.engine.address_bits)
+        m.submodules.memory = memory = OnChipRam(
+            bytes=config.replay.memory_bytes, latency=MEMORY_LATENCY, address_bits=switch.engine.address_bits
+        )
         connect(m, switch.memory, memory.axi)
     ports: list[Signal] = []
 
@@ -44,8 +55,10 @@ def flat(config: Config) -> tuple[Module, list[Signal]]:
             if name != "error":
                 m.d.comb += port(f"tx{p}_{name}", tx.payload[field]).eq(tx.payload[field])
         m.d.comb += [
-            rx.valid.eq(port(f"rx{p}_valid", rx.valid)), port(f"rx{p}_ready", rx.ready).eq(rx.ready),
-            port(f"tx{p}_valid", tx.valid).eq(tx.valid), tx.ready.eq(port(f"tx{p}_ready", tx.ready)),
+            rx.valid.eq(port(f"rx{p}_valid", rx.valid)),
+            port(f"rx{p}_ready", rx.ready).eq(rx.ready),
+            port(f"tx{p}_valid", tx.valid).eq(tx.valid),
+            tx.ready.eq(port(f"tx{p}_ready", tx.ready)),
         ]
     for name in ("now_us", "seed", "own_mac", "own_ip"):
         m.d.comb += getattr(switch, name).eq(port(name, getattr(switch, name)))
@@ -80,11 +93,11 @@ def payload_memories_uninitialised():
 
 @contextlib.contextmanager
 def for_synthesis():
-    """As `payload_memories_uninitialised`, for Yosys' synthesis; and what a read gives in the cycle in which its word is written is left open
-    where nobody looks (`NEVER_READ_WHILE_WRITTEN`).
+    """As `payload_memories_uninitialised`, for Yosys' synthesis; and what a read gives in the cycle in which its word
+    is written is left open where nobody looks (`NEVER_READ_WHILE_WRITTEN`).
 
-    A read of an old word is what Amaranth promises and ECP5's block RAM does not: Yosys adds a register and a mux for every bit. Not for
-    simulators nor for Verilog, where it would become statements about X.
+    A read of an old word is what Amaranth promises and ECP5's block RAM does not: Yosys adds a register and a mux for
+    every bit. Not for simulators nor for Verilog, where it would become statements about X.
     """
     emit = rtlil_backend.ModuleEmitter.emit_read_port
 
@@ -96,7 +109,7 @@ def for_synthesis():
         def cell_with_open_collisions(kind, *args, **options):
             if kind == "$memrd_v2":
                 mask = options["parameters"]["COLLISION_X_MASK"]
-                options["parameters"]["COLLISION_X_MASK"] = Const(2**len(mask) - 1, len(mask))
+                options["parameters"]["COLLISION_X_MASK"] = Const(2 ** len(mask) - 1, len(mask))
             return made(kind, *args, **options)
 
         builder.cell = cell_with_open_collisions
@@ -121,18 +134,31 @@ def rtlil(config: Config) -> str:
 
 
 def component_rtlil(part: Component, name: str, *, synthesis: bool = False) -> str:
-    """Any component as RTLIL, top module `name`, ports by path: rx__0__payload, ... `synthesis`: see `for_synthesis`."""
+    """Any component as RTLIL, top module `name`, ports by path: rx__0__payload, ... `synthesis`: see
+    `for_synthesis`."""
     values = (Value.cast(port) for _, _, port in part.signature.flatten(part))
     with for_synthesis() if synthesis else payload_memories_uninitialised():
-        return rtlil_backend.convert(part, name=name, ports=[value for value in values if isinstance(value, Signal)], emit_src=False)
+        return rtlil_backend.convert(
+            part, name=name, ports=[value for value in values if isinstance(value, Signal)], emit_src=False
+        )
 
 
 def component_verilog(part: Component, name: str, folder: Path) -> Path:
-    """Any component as Verilog-2005, `name`.v in the folder, top module `name`. RuntimeError if a signal is driven twice or by nothing, is in
-    a loop without a register, or is kept by a latch."""
+    """Any component as Verilog-2005, `name`.v in the folder, top module `name`. RuntimeError if a signal is driven
+    twice or by nothing, is in a loop without a register, or is kept by a latch."""
     (folder / f"{name}.il").write_text(component_rtlil(part, name))
-    tool("yosys", ["-q", "-l", f"{name}.log", "-p", f"read_rtlil {name}.il; proc; {NO_LATCH}; opt_expr; opt_merge; opt_clean -purge; check -assert; "
-                   f"memory_collect; opt_clean -purge; write_verilog -noattr {name}.v"], folder)
+    tool(
+        "yosys",
+        [
+            "-q",
+            "-l",
+            f"{name}.log",
+            "-p",
+            f"read_rtlil {name}.il; proc; {NO_LATCH}; opt_expr; opt_merge; opt_clean -purge; check -assert; "
+            f"memory_collect; opt_clean -purge; write_verilog -noattr {name}.v",
+        ],
+        folder,
+    )
     return folder / f"{name}.v"
 
 
@@ -142,14 +168,21 @@ def verilog(config: Config) -> str:
     # `always @*` without anything to wait for, which simulators never run.
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "switch.il").write_text(rtlil(config))
-        tool("yosys", ["-q", "-p", "read_rtlil switch.il; proc; opt_expr; opt_clean; memory_collect; write_verilog -noattr switch.v"],
-             Path(folder))
+        tool(
+            "yosys",
+            [
+                "-q",
+                "-p",
+                "read_rtlil switch.il; proc; opt_expr; opt_clean; memory_collect; write_verilog -noattr switch.v",
+            ],
+            Path(folder),
+        )
         return (Path(folder) / "switch.v").read_text()
 
 
 def tool(name: str, arguments: list[str], folder: Path, *, seconds: float | None = None) -> None:
-    """Run a YoWASP tool, "yosys", "nextpnr-ecp5" or "ecppack", in a folder. Files are named relative to it. RuntimeError with its last words;
-    subprocess.TimeoutExpired after so many seconds, the tool stopped."""
+    """Run a YoWASP tool, "yosys", "nextpnr-ecp5" or "ecppack", in a folder. Files are named relative to it.
+    RuntimeError with its last words; subprocess.TimeoutExpired after so many seconds, the tool stopped."""
     package = "yowasp_" + {"ecppack": "nextpnr-ecp5"}.get(name, name).replace("-", "_")
     function = f"run_{name}".replace("-", "_")
     # Beside this interpreter, not by PATH: which version it is must not depend on who calls.

@@ -31,8 +31,11 @@ def update(counted: Mapping[str, Mapping[str, int]], path: Path | None = None, *
     before, _, after = parts(path.read_text(encoding="utf-8"))
     rows = read(path) | {name: {column: one[column] for column in COLUMNS} for name, one in counted.items()}
     names = [*(name for name in order if name in rows), *(name for name in rows if name not in order)]
-    lines = [f"| design | {' | '.join(COLUMNS)} |", "|---" * (1 + len(COLUMNS)) + "|",
-             *(f"| {name} | {' | '.join(f'{rows[name][column]:,}' for column in COLUMNS)} |" for name in names)]
+    lines = [
+        f"| design | {' | '.join(COLUMNS)} |",
+        "|---" * (1 + len(COLUMNS)) + "|",
+        *(f"| {name} | {' | '.join(f'{rows[name][column]:,}' for column in COLUMNS)} |" for name in names),
+    ]
     path.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n{END}{after}", encoding="utf-8")
 
 
@@ -45,11 +48,14 @@ def parts(text: str) -> tuple[str, str, str]:
 
 
 def differences(name: str, counted: Mapping[str, int], expected: Mapping[str, int]) -> list[str]:
-    """Counts that are not what is expected, by more than TOLERANCE, each in a sentence; levels must be no more, and not fewer unsaid."""
+    """Counts that are not what is expected, by more than TOLERANCE, each in a sentence; levels must be no more, and not
+    fewer unsaid."""
     wrong = []
     for column in COLUMNS:
         now, then = counted[column], expected[column]
         if abs(now - then) > (0 if column == "levels" else TOLERANCE * then):
-            wrong.append(f"{column} of {name} {'grew' if now > then else 'shrank'} from {then:,} to {now:,}; if that is meant: "
-                         f"python -m hw.counts --update --only {name}")
+            wrong.append(
+                f"{column} of {name} {'grew' if now > then else 'shrank'} from {then:,} to {now:,}; if that is meant: "
+                f"python -m hw.counts --update --only {name}"
+            )
     return wrong

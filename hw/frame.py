@@ -7,9 +7,11 @@ from amaranth.lib.wiring import In, Out
 __all__ = ["NEVER_READ_BEFORE_WRITTEN", "NEVER_READ_WHILE_WRITTEN", "Cut", "Word", "require_bus"]
 
 NEVER_READ_BEFORE_WRITTEN = {"never_read_before_written": 1}
-"""Attribute of memories that hold payload, or are wiped before they are used: `hw.build` leaves out their initial zeros."""
+"""Attribute of memories that hold payload, or are wiped before they are used: `hw.build` leaves out their initial
+zeros."""
 NEVER_READ_WHILE_WRITTEN = {"never_read_while_written": 1}
-"""Attribute of memories whose read port never looks at the word that is written in the same cycle: `hw.build.for_synthesis` says so."""
+"""Attribute of memories whose read port never looks at the word that is written in the same cycle:
+`hw.build.for_synthesis` says so."""
 
 
 def require_bus(owner: str, bus_bits: int) -> None:

@@ -21,8 +21,8 @@ LENGTH_BITS = 14
 
 
 class Scan(data.Struct):
-    """What is known of a frame when it is committed. `exponent`: the largest biased float32 exponent in the payload. `tainted`, `partial`:
-    what an uplink's tail says, if it ends with a whole element."""
+    """What is known of a frame when it is committed. `exponent`: the largest biased float32 exponent in the payload.
+    `tainted`, `partial`: what an uplink's tail says, if it ends with a whole element."""
 
     length: LENGTH_BITS
     ip_good: 1
@@ -38,60 +38,72 @@ def sum_halves(word, first: int, end: int):
     What an Internet checksum comes to does not depend on the order of bytes (RFC 1071, section 2): nothing is swapped
     here, and a complement made of the sum goes into a frame as it is.
     """
-    halves = [word[8 * k:8 * k + 16] for k in range(first, end, 2)]
+    halves = [word[8 * k : 8 * k + 16] for k in range(first, end, 2)]
     while len(halves) > 1:
-        halves = [a + b for a, b in zip(halves[::2], halves[1::2], strict=False)] + halves[len(halves) & ~1:]
+        halves = [a + b for a, b in zip(halves[::2], halves[1::2], strict=False)] + halves[len(halves) & ~1 :]
     return halves[0] if halves else Const(0, 1)
 
 
 def largest_of_fours(values):
     """The largest of each four of 1, 2 or a multiple of 4 values: two comparisons, one behind the other."""
     for _ in range(2):
-        values = [Mux(a > b, a, b) for a, b in zip(values[::2], values[1::2], strict=True)] if len(values) > 1 else values
+        values = (
+            [Mux(a > b, a, b) for a, b in zip(values[::2], values[1::2], strict=True)] if len(values) > 1 else values
+        )
     return values
 
 
 class PacketQueue(wiring.Component):
     """Stores a frame, scans it on the way, commits it on a good end and forgets it otherwise.
 
-    The scan gives checksum verdicts and the largest exponent, so that what stands behind knows at the first word whether
-    a frame is corrupt or holds a NaN. `scans` shows one Scan for every frame in `o`, in order; take it any time
-    from the frame's first word on. One word per cycle in and out; a frame appears 7 cycles after its last word.
-    `i` stalls when memory or scans are full. Runts, oversize frames and frames with `error` are swallowed and reported by strobe.
+    The scan gives checksum verdicts and the largest exponent, so that what stands behind knows at the first word
+    whether a frame is corrupt or holds a NaN. `scans` shows one Scan for every frame in `o`, in order; take it any time
+    from the frame's first word on. One word per cycle in and out; a frame appears 7 cycles after its last word. `i`
+    stalls when memory or scans are full. Runts, oversize frames and frames with `error` are swallowed and reported by
+    strobe.
     """
 
     def __init__(self, *, bus_bits: int, depth: int, frame_bytes_max: int, scans_depth: int = 32, uplinks: bool = True):
         require_bus("PacketQueue", bus_bits)
         # A word stays free, and the first beyond the longest frame must come in to be known as such.
         if depth & (depth - 1) or depth * bus_bits // 8 <= frame_bytes_max + bus_bits // 8:
-            raise ValueError(f"PacketQueue depth must be a power of two that holds more than a word beside a frame of {frame_bytes_max} bytes, "
-                             f"not {depth!r}")
+            raise ValueError(
+                f"PacketQueue depth must be a power of two that holds more than a word beside a frame of {frame_bytes_max} bytes, "
+                f"not {depth!r}"
+            )
         self.bus_bytes = bus_bits // 8
         self.depth = depth
         self.frame_bytes_max = frame_bytes_max
         self.scans_depth = scans_depth
         self.uplinks = uplinks
-        super().__init__({
-            "i": In(stream.Signature(Word(bus_bits))),
-            "o": Out(stream.Signature(Word(bus_bits))),
-            "scans": Out(stream.Signature(Scan)),
-            "busy": Out(1),
-            "stat_frame": Out(1), "stat_error": Out(1), "stat_runt": Out(1), "stat_oversize": Out(1),
-        })
+        super().__init__(
+            {
+                "i": In(stream.Signature(Word(bus_bits))),
+                "o": Out(stream.Signature(Word(bus_bits))),
+                "scans": Out(stream.Signature(Scan)),
+                "busy": Out(1),
+                "stat_frame": Out(1),
+                "stat_error": Out(1),
+                "stat_runt": Out(1),
+                "stat_oversize": Out(1),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
         word = Word(8 * self.bus_bytes)
-        m.submodules.memory = memory = Memory(shape=word, depth=self.depth, init=[],
-                                                   attrs=NEVER_READ_BEFORE_WRITTEN | NEVER_READ_WHILE_WRITTEN)
+        m.submodules.memory = memory = Memory(
+            shape=word, depth=self.depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN | NEVER_READ_WHILE_WRITTEN
+        )
         put, get = memory.write_port(), memory.read_port()
         m.submodules.fifo = fifo = SyncFIFO(width=data.Layout.cast(Scan).size, depth=self.scans_depth)
         # Who takes a scan does not reach the level of the memory.
         m.submodules.shown = shown = Cut(Scan)
         connect(m, shown.o, flipped(self.scans))
         pointer_bits = ceil_log2(self.depth) + 1
-        write, start, committed, read = (Signal(pointer_bits, name=name)
-                                         for name in ("write", "start", "committed", "read"))
+        write, start, committed, read = (
+            Signal(pointer_bits, name=name) for name in ("write", "start", "committed", "read")
+        )
 
         # Entry: every frame begins at `start`, which moves behind one when it has ended well.
         length = Signal(range(self.frame_bytes_max + 2 * self.bus_bytes))
@@ -100,16 +112,20 @@ class PacketQueue(wiring.Component):
         taken = Signal()
         first = Signal(init=1)
         at, following = Signal(pointer_bits), Signal(pointer_bits)
-        # Known a cycle before, when one word more could have come. `fifo.level` counts only what is committed: leave room for the frames still in
-        # the scan's pipeline.
+        # Known a cycle before, when one word more could have come. `fifo.level` counts only what is committed: leave
+        # room for the frames still in the scan's pipeline.
         level, room = Signal(pointer_bits), Signal(init=1)
         m.d.comb += level.eq(at - read)
         m.d.sync += room.eq((level < self.depth - 1) & (fifo.w_level < self.scans_depth - 8))
         m.d.comb += [
-            self.i.ready.eq(room | oversize), at.eq(Mux(first, start, write)), following.eq(at + 1),
+            self.i.ready.eq(room | oversize),
+            at.eq(Mux(first, start, write)),
+            following.eq(at + 1),
             taken.eq(self.i.valid & self.i.ready),
             frame_length.eq(length + self.i.payload.count),
-            put.addr.eq(at[:-1]), put.data.eq(self.i.payload), put.en.eq(taken & ~oversize),
+            put.addr.eq(at[:-1]),
+            put.data.eq(self.i.payload),
+            put.en.eq(taken & ~oversize),
         ]
         good = Signal()
         with m.If(taken):
@@ -134,9 +150,14 @@ class PacketQueue(wiring.Component):
         # Exit: the read port's register is the output register.
         filled, moves = Signal(), Signal()
         m.d.comb += [
-            get.addr.eq(read[:-1]), moves.eq(~filled | self.o.ready), get.en.eq(moves & (read != committed)),
-            self.o.payload.eq(get.data), self.o.valid.eq(filled),
-            fifo.r_en.eq(shown.i.ready), shown.i.valid.eq(fifo.r_rdy), shown.i.payload.eq(fifo.r_data),
+            get.addr.eq(read[:-1]),
+            moves.eq(~filled | self.o.ready),
+            get.en.eq(moves & (read != committed)),
+            self.o.payload.eq(get.data),
+            self.o.valid.eq(filled),
+            fifo.r_en.eq(shown.i.ready),
+            shown.i.valid.eq(fifo.r_rdy),
+            shown.i.payload.eq(fifo.r_data),
             self.busy.eq((start != read) | filled | ~first),
         ]
         with m.If(moves):
@@ -155,46 +176,75 @@ class PacketQueue(wiring.Component):
         # Bytes behind the end of the last word count as zeros, and so do those before IPv4's header.
         index = Signal(range(header_words + 1))
         masked_valid = Signal()
-        masked = Signal(data.StructLayout({"data": 8 * self.bus_bytes, "first": 1, "index": index.shape(), **at_end}), reset_less=True)
+        masked = Signal(
+            data.StructLayout({"data": 8 * self.bus_bytes, "first": 1, "index": index.shape(), **at_end}),
+            reset_less=True,
+        )
         m.d.sync += masked_valid.eq(taken)
         with m.If(taken):
-            m.d.sync += [masked.first.eq(first), masked.index.eq(index), masked.last.eq(self.i.payload.last), masked.good.eq(good),
-                         masked.length.eq(frame_length), masked.end.eq(end),
-                         index.eq(Mux(self.i.payload.last, 0, Mux(index == header_words, index, index + 1)))]
+            m.d.sync += [
+                masked.first.eq(first),
+                masked.index.eq(index),
+                masked.last.eq(self.i.payload.last),
+                masked.good.eq(good),
+                masked.length.eq(frame_length),
+                masked.end.eq(end),
+                index.eq(Mux(self.i.payload.last, 0, Mux(index == header_words, index, index + 1))),
+            ]
             for byte in range(self.bus_bytes):
                 early = Cat(index == word for word in range(header_words) if word * self.bus_bytes + byte < ip).any()
-                came = self.i.payload.data[8 * byte:8 * byte + 8]
-                m.d.sync += masked.data[8 * byte:8 * byte + 8].eq(Mux((self.i.payload.count > byte) & ~early, came, 0))
+                came = self.i.payload.data[8 * byte : 8 * byte + 8]
+                m.d.sync += masked.data[8 * byte : 8 * byte + 8].eq(
+                    Mux((self.i.payload.count > byte) & ~early, came, 0)
+                )
 
         # A word is summed in pieces, then of these what belongs to the one checksum and to the other.
         parted_valid = Signal()
         pieces = self._pieces(masked.data, address, udp)
         tail = {"tainted": 32, "partial": 1} if self.uplinks else {}
-        exponents = largest_of_fours([masked.data[32 * k + 23:32 * k + 31] for k in range(self.bus_bytes // 4)])
+        exponents = largest_of_fours([masked.data[32 * k + 23 : 32 * k + 31] for k in range(self.bus_bytes // 4)])
         beside = {"first": 1, "none": 1, **tail, **at_end}
-        parted = Signal(data.StructLayout({
-            "index": index.shape(), "again": 16, **{f"from_{at}": len(piece) for at, piece in pieces.items()},
-            "exponents": data.ArrayLayout(8, len(exponents)), **beside}), reset_less=True)
+        parted = Signal(
+            data.StructLayout(
+                {
+                    "index": index.shape(),
+                    "again": 16,
+                    **{f"from_{at}": len(piece) for at, piece in pieces.items()},
+                    "exponents": data.ArrayLayout(8, len(exponents)),
+                    **beside,
+                }
+            ),
+            reset_less=True,
+        )
         before_last = Signal(32, reset_less=True)
         m.d.sync += parted_valid.eq(masked_valid)
         with m.If(masked_valid):
-            m.d.sync += [parted.first.eq(masked.first), parted.index.eq(masked.index), parted.none.eq(0), parted.exponents.eq(0)]
+            m.d.sync += [
+                parted.first.eq(masked.first),
+                parted.index.eq(masked.index),
+                parted.none.eq(0),
+                parted.exponents.eq(0),
+            ]
             m.d.sync += [parted[name].eq(masked[name]) for name in at_end]
             m.d.sync += [parted[f"from_{at}"].eq(piece) for at, piece in pieces.items()]
             if self.uplinks:
-                # The last two quads: tainted ranks, then flags and complement. The first may be the end of the word before.
-                quads = [before_last, *(masked.data[32 * k:32 * k + 32] for k in range(self.bus_bytes // 4))]
+                # The last two quads: tainted ranks, then flags and complement. The first may be the end of the word
+                # before.
+                quads = [before_last, *(masked.data[32 * k : 32 * k + 32] for k in range(self.bus_bytes // 4))]
                 m.d.sync += before_last.eq(quads[-1])
-                ends_at = ((masked.length - 1) >> 2)[:exact_log2(self.bus_bytes // 4)]
+                ends_at = ((masked.length - 1) >> 2)[: exact_log2(self.bus_bytes // 4)]
                 m.d.sync += [parted.tainted.eq(Array(quads)[ends_at]), parted.partial.eq(Array(quads[1:])[ends_at][0])]
             checksum_word, checksum_at = divmod(offset["udp_checksum"], self.bus_bytes)
             with m.If(masked.index == checksum_word):
-                m.d.sync += parted.none.eq(masked.data[8 * checksum_at:8 * checksum_at + 16] == 0)
+                m.d.sync += parted.none.eq(masked.data[8 * checksum_at : 8 * checksum_at + 16] == 0)
             with m.If(masked.index == header_words):
                 m.d.sync += [kept.eq(exponent) for kept, exponent in zip(parted.exponents, exponents, strict=True)]
-            # The pseudo header (RFC 768): addresses are summed where they stand, the length once more here; the protocol, where `total` begins.
+            # The pseudo header (RFC 768): addresses are summed where they stand, the length once more here; the
+            # protocol, where `total` begins.
             length_word, length_at = divmod(offset["udp_length"], self.bus_bytes)
-            m.d.sync += parted.again.eq(Mux(masked.index == length_word, masked.data[8 * length_at:8 * length_at + 16], 0))
+            m.d.sync += parted.again.eq(
+                Mux(masked.index == length_word, masked.data[8 * length_at : 8 * length_at + 16], 0)
+            )
 
         summed_valid = Signal()
         summed = Signal(data.StructLayout({"ip": 20, "udp": 22, "exponent": 8, **beside}), reset_less=True)
@@ -202,10 +252,16 @@ class PacketQueue(wiring.Component):
         with m.If(parted_valid):
             ip_part, udp_part = self._parts(m, parted.index, {at: parted[f"from_{at}"] for at in pieces}, address, udp)
             (exponent,) = largest_of_fours(list(parted.exponents))
-            m.d.sync += [summed.ip.eq(ip_part), summed.udp.eq(udp_part + parted.again), summed.exponent.eq(exponent),
-                         *(summed[name].eq(parted[name]) for name in beside)]
+            m.d.sync += [
+                summed.ip.eq(ip_part),
+                summed.udp.eq(udp_part + parted.again),
+                summed.exponent.eq(exponent),
+                *(summed[name].eq(parted[name]) for name in beside),
+            ]
 
-        total = Signal(data.StructLayout({"ip": 20, "udp": 16 + LENGTH_BITS, "none": 1, "exponent": 8}), reset_less=True)
+        total = Signal(
+            data.StructLayout({"ip": 20, "udp": 16 + LENGTH_BITS, "none": 1, "exponent": 8}), reset_less=True
+        )
         whole = Signal()
         last = Signal(data.StructLayout({"length": LENGTH_BITS, "end": len(committed), **tail}), reset_less=True)
         m.d.sync += whole.eq(summed_valid & summed.last & summed.good)
@@ -214,39 +270,51 @@ class PacketQueue(wiring.Component):
             protocol = 17 << 8 << total.shape()["udp"].offset
             before = data.View(total.shape(), Mux(summed.first, Const(protocol, total.shape().size), total.as_value()))
             m.d.sync += [
-                total.ip.eq(before.ip + summed.ip), total.udp.eq(before.udp + summed.udp),
+                total.ip.eq(before.ip + summed.ip),
+                total.udp.eq(before.udp + summed.udp),
                 total.none.eq(before.none | summed.none),
                 total.exponent.eq(Mux(before.exponent > summed.exponent, before.exponent, summed.exponent)),
             ]
 
         folded_valid = Signal()
-        folded = Signal(data.StructLayout({"ip": 18, "udp": 18, "none": 1, "exponent": 8,
-                                           "length": LENGTH_BITS, "end": len(committed), **tail}), reset_less=True)
+        folded = Signal(
+            data.StructLayout(
+                {"ip": 18, "udp": 18, "none": 1, "exponent": 8, "length": LENGTH_BITS, "end": len(committed), **tail}
+            ),
+            reset_less=True,
+        )
         m.d.sync += folded_valid.eq(whole)
         with m.If(whole):
             m.d.sync += [
-                folded.ip.eq(total.ip[:16] + total.ip[16:]), folded.udp.eq(total.udp[:16] + total.udp[16:]),
-                folded.none.eq(total.none), folded.exponent.eq(total.exponent),
+                folded.ip.eq(total.ip[:16] + total.ip[16:]),
+                folded.udp.eq(total.udp[:16] + total.udp[16:]),
+                folded.none.eq(total.none),
+                folded.exponent.eq(total.exponent),
                 *(folded[name].eq(last[name]) for name in ("length", "end", *tail)),
             ]
 
         def is_zero(ones):
-            """0xFFFF when what stands above 16 bits, 3 at most, is added to them; a sum of real bytes is never plain zero here."""
+            """0xFFFF when what stands above 16 bits, 3 at most, is added to them; a sum of real bytes is never plain
+            zero here."""
             return ones[2:16].all() & (ones[:2] == ~ones[16:18])
 
         scan = Signal(Scan)
         m.d.comb += [scan[name].eq(folded[name]) for name in tail]
         m.d.comb += [
-            scan.length.eq(folded.length), scan.ip_good.eq(is_zero(folded.ip)),
-            scan.udp_good.eq(folded.none | is_zero(folded.udp)), scan.exponent.eq(folded.exponent),
-            fifo.w_en.eq(folded_valid), fifo.w_data.eq(scan), self.stat_frame.eq(folded_valid),
+            scan.length.eq(folded.length),
+            scan.ip_good.eq(is_zero(folded.ip)),
+            scan.udp_good.eq(folded.none | is_zero(folded.udp)),
+            scan.exponent.eq(folded.exponent),
+            fifo.w_en.eq(folded_valid),
+            fifo.w_data.eq(scan),
+            self.stat_frame.eq(folded_valid),
         ]
         with m.If(folded_valid):
             m.d.sync += committed.eq(folded.end)
 
     def _pieces(self, word, address: int, udp: int):
-        """By where they begin, sums of the pieces of a word. IPv4's header ends where UDP's begins, at `udp` in the frame, and the addresses in
-        it, from `address` on, belong to both checksums."""
+        """By where they begin, sums of the pieces of a word. IPv4's header ends where UDP's begins, at `udp` in the
+        frame, and the addresses in it, from `address` on, belong to both checksums."""
         places = sorted({0, address % self.bus_bytes, udp % self.bus_bytes, self.bus_bytes})
         return {first: sum_halves(word, first, end) for first, end in pairwise(places)}
 

@@ -28,31 +28,44 @@ __all__ = ["Switch"]
 class Switch(wiring.Component):
     """N ports of frames without their FCS.
 
-        rx -> PacketQueue -> Arbiter -> Parser -+-> Core (decides) -+-> Gate -+-> Aggregator -> results -+-> OutputPort -> tx
+        rx -> PacketQueue -> Arbiter -> Parser -+-> Core (decides) -+-> Gate -+-> Aggregator -> results -+-> OutputPort
+        -> tx
               (whole, scanned)                  +-> words that wait +         +-> Responder -> floods ---+
                                                                               +-> Engine -> replies -----+
                                                        Core, ReplyComposer -> replies -> Stamp ----------+
 
-    Store and forward at the entry, cut-through from there. One lane: the ports together bring at most one bus word per cycle. `rx` may be
-    stalled only by full memory; a MAC that cannot wait sets `error` on the frame it had to cut. Nothing downstream of the
-    gate can block: full output queues drop whole frames and count them. `parents`: of each job, where this switch is a leaf of a tree.
+    Store and forward at the entry, cut-through from there. One lane: the ports together bring at most one bus word per
+    cycle. `rx` may be stalled only by full memory; a MAC that cannot wait sets `error` on the frame it had to cut.
+    Nothing downstream of the gate can block: full output queues drop whole frames and count them. `parents`: of each
+    job, where this switch is a leaf of a tree.
 
-    `now_us` is the only clock of every timer, `seed` (read at the first Join) the source of tokens and epochs; addresses are bytes in
-    wire order, first byte lowest. `busy` is set while anything is inside. `dropped` pulses when a port loses a frame, for want of room or since it
-    came damaged. `memory`: of the replay service, where there is one; who resets the
-    switch resets what is behind it, too, or data of before would answer the first requests, and bursts cut off would never end.
+    `now_us` is the only clock of every timer, `seed` (read at the first Join) the source of tokens and epochs;
+    addresses are bytes in wire order, first byte lowest. `busy` is set while anything is inside. `dropped` pulses when
+    a port loses a frame, for want of room or since it came damaged. `memory`: of the replay service, where there is
+    one; who resets the switch resets what is behind it, too, or data of before would answer the first requests, and
+    bursts cut off would never end.
     """
 
     def __init__(self, config: Config):
         self.config = config
         self.engine = Engine(config) if config.replay else None
         word = stream.Signature(Word(config.bus_bits))
-        super().__init__({
-            "rx": In(word).array(config.ports), "tx": Out(word).array(config.ports),
-            "now_us": In(32), "seed": In(64), "own_mac": In(48), "own_ip": In(32), "parents": In(Parent).array(config.jobs),
-            "busy": Out(1), "dropped": Out(1), "traced": Out(1), "trace": Out(Trace),
-            **({"memory": Out(self.engine.memory.signature)} if self.engine else {}),
-        })
+        super().__init__(
+            {
+                "rx": In(word).array(config.ports),
+                "tx": Out(word).array(config.ports),
+                "now_us": In(32),
+                "seed": In(64),
+                "own_mac": In(48),
+                "own_ip": In(32),
+                "parents": In(Parent).array(config.jobs),
+                "busy": Out(1),
+                "dropped": Out(1),
+                "traced": Out(1),
+                "trace": Out(Trace),
+                **({"memory": Out(self.engine.memory.signature)} if self.engine else {}),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
@@ -73,7 +86,11 @@ class Switch(wiring.Component):
         queues, outputs = [], []
         for port in range(config.ports):
             m.submodules[f"queue_{port}"] = queue = PacketQueue(
-                bus_bits=config.bus_bits, depth=config.queue_words, frame_bytes_max=config.frame_bytes_max, uplinks=config.uplinks)
+                bus_bits=config.bus_bits,
+                depth=config.queue_words,
+                frame_bytes_max=config.frame_bytes_max,
+                uplinks=config.uplinks,
+            )
             m.submodules[f"output_{port}"] = output = OutputPort(config, port=port)
             connect(m, flipped(self.rx[port]), queue.i)
             connect(m, queue.o, arbiter.frames[port])
@@ -85,8 +102,11 @@ class Switch(wiring.Component):
         connect(m, arbiter.o, lane.i)
         connect(m, lane.o, parser.i)
         # Nothing is decided before it can be counted.
-        m.d.comb += [core.headers.payload.eq(parser.headers.payload), core.headers.valid.eq(parser.headers.valid & counters.wiped),
-                     parser.headers.ready.eq(core.headers.ready & counters.wiped)]
+        m.d.comb += [
+            core.headers.payload.eq(parser.headers.payload),
+            core.headers.valid.eq(parser.headers.valid & counters.wiped),
+            parser.headers.ready.eq(core.headers.ready & counters.wiped),
+        ]
         connect(m, core.verdicts, verdicts.i)
         connect(m, verdicts.o, gate.verdicts)
         connect(m, parser.o, gate.words)
@@ -97,14 +117,25 @@ class Switch(wiring.Component):
         connect(m, composer.o, replies.i[0])
         connect(m, replies.o, stamp.i)
         m.d.comb += [
-            parser.own_ip.eq(self.own_ip), core.now_us.eq(self.now_us), core.seed.eq(self.seed),
-            core.own_mac.eq(self.own_mac), core.own_ip.eq(self.own_ip), responder.own_mac.eq(self.own_mac),
-            responder.own_ip.eq(self.own_ip), responder.answer.eq(verdicts.o.payload.answer),
-            counters.address.eq(core.read_address), core.read_value.eq(counters.value),
-            counters.decided.eq(core.decided), counters.outcome.eq(core.trace.outcome),
-            counters.claimed.eq(core.claimed), counters.age.eq(core.age),
-            counters.flushed.eq(aggregator.flushed), self.traced.eq(core.decided), self.trace.eq(core.trace),
-            stamp.own_mac.eq(self.own_mac), stamp.own_ip.eq(self.own_ip),
+            parser.own_ip.eq(self.own_ip),
+            core.now_us.eq(self.now_us),
+            core.seed.eq(self.seed),
+            core.own_mac.eq(self.own_mac),
+            core.own_ip.eq(self.own_ip),
+            responder.own_mac.eq(self.own_mac),
+            responder.own_ip.eq(self.own_ip),
+            responder.answer.eq(verdicts.o.payload.answer),
+            counters.address.eq(core.read_address),
+            core.read_value.eq(counters.value),
+            counters.decided.eq(core.decided),
+            counters.outcome.eq(core.trace.outcome),
+            counters.claimed.eq(core.claimed),
+            counters.age.eq(core.age),
+            counters.flushed.eq(aggregator.flushed),
+            self.traced.eq(core.decided),
+            self.trace.eq(core.trace),
+            stamp.own_mac.eq(self.own_mac),
+            stamp.own_ip.eq(self.own_ip),
         ]
         for job in range(config.jobs):
             m.d.comb += core.parents[job].eq(self.parents[job])
@@ -118,25 +149,45 @@ class Switch(wiring.Component):
             m.d.sync += flood_first.eq(responder.o.payload.word.last)
         for queue, output, events in zip(queues, outputs, counters.port_events, strict=True):
             m.d.comb += [
-                output.own_mac.eq(self.own_mac), output.own_ip.eq(self.own_ip),
-                output.results.valid.eq(aggregator.results.valid), output.results.payload.eq(aggregator.results.payload),
-                output.replies.valid.eq(stamp.o.valid), output.replies.payload.eq(stamp.o.payload),
-                output.floods.valid.eq(responder.o.valid), output.floods.payload.eq(responder.o.payload),
-                output.bind.valid.eq(core.bind.valid), output.bind.payload.eq(core.bind.payload),
-                output.reply_first.eq(stamp.first), output.flood_first.eq(flood_first),
-                events[PortCounter.RX_ERROR].eq(queue.stat_error), events[PortCounter.RX_RUNT].eq(queue.stat_runt),
-                events[PortCounter.RX_OVERSIZE].eq(queue.stat_oversize), events[PortCounter.RX_FRAMES].eq(queue.stat_frame),
+                output.own_mac.eq(self.own_mac),
+                output.own_ip.eq(self.own_ip),
+                output.results.valid.eq(aggregator.results.valid),
+                output.results.payload.eq(aggregator.results.payload),
+                output.replies.valid.eq(stamp.o.valid),
+                output.replies.payload.eq(stamp.o.payload),
+                output.floods.valid.eq(responder.o.valid),
+                output.floods.payload.eq(responder.o.payload),
+                output.bind.valid.eq(core.bind.valid),
+                output.bind.payload.eq(core.bind.payload),
+                output.reply_first.eq(stamp.first),
+                output.flood_first.eq(flood_first),
+                events[PortCounter.RX_ERROR].eq(queue.stat_error),
+                events[PortCounter.RX_RUNT].eq(queue.stat_runt),
+                events[PortCounter.RX_OVERSIZE].eq(queue.stat_oversize),
+                events[PortCounter.RX_FRAMES].eq(queue.stat_frame),
                 events[PortCounter.TX_DROP_RESULT].eq(output.stat_drop_result),
                 events[PortCounter.TX_DROP_REPLY].eq(output.stat_drop_reply),
                 events[PortCounter.TX_DROP_ORDINARY].eq(output.stat_drop_ordinary),
                 events[PortCounter.TX_FRAMES].eq(output.stat_frame),
             ]
-        lost = (PortCounter.RX_ERROR, PortCounter.RX_RUNT, PortCounter.RX_OVERSIZE, PortCounter.TX_DROP_RESULT, PortCounter.TX_DROP_REPLY,
-                PortCounter.TX_DROP_ORDINARY)
+        lost = (
+            PortCounter.RX_ERROR,
+            PortCounter.RX_RUNT,
+            PortCounter.RX_OVERSIZE,
+            PortCounter.TX_DROP_RESULT,
+            PortCounter.TX_DROP_REPLY,
+            PortCounter.TX_DROP_ORDINARY,
+        )
         m.d.sync += self.dropped.eq(Cat(events[counter] for events in counters.port_events for counter in lost).any())
         m.d.comb += self.busy.eq(
-            Cat(*(part.busy for part in (*queues, *outputs, parser, core, responder, aggregator, composer, stamp))).any()
-            | lane.o.valid | verdicts.o.valid | replies.o.valid | engine_busy)
+            Cat(
+                *(part.busy for part in (*queues, *outputs, parser, core, responder, aggregator, composer, stamp))
+            ).any()
+            | lane.o.valid
+            | verdicts.o.valid
+            | replies.o.valid
+            | engine_busy
+        )
         return m
 
     def _replay(self, m, gate, replies, counters):
@@ -152,7 +203,13 @@ class Switch(wiring.Component):
         connect(m, engine.o, replies.i[1])
         connect(m, engine.memory, flipped(self.memory))
         m.d.comb += [
-            engine.first.eq(first), engine.arrived.eq(gate.arrived), engine.now_us.eq(self.now_us), counters.fated.eq(engine.fated),
-            counters.fate.eq(engine.fate), counters.stats[Stat.REPLAY_DROPPED].eq(engine.stat_drop),
-            counters.stats[Stat.SATURATED].eq(engine.saturated), counters.stats[Stat.MEMORY_ERRORS].eq(engine.memory_error)]
+            engine.first.eq(first),
+            engine.arrived.eq(gate.arrived),
+            engine.now_us.eq(self.now_us),
+            counters.fated.eq(engine.fated),
+            counters.fate.eq(engine.fate),
+            counters.stats[Stat.REPLAY_DROPPED].eq(engine.stat_drop),
+            counters.stats[Stat.SATURATED].eq(engine.saturated),
+            counters.stats[Stat.MEMORY_ERRORS].eq(engine.memory_error),
+        ]
         return engine.busy

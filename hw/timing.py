@@ -1,9 +1,11 @@
-"""`make timing`: places and routes a small switch for an ECP5 and says how fast it could be clocked, and what holds it up.
+"""`make timing`: places and routes a small switch for an ECP5 and says how fast it could be clocked, and what holds it
+up.
 
-The switch has some 300 port bits and would stand alone in the device, so it is put between shift registers (`between_registers`):
-one pin feeds all inputs, one pin takes all outputs out. Every path is then one from register to register inside the
-device, nothing can be optimised away, and the only cost is a register for each port bit. No board is involved and no
-bitstream made. With `--parts` each component goes through the same alone, which shows the slow paths behind the slowest.
+The switch has some 300 port bits and would stand alone in the device, so it is put between shift registers
+(`between_registers`): one pin feeds all inputs, one pin takes all outputs out. Every path is then one from register to
+register inside the device, nothing can be optimised away, and the only cost is a register for each port bit. No board
+is involved and no bitstream made. With `--parts` each component goes through the same alone, which shows the slow paths
+behind the slowest.
 """
 
 import json
@@ -42,8 +44,18 @@ __all__ = ["ASKED_MHZ", "CONFIG", "DEVICE", "PARTS", "between_registers", "main"
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "timing"
-CONFIG = Config(ports=2, bus_bits=64, members=4, jobs=2, window=4, elements=352, queue_bytes=4096, mac_entries=64, staleness=0,
-                uplinks=False)
+CONFIG = Config(
+    ports=2,
+    bus_bits=64,
+    members=4,
+    jobs=2,
+    window=4,
+    elements=352,
+    queue_bytes=4096,
+    mac_entries=64,
+    staleness=0,
+    uplinks=False,
+)
 """A small one, of 46 block RAMs. Without asynchronous jobs, which take some 3,000 LUTs in the core, and
 without trees."""
 
@@ -85,8 +97,8 @@ PARTS = {
 
 
 def between_registers(module, inputs: list[Value], outputs: list[Value]) -> tuple[Module, list[Signal]]:
-    """A module whose inputs come from a shift register behind pin `feed`, and whose outputs, taken when `catch` is set, leave by
-    pin `drain`; a register stands between the shift registers and the module."""
+    """A module whose inputs come from a shift register behind pin `feed`, and whose outputs, taken when `catch` is set,
+    leave by pin `drain`; a register stands between the shift registers and the module."""
     m = Module()
     m.submodules.part = module
     feed, catch, drain = Signal(name="feed"), Signal(name="catch"), Signal(name="drain")
@@ -102,8 +114,11 @@ def between_registers(module, inputs: list[Value], outputs: list[Value]) -> tupl
 def switch(config: Config) -> tuple[Module, list[Signal]]:
     module, ports = flat(config)
     driven = re.compile(r"rx\d+_(?!ready)|tx\d+_ready|now_us|seed|own_|parents")
-    return between_registers(module, [port for port in ports if driven.match(port.name)],
-                             [port for port in ports if not driven.match(port.name)])
+    return between_registers(
+        module,
+        [port for port in ports if driven.match(port.name)],
+        [port for port in ports if not driven.match(port.name)],
+    )
 
 
 def component(part: Component) -> tuple[Module, list[Signal]]:
@@ -114,7 +129,8 @@ def component(part: Component) -> tuple[Module, list[Signal]]:
 
 
 def place(name: str, module: Module, pins: list[Signal], *, seed: int = 1, device: str = DEVICE) -> dict[str, Any]:
-    """Synthesis, placement and routing; the clock, resources and the slowest path. Files are left in `build/timing/<name>`."""
+    """Synthesis, placement and routing; the clock, resources and the slowest path. Files are left in
+    `build/timing/<name>`."""
     folder = BUILD / name
     folder.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
@@ -123,24 +139,53 @@ def place(name: str, module: Module, pins: list[Signal], *, seed: int = 1, devic
         (folder / "top.il").write_text(rtlil_backend.convert(module, name="top", ports=pins))
     (folder / "pins.lpf").write_text(f'LOCATE COMP "clk" SITE "{DEVICES[device].clock_pin}";\n')
     tool("yosys", ["-q", "-l", "yosys.log", "-p", "read_rtlil top.il; synth_ecp5 -top top -json top.json"], folder)
-    # No bitstream comes of this, so neither option lets one pass: pins may stand anywhere, but the clock's, and what is not met is reported.
-    tool("nextpnr-ecp5", ["-q", "--log", "nextpnr.log", *device_options(DEVICES[device].part), "--json", "top.json", "--report", "nextpnr.json",
-                          "--freq", str(ASKED_MHZ), "--lpf", "pins.lpf", "--lpf-allow-unconstrained", "--timing-allow-fail",
-                          "--seed", str(seed)], folder)
-    return report(json.loads((folder / "nextpnr.json").read_text()), json.loads((folder / "top.json").read_text())
-                  ) | {"seconds": round(time.monotonic() - begun)}
+    # No bitstream comes of this, so neither option lets one pass: pins may stand anywhere, but the clock's, and what is
+    # not met is reported.
+    tool(
+        "nextpnr-ecp5",
+        [
+            "-q",
+            "--log",
+            "nextpnr.log",
+            *device_options(DEVICES[device].part),
+            "--json",
+            "top.json",
+            "--report",
+            "nextpnr.json",
+            "--freq",
+            str(ASKED_MHZ),
+            "--lpf",
+            "pins.lpf",
+            "--lpf-allow-unconstrained",
+            "--timing-allow-fail",
+            "--seed",
+            str(seed),
+        ],
+        folder,
+    )
+    return report(json.loads((folder / "nextpnr.json").read_text()), json.loads((folder / "top.json").read_text())) | {
+        "seconds": round(time.monotonic() - begun)
+    }
 
 
 def report(routed: dict[str, Any], netlist: dict[str, Any]) -> dict[str, Any]:
     """As of a board (`hw.board.route.report`), and the slowest path, with places from the netlist."""
     names = {name: net["attributes"].get("src", "") for name, net in netlist["modules"]["top"]["netnames"].items()}
-    path = next(p["path"] for p in routed["critical_paths"] if p["from"].startswith("posedge") and p["to"].startswith("posedge"))
+    path = next(
+        p["path"] for p in routed["critical_paths"] if p["from"].startswith("posedge") and p["to"].startswith("posedge")
+    )
     steps = [{"ns": step["delay"], "kind": step["type"], "at": place_of(step["to"]["cell"], names)} for step in path]
-    return route.report(routed, {CORE: Clock("clk", ASKED_MHZ)}) | {"path": {
-        "from": place_of(path[0]["from"]["cell"], names), "to": place_of(path[-1]["to"]["cell"], names),
-        "ns": round(sum(step["ns"] for step in steps), 2), "levels": sum(step["kind"] == "logic" for step in steps),
-        "logic_ns": round(sum(step["ns"] for step in steps if step["kind"] != "routing"), 2),
-        "routing_ns": round(sum(step["ns"] for step in steps if step["kind"] == "routing"), 2), "steps": steps}}
+    return route.report(routed, {CORE: Clock("clk", ASKED_MHZ)}) | {
+        "path": {
+            "from": place_of(path[0]["from"]["cell"], names),
+            "to": place_of(path[-1]["to"]["cell"], names),
+            "ns": round(sum(step["ns"] for step in steps), 2),
+            "levels": sum(step["kind"] == "logic" for step in steps),
+            "logic_ns": round(sum(step["ns"] for step in steps if step["kind"] != "routing"), 2),
+            "routing_ns": round(sum(step["ns"] for step in steps if step["kind"] == "routing"), 2),
+            "steps": steps,
+        }
+    }
 
 
 def place_of(cell: str, names: dict[str, str]) -> str:
@@ -149,7 +194,7 @@ def place_of(cell: str, names: dict[str, str]) -> str:
     source = next((names[known] for known in (signal, signal.split("[")[0]) if names.get(known)), "")
     source = re.sub(r"-[\d.]+$", "", source.split("|")[-1])
     if str(ROOT) in source:
-        source = source[source.index(str(ROOT)) + len(str(ROOT)) + 1:]
+        source = source[source.index(str(ROOT)) + len(str(ROOT)) + 1 :]
     signal = re.sub(r"^part\.(switch\.)?", "", signal)
     return f"{signal} ({source})" if source.startswith("hw/") else signal
 
@@ -177,16 +222,24 @@ def main(
         on = device or ELSEWHERE.get(name, DEVICE)
         found[name] = one = {"device": DEVICES[on].part} | place(name, *build(), seed=seed, device=on)
         path = one["path"]
-        table.add_row(name, DEVICES[on].part, f"{one['clocks'][CORE]['achieved_mhz']:.1f}",
-                      *(f"{r['used']:,} of {r['available']:,}" for r in one["resources"].values()), str(path["levels"]),
-                      f"{path['ns']:.2f}", f"{path['routing_ns']:.2f}")
+        table.add_row(
+            name,
+            DEVICES[on].part,
+            f"{one['clocks'][CORE]['achieved_mhz']:.1f}",
+            *(f"{r['used']:,} of {r['available']:,}" for r in one["resources"].values()),
+            str(path["levels"]),
+            f"{path['ns']:.2f}",
+            f"{path['routing_ns']:.2f}",
+        )
         written = {"config": vars(CONFIG), "seed": seed, "designs": found}
         (BUILD / "report.json").write_text(json.dumps(written, indent=1) + "\n")
     console.print(table)
     for name, one in found.items():
         met = "met" if one["timing_met"] else "[yellow]not met[/]"
-        console.print(f"{name}: {ASKED_MHZ:.0f} MHz is {met}. Slowest path: from {one['path']['from']} to {one['path']['to']}",
-                      highlight=False)
+        console.print(
+            f"{name}: {ASKED_MHZ:.0f} MHz is {met}. Slowest path: from {one['path']['from']} to {one['path']['to']}",
+            highlight=False,
+        )
 
 
 if __name__ == "__main__":

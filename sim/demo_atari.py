@@ -1,4 +1,5 @@
-"""Store the frames of an Atari game in the replay of the emulated switch, each once, and sample stacks of them (`make demo-atari`)."""
+"""Store the frames of an Atari game in the replay of the emulated switch, each once, and sample stacks of them (`make
+demo-atari`)."""
 
 import argparse
 from collections.abc import Sequence
@@ -19,12 +20,36 @@ CLIENTS = 2
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m sim.demo_atari", description=__doc__)
-    parser.add_argument("--game", default=AtariOptions.game, help="name of the game in the Arcade Learning Environment (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=AtariOptions.seed, metavar="N", help="seed of all random numbers (default: %(default)s)")
-    parser.add_argument("--transitions", type=int, default=AtariOptions.transitions, metavar="N", help="transitions to play (default: %(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("build/demo-atari"), metavar="FOLDER", help="where to write results (default: %(default)s)")
+    parser.add_argument(
+        "--game",
+        default=AtariOptions.game,
+        help="name of the game in the Arcade Learning Environment (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=AtariOptions.seed,
+        metavar="N",
+        help="seed of all random numbers (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--transitions",
+        type=int,
+        default=AtariOptions.transitions,
+        metavar="N",
+        help="transitions to play (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("build/demo-atari"),
+        metavar="FOLDER",
+        help="where to write results (default: %(default)s)",
+    )
     for name in FAULTS:
-        parser.add_argument(f"--{name}", type=float, default=0.0, metavar="P", help=f"probability of {PROBABILITIES[name]} (default: 0)")
+        parser.add_argument(
+            f"--{name}", type=float, default=0.0, metavar="P", help=f"probability of {PROBABILITIES[name]} (default: 0)"
+        )
     given = parser.parse_args()
     faults = {name: getattr(given, name) for name in FAULTS}
     options = made(parser, lambda: AtariOptions(game=given.game, seed=given.seed, transitions=given.transitions))

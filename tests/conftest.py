@@ -1,4 +1,5 @@
-"""Which tests run: the short tier unless told otherwise (sim/bench/tiers.py). And no whole differences of long lists."""
+"""Which tests run: the short tier unless told otherwise (sim/bench/tiers.py). And no whole differences of long
+lists."""
 
 import os
 from collections import defaultdict
@@ -24,11 +25,21 @@ for name in ("CI", "BUILD_NUMBER"):
 
 def pytest_addoption(parser):
     group = parser.getgroup("tiers")
-    group.addoption("--tier", choices=("short", "long", "slow", "all"), default="short",
-                    help="short: every law once (the default); long: everything else but what is marked slow; slow: that. "
-                         "A test named by its node id runs in any tier.")
-    group.addoption("--shard", metavar="K/N", default="1/1", help="of the tests of the tier, the K-th of N parts of equal duration")
-    group.addoption("--list-long-only", action="store_true", help="print the laws that have no case in the short tier, and run nothing")
+    group.addoption(
+        "--tier",
+        choices=("short", "long", "slow", "all"),
+        default="short",
+        help="short: every law once (the default); long: everything else but what is marked slow; slow: that. "
+        "A test named by its node id runs in any tier.",
+    )
+    group.addoption(
+        "--shard", metavar="K/N", default="1/1", help="of the tests of the tier, the K-th of N parts of equal duration"
+    )
+    group.addoption(
+        "--list-long-only",
+        action="store_true",
+        help="print the laws that have no case in the short tier, and run nothing",
+    )
     group.addoption("--keep-durations", action="store_true", help=f"write the measured durations to {DURATIONS.name}")
 
 
@@ -71,7 +82,11 @@ def pytest_runtest_logreport(report):
 
 def pytest_sessionfinish(session):
     if session.config.option.keep_durations and not hasattr(session.config, "workerinput"):
-        known = {case for case in {**tiers.read(DURATIONS), **MEASURED} if (Path(session.config.rootpath) / case.partition("::")[0]).exists()}
+        known = {
+            case
+            for case in {**tiers.read(DURATIONS), **MEASURED}
+            if (Path(session.config.rootpath) / case.partition("::")[0]).exists()
+        }
         tiers.write(DURATIONS, tiers.merged(tiers.read(DURATIONS), MEASURED, known))
 
 

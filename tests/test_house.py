@@ -11,8 +11,28 @@ from pathlib import Path
 import pytest
 
 from iswitch.wire import (
-    ACK, CONTROL, HEADER, JOB_VIEW, MAGIC, MEMBER_VIEW, SLOT_VIEW, Action, ContributionFlag, Format, Outcome, PortCounter, Reason, Register,
-    ResultFlag, Stat, Type, have_view_register, job_view_register, member_view_register, port_counter_register, slot_view_register,
+    ACK,
+    CONTROL,
+    HEADER,
+    JOB_VIEW,
+    MAGIC,
+    MEMBER_VIEW,
+    SLOT_VIEW,
+    Action,
+    ContributionFlag,
+    Format,
+    Outcome,
+    PortCounter,
+    Reason,
+    Register,
+    ResultFlag,
+    Stat,
+    Type,
+    have_view_register,
+    job_view_register,
+    member_view_register,
+    port_counter_register,
+    slot_view_register,
 )
 
 from sim.bench import tiers
@@ -42,8 +62,13 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def breaches(under: str, *forbidden: str) -> list[str]:
-    return [f"{short(path)} imports {name}" for path in SOURCES if short(path).startswith(under)
-            for name in imported(path) if any(name == far or name.startswith(far + ".") for far in forbidden)]
+    return [
+        f"{short(path)} imports {name}"
+        for path in SOURCES
+        if short(path).startswith(under)
+        for name in imported(path)
+        if any(name == far or name.startswith(far + ".") for far in forbidden)
+    ]
 
 
 def test_the_driver_imports_neither_gateware_nor_simulation():
@@ -105,14 +130,19 @@ def test_a_name_that_is_not_bound_is_noticed():
 
 def computes(path: Path) -> bool:
     """A file of gateware: one of its classes elaborates."""
-    return any(isinstance(node, ast.FunctionDef) and node.name == "elaborate"
-               for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    return any(
+        isinstance(node, ast.FunctionDef) and node.name == "elaborate"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    )
 
 
 def test_gateware_has_tests_at_the_mirrored_path():
     components = [path.relative_to(ROOT) for path in SOURCES if short(path).startswith("hw/") and computes(path)]
-    missing = [path.as_posix() for path in components if path.as_posix() not in UNTESTED
-               and not (ROOT / "tests" / path.parent / f"test_{path.name}").exists()]
+    missing = [
+        path.as_posix()
+        for path in components
+        if path.as_posix() not in UNTESTED and not (ROOT / "tests" / path.parent / f"test_{path.name}").exists()
+    ]
     assert missing == []
 
 
@@ -136,8 +166,9 @@ def tracked() -> list[Path]:
 
 def test_no_paths_of_one_machine():
     local = re.compile(rb"(?<![\w.\-}])/(?:work|home|root|Users|tmp/env|mnt)/[\w.]")
-    assert [f"{short(path)}: {found.group().decode()}" for path in tracked()
-            if (found := local.search(path.read_bytes()))] == []
+    assert [
+        f"{short(path)}: {found.group().decode()}" for path in tracked() if (found := local.search(path.read_bytes()))
+    ] == []
 
 
 def installs(text: str) -> list[str]:
@@ -148,18 +179,33 @@ def installs(text: str) -> list[str]:
 def test_no_text_installs_another_projects_iswitch():
     """On the package index the name `iswitch` is somebody else's; ours is `iswitch-rl`."""
     own = Path(__file__).resolve()
-    assert [f"{short(path)}: {found}" for path in tracked() if path.resolve() != own
-            for found in installs(path.read_bytes().decode(errors="replace"))] == []
+    assert [
+        f"{short(path)}: {found}"
+        for path in tracked()
+        if path.resolve() != own
+        for found in installs(path.read_bytes().decode(errors="replace"))
+    ] == []
 
 
-@pytest.mark.parametrize(("text", "count"), [
-    ("pip install iswitch", 1), ("pip install 'iswitch[cli]'", 1), ('pip install -U "iswitch[plan]"', 1), ("python -m pip install numpy iswitch", 1),
-    ("pip install 'iswitch-rl[cli]'", 0), ("pip install '.[cli]' for the command `iswitch`", 0), ("pip install ./iswitch", 0), ("import iswitch", 0)])
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("pip install iswitch", 1),
+        ("pip install 'iswitch[cli]'", 1),
+        ('pip install -U "iswitch[plan]"', 1),
+        ("python -m pip install numpy iswitch", 1),
+        ("pip install 'iswitch-rl[cli]'", 0),
+        ("pip install '.[cli]' for the command `iswitch`", 0),
+        ("pip install ./iswitch", 0),
+        ("import iswitch", 0),
+    ],
+)
 def test_a_text_that_installs_it_is_seen(text, count):
     assert len(installs(text)) == count
 
 
 # The numbers in docs/protocol.md
+
 
 def numbered(text: str) -> dict[str, int]:
     """`3 SOME_NAME` in running text or a table."""
@@ -183,11 +229,13 @@ def test_docs_types_and_formats():
 
 def test_docs_flags():
     """`Flags of a contribution or receipt (...): 1 retransmission, ... Flags of a result: 1 partial (...), ...`."""
-    paragraph = PROTOCOL[PROTOCOL.index("Flags of a contribution"):PROTOCOL.index("Payloads:")]
+    paragraph = PROTOCOL[PROTOCOL.index("Flags of a contribution") : PROTOCOL.index("Payloads:")]
     ours, result = re.sub(r"\([^)]*\)", "", paragraph).split("Flags of a result")
     for text, kind in ((ours, ContributionFlag), (result, ResultFlag)):
-        listed = {"_".join(name.split()).upper(): int(number)
-                  for number, name in re.findall(r"(\d) ([a-z]+(?:\s+pending)?)", text)}
+        listed = {
+            "_".join(name.split()).upper(): int(number)
+            for number, name in re.findall(r"(\d) ([a-z]+(?:\s+pending)?)", text)
+        }
         assert listed == values(kind)
 
 
@@ -196,22 +244,33 @@ def test_docs_outcomes():
 
 
 def test_docs_stats():
-    meaning = {Stat.RESULTS: "results completed", Stat.RESENT: "results resent",
-               Stat.FORCED: "slots completed without a sum of their last frame", Stat.NOTICES: "notices sent",
-               Stat.NOTICES_SUPPRESSED: "notices suppressed", Stat.TERMS_FLUSHED: "non-zero terms that rounded to zero",
-               Stat.EVICTED: "members evicted", Stat.ADMITTED: "times that newcomers were let in",
-               Stat.REPLAY_DROPPED: "requests of the replay service dropped at a full queue", Stat.SATURATED: "priorities that were too large",
-               Stat.MEMORY_ERRORS: "answers of the replay service's memory that say error"}
+    meaning = {
+        Stat.RESULTS: "results completed",
+        Stat.RESENT: "results resent",
+        Stat.FORCED: "slots completed without a sum of their last frame",
+        Stat.NOTICES: "notices sent",
+        Stat.NOTICES_SUPPRESSED: "notices suppressed",
+        Stat.TERMS_FLUSHED: "non-zero terms that rounded to zero",
+        Stat.EVICTED: "members evicted",
+        Stat.ADMITTED: "times that newcomers were let in",
+        Stat.REPLAY_DROPPED: "requests of the replay service dropped at a full queue",
+        Stat.SATURATED: "priorities that were too large",
+        Stat.MEMORY_ERRORS: "answers of the replay service's memory that say error",
+    }
     assert line(f"| {Register.STATS} + k |") == (
-        f"| {Register.STATS} + k | " + ", ".join(f"{stat.value} {meaning[stat]}" for stat in Stat) + " |")
+        f"| {Register.STATS} + k | " + ", ".join(f"{stat.value} {meaning[stat]}" for stat in Stat) + " |"
+    )
 
 
 def test_docs_port_counters():
     row = line(f"| {Register.PORT_COUNTERS} + 8 p + k |")
     assert port_counter_register(1, PortCounter(0)) == Register.PORT_COUNTERS + 8
     for counter, meaning in {
-        PortCounter.RX_ERROR: "frames with a bad FCS", PortCounter.RX_RUNT: "runts", PortCounter.RX_OVERSIZE: "oversize",
-        PortCounter.TX_FRAMES: "frames sent", PortCounter.RX_FRAMES: "frames received whole",
+        PortCounter.RX_ERROR: "frames with a bad FCS",
+        PortCounter.RX_RUNT: "runts",
+        PortCounter.RX_OVERSIZE: "oversize",
+        PortCounter.TX_FRAMES: "frames sent",
+        PortCounter.RX_FRAMES: "frames received whole",
     }.items():
         assert f"{counter.value} {meaning}" in row
     drops = (PortCounter.TX_DROP_RESULT, PortCounter.TX_DROP_REPLY, PortCounter.TX_DROP_ORDINARY)
@@ -220,11 +279,18 @@ def test_docs_port_counters():
 
 
 def test_docs_first_registers():
-    rows = re.findall(r"^\| (\d)(?:, (\d))? \| (.*) \|$", PROTOCOL[PROTOCOL.index("## 5."):], re.MULTILINE)
+    rows = re.findall(r"^\| (\d)(?:, (\d))? \| (.*) \|$", PROTOCOL[PROTOCOL.index("## 5.") :], re.MULTILINE)
     listed = {int(number): text for first, second, text in rows for number in (first, second) if number}
-    meaning = {Register.MAGIC: f"{MAGIC:#010x}", Register.VERSION: "version", Register.PORTS: "ports",
-               Register.BUS_BITS: "bus width", Register.MEMBERS: "members", Register.JOBS: "jobs",
-               Register.WINDOW: "window", Register.ELEMENTS: "elements"}
+    meaning = {
+        Register.MAGIC: f"{MAGIC:#010x}",
+        Register.VERSION: "version",
+        Register.PORTS: "ports",
+        Register.BUS_BITS: "bus width",
+        Register.MEMBERS: "members",
+        Register.JOBS: "jobs",
+        Register.WINDOW: "window",
+        Register.ELEMENTS: "elements",
+    }
     assert listed.keys() == meaning.keys()
     assert all(word in listed[register] for register, word in meaning.items())
 
@@ -236,30 +302,35 @@ def test_docs_reasons():
 
 
 def test_docs_actions():
-    assert {name: int(number) for number, name in re.findall(r"^- \*\*(\d) (\w+)\*\*", PROTOCOL, re.MULTILINE)
-            } == values(Action)
+    assert {
+        name: int(number) for number, name in re.findall(r"^- \*\*(\d) (\w+)\*\*", PROTOCOL, re.MULTILINE)
+    } == values(Action)
 
 
 def test_docs_header():
     rows = re.findall(r"^\| (\d+) \| (\d+) \| (\w+) \| [^|]*\|$", PROTOCOL, re.MULTILINE)
     assert [(int(at), int(size), name) for at, size, name in rows] == [
-        (HEADER.fields[name][1], HEADER.fields[name][0].itemsize, name) for name in HEADER.names]
+        (HEADER.fields[name][1], HEADER.fields[name][0].itemsize, name) for name in HEADER.names
+    ]
 
 
 def test_docs_control_and_ack():
     for record, name in ((CONTROL, "CONTROL"), (ACK, "ACK")):
         begin = PROTOCOL.index(f"| offset | size | {name} |")
-        rows = re.findall(r"^\| (\d+) \| (\d+) \| [^|]+ \|$", PROTOCOL[begin:PROTOCOL.index("\n\n", begin)], re.MULTILINE)
+        rows = re.findall(
+            r"^\| (\d+) \| (\d+) \| [^|]+ \|$", PROTOCOL[begin : PROTOCOL.index("\n\n", begin)], re.MULTILINE
+        )
         listed = [(int(at), int(size)) for at, size in rows]
         assert listed == [(record.fields[name][1], record.fields[name][0].itemsize) for name in record.names]
 
 
 def test_docs_views():
     for kind, record in (("job", JOB_VIEW), ("member", MEMBER_VIEW), ("slot", SLOT_VIEW)):
-        table = PROTOCOL[PROTOCOL.index(f"| field of a {kind} |"):].partition("\n\n")[0]
+        table = PROTOCOL[PROTOCOL.index(f"| field of a {kind} |") :].partition("\n\n")[0]
         rows = re.findall(r"^\| `(\w+)` \| (\d+) \| (\d+) \|", table, re.MULTILINE)
         assert [(name, int(at), int(size)) for name, at, size in rows] == [
-            (name, record.fields[name][1], record.fields[name][0].itemsize) for name in record.names]
+            (name, record.fields[name][1], record.fields[name][0].itemsize) for name in record.names
+        ]
     assert line("| 1024 + 8 j |") and job_view_register(3) == 1024 + 8 * 3
     assert line("| 2048 + 32 j + m |") and have_view_register(3, 5) == 2048 + 32 * 3 + 5
     assert line("| 4096 + 256 j + 8 m |") and member_view_register(3, 5) == 4096 + 256 * 3 + 8 * 5
@@ -267,6 +338,7 @@ def test_docs_views():
 
 
 # The tiers in docs/testing.md
+
 
 def test_docs_name_what_only_the_long_tier_notices(long_only, whole_suite):
     """If this fails: `python -m pytest -q --list-long-only` prints what docs/testing.md should say."""

@@ -1,4 +1,5 @@
-"""Set-up: what is installed is pinned with hashes, a download that breaks off is tried again, and what is missing is named."""
+"""Set-up: what is installed is pinned with hashes, a download that breaks off is tried again, and what is missing is
+named."""
 
 import os
 import re
@@ -17,7 +18,10 @@ REQUIREMENTS = ROOT / "tools" / "requirements"
 def installed(group):
     """Every `name==version` of a group's file and of the files that it includes, with whether it has hashes."""
     text = (REQUIREMENTS / f"{group}.txt").read_text(encoding="utf-8")
-    found = {pin: "--hash=sha256:" in rest for pin, rest in re.findall(r"^([\w.-]+==[^\s;]+)((?:.*\\\n)*.*)$", text, re.MULTILINE)}
+    found = {
+        pin: "--hash=sha256:" in rest
+        for pin, rest in re.findall(r"^([\w.-]+==[^\s;]+)((?:.*\\\n)*.*)$", text, re.MULTILINE)
+    }
     for other in re.findall(r"^-r (\w+)\.txt$", text, re.MULTILINE):
         found |= installed(other)
     return found
@@ -33,7 +37,9 @@ def test_each_group_is_pinned_with_hashes_as_pyproject_says(group):
 
 
 def test_requirements_name_no_registry():
-    assert not re.search(r"https?:|--index|--find-links", "".join(path.read_text(encoding="utf-8") for path in REQUIREMENTS.iterdir()))
+    assert not re.search(
+        r"https?:|--index|--find-links", "".join(path.read_text(encoding="utf-8") for path in REQUIREMENTS.iterdir())
+    )
 
 
 @pytest.fixture
@@ -53,7 +59,12 @@ if [ "$(wc -l < {tmp_path}/calls)" -le {failures} ]; then echo "ERROR: connectio
 """)
         pip.chmod(0o755)
         path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-        done = subprocess.run([tmp_path / "tools" / "setup.sh", group], capture_output=True, text=True, env=os.environ | {"PATH": path} | environment)
+        done = subprocess.run(
+            [tmp_path / "tools" / "setup.sh", group],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"PATH": path} | environment,
+        )
         calls = (tmp_path / "calls").read_text().splitlines() if (tmp_path / "calls").exists() else []
         return done, calls
 
@@ -109,8 +120,13 @@ case "$*" in *venv*--clear*) mkdir -p .venv/bin && ln -sf /bin/true .venv/bin/py
     python.chmod(0o755)
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / ".venv" / "bin" / "python").symlink_to("/bin/false")  # as it is before pip is in it
-    done = subprocess.run(["../tools/setup.sh", "emulator"], cwd=tmp_path / ".venv", capture_output=True, text=True,
-                          env=os.environ | {"PYTHON": str(python)})
+    done = subprocess.run(
+        ["../tools/setup.sh", "emulator"],
+        cwd=tmp_path / ".venv",
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHON": str(python)},
+    )
     assert done.returncode == 0, done.stderr
     assert "-m venv --clear .venv" in (tmp_path / "calls").read_text()
 
@@ -121,7 +137,9 @@ def test_stamps_of_other_packages_are_removed(tmp_path):
         shutil.copy(ROOT / name, tmp_path)
     shutil.copytree(ROOT / "tools", tmp_path / "tools")
     (tmp_path / ".venv").mkdir()
-    (tmp_path / "tools" / "setup.sh").write_text('#!/bin/sh\nif [ "$1" = demo ]; then echo "$TORCH_SPEC" > .venv/torch; fi\n')
+    (tmp_path / "tools" / "setup.sh").write_text(
+        '#!/bin/sh\nif [ "$1" = demo ]; then echo "$TORCH_SPEC" > .venv/torch; fi\n'
+    )
 
     def installed(torch):
         command = ["make", "--no-print-directory", "-f", "Makefile", "-f", "-", "installed", f"TORCH_SPEC={torch}"]

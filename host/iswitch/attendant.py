@@ -12,7 +12,8 @@ from iswitch.errors import IswitchError
 __all__ = ["Attendant"]
 
 _STOP_S = 1.0
-"""The longest wait for the thread's end. The thread holds no lock for longer, unless the interpreter is interrupted in the middle of it."""
+"""The longest wait for the thread's end. The thread holds no lock for longer, unless the interpreter is interrupted in
+the middle of it."""
 _LOOK_S = 0.1
 _RETRY_S = 0.1
 
@@ -22,8 +23,8 @@ class Attendant:
 
     `with attendant:` keeps the thread out; it then neither wakes nor takes the interpreter's lock, so that a collective
     costs nothing for it: the socket is taken out of the epoll set. Where there is no epoll, the thread wakes once and
-    waits. An error of `tend` does not end the thread, which calls `tend` again a moment later: the next collective meets the same
-    error, if it lasts.
+    waits. An error of `tend` does not end the thread, which calls `tend` again a moment later: the next collective
+    meets the same error, if it lasts.
     """
 
     def __init__(self, descriptor: int, tend: Callable[[], float]):
@@ -76,7 +77,8 @@ class Attendant:
                     self._lock.release()
 
     def stop(self) -> None:
-        """Ends the thread and waits for its end, also if the caller holds the attendant. The transport can be closed afterwards, not before."""
+        """Ends the thread and waits for its end, also if the caller holds the attendant. The transport can be closed
+        afterwards, not before."""
         if self._stopped:
             return
         self._stopped = True

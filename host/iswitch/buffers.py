@@ -1,4 +1,5 @@
-"""Arrays and buffers of collectives: which ones are possible, which advice the others get, and how results return into them."""
+"""Arrays and buffers of collectives: which ones are possible, which advice the others get, and how results return into
+them."""
 
 from typing import Any, TypeVar
 
@@ -26,13 +27,17 @@ def summed_as(array: np.ndarray, op: str, own: Format) -> tuple[Format, np.dtype
     if op not in ("sum", "mean"):
         raise ValueError(f'op must be "sum" or "mean", not {op!r}')
     if not array.flags.writeable:
-        raise ValueError("array must be writeable, because the result replaces its elements: pass a copy, `array.copy()`")
+        raise ValueError(
+            "array must be writeable, because the result replaces its elements: pass a copy, `array.copy()`"
+        )
     if array.dtype == _FLOAT and own != Format.INT32:
         return own, _FLOAT
     plain = array.dtype.newbyteorder("=")
     if plain == np.int32:
         if op == "mean":
-            raise ValueError('op must be "sum" for int32, because a mean of integers is not an integer: sum, then divide, or pass float32')
+            raise ValueError(
+                'op must be "sum" for int32, because a mean of integers is not an integer: sum, then divide, or pass float32'
+            )
         return Format.INT32, INT
     if plain != np.float32:
         raise TypeError(f"array must be float32 or int32, not {array.dtype}: {_instead(array.dtype)}")
@@ -59,7 +64,9 @@ def demand_array(name: str, value: object, dtype: np.dtype[Any] = _FLOAT) -> Non
         return
     kind = type(value)
     known = f"{kind.__module__.partition('.')[0]}.{kind.__name__}" if kind.__module__ != "builtins" else kind.__name__
-    raise TypeError(f"{name} must be a numpy.ndarray, not {known}: {_array_of(value, np.dtype(dtype).newbyteorder('='))}")
+    raise TypeError(
+        f"{name} must be a numpy.ndarray, not {known}: {_array_of(value, np.dtype(dtype).newbyteorder('='))}"
+    )
 
 
 def _array_of(value: Any, dtype: np.dtype[Any]) -> str:
@@ -109,13 +116,19 @@ def octets_of(buffer: bytes | bytearray | memoryview | np.ndarray) -> np.ndarray
     """
     if isinstance(buffer, (bytes, bytearray, memoryview)):
         if isinstance(buffer, memoryview) and buffer.readonly:
-            raise ValueError("buffer must be writeable, because the bytes of the root replace its own: pass bytes, or a bytearray")
+            raise ValueError(
+                "buffer must be writeable, because the bytes of the root replace its own: pass bytes, or a bytearray"
+            )
         return np.frombuffer(buffer, np.uint8)
     demand_array("buffer", buffer)
     if not buffer.flags.writeable:
-        raise ValueError("buffer must be writeable, because the bytes of the root replace its own: pass a copy, `buffer.copy()`")
+        raise ValueError(
+            "buffer must be writeable, because the bytes of the root replace its own: pass a copy, `buffer.copy()`"
+        )
     if buffer.dtype.hasobject:
-        raise TypeError("buffer must hold numbers, not Python objects: pass `pickle.dumps(objects)`, padded to one length on all workers")
+        raise TypeError(
+            "buffer must hold numbers, not Python objects: pass `pickle.dumps(objects)`, padded to one length on all workers"
+        )
     return np.ascontiguousarray(buffer).reshape(-1).view(np.uint8)
 
 

@@ -1,4 +1,5 @@
-"""The command line `iswitch`: inspect and diagnose a switch, end a job whose workers died, plan a fabric of switches."""
+"""The command line `iswitch`: inspect and diagnose a switch, end a job whose workers died, plan a fabric of
+switches."""
 
 import io
 import json
@@ -34,9 +35,12 @@ __all__ = ["app", "main"]
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 out, err = Console(), Console(stderr=True)
 
-SwitchOption = Annotated[str, typer.Option("--switch", metavar="HOST:PORT", envvar="ISWITCH_ADDRESS",
-                                           help="Address of the switch.")]
-WaitOption = Annotated[float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Seconds to wait for an answer of the switch.")]
+SwitchOption = Annotated[
+    str, typer.Option("--switch", metavar="HOST:PORT", envvar="ISWITCH_ADDRESS", help="Address of the switch.")
+]
+WaitOption = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Seconds to wait for an answer of the switch.")
+]
 DEFAULT_SWITCH, DEFAULT_WAIT_S = "127.0.0.1:27000", 3.0
 
 
@@ -48,8 +52,15 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True,
-                                          help="Print the versions of the package and of the protocol, and exit.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_show_version,
+            is_eager=True,
+            help="Print the versions of the package and of the protocol, and exit.",
+        ),
+    ] = False,
 ) -> None:
     """Inspect and diagnose an iswitch, end jobs whose workers died, and plan a fabric of switches."""
 
@@ -80,30 +91,40 @@ def status(switch: SwitchOption = DEFAULT_SWITCH, timeout: WaitOption = DEFAULT_
         config = control.config()
         jobs = [control.job(job) for job in range(config.jobs)]
         counts = control.counters(config.ports)
-    out.print(f"iswitch at {switch}: {config.ports} ports, {config.bus_bits} bit bus, {config.jobs} jobs of up to "
-              f"{config.members} workers, window {config.window} segments of up to {config.elements} elements",
-              highlight=False, soft_wrap=True)
+    out.print(
+        f"iswitch at {switch}: {config.ports} ports, {config.bus_bits} bit bus, {config.jobs} jobs of up to "
+        f"{config.members} workers, window {config.window} segments of up to {config.elements} elements",
+        highlight=False,
+        soft_wrap=True,
+    )
     table = Table("job", "state", "workers", "threshold", "epoch")
     for job in jobs:
         if job.state == JobState.NONE:
             table.add_row(str(job.job), "free", "", "", "")
         else:
-            table.add_row(str(job.job), job.state.name.lower(), f"{job.live} of {job.world}", str(job.threshold),
-                          str(job.epoch))
+            table.add_row(
+                str(job.job), job.state.name.lower(), f"{job.live} of {job.world}", str(job.threshold), str(job.epoch)
+            )
     out.print(table)
     table = Table("port", "received", "sent", "damaged", "dropped")
     for port in range(config.ports):
         received, sent, damaged, dropped = (
             sum(counts[f"port{port}.{name}"] for name in names)
-            for names in (["RX_FRAMES"], ["TX_FRAMES"], ["RX_ERROR", "RX_RUNT", "RX_OVERSIZE"],
-                          ["TX_DROP_RESULT", "TX_DROP_REPLY", "TX_DROP_ORDINARY"]))
+            for names in (
+                ["RX_FRAMES"],
+                ["TX_FRAMES"],
+                ["RX_ERROR", "RX_RUNT", "RX_OVERSIZE"],
+                ["TX_DROP_RESULT", "TX_DROP_REPLY", "TX_DROP_ORDINARY"],
+            )
+        )
         table.add_row(str(port), str(received), str(sent), str(damaged), str(dropped))
     out.print(table)
 
 
 @app.command()
 def counters(
-    switch: SwitchOption = DEFAULT_SWITCH, timeout: WaitOption = DEFAULT_WAIT_S,
+    switch: SwitchOption = DEFAULT_SWITCH,
+    timeout: WaitOption = DEFAULT_WAIT_S,
     everything: Annotated[bool, typer.Option("--all", help="Also list the counters that are zero.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
 ) -> None:
@@ -123,14 +144,26 @@ def counters(
 
 @app.command()
 def doctor(
-    switch: SwitchOption = DEFAULT_SWITCH, timeout: WaitOption = DEFAULT_WAIT_S,
-    job: Annotated[int | None, typer.Option("--job", metavar="JOB", min=0, max=255, help="Check that --key is the key of this job.")] = None,
+    switch: SwitchOption = DEFAULT_SWITCH,
+    timeout: WaitOption = DEFAULT_WAIT_S,
+    job: Annotated[
+        int | None,
+        typer.Option("--job", metavar="JOB", min=0, max=255, help="Check that --key is the key of this job."),
+    ] = None,
     key: Annotated[int, typer.Option("--key", metavar="KEY", help="Key with which the workers join that job.")] = 0,
-    rate: Annotated[float, typer.Option(
-        "--rate", metavar="GBPS", min=0.001, help="Speed of your links. The doctor warns if the window is too small for it.")] = 1.0,
+    rate: Annotated[
+        float,
+        typer.Option(
+            "--rate",
+            metavar="GBPS",
+            min=0.001,
+            help="Speed of your links. The doctor warns if the window is too small for it.",
+        ),
+    ] = 1.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array, for programs.")] = False,
 ) -> None:
-    """Check the switch and the network path to it, and print a remedy for each problem. The exit code is 1 if a check fails."""
+    """Check the switch and the network path to it, and print a remedy for each problem. The exit code is 1 if a check
+    fails."""
     findings = []
     try:
         demand_int("--key", key, 0, 2**64 - 1)
@@ -155,10 +188,15 @@ def _tell(finding: Finding) -> None:
 
 @app.command()
 def top(
-    switch: SwitchOption = DEFAULT_SWITCH, timeout: WaitOption = DEFAULT_WAIT_S,
-    interval: Annotated[float, typer.Option("--interval", metavar="SECONDS", min=0.05, help="Seconds between two updates.")] = 1.0,
+    switch: SwitchOption = DEFAULT_SWITCH,
+    timeout: WaitOption = DEFAULT_WAIT_S,
+    interval: Annotated[
+        float, typer.Option("--interval", metavar="SECONDS", min=0.05, help="Seconds between two updates.")
+    ] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Print one update and exit.")] = False,
-    svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="With --once: save the update as an SVG picture.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", metavar="FILE", help="With --once: save the update as an SVG picture.")
+    ] = None,
 ) -> None:
     """Watch jobs, members, rates and dropped frames live. Press q to quit."""
     with _asking(switch, timeout) as control:
@@ -184,9 +222,11 @@ def top(
 def reset(
     job: Annotated[int, typer.Option("--job", metavar="JOB", min=0, max=255, help="Number of the job to end.")],
     key: Annotated[int, typer.Option("--key", metavar="KEY", help="Key with which its workers joined.")] = 0,
-    switch: SwitchOption = DEFAULT_SWITCH, timeout: WaitOption = DEFAULT_WAIT_S,
+    switch: SwitchOption = DEFAULT_SWITCH,
+    timeout: WaitOption = DEFAULT_WAIT_S,
 ) -> None:
-    """End a job and free its number, for example after its workers were killed. Workers that still run get NotAMember."""
+    """End a job and free its number, for example after its workers were killed. Workers that still run get
+    NotAMember."""
     with _asking(switch, timeout) as control:
         demand_int("--key", key, 0, 2**64 - 1)
         control.end_job(job, key)
@@ -194,6 +234,7 @@ def reset(
 
 
 if lacks := [name for name in lacking("plan") if name not in ("gymnasium", "matplotlib")]:
+
     @app.command("plan", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
     def plan_without_extra() -> None:
         r"""Plan a fabric (needs pip install 'iswitch-rl\[cli,plan]')."""

@@ -14,10 +14,11 @@ __all__ = ["Config", "Replay"]
 class Replay:
     """Parameters of the replay service.
 
-    tables: 1 to 4. capacity: items of each, a power of two from 16 to 2^20. priority_bits: of an item, 4 to 32. times_bits: of how often an
-    item was drawn; 0: nothing counts it. sessions: clients at a time, 2 to 32. kept: last answers of each session that can be repeated, a power of
-    two. draws: the most in one request. record_bytes: of an item in memory, a power of two. log_bytes: of each session in memory, a power of two.
-    phased: priorities are stored once, not twice, and an update waits for the draws before it.
+    tables: 1 to 4. capacity: items of each, a power of two from 16 to 2^20. priority_bits: of an item, 4 to 32.
+    times_bits: of how often an item was drawn; 0: nothing counts it. sessions: clients at a time, 2 to 32. kept: last
+    answers of each session that can be repeated, a power of two. draws: the most in one request. record_bytes: of an
+    item in memory, a power of two. log_bytes: of each session in memory, a power of two. phased: priorities are stored
+    once, not twice, and an update waits for the draws before it.
     """
 
     tables: int = 1
@@ -75,15 +76,14 @@ class Replay:
 class Config:
     """Parameters of one switch, whole at `hw/switch.py` only.
 
-    ports: 1 to 16; with one, all stations are behind an ordinary switch there. bus_bits: 64, 256 or 512. members: workers a job can hold, 2 to 32.
-    jobs: at least 2.
-    window: segments a worker may have in flight, a power of two; the ring has twice as many slots.
-    elements: the most 4-byte elements in a segment; a whole number of bus words.
+    ports: 1 to 16; with one, all stations are behind an ordinary switch there. bus_bits: 64, 256 or 512. members:
+    workers a job can hold, 2 to 32. jobs: at least 2. window: segments a worker may have in flight, a power of two; the
+    ring has twice as many slots. elements: the most 4-byte elements in a segment; a whole number of bus words.
     accumulator_bits: width of a window64 accumulator. queue_bytes: memory of each of a port's queues (ingress, results,
     ordinary), a power of two that holds at least two of the longest frames. mac_entries: MAC addresses of which the
-    switch can know the port, a power of two from 64 to 65536. staleness: the most that an asynchronous job can allow; 0: the
-    switch has no asynchronous jobs. uplinks: the switch can be part of a tree of switches. replay: what its replay service is built with,
-    if it has one.
+    switch can know the port, a power of two from 64 to 65536. staleness: the most that an asynchronous job can allow;
+    0: the switch has no asynchronous jobs. uplinks: the switch can be part of a tree of switches. replay: what its
+    replay service is built with, if it has one.
     """
 
     ports: int = 4
@@ -114,15 +114,25 @@ class Config:
         demand(self.bus_bits in (64, 256, 512), "bus_bits", "64, 256 or 512")
         demand(2 <= self.members <= 32, "members", "2 to 32")
         demand(2 <= self.jobs <= 16 and not self.jobs & (self.jobs - 1), "jobs", "a power of two from 2 to 16")
-        demand(1 <= self.window <= 4096 and not self.window & (self.window - 1), "window",
-               "a power of two from 1 to 4096")
-        demand(0 < self.elements * 4 <= 8900 and self.elements * 32 % self.bus_bits == 0, "elements",
-               f"a whole number of {self.bus_bits}-bit words of at most 8,900 bytes")
+        demand(
+            1 <= self.window <= 4096 and not self.window & (self.window - 1), "window", "a power of two from 1 to 4096"
+        )
+        demand(
+            0 < self.elements * 4 <= 8900 and self.elements * 32 % self.bus_bits == 0,
+            "elements",
+            f"a whole number of {self.bus_bits}-bit words of at most 8,900 bytes",
+        )
         demand(self.accumulator_bits == 64, "accumulator_bits", "64")
-        demand(not self.queue_bytes & (self.queue_bytes - 1) and self.queue_bytes >= 2 * (self.frame_bytes_max + 64),
-               "queue_bytes", f"a power of two of at least {2 * (self.frame_bytes_max + 64)}")
-        demand(64 <= self.mac_entries <= 65536 and not self.mac_entries & (self.mac_entries - 1), "mac_entries",
-               "a power of two from 64 to 65536")
+        demand(
+            not self.queue_bytes & (self.queue_bytes - 1) and self.queue_bytes >= 2 * (self.frame_bytes_max + 64),
+            "queue_bytes",
+            f"a power of two of at least {2 * (self.frame_bytes_max + 64)}",
+        )
+        demand(
+            64 <= self.mac_entries <= 65536 and not self.mac_entries & (self.mac_entries - 1),
+            "mac_entries",
+            "a power of two from 64 to 65536",
+        )
         demand(0 <= self.staleness <= STALENESS_MAX, "staleness", f"0 to {STALENESS_MAX}")
         demand(isinstance(self.uplinks, bool), "uplinks", "True or False")
         demand(self.replay is None or isinstance(self.replay, Replay), "replay", "a Replay or None")

@@ -1,7 +1,7 @@
 """Examine a switch and the network path to it, from its name to its drop counters, for `iswitch doctor`.
 
-The examination changes no job. It reads registers. It sends segments to job 255, which no switch has, so that the switch answers with a
-NOTICE. To check a key it sends a Join that the switch refuses whatever the key is.
+The examination changes no job. It reads registers. It sends segments to job 255, which no switch has, so that the
+switch answers with a NOTICE. To check a key it sends a Join that the switch refuses whatever the key is.
 """
 
 import secrets
@@ -39,8 +39,16 @@ class Socket(Protocol):
     def close(self) -> None: ...
 
 
-def examine(address: str, *, job: int | None = None, key: int | None = None, rate_gbps: float = 1.0, timeout_s: float = 3.0,
-            probe: Callable[[str], Watched] = Probe, worker_socket: Callable[[str], Socket] = UdpTransport) -> Iterator[Finding]:
+def examine(
+    address: str,
+    *,
+    job: int | None = None,
+    key: int | None = None,
+    rate_gbps: float = 1.0,
+    timeout_s: float = 3.0,
+    probe: Callable[[str], Watched] = Probe,
+    worker_socket: Callable[[str], Socket] = UdpTransport,
+) -> Iterator[Finding]:
     """Yield the findings as they are made. End early if the switch does not answer.
 
     Parameters
@@ -69,8 +77,12 @@ def examine(address: str, *, job: int | None = None, key: int | None = None, rat
         yield Finding("name", Mark.OK, f"{address} is at {watched.peer}")
         control = Control(watched, address=address, timeout_s=timeout_s)
         config = control.config()
-        yield Finding("switch", Mark.OK, f"iswitch, protocol version {VERSION}: {config.ports} ports, {config.jobs} jobs of up to "
-                      f"{config.members} workers, window {config.window}, segments of up to {config.elements} elements")
+        yield Finding(
+            "switch",
+            Mark.OK,
+            f"iswitch, protocol version {VERSION}: {config.ports} ports, {config.jobs} jobs of up to "
+            f"{config.members} workers, window {config.window}, segments of up to {config.elements} elements",
+        )
         before = control.counters(config.ports)
         began = watched.now()
         trips = round_trips(control, watched)
@@ -90,23 +102,39 @@ def examine(address: str, *, job: int | None = None, key: int | None = None, rat
     except SwitchUnreachable:
         yield silence(watched)
     except IswitchError as error:
-        yield Finding("switch", Mark.BAD, str(error), "install the driver of the switch's version, and check that the address is that of a switch")
+        yield Finding(
+            "switch",
+            Mark.BAD,
+            str(error),
+            "install the driver of the switch's version, and check that the address is that of a switch",
+        )
     finally:
         watched.close()
 
 
 def _kernel(granted: Socket, config: Config) -> Iterator[Finding]:
     try:
-        has, needs = granted.receive_buffer_bytes, 2 * config.window * (HEADER.itemsize + 4 * config.elements + TAIL_BYTES)
+        has, needs = (
+            granted.receive_buffer_bytes,
+            2 * config.window * (HEADER.itemsize + 4 * config.elements + TAIL_BYTES),
+        )
         if has >= needs:
             yield Finding("buffer", Mark.OK, f"{has:,} bytes for received datagrams; a window needs {needs:,}")
         else:
-            yield Finding("buffer", Mark.WARNING, f"{has:,} bytes for received datagrams, but a window needs {needs:,}",
-                          f"this host will lose results: `sysctl -w net.core.rmem_max={needs}`")
+            yield Finding(
+                "buffer",
+                Mark.WARNING,
+                f"{has:,} bytes for received datagrams, but a window needs {needs:,}",
+                f"this host will lose results: `sysctl -w net.core.rmem_max={needs}`",
+            )
         lacks = [name for name, there in (("GSO", granted.gso), ("GRO", granted.gro)) if not there]
         if lacks:
-            yield Finding("offload", Mark.WARNING, f"no UDP {' and '.join(lacks)}",
-                          "use Linux 5.0 or newer; before, each segment takes a system call")
+            yield Finding(
+                "offload",
+                Mark.WARNING,
+                f"no UDP {' and '.join(lacks)}",
+                "use Linux 5.0 or newer; before, each segment takes a system call",
+            )
         else:
             yield Finding("offload", Mark.OK, "UDP GSO and GRO: many segments per system call")
     finally:
@@ -124,16 +152,32 @@ def _jobs(control: Control, config: Config) -> Iterator[Finding]:
 
 
 def _job(job: JobView, members: list[MemberView], missing: list[int]) -> Finding:
-    name, figure = f"job {job.job}", f"{job.state.name.lower()}, {len(job.live)} of {job.world} workers, threshold {job.threshold}"
+    name, figure = (
+        f"job {job.job}",
+        f"{job.state.name.lower()}, {len(job.live)} of {job.world} workers, threshold {job.threshold}",
+    )
     if job.state == JobState.HALTED:
         return Finding(name, Mark.WARNING, figure, "call `resume` in any of its workers")
     if job.state == JobState.FORMING:
-        return Finding(name, Mark.WARNING, f"{figure}; lacks {_listed(missing)}", "start the missing workers, with the same arguments")
+        return Finding(
+            name,
+            Mark.WARNING,
+            f"{figure}; lacks {_listed(missing)}",
+            "start the missing workers, with the same arguments",
+        )
     silent = [members[member] for member in missing if members[member].silent_s > _SILENT_S]
     if silent:
-        each = ", ".join(f"rank {member.member} ({member.address} at port {member.port}, silent for {member.silent_s:.0f} s)" for member in silent)
-        return Finding(name, Mark.WARNING, f"{figure}; waits for {each}", "check that worker; if it has died, lower the threshold with "
-                       f"`set_threshold`, or end the job with `iswitch reset --job {job.job}`")
+        each = ", ".join(
+            f"rank {member.member} ({member.address} at port {member.port}, silent for {member.silent_s:.0f} s)"
+            for member in silent
+        )
+        return Finding(
+            name,
+            Mark.WARNING,
+            f"{figure}; waits for {each}",
+            "check that worker; if it has died, lower the threshold with "
+            f"`set_threshold`, or end the job with `iswitch reset --job {job.job}`",
+        )
     return Finding(name, Mark.OK, figure)
 
 
@@ -149,15 +193,26 @@ def _key(control: Control, config: Config, job: int, key: int) -> Finding:
     world = read_job(control, job).world if job < config.jobs else 0
     if not world:
         return Finding("key", Mark.WARNING, f"job {job} does not exist now", "repeat the check while its workers run")
-    answer = control.request(Action.JOIN, job=job, key=key, token=secrets.randbits(32) | 1, world=world % config.members + 1, threshold=1,
-                             format=Format.WINDOW64, elements=1)
+    answer = control.request(
+        Action.JOIN,
+        job=job,
+        key=key,
+        token=secrets.randbits(32) | 1,
+        world=world % config.members + 1,
+        threshold=1,
+        format=Format.WINDOW64,
+        elements=1,
+    )
     if answer.reason == Reason.KEY:
-        return Finding("key", Mark.BAD, f"{key} is not the key of job {job}", "use the key of its workers, or another job number")
+        return Finding(
+            "key", Mark.BAD, f"{key} is not the key of job {job}", "use the key of its workers, or another job number"
+        )
     return Finding("key", Mark.OK, f"{key} is the key of job {job}")
 
 
 def _counted(before: dict[str, int], after: dict[str, int], seconds: float) -> Iterator[Finding]:
-    """Yield a finding for each counter of drops and unusual events, worst first. A fault is bad as long as its counter rises."""
+    """Yield a finding for each counter of drops and unusual events, worst first. A fault is bad as long as its counter
+    rises."""
     found = []
     for name, count in after.items():
         grade, meaning, remedy = explained(name)

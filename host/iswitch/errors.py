@@ -1,11 +1,28 @@
-"""What can go wrong between a worker and its switch. Each message says what happened, in whose hand it is, and what helps."""
+"""What can go wrong between a worker and its switch. Each message says what happened, in whose hand it is, and what
+helps."""
 
 from typing import Any
 
 from iswitch.wire import Reason
 
-__all__ = ["AbandonedJobWarning", "Diverged", "HaltedWarning", "IswitchError", "JobReset", "MembershipChanged", "Mismatch", "MissingWarning",
-           "NoContributionError", "NotAMember", "Recoverable", "Refused", "SwitchUnreachable", "TaintWarning", "TaintedError", "Timeout"]
+__all__ = [
+    "AbandonedJobWarning",
+    "Diverged",
+    "HaltedWarning",
+    "IswitchError",
+    "JobReset",
+    "MembershipChanged",
+    "Mismatch",
+    "MissingWarning",
+    "NoContributionError",
+    "NotAMember",
+    "Recoverable",
+    "Refused",
+    "SwitchUnreachable",
+    "TaintWarning",
+    "TaintedError",
+    "Timeout",
+]
 
 
 class IswitchError(Exception):
@@ -13,9 +30,9 @@ class IswitchError(Exception):
 
 
 class Recoverable(IswitchError):
-    """A collective ended without its result, and the program can go on: call `Worker.rejoin`, then `Worker.share`. Base class of
-    SwitchUnreachable, JobReset, NotAMember, Timeout and MembershipChanged. The array that was being reduced may hold partly own elements and
-    partly sums: compute it again."""
+    """A collective ended without its result, and the program can go on: call `Worker.rejoin`, then `Worker.share`. Base
+    class of SwitchUnreachable, JobReset, NotAMember, Timeout and MembershipChanged. The array that was being reduced
+    may hold partly own elements and partly sums: compute it again."""
 
 
 class SwitchUnreachable(Recoverable, ConnectionError):
@@ -35,14 +52,15 @@ class JobReset(Recoverable):
 
 
 class NotAMember(Recoverable):
-    """The switch does not know this worker: the worker left or was evicted, the job was ended, or the switch restarted. To go on, call
-    `rejoin`, then `share`; or make a new Worker."""
+    """The switch does not know this worker: the worker left or was evicted, the job was ended, or the switch restarted.
+    To go on, call `rejoin`, then `share`; or make a new Worker."""
 
 
 class Timeout(Recoverable, TimeoutError):
     """A collective made no progress for `timeout_s`, or the workers of a job were not complete within `join_timeout_s`.
 
-    counters: the switch's drop counters that rose since this worker joined, by name; empty if the worker has not joined.
+    counters: the switch's drop counters that rose since this worker joined, by name; empty if the worker has not
+    joined.
     """
 
     def __init__(self, message: str, counters: dict[str, int] | None = None):
@@ -55,7 +73,8 @@ class MembershipChanged(Recoverable):
 
 
 class Mismatch(IswitchError):
-    """The members of a job do not call the same collective: sizes or number formats differ. This is a mistake in the program."""
+    """The members of a job do not call the same collective: sizes or number formats differ. This is a mistake in the
+    program."""
 
 
 class Diverged(IswitchError):
@@ -69,7 +88,8 @@ class NoContributionError(IswitchError):
 class TaintedError(IswitchError):
     """A contribution held NaN, an infinity or a number out of range, and the worker was made with on_taint="raise".
 
-    result: the `Reduction` of a Worker, whose array is in place, or the `Update` of an AsyncWorker. The worker is in step with the others.
+    result: the `Reduction` of a Worker, whose array is in place, or the `Update` of an AsyncWorker. The worker is in
+    step with the others.
     """
 
     def __init__(self, message: str, result: Any = None):

@@ -12,7 +12,13 @@ DISTRIBUTION = "iswitch-rl"
 
 EXTRAS: dict[str, dict[str, str]] = {
     "cli": {"rich": "rich", "typer": "typer"},
-    "plan": {"gymnasium": "gymnasium", "highspy": "highspy", "matplotlib": "matplotlib", "networkx": "networkx", "pyyaml": "yaml"},
+    "plan": {
+        "gymnasium": "gymnasium",
+        "highspy": "highspy",
+        "matplotlib": "matplotlib",
+        "networkx": "networkx",
+        "pyyaml": "yaml",
+    },
     "torch": {"torch": "torch"},
 }
 """Of each extra the distributions, and the module that each of them brings."""
@@ -43,8 +49,10 @@ def demands(what: str, names: list[str], *extras: str) -> str:
     """
     wanted = f"[{','.join(extras)}]"
     listed = " and ".join([", ".join(names[:-1]), *names[-1:]] if len(names) > 1 else names)
-    return (f"{what} needs {listed}, which {'is' if len(names) == 1 else 'are'} not installed: "
-            f"pip install '{DISTRIBUTION}{wanted}', or in a checkout of the project pip install '.{wanted}'")
+    return (
+        f"{what} needs {listed}, which {'is' if len(names) == 1 else 'are'} not installed: "
+        f"pip install '{DISTRIBUTION}{wanted}', or in a checkout of the project pip install '.{wanted}'"
+    )
 
 
 def version() -> str:
@@ -53,5 +61,6 @@ def version() -> str:
         installed = importlib.metadata.version(DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:
         from iswitch import __version__
+
         installed = f"{__version__} (not installed, runs from a checkout)"
     return f"{DISTRIBUTION} {installed}, protocol version {VERSION}"

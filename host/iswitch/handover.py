@@ -1,8 +1,8 @@
 """State transfer to a newcomer of a running asynchronous job, by a synchronous job of two workers beside it.
 
-The newcomer sends its request in the trailer of a vector of zeros, which becomes part of an update like any other vector. So all workers read
-the request at the same update, and agree which worker answers. These two then meet in a job of their own, whose number the newcomer has chosen
-among the free ones.
+The newcomer sends its request in the trailer of a vector of zeros, which becomes part of an update like any other
+vector. So all workers read the request at the same update, and agree which worker answers. These two then meet in a job
+of their own, whose number the newcomer has chosen among the free ones.
 """
 
 import hashlib
@@ -27,17 +27,37 @@ def free_job(control: Control, jobs: int) -> int:
     for job in reversed(range(jobs)):
         if control.job(job).state == JobState.NONE:
             return job
-    raise IswitchError(f"all {jobs} jobs of the switch are in use, and a newcomer needs a free one until it has the weights: end a job, or build the "
-                       "switch with more `jobs`")
+    raise IswitchError(
+        f"all {jobs} jobs of the switch are in use, and a newcomer needs a free one until it has the weights: end a job, or build the "
+        "switch with more `jobs`"
+    )
 
 
-def hand_over(address: str, note: np.ndarray, arrays: Sequence[np.ndarray], *, giver: bool, job: int, key: int, rank: int,
-              timeout_s: float) -> None:
-    """Copies note and arrays from the giver to the newcomer, whose rank and key in the asynchronous job tell this from other handovers. Raises
-    as `Worker` and `Worker.broadcast`; at the newcomer the arrays are then as they were."""
+def hand_over(
+    address: str,
+    note: np.ndarray,
+    arrays: Sequence[np.ndarray],
+    *,
+    giver: bool,
+    job: int,
+    key: int,
+    rank: int,
+    timeout_s: float,
+) -> None:
+    """Copies note and arrays from the giver to the newcomer, whose rank and key in the asynchronous job tell this from
+    other handovers. Raises as `Worker` and `Worker.broadcast`; at the newcomer the arrays are then as they were."""
     own_key = int.from_bytes(hashlib.sha256(b"%d %d" % (key, rank)).digest()[:8], "little")
-    with Worker(address, world=2, rank=0 if giver else 1, job=job, key=own_key, format="int32", timeout_s=timeout_s,
-                switch_timeout_s=timeout_s, join_timeout_s=timeout_s) as worker:
+    with Worker(
+        address,
+        world=2,
+        rank=0 if giver else 1,
+        job=job,
+        key=own_key,
+        format="int32",
+        timeout_s=timeout_s,
+        switch_timeout_s=timeout_s,
+        join_timeout_s=timeout_s,
+    ) as worker:
         values = flat(arrays).copy()
         worker.broadcast(values)
         worker.broadcast(note)

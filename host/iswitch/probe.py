@@ -105,7 +105,8 @@ class Probe(WallTransport):
 
 
 def neighbour(ip: str, table: str) -> bool | None:
-    """Return whether a host has answered ARP, from the text of /proc/net/arp; None without an entry: the host is behind a router, or is this one."""
+    """Return whether a host has answered ARP, from the text of /proc/net/arp; None without an entry: the host is behind
+    a router, or is this one."""
     rows = [line.split() for line in table.splitlines()[1:]]
     found = [int(row[2], 16) & 2 for row in rows if row[:1] == [ip]]
     return any(found) if found else None

@@ -11,8 +11,10 @@ from iswitch.wire import Format
 
 __all__ = ["TAINT_ADVICE", "Reduction", "ranks", "ranks_of", "taint_limit"]
 
-_REMEDY = ("If the numbers are large, a smaller `fraction`, the same for all workers, takes larger ones and rounds small ones more coarsely; if "
-           "they are NaN, look at that rank's loss")
+_REMEDY = (
+    "If the numbers are large, a smaller `fraction`, the same for all workers, takes larger ones and rounds small ones more coarsely; if "
+    "they are NaN, look at that rank's loss"
+)
 TAINT_ADVICE = _REMEDY + '. on_taint="warn" or "ignore" does not raise TaintedError'
 
 
@@ -47,7 +49,8 @@ class Reduction:
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Ranks that are not in the sum of at least one segment: too late (threshold), quarantined, or no longer in the job."""
+        """Ranks that are not in the sum of at least one segment: too late (threshold), quarantined, or no longer in the
+        job."""
         everybody = (1 << self.world) - 1
         return ranks_of(everybody & ~int(np.bitwise_and.reduce(self.headers["members"], initial=everybody)))
 
@@ -70,7 +73,7 @@ class Reduction:
         if np.count_nonzero(self.counts == count) == len(self.counts):
             values /= np.float32(max(1, count))
         else:
-            values /= np.repeat(np.maximum(self.counts, 1).astype(np.float32), self.elements)[:values.size]
+            values /= np.repeat(np.maximum(self.counts, 1).astype(np.float32), self.elements)[: values.size]
 
     def judge(self, *, warn_missing: Sequence[int], number: int, limit: str, on_taint: str) -> None:
         """Say what is unusual about a result that is in place.
@@ -96,11 +99,16 @@ class Reduction:
         if not self.counts.all():
             raise NoContributionError(
                 f"{int((self.counts == 0).sum())} of {len(self.counts)} segments hold no worker's numbers: {ranks(self.tainted)} sent {limit}. "
-                f"{_REMEDY}")
+                f"{_REMEDY}"
+            )
         if warn_missing:
-            warnings.warn(f"{ranks(warn_missing)} {'are' if len(warn_missing) > 1 else 'is'} not in the sum of collective {number}: a worker has "
-                          "left, was evicted because it was silent for `evict_s`, or a lower threshold was set. `Reduction.counts` says how many "
-                          "workers are in each segment. This warning comes again when other ranks are missing", MissingWarning, stacklevel=4)
+            warnings.warn(
+                f"{ranks(warn_missing)} {'are' if len(warn_missing) > 1 else 'is'} not in the sum of collective {number}: a worker has "
+                "left, was evicted because it was silent for `evict_s`, or a lower threshold was set. `Reduction.counts` says how many "
+                "workers are in each segment. This warning comes again when other ranks are missing",
+                MissingWarning,
+                stacklevel=4,
+            )
         if on_taint != "ignore" and self.tainted:
             message = f"{self.taint(limit)}, in collective {number}. {TAINT_ADVICE}"
             if on_taint == "raise":
@@ -111,15 +119,17 @@ class Reduction:
         """Which ranks sent what, in how many segments, and what became of it; as the beginning of a sentence."""
         segments = int(np.count_nonzero(self.headers["token"]))
         left_out = set(self.tainted) <= set(self.missing)
-        return (f"{ranks(self.tainted)} sent {limit} in {segments} of {len(self.headers)} segments"
-                f"{', which are left out of the sums of those segments' if left_out else ', which makes NaN of those sums'}")
+        return (
+            f"{ranks(self.tainted)} sent {limit} in {segments} of {len(self.headers)} segments"
+            f"{', which are left out of the sums of those segments' if left_out else ', which makes NaN of those sums'}"
+        )
 
 
 def taint_limit(format: Format, fraction: int) -> str:
     """Which numbers a job does not take, as a part of a sentence."""
     if format != Format.WINDOW64:
         return "NaN or an infinity"
-    return f"NaN, an infinity or a number with |x| >= {2.0**(58 - fraction):g} (`fraction` is {fraction})"
+    return f"NaN, an infinity or a number with |x| >= {2.0 ** (58 - fraction):g} (`fraction` is {fraction})"
 
 
 def ranks_of(mask: int) -> tuple[int, ...]:

@@ -4,7 +4,8 @@ No threads and no waiting for anybody but the transport. Segments are spoken of 
 with which the present collective began. Results for later collectives, which come when a job's threshold is below its
 world and this member lags, are kept up to `backlog` segments and are acknowledged only as far as they are kept.
 
-One class, for what may be sent, what is sent again and what is acknowledged all follow from one record of what is lacked.
+One class, for what may be sent, what is sent again and what is acknowledged all follow from one record of what is
+lacked.
 """
 
 import warnings
@@ -121,18 +122,29 @@ class Ring:
 
     @property
     def lacked(self) -> tuple[int, int]:
-        """The lowest segment that is lacked, counted from the collective's first, and the bytes of this worker's contribution to it."""
+        """The lowest segment that is lacked, counted from the collective's first, and the bytes of this worker's
+        contribution to it."""
         whole = self._low < len(self._payloads.rows)
         return self._low, self._payloads.rows.shape[1] if whole else self._payloads.last.size
 
     # A collective
 
-    def reduce(self, values: np.ndarray, format: Format, timeout_s: float, *, whole: bool = False,
-               inquire: Callable[[], None] | None = None, inquire_s: float = 1.0, verify: Callable[[Notice], None] | None = None) -> Tally:
+    def reduce(
+        self,
+        values: np.ndarray,
+        format: Format,
+        timeout_s: float,
+        *,
+        whole: bool = False,
+        inquire: Callable[[], None] | None = None,
+        inquire_s: float = 1.0,
+        verify: Callable[[Notice], None] | None = None,
+    ) -> Tally:
         """Sums `values` (1-D, C-contiguous, 4-byte elements) over the job, in place. timeout_s: the longest time
-        without any result, unless the job is halted. whole: wait for everybody, whatever the job's threshold and deadline say. inquire: is called
-        each time that no result has come for `inquire_s`, may `absorb` what comes meanwhile, and raises what it finds. verify: is called
-        with a Notice, may `absorb` likewise, and returns if the notice is void; otherwise it raises. Raises Notice, Stalled, Mismatch."""
+        without any result, unless the job is halted. whole: wait for everybody, whatever the job's threshold and
+        deadline say. inquire: is called each time that no result has come for `inquire_s`, may `absorb` what comes
+        meanwhile, and raises what it finds. verify: is called with a Notice, may `absorb` likewise, and returns if the
+        notice is void; otherwise it raises. Raises Notice, Stalled, Mismatch."""
         self._format, self._flags = int(format), int(format) | whole * _WHOLE
         self._open(Payloads(values, self.membership.elements))
         segments = self._payloads.size
@@ -145,7 +157,12 @@ class Ring:
             try:
                 fresh = self._receive(min(expiry, deadline) - now)
                 now = self.transport.now()
-                while fresh and self._next < segments and self._next - self._low > self.window.size * 3 // 4 and self._receive(0.0):
+                while (
+                    fresh
+                    and self._next < segments
+                    and self._next - self._low > self.window.size * 3 // 4
+                    and self._receive(0.0)
+                ):
                     pass  # what little we could send goes with what more has come
             except Notice as notice:
                 if verify is None:
@@ -161,7 +178,11 @@ class Ring:
                 self.halted = False
                 deadline = now + timeout_s
                 expiry = now + min(self._timeout_s, timeout_s / 4)
-                warnings.warn("the job is halted: this collective waits until a worker calls `resume`", HaltedWarning, stacklevel=4)
+                warnings.warn(
+                    "the job is halted: this collective waits until a worker calls `resume`",
+                    HaltedWarning,
+                    stacklevel=4,
+                )
             elif now >= deadline:
                 raise Stalled(segments - int(self._lack[:segments].sum()), segments)
             elif now >= expiry:
@@ -220,8 +241,9 @@ class Ring:
         if np.count_nonzero(lacked) < last - first:
             self._send(np.flatnonzero(lacked) + first, now, 0)
             return
-        for train in self.packer.contributions(self._payloads, first, last, base=self.base, low=self._low,
-                                               format_flags=self._flags):
+        for train in self.packer.contributions(
+            self._payloads, first, last, base=self.base, low=self._low, format_flags=self._flags
+        ):
             self.transport.send(train, self.packer.segment_bytes)
         self._sent_at[first:last] = now
         self._told = self.low
@@ -232,8 +254,9 @@ class Ring:
             self._send_receipts(np.array([self._low]), want=False)
 
     def _send(self, indices: np.ndarray, now: float, flags: int) -> None:
-        for train in self.packer.scattered(self._payloads, indices, base=self.base, low=self._low,
-                                           format_flags=self._flags | flags):
+        for train in self.packer.scattered(
+            self._payloads, indices, base=self.base, low=self._low, format_flags=self._flags | flags
+        ):
             self.transport.send(train, self.packer.segment_bytes)
         self._sent_at[indices] = now
         self._told = self.low
@@ -244,18 +267,20 @@ class Ring:
         self._send(indices, now, _RETRANSMISSION)
 
     def _overtaken(self) -> np.ndarray:
-        """Return the segments that are lacked although `_GAP` later results are here, or one if that was the last one sent (RFC 5827)."""
+        """Return the segments that are lacked although `_GAP` later results are here, or one if that was the last one
+        sent (RFC 5827)."""
         gap = _GAP if self._high < self._next else 1
         if self._high - self._low < gap + 1:
             return _NO_SEGMENTS
-        held = np.flatnonzero(~self._lack[self._low:self._high])
+        held = np.flatnonzero(~self._lack[self._low : self._high])
         if len(held) < gap:
             return _NO_SEGMENTS
         end = min(self._low + int(held[-gap]), self._next)
-        return np.flatnonzero(self._lack[self._low:end]) + self._low
+        return np.flatnonzero(self._lack[self._low : end]) + self._low
 
     def _send_gaps(self, now: float) -> None:
-        """Fast retransmission: send an overtaken segment again after about a round trip, and then once in a time-out."""
+        """Fast retransmission: send an overtaken segment again after about a round trip, and then once in a
+        time-out."""
         lost = self._overtaken()
         if len(lost):
             seen_at = self._sent_at[self._newest] if self._newest >= 0 else 0.0
@@ -264,12 +289,15 @@ class Ring:
                 self._resend(lost, now)
 
     def _expire(self, now: float) -> None:
-        """Send again after a time-out without any result. Before the first result that is the lowest segment alone: most likely another worker
-        computes. Later it is all that were overtaken, and the last ones, whose results show what is lost below (RFC 8985, section 7)."""
+        """Send again after a time-out without any result. Before the first result that is the lowest segment alone:
+        most likely another worker computes. Later it is all that were overtaken, and the last ones, whose results show
+        what is lost below (RFC 8985, section 7)."""
         indices = np.array([self._low])
         if self._first_at is not None:
-            lacked = np.flatnonzero(self._lack[self._low:self._next]) + self._low
-            indices = np.concatenate([indices, self._overtaken(), lacked[-(_PROBES_LOSSY if self.timer.lossy else _PROBES):]])
+            lacked = np.flatnonzero(self._lack[self._low : self._next]) + self._low
+            indices = np.concatenate(
+                [indices, self._overtaken(), lacked[-(_PROBES_LOSSY if self.timer.lossy else _PROBES) :]]
+            )
             indices = np.unique(indices[self._sent_at[indices] <= now - self.timer.base_s])
         self._resend(indices, now)
         self.timer.back_off()
@@ -302,10 +330,10 @@ class Ring:
         count, size = records.shape
         if size < HEADER.itemsize:
             return 0
-        headers = np.ndarray(count, HEADER, records, 0, (size, ))
-        starts = np.ndarray(count, "<u8", records, 0, (size, ))
+        headers = np.ndarray(count, HEADER, records, 0, (size,))
+        starts = np.ndarray(count, "<u8", records, 0, (size,))
         first = (int(starts[0]) >> 32) - self.base
-        if first >= self._high and starts.tobytes() == self._starts[first:first + count].tobytes():
+        if first >= self._high and starts.tobytes() == self._starts[first : first + count].tobytes():
             self._put(headers, records, slice(first, first + count), first, first + count)  # as it nearly always is
             return count
 
@@ -342,7 +370,7 @@ class Ring:
                 whole = short = False
             if self._odd & _PARTIAL:  # somebody was left out
                 self._expect_partial()
-        body = records[:, HEADER.itemsize:-TAIL_BYTES]
+        body = records[:, HEADER.itemsize : -TAIL_BYTES]
         if whole:
             payloads.rows[which] = body
         elif short:
@@ -350,7 +378,8 @@ class Ring:
         else:
             raise Mismatch(
                 f"a result has {size // 4} elements of {Format(int(flags[0]) & 15).name.lower()}, which does not fit this worker's array: all "
-                "workers of a job must call the same collectives, on arrays of the same size and dtype, in the same order")
+                "workers of a job must call the same collectives, on arrays of the same size and dtype, in the same order"
+            )
         self._headers[which] = headers
         self._lack[which] = False
         if end > self._high:
@@ -378,7 +407,7 @@ class Ring:
     def _advance(self) -> None:
         """`_low` to the first result lacked."""
         if not self._lack[self._low]:
-            self._low += int(self._lack[self._low:].argmax())
+            self._low += int(self._lack[self._low :].argmax())
 
     def _heed(self, headers: np.ndarray) -> None:
         """What is no result of this epoch. Raises Notice if the switch says that it does not know us."""
@@ -410,14 +439,15 @@ class Ring:
         now = self.transport.now()
         if now >= self._rest_until:
             top = min(max(self._high, self._low + 1), self._low + self.window.most + 1)
-            self._send_receipts(np.flatnonzero(self._lack[self._low:top]) + self._low, want=True)
+            self._send_receipts(np.flatnonzero(self._lack[self._low : top]) + self._low, want=True)
             self._rest_s = min(2 * self._rest_s, self._longest_s())
             self._rest_until = now + self._rest_s
         return max(0.0, self._rest_until - now)
 
     def discard(self) -> float:
-        """Throws away what has come, for a ring that is out of step, and gives a sign of life now and then: not in answer to what comes,
-        which may be the switch's notice about the last one. Returns after how many seconds to call again at the latest."""
+        """Throws away what has come, for a ring that is out of step, and gives a sign of life now and then: not in
+        answer to what comes, which may be the switch's notice about the last one. Returns after how many seconds to
+        call again at the latest."""
         while self.transport.receive(self._view, 0.0)[0]:
             pass
         now = self.transport.now()
@@ -427,6 +457,8 @@ class Ring:
         return max(0.0, self._rest_until - now)
 
     def _send_receipts(self, indices: np.ndarray, *, want: bool) -> None:
-        self.transport.send(self.packer.receipts(indices, base=self.base, low=self._low,
-                                                  want=want and self._low < self.backlog), HEADER.itemsize)
+        self.transport.send(
+            self.packer.receipts(indices, base=self.base, low=self._low, want=want and self._low < self.backlog),
+            HEADER.itemsize,
+        )
         self._told = self.low

@@ -1,13 +1,14 @@
-"""One member's end of an asynchronous job: claims, the window, retransmission, receipts. `docs/protocol.md`, "Asynchronous jobs".
+"""One member's end of an asynchronous job: claims, the window, retransmission, receipts. `docs/protocol.md`,
+"Asynchronous jobs".
 
-No threads and no waiting for anybody but the transport, which also tells the time: whoever has the stream calls `tend` when something has come
-or the time it asked for is over. Segments are spoken of by *position*, counted from the seq with which this member began: update u is the
-positions from u M on. A vector is *waiting*, then *claimed*, then *granted*, and done when all results of its update are here; one is claimed
-at a time, and two are on their way at most.
+No threads and no waiting for anybody but the transport, which also tells the time: whoever has the stream calls `tend`
+when something has come or the time it asked for is over. Segments are spoken of by *position*, counted from the seq
+with which this member began: update u is the positions from u M on. A vector is *waiting*, then *claimed*, then
+*granted*, and done when all results of its update are here; one is claimed at a time, and two are on their way at most.
 
-What a member lacks it asks for in one of two ways. Of an update granted to it, it sends its contribution again, which a complete slot answers
-with its result; of another one it sends a receipt with `want`. So claims and segments are one class: whether an update was granted decides how
-each of its segments is asked for.
+What a member lacks it asks for in one of two ways. Of an update granted to it, it sends its contribution again, which a
+complete slot answers with its result; of another one it sends a receipt with `want`. So claims and segments are one
+class: whether an update was granted decides how each of its segments is asked for.
 """
 
 import math
@@ -42,7 +43,8 @@ _TRAINS = 64
 
 
 class Vector:
-    """A copy of a program's vector, and its trailer. version: so many updates were in its weights, counted from this member's first."""
+    """A copy of a program's vector, and its trailer. version: so many updates were in its weights, counted from this
+    member's first."""
 
     def __init__(self, values: np.ndarray, trailer: np.ndarray, version: int, elements: int):
         self.version = version
@@ -53,7 +55,8 @@ class Vector:
 
 
 class Arrival:
-    """Results of one update, in place. headers: (segments,) `HEADER`; sum, trailer: zeros where nothing has come or nobody contributed."""
+    """Results of one update, in place. headers: (segments,) `HEADER`; sum, trailer: zeros where nothing has come or
+    nobody contributed."""
 
     def __init__(self, layout: Layout, kind: str):
         self.headers = np.zeros(layout.segments, HEADER)
@@ -64,9 +67,10 @@ class Arrival:
 class Stream:
     """Sends and receives for one member; see the module.
 
-    backlog: so many whole updates are kept for a program that does not take them, above the job's staleness. What comes beyond them is neither
-    kept nor acknowledged, which in the end holds the other members at the ring.
-    Not safe for threads: one call at a time. Raises Notice if the switch does not know this member, Mismatch if the members' vectors differ.
+    backlog: so many whole updates are kept for a program that does not take them, above the job's staleness. What comes
+    beyond them is neither kept nor acknowledged, which in the end holds the other members at the ring. Not safe for
+    threads: one call at a time. Raises Notice if the switch does not know this member, Mismatch if the members' vectors
+    differ.
     """
 
     def __init__(self, transport: Transport, membership: Membership, layout: Layout, *, backlog: int):
@@ -86,7 +90,9 @@ class Stream:
         # Of positions from `low` on, modulo their number. A switch has results of two windows.
         self._reach = 2 * membership.window
         self._lack = np.ones(2 * self._reach, np.bool_)
-        self._asked_at = np.full(2 * self._reach, -math.inf)  # sent, or asked for with a receipt; or first found lacking
+        self._asked_at = np.full(
+            2 * self._reach, -math.inf
+        )  # sent, or asked for with a receipt; or first found lacking
         self._asked = np.zeros(2 * self._reach, np.int64)  # how often
         self._seen_at = -math.inf  # the latest time of asking that has a result
 
@@ -165,9 +171,12 @@ class Stream:
     # The program's side
 
     def offer(self, vector: Vector) -> None:
-        """Claims an update for the vector when its turn comes. ValueError if `DEPTH` are on their way, or if its weights are not complete here."""
+        """Claims an update for the vector when its turn comes. ValueError if `DEPTH` are on their way, or if its
+        weights are not complete here."""
         if vector.version > self.complete:
-            raise ValueError(f"a vector's version must be at most {self.complete}, the updates that are complete, not {vector.version!r}")
+            raise ValueError(
+                f"a vector's version must be at most {self.complete}, the updates that are complete, not {vector.version!r}"
+            )
         if self.queued >= DEPTH:
             raise ValueError(f"vectors on their way must be below {DEPTH}, not {self.queued}")
         if vector.version <= self._newer_than:
@@ -190,8 +199,8 @@ class Stream:
     # The network's side
 
     def tend(self, patience_s: float = 0.0) -> float:
-        """Waits up to `patience_s` for something to come, takes what has, and sends what is due. Returns after how many seconds to call again
-        at the latest."""
+        """Waits up to `patience_s` for something to come, takes what has, and sends what is due. Returns after how many
+        seconds to call again at the latest."""
         for _ in range(_TRAINS):
             size, segment_bytes = self.transport.receive(self._view, patience_s)
             if not size:
@@ -225,8 +234,8 @@ class Stream:
         count, size = records.shape
         if size < HEADER.itemsize:
             return
-        headers = np.ndarray(count, HEADER, records, 0, (size, ))
-        ours = np.ndarray(count, "<u4", records, 0, (size, )) == self._word
+        headers = np.ndarray(count, HEADER, records, 0, (size,))
+        ours = np.ndarray(count, "<u4", records, 0, (size,)) == self._word
         if not ours.all():
             for header in headers[~ours]:
                 self._heed(header)
@@ -243,7 +252,12 @@ class Stream:
         updates = positions // self.segments
         for update in np.unique(updates).tolist():
             which = updates == update
-            self._put(update, positions[which] - update * self.segments, headers[which], records[which, HEADER.itemsize:-TAIL_BYTES])
+            self._put(
+                update,
+                positions[which] - update * self.segments,
+                headers[which],
+                records[which, HEADER.itemsize : -TAIL_BYTES],
+            )
         at = positions % len(self._lack)
         self._lack[at] = False
         self.news += 1
@@ -267,7 +281,9 @@ class Stream:
         arrival = self._arrivals[update]
         arrival.headers[segments] = headers
         somebody = headers["count"] > 0
-        for payloads, format, first, end in zip(arrival.parts, self._formats, (0, self.layout.vector), (self.layout.vector, self.segments)):
+        for payloads, format, first, end in zip(
+            arrival.parts, self._formats, (0, self.layout.vector), (self.layout.vector, self.segments)
+        ):
             which = somebody & (first <= segments) & (segments < end)
             if not which.any():
                 continue
@@ -279,11 +295,14 @@ class Stream:
             elif size == payloads.last.size and (rows == len(payloads.rows)).all():
                 payloads.last[:] = bodies[which][0]
             else:
-                raise Mismatch("a result differs in size or number format from this worker's vectors: all workers of a job must push vectors "
-                               "of the same length and format")
+                raise Mismatch(
+                    "a result differs in size or number format from this worker's vectors: all workers of a job must push vectors "
+                    "of the same length and format"
+                )
 
     def _advance(self, *, abandoned: bool) -> None:
-        """`low` to the first position lacked. abandoned: an update ends by whoever asks for its results, so ask for the next at once."""
+        """`low` to the first position lacked. abandoned: an update ends by whoever asks for its results, so ask for the
+        next at once."""
         span = np.arange(self.low, self._high + 1) % len(self._lack)
         held = int(self._lack[span].argmax())
         self._lack[span[:held]], self._asked[span[:held]], self._asked_at[span[:held]] = True, 0, -math.inf
@@ -295,8 +314,8 @@ class Stream:
             self._ask(np.array([self.low]), self.transport.now())
 
     def _clock(self, now: float) -> None:
-        """Measure how long the highest position held took, if it was sent once. Time before an update's first result is not the network's
-        alone."""
+        """Measure how long the highest position held took, if it was sent once. Time before an update's first result is
+        not the network's alone."""
         newest = self._high - 1
         vector, at = self._contributed(newest // self.segments), newest % len(self._lack)
         if vector is None:
@@ -326,7 +345,8 @@ class Stream:
             self._be_refused(self._claimed)
 
     def _be_granted(self, vector: Vector, base: int) -> None:
-        """An old GRANT, of a claim before this one, is of an update no later than the last that was granted to this member."""
+        """An old GRANT, of a claim before this one, is of an update no later than the last that was granted to this
+        member."""
         update, odd = divmod(base, self.segments)
         if odd or update <= self._last_granted:
             return
@@ -353,7 +373,8 @@ class Stream:
         return next((vector for vector in self._granted if vector.update == update), None)
 
     def _claim(self, now: float) -> None:
-        """Claims for the vector whose turn it is; again and again, for the answer may be lost, and may wait for claims of others."""
+        """Claims for the vector whose turn it is; again and again, for the answer may be lost, and may wait for claims
+        of others."""
         if self._claimed is None:
             self._claimed, self._waiting = self._waiting, None
             if self._claimed is None:
@@ -367,8 +388,15 @@ class Stream:
             self._claim_wait_s = min(2 * self._claim_wait_s, self._cap_s)
         self._claim_at = now + self._claim_wait_s
         m, claim = self.membership, np.zeros(1, HEADER)
-        for name, value in (("version_type", VERSION << 4 | Type.CLAIM), ("job", m.job), ("epoch", m.epoch), ("seq", self._k),
-                            ("member", m.member), ("members", self.seq_of(self._claimed.version)), ("token", m.token)):
+        for name, value in (
+            ("version_type", VERSION << 4 | Type.CLAIM),
+            ("job", m.job),
+            ("epoch", m.epoch),
+            ("seq", self._k),
+            ("member", m.member),
+            ("members", self.seq_of(self._claimed.version)),
+            ("token", m.token),
+        ):
             claim[name] = value
         self.transport.send(claim.tobytes(), HEADER.itemsize)
 
@@ -387,9 +415,16 @@ class Stream:
         base = vector.update * self.segments
         segments = positions - base
         split = int(np.searchsorted(segments, self.layout.vector))
-        for payloads, format, first, chosen in zip(vector.parts, self._formats, (0, self.layout.vector), (segments[:split], segments[split:])):
-            for train in self.packer.scattered(payloads, chosen - first, base=self._seq(base + first), low=self.low - base - first,
-                                               format_flags=format | flags):
+        for payloads, format, first, chosen in zip(
+            vector.parts, self._formats, (0, self.layout.vector), (segments[:split], segments[split:])
+        ):
+            for train in self.packer.scattered(
+                payloads,
+                chosen - first,
+                base=self._seq(base + first),
+                low=self.low - base - first,
+                format_flags=format | flags,
+            ):
                 self.transport.send(train, self.packer.segment_bytes)
         self._asked[positions % len(self._lack)] += 1
         self._asked_at[positions % len(self._lack)] = now
@@ -417,12 +452,13 @@ class Stream:
         return self.timer.first_timeout_s if vector and vector.first_at is None else self.timer.timeout_s
 
     def _overtaken(self) -> np.ndarray:
-        """Return the positions that are lacked although `_GAP` later results are here, or one if that was an update's last (RFC 5827)."""
+        """Return the positions that are lacked although `_GAP` later results are here, or one if that was an update's
+        last (RFC 5827)."""
         gap = 1 if self._high % self.segments == 0 else _GAP
         span = np.arange(self.low, self._high)
         lacked = self._lack[span % len(self._lack)]
         held = np.flatnonzero(~lacked)
-        return span[:held[-gap]][lacked[:held[-gap]]] if len(held) >= gap else span[:0]
+        return span[: held[-gap]][lacked[: held[-gap]]] if len(held) >= gap else span[:0]
 
     def _send_gaps(self, now: float) -> None:
         """Ask for overtaken positions after about a round trip, and then once in a time-out."""
@@ -434,8 +470,9 @@ class Stream:
             self._ask(lost, now)
 
     def _expire(self, now: float) -> None:
-        """Ask again after a time-out without anything new: for the lowest position lacked, which is also the sign of life, for all that were
-        overtaken, and for the highest, whose result shows what is lost below (RFC 8985, section 7)."""
+        """Ask again after a time-out without anything new: for the lowest position lacked, which is also the sign of
+        life, for all that were overtaken, and for the highest, whose result shows what is lost below (RFC 8985, section
+        7)."""
         top = max([self._high, self.low + 1, *(vector.next for vector in self._granted)])
         span = np.arange(self.low, min(top, self.low + self.membership.window + 1))
         wanted = np.concatenate([self._overtaken(), span[self._lack[span % len(self._lack)]][-1:]])
@@ -450,5 +487,7 @@ class Stream:
             self._send_receipts(np.array([self.low]), want=False)
 
     def _send_receipts(self, positions: np.ndarray, *, want: bool) -> None:
-        self.transport.send(self.packer.receipts(positions, base=self._seq(0), low=self.low, want=want), HEADER.itemsize)
+        self.transport.send(
+            self.packer.receipts(positions, base=self._seq(0), low=self.low, want=want), HEADER.itemsize
+        )
         self._told = self.low

@@ -4,15 +4,21 @@
 2. It is the smoothed delay of results and four deviations of it, at least 2 ms above the smoothed delay (RFC 6298).
 3. A delay runs from the sending of a contribution, or from the collective's first result if that came later.
 4. Only contributions that were sent once give delays (Karn's algorithm).
-5. The first result of a collective also waits for the slowest worker's computation, so its delay has an estimate of its own.
-6. A contribution that another worker lost delays results just as a slow network does, and time-outs that follow would grow with each other.
+5. The first result of a collective also waits for the slowest worker's computation, so its delay has an estimate of its
+own.
+6. A contribution that another worker lost delays results just as a slow network does, and time-outs that follow would
+grow with each other.
    So a time-out is at most four times the least of the last 32 delays, or 50 ms above it.
-7. A result that the switch had to send again proves loss. For 256 collectives from then on, two medians of the last delays take the place
-   of the 50 ms if they are less, and 2 ms for a collective's first result, where a needless repeat costs only one frame.
+7. A result that the switch had to send again proves loss. For 256 collectives from then on, two medians of the last
+delays take the place
+   of the 50 ms if they are less, and 2 ms for a collective's first result, where a needless repeat costs only one
+   frame.
 8. Each time-out without a result doubles the next one up to 0.25 s, so a worker that computes causes few repeats.
-9. Any new result ends the doubling. RFC 6298 waits for the next measured delay, since TCP doubles against congestion; here the doubling is
+9. Any new result ends the doubling. RFC 6298 waits for the next measured delay, since TCP doubles against congestion;
+here the doubling is
    for workers that are not there yet, and a result shows that they are.
-10. A contribution that later results have overtaken is sent again after a smoothed delay (RFC 5827). It is sent once more after a time-out's
+10. A contribution that later results have overtaken is sent again after a smoothed delay (RFC 5827). It is sent once
+more after a time-out's
     length if the result of a contribution that was sent later is here (RFC 8985).
 """
 
@@ -59,8 +65,12 @@ class _Delays:
         if lossy not in self._known:
             least_s, margin_s = min(self._last), _MARGIN_S
             if lossy:
-                margin_s = min(max(self._medians * sorted(self._last)[len(self._last) // 2], _LEAST_MARGIN_S), _MARGIN_S)
-            self._known[lossy] = min(self.smoothed_s + max(4 * self._deviation_s, _LEAST_MARGIN_S), max(4 * least_s, least_s + margin_s))
+                margin_s = min(
+                    max(self._medians * sorted(self._last)[len(self._last) // 2], _LEAST_MARGIN_S), _MARGIN_S
+                )
+            self._known[lossy] = min(
+                self.smoothed_s + max(4 * self._deviation_s, _LEAST_MARGIN_S), max(4 * least_s, least_s + margin_s)
+            )
         return self._known[lossy]
 
 
@@ -91,7 +101,8 @@ class RetransmissionTimer:
 
     @property
     def base_s(self) -> float:
-        """The time-out without its doubling, and so the time for which a contribution that was sent again is left alone."""
+        """The time-out without its doubling, and so the time for which a contribution that was sent again is left
+        alone."""
         measured_s = self._results.timeout_s(lossy=self.lossy) or self._firsts.timeout_s(lossy=self.lossy)
         return min(measured_s or _FIRST_S, self.cap_s)
 
@@ -107,11 +118,13 @@ class RetransmissionTimer:
 
     @property
     def patience_s(self) -> float:
-        """How long a contribution that was sent once is left alone when later results have overtaken its own: about a round trip."""
+        """How long a contribution that was sent once is left alone when later results have overtaken its own: about a
+        round trip."""
         return max(self.floor_s / 2, self.delay_s or 0.0)
 
     def sample(self, delay_s: float) -> None:
-        """Take the delay of what was sent once; of a contribution in a collective that has had results. Ends the doubling."""
+        """Take the delay of what was sent once; of a contribution in a collective that has had results. Ends the
+        doubling."""
         self._results.add(delay_s)
         self._backoff = 1
 

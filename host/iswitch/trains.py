@@ -22,8 +22,8 @@ class Payloads:
     def __init__(self, values: np.ndarray, elements: int):
         flat, segment_bytes = values.view(np.uint8), 4 * elements
         whole = flat.size // segment_bytes
-        self.rows = flat[:whole * segment_bytes].reshape(whole, segment_bytes)
-        self.last = flat[whole * segment_bytes:]
+        self.rows = flat[: whole * segment_bytes].reshape(whole, segment_bytes)
+        self.last = flat[whole * segment_bytes :]
         self.size = whole + bool(self.last.size)
 
 
@@ -35,7 +35,7 @@ class Packer:
         self.segment_bytes, self.most = size, train_segments
         self._buffer = np.zeros(train_segments * size, np.uint8)
         self._view = self._buffer.data
-        self._payloads = self._buffer.reshape(train_segments, size)[:, HEADER.itemsize:]
+        self._payloads = self._buffer.reshape(train_segments, size)[:, HEADER.itemsize :]
         headers = np.ndarray(train_segments, HEADER, self._buffer, 0, (size,))
         headers["version_type"] = VERSION << 4 | Type.CONTRIBUTION
         headers["count"] = 1
@@ -52,8 +52,9 @@ class Packer:
         self._receipts = receipts
         self._receipts_view = receipts.view(np.uint8).data
 
-    def contributions(self, payloads: Payloads, first: int, last: int, *, base: int, low: int,
-                      format_flags: int) -> Iterator[memoryview]:
+    def contributions(
+        self, payloads: Payloads, first: int, last: int, *, base: int, low: int, format_flags: int
+    ) -> Iterator[memoryview]:
         """Trains of the segments `first` to `last` - 1, numbered from seq `base`; `low`: the lowest segment lacked.
         Each train is good until the next is asked for."""
         for at in range(first, last, self.most):
@@ -62,25 +63,27 @@ class Packer:
             self._behind[:count] = self._ramp[:count] + np.uint32(at - low)
             yield self._finish(payloads, slice(at, at + count), count, at + count == payloads.size, format_flags)
 
-    def scattered(self, payloads: Payloads, indices: np.ndarray, *, base: int, low: int,
-                  format_flags: int) -> Iterator[memoryview]:
+    def scattered(
+        self, payloads: Payloads, indices: np.ndarray, *, base: int, low: int, format_flags: int
+    ) -> Iterator[memoryview]:
         """The same for segments that need not be neighbours: `indices`, i8, ascending."""
         for at in range(0, len(indices), self.most):
-            chosen = indices[at:at + self.most]
+            chosen = indices[at : at + self.most]
             count = len(chosen)
             self._seq[:count] = (chosen + base).astype(np.uint32)
             self._behind[:count] = chosen - low
             yield self._finish(payloads, chosen, count, int(chosen[-1]) == payloads.size - 1, format_flags)
 
-    def _finish(self, payloads: Payloads, which: slice | np.ndarray, count: int, boundary: bool,
-                format_flags: int) -> memoryview:
+    def _finish(
+        self, payloads: Payloads, which: slice | np.ndarray, count: int, boundary: bool, format_flags: int
+    ) -> memoryview:
         self._format[:count] = format_flags
         nbytes = count * self.segment_bytes
         if boundary:
             self._format[count - 1] = format_flags | _BOUNDARY
             if payloads.last.size:
                 count -= 1
-                self._payloads[count, :payloads.last.size] = payloads.last
+                self._payloads[count, : payloads.last.size] = payloads.last
                 nbytes += HEADER.itemsize + payloads.last.size - self.segment_bytes
                 which = which[:count] if isinstance(which, np.ndarray) else which
         if count:
@@ -94,4 +97,4 @@ class Packer:
         receipts["seq"] = (chosen + base).astype(np.uint32)
         receipts["behind"] = chosen - low
         receipts["format_flags"] = ContributionFlag.WANT << 4 if want else 0
-        return self._receipts_view[:count * HEADER.itemsize]
+        return self._receipts_view[: count * HEADER.itemsize]

@@ -16,7 +16,17 @@ from iswitch.attendant import Attendant
 from iswitch.errors import SwitchUnreachable
 from iswitch.wire import UDP_PORT
 
-__all__ = ["RECEIVE_BYTES", "Attending", "Buffer", "Transport", "UdpTransport", "WallTransport", "fault_of", "parse_address", "resolve"]
+__all__ = [
+    "RECEIVE_BYTES",
+    "Attending",
+    "Buffer",
+    "Transport",
+    "UdpTransport",
+    "WallTransport",
+    "fault_of",
+    "parse_address",
+    "resolve",
+]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -31,7 +41,10 @@ _TRAIN_BYTES, _TRAIN_SEGMENTS = 65507, 64  # an IPv4 datagram's limit and the ke
 _LONGEST_DATAGRAM = 9216  # of a switch: a jumbo frame
 _NO_GSO = {errno.EIO, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOPROTOOPT}
 _ROUTE = "check the address, the interface and the route (`ip route get {ip}`)"
-_FORBIDDEN = ("a firewall of this machine forbids it, or it is a broadcast address", "check the address, and the firewall (`nft list ruleset`)")
+_FORBIDDEN = (
+    "a firewall of this machine forbids it, or it is a broadcast address",
+    "check the address, and the firewall (`nft list ruleset`)",
+)
 _FAULTS = {
     errno.ENETUNREACH: ("this machine has no route to it", _ROUTE),
     errno.EHOSTUNREACH: ("it does not answer ARP requests, or a router has no route to it", _ROUTE),
@@ -43,7 +56,8 @@ _FAULTS = {
 
 
 class Attending(Protocol):
-    """Calls a function between collectives, while its worker computes. `with attending:` keeps it from that; `stop` ends it."""
+    """Calls a function between collectives, while its worker computes. `with attending:` keeps it from that; `stop`
+    ends it."""
 
     def __enter__(self) -> None: ...
 
@@ -55,8 +69,8 @@ class Attending(Protocol):
 class Transport(Protocol):
     """Carries trains: UDP payloads of equal size laid end to end, of which the last may be shorter.
 
-    The driver cannot tell UDP from an emulator in the same process or from a recording, nor this machine's time from a simulated one: it
-    waits, looks at the clock and draws random numbers here only.
+    The driver cannot tell UDP from an emulator in the same process or from a recording, nor this machine's time from a
+    simulated one: it waits, looks at the clock and draws random numbers here only.
     """
 
     def train_segments(self, segment_bytes: int) -> int:
@@ -75,7 +89,8 @@ class Transport(Protocol):
         """Wait, without receiving."""
 
     def attend(self, tend: Callable[[], float]) -> Attending:
-        """From now on call `tend` when something has come or the time it asked for is over; it returns seconds to its next call."""
+        """From now on call `tend` when something has come or the time it asked for is over; it returns seconds to its
+        next call."""
 
     def randbits(self, bits: int) -> int:
         """A number of so many random bits, which nobody can guess."""
@@ -144,8 +159,10 @@ def resolve(address: str) -> tuple[str, int]:
         found = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_DGRAM)
     except socket.gaierror as error:
         if error.errno == socket.EAI_AGAIN:
-            raise SwitchUnreachable(f"the host name {host!r} cannot be looked up, because no name server answers: pass the IPv4 address of the "
-                                    "switch, or check /etc/resolv.conf") from error
+            raise SwitchUnreachable(
+                f"the host name {host!r} cannot be looked up, because no name server answers: pass the IPv4 address of the "
+                "switch, or check /etc/resolv.conf"
+            ) from error
         raise _no_host(host) from error
     except UnicodeError as error:  # a label is empty or too long
         raise _no_host(host) from error
@@ -153,7 +170,9 @@ def resolve(address: str) -> tuple[str, int]:
 
 
 def _no_host(host: str) -> SwitchUnreachable:
-    return SwitchUnreachable(f"there is no host {host!r} with an IPv4 address: check the spelling, or pass the IPv4 address of the switch")
+    return SwitchUnreachable(
+        f"there is no host {host!r} with an IPv4 address: check the spelling, or pass the IPv4 address of the switch"
+    )
 
 
 def fault_of(error: OSError, ip: str) -> tuple[str, str]:
@@ -180,7 +199,8 @@ class UdpTransport(WallTransport):
         self.refused = False
         """The host of the peer has reported that no program listens at the port."""
         self.fault = ""
-        """Why the kernel could not send the last datagram and how to mend it, as the end of a sentence; "" if it could."""
+        """Why the kernel could not send the last datagram and how to mend it, as the end of a sentence; "" if it
+        could."""
         self._kept = b""  # plain: a datagram longer than those before it, which begins the next train
         try:
             self._enlarge()
@@ -202,7 +222,9 @@ class UdpTransport(WallTransport):
         milliseconds = max(0.0, timeout_s) * 1000
         try:
             return bool(self._poll.poll(milliseconds))
-        except RuntimeError:  # a signal handler waits here in the middle of the same call, which Python forbids with the same object
+        except (
+            RuntimeError
+        ):  # a signal handler waits here in the middle of the same call, which Python forbids with the same object
             return bool(self._new_poll().poll(milliseconds))
 
     def _connect(self) -> None:
@@ -244,19 +266,25 @@ class UdpTransport(WallTransport):
         refused_train = False
         if self.gso and len(view) > segment_bytes:
             try:
-                self._call(self._socket.sendmsg, [view], [(_SOL_UDP, _UDP_SEGMENT, struct.pack("=H", segment_bytes))], raises=_NO_GSO)
+                self._call(
+                    self._socket.sendmsg,
+                    [view],
+                    [(_SOL_UDP, _UDP_SEGMENT, struct.pack("=H", segment_bytes))],
+                    raises=_NO_GSO,
+                )
                 return
             except OSError as error:
                 if error.errno not in _NO_GSO:
                     raise
                 refused_train = True
         for at in range(0, len(view), segment_bytes):
-            self._call(self._socket.send, view[at:at + segment_bytes])
+            self._call(self._socket.send, view[at : at + segment_bytes])
         if refused_train and not self.fault:
             self.gso = False  # the kernel has it, the device does not
 
     def _call(self, function: Callable[..., Any], *arguments: Any, raises: Container[int] = ()) -> None:
-        """Call a function of the socket. A connected socket reports the fate of an earlier datagram at a later call: repeat that call."""
+        """Call a function of the socket. A connected socket reports the fate of an earlier datagram at a later call:
+        repeat that call."""
         for _ in range(8):
             try:
                 function(*arguments)
@@ -276,7 +304,9 @@ class UdpTransport(WallTransport):
             self.refused = True
             return True
         if error.errno == errno.EMSGSIZE:
-            raise ValueError("a segment does not fit the MTU of the path to the switch: join with fewer `elements`, on all workers") from error
+            raise ValueError(
+                "a segment does not fit the MTU of the path to the switch: join with fewer `elements`, on all workers"
+            ) from error
         if error.errno == errno.EBADF:
             raise error
         self.fault = "; ".join(fault_of(error, self._peer[0]))
@@ -319,7 +349,7 @@ class UdpTransport(WallTransport):
             if length + size > len(into):
                 continue  # did not fit: lost, like on the wire
             if segment_bytes and size > segment_bytes:
-                self._kept = bytes(into[length:length + size])
+                self._kept = bytes(into[length : length + size])
                 break
             length, segment_bytes = length + size, segment_bytes or size
             if size < segment_bytes:

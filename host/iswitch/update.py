@@ -1,9 +1,10 @@
-"""An update of an asynchronous job: the sum of some workers' vectors, and in a trailer what each of them says about its own.
+"""An update of an asynchronous job: the sum of some workers' vectors, and in a trailer what each of them says about its
+own.
 
-The trailer is segments of their own, in `int32` whatever the job's format is: every worker fills in its own entry and leaves the others'
-zero, so that the sum holds the entries of all who are in the update. An entry says how many updates were in the weights that the vector was
-computed with, and what the digest of these updates was. So everybody knows each vector's age, and everybody compares what the others were
-given with what it was given itself.
+The trailer is segments of their own, in `int32` whatever the job's format is: every worker fills in its own entry and
+leaves the others' zero, so that the sum holds the entries of all who are in the update. An entry says how many updates
+were in the weights that the vector was computed with, and what the digest of these updates was. So everybody knows each
+vector's age, and everybody compares what the others were given with what it was given itself.
 """
 
 from dataclasses import dataclass, field
@@ -15,14 +16,15 @@ from iswitch.reduction import Reduction, ranks_of
 __all__ = ["ENTRY", "Layout", "Update"]
 
 ENTRY = np.dtype([("version", "<u4"), ("asks", "<u4"), ("digest", "<u8")])
-"""What a worker says of its vector. digest: the first 8 bytes of `AsyncWorker.digest` after `version` updates. asks: not 0 if it is a newcomer
-without weights, whose vector is zeros; 1 more than the number of the job in which it waits for them."""
+"""What a worker says of its vector. digest: the first 8 bytes of `AsyncWorker.digest` after `version` updates. asks:
+not 0 if it is a newcomer without weights, whose vector is zeros; 1 more than the number of the job in which it waits
+for them."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How an update is cut. size: numbers in a vector. elements: numbers in a segment; the vector's last one may be shorter, and so may the
-    trailer's. world: workers of the job."""
+    """How an update is cut. size: numbers in a vector. elements: numbers in a segment; the vector's last one may be
+    shorter, and so may the trailer's. world: workers of the job."""
 
     size: int
     elements: int
@@ -45,8 +47,9 @@ class Layout:
 
 @dataclass(frozen=True, repr=False)
 class Update:
-    """number: 0, 1, ... in the order in which all workers apply them. sum: float32 or int32, (size,), the receiver's to keep. versions: for
-    each rank in the update, how many updates were in the weights that its vector was computed with."""
+    """number: 0, 1, ... in the order in which all workers apply them. sum: float32 or int32, (size,), the receiver's to
+    keep. versions: for each rank in the update, how many updates were in the weights that its vector was computed
+    with."""
 
     number: int
     sum: np.ndarray = field(repr=False)
@@ -78,7 +81,8 @@ class Update:
 
     @property
     def ages(self) -> dict[int, int]:
-        """By rank: this update's number minus that of the first one that was not in the vector's weights; at most the staleness."""
+        """By rank: this update's number minus that of the first one that was not in the vector's weights; at most the
+        staleness."""
         return {rank: self.number - version for rank, version in self.versions.items()}
 
     def mean(self) -> np.ndarray:

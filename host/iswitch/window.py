@@ -1,12 +1,14 @@
 """How many segments a member has in flight.
 
-A port's queue of results holds fewer of them than the switch's window. Where one member is behind a port it does not fill: results leave as fast as
-contributions come. Where several are, each result leaves once for each of them, and a burst of contributions can fill the queue. The switch
-then drops results, counts them as `TX_DROP_RESULT`, and sends them again on demand.
+A port's queue of results holds fewer of them than the switch's window. Where one member is behind a port it does not
+fill: results leave as fast as contributions come. Where several are, each result leaves once for each of them, and a
+burst of contributions can fill the queue. The switch then drops results, counts them as `TX_DROP_RESULT`, and sends
+them again on demand.
 
-A network that loses frames loses contributions, too. So if the switch had to send a quarter of the last results again, and these are three
-quarters of those for which this member sent its contribution again, the queue has overflowed. Then the window narrows to 8 segments, and by
-half each further time. After 256 collectives the switch's whole window is tried again.
+A network that loses frames loses contributions, too. So if the switch had to send a quarter of the last results again,
+and these are three quarters of those for which this member sent its contribution again, the queue has overflowed. Then
+the window narrows to 8 segments, and by half each further time. After 256 collectives the switch's whole window is
+tried again.
 """
 
 __all__ = ["SendWindow"]
@@ -31,7 +33,8 @@ class SendWindow:
         self._results = self._asked = self._resent = self._collectives = 0
 
     def count(self, results: int, asked: int, resent: int) -> None:
-        """Take notice of new results: how many, how many for which the contribution was sent again, how many that the switch sent again."""
+        """Take notice of new results: how many, how many for which the contribution was sent again, how many that the
+        switch sent again."""
         self._results += results
         self._asked += asked
         self._resent += resent

@@ -2,8 +2,8 @@
 
 Everything else derives from here: the gateware's layouts (`hw/layout.py`), the golden models, the driver, and the
 tables of `docs/protocol.md`. Records are numpy structured dtypes: a dtype already is a packet record, with names,
-widths, byte order and offsets. Ethernet, IPv4 and UDP fields are big-endian, ours little-endian. It is one module so that there is one place
-to look: a register's bits are a record's, and both count with the same enumerations.
+widths, byte order and offsets. Ethernet, IPv4 and UDP fields are big-endian, ours little-endian. It is one module so
+that there is one place to look: a register's bits are a record's, and both count with the same enumerations.
 
 The 22-byte header makes Ethernet + IPv4 + UDP + header exactly 64 bytes, so that a payload starts on a bus word at
 64, 256 and 512 bits.
@@ -14,12 +14,54 @@ from enum import IntEnum, IntFlag
 import numpy as np
 
 __all__ = [
-    "ACK", "ADDRESSES", "BROADCAST_MEMBER", "CONTROL", "FRAME", "FRAME_BYTES", "HEADER", "MAGIC", "NO_MEMBER",
-    "JOB_VIEW", "MEMBER_VIEW", "REGISTERS_PER_READ", "SLOT_VIEW", "TAIL", "TAIL_BYTES", "UDP_PORT", "UPLINK_TAIL", "VERSION", "VIEWED_JOBS",
-    "VIEWED_MEMBERS", "VIEWED_SLOTS", "Action", "ContributionFlag", "Format",
-    "DEADLINE_US_MAX", "EVICT_US_MAX", "JobState", "Mode", "NOTICE_INTERVAL_US", "Operation", "Outcome", "PortCounter", "Reason", "Register",
-    "ResultFlag", "SEGMENTS_MAX", "SILENCE_TICK_US", "STALENESS_MAX", "SlotState", "Standing", "Stat", "Type",
-    "have_view_register", "job_view_register", "member_view_register", "ones_complement_sum", "port_counter_register", "slot_view_register",
+    "ACK",
+    "ADDRESSES",
+    "BROADCAST_MEMBER",
+    "CONTROL",
+    "FRAME",
+    "FRAME_BYTES",
+    "HEADER",
+    "MAGIC",
+    "NO_MEMBER",
+    "JOB_VIEW",
+    "MEMBER_VIEW",
+    "REGISTERS_PER_READ",
+    "SLOT_VIEW",
+    "TAIL",
+    "TAIL_BYTES",
+    "UDP_PORT",
+    "UPLINK_TAIL",
+    "VERSION",
+    "VIEWED_JOBS",
+    "VIEWED_MEMBERS",
+    "VIEWED_SLOTS",
+    "Action",
+    "ContributionFlag",
+    "Format",
+    "DEADLINE_US_MAX",
+    "EVICT_US_MAX",
+    "JobState",
+    "Mode",
+    "NOTICE_INTERVAL_US",
+    "Operation",
+    "Outcome",
+    "PortCounter",
+    "Reason",
+    "Register",
+    "ResultFlag",
+    "SEGMENTS_MAX",
+    "SILENCE_TICK_US",
+    "STALENESS_MAX",
+    "SlotState",
+    "Standing",
+    "Stat",
+    "Type",
+    "have_view_register",
+    "job_view_register",
+    "member_view_register",
+    "ones_complement_sum",
+    "port_counter_register",
+    "slot_view_register",
 ]
 
 VERSION = 1
@@ -63,7 +105,8 @@ class Format(IntEnum):
 
 
 class ContributionFlag(IntFlag):
-    """High nibble of `format_flags` in a contribution or a receipt. WANT is of receipts, WHOLE of contributions: wait for everybody."""
+    """High nibble of `format_flags` in a contribution or a receipt. WANT is of receipts, WHOLE of contributions: wait
+    for everybody."""
 
     RETRANSMISSION = 1
     BOUNDARY = 2
@@ -108,8 +151,8 @@ class JobState(IntEnum):
 
 
 class Standing(IntEnum):
-    """What the switch takes the sender of a granted Join for: PENDING until it confirms, JOINING until a boundary lets it into a job that
-    runs, LIVE when it is waited for."""
+    """What the switch takes the sender of a granted Join for: PENDING until it confirms, JOINING until a boundary lets
+    it into a job that runs, LIVE when it is waited for."""
 
     NONE = 0
     PENDING = 1
@@ -125,8 +168,8 @@ class SlotState(IntEnum):
 
 
 class Operation(IntEnum):
-    """What the aggregator's one pipeline does to a slot; INSTALL_DOWN and SEND_UP are for trees of switches. GRANT takes no slot: it is a frame
-    that leaves in the order of results."""
+    """What the aggregator's one pipeline does to a slot; INSTALL_DOWN and SEND_UP are for trees of switches. GRANT
+    takes no slot: it is a frame that leaves in the order of results."""
 
     CONTRIBUTE = 0
     RESEND = 1
@@ -251,7 +294,8 @@ class Register(IntEnum):
 
 REGISTERS_PER_READ = 8
 VIEWED_JOBS, VIEWED_MEMBERS, VIEWED_SLOTS = 16, 32, 1 << 13
-"""Addresses of the views leave room for so many jobs, members of a job and slots of a job, whatever a switch is built with."""
+"""Addresses of the views leave room for so many jobs, members of a job and slots of a job, whatever a switch is built
+with."""
 NOTICE_INTERVAL_US = 100
 """The switch sends at most one NOTICE in this time, or a stranger could make it a source of traffic."""
 SILENCE_TICK_US = 1 << 14
@@ -274,7 +318,8 @@ def job_view_register(job: int) -> int:
 
 
 def have_view_register(job: int, member: int) -> int:
-    """Register address of the lowest seq whose result a member may lack, as far as it has said; those of a job stand in a row."""
+    """Register address of the lowest seq whose result a member may lack, as far as it has said; those of a job stand in
+    a row."""
     return Register.HAVE_VIEW + job * VIEWED_MEMBERS + member
 
 
@@ -284,31 +329,53 @@ def member_view_register(job: int, member: int) -> int:
 
 
 def slot_view_register(job: int, slot: int) -> int:
-    """Register address of the `SLOT_VIEW` of the slot `slot`, which is where segments live whose seq is `slot` modulo 2 W."""
+    """Register address of the `SLOT_VIEW` of the slot `slot`, which is where segments live whose seq is `slot` modulo 2
+    W."""
     return Register.SLOTS_VIEW + (job * VIEWED_SLOTS + slot) * REGISTERS_PER_READ
 
 
 # Ours. Offsets in the comments count from the first byte after the UDP header.
 _HEADER_FIELDS = [
-    ("version_type", "<u1"),   # 0   VERSION << 4 | Type
-    ("job", "<u1"),            # 1
-    ("epoch", "<u2"),          # 2   incarnation of the job
-    ("seq", "<u4"),            # 4   serial number of the segment (modulo 2^32); claim, refusal: the member's number of its vector
-    ("member", "<u1"),         # 8
-    ("format_flags", "<u1"),   # 9   flags << 4 | Format
-    ("count", "<u2"),          # 10  contribution: 1; result: workers in the sum; notice: Reason; grant: members granted
-    ("behind", "<u2"),         # 12  seq minus the lowest seq whose result the sender lacks; ack, notice, grant, refusal: complement
-    ("members", "<u4"),        # 14  result: ranks in the sum; grant: members; claim: its weights; refusal: base of the next update
-    ("token", "<u4"),          # 18  result: tainted ranks
+    ("version_type", "<u1"),  # 0   VERSION << 4 | Type
+    ("job", "<u1"),  # 1
+    ("epoch", "<u2"),  # 2   incarnation of the job
+    ("seq", "<u4"),  # 4   serial number of the segment (modulo 2^32); claim, refusal: the member's number of its vector
+    ("member", "<u1"),  # 8
+    ("format_flags", "<u1"),  # 9   flags << 4 | Format
+    ("count", "<u2"),  # 10  contribution: 1; result: workers in the sum; notice: Reason; grant: members granted
+    (
+        "behind",
+        "<u2",
+    ),  # 12  seq minus the lowest seq whose result the sender lacks; ack, notice, grant, refusal: complement
+    (
+        "members",
+        "<u4",
+    ),  # 14  result: ranks in the sum; grant: members; claim: its weights; refusal: base of the next update
+    ("token", "<u4"),  # 18  result: tainted ranks
 ]
 HEADER = np.dtype(_HEADER_FIELDS)
 
-ADDRESSES = np.dtype([
-    ("eth_dst", "u1", 6), ("eth_src", "u1", 6), ("eth_type", ">u2"),
-    ("ip_version_ihl", "u1"), ("ip_tos", "u1"), ("ip_length", ">u2"), ("ip_id", ">u2"), ("ip_fragment", ">u2"),
-    ("ip_ttl", "u1"), ("ip_protocol", "u1"), ("ip_checksum", ">u2"), ("ip_src", ">u4"), ("ip_dst", ">u4"),
-    ("udp_src", ">u2"), ("udp_dst", ">u2"), ("udp_length", ">u2"), ("udp_checksum", ">u2"),
-])
+ADDRESSES = np.dtype(
+    [
+        ("eth_dst", "u1", 6),
+        ("eth_src", "u1", 6),
+        ("eth_type", ">u2"),
+        ("ip_version_ihl", "u1"),
+        ("ip_tos", "u1"),
+        ("ip_length", ">u2"),
+        ("ip_id", ">u2"),
+        ("ip_fragment", ">u2"),
+        ("ip_ttl", "u1"),
+        ("ip_protocol", "u1"),
+        ("ip_checksum", ">u2"),
+        ("ip_src", ">u4"),
+        ("ip_dst", ">u4"),
+        ("udp_src", ">u2"),
+        ("udp_dst", ">u2"),
+        ("udp_length", ">u2"),
+        ("udp_checksum", ">u2"),
+    ]
+)
 """Ethernet, IPv4 without options, UDP: 42 bytes."""
 
 FRAME = np.dtype(ADDRESSES.descr + _HEADER_FIELDS)
@@ -320,44 +387,112 @@ TAIL = np.dtype([("flags", "<u2"), ("complement", ">u2")])
 TAIL_BYTES = TAIL.itemsize
 
 UPLINK_TAIL = np.dtype([("tainted", "<u4"), *TAIL.descr])
-"""After an uplink's payload. `tainted`: ranks; `flags`: `ResultFlag.PARTIAL` if somebody below is not in the sum though waited for."""
+"""After an uplink's payload. `tainted`: ranks; `flags`: `ResultFlag.PARTIAL` if somebody below is not in the sum though
+waited for."""
 
-CONTROL = np.dtype([
-    ("action", "<u1"), ("format", "<u1"), ("fraction", "<i2"), ("world", "<u2"), ("threshold", "<u2"),
-    ("elements", "<u2"), ("mode", "<u1"), ("staleness", "<u1"), ("deadline_us", "<u4"),
-    ("key", "<u8"), ("nonce", "<u8"), ("evict_us", "<u4"), ("segment", "<u4"), ("address", "<u4"), ("segments", "<u4"),
-    ("reserved", "u1", 16),
-])
+CONTROL = np.dtype(
+    [
+        ("action", "<u1"),
+        ("format", "<u1"),
+        ("fraction", "<i2"),
+        ("world", "<u2"),
+        ("threshold", "<u2"),
+        ("elements", "<u2"),
+        ("mode", "<u1"),
+        ("staleness", "<u1"),
+        ("deadline_us", "<u4"),
+        ("key", "<u8"),
+        ("nonce", "<u8"),
+        ("evict_us", "<u4"),
+        ("segment", "<u4"),
+        ("address", "<u4"),
+        ("segments", "<u4"),
+        ("reserved", "u1", 16),
+    ]
+)
 """Body of a control message, behind the header; the same for every action."""
 
-ACK = np.dtype([
-    ("action", "<u1"), ("reason", "<u1"), ("state", "<u1"), ("standing", "<u1"), ("window", "<u2"),
-    ("elements", "<u2"), ("world", "<u2"), ("live", "<u2"), ("first_seq", "<u4"), ("nonce", "<u8"),
-    ("threshold", "<u2"), ("members", "<u2"), ("address", "<u4"), ("registers", "<u4", 8),
-])
+ACK = np.dtype(
+    [
+        ("action", "<u1"),
+        ("reason", "<u1"),
+        ("state", "<u1"),
+        ("standing", "<u1"),
+        ("window", "<u2"),
+        ("elements", "<u2"),
+        ("world", "<u2"),
+        ("live", "<u2"),
+        ("first_seq", "<u4"),
+        ("nonce", "<u8"),
+        ("threshold", "<u2"),
+        ("members", "<u2"),
+        ("address", "<u4"),
+        ("registers", "<u4", 8),
+    ]
+)
 """Body of an acknowledgement."""
 
-JOB_VIEW = np.dtype([
-    ("state", "<u1"), ("format", "<u1"), ("fraction", "<i2"), ("epoch", "<u2"), ("elements", "<u2"),
-    ("world", "<u1"), ("threshold", "<u1"), ("mode", "<u1"), ("reserved", "<u1"),
-    ("live", "<u4"), ("joining", "<u4"), ("first_seq", "<u4"), ("deadline_us", "<u4"), ("evict_us", "<u4"),
-])
-"""A job as its eight registers show it, all at one moment; zeros if there is none. `live`, `joining`: sets of members."""
+JOB_VIEW = np.dtype(
+    [
+        ("state", "<u1"),
+        ("format", "<u1"),
+        ("fraction", "<i2"),
+        ("epoch", "<u2"),
+        ("elements", "<u2"),
+        ("world", "<u1"),
+        ("threshold", "<u1"),
+        ("mode", "<u1"),
+        ("reserved", "<u1"),
+        ("live", "<u4"),
+        ("joining", "<u4"),
+        ("first_seq", "<u4"),
+        ("deadline_us", "<u4"),
+        ("evict_us", "<u4"),
+    ]
+)
+"""A job as its eight registers show it, all at one moment; zeros if there is none. `live`, `joining`: sets of
+members."""
 
-MEMBER_VIEW = np.dtype([
-    ("standing", "<u1"), ("port", "<u1"), ("udp", ">u2"), ("ip", ">u4"), ("mac", "u1", 6), ("silent", "<u2"), ("reserved", "<u4", 4),
-])
+MEMBER_VIEW = np.dtype(
+    [
+        ("standing", "<u1"),
+        ("port", "<u1"),
+        ("udp", ">u2"),
+        ("ip", ">u4"),
+        ("mac", "u1", 6),
+        ("silent", "<u2"),
+        ("reserved", "<u4", 4),
+    ]
+)
 """A member: where it is, and for how many `SILENCE_TICK_US` it has been silent."""
 
-SLOT_VIEW = np.dtype([
-    ("seq", "<u4"), ("state", "<u1"), ("format", "<u1"), ("length", "<u2"), ("arrived", "<u4"), ("members", "<u4"), ("expected", "<u4"),
-    ("tainted", "<u4"), ("reserved", "<u4", 2),
-])
+SLOT_VIEW = np.dtype(
+    [
+        ("seq", "<u4"),
+        ("state", "<u1"),
+        ("format", "<u1"),
+        ("length", "<u2"),
+        ("arrived", "<u4"),
+        ("members", "<u4"),
+        ("expected", "<u4"),
+        ("tainted", "<u4"),
+        ("reserved", "<u4", 2),
+    ]
+)
 """A slot: whoever is in `expected` and not in `arrived` is what a collecting one waits for. `length` in bytes."""
 
 _VIEW_BYTES = 4 * REGISTERS_PER_READ
-for _record, _size in ((HEADER, 22), (FRAME, 64), (CONTROL, 64), (ACK, 64), (TAIL, 4), (UPLINK_TAIL, 8), (JOB_VIEW, _VIEW_BYTES),
-                       (MEMBER_VIEW, _VIEW_BYTES), (SLOT_VIEW, _VIEW_BYTES)):
+for _record, _size in (
+    (HEADER, 22),
+    (FRAME, 64),
+    (CONTROL, 64),
+    (ACK, 64),
+    (TAIL, 4),
+    (UPLINK_TAIL, 8),
+    (JOB_VIEW, _VIEW_BYTES),
+    (MEMBER_VIEW, _VIEW_BYTES),
+    (SLOT_VIEW, _VIEW_BYTES),
+):
     if _record.itemsize != _size:
         raise ImportError(f"wire record {_record.names} is {_record.itemsize} bytes, the protocol says {_size}")
 

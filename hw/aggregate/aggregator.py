@@ -16,23 +16,27 @@ __all__ = ["Aggregator"]
 
 
 class Aggregator(wiring.Component):
-    """One pipeline for every operation (`iswitch.wire.Operation`) on every format; sums leave while they are being added.
+    """One pipeline for every operation (`iswitch.wire.Operation`) on every format; sums leave while they are being
+    added.
 
     works -> Sequencer -> Accumulator -> numbers kept for a moment -> ResultComposer -> results
 
-    One word per cycle. The first word of a result leaves `Lane.RESULT_AT` + `ResultComposer.LATENCY` + 4 cycles after the operation that
-    completes it.
-    `results` never stall; `works` and `contributions` wait while numbers of four whole results are kept. Source of the idea of
-    summing packets on the fly: Li et al., iSwitch, ISCA 2019.
+    One word per cycle. The first word of a result leaves `Lane.RESULT_AT` + `ResultComposer.LATENCY` + 4 cycles after
+    the operation that completes it. `results` never stall; `works` and `contributions` wait while numbers of four whole
+    results are kept. Source of the idea of summing packets on the fly: Li et al., iSwitch, ISCA 2019.
     """
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__({
-            "works": In(stream.Signature(Work(config))), "contributions": In(stream.Signature(Word(config.bus_bits))),
-            "results": Out(stream.Signature(ResultWord(config), always_ready=True)),
-            "flushed": Out(range(config.lanes + 1)), "busy": Out(1),
-        })
+        super().__init__(
+            {
+                "works": In(stream.Signature(Work(config))),
+                "contributions": In(stream.Signature(Word(config.bus_bits))),
+                "results": Out(stream.Signature(ResultWord(config), always_ready=True)),
+                "flushed": Out(range(config.lanes + 1)),
+                "busy": Out(1),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
@@ -52,13 +56,19 @@ class Aggregator(wiring.Component):
         popped = Signal()
         m.d.sync += room.eq(room - sequencer.claimed + popped)
         m.d.comb += [
-            accumulator.beat.eq(sequencer.beat), sequencer.room.eq(room), popped.eq(numbers.r_rdy & numbers.r_en),
-            numbers.w_en.eq(accumulator.emits), numbers.w_data.eq(accumulator.emitted),
-            composer.emitted.valid.eq(numbers.r_rdy), composer.emitted.payload.eq(numbers.r_data),
+            accumulator.beat.eq(sequencer.beat),
+            sequencer.room.eq(room),
+            popped.eq(numbers.r_rdy & numbers.r_en),
+            numbers.w_en.eq(accumulator.emits),
+            numbers.w_data.eq(accumulator.emitted),
+            composer.emitted.valid.eq(numbers.r_rdy),
+            composer.emitted.payload.eq(numbers.r_data),
             numbers.r_en.eq(composer.emitted.ready),
-            headers.w_en.eq(sequencer.results.valid), headers.w_data.eq(sequencer.results.payload),
+            headers.w_en.eq(sequencer.results.valid),
+            headers.w_data.eq(sequencer.results.payload),
             sequencer.results.ready.eq(headers.w_rdy),
-            composer.headers.valid.eq(headers.r_rdy), composer.headers.payload.eq(headers.r_data),
+            composer.headers.valid.eq(headers.r_rdy),
+            composer.headers.payload.eq(headers.r_data),
             headers.r_en.eq(composer.headers.ready),
             self.flushed.eq(accumulator.flushed),
             self.busy.eq(sequencer.busy | accumulator.busy | composer.busy | numbers.r_rdy | (numbers.level != 0)),

@@ -14,16 +14,22 @@ __all__ = ["Lowest"]
 class Lowest(wiring.Component):
     """The lowest seq whose result some live member may lack: `tree.lowest` of `sim/model/aggregate/tree.py`.
 
-    Live members lack results within 4W of each other's, so a few bits of how far each is from `member` tell the least; `member` itself counts
-    as `gain` ahead of what `have` says. 3 cycles after `have`, `live` and `member`, 2 after `gain`, which is not negative; one a cycle.
+    Live members lack results within 4W of each other's, so a few bits of how far each is from `member` tell the least;
+    `member` itself counts as `gain` ahead of what `have` says. 3 cycles after `have`, `live` and `member`, 2 after
+    `gain`, which is not negative; one a cycle.
     """
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__({
-            "have": In(data.ArrayLayout(SEQ, config.members)), "live": In(config.members), "member": In(range(config.members)),
-            "gain": In(32), "lowest": Out(SEQ),
-        })
+        super().__init__(
+            {
+                "have": In(data.ArrayLayout(SEQ, config.members)),
+                "live": In(config.members),
+                "member": In(range(config.members)),
+                "gain": In(32),
+                "lowest": Out(SEQ),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
@@ -52,4 +58,4 @@ class Lowest(wiring.Component):
 
     def _halve(self, values):
         """The lower of each pair."""
-        return [Mux(a < b, a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) & ~1:]
+        return [Mux(a < b, a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) & ~1 :]

@@ -21,21 +21,29 @@ def body_bytes(config: Config, header):
     """Bytes of the payload and of the tail behind our header."""
     if not config.uplinks:
         return header.length, Const(TAIL_BYTES)
-    return header.length << (header.up & (header.numeric == Format.FIXED64)), Mux(header.up, UPLINK_TAIL.itemsize, TAIL_BYTES)
+    return header.length << (header.up & (header.numeric == Format.FIXED64)), Mux(
+        header.up, UPLINK_TAIL.itemsize, TAIL_BYTES
+    )
 
 
 class ResultWord(data.StructLayout):
     """A word of a result. `header` is constant for the frame, `words` the frame's length in words."""
 
     def __init__(self, config: Config):
-        super().__init__({"word": Word(config.bus_bits), "first": 1, "header": ResultHeader(config),
-                          "words": range(config.header_words + config.segment_words + 2)})
+        super().__init__(
+            {
+                "word": Word(config.bus_bits),
+                "first": 1,
+                "header": ResultHeader(config),
+                "words": range(config.header_words + config.segment_words + 2),
+            }
+        )
 
 
 def sum_of(values):
     """As a tree of adders."""
     while len(values) > 1:
-        values = [a + b for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) & ~1:]
+        values = [a + b for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) & ~1 :]
     return values[0]
 
 
@@ -46,30 +54,37 @@ def folded_twice(total):
 
 
 class ResultComposer(wiring.Component):
-    """Header words, payload words, tail; one word per cycle, `LATENCY` cycles behind `emitted`; nothing behind it may stall. Of a GRANT, whose
-    length is 0, the header words alone, `LATENCY` + 3 cycles behind `headers`; there are none if the switch has no asynchronous jobs.
+    """Header words, payload words, tail; one word per cycle, `LATENCY` cycles behind `emitted`; nothing behind it may
+    stall. Of a GRANT, whose length is 0, the header words alone, `LATENCY` + 3 cycles behind `headers`; there are none
+    if the switch has no asynchronous jobs.
 
-    A frame is a result, an uplink or a GRANT. The complement (RFC 7820) that ends its tail makes the UDP payload sum to zero, so that every
-    port knows the checksum before the first word. A frame starts when its header has been there for a cycle and its first number is there, so it
-    leaves without gaps. A GRANT has its complement in the header, which is added up before.
+    A frame is a result, an uplink or a GRANT. The complement (RFC 7820) that ends its tail makes the UDP payload sum to
+    zero, so that every port knows the checksum before the first word. A frame starts when its header has been there for
+    a cycle and its first number is there, so it leaves without gaps. A GRANT has its complement in the header, which is
+    added up before.
     """
 
     LATENCY = 5
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__({
-            "headers": In(stream.Signature(ResultHeader(config))), "emitted": In(stream.Signature(Emitted(config))),
-            "results": Out(stream.Signature(ResultWord(config), always_ready=True)), "busy": Out(1),
-        })
+        super().__init__(
+            {
+                "headers": In(stream.Signature(ResultHeader(config))),
+                "emitted": In(stream.Signature(Emitted(config))),
+                "results": Out(stream.Signature(ResultWord(config), always_ready=True)),
+                "busy": Out(1),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
         config, trees = self.config, self.config.uplinks
         bus_bits, lanes, header_words = config.bus_bits, config.lanes, config.header_words
 
-        # What follows from the header alone is known when the frame begins. Lengths in elements of 4 bytes: `rest` of the last payload word are
-        # payload, and the complement is in `final` of the last word of all, which is one of its own if `parted`.
+        # What follows from the header alone is known when the frame begins. Lengths in elements of 4 bytes: `rest` of
+        # the last payload word are payload, and the complement is in `final` of the last word of all, which is one of
+        # its own if `parted`.
         coming = self.headers.payload
         header = Signal(ResultHeader(config), reset_less=True)
         held = Signal()
@@ -77,31 +92,61 @@ class ResultComposer(wiring.Component):
         grants = (coming.length == 0) if config.staleness else Const(0)
         long_tail = coming.up if trees else Const(0)
         elements = Signal(len(coming.length) - 1 if trees else len(coming.length) - 2)
-        m.d.comb += elements.eq((coming.length << (coming.up & (coming.numeric == Format.FIXED64)) if trees else coming.length) >> 2)
+        m.d.comb += elements.eq(
+            (coming.length << (coming.up & (coming.numeric == Format.FIXED64)) if trees else coming.length) >> 2
+        )
         rest = Signal(range(lanes))
         final = Signal(range(lanes))
         m.d.comb += [rest.eq(elements), final.eq(rest + long_tail)]
-        known = Signal(data.StructLayout({
-            "count": range(config.members + 1), "words": len(self.results.payload.words), "parted": 1, "keep": lanes, "at": lanes, "bytes": len(
-                self.results.payload.word.count), "grants": 1, "ranks": lanes}), reset_less=True)
+        known = Signal(
+            data.StructLayout(
+                {
+                    "count": range(config.members + 1),
+                    "words": len(self.results.payload.words),
+                    "parted": 1,
+                    "keep": lanes,
+                    "at": lanes,
+                    "bytes": len(self.results.payload.word.count),
+                    "grants": 1,
+                    "ranks": lanes,
+                }
+            ),
+            reset_less=True,
+        )
         m.d.comb += self.headers.ready.eq(~held | ends)
         with m.If(self.headers.ready):
             m.d.sync += [
-                held.eq(self.headers.valid), header.eq(coming), known.count.eq(popcount(coming.members)), known.grants.eq(grants),
+                held.eq(self.headers.valid),
+                header.eq(coming),
+                known.count.eq(popcount(coming.members)),
+                known.grants.eq(grants),
                 known.words.eq(header_words + Mux(grants, 0, 1 + ((elements + long_tail) >> exact_log2(lanes)))),
-                known.parted.eq((rest == 0) | (long_tail & (rest == lanes - 1))), known.at.eq(1 << final), known.bytes.eq((final + 1) << 2),
-                known.keep.eq(Cat((rest == 0) | (rest > k) for k in range(lanes))), known.ranks.eq(1 << rest),
+                known.parted.eq((rest == 0) | (long_tail & (rest == lanes - 1))),
+                known.at.eq(1 << final),
+                known.bytes.eq((final + 1) << 2),
+                known.keep.eq(Cat((rest == 0) | (rest > k) for k in range(lanes))),
+                known.ranks.eq(1 << rest),
             ]
         image = Signal(layout(HEADER))
         m.d.comb += [
-            image.version_type.eq(VERSION << 4 | Mux(known.grants, Type.GRANT, Type.RESULT)), image.job.eq(header.job), image.epoch.eq(header.epoch),
-            image.seq.eq(header.seq), image.member.eq(NO_MEMBER), image.format_flags.eq(Cat(header.numeric, header.flags)),
-            image.count.eq(known.count), image.members.eq(header.members), image.token.eq(header.tainted),
+            image.version_type.eq(VERSION << 4 | Mux(known.grants, Type.GRANT, Type.RESULT)),
+            image.job.eq(header.job),
+            image.epoch.eq(header.epoch),
+            image.seq.eq(header.seq),
+            image.member.eq(NO_MEMBER),
+            image.format_flags.eq(Cat(header.numeric, header.flags)),
+            image.count.eq(known.count),
+            image.members.eq(header.members),
+            image.token.eq(header.tainted),
         ]
         if trees:
             with m.If(header.up):
-                m.d.comb += [image.version_type.eq(VERSION << 4 | Type.UPLINK), image.member.eq(header.member), image.token.eq(header.token),
-                             image.behind.eq(header.behind)]
+                m.d.comb += [
+                    image.version_type.eq(VERSION << 4 | Type.UPLINK),
+                    image.member.eq(header.member),
+                    image.token.eq(header.token),
+                    image.behind.eq(header.behind),
+                ]
         head = Cat(Const(0, 8 * ADDRESSES.itemsize), image)
 
         # The header alone is added up while it waits, without the place of the complement.
@@ -114,7 +159,10 @@ class ResultComposer(wiring.Component):
             with m.If(known.grants):
                 m.d.comb += image.behind.eq(head_complement)
             m.d.sync += [
-                sum_of_header.eq(sum_halves(image.as_value(), 0, behind_at) + sum_halves(image.as_value(), behind_at + 2, HEADER.itemsize)),
+                sum_of_header.eq(
+                    sum_halves(image.as_value(), 0, behind_at)
+                    + sum_halves(image.as_value(), behind_at + 2, HEADER.itemsize)
+                ),
                 head_complement.eq(~folded_twice(sum_of_header)),
                 steps.eq(Mux(held & ~ends, Cat(1, steps[0]), 0)),
             ]
@@ -123,24 +171,46 @@ class ResultComposer(wiring.Component):
         # Generate: the words without the complement.
         index = Signal(range(header_words + 1))
         tailing = Signal()
-        made = Signal(data.StructLayout({
-            "word": Word(bus_bits), "first": 1, "at": lanes, "header": ResultHeader(config), "words": len(known.words)}))
+        made = Signal(
+            data.StructLayout(
+                {
+                    "word": Word(bus_bits),
+                    "first": 1,
+                    "at": lanes,
+                    "header": ResultHeader(config),
+                    "words": len(known.words),
+                }
+            )
+        )
         made_valid, in_payload, closes = (Signal(name=name) for name in ("made_valid", "in_payload", "closes"))
         numbers = self.emitted.payload
-        kept = Cat(Mux(~numbers.last | known.keep[k], numbers.data[32 * k:32 * k + 32], 0) for k in range(lanes))
+        kept = Cat(Mux(~numbers.last | known.keep[k], numbers.data[32 * k : 32 * k + 32], 0) for k in range(lanes))
         m.d.comb += [
-            in_payload.eq((index == header_words) & ~tailing), made.first.eq(index == 0), made.header.eq(header), made.words.eq(known.words),
-            made.word.last.eq(closes), made.word.count.eq(config.bus_bytes), ends.eq(made_valid & closes), self.emitted.ready.eq(in_payload),
+            in_payload.eq((index == header_words) & ~tailing),
+            made.first.eq(index == 0),
+            made.header.eq(header),
+            made.words.eq(known.words),
+            made.word.last.eq(closes),
+            made.word.count.eq(config.bus_bytes),
+            ends.eq(made_valid & closes),
+            self.emitted.ready.eq(in_payload),
         ]
         with m.If(tailing):
             m.d.comb += [made_valid.eq(1), closes.eq(1)]
         with m.Elif(in_payload):
-            m.d.comb += [made_valid.eq(self.emitted.valid), closes.eq(numbers.last & ~known.parted), made.word.data.eq(kept)]
+            m.d.comb += [
+                made_valid.eq(self.emitted.valid),
+                closes.eq(numbers.last & ~known.parted),
+                made.word.data.eq(kept),
+            ]
             with m.If(self.emitted.valid & numbers.last & known.parted):
                 m.d.sync += tailing.eq(1)
         with m.Else():
-            m.d.comb += [made_valid.eq(held & Mux(known.grants, summed_up, self.emitted.valid)), made.word.data.eq(head.word_select(index, bus_bits)),
-                         closes.eq(known.grants & (index == header_words - 1))]
+            m.d.comb += [
+                made_valid.eq(held & Mux(known.grants, summed_up, self.emitted.valid)),
+                made.word.data.eq(head.word_select(index, bus_bits)),
+                closes.eq(known.grants & (index == header_words - 1)),
+            ]
             with m.If(made_valid):
                 m.d.sync += index.eq(index + 1)
         with m.If(closes & ~known.grants):
@@ -148,16 +218,20 @@ class ResultComposer(wiring.Component):
         if trees:
             # An uplink's tail is tainted ranks, then flags.
             for k in range(lanes):
-                ranks_here = Mux(tailing, known.keep[-1] & (k == 0), in_payload & numbers.last & ~known.keep[k] & known.ranks[k])
+                ranks_here = Mux(
+                    tailing, known.keep[-1] & (k == 0), in_payload & numbers.last & ~known.keep[k] & known.ranks[k]
+                )
                 with m.If(header.up & ranks_here):
-                    m.d.comb += made.word.data[32 * k:32 * k + 32].eq(header.tainted)
+                    m.d.comb += made.word.data[32 * k : 32 * k + 32].eq(header.tainted)
                 with m.If(header.up & made.at[k]):
-                    m.d.comb += made.word.data[32 * k:32 * k + 32].eq(header.partial)
+                    m.d.comb += made.word.data[32 * k : 32 * k + 32].eq(header.partial)
         with m.If(ends):
             m.d.sync += [index.eq(0), tailing.eq(0)]
 
         # Register, sum, add up, fold, insert.
-        stages = [Signal(made.shape(), name=name, reset_less=True) for name in ("written", "summed", "added", "folded", "out")]
+        stages = [
+            Signal(made.shape(), name=name, reset_less=True) for name in ("written", "summed", "added", "folded", "out")
+        ]
         written, summed, added, folded, out = stages
         valid = Signal(self.LATENCY - 1)
         quarters = [range(at, min(at + 16, bus_bits // 8)) for at in range(0, bus_bits // 8, 16)]
@@ -169,7 +243,10 @@ class ResultComposer(wiring.Component):
             m.d.sync += written.eq(made)
         with m.If(valid[0]):
             m.d.sync += summed.eq(written)
-            m.d.sync += [part.eq(sum_halves(written.word.data, quarter.start, quarter.stop)) for part, quarter in zip(parts, quarters, strict=True)]
+            m.d.sync += [
+                part.eq(sum_halves(written.word.data, quarter.start, quarter.stop))
+                for part, quarter in zip(parts, quarters, strict=True)
+            ]
         with m.If(valid[1]):
             m.d.sync += [added.eq(summed), total.eq(Mux(summed.first, 0, total) + sum_of(parts))]
         with m.If(valid[2]):
@@ -178,7 +255,9 @@ class ResultComposer(wiring.Component):
             m.d.sync += out.eq(folded)
             for k in range(lanes):
                 with m.If(folded.at[k]):
-                    m.d.sync += out.word.data[32 * k + 16:32 * k + 32].eq(complement)
-        m.d.comb += [getattr(self.results.payload, name).eq(getattr(out, name)) for name in ("word", "first", "header", "words")]
+                    m.d.sync += out.word.data[32 * k + 16 : 32 * k + 32].eq(complement)
+        m.d.comb += [
+            getattr(self.results.payload, name).eq(getattr(out, name)) for name in ("word", "first", "header", "words")
+        ]
         m.d.comb += self.busy.eq(self.headers.valid | held | valid.any() | self.results.valid)
         return m

@@ -34,28 +34,60 @@ class AxiLite(wiring.Signature):
     """Between a manager, for which it is Out, and registers, with AXI's own names (Arm IHI 0022, chapter B1)."""
 
     def __init__(self, address_bits: int = ADDRESS_BITS):
-        forth = {"awaddr": address_bits, "awprot": 3, "awvalid": 1, "wdata": BITS, "wstrb": BITS // 8, "wvalid": 1, "bready": 1,
-                 "araddr": address_bits, "arprot": 3, "arvalid": 1, "rready": 1}
-        back = {"awready": 1, "wready": 1, "bresp": 2, "bvalid": 1, "arready": 1, "rdata": BITS, "rresp": 2, "rvalid": 1}
-        super().__init__({**{name: Out(width) for name, width in forth.items()}, **{name: In(width) for name, width in back.items()}})
+        forth = {
+            "awaddr": address_bits,
+            "awprot": 3,
+            "awvalid": 1,
+            "wdata": BITS,
+            "wstrb": BITS // 8,
+            "wvalid": 1,
+            "bready": 1,
+            "araddr": address_bits,
+            "arprot": 3,
+            "arvalid": 1,
+            "rready": 1,
+        }
+        back = {
+            "awready": 1,
+            "wready": 1,
+            "bresp": 2,
+            "bvalid": 1,
+            "arready": 1,
+            "rdata": BITS,
+            "rresp": 2,
+            "rvalid": 1,
+        }
+        super().__init__(
+            {**{name: Out(width) for name, width in forth.items()}, **{name: In(width) for name, width in back.items()}}
+        )
 
 
 class Registers(wiring.Component):
-    """`registers` behind `bus`: `read(name)` is the value to be shown of one that is read only, `written(name)` that of one that is written.
+    """`registers` behind `bus`: `read(name)` is the value to be shown of one that is read only, `written(name)` that of
+    one that is written.
 
-    One write and one read at a time, each answered in the cycle after its address (and data) were taken; a write is taken when both are there.
-    Bytes without a strobe stay. Where there is no register reading gives 0 and DECERR; there, or at one that is read only, writing changes nothing
-    and gives DECERR and SLVERR. Addresses count in words; the two lowest bits do not.
+    One write and one read at a time, each answered in the cycle after its address (and data) were taken; a write is
+    taken when both are there. Bytes without a strobe stay. Where there is no register reading gives 0 and DECERR;
+    there, or at one that is read only, writing changes nothing and gives DECERR and SLVERR. Addresses count in words;
+    the two lowest bits do not.
     """
 
     def __init__(self, registers: Sequence[Register]):
         addresses = [register.address for register in registers]
         for register in registers:
-            if register.address % 4 or not 0 <= register.address < 1 << ADDRESS_BITS or addresses.count(register.address) > 1:
-                raise ValueError(f"Registers {register.name} address must be a multiple of 4 below {1 << ADDRESS_BITS} that no other has, "
-                                 f"not {register.address:#x}")
+            if (
+                register.address % 4
+                or not 0 <= register.address < 1 << ADDRESS_BITS
+                or addresses.count(register.address) > 1
+            ):
+                raise ValueError(
+                    f"Registers {register.name} address must be a multiple of 4 below {1 << ADDRESS_BITS} that no other has, "
+                    f"not {register.address:#x}"
+                )
         self.registers = tuple(registers)
-        self.values = {register.name: Signal(BITS, name=register.name, init=register.init or 0) for register in registers}
+        self.values = {
+            register.name: Signal(BITS, name=register.name, init=register.init or 0) for register in registers
+        }
         super().__init__({"bus": In(AxiLite())})
 
     def read(self, name: str) -> Signal:
@@ -76,7 +108,11 @@ class Registers(wiring.Component):
         bus = self.bus
         word = lambda address: address[2:]
         takes = Signal()
-        m.d.comb += [takes.eq(bus.awvalid & bus.wvalid & (~bus.bvalid | bus.bready)), bus.awready.eq(takes), bus.wready.eq(takes)]
+        m.d.comb += [
+            takes.eq(bus.awvalid & bus.wvalid & (~bus.bvalid | bus.bready)),
+            bus.awready.eq(takes),
+            bus.wready.eq(takes),
+        ]
         mask = Cat(strobe.replicate(8) for strobe in bus.wstrb)
         with m.If(takes):
             m.d.sync += [bus.bvalid.eq(1), bus.bresp.eq(Response.DECERR)]

@@ -1,4 +1,5 @@
-"""Between AXI4-Stream with ports in `tuser`, as NetFPGA and OpenNIC have it, and the switch's streams, one for each port."""
+"""Between AXI4-Stream with ports in `tuser`, as NetFPGA and OpenNIC have it, and the switch's streams, one for each
+port."""
 
 from dataclasses import dataclass
 
@@ -16,8 +17,9 @@ LENGTH_BITS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Tuser:
-    """What stands beside a packet's first beat: its `length` in bytes, and source and destination, a bit for each place; the offset of each.
-    `places`: of our ports 0, 1, ... which bit each is. `split`: three signals, tuser_size, tuser_src and tuser_dst, not one."""
+    """What stands beside a packet's first beat: its `length` in bytes, and source and destination, a bit for each
+    place; the offset of each. `places`: of our ports 0, 1, ... which bit each is. `split`: three signals, tuser_size,
+    tuser_src and tuser_dst, not one."""
 
     width: int
     length: int
@@ -42,8 +44,16 @@ class AxiStream(wiring.Signature):
     """Out for who sends."""
 
     def __init__(self, bus_bits: int, tuser: Tuser):
-        super().__init__({"tdata": Out(bus_bits), "tkeep": Out(bus_bits // 8), "tuser": Out(tuser.width), "tlast": Out(1), "tvalid": Out(1),
-                          "tready": In(1)})
+        super().__init__(
+            {
+                "tdata": Out(bus_bits),
+                "tkeep": Out(bus_bits // 8),
+                "tuser": Out(tuser.width),
+                "tlast": Out(1),
+                "tvalid": Out(1),
+                "tready": In(1),
+            }
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AxiStream) and self.members == other.members
@@ -52,31 +62,44 @@ class AxiStream(wiring.Signature):
 class RxSplit(wiring.Component):
     """Packets of all ports, one after another, to `rx` of each.
 
-    Combinational: a beat passes in its cycle, and a port that is not ready stalls all. Where a packet goes is what its first beat's source says,
-    the lowest of our places if there are several. A packet of no place of ours is taken and dropped; `stranger` pulses with its last beat. `tkeep`
-    counts in the last beat only, ones from the lowest byte on; a beat is full until then (as AXI4-Stream packets there are).
+    Combinational: a beat passes in its cycle, and a port that is not ready stalls all. Where a packet goes is what its
+    first beat's source says, the lowest of our places if there are several. A packet of no place of ours is taken and
+    dropped; `stranger` pulses with its last beat. `tkeep` counts in the last beat only, ones from the lowest byte on; a
+    beat is full until then (as AXI4-Stream packets there are).
     """
 
     def __init__(self, bus_bits: int, tuser: Tuser):
         self.bus_bits, self.tuser = bus_bits, tuser
-        super().__init__({"i": In(AxiStream(bus_bits, tuser)), "rx": Out(stream.Signature(Word(bus_bits))).array(len(tuser.places)),
-                          "frame": Out(1), "stranger": Out(1)})
+        super().__init__(
+            {
+                "i": In(AxiStream(bus_bits, tuser)),
+                "rx": Out(stream.Signature(Word(bus_bits))).array(len(tuser.places)),
+                "frame": Out(1),
+                "stranger": Out(1),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
         i, tuser = self.i, self.tuser
-        source = i.tuser[tuser.source:tuser.source + tuser.field_bits]
+        source = i.tuser[tuser.source : tuser.source + tuser.field_bits]
         ours = Cat(source[place] for place in tuser.places)
         inside, kept, wanted = Signal(), Signal(len(tuser.places)), Signal(len(tuser.places))
         lowest = ours & -ours
-        m.d.comb += wanted.eq(Mux(inside, kept, lowest[:len(ours)]))
+        m.d.comb += wanted.eq(Mux(inside, kept, lowest[: len(ours)]))
         count = sum(i.tkeep[k] for k in range(self.bus_bits // 8))
         for port, rx in enumerate(self.rx):
-            m.d.comb += [rx.valid.eq(i.tvalid & wanted[port]), rx.payload.data.eq(i.tdata), rx.payload.last.eq(i.tlast),
-                         rx.payload.count.eq(Mux(i.tlast, count, self.bus_bits // 8))]
+            m.d.comb += [
+                rx.valid.eq(i.tvalid & wanted[port]),
+                rx.payload.data.eq(i.tdata),
+                rx.payload.last.eq(i.tlast),
+                rx.payload.count.eq(Mux(i.tlast, count, self.bus_bits // 8)),
+            ]
         m.d.comb += [
             i.tready.eq(Cat(rx.ready & wanted[port] for port, rx in enumerate(self.rx)).any() | (wanted == 0)),
-            self.frame.eq(i.tvalid & i.tready & i.tlast), self.stranger.eq(self.frame & (wanted == 0))]
+            self.frame.eq(i.tvalid & i.tready & i.tlast),
+            self.stranger.eq(self.frame & (wanted == 0)),
+        ]
         with m.If(i.tvalid):
             # From the first offer on, taken or not.
             m.d.sync += [inside.eq(~(i.tready & i.tlast)), kept.eq(wanted)]
@@ -84,18 +107,25 @@ class RxSplit(wiring.Component):
 
 
 class TxMerge(wiring.Component):
-    """Frames of all ports to one stream, round robin, each whole; `tuser` has its length and its port as destination, the source is 0.
+    """Frames of all ports to one stream, round robin, each whole; `tuser` has its length and its port as destination,
+    the source is 0.
 
-    The length stands at the front, so a frame leaves when all of it came: store and forward, in memory for `words` of all ports together, at least
-    twice the longest frame. A first beat comes 2 cycles after the last word was taken if nothing else waits; one beat a cycle. A stalled `o` stalls
-    the ports when the memory is full.
+    The length stands at the front, so a frame leaves when all of it came: store and forward, in memory for `words` of
+    all ports together, at least twice the longest frame. A first beat comes 2 cycles after the last word was taken if
+    nothing else waits; one beat a cycle. A stalled `o` stalls the ports when the memory is full.
     """
 
     def __init__(self, bus_bits: int, tuser: Tuser, *, words: int):
         if words < 4:
             raise ValueError(f"TxMerge words must be at least 4, not {words!r}")
         self.bus_bits, self.tuser, self.words = bus_bits, tuser, words
-        super().__init__({"tx": In(stream.Signature(Word(bus_bits))).array(len(tuser.places)), "o": Out(AxiStream(bus_bits, tuser)), "frame": Out(1)})
+        super().__init__(
+            {
+                "tx": In(stream.Signature(Word(bus_bits))).array(len(tuser.places)),
+                "o": Out(AxiStream(bus_bits, tuser)),
+                "frame": Out(1),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
@@ -104,7 +134,12 @@ class TxMerge(wiring.Component):
         m.submodules.words = words = SyncFIFOBuffered(width=Word(self.bus_bits).size, depth=self.words)
         m.submodules.lengths = lengths = SyncFIFOBuffered(width=entry.size, depth=self.words)
 
-        within, current, served, following = Signal(), Signal(range(max(ports, 2))), Signal(range(max(ports, 2))), Signal(range(max(ports, 2)))
+        within, current, served, following = (
+            Signal(),
+            Signal(range(max(ports, 2))),
+            Signal(range(max(ports, 2))),
+            Signal(range(max(ports, 2))),
+        )
         with m.Switch(served):
             for last in range(ports):
                 with m.Case(last):
@@ -114,22 +149,40 @@ class TxMerge(wiring.Component):
         grant, takes, length, put = Signal.like(current), Signal(), Signal(LENGTH_BITS), Signal(entry)
         word, valid = Signal(Word(self.bus_bits)), Signal()
         m.d.comb += [
-            grant.eq(Mux(within, current, following)), word.eq(Array(tx.payload for tx in self.tx)[grant]),
+            grant.eq(Mux(within, current, following)),
+            word.eq(Array(tx.payload for tx in self.tx)[grant]),
             valid.eq(Array(tx.valid for tx in self.tx)[grant]),
-            takes.eq(valid & words.w_rdy & lengths.w_rdy), words.w_en.eq(takes), words.w_data.eq(word),
-            put.length.eq(length + word.count), put.port.eq(grant), lengths.w_data.eq(put), lengths.w_en.eq(takes & word.last)]
+            takes.eq(valid & words.w_rdy & lengths.w_rdy),
+            words.w_en.eq(takes),
+            words.w_data.eq(word),
+            put.length.eq(length + word.count),
+            put.port.eq(grant),
+            lengths.w_data.eq(put),
+            lengths.w_en.eq(takes & word.last),
+        ]
         for port, tx in enumerate(self.tx):
             m.d.comb += tx.ready.eq(takes & (grant == port))
         with m.If(takes):
-            m.d.sync += [within.eq(~word.last), current.eq(grant), served.eq(grant), length.eq(Mux(word.last, 0, length + word.count))]
+            m.d.sync += [
+                within.eq(~word.last),
+                current.eq(grant),
+                served.eq(grant),
+                length.eq(Mux(word.last, 0, length + word.count)),
+            ]
 
         o, about, shown = self.o, Signal(entry), Signal(Word(self.bus_bits))
         destination = Array(1 << place for place in tuser.places)[about.port]
         m.d.comb += [
-            about.eq(lengths.r_data), shown.eq(words.r_data), o.tvalid.eq(words.r_rdy & lengths.r_rdy), o.tdata.eq(shown.data),
+            about.eq(lengths.r_data),
+            shown.eq(words.r_data),
+            o.tvalid.eq(words.r_rdy & lengths.r_rdy),
+            o.tdata.eq(shown.data),
             o.tlast.eq(shown.last),
             o.tkeep.eq(Cat(shown.count > k for k in range(bus_bytes))),
-            words.r_en.eq(o.tvalid & o.tready), lengths.r_en.eq(o.tvalid & o.tready & shown.last), self.frame.eq(lengths.r_en),
-            o.tuser[tuser.length:tuser.length + LENGTH_BITS].eq(about.length),
-            o.tuser[tuser.destination:tuser.destination + tuser.field_bits].eq(destination)]
+            words.r_en.eq(o.tvalid & o.tready),
+            lengths.r_en.eq(o.tvalid & o.tready & shown.last),
+            self.frame.eq(lengths.r_en),
+            o.tuser[tuser.length : tuser.length + LENGTH_BITS].eq(about.length),
+            o.tuser[tuser.destination : tuser.destination + tuser.field_bits].eq(destination),
+        ]
         return m

@@ -1,4 +1,5 @@
-"""`make bitstream`: everything for one board, in `build/<board>`: a bitstream where there is a tool for it, and the report."""
+"""`make bitstream`: everything for one board, in `build/<board>`: a bitstream where there is a tool for it, and the
+report."""
 
 import importlib
 import json
@@ -35,8 +36,11 @@ def verdict(report: dict[str, Any]) -> str:
     """One sentence: why there is no bitstream, or nothing."""
     if report["timing_met"]:
         return ""
-    missed = [f"{name} reaches {clock['achieved_mhz']:.1f} of {clock['required_mhz']:.1f} MHz"
-              for name, clock in report["clocks"].items() if clock["slack_ns"] < 0]
+    missed = [
+        f"{name} reaches {clock['achieved_mhz']:.1f} of {clock['required_mhz']:.1f} MHz"
+        for name, clock in report["clocks"].items()
+        if clock["slack_ns"] < 0
+    ]
     late = f" (not routed in time: {', '.join(map(str, report['late']))})" if report["late"] else ""
     return f"no bitstream, as timing is not met with any of the seeds {', '.join(map(str, report['seeds']))}{late}: at best {', '.join(missed)}"
 
@@ -57,7 +61,9 @@ def main(
         try:
             wire_order(address if separator in address else "")
         except ValueError:
-            raise typer.BadParameter(f"{option} must be an address written with {separator!r}, not {address!r}") from None
+            raise typer.BadParameter(
+                f"{option} must be an address written with {separator!r}, not {address!r}"
+            ) from None
     board = BOARDS[name]
     folder = BUILD / name
     folder.mkdir(parents=True, exist_ok=True)

@@ -14,13 +14,15 @@ DEFAULT_IP = "10.0.0.100"
 OVERHEAD_BYTES = 8 + 4 + 12
 """Of a frame on the cable: preamble, FCS and gap (IEEE 802.3, clauses 3.1.1 and 4.4.2)."""
 CYCLES_MIN = 2
-"""That the core takes for an ordinary frame. The service's own shortest frames take more (docs/results.md); full segments do not."""
+"""That the core takes for an ordinary frame. The service's own shortest frames take more (docs/results.md); full
+segments do not."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """A board. `part` with package and speed grade; `gbps` of each of the switch's ports; `core_mhz`: what the core is clocked with, and
-    must be timed for; `available` in the part; `maker`: module and function that make its project, `function(board, folder) -> report`."""
+    """A board. `part` with package and speed grade; `gbps` of each of the switch's ports; `core_mhz`: what the core is
+    clocked with, and must be timed for; `available` in the part; `maker`: module and function that make its project,
+    `function(board, folder) -> report`."""
 
     name: str
     title: str
@@ -35,14 +37,17 @@ class Board:
     def __post_init__(self) -> None:
         need = line_rate_mhz(self.config, self.gbps)
         if self.core_mhz < need:
-            raise ValueError(f"Board {self.name} core_mhz must be at least {need:.1f}, or frames are lost at line rate, not {self.core_mhz}")
+            raise ValueError(
+                f"Board {self.name} core_mhz must be at least {need:.1f}, or frames are lost at line rate, not {self.core_mhz}"
+            )
 
 
 def line_rate_mhz(config: Config, gbps: float) -> float:
     """The clock with which the one lane takes all that all ports can bring, frames of any one length, back to back.
 
-    A frame of n bytes (60 and up) takes ceil(n / bus bytes) cycles of the lane, but at least CYCLES_MIN, and 8 (n + OVERHEAD_BYTES) / gbps
-    nanoseconds on each cable. Results do not add to that: they leave beside the lane, each port's at most as fast as its contributions came.
+    A frame of n bytes (60 and up) takes ceil(n / bus bytes) cycles of the lane, but at least CYCLES_MIN, and 8 (n +
+    OVERHEAD_BYTES) / gbps nanoseconds on each cable. Results do not add to that: they leave beside the lane, each
+    port's at most as fast as its contributions came.
     """
     worst = 0.0
     for length in range(60, config.frame_bytes_max + 1):
@@ -61,28 +66,96 @@ XCU50 = {"LUT": 871_680, "FF": 1_743_360, "RAMB36": 1_344, "DSP": 5_952}
 
 
 def alveo(name: str, title: str, part: str, available: Mapping[str, int], *, cages: int) -> tuple[Board, ...]:
-    """A card by what is in its cages: 10G lanes of all of them, under the card's own name; 25G lanes of one; 100G of one."""
+    """A card by what is in its cages: 10G lanes of all of them, under the card's own name; 25G lanes of one; 100G of
+    one."""
     lanes = 4 * cages
     return tuple(
-        Board(name=name + suffix, title=f"{title}, {ports} x {gbps}G", part=part, family="xcup", gbps=gbps, core_mhz=core_mhz,
-              config=Config(ports=ports, bus_bits=512, window=64, replay=Replay(capacity=1 << 17)), available=available, maker="hw.board.vivado:make")
-        for suffix, ports, gbps, core_mhz in (("", lanes, 10, 250), ("_4x25g", 4, 25, 300), ("_1x100g", 1, 100, 300)))
+        Board(
+            name=name + suffix,
+            title=f"{title}, {ports} x {gbps}G",
+            part=part,
+            family="xcup",
+            gbps=gbps,
+            core_mhz=core_mhz,
+            config=Config(ports=ports, bus_bits=512, window=64, replay=Replay(capacity=1 << 17)),
+            available=available,
+            maker="hw.board.vivado:make",
+        )
+        for suffix, ports, gbps, core_mhz in (("", lanes, 10, 250), ("_4x25g", 4, 25, 300), ("_1x100g", 1, 100, 300))
+    )
 
 
-BOARDS = {board.name: board for board in (
-    Board(name="colorlight_5a_75b", title="Colorlight 5A-75B (revision 7.0)", part="LFE5U-25F-6BG256", family="ecp5", gbps=1, core_mhz=37.5,
-          config=Config(ports=2, bus_bits=64, members=4, jobs=2, window=4, queue_bytes=4096, mac_entries=64, staleness=0, uplinks=False),
-          available=LFE5U_25F, maker="hw.board.ecp5:make"),
-    Board(name="versa_ecp5", title="Lattice Versa ECP5", part="LFE5UM-45F-8BG381", family="ecp5", gbps=1, core_mhz=50,
-          config=Config(ports=2, bus_bits=64, members=4, jobs=2, window=8, queue_bytes=4096, mac_entries=256, staleness=0, uplinks=False),
-          available=LFE5U_45F, maker="hw.board.ecp5:make"),
-    Board(name="ecpix5_85f", title="LambdaConcept ECPIX-5 85F", part="LFE5UM5G-85F-8BG554", family="ecp5", gbps=1, core_mhz=50,
-          config=Config(ports=1, bus_bits=64, members=8, jobs=2, window=16, queue_bytes=8192, mac_entries=256, uplinks=False),
-          available=LFE5U_85F, maker="hw.board.ecp5:make"),
-    Board(name="netfpga_sume", title="NetFPGA-SUME", part="xc7vx690tffg1761-3", family="xc7", gbps=10, core_mhz=200,
-          config=Config(ports=4, bus_bits=256, window=64, replay=Replay(capacity=1 << 17)),
-          available=XC7VX690T, maker="hw.board.vivado:make"),
-    *alveo("alveo_u250", "Alveo U250", "xcu250-figd2104-2L-e", XCU250, cages=2),
-    *alveo("alveo_u280", "Alveo U280", "xcu280-fsvh2892-2L-e", XCU280, cages=2),
-    *alveo("alveo_u50", "Alveo U50", "xcu50-fsvh2104-2-e", XCU50, cages=1),
-)}
+BOARDS = {
+    board.name: board
+    for board in (
+        Board(
+            name="colorlight_5a_75b",
+            title="Colorlight 5A-75B (revision 7.0)",
+            part="LFE5U-25F-6BG256",
+            family="ecp5",
+            gbps=1,
+            core_mhz=37.5,
+            config=Config(
+                ports=2,
+                bus_bits=64,
+                members=4,
+                jobs=2,
+                window=4,
+                queue_bytes=4096,
+                mac_entries=64,
+                staleness=0,
+                uplinks=False,
+            ),
+            available=LFE5U_25F,
+            maker="hw.board.ecp5:make",
+        ),
+        Board(
+            name="versa_ecp5",
+            title="Lattice Versa ECP5",
+            part="LFE5UM-45F-8BG381",
+            family="ecp5",
+            gbps=1,
+            core_mhz=50,
+            config=Config(
+                ports=2,
+                bus_bits=64,
+                members=4,
+                jobs=2,
+                window=8,
+                queue_bytes=4096,
+                mac_entries=256,
+                staleness=0,
+                uplinks=False,
+            ),
+            available=LFE5U_45F,
+            maker="hw.board.ecp5:make",
+        ),
+        Board(
+            name="ecpix5_85f",
+            title="LambdaConcept ECPIX-5 85F",
+            part="LFE5UM5G-85F-8BG554",
+            family="ecp5",
+            gbps=1,
+            core_mhz=50,
+            config=Config(
+                ports=1, bus_bits=64, members=8, jobs=2, window=16, queue_bytes=8192, mac_entries=256, uplinks=False
+            ),
+            available=LFE5U_85F,
+            maker="hw.board.ecp5:make",
+        ),
+        Board(
+            name="netfpga_sume",
+            title="NetFPGA-SUME",
+            part="xc7vx690tffg1761-3",
+            family="xc7",
+            gbps=10,
+            core_mhz=200,
+            config=Config(ports=4, bus_bits=256, window=64, replay=Replay(capacity=1 << 17)),
+            available=XC7VX690T,
+            maker="hw.board.vivado:make",
+        ),
+        *alveo("alveo_u250", "Alveo U250", "xcu250-figd2104-2L-e", XCU250, cages=2),
+        *alveo("alveo_u280", "Alveo U280", "xcu280-fsvh2892-2L-e", XCU280, cages=2),
+        *alveo("alveo_u50", "Alveo U50", "xcu50-fsvh2104-2-e", XCU50, cages=1),
+    )
+}

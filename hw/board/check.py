@@ -1,4 +1,5 @@
-"""Checks a board's project without the vendor's tools: pins, clocks, crossings, IP and the script, each breach as a sentence.
+"""Checks a board's project without the vendor's tools: pins, clocks, crossings, IP and the script, each breach as a
+sentence.
 
 `python -m hw.board.check netfpga_sume` checks the project that it writes to memory, with the shell's inside left out.
 """
@@ -23,8 +24,9 @@ SERIAL = ("gtwizard", "gtwizard_ultrascale", "cmac_usplus")
 
 @dataclass(frozen=True)
 class Project:
-    """`files` by name, among them `project.tcl`; `modules`: pins of all modules that are not among its Verilog; `stubbed`: Verilog that is left
-    out, its module being among `modules`; `hidden`: patterns of pins that make clocks which Vivado does not know by itself."""
+    """`files` by name, among them `project.tcl`; `modules`: pins of all modules that are not among its Verilog;
+    `stubbed`: Verilog that is left out, its module being among `modules`; `hidden`: patterns of pins that make clocks
+    which Vivado does not know by itself."""
 
     files: Mapping[str, str]
     modules: Mapping[str, Mapping[str, Port]]
@@ -50,17 +52,29 @@ def check(project: Project) -> list[str]:
     for command in script:
         if command[0] == "read_xdc":
             constraints = xdc(project.files[str(command[1])])
-    made = {str(given["-module_name"][0]): str(given["-name"][0]) for command in script if command[0] == "create_ip"
-            for given in [options(command)[0]]}
+    made = {
+        str(given["-module_name"][0]): str(given["-name"][0])
+        for command in script
+        if command[0] == "create_ip"
+        for given in [options(command)[0]]
+    }
     bits = port_bits(project.files[sources[0]], netlist)
-    return [*constraints.faults, *ip_rules(made, netlist), *pin_rules(project, constraints, netlist, made, bits),
-            *clock_rules(project, constraints, netlist), *crossing_rules(constraints, netlist), *script_rules(script, project.part)]
+    return [
+        *constraints.faults,
+        *ip_rules(made, netlist),
+        *pin_rules(project, constraints, netlist, made, bits),
+        *clock_rules(project, constraints, netlist),
+        *crossing_rules(constraints, netlist),
+        *script_rules(script, project.part),
+    ]
 
 
 def files_there(project: Project, script: Sequence[Command]) -> Iterator[str]:
     for command in script:
         listed = [str(command[1])] if command[0] in ("read_verilog", "read_xdc") else []
-        listed += re.findall(r"\$here/([\w.]+)", " ".join(word.text if isinstance(word, Nested) else word for word in command))
+        listed += re.findall(
+            r"\$here/([\w.]+)", " ".join(word.text if isinstance(word, Nested) else word for word in command)
+        )
         yield from (f"project.tcl takes {name}, which is not there" for name in listed if name not in project.files)
 
 
@@ -77,21 +91,35 @@ def port_bits(text: str, netlist: Netlist) -> dict[str, Bit]:
     """Each bit of each port by the name that constraints use, and its net."""
     body = re.search(r"^module top\(.*?^endmodule", text, re.MULTILINE | re.DOTALL)
     buses = set(re.findall(r"^  (?:input|output|inout) \[\d+:\d+\] (\w+);", body.group() if body else "", re.MULTILINE))
-    return {f"{name}[{k}]" if name in buses else name: bit for name, (_, nets) in netlist.ports.items() for k, bit in enumerate(nets)}
+    return {
+        f"{name}[{k}]" if name in buses else name: bit
+        for name, (_, nets) in netlist.ports.items()
+        for k, bit in enumerate(nets)
+    }
 
 
-def pin_rules(project: Project, c: Constraints, netlist: Netlist, made: Mapping[str, str], bits: Mapping[str, Bit]) -> Iterator[str]:
+def pin_rules(
+    project: Project, c: Constraints, netlist: Netlist, made: Mapping[str, str], bits: Mapping[str, Bit]
+) -> Iterator[str]:
     given = {port: dict(values) for port, values in c.ports.items()}
     for name, text in project.files.items():
         if name.endswith(".prj"):
             for pin in ElementTree.fromstring(text).iter("Pin"):
                 if pin.get("IOSTANDARD"):
-                    given[pin.get("name", "")] = {"PACKAGE_PIN": pin.get("PADName", ""), "IOSTANDARD": pin.get("IOSTANDARD", "")}
+                    given[pin.get("name", "")] = {
+                        "PACKAGE_PIN": pin.get("PADName", ""),
+                        "IOSTANDARD": pin.get("IOSTANDARD", ""),
+                    }
     serial = set()
     for cell in netlist.cells.values():
         pins = netlist.pins.get(cell["type"], {})
         if made.get(cell["type"]) in SERIAL:
-            serial |= {bit for pin, nets in cell["connections"].items() if pin in pins and pins[pin].clock == "pad" for bit in nets}
+            serial |= {
+                bit
+                for pin, nets in cell["connections"].items()
+                if pin in pins and pins[pin].clock == "pad"
+                for bit in nets
+            }
         elif cell["type"] == "IBUFDS_GTE4":
             serial |= {*cell["connections"]["I"], *cell["connections"]["IB"]}
     sites: dict[str, str] = {}
@@ -142,7 +170,11 @@ def clock_rules(project: Project, c: Constraints, netlist: Netlist) -> Iterator[
     for name, cell in netlist.cells.items():
         for pin, bits in cell["connections"].items():
             port = netlist.pins.get(cell["type"], {}).get(pin)
-            takes = pin == "CLKIN1" or (port is not None and port.flow == "in" and (port.clock == "clock" or re.search(r"ref_?clk.*_p(_in)?$", pin)))
+            takes = pin == "CLKIN1" or (
+                port is not None
+                and port.flow == "in"
+                and (port.clock == "clock" or re.search(r"ref_?clk.*_p(_in)?$", pin))
+            )
             source = netlist.source(bits[0]) if takes and bits else None
             if source in inputs and source not in nets:
                 wanted.setdefault(inputs[source], f"{name}/{pin}")

@@ -26,10 +26,14 @@ class Pll:
 
     @classmethod
     def of(cls, board_mhz: float, core_mhz: float) -> "Pll":
-        """Those that make one clock of the other exactly, with the fastest phase detector, then the fastest oscillator. ValueError if none do."""
+        """Those that make one clock of the other exactly, with the fastest phase detector, then the fastest oscillator.
+        ValueError if none do."""
         for divider in range(1, DIVIDER_MAX + 1):
             for feedback in range(1, DIVIDER_MAX + 1):
-                if board_mhz * feedback != core_mhz * divider or not PHASE_MHZ[0] <= board_mhz / divider <= PHASE_MHZ[1]:
+                if (
+                    board_mhz * feedback != core_mhz * divider
+                    or not PHASE_MHZ[0] <= board_mhz / divider <= PHASE_MHZ[1]
+                ):
                     continue
                 for output in reversed(range(1, DIVIDER_MAX + 1)):
                     if VCO_MHZ[0] <= core_mhz * output <= VCO_MHZ[1]:
@@ -38,16 +42,18 @@ class Pll:
 
 
 def wire_domain(name: str) -> ClockDomain:
-    """Of a clock that comes from outside and may stand, also during a reset: that is to begin without it, or what a pointer said before would be
-    believed by the other side until the clock comes back."""
+    """Of a clock that comes from outside and may stand, also during a reset: that is to begin without it, or what a
+    pointer said before would be believed by the other side until the clock comes back."""
     return ClockDomain(name, async_reset=True)
 
 
 class Resets(wiring.Component):
-    """The resets of `sync` and `domains` from `asynchronous`, and `phy_reset`, which is held for `phy_cycles` of `sync` more.
+    """The resets of `sync` and `domains` from `asynchronous`, and `phy_reset`, which is held for `phy_cycles` of `sync`
+    more.
 
-    A reset begins at once and ends with the second edge of the domain's own clock, in `domains` the second after that of `sync` has ended. So
-    a domain whose clock does not run yet is reset when it does; one that is a `wire_domain` is so before.
+    A reset begins at once and ends with the second edge of the domain's own clock, in `domains` the second after that
+    of `sync` has ended. So a domain whose clock does not run yet is reset when it does; one that is a `wire_domain` is
+    so before.
     """
 
     def __init__(self, *, domains: tuple[str, ...], phy_cycles: int):
@@ -67,7 +73,8 @@ class Resets(wiring.Component):
 
 
 class Clocks(wiring.Component):
-    """From the board's clock `clock` and its button `restart`: the core's clock `core`, resets of `sync` and `domains`, and `phy_reset`.
+    """From the board's clock `clock` and its button `restart`: the core's clock `core`, resets of `sync` and `domains`,
+    and `phy_reset`.
 
     In reset: while the PLL is not locked, or with `restart`. What the PHYs' reset takes more is PHY_RESET_S.
     """
@@ -82,9 +89,27 @@ class Clocks(wiring.Component):
         m.submodules.resets = self.resets
         locked = Signal()
         m.submodules.pll = Instance(
-            "EHXPLLL", i_CLKI=self.clock, i_CLKFB=self.core, o_CLKOP=self.core, o_LOCK=locked, i_RST=0, i_STDBY=0, i_ENCLKOP=0,
-            i_PHASESEL0=0, i_PHASESEL1=0, i_PHASEDIR=0, i_PHASESTEP=0, i_PHASELOADREG=0, i_PLLWAKESYNC=0,
-            p_CLKI_DIV=self.pll.input, p_CLKFB_DIV=self.pll.feedback, p_CLKOP_DIV=self.pll.output, p_FEEDBK_PATH="CLKOP",
-            p_CLKOP_ENABLE="ENABLED", p_CLKOP_CPHASE=self.pll.output // 2, p_CLKOP_FPHASE=0)
+            "EHXPLLL",
+            i_CLKI=self.clock,
+            i_CLKFB=self.core,
+            o_CLKOP=self.core,
+            o_LOCK=locked,
+            i_RST=0,
+            i_STDBY=0,
+            i_ENCLKOP=0,
+            i_PHASESEL0=0,
+            i_PHASESEL1=0,
+            i_PHASEDIR=0,
+            i_PHASESTEP=0,
+            i_PHASELOADREG=0,
+            i_PLLWAKESYNC=0,
+            p_CLKI_DIV=self.pll.input,
+            p_CLKFB_DIV=self.pll.feedback,
+            p_CLKOP_DIV=self.pll.output,
+            p_FEEDBK_PATH="CLKOP",
+            p_CLKOP_ENABLE="ENABLED",
+            p_CLKOP_CPHASE=self.pll.output // 2,
+            p_CLKOP_FPHASE=0,
+        )
         m.d.comb += [self.resets.asynchronous.eq(~locked | self.restart), self.phy_reset.eq(self.resets.phy_reset)]
         return m

@@ -11,8 +11,22 @@ from hw.board.xilinx import Crossing, Domain, Top
 
 __all__ = ["xdc"]
 
-SLOW_OUTPUTS = ("led", "sfp_led", "sfp_tx_disable", "sfp_rs", "sfp_rs_tx", "si5324_reset", "i2c_mux_reset", "qsfp_modsel_n", "qsfp_reset_n",
-                "qsfp_lpmode", "qsfp_refclk_reset", "qsfp_refclk_fs", "qsfp_refclk_oe_n", "hbm_cattrip")
+SLOW_OUTPUTS = (
+    "led",
+    "sfp_led",
+    "sfp_tx_disable",
+    "sfp_rs",
+    "sfp_rs_tx",
+    "si5324_reset",
+    "i2c_mux_reset",
+    "qsfp_modsel_n",
+    "qsfp_reset_n",
+    "qsfp_lpmode",
+    "qsfp_refclk_reset",
+    "qsfp_refclk_fs",
+    "qsfp_refclk_oe_n",
+    "hbm_cattrip",
+)
 SLOW_INPUTS = ("reset",)
 SLOW_BOTH = ("i2c_scl", "i2c_sda")
 
@@ -26,28 +40,59 @@ def xdc(board: Board, top: Top | None = None) -> str:
     if top is None:
         top = Top(board)
         top.elaborated()
-    return "\n".join(("\n".join(part)) for part in (
-        [f"# {board.title}. Written by hw/board/constraints.py; a test holds the two together."], *parts(top))) + "\n"
+    return (
+        "\n".join(
+            ("\n".join(part))
+            for part in (
+                [f"# {board.title}. Written by hw/board/constraints.py; a test holds the two together."],
+                *parts(top),
+            )
+        )
+        + "\n"
+    )
 
 
 def parts(top: Top) -> Iterator[list[str]]:
     platform, wiring = top.platform, top.wiring
-    yield ["", "# Configuration", *(f"set_property {name} {value} [current_design]" for name, value in platform.bitstream)]
+    yield [
+        "",
+        "# Configuration",
+        *(f"set_property {name} {value} [current_design]" for name, value in platform.bitstream),
+    ]
     yield ["", "# Pins", *pins(top)]
-    clocks = [clock for clock in (platform.clock, platform.memory_clock, *platform.refclks) if clock and f"{clock.name}_p" in wiring.ports]
-    yield ["", "# Clocks that come in", *(f"create_clock -period {ns(clock.mhz)} -name {clock.name} [get_ports {clock.name}_p]" for clock in clocks)]
+    clocks = [
+        clock
+        for clock in (platform.clock, platform.memory_clock, *platform.refclks)
+        if clock and f"{clock.name}_p" in wiring.ports
+    ]
+    yield [
+        "",
+        "# Clocks that come in",
+        *(f"create_clock -period {ns(clock.mhz)} -name {clock.name} [get_ports {clock.name}_p]" for clock in clocks),
+    ]
     hidden = [(pattern, mhz) for ip in wiring.ips.values() for pattern, mhz in ip.hidden]
     if hidden:
-        yield ["", "# Clocks of the transceivers, which Vivado does not derive in this family",
-               *(f"create_clock -period {ns(mhz)} -name {name(pattern)} [get_pins -hierarchical -filter {{NAME =~ {pattern}}}]"
-                 for pattern, mhz in hidden)]
+        yield [
+            "",
+            "# Clocks of the transceivers, which Vivado does not derive in this family",
+            *(
+                f"create_clock -period {ns(mhz)} -name {name(pattern)} [get_pins -hierarchical -filter {{NAME =~ {pattern}}}]"
+                for pattern, mhz in hidden
+            ),
+        ]
     yield ["", "# Clocks of the design", *(define(domain) for domain in wiring.domains)]
     periods = {domain.name: 1e3 / domain.mhz for domain in wiring.domains}
-    yield ["", "# Crossings: between any two of these clocks there are only synchronisers and queues with pointers in Gray code. No path may take",
-           "# longer than the shorter of the two periods, so that of a pointer's bits never two are on their way. Nothing is asked of the phase.",
-           *(bound(crossing, periods) for crossing in sorted(set(wiring.crossings), key=lambda c: (c.source, c.sink)))]
-    yield ["", "# Resets are asserted at any time, and released by two registers of the clock that they reset",
-           "set_false_path -to [get_pins -hierarchical -filter {NAME =~ *stage*_reg*/PRE}]"]
+    yield [
+        "",
+        "# Crossings: between any two of these clocks there are only synchronisers and queues with pointers in Gray code. No path may take",
+        "# longer than the shorter of the two periods, so that of a pointer's bits never two are on their way. Nothing is asked of the phase.",
+        *(bound(crossing, periods) for crossing in sorted(set(wiring.crossings), key=lambda c: (c.source, c.sink))),
+    ]
+    yield [
+        "",
+        "# Resets are asserted at any time, and released by two registers of the clock that they reset",
+        "set_false_path -to [get_pins -hierarchical -filter {NAME =~ *stage*_reg*/PRE}]",
+    ]
     yield ["", "# Slow pins, which belong to no clock", *slow(top)]
 
 
@@ -66,7 +111,11 @@ def pins(top: Top) -> Iterator[str]:
         port = top.wiring.ports[base]
         if index and int(index.rstrip("]")) >= len(port):
             continue
-        properties = [("PACKAGE_PIN", pin.site), *([("IOSTANDARD", pin.standard)] if pin.standard else []), *pin.properties]
+        properties = [
+            ("PACKAGE_PIN", pin.site),
+            *([("IOSTANDARD", pin.standard)] if pin.standard else []),
+            *pin.properties,
+        ]
         listed = " ".join(f"{key} {value}" for key, value in properties)
         yield f"set_property -dict {{{listed}}} [get_ports {{{pin.port}}}]"
 

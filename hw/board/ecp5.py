@@ -32,9 +32,9 @@ PINS = {"tx_clk": "o", "tx_ctl": "o", "tx_data": "o", "rx_clk": "i", "rx_ctl": "
 
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
-    """What of a board is used. `clock`: a resource of `mhz`. `leds`: where the shell's lights are shown, by their number, as (resource, number,
-    part of it). `straps`: switches that change the lowest bits of the addresses. Delays: what the PHY does not add to the clock that it
-    takes (tx), and to the data against the clock that it sends (rx)."""
+    """What of a board is used. `clock`: a resource of `mhz`. `leds`: where the shell's lights are shown, by their
+    number, as (resource, number, part of it). `straps`: switches that change the lowest bits of the addresses. Delays:
+    what the PHY does not add to the clock that it takes (tx), and to the data against the clock that it sends (rx)."""
 
     platform: type[Platform]
     clock: str
@@ -48,15 +48,31 @@ class Wiring:
 
 WIRINGS = {
     # The only LED: contributions that count. Links have lights of their own in the sockets.
-    "colorlight_5a_75b": Wiring(platform=Colorlight_5A75B_R70Platform, clock="clk25", mhz=25.0, leds={2: ("led", 0, "")}, rx_delay_ns=2.0),
-    "versa_ecp5": Wiring(platform=VersaECP5Platform, clock="clk100", mhz=100.0, leds={k: ("led", k, "") for k in range(4)}, straps=4, restart="rst"),
-    "ecpix5_85f": Wiring(platform=ECPIX585Platform, clock="clk100", mhz=100.0, restart="rst", tx_delay_ns=2.0,
-                         leds={0: ("rgb_led", 0, "g"), 1: ("rgb_led", 0, "b"), 2: ("rgb_led", 0, "r")}),
+    "colorlight_5a_75b": Wiring(
+        platform=Colorlight_5A75B_R70Platform, clock="clk25", mhz=25.0, leds={2: ("led", 0, "")}, rx_delay_ns=2.0
+    ),
+    "versa_ecp5": Wiring(
+        platform=VersaECP5Platform,
+        clock="clk100",
+        mhz=100.0,
+        leds={k: ("led", k, "") for k in range(4)},
+        straps=4,
+        restart="rst",
+    ),
+    "ecpix5_85f": Wiring(
+        platform=ECPIX585Platform,
+        clock="clk100",
+        mhz=100.0,
+        restart="rst",
+        tx_delay_ns=2.0,
+        leds={0: ("rgb_led", 0, "g"), 1: ("rgb_led", 0, "b"), 2: ("rgb_led", 0, "r")},
+    ),
 }
 
 
 def platform_of(wiring: Wiring) -> Platform:
-    """The board's platform with its ports in resources of one form, `port` 0, 1, ..., and each PHY reset pin once, as `phy_reset` 0, ..."""
+    """The board's platform with its ports in resources of one form, `port` 0, 1, ..., and each PHY reset pin once, as
+    `phy_reset` 0, ..."""
     resources: list[Resource] = []
     resets: list[str] = []
     for resource in wiring.platform.resources:
@@ -64,14 +80,23 @@ def platform_of(wiring: Wiring) -> Platform:
             resources.append(resource)
             continue
         parts = {part.name.replace("ctrl", "ctl"): part.ios[0] for part in resource.ios}
-        resources.append(Resource("port", resource.number, *(
-            Subsignal(name, Pins(" ".join(parts[name].names), dir=parts[name].dir)) for name in
-            PINS), resource.attrs))
+        resources.append(
+            Resource(
+                "port",
+                resource.number,
+                *(Subsignal(name, Pins(" ".join(parts[name].names), dir=parts[name].dir)) for name in PINS),
+                resource.attrs,
+            )
+        )
         # Two PHYs can share a reset.
         if parts["rst"].names[0] not in resets:
             resources.append(Resource("phy_reset", len(resets), PinsN(parts["rst"].names[0], dir="o"), resource.attrs))
             resets.append(parts["rst"].names[0])
-    return type("Platform", (wiring.platform,), {"resources": resources, "default_clk": None, "default_rst": None, "phy_resets": len(resets)})()
+    return type(
+        "Platform",
+        (wiring.platform,),
+        {"resources": resources, "default_clk": None, "default_rst": None, "phy_resets": len(resets)},
+    )()
 
 
 class Top(Elaboratable):
@@ -93,12 +118,19 @@ class Top(Elaboratable):
             return buffer.i if direction == "i" else buffer.o
 
         m.d.comb += [
-            clocks.clock.eq(pin(platform.request(wiring.clock, dir="-"), "i")), ClockSignal("sync").eq(clocks.core),
+            clocks.clock.eq(pin(platform.request(wiring.clock, dir="-"), "i")),
+            ClockSignal("sync").eq(clocks.core),
             clocks.restart.eq(pin(platform.request(wiring.restart, dir="-"), "i") if wiring.restart else 0),
-            *(pin(platform.request("phy_reset", number, dir="-"), "o").eq(clocks.phy_reset) for number in range(platform.phy_resets))]
+            *(
+                pin(platform.request("phy_reset", number, dir="-"), "o").eq(clocks.phy_reset)
+                for number in range(platform.phy_resets)
+            ),
+        ]
 
         for number, domain in enumerate(domains):
-            m.submodules[domain] = port = RgmiiPort(bus_bits=config.bus_bits, domain=domain, frame_bytes_max=config.frame_bytes_max)
+            m.submodules[domain] = port = RgmiiPort(
+                bus_bits=config.bus_bits, domain=domain, frame_bytes_max=config.frame_bytes_max
+            )
             pins = platform.request("port", number, dir={name: "-" for name in PINS})
             platform.add_clock_constraint(pins.rx_clk.io, WIRE_MHZ * 1e6)
             m.d.comb += ClockSignal(domain).eq(pin(pins.rx_clk, "i"))
@@ -113,12 +145,14 @@ class Top(Elaboratable):
         straps = Signal(8)
         if wiring.straps:
             switches = Cat(pin(platform.request("switch", number, dir="-"), "i") for number in range(wiring.straps))
-            m.submodules.straps = FFSynchronizer(switches, straps[:wiring.straps])
+            m.submodules.straps = FFSynchronizer(switches, straps[: wiring.straps])
         m.d.comb += [shell.own_mac.eq(self.mac ^ straps << 40), shell.own_ip.eq(self.ip ^ straps << 24)]
         requested: dict[tuple[str, int], Any] = {}
         for light, (resource, number, part) in wiring.leds.items():
             if (resource, number) not in requested:
-                requested[resource, number] = platform.request(resource, number, dir={name: "-" for name in "rgb"} if part else "-")
+                requested[resource, number] = platform.request(
+                    resource, number, dir={name: "-" for name in "rgb"} if part else "-"
+                )
             led = requested[resource, number]
             m.d.comb += pin(getattr(led, part) if part else led, "o").eq(shell.leds[light])
         return m

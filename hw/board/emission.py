@@ -29,8 +29,16 @@ def emit(module: Elaboratable | Fragment, name: str, ports) -> str:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "in.il").write_text(text)
         # As in `hw.build.verilog`; attributes of Amaranth and Yosys themselves mean nothing to Vivado.
-        tool("yosys", ["-q", "-p", "read_rtlil in.il; proc; opt_expr; opt_clean; memory_collect; setattr -mod -unset generator; "
-                       "setattr -mod -unset top; write_verilog out.v"], Path(folder))
+        tool(
+            "yosys",
+            [
+                "-q",
+                "-p",
+                "read_rtlil in.il; proc; opt_expr; opt_clean; memory_collect; setattr -mod -unset generator; "
+                "setattr -mod -unset top; write_verilog out.v",
+            ],
+            Path(folder),
+        )
         return (Path(folder) / "out.v").read_text()
 
 
@@ -42,7 +50,12 @@ def emit_top(board: Board, **addresses: str) -> tuple[Top, str]:
     # A bus of one bit stays a bus: the vendor's IP brings constraints for name[0].
     for name, port in top.wiring.ports.items():
         if name in top.buses and len(port) == 1:
-            text = re.sub(rf"^(  (?:input|output|inout|wire|reg)) {name}( = .*)?;$", rf"\1 [0:0] {name}\2;", text, flags=re.MULTILINE)
+            text = re.sub(
+                rf"^(  (?:input|output|inout|wire|reg)) {name}( = .*)?;$",
+                rf"\1 [0:0] {name}\2;",
+                text,
+                flags=re.MULTILINE,
+            )
     return top, text
 
 
@@ -64,7 +77,8 @@ def port_text(config: Config) -> str:
 
 
 def shell_stub(board: Board) -> str:
-    """A black box with the shell's pins, for checks of what is around it, which are made in seconds; a project has the switch itself."""
+    """A black box with the shell's pins, for checks of what is around it, which are made in seconds; a project has the
+    switch itself."""
     return stub("shell", shell_ports(board))
 
 
@@ -72,8 +86,10 @@ def shell_ports(board: Board) -> dict[str, Port]:
     found = {"clk": Port("clk", "in", 1, "clock"), "rst": Port("rst", "in", 1, "clk")}
     found |= {name: Port(name, flow, width, "clk") for name, flow, width, _ in shell_pins(board.config)}
     if board.config.replay:
-        found |= {f"memory_{name}": Port(f"memory_{name}", "out" if flow == Out else "in", len(value), "clk")
-                 for name, flow, value in pins(Axi4(address_bits_of(board.config.replay.memory_bytes)).create())}
+        found |= {
+            f"memory_{name}": Port(f"memory_{name}", "out" if flow == Out else "in", len(value), "clk")
+            for name, flow, value in pins(Axi4(address_bits_of(board.config.replay.memory_bytes)).create())
+        }
     return found
 
 

@@ -18,10 +18,19 @@ def shell_pins(config) -> list[tuple[str, str, int, tuple]]:
         for side, flow, back in (("rx", "in", "out"), ("tx", "out", "in")):
             for name, member in (("data", "data"), ("bytes", "count"), ("last", "last"), ("error", "error")):
                 if (side, name) != ("tx", "error"):
-                    found.append((f"{side}{p}_{name}", flow, Shape.cast(word[member].shape).width, (side, p, "payload", member)))
-            found += [(f"{side}{p}_valid", flow, 1, (side, p, "valid")), (f"{side}{p}_ready", back, 1, (side, p, "ready"))]
-    found += [("link", "in", config.ports, ("link",)), ("own_mac", "in", 48, ("own_mac",)), ("own_ip", "in", 32, ("own_ip",)),
-              ("leds", "out", config.ports + 2, ("leds",))]
+                    found.append(
+                        (f"{side}{p}_{name}", flow, Shape.cast(word[member].shape).width, (side, p, "payload", member))
+                    )
+            found += [
+                (f"{side}{p}_valid", flow, 1, (side, p, "valid")),
+                (f"{side}{p}_ready", back, 1, (side, p, "ready")),
+            ]
+    found += [
+        ("link", "in", config.ports, ("link",)),
+        ("own_mac", "in", 48, ("own_mac",)),
+        ("own_ip", "in", 32, ("own_ip",)),
+        ("leds", "out", config.ports + 2, ("leds",)),
+    ]
     return found
 
 

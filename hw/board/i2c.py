@@ -12,24 +12,38 @@ START, BYTE, STOP = range(3)
 
 
 class I2cWriter(wiring.Component):
-    """After a reset, and `delay_cycles` on, carries out `writes`, each an I2C address of 7 bits and its bytes, from first to last; then `done`. A
-    device that does not acknowledge sets `missed`, which stays, and the list goes on.
+    """After a reset, and `delay_cycles` on, carries out `writes`, each an I2C address of 7 bits and its bytes, from
+    first to last; then `done`. A device that does not acknowledge sets `missed`, which stays, and the list goes on.
 
-    Lines are open drain: 0 pulls one down, 1 leaves it to its resistor; `scl_i`, `sda_i` are what the lines are. A bit takes `4 * quarter_cycles`
-    and what a device that holds `scl` down adds; only one master may be there. UM10204, sections 3.1.1 to 3.1.9.
+    Lines are open drain: 0 pulls one down, 1 leaves it to its resistor; `scl_i`, `sda_i` are what the lines are. A bit
+    takes `4 * quarter_cycles` and what a device that holds `scl` down adds; only one master may be there. UM10204,
+    sections 3.1.1 to 3.1.9.
     """
 
     def __init__(self, writes, *, quarter_cycles: int, delay_cycles: int = 0):
         if quarter_cycles < 4:
-            raise ValueError(f"I2cWriter quarter_cycles must be at least 4, for two registers stand before the inputs, not {quarter_cycles!r}")
+            raise ValueError(
+                f"I2cWriter quarter_cycles must be at least 4, for two registers stand before the inputs, not {quarter_cycles!r}"
+            )
         for address, *values in writes:
             if not 0 <= address < 128 or not values or not all(0 <= value < 256 for value in values):
-                raise ValueError(f"I2cWriter writes must be an address below 128 and at least one byte, not {(address, *values)!r}")
+                raise ValueError(
+                    f"I2cWriter writes must be an address below 128 and at least one byte, not {(address, *values)!r}"
+                )
         self.quarter_cycles, self.delay_cycles = quarter_cycles, delay_cycles
         self.steps: list[int] = []
         for address, *values in writes:
             self.steps += [START << 8, *(BYTE << 8 | value for value in (address << 1, *values)), STOP << 8]
-        super().__init__({"scl_o": Out(1, init=1), "sda_o": Out(1, init=1), "scl_i": In(1), "sda_i": In(1), "done": Out(1), "missed": Out(1)})
+        super().__init__(
+            {
+                "scl_o": Out(1, init=1),
+                "sda_o": Out(1, init=1),
+                "scl_i": In(1),
+                "sda_i": In(1),
+                "done": Out(1),
+                "missed": Out(1),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
@@ -56,9 +70,15 @@ class I2cWriter(wiring.Component):
                 m.d.sync += quarter.eq(quarter + 1)
                 with m.Switch(kind):
                     with m.Case(START):  # sda falls while scl is high
-                        m.d.sync += [self.scl_o.eq(Array([1, 1, 1, 0])[quarter]), self.sda_o.eq(Array([1, 1, 0, 0])[quarter])]
+                        m.d.sync += [
+                            self.scl_o.eq(Array([1, 1, 1, 0])[quarter]),
+                            self.sda_o.eq(Array([1, 1, 0, 0])[quarter]),
+                        ]
                     with m.Case(STOP):  # sda rises while scl is high
-                        m.d.sync += [self.scl_o.eq(Array([0, 1, 1, 1])[quarter]), self.sda_o.eq(Array([0, 0, 1, 1])[quarter])]
+                        m.d.sync += [
+                            self.scl_o.eq(Array([0, 1, 1, 1])[quarter]),
+                            self.sda_o.eq(Array([0, 0, 1, 1])[quarter]),
+                        ]
                     with m.Default():
                         m.d.sync += self.scl_o.eq(Array([0, 1, 1, 0])[quarter])
                         with m.If(quarter == 0):  # eight bits, highest first; in the ninth the device pulls sda down

@@ -1,7 +1,8 @@
-"""`python -m hw.board.lint <board>`: what is emitted for a board, through Verilator's lint with every warning on, and Yosys' checks.
+"""`python -m hw.board.lint <board>`: what is emitted for a board, through Verilator's lint with every warning on, and
+Yosys' checks.
 
-Verilator's warnings are refused unless one of `WAIVERS` says why they may stay; a waiver that nothing needs any more is refused, too. Yosys
-refuses latches, signals with two drivers or none, and loops without a register.
+Verilator's warnings are refused unless one of `WAIVERS` says why they may stay; a waiver that nothing needs any more is
+refused, too. Yosys refuses latches, signals with two drivers or none, and loops without a register.
 """
 
 import importlib.util
@@ -22,7 +23,18 @@ from hw.board.shell import Shell
 from hw.build import NO_LATCH, component_verilog, tool
 from iswitch.config import Config
 
-__all__ = ["WAIVERS", "Finding", "Waiver", "check_structure", "complaints", "lint", "main", "refused", "unneeded", "verilator"]
+__all__ = [
+    "WAIVERS",
+    "Finding",
+    "Waiver",
+    "check_structure",
+    "complaints",
+    "lint",
+    "main",
+    "refused",
+    "unneeded",
+    "verilator",
+]
 
 BUILD = Path(__file__).parents[2] / "build" / "lint"
 
@@ -45,7 +57,8 @@ def always(config: Config) -> bool:
 
 @dataclass(frozen=True)
 class Waiver:
-    """`message` and `instance` are patterns of the whole text. `when`: for which switches it is there, and must be needed."""
+    """`message` and `instance` are patterns of the whole text. `when`: for which switches it is there, and must be
+    needed."""
 
     rule: str
     message: str
@@ -54,47 +67,106 @@ class Waiver:
     when: Callable[[Config], bool] = always
 
     def covers(self, warning: Finding) -> bool:
-        return self.rule == warning.rule and bool(re.fullmatch(self.message, warning.message) and re.fullmatch(self.instance, warning.instance))
+        return self.rule == warning.rule and bool(
+            re.fullmatch(self.message, warning.message) and re.fullmatch(self.instance, warning.instance)
+        )
 
 
-OPERATOR = r"Operator (ADD|SUB|MUL|EQ|NEQ|LT|LTS|LTE|LTES|GT|GTS|GTE|GTES|SHIFTL|AND|OR|XOR) expects \d+ bits on the [LR]HS"
+OPERATOR = (
+    r"Operator (ADD|SUB|MUL|EQ|NEQ|LT|LTS|LTE|LTES|GT|GTS|GTE|GTES|SHIFTL|AND|OR|XOR) expects \d+ bits on the [LR]HS"
+)
 NEED = r"(CONST|VARREF|SEL|SIGNED|REPLICATE|CONCAT|EXTEND|ADD|SUB) ?.*"
 UNUSED_RECORDS = r"Bits of signal are not used: '.*'\[[\d:,]+\]"
 
 WAIVERS = (
     Waiver("DECLFILENAME", "Filename '.*' does not match MODULE name: '.*'", "all modules of a design are in one file"),
-    Waiver("PROCASSINIT", "Procedural assignment to declaration with initial value: '.*'",
-           "registers of an FPGA have a value when it is configured, and this is how Verilog-2005 says it"),
-    Waiver("CASEOVERLAP", r"Case conditions overlap \(example pattern 0x[\da-f]+\)",
-           "Yosys writes a choice by one of several bits as casez, whose don't-cares overlap; the first one that fits counts, as in the sources"),
-    Waiver("WIDTHEXPAND", f"{OPERATOR}, but [LR]HS's {NEED} generates \\d+ bits.",
-           "cells of RTLIL extend their shorter operand, and Verilog by the same rule; assignments and pins are not waived"),
-    Waiver("WIDTHTRUNC", r"Logical operator LOGNOT expects 1 bit on the LHS, but LHS's \w+ ?.* generates \d+ bits.",
-           "Yosys writes a comparison with zero as `!`"),
-    Waiver("WIDTHTRUNC", r"Operator ASSIGNW expects \d+ bits on the Assign RHS, but Assign RHS's SHIFTRS? generates \d+ bits.",
-           "Yosys writes a part selected by a signal as a shift, of which the low bits are wanted"),
-    Waiver("UNUSEDSIGNAL", "Signal is not used: '(clk|rst)'",
-           "Amaranth gives clock and reset to every module that has one of them"),
-    Waiver("UNUSEDSIGNAL", r"(Signal is|Bits of signal are) not used: '_\d+_'(\[[\d:,]+\])?",
-           "what Yosys named by itself: carries out of a sum, bits that a shift drops"),
-    Waiver("UNUSEDSIGNAL", UNUSED_RECORDS, "records go whole to components that look at some of their fields, and sums lose their carry"),
-    Waiver("UNUSEDSIGNAL", r"Signal is not used: 'busy\$\d+'",
-           "whether anything is inside is for emulation, and boards do not ask", r"shell\.switch"),
-    Waiver("UNUSEDSIGNAL", "Signal is not used: 'stats__5'", "of the core's strobes, those of terms that round to zero: they come from the lanes",
-           r"shell\.switch"),
-    Waiver("UNUSEDSIGNAL", r"Signal is not used: 'parents__\d+'",
-           "a switch without uplinks has no parents", r"shell\.switch", lambda c: not c.uplinks),
-    Waiver("UNUSEDSIGNAL", "Signal is not used: '(claimed|age|members__claims_next|members__claims_write)'",
-           "a switch without asynchronous jobs has no claims", r"shell\.switch(\.core(\.tables)?)?", lambda c: not c.staleness),
-    Waiver("UNSIGNED", "Comparison is constant due to unsigned arithmetic", "of one gateware line for every age, the one for age 0 is always true",
-           r"shell\.switch\.core\.claims", lambda c: c.staleness > 0),
-    Waiver("CMPCONST", "Comparison is constant due to limited range",
-           "of one gateware line for every lane, the one for the last is never true",
-           r"shell\.switch\.aggregator\.composer"),
-    Waiver("UNOPTFLAT", r"Signal unoptimizable: Circular combinational logic: 'shell\.switch\.(stamp|output_\d+)\.image'",
-           "bits of one signal depend on other bits of it; Yosys, which goes by bits, finds no loop"),
+    Waiver(
+        "PROCASSINIT",
+        "Procedural assignment to declaration with initial value: '.*'",
+        "registers of an FPGA have a value when it is configured, and this is how Verilog-2005 says it",
+    ),
+    Waiver(
+        "CASEOVERLAP",
+        r"Case conditions overlap \(example pattern 0x[\da-f]+\)",
+        "Yosys writes a choice by one of several bits as casez, whose don't-cares overlap; the first one that fits counts, as in the sources",
+    ),
+    Waiver(
+        "WIDTHEXPAND",
+        f"{OPERATOR}, but [LR]HS's {NEED} generates \\d+ bits.",
+        "cells of RTLIL extend their shorter operand, and Verilog by the same rule; assignments and pins are not waived",
+    ),
+    Waiver(
+        "WIDTHTRUNC",
+        r"Logical operator LOGNOT expects 1 bit on the LHS, but LHS's \w+ ?.* generates \d+ bits.",
+        "Yosys writes a comparison with zero as `!`",
+    ),
+    Waiver(
+        "WIDTHTRUNC",
+        r"Operator ASSIGNW expects \d+ bits on the Assign RHS, but Assign RHS's SHIFTRS? generates \d+ bits.",
+        "Yosys writes a part selected by a signal as a shift, of which the low bits are wanted",
+    ),
+    Waiver(
+        "UNUSEDSIGNAL",
+        "Signal is not used: '(clk|rst)'",
+        "Amaranth gives clock and reset to every module that has one of them",
+    ),
+    Waiver(
+        "UNUSEDSIGNAL",
+        r"(Signal is|Bits of signal are) not used: '_\d+_'(\[[\d:,]+\])?",
+        "what Yosys named by itself: carries out of a sum, bits that a shift drops",
+    ),
+    Waiver(
+        "UNUSEDSIGNAL",
+        UNUSED_RECORDS,
+        "records go whole to components that look at some of their fields, and sums lose their carry",
+    ),
+    Waiver(
+        "UNUSEDSIGNAL",
+        r"Signal is not used: 'busy\$\d+'",
+        "whether anything is inside is for emulation, and boards do not ask",
+        r"shell\.switch",
+    ),
+    Waiver(
+        "UNUSEDSIGNAL",
+        "Signal is not used: 'stats__5'",
+        "of the core's strobes, those of terms that round to zero: they come from the lanes",
+        r"shell\.switch",
+    ),
+    Waiver(
+        "UNUSEDSIGNAL",
+        r"Signal is not used: 'parents__\d+'",
+        "a switch without uplinks has no parents",
+        r"shell\.switch",
+        lambda c: not c.uplinks,
+    ),
+    Waiver(
+        "UNUSEDSIGNAL",
+        "Signal is not used: '(claimed|age|members__claims_next|members__claims_write)'",
+        "a switch without asynchronous jobs has no claims",
+        r"shell\.switch(\.core(\.tables)?)?",
+        lambda c: not c.staleness,
+    ),
+    Waiver(
+        "UNSIGNED",
+        "Comparison is constant due to unsigned arithmetic",
+        "of one gateware line for every age, the one for age 0 is always true",
+        r"shell\.switch\.core\.claims",
+        lambda c: c.staleness > 0,
+    ),
+    Waiver(
+        "CMPCONST",
+        "Comparison is constant due to limited range",
+        "of one gateware line for every lane, the one for the last is never true",
+        r"shell\.switch\.aggregator\.composer",
+    ),
+    Waiver(
+        "UNOPTFLAT",
+        r"Signal unoptimizable: Circular combinational logic: 'shell\.switch\.(stamp|output_\d+)\.image'",
+        "bits of one signal depend on other bits of it; Yosys, which goes by bits, finds no loop",
+    ),
 )
-"""Each as narrow as it can be. By rule, message and place in the design; line numbers change with every change elsewhere."""
+"""Each as narrow as it can be. By rule, message and place in the design; line numbers change with every change
+elsewhere."""
 
 
 def verilator(source: Path, top: str) -> list[Finding]:
@@ -103,15 +175,21 @@ def verilator(source: Path, top: str) -> list[Finding]:
     if spec is None or spec.origin is None:
         raise RuntimeError("lint needs the Python package 'verilator'; `make setup` installs it")
     root = Path(spec.origin).parent
-    done = subprocess.run([str(root / "bin" / "verilator_bin"), "--lint-only", "-Wall", "-Wno-fatal", "--top-module", top, source.name],
-                          cwd=source.parent, env=os.environ | {"VERILATOR_ROOT": str(root)}, text=True, capture_output=True)
+    done = subprocess.run(
+        [str(root / "bin" / "verilator_bin"), "--lint-only", "-Wall", "-Wno-fatal", "--top-module", top, source.name],
+        cwd=source.parent,
+        env=os.environ | {"VERILATOR_ROOT": str(root)},
+        text=True,
+        capture_output=True,
+    )
     if done.returncode:
         raise RuntimeError(f"verilator failed:\n{done.stderr[-4000:]}")
     return list(parse(done.stderr))
 
 
 def parse(text: str) -> Iterable[Finding]:
-    """Each begins with a line `%Warning-RULE: file:line:column: message`; one of the lines after may say in which instance."""
+    """Each begins with a line `%Warning-RULE: file:line:column: message`; one of the lines after may say in which
+    instance."""
     for found in re.split(r"^(?=%Warning-)", text, flags=re.MULTILINE)[1:]:
         first = re.match(r"%Warning-(\w+): (?:\S+?:\d+:\d+: )?(.*)", found)
         assert first
@@ -131,17 +209,27 @@ def unneeded(found: Iterable[Finding], waivers: Iterable[Waiver]) -> list[Waiver
 
 
 def check_structure(source: Path, top: str) -> None:
-    """Yosys' checks of Verilog: RuntimeError for a latch, a signal with two drivers or none, or a loop without a register."""
-    tool("yosys", ["-q", "-p", f"read_verilog -sv {source.name}; hierarchy -check -top {top}; proc; {NO_LATCH}; flatten; opt_clean; check -assert"],
-         source.parent)
+    """Yosys' checks of Verilog: RuntimeError for a latch, a signal with two drivers or none, or a loop without a
+    register."""
+    tool(
+        "yosys",
+        [
+            "-q",
+            "-p",
+            f"read_verilog -sv {source.name}; hierarchy -check -top {top}; proc; {NO_LATCH}; flatten; opt_clean; check -assert",
+        ],
+        source.parent,
+    )
 
 
 def complaints(source: Path, top: str, waivers: Iterable[Waiver]) -> list[str]:
     """About a design in one file of Verilog; none if it is clean. RuntimeError if Yosys refuses it."""
     check_structure(source, top)
     waivers, found = list(waivers), verilator(source, top)
-    return [*(str(one) for one in refused(found, waivers)),
-            *(f"waiver that nothing needs: {waiver.rule}, {waiver.message}" for waiver in unneeded(found, waivers))]
+    return [
+        *(str(one) for one in refused(found, waivers)),
+        *(f"waiver that nothing needs: {waiver.rule}, {waiver.message}" for waiver in unneeded(found, waivers)),
+    ]
 
 
 def lint(board: Board) -> list[str]:

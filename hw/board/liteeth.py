@@ -1,4 +1,5 @@
-"""A gigabit MAC for ECP5 boards, made of LiteEth's parts as Verilog: RGMII pins on one side, bytes of frames on the other."""
+"""A gigabit MAC for ECP5 boards, made of LiteEth's parts as Verilog: RGMII pins on one side, bytes of frames on the
+other."""
 
 import re
 
@@ -26,17 +27,32 @@ TAP_NS = 0.025
 class Mac(LiteXModule):
     """One clock, that which the PHY sends with its data. No FIFO: who stands on the other side brings the crossing.
 
-    Ports `tx_*` take the bytes of a frame without a pause (the wire does not wait) and append padding, FCS and gap; `rx_*` give those of a
-    frame without preamble and FCS and cannot be stalled. What can be seen to be damaged ends with `rx_error`, also a carrier without
-    a start, or with fewer than five bytes.
+    Ports `tx_*` take the bytes of a frame without a pause (the wire does not wait) and append padding, FCS and gap;
+    `rx_*` give those of a frame without preamble and FCS and cannot be stalled. What can be seen to be damaged ends
+    with `rx_error`, also a carrier without a start, or with fewer than five bytes.
     """
 
     def __init__(self, *, tx_delay_ns: float, rx_delay_ns: float):
         self.clk, self.rst = Signal(name="clk"), Signal(name="rst")
-        pads = self.pads = Record([(f"{way}_{name}", width) for way in ("tx", "rx") for name, width in (("ctl", 1), ("data", 4))], name="rgmii")
+        pads = self.pads = Record(
+            [(f"{way}_{name}", width) for way in ("tx", "rx") for name, width in (("ctl", 1), ("data", 4))],
+            name="rgmii",
+        )
         self.tx_clk = Signal(name="rgmii_tx_clk")
-        streams = {name: Signal(8 if name.endswith("data") else 1, name=name) for name in
-                   ("tx_valid", "tx_ready", "tx_data", "tx_last", "rx_valid", "rx_data", "rx_last", "rx_error", "link")}
+        streams = {
+            name: Signal(8 if name.endswith("data") else 1, name=name)
+            for name in (
+                "tx_valid",
+                "tx_ready",
+                "tx_data",
+                "tx_last",
+                "rx_valid",
+                "rx_data",
+                "rx_last",
+                "rx_error",
+                "link",
+            )
+        }
         self.ios = {self.clk, self.rst, self.tx_clk, *pads.flatten(), *streams.values()}
 
         self.cd_eth_rx, self.cd_eth_tx = ClockDomain("eth_rx"), ClockDomain("eth_tx")
@@ -48,7 +64,8 @@ class Mac(LiteXModule):
         clock = Signal()
         self.specials += [
             DDROutput(clk=self.clk, i1=1, i2=0, o=clock),
-            Instance("DELAYG", p_DEL_MODE="SCLK_ALIGNED", p_DEL_VALUE=taps(tx_delay_ns), i_A=clock, o_Z=self.tx_clk)]
+            Instance("DELAYG", p_DEL_MODE="SCLK_ALIGNED", p_DEL_VALUE=taps(tx_delay_ns), i_A=clock, o_Z=self.tx_clk),
+        ]
 
         self.phy_tx = stage("eth_tx", LiteEthPHYRGMIITX(pads))
         # Or who brings the bytes would hear late in a cycle whether one was taken.
@@ -61,10 +78,23 @@ class Mac(LiteXModule):
         self.tx_preamble = stage("eth_tx", LiteEthMACPreambleInserter(8))
         self.gap = stage("eth_tx", LiteEthMACGap(8))
         self.tx_pipeline = Pipeline(
-            self.byte_buffer, self.padding, self.tx_buffer, self.inserter, self.crc_buffer, self.tx_preamble, self.gap, self.phy_tx)
+            self.byte_buffer,
+            self.padding,
+            self.tx_buffer,
+            self.inserter,
+            self.crc_buffer,
+            self.tx_preamble,
+            self.gap,
+            self.phy_tx,
+        )
         sink = self.byte_buffer.sink
-        self.comb += [sink.valid.eq(streams["tx_valid"]), sink.data.eq(streams["tx_data"]), sink.last.eq(streams["tx_last"]),
-                      sink.last_be.eq(streams["tx_last"]), streams["tx_ready"].eq(sink.ready)]
+        self.comb += [
+            sink.valid.eq(streams["tx_valid"]),
+            sink.data.eq(streams["tx_data"]),
+            sink.last.eq(streams["tx_last"]),
+            sink.last_be.eq(streams["tx_last"]),
+            streams["tx_ready"].eq(sink.ready),
+        ]
 
         self.phy_rx = stage("eth_rx", LiteEthPHYRGMIIRX(pads, rx_delay=taps(rx_delay_ns) * TAP_NS * 1e-9))
         self.rx_preamble = stage("eth_rx", LiteEthMACPreambleChecker(8))
@@ -76,15 +106,21 @@ class Mac(LiteXModule):
         self.comb += [
             # The PHY leaves `last_be` at 0, with which the checker would find no FCS wrong.
             self.phy_rx.source.last_be.eq(self.phy_rx.source.last),
-            given.ready.eq(1), streams["link"].eq(self.phy_rx.inband_status.fields.link_status),
-            # After a frame's end the checker is as new: by itself it takes a frame of one byte for the beginning of the next.
+            given.ready.eq(1),
+            streams["link"].eq(self.phy_rx.inband_status.fields.link_status),
+            # After a frame's end the checker is as new: by itself it takes a frame of one byte for the beginning of the
+            # next.
             self.checker.reset.eq(ended),
             # Of a frame that ends before there is a byte beside the FCS the checker gives nothing.
-            lost.eq(self.rx_preamble.error | taken.valid & taken.ready & taken.last & ~given.valid)]
+            lost.eq(self.rx_preamble.error | taken.valid & taken.ready & taken.last & ~given.valid),
+        ]
         self.sync.eth_rx += [
             ended.eq(taken.valid & taken.ready & taken.last),
-            streams["rx_valid"].eq(given.valid | lost), streams["rx_data"].eq(given.data),
-            streams["rx_last"].eq(given.last | lost), streams["rx_error"].eq(given.error | lost)]
+            streams["rx_valid"].eq(given.valid | lost),
+            streams["rx_data"].eq(given.data),
+            streams["rx_last"].eq(given.last | lost),
+            streams["rx_error"].eq(given.error | lost),
+        ]
 
 
 def taps(delay_ns: float) -> int:
@@ -96,8 +132,10 @@ def taps(delay_ns: float) -> int:
 
 
 def verilog(name: str, *, tx_delay_ns: float = 0.0, rx_delay_ns: float = 0.0) -> str:
-    """The MAC as a Verilog module of that name, with ECP5 primitives at its pins. Delays of the clock it sends and of the data it receives:
-    0 to 3.175 ns, what the PHY does not add itself."""
+    """The MAC as a Verilog module of that name, with ECP5 primitives at its pins. Delays of the clock it sends and of
+    the data it receives: 0 to 3.175 ns, what the PHY does not add itself."""
     LiteXContext.top = mac = Mac(tx_delay_ns=tx_delay_ns, rx_delay_ns=rx_delay_ns)
     text = str(convert(mac, mac.ios, name=name, special_overrides=lattice_ecp5_trellis_special_overrides))
-    return re.sub(r"^//[^\n]*\n|/\*.*?\*/\n", "", text, flags=re.MULTILINE | re.DOTALL)  # comments hold the time of day, and lists in no fixed order
+    return re.sub(
+        r"^//[^\n]*\n|/\*.*?\*/\n", "", text, flags=re.MULTILINE | re.DOTALL
+    )  # comments hold the time of day, and lists in no fixed order

@@ -7,8 +7,9 @@ __all__ = ["check_lpf"]
 
 
 def check_lpf(text: str, bits: Iterable[str], clocks: Iterable[str]) -> list[str]:
-    """Of an ECP5 board's preferences: every bit of every port has a site and an I/O type, no site is given twice, nothing is named that is not
-    there, and each clock that comes in has a frequency. bits: as the file names them, name[k] of a bus."""
+    """Of an ECP5 board's preferences: every bit of every port has a site and an I/O type, no site is given twice,
+    nothing is named that is not there, and each clock that comes in has a frequency. bits: as the file names them,
+    name[k] of a bus."""
     found, wanted = [], set(bits)
     text = re.sub(r"#.*|//.*", "", text)
     sites: dict[str, str] = {}

@@ -1,4 +1,5 @@
-"""The switch as a core for other people's pipelines: in place of the output port lookup of NetFPGA's reference switch, or in OpenNIC's user box.
+"""The switch as a core for other people's pipelines: in place of the output port lookup of NetFPGA's reference switch,
+or in OpenNIC's user box.
 
 `python -m hw.board.netfpga [netfpga|opennic]` writes its Verilog to `build/<core>/`.
 """
@@ -33,37 +34,56 @@ def registers(config: Config) -> list[Register]:
     """The map: what is built, what can be set, what has happened."""
     mac, ip = wire_order(DEFAULT_MAC), wire_order(DEFAULT_IP)
     found = [
-        Register("magic", 0x00, "as the switch's own registers begin"), Register("version", 0x04, "of the protocol"),
-        Register("ports", 0x08, "Config.ports"), Register("bus_bits", 0x0C, "Config.bus_bits"), Register("members", 0x10, "Config.members"),
-        Register("jobs", 0x14, "Config.jobs"), Register("window", 0x18, "Config.window"), Register("elements", 0x1C, "Config.elements"),
+        Register("magic", 0x00, "as the switch's own registers begin"),
+        Register("version", 0x04, "of the protocol"),
+        Register("ports", 0x08, "Config.ports"),
+        Register("bus_bits", 0x0C, "Config.bus_bits"),
+        Register("members", 0x10, "Config.members"),
+        Register("jobs", 0x14, "Config.jobs"),
+        Register("window", 0x18, "Config.window"),
+        Register("elements", 0x1C, "Config.elements"),
         Register("own_mac_low", 0x20, "first four bytes of the switch's MAC, the first lowest", mac & 0xFFFF_FFFF),
-        Register("own_mac_high", 0x24, "its last two", mac >> 32), Register("own_ip", 0x28, "the switch's IPv4 address, first byte lowest", ip),
+        Register("own_mac_high", 0x24, "its last two", mac >> 32),
+        Register("own_ip", 0x28, "the switch's IPv4 address, first byte lowest", ip),
         Register("now_us", 0x30, "microseconds since the reset"),
         Register("status", 0x34, "the lights: each port's, then a contribution, then a loss"),
-        Register("packets_in", 0x40, "packets taken"), Register("packets_out", 0x44, "packets sent"),
-        Register("strangers", 0x48, "packets of a source that is none of our ports, dropped")]
+        Register("packets_in", 0x40, "packets taken"),
+        Register("packets_out", 0x44, "packets sent"),
+        Register("strangers", 0x48, "packets of a source that is none of our ports, dropped"),
+    ]
     for job in range(config.jobs):
         at = 0x100 + 0x20 * job
-        found += [Register(f"parent_{job}_{word}", at + 4 * k, f"of job {job}'s parent: {word.replace('_', ' ')}", 0)
-                  for k, word in enumerate(PARENT_WORDS)]
+        found += [
+            Register(f"parent_{job}_{word}", at + 4 * k, f"of job {job}'s parent: {word.replace('_', ' ')}", 0)
+            for k, word in enumerate(PARENT_WORDS)
+        ]
     return found
 
 
 class DropIn(wiring.Component):
     """`s_axis` in, `m_axis` out, registers at `s_axi`, all with one clock; `memory` if the Config has a replay service.
 
-    Packets come without FCS and are sound, as those pipelines' MACs give them. One that comes in leaves by as many packets as it has destinations,
-    each with its own. Addresses and parents may be set while no job runs. `inside`: what stands for the switch, with the interface of `Shell`.
+    Packets come without FCS and are sound, as those pipelines' MACs give them. One that comes in leaves by as many
+    packets as it has destinations, each with its own. Addresses and parents may be set while no job runs. `inside`:
+    what stands for the switch, with the interface of `Shell`.
     """
 
     def __init__(self, config: Config, tuser: Tuser, *, clock_hz: int, inside: wiring.Component | None = None):
         if config.ports != len(tuser.places):
-            raise ValueError(f"DropIn config.ports must be as many as tuser has places, {len(tuser.places)}, not {config.ports!r}")
+            raise ValueError(
+                f"DropIn config.ports must be as many as tuser has places, {len(tuser.places)}, not {config.ports!r}"
+            )
         self.config, self.tuser = config, tuser
         self.shell = inside or Shell(config, clock_hz=clock_hz)
         bus = AxiStream(config.bus_bits, tuser)
-        super().__init__({"s_axis": In(bus), "m_axis": Out(bus), "s_axi": In(AxiLite()),
-                          **({"memory": Out(self.shell.memory.signature)} if config.replay else {})})
+        super().__init__(
+            {
+                "s_axis": In(bus),
+                "m_axis": Out(bus),
+                "s_axi": In(AxiLite()),
+                **({"memory": Out(self.shell.memory.signature)} if config.replay else {}),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
@@ -83,25 +103,38 @@ class DropIn(wiring.Component):
             connect(m, shell.memory, flipped(self.memory))
 
         counted = {"packets_in": split.frame, "packets_out": merge.frame, "strangers": split.stranger}
-        shown = {"magic": MAGIC, "version": VERSION, "now_us": shell.clock.now, "status": shell.leds,
-                 **{name: getattr(config, name) for name in ("ports", "bus_bits", "members", "jobs", "window", "elements")}}
+        shown = {
+            "magic": MAGIC,
+            "version": VERSION,
+            "now_us": shell.clock.now,
+            "status": shell.leds,
+            **{name: getattr(config, name) for name in ("ports", "bus_bits", "members", "jobs", "window", "elements")},
+        }
         for name, event in counted.items():
             total = Signal(32, name=f"total_{name}")
             m.d.sync += total.eq(total + event)
             shown[name] = total
         m.d.comb += [file.read(name).eq(value) for name, value in shown.items()]
         m.d.comb += [
-            shell.link.eq(-1), shell.own_ip.eq(file.written("own_ip")),
-            shell.own_mac.eq(Cat(file.written("own_mac_low"), file.written("own_mac_high")[:16]))]
+            shell.link.eq(-1),
+            shell.own_ip.eq(file.written("own_ip")),
+            shell.own_mac.eq(Cat(file.written("own_mac_low"), file.written("own_mac_high")[:16])),
+        ]
         for job, parent in enumerate(shell.parents):
             word = {name: file.written(f"parent_{job}_{name}") for name in PARENT_WORDS}
-            m.d.comb += [parent.mac.eq(Cat(word["mac_low"], word["mac_high"][:16])), parent.ip.eq(word["ip"]), parent.ranks.eq(word["ranks"]),
-                         parent.port.eq(word["port"]), parent.valid.eq(word["valid"])]
+            m.d.comb += [
+                parent.mac.eq(Cat(word["mac_low"], word["mac_high"][:16])),
+                parent.ip.eq(word["ip"]),
+                parent.ranks.eq(word["ranks"]),
+                parent.port.eq(word["port"]),
+                parent.valid.eq(word["valid"]),
+            ]
         return m
 
 
 def flat(core: DropIn) -> tuple[Module, list[Signal]]:
-    """The core with the names that those pipelines have: axis_aclk, axis_resetn, s_axis_tdata, ..., s_axi_awaddr, ..., m_axi_awaddr, ..."""
+    """The core with the names that those pipelines have: axis_aclk, axis_resetn, s_axis_tdata, ..., s_axi_awaddr, ...,
+    m_axi_awaddr, ..."""
     m = Module()
     m.submodules.core = core
     clock, reset_n = Signal(name="axis_aclk"), Signal(name="axis_resetn")
@@ -119,8 +152,12 @@ def flat(core: DropIn) -> tuple[Module, list[Signal]]:
             port(f"{name}_{member}", getattr(bus, member), inward)
         port(f"{name}_tready", bus.tready, not inward)
         if tuser.split:
-            for part, at, width in (("size", tuser.length, 16), ("src", tuser.source, bits), ("dst", tuser.destination, bits)):
-                port(f"{name}_tuser_{part}", bus.tuser[at:at + width], inward)
+            for part, at, width in (
+                ("size", tuser.length, 16),
+                ("src", tuser.source, bits),
+                ("dst", tuser.destination, bits),
+            ):
+                port(f"{name}_tuser_{part}", bus.tuser[at : at + width], inward)
         else:
             port(f"{name}_tuser", bus.tuser, inward)
     for path, member, value in core.s_axi.signature.flatten(core.s_axi):

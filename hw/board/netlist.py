@@ -24,7 +24,8 @@ THROUGH = {"IBUFDS": ("I", "O"), "IBUFDS_GTE4": ("I", "O"), "BUFG": ("I", "O")}
 
 @dataclass(frozen=True)
 class Netlist:
-    """`cells` of the flat design, names with "/" between levels; `ports` of the top with their bits; `pins` of the modules that are not ours."""
+    """`cells` of the flat design, names with "/" between levels; `ports` of the top with their bits; `pins` of the
+    modules that are not ours."""
 
     cells: Mapping[str, Mapping[str, Any]]
     ports: Mapping[str, tuple[str, tuple[Bit, ...]]]
@@ -87,7 +88,8 @@ class Netlist:
         for kind, ports in (("WR", writers), ("RD", readers)):
             for k in range(ports):
                 share = lambda pin, kind=kind, ports=ports, k=k: nets[f"{kind}_{pin}"][
-                    len(nets[f"{kind}_{pin}"]) // ports * k:len(nets[f"{kind}_{pin}"]) // ports * (k + 1)]
+                    len(nets[f"{kind}_{pin}"]) // ports * k : len(nets[f"{kind}_{pin}"]) // ports * (k + 1)
+                ]
                 registered = parameters[f"{kind}_CLK_ENABLE"][::-1][k] == "1"
                 clock = self.source(share("CLK")[0]) if registered else None
                 if kind == "WR":
@@ -101,8 +103,8 @@ class Netlist:
 
     @cached_property
     def crossings(self) -> dict[tuple[Bit, Bit], tuple[str, str]]:
-        """Pairs of clocks between which signals go, with one such path: where it begins and where it ends. Cells are taken whole: what is at one
-        input of a cell is at all of its outputs."""
+        """Pairs of clocks between which signals go, with one such path: where it begins and where it ends. Cells are
+        taken whole: what is at one input of a cell is at all of its outputs."""
         begins: dict[Bit, dict[Bit, str]] = defaultdict(dict)
         ends: dict[Bit, list[tuple[Bit, str]]] = defaultdict(list)
         for clock, side, name, bits in self.ends():
@@ -135,7 +137,13 @@ class Netlist:
             if cell["type"].startswith("$") and cell["type"] not in REGISTERS | MEMORIES:
                 directions, nets = cell["port_directions"], cell["connections"]
                 outputs = [bit for pin, bits in nets.items() if directions[pin] == "output" for bit in bits]
-                for bit in {bit for pin, bits in nets.items() if directions[pin] == "input" for bit in bits if isinstance(bit, int)}:
+                for bit in {
+                    bit
+                    for pin, bits in nets.items()
+                    if directions[pin] == "input"
+                    for bit in bits
+                    if isinstance(bit, int)
+                }:
                     found[bit].append((name, outputs))
         return found
 
@@ -145,12 +153,16 @@ READ: dict[tuple[tuple[str, str], ...], Netlist] = {}
 
 
 def read(sources: Mapping[str, str], modules: Mapping[str, Mapping[str, Port]]) -> Netlist:
-    """The design `top`, flat. sources: Verilog by file name; modules: those that are not among them. RuntimeError with Yosys' words if it is not
-    one: an unknown module or pin, a net with two drivers."""
+    """The design `top`, flat. sources: Verilog by file name; modules: those that are not among them. RuntimeError with
+    Yosys' words if it is not one: an unknown module or pin, a net with two drivers."""
     key = (("stubs.v", "".join(stub(name, pins) for name, pins in modules.items())), *sources.items())
     if key not in READ:
         design = flattened(key)
-        names = {bit: name for name, net in sorted(design["netnames"].items(), key=lambda item: -len(item[0])) for bit in net["bits"]}
+        names = {
+            bit: name
+            for name, net in sorted(design["netnames"].items(), key=lambda item: -len(item[0]))
+            for bit in net["bits"]
+        }
         cells = {name.lstrip("\\"): cell for name, cell in design["cells"].items()}
         ports = {name: (port["direction"], tuple(port["bits"])) for name, port in design["ports"].items()}
         while len(READ) > 3:
@@ -160,12 +172,21 @@ def read(sources: Mapping[str, str], modules: Mapping[str, Mapping[str, Port]]) 
 
 
 def flattened(sources: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    """The module `top` of Yosys' JSON. Memories stay as they are written: what is read without a clock goes on to the next register."""
+    """The module `top` of Yosys' JSON. Memories stay as they are written: what is read without a clock goes on to the
+    next register."""
     with tempfile.TemporaryDirectory() as folder:
         there = Path(folder)
         for name, text in sources:
             (there / name).write_text(text)
         files = " ".join(f"read_verilog {name};" for name, _ in sources)
-        tool("yosys", ["-q", "-p", f"{files} hierarchy -check -top top; proc; flatten -separator /; opt_expr; opt_clean; check -assert; "
-                       "memory_collect; write_json top.json"], there)
+        tool(
+            "yosys",
+            [
+                "-q",
+                "-p",
+                f"{files} hierarchy -check -top top; proc; flatten -separator /; opt_expr; opt_clean; check -assert; "
+                "memory_collect; write_json top.json",
+            ],
+            there,
+        )
         return json.loads((there / "top.json").read_text())["modules"]["top"]

@@ -15,12 +15,20 @@ PORT = "port"
 
 
 def port_pins(bus_bits: int) -> Iterator[tuple[str, str, int]]:
-    """Its pins: name, i or o, width. `clk`: the core's clock, of `rx_data` ... `tx_ready` and `link`; `tx_clk`, `rx_clk` the transceiver's, of what
-    begins with gt_tx and gt_rx, which is `hw.board.transceivers.Blocks`."""
+    """Its pins: name, i or o, width. `clk`: the core's clock, of `rx_data` ... `tx_ready` and `link`; `tx_clk`,
+    `rx_clk` the transceiver's, of what begins with gt_tx and gt_rx, which is `hw.board.transceivers.Blocks`."""
     for name in ("clk", "rst", "tx_clk", "tx_rst", "rx_clk", "rx_rst"):
         yield name, "i", 1
-    yield from (("gt_txd", "o", 64), ("gt_txh", "o", 2), ("gt_tx_ready", "i", 1), ("gt_rxd", "i", 64), ("gt_rxh", "i", 2), ("gt_rx_valid", "i", 1),
-                ("gt_rx_slip", "o", 1), ("link", "o", 1))
+    yield from (
+        ("gt_txd", "o", 64),
+        ("gt_txh", "o", 2),
+        ("gt_tx_ready", "i", 1),
+        ("gt_rxd", "i", 64),
+        ("gt_rxh", "i", 2),
+        ("gt_rx_valid", "i", 1),
+        ("gt_rx_slip", "o", 1),
+        ("link", "o", 1),
+    )
     word = Word(bus_bits)
     for side, forth, back in (("rx", "o", "i"), ("tx", "i", "o")):
         for name, member in (("data", "data"), ("bytes", "count"), ("last", "last"), ("error", "error")):
@@ -48,7 +56,10 @@ def port_module(config: Config) -> tuple[Module, list[Signal]]:
             value = port.link
         else:
             words = getattr(port, side)
-            value = words.payload["count" if member == "bytes" else member] if member not in ("valid", "ready") else getattr(words, member)
+            value = (
+                words.payload["count" if member == "bytes" else member]
+                if member not in ("valid", "ready")
+                else getattr(words, member)
+            )
         m.d.comb += value.eq(flat[name]) if flow == "i" else flat[name].eq(value)
     return m, list(flat.values())
-

@@ -1,4 +1,5 @@
-"""The Vivado project of a board: the script that makes IP, synthesises, places, routes, and gives a bitstream only if timing is met."""
+"""The Vivado project of a board: the script that makes IP, synthesises, places, routes, and gives a bitstream only if
+timing is met."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -41,16 +42,22 @@ def commands(part: str, sources: Sequence[str], constraints: str, ips: Sequence[
     yield "phys_opt_design"
     yield "route_design"
     yield "phys_opt_design"
-    for report in ("utilization -file utilization.rpt", "timing_summary -delay_type min_max -max_paths 20 -file timing.rpt",
-                   "cdc -details -file cdc.rpt", "methodology -file methodology.rpt", "clock_interaction -file clock_interaction.rpt",
-                   "drc -file drc.rpt", "route_status -file route_status.rpt"):
+    for report in (
+        "utilization -file utilization.rpt",
+        "timing_summary -delay_type min_max -max_paths 20 -file timing.rpt",
+        "cdc -details -file cdc.rpt",
+        "methodology -file methodology.rpt",
+        "clock_interaction -file clock_interaction.rpt",
+        "drc -file drc.rpt",
+        "route_status -file route_status.rpt",
+    ):
         yield f"report_{report}"
     yield "write_checkpoint -force top.dcp"
     yield "\n# Each clock, and what is left of its period"
     yield f"set out [open {CLOCKS} w]"
     yield "foreach clock [get_clocks] {"
     yield "    set path [get_timing_paths -quiet -delay_type max -max_paths 1 -from $clock -to $clock]"
-    yield "    puts $out \"$clock [get_property PERIOD $clock] [expr {[llength $path] ? [get_property SLACK $path] : {none}}]\""
+    yield '    puts $out "$clock [get_property PERIOD $clock] [expr {[llength $path] ? [get_property SLACK $path] : {none}}]"'
     yield "}"
     yield "close $out"
     yield "\n# No bitstream unless everything is timed, and met"
@@ -58,31 +65,40 @@ def commands(part: str, sources: Sequence[str], constraints: str, ips: Sequence[
     yield "set hold [get_property SLACK [get_timing_paths -delay_type min -max_paths 1]]"
     yield "set pulse [regexp {All user specified timing constraints are met} [report_timing_summary -return_string]]"
     yield f"set out [open {TIMING} w]"
-    yield "puts $out \"$setup $hold $pulse\""
+    yield 'puts $out "$setup $hold $pulse"'
     yield "close $out"
     yield "if {$setup eq {} || $hold eq {} || $setup < 0 || $hold < 0 || !$pulse} {"
-    yield "    error \"timing is not met: setup $setup ns, hold $hold ns; see timing.rpt\""
+    yield '    error "timing is not met: setup $setup ns, hold $hold ns; see timing.rpt"'
     yield "}"
     yield f"write_bitstream -force -bin_file {BITSTREAM}"
 
 
 def build_sh() -> str:
-    lines = ("#!/bin/sh", "# Needs Vivado on PATH", "set -e", 'cd "$(dirname "$0")"',
-             "exec vivado -mode batch -nojournal -log vivado.log -source project.tcl")
+    lines = (
+        "#!/bin/sh",
+        "# Needs Vivado on PATH",
+        "set -e",
+        'cd "$(dirname "$0")"',
+        "exec vivado -mode batch -nojournal -log vivado.log -source project.tcl",
+    )
     return "\n".join(lines) + "\n"
 
 
 def write_project(board: Board, folder: Path, *, shell: str | None = None, **addresses: str) -> Top:
-    """All files of the project but what Vivado makes. shell: the shell's Verilog, if it is not to be emitted now; addresses: as `emit_top` has
-    them."""
+    """All files of the project but what Vivado makes. shell: the shell's Verilog, if it is not to be emitted now;
+    addresses: as `emit_top` has them."""
     folder.mkdir(parents=True, exist_ok=True)
     top, text = emit_top(board, **addresses)
     sources = {"top.v": text, **emit_port(board), "shell.v": emit_shell(board) if shell is None else shell}
     ips = list(top.wiring.ips.values())
-    files = {**sources, f"{board.name}.xdc": xdc(board, top), SCRIPT: project_tcl(board.part, list(sources), f"{board.name}.xdc", ips),
-             "build.sh": build_sh(), **{name: content for ip in ips for name, content in ip.files}}
+    files = {
+        **sources,
+        f"{board.name}.xdc": xdc(board, top),
+        SCRIPT: project_tcl(board.part, list(sources), f"{board.name}.xdc", ips),
+        "build.sh": build_sh(),
+        **{name: content for ip in ips for name, content in ip.files},
+    }
     for name, content in files.items():
         (folder / name).write_text(content)
     (folder / "build.sh").chmod(0o755)
     return top
-

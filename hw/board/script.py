@@ -1,4 +1,5 @@
-"""Rules for a project's Tcl script: the part is the board's, steps are in order, and no bitstream is written before timing was judged."""
+"""Rules for a project's Tcl script: the part is the board's, steps are in order, and no bitstream is written before
+timing was judged."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,10 +34,23 @@ def script_rules(script: Sequence[Command], part: str) -> Iterator[str]:
 
 
 def guarded(script: Sequence[Command], places: Mapping[str, int], kind: str, way: str) -> bool:
-    """Behind routing and in front of the bitstream, the slack is taken, and if it is below zero or none there is an error."""
+    """Behind routing and in front of the bitstream, the slack is taken, and if it is below zero or none there is an
+    error."""
     window = range(places["route_design"] + 1, places["write_bitstream"])
-    taken = [k for k in window if script[k][:2] == ("set", kind) and isinstance(script[k][2], Nested)
-             and re.search(rf"get_property SLACK \[get_timing_paths .*-delay_type {way}\b", script[k][2].text)]
+    taken = [
+        k
+        for k in window
+        if script[k][:2] == ("set", kind)
+        and isinstance(script[k][2], Nested)
+        and re.search(rf"get_property SLACK \[get_timing_paths .*-delay_type {way}\b", script[k][2].text)
+    ]
     return any(
-        script[k][0] == "if" and f"${kind} < 0" in str(script[k][1]) and f"${kind} eq {{}}" in str(script[k][1]) and "&&" not in str(script[k][1])
-        and any(inner[0] == "error" for inner in commands(str(script[k][2]))) for begin in taken for k in window if k > begin)
+        script[k][0] == "if"
+        and f"${kind} < 0" in str(script[k][1])
+        and f"${kind} eq {{}}" in str(script[k][1])
+        and "&&" not in str(script[k][1])
+        and any(inner[0] == "error" for inner in commands(str(script[k][2])))
+        for begin in taken
+        for k in window
+        if k > begin
+    )

@@ -17,15 +17,19 @@ LIT_US = 1 << 16
 
 
 def wire_order(address: str) -> int:
-    """A MAC ("02:69:73:00:00:01") or IPv4 address ("10.0.0.100") as the switch takes it, its first byte lowest. ValueError if it is neither."""
-    parts = [int(byte, 16) for byte in address.split(":")] if ":" in address else [int(byte) for byte in address.split(".")]
+    """A MAC ("02:69:73:00:00:01") or IPv4 address ("10.0.0.100") as the switch takes it, its first byte lowest.
+    ValueError if it is neither."""
+    parts = (
+        [int(byte, 16) for byte in address.split(":")] if ":" in address else [int(byte) for byte in address.split(".")]
+    )
     if len(parts) != (6 if ":" in address else 4) or not all(0 <= part < 256 for part in parts):
         raise ValueError(f"address must be a MAC or an IPv4 address, not {address!r}")
     return int.from_bytes(bytes(parts), "little")
 
 
 class Microseconds(wiring.Component):
-    """Counts microseconds of a clock of any whole number of hertz from 1 MHz on, without drift: a step is early or late by less than a cycle."""
+    """Counts microseconds of a clock of any whole number of hertz from 1 MHz on, without drift: a step is early or late
+    by less than a cycle."""
 
     def __init__(self, *, clock_hz: int):
         if clock_hz != int(clock_hz) or clock_hz < 1_000_000:
@@ -46,11 +50,12 @@ class Microseconds(wiring.Component):
 class Shell(wiring.Component):
     """The switch, in the clock domain `sync` of `clock_hz`, with what a board must give it but frames and memory.
 
-    `rx`, `tx`: frames without preamble and FCS, in `sync`: MACs bring their own crossings. `own_mac`, `own_ip`: bytes in wire order, not changed
-    while frames pass. `link`: of each port. `leds`: one for each port, lit with its link and dark for a moment with each frame; then one for
-    a moment with each contribution that counts; then one for a moment with each frame that is lost here for want of room or because it came
-    damaged. The seed of tokens and epochs is a count of cycles since configuration, which a reset does not stop: when the first Join
-    comes cannot be repeated to 10 ns.
+    `rx`, `tx`: frames without preamble and FCS, in `sync`: MACs bring their own crossings. `own_mac`, `own_ip`: bytes
+    in wire order, not changed while frames pass. `link`: of each port. `leds`: one for each port, lit with its link and
+    dark for a moment with each frame; then one for a moment with each contribution that counts; then one for a moment
+    with each frame that is lost here for want of room or because it came damaged. The seed of tokens and epochs is a
+    count of cycles since configuration, which a reset does not stop: when the first Join comes cannot be repeated to 10
+    ns.
     """
 
     def __init__(self, config: Config, *, clock_hz: int):
@@ -59,11 +64,18 @@ class Shell(wiring.Component):
         self.switch = Switch(config)
         word = stream.Signature(Word(config.bus_bits))
         engine = self.switch.engine
-        super().__init__({
-            "rx": In(word).array(config.ports), "tx": Out(word).array(config.ports), "link": In(config.ports),
-            "own_mac": In(48), "own_ip": In(32), "parents": In(Parent).array(config.jobs), "leds": Out(config.ports + 2),
-            **({"memory": Out(engine.memory.signature)} if engine else {}),
-        })
+        super().__init__(
+            {
+                "rx": In(word).array(config.ports),
+                "tx": Out(word).array(config.ports),
+                "link": In(config.ports),
+                "own_mac": In(48),
+                "own_ip": In(32),
+                "parents": In(Parent).array(config.jobs),
+                "leds": Out(config.ports + 2),
+                **({"memory": Out(engine.memory.signature)} if engine else {}),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
@@ -71,7 +83,12 @@ class Shell(wiring.Component):
         m.submodules.switch = switch = self.switch
         cycles = Signal(64, reset_less=True)
         m.d.sync += cycles.eq(cycles + 1)
-        m.d.comb += [switch.now_us.eq(clock.now), switch.seed.eq(cycles), switch.own_mac.eq(self.own_mac), switch.own_ip.eq(self.own_ip)]
+        m.d.comb += [
+            switch.now_us.eq(clock.now),
+            switch.seed.eq(cycles),
+            switch.own_mac.eq(self.own_mac),
+            switch.own_ip.eq(self.own_ip),
+        ]
         for job in range(self.config.jobs):
             m.d.comb += switch.parents[job].eq(self.parents[job])
         if switch.engine:

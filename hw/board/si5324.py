@@ -12,7 +12,8 @@ CRYSTAL_MHZ = 114.285
 
 @dataclass(frozen=True, kw_only=True)
 class Si5324:
-    """Dividers as in the data sheet: the crystal / n3, times n2_hs * n2_ls, gives the oscillator; that / (n1_hs * nc1_ls) the output."""
+    """Dividers as in the data sheet: the crystal / n3, times n2_hs * n2_ls, gives the oscillator; that / (n1_hs *
+    nc1_ls) the output."""
 
     n3: int
     n2_hs: int
@@ -29,7 +30,11 @@ class Si5324:
         demand(4 <= self.n2_hs <= 11, "n2_hs", "4 to 11")
         demand(2 <= self.n2_ls <= 1 << 20 and self.n2_ls % 2 == 0, "n2_ls", "an even number from 2 to 2^20")
         demand(4 <= self.n1_hs <= 11, "n1_hs", "4 to 11")
-        demand(self.nc1_ls == 1 or (self.nc1_ls <= 1 << 20 and self.nc1_ls % 2 == 0), "nc1_ls", "1 or an even number up to 2^20")
+        demand(
+            self.nc1_ls == 1 or (self.nc1_ls <= 1 << 20 and self.nc1_ls % 2 == 0),
+            "nc1_ls",
+            "1 or an even number up to 2^20",
+        )
         if not 4850 <= self.oscillator_mhz <= 5670:
             raise ValueError(f"Si5324 oscillator must run at 4850 to 5670 MHz, not {self.oscillator_mhz:.1f}")
 
@@ -42,17 +47,29 @@ class Si5324:
         return self.oscillator_mhz / (self.n1_hs * self.nc1_ls)
 
     def registers(self) -> dict[int, int]:
-        """Registers and what to write to them, in this order. The last starts the calibration, after which CKOUT1 runs."""
+        """Registers and what to write to them, in this order. The last starts the calibration, after which CKOUT1
+        runs."""
+
         def wide(first: int, count: int, value: int) -> dict[int, int]:
             return {first + k: value >> 8 * (count - 1 - k) & 0xFF for k in range(count)}
 
         n2 = wide(40, 3, self.n2_ls - 1)
         return {
             0: 0x54,  # free run, outputs off until calibrated
-            1: 0xE4, 2: 0x12, 3: 0x15, 4: 0x92,  # CKIN1 before CKIN2, narrowest loop, outputs squelched, revertive
-            10: 0x08, 11: 0x40,  # CKOUT1 on, CKOUT2 off; both inputs on: the crystal stands at CKIN2
-            25: (self.n1_hs - 4) << 5, **wide(31, 3, self.nc1_ls - 1),
-            **n2, 40: (self.n2_hs - 4) << 5 | n2[40], **wide(43, 3, self.n3 - 1), **wide(46, 3, self.n3 - 1), 136: 0x40}
+            1: 0xE4,
+            2: 0x12,
+            3: 0x15,
+            4: 0x92,  # CKIN1 before CKIN2, narrowest loop, outputs squelched, revertive
+            10: 0x08,
+            11: 0x40,  # CKOUT1 on, CKOUT2 off; both inputs on: the crystal stands at CKIN2
+            25: (self.n1_hs - 4) << 5,
+            **wide(31, 3, self.nc1_ls - 1),
+            **n2,
+            40: (self.n2_hs - 4) << 5 | n2[40],
+            **wide(43, 3, self.n3 - 1),
+            **wide(46, 3, self.n3 - 1),
+            136: 0x40,
+        }
 
 
 SUME_REFCLK = Si5324(n3=30476, n2_hs=10, n2_ls=150_000, n1_hs=9, nc1_ls=4)

@@ -68,9 +68,11 @@ def commands(text: str) -> Iterator[Command]:
             k += 1
         elif c in PAIRS:
             end = closing(text, k)
-            inside = text[k + 1:end]
+            inside = text[k + 1 : end]
             if end + 1 < len(text) and text[end + 1] not in " \t\r\n;":
-                raise TclError(f"characters behind {text[k:end + 1][:40]!r} in line {text.count(chr(10), 0, end) + 1}")
+                raise TclError(
+                    f"characters behind {text[k : end + 1][:40]!r} in line {text.count(chr(10), 0, end) + 1}"
+                )
             found.append(Nested(inside) if c == "[" else inside)
             k = end + 1
         else:

@@ -7,13 +7,22 @@ from hw.board.tcl import Command, Nested, commands, words
 
 __all__ = ["Constraints", "options", "xdc"]
 
-KNOWN = {"set_property", "create_clock", "create_generated_clock", "set", "set_max_delay", "set_false_path", "set_clock_groups"}
+KNOWN = {
+    "set_property",
+    "create_clock",
+    "create_generated_clock",
+    "set",
+    "set_max_delay",
+    "set_false_path",
+    "set_clock_groups",
+}
 
 
 @dataclass
 class Constraints:
-    """What an XDC file says. `ports`: properties by bit of a port; `clocks`: by name, the object it is made at ("port", name) or ("pin", path);
-    `hidden`: patterns of pins at which clocks are made; `apart`: pairs of clocks between which paths are bounded or cut."""
+    """What an XDC file says. `ports`: properties by bit of a port; `clocks`: by name, the object it is made at ("port",
+    name) or ("pin", path); `hidden`: patterns of pins at which clocks are made; `apart`: pairs of clocks between which
+    paths are bounded or cut."""
 
     ports: dict[str, dict[str, str]] = field(default_factory=dict)
     clocks: dict[str, tuple[str, str]] = field(default_factory=dict)

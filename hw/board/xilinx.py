@@ -3,7 +3,18 @@
 from dataclasses import dataclass, field
 
 from amaranth.hdl import (
-    Cat, ClockDomain, ClockSignal, Const, DomainRenamer, Elaboratable, Fragment, Instance, IOPort, Module, ResetSignal, Signal,
+    Cat,
+    ClockDomain,
+    ClockSignal,
+    Const,
+    DomainRenamer,
+    Elaboratable,
+    Fragment,
+    Instance,
+    IOPort,
+    Module,
+    ResetSignal,
+    Signal,
 )
 from amaranth.lib.cdc import ResetSynchronizer
 
@@ -28,10 +39,13 @@ FREERUN_MHZ = 100
 I2C_KHZ = 100
 POWER_UP_MS = 10
 """Before the Si5324 answers (data sheet, 'ready for I2C')."""
-MMCM = {200: {200: (1, 5.0, 5.0, 10)}, 300: {250: (3, 10.0, 4.0, 10), 300: (1, 4.0, 4.0, 12)},
-        100: {250: (1, 10.0, 4.0, 10), 300: (1, 12.0, 4.0, 12)}}
-"""By MHz in and MHz of the core: divider, multiplier, the core's divider, that of `init`. The oscillator runs at 1000 or 1200 MHz, within
-600 to 1440 of a 7 series part of grade -3 (DS183) and 800 to 1600 of an UltraScale+ (DS923)."""
+MMCM = {
+    200: {200: (1, 5.0, 5.0, 10)},
+    300: {250: (3, 10.0, 4.0, 10), 300: (1, 4.0, 4.0, 12)},
+    100: {250: (1, 10.0, 4.0, 10), 300: (1, 12.0, 4.0, 12)},
+}
+"""By MHz in and MHz of the core: divider, multiplier, the core's divider, that of `init`. The oscillator runs at 1000
+or 1200 MHz, within 600 to 1440 of a 7 series part of grade -3 (DS183) and 800 to 1600 of an UltraScale+ (DS923)."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +76,14 @@ class Wiring:
 
 
 class Top(Elaboratable):
-    """The board. After `elaborate`, `wiring` has its ports, IP, clocks and crossings. The shell is an instance of the module `shell`, and a 10G or
-    25G port one of `port`: they are emitted on their own, once."""
+    """The board. After `elaborate`, `wiring` has its ports, IP, clocks and crossings. The shell is an instance of the
+    module `shell`, and a 10G or 25G port one of `port`: they are emitted on their own, once."""
 
     def __init__(self, board: Board, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP):
         self.board, self.config, self.mac, self.ip = board, board.config, mac, ip
-        self.platform: Platform = PLATFORMS[board.name if board.name in PLATFORMS else "_".join(board.name.split("_")[:2])]
+        self.platform: Platform = PLATFORMS[
+            board.name if board.name in PLATFORMS else "_".join(board.name.split("_")[:2])
+        ]
         self.wiring = Wiring()
         self.buses = {pin.port.partition("[")[0] for pin in self.platform.pins if "[" in pin.port}
 
@@ -86,7 +102,7 @@ class Top(Elaboratable):
 
     def serial(self, first: int, count: int) -> dict[str, Signal]:
         """Of these lanes."""
-        return {name: self.port(name, self.lanes)[first:first + count] for name in ("rx_p", "rx_n", "tx_p", "tx_n")}
+        return {name: self.port(name, self.lanes)[first : first + count] for name in ("rx_p", "rx_n", "tx_p", "tx_n")}
 
     @property
     def lanes(self) -> int:
@@ -131,9 +147,21 @@ class Top(Elaboratable):
         self.reset = self.port("reset") if self.width("reset") else Const(0)
         m.submodules.sys_clk = Instance("IBUFDS", i_I=self.port("sys_clk_p"), i_IB=self.port("sys_clk_n"), o_O=self.raw)
         m.submodules.mmcm = Instance(
-            "MMCME2_BASE" if series == "7" else "MMCME4_BASE", p_CLKIN1_PERIOD=1e3 / source.mhz, p_DIVCLK_DIVIDE=divide, p_CLKFBOUT_MULT_F=multiply,
-            p_CLKOUT0_DIVIDE_F=core_divide, p_CLKOUT1_DIVIDE=init_divide, i_CLKIN1=self.raw, i_CLKFBIN=feedback, o_CLKFBOUT=feedback,
-            i_RST=self.reset, i_PWRDWN=Const(0), o_CLKOUT0=made[0], o_CLKOUT1=made[1], o_LOCKED=self.locked)
+            "MMCME2_BASE" if series == "7" else "MMCME4_BASE",
+            p_CLKIN1_PERIOD=1e3 / source.mhz,
+            p_DIVCLK_DIVIDE=divide,
+            p_CLKFBOUT_MULT_F=multiply,
+            p_CLKOUT0_DIVIDE_F=core_divide,
+            p_CLKOUT1_DIVIDE=init_divide,
+            i_CLKIN1=self.raw,
+            i_CLKFBIN=feedback,
+            o_CLKFBOUT=feedback,
+            i_RST=self.reset,
+            i_PWRDWN=Const(0),
+            o_CLKOUT0=made[0],
+            o_CLKOUT1=made[1],
+            o_LOCKED=self.locked,
+        )
         for k, (domain, name, mhz) in enumerate((("sync", "core", core_mhz), ("init", "init", FREERUN_MHZ))):
             m.domains += ClockDomain(domain)
             m.submodules[f"{name}_clock"] = Instance("BUFG", i_I=made[k], o_O=clocks[k])
@@ -147,7 +175,9 @@ class Top(Elaboratable):
         if self.config.replay:
             self.address_bits = address_bits_of(self.config.replay.memory_bytes)
             self.memory = Axi4(self.address_bits).create(path=("memory",))
-            connections |= {f"{'o' if flow.name == 'Out' else 'i'}_memory_{name}": value for name, flow, value in pins(self.memory)}
+            connections |= {
+                f"{'o' if flow.name == 'Out' else 'i'}_memory_{name}": value for name, flow, value in pins(self.memory)
+            }
         m.submodules.shell = Instance("shell", i_clk=ClockSignal(), i_rst=ResetSignal(), **connections)
         m.d.comb += [wires["own_mac"].eq(wire_order(self.mac)), wires["own_ip"].eq(wire_order(self.ip))]
         return wires
@@ -157,11 +187,21 @@ class Top(Elaboratable):
         reset = Signal(name="transceiver_reset", init=1)
         ready = Const(1)
         if self.width("i2c_scl"):
-            m.submodules.i2c = i2c = DomainRenamer("init")(I2cWriter(
-                writes(), quarter_cycles=FREERUN_MHZ * 1000 // I2C_KHZ // 4, delay_cycles=FREERUN_MHZ * 1000 * POWER_UP_MS))
+            m.submodules.i2c = i2c = DomainRenamer("init")(
+                I2cWriter(
+                    writes(),
+                    quarter_cycles=FREERUN_MHZ * 1000 // I2C_KHZ // 4,
+                    delay_cycles=FREERUN_MHZ * 1000 * POWER_UP_MS,
+                )
+            )
             for line in ("scl", "sda"):
-                m.submodules[line] = Instance("IOBUF", io_IO=self.pad(f"i2c_{line}"), i_I=Const(0), i_T=getattr(i2c, f"{line}_o"),
-                                              o_O=getattr(i2c, f"{line}_i"))
+                m.submodules[line] = Instance(
+                    "IOBUF",
+                    io_IO=self.pad(f"i2c_{line}"),
+                    i_I=Const(0),
+                    i_T=getattr(i2c, f"{line}_o"),
+                    o_O=getattr(i2c, f"{line}_i"),
+                )
             m.d.comb += [self.port("i2c_mux_reset").eq(0), self.port("si5324_reset").eq(ResetSignal("init"))]
             ready = i2c.done
         cages = self.width("qsfp_modsel_n")
@@ -172,9 +212,12 @@ class Top(Elaboratable):
             for cage in range(used):
                 for name, value in (("modsel_n", 0), ("reset_n", 1), ("lpmode", 0), ("refclk_reset", held)):
                     m.d.comb += self.port(f"qsfp_{name}", used)[cage].eq(value)
-                m.d.comb += self.port("qsfp_refclk_fs", 2 * used)[2 * cage:2 * cage + 2].eq(0b10)  # 161.1328125 MHz
+                m.d.comb += self.port("qsfp_refclk_fs", 2 * used)[2 * cage : 2 * cage + 2].eq(0b10)  # 161.1328125 MHz
         elif self.width("qsfp_refclk_fs"):
-            m.d.comb += [self.port("qsfp_refclk_oe_n", used).eq(0), self.port("qsfp_refclk_fs", used).eq((1 << used) - 1)]
+            m.d.comb += [
+                self.port("qsfp_refclk_oe_n", used).eq(0),
+                self.port("qsfp_refclk_fs", used).eq((1 << used) - 1),
+            ]
         m.d.init += reset.eq(~ready)
         return reset
 
@@ -186,7 +229,11 @@ class Top(Elaboratable):
             ip = xilinx_ip.gth(channels=platform.lanes[0], refclk="REFCLK0", quad=8, freerun_mhz=FREERUN_MHZ)
             self.take(ip)
             m.submodules.quad = quad = GthQuad(ip, platform.lanes[0], 8)
-            m.d.comb += [quad.reset.eq(reset), quad.refclk_p.eq(self.port("refclk_p")), quad.refclk_n.eq(self.port("refclk_n"))]
+            m.d.comb += [
+                quad.reset.eq(reset),
+                quad.refclk_p.eq(self.port("refclk_p")),
+                quad.refclk_n.eq(self.port("refclk_n")),
+            ]
             self._pads(m, quad, 0, self.config.ports)
             blocks += quad.blocks
             order = sorted(platform.lanes[0], key=lambda place: int(place.rpartition("Y")[2]))
@@ -194,24 +241,43 @@ class Top(Elaboratable):
                 for side, name in zip(("tx", "rx"), domains(port), strict=True):
                     self.domain(name, 10312.5 / 64, f"quad/wizard/gt{order.index(place)}_{side}usrclk2_out")
         else:
-            ips = xilinx_ip.gty(gbps=25.78125 if tall else 10.3125, refclk_mhz=platform.refclks[0].mhz, freerun_mhz=FREERUN_MHZ)
+            ips = xilinx_ip.gty(
+                gbps=25.78125 if tall else 10.3125, refclk_mhz=platform.refclks[0].mhz, freerun_mhz=FREERUN_MHZ
+            )
             self.take(*ips)
             for cage, first in enumerate(range(0, self.config.ports, 4)):
                 lanes = min(4, self.config.ports - first)
                 refclk = Signal(name=f"refclk_{cage}")
-                m.submodules[f"refclk_{cage}"] = Instance("IBUFDS_GTE4", i_I=self.port(f"refclk{cage}_p"), i_IB=self.port(f"refclk{cage}_n"),
-                                                         i_CEB=Const(0), o_O=refclk, o_ODIV2=Signal(name=f"half_{cage}"))
+                m.submodules[f"refclk_{cage}"] = Instance(
+                    "IBUFDS_GTE4",
+                    i_I=self.port(f"refclk{cage}_p"),
+                    i_IB=self.port(f"refclk{cage}_n"),
+                    i_CEB=Const(0),
+                    o_O=refclk,
+                    o_ODIV2=Signal(name=f"half_{cage}"),
+                )
                 m.submodules[f"quad_{cage}"] = quad = GtyQuad(ips, first=first, lanes=lanes)
                 m.d.comb += [quad.reset.eq(reset), quad.refclk.eq(refclk)]
                 self._pads(m, quad, first, lanes)
                 blocks += quad.blocks
                 for lane in range(lanes):
                     for side, name in zip(("tx", "rx"), domains(first + lane), strict=True):
-                        self.domain(name, (25781.25 if tall else 10312.5) / 66, f"quad_{cage}/lane_{lane}/gtwiz_userclk_{side}_usrclk2_out")
+                        self.domain(
+                            name,
+                            (25781.25 if tall else 10312.5) / 66,
+                            f"quad_{cage}/lane_{lane}/gtwiz_userclk_{side}_usrclk2_out",
+                        )
         for port, lane in enumerate(blocks):
             tx, rx = domains(port)
-            own = {"clk": ClockSignal(), "rst": ResetSignal(), "tx_clk": ClockSignal(tx), "tx_rst": ResetSignal(tx),
-                   "rx_clk": ClockSignal(rx), "rx_rst": ResetSignal(rx), "link": shell["link"][port]}
+            own = {
+                "clk": ClockSignal(),
+                "rst": ResetSignal(),
+                "tx_clk": ClockSignal(tx),
+                "tx_rst": ResetSignal(tx),
+                "rx_clk": ClockSignal(rx),
+                "rx_rst": ResetSignal(rx),
+                "link": shell["link"][port],
+            }
             connections = {}
             for name, flow, _ in port_pins(self.config.bus_bits):
                 value = own.get(name)
@@ -227,23 +293,41 @@ class Top(Elaboratable):
 
     def _pads(self, m, quad, first, count):
         pads = self.serial(first, count)
-        m.d.comb += [quad.rx_p.eq(pads["rx_p"]), quad.rx_n.eq(pads["rx_n"]), pads["tx_p"].eq(quad.tx_p), pads["tx_n"].eq(quad.tx_n)]
+        m.d.comb += [
+            quad.rx_p.eq(pads["rx_p"]),
+            quad.rx_n.eq(pads["rx_n"]),
+            pads["tx_p"].eq(quad.tx_p),
+            pads["tx_n"].eq(quad.tx_n),
+        ]
 
     def _ports_100g(self, m, shell, reset):
         places = {"alveo_u250": "CMACE4_X0Y8", "alveo_u280": "CMACE4_X0Y6", "alveo_u50": "CMACE4_X0Y4"}
-        ip = xilinx_ip.cmac(refclk_mhz=self.platform.refclks[0].mhz, freerun_mhz=FREERUN_MHZ, core=places[self.platform.name],
-                            lanes=self.platform.lanes[0], longest=self.config.frame_bytes_max + 4)
+        ip = xilinx_ip.cmac(
+            refclk_mhz=self.platform.refclks[0].mhz,
+            freerun_mhz=FREERUN_MHZ,
+            core=places[self.platform.name],
+            lanes=self.platform.lanes[0],
+            longest=self.config.frame_bytes_max + 4,
+        )
         self.take(ip)
         m.submodules.port_0 = mac = Cmac(ip)
-        m.d.comb += [mac.reset.eq(reset), mac.refclk_p.eq(self.port("refclk0_p")), mac.refclk_n.eq(self.port("refclk0_n"))]
+        m.d.comb += [
+            mac.reset.eq(reset),
+            mac.refclk_p.eq(self.port("refclk0_p")),
+            mac.refclk_n.eq(self.port("refclk0_n")),
+        ]
         self._pads(m, mac, 0, 4)
         m.d.comb += shell["link"].eq(mac.link)
         for name, member in (("data", "data"), ("bytes", "count"), ("last", "last"), ("error", "error")):
             m.d.comb += shell[f"rx0_{name}"].eq(mac.rx.payload[member])
             if name != "error":
                 m.d.comb += mac.tx.payload[member].eq(shell[f"tx0_{name}"])
-        m.d.comb += [shell["rx0_valid"].eq(mac.rx.valid), mac.rx.ready.eq(shell["rx0_ready"]),
-                     mac.tx.valid.eq(shell["tx0_valid"]), shell["tx0_ready"].eq(mac.tx.ready)]
+        m.d.comb += [
+            shell["rx0_valid"].eq(mac.rx.valid),
+            mac.rx.ready.eq(shell["rx0_ready"]),
+            mac.tx.valid.eq(shell["tx0_valid"]),
+            shell["tx0_ready"].eq(mac.tx.ready),
+        ]
         self.domain("port0_mac", 322.265625, "port_0/mac/gt_txusrclk2")
         self.cross("core", "port0_mac")
 

@@ -1,4 +1,5 @@
-"""Vendor IP that the board projects take: how Vivado is to make each, under which licence, and its pins as we use them."""
+"""Vendor IP that the board projects take: how Vivado is to make each, under which licence, and its pins as we use
+them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -31,9 +32,10 @@ def ports(text: str) -> dict[str, Port]:
 
 @dataclass(frozen=True, kw_only=True)
 class Ip:
-    """`core` of the vendor's catalogue as `module`; `config` without its prefix `CONFIG.`, values as Tcl has them. `first`: the one property that
-    presets others. `pins`: those that we connect; outputs that are left out stay open. `hidden`: clocks that are made inside and not known to
-    Vivado by themselves, each the pattern of the pin that makes it and its MHz. `files`: what the config refers to, name and content."""
+    """`core` of the vendor's catalogue as `module`; `config` without its prefix `CONFIG.`, values as Tcl has them.
+    `first`: the one property that presets others. `pins`: those that we connect; outputs that are left out stay open.
+    `hidden`: clocks that are made inside and not known to Vivado by themselves, each the pattern of the pin that makes
+    it and its MHz. `files`: what the config refers to, name and content."""
 
     module: str
     core: str
@@ -45,16 +47,26 @@ class Ip:
     files: tuple[tuple[str, str], ...] = ()
 
     def instance(self, **connections) -> Instance:
-        """By name of pin, a value or a plain number. ValueError unless every input is connected, for nothing may be forgotten, and nothing that it
-        does not have; outputs may be left out."""
+        """By name of pin, a value or a plain number. ValueError unless every input is connected, for nothing may be
+        forgotten, and nothing that it does not have; outputs may be left out."""
         unknown = sorted(connections.keys() - self.pins.keys())
         missing = sorted(name for name, port in self.pins.items() if port.flow != "out" and name not in connections)
         if unknown or missing:
-            raise ValueError(f"Ip {self.module} connections must be its pins, all but outputs; not {unknown}, and not without {missing}")
+            raise ValueError(
+                f"Ip {self.module} connections must be its pins, all but outputs; not {unknown}, and not without {missing}"
+            )
         letters = {"in": "i", "out": "o", "inout": "io"}
-        unused = {name: Signal(port.width, name=f"unused_{name}") for name, port in self.pins.items() if name not in connections}
-        wired = {f"{letters[self.pins[name].flow]}_{name}": Const(value, self.pins[name].width) if isinstance(value, int) else value
-                 for name, value in (*connections.items(), *unused.items())}
+        unused = {
+            name: Signal(port.width, name=f"unused_{name}")
+            for name, port in self.pins.items()
+            if name not in connections
+        }
+        wired = {
+            f"{letters[self.pins[name].flow]}_{name}": Const(value, self.pins[name].width)
+            if isinstance(value, int)
+            else value
+            for name, value in (*connections.items(), *unused.items())
+        }
         return Instance(self.module, **wired)
 
     def tcl(self) -> Iterator[str]:
@@ -69,43 +81,70 @@ class Ip:
 
 
 def stub(name: str, pins: Mapping[str, Port]) -> str:
-    """A black box with these pins, for Verilator, Yosys and the checker, which must know widths and directions of what Vivado brings: IP, parts of
-    the chip, and the shell where only its surroundings are looked at. It is never part of a project."""
+    """A black box with these pins, for Verilator, Yosys and the checker, which must know widths and directions of what
+    Vivado brings: IP, parts of the chip, and the shell where only its surroundings are looked at. It is never part of a
+    project."""
     parameters = "".join(f"    parameter {parameter} = 0;\n" for parameter in PARAMETERS.get(name, ()))
     flows = {"in": "input", "out": "output", "inout": "inout"}
-    listed = ",\n".join(f"    {flows[port.flow]} wire {f'[{port.width - 1}:0] ' if port.width > 1 else ''}{port.name}" for port in pins.values())
+    listed = ",\n".join(
+        f"    {flows[port.flow]} wire {f'[{port.width - 1}:0] ' if port.width > 1 else ''}{port.name}"
+        for port in pins.values()
+    )
     return f"(* blackbox *)\nmodule {name} (\n{listed}\n);\n{parameters}endmodule\n"
 
 
 PRIMITIVES = {
-    "IBUFDS": ports("in async I IB\nout async O"), "IBUFDS_GTE4": ports("in async I IB CEB\nout async O ODIV2"),
-    "BUFG": ports("in async I\nout async O"), "IOBUF": ports("in async I T\nout async O\ninout pad IO"),
+    "IBUFDS": ports("in async I IB\nout async O"),
+    "IBUFDS_GTE4": ports("in async I IB CEB\nout async O ODIV2"),
+    "BUFG": ports("in async I\nout async O"),
+    "IOBUF": ports("in async I T\nout async O\ninout pad IO"),
     "MMCME2_BASE": ports("in async CLKIN1 CLKFBIN RST PWRDWN\nout async CLKFBOUT CLKOUT0 CLKOUT1 LOCKED"),
     "MMCME4_BASE": ports("in async CLKIN1 CLKFBIN RST PWRDWN\nout async CLKFBOUT CLKOUT0 CLKOUT1 LOCKED"),
 }
 """Parts of the chip itself."""
-PARAMETERS = dict.fromkeys(("MMCME2_BASE", "MMCME4_BASE"), (
-    "CLKIN1_PERIOD", "DIVCLK_DIVIDE", "CLKFBOUT_MULT_F", "CLKOUT0_DIVIDE_F", "CLKOUT1_DIVIDE"))
+PARAMETERS = dict.fromkeys(
+    ("MMCME2_BASE", "MMCME4_BASE"),
+    ("CLKIN1_PERIOD", "DIVCLK_DIVIDE", "CLKFBOUT_MULT_F", "CLKOUT0_DIVIDE_F", "CLKOUT1_DIVIDE"),
+)
 """Of theirs, those that we set."""
 
 VIVADO = "comes with Vivado, free of charge"
 
 
 def gth(*, channels: tuple[str, ...], refclk: str, quad: int, freerun_mhz: int) -> Ip:
-    """The 7 Series Transceivers Wizard (PG168): 10.3125 Gb/s, 64 bits and a header of 2 at 161.1328125 MHz, gearbox in the transceiver with its
-    counter outside, QPLL and user clocks inside. `channels`: places, as X1Y36; the wizard numbers its own from 0 on, from the lowest Y."""
-    numbers = [int(place.rpartition("Y")[2]) for place in sorted(channels, key=lambda place: int(place.rpartition("Y")[2]))]
+    """The 7 Series Transceivers Wizard (PG168): 10.3125 Gb/s, 64 bits and a header of 2 at 161.1328125 MHz, gearbox in
+    the transceiver with its counter outside, QPLL and user clocks inside. `channels`: places, as X1Y36; the wizard
+    numbers its own from 0 on, from the lowest Y."""
+    numbers = [
+        int(place.rpartition("Y")[2]) for place in sorted(channels, key=lambda place: int(place.rpartition("Y")[2]))
+    ]
     both = lambda name, value: {f"{name.replace('*', side)}": value for side in ("tx", "rx")}
     config = {
-        **both("identical_val_*_line_rate", "10.3125"), **both("identical_val_*_reference_clock", "156.250"), **both("gt_val_*_pll", "QPLL"),
-        "gt0_usesharedlogic": "1", "gt0_val": "false", "gt4_val": "false",
+        **both("identical_val_*_line_rate", "10.3125"),
+        **both("identical_val_*_reference_clock", "156.250"),
+        **both("gt_val_*_pll", "QPLL"),
+        "gt0_usesharedlogic": "1",
+        "gt0_val": "false",
+        "gt4_val": "false",
         **{f"gt{n}_val": "true" for n in numbers},
         **{f"gt{n}_val_{side}_refclk": f"{refclk}_Q{quad}" for n in numbers for side in ("tx", "rx")},
-        "gt0_val_encoding": "64B/66B_with_Ext_Seq_Ctr", "gt0_val_decoding": "64B/66B",
-        **both("gt0_val_*_line_rate", "10.3125"), **both("gt0_val_*_data_width", "64"), **both("gt0_val_*_int_datawidth", "32"),
-        **both("gt0_val_*_reference_clock", "156.250"), "gt0_val_qpll_fbdiv": "66", "gt0_val_cpll_rxout_div": "1", "gt0_val_cpll_txout_div": "1",
-        "gt0_val_drp": "false", "gt0_val_drp_clock": str(freerun_mhz), "gt0_val_rxcomma_deten": "false", "gt0_val_dec_mcomma_detect": "false",
-        "gt0_val_dec_pcomma_detect": "false", "gt0_val_port_rxslide": "false", "gt0_val_rxslide_mode": "OFF"}
+        "gt0_val_encoding": "64B/66B_with_Ext_Seq_Ctr",
+        "gt0_val_decoding": "64B/66B",
+        **both("gt0_val_*_line_rate", "10.3125"),
+        **both("gt0_val_*_data_width", "64"),
+        **both("gt0_val_*_int_datawidth", "32"),
+        **both("gt0_val_*_reference_clock", "156.250"),
+        "gt0_val_qpll_fbdiv": "66",
+        "gt0_val_cpll_rxout_div": "1",
+        "gt0_val_cpll_txout_div": "1",
+        "gt0_val_drp": "false",
+        "gt0_val_drp_clock": str(freerun_mhz),
+        "gt0_val_rxcomma_deten": "false",
+        "gt0_val_dec_mcomma_detect": "false",
+        "gt0_val_dec_pcomma_detect": "false",
+        "gt0_val_port_rxslide": "false",
+        "gt0_val_rxslide_mode": "OFF",
+    }
     text = "in async soft_reset_tx_in soft_reset_rx_in dont_reset_on_data_error_in\n"
     text += f"in pad q{quad}_clk0_gtrefclk_pad_p_in q{quad}_clk0_gtrefclk_pad_n_in\n"
     text += "in clock sysclk_in\n"
@@ -124,7 +163,14 @@ out {gt}rxusrclk2_out {gt}rxdata_out:64 {gt}rxheader_out:2 {gt}rxdatavalid_out {
 in {gt}txusrclk2_out {gt}txdata_in:64 {gt}txheader_in:2 {gt}txsequence_in:7
 """
         hidden += [(f"*gt{k}_*gthe2_i/{side}OUTCLK", 322.265625) for side in ("TX", "RX")]
-    return Ip(module="transceivers_10g", core="gtwizard", config=config, pins=ports(text), licence=VIVADO, hidden=tuple(hidden))
+    return Ip(
+        module="transceivers_10g",
+        core="gtwizard",
+        config=config,
+        pins=ports(text),
+        licence=VIVADO,
+        hidden=tuple(hidden),
+    )
 
 
 GTY_CHANNEL = """in clock gtwiz_reset_clk_freerun_in
@@ -143,25 +189,54 @@ GTY_BORROWED = "in clock qpll0clk_in qpll0refclk_in qpll1clk_in qpll1refclk_in\n
 
 
 def gty(*, gbps: float, refclk_mhz: float, freerun_mhz: int) -> tuple[Ip, Ip]:
-    """The UltraScale+ Transceivers Wizard (PG182), one lane, twice: with the quad's QPLL, and without. 64 bits and a header of 2 at the line rate /
-    66 by the transceiver's asynchronous gearbox, which never pauses. Where a lane is follows from its pins."""
+    """The UltraScale+ Transceivers Wizard (PG182), one lane, twice: with the quad's QPLL, and without. 64 bits and a
+    header of 2 at the line rate / 66 by the transceiver's asynchronous gearbox, which never pauses. Where a lane is
+    follows from its pins."""
     if gbps not in (10.3125, 25.78125):
         raise ValueError(f"gty gbps must be 10.3125 or 25.78125, not {gbps!r}")
     both = lambda name, value: {f"{side}_{name}": value for side in ("TX", "RX")}
     config = {
-        "CHANNEL_ENABLE": "", **both("LINE_RATE", str(gbps)), **both("REFCLK_FREQUENCY", str(refclk_mhz)), **both("QPLL_FRACN_NUMERATOR", "0"),
-        **both("USER_DATA_WIDTH", "64"), **both("INT_DATA_WIDTH", "64"), "TX_DATA_ENCODING": "64B66B_ASYNC", "RX_DATA_DECODING": "64B66B_ASYNC",
-        **both("BUFFER_MODE", "1"), "TX_OUTCLK_SOURCE": "TXPROGDIVCLK", "RX_OUTCLK_SOURCE": "RXPROGDIVCLK",
-        "LOCATE_RESET_CONTROLLER": "CORE", "LOCATE_TX_USER_CLOCKING": "CORE", "LOCATE_RX_USER_CLOCKING": "CORE",
-        "LOCATE_USER_DATA_WIDTH_SIZING": "CORE", "FREERUN_FREQUENCY": str(freerun_mhz), "DISABLE_LOC_XDC": "1"}
+        "CHANNEL_ENABLE": "",
+        **both("LINE_RATE", str(gbps)),
+        **both("REFCLK_FREQUENCY", str(refclk_mhz)),
+        **both("QPLL_FRACN_NUMERATOR", "0"),
+        **both("USER_DATA_WIDTH", "64"),
+        **both("INT_DATA_WIDTH", "64"),
+        "TX_DATA_ENCODING": "64B66B_ASYNC",
+        "RX_DATA_DECODING": "64B66B_ASYNC",
+        **both("BUFFER_MODE", "1"),
+        "TX_OUTCLK_SOURCE": "TXPROGDIVCLK",
+        "RX_OUTCLK_SOURCE": "RXPROGDIVCLK",
+        "LOCATE_RESET_CONTROLLER": "CORE",
+        "LOCATE_TX_USER_CLOCKING": "CORE",
+        "LOCATE_RX_USER_CLOCKING": "CORE",
+        "LOCATE_USER_DATA_WIDTH_SIZING": "CORE",
+        "FREERUN_FREQUENCY": str(freerun_mhz),
+        "DISABLE_LOC_XDC": "1",
+    }
     speed = "10g" if gbps < 11 else "25g"
     found = []
-    for kind, locate, extra, optional in (("first", "CORE", GTY_COMMON, "qpll0lock_out"), ("other", "EXAMPLE_DESIGN", GTY_BORROWED, "")):
+    for kind, locate, extra, optional in (
+        ("first", "CORE", GTY_COMMON, "qpll0lock_out"),
+        ("other", "EXAMPLE_DESIGN", GTY_BORROWED, ""),
+    ):
         module = f"transceiver_{speed}_{kind}"
-        own = {**config, "CHANNEL_ENABLE": f"[lindex [get_property CONFIG.CHANNEL_ENABLE [get_ips {module}]] 0]", "LOCATE_COMMON": locate,
-               **({"ENABLE_OPTIONAL_PORTS": optional} if optional else {})}
-        found.append(Ip(module=module, core="gtwizard_ultrascale", first=("preset", "GTY-10GBASE-R"), config=own, pins=ports(GTY_CHANNEL + extra),
-                        licence=VIVADO))
+        own = {
+            **config,
+            "CHANNEL_ENABLE": f"[lindex [get_property CONFIG.CHANNEL_ENABLE [get_ips {module}]] 0]",
+            "LOCATE_COMMON": locate,
+            **({"ENABLE_OPTIONAL_PORTS": optional} if optional else {}),
+        }
+        found.append(
+            Ip(
+                module=module,
+                core="gtwizard_ultrascale",
+                first=("preset", "GTY-10GBASE-R"),
+                config=own,
+                pins=ports(GTY_CHANNEL + extra),
+                licence=VIVADO,
+            )
+        )
     return found[0], found[1]
 
 
@@ -183,14 +258,33 @@ in drp_clk drp_addr:10 drp_di:16 drp_en drp_we
 
 
 def cmac(*, refclk_mhz: float, freerun_mhz: int, core: str, lanes: tuple[str, ...], longest: int) -> Ip:
-    """The integrated 100G MAC of UltraScale+ (PG203) with RS-FEC (clause 91) and its four transceivers: 512 bits at 322.265625 MHz."""
+    """The integrated 100G MAC of UltraScale+ (PG203) with RS-FEC (clause 91) and its four transceivers: 512 bits at
+    322.265625 MHz."""
     config = {
-        "CMAC_CAUI4_MODE": "1", "NUM_LANES": "4x25", "GT_REF_CLK_FREQ": str(refclk_mhz), "USER_INTERFACE": "AXIS", "GT_DRP_CLK": f"{freerun_mhz}.00",
-        "CMAC_CORE_SELECT": core, "GT_GROUP_SELECT": f"{lanes[0]}~{lanes[-1]}", **{f"LANE{k + 1}_GT_LOC": lane for k, lane in enumerate(lanes)},
-        "ENABLE_AXI_INTERFACE": "0", "TX_FLOW_CONTROL": "0", "RX_FLOW_CONTROL": "0", "INCLUDE_RS_FEC": "1", "ENABLE_PIPELINE_REG": "1",
-        "INCLUDE_STATISTICS_COUNTERS": "0", "RX_MIN_PACKET_LEN": "64", "RX_MAX_PACKET_LEN": str(longest)}
-    return Ip(module="mac_100g", core="cmac_usplus", config=config, pins=ports(CMAC_PINS),
-              licence="no charge, but a licence of its own that AMD's licence site gives for nothing (PG203, licensing)")
+        "CMAC_CAUI4_MODE": "1",
+        "NUM_LANES": "4x25",
+        "GT_REF_CLK_FREQ": str(refclk_mhz),
+        "USER_INTERFACE": "AXIS",
+        "GT_DRP_CLK": f"{freerun_mhz}.00",
+        "CMAC_CORE_SELECT": core,
+        "GT_GROUP_SELECT": f"{lanes[0]}~{lanes[-1]}",
+        **{f"LANE{k + 1}_GT_LOC": lane for k, lane in enumerate(lanes)},
+        "ENABLE_AXI_INTERFACE": "0",
+        "TX_FLOW_CONTROL": "0",
+        "RX_FLOW_CONTROL": "0",
+        "INCLUDE_RS_FEC": "1",
+        "ENABLE_PIPELINE_REG": "1",
+        "INCLUDE_STATISTICS_COUNTERS": "0",
+        "RX_MIN_PACKET_LEN": "64",
+        "RX_MAX_PACKET_LEN": str(longest),
+    }
+    return Ip(
+        module="mac_100g",
+        core="cmac_usplus",
+        config=config,
+        pins=ports(CMAC_PINS),
+        licence="no charge, but a licence of its own that AMD's licence site gives for nothing (PG203, licensing)",
+    )
 
 
 AXI = """in {clock} {p}awid:{id} {p}awaddr:{address} {p}awlen:8 {p}awsize:3 {p}awburst:2 {p}awlock {p}awcache:4 {p}awprot:3 {p}awqos:4 {p}awvalid
@@ -212,17 +306,33 @@ out pad ddr3_addr:16 ddr3_ba:3 ddr3_ras_n ddr3_cas_n ddr3_we_n ddr3_reset_n ddr3
 """ + AXI.format(clock="ui_clk", p="s_axi_", id=1, address=32)
     custom = dict.fromkeys(("RESET_BOARD_INTERFACE", "MIG_DONT_TOUCH_PARAM", "BOARD_MIG_PARAM"), "Custom")
     config = {"XML_INPUT_FILE": "[file normalize $here/memory.prj]", **custom}
-    return Ip(module="memory", core="mig_7series", config=config, pins=ports(pins), licence=VIVADO,
-              files=(("memory.prj", project),))
+    return Ip(
+        module="memory",
+        core="mig_7series",
+        config=config,
+        pins=ports(pins),
+        licence=VIVADO,
+        files=(("memory.prj", project),),
+    )
 
 
 def ddr4(*, input_ps: int) -> Ip:
     """The DDR4 controller of UltraScale+ (PG150) for the 16 GB module of the card, at 1200 MHz: 300 MHz behind it."""
     config = {
-        "System_Clock": "No_Buffer", "C0.DDR4_AxiSelection": "true", "C0.DDR4_AxiDataWidth": "64", "C0.DDR4_AxiIDWidth": "1",
-        "C0.DDR4_AxiArbitrationScheme": "RD_PRI_REG", "C0.DDR4_TimePeriod": "833", "C0.DDR4_InputClockPeriod": str(input_ps),
-        "C0.DDR4_MemoryType": "RDIMMs", "C0.DDR4_MemoryPart": "MTA18ASF2G72PZ-2G3", "C0.DDR4_AUTO_AP_COL_A3": "true",
-        "C0.DDR4_CasLatency": "17", "C0.DDR4_CasWriteLatency": "12", "C0.DDR4_Mem_Add_Map": "ROW_COLUMN_BANK_INTLV"}
+        "System_Clock": "No_Buffer",
+        "C0.DDR4_AxiSelection": "true",
+        "C0.DDR4_AxiDataWidth": "64",
+        "C0.DDR4_AxiIDWidth": "1",
+        "C0.DDR4_AxiArbitrationScheme": "RD_PRI_REG",
+        "C0.DDR4_TimePeriod": "833",
+        "C0.DDR4_InputClockPeriod": str(input_ps),
+        "C0.DDR4_MemoryType": "RDIMMs",
+        "C0.DDR4_MemoryPart": "MTA18ASF2G72PZ-2G3",
+        "C0.DDR4_AUTO_AP_COL_A3": "true",
+        "C0.DDR4_CasLatency": "17",
+        "C0.DDR4_CasWriteLatency": "12",
+        "C0.DDR4_Mem_Add_Map": "ROW_COLUMN_BANK_INTLV",
+    }
     p = "c0_ddr4_s_axi_"
     pins = f"""in clock c0_sys_clk_i
 in async sys_rst c0_ddr4_aresetn
@@ -252,9 +362,15 @@ out async DRAM_0_STAT_CATTRIP
 
 
 def hbm() -> Ip:
-    """The HBM controller (PG276): one stack of 4 GB, one of its sixteen AXI3 ports, behind the switch inside it, which reaches all of the stack."""
+    """The HBM controller (PG276): one stack of 4 GB, one of its sixteen AXI3 ports, behind the switch inside it, which
+    reaches all of the stack."""
     config = {
-        "USER_HBM_DENSITY": "4GB", "USER_HBM_STACK": "1", "USER_SINGLE_STACK_SELECTION": "LEFT", "USER_SWITCH_ENABLE_00": "TRUE",
-        "USER_CLK_SEL_LIST0": "AXI_00_ACLK", **{f"USER_SAXI_{k:02}": "false" for k in range(1, 16)},
-        **{f"USER_MC{k}_ENABLE_ECC_CORRECTION": "true" for k in range(8)}}
+        "USER_HBM_DENSITY": "4GB",
+        "USER_HBM_STACK": "1",
+        "USER_SINGLE_STACK_SELECTION": "LEFT",
+        "USER_SWITCH_ENABLE_00": "TRUE",
+        "USER_CLK_SEL_LIST0": "AXI_00_ACLK",
+        **{f"USER_SAXI_{k:02}": "false" for k in range(1, 16)},
+        **{f"USER_MC{k}_ENABLE_ECC_CORRECTION": "true" for k in range(8)},
+    }
     return Ip(module="memory", core="hbm", config=config, pins=ports(HBM_AXI), licence=VIVADO)

@@ -1,4 +1,5 @@
-"""Memory of the replay service in the top module of a Xilinx board: its controller, and the way there from the switch's clock."""
+"""Memory of the replay service in the top module of a Xilinx board: its controller, and the way there from the switch's
+clock."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["MEMORIES"]
 
 
-def behind_crossing(top: "Top", m: Module, ip: Ip, *, prefix: str, clock: str, mhz: float, wires: Callable[[Value], dict[str, Any]]) -> None:
-    """A controller that makes the clock of its port. `prefix`: of the port's pins; `wires`: what its other pins are connected to, by the reset of
-    that clock."""
+def behind_crossing(
+    top: "Top", m: Module, ip: Ip, *, prefix: str, clock: str, mhz: float, wires: Callable[[Value], dict[str, Any]]
+) -> None:
+    """A controller that makes the clock of its port. `prefix`: of the port's pins; `wires`: what its other pins are
+    connected to, by the reset of that clock."""
     m.domains += ClockDomain("memory")
     made, in_reset = Signal(name="memory_clock"), Signal(name="memory_in_reset")
     m.d.comb += [ClockSignal("memory").eq(made), ResetSignal("memory").eq(in_reset)]
@@ -44,9 +47,24 @@ def ddr3(top: "Top", m: Module) -> None:
     raw = Signal(name="memory_raw")
     m.submodules.ddr_clk = Instance("IBUFDS", i_I=top.port("ddr_clk_p"), i_IB=top.port("ddr_clk_n"), o_O=raw)
     pads = {name: top.pad(name) for name in ip.pins if name.startswith("ddr3_")}
-    behind_crossing(top, m, ip, prefix="s_axi_", clock="ui_clk", mhz=1e6 / 1320 / 4, wires=lambda in_reset: {
-        "sys_clk_i": raw, "clk_ref_i": ClockSignal(), "sys_rst": ResetSignal("init"), "aresetn": ~in_reset, "app_sr_req": 0, "app_ref_req": 0,
-        "app_zq_req": 0, **pads})
+    behind_crossing(
+        top,
+        m,
+        ip,
+        prefix="s_axi_",
+        clock="ui_clk",
+        mhz=1e6 / 1320 / 4,
+        wires=lambda in_reset: {
+            "sys_clk_i": raw,
+            "clk_ref_i": ClockSignal(),
+            "sys_rst": ResetSignal("init"),
+            "aresetn": ~in_reset,
+            "app_sr_req": 0,
+            "app_ref_req": 0,
+            "app_zq_req": 0,
+            **pads,
+        },
+    )
 
 
 def ddr4(top: "Top", m: Module) -> None:
@@ -56,8 +74,21 @@ def ddr4(top: "Top", m: Module) -> None:
     m.submodules.ddr_clk = Instance("IBUFDS", i_I=top.port("ddr_clk_p"), i_IB=top.port("ddr_clk_n"), o_O=raw)
     pads = {name: top.pad(name.removeprefix("c0_")) for name, port in ip.pins.items() if port.clock == "pad"}
     control = {name: 0 for name, port in ip.pins.items() if "_ctrl_" in name and port.flow == "in"}
-    behind_crossing(top, m, ip, prefix="c0_ddr4_s_axi_", clock="c0_ddr4_ui_clk", mhz=1e6 / 833 / 4, wires=lambda in_reset: {
-        "c0_sys_clk_i": raw, "sys_rst": ResetSignal("init"), "c0_ddr4_aresetn": ~in_reset, **control, **pads})
+    behind_crossing(
+        top,
+        m,
+        ip,
+        prefix="c0_ddr4_s_axi_",
+        clock="c0_ddr4_ui_clk",
+        mhz=1e6 / 833 / 4,
+        wires=lambda in_reset: {
+            "c0_sys_clk_i": raw,
+            "sys_rst": ResetSignal("init"),
+            "c0_ddr4_aresetn": ~in_reset,
+            **control,
+            **pads,
+        },
+    )
 
 
 def hbm(top: "Top", m: Module) -> None:
@@ -82,9 +113,21 @@ def hbm(top: "Top", m: Module) -> None:
             m.d.comb += wire.eq(value) if flow.name == "Out" else value.eq(wire)
             axi[pin.name] = wire
     m.submodules.memory = ip.instance(
-        AXI_00_ACLK=ClockSignal(), AXI_00_ARESET_N=~ResetSignal(), AXI_00_WDATA_PARITY=0, HBM_REF_CLK_0=ClockSignal("init"),
-        APB_0_PCLK=ClockSignal("init"), APB_0_PRESET_N=~ResetSignal("init"), APB_0_PWDATA=0, APB_0_PADDR=0, APB_0_PENABLE=0, APB_0_PSEL=0,
-        APB_0_PWRITE=0, apb_complete_0=complete, DRAM_0_STAT_CATTRIP=top.port("hbm_cattrip"), **axi)
+        AXI_00_ACLK=ClockSignal(),
+        AXI_00_ARESET_N=~ResetSignal(),
+        AXI_00_WDATA_PARITY=0,
+        HBM_REF_CLK_0=ClockSignal("init"),
+        APB_0_PCLK=ClockSignal("init"),
+        APB_0_PRESET_N=~ResetSignal("init"),
+        APB_0_PWDATA=0,
+        APB_0_PADDR=0,
+        APB_0_PENABLE=0,
+        APB_0_PSEL=0,
+        APB_0_PWRITE=0,
+        apb_complete_0=complete,
+        DRAM_0_STAT_CATTRIP=top.port("hbm_cattrip"),
+        **axi,
+    )
     top.cross("core", "init")
 
 

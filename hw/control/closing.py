@@ -11,9 +11,10 @@ __all__ = ["close"]
 
 
 def close(m, c: Context):
-    """From PART on: the member at `c.index` is live no more, and no slot waits for it; the last one's departure ends the job (END), and at a leaf
-    that its parent knows is the parent's to answer first. From AIM on: the slot at `c.step`, if it is the one asked for. A slot that
-    completes is handed on with `forces`, in registers with all that goes out, and written when it is `forced`. Four cycles a slot."""
+    """From PART on: the member at `c.index` is live no more, and no slot waits for it; the last one's departure ends
+    the job (END), and at a leaf that its parent knows is the parent's to answer first. From AIM on: the slot at
+    `c.step`, if it is the one asked for. A slot that completes is handed on with `forces`, in registers with all that
+    goes out, and written when it is `forced`. Four cycles a slot."""
     config, ports, t, job, row, slot = c.config, c.ports, c.tables, c.job, c.row, c.tables.slot_row
     uplinks, forces, forced, closed = config.uplinks, ports.forces, ports.forced, ports.closed
     # What the rows say, a cycle later.
@@ -21,8 +22,14 @@ def close(m, c: Context):
     m.d.comb += remaining.eq(job.live & ~c.bit)
     m.d.sync += [alone.eq((remaining & ~job.newcomers) == 0), told.eq(job.up_token != 0 if uplinks else 0)]
     with m.State("PART"):
-        m.d.comb += [t.member_write.eq(1), t.member_next.live.eq(0), t.job_write.eq(1), t.job_next.live.eq(remaining),
-                     t.job_next.joining.eq(job.joining & ~c.bit), t.claims_write.eq(1)]
+        m.d.comb += [
+            t.member_write.eq(1),
+            t.member_next.live.eq(0),
+            t.job_write.eq(1),
+            t.job_next.live.eq(remaining),
+            t.job_next.joining.eq(job.joining & ~c.bit),
+            t.claims_write.eq(1),
+        ]
         m.next = "SWEEP"
         if uplinks:
             m.d.comb += t.job_next.ranks.eq(job.ranks & ~row.ranks)
@@ -31,7 +38,8 @@ def close(m, c: Context):
         with m.If(alone):
             m.next = "END"
             if uplinks:
-                # Nobody is left to repeat a leaf's own Leave: the last member's stays unanswered until the parent has answered.
+                # Nobody is left to repeat a leaf's own Leave: the last member's stays unanswered until the parent has
+                # answered.
                 with m.If(c.leaf & told):
                     m.d.comb += [t.member_write.eq(0), t.job_write.eq(0)]
                     m.d.sync += [c.asks.eq(1), ports.leaves.eq(1), c.passes.eq(1)]
@@ -54,7 +62,11 @@ def close(m, c: Context):
     m.d.comb += [remains.eq(slot), remains.expected.eq(slot.expected & ~c.bit)]
 
     def note(row, state):
-        m.d.sync += [closed.eq(row), closed.state.eq(state), closed.change.eq(slot.change | slot.boundary & job.joining.any())]
+        m.d.sync += [
+            closed.eq(row),
+            closed.state.eq(state),
+            closed.change.eq(slot.change | slot.boundary & job.joining.any()),
+        ]
 
     with m.State("AIM"):
         m.next = "TARGET"
@@ -67,7 +79,12 @@ def close(m, c: Context):
         with m.If(~forces & ~passed):
             c.refuse(m, Reason.SEQ)
         with m.Elif(~forces | forced):
-            m.d.comb += [t.slot_write.eq(forces), t.slot_next.eq(closed), t.member_write.eq(1), t.member_next.number.eq(c.frame.seq)]
+            m.d.comb += [
+                t.slot_write.eq(forces),
+                t.slot_next.eq(closed),
+                t.member_write.eq(1),
+                t.member_next.number.eq(c.frame.seq),
+            ]
             m.d.sync += forces.eq(0)
             m.next = "SETTLE"
     with m.State("SWEEP"):

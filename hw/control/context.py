@@ -11,17 +11,23 @@ __all__ = ["Context"]
 
 
 class Context:
-    """Of a Membership with these `ports`: the frame, the rows that the tables' pointers show, and the registers that many states use.
+    """Of a Membership with these `ports`: the frame, the rows that the tables' pointers show, and the registers that
+    many states use.
 
-    A state belongs to the module that adds it. `ENTRY` and `SETTLE` are where every way begins and ends. Rows come one cycle after
-    they are pointed at, and show what was written two cycles later. What the headers alone say is in registers: they are there two cycles before
-    anything is asked.
+    A state belongs to the module that adds it. `ENTRY` and `SETTLE` are where every way begins and ends. Rows come one
+    cycle after they are pointed at, and show what was written two cycles later. What the headers alone say is in
+    registers: they are there two cycles before anything is asked.
     """
 
     def __init__(self, m, ports):
         config: Config = ports.config
         self.config, self.ports, self.tables = config, ports, ports.tables
-        self.frame, self.asked, self.job, self.row = ports.headers.frame, ports.headers.body, ports.tables.job_row, ports.tables.member_row
+        self.frame, self.asked, self.job, self.row = (
+            ports.headers.frame,
+            ports.headers.body,
+            ports.tables.job_row,
+            ports.tables.member_row,
+        )
         self.leaf = ports.leaf if config.uplinks else Const(0)
 
         self.reason = Signal(Reason)
@@ -43,7 +49,8 @@ class Context:
         self.answers = Signal() if config.uplinks else Const(1)
         """The frame is a control message, and none from the parent."""
         m.d.sync += [
-            numbered.eq(self.frame.job < config.jobs), self.action.eq(Mux(self.asked.action > max(Action), 0, self.asked.action)),
+            numbered.eq(self.frame.job < config.jobs),
+            self.action.eq(Mux(self.asked.action > max(Action), 0, self.asked.action)),
             self.confirms.eq(self.frame.token != 0),
         ]
         if config.uplinks:

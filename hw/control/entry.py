@@ -14,9 +14,10 @@ REJECT_BASE = 58 + 127
 
 
 def enter(m, c: Context):
-    """From CREATE on: who is at `c.index` becomes pending, with a token, in a job that is founded unless it exists (its ring is emptied by CLEAR,
-    which leads back to TOKEN). From AGAIN on: whose entry it is already is told its token again, and becomes live, or joining, if it knows
-    it. A founder at a leaf makes the switch a member of its parent's job: a nonce is drawn for it."""
+    """From CREATE on: who is at `c.index` becomes pending, with a token, in a job that is founded unless it exists (its
+    ring is emptied by CLEAR, which leads back to TOKEN). From AGAIN on: whose entry it is already is told its token
+    again, and becomes live, or joining, if it knows it. A founder at a leaf makes the switch a member of its parent's
+    job: a nonce is drawn for it."""
     _note_settings(m, c)
     _create(m, c)
     _confirm(m, c)
@@ -27,11 +28,21 @@ def _note_settings(m, c: Context):
     frame, asked, founded, entered = c.frame, c.asked, c.tables.job_next, c.tables.member_next
     limit = REJECT_BASE - asked.fraction
     m.d.comb += [
-        founded.world.eq(asked.world), founded.numeric.eq(asked["format"]), founded.fraction.eq(asked.fraction),
-        founded.limit.eq(Mux(limit > 255, 255, limit)), founded.elements.eq(asked.elements), founded.mode.eq(asked.mode),
-        founded.key.eq(asked.key), founded.deadline.eq(asked.deadline_us), founded.evict.eq(asked.evict_us),
-        founded.staleness.eq(asked.staleness), founded.segments.eq(asked.segments), entered.nonce.eq(asked.nonce),
-        entered.port.eq(c.ports.headers.arrival.port), entered.address.mac.eq(frame.eth_src), entered.address.ip.eq(frame.ip_src),
+        founded.world.eq(asked.world),
+        founded.numeric.eq(asked["format"]),
+        founded.fraction.eq(asked.fraction),
+        founded.limit.eq(Mux(limit > 255, 255, limit)),
+        founded.elements.eq(asked.elements),
+        founded.mode.eq(asked.mode),
+        founded.key.eq(asked.key),
+        founded.deadline.eq(asked.deadline_us),
+        founded.evict.eq(asked.evict_us),
+        founded.staleness.eq(asked.staleness),
+        founded.segments.eq(asked.segments),
+        entered.nonce.eq(asked.nonce),
+        entered.port.eq(c.ports.headers.arrival.port),
+        entered.address.mac.eq(frame.eth_src),
+        entered.address.ip.eq(frame.ip_src),
         entered.address.udp.eq(frame.udp_src),
     ]
 
@@ -48,12 +59,24 @@ def _create(m, c: Context):
         with m.Else():
             made = t.job_next
             m.d.comb += [
-                ports.draw.eq(1), t.job_write.eq(1), t.job_founds.eq(1), made.state.eq(JobState.FORMING), made.epoch.eq(random[:16]),
-                made.first.eq(random[32:] & (2**32 - config.slots)), made.threshold.eq(c.asked.threshold), made.live.eq(0),
+                ports.draw.eq(1),
+                t.job_write.eq(1),
+                t.job_founds.eq(1),
+                made.state.eq(JobState.FORMING),
+                made.epoch.eq(random[:16]),
+                made.first.eq(random[32:] & (2**32 - config.slots)),
+                made.threshold.eq(c.asked.threshold),
+                made.live.eq(0),
             ]
             if uplinks:
-                m.d.comb += [made.tree.eq(0), made.ranks.eq(0), made.up_member.eq(NO_MEMBER), made.up_token.eq(0), made.up_running.eq(0),
-                             made.up_reason.eq(Reason.DONE)]
+                m.d.comb += [
+                    made.tree.eq(0),
+                    made.ranks.eq(0),
+                    made.up_member.eq(NO_MEMBER),
+                    made.up_token.eq(0),
+                    made.up_running.eq(0),
+                    made.up_reason.eq(Reason.DONE),
+                ]
                 m.d.sync += founds.eq(c.leaf)
             m.next = "CREATED"
     with m.State("CREATED"):
@@ -63,15 +86,26 @@ def _create(m, c: Context):
     with m.State("TOKEN"):
         entry = t.member_next
         m.d.comb += [
-            ports.draw.eq(1), t.member_write.eq(1), t.member_enters.eq(1), entry.pending.eq(1), entry.live.eq(0),
-            entry.token.eq(random[32:] | 1), entry.number.eq(0), ports.binding.valid.eq(1), t.heard_write.eq(c.bit), t.job_write.eq(1),
+            ports.draw.eq(1),
+            t.member_write.eq(1),
+            t.member_enters.eq(1),
+            entry.pending.eq(1),
+            entry.live.eq(0),
+            entry.token.eq(random[32:] | 1),
+            entry.number.eq(0),
+            ports.binding.valid.eq(1),
+            t.heard_write.eq(c.bit),
+            t.job_write.eq(1),
             t.job_next.live.eq(job.live & ~c.bit),
         ]
         m.d.sync += [ports.member.eq(c.index), ports.token.eq(random[32:] | 1)]
         m.next = "SETTLE"
         if uplinks:
-            m.d.comb += [entry.ranks.eq(ranks), t.job_next.tree.eq(job.tree | (frame.members != 0)),
-                         t.job_next.ranks.eq(job.ranks & ~Mux(row.live, row.ranks, 0))]
+            m.d.comb += [
+                entry.ranks.eq(ranks),
+                t.job_next.tree.eq(job.tree | (frame.members != 0)),
+                t.job_next.ranks.eq(job.ranks & ~Mux(row.live, row.ranks, 0)),
+            ]
             with m.If(founds):
                 m.next = "FOUNDED"
     if uplinks:
@@ -82,9 +116,17 @@ def _create(m, c: Context):
         with m.State("NONCE"):
             # The parent is bound as members are, and told apart by the index behind theirs.
             bound, parent = ports.binding.payload, ports.parent
-            m.d.comb += [ports.draw.eq(1), t.job_write.eq(1), t.job_next.up_nonce.eq(random), ports.binding.valid.eq(1),
-                         bound.member.eq(config.members), bound.port.eq(parent.port), bound.address.mac.eq(parent.mac),
-                         bound.address.ip.eq(parent.ip), bound.address.udp.eq(SWITCH_UDP)]
+            m.d.comb += [
+                ports.draw.eq(1),
+                t.job_write.eq(1),
+                t.job_next.up_nonce.eq(random),
+                ports.binding.valid.eq(1),
+                bound.member.eq(config.members),
+                bound.port.eq(parent.port),
+                bound.address.mac.eq(parent.mac),
+                bound.address.ip.eq(parent.ip),
+                bound.address.udp.eq(SWITCH_UDP),
+            ]
             m.next = "SETTLE"
 
 
@@ -110,9 +152,17 @@ def _confirm(m, c: Context):
             m.d.comb += t.heard_write.eq(c.bit)
             m.next = "SETTLE"
             with m.If(c.confirms & row.pending):
-                m.d.comb += [t.member_write.eq(1), t.member_next.pending.eq(0), t.member_next.live.eq(1), t.job_write.eq(1)]
+                m.d.comb += [
+                    t.member_write.eq(1),
+                    t.member_next.pending.eq(0),
+                    t.member_next.live.eq(1),
+                    t.job_write.eq(1),
+                ]
                 with m.If(job.state == JobState.FORMING):
-                    m.d.comb += [t.job_next.live.eq(live), t.job_next.state.eq(Mux(there, JobState.RUNNING, JobState.FORMING))]
+                    m.d.comb += [
+                        t.job_next.live.eq(live),
+                        t.job_next.state.eq(Mux(there, JobState.RUNNING, JobState.FORMING)),
+                    ]
                     if c.config.uplinks:
                         m.d.comb += t.job_next.ranks.eq(job.ranks | row.ranks)
                 with m.Else():

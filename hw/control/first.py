@@ -9,10 +9,12 @@ __all__ = ["first_failing"]
 
 
 def first_failing(checks: Iterable[tuple[Value, IntEnum]]) -> tuple[Value, Value]:
-    """Whether a check fails, and the name of the first that does, which means nothing if none does. `checks`: what must hold, and a name. A
-    balanced tree, so as deep as the logarithm of their number."""
+    """Whether a check fails, and the name of the first that does, which means nothing if none does. `checks`: what must
+    hold, and a name. A balanced tree, so as deep as the logarithm of their number."""
     found = [(~good, name) for good, name in checks]
     while len(found) > 1:
         pairs = zip(found[::2], found[1::2], strict=False)
-        found = [(fails | later, Mux(fails, name, other)) for (fails, name), (later, other) in pairs] + found[len(found) & ~1:]
+        found = [(fails | later, Mux(fails, name, other)) for (fails, name), (later, other) in pairs] + found[
+            len(found) & ~1 :
+        ]
     return found[0]

@@ -28,30 +28,59 @@ def empty(row, kept):
 
 
 class Membership(wiring.Component):
-    """Carries out one control message while `active`, or with `evicts` the departure of `victim`, then shows `done` with the answer until
-    `active` falls.
+    """Carries out one control message while `active`, or with `evicts` the departure of `victim`, then shows `done`
+    with the answer until `active` falls.
 
-    It owns the tables meanwhile, and after a reset until it has `wiped` them. `forces`: the slot that the tables point at completes
-    because of a departure or an FBCAST, is `closed` then, and lets in `admitted`; the operation is handed on when `forced`. A departure walks
-    through the ring at four cycles a slot, a Reset and a new job at one; a Read takes 13 cycles, all else at most members + 12. Order of the checks:
-    docs/protocol.md section 4; truth: `sim/model/control/membership.py`.
+    It owns the tables meanwhile, and after a reset until it has `wiped` them. `forces`: the slot that the tables point
+    at completes because of a departure or an FBCAST, is `closed` then, and lets in `admitted`; the operation is handed
+    on when `forced`. A departure walks through the ring at four cycles a slot, a Reset and a new job at one; a Read
+    takes 13 cycles, all else at most members + 12. Order of the checks: docs/protocol.md section 4; truth:
+    `sim/model/control/membership.py`.
 
-    In a tree (truth: `sim/model/tree_switch.py`) a `leaf`'s parent may have answered: then the frame itself has no answer (not `answers`), and
-    may be `unknown`. `asks`: a Join, or a Leave if it `leaves`, is to go to the `parent`.
+    In a tree (truth: `sim/model/tree_switch.py`) a `leaf`'s parent may have answered: then the frame itself has no
+    answer (not `answers`), and may be `unknown`. `asks`: a Join, or a Leave if it `leaves`, is to go to the `parent`.
     """
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__({
-            "active": In(1), "evicts": In(1), "victim": In(range(config.members)), "silent": In(config.members), "tick": In(TICK),
-            "headers": In(Headers), "tables": Out(Access(config, registers=True)), "wiped": Out(1),
-            "random": In(64), "draw": Out(1), "read_address": Out(32), "read_value": In(32),
-            "binding": Out(stream.Signature(Binding(config), always_ready=True)),
-            "forces": Out(1), "forced": In(1), "closed": Out(slot_row(config)), "admitted": Out(config.members),
-            "done": Out(1), "reason": Out(Reason), "member": Out(8), "token": Out(32), "body": Out(layout(ACK)),
-            **({"parent": In(Parent), "leaf": In(1), "answers": Out(1), "unknown": Out(1), "asks": Out(1), "leaves": Out(1)}
-               if config.uplinks else {}),
-        })
+        super().__init__(
+            {
+                "active": In(1),
+                "evicts": In(1),
+                "victim": In(range(config.members)),
+                "silent": In(config.members),
+                "tick": In(TICK),
+                "headers": In(Headers),
+                "tables": Out(Access(config, registers=True)),
+                "wiped": Out(1),
+                "random": In(64),
+                "draw": Out(1),
+                "read_address": Out(32),
+                "read_value": In(32),
+                "binding": Out(stream.Signature(Binding(config), always_ready=True)),
+                "forces": Out(1),
+                "forced": In(1),
+                "closed": Out(slot_row(config)),
+                "admitted": Out(config.members),
+                "done": Out(1),
+                "reason": Out(Reason),
+                "member": Out(8),
+                "token": Out(32),
+                "body": Out(layout(ACK)),
+                **(
+                    {
+                        "parent": In(Parent),
+                        "leaf": In(1),
+                        "answers": Out(1),
+                        "unknown": Out(1),
+                        "asks": Out(1),
+                        "leaves": Out(1),
+                    }
+                    if config.uplinks
+                    else {}
+                ),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
@@ -59,10 +88,19 @@ class Membership(wiring.Component):
         c = Context(m, self)
         bound = self.binding.payload
         m.d.comb += [
-            t.job.eq(frame.job), t.member.eq(c.index), t.slot.eq(slot_number(config, frame.job, c.step)),
-            t.job_next.eq(c.job), t.member_next.eq(c.row), t.slot_next.eq(t.slot_row), t.have_next.eq(c.job.first),
-            bound.job.eq(frame.job), bound.member.eq(c.index), bound.port.eq(self.headers.arrival.port),
-            bound.address.mac.eq(frame.eth_src), bound.address.ip.eq(frame.ip_src), bound.address.udp.eq(frame.udp_src),
+            t.job.eq(frame.job),
+            t.member.eq(c.index),
+            t.slot.eq(slot_number(config, frame.job, c.step)),
+            t.job_next.eq(c.job),
+            t.member_next.eq(c.row),
+            t.slot_next.eq(t.slot_row),
+            t.have_next.eq(c.job.first),
+            bound.job.eq(frame.job),
+            bound.member.eq(c.index),
+            bound.port.eq(self.headers.arrival.port),
+            bound.address.mac.eq(frame.eth_src),
+            bound.address.ip.eq(frame.ip_src),
+            bound.address.udp.eq(frame.udp_src),
         ]
         forget(m, t.claims_row, t.claims_next, c.bit)
         m.d.comb += self.admitted.eq(admission(m, self.forces, t.slot_row, self.forced, t))
@@ -95,16 +133,28 @@ class Membership(wiring.Component):
         t, wiped_job = self.tables, Signal(range(self.config.jobs))
         with m.State("WIPE"):
             # A reset clears registers, the ports' members among them, but no memory: empty the tables of who is who.
-            m.d.comb += [t.job.eq(wiped_job), t.job_write.eq(1), t.member_write.eq(1), *empty(t.job_next, SETTINGS),
-                         *empty(t.member_next, SENDER)]
+            m.d.comb += [
+                t.job.eq(wiped_job),
+                t.job_write.eq(1),
+                t.member_write.eq(1),
+                *empty(t.job_next, SETTINGS),
+                *empty(t.member_next, SENDER),
+            ]
             m.d.sync += c.index.eq(c.index + 1)
             with m.If(c.index == self.config.members - 1):
                 m.d.sync += [c.index.eq(0), wiped_job.eq(wiped_job + 1)]
                 with m.If(wiped_job == self.config.jobs - 1):
                     m.next = "ENTRY"
         with m.State("ENTRY"):
-            m.d.sync += [c.reason.eq(Reason.DONE), c.step.eq(0), c.index.eq(Mux(c.action == Action.JOIN, 0, c.frame.member)),
-                         self.member.eq(c.frame.member), self.token.eq(c.frame.token), c.address.eq(c.asked.address), c.registers.eq(0)]
+            m.d.sync += [
+                c.reason.eq(Reason.DONE),
+                c.step.eq(0),
+                c.index.eq(Mux(c.action == Action.JOIN, 0, c.frame.member)),
+                self.member.eq(c.frame.member),
+                self.token.eq(c.frame.token),
+                c.address.eq(c.asked.address),
+                c.registers.eq(0),
+            ]
             if self.config.uplinks:
                 m.d.sync += [c.asks.eq(0), c.passes.eq(0), self.leaves.eq(0), self.unknown.eq(0)]
             with m.If(self.active & self.evicts):
@@ -129,8 +179,15 @@ class Membership(wiring.Component):
         t, slots = self.tables, self.config.slots
         with m.State("CLEAR"):
             # Empty slots stand one lap before the first sequence number.
-            m.d.comb += [t.slot_write.eq(1), t.slot_next.eq(0), t.slot_next.seq.eq(c.job.first - slots + c.step),
-                         t.have_write.eq(~0), t.claims_write.eq(1), t.claims_next.eq(0), t.claims_next.base.eq(c.job.first)]
+            m.d.comb += [
+                t.slot_write.eq(1),
+                t.slot_next.eq(0),
+                t.slot_next.seq.eq(c.job.first - slots + c.step),
+                t.have_write.eq(~0),
+                t.claims_write.eq(1),
+                t.claims_next.eq(0),
+                t.claims_next.base.eq(c.job.first),
+            ]
             m.d.sync += c.step.eq(c.step + 1)
             with m.If(c.step == slots - 1):
                 m.d.sync += c.step.eq(0)
@@ -153,8 +210,14 @@ class Membership(wiring.Component):
         m.submodules.views = views = Views(self.config)
         m.d.sync += counted.eq(self.read_value)
         m.d.comb += [
-            self.read_address.eq(c.address), views.address.eq(c.address), views.tick.eq(self.tick), views.job_row.eq(c.job),
-            views.member_row.eq(c.row), views.slot_row.eq(t.slot_row), views.have.eq(t.have), views.heard.eq(t.heard),
+            self.read_address.eq(c.address),
+            views.address.eq(c.address),
+            views.tick.eq(self.tick),
+            views.job_row.eq(c.job),
+            views.member_row.eq(c.row),
+            views.slot_row.eq(t.slot_row),
+            views.have.eq(t.have),
+            views.heard.eq(t.heard),
         ]
         with m.State("READ"):
             # What stands at an address is here two cycles later.
@@ -171,19 +234,33 @@ class Membership(wiring.Component):
         config, body, asked, job, row, t = self.config, self.body, c.asked, c.job, c.row, self.tables
         joins = (c.action == Action.JOIN) & (c.reason == Reason.DONE)
         m.d.comb += [
-            self.reason.eq(c.reason), body.action.eq(asked.action), body.reason.eq(c.reason), body.window.eq(config.window),
-            body.members.eq(config.members), body.nonce.eq(asked.nonce), body.address.eq(asked.address),
-            body.elements.eq(config.elements), body.registers.as_value().eq(c.registers),
+            self.reason.eq(c.reason),
+            body.action.eq(asked.action),
+            body.reason.eq(c.reason),
+            body.window.eq(config.window),
+            body.members.eq(config.members),
+            body.nonce.eq(asked.nonce),
+            body.address.eq(asked.address),
+            body.elements.eq(config.elements),
+            body.registers.as_value().eq(c.registers),
         ]
         with m.If(c.exists):
             m.d.comb += [
-                body.state.eq(job.state), body.elements.eq(job.elements), body.world.eq(job.world),
-                body.live.eq(popcount(job.live)), body.first_seq.eq(job.first), body.threshold.eq(job.threshold),
+                body.state.eq(job.state),
+                body.elements.eq(job.elements),
+                body.world.eq(job.world),
+                body.live.eq(popcount(job.live)),
+                body.first_seq.eq(job.first),
+                body.threshold.eq(job.threshold),
             ]
         if config.uplinks:
             whole = Cat(job.ranks, Const(0, 32 - config.members)) == self.parent.ranks
-            m.d.comb += [self.answers.eq(c.answers & ~c.passes),
-                         self.asks.eq(c.asks | (c.answers & (c.action == Action.JOIN) & c.leaf & c.exists & ~job.up_running & whole))]
+            m.d.comb += [
+                self.answers.eq(c.answers & ~c.passes),
+                self.asks.eq(
+                    c.asks | (c.answers & (c.action == Action.JOIN) & c.leaf & c.exists & ~job.up_running & whole)
+                ),
+            ]
             with m.If(joins & c.leaf & c.exists):
                 m.d.comb += [self.reason.eq(job.up_reason), body.reason.eq(job.up_reason)]
         with m.If(joins):

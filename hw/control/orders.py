@@ -1,4 +1,5 @@
-"""What a member may ask of its job, and who ends one: the checks of docs/protocol.md section 4, and what is written at once."""
+"""What a member may ask of its job, and who ends one: the checks of docs/protocol.md section 4, and what is written at
+once."""
 
 from amaranth.hdl import Mux, Signal
 
@@ -10,19 +11,42 @@ __all__ = ["obey"]
 
 
 def obey(m, c: Context):
-    """From POINT on, for a Leave, Reset, SET_H, FBCAST or HALT: the first check that fails refuses it. A Leave goes on in PART, and so does the
-    departure of a member that is evicted, unchecked; an FBCAST in AIM, a Reset in CLEAR, and in END if it is by nobody but knows the key."""
+    """From POINT on, for a Leave, Reset, SET_H, FBCAST or HALT: the first check that fails refuses it. A Leave goes on
+    in PART, and so does the departure of a member that is evicted, unchecked; an FBCAST in AIM, a Reset in CLEAR, and
+    in END if it is by nobody but knows the key."""
     config, frame, asked, t, job, row, leaf = c.config, c.frame, c.asked, c.tables, c.job, c.row, c.leaf
-    leaves, resets, sets, halts, forces = (c.action == action for action in (Action.LEAVE, Action.RESET, Action.SET_H, Action.HALT, Action.FBCAST))
+    leaves, resets, sets, halts, forces = (
+        c.action == action for action in (Action.LEAVE, Action.RESET, Action.SET_H, Action.HALT, Action.FBCAST)
+    )
     # What the rows are compared with, a cycle later.
     ahead = Signal(32)
-    it = flags("number_same", "token_same", "token_set", "key_same", "epoch_same", "sender_same", "gone", "in_tree", "outsider", "anybody",
-               "everybody", "too_many")
+    it = flags(
+        "number_same",
+        "token_same",
+        "token_set",
+        "key_same",
+        "epoch_same",
+        "sender_same",
+        "gone",
+        "in_tree",
+        "outsider",
+        "anybody",
+        "everybody",
+        "too_many",
+    )
     m.d.sync += [
-        ahead.eq(frame.seq - row.number), it.number_same.eq(frame.seq == row.number), it.token_same.eq(frame.token == row.token),
-        it.token_set.eq(row.token != 0), it.key_same.eq(asked.key == job.key), it.epoch_same.eq(frame.epoch == job.epoch),
-        it.sender_same.eq(c.same), it.gone.eq(~c.exists), it.in_tree.eq((leaf | (c.exists & job.tree)) if config.uplinks else 0),
-        it.outsider.eq(frame.member >= config.members), it.anybody.eq(frame.member == NO_MEMBER), it.everybody.eq(asked.threshold == job.world),
+        ahead.eq(frame.seq - row.number),
+        it.number_same.eq(frame.seq == row.number),
+        it.token_same.eq(frame.token == row.token),
+        it.token_set.eq(row.token != 0),
+        it.key_same.eq(asked.key == job.key),
+        it.epoch_same.eq(frame.epoch == job.epoch),
+        it.sender_same.eq(c.same),
+        it.gone.eq(~c.exists),
+        it.in_tree.eq((leaf | (c.exists & job.tree)) if config.uplinks else 0),
+        it.outsider.eq(frame.member >= config.members),
+        it.anybody.eq(frame.member == NO_MEMBER),
+        it.everybody.eq(asked.threshold == job.world),
         it.too_many.eq((asked.threshold == 0) | (asked.threshold > job.world)),
     ]
     with m.State("POINT"):

@@ -13,8 +13,8 @@ DEFAULT_SEED = 0x9E3779B97F4A7C15
 class Random(wiring.Component):
     """xorshift64 (Marsaglia, 2003, shifts 13, 7, 17), one step for each `draw`; `value` is the state after that step.
 
-    It steps when asked and not with the clock, so that a model gives the same numbers. `value` is combinational and stays until
-    the cycle in which `draw` is set ends. Not a cryptographic generator: docs/protocol.md section 6.
+    It steps when asked and not with the clock, so that a model gives the same numbers. `value` is combinational and
+    stays until the cycle in which `draw` is set ends. Not a cryptographic generator: docs/protocol.md section 6.
     """
 
     seed: In(64)
@@ -27,7 +27,9 @@ class Random(wiring.Component):
         current, left, right = Signal(64), Signal(64), Signal(64)
         m.d.comb += [
             current.eq(Mux(started, state, Mux(self.seed == 0, DEFAULT_SEED, self.seed))),
-            left.eq(current ^ (current << 13)), right.eq(left ^ (left >> 7)), self.value.eq(right ^ (right << 17)),
+            left.eq(current ^ (current << 13)),
+            right.eq(left ^ (left >> 7)),
+            self.value.eq(right ^ (right << 17)),
         ]
         with m.If(self.draw):
             m.d.sync += [state.eq(self.value), started.eq(1)]

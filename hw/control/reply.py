@@ -14,8 +14,8 @@ __all__ = ["Addressed", "Reply", "ReplyComposer"]
 
 
 class Reply(data.Struct):
-    """One reply: our header, with a body if it `acknowledges`, or asks a parent. `receipt`: to a parent, with the complement in `members`
-    instead of `behind`."""
+    """One reply: our header, with a body if it `acknowledges`, or asks a parent. `receipt`: to a parent, with the
+    complement in `members` instead of `behind`."""
 
     port: 4
     address: Address
@@ -26,7 +26,8 @@ class Reply(data.Struct):
 
 
 class Addressed(data.StructLayout):
-    """A word of a reply, with where the frame goes; `length` is the frame's. Constant for the frame but for the word."""
+    """A word of a reply, with where the frame goes; `length` is the frame's. Constant for the frame but for the
+    word."""
 
     def __init__(self, bus_bits: int):
         super().__init__({"word": Word(bus_bits), "port": 4, "address": Address, "length": LENGTH_BITS})
@@ -35,15 +36,17 @@ class Addressed(data.StructLayout):
 class ReplyComposer(wiring.Component):
     """Turns a Reply into the words of a frame whose UDP payload sums to zero; addresses are stamped at the port.
 
-    The complement stands before the body, so the words are looked at twice: once to be added up, once to be sent. Latency is as many cycles as
-    the frame has words that are not addresses alone, plus 5; one reply at a time; `o` may stall.
+    The complement stands before the body, so the words are looked at twice: once to be added up, once to be sent.
+    Latency is as many cycles as the frame has words that are not addresses alone, plus 5; one reply at a time; `o` may
+    stall.
     """
 
     def __init__(self, *, bus_bits: int):
         require_bus("ReplyComposer", bus_bits)
         self.bus_bits = bus_bits
-        super().__init__({
-            "replies": In(stream.Signature(Reply)), "o": Out(stream.Signature(Addressed(bus_bits))), "busy": Out(1)})
+        super().__init__(
+            {"replies": In(stream.Signature(Reply)), "o": Out(stream.Signature(Addressed(bus_bits))), "busy": Out(1)}
+        )
 
     def elaborate(self, platform):
         m = Module()
@@ -51,7 +54,7 @@ class ReplyComposer(wiring.Component):
         header_words = FRAME_BYTES // bus_bytes
         image = Signal(data.StructLayout({"header": layout(HEADER), "body": layout(ACK)}), reset_less=True)
         octets = Cat(Const(0, 8 * ADDRESSES.itemsize), image)
-        words = Array(octets[first:first + self.bus_bits] for first in range(0, len(octets), self.bus_bits))
+        words = Array(octets[first : first + self.bus_bits] for first in range(0, len(octets), self.bus_bits))
         begin = ADDRESSES.itemsize // bus_bytes
         asked, payload = self.replies.payload, self.o.payload
         receipt = Signal()
@@ -60,7 +63,9 @@ class ReplyComposer(wiring.Component):
         through = at == Mux(acknowledges, len(words), header_words)
         m.d.comb += [
             folded.eq(total[:16] + total[16:]),
-            payload.word.data.eq(word), payload.word.count.eq(bus_bytes), payload.word.last.eq(through),
+            payload.word.data.eq(word),
+            payload.word.count.eq(bus_bytes),
+            payload.word.last.eq(through),
             payload.length.eq(Mux(acknowledges, 2 * FRAME_BYTES, FRAME_BYTES)),
         ]
         port, address = Signal.like(asked.port), Signal(Address, reset_less=True)
@@ -71,13 +76,26 @@ class ReplyComposer(wiring.Component):
                 m.d.comb += self.replies.ready.eq(1)
                 with m.If(self.replies.valid):
                     m.d.sync += [
-                        image.header.eq(asked.header), image.header.behind.eq(Mux(asked.receipt, asked.header.behind, 0)),
-                        receipt.eq(asked.receipt), image.body.eq(asked.body), acknowledges.eq(asked.acknowledges),
-                        port.eq(asked.port), address.eq(asked.address), at.eq(begin), part.eq(0), total.eq(0), word.eq(0),
+                        image.header.eq(asked.header),
+                        image.header.behind.eq(Mux(asked.receipt, asked.header.behind, 0)),
+                        receipt.eq(asked.receipt),
+                        image.body.eq(asked.body),
+                        acknowledges.eq(asked.acknowledges),
+                        port.eq(asked.port),
+                        address.eq(asked.address),
+                        at.eq(begin),
+                        part.eq(0),
+                        total.eq(0),
+                        word.eq(0),
                     ]
                     m.next = "ADD"
             with m.State("ADD"):
-                m.d.sync += [word.eq(words[at]), at.eq(at + 1), part.eq(sum_halves(word, 0, bus_bytes)), total.eq(total + part)]
+                m.d.sync += [
+                    word.eq(words[at]),
+                    at.eq(at + 1),
+                    part.eq(sum_halves(word, 0, bus_bytes)),
+                    total.eq(total + part),
+                ]
                 with m.If(through):
                     m.next = "REST"
             with m.State("REST"):

@@ -12,11 +12,12 @@ __all__ = ["search"]
 
 
 def search(m, c: Context):
-    """From JOIN on: the first thing wrong with the settings refuses the Join, one cycle an entry; else `c.index` is the entry, in AGAIN if it is
-    the sender's own, which has joined before, and in CREATE if it is free or yields.
+    """From JOIN on: the first thing wrong with the settings refuses the Join, one cycle an entry; else `c.index` is the
+    entry, in AGAIN if it is the sender's own, which has joined before, and in CREATE if it is free or yields.
 
-    While a job forms those who are silent yield, and at all times those who have not confirmed. In a tree a rank belongs to one member, whatever its
-    index: who wants a rank of an entry that yields has that cleared (OTHER, YIELD), and all are looked through again.
+    While a job forms those who are silent yield, and at all times those who have not confirmed. In a tree a rank
+    belongs to one member, whatever its index: who wants a rank of an entry that yields has that cleared (OTHER, YIELD),
+    and all are looked through again.
     """
     config, frame, asked, t, job, row = c.config, c.frame, c.asked, c.tables, c.job, c.row
     uplinks, index, step, confirms = config.uplinks, c.index, c.step, c.confirms
@@ -25,15 +26,26 @@ def search(m, c: Context):
     wanted, mine, below = (Signal(bits, name=name) for name, bits in (("wanted", 8), ("mine", 32), ("below", 32)))
     shared, strange, previous = Signal(), Signal(), Signal.like(index)
     everybody = (1 << asked.world[:6]) - 1
-    m.d.sync += [previous.eq(index), strange.eq((mine & ~below).any()),
-                 below.eq(Mux(c.leaf, c.ports.parent.ranks, everybody) if uplinks else everybody)]
+    m.d.sync += [
+        previous.eq(index),
+        strange.eq((mine & ~below).any()),
+        below.eq(Mux(c.leaf, c.ports.parent.ranks, everybody) if uplinks else everybody),
+    ]
 
     rules = (limits_in_tree(c) if uplinks else []) + limits(c) + agreement(c)
     holds = Signal(len(rules))
     with m.State("JOIN"):
         m.d.sync += [
-            holds.eq(Cat(good for good, _ in rules)), own_found.eq(0), free.eq(0), yielding.eq(0), index.eq(0), held.eq(0), shared.eq(0),
-            other_found.eq(0), wanted.eq(frame.member), mine.eq(Mux(frame.member[5:] == 0, 1 << frame.member[:5], 0)),
+            holds.eq(Cat(good for good, _ in rules)),
+            own_found.eq(0),
+            free.eq(0),
+            yielding.eq(0),
+            index.eq(0),
+            held.eq(0),
+            shared.eq(0),
+            other_found.eq(0),
+            wanted.eq(frame.member),
+            mine.eq(Mux(frame.member[5:] == 0, 1 << frame.member[:5], 0)),
         ]
         if uplinks:
             with m.If(frame.members.any()):
@@ -53,8 +65,10 @@ def search(m, c: Context):
             with m.If(taken & (row.nonce == asked.nonce) & c.same & ~own_found):
                 m.d.sync += [own_found.eq(1), own.eq(previous)]
             with m.If(previous < asked.world):
-                m.d.sync += [free.bit_select(previous, 1).eq(~taken & below.bit_select(previous, 1)),
-                             yielding.bit_select(previous, 1).eq(yields)]
+                m.d.sync += [
+                    free.bit_select(previous, 1).eq(~taken & below.bit_select(previous, 1)),
+                    yielding.bit_select(previous, 1).eq(yields),
+                ]
             if uplinks:
                 with m.If(taken):
                     m.d.sync += held.eq(held | row.ranks)
@@ -92,6 +106,12 @@ def search(m, c: Context):
         with m.State("OTHER"):
             m.next = "YIELD"
         with m.State("YIELD"):
-            m.d.comb += [t.member_write.eq(1), t.member_next.pending.eq(0), t.member_next.live.eq(0), t.job_write.eq(1),
-                         t.job_next.live.eq(job.live & ~c.bit), t.job_next.ranks.eq(job.ranks & ~Mux(row.live, row.ranks, 0))]
+            m.d.comb += [
+                t.member_write.eq(1),
+                t.member_next.pending.eq(0),
+                t.member_next.live.eq(0),
+                t.job_write.eq(1),
+                t.job_next.live.eq(job.live & ~c.bit),
+                t.job_next.ranks.eq(job.ranks & ~Mux(row.live, row.ranks, 0)),
+            ]
             m.next = "JOIN"

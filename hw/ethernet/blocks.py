@@ -1,4 +1,5 @@
-"""The blocks of 64B/66B: which there are, in which order they may come, and what turns XGMII words into them and back."""
+"""The blocks of 64B/66B: which there are, in which order they may come, and what turns XGMII words into them and
+back."""
 
 from enum import Enum
 
@@ -6,7 +7,20 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.ethernet.xgmii import ALL_ERRORS, ALL_IDLE, ERROR, IDLE, LOCAL_FAULT, SEQUENCE, SIGNAL, START, TERMINATE, Xgmii, holds, twice
+from hw.ethernet.xgmii import (
+    ALL_ERRORS,
+    ALL_IDLE,
+    ERROR,
+    IDLE,
+    LOCAL_FAULT,
+    SEQUENCE,
+    SIGNAL,
+    START,
+    TERMINATE,
+    Xgmii,
+    holds,
+    twice,
+)
 
 __all__ = ["Block", "Decoder", "Encoder"]
 
@@ -15,8 +29,21 @@ DATA_HEADER, CONTROL_HEADER = 0b10, 0b01
 """The sync header's first bit lowest: "01" and "10" of clause 49.2.4.3."""
 
 FORMATS = {
-    "CCCCCCCC": 0x1E, "CCCCODDD": 0x2D, "CCCCSDDD": 0x33, "ODDDSDDD": 0x66, "ODDDODDD": 0x55, "SDDDDDDD": 0x78, "ODDDCCCC": 0x4B,
-    "TCCCCCCC": 0x87, "DTCCCCCC": 0x99, "DDTCCCCC": 0xAA, "DDDTCCCC": 0xB4, "DDDDTCCC": 0xCC, "DDDDDTCC": 0xD2, "DDDDDDTC": 0xE1, "DDDDDDDT": 0xFF,
+    "CCCCCCCC": 0x1E,
+    "CCCCODDD": 0x2D,
+    "CCCCSDDD": 0x33,
+    "ODDDSDDD": 0x66,
+    "ODDDODDD": 0x55,
+    "SDDDDDDD": 0x78,
+    "ODDDCCCC": 0x4B,
+    "TCCCCCCC": 0x87,
+    "DTCCCCCC": 0x99,
+    "DDTCCCCC": 0xAA,
+    "DDDTCCCC": 0xB4,
+    "DDDDTCCC": 0xCC,
+    "DDDDDTCC": 0xD2,
+    "DDDDDDTC": 0xE1,
+    "DDDDDDDT": 0xFF,
 }
 """Figure 49-7: what the lanes hold, from lane 0 on, and the block type field."""
 CODES = {IDLE: 0x00, 0x06: 0x06, ERROR: 0x1E, 0x1C: 0x2D, 0x3C: 0x33, 0x7C: 0x4B, 0xBC: 0x55, 0xDC: 0x66, 0xF7: 0x78}
@@ -57,7 +84,8 @@ def kind_of(lanes: str) -> Kind:
 
 
 def fields(lanes: str) -> dict[int, tuple[int, int]]:
-    """First bit and width, in the payload, of what each lane has there: starts and terminates are in the type field alone."""
+    """First bit and width, in the payload, of what each lane has there: starts and terminates are in the type field
+    alone."""
     places = {}
     for lane, what in enumerate(lanes):
         if what == "D":
@@ -109,25 +137,35 @@ class Chosen(data.Struct):
 
 
 class Encoder(wiring.Component):
-    """XGMII words become blocks (clause 49.2.4). A word every cycle, LATENCY cycles later. What is no possible word, or not where it
-    may come, becomes a block of errors (figure 49-16)."""
+    """XGMII words become blocks (clause 49.2.4). A word every cycle, LATENCY cycles later. What is no possible word, or
+    not where it may come, becomes a block of errors (figure 49-16)."""
 
     LATENCY = 4
 
     def __init__(self):
-        super().__init__({"xgmii": In(Xgmii, init=ALL_IDLE), "block": Out(Block, init=dict(header=CONTROL_HEADER, payload=FORMATS["CCCCCCCC"]))})
+        super().__init__(
+            {
+                "xgmii": In(Xgmii, init=ALL_IDLE),
+                "block": Out(Block, init=dict(header=CONTROL_HEADER, payload=FORMATS["CCCCCCCC"])),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
         found, word = Signal(Sorted, init={"is_control": (1 << LANES) - 1}), self.xgmii
         m.d.sync += found.data.eq(word.data)
         for lane in range(LANES):
-            is_character = lambda characters, lane=lane: Cat(holds(word, lane, character) for character in characters).any()
+            is_character = lambda characters, lane=lane: Cat(
+                holds(word, lane, character) for character in characters
+            ).any()
             m.d.sync += [
-                found.is_data[lane].eq(~word.control[lane]), found.is_control[lane].eq(is_character(CODES)),
+                found.is_data[lane].eq(~word.control[lane]),
+                found.is_control[lane].eq(is_character(CODES)),
                 found.is_error[lane].eq(is_character([ERROR])),
-                found.is_start[lane].eq(is_character([START])), found.is_terminate[lane].eq(is_character([TERMINATE])),
-                found.is_ordered[lane].eq(is_character(ORDERED_SETS)), found.is_signal[lane].eq(is_character([SIGNAL])),
+                found.is_start[lane].eq(is_character([START])),
+                found.is_terminate[lane].eq(is_character([TERMINATE])),
+                found.is_ordered[lane].eq(is_character(ORDERED_SETS)),
+                found.is_signal[lane].eq(is_character([SIGNAL])),
             ]
             with m.Switch(word.data.word_select(lane, 8)):
                 for character, code in CODES.items():
@@ -137,18 +175,32 @@ class Encoder(wiring.Component):
                     m.d.sync += found.codes[lane].eq(0)
 
         chosen = Signal(Chosen, init={"kind": Kind.CONTROL})
-        is_what = {"D": found.is_data, "C": found.is_control, "S": found.is_start, "T": found.is_terminate, "O": found.is_ordered}
+        is_what = {
+            "D": found.is_data,
+            "C": found.is_control,
+            "S": found.is_start,
+            "T": found.is_terminate,
+            "O": found.is_ordered,
+        }
         # At most one format fits, so numbers and kinds are put together without an order; ERROR is what is left.
         fits = {}
         for number, lanes in enumerate([*FORMATS, LANES * "D"]):
             fits[number] = Signal(name=f"fits_{lanes}")
-            m.d.comb += fits[number].eq(Cat(is_what[what][lane] for lane, what in enumerate(lanes)).all() & ~(found.is_error.any() & (number == 0)))
-        kinds = {number: Kind.DATA if number == DATA_FORMAT else kind_of(lanes) for number, lanes in enumerate([*FORMATS, ""])}
+            m.d.comb += fits[number].eq(
+                Cat(is_what[what][lane] for lane, what in enumerate(lanes)).all()
+                & ~(found.is_error.any() & (number == 0))
+            )
+        kinds = {
+            number: Kind.DATA if number == DATA_FORMAT else kind_of(lanes)
+            for number, lanes in enumerate([*FORMATS, ""])
+        }
         m.d.sync += [chosen.data.eq(found.data), chosen.codes.eq(found.codes), chosen.is_signal.eq(found.is_signal)]
         for bit in range(4):
             m.d.sync += chosen.form[bit].eq(Cat(fit for number, fit in fits.items() if number >> bit & 1).any())
         for bit in range(3):
-            m.d.sync += Value.cast(chosen.kind)[bit].eq(Cat(fit for number, fit in fits.items() if kinds[number].value >> bit & 1).any())
+            m.d.sync += Value.cast(chosen.kind)[bit].eq(
+                Cat(fit for number, fit in fits.items() if kinds[number].value >> bit & 1).any()
+            )
 
         legal, state = Signal(Chosen, init={"kind": Kind.CONTROL}), Signal(State)
         after = follow(m, state, chosen.kind)
@@ -163,8 +215,12 @@ class Encoder(wiring.Component):
                     payload = Signal(64, name=f"payload_{lanes}")
                     m.d.comb += payload[:8].eq(type_field)
                     for lane, (at, width) in fields(lanes).items():
-                        value = {8: legal.data.word_select(lane, 8), 7: legal.codes[lane], 4: legal.is_signal[lane].replicate(4)}[width]
-                        m.d.comb += payload[at:at + width].eq(value)
+                        value = {
+                            8: legal.data.word_select(lane, 8),
+                            7: legal.codes[lane],
+                            4: legal.is_signal[lane].replicate(4),
+                        }[width]
+                        m.d.comb += payload[at : at + width].eq(value)
                     m.d.sync += self.block.payload.eq(payload)
             with m.Default():
                 m.d.sync += self.block.payload.eq(legal.data)
@@ -172,7 +228,8 @@ class Encoder(wiring.Component):
 
 
 class Taken(data.Struct):
-    """A block taken apart: characters are those of its codes, if it has codes; `known` says of which there are any, `ordered` of the O codes."""
+    """A block taken apart: characters are those of its codes, if it has codes; `known` says of which there are any,
+    `ordered` of the O codes."""
 
     payload: 64
     characters: data.ArrayLayout(8, LANES)
@@ -195,8 +252,9 @@ class Read(data.Struct):
 class Decoder(wiring.Component):
     """Blocks become XGMII words (clause 49.2.11). A block every cycle, LATENCY cycles later.
 
-    What is no possible block, or not where it may come, becomes a word of errors; so does a terminate with a block behind it that cannot follow a
-    frame (figure 49-17). While `fault` is set, which is no lock or too many errors, the words are local faults.
+    What is no possible block, or not where it may come, becomes a word of errors; so does a terminate with a block
+    behind it that cannot follow a frame (figure 49-17). While `fault` is set, which is no lock or too many errors, the
+    words are local faults.
     """
 
     LATENCY = 4
@@ -207,12 +265,21 @@ class Decoder(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         payload, taken = self.block.payload, Signal(Taken, init={"sound": 1, "known": (1 << LANES) - 1})
-        m.d.sync += [taken.payload.eq(payload), taken.sound.eq(self.block.header[0] ^ self.block.header[1]), taken.form.eq(DATA_FORMAT)]
+        m.d.sync += [
+            taken.payload.eq(payload),
+            taken.sound.eq(self.block.header[0] ^ self.block.header[1]),
+            taken.form.eq(DATA_FORMAT),
+        ]
         for k, lane in enumerate((0, 4)):
-            m.d.sync += taken.ordered[k].eq(Cat(payload[32 + lane:36 + lane] == code for code in ORDERED_SETS.values()).any())
+            m.d.sync += taken.ordered[k].eq(
+                Cat(payload[32 + lane : 36 + lane] == code for code in ORDERED_SETS.values()).any()
+            )
         for lane in range(LANES):
-            coded = payload[8 + 7 * lane:15 + 7 * lane]
-            m.d.sync += [taken.known[lane].eq(Cat(coded == code for code in CODES.values()).any()), taken.is_error[lane].eq(coded == CODES[ERROR])]
+            coded = payload[8 + 7 * lane : 15 + 7 * lane]
+            m.d.sync += [
+                taken.known[lane].eq(Cat(coded == code for code in CODES.values()).any()),
+                taken.is_error[lane].eq(coded == CODES[ERROR]),
+            ]
             with m.Switch(coded):
                 for character, code in CODES.items():
                     with m.Case(code):
@@ -226,12 +293,21 @@ class Decoder(wiring.Component):
                     m.d.sync += taken.sound.eq(0)
 
         read = Signal(Read, init={"kind": Kind.CONTROL})
-        m.d.sync += [read.payload.eq(taken.payload), read.characters.eq(taken.characters), read.form.eq(taken.form), read.kind.eq(Kind.ERROR)]
+        m.d.sync += [
+            read.payload.eq(taken.payload),
+            read.characters.eq(taken.characters),
+            read.form.eq(taken.form),
+            read.kind.eq(Kind.ERROR),
+        ]
         with m.If(taken.sound):
             with m.Switch(taken.form):
                 for number, lanes in enumerate(FORMATS):
                     with m.Case(number):
-                        whole = [taken.known[lane] if what == "C" else taken.ordered[lane // 4] for lane, what in enumerate(lanes) if what in "CO"]
+                        whole = [
+                            taken.known[lane] if what == "C" else taken.ordered[lane // 4]
+                            for lane, what in enumerate(lanes)
+                            if what in "CO"
+                        ]
                         with m.If(Cat(*whole, ~taken.is_error.any() | (lanes != "CCCCCCCC")).all()):
                             m.d.sync += read.kind.eq(kind_of(lanes))
                 with m.Default():
@@ -251,12 +327,22 @@ class Decoder(wiring.Component):
                 with m.Case(number):
                     for lane, what in enumerate(lanes):
                         at = fields(lanes).get(lane, (0, 0))[0]
-                        value = {"D": block.payload[at:at + 8], "C": block.characters[lane], "S": START, "T": TERMINATE,
-                                 "O": Mux(block.payload[at], SIGNAL, SEQUENCE)}[what]
-                        m.d.sync += [self.xgmii.data.word_select(lane, 8).eq(value), self.xgmii.control[lane].eq(what != "D")]
+                        value = {
+                            "D": block.payload[at : at + 8],
+                            "C": block.characters[lane],
+                            "S": START,
+                            "T": TERMINATE,
+                            "O": Mux(block.payload[at], SIGNAL, SEQUENCE),
+                        }[what]
+                        m.d.sync += [
+                            self.xgmii.data.word_select(lane, 8).eq(value),
+                            self.xgmii.control[lane].eq(what != "D"),
+                        ]
             with m.Default():
                 m.d.sync += [self.xgmii.data.eq(block.payload), self.xgmii.control.eq(0)]
         with m.If(self.fault | (after == State.ERROR)):
-            m.d.sync += [self.xgmii.data.eq(Mux(self.fault, twice(LOCAL_FAULT)["data"], ALL_ERRORS["data"])),
-                         self.xgmii.control.eq(Mux(self.fault, twice(LOCAL_FAULT)["control"], ALL_ERRORS["control"]))]
+            m.d.sync += [
+                self.xgmii.data.eq(Mux(self.fault, twice(LOCAL_FAULT)["data"], ALL_ERRORS["data"])),
+                self.xgmii.control.eq(Mux(self.fault, twice(LOCAL_FAULT)["control"], ALL_ERRORS["control"])),
+            ]
         return m

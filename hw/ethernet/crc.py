@@ -29,7 +29,7 @@ def after(state: int, zeros: int) -> int:
 def tree(bits: list) -> Signal:
     """Their exclusive or, by the shallowest tree."""
     while len(bits) > 1:
-        bits = [reduce(xor, bits[k:k + 6]) for k in range(0, len(bits), 6)]
+        bits = [reduce(xor, bits[k : k + 6]) for k in range(0, len(bits), 6)]
     return bits[0] if bits else Const(0, 1)
 
 
@@ -87,23 +87,35 @@ class Moved1(data.Struct):
 
 
 class Crc32(wiring.Component):
-    """CRC-32 of frames that come in words of up to 8 bytes; a frame ends with `last`, and the next one may begin right behind.
+    """CRC-32 of frames that come in words of up to 8 bytes; a frame ends with `last`, and the next one may begin right
+    behind.
 
-    Only the last word may be short, even empty (`count` 0). `fcs` stands, for one cycle marked by `done`, LATENCY cycles behind the last
-    word: byte 0 goes out first. One word a cycle, with any pauses. Two to three LUTs of six inputs between registers.
+    Only the last word may be short, even empty (`count` 0). `fcs` stands, for one cycle marked by `done`, LATENCY
+    cycles behind the last word: byte 0 goes out first. One word a cycle, with any pauses. Two to three LUTs of six
+    inputs between registers.
     """
 
     STAGES = (Aligned, Folded, Summed, Moved4, Moved2, Moved1)
     LATENCY = len(STAGES)
 
     def __init__(self):
-        super().__init__({"valid": In(1), "data": In(8 * BYTES), "count": In(range(BYTES + 1)), "last": In(1), "done": Out(1), "fcs": Out(32)})
+        super().__init__(
+            {
+                "valid": In(1),
+                "data": In(8 * BYTES),
+                "count": In(range(BYTES + 1)),
+                "last": In(1),
+                "done": Out(1),
+                "fcs": Out(32),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
         pipe = Stages(m, self.STAGES)
         by = {zeros: [after(1 << bit, zeros) for bit in range(32)] for zeros in (1, 2, 4, 8)}
-        # A byte of the word meets the register's lowest eight bits, and all bytes from itself to the word's end move it.
+        # A byte of the word meets the register's lowest eight bits, and all bytes from itself to the word's end move
+        # it.
         word_columns = [after(1 << bit % 8, BYTES - bit // 8) for bit in range(8 * BYTES)]
 
         shifted = Signal(8 * BYTES)
@@ -132,7 +144,9 @@ class Crc32(wiring.Component):
                 m.d.comb += out[row].eq(Mux(stage.count[3], all_of_them[row], chosen) if all_of_them else chosen)
             return out
 
-        moved4 = pipe.then(Moved4, state=moves(summed, 4, all_of_them=linear(by[8], summed.state)), count=summed.count[:2])
+        moved4 = pipe.then(
+            Moved4, state=moves(summed, 4, all_of_them=linear(by[8], summed.state)), count=summed.count[:2]
+        )
         moved2 = pipe.then(Moved2, state=moves(moved4, 2), count=moved4.count[:1])
         moved1 = pipe.then(Moved1, state=~(moves(moved2, 1) ^ moved2.fold))
         m.d.comb += [self.done.eq(moved1.last), self.fcs.eq(moved1.state)]

@@ -11,15 +11,18 @@ __all__ = ["Crossing"]
 
 
 class Crossing(wiring.Component):
-    """A memory of `depth` words between the clock domains `write` (`i`) and `read` (`o`). One word a cycle on both sides, each may wait.
+    """A memory of `depth` words between the clock domains `write` (`i`) and `read` (`o`). One word a cycle on both
+    sides, each may wait.
 
-    With `whole`, a frame appears only when it is in the memory to its last word, and then without a pause; a frame that does not fit would
-    never appear, and no more than half as many frames as words are held. A word is offered from the second edge of `read` on behind the edge of
-    `write` that took it (the third, if a synchroniser hesitates), with `whole` the first word so behind the edge after the last one's.
+    With `whole`, a frame appears only when it is in the memory to its last word, and then without a pause; a frame that
+    does not fit would never appear, and no more than half as many frames as words are held. A word is offered from the
+    second edge of `read` on behind the edge of `write` that took it (the third, if a synchroniser hesitates), with
+    `whole` the first word so behind the edge after the last one's.
 
-    Either side may be reset by itself, for at least 4 cycles of the slower clock. What is in the memory is lost when `write` is reset, and a frame
-    that has begun to leave ends there with an error; when `read` is reset, the rest of such a frame is skipped. So no frame ends as if it
-    were whole which is not. Where both sides are always reset together, and LUTs are scarce, `hw.board.crossing` is the smaller one.
+    Either side may be reset by itself, for at least 4 cycles of the slower clock. What is in the memory is lost when
+    `write` is reset, and a frame that has begun to leave ends there with an error; when `read` is reset, the rest of
+    such a frame is skipped. So no frame ends as if it were whole which is not. Where both sides are always reset
+    together, and LUTs are scarce, `hw.board.crossing` is the smaller one.
     """
 
     def __init__(self, *, bus_bits: int, depth: int, whole: bool = False):
@@ -33,7 +36,11 @@ class Crossing(wiring.Component):
         m = Module()
         shape = Word(self.bus_bits)
         m.submodules.words = words = AsyncFIFO(width=shape.size, depth=self.depth, r_domain="read", w_domain="write")
-        m.d.comb += [self.i.ready.eq(words.w_rdy), words.w_en.eq(self.i.valid & self.i.ready), words.w_data.eq(self.i.payload)]
+        m.d.comb += [
+            self.i.ready.eq(words.w_rdy),
+            words.w_en.eq(self.i.valid & self.i.ready),
+            words.w_data.eq(self.i.payload),
+        ]
         may_begin = Signal()
         if self.whole:
             # One entry for each whole frame, written a cycle behind its last word: who sees it will find that.
@@ -46,13 +53,18 @@ class Crossing(wiring.Component):
         else:
             m.d.comb += may_begin.eq(1)
 
-        # `inside` is where the memory's exit is, and survives a reset as the memory does; `begun` is what the reader has seen.
+        # `inside` is where the memory's exit is, and survives a reset as the memory does; `begun` is what the reader
+        # has seen.
         word, inside, begun, cut = words.r_data, Signal(reset_less=True), Signal(), Signal()
         skips, takes = Signal(), Signal()
         payload = Signal(shape)
         m.d.comb += [
-            payload.eq(word), skips.eq(inside & ~begun), self.o.valid.eq(cut | words.r_rdy & ~skips & (inside | may_begin)),
-            self.o.payload.eq(payload), takes.eq(words.r_rdy & ~cut & (skips | self.o.ready & (inside | may_begin))), words.r_en.eq(takes),
+            payload.eq(word),
+            skips.eq(inside & ~begun),
+            self.o.valid.eq(cut | words.r_rdy & ~skips & (inside | may_begin)),
+            self.o.payload.eq(payload),
+            takes.eq(words.r_rdy & ~cut & (skips | self.o.ready & (inside | may_begin))),
+            words.r_en.eq(takes),
         ]
         if self.whole:
             m.d.comb += frames.r_en.eq(takes & ~inside)

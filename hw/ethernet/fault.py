@@ -17,9 +17,9 @@ LAPSE_WORDS = 128 // 2
 class LinkFault(wiring.Component):
     """The fault machine of clause 46.3.4.2, two columns a cycle.
 
-    `local` or `remote` is set once four sequences of that kind have come, none of the other kind between them and fewer than 128 columns from one
-    to the next, and cleared after 128 columns without any. It follows the word that decides it by 2 cycles. Two sequences of different
-    kinds in one word count as the later one alone.
+    `local` or `remote` is set once four sequences of that kind have come, none of the other kind between them and fewer
+    than 128 columns from one to the next, and cleared after 128 columns without any. It follows the word that decides
+    it by 2 cycles. Two sequences of different kinds in one word count as the later one alone.
     """
 
     def __init__(self):
@@ -30,15 +30,26 @@ class LinkFault(wiring.Component):
         found = [[Signal(name=f"{name}_{half}") for half in range(2)] for name in ("local", "remote")]
         for kind, column in zip(found, (LOCAL_FAULT, REMOTE_FAULT), strict=True):
             for half, here in enumerate(kind):
-                m.d.sync += here.eq((self.xgmii.data.word_select(half, 32) == column["data"])
-                                    & (self.xgmii.control.word_select(half, 4) == column["control"]))
+                m.d.sync += here.eq(
+                    (self.xgmii.data.word_select(half, 32) == column["data"])
+                    & (self.xgmii.control.word_select(half, 4) == column["control"])
+                )
         (local, later_local), (remote, later_remote) = found
-        is_remote, was_remote, count, lapse = Signal(), Signal(), Signal(range(SEQUENCES + 1)), Signal(range(LAPSE_WORDS))
+        is_remote, was_remote, count, lapse = (
+            Signal(),
+            Signal(),
+            Signal(range(SEQUENCES + 1)),
+            Signal(range(LAPSE_WORDS)),
+        )
         both = local & later_local | remote & later_remote
         total = Mux(is_remote == was_remote, count, 0) + 1 + both
         m.d.comb += is_remote.eq(later_remote | remote & ~later_local)
         with m.If(local | later_local | remote | later_remote):
-            m.d.sync += [was_remote.eq(is_remote), lapse.eq(LAPSE_WORDS - 1), count.eq(Mux(total > SEQUENCES, SEQUENCES, total))]
+            m.d.sync += [
+                was_remote.eq(is_remote),
+                lapse.eq(LAPSE_WORDS - 1),
+                count.eq(Mux(total > SEQUENCES, SEQUENCES, total)),
+            ]
             with m.If(total >= SEQUENCES):
                 m.d.sync += [self.local.eq(~is_remote), self.remote.eq(is_remote)]
         with m.Elif(lapse != 0):

@@ -14,9 +14,9 @@ INVALID_MAX = 16
 class BlockLock(wiring.Component):
     """The lock machine of figure 49-14. A header every cycle.
 
-    `locked` after 64 headers that are all "01" or "10"; lost with the 16th wrong one among 64, and never looked for in the middle of these. Without
-    lock every wrong header makes `slip`, for a cycle, as losing it does: the transceiver is to move by a bit, and has `slip_cycles` cycles, in which
-    nothing is looked at. Both follow the header by 1 cycle.
+    `locked` after 64 headers that are all "01" or "10"; lost with the 16th wrong one among 64, and never looked for in
+    the middle of these. Without lock every wrong header makes `slip`, for a cycle, as losing it does: the transceiver
+    is to move by a bit, and has `slip_cycles` cycles, in which nothing is looked at. Both follow the header by 1 cycle.
     """
 
     def __init__(self, *, slip_cycles: int):
@@ -39,7 +39,13 @@ class BlockLock(wiring.Component):
                 m.d.sync += [invalid.eq(0), self.locked.eq(1)]
             with m.If(~is_valid):
                 with m.If(~self.locked | (invalid == INVALID_MAX - 1)):
-                    m.d.sync += [self.locked.eq(0), self.slip.eq(1), seen.eq(0), invalid.eq(0), wait.eq(self.slip_cycles)]
+                    m.d.sync += [
+                        self.locked.eq(0),
+                        self.slip.eq(1),
+                        seen.eq(0),
+                        invalid.eq(0),
+                        wait.eq(self.slip_cycles),
+                    ]
                 with m.Elif(~is_end):
                     m.d.sync += invalid.eq(invalid + 1)
         return m
@@ -48,8 +54,8 @@ class BlockLock(wiring.Component):
 class BerMonitor(wiring.Component):
     """The machine of figure 49-15. A header every cycle.
 
-    `high` as soon as `limit` headers were wrong within `blocks`, through the end of the first such window with fewer. Nothing is counted while not
-    `locked`. 10GBASE-R: 16 in 125 us.
+    `high` as soon as `limit` headers were wrong within `blocks`, through the end of the first such window with fewer.
+    Nothing is counted while not `locked`. 10GBASE-R: 16 in 125 us.
     """
 
     def __init__(self, *, blocks: int, limit: int):

@@ -14,14 +14,17 @@ OWED_MAX = 255
 class Overflow(wiring.Component):
     """From a stream that cannot wait to one that can. One word a cycle, 1 cycle later.
 
-    A frame with a word that finds no room ends there, with an error; one that begins before that has been told is lost, and told by a single word
-    with an error. So for each frame that came there is one `last`, in order, and one with `error` for each that is not whole. To be told
-    takes two cycles without a word, of which a line's gap and preamble give enough; OWED_MAX ends are kept.
+    A frame with a word that finds no room ends there, with an error; one that begins before that has been told is lost,
+    and told by a single word with an error. So for each frame that came there is one `last`, in order, and one with
+    `error` for each that is not whole. To be told takes two cycles without a word, of which a line's gap and preamble
+    give enough; OWED_MAX ends are kept.
     """
 
     def __init__(self, *, bus_bits: int):
         require_bus("Overflow", bus_bits)
-        super().__init__({"i": In(stream.Signature(Word(bus_bits), always_ready=True)), "o": Out(stream.Signature(Word(bus_bits)))})
+        super().__init__(
+            {"i": In(stream.Signature(Word(bus_bits), always_ready=True)), "o": Out(stream.Signature(Word(bus_bits)))}
+        )
 
     def elaborate(self, platform):
         m = Module()
@@ -29,10 +32,13 @@ class Overflow(wiring.Component):
         room, owes, shut, loses = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             # While an end is owed, no frame begins: nothing comes between its words and that.
-            owes.eq(owed != 0), shut.eq(losing | first & (ended | owes)),
-            room.eq(~self.o.valid | self.o.ready), loses.eq(shut | ~room),
+            owes.eq(owed != 0),
+            shut.eq(losing | first & (ended | owes)),
+            room.eq(~self.o.valid | self.o.ready),
+            loses.eq(shut | ~room),
         ]
-        # Whether there is room is known late in a cycle, so little depends on it: what ends without is counted in the next.
+        # Whether there is room is known late in a cycle, so little depends on it: what ends without is counted in the
+        # next.
         with m.If(room):
             m.d.sync += [self.o.valid.eq(self.i.valid & ~shut | owes), self.o.payload.eq(self.i.payload)]
             with m.If(owes):

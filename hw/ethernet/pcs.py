@@ -1,4 +1,5 @@
-"""The 10GBASE-R physical coding sublayer (IEEE 802.3 clause 49) between XGMII and a transceiver with a 64B/66B gearbox."""
+"""The 10GBASE-R physical coding sublayer (IEEE 802.3 clause 49) between XGMII and a transceiver with a 64B/66B
+gearbox."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
@@ -13,7 +14,8 @@ __all__ = ["PcsReceiver", "PcsTransmitter"]
 
 
 class PcsTransmitter(wiring.Component):
-    """XGMII words to scrambled blocks, each one LATENCY cycles later. A transceiver that cannot take one every cycle pauses the domain."""
+    """XGMII words to scrambled blocks, each one LATENCY cycles later. A transceiver that cannot take one every cycle
+    pauses the domain."""
 
     LATENCY = Encoder.LATENCY + 1
 
@@ -24,7 +26,11 @@ class PcsTransmitter(wiring.Component):
         m = Module()
         m.submodules.encoder = encoder = Encoder()
         m.submodules.scrambler = scrambler = Scrambler()
-        m.d.comb += [encoder.xgmii.eq(self.xgmii), scrambler.i.eq(encoder.block.payload), self.block.payload.eq(scrambler.o)]
+        m.d.comb += [
+            encoder.xgmii.eq(self.xgmii),
+            scrambler.i.eq(encoder.block.payload),
+            self.block.payload.eq(scrambler.o),
+        ]
         m.d.sync += self.block.header.eq(encoder.block.header)
         return m
 
@@ -32,8 +38,9 @@ class PcsTransmitter(wiring.Component):
 class PcsReceiver(wiring.Component):
     """Scrambled blocks to XGMII words, each one LATENCY cycles later.
 
-    `slip`, for one cycle, asks the transceiver to begin blocks a bit later; it has `slip_cycles` cycles to do so. `up`: blocks begin where they
-    should, and not too many are wrong; while not, the words are local faults. `ber_blocks`, `ber_limit`: of the monitor.
+    `slip`, for one cycle, asks the transceiver to begin blocks a bit later; it has `slip_cycles` cycles to do so. `up`:
+    blocks begin where they should, and not too many are wrong; while not, the words are local faults. `ber_blocks`,
+    `ber_limit`: of the monitor.
     """
 
     LATENCY = 1 + Decoder.LATENCY
@@ -41,7 +48,9 @@ class PcsReceiver(wiring.Component):
     def __init__(self, *, slip_cycles: int = 32, ber_blocks: int = 19_531, ber_limit: int = 16):
         self.lock = BlockLock(slip_cycles=slip_cycles)
         self.monitor = BerMonitor(blocks=ber_blocks, limit=ber_limit)
-        super().__init__({"block": In(Block), "slip": Out(1), "up": Out(1), "xgmii": Out(Xgmii, init=twice(LOCAL_FAULT))})
+        super().__init__(
+            {"block": In(Block), "slip": Out(1), "up": Out(1), "xgmii": Out(Xgmii, init=twice(LOCAL_FAULT))}
+        )
 
     def elaborate(self, platform):
         m = Module()
@@ -51,8 +60,14 @@ class PcsReceiver(wiring.Component):
         header = Signal(2)
         m.d.sync += [header.eq(self.block.header), self.up.eq(lock.locked & ~monitor.high)]
         m.d.comb += [
-            lock.header.eq(self.block.header), monitor.header.eq(self.block.header), monitor.locked.eq(lock.locked), self.slip.eq(lock.slip),
-            descrambler.i.eq(self.block.payload), decoder.block.payload.eq(descrambler.o), decoder.block.header.eq(header),
-            decoder.fault.eq(~self.up), self.xgmii.eq(decoder.xgmii),
+            lock.header.eq(self.block.header),
+            monitor.header.eq(self.block.header),
+            monitor.locked.eq(lock.locked),
+            self.slip.eq(lock.slip),
+            descrambler.i.eq(self.block.payload),
+            decoder.block.payload.eq(descrambler.o),
+            decoder.block.header.eq(header),
+            decoder.fault.eq(~self.up),
+            self.xgmii.eq(decoder.xgmii),
         ]
         return m

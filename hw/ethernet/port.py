@@ -28,37 +28,59 @@ class Port10G(wiring.Component):
         rxd, rxh -> PcsReceiver -> Receiver -> Widen -> Overflow -> Crossing -> rx          domain `rx` | `sync`
         txd, txh <- PcsTransmitter <- Transmitter <- Narrow <- Crossing (whole frames) <- tx       `tx` | `sync`
 
-    Domains `rx`, `tx` and `sync` are the instantiator's (`DomainRenamer` names them for each port). Each may be reset by itself, for at least 4
-    cycles of the slowest, and no frame comes out as whole for that which is not. Nothing crosses but through `Crossing` and
-    `FFSynchronizer`, which a platform constrains.
+    Domains `rx`, `tx` and `sync` are the instantiator's (`DomainRenamer` names them for each port). Each may be reset
+    by itself, for at least 4 cycles of the slowest, and no frame comes out as whole for that which is not. Nothing
+    crosses but through `Crossing` and `FFSynchronizer`, which a platform constrains.
 
-    Transceiver. `tx_ready`, `rx_valid`: clock enables of the two domains, for gearboxes that pause; each cycle with `tx_ready` takes a block, each
-    with `rx_valid` brings one. `rx_slip`: for one cycle of `rx`. With `msb_first`, as Xilinx gearboxes have it, the bit sent first is the
-    highest of `txh`, then of `txd`.
-    - 7 series GTH (synchronous gearbox, 64 bits, user clocks of 10.3125 GHz / 64 = 161.13 MHz): TXSEQUENCE counts 0 to 32, and `tx_ready` is low
-      in the cycle in which the gearbox does not look at TXDATA; `rx_valid` is RXDATAVALID; `rx_slip` goes to RXGEARBOXSLIP.
-    - UltraScale+ GTY (asynchronous gearbox, 64 bits, 10.3125 GHz / 66 = 156.25 MHz): `tx_ready` and `rx_valid` are 1, or what the core gives.
-      25GBASE-R is the same at 390.625 MHz; figures of its monitor are its own, and forward error correction is not here.
+    Transceiver. `tx_ready`, `rx_valid`: clock enables of the two domains, for gearboxes that pause; each cycle with
+    `tx_ready` takes a block, each with `rx_valid` brings one. `rx_slip`: for one cycle of `rx`. With `msb_first`, as
+    Xilinx gearboxes have it, the bit sent first is the highest of `txh`, then of `txd`.
+    - 7 series GTH (synchronous gearbox, 64 bits, user clocks of 10.3125 GHz / 64 = 161.13 MHz): TXSEQUENCE counts 0 to
+    32, and `tx_ready` is low
+      in the cycle in which the gearbox does not look at TXDATA; `rx_valid` is RXDATAVALID; `rx_slip` goes to
+      RXGEARBOXSLIP.
+    - UltraScale+ GTY (asynchronous gearbox, 64 bits, 10.3125 GHz / 66 = 156.25 MHz): `tx_ready` and `rx_valid` are 1,
+    or what the core gives.
+      25GBASE-R is the same at 390.625 MHz; figures of its monitor are its own, and forward error correction is not
+      here.
 
-    Switch. `rx`: frames without FCS, `error` with `last` if they are not whole and sound; what `sync` does not take in time is cut and marked so,
-    too. `tx`: gets padding and FCS. A frame begins to leave when the crossing holds all of it, for an output port may pause in the middle of
-    one, and the line must not lack a word; none may be longer than `frame_bytes_max`. While the link is not up, `tx` waits. `link`: blocks begin
-    where they should, and neither end reports a fault.
+    Switch. `rx`: frames without FCS, `error` with `last` if they are not whole and sound; what `sync` does not take in
+    time is cut and marked so, too. `tx`: gets padding and FCS. A frame begins to leave when the crossing holds all of
+    it, for an output port may pause in the middle of one, and the line must not lack a word; none may be longer than
+    `frame_bytes_max`. While the link is not up, `tx` waits. `link`: blocks begin where they should, and neither end
+    reports a fault.
     """
 
-    def __init__(self, *, bus_bits: int, frame_bytes_max: int = 1518, msb_first: bool = True, slip_cycles: int = 32, ber_blocks: int = 19_531,
-                 ber_limit: int = 16):
+    def __init__(
+        self,
+        *,
+        bus_bits: int,
+        frame_bytes_max: int = 1518,
+        msb_first: bool = True,
+        slip_cycles: int = 32,
+        ber_blocks: int = 19_531,
+        ber_limit: int = 16,
+    ):
         require_bus("Port10G", bus_bits)
         if frame_bytes_max < 60:
             raise ValueError(f"Port10G frame_bytes_max must be at least 60, not {frame_bytes_max!r}")
         self.bus_bits, self.frame_bytes_max, self.msb_first = bus_bits, frame_bytes_max, msb_first
         self.pcs_receiver = PcsReceiver(slip_cycles=slip_cycles, ber_blocks=ber_blocks, ber_limit=ber_limit)
         word = stream.Signature(Word(bus_bits))
-        super().__init__({
-            "txd": Out(64), "txh": Out(2), "tx_ready": In(1, init=1),
-            "rxd": In(64), "rxh": In(2), "rx_valid": In(1, init=1), "rx_slip": Out(1),
-            "rx": Out(word), "tx": In(word), "link": Out(1),
-        })
+        super().__init__(
+            {
+                "txd": Out(64),
+                "txh": Out(2),
+                "tx_ready": In(1, init=1),
+                "rxd": In(64),
+                "rxh": In(2),
+                "rx_valid": In(1, init=1),
+                "rx_slip": Out(1),
+                "rx": Out(word),
+                "tx": In(word),
+                "link": Out(1),
+            }
+        )
 
     @property
     def tx_words(self) -> int:
@@ -81,8 +103,12 @@ class Port10G(wiring.Component):
         m.submodules.widen, m.submodules.overflow = DomainRenamer("rx")(widen), DomainRenamer("rx")(overflow)
         m.submodules.inward = DomainRenamer({"write": "rx", "read": "sync"})(inward)
         m.d.comb += [
-            pcs.block.payload.eq(turned(self.rxd)), pcs.block.header.eq(turned(self.rxh)), receiver.xgmii.eq(pcs.xgmii), fault.xgmii.eq(pcs.xgmii),
-            widen.i.valid.eq(receiver.o.valid & self.rx_valid), widen.i.payload.eq(receiver.o.payload),
+            pcs.block.payload.eq(turned(self.rxd)),
+            pcs.block.header.eq(turned(self.rxh)),
+            receiver.xgmii.eq(pcs.xgmii),
+            fault.xgmii.eq(pcs.xgmii),
+            widen.i.valid.eq(receiver.o.valid & self.rx_valid),
+            widen.i.payload.eq(receiver.o.payload),
         ]
         m.d.rx += self.rx_slip.eq(pcs.slip & self.rx_valid)
         connect(m, widen.o, overflow.i)
@@ -90,7 +116,10 @@ class Port10G(wiring.Component):
         connect(m, inward.o, flipped(self.rx))
 
         # Transmitting.
-        outward, narrow = Crossing(bus_bits=self.bus_bits, depth=self.tx_words, whole=True), Narrow(bus_bits=self.bus_bits)
+        outward, narrow = (
+            Crossing(bus_bits=self.bus_bits, depth=self.tx_words, whole=True),
+            Narrow(bus_bits=self.bus_bits),
+        )
         transmitter, coder = Transmitter(), PcsTransmitter()
         m.submodules.outward = DomainRenamer({"write": "sync", "read": "tx"})(outward)
         m.submodules.narrow = DomainRenamer("tx")(narrow)
@@ -99,14 +128,21 @@ class Port10G(wiring.Component):
         connect(m, flipped(self.tx), outward.i)
         connect(m, outward.o, narrow.i)
         m.d.comb += [
-            transmitter.i.valid.eq(narrow.o.valid), transmitter.i.payload.eq(narrow.o.payload),
+            transmitter.i.valid.eq(narrow.o.valid),
+            transmitter.i.payload.eq(narrow.o.payload),
             narrow.o.ready.eq(transmitter.i.ready & self.tx_ready),
-            coder.xgmii.eq(transmitter.xgmii), self.txd.eq(turned(coder.block.payload)), self.txh.eq(turned(coder.block.header)),
+            coder.xgmii.eq(transmitter.xgmii),
+            self.txd.eq(turned(coder.block.payload)),
+            self.txh.eq(turned(coder.block.header)),
         ]
 
         # Of the link: what the receiver knows, for the transmitter's answer and for the switch.
         local, remote, up = Signal(init=1), Signal(), Signal()
-        m.d.rx += [local.eq(fault.local | ~pcs.up), remote.eq(fault.remote), up.eq(pcs.up & ~fault.local & ~fault.remote)]
+        m.d.rx += [
+            local.eq(fault.local | ~pcs.up),
+            remote.eq(fault.remote),
+            up.eq(pcs.up & ~fault.local & ~fault.remote),
+        ]
         m.submodules.local = FFSynchronizer(local, transmitter.remote_fault, o_domain="tx", init=1)
         m.submodules.remote = FFSynchronizer(remote, transmitter.halt, o_domain="tx")
         m.submodules.up = FFSynchronizer(up, self.link)

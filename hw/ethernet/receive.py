@@ -27,7 +27,8 @@ class Seen(data.Struct):
 
 
 class Kind(Enum):
-    """What is held back until the next word is seen, for the FCS may begin in it. TAIL: of its frame nothing more comes."""
+    """What is held back until the next word is seen, for the FCS may begin in it. TAIL: of its frame nothing more
+    comes."""
 
     NOTHING = 0
     PREAMBLE = 1
@@ -52,17 +53,20 @@ class Cut(data.Struct):
 class Receiver(wiring.Component):
     """XGMII words become frames without preamble and FCS (clauses 4.2.4 and 46).
 
-    Starts in lanes 0 and 4; gaps from 5 bytes on, the terminate among them. Each start gives exactly one frame in `o`, of one byte at least; only
-    one in lane 4 with another 4 bytes behind it gives none. `error` is set with `last` if the FCS is wrong, if anything else than data stands
-    before the terminate (an error, a sequence, idle, the next start), if the preamble is not whole, or if there are not 5 bytes. Frames of any
-    length are taken: who has a limit must count. A word every cycle. A frame's last word comes LATENCY cycles behind the terminate, one
-    more if some of it stood beside that. `o` cannot wait.
+    Starts in lanes 0 and 4; gaps from 5 bytes on, the terminate among them. Each start gives exactly one frame in `o`,
+    of one byte at least; only one in lane 4 with another 4 bytes behind it gives none. `error` is set with `last` if
+    the FCS is wrong, if anything else than data stands before the terminate (an error, a sequence, idle, the next
+    start), if the preamble is not whole, or if there are not 5 bytes. Frames of any length are taken: who has a limit
+    must count. A word every cycle. A frame's last word comes LATENCY cycles behind the terminate, one more if some of
+    it stood beside that. `o` cannot wait.
     """
 
     LATENCY = Crc32.LATENCY + 4
 
     def __init__(self):
-        super().__init__({"xgmii": In(Xgmii, init=ALL_IDLE), "o": Out(stream.Signature(Word(8 * BYTES), always_ready=True))})
+        super().__init__(
+            {"xgmii": In(Xgmii, init=ALL_IDLE), "o": Out(stream.Signature(Word(8 * BYTES), always_ready=True))}
+        )
 
     def elaborate(self, platform):
         m = Module()
@@ -71,7 +75,8 @@ class Receiver(wiring.Component):
         is_open = (held.kind == Kind.PREAMBLE) | (held.kind == Kind.DATA)
         goes_on, ends, beside = Signal(), Signal(), Signal()
         m.d.comb += [
-            goes_on.eq(is_open & ~seen.start & seen.sound & (seen.count == BYTES)), ends.eq(is_open & ~goes_on),
+            goes_on.eq(is_open & ~seen.start & seen.sound & (seen.count == BYTES)),
+            ends.eq(is_open & ~goes_on),
             # Some of the frame stands in the word with the terminate.
             beside.eq(ends & ~seen.start & seen.sound & (seen.count > FCS_BYTES)),
         ]
@@ -88,8 +93,13 @@ class Receiver(wiring.Component):
         with m.Else():
             m.d.sync += held.kind.eq(Mux(goes_on, Kind.DATA, Mux(beside, Kind.TAIL, Kind.NOTHING)))
 
-        m.d.sync += [cut.valid.eq((held.kind == Kind.TAIL) | (held.kind == Kind.DATA) | ends & ~beside), cut.word.data.eq(held.word),
-                     cut.word.count.eq(held.count), cut.word.last.eq((held.kind == Kind.TAIL) | ends & ~beside), cut.word.error.eq(held.bad)]
+        m.d.sync += [
+            cut.valid.eq((held.kind == Kind.TAIL) | (held.kind == Kind.DATA) | ends & ~beside),
+            cut.word.data.eq(held.word),
+            cut.word.count.eq(held.count),
+            cut.word.last.eq((held.kind == Kind.TAIL) | ends & ~beside),
+            cut.word.error.eq(held.bad),
+        ]
         with m.If(ends & ~beside):
             with m.If(held.kind == Kind.PREAMBLE):
                 m.d.sync += [cut.word.count.eq(1), cut.word.error.eq(1)]
@@ -102,22 +112,36 @@ class Receiver(wiring.Component):
             waited = Signal(Cut)
             m.d.sync += waited.eq(cut)
             cut = waited
-        m.d.comb += [self.o.valid.eq(cut.valid), self.o.payload.eq(cut.word),
-                     self.o.payload.error.eq(cut.word.last & (cut.word.error | ~right))]
+        m.d.comb += [
+            self.o.valid.eq(cut.valid),
+            self.o.payload.eq(cut.word),
+            self.o.payload.error.eq(cut.word.last & (cut.word.error | ~right)),
+        ]
         return m
 
     def _align(self, m) -> Signal:
-        """Words with their frame's start in lane 0. Of a frame that starts in lane 4 a word is half of one and half of the next; when the next start
-        stands in lane 0, what is left of the last word is gap."""
-        raw, whole, held = Signal(Xgmii, init=ALL_IDLE), Signal(Xgmii, init=ALL_IDLE), Signal(data.StructLayout({"data": 32, "control": 4}))
+        """Words with their frame's start in lane 0. Of a frame that starts in lane 4 a word is half of one and half of
+        the next; when the next start stands in lane 0, what is left of the last word is gap."""
+        raw, whole, held = (
+            Signal(Xgmii, init=ALL_IDLE),
+            Signal(Xgmii, init=ALL_IDLE),
+            Signal(data.StructLayout({"data": 32, "control": 4})),
+        )
         early, late, shifted = Signal(), Signal(), Signal()
-        m.d.sync += [raw.eq(self.xgmii), early.eq(holds(self.xgmii, 0, START)), late.eq(holds(self.xgmii, BYTES // 2, START)),
-                     held.data.eq(raw.data[32:]), held.control.eq(raw.control[4:])]
+        m.d.sync += [
+            raw.eq(self.xgmii),
+            early.eq(holds(self.xgmii, 0, START)),
+            late.eq(holds(self.xgmii, BYTES // 2, START)),
+            held.data.eq(raw.data[32:]),
+            held.control.eq(raw.control[4:]),
+        ]
         with m.If(early | late):
             m.d.sync += shifted.eq(late)
         takes_half = shifted & ~early
-        m.d.sync += [whole.data.eq(Mux(takes_half, Cat(held.data, raw.data[:32]), raw.data)),
-                     whole.control.eq(Mux(takes_half, Cat(held.control, raw.control[:4]), raw.control))]
+        m.d.sync += [
+            whole.data.eq(Mux(takes_half, Cat(held.data, raw.data[:32]), raw.data)),
+            whole.control.eq(Mux(takes_half, Cat(held.control, raw.control[:4]), raw.control)),
+        ]
         return whole
 
     def _see(self, m, whole) -> Signal:
@@ -127,5 +151,10 @@ class Receiver(wiring.Component):
                 m.d.comb += [count.eq(lane), sound.eq(holds(whole, lane, TERMINATE))]
         start = holds(whole, 0, START)
         is_preamble = (whole.data == PREAMBLE["data"]) & (whole.control == PREAMBLE["control"])
-        m.d.sync += [seen.word.eq(whole.data), seen.count.eq(count), seen.start.eq(start), seen.sound.eq(Mux(start, is_preamble, sound))]
+        m.d.sync += [
+            seen.word.eq(whole.data),
+            seen.count.eq(count),
+            seen.start.eq(start),
+            seen.sound.eq(Mux(start, is_preamble, sound)),
+        ]
         return seen

@@ -12,27 +12,29 @@ BITS = 64
 
 
 class Scrambler(wiring.Component):
-    """Each bit out is the bit in and the bits that went out 39 and 58 bits before. One word a cycle, bit 0 first, 1 cycle later."""
+    """Each bit out is the bit in and the bits that went out 39 and 58 bits before. One word a cycle, bit 0 first, 1
+    cycle later."""
 
     def __init__(self):
         super().__init__({"i": In(BITS), "o": Out(BITS)})
 
     def elaborate(self, platform):
         m = Module()
-        # Bits that went out already, the newest highest: at power-up anything but zeros, so that a line of zeros is not one.
+        # Bits that went out already, the newest highest: at power-up anything but zeros, so that a line of zeros is not
+        # one.
         sent = Signal(TAPS[1], init=(1 << TAPS[1]) - 1, reset_less=True)
         line = list(sent)
         for k in range(BITS):
             bit = Signal(name=f"bit_{k}")
             m.d.comb += bit.eq(self.i[k] ^ line[-TAPS[0]] ^ line[-TAPS[1]])
             line.append(bit)
-        m.d.sync += [sent.eq(Cat(line[-TAPS[1]:])), self.o.eq(Cat(line[-BITS:]))]
+        m.d.sync += [sent.eq(Cat(line[-TAPS[1] :])), self.o.eq(Cat(line[-BITS:]))]
         return m
 
 
 class Descrambler(wiring.Component):
-    """What the scrambler took, from its 59th bit on, whatever state that began with; a wrong bit on the line is three wrong ones here. One word
-    a cycle, 1 cycle later."""
+    """What the scrambler took, from its 59th bit on, whatever state that began with; a wrong bit on the line is three
+    wrong ones here. One word a cycle, 1 cycle later."""
 
     def __init__(self):
         super().__init__({"i": In(BITS), "o": Out(BITS)})
@@ -41,6 +43,6 @@ class Descrambler(wiring.Component):
         m = Module()
         came = Signal(TAPS[1], reset_less=True)
         line = Cat(came, self.i)
-        m.d.sync += came.eq(line[-TAPS[1]:])
-        m.d.sync += self.o.eq(self.i ^ line[TAPS[1] - TAPS[0]:][:BITS] ^ line[:BITS])
+        m.d.sync += came.eq(line[-TAPS[1] :])
+        m.d.sync += self.o.eq(self.i ^ line[TAPS[1] - TAPS[0] :][:BITS] ^ line[:BITS])
         return m

@@ -22,8 +22,8 @@ GAP_COLUMNS = 3
 
 
 class Kind(Enum):
-    """What a word of the frame's own alignment holds. SPILL: what did not fit behind the data, of the FCS and the terminate. BROKEN: the
-    frame went on too late."""
+    """What a word of the frame's own alignment holds. SPILL: what did not fit behind the data, of the FCS and the
+    terminate. BROKEN: the frame went on too late."""
 
     IDLE = 0
     FAULT = 1
@@ -63,23 +63,31 @@ class Placed(data.Struct):
 
 
 class Transmitter(wiring.Component):
-    """Frames without FCS become XGMII words: preamble, frame, zeros up to 60 bytes, FCS, terminate, gap (clauses 4.2.3 and 46).
+    """Frames without FCS become XGMII words: preamble, frame, zeros up to 60 bytes, FCS, terminate, gap (clauses 4.2.3
+    and 46).
 
-    A word every cycle; the preamble goes out LATENCY cycles after the frame's first word was offered, if the line is free. Starts are in lanes 0
-    and 4. The gap between frames that wait is 12 bytes in the mean and 9 at least: the deficit idle count of clause 46.3.1.4.
-    `i` waits in gaps, preambles and padding. Who has offered a frame's first word must offer the others without a pause; if not, an
-    error goes out in the missing word's place, so that nobody takes the frame for whole, and `stat_underrun` pulses. A frame with `error` leaves
-    with its FCS inverted. `remote_fault` sends that, `halt` idle, and both hold frames back at their first word: answers to a
-    local and to a remote fault (clause 46.3.4.3).
+    A word every cycle; the preamble goes out LATENCY cycles after the frame's first word was offered, if the line is
+    free. Starts are in lanes 0 and 4. The gap between frames that wait is 12 bytes in the mean and 9 at least: the
+    deficit idle count of clause 46.3.1.4. `i` waits in gaps, preambles and padding. Who has offered a frame's first
+    word must offer the others without a pause; if not, an error goes out in the missing word's place, so that nobody
+    takes the frame for whole, and `stat_underrun` pulses. A frame with `error` leaves with its FCS inverted.
+    `remote_fault` sends that, `halt` idle, and both hold frames back at their first word: answers to a local and to a
+    remote fault (clause 46.3.4.3).
     """
 
     LATENCY = Crc32.LATENCY + 4
 
     def __init__(self):
-        super().__init__({
-            "i": In(stream.Signature(Word(8 * BYTES))), "xgmii": Out(Xgmii, init=ALL_IDLE),
-            "remote_fault": In(1), "halt": In(1), "stat_frame": Out(1), "stat_underrun": Out(1),
-        })
+        super().__init__(
+            {
+                "i": In(stream.Signature(Word(8 * BYTES))),
+                "xgmii": Out(Xgmii, init=ALL_IDLE),
+                "remote_fault": In(1),
+                "halt": In(1),
+                "stat_frame": Out(1),
+                "stat_underrun": Out(1),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
@@ -87,7 +95,12 @@ class Transmitter(wiring.Component):
         m.d.sync += planned.eq(self._plan(m))
 
         m.submodules.crc = crc = Crc32()
-        m.d.comb += [crc.valid.eq(planned.kind == Kind.DATA), crc.data.eq(planned.word), crc.count.eq(planned.count), crc.last.eq(planned.ends)]
+        m.d.comb += [
+            crc.valid.eq(planned.kind == Kind.DATA),
+            crc.data.eq(planned.word),
+            crc.count.eq(planned.count),
+            crc.last.eq(planned.ends),
+        ]
         for _ in range(Crc32.LATENCY):
             checked = Signal(Planned)
             m.d.sync += checked.eq(planned)
@@ -101,13 +114,25 @@ class Transmitter(wiring.Component):
             at, fcs = slice(8 * lane, 8 * lane + 8), placed.fcs.word_select(lane % 4, 8)
             byte = Signal(8, name=f"byte_{lane}")
             with m.Switch(placed.places[lane]):
-                for place, value in ((Place.WORD, placed.word.data[at]), (Place.FCS, fcs), (Place.TERMINATE, TERMINATE), (Place.IDLE, IDLE)):
+                for place, value in (
+                    (Place.WORD, placed.word.data[at]),
+                    (Place.FCS, fcs),
+                    (Place.TERMINATE, TERMINATE),
+                    (Place.IDLE, IDLE),
+                ):
                     with m.Case(place):
                         m.d.comb += byte.eq(value)
             m.d.sync += whole.data[at].eq(byte)
-        m.d.sync += [whole.control.eq(placed.word.control), late.eq(placed.late), held.data.eq(whole.data[32:]), held.control.eq(whole.control[4:])]
-        m.d.sync += [self.xgmii.data.eq(Mux(late, Cat(held.data, whole.data[:32]), whole.data)),
-                     self.xgmii.control.eq(Mux(late, Cat(held.control, whole.control[:4]), whole.control))]
+        m.d.sync += [
+            whole.control.eq(placed.word.control),
+            late.eq(placed.late),
+            held.data.eq(whole.data[32:]),
+            held.control.eq(whole.control[4:]),
+        ]
+        m.d.sync += [
+            self.xgmii.data.eq(Mux(late, Cat(held.data, whole.data[:32]), whole.data)),
+            self.xgmii.control.eq(Mux(late, Cat(held.control, whole.control[:4]), whole.control)),
+        ]
         return m
 
     def _plan(self, m) -> Signal:
@@ -115,7 +140,8 @@ class Transmitter(wiring.Component):
         word, plan = self.i.payload, Signal(Planned)
         index, spoilt = Signal(range(SHORTEST[0] + 2)), Signal()
         is_short, is_shortest = index < SHORTEST[0], index == SHORTEST[0]
-        # Whole words still to wait; whether this frame started late, and the next one will; how many idle bytes are owed.
+        # Whole words still to wait; whether this frame started late, and the next one will; how many idle bytes are
+        # owed.
         wait, late, late_next, deficit = Signal(2), Signal(), Signal(), Signal(2)
         m.d.comb += plan.late.eq(late)
 
@@ -133,10 +159,17 @@ class Transmitter(wiring.Component):
                     # Longer than must be, by four bytes at least: nothing is owed any more.
                     m.d.sync += [late_next.eq(0), deficit.eq(0)]
             with m.State("FRAME"):
-                m.d.comb += [self.i.ready.eq(1), plan.kind.eq(Mux(self.i.valid, Kind.DATA, Kind.BROKEN)), self.stat_underrun.eq(~self.i.valid),
-                             plan.count.eq(Mux(is_short, BYTES, word.count)), plan.spoilt.eq(word.error)]
+                m.d.comb += [
+                    self.i.ready.eq(1),
+                    plan.kind.eq(Mux(self.i.valid, Kind.DATA, Kind.BROKEN)),
+                    self.stat_underrun.eq(~self.i.valid),
+                    plan.count.eq(Mux(is_short, BYTES, word.count)),
+                    plan.spoilt.eq(word.error),
+                ]
                 for lane in range(BYTES):
-                    m.d.comb += plan.word[8 * lane:8 * lane + 8].eq(Mux(word.count > lane, word.data[8 * lane:8 * lane + 8], 0))
+                    m.d.comb += plan.word[8 * lane : 8 * lane + 8].eq(
+                        Mux(word.count > lane, word.data[8 * lane : 8 * lane + 8], 0)
+                    )
                 with m.If(self.i.valid):
                     m.d.sync += index.eq(Mux(index > SHORTEST[0], index, index + 1))
                     with m.If(word.last):
@@ -149,19 +182,27 @@ class Transmitter(wiring.Component):
                                 m.d.comb += plan.count.eq(SHORTEST[1])
                             m.next = "CLOSE"
             with m.State("PADDING"):
-                m.d.comb += [plan.kind.eq(Kind.DATA), plan.count.eq(Mux(is_shortest, SHORTEST[1], BYTES)), plan.spoilt.eq(spoilt),
-                             plan.ends.eq(is_shortest)]
+                m.d.comb += [
+                    plan.kind.eq(Kind.DATA),
+                    plan.count.eq(Mux(is_shortest, SHORTEST[1], BYTES)),
+                    plan.spoilt.eq(spoilt),
+                    plan.ends.eq(is_shortest),
+                ]
                 m.d.sync += index.eq(index + 1)
                 with m.If(is_shortest):
                     m.next = "CLOSE"
             with m.State("CLOSE"):
-                # The word behind the one that ended with `count` bytes. Up to 3, it is the gap's first, and the terminate stood in the column
-                # before; up to 7, the terminate is in its first column; with 8, in its second. The gap would be 12 bytes less those
-                # of the frame in the terminate's column; the owed ones are paid by a whole column as soon as they fill one.
+                # The word behind the one that ended with `count` bytes. Up to 3, it is the gap's first, and the
+                # terminate stood in the column before; up to 7, the terminate is in its first column; with 8, in its
+                # second. The gap would be 12 bytes less those of the frame in the terminate's column; the owed ones are
+                # paid by a whole column as soon as they fill one.
                 count, columns = Signal(range(BYTES + 1)), Signal(range(2 * GAP_COLUMNS + 1))
                 owed = deficit + count[:2]
-                m.d.comb += [plan.kind.eq(Mux(count < BYTES - 4, Mux(self.remote_fault, Kind.FAULT, Kind.IDLE), Kind.SPILL)), plan.count.eq(count),
-                             columns.eq(GAP_COLUMNS - 1 + count[2:] + late + owed[2])]
+                m.d.comb += [
+                    plan.kind.eq(Mux(count < BYTES - 4, Mux(self.remote_fault, Kind.FAULT, Kind.IDLE), Kind.SPILL)),
+                    plan.count.eq(count),
+                    columns.eq(GAP_COLUMNS - 1 + count[2:] + late + owed[2]),
+                ]
                 m.d.sync += [wait.eq((columns >> 1) - 1), late_next.eq(columns[0]), deficit.eq(owed)]
                 m.next = "GAP"
         m.d.sync += count.eq(plan.count)
@@ -172,7 +213,12 @@ class Transmitter(wiring.Component):
         """Who fills which lane."""
         placed, spills = Signal(Placed, init={"word": ALL_IDLE}), checked.kind == Kind.SPILL
         control = Signal(BYTES)
-        others = {Kind.IDLE: ALL_IDLE, Kind.FAULT: twice(REMOTE_FAULT), Kind.PREAMBLE: PREAMBLE, Kind.BROKEN: ALL_ERRORS}
+        others = {
+            Kind.IDLE: ALL_IDLE,
+            Kind.FAULT: twice(REMOTE_FAULT),
+            Kind.PREAMBLE: PREAMBLE,
+            Kind.BROKEN: ALL_ERRORS,
+        }
         m.d.sync += placed.word.data.eq(checked.word)
         with m.Switch(checked.kind):
             for kind, word in others.items():
@@ -182,10 +228,19 @@ class Transmitter(wiring.Component):
         for lane in range(BYTES):
             place, at = Signal(Place, name=f"place_{lane}"), lane + Mux(spills, BYTES, 0)
             with m.If(checked.ends | spills):
-                m.d.comb += place.eq(Mux(at < checked.count, Place.WORD, Mux(at < checked.count + 4, Place.FCS,
-                                                                            Mux(at == checked.count + 4, Place.TERMINATE, Place.IDLE))))
-            m.d.sync += [placed.places[lane].eq(place),
-                         placed.word.control[lane].eq(Mux(place == Place.WORD, control[lane], place != Place.FCS))]
+                m.d.comb += place.eq(
+                    Mux(
+                        at < checked.count,
+                        Place.WORD,
+                        Mux(
+                            at < checked.count + 4, Place.FCS, Mux(at == checked.count + 4, Place.TERMINATE, Place.IDLE)
+                        ),
+                    )
+                )
+            m.d.sync += [
+                placed.places[lane].eq(place),
+                placed.word.control[lane].eq(Mux(place == Place.WORD, control[lane], place != Place.FCS)),
+            ]
         with m.If(crc.done):
             fcs = crc.fcs ^ checked.spoilt.replicate(32)
             m.d.sync += placed.fcs.eq(Cat(fcs.word_select((lane - checked.count)[:2], 8) for lane in range(4)))

@@ -17,8 +17,12 @@ class Widen(wiring.Component):
     def __init__(self, *, bus_bits: int):
         require_bus("Widen", bus_bits)
         self.pieces = bus_bits // (8 * BYTES)
-        super().__init__({"i": In(stream.Signature(Word(8 * BYTES), always_ready=True)),
-                          "o": Out(stream.Signature(Word(bus_bits), always_ready=True))})
+        super().__init__(
+            {
+                "i": In(stream.Signature(Word(8 * BYTES), always_ready=True)),
+                "o": Out(stream.Signature(Word(bus_bits), always_ready=True)),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
@@ -26,7 +30,12 @@ class Widen(wiring.Component):
         is_whole = i.last | (index == self.pieces - 1)
         m.d.sync += self.o.valid.eq(self.i.valid & is_whole)
         with m.If(self.i.valid):
-            m.d.sync += [index.eq(Mux(is_whole, 0, index + 1)), word.last.eq(i.last), word.error.eq(i.error), word.count.eq(BYTES * index + i.count)]
+            m.d.sync += [
+                index.eq(Mux(is_whole, 0, index + 1)),
+                word.last.eq(i.last),
+                word.error.eq(i.error),
+                word.count.eq(BYTES * index + i.count),
+            ]
             for piece in range(self.pieces):
                 with m.If(index == piece):
                     m.d.sync += word.data.word_select(piece, 8 * BYTES).eq(i.data)
@@ -34,7 +43,8 @@ class Widen(wiring.Component):
 
 
 class Narrow(wiring.Component):
-    """Takes bus words apart. The first piece comes 1 cycle after its word, then one a cycle, also from one word to the next."""
+    """Takes bus words apart. The first piece comes 1 cycle after its word, then one a cycle, also from one word to the
+    next."""
 
     def __init__(self, *, bus_bits: int):
         require_bus("Narrow", bus_bits)
@@ -45,9 +55,13 @@ class Narrow(wiring.Component):
         m = Module()
         word, filled, is_last_piece = Signal(Word(self.bus_bits), reset_less=True), Signal(), Signal()
         m.d.comb += [
-            is_last_piece.eq(word.count <= BYTES), self.i.ready.eq(~filled | self.o.ready & is_last_piece), self.o.valid.eq(filled),
-            self.o.payload.data.eq(word.data[:8 * BYTES]), self.o.payload.count.eq(Mux(is_last_piece, word.count, BYTES)),
-            self.o.payload.last.eq(word.last & is_last_piece), self.o.payload.error.eq(word.error),
+            is_last_piece.eq(word.count <= BYTES),
+            self.i.ready.eq(~filled | self.o.ready & is_last_piece),
+            self.o.valid.eq(filled),
+            self.o.payload.data.eq(word.data[: 8 * BYTES]),
+            self.o.payload.count.eq(Mux(is_last_piece, word.count, BYTES)),
+            self.o.payload.last.eq(word.last & is_last_piece),
+            self.o.payload.error.eq(word.error),
         ]
         with m.If(self.i.ready):
             m.d.sync += [filled.eq(self.i.valid), word.eq(self.i.payload)]

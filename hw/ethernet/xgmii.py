@@ -2,8 +2,22 @@
 
 from amaranth.lib import data
 
-__all__ = ["ALL_ERRORS", "ALL_IDLE", "ERROR", "IDLE", "LOCAL_FAULT", "PREAMBLE", "REMOTE_FAULT", "SEQUENCE", "SIGNAL", "START", "TERMINATE", "Xgmii",
-           "holds", "twice"]
+__all__ = [
+    "ALL_ERRORS",
+    "ALL_IDLE",
+    "ERROR",
+    "IDLE",
+    "LOCAL_FAULT",
+    "PREAMBLE",
+    "REMOTE_FAULT",
+    "SEQUENCE",
+    "SIGNAL",
+    "START",
+    "TERMINATE",
+    "Xgmii",
+    "holds",
+    "twice",
+]
 
 # IEEE 802.3 table 46-3: control characters.
 IDLE, SIGNAL, SEQUENCE, START, TERMINATE, ERROR = 0x07, 0x5C, 0x9C, 0xFB, 0xFD, 0xFE
@@ -32,4 +46,4 @@ ALL_ERRORS = twice({"data": 0x01010101 * ERROR, "control": 15})
 
 def holds(word, lane: int, character: int):
     """Whether that control character stands in that lane of an `Xgmii`."""
-    return word.control[lane] & (word.data[8 * lane:8 * lane + 8] == character)
+    return word.control[lane] & (word.data[8 * lane : 8 * lane + 8] == character)

@@ -27,8 +27,8 @@ class Laned(data.StructLayout):
 class Arbiter(wiring.Component):
     """Round robin between ports, whole frames at a time, starting behind the port served last.
 
-    Combinational from `frames` to `o`: latency 0, one word every cycle, no cycle lost between frames; a port waits for at
-    most one frame of each other port. `o` stalls the port being served.
+    Combinational from `frames` to `o`: latency 0, one word every cycle, no cycle lost between frames; a port waits for
+    at most one frame of each other port. `o` stalls the port being served.
     """
 
     def __init__(self, *, ports: int, bus_bits: int):
@@ -36,11 +36,13 @@ class Arbiter(wiring.Component):
             raise ValueError(f"Arbiter ports must be 1 to 16, not {ports!r}")
         self.ports = ports
         word = stream.Signature(Word(bus_bits))
-        super().__init__({
-            "frames": In(word).array(ports),
-            "scans": In(stream.Signature(Scan)).array(ports),
-            "o": Out(stream.Signature(Laned(bus_bits))),
-        })
+        super().__init__(
+            {
+                "frames": In(word).array(ports),
+                "scans": In(stream.Signature(Scan)).array(ports),
+                "o": Out(stream.Signature(Laned(bus_bits))),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()

@@ -8,7 +8,8 @@ __all__ = ["Merge"]
 
 
 class Merge(wiring.Component):
-    """Whole frames from the lowest input that has one; items have a `word` with `last`. Latency 0, one item per cycle."""
+    """Whole frames from the lowest input that has one; items have a `word` with `last`. Latency 0, one item per
+    cycle."""
 
     def __init__(self, shape, *, inputs: int):
         if inputs < 1:
@@ -27,8 +28,11 @@ class Merge(wiring.Component):
         with m.Switch(grant):
             for k in range(self.inputs):
                 with m.Case(k):
-                    m.d.comb += [self.o.valid.eq(self.i[k].valid), self.o.payload.eq(self.i[k].payload),
-                                 self.i[k].ready.eq(self.o.ready)]
+                    m.d.comb += [
+                        self.o.valid.eq(self.i[k].valid),
+                        self.o.payload.eq(self.i[k].payload),
+                        self.i[k].ready.eq(self.o.ready),
+                    ]
         with m.If(self.o.valid):
             # From the first offer on, taken or not: what is offered is held.
             m.d.sync += [within.eq(~(self.o.ready & self.o.payload.word.last)), current.eq(grant)]

@@ -11,12 +11,29 @@ from iswitch.wire import ADDRESSES
 
 __all__ = ["ARP", "ECHO", "Answer", "Requests", "wire"]
 
-ARP = np.dtype([
-    ("eth_dst", "u1", 6), ("eth_src", "u1", 6), ("kind", "u1", 8), ("operation", "u1", 2),
-    ("sender_mac", "u1", 6), ("sender_ip", "u1", 4), ("target_mac", "u1", 6), ("target_ip", "u1", 4)])
+ARP = np.dtype(
+    [
+        ("eth_dst", "u1", 6),
+        ("eth_src", "u1", 6),
+        ("kind", "u1", 8),
+        ("operation", "u1", 2),
+        ("sender_mac", "u1", 6),
+        ("sender_ip", "u1", 4),
+        ("target_mac", "u1", 6),
+        ("target_ip", "u1", 4),
+    ]
+)
 """ARP for IPv4 over Ethernet, which is what `kind` says: EtherType, hardware, protocol, lengths of addresses."""
-ECHO = np.dtype([*ADDRESSES.descr[:ADDRESSES.names.index("udp_src")],
-                 ("type", "u1"), ("code", "u1"), ("checksum", "u1", 2), ("identifier", "u1", 2), ("sequence", "u1", 2)])
+ECHO = np.dtype(
+    [
+        *ADDRESSES.descr[: ADDRESSES.names.index("udp_src")],
+        ("type", "u1"),
+        ("code", "u1"),
+        ("checksum", "u1", 2),
+        ("identifier", "u1", 2),
+        ("sequence", "u1", 2),
+    ]
+)
 """ICMP echo in IPv4 without options. As long as ARP."""
 IP_AT, ICMP_AT = ECHO.fields["ip_version_ihl"][1], ECHO.fields["type"][1]
 
@@ -27,7 +44,8 @@ def wire(octets: str) -> int:
 
 
 class Answer(data.Struct):
-    """What of an answer depends on who asked: the asker's addresses, and of an echo the ICMP checksum, first byte lowest."""
+    """What of an answer depends on who asked: the asker's addresses, and of an echo the ICMP checksum, first byte
+    lowest."""
 
     answers: 1
     arp: 1
@@ -37,11 +55,12 @@ class Answer(data.Struct):
 
 
 class Requests(wiring.Component):
-    """Whether a frame asks something of the switch, and the answer. Combinational; the truth is `sim/model/net/responder.py`.
+    """Whether a frame asks something of the switch, and the answer. Combinational; the truth is
+    `sim/model/net/responder.py`.
 
-    An ARP request for `own_ip`, to `own_mac` or to all; or an ICMP echo request to `own_mac` and `own_ip`, whole (not a fragment, not
-    cut short) and without options, with a right IPv4 checksum. Nobody is answered at a group address. Whether the ICMP checksum is right
-    is left to the asker: the answer's is wrong if and only if the request's was.
+    An ARP request for `own_ip`, to `own_mac` or to all; or an ICMP echo request to `own_mac` and `own_ip`, whole (not a
+    fragment, not cut short) and without options, with a right IPv4 checksum. Nobody is answered at a group address.
+    Whether the ICMP checksum is right is left to the asker: the answer's is wrong if and only if the request's was.
     """
 
     def __init__(self):
@@ -51,24 +70,41 @@ class Requests(wiring.Component):
         m = Module()
         scan = self.headers.arrival.scan
         octets = self.headers.frame.as_value()
-        arp, echo = (data.View(layout(record), octets[:8 * record.itemsize]) for record in (ARP, ECHO))
+        arp, echo = (data.View(layout(record), octets[: 8 * record.itemsize]) for record in (ARP, ECHO))
         value = lambda field: field.as_value()
         to_us, to_all = value(arp.eth_dst) == self.own_mac, value(arp.eth_dst) == wire("ff" * 6)
         length = big(echo.ip_length)
         asks_arp, asks_echo = Signal(), Signal()
         m.d.comb += [
-            asks_arp.eq((to_us | to_all) & (value(arp.kind) == wire("0806 0001 0800 06 04")) & (value(arp.operation) == wire("0001"))
-                        & (value(arp.target_ip) == self.own_ip) & ~value(arp.sender_mac)[0]),
-            asks_echo.eq(to_us & (big(echo.eth_type) == 0x0800) & (echo.ip_version_ihl == 0x45) & ((big(echo.ip_fragment) & 0x3FFF) == 0)
-                         & (echo.ip_protocol == 1) & scan.ip_good & (length >= ECHO.itemsize - IP_AT) & (length <= scan.length - IP_AT)
-                         & (value(echo.ip_dst) == self.own_ip) & (echo.type == 8) & (echo.code == 0) & ~value(echo.eth_src)[0]),
+            asks_arp.eq(
+                (to_us | to_all)
+                & (value(arp.kind) == wire("0806 0001 0800 06 04"))
+                & (value(arp.operation) == wire("0001"))
+                & (value(arp.target_ip) == self.own_ip)
+                & ~value(arp.sender_mac)[0]
+            ),
+            asks_echo.eq(
+                to_us
+                & (big(echo.eth_type) == 0x0800)
+                & (echo.ip_version_ihl == 0x45)
+                & ((big(echo.ip_fragment) & 0x3FFF) == 0)
+                & (echo.ip_protocol == 1)
+                & scan.ip_good
+                & (length >= ECHO.itemsize - IP_AT)
+                & (length <= scan.length - IP_AT)
+                & (value(echo.ip_dst) == self.own_ip)
+                & (echo.type == 8)
+                & (echo.code == 0)
+                & ~value(echo.eth_src)[0]
+            ),
         ]
-        # RFC 1624 for a type that goes from 8 to 0. Of the two zeros that ones' complement has this gives 0xFFFF, which is right for a
-        # message of nothing but zeros too.
+        # RFC 1624 for a type that goes from 8 to 0. Of the two zeros that ones' complement has this gives 0xFFFF, which
+        # is right for a message of nothing but zeros too.
         total = Signal(17)
         m.d.comb += [
             total.eq(value(echo.checksum) + wire("0800")),
-            self.answer.answers.eq(asks_arp | asks_echo), self.answer.arp.eq(asks_arp),
+            self.answer.answers.eq(asks_arp | asks_echo),
+            self.answer.arp.eq(asks_arp),
             self.answer.mac.eq(Mux(asks_arp, value(arp.sender_mac), value(echo.eth_src))),
             self.answer.ip.eq(Mux(asks_arp, value(arp.sender_ip), value(echo.ip_src))),
             self.answer.checksum.eq((total[:16] + total[16])[:16]),

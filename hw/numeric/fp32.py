@@ -68,8 +68,7 @@ class Fitter(wiring.Component):
 
         old_exponent = once(m, "old_exponent", old[23:31] | ~old_hidden)  # a subnormal has the exponent 1
         new_exponent = once(m, "new_exponent", new[23:31] | ~new_hidden)
-        gap = once(m, "gap", Mux(
-            old_is_larger, (old_exponent - new_exponent)[:8], (new_exponent - old_exponent)[:8]))
+        gap = once(m, "gap", Mux(old_is_larger, (old_exponent - new_exponent)[:8], (new_exponent - old_exponent)[:8]))
         old_mantissa, new_mantissa = Cat(old[:23], old_hidden), Cat(new[:23], new_hidden)
         larger = Mux(old_is_larger, old_mantissa, new_mantissa)
         smaller = Mux(old_is_larger, new_mantissa, Mux(self.first, 0, old_mantissa))
@@ -83,7 +82,8 @@ class Fitter(wiring.Component):
             origin=Mux(self.fit, Mux(old_is_larger, old_exponent, new_exponent), self.origin),
             subtract=Mux(self.fit, differ, new[31] & ~self.whole),
             negative=self.fit & ~cancels & Mux(old_is_larger, old[31], new[31]),
-            cancels=cancels)
+            cancels=cancels,
+        )
         m.d.comb += [self.distance_fitted.eq(fitted.distance), self.origin_fitted.eq(fitted.origin)]
         for name in ("base", "term", "subtract", "negative", "cancels"):
             m.d.comb += getattr(self, name).eq(getattr(fitted, name))

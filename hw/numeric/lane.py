@@ -28,9 +28,9 @@ class Lane(wiring.Component):
     `first`: what is stored is garbage. Without `include` the operand is; a first without include stores 0. `window64`
     rejects an included operand whose biased exponent is `limit` or more, min(255, 185 - F): it adds nothing and sets
     the poison bit, and a poisoned element's result is 0x7FC00000. `flushed`: with `valid`, a non-zero term became 0.
-    `wide`, presented with `stored`, is a term in 64 bits of a `window64` sum, with no operand included; -2^63 poisons. It is 0 otherwise.
-    `fp32` and `int32` use the low 32 bits of the accumulator; the others and the poison bit are stored as 0.
-    Other formats are not there yet: what comes out then means nothing.
+    `wide`, presented with `stored`, is a term in 64 bits of a `window64` sum, with no operand included; -2^63 poisons.
+    It is 0 otherwise. `fp32` and `int32` use the low 32 bits of the accumulator; the others and the poison bit are
+    stored as 0. Other formats are not there yet: what comes out then means nothing.
 
     Per stage: | 2 locate | fit | align | sum | 3 normalise | round |. A term's rounding and its sign cost no adder:
     sum = base + (magnitude xor sign) + (round up xor sign). The adder's steps are those of Muller et al., Handbook of
@@ -87,8 +87,14 @@ class Lane(wiring.Component):
         poison: 1
         result: 32
 
-    STAGES = ((Entered,) * Locator.LATENCY + (Fitted,) * Fitter.LATENCY + (Aligned,) * Aligner.LATENCY + (Summed,)
-              + (Normalised,) * Normaliser.LATENCY + (Rounded,))
+    STAGES = (
+        (Entered,) * Locator.LATENCY
+        + (Fitted,) * Fitter.LATENCY
+        + (Aligned,) * Aligner.LATENCY
+        + (Summed,)
+        + (Normalised,) * Normaliser.LATENCY
+        + (Rounded,)
+    )
     READ_AT = STAGES.index(Fitted)
     FLUSHED_AT = STAGES.index(Summed) + 1
     WRITE_AT = RESULT_AT = STAGES.index(Rounded) + 1
@@ -119,18 +125,29 @@ class Lane(wiring.Component):
         fit = once(m, "fit", self.format == Format.FP32)
         whole = once(m, "whole", self.format == Format.INT32)
         m.d.comb += [
-            locator.window.eq(window), locator.fit.eq(fit), locator.whole.eq(whole),
-            locator.fraction.eq(self.fraction), locator.limit.eq(self.limit), locator.operand.eq(self.operand),
-            locator.include.eq(self.include), locator.first.eq(self.first), locator.valid.eq(self.valid),
+            locator.window.eq(window),
+            locator.fit.eq(fit),
+            locator.whole.eq(whole),
+            locator.fraction.eq(self.fraction),
+            locator.limit.eq(self.limit),
+            locator.operand.eq(self.operand),
+            locator.include.eq(self.include),
+            locator.first.eq(self.first),
+            locator.valid.eq(self.valid),
         ]
         entered = pipe.then(self.Entered, window=window, fit=fit, whole=whole, first=self.first)
         for _ in range(Locator.LATENCY - 1):
             entered = pipe.then(self.Entered)
 
         m.d.comb += [
-            fitter.fit.eq(entered.fit), fitter.whole.eq(entered.whole), fitter.first.eq(entered.first),
-            fitter.stored.eq(self.stored[:64]), fitter.addend.eq(locator.addend), fitter.hidden.eq(locator.hidden),
-            fitter.distance.eq(locator.distance), fitter.origin.eq(locator.origin),
+            fitter.fit.eq(entered.fit),
+            fitter.whole.eq(entered.whole),
+            fitter.first.eq(entered.first),
+            fitter.stored.eq(self.stored[:64]),
+            fitter.addend.eq(locator.addend),
+            fitter.hidden.eq(locator.hidden),
+            fitter.distance.eq(locator.distance),
+            fitter.origin.eq(locator.origin),
         ]
         poisons = once(m, "poisons", self.wide == POISON)
         poison = entered.window & (self.stored[64] & ~entered.first | locator.rejects | poisons)
@@ -138,18 +155,28 @@ class Lane(wiring.Component):
 
         m.d.comb += [aligner.term.eq(fitter.term), aligner.distance.eq(fitter.distance_fitted)]
         infinite = once(m, "infinite", fitted.fit & fitter.origin_fitted[:8].all())
-        is_fraction_zero = ~fitter.base[BOTTOM:BOTTOM + MANTISSA_BITS - 1].any()
+        is_fraction_zero = ~fitter.base[BOTTOM : BOTTOM + MANTISSA_BITS - 1].any()
         aligned = pipe.then(
-            self.Aligned, wide=fitted.wide, base=fitter.base, subtract=fitter.subtract, negative=fitter.negative,
-            ceiling=(fitter.origin_fitted + ROOM_BITS)[:9], infinite=infinite,
-            nan=fitted.poison | infinite & (~is_fraction_zero | fitter.cancels))
+            self.Aligned,
+            wide=fitted.wide,
+            base=fitter.base,
+            subtract=fitter.subtract,
+            negative=fitter.negative,
+            ceiling=(fitter.origin_fitted + ROOM_BITS)[:9],
+            infinite=infinite,
+            nan=fitted.poison | infinite & (~is_fraction_zero | fitter.cancels),
+        )
 
         round_up = once(m, "round_up", aligner.guard & (aligner.sticky | aligner.magnitude[0]))
-        term = once(m, "term", Mux(aligned.subtract, ~Cat(aligner.magnitude, Const(0, 6)), aligner.magnitude) | aligned.wide)
+        term = once(
+            m, "term", Mux(aligned.subtract, ~Cat(aligner.magnitude, Const(0, 6)), aligner.magnitude) | aligned.wide
+        )
         uncarried = once(m, "uncarried", (aligned.base + term)[:64])
         summed = pipe.then(
-            self.Summed, total=(uncarried + (round_up ^ aligned.subtract))[:64],
-            flushed=aligned.counts & ~round_up & (aligner.magnitude == 0))
+            self.Summed,
+            total=(uncarried + (round_up ^ aligned.subtract))[:64],
+            flushed=aligned.counts & ~round_up & (aligner.magnitude == 0),
+        )
         m.d.comb += self.flushed.eq(summed.flushed)
 
         m.d.comb += [normaliser.total.eq(summed.total), normaliser.ceiling.eq(summed.ceiling)]
@@ -166,6 +193,7 @@ class Lane(wiring.Component):
             low=Mux(normalised.window | normalised.whole, total[:32], rounder.value),
             high=Mux(normalised.window, total[32:], 0),
             poison=normalised.window & normalised.nan,
-            result=Mux(normalised.whole, total[:32], rounder.value))
+            result=Mux(normalised.whole, total[:32], rounder.value),
+        )
         m.d.comb += [self.sum.eq(Cat(rounded.low, rounded.high, rounded.poison)), self.result.eq(rounded.result)]
         return m

@@ -47,8 +47,9 @@ class Stages:
             register = Signal(shape, name=f"{record.__name__.lower()}__{name}", reset_less=True)
             source = Value.cast(fields.get(name, getattr(self._last, name, None)))
             if len(source) > len(register):
-                raise ValueError(f"Stages record {record.__name__} has {len(register)} bits for {name}, "
-                                 f"not {len(source)}")
+                raise ValueError(
+                    f"Stages record {record.__name__} has {len(register)} bits for {name}, not {len(source)}"
+                )
             self._m.d.sync += register.eq(source)
             setattr(this, name, register)
         self._last = this

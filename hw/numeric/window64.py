@@ -20,8 +20,19 @@ from amaranth.utils import ceil_log2
 
 from hw.numeric.stages import Stages, once
 
-__all__ = ["BOTTOM", "INFINITY", "MAGNITUDE_BITS", "MANTISSA_BITS", "NAN", "ORIGIN", "ROOM_BITS", "Aligner",
-           "Locator", "Normaliser", "Rounder"]
+__all__ = [
+    "BOTTOM",
+    "INFINITY",
+    "MAGNITUDE_BITS",
+    "MANTISSA_BITS",
+    "NAN",
+    "ORIGIN",
+    "ROOM_BITS",
+    "Aligner",
+    "Locator",
+    "Normaliser",
+    "Rounder",
+]
 
 MAGNITUDE_BITS = 58
 """Of one term."""
@@ -91,9 +102,19 @@ class Locator(wiring.Component):
         pipe = Stages(m, self.STAGES)
         outside = once(m, "outside", self.window & (self.operand[23:31] >= self.limit))
         read = pipe.then(
-            self.Read, window=self.window, fit=self.fit, whole=self.whole, first=self.first, operand=self.operand,
-            hidden=self.operand[23:31].any(), nonzero=self.operand[:31].any(), accepts=self.include & ~outside,
-            rejects=self.include & outside, valid=self.valid, origin=(ORIGIN - self.fraction)[:9])
+            self.Read,
+            window=self.window,
+            fit=self.fit,
+            whole=self.whole,
+            first=self.first,
+            operand=self.operand,
+            hidden=self.operand[23:31].any(),
+            nonzero=self.operand[:31].any(),
+            accepts=self.include & ~outside,
+            rejects=self.include & outside,
+            valid=self.valid,
+            origin=(ORIGIN - self.fraction)[:9],
+        )
 
         # A subnormal has the exponent of the least normal number, 1. An accepted exponent is never above the origin.
         distance = once(m, "difference", (read.origin - (read.operand[23:31] | ~read.hidden))[:9])
@@ -102,7 +123,8 @@ class Locator(wiring.Component):
             addend=Mux(read.accepts, read.operand, Cat(Const(0, 31), read.fit & ~read.first)),
             hidden=read.accepts & read.hidden,
             distance=Mux(read.whole, BOTTOM, Mux(distance[6:].any(), 63, distance[:6])),
-            counts=read.valid & read.window & read.accepts & read.nonzero)
+            counts=read.valid & read.window & read.accepts & read.nonzero,
+        )
         for name in ("addend", "hidden", "distance", "origin", "rejects", "counts"):
             m.d.comb += getattr(self, name).eq(getattr(located, name))
         return m
@@ -150,7 +172,8 @@ class Aligner(wiring.Component):
             self.Aligned,
             magnitude=Mux(coarse[1], lower, upper),
             guard=coarse[1] & Mux(coarse[0], fine[28], fine[12]),
-            sticky=coarse[1] & (fine[:12].any() | coarse[0] & further))
+            sticky=coarse[1] & (fine[:12].any() | coarse[0] & further),
+        )
         for name in ("magnitude", "guard", "sticky"):
             m.d.comb += getattr(self, name).eq(getattr(aligned, name))
         return m
@@ -172,8 +195,8 @@ class Normaliser(wiring.Component):
         |63  60|59  56|55  52|51          ssss xxxx             skip 1, if one of the x is unlike s
         |63|62|61|60                      s s x                 skip 2
 
-    Only what may yet come to the top is shifted, 31 bits in the last step and 43 in the one before; of what may not, `rest` keeps whether any
-    of it is set.
+    Only what may yet come to the top is shifted, 31 bits in the last step and 43 in the one before; of what may not,
+    `rest` keeps whether any of it is set.
     """
 
     class Coarse(data.Struct):
@@ -212,21 +235,27 @@ class Normaliser(wiring.Component):
         pipe = Stages(m, self.STAGES)
 
         def step(value, sign, exponent, room, group, kept):
-            """The upper `kept` bits of the value, exponent and room after skipping groups, and whether any bit below is set; `room` is how many
-            bits may still be skipped."""
+            """The upper `kept` bits of the value, exponent and room after skipping groups, and whether any bit below is
+            set; `room` is how many bits may still be skipped."""
             width = len(value)
             unlike = once(m, f"unlike{group}", Mux(sign, ~value, value))
-            found = [unlike[width - group * (k + 1):width - group * k].any() for k in range(3)]
+            found = [unlike[width - group * (k + 1) : width - group * k].any() for k in range(3)]
             empty = once(m, f"empty{group}", Mux(found[0], 0, Mux(found[1], 1, Mux(found[2], 2, 3))))
             has_room = once(m, f"has_room{group}", empty < room[-2:])
             skip = once(m, f"skip{group}", Mux(has_room, empty, room[-2:]))
-            near = Mux(skip[0], Cat(Const(0, group), value[:width - group]), value)
-            left = Mux(skip[1], Cat(Const(0, 2 * group), near[:width - 2 * group]), near)
+            near = Mux(skip[0], Cat(Const(0, group), value[: width - group]), value)
+            left = Mux(skip[1], Cat(Const(0, 2 * group), near[: width - 2 * group]), near)
             ends = [max(width - kept - group * k, 0) for k in range(4)]
-            rest = Cat(value[below:end].any() & (skip <= k) for k, (end, below) in enumerate(itertools.pairwise(ends))).any()
+            rest = Cat(
+                value[below:end].any() & (skip <= k) for k, (end, below) in enumerate(itertools.pairwise(ends))
+            ).any()
             places = Cat(Const(0, ceil_log2(group)), skip)
-            return {"value": left[width - kept:], "rest": rest, "exponent": (exponent - places)[:9],
-                    "room": room[:-2] | has_room.replicate(len(room) - 2)}
+            return {
+                "value": left[width - kept :],
+                "rest": rest,
+                "exponent": (exponent - places)[:9],
+                "room": room[:-2] | has_room.replicate(len(room) - 2),
+            }
 
         sign = self.total[63]
         room = once(m, "room", Mux(self.ceiling[6:].any(), 63, self.ceiling[:6]))
@@ -235,7 +264,9 @@ class Normaliser(wiring.Component):
         middle = pipe.then(self.Middle, **after | {"rest": coarse.rest | after["rest"]})
         fine = step(middle.value, middle.sign, middle.exponent, middle.room, 1, 28)
         # The three lowest bits are no more than sticky, wherever they end.
-        normalised = pipe.then(self.Normalised, top=fine["value"], rest=middle.rest | middle.value[:3].any(), exponent=fine["exponent"])
+        normalised = pipe.then(
+            self.Normalised, top=fine["value"], rest=middle.rest | middle.value[:3].any(), exponent=fine["exponent"]
+        )
         for name in ("top", "rest", "sign", "exponent"):
             m.d.comb += getattr(self, name).eq(getattr(normalised, name))
         return m
@@ -270,12 +301,16 @@ class Rounder(wiring.Component):
         sticky = once(m, "sticky", self.top[:3].any() | self.rest)
         carry = self.sign & ~sticky
         round_up = Mux(carry, guard | mantissa[0], guard & (sticky | mantissa[0]))
-        # Only a zero and a subnormal, whose exponent is 0 anyhow, have no hidden bit; or -1, before the carry. From 254 on it is an infinity.
+        # Only a zero and a subnormal, whose exponent is 0 anyhow, have no hidden bit; or -1, before the carry. From 254
+        # on it is an infinity.
         exponent = once(m, "kept", Mux(mantissa[-1] | self.sign, self.exponent, 0))
         rounded = (Cat(Const(0, 23), exponent[:8]) + mantissa + round_up)[:31]
         with m.If(self.nan):
             m.d.comb += self.value.eq(NAN)
         with m.Else():
-            m.d.comb += self.value.eq(Cat(Mux(self.infinite | exponent[8] | exponent[1:8].all(), INFINITY, rounded),
-                                          self.sign ^ self.negative))
+            m.d.comb += self.value.eq(
+                Cat(
+                    Mux(self.infinite | exponent[8] | exponent[1:8].all(), INFINITY, rounded), self.sign ^ self.negative
+                )
+            )
         return m

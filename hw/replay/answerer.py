@@ -21,45 +21,78 @@ class Asked(data.StructLayout):
     """An answer on its way to who asked: with the set of fragments that are wanted, and where its list is."""
 
     def __init__(self, kept: Kept):
-        super().__init__({"answer": Answer, "port": 4, "address": Address, "session": 8, "seq": 32, "token": 32, "fragments": 16,
-                          "list": range(kept.rows)})
+        super().__init__(
+            {
+                "answer": Answer,
+                "port": 4,
+                "address": Address,
+                "session": 8,
+                "seq": 32,
+                "token": 32,
+                "fragments": 16,
+                "list": range(kept.rows),
+            }
+        )
 
 
 class Answerer(wiring.Component):
-    """One answer after another: for each fragment that is wanted a head, and then status and rows of the list as its body, one a cycle.
+    """One answer after another: for each fragment that is wanted a head, and then status and rows of the list as its
+    body, one a cycle.
 
-    `list` is where the list of the answer under way begins, while `busy`; it must not change until then. `at` and `row` are those of `Kept`, which
-    this has for itself while it is busy.
+    `list` is where the list of the answer under way begins, while `busy`; it must not change until then. `at` and `row`
+    are those of `Kept`, which this has for itself while it is busy.
     """
 
     def __init__(self, replay: Replay, kept: Kept):
         self.replay = replay
-        super().__init__({
-            "answers": In(stream.Signature(Asked(kept))), "at": Out(range(kept.rows)), "row": In(layout(DRAWN)), "heads": Out(stream.Signature(Head)),
-            "rows": Out(stream.Signature(ROW_BITS)), "list": Out(range(kept.rows)), "busy": Out(1)})
+        super().__init__(
+            {
+                "answers": In(stream.Signature(Asked(kept))),
+                "at": Out(range(kept.rows)),
+                "row": In(layout(DRAWN)),
+                "heads": Out(stream.Signature(Head)),
+                "rows": Out(stream.Signature(ROW_BITS)),
+                "list": Out(range(kept.rows)),
+                "busy": Out(1),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
         asked = Signal.like(self.answers.payload)
         answer, head = asked.answer, self.heads.payload
         fragment, rest, at = Signal(range(self.replay.fragments + 1)), Signal(16), Signal(range(STATUS_ROWS))
-        rows, left = Signal(8), Signal(8)                           # of the list in this fragment; of those to go
-        begin, place = Signal.like(self.at), Signal.like(self.at)   # of the fragment's list; of its row that is there
+        rows, left = Signal(8), Signal(8)  # of the list in this fragment; of those to go
+        begin, place = Signal.like(self.at), Signal.like(self.at)  # of the fragment's list; of its row that is there
         least = lambda count: Mux(count > DRAWS_PER_FRAGMENT, DRAWS_PER_FRAGMENT, count)
         sampled = (answer.kind == Kind.SAMPLE) & (answer.rows != 0)
         header = head.header
         m.d.comb += [
             self.list.eq(asked.list),
-            head.port.eq(asked.port), head.address.eq(asked.address), head.rows.eq(STATUS_ROWS + rows),
-            header.version_type.eq(VERSION << 4 | Type.ANSWER), header.kind.eq(answer.kind), header.session.eq(asked.session),
-            header.table.eq(answer.table), header.seq.eq(asked.seq), header.count.eq(rows), header.fragments.eq(fragment),
-            header.token.eq(asked.token)]
+            head.port.eq(asked.port),
+            head.address.eq(asked.address),
+            head.rows.eq(STATUS_ROWS + rows),
+            header.version_type.eq(VERSION << 4 | Type.ANSWER),
+            header.kind.eq(answer.kind),
+            header.session.eq(asked.session),
+            header.table.eq(answer.table),
+            header.seq.eq(asked.seq),
+            header.count.eq(rows),
+            header.fragments.eq(fragment),
+            header.token.eq(asked.token),
+        ]
         with m.FSM() as fsm:
             m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
             with m.State("IDLE"):
                 m.d.comb += self.answers.ready.eq(1)
                 came = self.answers.payload
-                m.d.sync += [asked.eq(came), fragment.eq(0), rest.eq(came.answer.rows), rows.eq(least(came.answer.rows)), begin.eq(came.list)]
+                m.d.sync += [
+                    asked.eq(came),
+                    fragment.eq(0),
+                    rest.eq(came.answer.rows),
+                    rows.eq(least(came.answer.rows)),
+                    begin.eq(came.list),
+                ]
                 with m.If(self.answers.valid):
                     m.next = "HEAD"
             with m.State("HEAD"):
@@ -71,7 +104,11 @@ class Answerer(wiring.Component):
                     with m.If(self.heads.ready):
                         m.next = "STATUS"
             with m.State("STATUS"):
-                m.d.comb += [self.rows.valid.eq(1), self.rows.payload.eq(answer.status.as_value().word_select(at, ROW_BITS)), self.at.eq(begin)]
+                m.d.comb += [
+                    self.rows.valid.eq(1),
+                    self.rows.payload.eq(answer.status.as_value().word_select(at, ROW_BITS)),
+                    self.at.eq(begin),
+                ]
                 m.d.sync += [place.eq(begin), left.eq(rows - 1)]
                 with m.If(self.rows.ready):
                     m.d.sync += at.eq(at + 1)
@@ -81,7 +118,11 @@ class Answerer(wiring.Component):
                             m.next = "NEXT"
             with m.State("ROWS"):
                 ends = left == 0  # behind the last list there is nothing
-                m.d.comb += [self.rows.valid.eq(1), self.rows.payload.eq(self.row), self.at.eq(place + (self.rows.ready & ~ends))]
+                m.d.comb += [
+                    self.rows.valid.eq(1),
+                    self.rows.payload.eq(self.row),
+                    self.at.eq(place + (self.rows.ready & ~ends)),
+                ]
                 m.d.sync += place.eq(self.at)
                 with m.If(self.rows.ready):
                     m.d.sync += left.eq(left - 1)
@@ -89,7 +130,12 @@ class Answerer(wiring.Component):
                         m.next = "NEXT"
             with m.State("NEXT"):
                 after = (rest - DRAWS_PER_FRAGMENT)[:16]
-                m.d.sync += [fragment.eq(fragment + 1), rest.eq(after), rows.eq(least(after)), begin.eq(begin + DRAWS_PER_FRAGMENT)]
+                m.d.sync += [
+                    fragment.eq(fragment + 1),
+                    rest.eq(after),
+                    rows.eq(least(after)),
+                    begin.eq(begin + DRAWS_PER_FRAGMENT),
+                ]
                 m.next = "HEAD"
                 with m.If(rest <= DRAWS_PER_FRAGMENT):
                     m.next = "IDLE"

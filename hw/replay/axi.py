@@ -7,8 +7,19 @@ from amaranth.hdl import Value, ValueLike
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import Flow, In, Out
 
-__all__ = ["INTO_MEMORY", "Address", "Axi4", "Burst", "ReadData", "Response", "WriteData", "WriteResponse", "address_bits_of", "incrementing",
-           "pins"]
+__all__ = [
+    "INTO_MEMORY",
+    "Address",
+    "Axi4",
+    "Burst",
+    "ReadData",
+    "Response",
+    "WriteData",
+    "WriteResponse",
+    "address_bits_of",
+    "incrementing",
+    "pins",
+]
 
 INTO_MEMORY = 0b0011
 """Value of `cache` (Arm IHI 0022, table A4-5): normal, non-cacheable, bufferable, as controllers of memory want it."""
@@ -38,7 +49,19 @@ class Address(data.StructLayout):
     """Asks for a burst of `len` + 1 beats of 2^`size` bytes, none of which is beyond the next multiple of 4096."""
 
     def __init__(self, address_bits: int, id_bits: int = 1):
-        super().__init__({"id": id_bits, "addr": address_bits, "len": 8, "size": 3, "burst": Burst, "lock": 1, "cache": 4, "prot": 3, "qos": 4})
+        super().__init__(
+            {
+                "id": id_bits,
+                "addr": address_bits,
+                "len": 8,
+                "size": 3,
+                "burst": Burst,
+                "lock": 1,
+                "cache": 4,
+                "prot": 3,
+                "qos": 4,
+            }
+        )
 
 
 class WriteData(data.StructLayout):
@@ -57,8 +80,8 @@ class ReadData(data.StructLayout):
 
 
 class Axi4(wiring.Signature):
-    """Between a manager, for which it is Out, and a memory. Channels are streams, whose handshake is that of AXI; the fields of their
-    payloads have AXI's names, so that `pins` tells `araddr` from `ar.payload.addr`."""
+    """Between a manager, for which it is Out, and a memory. Channels are streams, whose handshake is that of AXI; the
+    fields of their payloads have AXI's names, so that `pins` tells `araddr` from `ar.payload.addr`."""
 
     def __init__(self, address_bits: int, *, data_bits: int = 64, id_bits: int = 1):
         if not 12 < address_bits <= 64:
@@ -69,17 +92,23 @@ class Axi4(wiring.Signature):
             raise ValueError(f"Axi4 id_bits must be 1 to 32, not {id_bits!r}")
         self.address_bits, self.data_bits, self.id_bits = address_bits, data_bits, id_bits
         channel = stream.Signature
-        super().__init__({
-            "aw": Out(channel(Address(address_bits, id_bits))), "w": Out(channel(WriteData(data_bits))), "b": In(channel(WriteResponse(id_bits))),
-            "ar": Out(channel(Address(address_bits, id_bits))), "r": In(channel(ReadData(data_bits, id_bits)))})
+        super().__init__(
+            {
+                "aw": Out(channel(Address(address_bits, id_bits))),
+                "w": Out(channel(WriteData(data_bits))),
+                "b": In(channel(WriteResponse(id_bits))),
+                "ar": Out(channel(Address(address_bits, id_bits))),
+                "r": In(channel(ReadData(data_bits, id_bits))),
+            }
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Axi4) and self.members == other.members
 
 
 def pins(bus: wiring.PureInterface, *, only: str = "aw w b ar r") -> Iterator[tuple[str, Flow, Value]]:
-    """AXI's name, direction as seen from a manager, and the value of each wire. bus: an interface of `Axi4`, or an object that has such
-    channels; only: which of them."""
+    """AXI's name, direction as seen from a manager, and the value of each wire. bus: an interface of `Axi4`, or an
+    object that has such channels; only: which of them."""
     for channel in only.split():
         flow, wires = In if channel in ("b", "r") else Out, getattr(bus, channel)
         for field, _ in wires.payload.shape():
@@ -92,5 +121,14 @@ def incrementing(payload: data.View, address: ValueLike, beats: int):
     """Assigns a whole request: `beats` words as wide as the bus is, 64 bits, from an address on."""
     if not 1 <= beats <= 256:
         raise ValueError(f"a burst's beats must be 1 to 256, not {beats!r}")
-    return [payload.id.eq(0), payload.addr.eq(address), payload.len.eq(beats - 1), payload.size.eq(3), payload.burst.eq(Burst.INCR),
-            payload.lock.eq(0), payload.cache.eq(INTO_MEMORY), payload.prot.eq(0), payload.qos.eq(0)]
+    return [
+        payload.id.eq(0),
+        payload.addr.eq(address),
+        payload.len.eq(beats - 1),
+        payload.size.eq(3),
+        payload.burst.eq(Burst.INCR),
+        payload.lock.eq(0),
+        payload.cache.eq(INTO_MEMORY),
+        payload.prot.eq(0),
+        payload.qos.eq(0),
+    ]

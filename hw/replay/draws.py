@@ -22,12 +22,13 @@ class Batch(data.Struct):
 
 
 class Draws(wiring.Component):
-    """Turns a batch into `count` fractions of 2^64, the first 7 cycles after it was taken, then one a cycle; the next batch is taken with the last of
-    them. While `fractions` are not taken everything stands still. With `stride` 0 a fraction is a number of the generator; else draw k is
-    uniform in [k, k + 1) strides: k * stride, plus the high half of number * stride.
+    """Turns a batch into `count` fractions of 2^64, the first 7 cycles after it was taken, then one a cycle; the next
+    batch is taken with the last of them. While `fractions` are not taken everything stands still. With `stride` 0 a
+    fraction is a number of the generator; else draw k is uniform in [k, k + 1) strides: k * stride, plus the high half
+    of number * stride.
 
-    The generator is xoroshiro128++ (Blackman and Vigna, ACM TOMS 47, 2021), started from the batch's seed: a whole number of 64 bits
-    for each draw, without a word in common with the next. The truth is `sim/model/replay/draws.py`.
+    The generator is xoroshiro128++ (Blackman and Vigna, ACM TOMS 47, 2021), started from the batch's seed: a whole
+    number of 64 bits for each draw, without a word in common with the next. The truth is `sim/model/replay/draws.py`.
     """
 
     batches: In(stream.Signature(Batch))
@@ -46,10 +47,19 @@ class Draws(wiring.Component):
         mixed, doubled = high ^ low, Signal(64)
         m.d.comb += doubled.eq(low.rotate_left(49) ^ mixed ^ (mixed << 21))
         with m.If(step):
-            m.d.sync += [left.eq(left - running), low.eq(doubled), high.eq(mixed.rotate_left(28)), base.eq(base + stride)]
+            m.d.sync += [
+                left.eq(left - running),
+                low.eq(doubled),
+                high.eq(mixed.rotate_left(28)),
+                base.eq(base + stride),
+            ]
             with m.If(self.batches.ready):
                 m.d.sync += left.eq(Mux(self.batches.valid, asked.count, 0))
-                m.d.sync += [Cat(low, high).eq(Mux(asked.seed == 0, ZERO, asked.seed)), stride.eq(asked.stride), base.eq(0)]
+                m.d.sync += [
+                    Cat(low, high).eq(Mux(asked.seed == 0, ZERO, asked.seed)),
+                    stride.eq(asked.stride),
+                    base.eq(0),
+                ]
                 m.d.sync += anywhere.eq(asked.stride == 0)
 
         # sum, scrambled number, and then the product
@@ -57,17 +67,31 @@ class Draws(wiring.Component):
         summed, number, low_summed = Signal(stage), Signal(stage), Signal(64, reset_less=True)
         with m.If(step):
             m.d.sync += [
-                summed.valid.eq(running), summed.last.eq(last), summed.base.eq(base), summed.stride.eq(stride), summed.anywhere.eq(anywhere),
-                summed.number.eq(low + high), low_summed.eq(low), number.eq(summed), number.number.eq(summed.number.rotate_left(17) + low_summed)]
+                summed.valid.eq(running),
+                summed.last.eq(last),
+                summed.base.eq(base),
+                summed.stride.eq(stride),
+                summed.anywhere.eq(anywhere),
+                summed.number.eq(low + high),
+                low_summed.eq(low),
+                number.eq(summed),
+                number.number.eq(summed.number.rotate_left(17) + low_summed),
+            ]
         # With stride 0 the product and the base are 0.
         begins = Signal(64, reset_less=True)
         with m.If(step):
             m.d.sync += begins.eq(number.base | Mux(number.anywhere, number.number, 0))
         fraction = high_half(m, number.number, number.stride, name="within", plus=begins, goes=step)
-        shown = [number, *(Signal(data.StructLayout({"valid": 1, "last": 1}), name=f"shown_{k}") for k in range(LATENCY))]
+        shown = [
+            number,
+            *(Signal(data.StructLayout({"valid": 1, "last": 1}), name=f"shown_{k}") for k in range(LATENCY)),
+        ]
         with m.If(step):
             for before, after in pairwise(shown):
                 m.d.sync += [after.valid.eq(before.valid), after.last.eq(before.last)]
         m.d.comb += [
-            self.fractions.valid.eq(shown[-1].valid), self.fractions.payload.last.eq(shown[-1].last), self.fractions.payload.fraction.eq(fraction)]
+            self.fractions.valid.eq(shown[-1].valid),
+            self.fractions.payload.last.eq(shown[-1].last),
+            self.fractions.payload.fraction.eq(fraction),
+        ]
         return m

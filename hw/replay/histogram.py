@@ -31,7 +31,7 @@ def first(bits, start: int = 0, end: int | None = None):
         return bits[start], Const(0, 0)
     half = 1 << ceil_log2(end - start) - 1
     low, high = first(bits, start, start + half), first(bits, start + half, end)
-    return low[0] | high[0], Cat(Mux(low[0], low[1], high[1])[:ceil_log2(half)], ~low[0])
+    return low[0] | high[0], Cat(Mux(low[0], low[1], high[1])[: ceil_log2(half)], ~low[0])
 
 
 def last(bits, start: int = 0, end: int | None = None):
@@ -41,16 +41,18 @@ def last(bits, start: int = 0, end: int | None = None):
         return bits[start], Const(0, 0)
     half = 1 << ceil_log2(end - start) - 1
     low, high = last(bits, start, start + half), last(bits, start + half, end)
-    return low[0] | high[0], Cat(Mux(high[0], high[1], low[1])[:ceil_log2(half)], high[0])
+    return low[0] | high[0], Cat(Mux(high[0], high[1], low[1])[: ceil_log2(half)], high[0])
 
 
 class Histogram(wiring.Component):
-    """Buckets of the priorities above 0 of `capacity` items, all 0 at first: `lowest` and `highest` that has any, 0 if none has. They are
-    those behind a change `LATENCY` cycles after it was taken; one change a cycle. An old priority must be one that is there.
+    """Buckets of the priorities above 0 of `capacity` items, all 0 at first: `lowest` and `highest` that has any, 0 if
+    none has. They are those behind a change `LATENCY` cycles after it was taken; one change a cycle. An old priority
+    must be one that is there.
 
-    A bucket is not empty if more came than went. Both are counted, in memory, modulo `capacity`: what comes makes a bucket not empty, and when
-    something goes, which leaves less than `capacity`, the two are compared. Bits in registers say which are not empty. Ready
-    2^`BUCKET_BITS` cycles after a reset, in which counts are wiped. The truth is `sim/model/replay/histogram.py`.
+    A bucket is not empty if more came than went. Both are counted, in memory, modulo `capacity`: what comes makes a
+    bucket not empty, and when something goes, which leaves less than `capacity`, the two are compared. Bits in
+    registers say which are not empty. Ready 2^`BUCKET_BITS` cycles after a reset, in which counts are wiped. The truth
+    is `sim/model/replay/histogram.py`.
     """
 
     LATENCY = 7
@@ -62,7 +64,13 @@ class Histogram(wiring.Component):
             raise ValueError(f"Histogram priority_bits must be 4 to 32, not {priority_bits!r}")
         self.capacity, self.priority_bits = capacity, priority_bits
         self.buckets = 8 * priority_bits - 16
-        super().__init__({"changes": In(stream.Signature(Change(priority_bits))), "lowest": Out(BUCKET_BITS), "highest": Out(BUCKET_BITS)})
+        super().__init__(
+            {
+                "changes": In(stream.Signature(Change(priority_bits))),
+                "lowest": Out(BUCKET_BITS),
+                "highest": Out(BUCKET_BITS),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
@@ -70,10 +78,13 @@ class Histogram(wiring.Component):
         with m.If(~wiped):
             m.d.sync += [wipe.eq(wipe + 1), wiped.eq(wipe == -1 % (1 << BUCKET_BITS))]
         m.d.comb += self.changes.ready.eq(wiped)
-        came, went = (self._bucket(m, name, getattr(self.changes.payload, field), wiped & self.changes.valid)
-                      for name, field in (("came", "new"), ("went", "old")))
+        came, went = (
+            self._bucket(m, name, getattr(self.changes.payload, field), wiped & self.changes.valid)
+            for name, field in (("came", "new"), ("went", "old"))
+        )
 
-        # From one bucket into the same one nothing changes. So a change adds to one count and subtracts from another, never the same.
+        # From one bucket into the same one nothing changes. So a change adds to one count and subtracts from another,
+        # never the same.
         moved = came != went
         counted, lost = Signal(BUCKET_BITS), Signal(BUCKET_BITS)  # 0 is no bucket
         m.d.sync += [counted.eq(Mux(moved, came, 0)), lost.eq(Mux(moved, went, 0))]
@@ -91,7 +102,10 @@ class Histogram(wiring.Component):
     def _bucket(self, m, name, priority, valid):
         """Its number, two cycles later; 0 if there is no change."""
         large, place = last(priority[MANTISSA_BITS:]) if self.priority_bits > MANTISSA_BITS else (Const(0), Const(0, 1))
-        held, exponent = Signal(self.priority_bits, name=f"{name}_held"), Signal(range(self.priority_bits), name=f"{name}_exponent")
+        held, exponent = (
+            Signal(self.priority_bits, name=f"{name}_held"),
+            Signal(range(self.priority_bits), name=f"{name}_exponent"),
+        )
         bucket = Signal(BUCKET_BITS, name=f"{name}_bucket")
         m.d.sync += [held.eq(Mux(valid, priority, 0)), exponent.eq(Mux(valid & large, place + 1, 0))]
         mantissa = (held >> exponent)[:MANTISSA_BITS]
@@ -99,10 +113,12 @@ class Histogram(wiring.Component):
         return bucket
 
     def _counts(self, m, name, asked, counted, wiped, wipe):
-        """A memory of counts, of which those of `asked` are shown a cycle later. Returns what becomes of that of `counted`, and what is shown.
-        That of bucket 0 is anything."""
+        """A memory of counts, of which those of `asked` are shown a cycle later. Returns what becomes of that of
+        `counted`, and what is shown. That of bucket 0 is anything."""
         bits = exact_log2(self.capacity)
-        m.submodules[name] = memory = Memory(shape=bits, depth=1 << BUCKET_BITS, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
+        m.submodules[name] = memory = Memory(
+            shape=bits, depth=1 << BUCKET_BITS, init=[], attrs=NEVER_READ_BEFORE_WRITTEN
+        )
         write, after = memory.write_port(), Signal(bits, name=f"{name}_after")
         reads = [memory.read_port(transparent_for=[write]) for _ in asked]
         m.d.comb += [read.addr.eq(bucket) for read, bucket in zip(reads, asked, strict=True)]
@@ -111,7 +127,7 @@ class Histogram(wiring.Component):
 
     def _search(self, m, filled):
         """In each group, then among the groups."""
-        parts = [(at, filled[at:at + GROUP]) for at in range(0, self.buckets, GROUP)]
+        parts = [(at, filled[at : at + GROUP]) for at in range(0, self.buckets, GROUP)]
         any, lows, highs = Signal(len(parts)), [], []
         for k, (at, part) in enumerate(parts):
             for ends, search in ((lows, first), (highs, last)):

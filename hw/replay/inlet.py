@@ -30,18 +30,26 @@ class Arrived(data.Struct):
 class Inlet(wiring.Component):
     """Takes whole frames or none, and shows them row by row.
 
-    Words come with `first`, and with `arrived`, which is constant over a frame. A frame for which there is no room is dropped whole, and
-    `stat_drop` pulses: the entry never stalls. `arrived_o` is that of the frame in `rows`, from its first row to its last. Frames
-    are whole rows. One row a cycle, the first 4 cycles after its word; `rows.ready` leads to registers only. `busy`:
-    from the cycle after a frame began until its last row was taken.
+    Words come with `first`, and with `arrived`, which is constant over a frame. A frame for which there is no room is
+    dropped whole, and `stat_drop` pulses: the entry never stalls. `arrived_o` is that of the frame in `rows`, from its
+    first row to its last. Frames are whole rows. One row a cycle, the first 4 cycles after its word; `rows.ready` leads
+    to registers only. `busy`: from the cycle after a frame began until its last row was taken.
     """
 
     def __init__(self, *, bus_bits: int, depth: int):
         self.bus_bits = bus_bits
         self.store = FrameStore(bus_bits=bus_bits, depth=depth, note=Arrived, notes=64)
-        super().__init__({
-            "words": In(stream.Signature(Word(bus_bits), always_ready=True)), "first": In(1), "arrived": In(Arrived),
-            "rows": Out(stream.Signature(Row)), "arrived_o": Out(Arrived), "stat_drop": Out(1), "busy": Out(1)})
+        super().__init__(
+            {
+                "words": In(stream.Signature(Word(bus_bits), always_ready=True)),
+                "first": In(1),
+                "arrived": In(Arrived),
+                "rows": Out(stream.Signature(Row)),
+                "arrived_o": Out(Arrived),
+                "stat_drop": Out(1),
+                "busy": Out(1),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
@@ -51,15 +59,26 @@ class Inlet(wiring.Component):
         rows = self.bus_bits // ROW_BITS
         word, put = store.o.payload, cut.i.payload
         m.d.comb += [
-            store.first.eq(self.first), store.put_note.eq(self.arrived), self.stat_drop.eq(store.stat_drop),
-            self.busy.eq(store.busy | self.rows.valid), store.put_bytes.eq(self.arrived.length), put.arrived.eq(store.note),
-            self.arrived_o.eq(cut.o.payload.arrived), cut.i.valid.eq(store.o.valid), self.rows.valid.eq(cut.o.valid),
-            self.rows.payload.eq(cut.o.payload.row), cut.o.ready.eq(self.rows.ready)]
+            store.first.eq(self.first),
+            store.put_note.eq(self.arrived),
+            self.stat_drop.eq(store.stat_drop),
+            self.busy.eq(store.busy | self.rows.valid),
+            store.put_bytes.eq(self.arrived.length),
+            put.arrived.eq(store.note),
+            self.arrived_o.eq(cut.o.payload.arrived),
+            cut.i.valid.eq(store.o.valid),
+            self.rows.valid.eq(cut.o.valid),
+            self.rows.payload.eq(cut.o.payload.row),
+            cut.o.ready.eq(self.rows.ready),
+        ]
         at = Signal(range(rows))
         ends = Signal()  # the word, with this row
         m.d.comb += [
-            ends.eq(word.count <= (at + 1) << 3), put.row.last.eq(word.last & ends),
-            put.row.data.eq(word.data.word_select(at, ROW_BITS)), store.o.ready.eq(cut.i.ready & ends)]
+            ends.eq(word.count <= (at + 1) << 3),
+            put.row.last.eq(word.last & ends),
+            put.row.data.eq(word.data.word_select(at, ROW_BITS)),
+            store.o.ready.eq(cut.i.ready & ends),
+        ]
         with m.If(cut.i.valid & cut.i.ready):
             m.d.sync += at.eq(0 if rows == 1 else at + 1)
             with m.If(ends):

@@ -25,8 +25,9 @@ class Answer(data.Struct):
 class Kept(wiring.Component):
     """The last answers of each session, and their lists of items and priorities.
 
-    `index` names an answer: `answer` shows it 1 cycle later, `put` writes `put_answer`. Lists have `draws` rows for each answer, and behind them all
-    comes one of `scratch` that is not kept; `row` shows that at `at` 1 cycle later, `list_put` writes `put_row` at `put_at`.
+    `index` names an answer: `answer` shows it 1 cycle later, `put` writes `put_answer`. Lists have `draws` rows for
+    each answer, and behind them all comes one of `scratch` that is not kept; `row` shows that at `at` 1 cycle later,
+    `list_put` writes `put_row` at `put_at`.
     """
 
     def __init__(self, replay: Replay):
@@ -34,9 +35,19 @@ class Kept(wiring.Component):
         self.scratch = self.answers * replay.draws
         """Where the list begins that is not kept."""
         rows = self.scratch + DRAWS_PER_FRAGMENT
-        super().__init__({
-            "index": In(range(self.answers)), "answer": Out(Answer), "put": In(1), "put_answer": In(Answer),
-            "at": In(range(rows)), "row": Out(layout(DRAWN)), "list_put": In(1), "put_at": In(range(rows)), "put_row": In(layout(DRAWN))})
+        super().__init__(
+            {
+                "index": In(range(self.answers)),
+                "answer": Out(Answer),
+                "put": In(1),
+                "put_answer": In(Answer),
+                "at": In(range(rows)),
+                "row": Out(layout(DRAWN)),
+                "list_put": In(1),
+                "put_at": In(range(rows)),
+                "put_row": In(layout(DRAWN)),
+            }
+        )
         self.rows = rows
 
     def elaborate(self, platform):
@@ -48,5 +59,11 @@ class Kept(wiring.Component):
         ):
             m.submodules[name] = memory = Memory(shape=shape, depth=depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
             put, get = memory.write_port(), memory.read_port()
-            m.d.comb += [put.addr.eq(Mux(enable, to, 0)), put.data.eq(what), put.en.eq(enable), get.addr.eq(where), shown.eq(get.data)]
+            m.d.comb += [
+                put.addr.eq(Mux(enable, to, 0)),
+                put.data.eq(what),
+                put.en.eq(enable),
+                get.addr.eq(where),
+                shown.eq(get.data),
+            ]
         return m

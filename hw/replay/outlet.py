@@ -33,21 +33,32 @@ class Head(data.Struct):
 class Outlet(wiring.Component):
     """A frame for each head, with the next `rows` as its body.
 
-    The complement stands in the last row, so nothing is stored: the first word leaves when it is full, and then a row a cycle. 2 cycles between
-    frames. Two rows may come ahead of their turn; `rows.ready` leads to registers only. `o` may stall; addresses are stamped at the port.
+    The complement stands in the last row, so nothing is stored: the first word leaves when it is full, and then a row a
+    cycle. 2 cycles between frames. Two rows may come ahead of their turn; `rows.ready` leads to registers only. `o` may
+    stall; addresses are stamped at the port.
     """
 
     def __init__(self, *, bus_bits: int):
         require_bus("Outlet", bus_bits)
         self.bus_bits = bus_bits
-        super().__init__({"heads": In(stream.Signature(Head)), "rows": In(stream.Signature(ROW_BITS)),
-                          "o": Out(stream.Signature(Addressed(bus_bits))), "busy": Out(1)})
+        super().__init__(
+            {
+                "heads": In(stream.Signature(Head)),
+                "rows": In(stream.Signature(ROW_BITS)),
+                "o": Out(stream.Signature(Addressed(bus_bits))),
+                "busy": Out(1),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
         asked, out = self.heads.payload, self.o.payload
         places = self.bus_bits // ROW_BITS
-        image, left, total = Signal(8 * FRAME_BYTES, reset_less=True), Signal(range(max(BODY_ROWS, HEAD_ROWS) + 1)), Signal(32)
+        image, left, total = (
+            Signal(8 * FRAME_BYTES, reset_less=True),
+            Signal(range(max(BODY_ROWS, HEAD_ROWS) + 1)),
+            Signal(32),
+        )
         body = Signal.like(left)
         row, valid, taken = Signal(ROW_BITS), Signal(), Signal()
         m.submodules.cut = cut = Cut(ROW_BITS)
@@ -55,10 +66,19 @@ class Outlet(wiring.Component):
 
         # Rows fill a word; the last one may leave it unfinished.
         word, at, full, last = Signal(self.bus_bits, reset_less=True), Signal(range(places)), Signal(), Signal()
-        count, port, address, length = (Signal.like(like, reset_less=True) for like in (out.word.count, out.port, out.address, out.length))
+        count, port, address, length = (
+            Signal.like(like, reset_less=True) for like in (out.word.count, out.port, out.address, out.length)
+        )
         m.d.comb += [
-            taken.eq(valid & (~full | self.o.ready)), self.o.valid.eq(full), out.word.data.eq(word), out.word.last.eq(last), out.word.count.eq(count),
-            out.port.eq(port), out.address.eq(address), out.length.eq(length)]
+            taken.eq(valid & (~full | self.o.ready)),
+            self.o.valid.eq(full),
+            out.word.data.eq(word),
+            out.word.last.eq(last),
+            out.word.count.eq(count),
+            out.port.eq(port),
+            out.address.eq(address),
+            out.length.eq(length),
+        ]
         with m.If(self.o.ready):
             m.d.sync += full.eq(0)
 
@@ -66,8 +86,12 @@ class Outlet(wiring.Component):
         ends = Signal()
         m.d.comb += [folded.eq(total[:16] + total[16:]), complement.eq(~(folded[:16] + folded[16]))]
         with m.If(taken):
-            m.d.sync += [total.eq(total + sum_halves(row, 0, ROW_BYTES)), at.eq(0 if places == 1 else at + 1),
-                         last.eq(ends), count.eq((at + 1) << 3)]
+            m.d.sync += [
+                total.eq(total + sum_halves(row, 0, ROW_BYTES)),
+                at.eq(0 if places == 1 else at + 1),
+                last.eq(ends),
+                count.eq((at + 1) << 3),
+            ]
             with m.If(at == 0):
                 m.d.sync += word.eq(row)
             with m.Else():
@@ -81,8 +105,12 @@ class Outlet(wiring.Component):
                 m.d.comb += self.heads.ready.eq(~full)
                 with m.If(self.heads.valid & ~full):
                     m.d.sync += [
-                        image.eq(asked.header.as_value() << 8 * ADDRESSES.itemsize), left.eq(HEAD_ROWS - 1), body.eq(asked.rows), total.eq(0),
-                        port.eq(asked.port), address.eq(asked.address),
+                        image.eq(asked.header.as_value() << 8 * ADDRESSES.itemsize),
+                        left.eq(HEAD_ROWS - 1),
+                        body.eq(asked.rows),
+                        total.eq(0),
+                        port.eq(asked.port),
+                        address.eq(asked.address),
                         length.eq(FRAME_BYTES + END.itemsize + (asked.rows << 3)),
                     ]
                     m.next = "HEAD"

@@ -14,13 +14,16 @@ PLACE_BITS = 2 * COLUMN_BITS
 """Between products of every other column, which are shorter and so stand side by side."""
 
 
-def high_half(m: Module, fraction: Value, whole: Value, *, name: str, plus: Value | None = None, goes: Value | None = None) -> Value:
-    """floor(fraction * whole / 2^64) + plus modulo 2^max(64, bits of `whole`), `LATENCY` cycles later; a new one each cycle.
+def high_half(
+    m: Module, fraction: Value, whole: Value, *, name: str, plus: Value | None = None, goes: Value | None = None
+) -> Value:
+    """floor(fraction * whole / 2^64) + plus modulo 2^max(64, bits of `whole`), `LATENCY` cycles later; a new one each
+    cycle.
 
     `plus` is asked for 1 cycle after the others. While `goes` is 0 everything stands still.
     """
     goes = Const(1) if goes is None else goes
-    columns = [whole[at:at + COLUMN_BITS] for at in range(0, len(whole), COLUMN_BITS)]
+    columns = [whole[at : at + COLUMN_BITS] for at in range(0, len(whole), COLUMN_BITS)]
 
     def register(value: Value, what: str) -> Signal:
         held = Signal(len(value), name=f"{name}_{what}", reset_less=True)
@@ -44,5 +47,5 @@ def high_half(m: Module, fraction: Value, whole: Value, *, name: str, plus: Valu
     first, second, third, fourth = (register(value[:kept], f"row_{row}") for row, value in enumerate(rows))
     # What stands below the pair's own end cannot carry, since the other row has nothing there.
     low = register((first >> ROW_BITS) + second, "low")
-    high = register((third + (fourth << ROW_BITS))[:kept + ROW_BITS], "high")
-    return register(((low >> ROW_BITS) + high)[2 * ROW_BITS:kept + ROW_BITS], "whole")
+    high = register((third + (fourth << ROW_BITS))[: kept + ROW_BITS], "high")
+    return register(((low >> ROW_BITS) + high)[2 * ROW_BITS : kept + ROW_BITS], "whole")

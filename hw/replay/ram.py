@@ -1,4 +1,5 @@
-"""Memory on the chip behind AXI4, as slow to answer as memory beside it: that of the emulated board and of small ones."""
+"""Memory on the chip behind AXI4, as slow to answer as memory beside it: that of the emulated board and of small
+ones."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -19,12 +20,14 @@ WORD_BITS = 3
 
 
 class OnChipRam(wiring.Component):
-    """`bytes` of memory in words of 64 bits, zeros at first. Bursts are those of type INCR whose beats are words; any other is answered SLVERR and
-    writes nothing. A word beyond the end is answered DECERR, with zeros. Reads and writes are each carried out in order, and do not
-    wait for each other; a read finds what was written if its address came behind the write's answer.
+    """`bytes` of memory in words of 64 bits, zeros at first. Bursts are those of type INCR whose beats are words; any
+    other is answered SLVERR and writes nothing. A word beyond the end is answered DECERR, with zeros. Reads and writes
+    are each carried out in order, and do not wait for each other; a read finds what was written if its address came
+    behind the write's answer.
 
-    One beat a cycle in each direction, also from burst to burst. The first beat that is read comes `latency` cycles after its address was
-    taken, or when those before it are through. Initial zeros are the memory's own (FPGAs and simulators have them; Icarus Verilog does not).
+    One beat a cycle in each direction, also from burst to burst. The first beat that is read comes `latency` cycles
+    after its address was taken, or when those before it are through. Initial zeros are the memory's own (FPGAs and
+    simulators have them; Icarus Verilog does not).
     """
 
     def __init__(self, *, bytes: int, latency: int = 16, address_bits: int = 32, id_bits: int = 1):
@@ -43,16 +46,26 @@ class OnChipRam(wiring.Component):
         return m
 
     def _queue(self, m, name, requests):
-        """Of bursts; the first in it, which ends when `ends`, and the word that it is at, which is another when it `steps`."""
-        about = data.StructLayout({"id": requests.payload.id.shape(), "word": len(requests.payload.addr) - WORD_BITS, "len": 8, "good": 1})
+        """Of bursts; the first in it, which ends when `ends`, and the word that it is at, which is another when it
+        `steps`."""
+        about = data.StructLayout(
+            {"id": requests.payload.id.shape(), "word": len(requests.payload.addr) - WORD_BITS, "len": 8, "good": 1}
+        )
         m.submodules[name] = fifo = SyncFIFO(width=about.size, depth=OUTSTANDING)
         put, first, asked = Signal(about, name=f"{name}_put"), Signal(about, name=f"{name}_first"), requests.payload
         steps, ends, beat = Signal(name=f"{name}_steps"), Signal(name=f"{name}_ends"), Signal(8, name=f"{name}_beat")
         m.d.comb += [
-            put.id.eq(asked.id), put.word.eq(asked.addr[WORD_BITS:]), put.len.eq(asked.len),
+            put.id.eq(asked.id),
+            put.word.eq(asked.addr[WORD_BITS:]),
+            put.len.eq(asked.len),
             put.good.eq((asked.burst == Burst.INCR) & (asked.size == WORD_BITS)),
-            requests.ready.eq(fifo.w_rdy), fifo.w_en.eq(requests.valid), fifo.w_data.eq(put),
-            first.eq(fifo.r_data), ends.eq(steps & (beat == first.len)), fifo.r_en.eq(ends)]
+            requests.ready.eq(fifo.w_rdy),
+            fifo.w_en.eq(requests.valid),
+            fifo.w_data.eq(put),
+            first.eq(fifo.r_data),
+            ends.eq(steps & (beat == first.len)),
+            fifo.r_en.eq(ends),
+        ]
         with m.If(steps):
             m.d.sync += beat.eq(Mux(ends, 0, beat + 1))
         word = Signal(len(asked.addr) - WORD_BITS, name=f"{name}_word")
@@ -66,11 +79,19 @@ class OnChipRam(wiring.Component):
         m.submodules.answers = answers = SyncFIFO(width=len(axi.b.payload.as_value()), depth=OUTSTANDING)
         worst, put = Signal(Response), Signal(axi.b.payload.shape(), name="answer")
         m.d.comb += [
-            axi.w.ready.eq(there & answers.w_rdy), steps.eq(axi.w.valid & axi.w.ready),
-            port.addr.eq(word[:ceil_log2(self.words)]), port.data.eq(axi.w.payload.data),
+            axi.w.ready.eq(there & answers.w_rdy),
+            steps.eq(axi.w.valid & axi.w.ready),
+            port.addr.eq(word[: ceil_log2(self.words)]),
+            port.data.eq(axi.w.payload.data),
             port.en.eq(Mux(steps & (response == Response.OKAY), axi.w.payload.strb, 0)),
-            put.id.eq(first.id), put.resp.eq(worst | response), answers.w_data.eq(put), answers.w_en.eq(ends),
-            axi.b.valid.eq(answers.r_rdy), axi.b.payload.eq(answers.r_data), answers.r_en.eq(axi.b.ready)]
+            put.id.eq(first.id),
+            put.resp.eq(worst | response),
+            answers.w_data.eq(put),
+            answers.w_en.eq(ends),
+            axi.b.valid.eq(answers.r_rdy),
+            axi.b.payload.eq(answers.r_data),
+            answers.r_en.eq(axi.b.ready),
+        ]
         with m.If(steps):
             m.d.sync += worst.eq(Mux(ends, 0, worst | response))
 
@@ -85,8 +106,13 @@ class OnChipRam(wiring.Component):
         # The port's register is the output register.
         moves, shown = Signal(), Signal(axi.r.payload.shape())
         m.d.comb += [
-            moves.eq(~axi.r.valid | axi.r.ready), steps.eq(moves & (ripe != 0)), port.en.eq(steps), port.addr.eq(word[:ceil_log2(self.words)]),
-            axi.r.payload.eq(shown), axi.r.payload.data.eq(Mux(shown.resp == Response.OKAY, port.data, 0))]
+            moves.eq(~axi.r.valid | axi.r.ready),
+            steps.eq(moves & (ripe != 0)),
+            port.en.eq(steps),
+            port.addr.eq(word[: ceil_log2(self.words)]),
+            axi.r.payload.eq(shown),
+            axi.r.payload.data.eq(Mux(shown.resp == Response.OKAY, port.data, 0)),
+        ]
         with m.If(moves):
             m.d.sync += [axi.r.valid.eq(steps), shown.id.eq(first.id), shown.resp.eq(response), shown.last.eq(ends)]
         return m

@@ -1,4 +1,5 @@
-"""Prioritized sampling as one pipe: a table of what handles are good for, and behind it the sum tree and the histogram."""
+"""Prioritized sampling as one pipe: a table of what handles are good for, and behind it the sum tree and the
+histogram."""
 
 from itertools import pairwise
 
@@ -15,36 +16,57 @@ __all__ = ["Result", "Sampler"]
 
 
 class Result(data.StructLayout):
-    """What became of a command: the handle that was filled, updated, drawn or read, its priority, and the total behind the command or of a draw.
-    `stale`: an update of what is no longer there, which changed nothing, or a READ of a slot that was never filled; `empty`: a draw when all
-    priorities are 0. With either the generation is 0."""
+    """What became of a command: the handle that was filled, updated, drawn or read, its priority, and the total behind
+    the command or of a draw. `stale`: an update of what is no longer there, which changed nothing, or a READ of a slot
+    that was never filled; `empty`: a draw when all priorities are 0. With either the generation is 0."""
 
     def __init__(self, capacity: int, priority_bits: int, generation_bits: int):
-        super().__init__({"kind": Kind, "stale": 1, "empty": 1, "slot": range(capacity), "generation": generation_bits, "priority": priority_bits,
-                          "total": priority_bits + exact_log2(capacity)})
+        super().__init__(
+            {
+                "kind": Kind,
+                "stale": 1,
+                "empty": 1,
+                "slot": range(capacity),
+                "generation": generation_bits,
+                "priority": priority_bits,
+                "total": priority_bits + exact_log2(capacity),
+            }
+        )
 
 
 class Sampler(wiring.Component):
-    """Adds, updates, draws and reads over `capacity` slots, one a cycle in any mix, each as if those before it were done.
+    """Adds, updates, draws and reads over `capacity` slots, one a cycle in any mix, each as if those before it were
+    done.
 
-    A command's result comes `latency` cycles after it was taken, in order, and cannot be held up. The generation of a drawn slot is
-    that of the draw's time, though the slot may have been filled once more until the result is there. `lowest` and `highest` are the buckets
-    of the least and of the greatest priority above 0 (`hw/replay/histogram.py`), 0 if there is none, behind the command whose result is
-    there, or was there last. Ready `capacity` cycles after a reset, at least 256.
+    A command's result comes `latency` cycles after it was taken, in order, and cannot be held up. The generation of a
+    drawn slot is that of the draw's time, though the slot may have been filled once more until the result is there.
+    `lowest` and `highest` are the buckets of the least and of the greatest priority above 0 (`hw/replay/histogram.py`),
+    0 if there is none, behind the command whose result is there, or was there last. Ready `capacity` cycles after a
+    reset, at least 256.
 
-    `phased`: there is no second copy of all priorities, but whatever is no draw waits for the draws before it (`SumTree`), and `latency` is the
-    least number of cycles. The truth of both is `sim/model/replay/slots.py`.
+    `phased`: there is no second copy of all priorities, but whatever is no draw waits for the draws before it
+    (`SumTree`), and `latency` is the least number of cycles. The truth of both is `sim/model/replay/slots.py`.
     """
 
-    def __init__(self, *, capacity: int, priority_bits: int = 27, generation_bits: int = 8, arity: int = 16, phased: bool = False):
-        self.slots = Slots(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits, phased=phased)
+    def __init__(
+        self, *, capacity: int, priority_bits: int = 27, generation_bits: int = 8, arity: int = 16, phased: bool = False
+    ):
+        self.slots = Slots(
+            capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits, phased=phased
+        )
         self.tree = SumTree(capacity=capacity, priority_bits=priority_bits, arity=arity, phased=phased)
         self.histogram = Histogram(capacity=capacity, priority_bits=priority_bits)
         self.capacity, self.generation_bits, self.phased = capacity, generation_bits, phased
         about = capacity, priority_bits, generation_bits
-        super().__init__({
-            "commands": In(stream.Signature(Command(*about))), "results": Out(stream.Signature(Result(*about), always_ready=True)),
-            "filled": Out(range(capacity + 1)), "lowest": Out(BUCKET_BITS), "highest": Out(BUCKET_BITS)})
+        super().__init__(
+            {
+                "commands": In(stream.Signature(Command(*about))),
+                "results": Out(stream.Signature(Result(*about), always_ready=True)),
+                "filled": Out(range(capacity + 1)),
+                "lowest": Out(BUCKET_BITS),
+                "highest": Out(BUCKET_BITS),
+            }
+        )
 
     @property
     def latency(self) -> int:
@@ -57,12 +79,19 @@ class Sampler(wiring.Component):
         m.submodules.histogram = histogram = self.histogram
         placed, operation = slots.placed.payload, tree.operations.payload
         m.d.comb += [
-            slots.commands.payload.eq(self.commands.payload), slots.commands.valid.eq(self.commands.valid & histogram.changes.ready),
+            slots.commands.payload.eq(self.commands.payload),
+            slots.commands.valid.eq(self.commands.valid & histogram.changes.ready),
             self.commands.ready.eq(slots.commands.ready & histogram.changes.ready),
-            self.filled.eq(slots.filled), tree.operations.valid.eq(slots.placed.valid), operation.draws.eq(placed.kind == Kind.DRAW),
-            operation.keeps.eq(~placed.changes), operation.leaf.eq(placed.slot), operation.old.eq(placed.old), operation.new.eq(placed.new),
+            self.filled.eq(slots.filled),
+            tree.operations.valid.eq(slots.placed.valid),
+            operation.draws.eq(placed.kind == Kind.DRAW),
+            operation.keeps.eq(~placed.changes),
+            operation.leaf.eq(placed.slot),
+            operation.old.eq(placed.old),
+            operation.new.eq(placed.new),
             operation.fraction.eq(placed.fraction),
-            histogram.changes.valid.eq(tree.entered.valid), histogram.changes.payload.eq(tree.entered.payload),
+            histogram.changes.valid.eq(tree.entered.valid),
+            histogram.changes.payload.eq(tree.entered.payload),
         ]
         if self.phased:
             m.d.comb += slots.placed.ready.eq(tree.operations.ready)
@@ -74,9 +103,17 @@ class Sampler(wiring.Component):
         m.d.sync += [after.eq(before) for before, after in pairwise(beside)]
         found, arrived, result = tree.found.payload, beside[-1], self.results.payload
         m.d.sync += [
-            self.results.valid.eq(tree.found.valid), result.kind.eq(arrived.kind), result.stale.eq(arrived.stale), result.empty.eq(found.empty),
-            result.slot.eq(found.leaf), result.priority.eq(found.priority), result.total.eq(found.total),
-            result.generation.eq(Mux(found.empty | arrived.stale, 0, generation(arrived.adds, found.leaf, self.capacity)))]
+            self.results.valid.eq(tree.found.valid),
+            result.kind.eq(arrived.kind),
+            result.stale.eq(arrived.stale),
+            result.empty.eq(found.empty),
+            result.slot.eq(found.leaf),
+            result.priority.eq(found.priority),
+            result.total.eq(found.total),
+            result.generation.eq(
+                Mux(found.empty | arrived.stale, 0, generation(arrived.adds, found.leaf, self.capacity))
+            ),
+        ]
 
         # The histogram is done sooner than the tree.
         for end, known in ((self.lowest, histogram.lowest), (self.highest, histogram.highest)):

@@ -23,10 +23,13 @@ def commands(m: Module, s: SimpleNamespace) -> None:
     s.times_item, s.drawing = Signal(32), Signal()
     add, update = as_lead(ADD_ROW, s.row.data), as_lead(UPDATE_ROW, s.row.data)
     m.d.comb += [
-        priority.eq(Mux(kind == Kind.ADD, add.priority, Mux(kind == Kind.UPDATE, update.priority, 0))), item.eq(update.item),
+        priority.eq(Mux(kind == Kind.ADD, add.priority, Mux(kind == Kind.UPDATE, update.priority, 0))),
+        item.eq(update.item),
         command.priority.eq(Mux((kind == Kind.UPDATE) & s.spent, 0, Mux(priority > most, most, priority))),
-        command.slot.eq(item), command.generation.eq(item >> slot_bits),
-        command.fraction.eq(s.draws.fractions.payload.fraction), command.kind.eq(Command.UPDATE),
+        command.slot.eq(item),
+        command.generation.eq(item >> slot_bits),
+        command.fraction.eq(s.draws.fractions.payload.fraction),
+        command.kind.eq(Command.UPDATE),
         s.saturated.eq(commands.valid & commands.ready & (priority > most)),
     ]
     with m.Switch(kind):
@@ -43,13 +46,18 @@ def commands(m: Module, s: SimpleNamespace) -> None:
     lists = (result.kind == Command.DRAW) | (result.kind == Command.READ)
     never = (result.kind == Command.READ) & result.stale
     m.d.comb += [
-        s.kept.list_put.eq(results.valid & lists), s.kept.put_at.eq(s.list + s.done), s.kept.put_row.priority.eq(result.priority),
+        s.kept.list_put.eq(results.valid & lists),
+        s.kept.put_at.eq(s.list + s.done),
+        s.kept.put_row.priority.eq(result.priority),
         s.kept.put_row.item.eq(Mux(never, 0, result.slot | (result.generation << slot_bits))),
     ]
     # Updates of what was drawn too often are no results of the request.
     counted = (kind != Kind.SAMPLE) | lists
     with m.If(results.valid):
-        m.d.sync += [s.done.eq(s.done + (counted & (lists | ~result.stale))), s.stale.eq(s.stale + (counted & ~lists & result.stale))]
+        m.d.sync += [
+            s.done.eq(s.done + (counted & (lists | ~result.stale))),
+            s.stale.eq(s.stale + (counted & ~lists & result.stale)),
+        ]
         with m.If(~lists):
             m.d.sync += table.total.eq(result.total)
 
@@ -58,7 +66,11 @@ def samples(m: Module, s: SimpleNamespace) -> None:
     """SAMPLE and LIST, and what becomes of items that are drawn too often."""
     replay, draws, commands = s.replay, s.draws, s.tables.commands
     batch, fraction = draws.batches, draws.fractions
-    m.d.comb += [batch.payload.count.eq(s.count), batch.payload.stride.eq(s.sample.stride), batch.payload.seed.eq(Cat(s.sample.seed))]
+    m.d.comb += [
+        batch.payload.count.eq(s.count),
+        batch.payload.stride.eq(s.sample.stride),
+        batch.payload.seed.eq(Cat(s.sample.seed)),
+    ]
     with m.State("BATCH"):
         # Where its list goes may be that of an answer that is still being sent.
         m.d.comb += batch.valid.eq(~s.answerer.busy | (s.answerer.list != s.list))
@@ -83,20 +95,30 @@ def samples(m: Module, s: SimpleNamespace) -> None:
     if not replay.times_bits:
         return
     slot_bits = exact_log2(replay.capacity)
-    m.submodules.times = memory = Memory(shape=replay.times_bits, depth=replay.tables * replay.capacity, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
+    m.submodules.times = memory = Memory(
+        shape=replay.times_bits, depth=replay.tables * replay.capacity, init=[], attrs=NEVER_READ_BEFORE_WRITTEN
+    )
     put, get = memory.write_port(), memory.read_port()
     m.d.comb += s.list_at.eq(s.list + s.at)
     counting, due, after, before = Signal(), Signal(), Signal(replay.times_bits), Signal.like(s.table.times)
     # Known a cycle after the count is read: has it reached `times`, and will it with one more?
-    m.d.sync += [before.eq(s.table.times - 1), s.spent.eq((s.table.times != 0) & (get.data >= s.table.times)), due.eq(get.data >= before)]
+    m.d.sync += [
+        before.eq(s.table.times - 1),
+        s.spent.eq((s.table.times != 0) & (get.data >= s.table.times)),
+        due.eq(get.data >= before),
+    ]
     item = s.kept.row.item
     m.d.comb += [
         after.eq(Mux(get.data.all(), get.data, get.data + 1)),
         get.addr.eq(Cat(Mux(s.kind == Kind.UPDATE, s.row.data, item)[:slot_bits], s.tables.table)),
-        s.times_item.eq(item)]
+        s.times_item.eq(item),
+    ]
     # Written a cycle later: the same count is not read again sooner.
-    m.d.sync += [put.en.eq(s.adding | counting), put.data.eq(Mux(s.adding, 0, after)),
-                 put.addr.eq(Cat(Mux(s.adding, s.table.adds, item)[:slot_bits], s.tables.table))]
+    m.d.sync += [
+        put.en.eq(s.adding | counting),
+        put.data.eq(Mux(s.adding, 0, after)),
+        put.addr.eq(Cat(Mux(s.adding, s.table.adds, item)[:slot_bits], s.tables.table)),
+    ]
     with m.State("TIMES"):
         with m.If((s.at == s.count) | (s.table.times == 0)):
             m.next = "LAST"

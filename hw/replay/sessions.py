@@ -12,8 +12,8 @@ __all__ = ["Session", "Sessions"]
 
 
 class Session(data.Struct):
-    """A place: `next` is the number of its next request, of the last `kept` before it its client may have the answers again; its log ends at
-    `written`, and is kept from `oldest` on. `heard` in microseconds."""
+    """A place: `next` is the number of its next request, of the last `kept` before it its client may have the answers
+    again; its log ends at `written`, and is kept from `oldest` on. `heard` in microseconds."""
 
     open: 1
     port: 4
@@ -29,17 +29,30 @@ class Session(data.Struct):
 class Sessions(wiring.Component):
     """The rows of all places. `row` is that of `index` 1 cycle later; with `write` it becomes `row_next`.
 
-    With `search` the places are gone through for the nonce: `found` pulses when that is done, 2 cycles and 2 for each place later, with `place`
-    and `opened` (the nonce is open there) or `full` (there is none). A new client gets the lowest place that is not open, else the lowest that has
-    been silent for too long. After a reset nothing is open, and the `next` of a place is `kept` before 0; ready when `wiped`, a cycle for
-    each place later.
+    With `search` the places are gone through for the nonce: `found` pulses when that is done, 2 cycles and 2 for each
+    place later, with `place` and `opened` (the nonce is open there) or `full` (there is none). A new client gets the
+    lowest place that is not open, else the lowest that has been silent for too long. After a reset nothing is open, and
+    the `next` of a place is `kept` before 0; ready when `wiped`, a cycle for each place later.
     """
 
     def __init__(self, *, sessions: int, kept: int):
         self.sessions, self.kept = sessions, kept
-        super().__init__({
-            "index": In(range(sessions)), "row": Out(Session), "write": In(1), "row_next": In(Session), "wiped": Out(1),
-            "search": In(1), "nonce": In(64), "now_us": In(32), "found": Out(1), "place": Out(range(sessions)), "opened": Out(1), "full": Out(1)})
+        super().__init__(
+            {
+                "index": In(range(sessions)),
+                "row": Out(Session),
+                "write": In(1),
+                "row_next": In(Session),
+                "wiped": Out(1),
+                "search": In(1),
+                "nonce": In(64),
+                "now_us": In(32),
+                "found": Out(1),
+                "place": Out(range(sessions)),
+                "opened": Out(1),
+                "full": Out(1),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
@@ -49,8 +62,12 @@ class Sessions(wiring.Component):
         wiping = Signal(init=1)
         unused = Signal(Session)
         m.d.comb += [
-            unused.next.eq(-self.kept), self.wiped.eq(~wiping), get.addr.eq(Mux(walks, walk, self.index)), self.row.eq(get.data),
-            put.addr.eq(Mux(wiping, walk, self.index)), put.en.eq(wiping | self.write),
+            unused.next.eq(-self.kept),
+            self.wiped.eq(~wiping),
+            get.addr.eq(Mux(walks, walk, self.index)),
+            self.row.eq(get.data),
+            put.addr.eq(Mux(wiping, walk, self.index)),
+            put.en.eq(wiping | self.write),
             put.data.eq(Mux(wiping, unused.as_value(), self.row_next.as_value())),
         ]
         vacant, silent = Signal(), Signal()

@@ -16,19 +16,33 @@ UNIT_ROWS = UNIT_BYTES // ROW_BYTES
 def memory(m: Module, s: SimpleNamespace) -> None:
     """Addresses, unit by unit, of the record or the log that is written or read; and the data that is written."""
     replay = s.replay
-    records, logs = s.tables.table * (replay.capacity * replay.record_bytes), replay.tables * replay.capacity * replay.record_bytes
+    records, logs = (
+        s.tables.table * (replay.capacity * replay.record_bytes),
+        replay.tables * replay.capacity * replay.record_bytes,
+    )
     in_record = (s.kind == Kind.ADD) | (s.kind == Kind.FETCH)
     puts, address = s.kind.matches(Kind.WRITE, Kind.ADD), Signal(s.address_bits)
     m.d.comb += [
-        address.eq(Mux(in_record, records + s.record * replay.record_bytes + s.unit[:4] * UNIT_BYTES,
-                       logs + s.log * replay.log_bytes + s.unit[:exact_log2(replay.log_units)] * UNIT_BYTES)),
-        s.writer.units.payload.eq(address), s.reader.units.payload.eq(address), s.writer.beats.payload.eq(s.row.data),
-        s.writer.units.valid.eq(puts & (s.units != 0)), s.reader.units.valid.eq(~puts & (s.units != 0)),  # none are left over: no look at the state
+        address.eq(
+            Mux(
+                in_record,
+                records + s.record * replay.record_bytes + s.unit[:4] * UNIT_BYTES,
+                logs + s.log * replay.log_bytes + s.unit[: exact_log2(replay.log_units)] * UNIT_BYTES,
+            )
+        ),
+        s.writer.units.payload.eq(address),
+        s.reader.units.payload.eq(address),
+        s.writer.beats.payload.eq(s.row.data),
+        s.writer.units.valid.eq(puts & (s.units != 0)),
+        s.reader.units.valid.eq(~puts & (s.units != 0)),  # none are left over: no look at the state
     ]
     s.asks = Signal()
     m.d.comb += s.asks.eq(s.writer.units.valid & s.writer.units.ready | s.reader.units.valid & s.reader.units.ready)
     with m.If(s.asks):
-        m.d.sync += [s.units.eq(s.units - 1), s.unit.eq(Mux(in_record & (s.units == 1), 0, s.unit + 1))]  # behind a record there may be another
+        m.d.sync += [
+            s.units.eq(s.units - 1),
+            s.unit.eq(Mux(in_record & (s.units == 1), 0, s.unit + 1)),
+        ]  # behind a record there may be another
 
 
 def stores(m: Module, s: SimpleNamespace) -> None:
@@ -39,12 +53,19 @@ def stores(m: Module, s: SimpleNamespace) -> None:
         m.d.comb += [writer.beats.valid.eq(rows.valid & ~s.ended), rows.ready.eq(writer.beats.ready & ~s.ended)]
         with m.If(s.ended & (s.units == 0) & ~writer.busy):
             m.next = "SETTLE"
-    m.d.comb += s.adding.eq(s.heads & ~s.ended & rows.valid & commands.ready & (s.units == 0))  # without a look at the state
+    m.d.comb += s.adding.eq(
+        s.heads & ~s.ended & rows.valid & commands.ready & (s.units == 0)
+    )  # without a look at the state
     with m.State("ADD"):
         with m.If(~s.ended & s.heads):
             m.d.comb += [commands.valid.eq(rows.valid & (s.units == 0)), rows.ready.eq(commands.ready & (s.units == 0))]
             with m.If(s.adding):
-                m.d.sync += [s.units.eq(record_units), s.record.eq(s.table.adds), s.at.eq(record_rows - 1), s.heads.eq(0)]
+                m.d.sync += [
+                    s.units.eq(record_units),
+                    s.record.eq(s.table.adds),
+                    s.at.eq(record_rows - 1),
+                    s.heads.eq(0),
+                ]
         with m.Elif(~s.ended):
             m.d.comb += [writer.beats.valid.eq(rows.valid), rows.ready.eq(writer.beats.ready)]
             with m.If(rows.valid & writer.beats.ready):
@@ -54,7 +75,10 @@ def stores(m: Module, s: SimpleNamespace) -> None:
             m.next = "SETTLE"
     with m.State("UPDATE"):
         looks = (s.table.times != 0) & (s.looked != 2)
-        m.d.comb += [commands.valid.eq(rows.valid & ~s.ended & ~looks), rows.ready.eq(commands.ready & ~s.ended & ~looks)]
+        m.d.comb += [
+            commands.valid.eq(rows.valid & ~s.ended & ~looks),
+            rows.ready.eq(commands.ready & ~s.ended & ~looks),
+        ]
         with m.If(~rows.valid | s.ended | ~looks & commands.ready):
             m.d.sync += s.looked.eq(0)
         with m.Elif(looks):
@@ -72,8 +96,13 @@ def loads(m: Module, s: SimpleNamespace) -> None:
     put, get = asked.write_port(), asked.read_port(domain="comb")
     item, age, missing = Signal(32), Signal(32), Signal()
     m.d.comb += [
-        item.eq(s.row.data), age.eq(s.table.adds + replay.capacity - 1 - item), missing.eq(age >= s.tables.filled),
-        put.addr.eq(s.left), put.data.eq(item), get.addr.eq(s.left)]
+        item.eq(s.row.data),
+        age.eq(s.table.adds + replay.capacity - 1 - item),
+        missing.eq(age >= s.tables.filled),
+        put.addr.eq(s.left),
+        put.data.eq(item),
+        get.addr.eq(s.left),
+    ]
     beat = Signal(range(record_rows))
     with m.State("FETCH"):
         m.d.comb += [rows.ready.eq(~s.ended), put.en.eq(rows.valid & ~s.ended)]
@@ -101,13 +130,22 @@ def loads(m: Module, s: SimpleNamespace) -> None:
         total = Mux(fetches, s.count * record_rows, s.count << exact_log2(UNIT_ROWS))
         m.d.comb += [s.head.valid.eq(1), s.head.payload.rows.eq(total)]
         with m.If(s.head.ready):
-            m.d.sync += [s.at.eq(total), s.units.eq(Mux(fetches, record_units, s.count)), s.unit.eq(Mux(fetches, 0, s.load.start)),
-                         s.log.eq(s.load.session), s.record.eq(get.data), beat.eq(0)]
+            m.d.sync += [
+                s.at.eq(total),
+                s.units.eq(Mux(fetches, record_units, s.count)),
+                s.unit.eq(Mux(fetches, 0, s.load.start)),
+                s.log.eq(s.load.session),
+                s.record.eq(get.data),
+                beat.eq(0),
+            ]
             m.next = "BEATS"
     hidden = fetches & s.gone[0]
     with m.State("BEATS"):
-        m.d.comb += [s.data.valid.eq(reader.beats.valid), reader.beats.ready.eq(s.data.ready),
-                     s.data.payload.eq(Mux(hidden, 0, reader.beats.payload.data))]
+        m.d.comb += [
+            s.data.valid.eq(reader.beats.valid),
+            reader.beats.ready.eq(s.data.ready),
+            s.data.payload.eq(Mux(hidden, 0, reader.beats.payload.data)),
+        ]
         with m.If(reader.beats.valid & reader.beats.ready):
             m.d.sync += [s.at.eq(s.at - 1), beat.eq(beat + 1)]
             with m.If(fetches & (beat == record_rows - 1)):
@@ -115,7 +153,11 @@ def loads(m: Module, s: SimpleNamespace) -> None:
         m.d.comb += get.addr.eq(s.left + 1)
         with m.If(fetches & s.asks & (s.units == 1)):
             # The next record's place is read while this one's last unit is asked for.
-            m.d.sync += [s.left.eq(s.left + 1), s.units.eq(Mux(s.left + 1 < s.count, record_units, 0)), s.record.eq(get.data)]
+            m.d.sync += [
+                s.left.eq(s.left + 1),
+                s.units.eq(Mux(s.left + 1 < s.count, record_units, 0)),
+                s.record.eq(get.data),
+            ]
         with m.If(s.at == 0):
             m.next = "SETTLE"
             with m.If(shouts & (s.fate == Fate.DONE)):

@@ -18,9 +18,10 @@ FRAMES = 16
 class WholeFrames(wiring.Component):
     """Shows a frame when its last word has come, and then a word in each cycle in which `o` is ready.
 
-    Rows come slower than words of a wide bus, and those of data as memory gives them, which may be never. Whoever waits behind a frame that has
-    begun, the switch's own replies and a port's results among them, must not wait for that. Frames are of at least two words. There is room
-    for the longest; while one leaves, the next comes. Latency: the frame, and 1 cycle.
+    Rows come slower than words of a wide bus, and those of data as memory gives them, which may be never. Whoever waits
+    behind a frame that has begun, the switch's own replies and a port's results among them, must not wait for that.
+    Frames are of at least two words. There is room for the longest; while one leaves, the next comes. Latency: the
+    frame, and 1 cycle.
     """
 
     def __init__(self, *, bus_bits: int):
@@ -38,10 +39,18 @@ class WholeFrames(wiring.Component):
         m.submodules.notes = notes = SyncFIFOBuffered(width=len(beside), depth=FRAMES)
         first, whole, comes, goes = Signal(init=1), Signal(range(FRAMES + 1)), Signal(), Signal()
         m.d.comb += [
-            self.i.ready.eq(words.w_rdy & (~first | notes.w_rdy)), words.w_en.eq(self.i.valid & self.i.ready), words.w_data.eq(came.word),
-            notes.w_en.eq(words.w_en & first), notes.w_data.eq(beside), comes.eq(words.w_en & came.word.last),
-            self.o.valid.eq(words.r_rdy & (whole != 0)), shown.word.eq(words.r_data), behind.eq(notes.r_data),
-            words.r_en.eq(self.o.valid & self.o.ready), goes.eq(words.r_en & shown.word.last), notes.r_en.eq(goes),
+            self.i.ready.eq(words.w_rdy & (~first | notes.w_rdy)),
+            words.w_en.eq(self.i.valid & self.i.ready),
+            words.w_data.eq(came.word),
+            notes.w_en.eq(words.w_en & first),
+            notes.w_data.eq(beside),
+            comes.eq(words.w_en & came.word.last),
+            self.o.valid.eq(words.r_rdy & (whole != 0)),
+            shown.word.eq(words.r_data),
+            behind.eq(notes.r_data),
+            words.r_en.eq(self.o.valid & self.o.ready),
+            goes.eq(words.r_en & shown.word.last),
+            notes.r_en.eq(goes),
             self.busy.eq(words.r_rdy | (words.level != 0)),
         ]
         m.d.sync += whole.eq(whole + comes - goes)

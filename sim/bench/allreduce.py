@@ -26,8 +26,8 @@ STOP_SECONDS = 60
 
 
 class Allreduce(NamedTuple):
-    """median_us: of all repetitions, each from the first worker's start to the last one's end. rtl_share: of the time in which
-    the emulator had work, the part spent in the compiled switch."""
+    """median_us: of all repetitions, each from the first worker's start to the last one's end. rtl_share: of the time
+    in which the emulator had work, the part spent in the compiled switch."""
 
     median_us: float
     rtl_share: float
@@ -61,11 +61,28 @@ def work(rank: int, port: int, size: int, repetitions: int) -> list[tuple[float,
 
 @contextmanager
 def emulator(summary: dict[str, Any], *options: str) -> Iterator[list[int]]:
-    """`python -m sim.emulator` with these options; gives the UDP port of each of its ports, and at the end its summary."""
+    """`python -m sim.emulator` with these options; gives the UDP port of each of its ports, and at the end its
+    summary."""
     with tempfile.TemporaryDirectory() as folder:
         ready, written = Path(folder) / "ready.json", Path(folder) / "summary.json"
-        process = subprocess.Popen([sys.executable, "-m", "sim.emulator", "--ports", str(WORLD), "--udp-base", "0", "--ready-file", str(ready),
-                                    "--summary", str(written), *options], stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "sim.emulator",
+                "--ports",
+                str(WORLD),
+                "--udp-base",
+                "0",
+                "--ready-file",
+                str(ready),
+                "--summary",
+                str(written),
+                *options,
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         try:
             deadline = time.monotonic() + START_SECONDS
             while not ready.exists():

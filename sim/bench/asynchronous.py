@@ -1,7 +1,8 @@
 """A worker of an asynchronous job at the level of frames: what it may send, and what it makes of what it hears.
 
-It keeps the rules of docs/protocol.md, section "Asynchronous jobs", and has no timers: whoever drives it calls `due` when a timer
-would have run out, as often and as late as it likes. Its vectors are `int32`, so that sums show who is in them.
+It keeps the rules of docs/protocol.md, section "Asynchronous jobs", and has no timers: whoever drives it calls `due`
+when a timer would have run out, as often and as late as it likes. Its vectors are `int32`, so that sums show who is in
+them.
 """
 
 import numpy as np
@@ -20,10 +21,12 @@ def element(client: Client, k: int, segment: int) -> int:
 
 
 class AsynchronousWorker:
-    """One member. A segment of its k-th vector is (1 << member, `element`), as int32. All positions count from the job's first seq.
+    """One member. A segment of its k-th vector is (1 << member, `element`), as int32. All positions count from the
+    job's first seq.
 
-    `low`: the lowest segment whose result it lacks. `results`: members and numbers of those it has. `granted`: of each update granted to
-    it, by base, k and weights of its vector. `claimed`: weights of the claim that waits for an answer. `refused`: how often.
+    `low`: the lowest segment whose result it lacks. `results`: members and numbers of those it has. `granted`: of each
+    update granted to it, by base, k and weights of its vector. `claimed`: weights of the claim that waits for an
+    answer. `refused`: how often.
     """
 
     def __init__(self, client: Client, *, segments: int, origin: int | None = None) -> None:
@@ -50,7 +53,8 @@ class AsynchronousWorker:
         self.computed = self.version
 
     def claim(self) -> bytes | None:
-        """The claim of the vector that is ready, or its repeat; None while what it has computed with was refused already."""
+        """The claim of the vector that is ready, or its repeat; None while what it has computed with was refused
+        already."""
         if self.claimed is None:
             if self.computed <= self.newer_than:
                 self.compute()
@@ -67,7 +71,11 @@ class AsynchronousWorker:
             for position in range(max(base, self.low), min(base + self.segments, self.low + client.window)):
                 if position not in self.results:
                     numbers = np.array([1 << client.member, element(client, k, position)], np.int32)
-                    frames.append(client.contribution(self.seq(position), numbers, behind=position - self.low, format=Format.INT32))
+                    frames.append(
+                        client.contribution(
+                            self.seq(position), numbers, behind=position - self.low, format=Format.INT32
+                        )
+                    )
         return frames
 
     def receipt(self) -> bytes:
@@ -82,7 +90,9 @@ class AsynchronousWorker:
         """Drops results and complete updates below `low`, but for the newest."""
         self.results = {position: result for position, result in self.results.items() if position >= low}
         newest = max(self.granted, default=0)
-        self.granted = {base: grant for base, grant in self.granted.items() if base + self.segments > low or base == newest}
+        self.granted = {
+            base: grant for base, grant in self.granted.items() if base + self.segments > low or base == newest
+        }
 
     def take(self, frame: bytes) -> Type:
         """Learns from any frame of the switch for this worker."""
@@ -94,11 +104,19 @@ class AsynchronousWorker:
             self.results.setdefault(position, (int(header["members"]), reply.numbers.tolist()))
             while self.low in self.results:
                 self.low += 1
-        elif reply.type == Type.GRANT and mine and self.claimed is not None and position > max(self.granted, default=self.first - 1):
+        elif (
+            reply.type == Type.GRANT
+            and mine
+            and self.claimed is not None
+            and position > max(self.granted, default=self.first - 1)
+        ):
             self.granted[position] = self.k, self.claimed
             self.claimed = None
-        elif reply.type == Type.REFUSE and self.claimed is not None and (int(header["seq"]), int(header["token"])) == (
-                self.k, self.client.token):
+        elif (
+            reply.type == Type.REFUSE
+            and self.claimed is not None
+            and (int(header["seq"]), int(header["token"])) == (self.k, self.client.token)
+        ):
             self.newer_than, self.claimed = self.claimed, None
             self.refused += 1
         return reply.type

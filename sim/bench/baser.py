@@ -1,22 +1,49 @@
-"""10GBASE-R bit by bit, written from IEEE 802.3 clause 49: fields in the order in which they are sent, and shift registers."""
+"""10GBASE-R bit by bit, written from IEEE 802.3 clause 49: fields in the order in which they are sent, and shift
+registers."""
 
 from collections.abc import Iterable, Iterator
 
 from sim.bench.xgmii import Character
 
-__all__ = ["BLOCK_TYPES", "CODES", "ERRORS", "Shift", "block", "blocks_of", "descrambled", "header_of", "number", "scrambled", "word_of"]
+__all__ = [
+    "BLOCK_TYPES",
+    "CODES",
+    "ERRORS",
+    "Shift",
+    "block",
+    "blocks_of",
+    "descrambled",
+    "header_of",
+    "number",
+    "scrambled",
+    "word_of",
+]
 
 BLOCK_TYPES = {
-    0x1E: "C0 C1 C2 C3 C4 C5 C6 C7", 0x2D: "C0 C1 C2 C3 O4 D5 D6 D7", 0x33: "C0 C1 C2 C3 -4 D5 D6 D7", 0x66: "D1 D2 D3 O0 -4 D5 D6 D7",
-    0x55: "D1 D2 D3 O0 O4 D5 D6 D7", 0x78: "D1 D2 D3 D4 D5 D6 D7", 0x4B: "D1 D2 D3 O0 C4 C5 C6 C7", 0x87: "-7 C1 C2 C3 C4 C5 C6 C7",
-    0x99: "D0 -6 C2 C3 C4 C5 C6 C7", 0xAA: "D0 D1 -5 C3 C4 C5 C6 C7", 0xB4: "D0 D1 D2 -4 C4 C5 C6 C7", 0xCC: "D0 D1 D2 D3 -3 C5 C6 C7",
-    0xD2: "D0 D1 D2 D3 D4 -2 C6 C7", 0xE1: "D0 D1 D2 D3 D4 D5 -1 C7", 0xFF: "D0 D1 D2 D3 D4 D5 D6",
+    0x1E: "C0 C1 C2 C3 C4 C5 C6 C7",
+    0x2D: "C0 C1 C2 C3 O4 D5 D6 D7",
+    0x33: "C0 C1 C2 C3 -4 D5 D6 D7",
+    0x66: "D1 D2 D3 O0 -4 D5 D6 D7",
+    0x55: "D1 D2 D3 O0 O4 D5 D6 D7",
+    0x78: "D1 D2 D3 D4 D5 D6 D7",
+    0x4B: "D1 D2 D3 O0 C4 C5 C6 C7",
+    0x87: "-7 C1 C2 C3 C4 C5 C6 C7",
+    0x99: "D0 -6 C2 C3 C4 C5 C6 C7",
+    0xAA: "D0 D1 -5 C3 C4 C5 C6 C7",
+    0xB4: "D0 D1 D2 -4 C4 C5 C6 C7",
+    0xCC: "D0 D1 D2 D3 -3 C5 C6 C7",
+    0xD2: "D0 D1 D2 D3 D4 -2 C6 C7",
+    0xE1: "D0 D1 D2 D3 D4 D5 -1 C7",
+    0xFF: "D0 D1 D2 D3 D4 D5 D6",
 }
 """Figure 49-7, behind the block type field: data, control codes and O codes of lanes; "-4": so many zeros."""
 CODES = {0x07: 0x00, 0x06: 0x06, 0xFE: 0x1E, 0x1C: 0x2D, 0x3C: 0x33, 0x7C: 0x4B, 0xBC: 0x55, 0xDC: 0x66, 0xF7: 0x78}
 """Table 49-1."""
 O_CODES = {0x9C: 0x0, 0x5C: 0xF}
-START_LANES, TERMINATE_LANES = {0x33: 4, 0x66: 4, 0x78: 0}, dict(zip((0x87, 0x99, 0xAA, 0xB4, 0xCC, 0xD2, 0xE1, 0xFF), range(8), strict=True))
+START_LANES, TERMINATE_LANES = (
+    {0x33: 4, 0x66: 4, 0x78: 0},
+    dict(zip((0x87, 0x99, 0xAA, 0xB4, 0xCC, 0xD2, 0xE1, 0xFF), range(8), strict=True)),
+)
 ERRORS: list[Character] = [(0xFE, True)] * 8
 SYNC_DATA, SYNC_CONTROL = [0, 1], [1, 0]
 """In the order in which they are sent."""
@@ -62,13 +89,16 @@ def word_of(sent: list[int]) -> list[Character] | None:
     """The eight characters of a block; None if it is none."""
     sync, payload = sent[:2], sent[2:]
     if sync == SYNC_DATA:
-        return [(number(payload[8 * k:8 * k + 8]), False) for k in range(8)]
+        return [(number(payload[8 * k : 8 * k + 8]), False) for k in range(8)]
     fields = BLOCK_TYPES.get(number(payload[:8])) if sync == SYNC_CONTROL else None
     if fields is None:
         return None
     block_type, rest = number(payload[:8]), iter(payload[8:])
     word: dict[int, Character] = {}
-    names = {"C": (7, {code: character for character, code in CODES.items()}), "O": (4, {code: character for character, code in O_CODES.items()})}
+    names = {
+        "C": (7, {code: character for character, code in CODES.items()}),
+        "O": (4, {code: character for character, code in O_CODES.items()}),
+    }
     for field in fields.split():
         if field[0] == "-":
             number([next(rest) for _ in range(int(field[1]))])
@@ -118,7 +148,7 @@ def descrambled(blocks: Iterable[list[int]], register: Shift) -> Iterator[list[i
 
 
 def blocks_of(line: list[int], offset: int = 0) -> list[list[int]]:
-    return [line[at:at + 66] for at in range(offset, len(line) - 65, 66)]
+    return [line[at : at + 66] for at in range(offset, len(line) - 65, 66)]
 
 
 def header_of(sent: list[int]) -> int:

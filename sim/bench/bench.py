@@ -1,5 +1,5 @@
-"""`make bench`: how fast the switch and its driver are, as a table and as `build/bench.json`. Everything is measured now, nothing
-is remembered.
+"""`make bench`: how fast the switch and its driver are, as a table and as `build/bench.json`. Everything is measured
+now, nothing is remembered.
 
 Words per cycle and latencies are counted in clock cycles of the RTL and do not depend on the machine; kilohertz and
 microseconds do, and `machine.load` says how busy it was with other things.
@@ -34,7 +34,8 @@ REPLAY_LEAVES = 1 << 20
 
 
 class Figure(NamedTuple):
-    """value: None if it cannot be measured here; the unit says why. listed: in the table of all; what has a table of its own is not."""
+    """value: None if it cannot be measured here; the unit says why. listed: in the table of all; what has a table of
+    its own is not."""
 
     key: str
     value: float | None
@@ -46,9 +47,13 @@ Measurement = Callable[[bool], Iterator[Figure]]
 """Given whether to be quick."""
 
 
-def words_per_cycle(name: str, quick: bool, *, elements: int = FULL, format: Format = Format.WINDOW64, duplicates: float = 0) -> Iterator[Figure]:
+def words_per_cycle(
+    name: str, quick: bool, *, elements: int = FULL, format: Format = Format.WINDOW64, duplicates: float = 0
+) -> Iterator[Figure]:
     with Board(Config(), trace=True, stamps=True) as board:
-        run = throughput(board, frames=1_000 if quick else 10_400, elements=elements, format=format, duplicates=duplicates)
+        run = throughput(
+            board, frames=1_000 if quick else 10_400, elements=elements, format=format, duplicates=duplicates
+        )
     yield Figure(f"{name}.words_per_cycle", run.words_per_cycle, "words/cycle")
 
 
@@ -92,7 +97,11 @@ def replay(quick: bool) -> Iterator[Figure]:
     for variant, phased in (("", False), (".phased", True)):
         rate = ops_per_cycle(2_000 if quick else 100_000, capacity=REPLAY_LEAVES, phased=phased)
         yield Figure(f"replay.ops_per_cycle{variant}", rate, "operations/cycle, in the worst mix")
-        yield Figure(f"replay.step_cycles{variant}", step_cycles(capacity=REPLAY_LEAVES, phased=phased), "cycles for 512 draws and 512 updates")
+        yield Figure(
+            f"replay.step_cycles{variant}",
+            step_cycles(capacity=REPLAY_LEAVES, phased=phased),
+            "cycles for 512 draws and 512 updates",
+        )
 
 
 def replay_baselines(quick: bool) -> Iterator[Figure]:
@@ -104,7 +113,9 @@ def replay_baselines(quick: bool) -> Iterator[Figure]:
 
 MEASUREMENTS: dict[str, Measurement] = {
     "aggregate.window64.words_per_cycle": partial(words_per_cycle, "aggregate.window64"),
-    "aggregate.window64.duplicates_1pct": partial(words_per_cycle, "aggregate.window64.duplicates_1pct", duplicates=DUPLICATES),
+    "aggregate.window64.duplicates_1pct": partial(
+        words_per_cycle, "aggregate.window64.duplicates_1pct", duplicates=DUPLICATES
+    ),
     "aggregate.fp32": partial(words_per_cycle, "aggregate.fp32", format=Format.FP32),
     "aggregate.minimum_size": partial(words_per_cycle, "aggregate.minimum_size", elements=1),
     "aggregate.latency_cycles": latency,
@@ -120,7 +131,8 @@ MEASUREMENTS: dict[str, Measurement] = {
     "driver.allreduce_us.3.3MB": partial(driver, "3.3MB", 3_300_000, 5),
     "driver.allreduce_us.6.4MB": partial(driver, "6.4MB", 6_400_000, 3),
 }
-"""By the beginning of the keys that each gives. Sizes of the driver's sums: gradients of the agents in Li et al., ISCA 2019, from PPO to DQN."""
+"""By the beginning of the keys that each gives. Sizes of the driver's sums: gradients of the agents in Li et al., ISCA
+2019, from PPO to DQN."""
 
 
 def main(
@@ -133,8 +145,10 @@ def main(
     chosen = [measure for name, measure in MEASUREMENTS.items() if name.startswith(only) or name == above]
     if not chosen:
         raise typer.BadParameter(f"no key begins with {only!r}; there are {', '.join(MEASUREMENTS)}")
-    figures = [Figure("machine.cpus", os.cpu_count() or 0, "processors"),
-               Figure("machine.load", os.getloadavg()[0], "processes, at the start")]
+    figures = [
+        Figure("machine.cpus", os.cpu_count() or 0, "processors"),
+        Figure("machine.load", os.getloadavg()[0], "processes, at the start"),
+    ]
     for measure in chosen:
         for figure in measure(quick):
             # Whoever stops it halfway keeps what was measured.
@@ -159,7 +173,9 @@ def shown(value: float | None) -> str:
 
 def write(figures: list[Figure]) -> None:
     OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps({figure.key: {"value": figure.value, "unit": figure.unit} for figure in figures}, indent=1) + "\n")
+    OUT.write_text(
+        json.dumps({figure.key: {"value": figure.value, "unit": figure.unit} for figure in figures}, indent=1) + "\n"
+    )
 
 
 if __name__ == "__main__":

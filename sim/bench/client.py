@@ -11,8 +11,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iswitch.wire import (
-    ACK, CONTROL, FRAME, FRAME_BYTES, HEADER, NO_MEMBER, TAIL, TAIL_BYTES, UDP_PORT, VERSION, Action, ContributionFlag,
-    Format, Mode, Reason, Type, ones_complement_sum,
+    ACK,
+    CONTROL,
+    FRAME,
+    FRAME_BYTES,
+    HEADER,
+    NO_MEMBER,
+    TAIL,
+    TAIL_BYTES,
+    UDP_PORT,
+    VERSION,
+    Action,
+    ContributionFlag,
+    Format,
+    Mode,
+    Reason,
+    Type,
+    ones_complement_sum,
 )
 
 __all__ = ["SWITCH_IP", "SWITCH_MAC", "Client", "Reply", "ordinary", "parse", "udp_frame"]
@@ -23,8 +38,17 @@ SWITCH_IP = bytes([10, 0, 0, 1])
 ADDRESS_BYTES = FRAME_BYTES - HEADER.itemsize
 
 
-def udp_frame(*, eth_dst: bytes, eth_src: bytes, ip_src: bytes, ip_dst: bytes, udp_src: int, udp_dst: int,
-              payload: bytes, checksum: bool = True) -> bytes:
+def udp_frame(
+    *,
+    eth_dst: bytes,
+    eth_src: bytes,
+    ip_src: bytes,
+    ip_dst: bytes,
+    udp_src: int,
+    udp_dst: int,
+    payload: bytes,
+    checksum: bool = True,
+) -> bytes:
     """Ethernet, IPv4 and UDP around a payload, with right checksums; `checksum=False` sends UDP checksum 0 ("none").
     Frames below 60 bytes are padded with zeros."""
     udp_length = 8 + len(payload)
@@ -69,7 +93,9 @@ def parse(frame: bytes) -> Reply:
     header = np.frombuffer(frame, FRAME, 1)[0]
     ip, udp = frame[14:34], frame[34:]
     if int(header["ip_length"]) != len(frame) - 14 or int(header["udp_length"]) != len(udp):
-        raise ValueError(f"lengths must agree with {len(frame)} bytes, not {header['ip_length']}, {header['udp_length']}")
+        raise ValueError(
+            f"lengths must agree with {len(frame)} bytes, not {header['ip_length']}, {header['udp_length']}"
+        )
     if ones_complement_sum(ip) != 0xFFFF:
         raise ValueError(f"IPv4 checksum must be right, not {header['ip_checksum']:#06x}")
     pseudo = frame[26:34] + struct.pack(">BBH", 0, 17, len(udp))
@@ -93,8 +119,19 @@ class Client:
     what acknowledgements taught it (see `take`); `number` is the last control number used;
     `ranks` what a Join says in `members`: in a tree of switches, the worker's global rank as a bit."""
 
-    def __init__(self, mac: bytes, ip: bytes, udp_port: int, port: int, job: int, key: int, *, nonce: int | None = None,
-                 switch_mac: bytes = SWITCH_MAC, switch_ip: bytes = SWITCH_IP) -> None:
+    def __init__(
+        self,
+        mac: bytes,
+        ip: bytes,
+        udp_port: int,
+        port: int,
+        job: int,
+        key: int,
+        *,
+        nonce: int | None = None,
+        switch_mac: bytes = SWITCH_MAC,
+        switch_ip: bytes = SWITCH_IP,
+    ) -> None:
         self.mac, self.ip, self.udp_port, self.port, self.job, self.key = mac, ip, udp_port, port, job, key
         self.switch_mac, self.switch_ip = switch_mac, switch_ip
         self.nonce = nonce if nonce is not None else int.from_bytes(b"\x01" + mac, "little")
@@ -107,26 +144,58 @@ class Client:
     @classmethod
     def numbered(cls, index: int, *, port: int | None = None, job: int = 0, key: int = 0x6B6579) -> "Client":
         """The worker with MAC 02:00:00:00:00:index, address 10.0.0.(100 + index), at port `index` unless said."""
-        return cls(bytes([2, 0, 0, 0, 0, index]), bytes([10, 0, 0, 100 + index]), 40000 + index,
-                   index if port is None else port, job, key)
+        return cls(
+            bytes([2, 0, 0, 0, 0, index]),
+            bytes([10, 0, 0, 100 + index]),
+            40000 + index,
+            index if port is None else port,
+            job,
+            key,
+        )
 
     def frame(self, kind: int, payload: bytes = b"", *, checksum: bool = True, **fields: int) -> bytes:
         """Any frame to the switch; `fields` override the header's."""
         header = np.zeros(1, HEADER)
-        values = {"version_type": VERSION << 4 | kind, "job": self.job, "epoch": self.epoch, "member": self.member,
-                  "token": self.token} | fields
+        values = {
+            "version_type": VERSION << 4 | kind,
+            "job": self.job,
+            "epoch": self.epoch,
+            "member": self.member,
+            "token": self.token,
+        } | fields
         for name, value in values.items():
             header[name] = value
-        return udp_frame(eth_dst=self.switch_mac, eth_src=self.mac, ip_src=self.ip, ip_dst=self.switch_ip,
-                         udp_src=self.udp_port, udp_dst=UDP_PORT, payload=header.tobytes() + payload, checksum=checksum)
+        return udp_frame(
+            eth_dst=self.switch_mac,
+            eth_src=self.mac,
+            ip_src=self.ip,
+            ip_dst=self.switch_ip,
+            udp_src=self.udp_port,
+            udp_dst=UDP_PORT,
+            payload=header.tobytes() + payload,
+            checksum=checksum,
+        )
 
-    def contribution(self, seq: int, numbers: Any, *, behind: int = 0, flags: int = 0, format: int | None = None,
-                     checksum: bool = True, **fields: int) -> bytes:
+    def contribution(
+        self,
+        seq: int,
+        numbers: Any,
+        *,
+        behind: int = 0,
+        flags: int = 0,
+        format: int | None = None,
+        checksum: bool = True,
+        **fields: int,
+    ) -> bytes:
         """`numbers`: an array of 4-byte elements (float32, int32, u32), or raw bytes."""
         payload = numbers if isinstance(numbers, bytes) else np.ascontiguousarray(numbers).tobytes()
         form = self.format if format is None else format
-        return self.frame(Type.CONTRIBUTION, payload, checksum=checksum, **(
-            {"seq": seq % 2**32, "behind": behind, "count": 1, "format_flags": flags << 4 | form} | fields))
+        return self.frame(
+            Type.CONTRIBUTION,
+            payload,
+            checksum=checksum,
+            **({"seq": seq % 2**32, "behind": behind, "count": 1, "format_flags": flags << 4 | form} | fields),
+        )
 
     def receipt(self, seq: int, *, behind: int = 0, want: bool = False, **fields: int) -> bytes:
         """Says that nothing below `seq - behind` is lacking; with `want` asks for the result of `seq`."""
@@ -144,19 +213,39 @@ class Client:
             record[name] = value
         return self.frame(Type.CONTROL, record.tobytes(), **fields)
 
-    def join(self, *, member: int | None = None, token: int | None = None, nonce: int | None = None, seq: int = 0,
-             **settings: int) -> bytes:
+    def join(
+        self,
+        *,
+        member: int | None = None,
+        token: int | None = None,
+        nonce: int | None = None,
+        seq: int = 0,
+        **settings: int,
+    ) -> bytes:
         """The first call names the job's settings: `world`, `elements`, and if they differ from the defaults
-        `threshold` (world), `format` (window64), `fraction` (44), `mode` (quarantine), `deadline_us`, `evict_us`, `staleness`, `segments`, `key`.
-        Later calls repeat them, with the token if one was granted."""
+        `threshold` (world), `format` (window64), `fraction` (44), `mode` (quarantine), `deadline_us`, `evict_us`,
+        `staleness`, `segments`, `key`. Later calls repeat them, with the token if one was granted."""
         if settings:
             world = settings["world"]
-            self.settings = {"threshold": world, "format": Format.WINDOW64, "fraction": 44, "mode": Mode.QUARANTINE,
-                             "segments": 0, "staleness": 0, "key": self.key} | settings
+            self.settings = {
+                "threshold": world,
+                "format": Format.WINDOW64,
+                "fraction": 44,
+                "mode": Mode.QUARANTINE,
+                "segments": 0,
+                "staleness": 0,
+                "key": self.key,
+            } | settings
             self.format = Format(self.settings["format"]) if 1 <= self.settings["format"] <= 4 else self.format
         body = self.settings | {"nonce": self.nonce if nonce is None else nonce}
-        return self.control(Action.JOIN, body, seq=seq, member=self.member if member is None else member,
-                            token=self.token if token is None else token, members=self.ranks)
+        return self.control(
+            Action.JOIN,
+            body,
+            seq=seq,
+            member=self.member if member is None else member,
+            token=self.token if token is None else token,
+            members=self.ranks,
+        )
 
     def rising(self, action: int, body: dict[str, int] | None = None, **fields: int) -> bytes:
         """A control message with the next number; `seq=` repeats an older one."""
@@ -173,8 +262,11 @@ class Client:
 
     def end_job(self, key: int | None = None, **fields: int) -> bytes:
         """The RESET that ends the job whoever asks, by key."""
-        return self.control(Action.RESET, {"key": self.key if key is None else key, "nonce": self.nonce},
-                            **({"member": NO_MEMBER, "token": 0} | fields))
+        return self.control(
+            Action.RESET,
+            {"key": self.key if key is None else key, "nonce": self.nonce},
+            **({"member": NO_MEMBER, "token": 0} | fields),
+        )
 
     def set_h(self, threshold: int, **fields: int) -> bytes:
         return self.rising(Action.SET_H, {"threshold": threshold}, **fields)

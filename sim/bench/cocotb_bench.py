@@ -1,7 +1,9 @@
-"""The emitted Verilog beside the golden model, at the level of frames that scapy has built: workers, ports, and what follows the trace.
+"""The emitted Verilog beside the golden model, at the level of frames that scapy has built: workers, ports, and what
+follows the trace.
 
-Ports run at the same time, so which frame the switch decides about first is its own affair: the model is given the frames in
-the order of the switch's trace, and must agree with every outcome, every frame that leaves, and every register at the end.
+Ports run at the same time, so which frame the switch decides about first is its own affair: the model is given the
+frames in the order of the switch's trace, and must agree with every outcome, every frame that leaves, and every
+register at the end.
 """
 
 import random
@@ -39,16 +41,32 @@ class Worker:
     def packet(self, kind: int, body: bytes | Packet = b"", **fields: int) -> Packet:
         known = {"type": kind, "epoch": self.epoch, "member": self.member, "token": self.token}
         body = Raw(body) if isinstance(body, bytes) else body
-        return address(self.mac, self.ip, self.udp_port, switch_mac=MAC, switch_ip=ADDRESS) / Header(
-            **(known | fields)) / body
+        return (
+            address(self.mac, self.ip, self.udp_port, switch_mac=MAC, switch_ip=ADDRESS)
+            / Header(**(known | fields))
+            / body
+        )
 
     def contribution(self, seq: int, numbers: np.ndarray, *, behind: int = 0, **fields: int) -> Packet:
         kind = INT32 if numbers.dtype.kind == "i" else WINDOW64
-        return self.packet(0, numbers.tobytes(), **({"seq": seq % 2**32, "format": kind, "behind": behind, "count": 1} | fields))
+        return self.packet(
+            0, numbers.tobytes(), **({"seq": seq % 2**32, "format": kind, "behind": behind, "count": 1} | fields)
+        )
 
     def join(self, world: int) -> Packet:
-        return self.packet(5, Control(action=1, format=WINDOW64, fraction=44, world=world, threshold=world,
-                                      elements=CONFIG.elements, key=77, nonce=self.nonce))
+        return self.packet(
+            5,
+            Control(
+                action=1,
+                format=WINDOW64,
+                fraction=44,
+                world=world,
+                threshold=world,
+                elements=CONFIG.elements,
+                key=77,
+                nonce=self.nonce,
+            ),
+        )
 
     def read(self, register: int) -> Packet:
         return self.packet(5, Control(action=5, address=register))
@@ -68,7 +86,9 @@ class Bench:
     def __init__(self, dut, stalls):
         rng = random.Random(cocotb.RANDOM_SEED)
         self.dut, ports = dut, range(CONFIG.ports)
-        self.model = TreeSwitch(CONFIG, mac=bytes.fromhex(MAC.replace(":", "")), ip=bytes(map(int, ADDRESS.split("."))), seed=SEED)
+        self.model = TreeSwitch(
+            CONFIG, mac=bytes.fromhex(MAC.replace(":", "")), ip=bytes(map(int, ADDRESS.split("."))), seed=SEED
+        )
         rx, tx = [StreamBus(dut, f"rx{p}") for p in ports], [StreamBus(dut, f"tx{p}") for p in ports]
         self.sources = [Source(bus, stalls(rng, PAUSE_CYCLES), lambda: rng.getrandbits(64)) for bus in rx]
         self.sinks = [Sink(bus, stalls(rng, PAUSE_CYCLES)) for bus in tx]
@@ -81,7 +101,10 @@ class Bench:
     async def start(cls, dut, stalls) -> "Bench":
         bench = cls(dut, stalls)
         dut.now_us.value, dut.seed.value = 0, SEED
-        dut.own_mac.value, dut.own_ip.value = int.from_bytes(bench.model.own.mac, "little"), int.from_bytes(bench.model.own.ip, "little")
+        dut.own_mac.value, dut.own_ip.value = (
+            int.from_bytes(bench.model.own.mac, "little"),
+            int.from_bytes(bench.model.own.ip, "little"),
+        )
         dut.rst.value = 1
         Clock(dut.clk, 5, unit="ns").start()
         await ClockCycles(dut.clk, 3)
@@ -129,7 +152,10 @@ class Bench:
         got = [sink.frames[:] for sink in self.sinks]
         for port, frames in enumerate(got):
             for kind in ("result", "reply", "ordinary"):  # each in order; between them ports have priorities
-                assert [f for f in frames if sort(f) == kind] == [f for f in self.expected[port] if sort(f) == kind], (port, kind)
+                assert [f for f in frames if sort(f) == kind] == [f for f in self.expected[port] if sort(f) == kind], (
+                    port,
+                    kind,
+                )
             for frame in frames:
                 if sort(frame) != "ordinary":
                     checked(frame)

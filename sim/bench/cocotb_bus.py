@@ -1,4 +1,5 @@
-"""The word streams of the emitted Verilog under cocotb: who offers words, who takes them and when they pause, who watches the handshake."""
+"""The word streams of the emitted Verilog under cocotb: who offers words, who takes them and when they pause, who
+watches the handshake."""
 
 import itertools
 import random
@@ -47,7 +48,8 @@ class Word(NamedTuple):
 
 
 class Handshake:
-    """The promise: what is offered stays, unchanged, until it is taken; only a frame's last word may be short, none empty."""
+    """The promise: what is offered stays, unchanged, until it is taken; only a frame's last word may be short, none
+    empty."""
 
     def __init__(self, name: str, bus_bytes: int):
         self.name, self.bus_bytes = name, bus_bytes
@@ -75,7 +77,8 @@ class StreamBus:
     def __init__(self, dut: SimHandleBase, name: str):
         self.name, self.clk = name, dut.clk
         self.data, self.count, self.last, self.valid, self.ready = (
-            getattr(dut, f"{name}_{part}") for part in ("data", "bytes", "last", "valid", "ready"))
+            getattr(dut, f"{name}_{part}") for part in ("data", "bytes", "last", "valid", "ready")
+        )
         self.error = getattr(dut, f"{name}_error", None)
         self.bus_bytes = len(self.data) // 8
 
@@ -83,8 +86,12 @@ class StreamBus:
         """What is offered now. Unknown bits in it are an error of their own (ValueError)."""
         if not int(self.valid.value):
             return None
-        return Word(int(self.data.value), int(self.count.value), int(self.last.value),
-                    int(self.error.value) if self.error is not None else 0)
+        return Word(
+            int(self.data.value),
+            int(self.count.value),
+            int(self.last.value),
+            int(self.error.value) if self.error is not None else 0,
+        )
 
 
 class Source:
@@ -110,7 +117,7 @@ class Source:
                     bus.data.value = self.noise() % (1 << 8 * bus.bus_bytes)
                     bus.last.value = self.noise() % 2
                     await RisingEdge(bus.clk)
-                part = frame[at:at + bus.bus_bytes]
+                part = frame[at : at + bus.bus_bytes]
                 last = at + bus.bus_bytes >= len(frame)
                 bus.data.value, bus.count.value = int.from_bytes(part, "little"), len(part)
                 bus.last.value, bus.error.value, bus.valid.value = int(last), int(last and error), 1
@@ -121,7 +128,8 @@ class Source:
 
 
 class Sink:
-    """Takes frames, pausing when `stalls` says so. `frames`: their bytes, or, with `marked`, bytes and whether they had an error."""
+    """Takes frames, pausing when `stalls` says so. `frames`: their bytes, or, with `marked`, bytes and whether they had
+    an error."""
 
     def __init__(self, bus: StreamBus, stalls: Stalls, *, marked: bool = False):
         self.bus, self.stalls, self.marked = bus, stalls, marked
@@ -133,7 +141,7 @@ class Sink:
         while True:
             await RisingEdge(self.bus.clk)
             if ready and (word := self.bus.word()):
-                frame += word.data.to_bytes(self.bus.bus_bytes, "little")[:word.count]
+                frame += word.data.to_bytes(self.bus.bus_bytes, "little")[: word.count]
                 if word.last:
                     self.frames.append((frame, bool(word.error)) if self.marked else frame)
                     frame = b""

@@ -1,4 +1,5 @@
-"""The replay engine as emitted Verilog, its records and logs in the AXI4 memory of cocotbext-axi, against the golden service."""
+"""The replay engine as emitted Verilog, its records and logs in the AXI4 memory of cocotbext-axi, against the golden
+service."""
 
 import itertools
 import logging
@@ -18,8 +19,19 @@ from sim.bench.replay_traffic import SMALL
 
 __all__ = ["CONFIG"]
 
-CONFIG = Config(ports=2, bus_bits=256, members=2, jobs=2, window=2, elements=16, queue_bytes=8192, mac_entries=64, staleness=0, uplinks=False,
-                replay=SMALL)
+CONFIG = Config(
+    ports=2,
+    bus_bits=256,
+    members=2,
+    jobs=2,
+    window=2,
+    elements=16,
+    queue_bytes=8192,
+    mac_entries=64,
+    staleness=0,
+    uplinks=False,
+    replay=SMALL,
+)
 BUS_BYTES = CONFIG.bus_bits // 8
 REQUESTS = 400
 
@@ -82,7 +94,7 @@ class Bench:
             offered = None if ready else bits
             if valid and ready:
                 word = OUT.unpack(bits)
-                frame += word["data"].to_bytes(BUS_BYTES, "little")[:word["count"]]
+                frame += word["data"].to_bytes(BUS_BYTES, "little")[: word["count"]]
                 beside.add((word["port"], word["address"], word["length"]))
                 if word["last"]:
                     ((port, address, length),) = beside
@@ -104,8 +116,10 @@ class Bench:
         dut = self.dut
         dut.arrived.value = ARRIVED.pack(port=port, length=len(frame))
         for at in range(0, len(frame), BUS_BYTES):
-            part = frame[at:at + BUS_BYTES]
-            dut.words_payload.value = IN.pack(data=int.from_bytes(part, "little"), count=len(part), last=at + BUS_BYTES >= len(frame))
+            part = frame[at : at + BUS_BYTES]
+            dut.words_payload.value = IN.pack(
+                data=int.from_bytes(part, "little"), count=len(part), last=at + BUS_BYTES >= len(frame)
+            )
             dut.first.value, dut.words_valid.value = int(at == 0), 1
             await RisingEdge(dut.clk)
             dut.words_valid.value = 0

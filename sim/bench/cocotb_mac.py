@@ -1,4 +1,5 @@
-"""Emitted Verilog of the MAC at XGMII, against the source and the sink of cocotbext-eth, which are somebody else's. Top: `sim.bench.mac.Mac`.
+"""Emitted Verilog of the MAC at XGMII, against the source and the sink of cocotbext-eth, which are somebody else's.
+Top: `sim.bench.mac.Mac`.
 
 Stalls: pauses of the line, as a gearbox makes them, and gaps between frames on the side of the switch.
 """
@@ -62,8 +63,10 @@ class Bench:
             for _ in range(next(pauses)):
                 await RisingEdge(dut.clk)
             for at in range(0, len(frame), 8):
-                part = frame[at:at + 8]
-                dut.i_payload.value = int.from_bytes(part.ljust(8, b"\xa5"), "little") | len(part) << 64 | (at + 8 >= len(frame)) << 68
+                part = frame[at : at + 8]
+                dut.i_payload.value = (
+                    int.from_bytes(part.ljust(8, b"\xa5"), "little") | len(part) << 64 | (at + 8 >= len(frame)) << 68
+                )
                 dut.i_valid.value = 1
                 await RisingEdge(dut.clk)
                 while not int(dut.i_ready.value):
@@ -77,7 +80,7 @@ class Bench:
             self.underruns += int(dut.underrun.value)
             if int(dut.o_valid.value):
                 word = int(dut.o_payload.value)
-                frame += (word % (1 << 64)).to_bytes(8, "little")[:word >> 64 & 15]
+                frame += (word % (1 << 64)).to_bytes(8, "little")[: word >> 64 & 15]
                 if word >> 68 & 1:
                     self.frames.append((frame, bool(word >> 69 & 1)))
                     frame = b""
@@ -87,7 +90,8 @@ class Bench:
 
 
 def gaps_of(frames) -> list[float]:
-    """In bytes, from the terminate of one to the start of the next: the sink stamps both with the time of their lanes."""
+    """In bytes, from the terminate of one to the start of the next: the sink stamps both with the time of their
+    lanes."""
     byte = CYCLE_NS / 8 * 1000
     return [(after.sim_time_start - before.sim_time_end) / byte for before, after in itertools.pairwise(frames)]
 
@@ -105,7 +109,9 @@ async def test_mac_frames_are_received_from_another_source(dut, stalls):
         bench.rng.shuffle(batch)
         lanes: set[int] = set()
         for frame in batch:
-            source.send_nowait(XgmiiFrame.from_payload(frame, tx_complete=lambda frame, lanes=lanes: lanes.add(frame.start_lane)))
+            source.send_nowait(
+                XgmiiFrame.from_payload(frame, tx_complete=lambda frame, lanes=lanes: lanes.add(frame.start_lane))
+            )
         await source.wait()
         sent += batch
         assert lanes == ({4} if offset else {0, 4})
@@ -138,7 +144,8 @@ async def test_mac_frames_are_sent_to_another_sink(dut, stalls):
 @cocotb.test()
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_mac_damaged_frames_end_with_an_error(dut, stalls):
-    """Wrong FCS, control characters inside, frames cut short, bad preambles; each beside a good one, which is not touched."""
+    """Wrong FCS, control characters inside, frames cut short, bad preambles; each beside a good one, which is not
+    touched."""
     bench = Bench(dut, stalls)
     await bench.start()
     expected = []

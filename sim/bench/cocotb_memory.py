@@ -33,21 +33,35 @@ async def start(dut) -> None:
 
 def pause(bus, rng, stalls) -> None:
     """On all channels, each for itself."""
-    for channel in (bus.write_if.aw_channel, bus.write_if.w_channel, bus.write_if.b_channel, bus.read_if.ar_channel, bus.read_if.r_channel):
+    for channel in (
+        bus.write_if.aw_channel,
+        bus.write_if.w_channel,
+        bus.write_if.b_channel,
+        bus.read_if.ar_channel,
+        bus.read_if.r_channel,
+    ):
         channel.set_pause_generator(stalls(rng))
 
 
 async def held(dut, channels, bus="axi") -> None:
     """What a channel offers stays, unchanged, until it is taken."""
-    wires = {channel: [getattr(dut, name) for name in dir(dut) if name.startswith(f"{bus}_{channel}")
-                       and not name.endswith(("valid", "ready"))] for channel in channels}
+    wires = {
+        channel: [
+            getattr(dut, name)
+            for name in dir(dut)
+            if name.startswith(f"{bus}_{channel}") and not name.endswith(("valid", "ready"))
+        ]
+        for channel in channels
+    }
     offered: dict[str, list[str] | None] = dict.fromkeys(channels)
     while True:
         await RisingEdge(dut.clk)
         for channel in channels:
             valid, ready = (int(getattr(dut, f"{bus}_{channel}{name}").value) for name in ("valid", "ready"))
             now = [str(wire.value) for wire in wires[channel]] if valid else None
-            assert offered[channel] is None or now == offered[channel], f"{channel} offered {offered[channel]} and then {now}"
+            assert offered[channel] is None or now == offered[channel], (
+                f"{channel} offered {offered[channel]} and then {now}"
+            )
             offered[channel] = None if ready else now
 
 
@@ -87,7 +101,11 @@ class Bench:
         """The same again, in a row, and anywhere."""
         places = [0, 4096 - UNIT_BYTES, 4096, BYTES - UNIT_BYTES]
         while len(places) < count:
-            places.append(self.rng.choice([places[-1], (places[-1] + UNIT_BYTES) % BYTES, self.rng.randrange(0, BYTES, UNIT_BYTES)]))
+            places.append(
+                self.rng.choice(
+                    [places[-1], (places[-1] + UNIT_BYTES) % BYTES, self.rng.randrange(0, BYTES, UNIT_BYTES)]
+                )
+            )
         return places
 
 
@@ -103,8 +121,11 @@ async def test_units_are_read_in_order(dut, stalls):
     cocotb.start_soon(drain(dut, "found", found, stalls(bench.rng)))
     cocotb.start_soon(feed(dut, "reads", asked, stalls(bench.rng)))
     await until(dut.clk, lambda: len(found) == BEATS * len(asked))
-    expected = [int.from_bytes(contents[at:at + 8], "little") | (at % UNIT_BYTES == UNIT_BYTES - 8) << 64
-                for address in asked for at in range(address, address + UNIT_BYTES, 8)]
+    expected = [
+        int.from_bytes(contents[at : at + 8], "little") | (at % UNIT_BYTES == UNIT_BYTES - 8) << 64
+        for address in asked
+        for at in range(address, address + UNIT_BYTES, 8)
+    ]
     assert found == expected
     await ClockCycles(dut.clk, 50)
     assert len(found) == len(expected) and not int(dut.busy.value)
@@ -121,10 +142,18 @@ async def test_units_are_written_when_the_writer_is_not_busy(dut, stalls):
     for count in (1, 2, 3, 20, 1, 40):
         asked, data = bench.addresses(4 + count)[4:], [rng.randbytes(UNIT_BYTES) for _ in range(count)]
         for address, unit in zip(asked, data, strict=True):
-            expected[address:address + UNIT_BYTES] = unit
-        tasks = [cocotb.start_soon(feed(dut, "writes", asked, stalls(rng))),
-                 cocotb.start_soon(feed(dut, "put", [int.from_bytes(unit[at:at + 8], "little") for unit in data for at in range(0, UNIT_BYTES, 8)],
-                                        stalls(rng)))]
+            expected[address : address + UNIT_BYTES] = unit
+        tasks = [
+            cocotb.start_soon(feed(dut, "writes", asked, stalls(rng))),
+            cocotb.start_soon(
+                feed(
+                    dut,
+                    "put",
+                    [int.from_bytes(unit[at : at + 8], "little") for unit in data for at in range(0, UNIT_BYTES, 8)],
+                    stalls(rng),
+                )
+            ),
+        ]
         await until(dut.clk, lambda tasks=tasks: all(task.done() for task in tasks) and not int(dut.busy.value))
         assert bench.memory.read(0, BYTES) == expected
 
@@ -144,14 +173,14 @@ async def test_ram_keeps_what_a_master_writes(dut, stalls):
         data = [rng.randbytes(length) for _ in places]
         writes = [master.init_write(place, unit) for place, unit in zip(places, data, strict=True)]
         for place, unit, write in zip(places, data, writes, strict=True):
-            expected[place:place + length] = unit
+            expected[place : place + length] = unit
             await write.wait()
             assert write.data.resp == AxiResp.OKAY
         reads = [master.init_read(place, length) for place in (*places, rng.randrange(RAM_BYTES - length))]
         for read in reads:
             await read.wait()
             assert read.data.resp == AxiResp.OKAY
-            assert read.data.data == expected[read.data.address:read.data.address + length]
+            assert read.data.data == expected[read.data.address : read.data.address + length]
     for address in (RAM_BYTES, RAM_BYTES + 4096):
         assert (await master.write(address, bytes(16))).resp == (await master.read(address, 16)).resp == AxiResp.DECERR
     assert (await master.read(0, RAM_BYTES)).data == expected

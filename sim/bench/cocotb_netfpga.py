@@ -1,7 +1,8 @@
-"""The drop-in core as emitted Verilog, between a source and a sink of AXI4-Stream and a manager of AXI4-Lite that are cocotbext-axi's.
+"""The drop-in core as emitted Verilog, between a source and a sink of AXI4-Stream and a manager of AXI4-Lite that are
+cocotbext-axi's.
 
-Tops: `reflector` has in place of the switch what sends each frame of port p out of port p + 1; `opennic` is the same with the other tuser, and `core`
-has the switch itself.
+Tops: `reflector` has in place of the switch what sends each frame of port p out of port p + 1; `opennic` is the same
+with the other tuser, and `core` has the switch itself.
 """
 
 import os
@@ -10,7 +11,15 @@ import random
 import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
-from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp, AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStreamSource
+from cocotbext.axi import (
+    AxiLiteBus,
+    AxiLiteMaster,
+    AxiResp,
+    AxiStreamBus,
+    AxiStreamFrame,
+    AxiStreamSink,
+    AxiStreamSource,
+)
 from scapy.layers.inet import ICMP, IP
 from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Raw
@@ -34,9 +43,15 @@ class Bench:
         self.dut, self.rng, self.top = dut, random.Random(cocotb.RANDOM_SEED), os.environ["ISWITCH_TOP"]
         self.places = PLACES[self.top]
         clock = dut.axis_aclk
-        self.source = AxiStreamSource(AxiStreamBus.from_prefix(dut, "s_axis"), clock, dut.axis_resetn, reset_active_level=False)
-        self.sink = AxiStreamSink(AxiStreamBus.from_prefix(dut, "m_axis"), clock, dut.axis_resetn, reset_active_level=False)
-        self.registers = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axi"), clock, dut.axis_resetn, reset_active_level=False)
+        self.source = AxiStreamSource(
+            AxiStreamBus.from_prefix(dut, "s_axis"), clock, dut.axis_resetn, reset_active_level=False
+        )
+        self.sink = AxiStreamSink(
+            AxiStreamBus.from_prefix(dut, "m_axis"), clock, dut.axis_resetn, reset_active_level=False
+        )
+        self.registers = AxiLiteMaster(
+            AxiLiteBus.from_prefix(dut, "s_axi"), clock, dut.axis_resetn, reset_active_level=False
+        )
         self.source.set_pause_generator(stalls(self.rng))
         self.sink.set_pause_generator(stalls(self.rng))
 
@@ -77,7 +92,9 @@ async def reflect(dut, stalls):
         sent[bench.places[(port + 1) % len(bench.places)]].append(frame)
         await bench.send(frame, bench.places[port])
         if bench.rng.random() < 0.2:
-            await bench.send(bench.rng.randbytes(100), bench.places[0] + 1 if bench.top == "reflector" else 0)  # of the host
+            await bench.send(
+                bench.rng.randbytes(100), bench.places[0] + 1 if bench.top == "reflector" else 0
+            )  # of the host
     total = sum(len(frames) for frames in sent.values())
     for _ in range(total):
         frame, length, place = await bench.take()
@@ -114,7 +131,11 @@ async def test_reflector_registers_say_what_it_is(dut, stalls):
     assert (await bench.registers.write(0x2A, bytes([1]))).resp == AxiResp.OKAY  # one byte alone
     assert (await bench.registers.read(0x28, 4)).data == bytes([192, 168, 1, 9])
     assert (await bench.registers.write(0x00, bytes(4))).resp == AxiResp.SLVERR and await bench.register(0) == MAGIC
-    assert (await bench.registers.write(0xFF0, bytes(4))).resp == (await bench.registers.read(0xFF0, 4)).resp == AxiResp.DECERR
+    assert (
+        (await bench.registers.write(0xFF0, bytes(4))).resp
+        == (await bench.registers.read(0xFF0, 4)).resp
+        == AxiResp.DECERR
+    )
     before = await bench.register(0x30)
     await ClockCycles(dut.axis_aclk, 2000)
     assert 9 <= await bench.register(0x30) - before <= 11
@@ -123,29 +144,41 @@ async def test_reflector_registers_say_what_it_is(dut, stalls):
 @cocotb.test()
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_core_is_a_switch(dut, stalls):
-    """Answers ARP and ping at the address that was written, sends a frame to where its address was seen, and to all if it was not."""
+    """Answers ARP and ping at the address that was written, sends a frame to where its address was seen, and to all if
+    it was not."""
     bench = Bench(dut, stalls)
     await bench.start()
     ip, mac = "192.168.7.9", "02:69:73:77:00:01"
     await bench.registers.write(0x28, bytes(int(byte) for byte in ip.split(".")))
     alice, bob = "02:00:00:00:00:0a", "02:00:00:00:00:0b"
-    asked = bytes(Ether(src=alice, dst="ff:ff:ff:ff:ff:ff") / ARP(op=1, hwsrc=alice, psrc="192.168.7.1", pdst=ip)).ljust(60, b"\0")
+    asked = bytes(
+        Ether(src=alice, dst="ff:ff:ff:ff:ff:ff") / ARP(op=1, hwsrc=alice, psrc="192.168.7.1", pdst=ip)
+    ).ljust(60, b"\0")
     await bench.send(asked, bench.places[2])
     frame, _, place = await bench.take()
     answer = Ether(frame)
     assert place == bench.places[2]
     assert answer[ARP].op == 2 and answer[ARP].hwsrc == mac and answer[ARP].psrc == ip and answer.dst == alice
 
-    ping = bytes(Ether(src=alice, dst=mac) / IP(src="192.168.7.1", dst=ip) / ICMP(id=7, seq=3) / Raw(bench.rng.randbytes(200)))
+    ping = bytes(
+        Ether(src=alice, dst=mac) / IP(src="192.168.7.1", dst=ip) / ICMP(id=7, seq=3) / Raw(bench.rng.randbytes(200))
+    )
     await bench.send(ping, bench.places[2])
     frame, length, place = await bench.take()
-    assert place == bench.places[2] and length == len(frame) and Ether(frame)[ICMP].type == 0 and Ether(frame)[Raw] == Ether(ping)[Raw]
+    assert (
+        place == bench.places[2]
+        and length == len(frame)
+        and Ether(frame)[ICMP].type == 0
+        and Ether(frame)[Raw] == Ether(ping)[Raw]
+    )
 
     known = bytes(Ether(src=bob, dst=alice, type=0x88B5) / Raw(bench.rng.randbytes(600)))
     await bench.send(known, bench.places[0])
     assert await bench.take() == (known, len(known), bench.places[2])
     nobody = bytes(Ether(src=bob, dst="02:00:00:00:00:0c", type=0x88B5) / Raw(bench.rng.randbytes(77)))
     await bench.send(nobody, bench.places[0])
-    assert sorted([await bench.take() for _ in range(3)]) == [(nobody, len(nobody), place) for place in bench.places[1:]]
+    assert sorted([await bench.take() for _ in range(3)]) == [
+        (nobody, len(nobody), place) for place in bench.places[1:]
+    ]
     await ClockCycles(dut.axis_aclk, 300)
     assert bench.sink.empty()

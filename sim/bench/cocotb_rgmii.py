@@ -18,7 +18,8 @@ __all__ = ["LENGTHS"]
 LENGTHS = (60, 61, 64, 67, 68, 127, 128, 590, 1514, 1518)
 LIMIT_CYCLES = 100_000
 LONGEST_PAUSES = 20, 60
-"""In cycles, each of which is 2.5 bytes on the wire, of who takes words and who gives them: they come faster than on the wire, or slower."""
+"""In cycles, each of which is 2.5 bytes on the wire, of who takes words and who gives them: they come faster than on
+the wire, or slower."""
 SYNC_NS, WIRE_NS = 20, 8
 
 
@@ -71,7 +72,8 @@ class Bench:
 @cocotb.test()
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_rgmii_sends_whole_frames_with_gaps(dut, stalls):
-    """Of a source that pauses within frames. What is short is padded; where frames wait, the gap is of 12 bytes and not of one more."""
+    """Of a source that pauses within frames. What is short is padded; where frames wait, the gap is of 12 bytes and not
+    of one more."""
     bench = Bench(dut, stalls)
     await bench.start()
     sent = [bench.payload(length) for length in (1, 14, 59, *LENGTHS, *LENGTHS, 60, 60, 60, 60)]
@@ -80,8 +82,14 @@ async def test_rgmii_sends_whole_frames_with_gaps(dut, stalls):
     await bench.until(lambda: bench.phy_in.count() == len(sent))
     got = [bench.phy_in.recv_nowait() for _ in sent]
     assert [bytes(frame.get_payload()) for frame in got] == [frame.ljust(60, b"\0") for frame in sent]
-    assert all(frame.check_fcs() and frame.error is None and bytes(frame.get_preamble()) == b"\x55" * 7 + b"\xd5" for frame in got)
-    gaps = [(after.sim_time_start - frame.sim_time_start) // (WIRE_NS * 1000) - len(frame) for frame, after in itertools.pairwise(got)]
+    assert all(
+        frame.check_fcs() and frame.error is None and bytes(frame.get_preamble()) == b"\x55" * 7 + b"\xd5"
+        for frame in got
+    )
+    gaps = [
+        (after.sim_time_start - frame.sim_time_start) // (WIRE_NS * 1000) - len(frame)
+        for frame, after in itertools.pairwise(got)
+    ]
     assert min(gaps) >= 12
     if stalls is none:
         assert set(gaps[-8:]) == {12}
@@ -92,8 +100,8 @@ async def test_rgmii_sends_whole_frames_with_gaps(dut, stalls):
 @cocotb.test()
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_rgmii_gives_every_frame_once_and_marks_the_damaged(dut, stalls):
-    """At line rate, with gaps of 12 bytes and of one: good frames as they are, also those that are too short; with an error what has a bad
-    FCS, or a start that is none, and fragments; after each of these a good one."""
+    """At line rate, with gaps of 12 bytes and of one: good frames as they are, also those that are too short; with an
+    error what has a bad FCS, or a start that is none, and fragments; after each of these a good one."""
     bench = Bench(dut, stalls)
     await bench.start()
     good = lambda length: (frame := bench.payload(length), GmiiFrame.from_payload(frame, min_len=0), False)
@@ -123,7 +131,9 @@ async def test_rgmii_gives_every_frame_once_and_marks_the_damaged(dut, stalls):
         await ClockCycles(dut.clk, 500)
         told = [(not error and frame, error) for frame, error in bench.got.frames]
         for number, (got, (frame, sent_frame, error)) in enumerate(zip(told, sent)):
-            assert got == (not error and frame, error), f"frame {number} with a gap of {gap}: sent {bytes(sent_frame)!r}"
+            assert got == (not error and frame, error), (
+                f"frame {number} with a gap of {gap}: sent {bytes(sent_frame)!r}"
+            )
         assert len(told) == len(sent)
 
 
@@ -144,7 +154,8 @@ async def test_rgmii_sends_while_it_receives(dut, stalls):
 @cocotb.test()
 @cocotb.parametrize(("stalls", [none, bursts]))
 async def test_shallow_cuts_what_finds_no_room_and_counts_it(dut, stalls):
-    """While nobody takes frames for long: each comes once, whole or with an error, and good ones come again afterwards."""
+    """While nobody takes frames for long: each comes once, whole or with an error, and good ones come again
+    afterwards."""
     bench = Bench(dut, stalls)
     pausing = bench.got.stalls
     blocked = True
@@ -164,7 +175,7 @@ async def test_shallow_cuts_what_finds_no_room_and_counts_it(dut, stalls):
     after = bench.payload(64)
     await bench.phy_out.send(GmiiFrame.from_payload(after))
     await bench.until(lambda: len(bench.got.frames) > len(sent))
-    assert bench.got.frames[len(sent):] == [(after, False)]
+    assert bench.got.frames[len(sent) :] == [(after, False)]
 
 
 @cocotb.test()

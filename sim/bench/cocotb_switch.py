@@ -20,7 +20,7 @@ NOTICE_US = 100
 def segment(rng: np.random.Generator, seq: int, length: int) -> np.ndarray:
     """Every third segment is int32, the others window64."""
     if seq % 3 == 0:
-        return rng.integers(-2**31, 2**31, length).astype("<i4")
+        return rng.integers(-(2**31), 2**31, length).astype("<i4")
     return (rng.normal(size=length) * 10.0 ** rng.integers(-6, 3)).astype("<f4")
 
 
@@ -34,18 +34,25 @@ async def test_sums_equal_the_model(dut, stalls):
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     lengths = [1, 2, 3, 15, 16, 17, 31, CONFIG.elements - 1, CONFIG.elements, CONFIG.elements, 5, 4]
     for first in range(0, len(lengths), CONFIG.window):
-        terms = {(worker.port, seq): segment(rng, seq, lengths[seq])
-                 for seq in range(first, first + CONFIG.window) for worker in workers}
-        frames = {(port, seq): workers[port].contribution(workers[port].first_seq + seq, numbers, behind=seq - first)
-                  for (port, seq), numbers in terms.items()}
+        terms = {
+            (worker.port, seq): segment(rng, seq, lengths[seq])
+            for seq in range(first, first + CONFIG.window)
+            for worker in workers
+        }
+        frames = {
+            (port, seq): workers[port].contribution(workers[port].first_seq + seq, numbers, behind=seq - first)
+            for (port, seq), numbers in terms.items()
+        }
         for (port, seq), frame in frames.items():
             bench.put(port, frame)
             if seq % 4 == 1:
                 bench.put(port, frame)
         got = await bench.settle()
         for worker in workers:  # not by the model alone
-            results = {(h.seq - worker.first_seq) % 2**32: bytes(h.payload)[:-4]
-                       for h in (Ether(frame)[Header] for frame in got[worker.port])}
+            results = {
+                (h.seq - worker.first_seq) % 2**32: bytes(h.payload)[:-4]
+                for h in (Ether(frame)[Header] for frame in got[worker.port])
+            }
             for seq in range(first, first + CONFIG.window):
                 exact = np.sum([terms[0, seq].astype("f8"), terms[1, seq].astype("f8")], axis=0)
                 if seq % 3 == 0:
@@ -56,7 +63,10 @@ async def test_sums_equal_the_model(dut, stalls):
         assert len((await bench.settle())[0]) == 1  # the result again
     tainted = np.array([1, np.nan, 3], "<f4")
     for worker in workers:
-        bench.put(worker.port, worker.contribution(worker.first_seq + len(lengths), tainted if worker.port else np.float32([1, 2, 3])))
+        bench.put(
+            worker.port,
+            worker.contribution(worker.first_seq + len(lengths), tainted if worker.port else np.float32([1, 2, 3])),
+        )
     await bench.settle()
     await bench.read_all(workers[0])
     counts = bench.model
@@ -85,14 +95,35 @@ def spoilt(worker: Worker) -> list[Packet]:
     sums = whole(good())
     longer = Ether(bytes(good()) + bytes(4))  # bytes that no length counts
     return [
-        altered(IP, chksum=sums[IP].chksum ^ 1), altered(UDP, chksum=sums[UDP].chksum ^ 0x100), altered(Header, seq=seq ^ 64),
-        altered(IP, ttl=9), refilled(UDP, len=sums[UDP].len - 4), refilled(IP, len=sums[IP].len + 4), longer,
-        refilled(IP, src="10.0.0.99"), refilled(UDP, sport=1), refilled(Ether, src="02:00:00:00:00:99"),
-        good(version=2), good(type=2), good(type=1), good(format=FP32), good(format=0), good(behind=CONFIG.window),
-        worker.contribution(seq - 1, numbers), worker.contribution(seq + 4 * CONFIG.window, numbers), worker.contribution(seq, np.empty(0, "<f4")),
-        worker.contribution(seq, np.zeros(CONFIG.elements + 1, "<f4")), worker.packet(0, bytes(6), seq=seq, format=WINDOW64),
-        worker.packet(3, bytes(4), seq=seq), worker.packet(5, bytes(60)),
-        good(job=CONFIG.jobs), good(job=1), good(epoch=worker.epoch ^ 1), good(member=2), good(member=200), good(token=worker.token ^ 1),
+        altered(IP, chksum=sums[IP].chksum ^ 1),
+        altered(UDP, chksum=sums[UDP].chksum ^ 0x100),
+        altered(Header, seq=seq ^ 64),
+        altered(IP, ttl=9),
+        refilled(UDP, len=sums[UDP].len - 4),
+        refilled(IP, len=sums[IP].len + 4),
+        longer,
+        refilled(IP, src="10.0.0.99"),
+        refilled(UDP, sport=1),
+        refilled(Ether, src="02:00:00:00:00:99"),
+        good(version=2),
+        good(type=2),
+        good(type=1),
+        good(format=FP32),
+        good(format=0),
+        good(behind=CONFIG.window),
+        worker.contribution(seq - 1, numbers),
+        worker.contribution(seq + 4 * CONFIG.window, numbers),
+        worker.contribution(seq, np.empty(0, "<f4")),
+        worker.contribution(seq, np.zeros(CONFIG.elements + 1, "<f4")),
+        worker.packet(0, bytes(6), seq=seq, format=WINDOW64),
+        worker.packet(3, bytes(4), seq=seq),
+        worker.packet(5, bytes(60)),
+        good(job=CONFIG.jobs),
+        good(job=1),
+        good(epoch=worker.epoch ^ 1),
+        good(member=2),
+        good(member=200),
+        good(token=worker.token ^ 1),
     ]
 
 
@@ -121,11 +152,26 @@ async def test_broken_frames_change_nothing(dut, stalls):
     packet[UDP].chksum = 0  # none, which is allowed
     bench.put(1, packet)
     got = await bench.settle()
-    assert [np.frombuffer(bytes(Ether(frames[0])[Header].payload)[:-4], "<f4").tolist() for frames in got] == [[2, -4, 1]] * 2
+    assert [np.frombuffer(bytes(Ether(frames[0])[Header].payload)[:-4], "<f4").tolist() for frames in got] == [
+        [2, -4, 1]
+    ] * 2
     await bench.read_all(workers[1])
     happened = {Outcome(kind) for kind, count in enumerate(bench.model.outcomes) if count}
-    assert {Outcome.VERSION, Outcome.TYPE, Outcome.LENGTH, Outcome.IP_CHECKSUM, Outcome.UDP_CHECKSUM, Outcome.FORMAT, Outcome.WINDOW,
-            Outcome.PORT, Outcome.ADDRESS, Outcome.JOB, Outcome.EPOCH, Outcome.MEMBER, Outcome.TOKEN} <= happened
+    assert {
+        Outcome.VERSION,
+        Outcome.TYPE,
+        Outcome.LENGTH,
+        Outcome.IP_CHECKSUM,
+        Outcome.UDP_CHECKSUM,
+        Outcome.FORMAT,
+        Outcome.WINDOW,
+        Outcome.PORT,
+        Outcome.ADDRESS,
+        Outcome.JOB,
+        Outcome.EPOCH,
+        Outcome.MEMBER,
+        Outcome.TOKEN,
+    } <= happened
     assert bench.model.stats[Stat.NOTICES] and bench.model.stats[Stat.NOTICES_SUPPRESSED]
 
 
@@ -136,14 +182,25 @@ async def test_ordinary_frames_pass_unchanged(dut, stalls):
     bench = await Bench.start(dut, stalls)
     workers = await joined(bench, 2)
     ether = lambda: Ether(src="02:00:00:00:00:77", dst="02:00:00:00:00:78")
-    ours = lambda: address("02:00:00:00:00:77", "10.0.0.77", 7, switch_mac="02:00:00:00:00:78", switch_ip=ADDRESS) / Header() / Raw(bytes(64))
+    ours = lambda: (
+        address("02:00:00:00:00:77", "10.0.0.77", 7, switch_mac="02:00:00:00:00:78", switch_ip=ADDRESS)
+        / Header()
+        / Raw(bytes(64))
+    )
     fragment, options, elsewhere, other_port = (ours() for _ in range(4))
     fragment[IP].flags, options[IP].options = "MF", b"\x01\x01\x01\x01"
     elsewhere[IP].dst, other_port[UDP].dport = "10.0.0.2", 26962
     sizes = (60, 61, 63, 64, 65, 71, 72, 73, 1500, CONFIG.frame_bytes_max)
-    frames = [ether() / ARP(), ether() / Dot1Q(vlan=5) / ours()[IP], fragment, options, elsewhere, other_port,
-              ether() / IP(dst=ADDRESS, proto=6) / Raw(bytes(64)),
-              *(ether() / Raw(bytes(k % 251 for k in range(size - 14))) for size in sizes)]
+    frames = [
+        ether() / ARP(),
+        ether() / Dot1Q(vlan=5) / ours()[IP],
+        fragment,
+        options,
+        elsewhere,
+        other_port,
+        ether() / IP(dst=ADDRESS, proto=6) / Raw(bytes(64)),
+        *(ether() / Raw(bytes(k % 251 for k in range(size - 14))) for size in sizes),
+    ]
     for number, packet in enumerate(frames):
         port, frame = number % 2, bytes(packet).ljust(60, b"\0")
         bench.put(port, frame)
@@ -173,7 +230,12 @@ async def test_stations_are_learnt_and_the_switch_answers(dut, stalls):
         got = await bench.settle()
         assert [len(frames) for frames in got] == [int(port_of[target] == port != port_of[source]) for port in range(2)]
     for size in (0, 17, 18, 19, 22, 30, 500, 1472):
-        ask = ether(1, MAC) / IP(src=ips[1], dst=ADDRESS, ttl=9) / ICMP(seq=size) / Raw(bytes(k % 251 for k in range(size)))
+        ask = (
+            ether(1, MAC)
+            / IP(src=ips[1], dst=ADDRESS, ttl=9)
+            / ICMP(seq=size)
+            / Raw(bytes(k % 251 for k in range(size)))
+        )
         bench.put(1, ask)
         [frame] = (await bench.settle())[1]
         reply = Ether(frame)

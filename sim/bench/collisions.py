@@ -13,8 +13,9 @@ __all__ = ["collisions_refused"]
 
 @contextlib.contextmanager
 def collisions_refused() -> Iterator[list[Memory]]:
-    """Whatever is simulated in here raises AssertionError when a port of such a memory reads the word that another writes in the same cycle.
-    The list is of the memories that were watched. RuntimeError from one whose ports are of different clocks: there is no such cycle."""
+    """Whatever is simulated in here raises AssertionError when a port of such a memory reads the word that another
+    writes in the same cycle. The list is of the memories that were watched. RuntimeError from one whose ports are of
+    different clocks: there is no such cycle."""
     elaborate, watched = Memory.elaborate, []
 
     def watching(self, platform):
@@ -26,7 +27,9 @@ def collisions_refused() -> Iterator[list[Memory]]:
         for put in self.write_ports:
             for get in self.read_ports:
                 if put.domain != get.domain:
-                    raise RuntimeError(f"memory {self.attrs} must have ports of one clock, not of {put.domain} and {get.domain}")
+                    raise RuntimeError(
+                        f"memory {self.attrs} must have ports of one clock, not of {put.domain} and {get.domain}"
+                    )
                 m.d[put.domain] += Assert(~((put.en != 0) & get.en & (put.addr == get.addr)))
         return m
 

@@ -54,9 +54,9 @@ API uint64_t compiled_run(void *context, const uint64_t *in, uint64_t rows, int 
 class Compiled:
     """A component in the state after its registers' initial values, with memories of zeros.
 
-    `inputs` and `outputs` are the numpy records of a cycle: one 64-bit number for each port, or for each field of a port that is a layout, by
-    path (`operations_payload_leaf`), and `rst` among the inputs. Ports that are constant are left out. `through`: makes the RTLIL that is compiled of
-    the component's, top module `top`.
+    `inputs` and `outputs` are the numpy records of a cycle: one 64-bit number for each port, or for each field of a
+    port that is a layout, by path (`operations_payload_leaf`), and `rst` among the inputs. Ports that are constant are
+    left out. `through`: makes the RTLIL that is compiled of the component's, top module `top`.
     """
 
     def __init__(self, component: Component, *, through: Callable[[str], str] = str):
@@ -65,12 +65,22 @@ class Compiled:
         for path, member, port in component.signature.flatten(component):
             if not isinstance(Value.cast(port), Const):
                 ports[member.flow == In].update(plain("_".join(map(str, path)), port))
-        self.inputs, self.outputs = (np.dtype([(name, "<u8") for name in names]) for names in ([*ports[True], RESET], ports[False]))
+        self.inputs, self.outputs = (
+            np.dtype([(name, "<u8") for name in names]) for names in ([*ports[True], RESET], ports[False])
+        )
         self._library = ctypes.CDLL(str(library(component, ports[True], ports[False], through)))
         self._library.compiled_open.restype, self._library.compiled_open.argtypes = c_void_p, []
         self._library.compiled_close.restype, self._library.compiled_close.argtypes = None, [c_void_p]
         self._library.compiled_run.restype = c_uint64
-        self._library.compiled_run.argtypes = [c_void_p, c_void_p, c_uint64, c_int, c_void_p, c_uint64, POINTER(c_uint64)]
+        self._library.compiled_run.argtypes = [
+            c_void_p,
+            c_void_p,
+            c_uint64,
+            c_int,
+            c_void_p,
+            c_uint64,
+            POINTER(c_uint64),
+        ]
         self._context = self._library.compiled_open()
 
     def __del__(self) -> None:
@@ -85,11 +95,14 @@ class Compiled:
         return made
 
     def run(self, rows: np.ndarray, *, held_by: str = "", cycles: int | None = None) -> np.ndarray:
-        """The outputs in each cycle, as they stand before its edge. A row is one cycle's inputs; with `held_by`, an output, it stays until
-        that is 1 in its cycle. TimeoutError unless all rows went in within `cycles`, which then must be said."""
+        """The outputs in each cycle, as they stand before its edge. A row is one cycle's inputs; with `held_by`, an
+        output, it stays until that is 1 in its cycle. TimeoutError unless all rows went in within `cycles`, which then
+        must be said."""
         rows = np.ascontiguousarray(rows)
         if rows.dtype != self.inputs or rows.ndim != 1:
-            raise ValueError(f"Compiled rows must be one row of {self.inputs} each cycle, not {rows.dtype} of shape {rows.shape}")
+            raise ValueError(
+                f"Compiled rows must be one row of {self.inputs} each cycle, not {rows.dtype} of shape {rows.shape}"
+            )
         if held_by and held_by not in self.outputs.names:
             raise ValueError(f"Compiled held_by must be one of {', '.join(self.outputs.names)}, not {held_by!r}")
         if held_by and cycles is None:
@@ -97,7 +110,9 @@ class Compiled:
         most = len(rows) if cycles is None else cycles
         found, taken = np.empty(most, self.outputs), c_uint64()
         index = self.outputs.names.index(held_by) if held_by else -1
-        count = self._library.compiled_run(self._context, rows.ctypes.data, len(rows), index, found.ctypes.data, most, byref(taken))
+        count = self._library.compiled_run(
+            self._context, rows.ctypes.data, len(rows), index, found.ctypes.data, most, byref(taken)
+        )
         if taken.value < len(rows):
             raise TimeoutError(f"Compiled took {taken.value} of {len(rows)} rows in {count} cycles")
         return found[:count]
@@ -105,17 +120,24 @@ class Compiled:
 
 def plain(name: str, port: Any) -> Iterator[tuple[str, Value]]:
     """A port taken apart into what fits into a number each."""
-    if isinstance(port, data.View) and not isinstance(layout := data.Layout.cast(port.shape()), data.FlexibleLayout | data.UnionLayout):
+    if isinstance(port, data.View) and not isinstance(
+        layout := data.Layout.cast(port.shape()), data.FlexibleLayout | data.UnionLayout
+    ):
         for key, _ in layout:
             yield from plain(f"{name}_{key}", port[key])
     elif len(Value.cast(port)) > 64:
-        raise ValueError(f"Compiled ports must have at most 64 bits, or fields that have, not {len(Value.cast(port))} as {name}")
+        raise ValueError(
+            f"Compiled ports must have at most 64 bits, or fields that have, not {len(Value.cast(port))} as {name}"
+        )
     else:
         yield name, Value.cast(port)
 
 
-def library(component: Component, inputs: dict[str, Value], outputs: dict[str, Value], through: Callable[[str], str] = str) -> Path:
-    """Path of the shared library, compiled now unless one of the same RTL exists. Inside it ports have numbers for names."""
+def library(
+    component: Component, inputs: dict[str, Value], outputs: dict[str, Value], through: Callable[[str], str] = str
+) -> Path:
+    """Path of the shared library, compiled now unless one of the same RTL exists. Inside it ports have numbers for
+    names."""
     m, sync = Module(), ClockDomain("sync")
     m.domains.sync, m.submodules.part = sync, component
     pins = [sync.clk, sync.rst]
@@ -125,9 +147,14 @@ def library(component: Component, inputs: dict[str, Value], outputs: dict[str, V
             m.d.comb += value.eq(pins[-1]) if prefix == "i" else pins[-1].eq(value)
     with payload_memories_uninitialised():
         rtl = through(rtlil_backend.convert(m, name="top", ports=pins, emit_src=False))
-    text = (GLUE.replace("INPUTS", str(len(inputs) + 1)).replace("OUTPUTS", str(len(outputs)))
-            .replace("SET", " ".join([*(f"top.i{k} = now[{k}];" for k in range(len(inputs))), f"top.rst = now[{len(inputs)}];"]))
-            .replace("GET", " ".join(f"out[{k}] = top.o{k};" for k in range(len(outputs)))))
+    text = (
+        GLUE.replace("INPUTS", str(len(inputs) + 1))
+        .replace("OUTPUTS", str(len(outputs)))
+        .replace(
+            "SET", " ".join([*(f"top.i{k} = now[{k}];" for k in range(len(inputs))), f"top.rst = now[{len(inputs)}];"])
+        )
+        .replace("GET", " ".join(f"out[{k}] = top.o{k};" for k in range(len(outputs))))
+    )
 
     def make(work: Path) -> Path:
         (work / "part.il").write_text(rtl)

@@ -1,6 +1,7 @@
 """The protocol core alone: frames' headers go in, outcomes, verdicts and replies are compared with the golden model's.
 
-The model is asked first, frame by frame, so that clients can learn from its answers; then the gateware is shown all of it at once.
+The model is asked first, frame by frame, so that clients can learn from its answers; then the gateware is shown all of
+it at once.
 """
 
 from collections.abc import Callable
@@ -15,8 +16,20 @@ from hw.control.tables import Address
 from hw.control.tables import Parent as PARENT
 from iswitch.config import Config
 from iswitch.wire import (
-    ACK, FRAME_BYTES, HEADER, NOTICE_INTERVAL_US, SILENCE_TICK_US, ContributionFlag, Format, Operation, Outcome, Reason, ResultFlag, SlotState,
-    Type, ones_complement_sum,
+    ACK,
+    FRAME_BYTES,
+    HEADER,
+    NOTICE_INTERVAL_US,
+    SILENCE_TICK_US,
+    ContributionFlag,
+    Format,
+    Operation,
+    Outcome,
+    Reason,
+    ResultFlag,
+    SlotState,
+    Type,
+    ones_complement_sum,
 )
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.bench.stream import Bench, Sink, Source, pack
@@ -45,7 +58,8 @@ def register(address: int) -> int:
 
 
 class Done(NamedTuple):
-    """An operation as the aggregator is told it; a GRANT has no slot. `up`: what an uplink says besides: member, token, behind, partial."""
+    """An operation as the aggregator is told it; a GRANT has no slot. `up`: what an uplink says besides: member, token,
+    behind, partial."""
 
     operation: int
     slot: int
@@ -65,7 +79,9 @@ class Done(NamedTuple):
 class Recorder(TreeSwitch):
     """The model, noting what it does on the way."""
 
-    def __init__(self, config: Config, *, mac: bytes, ip: bytes, seed: int, parents: dict[int, Parent] | None = None) -> None:
+    def __init__(
+        self, config: Config, *, mac: bytes, ip: bytes, seed: int, parents: dict[int, Parent] | None = None
+    ) -> None:
         super().__init__(config, mac=mac, ip=ip, seed=seed, parents=parents)
         self.fates: list[Outcome] = []
         self.works: list[Done] = []
@@ -77,34 +93,69 @@ class Recorder(TreeSwitch):
         sent = super().receive(port, frame, now_us, error)
         fates = [outcome for outcome in Outcome if self.outcomes[outcome] != before[outcome]]
         self.fates += fates
-        self.routes += [{egress for egress, _ in sent} if fate in (Outcome.ORDINARY, Outcome.ANSWERED) else set() for fate in fates]
+        self.routes += [
+            {egress for egress, _ in sent} if fate in (Outcome.ORDINARY, Outcome.ANSWERED) else set() for fate in fates
+        ]
         return sent
 
     def perform(self, number: int, work: Work, payload: bytes = b"") -> Frames:
         job, slots = self.jobs[number], self.config.slots
         slot, resend = job.ring.slots[work.slot], work.operation == Operation.RESEND
         again, leaf = work.operation == Operation.SEND_UP, number in self.parents
-        names = tree.names(job.ring, work.slot) if self.config.uplinks and not job.claims else Names(slot.members, slot.tainted)
-        partial = names.partial or bool(slot.expected & ~slot.members) and not (leaf and slot.state == SlotState.COMPLETE)
-        flags = (ResultFlag.PARTIAL * partial | ResultFlag.TAINTED * bool(names.tainted)
-                 | ResultFlag.RESENT * resend | ResultFlag.CHANGE * slot.change)
+        names = (
+            tree.names(job.ring, work.slot)
+            if self.config.uplinks and not job.claims
+            else Names(slot.members, slot.tainted)
+        )
+        partial = (
+            names.partial or bool(slot.expected & ~slot.members) and not (leaf and slot.state == SlotState.COMPLETE)
+        )
+        flags = (
+            ResultFlag.PARTIAL * partial
+            | ResultFlag.TAINTED * bool(names.tainted)
+            | ResultFlag.RESENT * resend
+            | ResultFlag.CHANGE * slot.change
+        )
         receivers, numeric, up = work.receivers, slot.format, None
         if leaf and slot.state == SlotState.SENT_UP:
             above = self.above[number]
-            flags = ContributionFlag.RETRANSMISSION * again | ContributionFlag.BOUNDARY * slot.boundary | ContributionFlag.WHOLE * slot.whole
+            flags = (
+                ContributionFlag.RETRANSMISSION * again
+                | ContributionFlag.BOUNDARY * slot.boundary
+                | ContributionFlag.WHOLE * slot.whole
+            )
             numeric = Format.FIXED64 if slot.format == Format.WINDOW64 else slot.format
-            receivers, up = 1 << self.config.members, (above.member, above.token, (slot.seq - tree.lowest(job.ring)) % 2**16, int(partial))
+            receivers, up = (
+                1 << self.config.members,
+                (above.member, above.token, (slot.seq - tree.lowest(job.ring)) % 2**16, int(partial)),
+            )
         first = work.first and not resend and not again
-        self.works.append(Done(
-            work.operation, number * slots + work.slot, first,
-            work.operation in (Operation.CONTRIBUTE, Operation.INSTALL_DOWN) or (work.operation == Operation.FORCE and first), work.emit or resend,
-            slot.seq, names.ranks, names.tainted, flags, slot.length, receivers, numeric, up))
+        self.works.append(
+            Done(
+                work.operation,
+                number * slots + work.slot,
+                first,
+                work.operation in (Operation.CONTRIBUTE, Operation.INSTALL_DOWN)
+                or (work.operation == Operation.FORCE and first),
+                work.emit or resend,
+                slot.seq,
+                names.ranks,
+                names.tainted,
+                flags,
+                slot.length,
+                receivers,
+                numeric,
+                up,
+            )
+        )
         return super().perform(number, work, payload)
 
     def respond(self, message, answer: Answer) -> Frames:
         sent = super().respond(message, answer)
         if answer.type == Type.GRANT:
-            self.works.append(Done(Operation.GRANT, 0, 0, 0, 1, answer.seq, answer.members, 0, 0, 0, answer.receivers, 0, None))
+            self.works.append(
+                Done(Operation.GRANT, 0, 0, 0, 1, answer.seq, answer.members, 0, 0, 0, answer.receivers, 0, None)
+            )
         else:
             self.replies += sent
         return sent
@@ -116,7 +167,9 @@ class Recorder(TreeSwitch):
 
     def control(self, message, now_us: int) -> tuple[Outcome, Frames]:
         outcome, sent = super().control(message, now_us)
-        self.replies += [(port, frame) for port, frame in sent if frame[ADDRESS_BYTES] & 0xF in (Type.ACK, Type.CONTROL)]
+        self.replies += [
+            (port, frame) for port, frame in sent if frame[ADDRESS_BYTES] & 0xF in (Type.ACK, Type.CONTROL)
+        ]
         return outcome, sent
 
     def acknowledged(self, message) -> tuple[Outcome, Frames]:
@@ -141,8 +194,15 @@ class Recorder(TreeSwitch):
 class CoreBench:
     """Ask with `exchange` as one asks a switch, then `check` the gateware."""
 
-    def __init__(self, config: Config, *, mac: bytes = SWITCH_MAC, ip: bytes = SWITCH_IP, seed: int = 1,
-                 parents: dict[int, Parent] | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        mac: bytes = SWITCH_MAC,
+        ip: bytes = SWITCH_IP,
+        seed: int = 1,
+        parents: dict[int, Parent] | None = None,
+    ) -> None:
         self.config, self.seed = config, seed
         self.model = Recorder(config, mac=mac, ip=ip, seed=seed, parents=parents)
         self.headers: list[dict[str, Any]] = []
@@ -162,28 +222,59 @@ class CoreBench:
         """The parser's item for a frame."""
         pseudo = frame[26:34] + b"\0\x11" + frame[38:40]
         elements = np.frombuffer(frame[FRAME_BYTES:].ljust(-(-len(frame) // 4) * 4 - FRAME_BYTES, b"\0"), "<u4")
-        scan = {"length": len(frame), "ip_good": ones_complement_sum(frame[14:34]) == 0xFFFF,
-                "udp_good": frame[40:42] == b"\0\0" or ones_complement_sum(pseudo + frame[34:]) == 0xFFFF,
-                "exponent": int((elements >> 23 & 0xFF).max(initial=0)),
-                "tainted": int.from_bytes(frame[-8:-4], "little"), "partial": frame[-4] & 1}
-        return {"frame": int.from_bytes(frame[:64], "little"), "body": int.from_bytes(frame[64:128], "little"),
-                "arrival": {"scan": scan, "port": port}, "ours": is_ours(frame, self.model.own.ip)}
+        scan = {
+            "length": len(frame),
+            "ip_good": ones_complement_sum(frame[14:34]) == 0xFFFF,
+            "udp_good": frame[40:42] == b"\0\0" or ones_complement_sum(pseudo + frame[34:]) == 0xFFFF,
+            "exponent": int((elements >> 23 & 0xFF).max(initial=0)),
+            "tainted": int.from_bytes(frame[-8:-4], "little"),
+            "partial": frame[-4] & 1,
+        }
+        return {
+            "frame": int.from_bytes(frame[:64], "little"),
+            "body": int.from_bytes(frame[64:128], "little"),
+            "arrival": {"scan": scan, "port": port},
+            "ours": is_ours(frame, self.model.own.ip),
+        }
 
     def check(self, *, stalls: float = 0, core: Callable[[Config], Core] = Core) -> tuple[Source, Sink, Sink]:
         """Shows the gateware all that was exchanged and compares everything. Returns headers, verdicts, replies."""
         dut, own = core(self.config), self.model.own
-        parents = [(Value.cast(dut.parents[job]), pack(PARENT, {
-            "mac": int.from_bytes(parent.mac, "little"), "ip": int.from_bytes(parent.ip, "little"), "ranks": parent.ranks, "port": parent.port,
-            "valid": 1})) for job, parent in self.model.parents.items()]
-        bench = Bench(dut, stalls=stalls, inputs=[
-            (dut.seed, self.seed), (dut.own_mac, int.from_bytes(own.mac, "little")), (dut.own_ip, int.from_bytes(own.ip, "little")), *parents])
+        parents = [
+            (
+                Value.cast(dut.parents[job]),
+                pack(
+                    PARENT,
+                    {
+                        "mac": int.from_bytes(parent.mac, "little"),
+                        "ip": int.from_bytes(parent.ip, "little"),
+                        "ranks": parent.ranks,
+                        "port": parent.port,
+                        "valid": 1,
+                    },
+                ),
+            )
+            for job, parent in self.model.parents.items()
+        ]
+        bench = Bench(
+            dut,
+            stalls=stalls,
+            inputs=[
+                (dut.seed, self.seed),
+                (dut.own_mac, int.from_bytes(own.mac, "little")),
+                (dut.own_ip, int.from_bytes(own.ip, "little")),
+                *parents,
+            ],
+        )
         source = bench.source(dut.headers, self.headers, beside=lambda k: [(dut.now_us, clock_us(k))])
         verdicts, replies = bench.sink(dut.verdicts, holds=True), bench.sink(dut.replies, holds=True)
         fates: list[Outcome] = []
         ages = [0] * len(self.model.ages)
 
         async def record(ctx):
-            async for _, _, decided, trace, claimed, age in ctx.tick().sample(dut.decided, dut.trace, dut.claimed, dut.age):
+            async for _, _, decided, trace, claimed, age in ctx.tick().sample(
+                dut.decided, dut.trace, dut.claimed, dut.age
+            ):
                 ages[age] += claimed
                 if decided:
                     fates.append(Outcome(int(trace.outcome)))
@@ -199,8 +290,12 @@ class CoreBench:
         assert ages == self.model.ages
         assert [done(item.work) for item in verdicts.items if item.works] == self.model.works
         framed = [item for item in verdicts.items if item.frame]
-        assert [{port for port in range(self.config.ports) if item.ports >> port & 1} for item in framed] == self.model.routes
-        assert [bool(item.ports and item.answer.answers) for item in framed] == [fate == Outcome.ANSWERED for fate in fates]
+        assert [
+            {port for port in range(self.config.ports) if item.ports >> port & 1} for item in framed
+        ] == self.model.routes
+        assert [bool(item.ports and item.answer.answers) for item in framed] == [
+            fate == Outcome.ANSWERED for fate in fates
+        ]
         assert [item.length for item in framed] == [item["arrival"]["scan"]["length"] for item in self.headers]
         assert [self.addressed(item) for item in replies.items] == self.model.replies
         return source, verdicts, replies
@@ -209,15 +304,33 @@ class CoreBench:
         """A reply of the gateware as the frame that is sent."""
         header = reply.header.as_value().value.to_bytes(HEADER.itemsize, "little")
         body = reply.body.as_value().value.to_bytes(ACK.itemsize, "little") if reply.acknowledges else b""
-        payload = compose.balanced(header + body, compose.RECEIPT_COMPLEMENT_AT if reply.receipt else compose.COMPLEMENT_AT)
+        payload = compose.balanced(
+            header + body, compose.RECEIPT_COMPLEMENT_AT if reply.receipt else compose.COMPLEMENT_AT
+        )
         octets = reply.address.as_value().value.to_bytes(data.Layout.cast(Address).size // 8, "little")
-        source = compose.Source(reply.port, octets[:6], int.from_bytes(octets[6:10], "big"), int.from_bytes(octets[10:], "big"))
+        source = compose.Source(
+            reply.port, octets[:6], int.from_bytes(octets[6:10], "big"), int.from_bytes(octets[10:], "big")
+        )
         return reply.port, compose.address(self.model.own, source, payload)
 
 
 def done(work: data.Const) -> Done:
     result = work.result
     slot = 0 if work.operation == Operation.GRANT else work.slot
-    return Done(int(work.operation), slot, work.first, work.write, work.emit, result.seq, result.members, result.tainted,
-                result.flags, result.length, result.recipients, result.numeric,
-                (result.member, result.token, result.behind, result.partial) if "up" in result.shape().members and result.up else None)
+    return Done(
+        int(work.operation),
+        slot,
+        work.first,
+        work.write,
+        work.emit,
+        result.seq,
+        result.members,
+        result.tainted,
+        result.flags,
+        result.length,
+        result.recipients,
+        result.numeric,
+        (result.member, result.token, result.behind, result.partial)
+        if "up" in result.shape().members and result.up
+        else None,
+    )

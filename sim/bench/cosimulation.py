@@ -4,7 +4,16 @@ from collections import defaultdict
 
 from iswitch.config import Config
 from iswitch.wire import (
-    ADDRESSES, FRAME_BYTES, REGISTERS_PER_READ, Outcome, PortCounter, Register, Type, have_view_register, job_view_register, member_view_register,
+    ADDRESSES,
+    FRAME_BYTES,
+    REGISTERS_PER_READ,
+    Outcome,
+    PortCounter,
+    Register,
+    Type,
+    have_view_register,
+    job_view_register,
+    member_view_register,
     slot_view_register,
 )
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client
@@ -22,24 +31,37 @@ class Divergence(AssertionError):
 
 
 def _stores(mac: bytes, frames: list[bytes]) -> dict[str, list[bytes]]:
-    """Frames of one port by the store they leave from: between stores the order is the port's own affair. `mac`: the switch's."""
+    """Frames of one port by the store they leave from: between stores the order is the port's own affair. `mac`: the
+    switch's."""
     stores: dict[str, list[bytes]] = defaultdict(list)
     for frame in frames:
         ours = frame[6:14] == mac + b"\x08\0" and frame[23] == UDP and len(frame) >= FRAME_BYTES
         kind = frame[ADDRESSES.itemsize] & 0xF if ours else None
-        stores["ordinary" if not ours else "result" if kind in (Type.RESULT, Type.GRANT, Type.UPLINK) else "reply"].append(frame)
+        stores[
+            "ordinary" if not ours else "result" if kind in (Type.RESULT, Type.GRANT, Type.UPLINK) else "reply"
+        ].append(frame)
     return stores
 
 
 class Pair:
     """A compiled switch with the golden model beside it.
 
-    `exchange` hands one frame to both and waits; `burst` lets frames of several ports race, and then gives them to the model in the
-    order in which the switch's core decided them. Every difference raises Divergence. `design`: another switch than ours of the same ports.
+    `exchange` hands one frame to both and waits; `burst` lets frames of several ports race, and then gives them to the
+    model in the order in which the switch's core decided them. Every difference raises Divergence. `design`: another
+    switch than ours of the same ports.
     """
 
-    def __init__(self, config: Config, *, engine: str = "verilator", mac: bytes = SWITCH_MAC, ip: bytes = SWITCH_IP, seed: int = 1,
-                 parents: dict[int, Parent] | None = None, design: Design | None = None):
+    def __init__(
+        self,
+        config: Config,
+        *,
+        engine: str = "verilator",
+        mac: bytes = SWITCH_MAC,
+        ip: bytes = SWITCH_IP,
+        seed: int = 1,
+        parents: dict[int, Parent] | None = None,
+        design: Design | None = None,
+    ):
         self.config, self.mac, self.ip, self.seed, self.parents = config, mac, ip, seed, parents or {}
         self.board = Board(config, engine=engine, mac=mac, ip=ip, seed=seed, watch=True, trace=True, design=design)
         for job, parent in self.parents.items():
@@ -102,19 +124,27 @@ class Pair:
         self.model = TreeSwitch(self.config, mac=self.mac, ip=self.ip, seed=self.seed, parents=self.parents)
 
     def counters_agree(self) -> None:
-        """Reads every register of both, jobs, members and slots among them; READ itself is among what is counted, so page by page."""
+        """Reads every register of both, jobs, members and slots among them; READ itself is among what is counted, so
+        page by page."""
         reader = Client.numbered(99, port=0)
         c = self.config
-        rows = [*range(0, Register.PORT_COUNTERS + 8 * c.ports, REGISTERS_PER_READ),
-                *range(Register.REPLAY_FATES, Register.REPLAY + 16, REGISTERS_PER_READ)]
+        rows = [
+            *range(0, Register.PORT_COUNTERS + 8 * c.ports, REGISTERS_PER_READ),
+            *range(Register.REPLAY_FATES, Register.REPLAY + 16, REGISTERS_PER_READ),
+        ]
         for job in range(c.jobs):
-            rows += [job_view_register(job), *(have_view_register(job, member) for member in range(0, c.members, REGISTERS_PER_READ)),
-                     *(member_view_register(job, member) for member in range(c.members)),
-                     *(slot_view_register(job, slot) for slot in range(c.slots))]
+            rows += [
+                job_view_register(job),
+                *(have_view_register(job, member) for member in range(0, c.members, REGISTERS_PER_READ)),
+                *(member_view_register(job, member) for member in range(c.members)),
+                *(slot_view_register(job, slot) for slot in range(c.slots)),
+            ]
         for address in rows:
             self.exchange(0, reader.read(address))
         if sum(self.model.outcomes) != sum(seen[PortCounter.RX_FRAMES] for seen in self.model.port_counters):
-            raise Divergence(f"{sum(self.model.outcomes)} outcomes of {len(Outcome)} kinds for another number of frames")
+            raise Divergence(
+                f"{sum(self.model.outcomes)} outcomes of {len(Outcome)} kinds for another number of frames"
+            )
 
     def close(self) -> None:
         self.board.close()

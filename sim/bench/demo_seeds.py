@@ -1,7 +1,7 @@
 """Runs the demo with many seeds, and prints one row of a Markdown table for each run.
 
-    python -m sim.bench.demo_seeds 1-20
-    python -m sim.bench.demo_seeds 1-3 --workers 8
+python -m sim.bench.demo_seeds 1-20
+python -m sim.bench.demo_seeds 1-3 --workers 8
 """
 
 import argparse
@@ -16,8 +16,16 @@ from typing import Any
 
 __all__ = ["COLUMNS", "deepest_fall", "row", "seeds_of"]
 
-COLUMNS = ("seed", "mean of 20 greedy episodes", "worst", "deepest fall of the curve", "environment steps", "allreduces",
-           "training s", "`weights_sha256`")
+COLUMNS = (
+    "seed",
+    "mean of 20 greedy episodes",
+    "worst",
+    "deepest fall of the curve",
+    "environment steps",
+    "allreduces",
+    "training s",
+    "`weights_sha256`",
+)
 
 
 def seeds_of(text: str) -> list[int]:
@@ -44,18 +52,29 @@ def deepest_fall(returns: Sequence[float]) -> float:
 def row(summary: dict[str, Any]) -> str:
     """Return the row of a run, given its `summary.json`."""
     fall = deepest_fall([point["mean_return"] for point in summary["curve"]])
-    cells = (f"{summary['seed']}", f"{summary['mean_reward_eval']:.1f}", f"{min(summary['rewards_eval']):.0f}",
-             f"{fall:.1f}", f"{summary['environment_steps']:,}", f"{summary['allreduces']:,}", f"{summary['train_s']:.0f}",
-             f"`{summary['weights_sha256'][0][:16]}...`")
+    cells = (
+        f"{summary['seed']}",
+        f"{summary['mean_reward_eval']:.1f}",
+        f"{min(summary['rewards_eval']):.0f}",
+        f"{fall:.1f}",
+        f"{summary['environment_steps']:,}",
+        f"{summary['allreduces']:,}",
+        f"{summary['train_s']:.0f}",
+        f"`{summary['weights_sha256'][0][:16]}...`",
+    )
     return f"| {' | '.join(cells)} |"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m sim.bench.demo_seeds", description=__doc__.splitlines()[0],
-                                     epilog="Further options go to sim.demo, say --workers 8.")
+    parser = argparse.ArgumentParser(
+        prog="python -m sim.bench.demo_seeds",
+        description=__doc__.splitlines()[0],
+        epilog="Further options go to sim.demo, say --workers 8.",
+    )
     parser.add_argument("seeds", type=seeds_of, help="1-20, or 1,5,7")
-    parser.add_argument("--out", type=Path, default=Path("build/demo-seeds"),
-                        help="folder with one for each run (%(default)s)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/demo-seeds"), help="folder with one for each run (%(default)s)"
+    )
     given, further = parser.parse_known_args()
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
     solved = 0

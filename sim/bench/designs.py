@@ -1,7 +1,9 @@
-"""Switches that tests compile: each takes some 40 seconds of processor time once, so as few as possible, shared by all tests.
+"""Switches that tests compile: each takes some 40 seconds of processor time once, so as few as possible, shared by all
+tests.
 
-`python -m sim.bench.designs demo` compiles the emulator's switch, and `python -m sim.bench.designs test` all that the short tier needs. Set-up does
-so while pip installs; whatever needs a switch that is not compiled yet compiles that switch itself.
+`python -m sim.bench.designs demo` compiles the emulator's switch, and `python -m sim.bench.designs test` all that the
+short tier needs. Set-up does so while pip installs; whatever needs a switch that is not compiled yet compiles that
+switch itself.
 """
 
 import sys

@@ -34,8 +34,11 @@ class Clocks:
         self.simulator.run()
 
 
-async def feed(ctx, target, frames: Iterable[list[dict[str, int]]], *, domain: str, stalls: float = 0.0, seed: int = 0) -> None:
-    """Offers the words of frames, each until it is taken. A reset of the domain ends a frame: what is left of it is not offered."""
+async def feed(
+    ctx, target, frames: Iterable[list[dict[str, int]]], *, domain: str, stalls: float = 0.0, seed: int = 0
+) -> None:
+    """Offers the words of frames, each until it is taken. A reset of the domain ends a frame: what is left of it is not
+    offered."""
     rng, payload = random.Random(seed), Value.cast(target.payload)
     for frame in frames:
         for word in frame:
@@ -51,7 +54,9 @@ async def feed(ctx, target, frames: Iterable[list[dict[str, int]]], *, domain: s
                 break
 
 
-async def drain(ctx, target, found: list, *, domain: str, stalls: float = 0.0, seed: int = 0, at: Callable[[], Any] = lambda: None) -> None:
+async def drain(
+    ctx, target, found: list, *, domain: str, stalls: float = 0.0, seed: int = 0, at: Callable[[], Any] = lambda: None
+) -> None:
     """Takes items; each is kept with what `at` says in that cycle, None for a reset of the domain."""
     rng, payload = random.Random(seed), Value.cast(target.payload)
     while True:

@@ -1,4 +1,5 @@
-"""What the replay engine alone is to take and to send: random requests in bursts, with what the golden service makes of them."""
+"""What the replay engine alone is to take and to send: random requests in bursts, with what the golden service makes of
+them."""
 
 import itertools
 import random
@@ -19,7 +20,8 @@ __all__ = ["Burst", "Sent", "Story", "address", "source_of"]
 
 
 class Sent(NamedTuple):
-    """A frame that leaves the engine: to which port and which address (mac, ip and udp in wire order, as one number), and all of its bytes."""
+    """A frame that leaves the engine: to which port and which address (mac, ip and udp in wire order, as one number),
+    and all of its bytes."""
 
     port: int
     address: int
@@ -57,9 +59,11 @@ class Story:
         burst = Burst(self.now_us, [], [])
         for port, frame in requests:
             source = source_of(port, frame)
-            sent = self.service.receive(source, frame[ADDRESSES.itemsize:], self.now_us)
+            sent = self.service.receive(source, frame[ADDRESSES.itemsize :], self.now_us)
             burst.requests.append((port, frame))
-            burst.answers.extend(Sent(to.port, address(to), bytes(ADDRESSES.itemsize) + payload) for to, payload in sent)
+            burst.answers.extend(
+                Sent(to.port, address(to), bytes(ADDRESSES.itemsize) + payload) for to, payload in sent
+            )
         return burst
 
     def random(self, requests: int, *, most: int = 1) -> Iterator[Burst]:
@@ -76,7 +80,9 @@ class Story:
 
     def day(self) -> Iterator[Burst]:
         """Each kind and each fate, in an order in which it matters, for a service as small as `SMALL`."""
-        ann, bob, cas, dan, eve = (ReplayClient(k, port=k % self.config.ports, nonce=(k + 1) * 0x1_0001_0000_0001) for k in range(5))
+        ann, bob, cas, dan, eve = (
+            ReplayClient(k, port=k % self.config.ports, nonce=(k + 1) * 0x1_0001_0000_0001) for k in range(5)
+        )
         places, chance = self.service.places, self.chance
         next = lambda client, more=0: (places[client.session].next + more) % 2**32
         bytes_of = lambda units: chance.randbytes(64 * units)
@@ -89,7 +95,9 @@ class Story:
             client.session, client.token = k, client.nonce % 2**32
             yield tell((client, client.open()))
         for count in (1, 19, 19, 19, 19):
-            items = [(chance.choice([0, 5, 1 << 26, (1 << 27) - 1, 1 << 27, 2**32 - 1]), bytes_of(1)) for _ in range(count)]
+            items = [
+                (chance.choice([0, 5, 1 << 26, (1 << 27) - 1, 1 << 27, 2**32 - 1]), bytes_of(1)) for _ in range(count)
+            ]
             yield tell((ann, ann.add(next(ann), items)))
         yield tell((cas, cas.add(next(cas), [(9, bytes_of(1)), (0, bytes_of(1))], table=1)))
         yield tell((ann, ann.fetch([77, 76, 64, 140, 78, 77 + 63, 0, 100, 139])))
@@ -99,7 +107,9 @@ class Story:
             yield tell((bob, bob.write(next(bob), places[bob.session].written, bytes_of(units), oldest)))
         yield tell((bob, bob.publish(next(bob), 40, 20, 7)), (ann, ann.publish(next(ann), 0, 1, 8)), (cas, cas.look()))
         yield tell((ann, ann.load(50, 17, log=1)), (cas, cas.load(50, 18, log=1)), (ann, ann.load(0, 1, log=3)))
-        yield tell((ann, ann.write(next(ann), 0, bytes_of(3), 0)), (bob, bob.shout(31, 22)), (bob, bob.load(0, 3, log=0)))
+        yield tell(
+            (ann, ann.write(next(ann), 0, bytes_of(3), 0)), (bob, bob.shout(31, 22)), (bob, bob.load(0, 3, log=0))
+        )
         yield tell((cas, cas.shout(0, 1)), (bob, bob.load(31, 1, log=0, kind=Kind.SHOUT)))
         # A list is not written over while it is being sent again.
         yield tell((ann, ann.sample(next(ann), 256, 1)))
@@ -112,17 +122,32 @@ class Story:
             for draws in (16, 64, 256, 256, 2):
                 yield tell((bob, bob.sample(next(bob), draws, chance.getrandbits(128))))
             yield tell((bob, bob.list(0, 64)))
-        yield tell((bob, bob.add(next(bob), [(3, bytes_of(1))] * 5)), (bob, bob.limit(next(bob), times=1)), (bob, bob.sample(next(bob), 16, 5)))
+        yield tell(
+            (bob, bob.add(next(bob), [(3, bytes_of(1))] * 5)),
+            (bob, bob.limit(next(bob), times=1)),
+            (bob, bob.sample(next(bob), 16, 5)),
+        )
         # What has to wait for a ratio, a turn, items.
         limits = {"size": 2, "ratio": 2 << 16, "behind": 3, "ahead": 5}
         yield tell((cas, cas.limit(next(cas), header={"table": 1}, **limits)))
         for count in (1, 2, 1):
             yield tell((cas, cas.add(next(cas), [(1 << 20, bytes_of(1))] * count, table=1)))
         for draws in (5, 3, 4, 2, 1):
-            yield tell((cas, cas.sample(next(cas), draws, draws, table=1, turn=chance.choice([0, self.service.tables[1].turn]))))
-        yield tell((cas, cas.add(next(cas), [(1 << 20, bytes_of(1))], table=1, turn=1)), (cas, cas.sample(next(cas), 1, 1, table=1, items=99)))
-        yield tell((cas, cas.add(next(cas), [(1, bytes_of(1))], table=1)), (cas, cas.limit(next(cas, 1), header={"table": 1}, **limits)),
-                   (cas, cas.sample(next(cas, 2), 3, 1, table=1)))
+            yield tell(
+                (
+                    cas,
+                    cas.sample(next(cas), draws, draws, table=1, turn=chance.choice([0, self.service.tables[1].turn])),
+                )
+            )
+        yield tell(
+            (cas, cas.add(next(cas), [(1 << 20, bytes_of(1))], table=1, turn=1)),
+            (cas, cas.sample(next(cas), 1, 1, table=1, items=99)),
+        )
+        yield tell(
+            (cas, cas.add(next(cas), [(1, bytes_of(1))], table=1)),
+            (cas, cas.limit(next(cas, 1), header={"table": 1}, **limits)),
+            (cas, cas.sample(next(cas, 2), 3, 1, table=1)),
+        )
         # Numbers, strangers, places.
         for client in (ann, cas):
             yield tell(*((client, client.skip(next(client, more))) for more in (1, 0, -1, -2, -3)))

@@ -41,6 +41,9 @@ def random_topology(seed: int, *, switches: int = 4, workers: int = 8, least: bo
     for a, b in graph.edges:
         if not least and chance.random() < 0.1:
             graph.edges[a, b]["reserved_gbps"] = graph.edges[a, b]["bw_gbps"] / 4
-    job = Job(return_path=chance.choice(["multicast", "unicast", "none"]), uplink_bytes_per_element=chance.choice([4, 8]),
-              overhead_bytes=chance.choice([0, 88]))
+    job = Job(
+        return_path=chance.choice(["multicast", "unicast", "none"]),
+        uplink_bytes_per_element=chance.choice([4, 8]),
+        overhead_bytes=chance.choice([0, 88]),
+    )
     return Topology(graph, job)

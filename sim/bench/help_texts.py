@@ -1,4 +1,5 @@
-"""What a terminal shows of help texts: rich reads `[plan]` as markup and prints nothing of it, and cuts long words in narrow columns."""
+"""What a terminal shows of help texts: rich reads `[plan]` as markup and prints nothing of it, and cuts long words in
+narrow columns."""
 
 import re
 

@@ -22,17 +22,28 @@ class Host:
 
 
 def crowd(entries: int, count: int) -> list[bytes]:
-    """`count` addresses, at most 16, that a table of `entries` keeps in one set: each differs in bits that cancel out there."""
+    """`count` addresses, at most 16, that a table of `entries` keeps in one set: each differs in bits that cancel out
+    there."""
     bits = (entries // 4).bit_length() - 1
     return [(0x020000000099 ^ k << 8 ^ k << 8 + bits).to_bytes(6, "big") for k in range(count)]
 
 
 def arp_request(host: Host, asked: bytes, *, to: bytes = BROADCAST, padding: int = 18) -> bytes:
-    return (to + host.mac + bytes.fromhex("0806 0001 0800 06 04 0001") + host.mac + host.ip + bytes(6) + asked
-            + bytes(k % 251 for k in range(padding)))
+    return (
+        to
+        + host.mac
+        + bytes.fromhex("0806 0001 0800 06 04 0001")
+        + host.mac
+        + host.ip
+        + bytes(6)
+        + asked
+        + bytes(k % 251 for k in range(padding))
+    )
 
 
-def echo_request(host: Host, payload: bytes, *, to: bytes = SWITCH_MAC, ip: bytes = SWITCH_IP, padding: int = 0) -> bytes:
+def echo_request(
+    host: Host, payload: bytes, *, to: bytes = SWITCH_MAC, ip: bytes = SWITCH_IP, padding: int = 0
+) -> bytes:
     """A ping with right checksums, padded to 60 bytes and by `padding` more."""
     head = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 28 + len(payload), 0x1234, 0x4000, 63, 1, 0, host.ip, ip)
     message = struct.pack(">BBHHH", 8, 0, 0, 0x5678, len(payload)) + payload
@@ -48,14 +59,15 @@ def summed(frame: bytes) -> bytes:
 
 def spoilt(frame: bytes, at: int, bit: int = 0, *, again: bool = True) -> bytes:
     """One bit changed; with `again` the IPv4 checksum is right again, so that the frame is about something else."""
-    changed = frame[:at] + bytes([frame[at] ^ 1 << bit]) + frame[at + 1:]
+    changed = frame[:at] + bytes([frame[at] ^ 1 << bit]) + frame[at + 1 :]
     return summed(changed) if again and frame[12:14] == b"\x08\0" else changed
 
 
 class Hosts:
     """Stations spread over the ports of a switch, some of them in one set of its table, which cannot hold them all.
 
-    `frame` gives the next port and frame. They talk to each other, to all, to groups and to nobody, ask the switch, nearly ask it, and move.
+    `frame` gives the next port and frame. They talk to each other, to all, to groups and to nobody, ask the switch,
+    nearly ask it, and move.
     """
 
     def __init__(self, config: Config, rng: np.random.Generator) -> None:
@@ -77,8 +89,14 @@ class Hosts:
             frame = self.asked(host, other, size)
         else:
             group = bytes.fromhex("0180c20000") + bytes([int(rng.integers(20))])
-            to = [BROADCAST, group, spoilt(group, int(rng.integers(6)), int(rng.integers(8))), bytes.fromhex("01005e000001"),
-                  rng.bytes(6), SWITCH_MAC][rng.integers(6)]
+            to = [
+                BROADCAST,
+                group,
+                spoilt(group, int(rng.integers(6)), int(rng.integers(8))),
+                bytes.fromhex("01005e000001"),
+                rng.bytes(6),
+                SWITCH_MAC,
+            ][rng.integers(6)]
             source = [host.mac, host.mac, host.mac, bytes(6), BROADCAST, SWITCH_MAC][rng.integers(6)]
             frame = ordinary(to, source, size)
         return host.port, frame
@@ -87,8 +105,12 @@ class Hosts:
         """A question that the switch answers, or one a bit away from it."""
         rng = self.rng
         if rng.random() < 0.5:
-            frame = arp_request(host, SWITCH_IP if rng.random() < 0.8 else other.ip, padding=size - 42,
-                                to=[BROADCAST, BROADCAST, SWITCH_MAC, other.mac][rng.integers(4)])
+            frame = arp_request(
+                host,
+                SWITCH_IP if rng.random() < 0.8 else other.ip,
+                padding=size - 42,
+                to=[BROADCAST, BROADCAST, SWITCH_MAC, other.mac][rng.integers(4)],
+            )
         else:
             padding = int(rng.integers(0, 9)) if size > 80 else 0
             frame = echo_request(host, rng.bytes(size - 42 - padding), padding=padding)

@@ -25,27 +25,36 @@ class Request(NamedTuple):
     def of(cls, cycle: int, payload: Any) -> "Request":
         """AssertionError if the standard forbids it, or it is none that this memory knows."""
         beats, end = payload.len + 1, payload.addr + (payload.len + 1) * BYTES
-        assert payload.burst == Burst.INCR and 1 << payload.size == BYTES, "Memory bursts must be of type INCR and of whole words"
-        assert payload.addr // 4096 == (end - 1) // 4096, f"a burst from {payload.addr:#x} to {end:#x} crosses a multiple of 4096"
+        assert payload.burst == Burst.INCR and 1 << payload.size == BYTES, (
+            "Memory bursts must be of type INCR and of whole words"
+        )
+        assert payload.addr // 4096 == (end - 1) // 4096, (
+            f"a burst from {payload.addr:#x} to {end:#x} crosses a multiple of 4096"
+        )
         assert payload.addr % BYTES == 0, f"a burst must begin with a whole word, not at {payload.addr:#x}"
         return cls(cycle, payload.id, payload.addr, beats)
 
 
 class Memory:
-    """`contents`, which may be read and changed at any time between cycles. What is written is in it when the answer is offered, not before.
+    """`contents`, which may be read and changed at any time between cycles. What is written is in it when the answer is
+    offered, not before.
 
-    stalls: share of cycles in which nothing is taken, and of those in which nothing is given. latency: the least number of cycles from a request
-    to its answer. beats_first: an address for writing is not taken before all of its beats were. `reads` and `writes` are the addresses
-    asked for; what is beyond the end is answered DECERR.
+    stalls: share of cycles in which nothing is taken, and of those in which nothing is given. latency: the least number
+    of cycles from a request to its answer. beats_first: an address for writing is not taken before all of its beats
+    were. `reads` and `writes` are the addresses asked for; what is beyond the end is answered DECERR.
     """
 
-    def __init__(self, contents: bytearray, *, stalls: float = 0, latency: int = 1, seed: int = 0, beats_first: bool = False):
+    def __init__(
+        self, contents: bytearray, *, stalls: float = 0, latency: int = 1, seed: int = 0, beats_first: bool = False
+    ):
         self.contents, self.latency, self.beats_first, self.stalls = contents, latency, beats_first, stalls
         self.rngs = random.Random(seed), random.Random(seed + 1)
         self.reads: list[int] = []
         self.writes: list[int] = []
 
-    def attach(self, bench: Any, *, ar: Any = None, r: Any = None, aw: Any = None, w: Any = None, b: Any = None) -> "Memory":
+    def attach(
+        self, bench: Any, *, ar: Any = None, r: Any = None, aw: Any = None, w: Any = None, b: Any = None
+    ) -> "Memory":
         """To a Bench's component, by its channels for reading, for writing or both."""
         if ar is not None:
             bench.process(functools.partial(self._reading, ar=ar, r=r))
@@ -69,21 +78,29 @@ class Memory:
             if not offered:
                 offered = bool(beats) and go()
                 ctx.set(r.valid, offered)
-                ctx.set(r.payload, beats[0] if offered else {"data": rng.getrandbits(64), "resp": rng.choice(list(Response))})
+                ctx.set(
+                    r.payload,
+                    beats[0] if offered else {"data": rng.getrandbits(64), "resp": rng.choice(list(Response))},
+                )
             ctx.set(ar.ready, len(requests) < AHEAD and go())
 
     def _beats(self, request):
         for k in range(request.beats):
             at = request.address + k * BYTES
             there = at + BYTES <= len(self.contents)
-            yield {"id": request.id, "data": int.from_bytes(self.contents[at:at + BYTES], "little") if there else 0,
-                   "resp": Response.OKAY if there else Response.DECERR, "last": k == request.beats - 1}
+            yield {
+                "id": request.id,
+                "data": int.from_bytes(self.contents[at : at + BYTES], "little") if there else 0,
+                "resp": Response.OKAY if there else Response.DECERR,
+                "last": k == request.beats - 1,
+            }
 
     async def _writing(self, ctx, aw, w, b):
         rng, cycle, requests, bursts, beats, offered = self.rngs[1], -1, deque(), deque(), [], False
         go = lambda: rng.random() >= self.stalls
         async for _, _, asked, ready, request, here, put, beat, taken in ctx.tick().sample(
-                aw.valid, aw.ready, aw.payload, w.valid, w.ready, w.payload, b.ready):
+            aw.valid, aw.ready, aw.payload, w.valid, w.ready, w.payload, b.ready
+        ):
             cycle += 1
             if asked and ready:
                 requests.append(Request.of(cycle, request))
@@ -103,7 +120,9 @@ class Memory:
             ctx.set(w.ready, len(bursts) < AHEAD and go())
 
     def _write(self, request, beats):
-        assert len(beats) == request.beats, f"a burst of {request.beats} beats must end with `last`, not after {len(beats)}"
+        assert len(beats) == request.beats, (
+            f"a burst of {request.beats} beats must end with `last`, not after {len(beats)}"
+        )
         response = Response.OKAY
         for k, beat in enumerate(beats):
             at = request.address + k * BYTES

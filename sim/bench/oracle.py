@@ -35,7 +35,8 @@ def nearest(value: Fraction) -> int:
 
 
 def window64_sum(numbers: list[int], fraction: int) -> int:
-    """Pattern of the sum of float32 patterns in range, each rounded to a multiple of 2^-fraction and the sum rounded once."""
+    """Pattern of the sum of float32 patterns in range, each rounded to a multiple of 2^-fraction and the sum rounded
+    once."""
     return nearest(sum(round(exact(number) * Fraction(2) ** fraction) for number in numbers) * Fraction(2) ** -fraction)
 
 

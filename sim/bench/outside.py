@@ -1,7 +1,8 @@
-"""A client that knows `docs/protocol.md` and nothing of the driver's timer: what the driver's retransmission is compared with.
+"""A client that knows `docs/protocol.md` and nothing of the driver's timer: what the driver's retransmission is
+compared with.
 
-Its time-out is RFC 6298's, clamped to 20 ms and 1 s. Each segment has a time-out of its own. The back-off doubles at each expiry and ends with
-any new result.
+Its time-out is RFC 6298's, clamped to 20 ms and 1 s. Each segment has a time-out of its own. The back-off doubles at
+each expiry and ends with any new result.
 """
 
 from typing import NamedTuple
@@ -26,13 +27,24 @@ class Sum(NamedTuple):
 
 
 class OutsideClient:
-    """One of `world` workers of job 0. Sums 1-D float32 arrays; has no other operation, and gives no sign of life while it computes."""
+    """One of `world` workers of job 0. Sums 1-D float32 arrays; has no other operation, and gives no sign of life while
+    it computes."""
 
     def __init__(self, transport: Transport, *, world: int, rank: int | None = None):
         self._transport, self._control = transport, Control(transport)
         config = self._control.config()
-        wish = Membership(job=0, key=0, world=world, threshold=world, format=Format.WINDOW64, fraction=44, elements=config.elements,
-                          mode=Mode.QUARANTINE, nonce=transport.randbits(64) | 1, wanted=NO_MEMBER if rank is None else rank)
+        wish = Membership(
+            job=0,
+            key=0,
+            world=world,
+            threshold=world,
+            format=Format.WINDOW64,
+            fraction=44,
+            elements=config.elements,
+            mode=Mode.QUARANTINE,
+            nonce=transport.randbits(64) | 1,
+            wanted=NO_MEMBER if rank is None else rank,
+        )
         self.membership = self._control.join(wish, timeout_s=GIVE_UP_S)
         self._packer = Packer(self.membership, transport.train_segments(HEADER.itemsize + 4 * config.elements))
         self._buffer = np.empty(RECEIVE_BYTES, np.uint8)
@@ -91,7 +103,9 @@ class OutsideClient:
         self._timeout_s = min(max(self._srtt_s + 4 * self._rttvar_s, LEAST_S), MOST_S)
 
     def _send(self, payloads: Payloads, indices: np.ndarray, low: int, flags: int) -> None:
-        for train in self._packer.scattered(payloads, indices, base=self._base, low=low, format_flags=int(Format.WINDOW64) | flags):
+        for train in self._packer.scattered(
+            payloads, indices, base=self._base, low=low, format_flags=int(Format.WINDOW64) | flags
+        ):
             self._transport.send(train, self._packer.segment_bytes)
 
     def _receive(self, payloads: Payloads, held: np.ndarray, timeout_s: float) -> np.ndarray:
@@ -99,16 +113,16 @@ class OutsideClient:
         size, segment_bytes = self._transport.receive(self._buffer.data, timeout_s)
         m, new = self.membership, []
         for at in range(0, size, segment_bytes or 1):
-            datagram = self._buffer[at:min(at + segment_bytes, size)]
+            datagram = self._buffer[at : min(at + segment_bytes, size)]
             if len(datagram) < HEADER.itemsize:
                 continue
-            header = datagram[:HEADER.itemsize].view(HEADER)[0]
+            header = datagram[: HEADER.itemsize].view(HEADER)[0]
             index = (int(header["seq"]) - self._base) % 2**32
             if (header["version_type"], header["job"], header["epoch"]) != (VERSION << 4 | Type.RESULT, m.job, m.epoch):
                 continue
             if index < payloads.size and not held[index]:
                 row = payloads.rows[index] if index < len(payloads.rows) else payloads.last
-                row[:] = datagram[HEADER.itemsize:-TAIL_BYTES]
+                row[:] = datagram[HEADER.itemsize : -TAIL_BYTES]
                 held[index] = True
                 new.append(index)
         return np.array(new, np.int64)

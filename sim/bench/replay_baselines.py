@@ -1,8 +1,9 @@
-"""The replay's sampler beside what people use now: items per second of software, cycles of hardware, and the clock at which both do the same.
+"""The replay's sampler beside what people use now: items per second of software, cycles of hardware, and the clock at
+which both do the same.
 
-Software is measured on this machine, by turns, so that all see its better and its worse moments alike; hardware is counted in cycles of the
-compiled RTL, which say nothing of the clock that a device reaches. Software hands out records too, hardware what has been drawn. What cannot be
-measured is told, with the reason.
+Software is measured on this machine, by turns, so that all see its better and its worse moments alike; hardware is
+counted in cycles of the compiled RTL, which say nothing of the clock that a device reaches. Software hands out records
+too, hardware what has been drawn. What cannot be measured is told, with the reason.
 """
 
 import itertools
@@ -44,8 +45,8 @@ EFFORT = {True: Effort(0.002, 3), False: Effort(0.02, 7)}
 
 
 class Rates(NamedTuple):
-    """Items per second, medians. step: a sample, then an update of all that was drawn. add: `batch` of them in one call. best: the four in the
-    best turn of each, which a busy machine lowers least."""
+    """Items per second, medians. step: a sample, then an update of all that was drawn. add: `batch` of them in one
+    call. best: the four in the best turn of each, which a busy machine lowers least."""
 
     system: str
     capacity: int
@@ -58,8 +59,8 @@ class Rates(NamedTuple):
 
 
 class Needed(NamedTuple):
-    """Hz at which the sampler does as many items per second as the fastest software in its best turn, and which that is; Redis left out, for
-    a learner behind it samples with numpy."""
+    """Hz at which the sampler does as many items per second as the fastest software in its best turn, and which that
+    is; Redis left out, for a learner behind it samples with numpy."""
 
     capacity: int
     batch: int
@@ -99,8 +100,12 @@ def reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def rates(systems: Mapping[str, Callable[[int, int], Buffer]], capacities: Sequence[int], batches: Sequence[int],
-          effort: Effort) -> tuple[list[Rates], dict[str, str]]:
+def rates(
+    systems: Mapping[str, Callable[[int, int], Buffer]],
+    capacities: Sequence[int],
+    batches: Sequence[int],
+    effort: Effort,
+) -> tuple[list[Rates], dict[str, str]]:
     """One row for each system, capacity and batch; and systems that do not load, with the reason."""
     rows: list[Rates] = []
     missing: dict[str, str] = {}
@@ -122,7 +127,11 @@ def rates(systems: Mapping[str, Callable[[int, int], Buffer]], capacities: Seque
                 # The first turn warms up.
                 turns = [seconds[name, operation][1:] for operation in OPERATIONS]
                 sample, update, step, add = (batch / statistics.median(taken) for taken in turns)
-                rows.append(Rates(name, capacity, batch, sample, update, step, add, tuple(batch / min(taken) for taken in turns)))
+                rows.append(
+                    Rates(
+                        name, capacity, batch, sample, update, step, add, tuple(batch / min(taken) for taken in turns)
+                    )
+                )
     return rows, missing
 
 
@@ -144,8 +153,12 @@ def calls(buffer: Buffer, capacity: int, batch: int, seed: int) -> dict[str, Cal
     records, priorities = rng.integers(0, 256, (batch, RECORD_BYTES), np.uint8), some(rng, batch)
     # Not always the same ones, which would stay in the processor's cache.
     anywhere = itertools.cycle(rng.integers(0, capacity, (PLACES, batch)))
-    return {"sample": lambda: buffer.sample(batch), "update": lambda: buffer.update(next(anywhere), priorities),
-            "step": lambda: buffer.update(buffer.sample(batch), priorities), "add": lambda: buffer.add(records, priorities)}
+    return {
+        "sample": lambda: buffer.sample(batch),
+        "update": lambda: buffer.update(next(anywhere), priorities),
+        "step": lambda: buffer.update(buffer.sample(batch), priorities),
+        "add": lambda: buffer.add(records, priorities),
+    }
 
 
 def repeated(call: Callable[[], object], seconds: float) -> float:
@@ -165,5 +178,13 @@ def needed(cycles: Iterable[Cycles], found: Sequence[Rates]) -> list[Needed]:
         others = [other for other in found if other[1:3] == row[:2] and other.system != "redis"]
         for k, operation in enumerate(OPERATIONS if others else ()):
             fastest = max(others, key=lambda other: other.best[k])
-            rows.append(Needed(row.capacity, row.batch, operation, fastest.best[k] * getattr(row, operation) / row.batch, fastest.system))
+            rows.append(
+                Needed(
+                    row.capacity,
+                    row.batch,
+                    operation,
+                    fastest.best[k] * getattr(row, operation) / row.batch,
+                    fastest.system,
+                )
+            )
     return rows

@@ -9,7 +9,8 @@ __all__ = ["ReplayBench", "fields"]
 
 
 class ReplayBench:
-    """`ask` sends a request and returns what its sender hears of it; nobody else may hear anything. Time passes only as `now_us` says."""
+    """`ask` sends a request and returns what its sender hears of it; nobody else may hear anything. Time passes only as
+    `now_us` says."""
 
     def __init__(self, config: Config) -> None:
         self.switch = Switch(config, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)
@@ -36,7 +37,11 @@ class ReplayBench:
 
     def fates(self) -> dict[str, int]:
         """Those that some request has had."""
-        return {name.removeprefix("replay."): count for name, count in self.switch.counters().items() if name.startswith("replay.") and count}
+        return {
+            name.removeprefix("replay."): count
+            for name, count in self.switch.counters().items()
+            if name.startswith("replay.") and count
+        }
 
 
 def fields(answer: Told, *names: str) -> tuple[int, ...]:

@@ -1,7 +1,9 @@
-"""The replay service at the switch's boundary: cycles from the first word of a request that goes in to the last word of its answers that comes out.
+"""The replay service at the switch's boundary: cycles from the first word of a request that goes in to the last word of
+its answers that comes out.
 
-A client opens a session, adds items, draws batches, fetches their records and updates their priorities, by frames, on an emulated board that nothing
-else uses. Draws are compared with sums by numpy. Nothing here knows how the service is built; the board keeps the time.
+A client opens a session, adds items, draws batches, fetches their records and updates their priorities, by frames, on
+an emulated board that nothing else uses. Draws are compared with sums by numpy. Nothing here knows how the service is
+built; the board keeps the time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,8 +42,8 @@ class Emulated(Protocol):
 
 
 class Boundary(NamedTuple):
-    """Cycles for a batch. fetch: of the records of all that was drawn, at most FETCHES requests at a time, and nothing between. update: as many
-    requests as it takes, sent without waiting for answers."""
+    """Cycles for a batch. fetch: of the records of all that was drawn, at most FETCHES requests at a time, and nothing
+    between. update: as many requests as it takes, sent without waiting for answers."""
 
     batch: int
     sample: int
@@ -64,7 +66,8 @@ class Station:
         self.seq = int(answer.status["next"])
 
     def ask(self, requests: Sequence[bytes], answers: int) -> tuple[list[Told], int]:
-        """All answers, and the cycles from the first word in to the last word out. RuntimeError unless so many come, and all say DONE."""
+        """All answers, and the cycles from the first word in to the last word out. RuntimeError unless so many come,
+        and all say DONE."""
         while self.board.stamp(self.client.port):
             pass
         self.board.receive(self.client.port)
@@ -93,8 +96,10 @@ class Station:
     def add(self, priorities: Sequence[int]) -> None:
         most = BODY_BYTES // (ADD_ROW.itemsize + self.replay.record_bytes)
         for begin in range(0, len(priorities), most):
-            some, (seq,) = priorities[begin:begin + most], self.numbers(1)
-            self.ask([self.client.add(seq, [(priority, self.record(self.adds + k)) for k, priority in enumerate(some)])], 1)
+            some, (seq,) = priorities[begin : begin + most], self.numbers(1)
+            self.ask(
+                [self.client.add(seq, [(priority, self.record(self.adds + k)) for k, priority in enumerate(some)])], 1
+            )
             self.priorities[(self.adds + np.arange(len(some))) % self.replay.capacity] = some
             self.adds += len(some)
 
@@ -105,20 +110,27 @@ class Station:
         """Items with their priorities, and cycles. RuntimeError unless they are what numpy draws."""
         (seq,), fragments = self.numbers(1), -(-count // DRAWS_PER_FRAGMENT)
         heard, cycles = self.ask([self.client.sample(seq, count, seed)], fragments)
-        rows = [row for answer in sorted(heard, key=lambda answer: int(answer.header["fragments"])) for row in answer.rows]
+        rows = [
+            row for answer in sorted(heard, key=lambda answer: int(answer.header["fragments"])) for row in answer.rows
+        ]
         ends = np.cumsum(self.priorities)
         places = np.array([int(fraction) * int(ends[-1]) >> 64 for fraction in fractions(count, seed)], np.uint64)
         slots = np.searchsorted(ends, places, "right").tolist()
-        if [(item % self.replay.capacity, priority) for item, priority in rows] != [(slot, int(self.priorities[slot])) for slot in slots]:
+        if [(item % self.replay.capacity, priority) for item, priority in rows] != [
+            (slot, int(self.priorities[slot])) for slot in slots
+        ]:
             raise RuntimeError("what was drawn is not what numpy draws")
         return rows, cycles
 
     def fetch(self, items: Sequence[int]) -> int:
         """Cycles. RuntimeError unless all records are what was added."""
         most, cycles = self.replay.records, 0
-        asked = [items[k:k + most] for k in range(0, len(items), most)]
+        asked = [items[k : k + most] for k in range(0, len(items), most)]
         for k in range(0, len(asked), FETCHES):
-            heard, spent = self.ask([self.client.fetch(some, seq=at) for at, some in enumerate(asked[k:k + FETCHES])], len(asked[k:k + FETCHES]))
+            heard, spent = self.ask(
+                [self.client.fetch(some, seq=at) for at, some in enumerate(asked[k : k + FETCHES])],
+                len(asked[k : k + FETCHES]),
+            )
             cycles += spent
             for answer in heard:
                 some = asked[k + int(answer.header["seq"])]
@@ -128,8 +140,10 @@ class Station:
 
     def update(self, rows: Sequence[tuple[int, int]]) -> int:
         """Cycles."""
-        parts = [rows[k:k + ROWS] for k in range(0, len(rows), ROWS)]
-        heard, cycles = self.ask([self.client.update(seq, part) for seq, part in zip(self.numbers(len(parts)), parts)], len(parts))
+        parts = [rows[k : k + ROWS] for k in range(0, len(rows), ROWS)]
+        heard, cycles = self.ask(
+            [self.client.update(seq, part) for seq, part in zip(self.numbers(len(parts)), parts)], len(parts)
+        )
         if sum(int(answer.status["done"]) for answer in heard) != len(rows):
             raise RuntimeError("not all updates were done")
         for item, priority in rows:
@@ -138,7 +152,8 @@ class Station:
 
 
 def boundary(board: Emulated, batches: Sequence[int] = BATCHES, *, port: int = 0) -> list[Boundary]:
-    """One row for each batch, of a board that nothing was asked of yet. RuntimeError if the service does not do what it should."""
+    """One row for each batch, of a board that nothing was asked of yet. RuntimeError if the service does not do what it
+    should."""
     station, rng = Station(board, port), np.random.default_rng(1)
 
     def some(count: int) -> list[int]:
@@ -160,4 +175,8 @@ def figures(quick: bool) -> Iterator[tuple[str, float, str]]:
     with Board(Config(replay=EMULATED), stamps=True) as board:
         for row in boundary(board):
             for operation, cycles in zip(row._fields[1:], row[1:]):
-                yield f"replay.boundary.{row.batch}.{operation}", cycles, "cycles from the first word in to the last word out"
+                yield (
+                    f"replay.boundary.{row.batch}.{operation}",
+                    cycles,
+                    "cycles from the first word in to the last word out",
+                )

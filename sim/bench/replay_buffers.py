@@ -1,11 +1,14 @@
-"""Prioritized replay in a learner's own memory, as one finds it, behind one interface: what the replay service is compared with.
+"""Prioritized replay in a learner's own memory, as one finds it, behind one interface: what the replay service is
+compared with.
 
-numpy: a sum tree of our own, 32 children to a node, which on a processor is faster than two by a factor of 3 to 8. cpprb (MIT licence): buffer
-and tree in C++. TorchRL (MIT licence): buffer in Python, tree in C++. It is not among the dependencies: up to 0.14.1, and in the nightly wheels
-of October 2026, its compiled part does not load beside torch 2.13, and who has one that does is measured with it.
+numpy: a sum tree of our own, 32 children to a node, which on a processor is faster than two by a factor of 3 to 8.
+cpprb (MIT licence): buffer and tree in C++. TorchRL (MIT licence): buffer in Python, tree in C++. It is not among the
+dependencies: up to 0.14.1, and in the nightly wheels of October 2026, its compiled part does not load beside torch
+2.13, and who has one that does is measured with it.
 
-All hold a record of bytes with each item, draw one item to a stratum (TorchRL: anywhere), and hand out importance weights and copies of the
-records. What the service gets is p^alpha; here the buffers are given p, and take the power themselves.
+All hold a record of bytes with each item, draw one item to a stratum (TorchRL: anywhere), and hand out importance
+weights and copies of the records. What the service gets is p^alpha; here the buffers are given p, and take the power
+themselves.
 """
 
 from importlib import import_module
@@ -43,10 +46,11 @@ class Tree(Protocol):
 
 
 class SumTree:
-    """Priorities of `capacity` leaves, a power of two from `arity`; all are 0 at first. Level by level from the leaves, each the sums of
-    `arity` of the one below; the uppermost, of at most `arity`^2 / 2, is searched as a whole.
+    """Priorities of `capacity` leaves, a power of two from `arity`; all are 0 at first. Level by level from the leaves,
+    each the sums of `arity` of the one below; the uppermost, of at most `arity`^2 / 2, is searched as a whole.
 
-    Sums are binary64, made anew from the leaves up, so that they do not drift: exact while priorities are integers and their total is at most 2^53.
+    Sums are binary64, made anew from the leaves up, so that they do not drift: exact while priorities are integers and
+    their total is at most 2^53.
     """
 
     def __init__(self, capacity: int, arity: int = 32) -> None:
@@ -72,7 +76,8 @@ class SumTree:
         return self.levels[0][leaves]
 
     def find(self, places: np.ndarray) -> np.ndarray:
-        """The leaves in whose half-open intervals of the running sum these places lie; each is from 0 to below the total."""
+        """The leaves in whose half-open intervals of the running sum these places lie; each is from 0 to below the
+        total."""
         ends = np.cumsum(self.levels[-1])
         node = np.minimum(np.searchsorted(ends, places, "right"), ends.size - 1)
         rest, every = places - np.where(node > 0, ends[node - 1], 0), np.arange(places.size)
@@ -105,12 +110,12 @@ class NumpyBuffer:
             raise ValueError("sample must come after items with priorities, not before")
         leaves = self.tree.find((np.arange(count) + self.rng.random(count)) * (total / count))
         likely = self.tree.priorities(leaves) * (min(self.adds, self.capacity) / total)
-        weights = likely ** -BETA
+        weights = likely**-BETA
         self.drawn, self.weights = self.records[leaves], weights / weights.max()
         return leaves
 
     def update(self, indices: np.ndarray, priorities: np.ndarray) -> None:
-        self.tree.update(indices, priorities ** ALPHA)
+        self.tree.update(indices, priorities**ALPHA)
 
 
 class CpprbBuffer:
@@ -119,7 +124,9 @@ class CpprbBuffer:
     def __init__(self, capacity: int, record_bytes: int) -> None:
         from cpprb import PrioritizedReplayBuffer
 
-        self.buffer = PrioritizedReplayBuffer(capacity, {"record": {"shape": record_bytes, "dtype": np.uint8}}, alpha=ALPHA)
+        self.buffer = PrioritizedReplayBuffer(
+            capacity, {"record": {"shape": record_bytes, "dtype": np.uint8}}, alpha=ALPHA
+        )
 
     def add(self, records: np.ndarray, priorities: np.ndarray) -> None:
         self.buffer.add(record=records, priorities=priorities)
@@ -139,13 +146,17 @@ class TorchrlBuffer:
             # TorchRL itself only warns if its compiled part does not load, and complains of something else later.
             import_module("torchrl._torchrl")
         except ModuleNotFoundError as error:
-            raise ImportError(f"{error}; it is not installed by default, since its wheels do not load beside torch 2.13") from error
+            raise ImportError(
+                f"{error}; it is not installed by default, since its wheels do not load beside torch 2.13"
+            ) from error
         from tensordict import TensorDict
         from torchrl.data import LazyTensorStorage, TensorDictPrioritizedReplayBuffer
 
         self.batch: Any = TensorDict
         # The batch here is a default that `sample` overrides.
-        self.buffer = TensorDictPrioritizedReplayBuffer(alpha=ALPHA, beta=BETA, storage=LazyTensorStorage(capacity), batch_size=32)
+        self.buffer = TensorDictPrioritizedReplayBuffer(
+            alpha=ALPHA, beta=BETA, storage=LazyTensorStorage(capacity), batch_size=32
+        )
 
     def add(self, records: np.ndarray, priorities: np.ndarray) -> None:
         import torch

@@ -1,7 +1,8 @@
-"""A client of the replay service at the level of frames: builds requests, reads answers. No sockets, no timers, no rules of order.
+"""A client of the replay service at the level of frames: builds requests, reads answers. No sockets, no timers, no
+rules of order.
 
-Like `client.py` it serves the golden model, the gateware's benches and the emulator alike. Every builder takes fields of the header by name
-(`token=0`, `count=7`) to override what the client knows.
+Like `client.py` it serves the golden model, the gateware's benches and the emulator alike. Every builder takes fields
+of the header by name (`token=0`, `count=7`) to override what the client knows.
 """
 
 from collections.abc import Iterable
@@ -10,8 +11,25 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iswitch.replay_wire import (
-    ADD_ROW, ALL_FRAGMENTS, DRAWN, END, FETCH_ROW, LIMITS, LIST, LOAD, OPEN, PUBLISH, REPLAY_FRAME, REPLAY_HEADER, SAMPLE, STATUS, UNIT_BYTES,
-    UPDATE_ROW, WRITE, Fate, Kind,
+    ADD_ROW,
+    ALL_FRAGMENTS,
+    DRAWN,
+    END,
+    FETCH_ROW,
+    LIMITS,
+    LIST,
+    LOAD,
+    OPEN,
+    PUBLISH,
+    REPLAY_FRAME,
+    REPLAY_HEADER,
+    SAMPLE,
+    STATUS,
+    UNIT_BYTES,
+    UPDATE_ROW,
+    WRITE,
+    Fate,
+    Kind,
 )
 from iswitch.wire import FRAME_BYTES, UDP_PORT, VERSION, Type
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, parse, udp_frame
@@ -20,7 +38,8 @@ __all__ = ["ReplayClient", "Told", "record", "told"]
 
 
 class Told(NamedTuple):
-    """A frame of the service, taken apart. Of DATA `status` is None and `payload` are units; of an ANSWER `rows` are of DRAWN."""
+    """A frame of the service, taken apart. Of DATA `status` is None and `payload` are units; of an ANSWER `rows` are of
+    DRAWN."""
 
     type: Type
     header: np.void
@@ -40,14 +59,18 @@ def told(frame: bytes) -> Told:
     """Takes a frame apart and insists on right lengths, checksums and complement (ValueError)."""
     parse(frame)
     header = np.frombuffer(frame, REPLAY_FRAME, 1)[0]
-    kind, body, end = Type(int(header["version_type"]) & 0xF), frame[FRAME_BYTES:-END.itemsize], frame[-END.itemsize:]
+    kind, body, end = (
+        Type(int(header["version_type"]) & 0xF),
+        frame[FRAME_BYTES : -END.itemsize],
+        frame[-END.itemsize :],
+    )
     if any(end[:6]):
         raise ValueError(f"the last row's first 6 bytes must be 0, not {end.hex()}")
     if kind == Type.DATA:
         if len(body) != int(header["count"]) * UNIT_BYTES:
             raise ValueError(f"DATA of {header['count']} units must not have {len(body)} bytes")
         return Told(kind, header, None, [], body)
-    rows = [(int(row[0]), int(row[1])) for row in np.frombuffer(body[STATUS.itemsize:], DRAWN)]
+    rows = [(int(row[0]), int(row[1])) for row in np.frombuffer(body[STATUS.itemsize :], DRAWN)]
     if len(rows) != int(header["count"]):
         raise ValueError(f"an ANSWER that says {header['count']} rows must not have {len(rows)}")
     return Told(kind, header, np.frombuffer(body, STATUS, 1)[0], rows, b"")
@@ -66,8 +89,8 @@ def pairs(dtype: np.dtype, rows: Iterable[tuple[int, int]]) -> bytes:
 
 
 class ReplayClient:
-    """`port` is the switch port that it is plugged into. `session` and `token` are what `opened` taught it; every builder of an ordered kind takes
-    the request's number."""
+    """`port` is the switch port that it is plugged into. `session` and `token` are what `opened` taught it; every
+    builder of an ordered kind takes the request's number."""
 
     def __init__(self, index: int, *, port: int | None = None, nonce: int | None = None) -> None:
         self.mac, self.ip, self.udp_port = bytes([2, 0, 0, 0, 1, index]), bytes([10, 0, 1, index]), 41000 + index
@@ -77,9 +100,23 @@ class ReplayClient:
 
     def request(self, kind: int, body: bytes = b"", *, checksum: bool = True, **fields: int) -> bytes:
         """Any request; `fields` are those of the header."""
-        values = {"version_type": VERSION << 4 | Type.REQUEST, "kind": kind, "session": self.session, "table": self.table, "token": self.token}
-        return udp_frame(eth_dst=SWITCH_MAC, eth_src=self.mac, ip_src=self.ip, ip_dst=SWITCH_IP, udp_src=self.udp_port, udp_dst=UDP_PORT,
-                         payload=record(REPLAY_HEADER, **(values | fields)) + body, checksum=checksum)
+        values = {
+            "version_type": VERSION << 4 | Type.REQUEST,
+            "kind": kind,
+            "session": self.session,
+            "table": self.table,
+            "token": self.token,
+        }
+        return udp_frame(
+            eth_dst=SWITCH_MAC,
+            eth_src=self.mac,
+            ip_src=self.ip,
+            ip_dst=SWITCH_IP,
+            udp_src=self.udp_port,
+            udp_dst=UDP_PORT,
+            payload=record(REPLAY_HEADER, **(values | fields)) + body,
+            checksum=checksum,
+        )
 
     def opened(self, answer: Told) -> None:
         """Takes a session from the answer to an OPEN."""

@@ -1,7 +1,7 @@
 """The golden switch in virtual time, and transports to it over a network that delays, loses, doubles and overtakes.
 
-Nothing sleeps and nothing runs beside: time goes on while somebody waits in `receive`, from one event to the next. So tests are as fast as they can
-be computed, and the same for the same seed.
+Nothing sleeps and nothing runs beside: time goes on while somebody waits in `receive`, from one event to the next. So
+tests are as fast as they can be computed, and the same for the same seed.
 """
 
 import heapq
@@ -24,10 +24,13 @@ _TRAIN_SEGMENTS = 64
 
 
 class Network:
-    """Time, the switch, and frames on their way to it and back. loss, doubled, late: chances for each frame in each direction; what is late comes
-    up to ten delays later, and is overtaken. `lose` may say of a payload to the switch (True) or from it (False) that it is lost."""
+    """Time, the switch, and frames on their way to it and back. loss, doubled, late: chances for each frame in each
+    direction; what is late comes up to ten delays later, and is overtaken. `lose` may say of a payload to the switch
+    (True) or from it (False) that it is lost."""
 
-    def __init__(self, config: Config, *, loss: float = 0.0, doubled: float = 0.0, late: float = 0.0, seed: int = 1) -> None:
+    def __init__(
+        self, config: Config, *, loss: float = 0.0, doubled: float = 0.0, late: float = 0.0, seed: int = 1
+    ) -> None:
         self.loss, self.doubled, self.late = loss, doubled, late
         self.switch = Switch(config, mac=SWITCH_MAC, ip=SWITCH_IP, seed=seed)
         self.now = 1.0
@@ -50,9 +53,11 @@ class Network:
 
     def every(self, seconds: float, what: Callable[[], None]) -> None:
         """Calls something again and again, from now on."""
+
         def again() -> None:
             what()
             self.at(self.now + seconds, again)
+
         self.at(self.now + seconds, again)
 
     def carry(self, payload: bytes, what: Callable[[], None], there: bool) -> None:
@@ -65,11 +70,18 @@ class Network:
 
     def deliver(self, index: int, payload: bytes) -> None:
         port = index % self.switch.config.ports
-        frame = udp_frame(eth_dst=SWITCH_MAC, eth_src=bytes([2, 0, 0, 0, 2, index]), ip_src=bytes([10, 0, 3, index]), ip_dst=SWITCH_IP,
-                          udp_src=50000 + index, udp_dst=UDP_PORT, payload=payload)
+        frame = udp_frame(
+            eth_dst=SWITCH_MAC,
+            eth_src=bytes([2, 0, 0, 0, 2, index]),
+            ip_src=bytes([10, 0, 3, index]),
+            ip_dst=SWITCH_IP,
+            udp_src=50000 + index,
+            udp_dst=UDP_PORT,
+            payload=payload,
+        )
         for _, reply in self.switch.receive(port, frame, int(self.now * 1e6) % 2**32):
             node = self._nodes[int.from_bytes(reply[36:38]) - 50000]
-            answer = reply[ADDRESSES.itemsize:ADDRESSES.itemsize + int.from_bytes(reply[38:40]) - 8]
+            answer = reply[ADDRESSES.itemsize : ADDRESSES.itemsize + int.from_bytes(reply[38:40]) - 8]
             self.carry(answer, lambda node=node, answer=answer: node.inbox.append(answer), False)  # type: ignore[misc]
 
     def run(self, until: float, stop: Callable[[], object] = lambda: False) -> None:
@@ -98,7 +110,7 @@ class NodeTransport:
     def send(self, train: Buffer, segment_bytes: int) -> None:
         view = memoryview(train).cast("B")
         for at in range(0, len(view), segment_bytes):
-            payload = bytes(view[at:at + segment_bytes])
+            payload = bytes(view[at : at + segment_bytes])
             self.network.carry(payload, lambda payload=payload: self.network.deliver(self.index, payload), True)  # type: ignore[misc]
 
     def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:

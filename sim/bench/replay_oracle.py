@@ -1,6 +1,6 @@
-"""What the replay service ought to answer, from `docs/replay.md` by another way than the golden model's: all items ever added in a list, all units
-ever written in another, draws by a search in numpy's cumulative sums, credit in fractions. Requests are given in the order in which they were
-carried out, once each.
+"""What the replay service ought to answer, from `docs/replay.md` by another way than the golden model's: all items ever
+added in a list, all units ever written in another, draws by a search in numpy's cumulative sums, credit in fractions.
+Requests are given in the order in which they were carried out, once each.
 """
 
 from dataclasses import dataclass, field
@@ -76,7 +76,11 @@ class OracleTable:
         if op.turn not in (0, self.turn):
             return Fate.TURN
         if op.kind == Kind.ADD:
-            allowed = not self.ratio or self.there < self.size or self.credit + len(op.about["items"]) * self.ratio <= self.ahead
+            allowed = (
+                not self.ratio
+                or self.there < self.size
+                or self.credit + len(op.about["items"]) * self.ratio <= self.ahead
+            )
             return None if allowed else Fate.RATE
         if op.kind != Kind.SAMPLE:
             return None
@@ -106,7 +110,8 @@ class Oracle:
         self.next = [0] * config.sessions
 
     def opened(self, session: int) -> int:
-        """A new client has the place; returns the number of its first request. Before `first` nothing was answered that might be repeated."""
+        """A new client has the place; returns the number of its first request. Before `first` nothing was answered that
+        might be repeated."""
         self.next[session] += self.config.kept if self.clients[session] else 0
         self.clients[session] += 1
         self.first[session] = self.next[session]
@@ -160,7 +165,7 @@ class Oracle:
             return Fate.RANGE
         if len(log) + count - oldest > self.config.log_bytes // UNIT_BYTES:
             return Fate.MEMORY
-        log += [units[k * UNIT_BYTES:(k + 1) * UNIT_BYTES] for k in range(count)]
+        log += [units[k * UNIT_BYTES : (k + 1) * UNIT_BYTES] for k in range(count)]
         self.oldest[session] = oldest
         return Fate.DONE
 
@@ -175,14 +180,30 @@ class Oracle:
         """But for what the request itself did."""
         alive = [bucket(p) for p in table.priorities().tolist() if p]
         publisher, version, start, units = table.published
-        return {"lowest": min(alive, default=0), "highest": max(alive, default=0), "publisher": publisher, "next": self.next[session],
-                "adds": len(table.items), "turn": table.turn, "total": int(table.priorities().sum()), "draws": table.draws,
-                "written": len(self.units[session]), "oldest": self.oldest[session], "version": version, "start": start, "units": units,
-                "filled": table.there}
+        return {
+            "lowest": min(alive, default=0),
+            "highest": max(alive, default=0),
+            "publisher": publisher,
+            "next": self.next[session],
+            "adds": len(table.items),
+            "turn": table.turn,
+            "total": int(table.priorities().sum()),
+            "draws": table.draws,
+            "written": len(self.units[session]),
+            "oldest": self.oldest[session],
+            "version": version,
+            "start": start,
+            "units": units,
+            "filled": table.there,
+        }
 
     def memory(self) -> bytes:
         """All of it."""
-        records = [found[1].record if found else bytes(self.config.record_bytes) for table in self.tables for found in table.slots()]
+        records = [
+            found[1].record if found else bytes(self.config.record_bytes)
+            for table in self.tables
+            for found in table.slots()
+        ]
         logs = bytearray()
         for units in self.units:
             log = [bytes(UNIT_BYTES)] * (self.config.log_bytes // UNIT_BYTES)
@@ -194,4 +215,4 @@ class Oracle:
     def load(self, session: int, start: int, count: int) -> bytes | None:
         """Units of a log; None if some are gone."""
         inside = self.oldest[session] <= start and start + count <= len(self.units[session])
-        return b"".join(self.units[session][start:start + count]) if inside else None
+        return b"".join(self.units[session][start : start + count]) if inside else None

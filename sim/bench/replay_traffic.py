@@ -11,7 +11,9 @@ from sim.bench.replay_client import ReplayClient
 __all__ = ["NARROW", "SMALL", "ReplayTraffic"]
 
 SMALL = Replay(tables=2, capacity=64, sessions=3, kept=2, log_bytes=4096, draws=256, times_bits=3)
-NARROW = Config(ports=2, bus_bits=64, members=2, jobs=2, window=4, mac_entries=64, staleness=0, uplinks=False, replay=SMALL)
+NARROW = Config(
+    ports=2, bus_bits=64, members=2, jobs=2, window=4, mac_entries=64, staleness=0, uplinks=False, replay=SMALL
+)
 """A small switch with it."""
 
 
@@ -28,8 +30,8 @@ class Erring(ReplayClient):
 
 
 class ReplayTraffic:
-    """Knows of each client what a driver would: its number, the end of its log. `config`: of the switch; `golden`: its model's service, asked
-    for what the clients would have been told."""
+    """Knows of each client what a driver would: its number, the end of its log. `config`: of the switch; `golden`: its
+    model's service, asked for what the clients would have been told."""
 
     def __init__(self, config: Config, golden, seed: int) -> None:
         assert config.replay
@@ -64,7 +66,9 @@ class ReplayTraffic:
 
     def request(self, client: Erring) -> bytes:
         chance, replay = self.chance, self.replay
-        place = next((k for k, place in enumerate(self.golden.places) if place.open and place.nonce == client.nonce), None)
+        place = next(
+            (k for k, place in enumerate(self.golden.places) if place.open and place.nonce == client.nonce), None
+        )
         if place is None or chance.random() < 0.01:
             if place is None and chance.random() < 0.1:
                 return client.look()
@@ -75,24 +79,45 @@ class ReplayTraffic:
         if chance.random() < 0.1:
             fields["turn"] = table.turn + chance.choice([0, 0, 1])
         if chance.random() < 0.03:
-            client.wrong = chance.choice([{"token": 1}, {"session": 7}, {"session": 200}, {"table": replay.tables}, {"count": 0}, {"count": 999}])
+            client.wrong = chance.choice(
+                [{"token": 1}, {"session": 7}, {"session": 200}, {"table": replay.tables}, {"count": 0}, {"count": 999}]
+            )
         seq = (state.next + chance.choice([0] * 30 + [1, -1, -2, -3, 1 << 31])) % 2**32
         if chance.random() < 0.01:
             return client.request(chance.choice([14, 255]), seq=seq)
         kind = chance.choices(
-            [Kind.CLOSE, Kind.WRITE, Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.PUBLISH, Kind.LIMIT, Kind.SKIP, Kind.FETCH, Kind.LOAD, Kind.LOOK,
-             Kind.LIST, Kind.SHOUT], [0.3, 6, 10, 10, 8, 2, 1, 1, 8, 6, 1, 2, 3])[0]
+            [
+                Kind.CLOSE,
+                Kind.WRITE,
+                Kind.ADD,
+                Kind.SAMPLE,
+                Kind.UPDATE,
+                Kind.PUBLISH,
+                Kind.LIMIT,
+                Kind.SKIP,
+                Kind.FETCH,
+                Kind.LOAD,
+                Kind.LOOK,
+                Kind.LIST,
+                Kind.SHOUT,
+            ],
+            [0.3, 6, 10, 10, 8, 2, 1, 1, 8, 6, 1, 2, 3],
+        )[0]
         most = PAYLOAD_BYTES // UNIT_BYTES
         units, log_units = chance.choice([1, 2, most, chance.randrange(1, most + 1)]), replay.log_units
         start = (state.written - chance.randrange(-1, log_units + 3)) % 2**32
         if kind == Kind.WRITE:
             at = state.written if chance.random() < 0.9 else start
-            oldest = max(0, state.written - chance.randrange(log_units)) if chance.random() < 0.9 else chance.getrandbits(32)
+            oldest = (
+                max(0, state.written - chance.randrange(log_units)) if chance.random() < 0.9 else chance.getrandbits(32)
+            )
             return client.write(seq, at, chance.randbytes(units * UNIT_BYTES), oldest, **fields)
         if kind == Kind.ADD:
             items = BODY_BYTES // (ADD_ROW.itemsize + replay.record_bytes)
             count = chance.choice([1, 2, items, chance.randrange(1, items + 1)])
-            return client.add(seq, [(self.priority(), chance.randbytes(replay.record_bytes)) for _ in range(count)], **fields)
+            return client.add(
+                seq, [(self.priority(), chance.randbytes(replay.record_bytes)) for _ in range(count)], **fields
+            )
         if kind == Kind.SAMPLE:
             count = chance.choice([1, 2, 159, 160, 161, replay.draws, chance.randrange(1, replay.draws)])
             stride = (1 << 64) // count if count > 1 and chance.random() < 0.5 else 0
@@ -106,8 +131,15 @@ class ReplayTraffic:
             return client.publish(seq, start, units, chance.getrandbits(32), **fields)
         if kind == Kind.LIMIT:
             ratio = chance.choice([0, 1 << 16, 8 << 16, chance.getrandbits(22)])
-            return client.limit(seq, header=fields, size=chance.choice([0, 1, 10]), ratio=ratio, behind=chance.getrandbits(9),
-                                ahead=chance.getrandbits(9), times=chance.choice([0, 0, 1, 2, 7, 8]))
+            return client.limit(
+                seq,
+                header=fields,
+                size=chance.choice([0, 1, 10]),
+                ratio=ratio,
+                behind=chance.getrandbits(9),
+                ahead=chance.getrandbits(9),
+                times=chance.choice([0, 0, 1, 2, 7, 8]),
+            )
         if kind == Kind.FETCH:
             count = chance.choice([1, 2, replay.records, chance.randrange(1, replay.records + 1)])
             return client.fetch([self.item(client.table) for _ in range(count)], seq=seq, **fields)
@@ -115,5 +147,14 @@ class ReplayTraffic:
             log = client.session if chance.random() < 0.8 else chance.choice([0, 1, 2, 3, 255])
             return client.load(start, units, log=log, kind=kind, seq=seq, **fields)
         if kind == Kind.LIST:
-            return client.list(chance.randrange(2 * replay.capacity), chance.choice([1, 2, 160, chance.randrange(1, 161)]), seq=seq, **fields)
-        return {Kind.CLOSE: client.close, Kind.SKIP: client.skip}[kind](seq, **fields) if kind != Kind.LOOK else client.look(seq=seq, **fields)
+            return client.list(
+                chance.randrange(2 * replay.capacity),
+                chance.choice([1, 2, 160, chance.randrange(1, 161)]),
+                seq=seq,
+                **fields,
+            )
+        return (
+            {Kind.CLOSE: client.close, Kind.SKIP: client.skip}[kind](seq, **fields)
+            if kind != Kind.LOOK
+            else client.look(seq=seq, **fields)
+        )

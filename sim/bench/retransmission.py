@@ -1,7 +1,9 @@
-"""`python -m sim.bench.retransmission`: how long sums take on a lossy network, by the driver and by a client from outside.
+"""`python -m sim.bench.retransmission`: how long sums take on a lossy network, by the driver and by a client from
+outside.
 
-Four workers sum arrays one after the other at a compiled switch, in virtual time: the figures are the same on every machine. With `--real`
-they are processes at UDP sockets of `python -m sim.emulator`, and the figures are this machine's.
+Four workers sum arrays one after the other at a compiled switch, in virtual time: the figures are the same on every
+machine. With `--real` they are processes at UDP sockets of `python -m sim.emulator`, and the figures are this
+machine's.
 """
 
 import multiprocessing
@@ -37,7 +39,8 @@ REPETITIONS = {"1.4 KB": 200, "40 KB": 40, "400 KB": 10}
 
 
 class Sums(NamedTuple):
-    """seconds: of each sum, from its first worker's begin to its last one's end. repeats: contributions sent again, for each contribution."""
+    """seconds: of each sum, from its first worker's begin to its last one's end. repeats: contributions sent again, for
+    each contribution."""
 
     seconds: list[float]
     repeats: float
@@ -91,8 +94,17 @@ def _gathered(spans: list[_Spans]) -> Sums:
     return Sums(seconds.tolist(), sum(span.resent for span in spans) / sum(span.segments for span in spans))
 
 
-def in_virtual_time(client: str, *, size: int, repetitions: int, loss: float, ports: int = WORLD, config: Config | None = None,
-                    rate_bps: float = 10e9, seed: int = 1) -> tuple[Sums, dict[str, int]]:
+def in_virtual_time(
+    client: str,
+    *,
+    size: int,
+    repetitions: int,
+    loss: float,
+    ports: int = WORLD,
+    config: Config | None = None,
+    rate_bps: float = 10e9,
+    seed: int = 1,
+) -> tuple[Sums, dict[str, int]]:
     """Sums of `WORLD` programs at so many ports: what they took, and the switch's counters."""
     machine = Machine(rates=Rates(loss=loss, delay_us=1), rate_bps=rate_bps)
 
@@ -107,7 +119,9 @@ def in_virtual_time(client: str, *, size: int, repetitions: int, loss: float, po
         return _gathered([program.result for program in cluster.programs]), counters(board)
 
 
-def in_real_time(client: str, *, size: int, repetitions: int, loss: float, ports: int = WORLD) -> tuple[Sums, dict[str, int]]:
+def in_real_time(
+    client: str, *, size: int, repetitions: int, loss: float, ports: int = WORLD
+) -> tuple[Sums, dict[str, int]]:
     """The same by processes at UDP sockets of an emulator."""
     summary: dict[str, Any] = {}
     with emulator(summary, "--loss", str(loss)) as found, multiprocessing.get_context("spawn").Pool(WORLD) as pool:
@@ -130,8 +144,13 @@ def main(
     """Print how long sums take on a lossy network, by the driver and by a client from outside."""
     if size not in ("", *SIZES):
         raise typer.BadParameter(f"size must be one of {', '.join(SIZES)}, not {size!r}")
-    table = Table("size", "loss", *(f"{client}: {what}" for client in CLIENTS for what in ("ms", "95%", "again", "drops")), "ratio",
-                  title=f"{WORLD} workers at {ports} port{'s' * (ports > 1)}, {'UDP sockets in real time' if real else 'virtual time'}")
+    table = Table(
+        "size",
+        "loss",
+        *(f"{client}: {what}" for client in CLIENTS for what in ("ms", "95%", "again", "drops")),
+        "ratio",
+        title=f"{WORLD} workers at {ports} port{'s' * (ports > 1)}, {'UDP sockets in real time' if real else 'virtual time'}",
+    )
     for column in table.columns[1:]:
         column.justify = "right"
     run = in_real_time if real else partial(in_virtual_time, rate_bps=RATE_BPS, config=EMULATED)
@@ -143,10 +162,17 @@ def main(
                 sums, counters = run(client, size=SIZES[name], repetitions=repetitions, loss=chance, ports=ports)
                 means.append(sums.mean_s)
                 drops = sum(count for counter, count in counters.items() if counter.endswith("TX_DROP_RESULT"))
-                row += [f"{1e3 * sums.mean_s:.2f}", f"{1e3 * np.percentile(sums.seconds, 95):.2f}", f"{sums.repeats:.3f}", str(drops)]
+                row += [
+                    f"{1e3 * sums.mean_s:.2f}",
+                    f"{1e3 * np.percentile(sums.seconds, 95):.2f}",
+                    f"{sums.repeats:.3f}",
+                    str(drops),
+                ]
             table.add_row(name, f"{chance:.0%}", *row, f"{means[0] / means[1]:.2f}")
     Console(width=120).print(table)
-    print("ms: mean of a sum; 95%: of the sums take less; again: repeats for each contribution; drops: results dropped at a full queue")
+    print(
+        "ms: mean of a sum; 95%: of the sums take less; again: repeats for each contribution; drops: results dropped at a full queue"
+    )
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ PRIMITIVES = Path(__file__).with_name("ecp5_pins.v")
 
 
 def verilog(port: RgmiiPort, top: str, folder: Path) -> str:
-    """Clocks `clk` and `wire_clk` with resets `rst` and `wire_rst`, word streams `tx_*` and `rx_*`, pins `rgmii_*`. `sample` goes nowhere: a
-    clock for who looks at the pins between their edges. `folder` keeps what yosys reads."""
+    """Clocks `clk` and `wire_clk` with resets `rst` and `wire_rst`, word streams `tx_*` and `rx_*`, pins `rgmii_*`.
+    `sample` goes nowhere: a clock for who looks at the pins between their edges. `folder` keeps what yosys reads."""
     m, ports = Module(), []
 
     def pin(name: str, like) -> Signal:
@@ -35,9 +35,12 @@ def verilog(port: RgmiiPort, top: str, folder: Path) -> str:
         m.d.comb += port.tx.payload[field].eq(pin(f"tx_{name}", port.tx.payload[field]))
         m.d.comb += pin(f"rx_{name}", port.rx.payload[field]).eq(port.rx.payload[field])
     m.d.comb += [
-        port.tx.valid.eq(pin("tx_valid", port.tx.valid)), pin("tx_ready", port.tx.ready).eq(port.tx.ready),
-        pin("rx_valid", port.rx.valid).eq(port.rx.valid), port.rx.ready.eq(pin("rx_ready", port.rx.ready)),
-        pin("link", port.link).eq(port.link)]
+        port.tx.valid.eq(pin("tx_valid", port.tx.valid)),
+        pin("tx_ready", port.tx.ready).eq(port.tx.ready),
+        pin("rx_valid", port.rx.valid).eq(port.rx.valid),
+        port.rx.ready.eq(pin("rx_ready", port.rx.ready)),
+        pin("link", port.link).eq(port.link),
+    ]
     for name in ("tx_clk", "tx_ctl", "tx_data"):
         m.d.comb += pin(f"rgmii_{name}", getattr(port, name)).eq(getattr(port, name))
     for name in ("rx_ctl", "rx_data"):
@@ -46,5 +49,9 @@ def verilog(port: RgmiiPort, top: str, folder: Path) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     with payload_memories_uninitialised():
         (folder / "port.il").write_text(rtlil_backend.convert(m, name=top, ports=ports, emit_src=False))
-    tool("yosys", ["-q", "-p", "read_rtlil port.il; proc; opt_expr; opt_clean; memory_collect; write_verilog -noattr port.v"], folder)
+    tool(
+        "yosys",
+        ["-q", "-p", "read_rtlil port.il; proc; opt_expr; opt_clean; memory_collect; write_verilog -noattr port.v"],
+        folder,
+    )
     return "\n".join([PRIMITIVES.read_text(), mac_verilog(MAC), (folder / "port.v").read_text()])

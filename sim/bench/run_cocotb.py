@@ -1,4 +1,5 @@
-"""`make sim`: the emitted Verilog of a small switch under cocotb, with Verilator and, where there is one, Icarus Verilog."""
+"""`make sim`: the emitted Verilog of a small switch under cocotb, with Verilator and, where there is one, Icarus
+Verilog."""
 
 import os
 import re
@@ -20,7 +21,16 @@ CONFIG = TWO_PORTS
 MODULE = "sim.bench.cocotb_switch"
 STALLS = ("none", "bursts")
 # cocotb asks for every signal to be public, which takes minutes to compile; the benches look at ports alone.
-VERILATOR = ["--no-public-flat-rw", "--x-assign", "unique", "--x-initial", "unique", "-Wno-fatal", "-Wno-lint", "-Wno-style"]
+VERILATOR = [
+    "--no-public-flat-rw",
+    "--x-assign",
+    "unique",
+    "--x-initial",
+    "unique",
+    "-Wno-fatal",
+    "-Wno-lint",
+    "-Wno-style",
+]
 
 
 def run(simulator: str = "verilator", *, waves: bool = False, only: str = "", folder: Path = BUILD) -> list[Path]:
@@ -30,10 +40,18 @@ def run(simulator: str = "verilator", *, waves: bool = False, only: str = "", fo
     return simulate("switch", verilog(CONFIG), MODULE, simulator, waves=waves, only=only, folder=folder)
 
 
-def simulate(top: str, text: str, module: str, simulator: str = "verilator", *, waves: bool = False, only: str = "",
-             folder: Path = BUILD) -> list[Path]:
-    """Builds the Verilog `text` and runs those tests of a module whose names contain `only` with one simulator; returns the folder
-    of each test, with its log and waveform. RuntimeError if one failed."""
+def simulate(
+    top: str,
+    text: str,
+    module: str,
+    simulator: str = "verilator",
+    *,
+    waves: bool = False,
+    only: str = "",
+    folder: Path = BUILD,
+) -> list[Path]:
+    """Builds the Verilog `text` and runs those tests of a module whose names contain `only` with one simulator; returns
+    the folder of each test, with its log and waveform. RuntimeError if one failed."""
     from cocotb_tools.runner import get_runner  # so that `CONFIG` is there for who has no runner
 
     work = folder / (simulator + "-waves" * waves)
@@ -45,14 +63,26 @@ def simulate(top: str, text: str, module: str, simulator: str = "verilator", *, 
     if simulator == "verilator":
         use_packaged_verilator()
         sources.insert(0, work / "ports.vlt")
-        names = re.findall(r"\w+", text[text.rindex(f"\nmodule {top}("):].partition(";")[0])[2:]
-        sources[0].write_text("\n".join(
-            ["`verilator_config", *(f'public_flat_rw -module "{top}" -var "{name}"' for name in names), ""]))
+        names = re.findall(r"\w+", text[text.rindex(f"\nmodule {top}(") :].partition(";")[0])[2:]
+        sources[0].write_text(
+            "\n".join(["`verilator_config", *(f'public_flat_rw -module "{top}" -var "{name}"' for name in names), ""])
+        )
     runner = get_runner(simulator)
-    runner.build(sources=sources, hdl_toplevel=top, build_dir=work, waves=waves, timescale=("1ns", "1ps"),
-                 build_args=VERILATOR if simulator == "verilator" else ["-g2005"], log_file=work / "build.log")
+    runner.build(
+        sources=sources,
+        hdl_toplevel=top,
+        build_dir=work,
+        waves=waves,
+        timescale=("1ns", "1ps"),
+        build_args=VERILATOR if simulator == "verilator" else ["-g2005"],
+        log_file=work / "build.log",
+    )
     tests = (ROOT / f"{module.replace('.', '/')}.py").read_text()
-    names = [f"{test}/stalls={stalls}" for test in re.findall(r"^async def (test_\w+)", tests, re.MULTILINE) for stalls in STALLS]
+    names = [
+        f"{test}/stalls={stalls}"
+        for test in re.findall(r"^async def (test_\w+)", tests, re.MULTILINE)
+        for stalls in STALLS
+    ]
     names = [name for name in names if only in name]
     failed = []
     for name in names:
@@ -61,11 +91,23 @@ def simulate(top: str, text: str, module: str, simulator: str = "verilator", *, 
         place.mkdir(exist_ok=True)
         results = place / "results.xml"
         with suppress(SystemExit):  # by which the runner tells pytest of failures
-            runner.test(test_module=module, hdl_toplevel=top, hdl_toplevel_lang="verilog", build_dir=work, test_dir=place, waves=waves,
-                        seed=os.environ.get("COCOTB_RANDOM_SEED", "1"),
-                        test_filter=f"{name}$", results_xml=str(results), timescale=("1ns", "1ps"), log_file=place / "log.txt")
+            runner.test(
+                test_module=module,
+                hdl_toplevel=top,
+                hdl_toplevel_lang="verilog",
+                build_dir=work,
+                test_dir=place,
+                waves=waves,
+                seed=os.environ.get("COCOTB_RANDOM_SEED", "1"),
+                test_filter=f"{name}$",
+                results_xml=str(results),
+                timescale=("1ns", "1ps"),
+                log_file=place / "log.txt",
+            )
         cases = list(ElementTree.parse(results).iter("testcase")) if results.exists() else []
-        if len(cases) != 1 or any(case.find(tag) is not None for case in cases for tag in ("failure", "error", "skipped")):
+        if len(cases) != 1 or any(
+            case.find(tag) is not None for case in cases for tag in ("failure", "error", "skipped")
+        ):
             failed.append(f"{name} failed, see {place / 'log.txt'}")
     if failed:
         raise RuntimeError(f"{simulator}: " + "; ".join(failed))

@@ -2,8 +2,16 @@
 `iswitch.wire` and whose Ethernet, IPv4 and UDP, checksums too, are somebody else's."""
 
 from scapy.fields import (
-    BitEnumField, BitField, ByteEnumField, ByteField, LEIntField, LELongField, LEShortField, LESignedShortField,
-    StrFixedLenField, XLEIntField,
+    BitEnumField,
+    BitField,
+    ByteEnumField,
+    ByteField,
+    LEIntField,
+    LELongField,
+    LEShortField,
+    LESignedShortField,
+    StrFixedLenField,
+    XLEIntField,
 )
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
@@ -13,17 +21,35 @@ from scapy.utils import checksum
 __all__ = ["Ack", "Control", "Header", "address", "checked"]
 
 UDP_PORT = 26963
-TYPES = {0: "CONTRIBUTION", 1: "RESULT", 3: "RECEIPT", 4: "NOTICE", 5: "CONTROL", 6: "ACK", 7: "CLAIM", 8: "GRANT", 9: "REFUSE"}
+TYPES = {
+    0: "CONTRIBUTION",
+    1: "RESULT",
+    3: "RECEIPT",
+    4: "NOTICE",
+    5: "CONTROL",
+    6: "ACK",
+    7: "CLAIM",
+    8: "GRANT",
+    9: "REFUSE",
+}
 ACTIONS = {1: "JOIN", 2: "LEAVE", 3: "RESET", 4: "SET_H", 5: "READ"}
-
 
 
 class Header(Packet):
     name = "iswitch"
     fields_desc = [
-        BitField("version", 1, 4), BitEnumField("type", 0, 4, TYPES), ByteField("job", 0), LEShortField("epoch", 0), LEIntField("seq", 0),
-        ByteField("member", 255), BitField("flags", 0, 4), BitField("format", 0, 4), LEShortField("count", 0),
-        LEShortField("behind", 0), XLEIntField("members", 0), XLEIntField("token", 0),
+        BitField("version", 1, 4),
+        BitEnumField("type", 0, 4, TYPES),
+        ByteField("job", 0),
+        LEShortField("epoch", 0),
+        LEIntField("seq", 0),
+        ByteField("member", 255),
+        BitField("flags", 0, 4),
+        BitField("format", 0, 4),
+        LEShortField("count", 0),
+        LEShortField("behind", 0),
+        XLEIntField("members", 0),
+        XLEIntField("token", 0),
     ]
 
     def guess_payload_class(self, payload):
@@ -32,19 +58,40 @@ class Header(Packet):
 
 class Control(Packet):
     fields_desc = [
-        ByteEnumField("action", 1, ACTIONS), ByteField("format", 0), LESignedShortField("fraction", 0), LEShortField("world", 0),
-        LEShortField("threshold", 0), LEShortField("elements", 0), ByteField("mode", 0), ByteField("staleness", 0),
-        LEIntField("deadline_us", 0), LELongField("key", 0), LELongField("nonce", 0), LELongField("step", 0), LEIntField("address", 0),
-        LEIntField("segments", 0), StrFixedLenField("rest", bytes(16), 16),
+        ByteEnumField("action", 1, ACTIONS),
+        ByteField("format", 0),
+        LESignedShortField("fraction", 0),
+        LEShortField("world", 0),
+        LEShortField("threshold", 0),
+        LEShortField("elements", 0),
+        ByteField("mode", 0),
+        ByteField("staleness", 0),
+        LEIntField("deadline_us", 0),
+        LELongField("key", 0),
+        LELongField("nonce", 0),
+        LELongField("step", 0),
+        LEIntField("address", 0),
+        LEIntField("segments", 0),
+        StrFixedLenField("rest", bytes(16), 16),
     ]
 
 
 class Ack(Packet):
     fields_desc = [
-        ByteEnumField("action", 0, ACTIONS), ByteField("reason", 0), ByteField("state", 0), ByteField("reserved", 0),
-        LEShortField("window", 0), LEShortField("elements", 0), LEShortField("world", 0), LEShortField("live", 0),
-        LEIntField("first_seq", 0), LELongField("nonce", 0), LEShortField("threshold", 0), LEShortField("members", 0),
-        LEIntField("address", 0), StrFixedLenField("registers", bytes(32), 32),
+        ByteEnumField("action", 0, ACTIONS),
+        ByteField("reason", 0),
+        ByteField("state", 0),
+        ByteField("reserved", 0),
+        LEShortField("window", 0),
+        LEShortField("elements", 0),
+        LEShortField("world", 0),
+        LEShortField("live", 0),
+        LEIntField("first_seq", 0),
+        LELongField("nonce", 0),
+        LEShortField("threshold", 0),
+        LEShortField("members", 0),
+        LEIntField("address", 0),
+        StrFixedLenField("registers", bytes(32), 32),
     ]
 
 
@@ -58,8 +105,8 @@ def address(mac: str, ip: str, udp_port: int, *, switch_mac: str, switch_ip: str
 
 
 def checked(frame: bytes) -> Packet:
-    """A frame of the switch, taken apart. ValueError unless scapy, asked to fill in lengths and checksums itself, makes the
-    same frame, and the UDP payload sums to zero."""
+    """A frame of the switch, taken apart. ValueError unless scapy, asked to fill in lengths and checksums itself, makes
+    the same frame, and the UDP payload sums to zero."""
     packet = Ether(frame)
     again = packet.copy()
     del again[IP].chksum, again[IP].len, again[UDP].chksum, again[UDP].len

@@ -11,7 +11,7 @@ def chi_square(counts: np.ndarray, expected: np.ndarray) -> tuple[float, int]:
     """The statistic and its degrees of freedom; the rarest leaves together, until 20 are expected of them."""
     order = np.argsort(expected)
     groups = np.searchsorted(np.cumsum(expected[order]), 20) if expected[order[0]] < 20 else 0
-    gather = lambda values: np.concatenate([[values[order[:groups + 1]].sum()], values[order[groups + 1:]]])
+    gather = lambda values: np.concatenate([[values[order[: groups + 1]].sum()], values[order[groups + 1 :]]])
     counts, expected = gather(counts), gather(expected)
     return float(((counts - expected) ** 2 / expected).sum()), len(counts) - 1
 

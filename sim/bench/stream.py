@@ -1,4 +1,5 @@
-"""A bench around one component: streams driven and collected, every promise of the handshake watched, every strobe counted.
+"""A bench around one component: streams driven and collected, every promise of the handshake watched, every strobe
+counted.
 
 Everything here acts like a register of the design: it sees what stands before the clock's edge and changes what stands
 behind it. Cycles are counted from the first edge, so latencies are differences of `times`.
@@ -41,9 +42,16 @@ def unpack(shape, bits: int):
 def to_words(frame: bytes, bus_bits: int, *, error: bool = False) -> list[dict[str, int]]:
     """Items for a stream of `hw.frame.Word`."""
     size = bus_bits // 8
-    parts = [frame[at:at + size] for at in range(0, len(frame), size)]
-    return [{"data": int.from_bytes(part.ljust(size, JUNK), "little"), "count": len(part), "last": k == len(parts) - 1,
-             "error": error and k == len(parts) - 1} for k, part in enumerate(parts)]
+    parts = [frame[at : at + size] for at in range(0, len(frame), size)]
+    return [
+        {
+            "data": int.from_bytes(part.ljust(size, JUNK), "little"),
+            "count": len(part),
+            "last": k == len(parts) - 1,
+            "error": error and k == len(parts) - 1,
+        }
+        for k, part in enumerate(parts)
+    ]
 
 
 def from_words(words: Iterable[Any], bus_bits: int) -> list[bytes]:
@@ -52,7 +60,7 @@ def from_words(words: Iterable[Any], bus_bits: int) -> list[bytes]:
     for word in words:
         if not word.last and word.count != bus_bits // 8:
             raise AssertionError(f"from_words count must be {bus_bits // 8} before the last word, not {word.count}")
-        parts += int(word.data).to_bytes(bus_bits // 8, "little")[:word.count]
+        parts += int(word.data).to_bytes(bus_bits // 8, "little")[: word.count]
         if word.last:
             frames.append(parts)
             parts = b""
@@ -77,11 +85,19 @@ async def watch(ctx, watched, name: str = "stream") -> None:
 
 class Source:
     """Sends `items`; in a share `stalls` of cycles it does not offer the next one. `offered` and `times` say in which
-    cycles an item stood on the bus first and was taken. `beside` is called with an item's index for values of other signals that go
-    with it."""
+    cycles an item stood on the bus first and was taken. `beside` is called with an item's index for values of other
+    signals that go with it."""
 
-    def __init__(self, target, items: Iterable[Any] = (), *, stalls: float = 0, seed: int = 0, start: int = 0,
-                 beside: Callable[[int], Iterable[tuple[Any, int]]] | None = None) -> None:
+    def __init__(
+        self,
+        target,
+        items: Iterable[Any] = (),
+        *,
+        stalls: float = 0,
+        seed: int = 0,
+        start: int = 0,
+        beside: Callable[[int], Iterable[tuple[Any, int]]] | None = None,
+    ) -> None:
         self.target, self.shape = target, target.payload.shape()
         self.items = [pack(self.shape, item) for item in items]
         self.stalls, self.rng, self.start, self.beside = stalls, random.Random(seed), start, beside
@@ -106,18 +122,27 @@ class Source:
             ctx.set(self.target.valid, offering)
             if offering:
                 bits = self.items[len(self.times)]
-                for signal, value in (self.beside(len(self.times)) if self.beside else ()):
+                for signal, value in self.beside(len(self.times)) if self.beside else ():
                     ctx.set(signal, value)
                 ctx.set(payload, bits - (1 << width) if payload.shape().signed and bits >> (width - 1) else bits)
                 self.offered.append(cycle + 1)
 
 
 class Sink:
-    """Collects `items` and the cycles `times` in which they came; in a share `stalls` of cycles it is not ready. It begins
-    to be ready in cycle `start`; with `holds` it stays ready until it was served. `besides`: what the signals `beside` were in those cycles."""
+    """Collects `items` and the cycles `times` in which they came; in a share `stalls` of cycles it is not ready. It
+    begins to be ready in cycle `start`; with `holds` it stays ready until it was served. `besides`: what the signals
+    `beside` were in those cycles."""
 
-    def __init__(self, target, *, stalls: float = 0, seed: int = 0, start: int = 0, beside: Iterable[Any] = (),
-                 holds: bool = False) -> None:
+    def __init__(
+        self,
+        target,
+        *,
+        stalls: float = 0,
+        seed: int = 0,
+        start: int = 0,
+        beside: Iterable[Any] = (),
+        holds: bool = False,
+    ) -> None:
         self.target, self.shape, self.beside = target, target.payload.shape(), list(beside)
         self.besides: list[list[Any]] = []
         self.holds = holds
@@ -129,7 +154,8 @@ class Sink:
         always = self.target.signature.always_ready
         payload, cycle = Value.cast(self.target.payload), -1
         async for _, _, valid, ready, bits, *beside in ctx.tick().sample(
-                self.target.valid, self.target.ready, payload, *self.beside):
+            self.target.valid, self.target.ready, payload, *self.beside
+        ):
             cycle += 1
             if valid and ready:
                 self.besides.append(beside)
@@ -141,10 +167,12 @@ class Sink:
 
 
 class Bench:
-    """A component in the simulator. Every output stream is watched, every port `stat_...` counted in `strobes`. `inputs` are
-    ports that are constant."""
+    """A component in the simulator. Every output stream is watched, every port `stat_...` counted in `strobes`.
+    `inputs` are ports that are constant."""
 
-    def __init__(self, dut: Component, *, stalls: float = 0, seed: int = 0, inputs: Iterable[tuple[Any, int]] = ()) -> None:
+    def __init__(
+        self, dut: Component, *, stalls: float = 0, seed: int = 0, inputs: Iterable[tuple[Any, int]] = ()
+    ) -> None:
         self.dut, self.stalls, self.seed = dut, stalls, seed
         self.sources: list[Source] = []
         self.sinks: list[Sink] = []
@@ -197,8 +225,8 @@ class Bench:
         return self.seed
 
     def run(self, *, quiet: int = 30, limit: int = 20000, read: Iterable[Any] = ()) -> list[Any]:
-        """Until the sources are empty, all sinks have begun and nothing has moved for `quiet` cycles; TimeoutError after `limit`. Returns what
-        the signals in `read` are at the end."""
+        """Until the sources are empty, all sinks have begun and nothing has moved for `quiet` cycles; TimeoutError
+        after `limit`. Returns what the signals in `read` are at the end."""
         values: list[Any] = []
 
         async def until(ctx):

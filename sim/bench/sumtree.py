@@ -1,4 +1,5 @@
-"""A compiled sum tree that is given operations and tells what they found and when; mixes of operations, and what `make bench` says of them."""
+"""A compiled sum tree that is given operations and tells what they found and when; mixes of operations, and what `make
+bench` says of them."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -10,7 +11,18 @@ from sim.bench.compiled import Compiled
 from sim.model.replay.draws import fractions as of_a_batch
 from sim.model.replay.tree import SumTree as Model
 
-__all__ = ["FOUND", "OPERATION", "CompiledTree", "Played", "answer", "fractions", "mixes", "ops_per_cycle", "some", "step_cycles"]
+__all__ = [
+    "FOUND",
+    "OPERATION",
+    "CompiledTree",
+    "Played",
+    "answer",
+    "fractions",
+    "mixes",
+    "ops_per_cycle",
+    "some",
+    "step_cycles",
+]
 
 OPERATION = np.dtype([("draws", "?"), ("leaf", "<u8"), ("old", "<u8"), ("new", "<u8"), ("fraction", "<u8")])
 FOUND = np.dtype([("draws", "?"), ("empty", "?"), ("leaf", "<u8"), ("priority", "<u8"), ("total", "<u8")])
@@ -74,9 +86,11 @@ def answer(model: Model, operations: np.ndarray) -> np.ndarray:
     return np.array(finds, FOUND)
 
 
-def mixes(capacity: int, priority_bits: int, count: int, *, seed: int = 0, batch: int = 1 << 16) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Batches of operations, and what the model finds: runs of updates and of draws, of a few leaves and of any, of which an eighth or so
-    have no priority."""
+def mixes(
+    capacity: int, priority_bits: int, count: int, *, seed: int = 0, batch: int = 1 << 16
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Batches of operations, and what the model finds: runs of updates and of draws, of a few leaves and of any, of
+    which an eighth or so have no priority."""
     rng, model = np.random.default_rng(seed), Model(capacity=capacity, priority_bits=priority_bits)
     top, few = (1 << priority_bits) - 1, rng.integers(0, capacity, 16)
     for begin in range(0, count, batch):
@@ -86,7 +100,9 @@ def mixes(capacity: int, priority_bits: int, count: int, *, seed: int = 0, batch
         near = (rng.choice(few, size) + rng.integers(0, 2, size)) % capacity
         operations["old"] = 0
         operations["leaf"] = np.where(rng.random(size) < 0.5, near, rng.integers(0, capacity, size))
-        operations["new"] = np.where(rng.random(size) < 0.25, rng.choice([0, 0, 1, top], size), rng.integers(0, top, size, endpoint=True))
+        operations["new"] = np.where(
+            rng.random(size) < 0.25, rng.choice([0, 0, 1, top], size), rng.integers(0, top, size, endpoint=True)
+        )
         operations["fraction"] = rng.integers(0, (1 << 64) - 1, size, np.uint64, endpoint=True)
         operations["fraction"][rng.random(size) < 0.02] = 0
         operations["fraction"][rng.random(size) < 0.02] = (1 << 64) - 1
@@ -97,7 +113,10 @@ def some(count: int, draws, leaf, *, seed: int = 0) -> np.ndarray:
     """Operations with priorities of 18 bits, of which none is 0, and fractions at random."""
     rng, operations = np.random.default_rng(seed), np.zeros(count, OPERATION)
     operations["draws"], operations["leaf"] = draws, leaf
-    operations["new"], operations["fraction"] = rng.integers(1, 1 << 18, count), rng.integers(0, (1 << 64) - 1, count, np.uint64, endpoint=True)
+    operations["new"], operations["fraction"] = (
+        rng.integers(1, 1 << 18, count),
+        rng.integers(0, (1 << 64) - 1, count, np.uint64, endpoint=True),
+    )
     return operations
 
 
@@ -111,15 +130,25 @@ def played(tree: CompiledTree, model: Model, operations: np.ndarray) -> Played:
 
 def ops_per_cycle(count: int, *, capacity: int, priority_bits: int = 18, **parameters: int) -> float:
     """In the worst of these: updates of one leaf, draws of it, both by turns, both by turns of any leaves."""
-    tree, model = CompiledTree(capacity=capacity, priority_bits=priority_bits, **parameters), Model(capacity=capacity, priority_bits=priority_bits)
+    tree, model = (
+        CompiledTree(capacity=capacity, priority_bits=priority_bits, **parameters),
+        Model(capacity=capacity, priority_bits=priority_bits),
+    )
     turns, any_leaf = np.arange(count) % 2 == 1, np.random.default_rng(1).integers(0, capacity, count)
-    runs = [played(tree, model, some(count, draws, leaf)) for draws, leaf in ((False, 5), (True, 5), (turns, 5), (turns, any_leaf))]
+    runs = [
+        played(tree, model, some(count, draws, leaf))
+        for draws, leaf in ((False, 5), (True, 5), (turns, 5), (turns, any_leaf))
+    ]
     return min(count / int(run.taken[-1] - run.taken[0] + 1) for run in runs)
 
 
 def step_cycles(*, capacity: int, priority_bits: int = 18, **parameters: int) -> int:
-    """Of 512 draws and the updates of what they found: from the first operation's cycle to that of the last thing found, both counted."""
-    tree, model = CompiledTree(capacity=capacity, priority_bits=priority_bits, **parameters), Model(capacity=capacity, priority_bits=priority_bits)
+    """Of 512 draws and the updates of what they found: from the first operation's cycle to that of the last thing
+    found, both counted."""
+    tree, model = (
+        CompiledTree(capacity=capacity, priority_bits=priority_bits, **parameters),
+        Model(capacity=capacity, priority_bits=priority_bits),
+    )
     played(tree, model, some(1 << 14, False, np.random.default_rng(1).integers(0, capacity, 1 << 14)))
     draws = some(BATCH, True, 0, seed=1)
     run = played(tree, model, np.concatenate([draws, some(BATCH, False, answer(model, draws)["leaf"], seed=2)]))

@@ -18,7 +18,18 @@ from sim.bench.hosts import Host
 from sim.emulator.counters import counters
 from sim.emulator.engine import Board, Frame
 
-__all__ = ["Mixed", "Throughput", "engine_khz", "joined", "latencies", "mixed", "ordinary_throughput", "queue_cycles", "stations", "throughput"]
+__all__ = [
+    "Mixed",
+    "Throughput",
+    "engine_khz",
+    "joined",
+    "latencies",
+    "mixed",
+    "ordinary_throughput",
+    "queue_cycles",
+    "stations",
+    "throughput",
+]
 
 WORLD = 4
 SETTLE_CYCLES = 20_000
@@ -47,8 +58,9 @@ def words(config: Config, frame: bytes) -> int:
 
 
 class Throughput:
-    """Of one run. words: that went in, of all frames. cycles: from the first of them to the last word of the last result,
-    so with filling and emptying the switch. khz: at which the board ran; cpu_khz: the same by the time that a processor gave it."""
+    """Of one run. words: that went in, of all frames. cycles: from the first of them to the last word of the last
+    result, so with filling and emptying the switch. khz: at which the board ran; cpu_khz: the same by the time that a
+    processor gave it."""
 
     def __init__(self, words: int, cycles: int, frames: int, khz: float, cpu_khz: float):
         self.words, self.cycles, self.frames, self.khz, self.cpu_khz = words, cycles, frames, khz, cpu_khz
@@ -58,7 +70,9 @@ class Throughput:
         return self.words / self.cycles
 
 
-def throughput(board: Board, *, frames: int, elements: int, format: Format = Format.WINDOW64, duplicates: float = 0) -> Throughput:
+def throughput(
+    board: Board, *, frames: int, elements: int, format: Format = Format.WINDOW64, duplicates: float = 0
+) -> Throughput:
     """`frames` contributions from WORLD ports, as fast as the switch takes them, each sum sent to all ports.
 
     duplicates: the share of contributions that are sent twice, at once. RuntimeError if the switch did not do all of
@@ -90,13 +104,22 @@ def throughput(board: Board, *, frames: int, elements: int, format: Format = For
     board.run(SETTLE_CYCLES)
     for port in range(config.ports):
         board.receive(port)
-    return Throughput(sum(size * count for size, count in sent.items()), last - first + 1, sent.total(), ran / seconds / 1e3,
-                      ran / cpu_seconds / 1e3)
+    return Throughput(
+        sum(size * count for size, count in sent.items()),
+        last - first + 1,
+        sent.total(),
+        ran / seconds / 1e3,
+        ran / cpu_seconds / 1e3,
+    )
 
 
 def demand_all_done(board: Board, out: Iterable[list[Frame]], segments: int, repeated: int) -> None:
     outcomes = Counter(decision.outcome for decision in board.trace())
-    if outcomes[Outcome.ADDED] != WORLD * segments or outcomes[Outcome.DUPLICATE] != repeated or outcomes.total() != WORLD * segments + repeated:
+    if (
+        outcomes[Outcome.ADDED] != WORLD * segments
+        or outcomes[Outcome.DUPLICATE] != repeated
+        or outcomes.total() != WORLD * segments + repeated
+    ):
         raise RuntimeError(f"{WORLD * segments} contributions and {repeated} repeats became {dict(outcomes)}")
     results = [len(frames) for frames in out]
     # A repeat that comes after its sum is complete is answered with the result once more.
@@ -108,15 +131,18 @@ def demand_all_done(board: Board, out: Iterable[list[Frame]], segments: int, rep
 def demand_sound(board: Board) -> None:
     if broken := board.violations():
         raise RuntimeError(f"handshakes: {broken}")
-    dropped = {name: count for name, count in counters(board).items() if any(
-        counter.name in name for counter in PortCounter if counter.name.startswith("TX_DROP"))}
+    dropped = {
+        name: count
+        for name, count in counters(board).items()
+        if any(counter.name in name for counter in PortCounter if counter.name.startswith("TX_DROP"))
+    }
     if dropped:
         raise RuntimeError(f"dropped: {dropped}")
 
 
 class Mixed(NamedTuple):
-    """words_per_cycle: that went in, of all frames, from the first of them to the last word that came out. share_least: when the
-    first port has had all its frames decided, how many the port served least has had, as a share of that."""
+    """words_per_cycle: that went in, of all frames, from the first of them to the last word that came out. share_least:
+    when the first port has had all its frames decided, how many the port served least has had, as a share of that."""
 
     words_per_cycle: float
     share_least: float
@@ -135,8 +161,8 @@ def stations(board: Board, ports: Sequence[int]) -> list[Host]:
 
 
 def exchanged(board: Board, streams: dict[int, list[bytes]], results: Counter[int]) -> Mixed:
-    """Runs what the ports send, the same number of frames each, and demands what has to come of it: at the partner of each port
-    (0 and 1, 2 and 3) its ordinary frames, unchanged and in order, and by port so many frames beside them."""
+    """Runs what the ports send, the same number of frames each, and demands what has to come of it: at the partner of
+    each port (0 and 1, 2 and 3) its ordinary frames, unchanged and in order, and by port so many frames beside them."""
     board.limit(max(map(len, streams.values())))
     for port, frames in streams.items():
         if board.send_many(port, frames) != len(frames):
@@ -148,33 +174,49 @@ def exchanged(board: Board, streams: dict[int, list[bytes]], results: Counter[in
         out = board.receive(port)
         last = max([last, *(frame.last for frame in out)])
         passed = [frame.data for frame in out if frame.data[12:14] == ORDINARY_TYPE]
-        if passed != [frame for frame in streams[port ^ 1] if frame[12:14] == ORDINARY_TYPE] or len(out) - len(passed) != results[port]:
-            raise RuntimeError(f"port {port} sent {len(passed)} ordinary frames and {len(out) - len(passed)} others: not what it was to send")
+        if (
+            passed != [frame for frame in streams[port ^ 1] if frame[12:14] == ORDINARY_TYPE]
+            or len(out) - len(passed) != results[port]
+        ):
+            raise RuntimeError(
+                f"port {port} sent {len(passed)} ordinary frames and {len(out) - len(passed)} others: not what it was to send"
+            )
     demand_sound(board)
     had = Counter[int]()
     for decision in board.trace():
         had[decision.port] += 1
         if had[decision.port] == len(streams[decision.port]):
             break
-    return Mixed(sum(words(board.config, frame) for frames in streams.values() for frame in frames) / (last - first + 1),
-                 min(had[port] for port in streams) / max(had.values()))
+    return Mixed(
+        sum(words(board.config, frame) for frames in streams.values() for frame in frames) / (last - first + 1),
+        min(had[port] for port in streams) / max(had.values()),
+    )
 
 
 def mixed(board: Board, *, frames: int, size: int = 1514) -> Mixed:
-    """Ports 0 and 1 send full contributions and get their sums, ports 2 and 3 send each other ordinary frames of `size` bytes:
-    `frames` from each. RuntimeError if anything is lost or changed."""
+    """Ports 0 and 1 send full contributions and get their sums, ports 2 and 3 send each other ordinary frames of `size`
+    bytes: `frames` from each. RuntimeError if anything is lost or changed."""
     members, hosts = joined(board, format=Format.WINDOW64, world=2), stations(board, (2, 3))
     config, payload = board.config, np.ones(board.config.elements, "<f4")
-    streams = {member.port: [member.contribution(member.first_seq + k, payload, behind=min(k, config.window - 1)) for k in range(frames)]
-               for member in members}
-    streams |= {host.port: numbered_frames(other, host, frames, size) for host, other in zip(hosts, hosts[::-1], strict=True)}
+    streams = {
+        member.port: [
+            member.contribution(member.first_seq + k, payload, behind=min(k, config.window - 1)) for k in range(frames)
+        ]
+        for member in members
+    }
+    streams |= {
+        host.port: numbered_frames(other, host, frames, size) for host, other in zip(hosts, hosts[::-1], strict=True)
+    }
     return exchanged(board, streams, Counter({member.port: frames for member in members}))
 
 
 def ordinary_throughput(board: Board, *, frames: int, size: int) -> Mixed:
-    """Ports 0 and 1, and 2 and 3, send each other `frames` ordinary frames of `size` bytes. RuntimeError if anything is lost or changed."""
+    """Ports 0 and 1, and 2 and 3, send each other `frames` ordinary frames of `size` bytes. RuntimeError if anything is
+    lost or changed."""
     hosts = stations(board, range(4))
-    return exchanged(board, {host.port: numbered_frames(hosts[host.port ^ 1], host, frames, size) for host in hosts}, Counter())
+    return exchanged(
+        board, {host.port: numbered_frames(hosts[host.port ^ 1], host, frames, size) for host in hosts}, Counter()
+    )
 
 
 def numbered_frames(to: Host, source: Host, frames: int, size: int) -> list[bytes]:
@@ -183,7 +225,8 @@ def numbered_frames(to: Host, source: Host, frames: int, size: int) -> list[byte
 
 
 def queue_cycles(config: Config) -> int:
-    """From a frame's last word entering a port's queue to its first word at the queue's exit, measured on the queue alone."""
+    """From a frame's last word entering a port's queue to its first word at the queue's exit, measured on the queue
+    alone."""
     queue = PacketQueue(bus_bits=config.bus_bits, depth=config.queue_words, frame_bytes_max=config.frame_bytes_max)
     seen: list[int] = []
 
@@ -211,9 +254,9 @@ def queue_cycles(config: Config) -> int:
 
 
 class Latencies(NamedTuple):
-    """Cycles, at the latest of the ports. `first`: first word of the completing contribution leaving its queue to first word of the
-    result at a port's exit; `last`: last word to last word, likewise; `whole`: the contribution's last word going in to
-    the result's last word going out, storing and forwarding included."""
+    """Cycles, at the latest of the ports. `first`: first word of the completing contribution leaving its queue to first
+    word of the result at a port's exit; `last`: last word to last word, likewise; `whole`: the contribution's last word
+    going in to the result's last word going out, storing and forwarding included."""
 
     first: int
     last: int
@@ -252,8 +295,8 @@ def latencies(board: Board, elements: int, *, format: Format = Format.WINDOW64) 
 
 
 def engine_khz(engine: str, *, frames: int, repetitions: int) -> tuple[float, float]:
-    """Median speed of a board of the default configuration under `throughput`'s load of full frames, by the clock on the wall
-    and by the time that a processor gave it: on a quiet machine they are the same."""
+    """Median speed of a board of the default configuration under `throughput`'s load of full frames, by the clock on
+    the wall and by the time that a processor gave it: on a quiet machine they are the same."""
     with Board(Config(), engine=engine, trace=True, stamps=True) as board:
         runs = [throughput(board, frames=frames, elements=board.config.elements) for _ in range(repetitions)]
     return statistics.median(run.khz for run in runs), statistics.median(run.cpu_khz for run in runs)

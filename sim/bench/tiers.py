@@ -1,17 +1,30 @@
 """Which tests `make test` runs, and how the rest is divided into shards: decided by measured durations.
 
-A *law* is a test function; its *cases* are its parameters. The short tier holds every law once, by its cheapest case with stalls if it has such,
-and all further cases that cost next to nothing. The slow tier holds what is marked `slow`, the long tier everything else.
+A *law* is a test function; its *cases* are its parameters. The short tier holds every law once, by its cheapest case
+with stalls if it has such, and all further cases that cost next to nothing. The slow tier holds what is marked `slow`,
+the long tier everything else.
 
-`tests/durations.json` keeps the durations, seconds of one processor with nothing beside it. A case that is not in that file is a cheap or a new
-one, and belongs to the short tier until somebody measures it (`make test-all DURATIONS=1`).
+`tests/durations.json` keeps the durations, seconds of one processor with nothing beside it. A case that is not in that
+file is a cheap or a new one, and belongs to the short tier until somebody measures it (`make test-all DURATIONS=1`).
 """
 
 import json
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-__all__ = ["CHEAP_S", "LIMIT_S", "Durations", "law_of", "laws_without", "listed", "merged", "read", "shard", "short", "write"]
+__all__ = [
+    "CHEAP_S",
+    "LIMIT_S",
+    "Durations",
+    "law_of",
+    "laws_without",
+    "listed",
+    "merged",
+    "read",
+    "shard",
+    "short",
+    "write",
+]
 
 Durations = Mapping[str, float]
 """Seconds of each case, by its pytest node id."""
@@ -29,7 +42,9 @@ def law_of(case: str) -> str:
     return case.partition("[")[0]
 
 
-def short(cases: Iterable[str], durations: Durations, *, slow: Collection[str] = (), stalled: Collection[str] = ()) -> set[str]:
+def short(
+    cases: Iterable[str], durations: Durations, *, slow: Collection[str] = (), stalled: Collection[str] = ()
+) -> set[str]:
     """Return the cases of the short tier.
 
     Parameters
@@ -48,7 +63,9 @@ def short(cases: Iterable[str], durations: Durations, *, slow: Collection[str] =
         if case not in slow and durations.get(case, 0.0) <= LIMIT_S:
             laws.setdefault(law_of(case), []).append(case)
     cheap = {case for found in laws.values() for case in found if durations.get(case, 0.0) <= CHEAP_S}
-    return cheap | {min(found, key=lambda case: (case not in stalled, durations.get(case, 0.0))) for found in laws.values()}
+    return cheap | {
+        min(found, key=lambda case: (case not in stalled, durations.get(case, 0.0))) for found in laws.values()
+    }
 
 
 def laws_without(cases: Iterable[str], kept: Collection[str]) -> list[str]:
@@ -65,8 +82,11 @@ def listed(laws: Iterable[str]) -> list[str]:
     return [f"- `{file}`: {'; '.join(names)}" for file, names in files.items()]
 
 
-def shard(cases: Iterable[str], durations: Durations, number: int, count: int, *, slow: Collection[str] = ()) -> set[str]:
-    """Return the cases of shard `number` of `count`, from 1: the longest first, each to the shard that has least so far.
+def shard(
+    cases: Iterable[str], durations: Durations, number: int, count: int, *, slow: Collection[str] = ()
+) -> set[str]:
+    """Return the cases of shard `number` of `count`, from 1: the longest first, each to the shard that has least so
+    far.
 
     Raises
     ------
@@ -92,7 +112,8 @@ def read(path: Path) -> dict[str, float]:
 
 
 def merged(kept: Durations, measured: Durations, known: Collection[str]) -> dict[str, float]:
-    """Return what should be kept after a run: its measurements, and of the other cases that still exist what was kept before."""
+    """Return what should be kept after a run: its measurements, and of the other cases that still exist what was kept
+    before."""
     both = {**kept, **measured}
     return {case: round(both[case], 1) for case in sorted(both) if case in known and both[case] > CHEAP_S}
 

@@ -1,7 +1,7 @@
 """Random traffic that visits every rule: the same for the golden model, a simulated and a compiled switch.
 
-The clients learn from the replies they are given, so their contributions mostly hit the window; the rest is stale, repeated,
-early, strange or broken on purpose. Among them are stations that only talk to each other.
+The clients learn from the replies they are given, so their contributions mostly hit the window; the rest is stale,
+repeated, early, strange or broken on purpose. Among them are stations that only talk to each other.
 """
 
 from collections.abc import Callable
@@ -15,9 +15,27 @@ from sim.bench.hosts import Hosts
 
 __all__ = ["ADVERSE", "Traffic", "adverse_numbers", "broken_frames"]
 
-ADVERSE = np.array([0x00000000, 0x80000000, 0x00000001, 0x807FFFFF, 0x3F800000, 0xBF800000, 0x33800000, 0x46800000,
-                    0x467FFFFF, 0xC67FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F7FFFFF, 0x34000001, 0x2F000000],
-                   np.uint32)
+ADVERSE = np.array(
+    [
+        0x00000000,
+        0x80000000,
+        0x00000001,
+        0x807FFFFF,
+        0x3F800000,
+        0xBF800000,
+        0x33800000,
+        0x46800000,
+        0x467FFFFF,
+        0xC67FFFFF,
+        0x7F800000,
+        0xFF800000,
+        0x7FC00000,
+        0x7F7FFFFF,
+        0x34000001,
+        0x2F000000,
+    ],
+    np.uint32,
+)
 """Zeros, subnormals, ties, the edge of the default range, infinities, NaN."""
 
 
@@ -30,16 +48,25 @@ def adverse_numbers(rng: np.random.Generator, count: int, chance: float = 0.02) 
 
 
 def broken_frames(frame: bytes) -> dict[str, bytes]:
-    """One frame of ours spoilt in every way a wire or a bad sender could, by the name of the Outcome or port counter it must
-    be counted under. The checksums are right where the case is about something else."""
+    """One frame of ours spoilt in every way a wire or a bad sender could, by the name of the Outcome or port counter it
+    must be counted under. The checksums are right where the case is about something else."""
+
     def flip(at: int) -> bytes:
-        return frame[:at] + bytes([frame[at] ^ 0x40]) + frame[at + 1:]
+        return frame[:at] + bytes([frame[at] ^ 0x40]) + frame[at + 1 :]
 
     return {
-        "RX_RUNT": frame[:59], "LENGTH/ethernet": frame[:60], "LENGTH/header": frame[:63], "LENGTH/cut": frame[:-4],
-        "LENGTH/padded": frame + bytes(4), "LENGTH/ip": flip(17), "LENGTH/udp": flip(39),
-        "IP_CHECKSUM": flip(24), "UDP_CHECKSUM": flip(40), "UDP_CHECKSUM/payload": flip(len(frame) - 1),
-        "IP_CHECKSUM/source": flip(26), "RX_OVERSIZE": frame + bytes(10000 - len(frame)),
+        "RX_RUNT": frame[:59],
+        "LENGTH/ethernet": frame[:60],
+        "LENGTH/header": frame[:63],
+        "LENGTH/cut": frame[:-4],
+        "LENGTH/padded": frame + bytes(4),
+        "LENGTH/ip": flip(17),
+        "LENGTH/udp": flip(39),
+        "IP_CHECKSUM": flip(24),
+        "UDP_CHECKSUM": flip(40),
+        "UDP_CHECKSUM/payload": flip(len(frame) - 1),
+        "IP_CHECKSUM/source": flip(26),
+        "RX_OVERSIZE": frame + bytes(10000 - len(frame)),
     }
 
 
@@ -52,14 +79,25 @@ def asynchronous(rng: np.random.Generator) -> dict[str, int]:
 class Traffic:
     """An endless stream of (port, frame, error) for `config`, from `seed`.
 
-    `exchange` is called with each and returns the frames that came back, whoever answers; what the clients learn comes from there.
+    `exchange` is called with each and returns the frames that came back, whoever answers; what the clients learn comes
+    from there.
     """
 
-    def __init__(self, config: Config, *, seed: int, workers: int, jobs: int = 1,
-                 exchange: Callable[[int, bytes, bool], list[bytes]]):
+    def __init__(
+        self,
+        config: Config,
+        *,
+        seed: int,
+        workers: int,
+        jobs: int = 1,
+        exchange: Callable[[int, bytes, bool], list[bytes]],
+    ):
         self.config, self.rng, self.exchange = config, np.random.default_rng(seed), exchange
-        self.clients = [Client.numbered(16 * job + k, port=(job + k) % config.ports, job=job)
-                        for job in range(jobs) for k in range(workers)]
+        self.clients = [
+            Client.numbered(16 * job + k, port=(job + k) % config.ports, job=job)
+            for job in range(jobs)
+            for k in range(workers)
+        ]
         self.workers, self.hosts = workers, Hosts(config, self.rng)
         self.held: dict[bytes, set[int]] = {client.mac: set() for client in self.clients}
         self.lost: set[int] = set()
@@ -112,7 +150,8 @@ class Traffic:
                 self.contribute(client)
 
     def contribute(self, client: Client) -> None:
-        """What a worker would send: a contribution or a repeat within its window, now and then a receipt, often late."""
+        """What a worker would send: a contribution or a repeat within its window, now and then a receipt, often
+        late."""
         rng, window = self.rng, self.config.window
         if client.settings["segments"] and rng.random() < 0.3:
             self.claim(client)
@@ -123,13 +162,16 @@ class Traffic:
         fmt = Format.INT32 if seq % 7 == 0 else client.format
         length = 1 + seq * 37 % self.config.elements
         flags = int(rng.integers(0, 2)) | self.kind(seq)
-        self.send(client, client.contribution(seq, adverse_numbers(rng, length, 0.003), format=fmt, behind=offset, flags=flags))
+        self.send(
+            client,
+            client.contribution(seq, adverse_numbers(rng, length, 0.003), format=fmt, behind=offset, flags=flags),
+        )
         if rng.random() < 0.3:
             self.send(client, client.receipt(low + offset, behind=offset, want=bool(rng.random() < 0.5)))
 
     def claim(self, client: Client) -> None:
-        """In an asynchronous job: the next vector or the last one again, with weights of now or of some time, mostly behind the receipt
-        for them."""
+        """In an asynchronous job: the next vector or the last one again, with weights of now or of some time, mostly
+        behind the receipt for them."""
         rng, segments = self.rng, client.settings["segments"]
         low, bases = self.low(client), self.bases[client.job]
         lacked = (base for base in bases if 0 < (base + segments - low) % 2**32 < 2**31)
@@ -162,7 +204,10 @@ class Traffic:
             return
         base = self.low(client)
         numbers = adverse_numbers(rng, int(rng.integers(1, config.elements + 1)), 0.2)
-        seq = int(base + rng.choice([-4 * config.window, -1, 0, config.window, 2 * config.window, 5 * config.window])) % 2**32
+        seq = (
+            int(base + rng.choice([-4 * config.window, -1, 0, config.window, 2 * config.window, 5 * config.window]))
+            % 2**32
+        )
         kinds: list[Callable[[], bytes]] = [
             lambda: ordinary(b"\xff" * 6, client.mac, int(rng.integers(60, 1515))),
             lambda: ordinary(client.mac, client.switch_mac, 60),
@@ -176,13 +221,19 @@ class Traffic:
             lambda: client.contribution(base % 2**32, numbers, checksum=False),
             lambda: client.contribution(base, bytes(int(rng.integers(0, 4 * config.elements + 40)))),
             lambda: client.receipt(seq, behind=int(rng.integers(0, 2 * config.window)), want=True),
-            lambda: client.frame(Type.RECEIPT, bytes(4)), lambda: client.frame(Type.CLAIM, bytes(4)),
+            lambda: client.frame(Type.RECEIPT, bytes(4)),
+            lambda: client.frame(Type.CLAIM, bytes(4)),
             lambda: client.claim(int(rng.integers(0, 30)), base + int(rng.integers(-30, 30))),
             lambda: client.frame(Type.CONTROL, bytes(int(rng.integers(0, 100)))),
-            lambda: client.control(int(rng.integers(0, 10)), {"threshold": int(rng.integers(0, 5))}, seq=int(rng.integers(0, 4))),
-            lambda: client.fbcast(base + int(rng.integers(-1, 3))), lambda: client.halt(bool(rng.random() < 0.3)),
+            lambda: client.control(
+                int(rng.integers(0, 10)), {"threshold": int(rng.integers(0, 5))}, seq=int(rng.integers(0, 4))
+            ),
+            lambda: client.fbcast(base + int(rng.integers(-1, 3))),
+            lambda: client.halt(bool(rng.random() < 0.3)),
             lambda: client.read(int(rng.integers(0, 110))),
-            lambda: client.join(), lambda: client.join(token=0), lambda: client.join(token=7),
+            lambda: client.join(),
+            lambda: client.join(token=0),
+            lambda: client.join(token=7),
             lambda: client.join(member=int(rng.integers(0, 5)), nonce=int(rng.integers(1, 9))),
             lambda: client.set_h(int(rng.integers(0, self.workers + 2))),
             lambda: list(broken_frames(client.contribution(base % 2**32, numbers)).values())[int(rng.integers(0, 12))],
@@ -205,7 +256,13 @@ class Traffic:
             self.incarnation += 1
             client.forget(1000 + self.incarnation)
         rng = self.rng
-        self.form(job, mode=int(rng.integers(0, 2)), format=int(rng.integers(1, 4)),
-                  fraction=int(rng.choice([44, -70, 0, 126, 149])), threshold=int(rng.integers(1, self.workers + 1)),
-                  deadline_us=int(rng.choice([0, 400, 3000])), evict_us=int(rng.choice([0, 1, 3])) * SILENCE_TICK_US,
-                  **asynchronous(rng))
+        self.form(
+            job,
+            mode=int(rng.integers(0, 2)),
+            format=int(rng.integers(1, 4)),
+            fraction=int(rng.choice([44, -70, 0, 126, 149])),
+            threshold=int(rng.integers(1, self.workers + 1)),
+            deadline_us=int(rng.choice([0, 400, 3000])),
+            evict_us=int(rng.choice([0, 1, 3])) * SILENCE_TICK_US,
+            **asynchronous(rng),
+        )

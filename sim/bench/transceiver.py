@@ -1,4 +1,5 @@
-"""A transceiver with a 64B/66B gearbox, as a port of 10GBASE-R sees it: a line of single bits, blocks that begin anywhere, pauses, slips."""
+"""A transceiver with a 64B/66B gearbox, as a port of 10GBASE-R sees it: a line of single bits, blocks that begin
+anywhere, pauses, slips."""
 
 from collections.abc import Callable, Iterator
 
@@ -28,10 +29,12 @@ def number(bits: list[int]) -> int:
 
 
 class Transceiver:
-    """Carries what `port` sends to where it receives, by way of `spoil`, which gets the number of a bit on the line and the bit. `line`: all that was
-    sent. Its receiving side begins with the line's bit `offset`; a slip skips one."""
+    """Carries what `port` sends to where it receives, by way of `spoil`, which gets the number of a bit on the line and
+    the bit. `line`: all that was sent. Its receiving side begins with the line's bit `offset`; a slip skips one."""
 
-    def __init__(self, port, *, pause: int = 0, offset: int = 0, spoil: Callable[[int, int], int] = lambda place, bit: bit) -> None:
+    def __init__(
+        self, port, *, pause: int = 0, offset: int = 0, spoil: Callable[[int, int], int] = lambda place, bit: bit
+    ) -> None:
         self.port, self.pause, self.at, self.spoil = port, pause, offset, spoil
         self.line: list[int] = []
         self.slips = 0
@@ -62,8 +65,8 @@ class Transceiver:
 
 
 def characters_on(line: list[int]) -> list[Character]:
-    """What the blocks of a line say, but for the first two: one is what stands there at power-up, one is scrambled with what was not sent.
-    AssertionError if another one says nothing."""
+    """What the blocks of a line say, but for the first two: one is what stands there at power-up, one is scrambled with
+    what was not sent. AssertionError if another one says nothing."""
     words = [word_of(block) for block in descrambled(blocks_of(line), Shift(0))][2:]
     assert None not in words, f"blocks {[k + 2 for k, word in enumerate(words) if word is None]} are none"
     return [character for word in words for character in word]

@@ -36,13 +36,22 @@ def address(switch: int) -> tuple[bytes, bytes]:
 class Tree:
     """Switches, links and workers. Uplinks leave by port 0, to the parent's highest ports; workers share ports 1 and 2.
 
-    `switch` makes one, as `TreeSwitch` does. `rates` of the links' faults. `held`: each worker's results by seq; `log`: all that it was sent;
-    `gone`: who takes part no more.
+    `switch` makes one, as `TreeSwitch` does. `rates` of the links' faults. `held`: each worker's results by seq; `log`:
+    all that it was sent; `gone`: who takes part no more.
     """
 
-    def __init__(self, shape: Shape = TWO, config: Config = CONFIG, seed: int = 7, switch: Callable[..., Any] = TreeSwitch, **rates: float):
+    def __init__(
+        self,
+        shape: Shape = TWO,
+        config: Config = CONFIG,
+        seed: int = 7,
+        switch: Callable[..., Any] = TreeSwitch,
+        **rates: float,
+    ):
         parents, homes = shape
-        below = [sum(1 << r for r, home in enumerate(homes) if self.under(parents, home, k)) for k in range(len(parents))]
+        below = [
+            sum(1 << r for r, home in enumerate(homes) if self.under(parents, home, k)) for k in range(len(parents))
+        ]
         links: list[tuple[tuple[int, int], tuple[int, int]]] = []
         self.switches: list[Any] = []
         for k, parent in enumerate(parents):
@@ -85,7 +94,10 @@ class Tree:
 
     def running(self, rank: int) -> bool:
         """The worker was told that the job runs."""
-        return any(reply.ack is not None and reply.reason == Reason.DONE and reply.ack["state"] == JobState.RUNNING for reply in self.log[rank])
+        return any(
+            reply.ack is not None and reply.reason == Reason.DONE and reply.ack["state"] == JobState.RUNNING
+            for reply in self.log[rank]
+        )
 
     def join(self, **settings: int) -> "Tree":
         """All workers join, repeating until the job runs for all."""
@@ -97,12 +109,18 @@ class Tree:
         assert all(self.running(rank) for rank in range(self.world))
         return self
 
-    def reduce(self, payloads: np.ndarray, *, start: int = 0, format: int | None = None, turns: int = 400) -> list[Reply]:
-        """All workers send all segments (workers, segments, elements), repeating what they lack, in changing order. Results by segment."""
+    def reduce(
+        self, payloads: np.ndarray, *, start: int = 0, format: int | None = None, turns: int = 400
+    ) -> list[Reply]:
+        """All workers send all segments (workers, segments, elements), repeating what they lack, in changing order.
+        Results by segment."""
         first, segments = self.clients[0].first_seq + start, payloads.shape[1]
         order = np.random.default_rng(start)
         for _ in range(turns):
-            lacking = {rank: [s for s in range(segments) if (first + s) % 2**32 not in self.held[rank]] for rank in range(self.world)}
+            lacking = {
+                rank: [s for s in range(segments) if (first + s) % 2**32 not in self.held[rank]]
+                for rank in range(self.world)
+            }
             busy = [rank for rank in range(self.world) if lacking[rank] and rank not in self.gone]
             if not busy:
                 anybody = next(rank for rank in range(self.world) if rank not in self.gone)
@@ -111,12 +129,17 @@ class Tree:
                 low = lacking[rank][0]
                 for s in lacking[rank]:
                     if s < low + self.clients[rank].window:
-                        self.send(rank, self.clients[rank].contribution(first + s, payloads[rank, s], behind=s - low, format=format))
+                        self.send(
+                            rank,
+                            self.clients[rank].contribution(
+                                first + s, payloads[rank, s], behind=s - low, format=format
+                            ),
+                        )
         raise AssertionError(f"after {turns} turns {busy} still wait")
 
     def follow(self, old: int, numbers: np.ndarray) -> None:
-        """After a Reset of the epoch `old`: whoever sends is told, and joins again. Seqs begin anew, so nobody holds a result. numbers: (workers,
-        elements)."""
+        """After a Reset of the epoch `old`: whoever sends is told, and joins again. Seqs begin anew, so nobody holds a
+        result. numbers: (workers, elements)."""
         for held in self.held:
             held.clear()
         for _ in range(60):
@@ -137,8 +160,17 @@ class Tree:
 
 def facts(replies: Sequence[Reply]) -> list[tuple[Any, ...]]:
     """What must be the same of results at all workers."""
-    return [(reply.numbers.tolist(), int(reply.header["members"]), int(reply.header["count"]), int(reply.header["token"]),
-             reply.flags & ~ResultFlag.RESENT, int(reply.header["member"])) for reply in replies]
+    return [
+        (
+            reply.numbers.tolist(),
+            int(reply.header["members"]),
+            int(reply.header["count"]),
+            int(reply.header["token"]),
+            reply.flags & ~ResultFlag.RESENT,
+            int(reply.header["member"]),
+        )
+        for reply in replies
+    ]
 
 
 def with_fields(frame: bytes, **fields: int) -> bytes:
@@ -150,8 +182,15 @@ def with_fields(frame: bytes, **fields: int) -> bytes:
 
 
 def rebuilt(frame: bytes, payload: bytes, ip: bytes | None = None) -> bytes:
-    return udp_frame(eth_dst=frame[:6], eth_src=frame[6:12], ip_src=ip or frame[26:30], ip_dst=frame[30:34],
-                     udp_src=int.from_bytes(frame[34:36], "big"), udp_dst=UDP_PORT, payload=payload)
+    return udp_frame(
+        eth_dst=frame[:6],
+        eth_src=frame[6:12],
+        ip_src=ip or frame[26:30],
+        ip_dst=frame[30:34],
+        udp_src=int.from_bytes(frame[34:36], "big"),
+        udp_dst=UDP_PORT,
+        payload=payload,
+    )
 
 
 def spoilt(frame: bytes, rng: np.random.Generator) -> bytes:
@@ -165,10 +204,12 @@ def spoilt(frame: bytes, rng: np.random.Generator) -> bytes:
         elif name == "low":
             header[str(rng.choice(["seq", "behind", "epoch", "count"]))] += int(rng.choice([-4, -1, 1, 4])) % 2**16
         elif name == "cut":
-            body = body[:int(rng.integers(0, len(body) + 1))]
+            body = body[: int(rng.integers(0, len(body) + 1))]
         elif name == "body" and body:
             at = int(rng.integers(0, len(body)))
-            body = body[:at] + bytes([int(rng.integers(0, 4))]) + body[at + 1:]
+            body = body[:at] + bytes([int(rng.integers(0, 4))]) + body[at + 1 :]
         elif name in HEADER.names:
-            header[name] = int(rng.integers(0, 2**63)) >> int(rng.integers(0, 60)) & 2**(8 * HEADER[name].itemsize) - 1
+            header[name] = (
+                int(rng.integers(0, 2**63)) >> int(rng.integers(0, 60)) & 2 ** (8 * HEADER[name].itemsize) - 1
+            )
     return rebuilt(frame, header.tobytes() + body, None if rng.random() < 0.97 else bytes(4))

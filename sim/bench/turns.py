@@ -1,4 +1,5 @@
-"""Threads of which one runs at a time, so that nothing depends on the scheduler: for stand-ins of the switch within one process."""
+"""Threads of which one runs at a time, so that nothing depends on the scheduler: for stand-ins of the switch within one
+process."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -10,8 +11,9 @@ T = TypeVar("T")
 
 
 def in_turns(turn: threading.Condition, bodies: Sequence[Callable[[], T]]) -> list[T]:
-    """What the bodies return, each in a thread of its own. A body has `turn` while it runs, and lets others run by waiting for it; `turn` is
-    notified when one ends. Raises the first exception of any; whoever waits then, waits on."""
+    """What the bodies return, each in a thread of its own. A body has `turn` while it runs, and lets others run by
+    waiting for it; `turn` is notified when one ends. Raises the first exception of any; whoever waits then, waits
+    on."""
     results: dict[int, T] = {}
     failures: list[BaseException] = []
 

@@ -118,15 +118,21 @@ class UdpModel:
     def _deliver(self, port: int, payload: bytes, peer: tuple[str, int]) -> None:
         udp_port = peer[1]
         frame = udp_frame(
-            eth_dst=SWITCH_MAC, eth_src=bytes([2, 0, 0, port, *udp_port.to_bytes(2)]), ip_src=bytes([10, 0, 1, port]),
-            ip_dst=SWITCH_IP, udp_src=udp_port, udp_dst=UDP_PORT, payload=payload)
+            eth_dst=SWITCH_MAC,
+            eth_src=bytes([2, 0, 0, port, *udp_port.to_bytes(2)]),
+            ip_src=bytes([10, 0, 1, port]),
+            ip_dst=SWITCH_IP,
+            udp_src=udp_port,
+            udp_dst=UDP_PORT,
+            payload=payload,
+        )
         with self.lock:
             sent = self.switch.receive(port, frame, time.monotonic_ns() // 1000 % 2**32)
             self.lock.notify_all()
         for egress, reply in sent:
             to = int.from_bytes(reply[36:38])
             size = int.from_bytes(reply[38:40]) - 8
-            answer = reply[ADDRESSES.itemsize:ADDRESSES.itemsize + size]
+            answer = reply[ADDRESSES.itemsize : ADDRESSES.itemsize + size]
             if (client := self._clients.get((egress, to))) is None:
                 continue
             for _ in range(1 + (self._chance.random() < self.faults.duplication)):

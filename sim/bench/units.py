@@ -18,12 +18,21 @@ __all__ = ["Units", "verilog"]
 class Units(wiring.Component):
     """A reader and a writer at one bus. `error`: of either."""
 
-    def __init__(self, address_bits: int, *, reader: type[UnitReader] = UnitReader, writer: type[UnitWriter] = UnitWriter):
+    def __init__(
+        self, address_bits: int, *, reader: type[UnitReader] = UnitReader, writer: type[UnitWriter] = UnitWriter
+    ):
         self.reader, self.writer = reader(address_bits), writer(address_bits)
-        super().__init__({
-            "reads": In(stream.Signature(address_bits)), "found": Out(stream.Signature(Beat)),
-            "writes": In(stream.Signature(address_bits)), "put": In(stream.Signature(64)),
-            "busy": Out(1), "stat_error": Out(1), "axi": Out(Axi4(address_bits))})
+        super().__init__(
+            {
+                "reads": In(stream.Signature(address_bits)),
+                "found": Out(stream.Signature(Beat)),
+                "writes": In(stream.Signature(address_bits)),
+                "put": In(stream.Signature(64)),
+                "busy": Out(1),
+                "stat_error": Out(1),
+                "axi": Out(Axi4(address_bits)),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
@@ -31,15 +40,20 @@ class Units(wiring.Component):
         for unit, channels in ((reader, ("ar", "r")), (writer, ("aw", "w", "b"))):
             for name in channels:
                 connect(m, getattr(unit, name), flipped(getattr(self.axi, name)))
-        for inner, outer in ((reader.units, self.reads), (reader.beats, self.found), (writer.units, self.writes), (writer.beats, self.put)):
+        for inner, outer in (
+            (reader.units, self.reads),
+            (reader.beats, self.found),
+            (writer.units, self.writes),
+            (writer.beats, self.put),
+        ):
             connect(m, inner, flipped(outer))
         m.d.comb += [self.busy.eq(writer.busy), self.stat_error.eq(reader.error | writer.error)]
         return m
 
 
 def verilog(component: wiring.Component, top: str) -> str:
-    """With the names that the standard has for the wires of a bus, `axi_awaddr`, and `reads_payload`, `reads_valid`, `reads_ready` of a stream;
-    clock `clk`, synchronous reset `rst`."""
+    """With the names that the standard has for the wires of a bus, `axi_awaddr`, and `reads_payload`, `reads_valid`,
+    `reads_ready` of a stream; clock `clk`, synchronous reset `rst`."""
     m, sync, ports = Module(), ClockDomain("sync"), []
     m.domains.sync, m.submodules.part = sync, component
 
@@ -62,5 +76,9 @@ def verilog(component: wiring.Component, top: str) -> str:
         rtlil = rtlil_backend.convert(m, name=top, ports=[sync.clk, sync.rst, *ports], emit_src=False)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "part.il").write_text(rtlil)
-        tool("yosys", ["-q", "-p", "read_rtlil part.il; proc; opt_expr; opt_clean; memory_collect; write_verilog -noattr part.v"], Path(folder))
+        tool(
+            "yosys",
+            ["-q", "-p", "read_rtlil part.il; proc; opt_expr; opt_clean; memory_collect; write_verilog -noattr part.v"],
+            Path(folder),
+        )
         return (Path(folder) / "part.v").read_text()

@@ -12,8 +12,8 @@ T = TypeVar("T")
 
 
 def until(holds: Callable[[], T], seconds: float, *, unless: Callable[[], object] = lambda: None) -> T:
-    """Looks again and again until `holds` returns what is true, and returns that. AssertionError after so many seconds, or once `unless` is
-    true, of which that is then the message."""
+    """Looks again and again until `holds` returns what is true, and returns that. AssertionError after so many seconds,
+    or once `unless` is true, of which that is then the message."""
     deadline = time.monotonic() + seconds
     while not (found := holds()):
         assert not (obstacle := unless()), obstacle

@@ -1,11 +1,25 @@
-"""XGMII character by character, written from IEEE 802.3 clause 46: what frames look like there, and what stands on a line."""
+"""XGMII character by character, written from IEEE 802.3 clause 46: what frames look like there, and what stands on a
+line."""
 
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-__all__ = ["IDLE", "PREAMBLE", "START", "TERMINATE", "Character", "Sent", "characters", "control", "frame_of", "frames_in", "ordered_set", "whole",
-           "words"]
+__all__ = [
+    "IDLE",
+    "PREAMBLE",
+    "START",
+    "TERMINATE",
+    "Character",
+    "Sent",
+    "characters",
+    "control",
+    "frame_of",
+    "frames_in",
+    "ordered_set",
+    "whole",
+    "words",
+]
 
 Character = tuple[int, bool]
 """A byte, and whether it is a control character."""
@@ -42,8 +56,11 @@ def words(line: Iterable[Character]) -> Iterator[tuple[int, int]]:
     line = list(line)
     line += [IDLE] * (-len(line) % 8)
     for at in range(0, len(line), 8):
-        eight = line[at:at + 8]
-        yield sum(byte << 8 * k for k, (byte, _) in enumerate(eight)), sum(is_control << k for k, (_, is_control) in enumerate(eight))
+        eight = line[at : at + 8]
+        yield (
+            sum(byte << 8 * k for k, (byte, _) in enumerate(eight)),
+            sum(is_control << k for k, (_, is_control) in enumerate(eight)),
+        )
 
 
 def characters(seen: Iterable[tuple[int, int]]) -> list[Character]:
@@ -64,7 +81,7 @@ def frames_in(line: list[Character]) -> list[Sent]:
     while at < len(line):
         if line[at] == START:
             end = line.index(TERMINATE, at)
-            found.append(Sent(line[at + 1:end], at, end))
+            found.append(Sent(line[at + 1 : end], at, end))
             at = end
         elif line[at] != IDLE:
             raise AssertionError(f"frames_in character {at} must be idle, not {line[at]}")

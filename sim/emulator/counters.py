@@ -34,8 +34,11 @@ def counters(board: Board, *, now_us: int = 0) -> dict[str, int]:
     """Every counter that is not zero, by name. The reads count themselves: as CONTROL, and as frames of port 0."""
     registers = {Register.OUTCOMES + outcome: outcome.name for outcome in Outcome}
     registers |= {Register.STATS + stat: stat.name for stat in Stat}
-    registers |= {port_counter_register(port, counter): f"port {port} {counter.name}"
-                  for port in range(board.config.ports) for counter in PortCounter}
+    registers |= {
+        port_counter_register(port, counter): f"port {port} {counter.name}"
+        for port in range(board.config.ports)
+        for counter in PortCounter
+    }
     found: dict[str, int] = {}
     for start in sorted({address - address % REGISTERS_PER_READ for address in registers}):
         for address, value in enumerate(read(board, start, now_us=now_us), start):

@@ -16,12 +16,19 @@ __all__ = ["Emulator"]
 
 
 class Emulator(WallTime):
-    """bind: host, and the UDP port of port 0; the others follow, or with 0 the kernel chooses. faults: by port and direction
-    ("rx" enters the switch). pcap: a folder for one capture per port, of what crosses the switch's side of the cable."""
+    """bind: host, and the UDP port of port 0; the others follow, or with 0 the kernel chooses. faults: by port and
+    direction ("rx" enters the switch). pcap: a folder for one capture per port, of what crosses the switch's side of
+    the cable."""
 
-    def __init__(self, board: Board, bind: tuple[str, int] = ("127.0.0.1", 0), *,
-                 faults: dict[tuple[int, str], Faults] | None = None, pcap: Path | None = None,
-                 slice_cycles: int = SLICE_CYCLES):
+    def __init__(
+        self,
+        board: Board,
+        bind: tuple[str, int] = ("127.0.0.1", 0),
+        *,
+        faults: dict[tuple[int, str], Faults] | None = None,
+        pcap: Path | None = None,
+        slice_cycles: int = SLICE_CYCLES,
+    ):
         self.board = board
         wire = lambda number, direction: Wire((faults or {}).get((number, direction)))
         fabric = Fabric([board], pcap=pcap, epoch_ns=time.time_ns())

@@ -1,7 +1,7 @@
 """Ends of cables in this very process: whole frames, or hosts that speak UDP to the switch, in wall or virtual time.
 
-What an end sends is on its cable once time goes on; what comes is there to `receive`, and announced to `arrived`, which may send. In
-wall time all this may happen in other threads than the one that serves the fabric.
+What an end sends is on its cable once time goes on; what comes is there to `receive`, and announced to `arrived`, which
+may send. In wall time all this may happen in other threads than the one that serves the fabric.
 """
 
 import os
@@ -148,7 +148,7 @@ def train_of(inbox: deque[bytes], into: memoryview) -> tuple[int, int]:
     length = segment_bytes = 0
     while inbox and length + len(inbox[0]) <= len(into) and (not segment_bytes or len(inbox[0]) <= segment_bytes):
         payload = inbox.popleft()
-        into[length:length + len(payload)] = payload
+        into[length : length + len(payload)] = payload
         length, segment_bytes = length + len(payload), segment_bytes or len(payload)
         if len(payload) < segment_bytes:
             break
@@ -156,7 +156,8 @@ def train_of(inbox: deque[bytes], into: memoryview) -> tuple[int, int]:
 
 
 class HostTransport(WallTransport):
-    """A driver's `iswitch.transport.Transport` over a host of a fabric in wall time: `Worker(transport=HostTransport(host))`."""
+    """A driver's `iswitch.transport.Transport` over a host of a fabric in wall time:
+    `Worker(transport=HostTransport(host))`."""
 
     def __init__(self, host: Host):
         self._host, self._wakeup = host, Wakeup()
@@ -170,7 +171,7 @@ class HostTransport(WallTransport):
     def send(self, train: Buffer, segment_bytes: int) -> None:
         view = memoryview(train).cast("B")
         for at in range(0, len(view), segment_bytes):
-            self._host.send(bytes(view[at:at + segment_bytes]))
+            self._host.send(bytes(view[at : at + segment_bytes]))
 
     def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
         if not self._poll.poll(max(0.0, timeout_s) * 1000):

@@ -52,8 +52,9 @@ _SIGNATURES = {
     "isw_wave": (c_int, [c_void_p, c_char_p]),
 }
 
-_ENTRY = np.dtype([("cycle", "<u8"), ("seq", "<u4"),
-                   ("outcome", "u1"), ("port", "u1"), ("job", "u1"), ("member", "u1")])
+_ENTRY = np.dtype(
+    [("cycle", "<u8"), ("seq", "<u4"), ("outcome", "u1"), ("port", "u1"), ("job", "u1"), ("member", "u1")]
+)
 
 
 class BoardError(Exception):
@@ -110,10 +111,21 @@ class Board:
     waves: build with waveforms, for `wave`.
     """
 
-    def __init__(self, config: Config | None = None, *, engine: str = "verilator", seed: int = 1,
-                 mac: bytes = SWITCH_MAC, ip: bytes = SWITCH_IP, path: Path | None = None,
-                 design: Design | None = None, watch: bool = False, stamps: bool = False, trace: bool = False,
-                 waves: bool = False):
+    def __init__(
+        self,
+        config: Config | None = None,
+        *,
+        engine: str = "verilator",
+        seed: int = 1,
+        mac: bytes = SWITCH_MAC,
+        ip: bytes = SWITCH_IP,
+        path: Path | None = None,
+        design: Design | None = None,
+        watch: bool = False,
+        stamps: bool = False,
+        trace: bool = False,
+        waves: bool = False,
+    ):
         self._context: int | None = None
         if len(mac) != 6:
             raise ValueError(f"Board mac must be 6 bytes, not {mac!r}")
@@ -139,8 +151,9 @@ class Board:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def __del__(self) -> None:
@@ -159,8 +172,8 @@ class Board:
         return self._context
 
     def parent(self, job: int, *, port: int, mac: bytes, ip: bytes, ranks: int) -> None:
-        """Makes the switch a leaf in a job of a tree: the port that leads to its parent, whose addresses these are, and the global
-        ranks that join below. To be said before anybody joins."""
+        """Makes the switch a leaf in a job of a tree: the port that leads to its parent, whose addresses these are, and
+        the global ranks that join below. To be said before anybody joins."""
         if not 0 <= job < self.config.jobs:
             raise ValueError(f"parent job must be 0 to {self.config.jobs - 1}, not {job!r}")
         if len(mac) != 6 or len(ip) != 4:
@@ -189,8 +202,9 @@ class Board:
         if not all(0 < len(frame) <= 65536 for frame in frames):
             raise ValueError("a frame must be 1 to 65536 bytes")
         lengths = (c_uint32 * len(frames))(*map(len, frames))
-        taken: int = self._library.isw_send_many(self._open, self._port(port), b"".join(frames), lengths,
-                                                 bytes(errors or len(frames)), len(frames))
+        taken: int = self._library.isw_send_many(
+            self._open, self._port(port), b"".join(frames), lengths, bytes(errors or len(frames)), len(frames)
+        )
         return taken
 
     def limit(self, frames: int) -> None:
@@ -217,10 +231,11 @@ class Board:
         """All frames that have left at a port since the last call."""
         context, number = self._open, self._port(port)
         frames: list[Frame] = []
-        while got := self._library.isw_receive_many(context, number, self._addresses[0], RECEIVE_BYTES,
-                                                    self._addresses[1], self._addresses[2], RECEIVE_FRAMES):
+        while got := self._library.isw_receive_many(
+            context, number, self._addresses[0], RECEIVE_BYTES, self._addresses[1], self._addresses[2], RECEIVE_FRAMES
+        ):
             ends = np.cumsum(self._lengths[:got]).tolist()
-            data = self._bytes[:ends[-1]].tobytes()
+            data = self._bytes[: ends[-1]].tobytes()
             for begin, end, (first, last) in zip([0, *ends], ends, self._times[:got].tolist()):
                 frames.append(Frame(data[begin:end], first, last))
         return frames
@@ -240,29 +255,36 @@ class Board:
             raise ValueError(f"chance must be 0 to 1, not {chance!r}")
         if length < 1:
             raise ValueError(f"length must be at least 1 cycle, not {length!r}")
-        self._library.isw_stall(self._open, self._port(port), int(direction == "tx"), int(chance * (1 << 32)), length,
-                                seed)
+        self._library.isw_stall(
+            self._open, self._port(port), int(direction == "tx"), int(chance * (1 << 32)), length, seed
+        )
 
     def trace(self) -> list[Decision]:
         """The core's decisions since the last call, oldest first."""
         decisions: list[Decision] = []
         entries, lost = np.empty(TRACE_ENTRIES, _ENTRY), c_uint64()
         while got := self._library.isw_trace(self._open, entries.ctypes.data, TRACE_ENTRIES, byref(lost)):
-            decisions += [Decision(cycle, Outcome(outcome), port, job, member, seq)
-                          for cycle, seq, outcome, port, job, member in entries[:got].tolist()]
+            decisions += [
+                Decision(cycle, Outcome(outcome), port, job, member, seq)
+                for cycle, seq, outcome, port, job, member in entries[:got].tolist()
+            ]
         if lost.value:
             raise BoardError(f"{lost.value} decisions were lost: fetch the trace more often")
         return decisions
 
     def reset(self) -> None:
-        """Resets the running switch, as a board's button would: what was inside is gone, what waits at its ports comes afterwards."""
+        """Resets the running switch, as a board's button would: what was inside is gone, what waits at its ports comes
+        afterwards."""
         self._library.isw_reset(self._open)
 
     def violations(self) -> dict[str, int]:
         """Promises that the switch's outputs have broken, by port and kind; empty if all is well. Needs `watch` to see
         what happens while a word waits."""
-        seen = {f"port {port}: {kind}": self._library.isw_violations(self._open, port, number)
-                for port in range(self.config.ports) for number, kind in enumerate(VIOLATIONS)}
+        seen = {
+            f"port {port}: {kind}": self._library.isw_violations(self._open, port, number)
+            for port in range(self.config.ports)
+            for number, kind in enumerate(VIOLATIONS)
+        }
         return {name: count for name, count in seen.items() if count}
 
     @property

@@ -24,15 +24,22 @@ class Node:
 
 
 class Fabric:
-    """Any number of boards, each of its own configuration, seed and addresses, joined by links. Where links make a loop,
-    switches that flood send frames round it for ever: that is the builder's to avoid.
+    """Any number of boards, each of its own configuration, seed and addresses, joined by links. Where links make a
+    loop, switches that flood send frames round it for ever: that is the builder's to avoid.
 
     seed: of the links' faults. pcap: a folder for one capture per port, `switchSportP.pcap`, of a lone switch
     `portP.pcap`. epoch_ns: nanoseconds from 1970 to the fabric's time 0, for the captures.
     """
 
-    def __init__(self, boards: Sequence[Board], links: Sequence[Link] = (), *, seed: int = 1, pcap: Path | None = None,
-                 epoch_ns: int = 0):
+    def __init__(
+        self,
+        boards: Sequence[Board],
+        links: Sequence[Link] = (),
+        *,
+        seed: int = 1,
+        pcap: Path | None = None,
+        epoch_ns: int = 0,
+    ):
         if not boards:
             raise ValueError("Fabric boards must be at least one, not none")
         if pcap:
@@ -56,8 +63,9 @@ class Fabric:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -75,9 +83,11 @@ class Fabric:
         yield from (port.outbound for port in self.ports() if port.outbound)
         yield from (port.inbound for port in self.ports() if port.inbound and port.attachment)
 
-    def plug(self, place: Place, attachment: Attachment, *, inbound: Wire | None = None, outbound: Wire | None = None) -> None:
-        """Attaches something at a free port. inbound, outbound: its cable, as the switch sees it; None is a perfect one. The
-        attachment is closed with the fabric, or at once where it cannot be plugged in (ValueError)."""
+    def plug(
+        self, place: Place, attachment: Attachment, *, inbound: Wire | None = None, outbound: Wire | None = None
+    ) -> None:
+        """Attaches something at a free port. inbound, outbound: its cable, as the switch sees it; None is a perfect
+        one. The attachment is closed with the fabric, or at once where it cannot be plugged in (ValueError)."""
         try:
             self._free(place).connect(inbound or Wire(), outbound or Wire(), attachment)
         except ValueError:
@@ -87,7 +97,9 @@ class Fabric:
     def _free(self, place: Place) -> Port:
         switch, port = place
         if not (0 <= switch < len(self.nodes) and 0 <= port < len(self.nodes[switch].ports)):
-            raise ValueError(f"a place must be a switch of 0 to {len(self.nodes) - 1} and one of its ports, not {switch}:{port}")
+            raise ValueError(
+                f"a place must be a switch of 0 to {len(self.nodes) - 1} and one of its ports, not {switch}:{port}"
+            )
         found = self.nodes[switch].ports[port]
         if found.plugged:
             raise ValueError(f"a port takes one cable, and {switch}:{port} has one already")

@@ -11,9 +11,13 @@ PS_PER_US = 1_000_000
 """The time of wires is in picoseconds: whole ones for the bits of every Ethernet and the cycles of most clocks."""
 DIRECTIONS = ("rx", "tx")
 """As the switch sees it: rx enters it, tx leaves it."""
-PROBABILITIES = {"loss": "losing a frame", "duplicate": "sending a frame twice", "reorder": "letting later frames overtake a frame",
-                 "corrupt": "flipping a bit of a frame so that the FCS detects it",
-                 "silent_corrupt": "flipping a bit of a frame so that the FCS does not detect it"}
+PROBABILITIES = {
+    "loss": "losing a frame",
+    "duplicate": "sending a frame twice",
+    "reorder": "letting later frames overtake a frame",
+    "corrupt": "flipping a bit of a frame so that the FCS detects it",
+    "silent_corrupt": "flipping a bit of a frame so that the FCS does not detect it",
+}
 """What `Rates` are the probabilities of, for help texts: "probability of ..."."""
 HOLD_US = 1000
 """A frame that others should overtake waits no longer than this for them."""
@@ -90,13 +94,19 @@ class Faults:
     def put(self, data: bytes, now_ps: int, error: bool = False) -> None:
         """Sends a frame on its way. Every frame uses the same count of random numbers, whatever befalls it."""
         chance, rates = self._random.random, self.rates
-        lost, doubled, overtaken, damaged, silently = (chance() < rate for rate in (
-            rates.loss, rates.duplicate, rates.reorder, rates.corrupt, rates.silent_corrupt))
+        lost, doubled, overtaken, damaged, silently = (
+            chance() < rate
+            for rate in (rates.loss, rates.duplicate, rates.reorder, rates.corrupt, rates.silent_corrupt)
+        )
         where, overtakers = chance(), 1 + int(chance() * OVERTAKERS)
         happened = {"loss": lost}
         if not lost:
-            happened |= {"duplicate": doubled, "reorder": overtaken, "corrupt": damaged,
-                         "silent_corrupt": silently and not damaged}
+            happened |= {
+                "duplicate": doubled,
+                "reorder": overtaken,
+                "corrupt": damaged,
+                "silent_corrupt": silently and not damaged,
+            }
             if damaged or silently:
                 data = _flipped(data, int(where * 8 * len(data)))
             passed = Passed(data, error or damaged)
@@ -156,7 +166,8 @@ def parse_faults(base: Rates, given: list[str], ports: int) -> dict[tuple[int, s
                 raise ValueError
             number = float(value)
         except ValueError:
-            raise ValueError(f"a fault must be port:rx|tx:{'|'.join(kinds)}=value with a port below {ports}, "
-                             f"not {item!r}") from None
+            raise ValueError(
+                f"a fault must be port:rx|tx:{'|'.join(kinds)}=value with a port below {ports}, not {item!r}"
+            ) from None
         rates[key] = replace(rates[key], **{kind: number})
     return rates

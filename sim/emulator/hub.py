@@ -17,9 +17,17 @@ ECHO = Config(ports=2, bus_bits=512)
 def swapped(data: Signal):
     """The first 64 bytes of an IPv4/UDP frame with source and destination exchanged."""
     mac, ip, port = [(0, 6), (6, 12)], [(26, 30), (30, 34)], [(34, 36), (36, 38)]
-    part = lambda span: data[8 * span[0]:8 * span[1]]
-    return Cat(part(mac[1]), part(mac[0]), part((12, 26)), part(ip[1]), part(ip[0]), part(port[1]), part(port[0]),
-               part((38, 64)))
+    part = lambda span: data[8 * span[0] : 8 * span[1]]
+    return Cat(
+        part(mac[1]),
+        part(mac[0]),
+        part((12, 26)),
+        part(ip[1]),
+        part(ip[0]),
+        part(port[1]),
+        part(port[0]),
+        part((38, 64)),
+    )
 
 
 def hub(config: Config, broken: bool = False, split: bool = False) -> str:
@@ -29,17 +37,35 @@ def hub(config: Config, broken: bool = False, split: bool = False) -> str:
     a switch does."""
     m = Module()
     m.domains.sync = sync = ClockDomain()
-    signals = {"clk": sync.clk, "rst": sync.rst, "now_us": Signal(32, name="now_us"),
-               "seed": Signal(64, name="seed"), "own_mac": Signal(48, name="own_mac"),
-               "own_ip": Signal(32, name="own_ip"), "parents": Signal(PARENT_BITS * config.jobs, name="parents")}
+    signals = {
+        "clk": sync.clk,
+        "rst": sync.rst,
+        "now_us": Signal(32, name="now_us"),
+        "seed": Signal(64, name="seed"),
+        "own_mac": Signal(48, name="own_mac"),
+        "own_ip": Signal(32, name="own_ip"),
+        "parents": Signal(PARENT_BITS * config.jobs, name="parents"),
+    }
     for p in range(config.ports):
         shapes = {"data": config.bus_bits, "bytes": range(config.bus_bytes + 1), "last": 1, "valid": 1}
-        signals |= {f"{side}{p}_{name}": Signal(shape, name=f"{side}{p}_{name}")
-                    for side in ("rx", "tx") for name, shape in shapes.items()}
-        signals |= {f"{name}{p}_{wire}": Signal(name=f"{name}{p}_{wire}")
-                    for name, wire in (("rx", "error"), ("rx", "ready"), ("tx", "ready"))}
-    for name, shape in (("busy", 1), ("trace_valid", 1), ("trace_outcome", 5), ("trace_port", 4), ("trace_job", 8),
-                        ("trace_member", 8), ("trace_seq", 32)):
+        signals |= {
+            f"{side}{p}_{name}": Signal(shape, name=f"{side}{p}_{name}")
+            for side in ("rx", "tx")
+            for name, shape in shapes.items()
+        }
+        signals |= {
+            f"{name}{p}_{wire}": Signal(name=f"{name}{p}_{wire}")
+            for name, wire in (("rx", "error"), ("rx", "ready"), ("tx", "ready"))
+        }
+    for name, shape in (
+        ("busy", 1),
+        ("trace_valid", 1),
+        ("trace_outcome", 5),
+        ("trace_port", 4),
+        ("trace_job", 8),
+        ("trace_member", 8),
+        ("trace_seq", 32),
+    ):
         signals[name] = Signal(shape, name=name)
 
     rx = lambda name: Array(signals[f"rx{p}_{name}"] for p in range(config.ports))
@@ -53,15 +79,17 @@ def hub(config: Config, broken: bool = False, split: bool = False) -> str:
         if config.bus_bits == 512:
             data = Mux(first, swapped(data), data)
         m.d.comb += [
-            queue.w_data.eq(Cat(data, word[config.bus_bits:])), queue.w_en.eq(take & (granted != p) if split else take),
+            queue.w_data.eq(Cat(data, word[config.bus_bits :])),
+            queue.w_en.eq(take & (granted != p) if split else take),
             Cat(*(signals[f"tx{p}_{name}"] for name in ("data", "bytes", "last"))).eq(queue.r_data),
-            signals[f"tx{p}_valid"].eq(queue.r_rdy), queue.r_en.eq(signals[f"tx{p}_ready"]),
+            signals[f"tx{p}_valid"].eq(queue.r_rdy),
+            queue.r_en.eq(signals[f"tx{p}_ready"]),
             signals[f"rx{p}_ready"].eq(take & (granted == p)),
         ]
         if broken:
             age = Signal(8)
             m.d.sync += age.eq(age + 1)
-            m.d.comb += signals[f"tx{p}_data"].eq(queue.r_data[:config.bus_bits] ^ age)
+            m.d.comb += signals[f"tx{p}_data"].eq(queue.r_data[: config.bus_bits] ^ age)
             with m.If(queue.r_data[-1]):
                 m.d.comb += signals[f"tx{p}_bytes"].eq(0)
     last = rx("last")[granted]
@@ -72,8 +100,10 @@ def hub(config: Config, broken: bool = False, split: bool = False) -> str:
         m.d.sync += granted.eq(Mux(granted == config.ports - 1, 0, granted + 1))
     m.d.comb += [
         signals["busy"].eq(inside | Cat(queue.level.any() for queue in queues).any()),
-        signals["trace_valid"].eq(take & last), signals["trace_outcome"].eq(Mux(rx("error")[granted], 20, 0)),
-        signals["trace_port"].eq(granted), signals["trace_job"].eq(signals["seed"]),
+        signals["trace_valid"].eq(take & last),
+        signals["trace_outcome"].eq(Mux(rx("error")[granted], 20, 0)),
+        signals["trace_port"].eq(granted),
+        signals["trace_job"].eq(signals["seed"]),
         signals["trace_member"].eq(signals["own_mac"]),
     ]
     with m.If(take & last):

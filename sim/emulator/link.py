@@ -16,8 +16,8 @@ Place = tuple[int, int]
 class Link:
     """A cable between two ports, the same in both directions.
 
-    rate_bps: None is as fast as the switch sends. rates: of faults, each direction with random numbers of its own; their
-    `delay_us` is the cable's length. queue_frames: what waits for a busy cable.
+    rate_bps: None is as fast as the switch sends. rates: of faults, each direction with random numbers of its own;
+    their `delay_us` is the cable's length. queue_frames: what waits for a busy cable.
     """
 
     one: Place
@@ -58,7 +58,9 @@ def parse_link(given: str) -> Link:
                 raise ValueError
             numbers[name] = float(value)
     except ValueError:
-        raise ValueError(f"a link must be switch:port-switch:port, then any of ,rate=bits per second ,queue=frames "
-                         f"{' '.join(f',{kind}=value' for kind in kinds)}, not {given!r}") from None
+        raise ValueError(
+            f"a link must be switch:port-switch:port, then any of ,rate=bits per second ,queue=frames "
+            f"{' '.join(f',{kind}=value' for kind in kinds)}, not {given!r}"
+        ) from None
     rate, queue = numbers.pop("rate", None), int(numbers.pop("queue", QUEUE_FRAMES))
     return Link(one, other, rate, Rates(**numbers), queue)

@@ -19,9 +19,9 @@ __all__ = ["Plan"]
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """bind, udp_base: the socket of port p of switch s is at udp_base + s * ports + p, with udp_base 0 anywhere. links: as said.
-    taps: `[switch:]port=name`. rates, faults: of every wire that no link is, and `[switch:]port:rx|tx:kind=value` that differ. The switch may
-    be left out where there is but one."""
+    """bind, udp_base: the socket of port p of switch s is at udp_base + s * ports + p, with udp_base 0 anywhere. links:
+    as said. taps: `[switch:]port=name`. rates, faults: of every wire that no link is, and
+    `[switch:]port:rx|tx:kind=value` that differ. The switch may be left out where there is but one."""
 
     bind: str = "127.0.0.1"
     udp_base: int = 0
@@ -33,14 +33,19 @@ class Plan:
     pcap: Path | None = None
 
     def build(self, boards: Sequence[Board]) -> Fabric:
-        """Build the fabric. ValueError if there is no such place, or it is used twice; OSError if a socket or a TAP cannot be opened."""
+        """Build the fabric. ValueError if there is no such place, or it is used twice; OSError if a socket or a TAP
+        cannot be opened."""
         needed = sum(board.config.ports for board in boards)
         if self.udp_base + needed > 65536:
-            raise ValueError(f"--udp-base must be at most {65536 - needed}, because {needed} ports follow it, not {self.udp_base}")
+            raise ValueError(
+                f"--udp-base must be at most {65536 - needed}, because {needed} ports follow it, not {self.udp_base}"
+            )
         taps = self._taps(boards)
         wires = self._wires(boards)
         fabric = Fabric(boards, self.links, seed=self.seed, pcap=self.pcap, epoch_ns=time.time_ns())
-        plug = lambda place, attachment: fabric.plug(place, attachment, inbound=wires.get((*place, "rx")), outbound=wires.get((*place, "tx")))
+        plug = lambda place, attachment: fabric.plug(
+            place, attachment, inbound=wires.get((*place, "rx")), outbound=wires.get((*place, "tx"))
+        )
         try:
             for place, name in taps.items():
                 plug(place, Tap(name))
@@ -76,13 +81,17 @@ class Plan:
             if given.count(":") < 3:
                 switch, rest = "0", given
                 if len(boards) > 1:
-                    raise ValueError(f"a fault must be switch:port:rx|tx:kind=value where there are several switches, not {given!r}")
+                    raise ValueError(
+                        f"a fault must be switch:port:rx|tx:kind=value where there are several switches, not {given!r}"
+                    )
             if not switch.isdecimal() or int(switch) >= len(boards):
                 raise ValueError(f"a fault's switch must be 0 to {len(boards) - 1}, not {switch!r}")
             if any(rest.startswith(f"{port}:") for at, port in linked if at == int(switch)):
                 raise ValueError(f"the faults of a link are said with the link, not by {given!r}")
             asked[int(switch)].append(rest)
-        return {(switch, port, direction): Wire(Faults(rates, seed=self.seed + switch, port=port, direction=direction))
-                for switch, board in enumerate(boards)
-                for (port, direction), rates in parse_faults(self.rates, asked[switch], board.config.ports).items()
-                if (switch, port) not in linked}
+        return {
+            (switch, port, direction): Wire(Faults(rates, seed=self.seed + switch, port=port, direction=direction))
+            for switch, board in enumerate(boards)
+            for (port, direction), rates in parse_faults(self.rates, asked[switch], board.config.ports).items()
+            if (switch, port) not in linked
+        }

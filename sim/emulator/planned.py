@@ -1,4 +1,5 @@
-"""The fabric of a plan: switches, cables and parents as `iswitch.plan.configuration` tells them, for programs in virtual time."""
+"""The fabric of a plan: switches, cables and parents as `iswitch.plan.configuration` tells them, for programs in
+virtual time."""
 
 import ipaddress
 from collections.abc import Callable, Mapping
@@ -21,8 +22,9 @@ LEAST = Config()
 
 
 def config_of(configuration: Mapping[str, Any], **settings: Any) -> Config:
-    """One `Config` for all switches: the default one where that has ports and members enough, so that it need not be compiled anew. settings:
-    what is to be different. ValueError, with the reasons, if no fabric of iswitches can run this plan."""
+    """One `Config` for all switches: the default one where that has ports and members enough, so that it need not be
+    compiled anew. settings: what is to be different. ValueError, with the reasons, if no fabric of iswitches can run
+    this plan."""
     if reasons := configuration["emulator"]["reasons"]:
         raise ValueError(f"no fabric of emulated switches can run this plan: {'; '.join(reasons)}")
     ports = max(len(switch["ports"]) for switch in configuration["switches"].values())
@@ -30,36 +32,61 @@ def config_of(configuration: Mapping[str, Any], **settings: Any) -> Config:
     return Config(**{"ports": max(ports, LEAST.ports), "members": max(members, LEAST.members), **settings})
 
 
-def boards_of(configuration: Mapping[str, Any], config: Config, *, seed: int = 1, engine: str = "verilator") -> list[Board]:
+def boards_of(
+    configuration: Mapping[str, Any], config: Config, *, seed: int = 1, engine: str = "verilator"
+) -> list[Board]:
     """The switches, each told what it is a leaf of in which job. Whoever asked for them closes them."""
     mac = lambda told: bytes.fromhex(told["mac"].replace(":", ""))
     ip = lambda told: ipaddress.IPv4Address(told["ip"]).packed
     switches = sorted(configuration["switches"].values(), key=lambda switch: switch["number"])
-    boards = [Board(config, seed=seed + switch["number"], engine=engine, mac=mac(switch), ip=ip(switch)) for switch in switches]
+    boards = [
+        Board(config, seed=seed + switch["number"], engine=engine, mac=mac(switch), ip=ip(switch))
+        for switch in switches
+    ]
     for board, switch in zip(boards, switches, strict=True):
         for job, role in switch["jobs"].items():
             if parent := role["parent"]:
-                board.parent(int(job), port=parent["port"], ranks=sum(1 << rank for rank in role["ranks"]), mac=mac(parent), ip=ip(parent))
+                board.parent(
+                    int(job),
+                    port=parent["port"],
+                    ranks=sum(1 << rank for rank in role["ranks"]),
+                    mac=mac(parent),
+                    ip=ip(parent),
+                )
     return boards
 
 
-def fabric_of(configuration: Mapping[str, Any], boards: list[Board], *, scale: float = 1.0, rates: Rates = CABLE, seed: int = 1) -> Fabric:
-    """The switches and those cables between them that carry something. scale: what the cables' speeds are multiplied with."""
+def fabric_of(
+    configuration: Mapping[str, Any], boards: list[Board], *, scale: float = 1.0, rates: Rates = CABLE, seed: int = 1
+) -> Fabric:
+    """The switches and those cables between them that carry something. scale: what the cables' speeds are multiplied
+    with."""
     place = lambda told: (int(told[0]), int(told[1]))
-    links = [Link(place(link["places"][0]), place(link["places"][1]), rate_bps=link["bw_gbps"] * 1e9 * scale, rates=rates)
-             for link in configuration["links"]]
+    links = [
+        Link(place(link["places"][0]), place(link["places"][1]), rate_bps=link["bw_gbps"] * 1e9 * scale, rates=rates)
+        for link in configuration["links"]
+    ]
     return Fabric(boards, links, seed=seed)
 
 
-def plug(cluster: Cluster, configuration: Mapping[str, Any], work: Callable[[Program, int], Any], nics_gbps: Mapping[str, float], *,
-         scale: float = 1.0, rates: Rates = CABLE) -> list[Program]:
-    """A program for each worker, by rank, at the port that job 0 gives it; `work` is called with its rank. Hosts take no time, so what is seen
-    is the network. nics_gbps: of each worker's cable."""
+def plug(
+    cluster: Cluster,
+    configuration: Mapping[str, Any],
+    work: Callable[[Program, int], Any],
+    nics_gbps: Mapping[str, float],
+    *,
+    scale: float = 1.0,
+    rates: Rates = CABLE,
+) -> list[Program]:
+    """A program for each worker, by rank, at the port that job 0 gives it; `work` is called with its rank. Hosts take
+    no time, so what is seen is the network. nics_gbps: of each worker's cable."""
     programs = []
     for name, worker in sorted(configuration["workers"].items(), key=lambda item: item[1]["rank"]):
         place, rank = worker["jobs"]["0"]["plugged"], worker["rank"]
         machine = Machine(train_us=0, datagram_us=0, rate_bps=nics_gbps[name] * 1e9 * scale, rates=rates)
-        programs.append(cluster.add((place["number"], place["port"]), partial(_ranked, work, rank), name=name, machine=machine))
+        programs.append(
+            cluster.add((place["number"], place["port"]), partial(_ranked, work, rank), name=name, machine=machine)
+        )
     return programs
 
 

@@ -42,8 +42,8 @@ class Port:
             self.counts = attachment.counts
 
     def enter(self, now_ps: int) -> bool:
-        """What attachment and wire have brought by now, into the board's queue as far as it has room. Whether any frame came, waits
-        or went in."""
+        """What attachment and wire have brought by now, into the board's queue as far as it has room. Whether any frame
+        came, waits or went in."""
         if self.inbound is None:
             return False
         came = False

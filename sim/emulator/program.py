@@ -1,8 +1,9 @@
-"""Ordinary blocking programs, such as `iswitch.Worker` ones, in virtual time: what they compute takes none, until they say so.
+"""Ordinary blocking programs, such as `iswitch.Worker` ones, in virtual time: what they compute takes none, until they
+say so.
 
-Each has a thread, but either the simulation runs or one program does. A program has the turn until it waits: to receive, for the time that
-its host takes for a datagram, or to `sleep`, which is how it says that it computes. Then virtual time goes on until the wait is over. So
-nothing depends on this machine's speed or on its scheduler.
+Each has a thread, but either the simulation runs or one program does. A program has the turn until it waits: to
+receive, for the time that its host takes for a datagram, or to `sleep`, which is how it says that it computes. Then
+virtual time goes on until the wait is over. So nothing depends on this machine's speed or on its scheduler.
 """
 
 import math
@@ -23,14 +24,16 @@ __all__ = ["Machine", "Program", "ProgramTransport"]
 
 FIRST_UDP_PORT = 40_000
 PATIENCE_S = 600
-"""Of this machine's time: whoever computes for longer without a wait does not come back, but waits for something that is not simulated."""
+"""Of this machine's time: whoever computes for longer without a wait does not come back, but waits for something that
+is not simulated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """A host and its cable. Its processor takes `train_us` for each call that sends or brings a train and `datagram_us` for each datagram
-    in it, during which the program waits; what it sends is with the card at the end of that. The numbers make the round trips of 100 to
-    500 us that Linux has with UDP GSO, from one datagram to a train of 64. rates: faults of the cable each way, its length in `delay_us`."""
+    """A host and its cable. Its processor takes `train_us` for each call that sends or brings a train and `datagram_us`
+    for each datagram in it, during which the program waits; what it sends is with the card at the end of that. The
+    numbers make the round trips of 100 to 500 us that Linux has with UDP GSO, from one datagram to a train of 64.
+    rates: faults of the cable each way, its length in `delay_us`."""
 
     train_us: float = 48.0
     datagram_us: float = 2.0
@@ -53,13 +56,17 @@ def _ps(seconds: float) -> int | None:
 
 
 class Program:
-    """A function in virtual time; it is called with its `Program`. What it returns is in `result`, when it did in `ended_s`.
+    """A function in virtual time; it is called with its `Program`. What it returns is in `result`, when it did in
+    `ended_s`.
 
-    A program is one thread, which waits in its transports and in `sleep` only; who waits elsewhere stops the simulation, until TimeoutError.
-    When it has ended its sockets are closed, so that a worker which did not leave its job is as silent as one that was killed.
+    A program is one thread, which waits in its transports and in `sleep` only; who waits elsewhere stops the
+    simulation, until TimeoutError. When it has ended its sockets are closed, so that a worker which did not leave its
+    job is as silent as one that was killed.
     """
 
-    def __init__(self, function: Callable[["Program"], Any], *, name: str, machine: Machine, hosts: Hosts, ip: bytes, seed: str):
+    def __init__(
+        self, function: Callable[["Program"], Any], *, name: str, machine: Machine, hosts: Hosts, ip: bytes, seed: str
+    ):
         self.name, self.machine = name, machine
         self.result: Any = None
         self.ended_s: float | None = None
@@ -124,7 +131,9 @@ class Program:
         if self._over:
             raise self._over
         if threading.current_thread() is not self._thread:
-            raise RuntimeError(f"a program in virtual time is one thread, and {threading.current_thread().name} is not that of {self.name}")
+            raise RuntimeError(
+                f"a program in virtual time is one thread, and {threading.current_thread().name} is not that of {self.name}"
+            )
 
     def _wait(self, until_ps: int | None, what: str, *, listens: bool) -> None:
         """Gives the turn away until that time, or, if it `listens`, until something comes."""
@@ -170,7 +179,9 @@ class Program:
         self._wait_number += 1
         self._turn.release()
         if not self._back.acquire(timeout=PATIENCE_S):
-            raise TimeoutError(f"{self.name} has not come back for {PATIENCE_S} s: does it wait for something that is not in virtual time?")
+            raise TimeoutError(
+                f"{self.name} has not come back for {PATIENCE_S} s: does it wait for something that is not in virtual time?"
+            )
         if self._failure:
             raise self._failure
         if self.ended_s is not None:
@@ -226,7 +237,7 @@ class ProgramTransport:
 
     def send(self, train: Buffer, segment_bytes: int) -> None:
         view = memoryview(train).cast("B")
-        datagrams = [bytes(view[at:at + segment_bytes]) for at in range(0, len(view), segment_bytes)]
+        datagrams = [bytes(view[at : at + segment_bytes]) for at in range(0, len(view), segment_bytes)]
         self._program.spend(len(datagrams))
         for datagram in datagrams:
             self._host.send(datagram)

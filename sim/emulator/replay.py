@@ -12,7 +12,8 @@ EMULATED = Replay(capacity=1 << 15, log_bytes=1 << 25)
 
 
 def parse_replay(given: str | None) -> Replay | None:
-    """`default`, or `capacity=65536,log_bytes=1048576`; what is not said is as `EMULATED`. ValueError says what is wrong."""
+    """`default`, or `capacity=65536,log_bytes=1048576`; what is not said is as `EMULATED`. ValueError says what is
+    wrong."""
     if given is None or given == "default":
         return EMULATED if given else None
     sizes = dict(part.partition("=")[::2] for part in given.split(","))

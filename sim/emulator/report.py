@@ -17,11 +17,14 @@ DRAIN_CYCLES = 1_000_000
 
 
 def summary(served: WallTime) -> dict[str, Any]:
-    """Of a lone switch `counters`, `ports`, ... at the top; of several these, each switch by itself, under `switches`."""
+    """Of a lone switch `counters`, `ports`, ... at the top; of several these, each switch by itself, under
+    `switches`."""
     switches = [_switch(node, served.now_us) for node in served.fabric.nodes]
     found = switches[0] if len(switches) == 1 else {"switches": switches, "links": _links(served.fabric)}
     return found | {
-        "seconds": served.now_us / 1e6, "busy_seconds": served.busy_seconds, "rtl_seconds": served.rtl_seconds,
+        "seconds": served.now_us / 1e6,
+        "busy_seconds": served.busy_seconds,
+        "rtl_seconds": served.rtl_seconds,
         "rtl_khz": served.busy_cycles / served.rtl_seconds / 1e3 if served.rtl_seconds else 0.0,
         "rtl_share": served.rtl_seconds / served.busy_seconds if served.busy_seconds else 0.0,
     }
@@ -37,15 +40,29 @@ def _switch(node: Node, now_us: int) -> dict[str, Any]:
         registers, note = counters(board, now_us=now_us), ""
     except BoardError as error:
         registers, note = {}, str(error)
-    faults = {f"port {number} {direction}": _happened(wire) for number, port in enumerate(node.ports) if port.attachment
-              for direction, wire in (("rx", port.inbound), ("tx", port.outbound)) if wire and wire.faults.active}
-    return {"counters": registers, "note": note, "ports": [dict(port.counts) for port in node.ports], "faults": faults, "cycles": cycles}
+    faults = {
+        f"port {number} {direction}": _happened(wire)
+        for number, port in enumerate(node.ports)
+        if port.attachment
+        for direction, wire in (("rx", port.inbound), ("tx", port.outbound))
+        if wire and wire.faults.active
+    }
+    return {
+        "counters": registers,
+        "note": note,
+        "ports": [dict(port.counts) for port in node.ports],
+        "faults": faults,
+        "cycles": cycles,
+    }
 
 
 def _links(fabric: Fabric) -> dict[str, dict[str, int]]:
     """What happened on each, by the end it came from."""
     ends = [(link.one, link.other) for link in fabric.links] + [(link.other, link.one) for link in fabric.links]
-    wires = {f"{one[0]}:{one[1]} to {other[0]}:{other[1]}": fabric.nodes[one[0]].ports[one[1]].outbound for one, other in ends}
+    wires = {
+        f"{one[0]}:{one[1]} to {other[0]}:{other[1]}": fabric.nodes[one[0]].ports[one[1]].outbound
+        for one, other in ends
+    }
     return {name: _happened(wire) for name, wire in wires.items() if wire}
 
 
@@ -73,6 +90,9 @@ def show(console: Console, found: dict[str, Any]) -> None:
         for name, count in counts.items():
             console.print(f"link {place}: {name} {count:,}", highlight=False)
     cycles = sum(switch["cycles"] for switch in found.get("switches", [found]))
-    console.print(f"{cycles:,} cycles in {found['seconds']:.1f} s; while busy the RTL ran at "
-                  f"{found['rtl_khz']:.0f} kHz and took {found['rtl_share']:.0%} of the processor time",
-                  highlight=False, soft_wrap=True)
+    console.print(
+        f"{cycles:,} cycles in {found['seconds']:.1f} s; while busy the RTL ran at "
+        f"{found['rtl_khz']:.0f} kHz and took {found['rtl_share']:.0%} of the processor time",
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -32,8 +32,8 @@ REMEDIES = {
 
 
 class Tap:
-    """An `Attachment`. name: of the interface, made if there is none; None lets the kernel choose. The device is gone when
-    this is closed, unless it was made to persist. It is down at first: `ip link set dev NAME up` is the user's.
+    """An `Attachment`. name: of the interface, made if there is none; None lets the kernel choose. The device is gone
+    when this is closed, unless it was made to persist. It is down at first: `ip link set dev NAME up` is the user's.
 
     OSError, naming the remedy, if the kernel or the rights forbid it.
     """
@@ -41,9 +41,14 @@ class Tap:
     wall = True
 
     def __init__(self, name: str | None = None):
-        if name is not None and (not 0 < len(name.encode()) <= NAME_BYTES_MOST or name in (".", "..")
-                                 or any(sign in "/:%" or sign.isspace() for sign in name)):
-            raise ValueError(f"a TAP's name must be 1 to {NAME_BYTES_MOST} bytes without space, '/', ':' or '%', not {name!r}")
+        if name is not None and (
+            not 0 < len(name.encode()) <= NAME_BYTES_MOST
+            or name in (".", "..")
+            or any(sign in "/:%" or sign.isspace() for sign in name)
+        ):
+            raise ValueError(
+                f"a TAP's name must be 1 to {NAME_BYTES_MOST} bytes without space, '/', ':' or '%', not {name!r}"
+            )
         self.counts: Counter[str] = Counter()
         self._descriptor = -1
         try:
@@ -78,7 +83,8 @@ class Tap:
         return frames
 
     def give(self, frames: list[bytes]) -> None:
-        """`Attachment.give`. What the kernel does not take (the interface is down) is lost, as on an unplugged cable."""
+        """`Attachment.give`. What the kernel does not take (the interface is down) is lost, as on an unplugged
+        cable."""
         for frame in frames:
             try:
                 os.write(self._descriptor, frame)

@@ -1,4 +1,5 @@
-"""From RTLIL to a shared library: by Yosys, Verilator and a C++ compiler; each is made once, however many ask for it."""
+"""From RTLIL to a shared library: by Yosys, Verilator and a C++ compiler; each is made once, however many ask for
+it."""
 
 import fcntl
 import hashlib
@@ -14,7 +15,20 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
-__all__ = ["CXX", "FAST", "ROOT", "CompileError", "Parts", "digest", "made_once", "package", "shared", "verilate", "write", "yosys"]
+__all__ = [
+    "CXX",
+    "FAST",
+    "ROOT",
+    "CompileError",
+    "Parts",
+    "digest",
+    "made_once",
+    "package",
+    "shared",
+    "verilate",
+    "write",
+    "yosys",
+]
 
 ROOT = Path(__file__).parents[2]
 RUNTIMES = ROOT / "build" / "emulator"
@@ -22,7 +36,18 @@ RUNTIMES = ROOT / "build" / "emulator"
 JOBS = 2
 """Compilers run at a time."""
 
-VERILATOR = ["-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "--no-timing", "-Wno-lint", "-Wno-style", "-Wno-fatal"]
+VERILATOR = [
+    "-O3",
+    "--x-assign",
+    "fast",
+    "--x-initial",
+    "fast",
+    "--no-assert",
+    "--no-timing",
+    "-Wno-lint",
+    "-Wno-style",
+    "-Wno-fatal",
+]
 CXX = ["-std=gnu++17", "-fPIC", "-fvisibility=hidden", "-w", "-pthread"]
 FAST, SLOW = "-O2", "-O0"
 """Of what runs every cycle, and of what runs once."""
@@ -45,8 +70,8 @@ def digest(*parts: str) -> str:
 
 
 def made_once(target: Path, make: Callable[[Path], Path], say: str = "") -> Path:
-    """`target`, moved there from where `make` made it, in a folder for that alone; unless it is there already. Who asks for it
-    meanwhile waits."""
+    """`target`, moved there from where `make` made it, in a folder for that alone; unless it is there already. Who asks
+    for it meanwhile waits."""
     with _alone(target.with_suffix(".lock")):
         if not target.exists():
             if say:
@@ -75,13 +100,43 @@ def verilate(work: Path, rtl: str, *, top: str, sources: tuple[str, ...] = (), t
     """The model of `rtl`.il in the folder `work`, and of Verilog `sources` around it, as class V`top`."""
     root = package("verilator")
     yosys(f"read_rtlil {rtl}.il; {YOSYS_VERILOG} {rtl}.v", work)
-    _run([str(root / "bin" / "verilator_bin"), "--cc", "--prefix", f"V{top}", "--top-module", top, *VERILATOR, *(["--trace-vcd"] if trace else []),
-          "--Mdir", "model", *sources, f"{rtl}.v"], work, VERILATOR_ROOT=str(root))
+    _run(
+        [
+            str(root / "bin" / "verilator_bin"),
+            "--cc",
+            "--prefix",
+            f"V{top}",
+            "--top-module",
+            top,
+            *VERILATOR,
+            *(["--trace-vcd"] if trace else []),
+            "--Mdir",
+            "model",
+            *sources,
+            f"{rtl}.v",
+        ],
+        work,
+        VERILATOR_ROOT=str(root),
+    )
     include = root / "include"
-    flags = [*CXX, f"-I{work / 'model'}", f"-I{include}", f"-I{include / 'vltstd'}", "-DVERILATOR=1", "-DVM_COVERAGE=0",
-             "-DVM_SC=0", "-DVM_TIMING=0", f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}",
-             "-DVM_TRACE_FST=0", "-DVM_TRACE_SAIF=0"]
-    units = [(path, SLOW if "__Slow" in path.name or "__Syms" in path.name else FAST) for path in sorted((work / "model").glob("*.cpp"))]
+    flags = [
+        *CXX,
+        f"-I{work / 'model'}",
+        f"-I{include}",
+        f"-I{include / 'vltstd'}",
+        "-DVERILATOR=1",
+        "-DVM_COVERAGE=0",
+        "-DVM_SC=0",
+        "-DVM_TIMING=0",
+        f"-DVM_TRACE={int(trace)}",
+        f"-DVM_TRACE_VCD={int(trace)}",
+        "-DVM_TRACE_FST=0",
+        "-DVM_TRACE_SAIF=0",
+    ]
+    units = [
+        (path, SLOW if "__Slow" in path.name or "__Syms" in path.name else FAST)
+        for path in sorted((work / "model").glob("*.cpp"))
+    ]
     headers = [f"V{top}.h", "verilated.h", *(["verilated_vcd_c.h"] if trace else [])]
     return [f'#include "{name}"' for name in headers], flags, units, _runtime(include, flags, trace)
 

@@ -35,35 +35,53 @@ def parse_leaf(given: str) -> Leaf:
         if switch == parent or not found or max(found) >= MEMBERS_MAX or name != "job" or not job.isdecimal():
             raise ValueError
     except ValueError:
-        raise ValueError(f"a leaf must be switch-parent:ranks or switch-parent:ranks:job=number, as in 1-0:0-3,7, not {given!r}") from None
+        raise ValueError(
+            f"a leaf must be switch-parent:ranks or switch-parent:ranks:job=number, as in 1-0:0-3,7, not {given!r}"
+        ) from None
     return Leaf(switch, parent, frozenset(found), int(job))
 
 
 def plant(boards: Sequence[Board], links: Sequence[Link], leaves: Sequence[Leaf]) -> None:
-    """Tells the boards. ValueError where the leaves of a job are no tree along links, or two have a rank in common that are not one below
-    the other."""
+    """Tells the boards. ValueError where the leaves of a job are no tree along links, or two have a rank in common that
+    are not one below the other."""
     for leaf in leaves:
         family = {other.switch: other for other in leaves if other.job == leaf.job}
         for switch in (leaf.switch, leaf.parent):
             if not 0 <= switch < len(boards):
                 raise ValueError(f"a leaf's switches must be 0 to {len(boards) - 1}, not {switch}")
         if sum(other.switch == leaf.switch and other.job == leaf.job for other in leaves) > 1:
-            raise ValueError(f"a leaf must have one parent in a job, but switch {leaf.switch} has several in job {leaf.job}")
-        ports = [end[1] for link in links for end, far in ((link.one, link.other), (link.other, link.one))
-                 if (end[0], far[0]) == (leaf.switch, leaf.parent)]
+            raise ValueError(
+                f"a leaf must have one parent in a job, but switch {leaf.switch} has several in job {leaf.job}"
+            )
+        ports = [
+            end[1]
+            for link in links
+            for end, far in ((link.one, link.other), (link.other, link.one))
+            if (end[0], far[0]) == (leaf.switch, leaf.parent)
+        ]
         if len(ports) != 1:
-            raise ValueError(f"a leaf must have one link to its parent, but switch {leaf.switch} has {len(ports) or 'none'} to switch {leaf.parent}")
+            raise ValueError(
+                f"a leaf must have one link to its parent, but switch {leaf.switch} has {len(ports) or 'none'} to switch {leaf.parent}"
+            )
         for other in family.values():
             if other.parent == leaf.parent and other != leaf and other.ranks & leaf.ranks:
                 rank = min(other.ranks & leaf.ranks)
-                raise ValueError(f"a rank must be below one leaf, but {rank} is below switches {leaf.switch} and {other.switch}")
+                raise ValueError(
+                    f"a rank must be below one leaf, but {rank} is below switches {leaf.switch} and {other.switch}"
+                )
         above, steps = leaf, 0
         while above.parent in family:
             above, steps = family[above.parent], steps + 1
             if steps > len(boards):
-                raise ValueError(f"a tree must have a root, but what is above switch {leaf.switch} goes round in job {leaf.job}")
+                raise ValueError(
+                    f"a tree must have a root, but what is above switch {leaf.switch} goes round in job {leaf.job}"
+                )
             if not leaf.ranks <= above.ranks:
-                raise ValueError(f"what is below a leaf is below its parent, too, but rank {min(leaf.ranks - above.ranks)} of switch {leaf.switch} "
-                                 f"is not below switch {above.switch}")
+                raise ValueError(
+                    f"what is below a leaf is below its parent, too, but rank {min(leaf.ranks - above.ranks)} of switch {leaf.switch} "
+                    f"is not below switch {above.switch}"
+                )
         parent = boards[leaf.parent]
-        boards[leaf.switch].parent(leaf.job, port=ports[0], mac=parent.mac, ip=parent.ip, ranks=sum(1 << rank for rank in leaf.ranks))
+        boards[leaf.switch].parent(
+            leaf.job, port=ports[0], mac=parent.mac, ip=parent.ip, ranks=sum(1 << rank for rank in leaf.ranks)
+        )

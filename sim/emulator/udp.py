@@ -24,7 +24,7 @@ UDP_SEGMENT, UDP_GRO = 103, 104
 TRAIN_SEGMENTS, TRAIN_BYTES = 64, 65507
 _CAUSES = {
     errno.EADDRINUSE: "another program uses this port, perhaps another emulator: end that one, or choose other "
-                      "ports (`make emulator PORT=28000`, or --udp-base), and set ISWITCH_ADDRESS=127.0.0.1:28000 for the workers",
+    "ports (`make emulator PORT=28000`, or --udp-base), and set ISWITCH_ADDRESS=127.0.0.1:28000 for the workers",
     errno.EACCES: "only root may open ports below 1024: choose a higher --udp-base",
     errno.EADDRNOTAVAIL: "this machine has no such address: --bind must be one of its IPv4 addresses (`ip -4 addr`), or 0.0.0.0 for all of them",
 }
@@ -43,7 +43,11 @@ class UdpSocket:
             self.socket.bind(bind)
         except OSError as error:
             self.socket.close()
-            why = _CAUSES.get(error.errno or 0, str(error.strerror)) if not isinstance(error, socket.gaierror) else _CAUSES[errno.EADDRNOTAVAIL]
+            why = (
+                _CAUSES.get(error.errno or 0, str(error.strerror))
+                if not isinstance(error, socket.gaierror)
+                else _CAUSES[errno.EADDRNOTAVAIL]
+            )
             raise OSError(error.errno, f"cannot open a UDP socket at {bind[0]}:{bind[1]}: {why}") from error
         for force, plain in ((SO_RCVBUFFORCE, socket.SO_RCVBUF), (SO_SNDBUFFORCE, socket.SO_SNDBUF)):
             try:
@@ -69,17 +73,27 @@ class UdpSocket:
         while len(frames) < most:
             try:
                 size, ancillary, _, (host, number) = self.socket.recvmsg_into(
-                    [self._buffer], socket.CMSG_SPACE(4), socket.MSG_DONTWAIT)
+                    [self._buffer], socket.CMSG_SPACE(4), socket.MSG_DONTWAIT
+                )
             except (BlockingIOError, ConnectionRefusedError):
                 break
-            segment = next((int.from_bytes(value[:2], "little") for level, kind, value in ancillary
-                            if (level, kind) == (socket.IPPROTO_UDP, UDP_GRO)), size) or 1
+            segment = (
+                next(
+                    (
+                        int.from_bytes(value[:2], "little")
+                        for level, kind, value in ancillary
+                        if (level, kind) == (socket.IPPROTO_UDP, UDP_GRO)
+                    ),
+                    size,
+                )
+                or 1
+            )
             if segment > DATAGRAM_BYTES_MOST:
                 self.counts["datagrams too long"] += 1
                 continue
             client = Client(socket.inet_aton(host), number)
             for start in range(0, max(size, 1), segment):
-                frames.append(self.card.wrap(bytes(self._buffer[start:min(start + segment, size)]), client))
+                frames.append(self.card.wrap(bytes(self._buffer[start : min(start + segment, size)]), client))
                 self.counts["datagrams in"] += 1
         return frames
 

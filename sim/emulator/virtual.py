@@ -1,8 +1,9 @@
 """A fabric in virtual time: as fast as it can be computed when busy, at once when idle, the same for the same seeds.
 
-Each switch's clock ticks at whole multiples of its period, on one grid for all. A frame that comes over a wire enters at the first
-tick from then on; one that leaves is on the wire at the end of the cycle in which its last word left. Both are exact because the
-switches run in steps no longer than the least latency of a wire out of them: what leaves in a step cannot arrive within it.
+Each switch's clock ticks at whole multiples of its period, on one grid for all. A frame that comes over a wire enters
+at the first tick from then on; one that leaves is on the wire at the end of the cycle in which its last word left. Both
+are exact because the switches run in steps no longer than the least latency of a wire out of them: what leaves in a
+step cannot arrive within it.
 """
 
 import heapq
@@ -23,11 +24,11 @@ TICK_US = 1000
 
 
 class VirtualTime:
-    """`run` lets time pass. Everything must have been plugged in before. clock_hz: of all switches. tick_us: how often idle switches
-    run a few cycles for the sake of their timers.
+    """`run` lets time pass. Everything must have been plugged in before. clock_hz: of all switches. tick_us: how often
+    idle switches run a few cycles for the sake of their timers.
 
-    What happens at one time happens in the order: timers as they were set, then ports in order. ValueError if something is
-    plugged in that lives in wall time, or by a wire that takes no time (80 ns at 200 MHz) from the switch to it.
+    What happens at one time happens in the order: timers as they were set, then ports in order. ValueError if something
+    is plugged in that lives in wall time, or by a wire that takes no time (80 ns at 200 MHz) from the switch to it.
     """
 
     def __init__(self, fabric: Fabric, *, clock_hz: int = CLOCK_HZ, tick_us: int = TICK_US):
@@ -40,12 +41,16 @@ class VirtualTime:
         for switch, node in enumerate(fabric.nodes):
             for port in node.ports:
                 if port.attachment and port.attachment.wall:
-                    raise ValueError(f"virtual time is for ends in this process, not for {port.attachment.address} at {switch}:{port.number}")
+                    raise ValueError(
+                        f"virtual time is for ends in this process, not for {port.attachment.address} at {switch}:{port.number}"
+                    )
                 if port.outbound:
                     latencies.append(port.outbound.latency_ps)
                     if latencies[-1] < least_ps:
-                        raise ValueError(f"in virtual time a frame out of {switch}:{port.number} must take {least_ps / PS_PER_US:g} us at least, "
-                                         f"not {latencies[-1] / PS_PER_US:g}: give the wire a rate or a delay")
+                        raise ValueError(
+                            f"in virtual time a frame out of {switch}:{port.number} must take {least_ps / PS_PER_US:g} us at least, "
+                            f"not {latencies[-1] / PS_PER_US:g}: give the wire a rate or a delay"
+                        )
         self._step_ps = min(latencies)
         self.fabric, self.clock_hz = fabric, clock_hz
         self.now_ps = 0
@@ -70,8 +75,8 @@ class VirtualTime:
         self._stopped = True
 
     def run(self, until_ps: int | None = None) -> int:
-        """Lets time pass until that time, until `stop`, or until nothing is left to happen; what is due at that time has happened then.
-        Returns the time."""
+        """Lets time pass until that time, until `stop`, or until nothing is left to happen; what is due at that time
+        has happened then. Returns the time."""
         self._stopped = False
         while True:
             self._happen()

@@ -19,7 +19,8 @@ IDLE_SECONDS = 0.02
 
 
 class WallTime:
-    """`serve` until `stop`. What has no room in a switch yet stays in its attachment. Closes the fabric when it is closed.
+    """`serve` until `stop`. What has no room in a switch yet stays in its attachment. Closes the fabric when it is
+    closed.
 
     `rtl_seconds` and `busy_seconds` are processor time, in the switches and in all turns that had something to do.
     """
@@ -39,8 +40,9 @@ class WallTime:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:

@@ -15,15 +15,18 @@ PREAMBLE_BYTES, FCS_BYTES, GAP_BYTES = 8, 4, 12
 
 
 class Wire:
-    """`put` frames in, `take` what has come out by now. Times are in picoseconds and never fall from one call to the next.
+    """`put` frames in, `take` what has come out by now. Times are in picoseconds and never fall from one call to the
+    next.
 
-    rate_bps: a frame begins when the one before it and the gap behind that are over, and has come through when the last bit
-    of its FCS has; None takes no time. queue_frames: what waits behind a busy wire, the frame on it included; more are
-    dropped, and counted in `counts`. faults: what happens to frames that have passed, delay included. Frames keep their
-    order unless the faults say otherwise.
+    rate_bps: a frame begins when the one before it and the gap behind that are over, and has come through when the last
+    bit of its FCS has; None takes no time. queue_frames: what waits behind a busy wire, the frame on it included; more
+    are dropped, and counted in `counts`. faults: what happens to frames that have passed, delay included. Frames keep
+    their order unless the faults say otherwise.
     """
 
-    def __init__(self, faults: Faults | None = None, *, rate_bps: float | None = None, queue_frames: int = QUEUE_FRAMES):
+    def __init__(
+        self, faults: Faults | None = None, *, rate_bps: float | None = None, queue_frames: int = QUEUE_FRAMES
+    ):
         if rate_bps is not None and not rate_bps > 0:
             raise ValueError(f"Wire rate_bps must be above 0, not {rate_bps!r}")
         if queue_frames < 1:

@@ -13,19 +13,44 @@ PARENT_BITS = 128
 
 def inputs(config: Config) -> Iterator[tuple[str, int]]:
     """Names and widths of what goes into the switch, but for its clock."""
-    yield from ((RESET, 1), ("now_us", 32), ("seed", 64), ("own_mac", 48), ("own_ip", 32), ("parents", PARENT_BITS * config.jobs))
+    yield from (
+        (RESET, 1),
+        ("now_us", 32),
+        ("seed", 64),
+        ("own_mac", 48),
+        ("own_ip", 32),
+        ("parents", PARENT_BITS * config.jobs),
+    )
     for port in range(config.ports):
-        yield from ((f"rx{port}_data", config.bus_bits), (f"rx{port}_bytes", config.bus_bytes.bit_length()),
-                    (f"rx{port}_last", 1), (f"rx{port}_error", 1), (f"rx{port}_valid", 1), (f"tx{port}_ready", 1))
+        yield from (
+            (f"rx{port}_data", config.bus_bits),
+            (f"rx{port}_bytes", config.bus_bytes.bit_length()),
+            (f"rx{port}_last", 1),
+            (f"rx{port}_error", 1),
+            (f"rx{port}_valid", 1),
+            (f"tx{port}_ready", 1),
+        )
 
 
 def outputs(config: Config) -> Iterator[tuple[str, int]]:
     """Names and widths of what comes out of the switch."""
-    yield from (("busy", 1), ("trace_valid", 1), ("trace_outcome", 5), ("trace_port", 4), ("trace_job", 8),
-                ("trace_member", 8), ("trace_seq", 32))
+    yield from (
+        ("busy", 1),
+        ("trace_valid", 1),
+        ("trace_outcome", 5),
+        ("trace_port", 4),
+        ("trace_job", 8),
+        ("trace_member", 8),
+        ("trace_seq", 32),
+    )
     for port in range(config.ports):
-        yield from ((f"rx{port}_ready", 1), (f"tx{port}_data", config.bus_bits),
-                    (f"tx{port}_bytes", config.bus_bytes.bit_length()), (f"tx{port}_last", 1), (f"tx{port}_valid", 1))
+        yield from (
+            (f"rx{port}_ready", 1),
+            (f"tx{port}_data", config.bus_bits),
+            (f"tx{port}_bytes", config.bus_bytes.bit_length()),
+            (f"tx{port}_last", 1),
+            (f"tx{port}_valid", 1),
+        )
 
 
 def wrapper(config: Config) -> str:
@@ -33,15 +58,25 @@ def wrapper(config: Config) -> str:
     span = lambda bits: f"[{bits - 1}:0] " if bits > 1 else ""
     names = ["clk", *(name for name, _ in (*inputs(config), *outputs(config)))]
     registers = [f"reg {span(bits)}{name}_now = {int(name == RESET)};" for name, bits in inputs(config)]
-    return "\n".join([
-        f"module board({', '.join(names)});", "input clk;",
-        *(f"input {span(bits)}{name};" for name, bits in inputs(config)),
-        *(f"output {span(bits)}{name};" for name, bits in outputs(config)),
-        *registers,
-        "always @(posedge clk) begin",
-        *(f"  {name}_now <= {name};" for name, _ in inputs(config)),
-        "end",
-        "switch switch(.clk(clk),",
-        ", ".join([*(f".{name}({name}_now)" for name, _ in inputs(config)),
-                   *(f".{name}({name})" for name, _ in outputs(config))]) + ");",
-        "endmodule", ""])
+    return "\n".join(
+        [
+            f"module board({', '.join(names)});",
+            "input clk;",
+            *(f"input {span(bits)}{name};" for name, bits in inputs(config)),
+            *(f"output {span(bits)}{name};" for name, bits in outputs(config)),
+            *registers,
+            "always @(posedge clk) begin",
+            *(f"  {name}_now <= {name};" for name, _ in inputs(config)),
+            "end",
+            "switch switch(.clk(clk),",
+            ", ".join(
+                [
+                    *(f".{name}({name}_now)" for name, _ in inputs(config)),
+                    *(f".{name}({name})" for name, _ in outputs(config)),
+                ]
+            )
+            + ");",
+            "endmodule",
+            "",
+        ]
+    )

@@ -45,12 +45,24 @@ def _wrong_key() -> str:
 
 
 MISTAKES = [
-    Mistake("`iswitch status` without the extra `cli`", lambda: _without("rich typer", "import iswitch.cli"),
-            "`pip install '.[cli]'` in a checkout."),
-    Mistake("`iswitch plan FILE` without the extra `plan`",
-            lambda: _without("highspy networkx", "from iswitch.cli import main; main()", "plan", "fabric.yaml"),
-            "`pip install '.[cli,plan]'` in a checkout."),
-    Mistake("`iswitch reset --job 0` of a job with a key", _wrong_key, "Add `--key`, with the number that its workers joined with."),
-    Mistake("`make emulator` while another emulator runs", _ports_in_use,
-            "End the other one, or choose other ports: `make emulator PORT=28000`, and ISWITCH_ADDRESS=127.0.0.1:28000 for the workers."),
+    Mistake(
+        "`iswitch status` without the extra `cli`",
+        lambda: _without("rich typer", "import iswitch.cli"),
+        "`pip install '.[cli]'` in a checkout.",
+    ),
+    Mistake(
+        "`iswitch plan FILE` without the extra `plan`",
+        lambda: _without("highspy networkx", "from iswitch.cli import main; main()", "plan", "fabric.yaml"),
+        "`pip install '.[cli,plan]'` in a checkout.",
+    ),
+    Mistake(
+        "`iswitch reset --job 0` of a job with a key",
+        _wrong_key,
+        "Add `--key`, with the number that its workers joined with.",
+    ),
+    Mistake(
+        "`make emulator` while another emulator runs",
+        _ports_in_use,
+        "End the other one, or choose other ports: `make emulator PORT=28000`, and ISWITCH_ADDRESS=127.0.0.1:28000 for the workers.",
+    ),
 ]

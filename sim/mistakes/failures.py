@@ -16,6 +16,7 @@ def _gradient() -> np.ndarray:
 
 def _slow() -> str:
     """Rank 1 computes for longer than rank 0 waits."""
+
     def part(rank: int) -> Any:
         def run(player: Player) -> None:
             with player.join(world=2, rank=rank) as worker:
@@ -29,6 +30,7 @@ def _slow() -> str:
 
 def _goes_on_after_a_timeout() -> str:
     """Rank 0 calls the next collective as if nothing had happened."""
+
     def quick(player: Player) -> None:
         with player.join(world=2, rank=0) as worker:
             try:
@@ -46,6 +48,7 @@ def _goes_on_after_a_timeout() -> str:
 
 def _restarted(*, together: bool) -> str:
     """Rank 1 of two is killed, or both are, and started again with the same command."""
+
     def part(rank: int) -> Any:
         def run(player: Player) -> None:
             worker = player.join(world=2, rank=rank)
@@ -64,6 +67,7 @@ def _restarted(*, together: bool) -> str:
 
 def _killed() -> str:
     """Rank 1 of two is killed, and does not come back."""
+
     def stays(player: Player) -> None:
         with player.join(world=2, rank=0) as worker:
             worker.allreduce(_gradient())
@@ -93,16 +97,34 @@ def _switch_restarted() -> str:
 
 
 MISTAKES = [
-    Mistake("One worker computed for 14 s, with `timeout_s=10`", _slow,
-            "Set `timeout_s` above the longest time that one worker computes, with reserve."),
-    Mistake("Caught `Timeout`, and called the next collective", _goes_on_after_a_timeout,
-            "Do what the message says, on all workers: collectives are possible again after `rejoin` and `share`."),
-    Mistake("Killed one worker (`kill -9`) while the others went on", _killed,
-            "The sum is of the workers that are left, and `.missing` names the others. Start the worker again with `elastic=True`."),
-    Mistake("Killed one worker, and started it again without `elastic=True`", lambda: _restarted(together=False),
-            "Start it with `elastic=True`, and call `share` first."),
-    Mistake("Killed all workers (`kill -9`), and started them again", lambda: _restarted(together=True),
-            "Nothing, if the workers of the old job are silent for longer than `evict_s`. `iswitch reset --job 0` ends the old job at once."),
-    Mistake("The switch was restarted in the middle of a job", _switch_restarted,
-            "Catch `NotAMember`, call `rejoin`, then `share`; or make new workers."),
+    Mistake(
+        "One worker computed for 14 s, with `timeout_s=10`",
+        _slow,
+        "Set `timeout_s` above the longest time that one worker computes, with reserve.",
+    ),
+    Mistake(
+        "Caught `Timeout`, and called the next collective",
+        _goes_on_after_a_timeout,
+        "Do what the message says, on all workers: collectives are possible again after `rejoin` and `share`.",
+    ),
+    Mistake(
+        "Killed one worker (`kill -9`) while the others went on",
+        _killed,
+        "The sum is of the workers that are left, and `.missing` names the others. Start the worker again with `elastic=True`.",
+    ),
+    Mistake(
+        "Killed one worker, and started it again without `elastic=True`",
+        lambda: _restarted(together=False),
+        "Start it with `elastic=True`, and call `share` first.",
+    ),
+    Mistake(
+        "Killed all workers (`kill -9`), and started them again",
+        lambda: _restarted(together=True),
+        "Nothing, if the workers of the old job are silent for longer than `evict_s`. `iswitch reset --job 0` ends the old job at once.",
+    ),
+    Mistake(
+        "The switch was restarted in the middle of a job",
+        _switch_restarted,
+        "Catch `NotAMember`, call `rejoin`, then `share`; or make new workers.",
+    ),
 ]

@@ -70,7 +70,8 @@ def message_of(error: Exception | Warning) -> str:
 
 
 def play(*parts: Callable[[Player], Any], machine: Machine = MACHINE) -> str:
-    """Run programs at the ports of one switch, and return the message of the first exception in one of them, or else of the first warning.
+    """Run programs at the ports of one switch, and return the message of the first exception in one of them, or else of
+    the first warning.
 
     Parameters
     ----------

@@ -24,6 +24,7 @@ def _error(call: Callable[[], Any]) -> str:
 
 def _shut_port() -> str:
     """The host of the switch reports that no program listens at the port."""
+
     def part(player: Player) -> None:
         transport = player.transport()
         vars(transport)["refused"] = True
@@ -33,7 +34,10 @@ def _shut_port() -> str:
 
 
 def _silent() -> str:
-    return play(lambda player: Worker("10.0.0.7", world=4, rank=0, transport=player.transport()), machine=Machine(rates=Rates(loss=1, delay_us=1)))
+    return play(
+        lambda player: Worker("10.0.0.7", world=4, rank=0, transport=player.transport()),
+        machine=Machine(rates=Rates(loss=1, delay_us=1)),
+    )
 
 
 def _misspelt() -> str:
@@ -46,6 +50,7 @@ def _misspelt() -> str:
 
 def _joins(*options: dict[str, Any]) -> str:
     """Workers join one after another, each with its options, and stay."""
+
     def part(order: int, each: dict[str, Any]) -> Callable[[Player], None]:
         def run(player: Player) -> None:
             player.sleep(order)
@@ -58,26 +63,58 @@ def _joins(*options: dict[str, Any]) -> str:
 
 
 MISTAKES = [
-    Mistake("Started the workers, but no switch; or gave a wrong port", _shut_port,
-            "Start the switch (`make emulator`), then the workers. The emulator listens from port 27000 on, a board at 26963. "
-            "`iswitch doctor --switch HOST:PORT` checks the whole path."),
-    Mistake("Gave the address of a machine that is off, or behind a firewall", _silent,
-            "`iswitch doctor --switch HOST:PORT` tells a silent host from a closed port and from a missing route."),
-    Mistake("Misspelt the host: `Worker(\"swtich:26963\", ...)`", _misspelt, "Correct the name, or pass the IPv4 address."),
-    Mistake("Gave a URL: `Worker(\"udp://127.0.0.1:27000\", ...)`", lambda: _error(lambda: UdpTransport("udp://127.0.0.1:27000")),
-            "Pass host and port alone."),
-    Mistake("Counted ranks from 1: `Worker(rank=4, world=4)`", lambda: _error(lambda: Worker(ADDRESS, world=4, rank=4)),
-            "Ranks go from 0 to `world - 1`. With torchrun, pass `rank=int(os.environ[\"RANK\"])`."),
-    Mistake("Started two workers with the same rank", lambda: _joins({"world": 4, "rank": 0}, {"world": 4, "rank": 0}),
-            "Give each process its own rank, or `rank=None` to let the switch choose."),
-    Mistake("Started workers with different `world`", lambda: _joins({"world": 4, "rank": 0}, {"world": 3, "rank": 1}),
-            "Pass the same `world` to all. If a job from an earlier run is left, end it with `iswitch reset --job 0`."),
-    Mistake("Asked for more workers than the switch can hold: `world=16`", lambda: _joins({"world": 16, "rank": 0}),
-            "Build the switch with more `members` (`.venv/bin/python -m sim.emulator --members 16`)."),
-    Mistake("Asked for a job that the switch does not have: `job=8`", lambda: _joins({"world": 4, "job": 8}),
-            "Jobs count from 0. `iswitch status` shows how many there are."),
-    Mistake("Used another key than the other workers", lambda: _joins({"world": 2, "key": 7}, {"world": 2, "key": 8}),
-            "Pass the same `key` to all workers of a job, or use another `job` number."),
-    Mistake("Started 3 of 4 workers", lambda: _joins(*[{"world": 4, "rank": rank, "join_timeout_s": 5} for rank in range(3)]),
-            "Start the missing worker, or raise `join_timeout_s`. `iswitch doctor` names the missing ranks."),
+    Mistake(
+        "Started the workers, but no switch; or gave a wrong port",
+        _shut_port,
+        "Start the switch (`make emulator`), then the workers. The emulator listens from port 27000 on, a board at 26963. "
+        "`iswitch doctor --switch HOST:PORT` checks the whole path.",
+    ),
+    Mistake(
+        "Gave the address of a machine that is off, or behind a firewall",
+        _silent,
+        "`iswitch doctor --switch HOST:PORT` tells a silent host from a closed port and from a missing route.",
+    ),
+    Mistake(
+        'Misspelt the host: `Worker("swtich:26963", ...)`', _misspelt, "Correct the name, or pass the IPv4 address."
+    ),
+    Mistake(
+        'Gave a URL: `Worker("udp://127.0.0.1:27000", ...)`',
+        lambda: _error(lambda: UdpTransport("udp://127.0.0.1:27000")),
+        "Pass host and port alone.",
+    ),
+    Mistake(
+        "Counted ranks from 1: `Worker(rank=4, world=4)`",
+        lambda: _error(lambda: Worker(ADDRESS, world=4, rank=4)),
+        'Ranks go from 0 to `world - 1`. With torchrun, pass `rank=int(os.environ["RANK"])`.',
+    ),
+    Mistake(
+        "Started two workers with the same rank",
+        lambda: _joins({"world": 4, "rank": 0}, {"world": 4, "rank": 0}),
+        "Give each process its own rank, or `rank=None` to let the switch choose.",
+    ),
+    Mistake(
+        "Started workers with different `world`",
+        lambda: _joins({"world": 4, "rank": 0}, {"world": 3, "rank": 1}),
+        "Pass the same `world` to all. If a job from an earlier run is left, end it with `iswitch reset --job 0`.",
+    ),
+    Mistake(
+        "Asked for more workers than the switch can hold: `world=16`",
+        lambda: _joins({"world": 16, "rank": 0}),
+        "Build the switch with more `members` (`.venv/bin/python -m sim.emulator --members 16`).",
+    ),
+    Mistake(
+        "Asked for a job that the switch does not have: `job=8`",
+        lambda: _joins({"world": 4, "job": 8}),
+        "Jobs count from 0. `iswitch status` shows how many there are.",
+    ),
+    Mistake(
+        "Used another key than the other workers",
+        lambda: _joins({"world": 2, "key": 7}, {"world": 2, "key": 8}),
+        "Pass the same `key` to all workers of a job, or use another `job` number.",
+    ),
+    Mistake(
+        "Started 3 of 4 workers",
+        lambda: _joins(*[{"world": 4, "rank": rank, "join_timeout_s": 5} for rank in range(3)]),
+        "Start the missing worker, or raise `join_timeout_s`. `iswitch doctor` names the missing ranks.",
+    ),
 ]

@@ -1,4 +1,5 @@
-"""What a switch can be, by numbers: the explorers' states hold numbers, and each step of a switch is made, and checked, once."""
+"""What a switch can be, by numbers: the explorers' states hold numbers, and each step of a switch is made, and checked,
+once."""
 
 from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar

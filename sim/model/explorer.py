@@ -9,18 +9,20 @@ under all of them at once. It also makes the network no part of the state:
 - A result once sent is deliverable to each live member for ever after.
 - A worker whose lowest missing segment is `low` may at each earlier `low` have sent a receipt, and a contribution to
   each segment of its window then. This allows a few messages that it may never have sent: with a `low` that it skipped,
-  which are true all the same, and for a segment whose result it holds by now, which meet a complete slot or a later lap.
-- The switch refuses whoever has left (MEMBER), so a worker's messages end with its membership. Whoever joins again has a new token and
+  which are true all the same, and for a segment whose result it holds by now, which meet a complete slot or a later
+  lap.
+- The switch refuses whoever has left (MEMBER), so a worker's messages end with its membership. Whoever joins again has
+a new token and
   begins at the segment that the switch names; `start` says which.
 
 `sim/model/explorer_network.py` explores networks with queues and single kinds of faults, and the tests compare.
 
 Checked at each step: nobody is in a sum twice, no sum mixes laps, a result is what its `members` say, the same for all
-and for ever, with enough in it; an honest worker is never told WINDOW, and with H = N never SLOT_HELD; who is live is waited for
-from its first segment on. Checked in each state: if the network loses all that is under way, fresh repeats and receipts sent by timer
-suffice to bring every result to every live worker, even if all but H of them never contribute again (with a deadline: all but one),
-and whoever waits to join is let in. The same if one worker, any, is dead: the others' messages then show that they wait for it, and that is
-what it is evicted for.
+and for ever, with enough in it; an honest worker is never told WINDOW, and with H = N never SLOT_HELD; who is live is
+waited for from its first segment on. Checked in each state: if the network loses all that is under way, fresh repeats
+and receipts sent by timer suffice to bring every result to every live worker, even if all but H of them never
+contribute again (with a deadline: all but one), and whoever waits to join is let in. The same if one worker, any, is
+dead: the others' messages then show that they wait for it, and that is what it is evicted for.
 """
 
 from collections.abc import Iterator
@@ -28,7 +30,20 @@ from itertools import combinations
 from typing import NamedTuple
 
 from iswitch.wire import SlotState
-from sim.model.explorer_switch import UNKNOWN, Contribution, Core, Event, Force, Join, Leave, Overdue, Receipt, RingSwitch, Scenario, SetThreshold
+from sim.model.explorer_switch import (
+    UNKNOWN,
+    Contribution,
+    Core,
+    Event,
+    Force,
+    Join,
+    Leave,
+    Overdue,
+    Receipt,
+    RingSwitch,
+    Scenario,
+    SetThreshold,
+)
 from sim.model.search import Violation, search
 
 __all__ = ["Explorer", "Result", "State", "lowest_missing"]
@@ -64,7 +79,8 @@ class Explorer:
     # The workers
 
     def contributions(self, worker: int, held: int, low: int) -> Iterator[Contribution]:
-        """What a worker sends that lacks `low`: anything of its window, up to the end of the collective, whose result it does not hold."""
+        """What a worker sends that lacks `low`: anything of its window, up to the end of the collective, whose result
+        it does not hold."""
         s = self.scenario
         end = min([s.segments, low + s.window] + [last + 1 for last in s.boundaries if last >= low and not s.eager])
         for segment in range(low, end):
@@ -79,7 +95,7 @@ class Explorer:
 
     def receive(self, state: State, worker: int, segment: int) -> State:
         held = state.held[worker] | 1 << segment
-        return state._replace(held=state.held[:worker] + (held,) + state.held[worker + 1:])
+        return state._replace(held=state.held[:worker] + (held,) + state.held[worker + 1 :])
 
     # The search
 
@@ -117,27 +133,32 @@ class Explorer:
         if before.ring.live == after.ring.live:
             return state._replace(core=core)
         new = after.ring.live & ~before.ring.live
-        held = tuple((1 << after.start[m]) - 1 if new >> m & 1 else old if after.ring.live >> m & 1 else 0
-                     for m, old in enumerate(state.held))
+        held = tuple(
+            (1 << after.start[m]) - 1 if new >> m & 1 else old if after.ring.live >> m & 1 else 0
+            for m, old in enumerate(state.held)
+        )
         return State(core, held)
 
     def arrivals(self, number: int, worker: int, lowest: int) -> list[tuple[Event, int]]:
         """Messages that a worker may have sent up to this `low`, with the core after each that changes it."""
         key = number, worker, lowest
         if key not in self.effects:
-            events = [event for low in range(self.switch.cores[number].start[worker], lowest + 1)
-                      for event in (*self.contributions(worker, 0, low), *self.receipts(worker, low))]
+            events = [
+                event
+                for low in range(self.switch.cores[number].start[worker], lowest + 1)
+                for event in (*self.contributions(worker, 0, low), *self.receipts(worker, low))
+            ]
             moved = {self.switch.move(number, event)[0]: event for event in reversed(events)}
             self.effects[key] = [(event, after) for after, event in moved.items() if after != number]
         return self.effects[key]
 
     def check_progress(self, state: State) -> None:
         """From here, with an empty network, fresh messages alone reach the goal, also if no more than H workers ever
-        contribute again, with a deadline no more than one, and the others only receive and acknowledge. One fixed order without losses
-        is tried.
+        contribute again, with a deadline no more than one, and the others only receive and acknowledge. One fixed order
+        without losses is tried.
 
-        With quarantine everybody contributes: a tainted contribution does not count towards H. To a segment that waits for all they all do,
-        and somebody who is no newcomer always does.
+        With quarantine everybody contributes: a tainted contribution does not count towards H. To a segment that waits
+        for all they all do, and somebody who is no newcomer always does.
         """
         s, ring = self.scenario, self.switch.cores[state.core].ring
         alive = [m for m in range(s.workers) if ring.live >> m & 1]
@@ -161,7 +182,11 @@ class Explorer:
                 break
             if s.deadline:
                 for event in list(self.actions(core)):
-                    state = self.turn(state, self.switch.move(state.core, event)[0]) if isinstance(event, Overdue) else state
+                    state = (
+                        self.turn(state, self.switch.move(state.core, event)[0])
+                        if isinstance(event, Overdue)
+                        else state
+                    )
             for worker in live:
                 state, waits = self.fresh(state, worker, worker not in quiet)
                 if dead != UNKNOWN and waits >> dead & 1:
@@ -171,11 +196,15 @@ class Explorer:
         good.update(passed)
 
     def fresh(self, state: State, worker: int, busy: bool) -> tuple[State, int]:
-        """A worker repeats all that it may send; the network delivers all that this causes. Also for whom it has been waiting."""
+        """A worker repeats all that it may send; the network delivers all that this causes. Also for whom it has been
+        waiting."""
         held = state.held[worker]
         low = lowest_missing(held)
-        contributions = [event for event in self.contributions(worker, held, low)
-                         if busy or self.switch.is_whole(self.switch.cores[state.core], event.segment)]
+        contributions = [
+            event
+            for event in self.contributions(worker, held, low)
+            if busy or self.switch.is_whole(self.switch.cores[state.core], event.segment)
+        ]
         waits = 0
         for event in (*contributions, *self.receipts(worker, low)):
             core, segment, receivers, waited = self.switch.move(state.core, event)

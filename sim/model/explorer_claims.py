@@ -1,24 +1,27 @@
 """Every state of an asynchronous job in small cases: claims, grants and refusals, and the ring under them.
 
-The switch (`explorer_claims_switch.py`) is `sim/model/aggregate/claims.py` and `ring.py`; workers (`explorer_claims_worker.py`) follow
-`docs/protocol.md`. A worker computes a vector with the weights of some version (the number of updates in them), claims an update for
-it, sends it if granted, computes another if refused, and applies the updates in their order. How long it computes is open: a vector
-that is claimed now may have been computed with any weights since the worker was free to compute. `pipelined`: it computes the next
-vector while the last one waits, is sent or is summed; otherwise only after it has applied the sum with the last one.
+The switch (`explorer_claims_switch.py`) is `sim/model/aggregate/claims.py` and `ring.py`; workers
+(`explorer_claims_worker.py`) follow `docs/protocol.md`. A worker computes a vector with the weights of some version
+(the number of updates in them), claims an update for it, sends it if granted, computes another if refused, and applies
+the updates in their order. How long it computes is open: a vector that is claimed now may have been computed with any
+weights since the worker was free to compute. `pipelined`: it computes the next vector while the last one waits, is sent
+or is summed; otherwise only after it has applied the sum with the last one.
 
 **The network remembers everything**, as in `explorer.py`: all claims, contributions and receipts that a worker may have
-sent, all grants, refusals and results that the switch has, may arrive now, again and again, or never. A few are allowed that
-were never sent: a granted vector's claim with other weights. With `lies` any worker may claim any vector with weights newer than it has,
-of updates that are not complete or do not exist; where progress is checked it has come to its senses.
-After a RESET a worker does and says nothing that counts until it learns of it; what was sent before has another epoch, on both sides.
-HALT is no event of its own: it is a network that delivers no contributions for a while, all else goes on.
+sent, all grants, refusals and results that the switch has, may arrive now, again and again, or never. A few are allowed
+that were never sent: a granted vector's claim with other weights. With `lies` any worker may claim any vector with
+weights newer than it has, of updates that are not complete or do not exist; where progress is checked it has come to
+its senses. After a RESET a worker does and says nothing that counts until it learns of it; what was sent before has
+another epoch, on both sides. HALT is no event of its own: it is a network that delivers no contributions for a while,
+all else goes on.
 
-Checked at each step: a vector is granted once, at age S at most, to a live member, in a set of no less than min(H, live); it is
-sent to its update only; a sum holds exactly those granted, less those quarantined or gone; a result never changes, so all who
-have applied u updates have the same weights; no honest worker is told WINDOW, nor UNHELD where it has said what it holds; a
-grant is forgotten only when its update is complete. Checked in each state: if the network loses all that is under way, fresh
-messages, repeated by timer, bring every result to every live worker, and each live worker into an update again, if updates
-enough remain; and if one is silent and that stops the others, the switch can tell whom they wait for, and evict it.
+Checked at each step: a vector is granted once, at age S at most, to a live member, in a set of no less than min(H,
+live); it is sent to its update only; a sum holds exactly those granted, less those quarantined or gone; a result never
+changes, so all who have applied u updates have the same weights; no honest worker is told WINDOW, nor UNHELD where it
+has said what it holds; a grant is forgotten only when its update is complete. Checked in each state: if the network
+loses all that is under way, fresh messages, repeated by timer, bring every result to every live worker, and each live
+worker into an update again, if updates enough remain; and if one is silent and that stops the others, the switch can
+tell whom they wait for, and evict it.
 
 Workers are interchangeable and all rules are symmetric in them, so of states that differ by a permutation only one is
 explored.
@@ -30,7 +33,18 @@ from typing import NamedTuple
 from iswitch.wire import SlotState, Type
 from sim.model.aggregate import claims as claims_of
 from sim.model.explorer import Result, lowest_missing
-from sim.model.explorer_claims_switch import Claim, ClaimsSwitch, Core, Enter, Event, Force, Knock, Reset, Scenario, grants_to
+from sim.model.explorer_claims_switch import (
+    Claim,
+    ClaimsSwitch,
+    Core,
+    Enter,
+    Event,
+    Force,
+    Knock,
+    Reset,
+    Scenario,
+    grants_to,
+)
 from sim.model.explorer_claims_symmetry import renumber
 from sim.model.explorer_claims_worker import HABITS, ClaimsWorkers, Granted, Habits, Refused, Worker
 from sim.model.explorer_switch import UNKNOWN, Leave, Receipt, SetThreshold
@@ -60,7 +74,8 @@ class State(NamedTuple):
 
 
 class ClaimsExplorer:
-    """Breadth-first search of one scenario. `enough`: so many updates at most go to others before a worker's turn comes."""
+    """Breadth-first search of one scenario. `enough`: so many updates at most go to others before a worker's turn
+    comes."""
 
     def __init__(self, scenario: Scenario, habits: Habits = HABITS) -> None:
         self.scenario = scenario
@@ -108,7 +123,11 @@ class ClaimsExplorer:
         if core.epoch < s.resets:
             yield Reset()
         if s.fbcasts:
-            yield from (Force(k) for k, slot in enumerate(core.ring.slots) if slot.state == SlotState.COLLECTING and not slot.whole)
+            yield from (
+                Force(k)
+                for k, slot in enumerate(core.ring.slots)
+                if slot.state == SlotState.COLLECTING and not slot.whole
+            )
 
     def entries(self, core: Core) -> Iterator[Event]:
         if self.scenario.rules.admit(core.claims, core.ring) != core.ring:
@@ -122,7 +141,9 @@ class ClaimsExplorer:
         if isinstance(event, Enter):
             first = len(self.switch.cores[state.core].granted)
             epoch = self.switch.cores[state.core].epoch
-            workers = put(workers, event.worker, Worker(held=(1 << first * self.scenario.segments) - 1, first=first, epoch=epoch))
+            workers = put(
+                workers, event.worker, Worker(held=(1 << first * self.scenario.segments) - 1, first=first, epoch=epoch)
+            )
         return State(number, workers)
 
     def successors(self, state: State) -> Iterator[tuple[Event, State]]:
@@ -139,7 +160,9 @@ class ClaimsExplorer:
             if mind.epoch != core.epoch:
                 yield Learn(m), self.learn(state, m)
                 if not self.scenario.epochs:
-                    yield from ((event, state._replace(core=number)) for event, number in self.arrivals(state.core, m, mind))
+                    yield from (
+                        (event, state._replace(core=number)) for event, number in self.arrivals(state.core, m, mind)
+                    )
                 continue
             for version in (*self.workers.versions(mind), *self.workers.lies(mind)):
                 yield Compute(m, version), self.compute(state, m, version)
@@ -154,7 +177,9 @@ class ClaimsExplorer:
         """All that the switch has sent to a worker, or to the one before it at its index."""
         yield from (Result(worker, segment) for segment, members in enumerate(core.truth) if members != UNKNOWN)
         yield from (Granted(worker, update) for update, row in enumerate(core.granted) if row[worker])
-        yield from (Refused(worker, k) for k in range(core.refused[worker].bit_length()) if core.refused[worker] >> k & 1)
+        yield from (
+            Refused(worker, k) for k in range(core.refused[worker].bit_length()) if core.refused[worker] >> k & 1
+        )
 
     def arrivals(self, number: int, worker: int, mind: Worker) -> list[tuple[Event, int]]:
         """The messages of a worker that change the core, with the core after each."""
@@ -169,7 +194,8 @@ class ClaimsExplorer:
     # Symmetry
 
     def canonical(self, state: State) -> State:
-        """Workers numbered anew so that what they know rises. (States that differ by the order of equals stay apart.)"""
+        """Workers numbered anew so that what they know rises. (States that differ by the order of equals stay
+        apart.)"""
         order = tuple(sorted(range(self.scenario.workers), key=state.workers.__getitem__))
         if order == tuple(range(self.scenario.workers)):
             return state
@@ -181,10 +207,10 @@ class ClaimsExplorer:
     # Progress
 
     def check_progress(self, state: State) -> None:
-        """From here, with an empty network, fresh messages alone bring all results to all. Each worker begins the rounds once,
-        with all others busy and with only as many as a grant needs, while the rest sends what it was granted and receives.
-        Who begins gets into an update again if `enough` are to come. If a worker is silent for ever and that stops the
-        others, the switch learns whom they wait for. No losses are tried."""
+        """From here, with an empty network, fresh messages alone bring all results to all. Each worker begins the
+        rounds once, with all others busy and with only as many as a grant needs, while the rest sends what it was
+        granted and receives. Who begins gets into an update again if `enough` are to come. If a worker is silent for
+        ever and that stops the others, the switch learns whom they wait for. No losses are tried."""
         core = self.switch.cores[state.core]
         alive = [m for m in range(self.scenario.workers) if core.ring.live >> m & 1]
         for few in (False, True):
@@ -198,8 +224,11 @@ class ClaimsExplorer:
     def is_over(self, state: State, but: int = 0) -> bool:
         """Nobody who is live, those in the set `but` aside, lacks anything, or a RESET."""
         core = self.switch.cores[state.core]
-        return not core.ring.joining and all(lowest_missing(mind.held) == self.workers.total and mind.epoch == core.epoch
-                                             for m, mind in enumerate(state.workers) if core.ring.live & ~but & 1 << m)
+        return not core.ring.joining and all(
+            lowest_missing(mind.held) == self.workers.total and mind.epoch == core.epoch
+            for m, mind in enumerate(state.workers)
+            if core.ring.live & ~but & 1 << m
+        )
 
     def destiny(self, state: State, first: int, few: bool) -> int:
         """How many updates worker `first` has been granted when all is over."""
@@ -210,8 +239,11 @@ class ClaimsExplorer:
             if self.is_over(state):
                 known[state] = grants_to(core, first)
                 break
-            order = [m for k in range(self.scenario.workers)
-                     if core.ring.live >> (m := (first + k) % self.scenario.workers) & 1]
+            order = [
+                m
+                for k in range(self.scenario.workers)
+                if core.ring.live >> (m := (first + k) % self.scenario.workers) & 1
+            ]
             for place, m in enumerate(order):
                 state = self.turn(state, m, not few or place < core.ring.threshold)
             if state == passed[-1]:
@@ -220,8 +252,8 @@ class ClaimsExplorer:
         return known[state]
 
     def without(self, state: State, silent: int) -> None:
-        """All but one take turns until all is over or nothing more happens. A newcomer's repeated Join lets it in, or tells for
-        whom it waits."""
+        """All but one take turns until all is over or nothing more happens. A newcomer's repeated Join lets it in, or
+        tells for whom it waits."""
         passed: list[State] = []
         while state not in self.named[silent] and not self.is_over(state, 1 << silent):
             passed.append(state)
@@ -239,8 +271,8 @@ class ClaimsExplorer:
         self.named[silent].update(passed)
 
     def turn(self, state: State, worker: int, busy: bool) -> State:
-        """A live worker does all that it may, without a new vector if it is not `busy`, and lies no more; the network delivers all that
-        this causes."""
+        """A live worker does all that it may, without a new vector if it is not `busy`, and lies no more; the network
+        delivers all that this causes."""
         for event in self.entries(self.switch.cores[state.core]):
             state = self.act(state, event)
         state = self.learn(state, worker)

@@ -1,4 +1,5 @@
-"""The switch of `explorer_claims.py`: claims and ring on one side, accumulators and everything that was promised on the other.
+"""The switch of `explorer_claims.py`: claims and ring on one side, accumulators and everything that was promised on the
+other.
 
 A vector is known by its worker and k; accumulators are sets of (segment, worker). Each step is checked as it is made.
 """
@@ -15,8 +16,22 @@ from sim.model.cores import Cores
 from sim.model.explorer_switch import UNKNOWN, Leave, Receipt, SetThreshold
 from sim.model.search import Violation, put
 
-__all__ = ["Claim", "ClaimsSwitch", "Contribution", "Core", "Enter", "Event", "Force", "Knock", "Reset", "Rules", "Scenario", "Sent",
-           "grants_to", "renewed"]
+__all__ = [
+    "Claim",
+    "ClaimsSwitch",
+    "Contribution",
+    "Core",
+    "Enter",
+    "Event",
+    "Force",
+    "Knock",
+    "Reset",
+    "Rules",
+    "Scenario",
+    "Sent",
+    "grants_to",
+    "renewed",
+]
 
 SERIAL = 1 << 32
 
@@ -25,11 +40,14 @@ Event = tuple[Any, ...]
 
 def renewed(claims: Claims, first_seq: int) -> Claims:
     """After a RESET."""
-    return claims_of.new_claims(first_seq, segments=claims.segments, staleness=claims.staleness, members=len(claims.claimants))
+    return claims_of.new_claims(
+        first_seq, segments=claims.segments, staleness=claims.staleness, members=len(claims.claimants)
+    )
 
 
 class Rules(NamedTuple):
-    """The rules the tests replace by plausible wrong ones. `granted` for contributions, `wanted` for receipts; `renew` with a RESET."""
+    """The rules the tests replace by plausible wrong ones. `granted` for contributions, `wanted` for receipts; `renew`
+    with a RESET."""
 
     claim: Callable[..., Verdict] = claims_of.claim
     leave: Callable[[Claims, int], Claims] = claims_of.leave
@@ -40,10 +58,11 @@ class Rules(NamedTuple):
 
 
 class Scenario(NamedTuple):
-    """What is explored: until `updates` are granted. `leaves`: how many workers may leave; `joins`: how many may come in
-    their places. `thresholds`: values that SET_H may set at any time. `tainted`: (segment, k) of contributions to be
-    quarantined, whoever sends them. `lies`: claims may name any weights, those of updates that do not exist too. `resets`: how often the
-    job may be reset; `fbcasts`: anybody may try to force a slot. `whole`, `epochs`: False makes a mutant."""
+    """What is explored: until `updates` are granted. `leaves`: how many workers may leave; `joins`: how many may come
+    in their places. `thresholds`: values that SET_H may set at any time. `tainted`: (segment, k) of contributions to be
+    quarantined, whoever sends them. `lies`: claims may name any weights, those of updates that do not exist too.
+    `resets`: how often the job may be reset; `fbcasts`: anybody may try to force a slot. `whole`, `epochs`: False makes
+    a mutant."""
 
     workers: int
     staleness: int
@@ -100,9 +119,9 @@ class Force(NamedTuple):
 
 
 class Core(NamedTuple):
-    """The switch: ring, claims, accumulators (masks of workers), how many have joined, how often it was reset. For the checks: members of
-    each result; for each update granted, the vectors k (0: none, negative: its worker has left since); the version of
-    each worker's waiting vector; masks of the k that were refused."""
+    """The switch: ring, claims, accumulators (masks of workers), how many have joined, how often it was reset. For the
+    checks: members of each result; for each update granted, the vectors k (0: none, negative: its worker has left
+    since); the version of each worker's waiting vector; masks of the k that were refused."""
 
     ring: Ring
     claims: Claims
@@ -116,8 +135,8 @@ class Core(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """What the switch sends because of an event: results, as (segment, receivers), and at most one answer to a claim. `waits`: whom it
-    learns that somebody waits for."""
+    """What the switch sends because of an event: results, as (segment, receivers), and at most one answer to a claim.
+    `waits`: whom it learns that somebody waits for."""
 
     results: tuple[tuple[int, int], ...] = ()
     answer: Answer | None = None
@@ -138,7 +157,9 @@ class ClaimsSwitch(Cores[Core]):
         n = s.workers
         ring = ring_of.new_ring(self.first_seq, s.window, n, (1 << n) - 1, s.threshold)
         claims = claims_of.new_claims(self.first_seq, segments=s.segments, staleness=s.staleness, members=n)
-        core = Core(ring, claims, (0,) * 2 * s.window, 0, (UNKNOWN,) * s.updates * s.segments, (), (UNKNOWN,) * n, (0,) * n)
+        core = Core(
+            ring, claims, (0,) * 2 * s.window, 0, (UNKNOWN,) * s.updates * s.segments, (), (UNKNOWN,) * n, (0,) * n
+        )
         return self.intern(core)
 
     def seq(self, segment: int) -> int:
@@ -171,23 +192,41 @@ class ClaimsSwitch(Cores[Core]):
             return self.contribute(core, event)
         assert isinstance(event, Receipt)
         asked = event.low if event.wanted == UNKNOWN else event.wanted
-        step = ring_of.receipt(core.ring, member=event.worker, seq=self.seq(asked), behind=asked - event.low,
-                               want=event.wanted != UNKNOWN, granted=self.rules.wanted(core.claims, self.seq(asked)))
+        step = ring_of.receipt(
+            core.ring,
+            member=event.worker,
+            seq=self.seq(asked),
+            behind=asked - event.low,
+            want=event.wanted != UNKNOWN,
+            granted=self.rules.wanted(core.claims, self.seq(asked)),
+        )
         return self.execute(core, step, event)
 
     def reset(self, core: Core) -> Core:
         """What the accumulators hold stays there."""
         s, ring = self.scenario, core.ring
-        after = ring_of.new_ring(self.first_seq, s.window, s.workers, ring.live, ring.threshold)._replace(joining=ring.joining)
+        after = ring_of.new_ring(self.first_seq, s.window, s.workers, ring.live, ring.threshold)._replace(
+            joining=ring.joining
+        )
         return core._replace(
-            ring=after, claims=self.rules.renew(core.claims, self.first_seq), truth=(UNKNOWN,) * s.updates * s.segments, granted=(),
-            versions=(UNKNOWN,) * s.workers, refused=(0,) * s.workers, epoch=core.epoch + 1)
+            ring=after,
+            claims=self.rules.renew(core.claims, self.first_seq),
+            truth=(UNKNOWN,) * s.updates * s.segments,
+            granted=(),
+            versions=(UNKNOWN,) * s.workers,
+            refused=(0,) * s.workers,
+            epoch=core.epoch + 1,
+        )
 
     def depart(self, core: Core, event: Leave) -> tuple[Core, Sent]:
         ring, works = ring_of.leave(core.ring, event.worker)
         granted = tuple(put(row, event.worker, -abs(row[event.worker])) for row in core.granted)
-        core = core._replace(ring=ring, claims=self.rules.leave(core.claims, event.worker), granted=granted,
-                             versions=put(core.versions, event.worker, UNKNOWN))
+        core = core._replace(
+            ring=ring,
+            claims=self.rules.leave(core.claims, event.worker),
+            granted=granted,
+            versions=put(core.versions, event.worker, UNKNOWN),
+        )
         results = []
         for work in works:
             core, result = self.accumulate(core, work, event)
@@ -195,8 +234,9 @@ class ClaimsSwitch(Cores[Core]):
         return core, Sent(tuple(results))
 
     def enter(self, core: Core, worker: int) -> Core:
-        return core._replace(ring=self.rules.admit(core.claims, core.ring), joined=core.joined + 1,
-                             refused=put(core.refused, worker, 0))
+        return core._replace(
+            ring=self.rules.admit(core.claims, core.ring), joined=core.joined + 1, refused=put(core.refused, worker, 0)
+        )
 
     def claim(self, core: Core, event: Claim) -> tuple[Core, Sent]:
         before = core.claims
@@ -243,9 +283,15 @@ class ClaimsSwitch(Cores[Core]):
         if update >= len(core.granted) or abs(core.granted[update][event.worker]) != event.k:
             raise Violation("a vector is sent to an update that it was not granted")
         seq = self.seq(event.segment)
-        step = ring_of.contribute(core.ring, member=event.worker, seq=seq, behind=event.segment - event.low, whole=self.scenario.whole,
-                                  tainted=(event.segment, event.k) in self.scenario.tainted,
-                                  granted=self.rules.granted(core.claims, seq) or 0)
+        step = ring_of.contribute(
+            core.ring,
+            member=event.worker,
+            seq=seq,
+            behind=event.segment - event.low,
+            whole=self.scenario.whole,
+            tainted=(event.segment, event.k) in self.scenario.tainted,
+            granted=self.rules.granted(core.claims, seq) or 0,
+        )
         return self.execute(core, step, event)
 
     def execute(self, core: Core, step: ring_of.Step, event: Event) -> tuple[Core, Sent]:
@@ -273,8 +319,10 @@ class ClaimsSwitch(Cores[Core]):
         result = segment, work.receivers
         if not work.emit and work.operation != Operation.RESEND:
             return core, result
-        row = tuple(0 if (segment, abs(k)) in self.scenario.tainted else k
-                    for k in core.granted[segment // self.scenario.segments])
+        row = tuple(
+            0 if (segment, abs(k)) in self.scenario.tainted else k
+            for k in core.granted[segment // self.scenario.segments]
+        )
         if content != slot.members << segment * n or slot.state != SlotState.COMPLETE:
             raise Violation("a sum is not that of its members' vectors")
         if any(slot.members >> m & 1 and not k or k > 0 and not slot.members >> m & 1 for m, k in enumerate(row)):

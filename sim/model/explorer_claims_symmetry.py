@@ -21,13 +21,17 @@ def renumber(core: Core, order: tuple[int, ...]) -> Core:
         return moved(content >> segment * n) << segment * n
 
     ring, claims = core.ring, core.claims
-    slots = tuple(slot._replace(arrived=moved(slot.arrived), members=moved(slot.members), expected=moved(slot.expected))
-                  for slot in ring.slots)
+    slots = tuple(
+        slot._replace(arrived=moved(slot.arrived), members=moved(slot.members), expected=moved(slot.expected))
+        for slot in ring.slots
+    )
     grants = tuple(grant._replace(members=moved(grant.members)) for grant in claims.grants)
     return core._replace(
-        ring=ring._replace(slots=slots, have=moved_row(ring.have), live=moved(ring.live),
-                           joining=moved(ring.joining)),
+        ring=ring._replace(slots=slots, have=moved_row(ring.have), live=moved(ring.live), joining=moved(ring.joining)),
         claims=claims._replace(grants=grants, claimants=moved_row(claims.claimants)),
         memory=tuple(map(moved_sum, core.memory)),
         truth=tuple(members if members == UNKNOWN else moved(members) for members in core.truth),
-        granted=tuple(map(moved_row, core.granted)), versions=moved_row(core.versions), refused=moved_row(core.refused))
+        granted=tuple(map(moved_row, core.granted)),
+        versions=moved_row(core.versions),
+        refused=moved_row(core.refused),
+    )

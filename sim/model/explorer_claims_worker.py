@@ -1,4 +1,5 @@
-"""The workers of `explorer_claims.py`: what each knows, what it may have sent by now, and what it makes of an answer."""
+"""The workers of `explorer_claims.py`: what each knows, what it may have sent by now, and what it makes of an
+answer."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -21,8 +22,8 @@ class Vector(NamedTuple):
 
 
 class Worker(NamedTuple):
-    """`held`: bit mask of results. `vectors`: those claimed; the first has k = 1. `first`: the update at which it joined. `epoch`: how
-    many resets it knows of."""
+    """`held`: bit mask of results. `vectors`: those claimed; the first has k = 1. `first`: the update at which it
+    joined. `epoch`: how many resets it knows of."""
 
     held: int = 0
     vectors: tuple[Vector, ...] = ()
@@ -100,7 +101,9 @@ class ClaimsWorkers:
 
     def lies(self, worker: Worker) -> range:
         """Weights that its next vector may be claimed with although it does not have them."""
-        return range(self.applied(worker) + 1, self.scenario.updates + 1 if self.scenario.lies and self.versions(worker) else 0)
+        return range(
+            self.applied(worker) + 1, self.scenario.updates + 1 if self.scenario.lies and self.versions(worker) else 0
+        )
 
     def contributions(self, worker: int, mind: Worker, lows: Iterable[int]) -> Iterator[Contribution]:
         """What a worker with these grants may have sent while it lacked one of `lows`."""

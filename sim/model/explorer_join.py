@@ -4,8 +4,8 @@ As in `explorer.py` the network remembers everything: any Join, Leave or acknowl
 and again, or never. Actors are incarnations, each with its own nonce; one may crash or leave, and its packets haunt on.
 
 Checked at each step: who becomes live has itself received the token of its entry (a delayed Join resurrects nobody),
-and who was told that the job runs is live, at its index. Checked in each state: if all that is under way is lost,
-fresh Joins alone fill as many seats as the scenario says, unless a crashed one had confirmed before: that needs a RESET.
+and who was told that the job runs is live, at its index. Checked in each state: if all that is under way is lost, fresh
+Joins alone fill as many seats as the scenario says, unless a crashed one had confirmed before: that needs a RESET.
 """
 
 from collections.abc import Callable, Iterator
@@ -66,8 +66,15 @@ Join = Callable[[Config, Job, Request, Source, Offer, int], Verdict]
 class JoinExplorer:
     """`seats`: how many actors must get in. `tokens`: no state in which more have been granted is explored."""
 
-    def __init__(self, actors: tuple[Actor, ...], *, world: int = 2, seats: int = 2, tokens: int = 4,
-                 join: Join = membership.join) -> None:
+    def __init__(
+        self,
+        actors: tuple[Actor, ...],
+        *,
+        world: int = 2,
+        seats: int = 2,
+        tokens: int = 4,
+        join: Join = membership.join,
+    ) -> None:
         self.actors, self.world, self.seats, self.tokens, self.join = actors, world, seats, tokens, join
         self.config = Config(members=4, window=1, elements=8)
         self.settings = Settings(world, world, Format.INT32, 0, 8, 0, 0, 0)
@@ -88,8 +95,9 @@ class JoinExplorer:
     def ask(self, state: State, actor: int, token: int, wanted: int) -> tuple[State, Verdict]:
         """A Join arrives; its acknowledgement is now under way."""
         offer = Offer(0, 0, state.tokens + 1)
-        verdict = self.join(self.config, state.job, self.request(actor, Action.JOIN, token, wanted),
-                            self.source(actor), offer, 0)
+        verdict = self.join(
+            self.config, state.job, self.request(actor, Action.JOIN, token, wanted), self.source(actor), offer, 0
+        )
         for index, entry in enumerate(verdict.job.entries):
             before = state.job.entries[index].state if state.job.entries else EntryState.FREE
             if entry.state == EntryState.LIVE != before and (entry.nonce - 1, entry.token) not in state.sent:
@@ -106,13 +114,15 @@ class JoinExplorer:
         if mind.gone or mind.running:
             return state
         state = self.think(state, grant.actor, Mind(grant.token, grant.running))
-        if grant.running and not any(entry.state == EntryState.LIVE and entry.nonce == grant.actor + 1
-                                     and entry.token == grant.token for entry in state.job.entries):
+        if grant.running and not any(
+            entry.state == EntryState.LIVE and entry.nonce == grant.actor + 1 and entry.token == grant.token
+            for entry in state.job.entries
+        ):
             raise Violation("somebody is told that the job runs and is not in it")
         return state._replace(sent=state.sent | {(grant.actor, grant.token)})
 
     def think(self, state: State, actor: int, mind: Mind) -> State:
-        return state._replace(minds=state.minds[:actor] + (mind,) + state.minds[actor + 1:])
+        return state._replace(minds=state.minds[:actor] + (mind,) + state.minds[actor + 1 :])
 
     def successors(self, state: State) -> Iterator[tuple[Any, State]]:
         for actor, (who, mind) in enumerate(zip(self.actors, state.minds)):
@@ -134,8 +144,9 @@ class JoinExplorer:
             yield ("left", actor), self.part(state, actor, index, token)
 
     def part(self, state: State, actor: int, index: int, token: int) -> State:
-        verdict = membership.act(self.config, state.job, self.request(actor, Action.LEAVE, token, index, 1),
-                                 self.source(actor))
+        verdict = membership.act(
+            self.config, state.job, self.request(actor, Action.LEAVE, token, index, 1), self.source(actor)
+        )
         return state._replace(job=verdict.job)
 
     def check_progress(self, state: State) -> None:

@@ -1,11 +1,13 @@
-"""Every state of the Join handshake in small trees. The switches are golden ones, `sim/model/tree_switch.py`, and the messages are frames.
+"""Every state of the Join handshake in small trees. The switches are golden ones, `sim/model/tree_switch.py`, and the
+messages are frames.
 
-As in `explorer_join.py` the network remembers everything: any frame ever sent may arrive now, again and again, or never. One worker may reset
-the running job at the root, which a leaf learns by a NOTICE, while answers of the earlier epoch haunt on.
+As in `explorer_join.py` the network remembers everything: any frame ever sent may arrive now, again and again, or
+never. One worker may reset the running job at the root, which a leaf learns by a NOTICE, while answers of the earlier
+epoch haunt on.
 
-Checked at each step: who is told that the job runs is told the epoch and first seq of the root, where all ranks have joined; no switch that
-runs goes back to an earlier epoch. Checked in each state: if all that is under way is lost, fresh Joins of the workers alone make the
-job run everywhere.
+Checked at each step: who is told that the job runs is told the epoch and first seq of the root, where all ranks have
+joined; no switch that runs goes back to an earlier epoch. Checked in each state: if all that is under way is lost,
+fresh Joins of the workers alone make the job run everywhere.
 """
 
 from collections.abc import Iterator
@@ -52,11 +54,19 @@ class State(NamedTuple):
 
 
 class JoinTreeExplorer:
-    """`parents`, `homes` as in `explorer_tree.py`; `resets`: worker 0, at the root, may reset the job. `knowing`: workers say their ranks; else
-    they ask for them as their indices, as if there was no tree. `switch` makes mutants."""
+    """`parents`, `homes` as in `explorer_tree.py`; `resets`: worker 0, at the root, may reset the job. `knowing`:
+    workers say their ranks; else they ask for them as their indices, as if there was no tree. `switch` makes
+    mutants."""
 
-    def __init__(self, parents: tuple[int, ...], homes: tuple[int, ...], *, resets: bool = False, knowing: bool = True,
-                 switch: type[TreeSwitch] = TreeSwitch) -> None:
+    def __init__(
+        self,
+        parents: tuple[int, ...],
+        homes: tuple[int, ...],
+        *,
+        resets: bool = False,
+        knowing: bool = True,
+        switch: type[TreeSwitch] = TreeSwitch,
+    ) -> None:
         self.parents, self.homes, self.resets, self.knowing = parents, homes, resets, knowing
         config = Config(members=4, window=1, elements=8, ports=8)
         below = [0] * len(parents)
@@ -64,8 +74,18 @@ class JoinTreeExplorer:
             while home != -1:
                 below[home] |= 1 << rank
                 home = parents[home]
-        self.switches = [switch(config, mac=bytes([2, k + 1] * 3), ip=bytes([10, 0, 0, k + 1]), seed=k + 1, parents=(
-            {0: Parent(0, bytes([2, parent + 1] * 3), bytes([10, 0, 0, parent + 1]), below[k])} if k else {})) for k, parent in enumerate(parents)]
+        self.switches = [
+            switch(
+                config,
+                mac=bytes([2, k + 1] * 3),
+                ip=bytes([10, 0, 0, k + 1]),
+                seed=k + 1,
+                parents=(
+                    {0: Parent(0, bytes([2, parent + 1] * 3), bytes([10, 0, 0, parent + 1]), below[k])} if k else {}
+                ),
+            )
+            for k, parent in enumerate(parents)
+        ]
         self.answers: dict[tuple[int, Memory, bytes], tuple[Memory, list[tuple[End, bytes]]]] = {}
 
     def start(self) -> State:
@@ -73,7 +93,8 @@ class JoinTreeExplorer:
         return State(memories, (Mind(),) * len(self.homes), frozenset(), False)
 
     def ask(self, rank: int, mind: Mind, action: Action) -> bytes:
-        """A worker's Join, or its Reset. Switches never compare the checksums' complement, so workers may use it too."""
+        """A worker's Join, or its Reset. Switches never compare the checksums' complement, so workers may use it
+        too."""
         worker = compose.Own(bytes([4, rank + 1] * 3), bytes([10, 0, 1, rank + 1]))
         home = self.switches[self.homes[rank]].own
         world = len(self.homes)
@@ -82,8 +103,21 @@ class JoinTreeExplorer:
         if action == Action.RESET:
             member = mind.member
         payload = compose.control(
-            job=0, epoch=epoch, seq=int(action == Action.RESET), member=member, token=mind.token, ranks=ranks, action=action,
-            nonce=rank + 1, key=1, world=world, threshold=world, format=Format.WINDOW64, fraction=44, elements=8)
+            job=0,
+            epoch=epoch,
+            seq=int(action == Action.RESET),
+            member=member,
+            token=mind.token,
+            ranks=ranks,
+            action=action,
+            nonce=rank + 1,
+            key=1,
+            world=world,
+            threshold=world,
+            format=Format.WINDOW64,
+            fraction=44,
+            elements=8,
+        )
         return compose.address(worker, Source(1, home.mac, int.from_bytes(home.ip, "big"), UDP_PORT), payload)
 
     def port(self, end: int, frame: bytes) -> int:
@@ -98,9 +132,18 @@ class JoinTreeExplorer:
         for k, memory in enumerate(state.memories):
             if state.reset and self.parents[k] == 0 and memory.above and memory.above.running:
                 root, own = self.switches[0].own, self.switches[k].own
-                payload = compose.notice(job=0, epoch=state.memories[0].job.epoch, seq=0, member=memory.above.member, token=memory.above.token,
-                                         reason=Reason.EPOCH)
-                yield ("switch", k), compose.address(root, Source(0, own.mac, int.from_bytes(own.ip, "big"), UDP_PORT), payload)
+                payload = compose.notice(
+                    job=0,
+                    epoch=state.memories[0].job.epoch,
+                    seq=0,
+                    member=memory.above.member,
+                    token=memory.above.token,
+                    reason=Reason.EPOCH,
+                )
+                yield (
+                    ("switch", k),
+                    compose.address(root, Source(0, own.mac, int.from_bytes(own.ip, "big"), UDP_PORT), payload),
+                )
 
     def receiver(self, frame: bytes) -> End:
         return ("switch" if frame[0] == 2 else "worker", frame[1] - 1)
@@ -154,7 +197,10 @@ class JoinTreeExplorer:
             if noticed not in state.sent:
                 yield "notice", state._replace(sent=state.sent | {noticed})
         if self.resets and state.minds[0].running and not state.reset:
-            yield "reset", self.arrive(state._replace(reset=True), ("switch", 0), self.ask(0, state.minds[0], Action.RESET))[0]
+            yield (
+                "reset",
+                self.arrive(state._replace(reset=True), ("switch", 0), self.ask(0, state.minds[0], Action.RESET))[0],
+            )
         for end, frame in state.sent:
             after = self.arrive(state, end, frame)[0]
             if after != state:

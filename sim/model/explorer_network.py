@@ -42,7 +42,7 @@ class Lost(NamedTuple):
 
 
 def without(link: tuple, at: int) -> tuple:
-    return link[:at] + link[at + 1:]
+    return link[:at] + link[at + 1 :]
 
 
 class LinkExplorer:
@@ -58,8 +58,9 @@ class LinkExplorer:
 
     def run(self) -> set[LinkState]:
         """All reachable states, or a Violation."""
-        return search(self.start(), self.successors,
-                      lambda state: self.base.check_progress(State(state.core, state.held)))
+        return search(
+            self.start(), self.successors, lambda state: self.base.check_progress(State(state.core, state.held))
+        )
 
     def order(self, link: tuple) -> tuple:
         """Where any message may be next, the order on the link is no part of the state."""

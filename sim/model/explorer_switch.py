@@ -1,7 +1,7 @@
 """The switch of `explorer.py`: the ring on one side, accumulators and everything that was promised on the other.
 
-A payload is one bit that names its worker and segment; the accumulators are sets of such bits, driven by the same `Work` as the gateware's.
-Each step is checked as it is made.
+A payload is one bit that names its worker and segment; the accumulators are sets of such bits, driven by the same
+`Work` as the gateware's. Each step is checked as it is made.
 """
 
 from typing import Any, NamedTuple
@@ -12,8 +12,21 @@ from sim.model.aggregate.ring import RULES, Ring, Rules, Slot, Work
 from sim.model.cores import Cores
 from sim.model.search import Violation, put
 
-__all__ = ["SERIAL", "UNKNOWN", "Contribution", "Core", "Event", "Force", "Join", "Leave", "Overdue", "Receipt", "RingSwitch", "Scenario",
-           "SetThreshold"]
+__all__ = [
+    "SERIAL",
+    "UNKNOWN",
+    "Contribution",
+    "Core",
+    "Event",
+    "Force",
+    "Join",
+    "Leave",
+    "Overdue",
+    "Receipt",
+    "RingSwitch",
+    "Scenario",
+    "SetThreshold",
+]
 
 SERIAL = 1 << 32
 UNKNOWN = -1
@@ -22,11 +35,11 @@ Event = tuple[Any, ...]
 
 
 class Scenario(NamedTuple):
-    """What is explored. `leaves`: how many workers may be gone at a time, by their own will or evicted, rightly or not. `joins`: those who
-    are gone may join again. `boundaries`: last segments of collectives. `thresholds`: values that SET_H may set at any time. `tainted`:
-    (worker, segment) pairs to be quarantined. `whole`: segments that wait for all. `forces`: open slots may be forced at any time.
-    `deadline`: slots may become overdue at any time. The last five make mutants: `eager` workers do not wait at a boundary, `any_forced`
-    forces also slots that wait for all."""
+    """What is explored. `leaves`: how many workers may be gone at a time, by their own will or evicted, rightly or not.
+    `joins`: those who are gone may join again. `boundaries`: last segments of collectives. `thresholds`: values that
+    SET_H may set at any time. `tainted`: (worker, segment) pairs to be quarantined. `whole`: segments that wait for
+    all. `forces`: open slots may be forced at any time. `deadline`: slots may become overdue at any time. The last five
+    make mutants: `eager` workers do not wait at a boundary, `any_forced` forces also slots that wait for all."""
 
     workers: int
     window: int
@@ -112,7 +125,9 @@ class RingSwitch(Cores[Core]):
         super().__init__()
         self.scenario = scenario
         self.first_seq = SERIAL - 2 * scenario.window
-        self.strict = scenario.threshold == scenario.workers and not (scenario.thresholds or scenario.forces or scenario.deadline)
+        self.strict = scenario.threshold == scenario.workers and not (
+            scenario.thresholds or scenario.forces or scenario.deadline
+        )
 
     def start(self) -> int:
         s = self.scenario
@@ -124,8 +139,8 @@ class RingSwitch(Cores[Core]):
         return self.intern(Core(ring, (0,) * len(ring.slots), (UNKNOWN,) * s.segments, (0,) * s.workers))
 
     def perform(self, core: Core, event: Event) -> tuple[Core, int, int, int]:
-        """The core after a message or an action; a result that it sent: segment (or -1) and set of receivers; and for whom its sender has
-        been waiting."""
+        """The core after a message or an action; a result that it sent: segment (or -1) and set of receivers; and for
+        whom its sender has been waiting."""
         s, ring, waits = self.scenario, core.ring, 0
         works: list[Work] = []
         if isinstance(event, Leave):
@@ -143,19 +158,34 @@ class RingSwitch(Cores[Core]):
         elif isinstance(event, (Contribution, Receipt)) and ring.live >> event.worker & 1:
             if isinstance(event, Contribution):
                 step = rules_of.contribute(
-                    ring, member=event.worker, seq=self.seq(event.segment), behind=event.segment - event.low,
-                    boundary=event.segment in s.boundaries, whole=self.is_whole(core, event.segment),
-                    tainted=(event.worker, event.segment) in s.tainted, rules=s.rules)
+                    ring,
+                    member=event.worker,
+                    seq=self.seq(event.segment),
+                    behind=event.segment - event.low,
+                    boundary=event.segment in s.boundaries,
+                    whole=self.is_whole(core, event.segment),
+                    tainted=(event.worker, event.segment) in s.tainted,
+                    rules=s.rules,
+                )
             else:
                 asked = event.low if event.wanted == UNKNOWN else event.wanted
-                step = rules_of.receipt(ring, member=event.worker, seq=self.seq(asked), behind=asked - event.low,
-                                        want=event.wanted != UNKNOWN)
+                step = rules_of.receipt(
+                    ring,
+                    member=event.worker,
+                    seq=self.seq(asked),
+                    behind=asked - event.low,
+                    want=event.wanted != UNKNOWN,
+                )
             if step.outcome == Outcome.WINDOW or self.strict and step.outcome == Outcome.SLOT_HELD:
                 raise Violation(f"an honest worker is told {step.outcome.name}")
             ring, works, waits = step.ring, [step.work] if step.work else [], step.waits
         new = ring.live & ~core.ring.live
-        core = core._replace(ring=ring, start=tuple(
-            self.segment(Slot(ring.have[m])) if new >> m & 1 else start for m, start in enumerate(core.start)))
+        core = core._replace(
+            ring=ring,
+            start=tuple(
+                self.segment(Slot(ring.have[m])) if new >> m & 1 else start for m, start in enumerate(core.start)
+            ),
+        )
         segment, receivers = UNKNOWN, 0
         for work in works:
             core = self.execute(core, work, event)
@@ -198,7 +228,7 @@ class RingSwitch(Cores[Core]):
             raise Violation("a result changes")
         if slot.state != SlotState.COMPLETE:
             raise Violation("a result leaves an open slot")
-        return core._replace(truth=core.truth[:segment] + (fact,) + core.truth[segment + 1:])
+        return core._replace(truth=core.truth[:segment] + (fact,) + core.truth[segment + 1 :])
 
     def is_whole(self, core: Core, segment: int) -> bool:
         """The collective after a change waits for all. Whoever sends for it holds the result that says so."""

@@ -1,21 +1,25 @@
-"""Every state that a tree of switches, its workers and a hostile network can reach, in small cases: is the protocol right?
+"""Every state that a tree of switches, its workers and a hostile network can reach, in small cases: is the protocol
+right?
 
-Each switch (`explorer_tree_switches.py`) runs `sim/model/aggregate/tree.py` itself, workers follow `docs/protocol.md` as in
-`explorer.py`. **The network remembers everything** here too, on every link: what may have been sent by now may arrive now, again and
-again, in any order, or never. So the network is no part of the state, which is the switches and what the workers hold:
+Each switch (`explorer_tree_switches.py`) runs `sim/model/aggregate/tree.py` itself, workers follow `docs/protocol.md`
+as in `explorer.py`. **The network remembers everything** here too, on every link: what may have been sent by now may
+arrive now, again and again, in any order, or never. So the network is no part of the state, which is the switches and
+what the workers hold:
 
 - A worker's messages, and the results it may get from its switch, are those of `explorer.py`.
-- A leaf's uplink of a segment says the same ever after (checked), and it may have been sent with each `low` up to the worst that the leaf
-  knows now: it is deliverable for ever once the segment was sent up. So is a receipt with each such `low`. This allows a few that were
-  never sent, with a `low` that was skipped or was passed before: true all the same, and telling the parent less. (That no leaf is farther
-  behind than a parent believes is therefore checked when it sends.)
+- A leaf's uplink of a segment says the same ever after (checked), and it may have been sent with each `low` up to the
+worst that the leaf
+  knows now: it is deliverable for ever once the segment was sent up. So is a receipt with each such `low`. This allows
+  a few that were never sent, with a `low` that was skipped or was passed before: true all the same, and telling the
+  parent less. (That no leaf is farther behind than a parent believes is therefore checked when it sends.)
 - A result of the parent is deliverable for ever to each leaf that was its member then.
 - A parent refuses whoever has left (MEMBER). A leaf whose last member leaves asks to leave until it is let go.
 
-Checked at each step: nobody is in a sum twice, no sum mixes laps; a partial sum and a result is what its ranks say, the same for ever;
-a result has enough in it; no honest sender is told WINDOW, nor SLOT_HELD with H = N; a result never finds a leaf's slot held. Checked in
-each state: if all that is under way is lost, the *workers'* fresh repeats and receipts suffice to bring every result to every worker
-that has not left, nor has a switch above it: no switch needs a timer.
+Checked at each step: nobody is in a sum twice, no sum mixes laps; a partial sum and a result is what its ranks say, the
+same for ever; a result has enough in it; no honest sender is told WINDOW, nor SLOT_HELD with H = N; a result never
+finds a leaf's slot held. Checked in each state: if all that is under way is lost, the *workers'* fresh repeats and
+receipts suffice to bring every result to every worker that has not left, nor has a switch above it: no switch needs a
+timer.
 """
 
 from collections.abc import Iterator
@@ -24,7 +28,18 @@ from typing import Any, NamedTuple
 from iswitch.wire import SlotState
 from sim.model.explorer import Result, lowest_missing
 from sim.model.explorer_switch import UNKNOWN, Contribution, Leave, Receipt
-from sim.model.explorer_tree_switches import Core, Down, Event, Expire, Part, Report, Scenario, SwitchTree, Uplink, known
+from sim.model.explorer_tree_switches import (
+    Core,
+    Down,
+    Event,
+    Expire,
+    Part,
+    Report,
+    Scenario,
+    SwitchTree,
+    Uplink,
+    known,
+)
 from sim.model.search import Violation, put, search
 
 __all__ = ["Explorer", "State"]
@@ -71,7 +86,10 @@ class Explorer:
         s = self.scenario
         for segment, ranks in enumerate(up):
             if ranks != UNKNOWN:
-                yield from (Uplink(switch, segment, ranks, low) for low in range(max(0, segment - self.tree.reach + 1), min(worst, segment) + 1))
+                yield from (
+                    Uplink(switch, segment, ranks, low)
+                    for low in range(max(0, segment - self.tree.reach + 1), min(worst, segment) + 1)
+                )
         if s.receipts and s.reports:
             for low in range(worst + 1):
                 yield Report(switch, low, UNKNOWN)
@@ -110,19 +128,29 @@ class Explorer:
     def alive(self, state: State) -> list[int]:
         """Workers that have not left and whose switches have not."""
         gone = self.cut(state)
-        return [w for w, home in enumerate(self.scenario.homes)
-                if not gone >> home & 1 and self.tree.cores[state.cores[home]].ring.live >> self.tree.place[w] & 1]
+        return [
+            w
+            for w, home in enumerate(self.scenario.homes)
+            if not gone >> home & 1 and self.tree.cores[state.cores[home]].ring.live >> self.tree.place[w] & 1
+        ]
 
     def actions(self, state: State) -> Iterator[tuple[int, Event]]:
         """What may happen at any time that is no message of the ring, and where."""
         s = self.scenario
-        lives = [sum(self.tree.cores[number].ring.live >> len(self.tree.children[k]) & 1 << m
-                     for m in range(len(self.tree.locals[k]))).bit_count() for k, number in enumerate(state.cores)]
+        lives = [
+            sum(
+                self.tree.cores[number].ring.live >> len(self.tree.children[k]) & 1 << m
+                for m in range(len(self.tree.locals[k]))
+            ).bit_count()
+            for k, number in enumerate(state.cores)
+        ]
         if len(self.alive(state)) > 1 and len(self.tree.workers) - sum(lives) < s.leaves:
             yield from ((s.homes[w], Leave(w)) for w in self.alive(state))
         for switch in s.deadlines:
             slots = self.tree.cores[state.cores[switch]].ring.slots
-            yield from ((switch, Expire(switch, k)) for k, slot in enumerate(slots) if slot.state == SlotState.COLLECTING)
+            yield from (
+                (switch, Expire(switch, k)) for k, slot in enumerate(slots) if slot.state == SlotState.COLLECTING
+            )
         for c in self.tree.switches[1:]:
             asks = not self.tree.cores[state.cores[c]].ring.live
             member = self.tree.cores[state.cores[s.parents[c]]].ring.live >> self.tree.seat[c] & 1
@@ -165,7 +193,8 @@ class Explorer:
         return state._replace(held=put(state.held, worker, state.held[worker] | 1 << segment))
 
     def check_progress(self, state: State) -> None:
-        """From here, with an empty network, the workers' fresh messages alone reach the goal. One fixed order without losses."""
+        """From here, with an empty network, the workers' fresh messages alone reach the goal. One fixed order without
+        losses."""
         for silent in self.scenario.silent:
             self.reach_goal(state, silent)
 
@@ -179,12 +208,18 @@ class Explorer:
                 break
             for c in self.tree.switches[:0:-1]:  # a departed worker repeats its Leave, and its switch's follows
                 parent = self.scenario.parents[c]
-                if not self.tree.cores[state.cores[c]].ring.live and self.tree.cores[state.cores[parent]].ring.live >> self.tree.seat[c] & 1:
+                if (
+                    not self.tree.cores[state.cores[c]].ring.live
+                    and self.tree.cores[state.cores[parent]].ring.live >> self.tree.seat[c] & 1
+                ):
                     state = self.deliver(state, parent, Part(c))
             for worker in alive:
                 held, home = state.held[worker], self.scenario.homes[worker]
                 low = lowest_missing(held)
-                for event in (*(() if worker in silent else self.contributions(worker, held, low)), *self.receipts(worker, low)):
+                for event in (
+                    *(() if worker in silent else self.contributions(worker, held, low)),
+                    *self.receipts(worker, low),
+                ):
                     state = self.deliver(state, home, event)
             if state == passed[-1]:
                 raise Violation("a worker waits for ever")

@@ -1,6 +1,7 @@
 """The switches of `explorer_tree.py`: rings on one side, accumulators and everything that was promised on the other.
 
-A payload is one bit that names its worker and segment; the accumulators are sets of such bits. Each step is checked as it is made.
+A payload is one bit that names its worker and segment; the accumulators are sets of such bits. Each step is checked as
+it is made.
 """
 
 from typing import Any, NamedTuple
@@ -23,10 +24,11 @@ Event = Any
 class Scenario(NamedTuple):
     """`parents`: the switch above each switch; switch 0 is the root, with -1. `homes`: each worker's switch.
 
-    `threshold`: how many of the root's *members* make a result, 0 for all. `deadlines`: switches whose slots may expire. `leaves`: how many
-    workers may leave. `evicted`: switches that their parent may evict. `tainted`: (worker, segment) pairs to be quarantined. `silent`:
-    sets of workers without whose contributions the others must get on, given their receipts. The last four make mutants; `answers`: the
-    root repeats its results to switches, `reports`: leaves send receipts up.
+    `threshold`: how many of the root's *members* make a result, 0 for all. `deadlines`: switches whose slots may
+    expire. `leaves`: how many workers may leave. `evicted`: switches that their parent may evict. `tainted`: (worker,
+    segment) pairs to be quarantined. `silent`: sets of workers without whose contributions the others must get on,
+    given their receipts. The last four make mutants; `answers`: the root repeats its results to switches, `reports`:
+    leaves send receipts up.
     """
 
     parents: tuple[int, ...]
@@ -84,9 +86,9 @@ class Expire(NamedTuple):
 
 
 class Core(NamedTuple):
-    """One switch, by its number: ring, accumulators (bit `segment * workers + worker` for each payload in the sum). For the checks and the
-    network: the ranks in each segment as sent up and in its result, and of members that have left the results (bit mask) that they may still
-    get."""
+    """One switch, by its number: ring, accumulators (bit `segment * workers + worker` for each payload in the sum). For
+    the checks and the network: the ranks in each segment as sent up and in its result, and of members that have left
+    the results (bit mask) that they may still get."""
 
     switch: int
     ring: Ring
@@ -110,8 +112,9 @@ def known(marks: tuple[int, ...]) -> int:
 
 
 class SwitchTree(Cores[Core]):
-    """First seq is the last multiple of 2W before 2^32, so that seq wraps. A switch's members are its switches,
-    then its workers: `children` and `locals` of each switch; `seat` of a switch and `place` of a worker are its indices as a member."""
+    """First seq is the last multiple of 2W before 2^32, so that seq wraps. A switch's members are its switches, then
+    its workers: `children` and `locals` of each switch; `seat` of a switch and `place` of a worker are its indices as a
+    member."""
 
     def __init__(self, scenario: Scenario) -> None:
         super().__init__()
@@ -124,7 +127,9 @@ class SwitchTree(Cores[Core]):
         self.place = [len(self.children[k]) + self.locals[k].index(w) for w, k in enumerate(s.homes)]
         self.strict = not s.threshold and not s.deadlines
         longest = s.rules.reach(flat.new_ring(0, s.window, 0, 0, 0)) or s.window
-        self.reach = s.window if self.strict else longest  # with H = N nobody, switches too, is a window behind what it sends
+        self.reach = (
+            s.window if self.strict else longest
+        )  # with H = N nobody, switches too, is a window behind what it sends
 
     def start(self) -> tuple[int, ...]:
         s, cores = self.scenario, []
@@ -132,7 +137,9 @@ class SwitchTree(Cores[Core]):
             members = len(self.children[k]) + len(self.locals[k])
             threshold = s.threshold if s.threshold and not k else len(self.workers)
             ring = flat.new_ring(self.first_seq, s.window, members, (1 << members) - 1, threshold)
-            cores.append(self.intern(Core(k, ring, (0,) * len(ring.slots), *((UNKNOWN,) * s.segments,) * 2, (0,) * members)))
+            cores.append(
+                self.intern(Core(k, ring, (0,) * len(ring.slots), *((UNKNOWN,) * s.segments,) * 2, (0,) * members))
+            )
         return tuple(cores)
 
     def perform(self, core: Core, event: Event) -> tuple[Core, Sent]:
@@ -160,18 +167,31 @@ class SwitchTree(Cores[Core]):
         elif isinstance(event, (Contribution, Uplink)):
             worker = isinstance(event, Contribution)
             step = tree.contribute(
-                ring, leaf=leaf, member=self.member(event), ranks=self.ranks(event), seq=self.seq(event.segment),
+                ring,
+                leaf=leaf,
+                member=self.member(event),
+                ranks=self.ranks(event),
+                seq=self.seq(event.segment),
                 behind=event.segment - event.low,
                 tainted=1 << event.worker if worker and (event.worker, event.segment) in s.tainted else 0,
-                uplink=not worker, rules=s.rules)
+                uplink=not worker,
+                rules=s.rules,
+            )
             ring, works, outcome = step.ring, [step.work] if step.work else [], step.outcome
             report = tree.sign_of_life(step, leaf=leaf, rules=s.rules)
             if report and s.receipts and s.reports:
                 up = Report(switch, self.segment(report.seq), UNKNOWN)
         else:
             asked = event.low if event.wanted == UNKNOWN else event.wanted
-            step, report = tree.receipt(ring, leaf=leaf, member=self.member(event), seq=self.seq(asked), behind=asked - event.low,
-                                        want=event.wanted != UNKNOWN, rules=s.rules)
+            step, report = tree.receipt(
+                ring,
+                leaf=leaf,
+                member=self.member(event),
+                seq=self.seq(asked),
+                behind=asked - event.low,
+                want=event.wanted != UNKNOWN,
+                rules=s.rules,
+            )
             ring, works, outcome = step.ring, [step.work] if step.work else [], step.outcome
             if report and s.reports:
                 wanted = self.segment(report.seq)

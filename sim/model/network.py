@@ -1,7 +1,7 @@
 """Golden switches joined by links: frames go from port to port until none is left. No clocks, no bandwidth.
 
-Each frame on a link between switches, or to or from a host, may be lost, come twice or be overtaken, seeded; with a rate of 0 links are
-first in, first out. A reordered frame waits until nothing else is under way.
+Each frame on a link between switches, or to or from a host, may be lost, come twice or be overtaken, seeded; with a
+rate of 0 links are first in, first out. A reordered frame waits until nothing else is under way.
 """
 
 import random
@@ -23,10 +23,19 @@ End = tuple[int, int]
 
 
 class Network:
-    """`links` joins ends in pairs. `hosts` are given what leaves the switches at other ends. Rates from 0 to 1 for each frame."""
+    """`links` joins ends in pairs. `hosts` are given what leaves the switches at other ends. Rates from 0 to 1 for each
+    frame."""
 
-    def __init__(self, switches: Sequence[Receiver], links: Sequence[tuple[End, End]], *, loss: float = 0, duplicate: float = 0,
-                 reorder: float = 0, seed: int = 1) -> None:
+    def __init__(
+        self,
+        switches: Sequence[Receiver],
+        links: Sequence[tuple[End, End]],
+        *,
+        loss: float = 0,
+        duplicate: float = 0,
+        reorder: float = 0,
+        seed: int = 1,
+    ) -> None:
         for name, rate in (("loss", loss), ("duplicate", duplicate), ("reorder", reorder)):
             if not 0 <= rate <= 1:
                 raise ValueError(f"Network {name} must be 0 to 1, not {rate!r}")

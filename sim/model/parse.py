@@ -5,9 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from iswitch.wire import (
-    ACK, CONTROL, FRAME, FRAME_BYTES, HEADER, UDP_PORT, VERSION, Outcome, Type, ones_complement_sum,
-)
+from iswitch.wire import ACK, CONTROL, FRAME, FRAME_BYTES, HEADER, UDP_PORT, VERSION, Outcome, Type, ones_complement_sum
 from sim.model.control.membership import Request, Settings, Source
 
 __all__ = ["ADDRESS_BYTES", "FLAT", "Message", "parse", "request"]
@@ -21,7 +19,8 @@ BODY_BYTES = {Type.CONTROL: CONTROL.itemsize, Type.ACK: ACK.itemsize, Type.NOTIC
 
 class Message(NamedTuple):
     """A frame of ours with right lengths and checksums and a type that the switch obeys. `payload`: behind the header.
-    `reason`: the header's `count`, which is that in a notice. Of a REQUEST only type and source mean anything: its header is another."""
+    `reason`: the header's `count`, which is that in a notice. Of a REQUEST only type and source mean anything: its
+    header is another."""
 
     type: Type
     source: Source
@@ -42,8 +41,14 @@ def is_ours(frame: bytes, ip: bytes) -> bool:
     """Only ports see shorter frames than 60 bytes, so all of these fields are there. DF does not make a fragment."""
     eth_type, version_ihl, _, _, _, fragment = struct.unpack_from(">HBBHHH", frame, 12)
     protocol, destination, udp_dst = frame[23], frame[30:34], int.from_bytes(frame[36:38], "big")
-    return (eth_type == 0x0800 and version_ihl == 0x45 and not fragment & 0x3FFF and protocol == 17
-            and destination == ip and udp_dst == UDP_PORT)
+    return (
+        eth_type == 0x0800
+        and version_ihl == 0x45
+        and not fragment & 0x3FFF
+        and protocol == 17
+        and destination == ip
+        and udp_dst == UDP_PORT
+    )
 
 
 def parse(port: int, frame: bytes, ip: bytes, types: tuple[Type, ...] = FLAT) -> Message | Outcome:
@@ -68,14 +73,36 @@ def parse(port: int, frame: bytes, ip: bytes, types: tuple[Type, ...] = FLAT) ->
     if len(payload) != BODY_BYTES.get(Type(kind), len(payload)):
         return Outcome.LENGTH
     source = Source(port, header["eth_src"].tobytes(), int(header["ip_src"]), int(header["udp_src"]))
-    return Message(Type(kind), source, int(header["job"]), int(header["epoch"]), int(header["seq"]),
-                   int(header["member"]), int(header["format_flags"]) >> 4, int(header["format_flags"]) & 0xF,
-                   int(header["behind"]), int(header["token"]), payload, int(header["count"]), int(header["members"]))
+    return Message(
+        Type(kind),
+        source,
+        int(header["job"]),
+        int(header["epoch"]),
+        int(header["seq"]),
+        int(header["member"]),
+        int(header["format_flags"]) >> 4,
+        int(header["format_flags"]) & 0xF,
+        int(header["behind"]),
+        int(header["token"]),
+        payload,
+        int(header["count"]),
+        int(header["members"]),
+    )
 
 
 def request(message: Message) -> Request:
     """The control message in a message of that type."""
     body = np.frombuffer(message.payload, CONTROL, 1)[0]
     settings = Settings(*(int(body[name]) for name in Settings._fields))
-    return Request(int(body["action"]), message.epoch, message.member, message.token, message.seq, int(body["key"]),
-                   int(body["nonce"]), settings, int(body["segment"]), int(body["address"]))
+    return Request(
+        int(body["action"]),
+        message.epoch,
+        message.member,
+        message.token,
+        message.seq,
+        int(body["key"]),
+        int(body["nonce"]),
+        settings,
+        int(body["segment"]),
+        int(body["address"]),
+    )

@@ -22,11 +22,12 @@ class Violation(Exception):
 
 def put(row: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
     """The row with another value at an index."""
-    return row[:index] + (value,) + row[index + 1:]
+    return row[:index] + (value,) + row[index + 1 :]
 
 
-def search(start: State, successors: Callable[[State], Iterable[tuple[Any, State]]],
-           check: Callable[[State], None]) -> set[State]:
+def search(
+    start: State, successors: Callable[[State], Iterable[tuple[Any, State]]], check: Callable[[State], None]
+) -> set[State]:
     """All states reachable by `successors` (event, state), each checked. A Violation, from either function, gets the
     events that led to its state put before its own."""
     came: dict[State, tuple[State, Any] | None] = {start: None}

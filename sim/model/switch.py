@@ -14,8 +14,25 @@ import numpy as np
 from iswitch.config import Config
 from iswitch.replay_wire import Fate
 from iswitch.wire import (
-    MAGIC, NOTICE_INTERVAL_US, REGISTERS_PER_READ, STALENESS_MAX, VERSION, Action, ContributionFlag, Format, JobState, Mode, Operation,
-    Outcome, PortCounter, Reason, Register, ResultFlag, Standing, Stat, Type,
+    MAGIC,
+    NOTICE_INTERVAL_US,
+    REGISTERS_PER_READ,
+    STALENESS_MAX,
+    VERSION,
+    Action,
+    ContributionFlag,
+    Format,
+    JobState,
+    Mode,
+    Operation,
+    Outcome,
+    PortCounter,
+    Reason,
+    Register,
+    ResultFlag,
+    Standing,
+    Stat,
+    Type,
 )
 from sim.model.aggregate import claims as claims_of
 from sim.model.aggregate.claims import Answer, Claims
@@ -33,8 +50,13 @@ __all__ = ["Switch"]
 
 Frames = list[tuple[int, bytes]]
 
-NOTICED = {Outcome.JOB: Reason.JOB, Outcome.EPOCH: Reason.EPOCH, Outcome.MEMBER: Reason.MEMBER,
-           Outcome.TOKEN: Reason.TOKEN, Outcome.HALTED: Reason.HALTED}
+NOTICED = {
+    Outcome.JOB: Reason.JOB,
+    Outcome.EPOCH: Reason.EPOCH,
+    Outcome.MEMBER: Reason.MEMBER,
+    Outcome.TOKEN: Reason.TOKEN,
+    Outcome.HALTED: Reason.HALTED,
+}
 
 
 class Switch:
@@ -60,8 +82,9 @@ class Switch:
         seen = self.port_counters[port]
         self.macs.at(now_us)
         if error or len(frame) < 60 or len(frame) > self.config.frame_bytes_max:
-            seen[PortCounter.RX_ERROR if error else
-                 PortCounter.RX_RUNT if len(frame) < 60 else PortCounter.RX_OVERSIZE] += 1
+            seen[
+                PortCounter.RX_ERROR if error else PortCounter.RX_RUNT if len(frame) < 60 else PortCounter.RX_OVERSIZE
+            ] += 1
             return []
         seen[PortCounter.RX_FRAMES] += 1
         message = parse(port, frame, self.own.ip, (*self.types, Type.REQUEST) if self.service else self.types)
@@ -133,8 +156,14 @@ class Switch:
         if answer.type == Type.GRANT:
             payload = compose.grant(job=message.job, epoch=job.epoch, base=answer.seq, members=answer.members)
             return self.to_members(job, answer.receivers, payload)
-        payload = compose.refuse(job=message.job, epoch=job.epoch, k=answer.seq, member=message.member, token=message.token,
-                                 base=answer.members)
+        payload = compose.refuse(
+            job=message.job,
+            epoch=job.epoch,
+            k=answer.seq,
+            member=message.member,
+            token=message.token,
+            base=answer.members,
+        )
         return [(message.source.port, compose.address(self.own, message.source, payload))]
 
     def settle(self, number: int) -> None:
@@ -195,15 +224,34 @@ class Switch:
     def step(self, job: Job, message: Message, now_us: int) -> Step:
         granted = claims_of.granted(job.claims, message.seq) if job.claims else None
         if message.type == Type.RECEIPT:
-            return receipt(job.ring, member=message.member, seq=message.seq, behind=message.behind,
-                           want=bool(message.flags & ContributionFlag.WANT), granted=granted, format=job.settings.format, length=4)
+            return receipt(
+                job.ring,
+                member=message.member,
+                seq=message.seq,
+                behind=message.behind,
+                want=bool(message.flags & ContributionFlag.WANT),
+                granted=granted,
+                format=job.settings.format,
+                length=4,
+            )
         tainted = lane.is_tainted(message.format, np.frombuffer(message.payload, "<u4"), self.limit(job))
         boundary, whole = bool(message.flags & ContributionFlag.BOUNDARY), bool(message.flags & ContributionFlag.WHOLE)
         if job.claims:
             boundary, whole, granted = False, True, granted or 0
-        return contribute(job.ring, member=message.member, seq=message.seq, behind=message.behind,
-                          format=message.format, length=len(message.payload), tainted=tainted, boundary=boundary, whole=whole,
-                          quarantine=job.settings.mode == Mode.QUARANTINE, now_us=now_us, granted=granted)
+        return contribute(
+            job.ring,
+            member=message.member,
+            seq=message.seq,
+            behind=message.behind,
+            format=message.format,
+            length=len(message.payload),
+            tainted=tainted,
+            boundary=boundary,
+            whole=whole,
+            quarantine=job.settings.mode == Mode.QUARANTINE,
+            now_us=now_us,
+            granted=granted,
+        )
 
     def limit(self, job: Job) -> int:
         return lane.exponent_limit(job.settings.fraction)
@@ -226,8 +274,14 @@ class Switch:
         include = work.operation == Operation.CONTRIBUTE
         terms = np.frombuffer(payload, "<u4") if include else np.zeros(slot.length // 4, "<u4")
         self.numbers[place], flushed = lane.accumulate(
-            slot.format, self.numbers.get(place), terms, fraction=job.settings.fraction, limit=self.limit(job),
-            include=include, first=work.first)
+            slot.format,
+            self.numbers.get(place),
+            terms,
+            fraction=job.settings.fraction,
+            limit=self.limit(job),
+            include=include,
+            first=work.first,
+        )
         self.stats[Stat.TERMS_FLUSHED] += flushed
         self.stats[Stat.FORCED] += not include
 
@@ -235,10 +289,21 @@ class Switch:
         """The result in a complete slot, once for each of the members in the set `receivers`."""
         job = self.jobs[number]
         names, numbers = self.content(number, slot)
-        flags |= ResultFlag.PARTIAL * names.partial | ResultFlag.TAINTED * bool(names.tainted) | ResultFlag.CHANGE * slot.change
+        flags |= (
+            ResultFlag.PARTIAL * names.partial
+            | ResultFlag.TAINTED * bool(names.tainted)
+            | ResultFlag.CHANGE * slot.change
+        )
         payload = compose.result(
-            job=number, epoch=job.epoch, seq=slot.seq, format=slot.format, flags=flags, members=names.ranks,
-            tainted=names.tainted, numbers=numbers)
+            job=number,
+            epoch=job.epoch,
+            seq=slot.seq,
+            format=slot.format,
+            flags=flags,
+            members=names.ranks,
+            tainted=names.tainted,
+            numbers=numbers,
+        )
         return self.to_members(job, receivers, payload)
 
     def to_members(self, job: Job, receivers: int, payload: bytes) -> Frames:
@@ -249,8 +314,10 @@ class Switch:
     def content(self, number: int, slot: Slot) -> tuple[Names, np.ndarray]:
         """Who is in a complete slot, and the numbers that leave."""
         place = (number, slot.seq % self.config.slots)
-        return (Names(slot.members, slot.tainted, bool(slot.expected & ~slot.members)),
-                lane.result(slot.format, self.numbers[place], self.jobs[number].settings.fraction))
+        return (
+            Names(slot.members, slot.tainted, bool(slot.expected & ~slot.members)),
+            lane.result(slot.format, self.numbers[place], self.jobs[number].settings.fraction),
+        )
 
     def notice(self, message: Message, reason: Reason, now_us: int) -> Frames:
         """At most one in an interval, or a stranger could make the switch a source of traffic."""
@@ -260,8 +327,9 @@ class Switch:
         self.noticed_us = now_us
         self.stats[Stat.NOTICES] += 1
         epoch = self.jobs[message.job].epoch if message.job < self.config.jobs else 0
-        payload = compose.notice(job=message.job, epoch=epoch, seq=message.seq, member=message.member,
-                                 token=message.token, reason=reason)
+        payload = compose.notice(
+            job=message.job, epoch=epoch, seq=message.seq, member=message.member, token=message.token, reason=reason
+        )
         return [(message.source.port, compose.address(self.own, message.source, payload))]
 
     def control(self, message: Message, now_us: int) -> tuple[Outcome, Frames]:
@@ -273,13 +341,26 @@ class Switch:
         registers = self.registers(asked.address, now_us) if asked.action == Action.READ else [0] * REGISTERS_PER_READ
         job, settings = verdict.job, verdict.job.settings
         payload = compose.ack(
-            job=message.job, epoch=job.epoch, seq=message.seq, member=verdict.member, token=verdict.token,
-            registers=tuple(registers), action=asked.action, reason=verdict.reason, state=job.state,
-            window=self.config.window, elements=settings.elements or self.config.elements, world=settings.world,
-            live=job.live.bit_count(), nonce=asked.nonce, threshold=settings.threshold,
+            job=message.job,
+            epoch=job.epoch,
+            seq=message.seq,
+            member=verdict.member,
+            token=verdict.token,
+            registers=tuple(registers),
+            action=asked.action,
+            reason=verdict.reason,
+            state=job.state,
+            window=self.config.window,
+            elements=settings.elements or self.config.elements,
+            world=settings.world,
+            live=job.live.bit_count(),
+            nonce=asked.nonce,
+            threshold=settings.threshold,
             standing=0 if verdict.own is None else job.standing(verdict.own),
             first_seq=job.first_seq if verdict.own is None else job.begins(verdict.own),
-            members=self.config.members, address=asked.address)
+            members=self.config.members,
+            address=asked.address,
+        )
         sent = [(message.source.port, compose.address(self.own, message.source, payload))]
         for work in verdict.works:
             sent += self.perform(message.job, work)
@@ -312,19 +393,34 @@ class Switch:
 
     def registers(self, address: int, now_us: int) -> list[int]:
         """`REGISTERS_PER_READ` registers from `address`, as READ returns them."""
-        viewed = [views.register(self.config, self.jobs, (address + k) % 2**32, now_us) for k in range(REGISTERS_PER_READ)]
-        return [counted if value is None else value for value, counted in zip(viewed, self.counted(address), strict=True)]
+        viewed = [
+            views.register(self.config, self.jobs, (address + k) % 2**32, now_us) for k in range(REGISTERS_PER_READ)
+        ]
+        return [
+            counted if value is None else value for value, counted in zip(viewed, self.counted(address), strict=True)
+        ]
 
     def counted(self, address: int) -> list[int]:
         """Constants and counters; 0 elsewhere."""
         config = self.config
-        known = {Register.MAGIC: MAGIC, Register.VERSION: VERSION, Register.PORTS: config.ports,
-                 Register.BUS_BITS: config.bus_bits, Register.MEMBERS: config.members, Register.JOBS: config.jobs,
-                 Register.WINDOW: config.window, Register.ELEMENTS: config.elements}
+        known = {
+            Register.MAGIC: MAGIC,
+            Register.VERSION: VERSION,
+            Register.PORTS: config.ports,
+            Register.BUS_BITS: config.bus_bits,
+            Register.MEMBERS: config.members,
+            Register.JOBS: config.jobs,
+            Register.WINDOW: config.window,
+            Register.ELEMENTS: config.elements,
+        }
         values: dict[int, int] = {int(at): value for at, value in known.items()}
         port_counters = [count for port in self.port_counters for count in port]
-        for first, counts in ((Register.OUTCOMES, self.outcomes), (Register.STATS, self.stats), (Register.AGES, self.ages),
-                              (Register.PORT_COUNTERS, port_counters)):
+        for first, counts in (
+            (Register.OUTCOMES, self.outcomes),
+            (Register.STATS, self.stats),
+            (Register.AGES, self.ages),
+            (Register.PORT_COUNTERS, port_counters),
+        ):
             values |= {first + k: count % 2**32 for k, count in enumerate(counts)}
         if self.service:
             values |= {Register.REPLAY_FATES + k: count % 2**32 for k, count in enumerate(self.service.fates)}
@@ -332,9 +428,13 @@ class Switch:
         return [values.get((address + k) % 2**32, 0) for k in range(REGISTERS_PER_READ)]
 
     def counters(self) -> dict[str, int]:
-        """Every counter by name, zeros too: `outcome.ADDED`, `stat.RESULTS`, `port0.RX_ERROR`; `replay.DONE` if there is a replay service."""
+        """Every counter by name, zeros too: `outcome.ADDED`, `stat.RESULTS`, `port0.RX_ERROR`; `replay.DONE` if there
+        is a replay service."""
         counts = {f"outcome.{kind.name}": self.outcomes[kind] for kind in Outcome}
         counts |= {f"stat.{kind.name}": self.stats[kind] for kind in Stat}
         counts |= {f"replay.{fate.name}": self.service.fates[fate] for fate in Fate} if self.service else {}
-        return counts | {f"port{port}.{kind.name}": count[kind]
-                         for port, count in enumerate(self.port_counters) for kind in PortCounter}
+        return counts | {
+            f"port{port}.{kind.name}": count[kind]
+            for port, count in enumerate(self.port_counters)
+            for kind in PortCounter
+        }

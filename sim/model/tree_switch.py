@@ -1,14 +1,17 @@
-"""Golden model of a switch in a tree: a `Switch` whose members may be switches, and which is itself a member of its parent, or the root.
+"""Golden model of a switch in a tree: a `Switch` whose members may be switches, and which is itself a member of its
+parent, or the root.
 
-Per job, `parents` says where the parent is and which ranks join below this switch. A switch without such an entry is the job's root; so is a
-switch outside any tree, and one model serves every place.
+Per job, `parents` says where the parent is and which ranks join below this switch. A switch without such an entry is
+the job's root; so is a switch outside any tree, and one model serves every place.
 
-**Joining.** A Join names in the header's `members` the global ranks that come with it. When all that belong below a leaf are live, each further
-Join from there makes the leaf send its own up, with all their ranks: the workers' repeats carry it through any loss. The root, where all ranks
-come together, says *running*; on the way down each switch adopts its parent's epoch and first seq, empties its slots and only then tells
-its members that the job runs. Before that it takes no contribution (FORMING).
+**Joining.** A Join names in the header's `members` the global ranks that come with it. When all that belong below a
+leaf are live, each further Join from there makes the leaf send its own up, with all their ranks: the workers' repeats
+carry it through any loss. The root, where all ranks come together, says *running*; on the way down each switch adopts
+its parent's epoch and first seq, empties its slots and only then tells its members that the job runs. Before that it
+takes no contribution (FORMING).
 
-**Leaving.** The last member's Leave is passed up, and answered (JOB: it has ended) when the parent has answered: nobody else would repeat it.
+**Leaving.** The last member's Leave is passed up, and answered (JOB: it has ended) when the parent has answered: nobody
+else would repeat it.
 
 One class, for each method is a rule of `Switch` as it reads in a tree.
 """
@@ -20,8 +23,22 @@ import numpy as np
 
 from iswitch.config import Config
 from iswitch.wire import (
-    ACK, NO_MEMBER, TAIL_BYTES, UDP_PORT, UPLINK_TAIL, Action, ContributionFlag, Format, JobState, Mode, Operation, Outcome, Reason,
-    ResultFlag, SlotState, Type,
+    ACK,
+    NO_MEMBER,
+    TAIL_BYTES,
+    UDP_PORT,
+    UPLINK_TAIL,
+    Action,
+    ContributionFlag,
+    Format,
+    JobState,
+    Mode,
+    Operation,
+    Outcome,
+    Reason,
+    ResultFlag,
+    SlotState,
+    Type,
 )
 from sim.model.aggregate import tree
 from sim.model.aggregate.ring import Names, Slot, Step, Work, forward, new_ring
@@ -38,7 +55,8 @@ FROM_ABOVE = (Type.RESULT, Type.NOTICE, Type.ACK)
 
 
 class Parent(NamedTuple):
-    """Where a job's parent is: the port that leads there and its addresses. `ranks`: the global ranks that join below this switch."""
+    """Where a job's parent is: the port that leads there and its addresses. `ranks`: the global ranks that join below
+    this switch."""
 
     port: int
     mac: bytes
@@ -78,17 +96,22 @@ class Uplink(NamedTuple):
 
 
 def uplink(message: Message) -> Uplink:
-    tail = np.frombuffer(message.payload[-UPLINK_TAIL.itemsize:], UPLINK_TAIL, 1)[0]
-    numbers = np.frombuffer(message.payload[:-UPLINK_TAIL.itemsize], "<i8" if message.format == Format.FIXED64 else "<u4")
+    tail = np.frombuffer(message.payload[-UPLINK_TAIL.itemsize :], UPLINK_TAIL, 1)[0]
+    numbers = np.frombuffer(
+        message.payload[: -UPLINK_TAIL.itemsize], "<i8" if message.format == Format.FIXED64 else "<u4"
+    )
     return Uplink(numbers, int(tail["flags"]), int(tail["tainted"]))
 
 
 class TreeSwitch(Switch):
-    """One switch of a tree, or a flat one if `config.uplinks` is not set. `parents`: those of the jobs in which it is a leaf."""
+    """One switch of a tree, or a flat one if `config.uplinks` is not set. `parents`: those of the jobs in which it is a
+    leaf."""
 
     types: tuple[Type, ...] = (*FLAT, Type.UPLINK, *FROM_ABOVE)
 
-    def __init__(self, config: Config, *, mac: bytes, ip: bytes, seed: int, parents: dict[int, Parent] | None = None) -> None:
+    def __init__(
+        self, config: Config, *, mac: bytes, ip: bytes, seed: int, parents: dict[int, Parent] | None = None
+    ) -> None:
         super().__init__(config, mac=mac, ip=ip, seed=seed)
         if not config.uplinks:
             self.types = FLAT
@@ -101,13 +124,16 @@ class TreeSwitch(Switch):
             refused = self.foreign(message)
             if refused is not None:
                 return refused, []
-            return {Type.RESULT: self.install, Type.ACK: self.acknowledged, Type.NOTICE: self.noticed}[message.type](message)
+            return {Type.RESULT: self.install, Type.ACK: self.acknowledged, Type.NOTICE: self.noticed}[message.type](
+                message
+            )
         return super().aggregate(message, now_us)
 
     # From below
 
     def stranger(self, message: Message) -> Outcome | None:
-        """As a flat switch; and an uplink has numbers and ranks that its sender may send, while who has several ranks sends uplinks."""
+        """As a flat switch; and an uplink has numbers and ranks that its sender may send, while who has several ranks
+        sends uplinks."""
         if message.type != Type.UPLINK:
             refused = super().stranger(message)
             mixed = not refused and message.type == Type.CONTRIBUTION and several(self.entry(message).ranks)
@@ -138,19 +164,48 @@ class TreeSwitch(Switch):
         if message.type == Type.UPLINK:
             numbers, flags, tainted = uplink(message)
             return tree.contribute(
-                job.ring, leaf=leaf, member=message.member, ranks=message.members, seq=message.seq, behind=message.behind,
-                format=Format.WINDOW64 if message.format == Format.FIXED64 else message.format, length=4 * numbers.size, boundary=boundary,
-                whole=whole, tainted=tainted, partial=bool(flags & ResultFlag.PARTIAL), uplink=True, now_us=now_us)
+                job.ring,
+                leaf=leaf,
+                member=message.member,
+                ranks=message.members,
+                seq=message.seq,
+                behind=message.behind,
+                format=Format.WINDOW64 if message.format == Format.FIXED64 else message.format,
+                length=4 * numbers.size,
+                boundary=boundary,
+                whole=whole,
+                tainted=tainted,
+                partial=bool(flags & ResultFlag.PARTIAL),
+                uplink=True,
+                now_us=now_us,
+            )
         rank = self.entry(message).ranks
         tainted = rank * lane.is_tainted(message.format, np.frombuffer(message.payload, "<u4"), self.limit(job))
         quarantined = tainted and job.settings.mode == Mode.QUARANTINE
-        return tree.contribute(job.ring, leaf=leaf, member=message.member, ranks=0 if quarantined else rank, seq=message.seq,
-                               behind=message.behind, format=message.format, length=len(message.payload), boundary=boundary,
-                               whole=whole, tainted=tainted, now_us=now_us)
+        return tree.contribute(
+            job.ring,
+            leaf=leaf,
+            member=message.member,
+            ranks=0 if quarantined else rank,
+            seq=message.seq,
+            behind=message.behind,
+            format=message.format,
+            length=len(message.payload),
+            boundary=boundary,
+            whole=whole,
+            tainted=tainted,
+            now_us=now_us,
+        )
 
     def receipt(self, message: Message) -> tuple[Step, tree.Report | None]:
-        return tree.receipt(self.jobs[message.job].ring, leaf=message.job in self.parents, member=message.member, seq=message.seq,
-                            behind=message.behind, want=bool(message.flags & ContributionFlag.WANT))
+        return tree.receipt(
+            self.jobs[message.job].ring,
+            leaf=message.job in self.parents,
+            member=message.member,
+            seq=message.seq,
+            behind=message.behind,
+            want=bool(message.flags & ContributionFlag.WANT),
+        )
 
     def beside(self, message: Message, step: Step) -> Frames:
         """A leaf's receipt for one of its members', which the ring knows by now, or for a repeat."""
@@ -161,7 +216,12 @@ class TreeSwitch(Switch):
         if not report:
             return []
         above, job = self.above[message.job], self.jobs[message.job]
-        return self.up(message.job, compose.receipt(job=message.job, epoch=job.epoch, member=above.member, token=above.token, **report._asdict()))
+        return self.up(
+            message.job,
+            compose.receipt(
+                job=message.job, epoch=job.epoch, member=above.member, token=above.token, **report._asdict()
+            ),
+        )
 
     # Sums
 
@@ -176,13 +236,14 @@ class TreeSwitch(Switch):
         return super().perform(number, work, payload)
 
     def add(self, number: int, work: Work, payload: bytes) -> None:
-        """As a flat switch; a leaf keeps an installed result as it is, and an uplink's payload ends with a tail of 8 bytes."""
+        """As a flat switch; a leaf keeps an installed result as it is, and an uplink's payload ends with a tail of 8
+        bytes."""
         slot, place = self.jobs[number].ring.slots[work.slot], (number, work.slot)
         if work.operation == Operation.INSTALL_DOWN:
             self.numbers[place] = lane.install(np.frombuffer(payload[:-TAIL_BYTES], "<u4"))
         elif work.operation == Operation.CONTRIBUTE and len(payload) > slot.length:
             width = "<i8" if slot.format == Format.WINDOW64 else "<u4"
-            terms = np.frombuffer(payload[:-UPLINK_TAIL.itemsize], width)
+            terms = np.frombuffer(payload[: -UPLINK_TAIL.itemsize], width)
             self.numbers[place] = lane.accumulate_uplink(slot.format, self.numbers.get(place), terms, first=work.first)
         else:
             super().add(number, work, payload)
@@ -202,11 +263,25 @@ class TreeSwitch(Switch):
         job, above, index = self.jobs[number], self.above[number], slot.seq % self.config.slots
         names = tree.names(job.ring, index)
         partial = names.partial or slot.expected & ~slot.members
-        return self.up(number, compose.uplink(
-            job=number, epoch=job.epoch, seq=slot.seq, member=above.member, token=above.token, format=sent_up_as(slot.format),
-            flags=ContributionFlag.RETRANSMISSION * again | ContributionFlag.BOUNDARY * slot.boundary | ContributionFlag.WHOLE * slot.whole,
-            behind=forward(slot.seq, tree.lowest(job.ring)) % 2**16, ranks=names.ranks, tainted=names.tainted,
-            partial=bool(partial), numbers=lane.uplink(slot.format, self.numbers[number, index])))
+        return self.up(
+            number,
+            compose.uplink(
+                job=number,
+                epoch=job.epoch,
+                seq=slot.seq,
+                member=above.member,
+                token=above.token,
+                format=sent_up_as(slot.format),
+                flags=ContributionFlag.RETRANSMISSION * again
+                | ContributionFlag.BOUNDARY * slot.boundary
+                | ContributionFlag.WHOLE * slot.whole,
+                behind=forward(slot.seq, tree.lowest(job.ring)) % 2**16,
+                ranks=names.ranks,
+                tainted=names.tainted,
+                partial=bool(partial),
+                numbers=lane.uplink(slot.format, self.numbers[number, index]),
+            ),
+        )
 
     def up(self, number: int, payload: bytes) -> Frames:
         to = self.parents[number].source
@@ -236,13 +311,21 @@ class TreeSwitch(Switch):
         if length % 4 or not 4 <= length <= 4 * job.settings.elements:
             return Outcome.LENGTH, []
         ranks = (1 << self.config.members) - 1
-        step = tree.install(job.ring, seq=message.seq, ranks=message.members & ranks, tainted=message.token & ranks,
-                            partial=bool(message.flags & ResultFlag.PARTIAL), format=message.format, length=length)
+        step = tree.install(
+            job.ring,
+            seq=message.seq,
+            ranks=message.members & ranks,
+            tainted=message.token & ranks,
+            partial=bool(message.flags & ResultFlag.PARTIAL),
+            format=message.format,
+            length=length,
+        )
         self.jobs[message.job] = job._replace(ring=step.ring)
         return step.outcome, self.perform(message.job, step.work, message.payload) if step.work else []
 
     def acknowledged(self, message: Message) -> tuple[Outcome, Frames]:
-        """The parent's answer to a Join or a Leave. What a new token says is confirmed at once; if that is lost, the members repeat."""
+        """The parent's answer to a Join or a Leave. What a new token says is confirmed at once; if that is lost, the
+        members repeat."""
         number, body = message.job, np.frombuffer(message.payload, ACK, 1)[0]
         above, reason = self.above[number], Reason(min(int(body["reason"]), max(Reason)))
         if int(body["nonce"]) != above.nonce:
@@ -264,16 +347,20 @@ class TreeSwitch(Switch):
         return Outcome.CONTROL, []
 
     def adopt(self, number: int, epoch: int, first_seq: int) -> None:
-        """The parent's job runs, or was reset. An answer to an earlier Join may come late: epochs only rise, one at a Reset."""
+        """The parent's job runs, or was reset. An answer to an earlier Join may come late: epochs only rise, one at a
+        Reset."""
         job, above = self.jobs[number], self.above[number]
         if above.running and not 0 < (epoch - job.epoch) % 2**16 < 2**15:
             return
-        ring = new_ring(first_seq, self.config.window, self.config.members, job.live, job.ring.threshold, job.ring.deadline_us)
+        ring = new_ring(
+            first_seq, self.config.window, self.config.members, job.live, job.ring.threshold, job.ring.deadline_us
+        )
         self.jobs[number] = job._replace(ring=ring, epoch=epoch, first_seq=first_seq, state=JobState.RUNNING)
         self.above[number] = above._replace(running=True)
 
     def noticed(self, message: Message) -> tuple[Outcome, Frames]:
-        """The parent does not know this epoch: ask for its own. Or not this member: its members must join anew, a NOTICE tells each."""
+        """The parent does not know this epoch: ask for its own. Or not this member: its members must join anew, a
+        NOTICE tells each."""
         number, above = message.job, self.above[message.job]
         if message.token != above.token or not above.running:
             return Outcome.TOKEN, []
@@ -308,15 +395,31 @@ class TreeSwitch(Switch):
     def leaves_nobody(self, message: Message, asked: Request, now_us: int) -> bool:
         """A good Leave of the last member of a job that the parent knows."""
         job = self.jobs[message.job]
-        return bool(message.job in self.above and self.above[message.job].token and job.live == 1 << asked.member
-                    and self.decide(message, asked, now_us).job.state == JobState.NONE)
+        return bool(
+            message.job in self.above
+            and self.above[message.job].token
+            and job.live == 1 << asked.member
+            and self.decide(message, asked, now_us).job.state == JobState.NONE
+        )
 
     def ask(self, number: int, action: Action = Action.JOIN) -> Frames:
-        """This leaf's own Join or Leave. The parent tells repeats by the nonce, or by the number (1: a leaf sends no other)."""
+        """This leaf's own Join or Leave. The parent tells repeats by the nonce, or by the number (1: a leaf sends no
+        other)."""
         job, above = self.jobs[number], self.above[number]
-        return self.up(number, compose.control(
-            job=number, seq=int(action == Action.LEAVE), member=above.member, token=above.token, ranks=self.parents[number].ranks,
-            action=action, key=job.key, nonce=above.nonce, **job.settings._asdict()))
+        return self.up(
+            number,
+            compose.control(
+                job=number,
+                seq=int(action == Action.LEAVE),
+                member=above.member,
+                token=above.token,
+                ranks=self.parents[number].ranks,
+                action=action,
+                key=job.key,
+                nonce=above.nonce,
+                **job.settings._asdict(),
+            ),
+        )
 
     def whole(self, number: int, job: Job) -> bool:
         """All ranks that belong below are live."""
@@ -349,8 +452,8 @@ class TreeSwitch(Switch):
         return verdict._replace(job=self.closed(number, verdict.job, verdict.works)._replace(state=state))
 
     def impossible(self, asked: Request, job: Job, leaf: bool) -> Reason:
-        """What a tree forbids: asynchronous jobs, fewer than all in a sum, segments whose uplink fits no frame, Halt, and
-        Reset and FBCAST anywhere but at the root."""
+        """What a tree forbids: asynchronous jobs, fewer than all in a sum, segments whose uplink fits no frame, Halt,
+        and Reset and FBCAST anywhere but at the root."""
         settings = asked.settings
         if asked.action == Action.JOIN and settings.segments and (leaf or asked.ranks):
             return Reason.SEGMENTS
@@ -360,5 +463,7 @@ class TreeSwitch(Switch):
             return Reason.ELEMENTS if settings.elements > self.config.uplink_elements else Reason.DONE
         if asked.action == Action.SET_H and (leaf or job.tree) and settings.threshold != job.settings.world:
             return Reason.THRESHOLD
-        elsewhere = (asked.action == Action.RESET and asked.member != NO_MEMBER or asked.action == Action.FBCAST) and leaf
+        elsewhere = (
+            asked.action == Action.RESET and asked.member != NO_MEMBER or asked.action == Action.FBCAST
+        ) and leaf
         return Reason.ACTION if elsewhere or asked.action == Action.HALT and (leaf or job.tree) else Reason.DONE

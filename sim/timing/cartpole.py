@@ -1,12 +1,13 @@
-"""`make cartpole-time`: how long distributed training of CartPole takes until it plays well, as a table and as `build/timing.json`.
+"""`make cartpole-time`: how long distributed training of CartPole takes until it plays well, as a table and as
+`build/timing.json`.
 
-Real drivers and trainers, real gradients, the compiled switch; the time is virtual. A step of an environment and a gradient take what is
-stated here, on one worker several times as much; host, cable and switch take what `Machine` and the RTL say. So the figures do not depend
-on the machine that computes them, and the same seeds give the same figures.
+Real drivers and trainers, real gradients, the compiled switch; the time is virtual. A step of an environment and a
+gradient take what is stated here, on one worker several times as much; host, cable and switch take what `Machine` and
+the RTL say. So the figures do not depend on the machine that computes them, and the same seeds give the same figures.
 
-All trainings have the same options, games and initial weights, let the same time pass for the same work, and end by the same rule: after
-every `epochs` * `num_minibatches` optimizer steps they check whether the latest `solved_episodes` episodes of all workers returned
-`solved_return` on average.
+All trainings have the same options, games and initial weights, let the same time pass for the same work, and end by the
+same rule: after every `epochs` * `num_minibatches` optimizer steps they check whether the latest `solved_episodes`
+episodes of all workers returned `solved_return` on average.
 """
 
 import json
@@ -43,7 +44,8 @@ OPTIONS = Options(solved_return=450.0, solved_episodes=20)
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """What computing takes: a step of one environment, and the gradient of a minibatch. The last worker takes `slowdown` times as long."""
+    """What computing takes: a step of one environment, and the gradient of a minibatch. The last worker takes
+    `slowdown` times as long."""
 
     step_us: float = 50.0
     gradient_us: float = 2000.0
@@ -61,8 +63,9 @@ class Costs:
 
 
 class Outcome(NamedTuple):
-    """Of one worker. begun_s, ended_s: virtual times of its first step and of the end, when the latest `solved_episodes` of all workers
-    returned `mean_return`, or all steps were done. updates: optimizer steps. steps: those of all workers' environments."""
+    """Of one worker. begun_s, ended_s: virtual times of its first step and of the end, when the latest
+    `solved_episodes` of all workers returned `mean_return`, or all steps were done. updates: optimizer steps. steps:
+    those of all workers' environments."""
 
     begun_s: float
     ended_s: float
@@ -74,8 +77,8 @@ class Outcome(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Of one training. seconds: virtual ones from the first worker's first step to the last one's end, whether the return was reached or not.
-    greedy_return: mean of episodes that nobody has trained on, with the final weights."""
+    """Of one training. seconds: virtual ones from the first worker's first step to the last one's end, whether the
+    return was reached or not. greedy_return: mean of episodes that nobody has trained on, with the final weights."""
 
     seed: int
     reached: bool
@@ -97,19 +100,37 @@ def synchronous(program: Program, rank: int, options: Options, pace: Pace) -> Ou
         begun_s = program.now()
         result = train(worker, rank, options, pace=pace)
         last = result.curve[-1]
-        return Outcome(begun_s, program.now(), last.mean_return, last.update * options.epochs * options.num_minibatches, last.steps,
-                       result.weights, result.weights_sha256)
+        return Outcome(
+            begun_s,
+            program.now(),
+            last.mean_return,
+            last.update * options.epochs * options.num_minibatches,
+            last.steps,
+            result.weights,
+            result.weights_sha256,
+        )
 
 
-def asynchronous(program: Program, rank: int, options: Options, pace: Pace, *, threshold: int = 0, staleness: int = 3) -> Outcome:
-    """Each gradient is the mean of those of the `threshold` workers that were ready first, 0: of half of all; none is of weights that are
-    more than `staleness` updates older. Each worker normalises its advantages for itself; else the hyperparameters are the same."""
-    with AsyncWorker(world=options.workers, rank=rank, size=rl_asynchronous.size(options), threshold=threshold or half(options.workers),
-                     staleness=staleness, transport=program.transport()) as worker:
+def asynchronous(
+    program: Program, rank: int, options: Options, pace: Pace, *, threshold: int = 0, staleness: int = 3
+) -> Outcome:
+    """Each gradient is the mean of those of the `threshold` workers that were ready first, 0: of half of all; none is
+    of weights that are more than `staleness` updates older. Each worker normalises its advantages for itself; else the
+    hyperparameters are the same."""
+    with AsyncWorker(
+        world=options.workers,
+        rank=rank,
+        size=rl_asynchronous.size(options),
+        threshold=threshold or half(options.workers),
+        staleness=staleness,
+        transport=program.transport(),
+    ) as worker:
         begun_s = program.now()
         result = rl_asynchronous.train(worker, rank, options, pace=pace, clock=program.now)
         last = result.curve[-1]
-        return Outcome(begun_s, program.now(), last.mean_return, last.update, last.steps, result.weights, result.weights_sha256)
+        return Outcome(
+            begun_s, program.now(), last.mean_return, last.update, last.steps, result.weights, result.weights_sha256
+        )
 
 
 def half(workers: int) -> int:
@@ -124,7 +145,9 @@ def measure(trainer: Trainer, options: Options, costs: Costs, machine: Machine) 
     with Board(Config(), seed=options.seed) as board, Fabric([board]) as fabric:
         cluster = Cluster(fabric, seed=options.seed)
         for rank in range(options.workers):
-            program = lambda program, rank=rank: trainer(program, rank, options, costs.pace(program, rank == options.workers - 1))
+            program = lambda program, rank=rank: trainer(
+                program, rank, options, costs.pace(program, rank == options.workers - 1)
+            )
             cluster.add((0, rank), program, name=f"worker {rank}", machine=machine)
         cluster.run()
     outcomes: list[Outcome] = [program.result for program in cluster.programs]
@@ -133,7 +156,9 @@ def measure(trainer: Trainer, options: Options, costs: Costs, machine: Machine) 
     seconds = max(outcome.ended_s for outcome in outcomes) - min(outcome.begun_s for outcome in outcomes)
     _, _, mean_return, updates, steps, weights, digest = outcomes[0]
     greedy_return = statistics.mean(evaluate(weights, options))
-    return Row(options.seed, mean_return >= options.solved_return, seconds, mean_return, updates, steps, greedy_return, digest)
+    return Row(
+        options.seed, mean_return >= options.solved_return, seconds, mean_return, updates, steps, greedy_return, digest
+    )
 
 
 def median_s(rows: list[Row]) -> float | None:
@@ -151,9 +176,16 @@ def main(
     workers: Annotated[int, typer.Option(min=1, max=Config().ports)] = 4,
     step_us: Annotated[float, typer.Option(help="A step of an environment.")] = Costs.step_us,
     gradient_us: Annotated[float, typer.Option(help="A gradient of a minibatch.")] = Costs.gradient_us,
-    slowdown: Annotated[float, typer.Option(help="How many times as long the last worker takes for both.")] = Costs.slowdown,
-    threshold: Annotated[int, typer.Option(min=0, help="Asynchronous: vectors in an update; 0: half as many as workers.")] = 0,
-    staleness: Annotated[int, typer.Option(min=0, max=STALENESS_MAX, help="Asynchronous: updates between a vector's weights and its own.")] = 3,
+    slowdown: Annotated[
+        float, typer.Option(help="How many times as long the last worker takes for both.")
+    ] = Costs.slowdown,
+    threshold: Annotated[
+        int, typer.Option(min=0, help="Asynchronous: vectors in an update; 0: half as many as workers.")
+    ] = 0,
+    staleness: Annotated[
+        int,
+        typer.Option(min=0, max=STALENESS_MAX, help="Asynchronous: updates between a vector's weights and its own."),
+    ] = 3,
     only: Annotated[str, typer.Option(help=f"One of {', '.join(TRAINERS)}.")] = "",
 ) -> None:
     """Virtual seconds until CartPole is played well."""
@@ -162,10 +194,19 @@ def main(
     trainers = TRAINERS | {"asynchronous": partial(asynchronous, threshold=threshold, staleness=staleness)}
     torch.set_num_threads(1)  # the gradients are small, and sums in one thread are the same everywhere
     console, costs, machine = Console(), Costs(step_us=step_us, gradient_us=gradient_us, slowdown=slowdown), Machine()
-    found: dict[str, Any] = {"costs": asdict(costs), "machine": asdict(machine), "options": asdict(replace(OPTIONS, workers=workers)),
-                             "asynchronous": {"threshold": threshold or half(workers), "staleness": staleness}, "trainers": {}}
-    table = Table("trainer", *(f"seed {seed}" for seed in range(1, seeds + 1)), "median s",
-                  title=f"virtual seconds to a mean return of {OPTIONS.solved_return:g}, {workers} workers, one {slowdown:g} times as slow")
+    found: dict[str, Any] = {
+        "costs": asdict(costs),
+        "machine": asdict(machine),
+        "options": asdict(replace(OPTIONS, workers=workers)),
+        "asynchronous": {"threshold": threshold or half(workers), "staleness": staleness},
+        "trainers": {},
+    }
+    table = Table(
+        "trainer",
+        *(f"seed {seed}" for seed in range(1, seeds + 1)),
+        "median s",
+        title=f"virtual seconds to a mean return of {OPTIONS.solved_return:g}, {workers} workers, one {slowdown:g} times as slow",
+    )
     for name in [only] if only else trainers:
         rows: list[Row] = []
         for seed in range(1, seeds + 1):

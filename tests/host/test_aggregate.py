@@ -9,8 +9,21 @@ import warnings
 import numpy as np
 import pytest
 from iswitch import (
-    IswitchError, JobReset, MembershipChanged, Mismatch, MissingWarning, NoContributionError, NotAMember, Reduction, Refused,
-    SwitchUnreachable, TaintedError, TaintWarning, Timeout, Worker, abandoned,
+    IswitchError,
+    JobReset,
+    MembershipChanged,
+    Mismatch,
+    MissingWarning,
+    NoContributionError,
+    NotAMember,
+    Reduction,
+    Refused,
+    SwitchUnreachable,
+    TaintedError,
+    TaintWarning,
+    Timeout,
+    Worker,
+    abandoned,
 )
 from iswitch.config import Config
 from iswitch.control import Control
@@ -239,7 +252,9 @@ def test_propagated_taint_makes_nan(model):
 
 def test_sum_of_nobody_raises(model):
     def body(worker):
-        with pytest.raises(NoContributionError, match="1 of 1 segments hold no worker's numbers: ranks 0 and 1 sent NaN"):
+        with pytest.raises(
+            NoContributionError, match="1 of 1 segments hold no worker's numbers: ranks 0 and 1 sent NaN"
+        ):
             worker.allreduce(np.full(3, np.nan, np.float32))
         worker.barrier()
 
@@ -365,7 +380,10 @@ def test_absent_switch_is_told(shut):
         port = silent.getsockname()[1]
         if shut:
             silent.close()
-        with pytest.raises(SwitchUnreachable, match=f"127.0.0.1:{port} has not answered for 0.3 s .`switch_timeout_s`.*start the switch"):
+        with pytest.raises(
+            SwitchUnreachable,
+            match=f"127.0.0.1:{port} has not answered for 0.3 s .`switch_timeout_s`.*start the switch",
+        ):
             Worker(f"127.0.0.1:{port}", world=1, switch_timeout_s=0.3)
 
 
@@ -378,12 +396,21 @@ def test_vanished_switch_is_told(model):
         model.deaf = False
 
 
-@pytest.mark.parametrize(("options", "reason"), [
-    ({"world": 3}, Reason.WORLD), ({"key": 1}, Reason.KEY), ({"format": "fp32"}, Reason.FORMAT),
-    ({"elements": 8}, Reason.ELEMENTS), ({"threshold": 1}, Reason.MEMBER), ({"fraction": 40}, Reason.FRACTION),
-    ({"mode": "propagate"}, Reason.MODE), ({}, Reason.MEMBER), ({"job": 99}, Reason.JOB), ({"elements": 17},
-                                                                                           Reason.ELEMENTS),
-])
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"world": 3}, Reason.WORLD),
+        ({"key": 1}, Reason.KEY),
+        ({"format": "fp32"}, Reason.FORMAT),
+        ({"elements": 8}, Reason.ELEMENTS),
+        ({"threshold": 1}, Reason.MEMBER),
+        ({"fraction": 40}, Reason.FRACTION),
+        ({"mode": "propagate"}, Reason.MODE),
+        ({}, Reason.MEMBER),
+        ({"job": 99}, Reason.JOB),
+        ({"elements": 17}, Reason.ELEMENTS),
+    ],
+)
 def test_disagreement_is_refused_by_name(model, options, reason, monkeypatch):
     monkeypatch.setattr(abandoned, "_GRACE_S", 0.0)
 
@@ -409,11 +436,16 @@ def test_timeout_names_the_counter_that_explains_it(model):
     gate = threading.Barrier(2)
 
     def body(worker):
-        with pytest.raises(Timeout, match=r"(?s)or the workers sum arrays of different sizes.*LENGTH .*arrays of different sizes") as caught:
+        with pytest.raises(
+            Timeout, match=r"(?s)or the workers sum arrays of different sizes.*LENGTH .*arrays of different sizes"
+        ) as caught:
             worker.allreduce(np.ones(3 + worker.rank, np.float32))
         assert caught.value.counters["LENGTH"] >= 1
         gate.wait()
-        with pytest.raises(IswitchError, match=r"take part in no collective: a collective before it failed\. Call `rejoin`, then `share`"):
+        with pytest.raises(
+            IswitchError,
+            match=r"take part in no collective: a collective before it failed\. Call `rejoin`, then `share`",
+        ):
             worker.barrier()
         if worker.rank == 0:
             worker.reset()
@@ -488,15 +520,22 @@ def test_left_worker_is_told(model):
         worker.barrier()
 
 
-@pytest.mark.parametrize(("call", "error"), [
-    (lambda w: w.allreduce([1.0]), TypeError), (lambda w: w.allreduce(np.ones(2)), TypeError),
-    (lambda w: w.allreduce(np.ones(2, np.float32), "max"), ValueError),
-    (lambda w: w.allreduce(np.ones(2, np.int32), "mean"), ValueError),
-    (lambda w: w.allreduce(np.broadcast_to(np.float32(1), 3)), ValueError),
-    (lambda w: w.broadcast("text"), TypeError), (lambda w: w.broadcast(b"", root=1), ValueError),
-    (lambda w: w.broadcast(memoryview(b"1")), ValueError), (lambda w: w.broadcast(np.array([None])), TypeError),
-    (lambda w: w.broadcast(b"", root=0.0), TypeError), (lambda w: w.set_threshold(2), ValueError),
-])
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda w: w.allreduce([1.0]), TypeError),
+        (lambda w: w.allreduce(np.ones(2)), TypeError),
+        (lambda w: w.allreduce(np.ones(2, np.float32), "max"), ValueError),
+        (lambda w: w.allreduce(np.ones(2, np.int32), "mean"), ValueError),
+        (lambda w: w.allreduce(np.broadcast_to(np.float32(1), 3)), ValueError),
+        (lambda w: w.broadcast("text"), TypeError),
+        (lambda w: w.broadcast(b"", root=1), ValueError),
+        (lambda w: w.broadcast(memoryview(b"1")), ValueError),
+        (lambda w: w.broadcast(np.array([None])), TypeError),
+        (lambda w: w.broadcast(b"", root=0.0), TypeError),
+        (lambda w: w.set_threshold(2), ValueError),
+    ],
+)
 def test_argument_wrong(model, call, error):
     with Worker(model.address(), world=1) as worker:
         before = model.switch.counters()
@@ -505,15 +544,25 @@ def test_argument_wrong(model, call, error):
         assert model.switch.counters() == before
 
 
-@pytest.mark.parametrize(("options", "error"), [
-    ({"world": 0}, ValueError), ({"world": 1.0}, TypeError), ({"world": True}, TypeError),
-    ({"world": 2, "rank": 2}, ValueError), ({"world": 2, "threshold": 3}, ValueError),
-    ({"world": 2, "format": "fp16"}, ValueError), ({"world": 2, "mode": 0}, ValueError),
-    ({"world": 2, "on_taint": "shout"}, ValueError), ({"world": 2, "fraction": 150}, ValueError),
-    ({"world": 2, "key": -1}, ValueError), ({"world": 2, "job": 256}, ValueError),
-    ({"world": 2, "elements": 0}, ValueError), ({"world": 2, "timeout_s": 0}, ValueError),
-    ({"world": 2, "backlog": -1}, ValueError),
-])
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"world": 0}, ValueError),
+        ({"world": 1.0}, TypeError),
+        ({"world": True}, TypeError),
+        ({"world": 2, "rank": 2}, ValueError),
+        ({"world": 2, "threshold": 3}, ValueError),
+        ({"world": 2, "format": "fp16"}, ValueError),
+        ({"world": 2, "mode": 0}, ValueError),
+        ({"world": 2, "on_taint": "shout"}, ValueError),
+        ({"world": 2, "fraction": 150}, ValueError),
+        ({"world": 2, "key": -1}, ValueError),
+        ({"world": 2, "job": 256}, ValueError),
+        ({"world": 2, "elements": 0}, ValueError),
+        ({"world": 2, "timeout_s": 0}, ValueError),
+        ({"world": 2, "backlog": -1}, ValueError),
+    ],
+)
 def test_option_wrong(options, error):
     with pytest.raises(error, match=next(reversed(options))):
         Worker("127.0.0.1:1", **options)

@@ -6,7 +6,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from iswitch import AsyncWorker, Diverged, JobReset, MembershipChanged, Mismatch, NotAMember, Refused, TaintedError, TaintWarning, Timeout, Worker
+from iswitch import (
+    AsyncWorker,
+    Diverged,
+    JobReset,
+    MembershipChanged,
+    Mismatch,
+    NotAMember,
+    Refused,
+    TaintedError,
+    TaintWarning,
+    Timeout,
+    Worker,
+)
 from iswitch.config import Config
 from iswitch.control import Control
 from iswitch.transport import UdpTransport
@@ -29,6 +41,7 @@ def model(request):
 
 def together(model, world, body, **options):
     """`body(worker)` for each rank in a thread; what they return, by rank, or the first error."""
+
     def run(rank):
         with AsyncWorker(model.address(rank % 4), rank=rank, world=world, **options) as worker:
             return body(worker)
@@ -39,7 +52,8 @@ def together(model, world, body, **options):
 
 
 def train(worker, goal, *, size, compute_s=0.0):
-    """Updates until there are `goal`; this worker's k-th vector is one bit of its own, so that a sum shows who is in it and how often."""
+    """Updates until there are `goal`; this worker's k-th vector is one bit of its own, so that a sum shows who is in it
+    and how often."""
     taken, pushed = [], 0
     while len(taken) < goal:
         for update in worker.updates():
@@ -56,7 +70,12 @@ def train(worker, goal, *, size, compute_s=0.0):
 def test_all_workers_are_given_the_same_updates_with_each_member_once(model, size):
     def body(worker):
         taken = train(worker, 40, size=size)
-        return [(update.number, update.members, update.sum.tobytes()) for update in taken], worker.digest, taken, worker.check()
+        return (
+            [(update.number, update.members, update.sum.tobytes()) for update in taken],
+            worker.digest,
+            taken,
+            worker.check(),
+        )
 
     answers = together(model, 3, body, size=size, staleness=2, threshold=2, format="int32")
     assert len({digest for _, digest, _, _ in answers}) == 1
@@ -142,8 +161,16 @@ class Trainee:
 @pytest.mark.parametrize("threshold", [1, 2, 3])
 @pytest.mark.parametrize("staleness", [0, 3])
 def test_a_killed_worker_comes_back_and_is_given_the_weights_of_the_others(model, threshold, staleness):
-    options = {"world": 3, "size": 40, "threshold": threshold, "staleness": staleness, "evict_s": EVICT_S, "elastic": True, "timeout_s": 20,
-               "join_timeout_s": 20}
+    options = {
+        "world": 3,
+        "size": 40,
+        "threshold": threshold,
+        "staleness": staleness,
+        "evict_s": EVICT_S,
+        "elastic": True,
+        "timeout_s": 20,
+        "join_timeout_s": 20,
+    }
     goal = 10_000
 
     def run(rank):
@@ -185,18 +212,21 @@ def test_a_killed_worker_comes_back_and_is_given_the_weights_of_the_others(model
     assert len({(weights.tobytes(), digest, version) for weights, digest, _, version in answers}) == 1
     assert np.isfinite(answers[0][0]).all()
     members = answers[2][2]
-    assert answers[0][2][-len(members):] == answers[1][2][-len(members):] == members
+    assert answers[0][2][-len(members) :] == answers[1][2][-len(members) :] == members
     assert (0, 1, 2) in members or any(2 in each for each in members)
     assert model.switch.counters()["stat.ADMITTED"] == model.switch.counters()["stat.EVICTED"] == 1
 
 
 def test_a_newcomer_to_whom_nobody_gives_anything_is_told():
     with UdpModel(SMALL) as model:
+
         def run(rank):
             with AsyncWorker(model.address(rank), rank=rank, world=2, size=8, threshold=1, elastic=True) as worker:
                 if rank == 1:
                     worker.leave()
-                    with AsyncWorker(model.address(1), rank=1, world=2, size=8, threshold=1, elastic=True, timeout_s=0.5) as again:
+                    with AsyncWorker(
+                        model.address(1), rank=1, world=2, size=8, threshold=1, elastic=True, timeout_s=0.5
+                    ) as again:
                         with pytest.raises(Timeout, match="has given its weights within"):
                             again.share(np.zeros(8))
                     over.set()
@@ -238,6 +268,7 @@ def test_who_leaves_is_no_longer_waited_for(model):
 
 def test_nothing_that_a_neighbour_of_infinity_sends_is_in_a_sum():
     with UdpModel(SMALL) as model:
+
         def body(worker):
             vector = np.ones(32, np.float32)
             vector[3] = np.nan if worker.rank else 1.0
@@ -247,12 +278,15 @@ def test_nothing_that_a_neighbour_of_infinity_sends_is_in_a_sum():
             assert "members=(0, 1), tainted=(1,)" in repr(update)
             return update.tainted, update.counts[:2].tolist(), update.members, set(update.sum[:16]), set(update.mean())
 
-        with pytest.warns(TaintWarning, match=r"rank 1 sent NaN.* in 1 of 2 segments, which are left out .*, in update 0\."):
+        with pytest.warns(
+            TaintWarning, match=r"rank 1 sent NaN.* in 1 of 2 segments, which are left out .*, in update 0\."
+        ):
             assert together(model, 2, body, size=32, on_taint="warn") == [((1,), [1, 2], (0, 1), {1.0}, {1.0})] * 2
 
 
 def test_a_tainted_update_is_raised_at_all_workers_and_those_after_it_come():
     with UdpModel(SMALL) as model:
+
         def body(worker):
             for value in (np.nan if worker.rank else 1.0, 2.0):
                 worker.push(np.full(32, value, np.float32))
@@ -261,7 +295,13 @@ def test_a_tainted_update_is_raised_at_all_workers_and_those_after_it_come():
                 list(worker.updates())
             while not (later := list(worker.updates())):
                 worker.wait()
-            return caught.value.result.number, caught.value.result.tainted, later[0].number, set(later[0].sum), worker.digest
+            return (
+                caught.value.result.number,
+                caught.value.result.tainted,
+                later[0].number,
+                set(later[0].sum),
+                worker.digest,
+            )
 
         first, second = together(model, 2, body, size=32)
         assert first == second and first[:4] == (0, (1,), 1, {4.0})
@@ -269,14 +309,17 @@ def test_a_tainted_update_is_raised_at_all_workers_and_those_after_it_come():
 
 def test_other_bytes_at_one_worker_are_noticed_when_its_next_vector_comes():
     with UdpModel(SMALL) as model:
+
         def body(worker):
             if worker.rank == 1:
                 take = worker._stream.take
+
                 def spoilt():
                     arrival = take()
                     if arrival and worker.version == 3:
                         arrival.sum[0] += 1
                     return arrival
+
                 worker._stream.take = spoilt
             with pytest.raises(Diverged, match=r"was not given the same first [345] updates"):
                 train(worker, 30, size=20)
@@ -292,6 +335,7 @@ def test_other_bytes_at_one_worker_are_noticed_when_its_next_vector_comes():
 
 def test_a_push_that_nobody_joins_ends_with_what_the_switch_counted():
     with UdpModel(SMALL) as model:
+
         def body(worker):
             if worker.rank == 1:
                 return over.wait(30)
@@ -312,6 +356,7 @@ def test_a_push_that_nobody_joins_ends_with_what_the_switch_counted():
 
 def test_wait_says_whether_something_came():
     with UdpModel(SMALL) as model:
+
         def body(worker):
             assert not worker.wait(0.05)
             worker.push(np.zeros(5, np.float32))
@@ -324,6 +369,7 @@ def test_wait_says_whether_something_came():
 
 def end(model, deed, told):
     """Two workers train until one of them does a deed; then both find themselves told."""
+
     def body(worker):
         train(worker, 5, size=20)
         barrier.wait(10)
@@ -337,6 +383,7 @@ def end(model, deed, told):
 
 def test_a_job_that_was_ended_or_a_switch_that_was_restarted_is_told():
     with UdpModel(SMALL) as model:
+
         def restart(_):
             with model.lock:
                 model.switch = Switch(SMALL, mac=SWITCH_MAC, ip=SWITCH_IP, seed=99)
@@ -355,6 +402,7 @@ def test_a_job_that_was_ended_or_a_switch_that_was_restarted_is_told():
 
 def test_a_reset_of_the_job_ends_it_for_asynchronous_workers():
     with UdpModel(SMALL) as model:
+
         def reset(worker):
             with worker._attendant:
                 worker._control.reset(worker._stream.membership)
@@ -366,9 +414,14 @@ def test_a_reset_of_the_job_ends_it_for_asynchronous_workers():
         end(model, reset, told)
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"staleness": 1}, "`staleness` is not the job's"), ({"size": 40}, "`segments` is not the job's"), ({"key": 1}, "the key is not"),
-])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"staleness": 1}, "`staleness` is not the job's"),
+        ({"size": 40}, "`segments` is not the job's"),
+        ({"key": 1}, "the key is not"),
+    ],
+)
 def test_workers_that_differ_are_refused_naming_the_setting(options, message):
     with UdpModel(SMALL) as model, ThreadPoolExecutor(2) as pool:
         common = {"world": 2, "size": 10, "job": 3}
@@ -382,7 +435,9 @@ def test_workers_that_differ_are_refused_naming_the_setting(options, message):
 
 def test_a_job_is_asynchronous_for_all_or_for_none():
     with UdpModel(SMALL) as model, ThreadPoolExecutor(2) as pool:
-        first = pool.submit(lambda: AsyncWorker(model.address(), rank=0, world=2, size=10, staleness=0, join_timeout_s=1.0))
+        first = pool.submit(
+            lambda: AsyncWorker(model.address(), rank=0, world=2, size=10, staleness=0, join_timeout_s=1.0)
+        )
         model.until(lambda switch: switch.jobs[0].state != JobState.NONE)
         with pytest.raises(Refused, match="`segments` is not the job's"):
             Worker(model.address(1), rank=1, world=2)
@@ -392,6 +447,7 @@ def test_a_job_is_asynchronous_for_all_or_for_none():
 
 def test_vectors_of_other_lengths_with_as_many_segments_are_found_out():
     with UdpModel(SMALL) as model:
+
         def body(rank):
             with AsyncWorker(model.address(rank), rank=rank, world=2, size=20 + rank, timeout_s=0.5) as worker:
                 try:
@@ -406,11 +462,19 @@ def test_vectors_of_other_lengths_with_as_many_segments_are_found_out():
             assert any("LENGTH" in message or "same length" in message for message in pool.map(body, range(2)))
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"staleness": 8}, "staleness must be 0 to 7, not 8"), ({"threshold": 3}, "threshold must be 1 to 2, not 3"),
-    ({"size": 0}, "size must be 1 to"), ({"backlog": 3}, "backlog must be 4 to"), ({"format": "fp16"}, "format must be one of"),
-    ({"timeout_s": 0}, "timeout_s must be above 0"), ({"evict_s": 0.001}, "evict_s must be 0, or"), ({"rank": 2}, "rank must be 0 to 1"),
-])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"staleness": 8}, "staleness must be 0 to 7, not 8"),
+        ({"threshold": 3}, "threshold must be 1 to 2, not 3"),
+        ({"size": 0}, "size must be 1 to"),
+        ({"backlog": 3}, "backlog must be 4 to"),
+        ({"format": "fp16"}, "format must be one of"),
+        ({"timeout_s": 0}, "timeout_s must be above 0"),
+        ({"evict_s": 0.001}, "evict_s must be 0, or"),
+        ({"rank": 2}, "rank must be 0 to 1"),
+    ],
+)
 def test_wrong_arguments_are_refused_at_the_door(options, message):
     with pytest.raises(ValueError, match=message):
         AsyncWorker("127.0.0.1:1", **{"world": 2, "size": 10} | options)

@@ -17,7 +17,9 @@ def descriptor():
     os.close(write)
 
 
-@pytest.mark.parametrize("error", [SwitchUnreachable("no route"), OSError(errno.ENOMEM, "no memory"), ValueError("does not fit the MTU")])
+@pytest.mark.parametrize(
+    "error", [SwitchUnreachable("no route"), OSError(errno.ENOMEM, "no memory"), ValueError("does not fit the MTU")]
+)
 def test_an_error_does_not_end_the_thread(descriptor, error):
     calls, again = [], threading.Event()
 

@@ -64,7 +64,9 @@ def test_doctor_exits_with_1_if_something_is_bad(model):
         result = call(model, "doctor", "--job", "1", "--key", "8", "--json")
         found = {finding["check"]: finding for finding in json.loads(result.output)}
         assert result.exit_code == 1
-        assert (found["key"]["mark"], found["key"]["figure"]) == ("bad", "8 is not the key of job 1") and found["key"]["remedy"]
+        assert (found["key"]["mark"], found["key"]["figure"]) == ("bad", "8 is not the key of job 1") and found["key"][
+            "remedy"
+        ]
     result = CliRunner().invoke(app, ["doctor", "--switch", "127.0.0.1:1", "--timeout", "0.2"])
     assert result.exit_code == 1 and "no program listens" in result.output and "give the right port" in result.output
     assert CliRunner().invoke(app, ["doctor", "--switch", "127.0.0.1:nowhere"]).exit_code == 1

@@ -8,19 +8,31 @@ import pytest
 from iswitch.config import Config, Replay
 
 WRONG = [
-    ("ports", 0, "1 to 16"), ("ports", 17, "1 to 16"), ("bus_bits", 128, "64, 256 or 512"), ("bus_bits", 0, "64, 256 or 512"),
-    ("members", 1, "2 to 32"), ("members", 33, "2 to 32"), ("jobs", 1, "a power of two from 2 to 16"),
-    ("jobs", 3, "a power of two from 2 to 16"), ("jobs", 32, "a power of two from 2 to 16"),
-    ("window", 0, "a power of two from 1 to 4096"), ("window", 48, "a power of two from 1 to 4096"),
+    ("ports", 0, "1 to 16"),
+    ("ports", 17, "1 to 16"),
+    ("bus_bits", 128, "64, 256 or 512"),
+    ("bus_bits", 0, "64, 256 or 512"),
+    ("members", 1, "2 to 32"),
+    ("members", 33, "2 to 32"),
+    ("jobs", 1, "a power of two from 2 to 16"),
+    ("jobs", 3, "a power of two from 2 to 16"),
+    ("jobs", 32, "a power of two from 2 to 16"),
+    ("window", 0, "a power of two from 1 to 4096"),
+    ("window", 48, "a power of two from 1 to 4096"),
     ("window", 8192, "a power of two from 1 to 4096"),
     ("elements", 0, "a whole number of 256-bit words of at most 8,900 bytes"),
     ("elements", 12, "a whole number of 256-bit words of at most 8,900 bytes"),
     ("elements", 2232, "a whole number of 256-bit words of at most 8,900 bytes"),
-    ("accumulator_bits", 32, "64"), ("queue_bytes", 12288, "a power of two of at least 3164"),
-    ("queue_bytes", 2048, "a power of two of at least 3164"), ("mac_entries", 32, "a power of two from 64 to 65536"),
-    ("mac_entries", 96, "a power of two from 64 to 65536"), ("mac_entries", 131072, "a power of two from 64 to 65536"),
-    ("staleness", -1, "0 to 7"), ("staleness", 8, "0 to 7"),
-    ("uplinks", 2, "True or False"), ("replay", 1, "a Replay or None"),
+    ("accumulator_bits", 32, "64"),
+    ("queue_bytes", 12288, "a power of two of at least 3164"),
+    ("queue_bytes", 2048, "a power of two of at least 3164"),
+    ("mac_entries", 32, "a power of two from 64 to 65536"),
+    ("mac_entries", 96, "a power of two from 64 to 65536"),
+    ("mac_entries", 131072, "a power of two from 64 to 65536"),
+    ("staleness", -1, "0 to 7"),
+    ("staleness", 8, "0 to 7"),
+    ("uplinks", 2, "True or False"),
+    ("replay", 1, "a Replay or None"),
 ]
 
 
@@ -35,13 +47,22 @@ def test_every_field_has_a_wrong_value():
 
 
 WRONG_REPLAY = [
-    ("tables", 0, "1 to 4"), ("tables", 5, "1 to 4"),
-    ("capacity", 8, "a power of two from 16 to 2^20"), ("capacity", 48, "a power of two from 16 to 2^20"),
-    ("capacity", 1 << 21, "a power of two from 16 to 2^20"), ("priority_bits", 3, "4 to 32"), ("priority_bits", 33, "4 to 32"),
-    ("times_bits", 17, "0 to 16"), ("sessions", 1, "2 to 32"), ("sessions", 33, "2 to 32"), ("kept", 0, "a power of two from 1 to 16"),
-    ("kept", 3, "a power of two from 1 to 16"), ("draws", 8, "a power of two from 16 to 2048"),
+    ("tables", 0, "1 to 4"),
+    ("tables", 5, "1 to 4"),
+    ("capacity", 8, "a power of two from 16 to 2^20"),
+    ("capacity", 48, "a power of two from 16 to 2^20"),
+    ("capacity", 1 << 21, "a power of two from 16 to 2^20"),
+    ("priority_bits", 3, "4 to 32"),
+    ("priority_bits", 33, "4 to 32"),
+    ("times_bits", 17, "0 to 16"),
+    ("sessions", 1, "2 to 32"),
+    ("sessions", 33, "2 to 32"),
+    ("kept", 0, "a power of two from 1 to 16"),
+    ("kept", 3, "a power of two from 1 to 16"),
+    ("draws", 8, "a power of two from 16 to 2048"),
     ("record_bytes", 32, "a power of two from 64 to 1024"),
-    ("record_bytes", 96, "a power of two from 64 to 1024"), ("log_bytes", 2048, "a power of two from 4096 to 2^30"),
+    ("record_bytes", 96, "a power of two from 64 to 1024"),
+    ("log_bytes", 2048, "a power of two from 4096 to 2^30"),
     ("phased", 2, "True or False"),
 ]
 
@@ -62,10 +83,25 @@ def test_a_config_comes_back_from_json(replay):
     assert Config.of(json.loads(json.dumps(dataclasses.asdict(config)))) == config
 
 
-@pytest.mark.parametrize("fields", [
-    {"ports": 1}, {"ports": 16}, {"members": 2}, {"members": 32}, {"jobs": 16}, {"window": 1}, {"window": 4096},
-    {"elements": 8}, {"elements": 2224, "queue_bytes": 32768}, {"queue_bytes": 4096},
-    {"mac_entries": 64}, {"mac_entries": 65536}, {"staleness": 0}, {"staleness": 7}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"ports": 1},
+        {"ports": 16},
+        {"members": 2},
+        {"members": 32},
+        {"jobs": 16},
+        {"window": 1},
+        {"window": 4096},
+        {"elements": 8},
+        {"elements": 2224, "queue_bytes": 32768},
+        {"queue_bytes": 4096},
+        {"mac_entries": 64},
+        {"mac_entries": 65536},
+        {"staleness": 0},
+        {"staleness": 7},
+    ],
+)
 def test_extremes_are_allowed(fields):
     assert dataclasses.asdict(Config(**fields)).items() >= fields.items()
 

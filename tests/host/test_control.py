@@ -17,8 +17,8 @@ KEY = 0x6B6579
 
 
 class Wire:
-    """A transport to port `port` of a switch, in which answers to Joins can be lost. `joins`: the standings and job states they told, those of
-    lost ones too."""
+    """A transport to port `port` of a switch, in which answers to Joins can be lost. `joins`: the standings and job
+    states they told, those of lost ones too."""
 
     def __init__(self, switch, port, *, lost=(), then=None):
         self.switch, self.client, self.lost, self.then = switch, Client.numbered(port), lost, then or {}
@@ -35,15 +35,22 @@ class Wire:
 
     def send(self, train, segment_bytes):
         c = self.client
-        frame = udp_frame(eth_dst=SWITCH_MAC, eth_src=c.mac, ip_src=c.ip, ip_dst=SWITCH_IP, udp_src=c.udp_port, udp_dst=UDP_PORT,
-                          payload=bytes(train))
+        frame = udp_frame(
+            eth_dst=SWITCH_MAC,
+            eth_src=c.mac,
+            ip_src=c.ip,
+            ip_dst=SWITCH_IP,
+            udp_src=c.udp_port,
+            udp_dst=UDP_PORT,
+            payload=bytes(train),
+        )
         for _, reply in self.switch.receive(c.port, frame, int(self.clock * 1e6)):
             answer = parse(reply)
             if reply[:6] != c.mac or answer.type != Type.ACK:
                 continue
             index = len(self.joins)
             if answer.ack["action"] != Action.JOIN or index not in self.lost:
-                self.inbox.append(reply[42:42 + int.from_bytes(reply[38:40]) - 8])
+                self.inbox.append(reply[42 : 42 + int.from_bytes(reply[38:40]) - 8])
             if answer.ack["action"] == Action.JOIN:
                 self.joins.append((Standing(int(answer.ack["standing"])), JobState(int(answer.ack["state"]))))
                 self.then.get(index, lambda: None)()
@@ -53,7 +60,7 @@ class Wire:
             self.clock += timeout_s
             return 0, 0
         datagram = self.inbox.pop(0)
-        into[:len(datagram)] = datagram
+        into[: len(datagram)] = datagram
         return len(datagram), len(datagram)
 
 
@@ -85,7 +92,9 @@ class Bench:
         """In a synchronous job; an asynchronous one in which nothing is granted is at one anyway."""
         if not self.segments:
             first = self.members[0]
-            self.tell(first, first.contribution(first.first_seq, np.ones(4, np.float32), flags=ContributionFlag.BOUNDARY))
+            self.tell(
+                first, first.contribution(first.first_seq, np.ones(4, np.float32), flags=ContributionFlag.BOUNDARY)
+            )
 
     @property
     def job(self):
@@ -95,8 +104,18 @@ class Bench:
         """Whether it is a newcomer, and what it ends with."""
         control = Control(wire)
         membership = Membership(
-            job=0, key=KEY, world=2, threshold=2, format=Format.WINDOW64, fraction=44, elements=4, mode=Mode.QUARANTINE, nonce=99,
-            wanted=NO_MEMBER, segments=self.segments)
+            job=0,
+            key=KEY,
+            world=2,
+            threshold=2,
+            format=Format.WINDOW64,
+            fraction=44,
+            elements=4,
+            mode=Mode.QUARANTINE,
+            nonce=99,
+            wanted=NO_MEMBER,
+            segments=self.segments,
+        )
         membership = control.join(membership, timeout_s=30, elastic=elastic)
         assert self.job.live >> membership.member & 1 and membership.token == self.job.entries[membership.member].token
         return control.newcomer, membership
@@ -142,6 +161,7 @@ def test_who_waited_for_a_job_that_ended_is_no_newcomer_to_the_one_after_it(wait
 @pytest.mark.parametrize("ended", [1, 2, 3])
 def test_who_is_a_member_of_a_forming_job_that_ends_joins_the_one_after_it(ended):
     """A member of a forming job takes the end of the job for nothing but that."""
+
     def begin_anew():
         Control(Wire(bench.switch, 3)).end_job(0, KEY)
 
@@ -158,7 +178,11 @@ def test_a_running_job_is_not_even_waited_for_unless_elastic(lost):
     wire = Wire(bench.switch, 2, lost=lost)
     with pytest.raises(Refused, match="is running already"):
         bench.join(wire, elastic=False)
-    assert {standing for standing, _ in wire.joins} == {Standing.PENDING} and not bench.job.ring.joining and bench.job.live == 1
+    assert (
+        {standing for standing, _ in wire.joins} == {Standing.PENDING}
+        and not bench.job.ring.joining
+        and bench.job.live == 1
+    )
 
 
 def test_a_switch_that_does_not_answer_is_told_with_the_fault_of_this_machine():
@@ -168,5 +192,8 @@ def test_a_switch_that_does_not_answer_is_told_with_the_fault_of_this_machine():
         def send(self, train, segment_bytes):
             pass
 
-    with pytest.raises(SwitchUnreachable, match=r"has not answered for 2 s: the network interface .* is down; set .*`ip link`\); start the switch"):
+    with pytest.raises(
+        SwitchUnreachable,
+        match=r"has not answered for 2 s: the network interface .* is down; set .*`ip link`\); start the switch",
+    ):
         Control(Cut(Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1), 0), timeout_s=2.0).read(0)

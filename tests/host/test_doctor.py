@@ -30,11 +30,23 @@ CLOCK = SimpleNamespace(now=1e6)
 
 
 class Patient:
-    """A `Watched` to the golden switch. `lost`: numbers of datagrams that vanish; `longest`: longer ones vanish, or with `refuses` are
-    refused by the kernel."""
+    """A `Watched` to the golden switch. `lost`: numbers of datagrams that vanish; `longest`: longer ones vanish, or
+    with `refuses` are refused by the kernel."""
 
-    def __init__(self, switch=None, *, lost=(), longest=9000, refuses=False, tos=0, deaf=False, fault="", remedy="", refused=False,
-                 peer="198.51.100.7"):
+    def __init__(
+        self,
+        switch=None,
+        *,
+        lost=(),
+        longest=9000,
+        refuses=False,
+        tos=0,
+        deaf=False,
+        fault="",
+        remedy="",
+        refused=False,
+        peer="198.51.100.7",
+    ):
         self.switch = switch or Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)
         self.lost, self.longest, self.refuses, self.deaf = lost, longest, refuses, deaf
         self.sent, self.received, self.tos, self.refused, self.peer, self.mtu = 0, 0, tos, refused, peer, longest + 28
@@ -52,9 +64,16 @@ class Patient:
             raise ValueError("too long")
         if self.deaf or self.sent in self.lost or len(train) > self.longest:
             return
-        frame = udp_frame(eth_dst=SWITCH_MAC, eth_src=b"\x02doct.", ip_src=bytes([10, 0, 0, 9]), ip_dst=SWITCH_IP, udp_src=5000, udp_dst=UDP_PORT,
-                          payload=bytes(train))
-        self.waiting += [reply[ADDRESSES.itemsize:] for _, reply in self.switch.receive(0, frame, now_us())]
+        frame = udp_frame(
+            eth_dst=SWITCH_MAC,
+            eth_src=b"\x02doct.",
+            ip_src=bytes([10, 0, 0, 9]),
+            ip_dst=SWITCH_IP,
+            udp_src=5000,
+            udp_dst=UDP_PORT,
+            payload=bytes(train),
+        )
+        self.waiting += [reply[ADDRESSES.itemsize :] for _, reply in self.switch.receive(0, frame, now_us())]
 
     def receive(self, into, timeout_s):
         if not self.waiting:
@@ -62,7 +81,7 @@ class Patient:
             return 0, 0
         self.received += 1
         payload = self.waiting.pop(0)
-        into[:len(payload)] = payload
+        into[: len(payload)] = payload
         return len(payload), len(payload)
 
     def now(self):
@@ -109,7 +128,19 @@ def joined(switch, count, world=None):
 def test_a_sound_switch_has_nothing_to_complain_of():
     found = findings(Patient())
     assert {finding.mark for finding in found.values()} == {Mark.OK}
-    assert list(found) == ["name", "switch", "round trip", "loss", "segment", "ToS", "window", "buffer", "offload", "jobs", "counters"]
+    assert list(found) == [
+        "name",
+        "switch",
+        "round trip",
+        "loss",
+        "segment",
+        "ToS",
+        "window",
+        "buffer",
+        "offload",
+        "jobs",
+        "counters",
+    ]
     assert "of 200 requests" in found["round trip"].figure
 
 
@@ -118,12 +149,22 @@ def test_no_such_host():
         raise SwitchUnreachable("there is no host 'nowhere': check the spelling")
 
     [found] = examine("nowhere", probe=probe)
-    assert (found.check, found.mark, found.figure, found.remedy) == ("name", Mark.BAD, "there is no host 'nowhere'", "check the spelling")
+    assert (found.check, found.mark, found.figure, found.remedy) == (
+        "name",
+        Mark.BAD,
+        "there is no host 'nowhere'",
+        "check the spelling",
+    )
 
 
-@pytest.mark.parametrize(("ailing", "word"), [
-    ({}, "does not answer"), ({"refused": True}, "no program listens"),
-                                             ({"fault": "this machine has no route to it", "remedy": "check the route"}, "no route")])
+@pytest.mark.parametrize(
+    ("ailing", "word"),
+    [
+        ({}, "does not answer"),
+        ({"refused": True}, "no program listens"),
+        ({"fault": "this machine has no route to it", "remedy": "check the route"}, "no route"),
+    ],
+)
 def test_silence_is_told_apart(ailing, word):
     assert word in only(findings(Patient(deaf=True, **ailing)), "switch", Mark.BAD).figure
 
@@ -183,8 +224,10 @@ def test_a_path_that_swallows_long_frames_is_found_and_one_that_just_fits_is_not
         assert found["segment"].mark == Mark.OK
 
 
-@pytest.mark.parametrize(("tos", "mark", "word"), [
-    (0, Mark.OK, "as the switch sends"), (-1, Mark.OK, "does not report"), (0xB8, Mark.WARNING, "0xb8")])
+@pytest.mark.parametrize(
+    ("tos", "mark", "word"),
+    [(0, Mark.OK, "as the switch sends"), (-1, Mark.OK, "does not report"), (0xB8, Mark.WARNING, "0xb8")],
+)
 def test_tos_of_replies(tos, mark, word):
     found = findings(Patient(tos=tos))["ToS"]
     assert found.mark == mark and word in found.figure
@@ -194,8 +237,14 @@ def test_a_window_too_small_for_the_links_is_a_warning():
     assert "links have 1e+06" in only(findings(Patient(), rate_gbps=1e6), "window", Mark.WARNING).figure
 
 
-@pytest.mark.parametrize(("lacks", "check"), [
-    ({"receive_buffer_bytes": 2 * 4 * LONGEST - 1}, "buffer"), ({"gso": False}, "offload"), ({"gro": False}, "offload")])
+@pytest.mark.parametrize(
+    ("lacks", "check"),
+    [
+        ({"receive_buffer_bytes": 2 * 4 * LONGEST - 1}, "buffer"),
+        ({"gso": False}, "offload"),
+        ({"gro": False}, "offload"),
+    ],
+)
 def test_what_the_kernel_lacks(lacks, check):
     only(findings(Patient(), socket=SimpleNamespace(**vars(READY) | lacks)), check, Mark.WARNING)
 
@@ -298,7 +347,9 @@ def test_a_probe_sees_the_tos_of_what_it_receives_and_who_does_not_listen():
         Probe("no-such-host.invalid")
 
 
-@pytest.mark.parametrize(("number", "word"), [(errno.ENETUNREACH, "no route"), (errno.EACCES, "broadcast"), (errno.ENODEV, "No such device")])
+@pytest.mark.parametrize(
+    ("number", "word"), [(errno.ENETUNREACH, "no route"), (errno.EACCES, "broadcast"), (errno.ENODEV, "No such device")]
+)
 def test_a_host_to_which_there_is_no_route_is_named_in_the_remedy(number, word, monkeypatch):
     class Cut(socket.socket):
         def connect(self, address):

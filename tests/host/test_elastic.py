@@ -54,6 +54,7 @@ class Trainee:
 def test_training_goes_on_without_a_killed_worker_which_comes_back_with_the_same_weights(model):
     died, back = threading.Event(), threading.Event()
     with ThreadPoolExecutor(3) as pool:
+
         def survivor(rank: int) -> Trainee:
             with Worker(model.address(rank), world=3, rank=rank, evict_s=EVICT_S, timeout_s=20) as worker:
                 trainee = Trainee(worker)
@@ -91,6 +92,7 @@ def test_training_goes_on_without_a_killed_worker_which_comes_back_with_the_same
 
 def test_a_restarted_switch_is_founded_anew_by_those_who_were_in_the_job():
     with UdpModel(SMALL) as model:
+
         def body(worker):
             trainee = Trainee(worker)
             worker.share([trainee.weights], 0)
@@ -126,6 +128,7 @@ def test_share_takes_the_state_of_the_farthest_bit_for_bit(model, steps):
 def test_share_takes_another_state_when_the_chosen_worker_dies_meanwhile():
     """Rank 2 is ahead, takes part in the election, and is gone."""
     with UdpModel(SMALL) as model:
+
         def body(worker):
             state = np.full(40, worker.rank, np.int32)
             if worker.rank == 2:
@@ -170,6 +173,7 @@ def test_collectives_wait_for_share_once_newcomers_are_in():
 
 def test_a_running_job_is_not_joined_unless_elastic():
     with UdpModel(SMALL) as model:
+
         def body(worker):
             if worker.rank == 1:
                 worker.leave()
@@ -186,6 +190,7 @@ def test_a_running_job_is_not_joined_unless_elastic():
 
 def test_a_halted_job_waits_and_goes_on():
     with UdpModel(SMALL) as model:
+
         def body(worker):
             worker.barrier()
             if worker.rank == 0:
@@ -206,6 +211,7 @@ def test_a_halted_job_waits_and_goes_on():
 
 def test_a_deadline_leaves_the_slow_out_and_says_who_they_are():
     with UdpModel(SMALL) as model:
+
         def body(worker):
             worker.barrier()
             if worker.rank == 2:
@@ -220,10 +226,15 @@ def test_a_deadline_leaves_the_slow_out_and_says_who_they_are():
         assert together(model, 3, body, deadline_s=0.2, timeout_s=20) == [((2,), {1.5})] * 3
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"evict_s": 0.001}, "evict_s must be 0, or 0.016 to 536.9"), ({"evict_s": -1}, "evict_s must be"),
-    ({"deadline_s": -0.1}, "deadline_s must be 0 to 2147"), ({"deadline_s": 3000}, "deadline_s must be"),
-])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"evict_s": 0.001}, "evict_s must be 0, or 0.016 to 536.9"),
+        ({"evict_s": -1}, "evict_s must be"),
+        ({"deadline_s": -0.1}, "deadline_s must be 0 to 2147"),
+        ({"deadline_s": 3000}, "deadline_s must be"),
+    ],
+)
 def test_times_out_of_range_are_refused_at_the_door(options, message):
     with pytest.raises(ValueError, match=message):
         Worker("127.0.0.1:1", world=1, **options)

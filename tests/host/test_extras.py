@@ -13,11 +13,19 @@ PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text
 
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_an_extra_brings_what_the_project_says(extra):
-    assert list(EXTRAS[extra]) == [re.match(r"[\w-]+", wanted).group() for wanted in PROJECT["optional-dependencies"][extra]]
+    assert list(EXTRAS[extra]) == [
+        re.match(r"[\w-]+", wanted).group() for wanted in PROJECT["optional-dependencies"][extra]
+    ]
 
 
 def test_the_extra_of_a_module():
-    assert [extra_of(name) for name in ("yaml", "gymnasium.vector", "torch", "numpy", None)] == ["plan", "plan", "torch", None, None]
+    assert [extra_of(name) for name in ("yaml", "gymnasium.vector", "torch", "numpy", None)] == [
+        "plan",
+        "plan",
+        "torch",
+        None,
+        None,
+    ]
 
 
 def test_what_is_lacking(monkeypatch):
@@ -25,11 +33,21 @@ def test_what_is_lacking(monkeypatch):
     assert "pyyaml" in lacking("plan")
 
 
-@pytest.mark.parametrize(("names", "words"), [(["a"], "needs a, which is not"), (["a", "b"], "needs a and b, which are not"),
-                                              (["a", "b", "c"], "needs a, b and c, which are not")])
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["a"], "needs a, which is not"),
+        (["a", "b"], "needs a and b, which are not"),
+        (["a", "b", "c"], "needs a, b and c, which are not"),
+    ],
+)
 def test_a_sentence(names, words):
     text = demands("this", names, "cli", "plan")
-    assert text.startswith(f"this {words} installed") and "pip install 'iswitch-rl[cli,plan]'" in text and "pip install '.[cli,plan]'" in text
+    assert (
+        text.startswith(f"this {words} installed")
+        and "pip install 'iswitch-rl[cli,plan]'" in text
+        and "pip install '.[cli,plan]'" in text
+    )
 
 
 def test_the_version_is_that_of_the_installed_distribution_or_of_the_checkout(monkeypatch):
@@ -40,4 +58,6 @@ def test_the_version_is_that_of_the_installed_distribution_or_of_the_checkout(mo
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr("importlib.metadata.version", absent)
-    assert version().startswith(f"iswitch-rl {PROJECT['version']} (not installed, runs from a checkout), protocol version ")
+    assert version().startswith(
+        f"iswitch-rl {PROJECT['version']} (not installed, runs from a checkout), protocol version "
+    )

@@ -6,7 +6,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from iswitch import AsyncWorker, IswitchError, MissingWarning, NotAMember, Reduction, Refused, SwitchUnreachable, TaintWarning, Worker
+from iswitch import (
+    AsyncWorker,
+    IswitchError,
+    MissingWarning,
+    NotAMember,
+    Reduction,
+    Refused,
+    SwitchUnreachable,
+    TaintWarning,
+    Worker,
+)
 from iswitch.config import Config
 
 from sim.bench.udp_model import UdpModel, together
@@ -35,18 +45,31 @@ ALIVE = r"Rank 0 \(10\.0\.1\.0:\d+, behind port 0 of the switch\) gave its last 
 RESET = r"If the job's workers are dead, `iswitch reset --job 0{key} --switch 127\.0\.0\.1:\d+` ends the job$"
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"rank": 0}, rf"rank 0 is taken\. {ALIVE} and is alive\. To go on, give every worker a rank of its own.*{RESET.format(key=' --key 5')}"),
-    ({"world": 3}, rf"this worker's `world` is 3, and the job's is 2\. {ALIVE} .*start all workers with the same `world`.*"),
-    ({"format": "fp32"}, r"this worker's `format` is \"fp32\", and the job's is \"window64\"\."),
-    ({"fraction": 40}, r"this worker's `fraction` is 40, and the job's is 44\."),
-    ({"evict_s": 7.0}, r"this worker's `evict_s` is 7, and the job's is 5\."),
-    ({"deadline_s": 7.0}, r"this worker's `deadline_s` is 7, and the job's is 0\."),
-    ({"threshold": 1}, r"this worker's `threshold` is 1, and the job's is 2\."),
-    ({"elements": 8}, r"this worker's `elements` is 8, and the job's is 16\."),
-    ({"mode": "propagate"}, r"`mode` is not the job's\..*start all workers with the same `mode`"),
-    ({"key": 6}, rf"the key is not the job's\. {ALIVE}.*use the job's key, or another job number.*{RESET.format(key=' --key KEY')}"),
-], ids=lambda value: next(iter(value)) if isinstance(value, dict) else "")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"rank": 0},
+            rf"rank 0 is taken\. {ALIVE} and is alive\. To go on, give every worker a rank of its own.*{RESET.format(key=' --key 5')}",
+        ),
+        (
+            {"world": 3},
+            rf"this worker's `world` is 3, and the job's is 2\. {ALIVE} .*start all workers with the same `world`.*",
+        ),
+        ({"format": "fp32"}, r"this worker's `format` is \"fp32\", and the job's is \"window64\"\."),
+        ({"fraction": 40}, r"this worker's `fraction` is 40, and the job's is 44\."),
+        ({"evict_s": 7.0}, r"this worker's `evict_s` is 7, and the job's is 5\."),
+        ({"deadline_s": 7.0}, r"this worker's `deadline_s` is 7, and the job's is 0\."),
+        ({"threshold": 1}, r"this worker's `threshold` is 1, and the job's is 2\."),
+        ({"elements": 8}, r"this worker's `elements` is 8, and the job's is 16\."),
+        ({"mode": "propagate"}, r"`mode` is not the job's\..*start all workers with the same `mode`"),
+        (
+            {"key": 6},
+            rf"the key is not the job's\. {ALIVE}.*use the job's key, or another job number.*{RESET.format(key=' --key KEY')}",
+        ),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
 def test_a_worker_that_differs_is_told_both_values_and_who_holds_the_job(forming, options, message):
     with pytest.raises(Refused, match=message):
         Worker(forming, **({"world": 2, "rank": 1, "key": 5} | options))
@@ -69,15 +92,22 @@ def test_the_address_is_the_environments_unless_one_is_given(model, monkeypatch)
     with Worker(model.address(2), world=1) as worker:
         assert worker.address == model.address(2)
     monkeypatch.delenv("ISWITCH_ADDRESS")
-    with pytest.raises(SwitchUnreachable, match=r"the switch at 127\.0\.0\.1:27000 has not answered for 0\.1 s \(`switch_timeout_s`\)"):
+    with pytest.raises(
+        SwitchUnreachable, match=r"the switch at 127\.0\.0\.1:27000 has not answered for 0\.1 s \(`switch_timeout_s`\)"
+    ):
         Worker(world=1, switch_timeout_s=0.1)
 
 
 @pytest.mark.parametrize("kind", [Worker, AsyncWorker])
-@pytest.mark.parametrize(("options", "message"), [
-    ({"threshold": 3}, "threshold must be 1 to 2, not 3"), ({"rank": 2}, "rank must be 0 to 1, not 2"),
-    ({"switch_timeout_s": 0}, "switch_timeout_s must be above 0"), ({"on_taint": "shout"}, "on_taint must be one of 'raise', 'warn', 'ignore'"),
-])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"threshold": 3}, "threshold must be 1 to 2, not 3"),
+        ({"rank": 2}, "rank must be 0 to 1, not 2"),
+        ({"switch_timeout_s": 0}, "switch_timeout_s must be above 0"),
+        ({"on_taint": "shout"}, "on_taint must be one of 'raise', 'warn', 'ignore'"),
+    ],
+)
 def test_wrong_parameters_are_refused_at_the_door(kind, options, message):
     with pytest.raises(ValueError, match=message):
         kind("127.0.0.1:1", world=2, **options, **({"size": 3} if kind is AsyncWorker else {}))
@@ -88,6 +118,7 @@ def test_collectives_of_two_threads_at_once_are_refused(model):
         if worker.rank == 1:
             assert told.wait(30)
         else:
+
             def other():
                 model.until(lambda switch: switch.counters()["outcome.ADDED"] >= 1)
                 with pytest.raises(IswitchError, match=r"another thread is using this worker.*from one thread only"):
@@ -113,8 +144,18 @@ def test_one_thread_after_another_may_use_a_worker(model):
         assert worker.segments == 2
 
 
-@pytest.mark.parametrize("call", [lambda w: w.allreduce(np.ones(3, np.float32)), lambda w: w.barrier(), lambda w: w.rejoin(), lambda w: w.reset(),
-                                  lambda w: w.counters(), lambda w: w.set_threshold(1), lambda w: w.share(np.ones(1), 0)])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda w: w.allreduce(np.ones(3, np.float32)),
+        lambda w: w.barrier(),
+        lambda w: w.rejoin(),
+        lambda w: w.reset(),
+        lambda w: w.counters(),
+        lambda w: w.set_threshold(1),
+        lambda w: w.share(np.ones(1), 0),
+    ],
+)
 def test_use_after_leave(model, call):
     with Worker(model.address(), world=1) as worker:
         worker.leave()
@@ -123,6 +164,7 @@ def test_use_after_leave(model, call):
 
 
 # What a result says
+
 
 def test_a_result_shows_who_is_missing_and_tainted(model):
     def body(worker):
@@ -158,6 +200,14 @@ def test_a_warning_comes_each_time_that_other_workers_are_missing(model):
                 headers["members"] = 0b111 & ~sum(1 << rank for rank in absent)
                 worker._judge(Reduction(3, reduction.elements, 0, headers))
     assert [str(warning.message).partition(":")[0] for warning in caught] == [
-        f"{who} not in the sum of collective {number}" for number, who in (
-            (3, "rank 1 is"), (5, "ranks 1 and 2 are"), (7, "rank 1 is"), (9, "ranks 1 and 2 are"), (11, "rank 1 is"), (13, "ranks 1 and 2 are"))]
+        f"{who} not in the sum of collective {number}"
+        for number, who in (
+            (3, "rank 1 is"),
+            (5, "ranks 1 and 2 are"),
+            (7, "rank 1 is"),
+            (9, "ranks 1 and 2 are"),
+            (11, "rank 1 is"),
+            (13, "ranks 1 and 2 are"),
+        )
+    ]
     assert {warning.category for warning in caught} == {MissingWarning}

@@ -13,7 +13,10 @@ import pytest
 from sim.bench.udp_model import UdpModel
 
 ROOT = Path(__file__).parents[2]
-PAGES = {page: re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL) for page in ("README.md", "docs/training.md")}
+PAGES = {
+    page: re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+    for page in ("README.md", "docs/training.md")
+}
 TRAIN = next(block for block in PAGES["README.md"] if "torch" in block)
 
 
@@ -32,10 +35,27 @@ def test_torchrun_trains_with_the_loop_of_the_readme(tmp_path):
     (tmp_path / "train.py").write_text(TRAIN)
     with UdpModel() as model:
         done = subprocess.run(
-            [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--redirects", "1",
-             "--log-dir", "logs", "train.py"],
-            cwd=tmp_path, text=True, capture_output=True, timeout=300,
-            env=os.environ | {"ISWITCH_ADDRESS": model.address(0), "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}:{ROOT / 'host'}"})
+            [
+                sys.executable,
+                "-m",
+                "torch.distributed.run",
+                "--nproc-per-node",
+                "2",
+                "--master-port",
+                "0",
+                "--redirects",
+                "1",
+                "--log-dir",
+                "logs",
+                "train.py",
+            ],
+            cwd=tmp_path,
+            text=True,
+            capture_output=True,
+            timeout=300,
+            env=os.environ
+            | {"ISWITCH_ADDRESS": model.address(0), "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}:{ROOT / 'host'}"},
+        )
     assert done.returncode == 0, done.stderr
     ranks, sums = zip(*(log.read_text().split() for log in tmp_path.glob("logs/**/stdout.log")))
     assert sorted(ranks) == ["0", "1"] and len(set(sums)) == 1
@@ -54,8 +74,11 @@ def run_everywhere(block, replaced, **names):
 
 def test_the_asynchronous_loop_ends_with_equal_weights(capsys):
     with UdpModel() as model:
-        spaces = run_everywhere(snippet("AsyncWorker"), {'f"127.0.0.1:{27000 + rank}"': "address(rank)", "int(sys.argv[1])": "the_rank"},
-                                address=model.address)
+        spaces = run_everywhere(
+            snippet("AsyncWorker"),
+            {'f"127.0.0.1:{27000 + rank}"': "address(rank)", "int(sys.argv[1])": "the_rank"},
+            address=model.address,
+        )
     assert len({space["weights"].tobytes() for space in spaces}) == 1
     assert len(set(capsys.readouterr().out.split())) == 1
 
@@ -70,12 +93,22 @@ def test_the_loop_with_recovery_ends_with_equal_weights_after_a_reset():
 
     with UdpModel() as model:
         block = snippet("Recoverable").replace("rank=rank", "rank=the_rank, address=address(the_rank)")
-        block = block.replace("gradient = compute(weights, step)",
-                              "gradient = compute(weights, step)\n            if step == 50 and the_rank == 2 and not resets:\n"
-                              "                resets.append(step)\n                worker.reset()")
+        block = block.replace(
+            "gradient = compute(weights, step)",
+            "gradient = compute(weights, step)\n            if step == 50 and the_rank == 2 and not resets:\n"
+            "                resets.append(step)\n                worker.reset()",
+        )
         resets = []
-        spaces = [{"the_rank": rank, "address": model.address, "compute": compute, "resets": resets, "weights": np.zeros(100, np.float32)}
-                  for rank in range(4)]
+        spaces = [
+            {
+                "the_rank": rank,
+                "address": model.address,
+                "compute": compute,
+                "resets": resets,
+                "weights": np.zeros(100, np.float32),
+            }
+            for rank in range(4)
+        ]
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda space: exec(block, space), spaces))
     assert resets == [50]

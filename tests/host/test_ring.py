@@ -6,14 +6,26 @@ import numpy as np
 import pytest
 from iswitch.control import Membership
 from iswitch.ring import Notice, Ring, Stalled
-from iswitch.wire import (
-    HEADER, TAIL_BYTES, VERSION, ContributionFlag, Format, Mode, Reason, ResultFlag, Type,
-)
+from iswitch.wire import HEADER, TAIL_BYTES, VERSION, ContributionFlag, Format, Mode, Reason, ResultFlag, Type
 
 ELEMENTS, WINDOW = 4, 8
-MEMBER = Membership(job=1, key=0, world=2, threshold=2, format=Format.WINDOW64, fraction=44, elements=ELEMENTS,
-                    mode=Mode.QUARANTINE, nonce=1, wanted=0, member=1, token=0xABCD, epoch=7, window=WINDOW,
-                    first_seq=2**32 - 5)
+MEMBER = Membership(
+    job=1,
+    key=0,
+    world=2,
+    threshold=2,
+    format=Format.WINDOW64,
+    fraction=44,
+    elements=ELEMENTS,
+    mode=Mode.QUARANTINE,
+    nonce=1,
+    wanted=0,
+    member=1,
+    token=0xABCD,
+    epoch=7,
+    window=WINDOW,
+    first_seq=2**32 - 5,
+)
 
 
 class Clock:
@@ -41,17 +53,17 @@ class Script(Clock):
 
     def send(self, train, segment_bytes):
         for at in range(0, len(train), segment_bytes):
-            datagram = bytes(train[at:at + segment_bytes])
+            datagram = bytes(train[at : at + segment_bytes])
             header = np.frombuffer(datagram, HEADER, 1)[0]
             self.sent.append(header)
-            self.waiting += self.answer(header, datagram[HEADER.itemsize:])
+            self.waiting += self.answer(header, datagram[HEADER.itemsize :])
 
     def receive(self, into, timeout_s):
         if not self.waiting:
             self.pass_until(np.inf, timeout_s)
             return 0, 0
         datagram = self.waiting.pop(0)
-        into[:len(datagram)] = datagram
+        into[: len(datagram)] = datagram
         return len(datagram), len(datagram)
 
 
@@ -86,15 +98,24 @@ def test_contributions_keep_to_the_window_and_say_what_is_held():
     assert [flags(header) & ContributionFlag.BOUNDARY > 0 for header in script.sent] == [False] * 29 + [True]
     first = script.sent[0]
     assert [int(first[name]) for name in ("version_type", "job", "epoch", "member", "token", "count")] == [
-        VERSION << 4 | Type.CONTRIBUTION, 1, 7, 1, 0xABCD, 1]
+        VERSION << 4 | Type.CONTRIBUTION,
+        1,
+        7,
+        1,
+        0xABCD,
+        1,
+    ]
     assert tally.resent == 0 and not tally.odd
     assert ring.low == (MEMBER.first_seq + 30) % 2**32
 
 
 def test_gap_is_filled_by_one_fast_retransmission():
     def answer(header, payload):
-        return [] if index(header) == 2 and not flags(header) & ContributionFlag.RETRANSMISSION else [
-            result(header, payload)]
+        return (
+            []
+            if index(header) == 2 and not flags(header) & ContributionFlag.RETRANSMISSION
+            else [result(header, payload)]
+        )
 
     script = Script(answer)
     ring = Ring(script, MEMBER, backlog=16)
@@ -128,13 +149,15 @@ class SlowSwitch(Clock):
 
     def send(self, train, segment_bytes):
         for at in range(0, len(train), segment_bytes):
-            datagram = bytes(train[at:at + segment_bytes])
+            datagram = bytes(train[at : at + segment_bytes])
             header = np.frombuffer(datagram, HEADER, 1)[0]
             self.sent.append(index(header))
             if index(header) in self.loses and self.sent.count(index(header)) == 1:
                 continue
             self.free_at = max(self.time, self.free_at) + self.service_s
-            self.waiting.append((-(-self.free_at // self.burst_s) * self.burst_s, result(header, datagram[HEADER.itemsize:])))
+            self.waiting.append(
+                (-(-self.free_at // self.burst_s) * self.burst_s, result(header, datagram[HEADER.itemsize :]))
+            )
 
     def receive(self, into, timeout_s):
         due = self.waiting[0][0] if self.waiting else np.inf
@@ -142,12 +165,13 @@ class SlowSwitch(Clock):
         if due > self.time:
             return 0, 0
         datagram = self.waiting.pop(0)[1]
-        into[:len(datagram)] = datagram
+        into[: len(datagram)] = datagram
         return len(datagram), len(datagram)
 
 
 def slow_sum(segments, **switch):
-    """A quick sum of one segment, which makes the ring expect short delays, and then one of many. What was sent again, and the seconds."""
+    """A quick sum of one segment, which makes the ring expect short delays, and then one of many. What was sent again,
+    and the seconds."""
     script = SlowSwitch(service_s=0.0005, burst_s=0.0005)
     ring = Ring(script, dataclasses.replace(MEMBER, window=64), backlog=64)
     for _ in range(40):
@@ -167,8 +191,11 @@ def test_switch_that_is_merely_slow_is_not_asked_again_and_again(service_s, burs
     assert seconds <= 1.2 * 114 * service_s + 4 * burst_s
 
 
-@pytest.mark.parametrize("loses", [{113}, set(range(100, 114)), set(range(50, 114)), {0}, set(range(64)), set(range(0, 114, 7))],
-                         ids=["last", "14 last", "64 last", "first", "first window", "each 7th"])
+@pytest.mark.parametrize(
+    "loses",
+    [{113}, set(range(100, 114)), set(range(50, 114)), {0}, set(range(64)), set(range(0, 114, 7))],
+    ids=["last", "14 last", "64 last", "first", "first window", "each 7th"],
+)
 def test_what_is_lost_is_sent_again_soon_and_once(loses):
     resent, seconds = slow_sum(114, service_s=0.0005, burst_s=0.002, loses=loses)
     assert len(loses) <= resent <= len(loses) + 6
@@ -179,8 +206,12 @@ def test_results_that_come_early_are_not_contributed_to():
     def answer(header, payload):
         if index(header) == 0:
             seqs = [(int(header["seq"]) + k) % 2**32 for k in range(20)]
-            return [result(header, payload, seq=seq, format_flags=ResultFlag.PARTIAL << 4 | Format.WINDOW64, count=1,
-                           members=1) for seq in seqs]
+            return [
+                result(
+                    header, payload, seq=seq, format_flags=ResultFlag.PARTIAL << 4 | Format.WINDOW64, count=1, members=1
+                )
+                for seq in seqs
+            ]
         return [result(header, payload)]
 
     script = Script(answer)
@@ -207,8 +238,16 @@ def test_backlog_bounds_what_is_acknowledged():
     assert [index(header) for header in script.sent] == [5]
 
 
-@pytest.mark.parametrize("fields", [{"epoch": 6}, {"job": 0}, {"version_type": VERSION << 4 | Type.UPLINK},
-                                    {"seq": MEMBER.first_seq - 1}, {"seq": 2**20}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"epoch": 6},
+        {"job": 0},
+        {"version_type": VERSION << 4 | Type.UPLINK},
+        {"seq": MEMBER.first_seq - 1},
+        {"seq": 2**20},
+    ],
+)
 def test_stray_results_change_nothing(fields):
     def answer(header, payload):
         return [result(header, b"\xff" * len(payload), **fields), result(header, payload)]

@@ -1,5 +1,5 @@
-"""The driver's end of asynchronous jobs against the golden switch, on a clock of its own: programs that compute for some time, a network that
-delays, loses, doubles and overtakes, members that die."""
+"""The driver's end of asynchronous jobs against the golden switch, on a clock of its own: programs that compute for
+some time, a network that delays, loses, doubles and overtakes, members that die."""
 
 import heapq
 import itertools
@@ -26,7 +26,8 @@ ADDRESS_BYTES = 42
 
 @dataclass
 class Network:
-    """Time, and frames on their way to the switch and back. loss, doubled, late: chances for each frame in each direction."""
+    """Time, and frames on their way to the switch and back. loss, doubled, late: chances for each frame in each
+    direction."""
 
     loss: float = 0.0
     doubled: float = 0.0
@@ -49,7 +50,11 @@ class Network:
             return
         for _ in range(1 + (self.chance.random() < self.doubled)):
             late = self.chance.random() < self.late
-            self.at(self.now + DELAY_S * (1 + self.chance.random() / 10 + late * self.chance.random() * 20), what, *arguments)
+            self.at(
+                self.now + DELAY_S * (1 + self.chance.random() / 10 + late * self.chance.random() * 20),
+                what,
+                *arguments,
+            )
 
     def deliver(self, port, frame):
         for egress, reply in self.switch.receive(port, frame, int(self.now * 1e6) % 2**32):
@@ -59,7 +64,7 @@ class Network:
             node = next(node for node in self.nodes if node.client.mac == reply[:6])
             assert node.client.port == egress
             size = int.from_bytes(reply[38:40]) - 8
-            self.carry(node.arrive, reply[ADDRESS_BYTES:ADDRESS_BYTES + size])
+            self.carry(node.arrive, reply[ADDRESS_BYTES : ADDRESS_BYTES + size])
 
     def run(self, until, *, most_s=30.0):
         """Until something holds; whether it came to that. Looked at between events."""
@@ -91,9 +96,25 @@ class Node:
         c = self.client
         self.join(c.join())
         membership = Membership(
-            job=c.job, key=c.key, world=world, threshold=0, format=format, fraction=44, elements=CONFIG.elements, mode=Mode.QUARANTINE,
-            nonce=c.nonce, wanted=self.rank, evict_us=evict_us, staleness=staleness, segments=self.layout.segments, member=c.member,
-            token=c.token, epoch=c.epoch, window=c.window, first_seq=c.first_seq)
+            job=c.job,
+            key=c.key,
+            world=world,
+            threshold=0,
+            format=format,
+            fraction=44,
+            elements=CONFIG.elements,
+            mode=Mode.QUARANTINE,
+            nonce=c.nonce,
+            wanted=self.rank,
+            evict_us=evict_us,
+            staleness=staleness,
+            segments=self.layout.segments,
+            member=c.member,
+            token=c.token,
+            epoch=c.epoch,
+            window=c.window,
+            first_seq=c.first_seq,
+        )
         self.stream = Stream(self, membership, self.layout, backlog=backlog or staleness + 2)
         self.generator = np.random.default_rng(self.rank)
         self.wake(0)
@@ -110,15 +131,22 @@ class Node:
     def send(self, train, segment_bytes):
         for at in range(0, len(train), segment_bytes):
             c = self.client
-            frame = udp_frame(eth_dst=SWITCH_MAC, eth_src=c.mac, ip_src=c.ip, ip_dst=SWITCH_IP, udp_src=c.udp_port, udp_dst=UDP_PORT,
-                              payload=bytes(train[at:at + segment_bytes]))
+            frame = udp_frame(
+                eth_dst=SWITCH_MAC,
+                eth_src=c.mac,
+                ip_src=c.ip,
+                ip_dst=SWITCH_IP,
+                udp_src=c.udp_port,
+                udp_dst=UDP_PORT,
+                payload=bytes(train[at : at + segment_bytes]),
+            )
             self.network.carry(self.network.deliver, c.port, frame)
 
     def receive(self, into, timeout_s):
         if not self.inbox:
             return 0, 0
         datagram = self.inbox.pop(0)
-        into[:len(datagram)] = datagram
+        into[: len(datagram)] = datagram
         return len(datagram), len(datagram)
 
     # As a machine
@@ -174,11 +202,23 @@ def job(size, *, world=3, staleness=2, threshold=2, compute_s=None, network=None
     """A network with a job that runs. compute_s: for each rank, a time or a function."""
     network = network or Network()
     times = compute_s or [lambda: 0.001 * network.chance.random()] * world
-    nodes = [Node(network, rank, compute_s=time if callable(time) else lambda time=time: time) for rank, time in enumerate(times)]
+    nodes = [
+        Node(network, rank, compute_s=time if callable(time) else lambda time=time: time)
+        for rank, time in enumerate(times)
+    ]
     segments = Layout(size, CONFIG.elements, world).segments
     for node in nodes:
-        node.join(node.client.join(world=world, elements=CONFIG.elements, format=settings.get("format", Format.INT32), threshold=threshold,
-                                   staleness=staleness, segments=segments, evict_us=settings.get("evict_us", 0)))
+        node.join(
+            node.client.join(
+                world=world,
+                elements=CONFIG.elements,
+                format=settings.get("format", Format.INT32),
+                threshold=threshold,
+                staleness=staleness,
+                segments=segments,
+                evict_us=settings.get("evict_us", 0),
+            )
+        )
     for node in nodes:
         node.join(node.client.join())
     for node in nodes:
@@ -189,8 +229,10 @@ def job(size, *, world=3, staleness=2, threshold=2, compute_s=None, network=None
 def check(network, nodes=None):
     """Every granted vector is in one update, once; updates are what the vectors in them say; and nobody differs."""
     nodes = nodes or [node for node in network.nodes if not node.dead]
-    several = {update: [(node.rank, vector) for node in network.nodes for vector in node.vectors if vector.update == update]
-               for update in range(max(len(node.updates) for node in nodes))}
+    several = {
+        update: [(node.rank, vector) for node in network.nodes for vector in node.vectors if vector.update == update]
+        for update in range(max(len(node.updates) for node in nodes))
+    }
     for node in nodes:
         granted = [vector.update for vector in node.vectors if vector.update >= 0]
         assert granted == sorted(set(granted))
@@ -239,7 +281,9 @@ def test_no_vector_is_older_than_the_staleness_and_the_switch_counts_the_same_ag
     known = sum((node.stream.ages for node in network.nodes), start=type(network.nodes[0].stream.ages)())
     counted = {age: count for age, count in enumerate(network.switch.ages) if count}
     assert max(counted) <= staleness
-    assert 0 <= sum(counted.values()) - known.total() <= len(network.nodes)  # those that wait, or whose GRANT is on its way
+    assert (
+        0 <= sum(counted.values()) - known.total() <= len(network.nodes)
+    )  # those that wait, or whose GRANT is on its way
 
 
 def test_a_slow_worker_does_not_hold_the_others_and_gets_in_when_they_wait():
@@ -287,7 +331,10 @@ def test_a_killed_worker_is_put_out_and_the_others_go_on(faults, goal):
     first, _, third = network.nodes
     both = min(len(first.updates), len(third.updates))
     for ours, theirs in zip(first.updates[:both], third.updates):
-        assert ours.sum.tobytes() == theirs.sum.tobytes() and ours.headers["members"].tobytes() == theirs.headers["members"].tobytes()
+        assert (
+            ours.sum.tobytes() == theirs.sum.tobytes()
+            and ours.headers["members"].tobytes() == theirs.headers["members"].tobytes()
+        )
     assert network.switch.counters()["stat.EVICTED"] == 1
 
 

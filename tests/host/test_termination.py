@@ -118,16 +118,22 @@ class Lossy(UdpModel):
 @pytest.mark.parametrize("work", ["worker.barrier()", "time.sleep(60)"])
 def test_the_goodbye_is_repeated_if_its_datagram_is_lost(work):
     with Lossy(SMALL) as model, another_rank(model):
-        code, _ = terminate(model, worker=BOTH, work=f"import threading; threading.Timer(0.5, print, ['in it'], dict(flush=True)).start(); {work}",
-                            ready="ready\nin it\n")
+        code, _ = terminate(
+            model,
+            worker=BOTH,
+            work=f"import threading; threading.Timer(0.5, print, ['in it'], dict(flush=True)).start(); {work}",
+            ready="ready\nin it\n",
+        )
         assert code == -signal.SIGTERM and model.leaves == 2 and model.switch.jobs[0].live == 0b10
 
 
 def test_after_sigkill_the_same_command_ends_the_job_that_was_left_behind(model):
-    options = 'world=1, rank=0, key=9, evict_s=0.5'
+    options = "world=1, rank=0, key=9, evict_s=0.5"
     text = PROGRAM.format(before="", after="", work="time.sleep(60)", worker=f'Worker("{model.address()}", {options})')
     for number in range(2):
-        process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         assert process.stdout.readline() == "ready\n"
         process.kill()
         _, err = process.communicate()
@@ -135,6 +141,7 @@ def test_after_sigkill_the_same_command_ends_the_job_that_was_left_behind(model)
 
 
 # In this process
+
 
 def test_workers_leave_and_the_default_action_follows(model, ended):
     with Worker(model.address(), world=1) as worker, AsyncWorker(model.address(1), world=1, size=8, job=1) as other:
@@ -187,6 +194,7 @@ def test_a_worker_that_waits_for_the_others_leaves_the_forming_job(model, ended)
 
 def test_a_worker_in_rejoin_gives_up_the_seat_that_it_waits_in(model, ended, monkeypatch):
     """The switch restarts; the worker creates the job again, and waits for the others."""
+
     def other():
         with Worker(model.address(1), world=2, rank=1):
             pass

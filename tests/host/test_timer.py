@@ -39,7 +39,9 @@ def test_deviation_counts_four_times():
     assert timer.timeout_s == pytest.approx(0.01 + 4 * 0.005)  # RFC 6298, 2.2
 
 
-@pytest.mark.parametrize(("lossy", "late", "most_s"), [(False, 0.75, 0.0521), (True, 0.75, 0.0521), (True, 0.25, 0.0081)])
+@pytest.mark.parametrize(
+    ("lossy", "late", "most_s"), [(False, 0.75, 0.0521), (True, 0.75, 0.0521), (True, 0.25, 0.0081)]
+)
 def test_timeouts_of_other_workers_do_not_make_it_grow(lossy, late, most_s):
     """Some results are late by another worker's time-out, which is as long as this worker's."""
     timer = RetransmissionTimer()

@@ -84,7 +84,9 @@ def test_a_short_last_segment_counts_as_one_segment_of_the_job(model, control):
     before = take(control, CONFIG)
     for worker in workers:
         for seq, elements in enumerate((64, 64, 64, 2)):
-            model.switch.receive(worker.port, worker.contribution(worker.first_seq + seq, np.ones(elements, np.float32)), 0)
+            model.switch.receive(
+                worker.port, worker.contribution(worker.first_seq + seq, np.ones(elements, np.float32)), 0
+            )
     assert take(control, CONFIG, before).jobs[0].bytes == 4 * (64 + 64 + 64 + 2) / 4
 
 
@@ -122,9 +124,15 @@ def test_drops_that_rise_come_first_and_faults_before_the_usual(model, control):
     before = take(control, CONFIG)
     quiet = {name: 0 for name in before.counters}
     now = quiet | {"DUPLICATE": 20, "LENGTH": 10, "port1.RX_ERROR": 5}
-    shown = text(before._replace(counters=quiet | {"port1.RX_ERROR": 5}), before._replace(counters=now, at=before.at + 10))
-    tail = shown[shown.index("oddities"):].splitlines()[1:]
-    assert [line.split()[:3] for line in tail] == [["LENGTH", "1", "10"], ["DUPLICATE", "2", "20"], ["port1.RX_ERROR", "0", "5"]]
+    shown = text(
+        before._replace(counters=quiet | {"port1.RX_ERROR": 5}), before._replace(counters=now, at=before.at + 10)
+    )
+    tail = shown[shown.index("oddities") :].splitlines()[1:]
+    assert [line.split()[:3] for line in tail] == [
+        ["LENGTH", "1", "10"],
+        ["DUPLICATE", "2", "20"],
+        ["port1.RX_ERROR", "0", "5"],
+    ]
 
 
 def test_a_frame_fits_80_columns_whatever_is_counted(model, control):
@@ -133,7 +141,9 @@ def test_a_frame_fits_80_columns_whatever_is_counted(model, control):
     full = {name: 2**32 - 1 for name in before.counters}
     shown = text(before, before._replace(counters=full, at=before.at + 1))
     assert "4,294,967,295" in shown and "4.29G" in shown
-    assert sum(counter.grade != Grade.FINE for counter in COUNTERS.values()) > shown[shown.index("oddities"):].count("\n")
+    assert sum(counter.grade != Grade.FINE for counter in COUNTERS.values()) > shown[shown.index("oddities") :].count(
+        "\n"
+    )
 
 
 def test_once_prints_one_frame_or_draws_it(model, tmp_path):
@@ -141,9 +151,13 @@ def test_once_prints_one_frame_or_draws_it(model, tmp_path):
         result = CliRunner().invoke(app, ["top", "--once", "--interval", "0.05", "--switch", model.address(1)])
         assert result.exit_code == 0 and "running" in result.output
         drawing = tmp_path / "top.svg"
-        result = CliRunner().invoke(app, ["top", "--once", "--interval", "0.05", "--switch", model.address(1), "--svg", str(drawing)])
+        result = CliRunner().invoke(
+            app, ["top", "--once", "--interval", "0.05", "--switch", model.address(1), "--svg", str(drawing)]
+        )
         assert result.exit_code == 0 and drawing.read_text().startswith("<svg")
-    result = CliRunner().invoke(app, ["top", "--once", "--interval", "0.05", "--switch", model.address(1), "--svg", str(tmp_path)])
+    result = CliRunner().invoke(
+        app, ["top", "--once", "--interval", "0.05", "--switch", model.address(1), "--svg", str(tmp_path)]
+    )
     assert result.exit_code == 1 and "cannot be written" in " ".join(result.stderr.split())
 
 
@@ -151,9 +165,17 @@ def test_once_prints_one_frame_or_draws_it(model, tmp_path):
 def test_a_live_view_ends_cleanly_and_leaves_the_terminal_as_it_was(model, end):
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "iswitch.cli", "top", "--interval", "0.05", "--switch", model.address(1)]
-    heeds = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # who started us in the background made us, and it, ignore Ctrl-C
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=os.environ | {"TERM": "xterm", "COLUMNS": "80"},
-                          preexec_fn=heeds) as process:
+    heeds = lambda: signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # who started us in the background made us, and it, ignore Ctrl-C
+    with subprocess.Popen(
+        command,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "80"},
+        preexec_fn=heeds,
+    ) as process:
         os.close(theirs)
         seen = b""
         while b"jobs free" not in seen:

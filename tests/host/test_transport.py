@@ -32,9 +32,22 @@ def test_address_without_port_gets_the_switch_s():
     assert parse_address("10.0.0.1:7") == ("10.0.0.1", 7)
 
 
-@pytest.mark.parametrize(("address", "word"), [
-    ("", ""), (":1", ""), ("host:", "1 to 65535"), ("host:x", "1 to 65535"), ("host:0", "1 to 65535"), ("host:65536", "1 to 65535"),
-    ("host:-1", "1 to 65535"), ("udp://host:1", 'leave out "udp://"'), ("::1", "IPv4"), ("[::1]:1", "IPv4"), ("fe80::1%eth0", "IPv4")])
+@pytest.mark.parametrize(
+    ("address", "word"),
+    [
+        ("", ""),
+        (":1", ""),
+        ("host:", "1 to 65535"),
+        ("host:x", "1 to 65535"),
+        ("host:0", "1 to 65535"),
+        ("host:65536", "1 to 65535"),
+        ("host:-1", "1 to 65535"),
+        ("udp://host:1", 'leave out "udp://"'),
+        ("::1", "IPv4"),
+        ("[::1]:1", "IPv4"),
+        ("fe80::1%eth0", "IPv4"),
+    ],
+)
 def test_address_wrong(address, word):
     with pytest.raises(ValueError, match=f"host:port.*{word}"):
         parse_address(address)
@@ -48,12 +61,19 @@ def test_address_of_a_wrong_type(address):
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "two..dots", "x" * 80])
 def test_unknown_host_is_told(host):
-    with pytest.raises(SwitchUnreachable, match=r"there is no host .*check the spelling|cannot be looked up.*pass the IPv4 address"):
+    with pytest.raises(
+        SwitchUnreachable, match=r"there is no host .*check the spelling|cannot be looked up.*pass the IPv4 address"
+    ):
         UdpTransport(f"{host}:1")
 
 
-@pytest.mark.parametrize(("number", "words"), [(socket.EAI_NONAME, "there is no host 'board'.*check the spelling"),
-                                               (socket.EAI_AGAIN, "'board' cannot be looked up.*no name server.*resolv.conf")])
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (socket.EAI_NONAME, "there is no host 'board'.*check the spelling"),
+        (socket.EAI_AGAIN, "'board' cannot be looked up.*no name server.*resolv.conf"),
+    ],
+)
 def test_a_name_that_is_unknown_is_told_from_a_name_server_that_is_silent(number, words, monkeypatch):
     def look_up(*_):
         raise socket.gaierror(number, "for some reason")
@@ -85,8 +105,20 @@ def test_a_host_without_a_route_is_told(monkeypatch):
             UdpTransport("198.51.100.7:1")
 
 
-@pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EPERM, errno.ENETDOWN, errno.ENOBUFS, errno.EINVAL,
-                                    errno.EACCES, errno.EHOSTDOWN, errno.ENOMEM])
+@pytest.mark.parametrize(
+    "number",
+    [
+        errno.ENETUNREACH,
+        errno.EHOSTUNREACH,
+        errno.EPERM,
+        errno.ENETDOWN,
+        errno.ENOBUFS,
+        errno.EINVAL,
+        errno.EACCES,
+        errno.EHOSTDOWN,
+        errno.ENOMEM,
+    ],
+)
 def test_a_datagram_that_cannot_be_sent_now_is_lost_and_the_reason_kept(transport, number):
     real, transport._socket = transport._socket, Failing(transport._socket, "send", number)
     transport.send(b"1", 1)
@@ -141,7 +173,7 @@ def test_datagrams_arrive_in_order_whatever_their_sizes(transport, peer):
     while len(received) < len(parts):
         size, segment_bytes = transport.receive(buffer, 5)
         assert size
-        received += [bytes(buffer[at:min(at + segment_bytes, size)]) for at in range(0, size, segment_bytes)]
+        received += [bytes(buffer[at : min(at + segment_bytes, size)]) for at in range(0, size, segment_bytes)]
     assert received == parts
     assert transport.receive(buffer, 0.01) == (0, 0)
 

@@ -1,4 +1,5 @@
-"""What a stranger reads of jobs, members and slots, against what their workers did; across the wrap of serial numbers."""
+"""What a stranger reads of jobs, members and slots, against what their workers did; across the wrap of serial
+numbers."""
 
 import numpy as np
 import pytest
@@ -24,7 +25,9 @@ def formed(model, count, **settings):
     workers = [Client.numbered(k, port=k % 2) for k in range(count)]
     for _ in range(2):
         for worker in workers:
-            for _, frame in model.switch.receive(worker.port, worker.join(**{"world": count, "elements": 64} | settings), 0):
+            for _, frame in model.switch.receive(
+                worker.port, worker.join(**{"world": count, "elements": 64} | settings), 0
+            ):
                 worker.take(frame)
     return workers
 
@@ -36,7 +39,21 @@ def contribute(model, worker, seq, behind=0):
 def test_a_job_and_its_members_read_as_they_joined(model, control):
     formed(model, 2, world=3, threshold=2, fraction=-3, deadline_us=7000, evict_us=1 << 20)
     assert read_job(control, 1).state == JobState.NONE and read_job(control, 1).format is None
-    assert read_job(control, 0) == (0, JobState.FORMING, Format.WINDOW64, -3, 0x1234, 64, 3, 2, [0, 1], [], FIRST, 7000, 1 << 20)
+    assert read_job(control, 0) == (
+        0,
+        JobState.FORMING,
+        Format.WINDOW64,
+        -3,
+        0x1234,
+        64,
+        3,
+        2,
+        [0, 1],
+        [],
+        FIRST,
+        7000,
+        1 << 20,
+    )
     assert read_member(control, 0, 1)[:5] == (1, Standing.LIVE, 1, "10.0.0.101:40001", "02:00:00:00:00:01")
     assert read_member(control, 0, 2).standing == Standing.NONE
     assert awaited(control, read_job(control, 0), {}, CONFIG.window) == [2]
@@ -68,7 +85,9 @@ def test_complete_segments_are_passed_over_and_serial_numbers_wrap(model, contro
     assert awaited(control, job, read_have(control, job), CONFIG.window) == [0]
 
 
-@pytest.mark.parametrize(("newer", "older", "ahead"), [(0, 2**32 - 1, 1), (2**32 - 1, 0, -1), (5, 5, 0), (2**31, 0, -2**31)])
+@pytest.mark.parametrize(
+    ("newer", "older", "ahead"), [(0, 2**32 - 1, 1), (2**32 - 1, 0, -1), (5, 5, 0), (2**31, 0, -(2**31))]
+)
 def test_serial_numbers_compare_as_in_rfc_1982(newer, older, ahead):
     assert serial(newer, older) == ahead
 

@@ -18,7 +18,9 @@ def test_a_window_is_never_larger_than_the_switchs(most):
     assert window.size == min(most, max(2, min(8, most // 2)))
 
 
-@pytest.mark.parametrize(("asked", "resent"), [(16, 4), (44, 16), (20, 15), (0, 0)], ids=["5 %", "20 %", "below a quarter", "none"])
+@pytest.mark.parametrize(
+    ("asked", "resent"), [(16, 4), (44, 16), (20, 15), (0, 0)], ids=["5 %", "20 %", "below a quarter", "none"]
+)
 def test_random_loss_leaves_the_window_alone(asked, resent):
     window = SendWindow(64)
     for _ in range(10):

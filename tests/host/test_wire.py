@@ -10,8 +10,23 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from iswitch.wire import (
-    ACK, CONTROL, FRAME, FRAME_BYTES, HEADER, TAIL, Action, ContributionFlag, Format, JobState, Mode, Outcome, Reason, Standing,
-    ResultFlag, Type, ones_complement_sum,
+    ACK,
+    CONTROL,
+    FRAME,
+    FRAME_BYTES,
+    HEADER,
+    TAIL,
+    Action,
+    ContributionFlag,
+    Format,
+    JobState,
+    Mode,
+    Outcome,
+    Reason,
+    Standing,
+    ResultFlag,
+    Type,
+    ones_complement_sum,
 )
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, parse
 from sim.model.control.membership import Source
@@ -52,12 +67,37 @@ HEADERS = {
     "refuse": header(Type.REFUSE, seq=5, behind=0x0FA1, members=0x89ABCDA0),
 }
 BODIES = {
-    "join": (CONTROL, {
-        "action": Action.JOIN, "format": Format.WINDOW64, "fraction": -10, "world": 3, "threshold": 2, "elements": 352,
-        "mode": Mode.PROPAGATE, "key": KEY, "nonce": NONCE, "evict_us": 10_000_000}),
-    "ack": (ACK, {
-        "action": Action.JOIN, "state": JobState.RUNNING, "standing": Standing.LIVE, "window": 64, "elements": 352, "world": 3, "live": 3,
-        "first_seq": 0x89ABCD80, "nonce": NONCE, "threshold": 2, "members": 8}),
+    "join": (
+        CONTROL,
+        {
+            "action": Action.JOIN,
+            "format": Format.WINDOW64,
+            "fraction": -10,
+            "world": 3,
+            "threshold": 2,
+            "elements": 352,
+            "mode": Mode.PROPAGATE,
+            "key": KEY,
+            "nonce": NONCE,
+            "evict_us": 10_000_000,
+        },
+    ),
+    "ack": (
+        ACK,
+        {
+            "action": Action.JOIN,
+            "state": JobState.RUNNING,
+            "standing": Standing.LIVE,
+            "window": 64,
+            "elements": 352,
+            "world": 3,
+            "live": 3,
+            "first_seq": 0x89ABCD80,
+            "nonce": NONCE,
+            "threshold": 2,
+            "members": 8,
+        },
+    ),
     "result": (TAIL, {"complement": 0x19C4}),
 }
 
@@ -68,17 +108,25 @@ def read_by_records(name: str, frame: bytes) -> None:
     if name in FROM_SWITCH:
         addresses = [addresses[k] for k in (1, 0, 3, 2, 5, 4)]
     got = np.frombuffer(frame, FRAME, 1)[0]
-    assert [got["eth_dst"].tobytes(), got["eth_src"].tobytes(), got["ip_src"], got["ip_dst"], got["udp_src"],
-            got["udp_dst"]] == addresses
-    assert [got[field] for field in ("eth_type", "ip_version_ihl", "ip_tos", "ip_id", "ip_fragment", "ip_ttl",
-                                     "ip_protocol")] == [0x0800, 0x45, 0, 0, 0x4000, 64, 17]
+    assert [
+        got["eth_dst"].tobytes(),
+        got["eth_src"].tobytes(),
+        got["ip_src"],
+        got["ip_dst"],
+        got["udp_src"],
+        got["udp_dst"],
+    ] == addresses
+    assert [
+        got[field]
+        for field in ("eth_type", "ip_version_ihl", "ip_tos", "ip_id", "ip_fragment", "ip_ttl", "ip_protocol")
+    ] == [0x0800, 0x45, 0, 0, 0x4000, 64, 17]
     assert (got["ip_length"], got["udp_length"]) == (len(frame) - 14, len(frame) - 34)
     assert {field: int(got[field]) for field in HEADER.names} == HEADERS[name]
     rest = frame[FRAME_BYTES:]
     if name in NUMBERS:
         count = len(NUMBERS[name])
         assert list(np.frombuffer(rest, "<f4", count)) == NUMBERS[name]
-        rest = rest[4 * count:]
+        rest = rest[4 * count :]
     if name in BODIES:
         record, values = BODIES[name]
         want = np.zeros(1, record)
@@ -111,10 +159,18 @@ def built_by_us(name: str) -> bytes:
             return client.claim(5, 0x89ABCD80)
         case "join":
             client.epoch = 0
-            return client.join(seq=7, world=3, threshold=2, elements=352, fraction=-10, mode=Mode.PROPAGATE, evict_us=10_000_000)
+            return client.join(
+                seq=7, world=3, threshold=2, elements=352, fraction=-10, mode=Mode.PROPAGATE, evict_us=10_000_000
+            )
         case "result":
-            payload = compose.result(**head, format=Format.WINDOW64, flags=ResultFlag.PARTIAL | ResultFlag.TAINTED,
-                                     members=5, tainted=2, numbers=np.array([2.0, 0.5], np.float32).view(np.uint32))
+            payload = compose.result(
+                **head,
+                format=Format.WINDOW64,
+                flags=ResultFlag.PARTIAL | ResultFlag.TAINTED,
+                members=5,
+                tainted=2,
+                numbers=np.array([2.0, 0.5], np.float32).view(np.uint32),
+            )
         case "notice":
             payload = compose.notice(**head | {"epoch": 0x1235}, member=2, token=TOKEN, reason=Reason.EPOCH)
         case "grant":
@@ -140,7 +196,7 @@ def test_we_build_the_vector(name):
 def test_a_flipped_byte_fails(name):
     frame = vector(name)
     for at in range(len(frame)):
-        flipped = frame[:at] + bytes([frame[at] ^ 0xFF]) + frame[at + 1:]
+        flipped = frame[:at] + bytes([frame[at] ^ 0xFF]) + frame[at + 1 :]
         with pytest.raises(AssertionError):
             read_by_records(name, flipped)
 
@@ -159,8 +215,20 @@ def test_the_client_reads_the_vector(name):
 
 def test_the_model_reads_the_vectors():
     contribution = parse_to_switch(2, vector("contribution"), SWITCH_IP)
-    assert contribution == Message(Type.CONTRIBUTION, WORKER, 1, 0x1234, SEQ, 2, 3, Format.WINDOW64, 3, TOKEN,
-                                   np.array([1.0, -2.5], "<f4").tobytes(), reason=1)
+    assert contribution == Message(
+        Type.CONTRIBUTION,
+        WORKER,
+        1,
+        0x1234,
+        SEQ,
+        2,
+        3,
+        Format.WINDOW64,
+        3,
+        TOKEN,
+        np.array([1.0, -2.5], "<f4").tobytes(),
+        reason=1,
+    )
     asked = request(parse_to_switch(2, vector("join"), SWITCH_IP))
     assert (asked.action, asked.member, asked.token, asked.nonce, asked.key) == (Action.JOIN, 2, TOKEN, NONCE, KEY)
     assert asked.settings == (3, 2, Format.WINDOW64, -10, 352, Mode.PROPAGATE, 0, 10_000_000, 0, 0)
@@ -172,7 +240,7 @@ def test_the_model_reads_the_vectors():
 def test_the_model_refuses_a_flipped_byte_behind_the_addresses(name):
     frame = vector(name)
     for at in range(42, len(frame)):
-        flipped = frame[:at] + bytes([frame[at] ^ 1]) + frame[at + 1:]
+        flipped = frame[:at] + bytes([frame[at] ^ 1]) + frame[at + 1 :]
         assert parse_to_switch(2, flipped, SWITCH_IP) in (Outcome.UDP_CHECKSUM, Outcome.VERSION)
 
 

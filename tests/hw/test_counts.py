@@ -1,4 +1,5 @@
-"""What `python -m hw.counts` counts: of a component of which one knows it, against the table in docs/boards.md, and in a board's report."""
+"""What `python -m hw.counts` counts: of a component of which one knows it, against the table in docs/boards.md, and in
+a board's report."""
 
 from dataclasses import replace
 
@@ -31,7 +32,13 @@ class Shelf(Component):
         m = Module()
         m.submodules.memory = memory = Memory(shape=72, depth=512, init=[])
         read, write = memory.read_port(), memory.write_port()
-        m.d.comb += [read.addr.eq(self.at), self.old.eq(read.data), write.addr.eq(self.new[:9]), write.data.eq(self.new), write.en.eq(self.at[0])]
+        m.d.comb += [
+            read.addr.eq(self.at),
+            self.old.eq(read.data),
+            write.addr.eq(self.new[:9]),
+            write.data.eq(self.new),
+            write.en.eq(self.at[0]),
+        ]
         m.d.comb += self.product.eq(self.new[:16] * self.new[16:32])
         m.d.sync += self.parity.eq(self.new.xor())
         return m
@@ -44,7 +51,13 @@ def build(tmp_path, monkeypatch):
 
 def test_a_component_of_which_one_knows(build):
     found = count("shelf", Design(Shelf))
-    assert {name: found[name] for name in ("FF", "RAMB36", "RAMB18", "URAM", "DSP")} == {"FF": 1, "RAMB36": 1, "RAMB18": 0, "URAM": 0, "DSP": 1}
+    assert {name: found[name] for name in ("FF", "RAMB36", "RAMB18", "URAM", "DSP")} == {
+        "FF": 1,
+        "RAMB36": 1,
+        "RAMB18": 0,
+        "URAM": 0,
+        "DSP": 1,
+    }
     # 72 bits need 12 LUTs, 2 and 1; Yosys does not always find the flattest.
     assert 15 <= found["LUT"] <= 24 and 3 <= found["levels"] <= 5
     assert {way["end"] for way in found["ways"]} == {"parity", "memory", "product", "old"}
@@ -56,8 +69,14 @@ def test_every_expected_design_has_its_row_and_no_other():
     assert read().keys() == {name for name, design in DESIGNS.items() if design.expected}
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow])
-                                  for name, design in DESIGNS.items() if design.expected])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow])
+        for name, design in DESIGNS.items()
+        if design.expected
+    ],
+)
 def test_counts_are_those_of_the_table(name, build):
     """Where the table does not say what is counted now, the message tells the command that writes it anew."""
     assert differences(name, count(name, DESIGNS[name]), read()[name]) == [], TABLE
@@ -78,9 +97,15 @@ def test_report_of_a_board_that_nobody_here_can_place(family, build):
     report = xilinx_report(board, netlist, cells)
     assert (report["board"], report["part"], report["timing_met"]) == (board.name, board.part, None)
     assert report["clocks"].keys() == {"clk"} and report["clocks"]["clk"]["achieved_mhz"] is None
-    assert report["clocks"]["clk"]["required_mhz"] == board.core_mhz and report["clocks"]["clk"]["levels"] == report["ways"][0]["levels"] <= 5
+    assert (
+        report["clocks"]["clk"]["required_mhz"] == board.core_mhz
+        and report["clocks"]["clk"]["levels"] == report["ways"][0]["levels"] <= 5
+    )
     assert report["resources"]["RAMB36"] == report["resources"]["block RAM"] == {"used": 1, "available": 1470}
-    assert report["resources"]["LUT"] == {"used": resources(cells)["LUT"], "available": 433_200} and "URAM" not in report["resources"]
+    assert (
+        report["resources"]["LUT"] == {"used": resources(cells)["LUT"], "available": 433_200}
+        and "URAM" not in report["resources"]
+    )
     assert xilinx_report(board, netlist, cells, required_mhz={"clk": 250.0})["clocks"]["clk"]["required_mhz"] == 250.0
 
 
@@ -92,7 +117,8 @@ def test_two_half_block_rams_are_one():
 @pytest.mark.slow
 @pytest.mark.parametrize("phased", [False, True])
 def test_leaves_and_rows_are_block_rams_without_waste(phased, build):
-    """512 rows of 16 leaves are 288 bits wide; 32 rows of level 1 with 15 sums of 26 bits are less than a block RAM is worth."""
+    """512 rows of 16 leaves are 288 bits wide; 32 rows of level 1 with 15 sums of 26 bits are less than a block RAM is
+    worth."""
     found = count("tree", Design(lambda: SumTree(capacity=1 << 13, priority_bits=18, phased=phased)))
     assert (found["RAMB36"], found["RAMB18"]) == (4, 0)
 

@@ -22,7 +22,9 @@ def test_rows_are_read_as_they_were_written_and_nothing_else_changes(path):
     update({}, path, order=("c", "none", "a"))
     assert list(read(path)) == ["c", "a", "b"]
     text = path.read_text()
-    assert text.startswith(f"# Boards\n\nBefore.\n\n{BEGIN}\n| design | LUT | FF |") and text.endswith(f"|\n{END}\n\nAfter | it.\n")
+    assert text.startswith(f"# Boards\n\nBefore.\n\n{BEGIN}\n| design | LUT | FF |") and text.endswith(
+        f"|\n{END}\n\nAfter | it.\n"
+    )
     assert "| b | 1 | 40,000 | 20 | 3 | 0 | 100 | 7 |" in text
 
 
@@ -40,7 +42,9 @@ def test_table_wrong(text, path):
         read(path)
 
 
-@pytest.mark.parametrize("row", ["| a | 1 | 2 |", "| a | 1 | 2 | 3 | 4 | 5 | 6 | many |", "| a | 1 | 2 | 3 | 4 | 5 | 6 | -7 |"])
+@pytest.mark.parametrize(
+    "row", ["| a | 1 | 2 |", "| a | 1 | 2 | 3 | 4 | 5 | 6 | many |", "| a | 1 | 2 | 3 | 4 | 5 | 6 | -7 |"]
+)
 def test_row_wrong(row, path):
     path.write_text(f"{BEGIN}\n| design |\n|---|\n{row}\n{END}\n")
     with pytest.raises(ValueError, match="a name and 7 numbers"):

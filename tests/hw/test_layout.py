@@ -22,7 +22,7 @@ def test_every_field_is_where_numpy_puts_it(name):
     for field in record.names:
         found, (kind, offset, *_) = view[field], record.fields[field]
         if isinstance(found, data.Const):
-            assert bytes(found) == image[offset:offset + kind.itemsize], field
+            assert bytes(found) == image[offset : offset + kind.itemsize], field
         else:
             assert found == values[field], field
 

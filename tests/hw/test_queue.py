@@ -19,8 +19,9 @@ QUIET = {"stat_frame": 0, "stat_error": 0, "stat_runt": 0, "stat_oversize": 0}
 
 
 def queue(bus_bits, *, depth_bytes=4096, frame_bytes_max=1518, scans_depth=32):
-    return PacketQueue(bus_bits=bus_bits, depth=depth_bytes * 8 // bus_bits, frame_bytes_max=frame_bytes_max,
-                       scans_depth=scans_depth)
+    return PacketQueue(
+        bus_bits=bus_bits, depth=depth_bytes * 8 // bus_bits, frame_bytes_max=frame_bytes_max, scans_depth=scans_depth
+    )
 
 
 def words(frames, bus_bits, errors=()):
@@ -42,8 +43,12 @@ def run(bus_bits, frames, *, errors=(), stalls=0, **options):
 
 def udp(payload, **fields):
     """A sound frame, put together by scapy."""
-    packet = Ether(dst="02:57:49:00:00:01", src="02:00:00:00:00:07", type=0x0800) / IP(
-        src="10.0.0.107", dst="10.0.0.1") / UDP(sport=40007, dport=0x6953, **fields) / payload
+    packet = (
+        Ether(dst="02:57:49:00:00:01", src="02:00:00:00:00:07", type=0x0800)
+        / IP(src="10.0.0.107", dst="10.0.0.1")
+        / UDP(sport=40007, dport=0x6953, **fields)
+        / payload
+    )
     return bytes(packet)
 
 
@@ -52,8 +57,12 @@ def expected_scan(frame):
     pseudo = frame[26:34] + struct.pack(">H", 17) + frame[38:40]
     elements = frame[64:].ljust(-(-len(frame) // 4) * 4 - 64, b"\0")
     exponents = np.frombuffer(elements, "<u4") >> 23 & 0xFF
-    return (len(frame), checksum(frame[14:34]) == 0,
-            frame[40:42] == bytes(2) or checksum(pseudo + frame[34:]) == 0, int(exponents.max(initial=0)))
+    return (
+        len(frame),
+        checksum(frame[14:34]) == 0,
+        frame[40:42] == bytes(2) or checksum(pseudo + frame[34:]) == 0,
+        int(exponents.max(initial=0)),
+    )
 
 
 def scan_tuple(scan):
@@ -70,10 +79,20 @@ def test_frames_leave_as_they_came(bus_bits, stalls):
     assert strobes == QUIET | {"stat_frame": len(SIZES)}
 
 
-BAD = [(64, True, "stat_error"), (300, True, "stat_error"), (59, True, "stat_error"), (301, True, "stat_error"),
-       (59, False, "stat_runt"), (1, False, "stat_runt"), (301, False, "stat_oversize"), (380, False, "stat_oversize"),
-       (1100, False, "stat_oversize"), (1100, True, "stat_error")]
-"""Frames that must not get through where the longest is 300 bytes and the memory 1,024: bytes, bad FCS or not, strobe."""
+BAD = [
+    (64, True, "stat_error"),
+    (300, True, "stat_error"),
+    (59, True, "stat_error"),
+    (301, True, "stat_error"),
+    (59, False, "stat_runt"),
+    (1, False, "stat_runt"),
+    (301, False, "stat_oversize"),
+    (380, False, "stat_oversize"),
+    (1100, False, "stat_oversize"),
+    (1100, True, "stat_error"),
+]
+"""Frames that must not get through where the longest is 300 bytes and the memory 1,024: bytes, bad FCS or not,
+strobe."""
 
 
 @pytest.mark.parametrize("stalls", STALLS)
@@ -105,7 +124,7 @@ def sound_and_spoilt():
         frame = udp(rng.randbytes(size))
         frames.append(frame)
         for at in rng.sample((14, 24, 33, 34, 38, 40, len(frame) - 1), 3):
-            frames.append(frame[:at] + bytes([frame[at] ^ 1 << rng.randrange(8)]) + frame[at + 1:])
+            frames.append(frame[:at] + bytes([frame[at] ^ 1 << rng.randrange(8)]) + frame[at + 1 :])
     # No checksum at all (RFC 768), and one that comes out as zero and is sent as 0xFFFF.
     none = udp(bytes(30), chksum=0)
     folded = udp(bytes(28) + struct.pack(">H", int.from_bytes(udp(bytes(30))[40:42], "big")))
@@ -125,7 +144,7 @@ def test_checksum_verdicts_are_those_of_rfc_1071(bus_bits):
 def test_exponent_is_the_largest_in_the_payload_and_nowhere_else(bus_bits):
     rng, frames = np.random.default_rng(5), []
     for size in (0, 1, 2, 7, 8, 9, 16, 17):
-        small = (rng.integers(0, 120, size) << 23 | rng.integers(0, 1 << 23, size) | rng.integers(0, 2, size) << 31)
+        small = rng.integers(0, 120, size) << 23 | rng.integers(0, 1 << 23, size) | rng.integers(0, 2, size) << 31
         for at in {0, size // 2, size - 1} if size else ():
             numbers = small.astype("<u4")
             numbers[at] = rng.choice([0x7F800000, 0xFFC00001, 0x3F800000, 0x7F7FFFFF])
@@ -196,7 +215,8 @@ def test_oversize_frame_does_not_wait_for_room_it_will_not_need():
 @pytest.mark.parametrize("bus_bits", BUSES)
 @pytest.mark.parametrize("short", [1, 2, 9])
 def test_oversize_frame_never_blocks_the_smallest_memory(bus_bits, short):
-    """The longest frame leaves one word free and a bit; a longer one comes with pauses, so that its every word waits for room."""
+    """The longest frame leaves one word free and a bit; a longer one comes with pauses, so that its every word waits
+    for room."""
     longest = 31 * bus_bits // 8 - short
     frames = [noise(60), noise(longest), noise(longest + 1), noise(longest + 600), noise(64)]
     out, _, strobes = run(bus_bits, frames, stalls=0.5, depth_bytes=4 * bus_bits, frame_bytes_max=longest)
@@ -222,4 +242,6 @@ def test_depth_wrong(depth, longest):
 def test_the_tail_of_a_frame_of_whole_elements_is_told(bus_bits, stalls):
     frames = [noise(size) for size in (*range(72, 140, 4), 256, 1516)]
     _, scans, _ = run(bus_bits, frames, stalls=stalls)
-    assert [(scan.tainted, scan.partial) for scan in scans] == [(int.from_bytes(frame[-8:-4], "little"), frame[-4] & 1) for frame in frames]
+    assert [(scan.tainted, scan.partial) for scan in scans] == [
+        (int.from_bytes(frame[-8:-4], "little"), frame[-4] & 1) for frame in frames
+    ]

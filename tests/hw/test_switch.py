@@ -1,6 +1,7 @@
 """The whole path in Amaranth's simulator: two workers join, sum, lose, repeat; every stream of the ports watched.
 
-The oracles are plain Python: integers for `int32`, fractions for `window64`, and the golden switch for every byte that leaves.
+The oracles are plain Python: integers for `int32`, fractions for `window64`, and the golden switch for every byte that
+leaves.
 """
 
 from fractions import Fraction
@@ -30,9 +31,15 @@ class Scene:
         self.config = config(bus_bits)
         self.dut = Switch(self.config)
         self.model = Model(self.config, mac=SWITCH_MAC, ip=SWITCH_IP, seed=SEED)
-        self.bench = Bench(self.dut, stalls=stalls, inputs=[
-            (self.dut.own_mac, int.from_bytes(SWITCH_MAC, "little")), (self.dut.own_ip, int.from_bytes(SWITCH_IP, "little")),
-            (self.dut.seed, SEED)])
+        self.bench = Bench(
+            self.dut,
+            stalls=stalls,
+            inputs=[
+                (self.dut.own_mac, int.from_bytes(SWITCH_MAC, "little")),
+                (self.dut.own_ip, int.from_bytes(SWITCH_IP, "little")),
+                (self.dut.seed, SEED),
+            ],
+        )
         self.sources = [self.bench.source(rx) for rx in self.dut.rx]
         self.sinks = [self.bench.sink(tx) for tx in self.dut.tx]
         self.paused = 0
@@ -95,7 +102,7 @@ def test_two_workers_get_the_sum_at_both_ports(bus_bits, stalls):
     async def story():
         await scene.join()
         a, b = scene.workers
-        whole = rng.integers(-2**31, 2**31, (2, 32), dtype=np.int64).astype(np.int32)
+        whole = rng.integers(-(2**31), 2**31, (2, 32), dtype=np.int64).astype(np.int32)
         await scene.give(0, a.contribution(a.first_seq, whole[0], format=Format.INT32))
         sums = numbers_of(await scene.give(1, b.contribution(b.first_seq, whole[1], format=Format.INT32)))
         wanted = [(int(x) + int(y)) % 2**32 for x, y in whole.T]

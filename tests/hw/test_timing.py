@@ -26,8 +26,11 @@ class Squarer(Component):
         end = Signal(24)
         short = Signal()
         # Were it plainly the input, it would be merged with a register around.
-        m.d.sync += [begin.eq(begin ^ self.number), short.eq(self.number[0]),
-                     end.eq((begin + (begin << 3))[:24] + ((begin << 5) ^ (begin + 77))[:24])]
+        m.d.sync += [
+            begin.eq(begin ^ self.number),
+            short.eq(self.number[0]),
+            end.eq((begin + (begin << 3))[:24] + ((begin << 5) ^ (begin + 77))[:24]),
+        ]
         m.d.comb += [self.fourth.eq(end), self.short.eq(short)]
         return m
 
@@ -36,7 +39,11 @@ def test_slowest_path_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(hw.timing, "BUILD", tmp_path)
     found = place("squarer", *component(Squarer()))
     clock = found["clocks"]["core"]
-    assert clock["achieved_mhz"] > 20 and clock["required_mhz"] == ASKED_MHZ and found["timing_met"] == (clock["achieved_mhz"] >= ASKED_MHZ)
+    assert (
+        clock["achieved_mhz"] > 20
+        and clock["required_mhz"] == ASKED_MHZ
+        and found["timing_met"] == (clock["achieved_mhz"] >= ASKED_MHZ)
+    )
     assert found["path"]["from"].startswith("begin") and found["path"]["to"].startswith("end")
     assert found["path"]["ns"] == pytest.approx(1000 / clock["achieved_mhz"], rel=0.02)
     assert found["path"]["ns"] == pytest.approx(found["path"]["logic_ns"] + found["path"]["routing_ns"], abs=0.02)
@@ -60,17 +67,36 @@ def test_report_takes_the_path_between_registers():
         "utilization": {name: {"used": 1, "available": 2} for name in hw.timing.RESOURCES},
         "critical_paths": [
             {"from": "<async>", "to": "posedge clk", "path": [step("routing", 99.0, "pin")]},
-            {"from": "posedge clk", "to": "posedge clk", "path": [
-                step("clk-to-q", 0.5, "a"), step("routing", 4.0, "b"), step("logic", 0.5, "b"), step("routing", 5.0, "c"), step("setup", 0.0, "c")]},
-        ]}
+            {
+                "from": "posedge clk",
+                "to": "posedge clk",
+                "path": [
+                    step("clk-to-q", 0.5, "a"),
+                    step("routing", 4.0, "b"),
+                    step("logic", 0.5, "b"),
+                    step("routing", 5.0, "c"),
+                    step("setup", 0.0, "c"),
+                ],
+            },
+        ],
+    }
     found = report(routed, {"modules": {"top": {"netnames": {}}}})
     path = found["path"]
     assert (path["from"], path["to"], path["ns"], path["levels"], path["routing_ns"]) == ("a", "c", 10.0, 1, 9.0)
-    assert found["clocks"]["core"] == {"required_mhz": 125.0, "achieved_mhz": 100.04, "slack_ns": -1.996} and not found["timing_met"]
+    assert (
+        found["clocks"]["core"] == {"required_mhz": 125.0, "achieved_mhz": 100.04, "slack_ns": -1.996}
+        and not found["timing_met"]
+    )
 
 
-@pytest.mark.parametrize(("only", "device", "part"), [
-    ("accumulator8", "", "LFE5UM5G-85F-8BG554"), ("accumulator", "", "LFE5U-45F-6BG256"), ("accumulator8", "25f", "LFE5U-25F-6BG256")])
+@pytest.mark.parametrize(
+    ("only", "device", "part"),
+    [
+        ("accumulator8", "", "LFE5UM5G-85F-8BG554"),
+        ("accumulator", "", "LFE5U-45F-6BG256"),
+        ("accumulator8", "25f", "LFE5U-25F-6BG256"),
+    ],
+)
 def test_each_part_is_placed_in_its_device(only, device, part, tmp_path, monkeypatch, capsys):
     placed = []
 

@@ -1,5 +1,5 @@
-"""Asynchronous workers on the compiled switch, behind wires that lose, double, reorder and damage frames: every granted vector is in its
-sum exactly once, and all see the same sums. Members leave and come back meanwhile."""
+"""Asynchronous workers on the compiled switch, behind wires that lose, double, reorder and damage frames: every granted
+vector is in its sum exactly once, and all see the same sums. Members leave and come back meanwhile."""
 
 from typing import NamedTuple
 
@@ -26,7 +26,8 @@ class Sum(NamedTuple):
 
 
 class Ledger:
-    """Whose k-th vector was granted to which update, under which index, from the workers' own books, and what came of it."""
+    """Whose k-th vector was granted to which update, under which index, from the workers' own books, and what came of
+    it."""
 
     def __init__(self, segments: int, staleness: int) -> None:
         self.segments, self.staleness = segments, staleness
@@ -38,7 +39,9 @@ class Ledger:
     def note(self, worker: AsynchronousWorker) -> None:
         """What was granted to a worker and what it has heard, which must be what others have heard."""
         for base, (k, weights) in worker.granted.items():
-            assert 0 <= base - weights <= self.staleness * self.segments, f"vector {k} of update {base} has weights {weights}"
+            assert 0 <= base - weights <= self.staleness * self.segments, (
+                f"vector {k} of update {base} has weights {weights}"
+            )
             known = worker.client.member, k
             assert self.granted.setdefault(base, {}).setdefault(worker.client, known) == known
         for position, result in worker.results.items():
@@ -57,10 +60,16 @@ class Ledger:
             base = position - position % self.segments
             total, granted = self.sums.pop(position), self.granted.get(base, {})
             inside = {client: k for client, (member, k) in granted.items() if total.members >> member & 1}
-            assert granted.keys() - self.left.get(base, set()) <= inside.keys(), f"segment {position} has {total}, and lacks one of {granted}"
-            assert total.members == sum(1 << granted[client][0] for client in inside), f"segment {position} has {total}: {granted}"
+            assert granted.keys() - self.left.get(base, set()) <= inside.keys(), (
+                f"segment {position} has {total}, and lacks one of {granted}"
+            )
+            assert total.members == sum(1 << granted[client][0] for client in inside), (
+                f"segment {position} has {total}: {granted}"
+            )
             vectors = sum(element(client, k, position) for client, k in inside.items()) % SERIAL
-            assert total.numbers == ([total.members, vectors] if inside else [0] * len(total.numbers)), f"segment {position}: {total}"
+            assert total.numbers == ([total.members, vectors] if inside else [0] * len(total.numbers)), (
+                f"segment {position}: {total}"
+            )
             self.checked += 1
             if position == base:
                 self.vectors += len(inside)
@@ -72,7 +81,9 @@ class Ledger:
 class Cluster:
     """Workers of one job, two at a port, and the wires between."""
 
-    def __init__(self, workers: int = 4, *, staleness: int = 2, segments: int = 3, threshold: int = 2, seed: int = 1) -> None:
+    def __init__(
+        self, workers: int = 4, *, staleness: int = 2, segments: int = 3, threshold: int = 2, seed: int = 1
+    ) -> None:
         self.board = Board(SMALL, seed=seed_for_first_seq(-8 * SMALL.window, seed), watch=True)
         self.rng = np.random.default_rng(seed)
         self.wires = {(port, way): Faults.none() for port in range(SMALL.ports) for way in DIRECTIONS}
@@ -81,14 +92,24 @@ class Cluster:
         self.workers: dict[bytes, AsynchronousWorker] = {}
         self.origin: int | None = None
         self.leaving: dict[bytes, bytes] = {}
-        settings = {"world": workers, "elements": 16, "format": Format.INT32, "staleness": staleness, "segments": segments,
-                    "threshold": threshold}
+        settings = {
+            "world": workers,
+            "elements": 16,
+            "format": Format.INT32,
+            "staleness": staleness,
+            "segments": segments,
+            "threshold": threshold,
+        }
         for _ in range(3):
             self.exchange({client: [client.join(**settings)] for client in self.clients})
         self.workers = {client.mac: AsynchronousWorker(client, segments=segments) for client in self.clients}
         self.origin = self.clients[0].first_seq
         self.ledger = Ledger(segments, staleness)
-        self.wires = {(port, way): Faults(RATES, seed=seed, port=port, direction=way) for port in range(SMALL.ports) for way in DIRECTIONS}
+        self.wires = {
+            (port, way): Faults(RATES, seed=seed, port=port, direction=way)
+            for port in range(SMALL.ports)
+            for way in DIRECTIONS
+        }
 
     def exchange(self, frames: dict[Client, list[bytes]]) -> None:
         """A round: these are sent; what comes out is taken in."""
@@ -143,7 +164,7 @@ class Cluster:
         if rng.random() < 0.2:
             worker.compute()
         frames = worker.due()
-        return [frames[k] for k in rng.permutation(len(frames))[:int(rng.integers(0, 4))]]
+        return [frames[k] for k in rng.permutation(len(frames))[: int(rng.integers(0, 4))]]
 
     def work(self, frames: int, departures: float = 0.001) -> None:
         """Until so many frames have been on the wires."""
@@ -159,9 +180,16 @@ class Cluster:
         assert not self.board.violations()
 
 
-@pytest.mark.parametrize(("frames", "settings"), [
-    (20_000, {}), (20_000, {"staleness": 0, "threshold": 4}), (20_000, {"staleness": 7, "segments": 9, "threshold": 1}),
-    pytest.param(1_000_000, {"seed": 2}, marks=pytest.mark.slow)], ids=["fast", "in step", "far apart", "million"])
+@pytest.mark.parametrize(
+    ("frames", "settings"),
+    [
+        (20_000, {}),
+        (20_000, {"staleness": 0, "threshold": 4}),
+        (20_000, {"staleness": 7, "segments": 9, "threshold": 1}),
+        pytest.param(1_000_000, {"seed": 2}, marks=pytest.mark.slow),
+    ],
+    ids=["fast", "in step", "far apart", "million"],
+)
 def test_each_granted_vector_is_counted_exactly_once(frames, settings):
     cluster = Cluster(**settings)
     cluster.work(frames)

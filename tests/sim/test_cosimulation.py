@@ -43,7 +43,9 @@ def test_random_traffic_gives_the_same_frames_and_counters(config, engine, chanc
     for us in (0, 40_000_000, 290_000_000, 310_000_000, 3_000_000_000):  # a bridge forgets after 285 to 302 s
         pair.wait(us)
         traffic.steps(300)
-    assert all(pair.model.outcomes[kind] for kind in (Outcome.FILTERED, Outcome.RESERVED, Outcome.ANSWERED, Outcome.UNANSWERED))
+    assert all(
+        pair.model.outcomes[kind] for kind in (Outcome.FILTERED, Outcome.RESERVED, Outcome.ANSWERED, Outcome.UNANSWERED)
+    )
     pair.counters_agree()
     pair.close()
 
@@ -76,8 +78,19 @@ def test_random_traffic_of_asynchronous_jobs_gives_the_same_frames_and_counters(
         traffic.steps(700)
     members_come_and_go(pair, traffic)
     assert sum(pair.model.ages) > 60 and sum(pair.model.ages[1:]) > 10
-    assert all(pair.model.outcomes[kind] for kind in (
-        Outcome.ADDED, Outcome.CONTROL, Outcome.REFUSED, Outcome.DUPLICATE, Outcome.STALE, Outcome.WINDOW, Outcome.UNHELD, Outcome.TYPE))
+    assert all(
+        pair.model.outcomes[kind]
+        for kind in (
+            Outcome.ADDED,
+            Outcome.CONTROL,
+            Outcome.REFUSED,
+            Outcome.DUPLICATE,
+            Outcome.STALE,
+            Outcome.WINDOW,
+            Outcome.UNHELD,
+            Outcome.TYPE,
+        )
+    )
     assert pair.model.stats[Stat.EVICTED] and pair.model.stats[Stat.ADMITTED]
     pair.counters_agree()
     pair.close()
@@ -96,12 +109,24 @@ def test_racing_stations_are_switched_as_the_model_does_in_the_order_of_the_trac
     hosts = Hosts(config, rng)
     for _ in range(120):
         frames: list[tuple[int, bytes]] = []
-        while words(config, [frame for _, frame in frames]) < config.queue_words - 2 * 1514 // config.bus_bytes and len(frames) < 60:
+        while (
+            words(config, [frame for _, frame in frames]) < config.queue_words - 2 * 1514 // config.bus_bytes
+            and len(frames) < 60
+        ):
             frames.append(hosts.frame(int(rng.choice([100, 1514]))))
         pair.burst(frames)
-        pair.wait(int(rng.choice([0, 1_000, 20_000_000, 150_000_000, 285_000_000, 400_000_000], p=[0.5, 0.1, 0.1, 0.1, 0.1, 0.1])))
+        pair.wait(
+            int(
+                rng.choice(
+                    [0, 1_000, 20_000_000, 150_000_000, 285_000_000, 400_000_000], p=[0.5, 0.1, 0.1, 0.1, 0.1, 0.1]
+                )
+            )
+        )
     outcomes = pair.model.outcomes
-    assert all(outcomes[kind] > 5 for kind in (Outcome.ORDINARY, Outcome.FILTERED, Outcome.RESERVED, Outcome.ANSWERED, Outcome.UNANSWERED))
+    assert all(
+        outcomes[kind] > 5
+        for kind in (Outcome.ORDINARY, Outcome.FILTERED, Outcome.RESERVED, Outcome.ANSWERED, Outcome.UNANSWERED)
+    )
     pair.counters_agree()
     pair.close()
 
@@ -109,20 +134,33 @@ def test_racing_stations_are_switched_as_the_model_does_in_the_order_of_the_trac
 @pytest.mark.parametrize(("config", "engine"), DESIGNS)
 @pytest.mark.parametrize("chance", [0.0, 0.2], ids=["flowing", "stalled"])
 def test_ordinary_flows_keep_their_bytes_and_their_order_while_sums_go_on(config, engine, chance):
-    """Without a model: what arrives is what was sent, at the port of its station and there alone; the sums are complete."""
+    """Without a model: what arrives is what was sent, at the port of its station and there alone; the sums are
+    complete."""
     pair = stalled(Pair(config, engine=engine, seed=5), chance)
     board, ports, rng = pair.board, config.ports, np.random.default_rng(3)
     workers, hosts = joined(board, format=Format.INT32), stations(board, range(ports))
     most = min(8, config.queue_bytes // 2048)
     for turn in range(12):
         rest = int(rng.integers(1, ports))
-        sent = {port: [ordinary(hosts[(port + rest) % ports].mac, hosts[port].mac, int(rng.integers(60, 1515))) for _ in range(most)]
-                for port in range(ports)}
+        sent = {
+            port: [
+                ordinary(hosts[(port + rest) % ports].mac, hosts[port].mac, int(rng.integers(60, 1515)))
+                for _ in range(most)
+            ]
+            for port in range(ports)
+        }
         for k in range(most):
             for worker in workers:
                 seq = turn * most + k
-                board.send(worker.port, worker.contribution(worker.first_seq + seq, np.full(config.elements, worker.member + seq, np.int32),
-                                                            behind=min(seq, config.window - 1), format=Format.INT32))
+                board.send(
+                    worker.port,
+                    worker.contribution(
+                        worker.first_seq + seq,
+                        np.full(config.elements, worker.member + seq, np.int32),
+                        behind=min(seq, config.window - 1),
+                        format=Format.INT32,
+                    ),
+                )
             for port in range(ports):
                 board.send(port, sent[port][k])
         board.run(1_000_000)
@@ -131,15 +169,18 @@ def test_ordinary_flows_keep_their_bytes_and_their_order_while_sums_go_on(config
             assert [frame for frame in out if frame[12:14] != b"\x08\0"] == sent[(port - rest) % ports]
             sums = [parse(frame) for frame in out if frame[12:14] == b"\x08\0"]
             assert len(sums) == most * sum(worker.port == port for worker in workers)
-            assert all((result.numbers == 6 + 4 * (int(result.header["seq"]) - workers[0].first_seq)).all() for result in sums)
+            assert all(
+                (result.numbers == 6 + 4 * (int(result.header["seq"]) - workers[0].first_seq)).all() for result in sums
+            )
     assert not board.violations()
     pair.close()
 
 
-def rounds(pair: Pair, workers: list[Client], count: int, rng: np.random.Generator, fmt: Format,
-           elements: list[int]) -> None:
-    """Up to eight segments from everybody at once, in random order, some twice; as the driver numbers them. More results
-    at once than an output queue holds would be dropped there, rightly, and that is not what this is about."""
+def rounds(
+    pair: Pair, workers: list[Client], count: int, rng: np.random.Generator, fmt: Format, elements: list[int]
+) -> None:
+    """Up to eight segments from everybody at once, in random order, some twice; as the driver numbers them. More
+    results at once than an output queue holds would be dropped there, rightly, and that is not what this is about."""
     window = min(pair.config.window, 8)
     base = workers[0].first_seq
     for begin in range(0, count, window):
@@ -147,8 +188,9 @@ def rounds(pair: Pair, workers: list[Client], count: int, rng: np.random.Generat
         for worker in workers:
             for seq in rng.permutation(np.arange(begin, begin + window)).tolist():
                 size = elements[seq % len(elements)]
-                frame = worker.contribution((base + seq) % 2**32, adverse_numbers(rng, size, 0.001), behind=seq - begin,
-                                            format=fmt)
+                frame = worker.contribution(
+                    (base + seq) % 2**32, adverse_numbers(rng, size, 0.001), behind=seq - begin, format=fmt
+                )
                 frames += [(worker.port, frame)] * (2 if rng.random() < 0.05 else 1)
         answers = pair.burst(frames)
         held = {(answer[:6], int.from_bytes(answer[46:50], "little")) for answer in answers if answer[42] & 15 == 1}

@@ -36,4 +36,8 @@ def test_workers_whose_gradients_the_switch_sums_learn_the_same(loss: float) -> 
     for name, weights in found[0].weights.items():
         assert all(np.array_equal(weights, other.weights[name]) for other in found), name
     assert any(not np.array_equal(weights, alone.weights[name]) for name, weights in found[0].weights.items())
-    assert all(np.array_equal(weights, again.weights[name]) for again in learnt(3, Rates(delay_us=1)) for name, weights in found[0].weights.items())
+    assert all(
+        np.array_equal(weights, again.weights[name])
+        for again in learnt(3, Rates(delay_us=1))
+        for name, weights in found[0].weights.items()
+    )

@@ -51,9 +51,11 @@ def test_a_sound_switch_with_a_running_job_has_nothing_bad():
         assert worker.allreduce(np.ones(1000, np.float32)).whole
 
 
-@pytest.mark.parametrize(("rates", "check"), [
-    (Rates(loss=0.1), "loss"), (Rates(corrupt=0.1), "port1.RX_ERROR"), (Rates(silent_corrupt=0.5), "UDP_CHECKSUM")],
-    ids=["lost", "corrupt", "silently corrupt"])
+@pytest.mark.parametrize(
+    ("rates", "check"),
+    [(Rates(loss=0.1), "loss"), (Rates(corrupt=0.1), "port1.RX_ERROR"), (Rates(silent_corrupt=0.5), "UDP_CHECKSUM")],
+    ids=["lost", "corrupt", "silently corrupt"],
+)
 def test_an_ailing_cable_is_named(rates, check):
     with emulated({(1, "rx"): Faults(rates, port=1)}) as ports:
         assert {check, "loss"} <= named(findings(ports[1], timeout_s=20))

@@ -34,28 +34,56 @@ RIGHT = {
 ENDS = {"workers": 2, "window": 1, "segments": 4, "joins": True, "boundaries": frozenset({1, 3})}
 RIGHT |= {
     "join": (1731, Scenario(**ENDS, threshold=2, leaves=1)),
-    "join, boundaries everywhere": (10649, Scenario(**ENDS | {"boundaries": frozenset(range(4))}, threshold=2, leaves=1)),
+    "join, boundaries everywhere": (
+        10649,
+        Scenario(**ENDS | {"boundaries": frozenset(range(4))}, threshold=2, leaves=1),
+    ),
     "join, H=1": (3569, Scenario(**ENDS, threshold=1, leaves=1)),
     "join, all may leave": (1986, Scenario(**ENDS, threshold=2, leaves=2)),
-    "join, window 2": (27423, Scenario(workers=2, window=2, segments=6, threshold=2, leaves=1, joins=True, boundaries=frozenset({2, 5}))),
+    "join, window 2": (
+        27423,
+        Scenario(workers=2, window=2, segments=6, threshold=2, leaves=1, joins=True, boundaries=frozenset({2, 5})),
+    ),
     "join, three": (20131, Scenario(**ENDS | {"workers": 3}, threshold=3, leaves=1)),
     "forced": (2253, Scenario(workers=2, window=1, segments=4, threshold=2, forces=True)),
     "deadline": (3785, Scenario(workers=2, window=1, segments=4, threshold=2, deadline=True)),
-    "deadline, one waits for all": (1457, Scenario(workers=2, window=1, segments=4, threshold=2, deadline=True, whole=frozenset({1}))),
+    "deadline, one waits for all": (
+        1457,
+        Scenario(workers=2, window=1, segments=4, threshold=2, deadline=True, whole=frozenset({1})),
+    ),
     "deadline, join": (27449, Scenario(**ENDS, threshold=2, leaves=1, deadline=True)),
 }
 SLOW = {
     "three, H=1": (17281, Scenario(workers=3, window=1, segments=4, threshold=1)),
     "three, H=2, leave": (34198, Scenario(workers=3, window=1, segments=4, threshold=2, leaves=1)),
-    "three, quarantine, leave": (3148, Scenario(workers=3, window=1, segments=4, threshold=2, tainted=SPOILED, leaves=1)),
+    "three, quarantine, leave": (
+        3148,
+        Scenario(workers=3, window=1, segments=4, threshold=2, tainted=SPOILED, leaves=1),
+    ),
     "two, SET_H, leave": (12902, Scenario(workers=2, window=1, segments=4, threshold=2, leaves=1, thresholds=(1, 2))),
     "window 2, H=1, leave": (43445, Scenario(workers=2, window=2, segments=6, threshold=1, leaves=1)),
     "window 2, SET_H": (324702, Scenario(workers=2, window=2, segments=6, threshold=2, thresholds=(1, 2))),
-    "join, window 2, H=1": (71645, Scenario(workers=2, window=2, segments=6, threshold=1, leaves=1, joins=True, boundaries=frozenset({2, 5}))),
-    "join, window 2, boundaries": (77565, Scenario(workers=2, window=2, segments=6, threshold=2, leaves=1, joins=True,
-                                                  boundaries=frozenset({1, 3, 5}))),
-    "join, window 2, forced": (807751, Scenario(workers=2, window=2, segments=6, threshold=2, leaves=1, joins=True, forces=True,
-                                              boundaries=frozenset({2, 5}))),
+    "join, window 2, H=1": (
+        71645,
+        Scenario(workers=2, window=2, segments=6, threshold=1, leaves=1, joins=True, boundaries=frozenset({2, 5})),
+    ),
+    "join, window 2, boundaries": (
+        77565,
+        Scenario(workers=2, window=2, segments=6, threshold=2, leaves=1, joins=True, boundaries=frozenset({1, 3, 5})),
+    ),
+    "join, window 2, forced": (
+        807751,
+        Scenario(
+            workers=2,
+            window=2,
+            segments=6,
+            threshold=2,
+            leaves=1,
+            joins=True,
+            forces=True,
+            boundaries=frozenset({2, 5}),
+        ),
+    ),
     "join, three, two may leave": (209104, Scenario(**ENDS | {"workers": 3}, threshold=3, leaves=2)),
     "deadline, three": (344965, Scenario(workers=3, window=1, segments=4, threshold=3, deadline=True)),
     "deadline, window 2": (152349, Scenario(workers=2, window=2, segments=5, threshold=2, deadline=True)),
@@ -112,31 +140,49 @@ ELASTIC = Scenario(workers=2, window=2, segments=6, threshold=2, leaves=1, joins
 MUTANTS = {
     "W slots": (TWO._replace(slots=1), "an honest worker is told SLOT_HELD"),
     "W slots, overwritten when complete": (
-        TWO._replace(slots=1, rules=Rules(may_overwrite=complete_is_enough)), "a worker waits for ever"),
+        TWO._replace(slots=1, rules=Rules(may_overwrite=complete_is_enough)),
+        "a worker waits for ever",
+    ),
     "W = 2 slots, overwritten when complete": (
         TWO._replace(window=2, segments=6, slots=2, rules=Rules(may_overwrite=complete_is_enough)),
-        "a worker waits for ever"),
+        "a worker waits for ever",
+    ),
     "no receipts, H < N": (THREE._replace(threshold=2, receipts=False), "a worker waits for ever"),
     "a complete slot is added to": (
-        THREE._replace(threshold=2, rules=Rules(may_add=also_to_a_complete_slot)), "a result changes"),
+        THREE._replace(threshold=2, rules=Rules(may_add=also_to_a_complete_slot)),
+        "a result changes",
+    ),
     "a worker is added twice": (TWO._replace(rules=Rules(may_add=also_twice)), "a worker is twice in a sum"),
     "H < N, overwritten when complete": (
-        THREE._replace(threshold=2, rules=Rules(may_overwrite=complete_is_enough)), "an honest worker is told WINDOW"),
+        THREE._replace(threshold=2, rules=Rules(may_overwrite=complete_is_enough)),
+        "an honest worker is told WINDOW",
+    ),
     "a repeat does not end a slot that SET_H made complete": (
-        TWO._replace(thresholds=(1, 2), rules=Rules(repeat_completes=repeats_change_nothing)), "a worker waits for ever"),
+        TWO._replace(thresholds=(1, 2), rules=Rules(repeat_completes=repeats_change_nothing)),
+        "a worker waits for ever",
+    ),
     "deadline, no receipts": (TWO._replace(deadline=True, receipts=False), "a worker waits for ever"),
     "a repeat does not end a slot whose time is over": (
-        TWO._replace(deadline=True, rules=Rules(repeat_completes=repeats_change_nothing)), "a worker waits for ever"),
+        TWO._replace(deadline=True, rules=Rules(repeat_completes=repeats_change_nothing)),
+        "a worker waits for ever",
+    ),
     "newcomers are let in at any result": (
-        ELASTIC._replace(rules=Rules(admitted=at_any_result)), "a slot does not wait for a member"),
+        ELASTIC._replace(rules=Rules(admitted=at_any_result)),
+        "a slot does not wait for a member",
+    ),
     "a slot before the boundary waits for newcomers": (
-        ELASTIC._replace(rules=Rules(expected=whoever_is_live)), "a worker waits for ever"),
-    "workers go on before they hold all up to the boundary": (
-        ELASTIC._replace(eager=True), "a worker waits for ever"),
+        ELASTIC._replace(rules=Rules(expected=whoever_is_live)),
+        "a worker waits for ever",
+    ),
+    "workers go on before they hold all up to the boundary": (ELASTIC._replace(eager=True), "a worker waits for ever"),
     "the collective after a change is forced": (
-        ELASTIC._replace(forces=True, any_forced=True), "an honest worker is told WINDOW"),
+        ELASTIC._replace(forces=True, any_forced=True),
+        "an honest worker is told WINDOW",
+    ),
     "H < N, overwritten always": (
-        THREE._replace(threshold=2, rules=Rules(may_overwrite=anything_goes)), "an honest worker is told WINDOW"),
+        THREE._replace(threshold=2, rules=Rules(may_overwrite=anything_goes)),
+        "an honest worker is told WINDOW",
+    ),
 }
 
 
@@ -171,6 +217,8 @@ def test_with_all_contributing_the_window_implies_the_rule_of_overwriting(scenar
     Explorer(scenario._replace(rules=Rules(may_overwrite=anything_goes))).run()
 
 
-@pytest.mark.parametrize("scenario", [TWO._replace(leaves=1), THREE._replace(leaves=2), TWO._replace(window=2, segments=6)])
+@pytest.mark.parametrize(
+    "scenario", [TWO._replace(leaves=1), THREE._replace(leaves=2), TWO._replace(window=2, segments=6)]
+)
 def test_with_all_contributing_receipts_are_not_needed(scenario):
     Explorer(scenario._replace(receipts=False)).run()

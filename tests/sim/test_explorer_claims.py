@@ -1,7 +1,7 @@
 """Asynchronous jobs in every state that small cases can reach, and the wrong rules that the explorer must find.
 
-All faults at once: see the head of `sim/model/explorer_claims.py`. More updates than grants are kept where S is 0 or 1, as a
-rule; seq wraps. Larger cases are left to `make test-all` for time.
+All faults at once: see the head of `sim/model/explorer_claims.py`. More updates than grants are kept where S is 0 or 1,
+as a rule; seq wraps. Larger cases are left to `make test-all` for time.
 """
 
 import pytest
@@ -111,6 +111,7 @@ def test_every_promise_holds_in_every_state(name):
 
 # Wrong rules of the switch
 
+
 def any_age(claims, ring, *, weights, **rest):
     return claims_of.claim(claims, ring._replace(have=(claims.base,) * len(ring.have)), weights=claims.base, **rest)
 
@@ -123,7 +124,7 @@ def a_repeat_is_a_new_claim(claims, ring, *, member, k, **rest):
 
 def weights_are_believed(claims, ring, *, member, **rest):
     """The rule before: all that exists, in updates that are not complete too."""
-    have = ring.have[:member] + (claims.base,) + ring.have[member + 1:]
+    have = ring.have[:member] + (claims.base,) + ring.have[member + 1 :]
     return claims_of.claim(claims, ring._replace(have=have), member=member, **rest)
 
 
@@ -153,7 +154,11 @@ def an_older_claim_is_a_new_one(claims, ring, *, member, k, **rest):
 
 def no_kept_answer(claims, ring, **rest):
     verdict = claims_of.claim(claims, ring, **rest)
-    return verdict if verdict.claims.base != claims.base or verdict.outcome == Outcome.REFUSED else verdict._replace(answer=None)
+    return (
+        verdict
+        if verdict.claims.base != claims.base or verdict.outcome == Outcome.REFUSED
+        else verdict._replace(answer=None)
+    )
 
 
 def refused_claims_count_towards_h(claims, ring, **rest):
@@ -210,7 +215,7 @@ def all_members(claims, seq):
 
 
 def of_s_grants(claims, seq):
-    return claims_of.granted(claims._replace(grants=claims.grants[-claims.staleness:]), seq)
+    return claims_of.granted(claims._replace(grants=claims.grants[-claims.staleness :]), seq)
 
 
 def if_anybody_is_left(claims, seq):
@@ -222,6 +227,7 @@ def to_nobody(claims, seq):
 
 
 # Wrong rules of the workers
+
 
 def any_grant(worker, update):
     return worker.waits
@@ -252,60 +258,112 @@ NAMELESS = "a silent worker stops the others, and nobody can tell which"
 
 LYING = TWO._replace(staleness=0, lies=True)
 MUTANTS = {
-    "weights are believed": (LYING._replace(rules=Rules(claim=weights_are_believed)), "more than S + 1 updates are under way"),
+    "weights are believed": (
+        LYING._replace(rules=Rules(claim=weights_are_believed)),
+        "more than S + 1 updates are under way",
+    ),
     "weights are believed, S=1": (
-        AHEAD._replace(lies=True, rules=Rules(claim=weights_are_believed)), "more than S + 1 updates are under way"),
+        AHEAD._replace(lies=True, rules=Rules(claim=weights_are_believed)),
+        "more than S + 1 updates are under way",
+    ),
     "weights that a worker has just said it holds are not believed": (
-        TWO._replace(rules=Rules(claim=only_what_it_had_before)), "a worker is not believed what it has said"),
+        TWO._replace(rules=Rules(claim=only_what_it_had_before)),
+        "a worker is not believed what it has said",
+    ),
     "what was sent before a RESET counts": (RESET._replace(epochs=False), "a worker waits for ever"),
-    "a RESET leaves the last k": (RESET._replace(rules=Rules(renew=ks_outlast_a_reset)), "a worker is kept out for ever"),
-    "a RESET leaves grants": (RESET._replace(rules=Rules(renew=grants_outlast_a_reset)), "an honest worker is told WINDOW"),
-    "a RESET leaves the base": (RESET._replace(rules=Rules(renew=the_base_outlasts_a_reset)), "a worker waits for ever"),
+    "a RESET leaves the last k": (
+        RESET._replace(rules=Rules(renew=ks_outlast_a_reset)),
+        "a worker is kept out for ever",
+    ),
+    "a RESET leaves grants": (
+        RESET._replace(rules=Rules(renew=grants_outlast_a_reset)),
+        "an honest worker is told WINDOW",
+    ),
+    "a RESET leaves the base": (
+        RESET._replace(rules=Rules(renew=the_base_outlasts_a_reset)),
+        "a worker waits for ever",
+    ),
     "FBCAST ends a slot of an update": (BOTH._replace(fbcasts=True, whole=False), "a sum is not that of those granted"),
     "claims of any age": (TWO._replace(rules=Rules(claim=any_age)), "a vector older than S is granted"),
     "a repeated claim is a new one": (
-        TWO._replace(staleness=2, rules=Rules(claim=a_repeat_is_a_new_claim)), "a vector is granted twice"),
-    "an older claim is a new one": (TWO._replace(rules=Rules(claim=an_older_claim_is_a_new_one)), "a vector is granted twice"),
+        TWO._replace(staleness=2, rules=Rules(claim=a_repeat_is_a_new_claim)),
+        "a vector is granted twice",
+    ),
+    "an older claim is a new one": (
+        TWO._replace(rules=Rules(claim=an_older_claim_is_a_new_one)),
+        "a vector is granted twice",
+    ),
     "a repeated claim gets no answer": (TWO._replace(rules=Rules(claim=no_kept_answer)), "a worker waits for ever"),
     "a refused claim that comes again gets no answer": (
         TWO._replace(staleness=0, rules=Rules(claim=a_refusal_is_remembered_as_the_last_answer)),
-        "a worker is kept out for ever"),
+        "a worker is kept out for ever",
+    ),
     "refused claims count towards H": (
         BOTH._replace(workers=3, staleness=0, rules=Rules(claim=refused_claims_count_towards_h)),
-        "an update is granted to too few"),
+        "an update is granted to too few",
+    ),
     "H is not lowered to those who live": (
-        BOTH._replace(leaves=1, rules=Rules(claim=as_many_as_there_were)), "a worker waits for ever"),
+        BOTH._replace(leaves=1, rules=Rules(claim=as_many_as_there_were)),
+        "a worker waits for ever",
+    ),
     "a repeat grants nothing after a leave": (
-        BOTH._replace(leaves=1, rules=Rules(claim=a_repeat_grants_nothing)), NAMELESS),
+        BOTH._replace(leaves=1, rules=Rules(claim=a_repeat_grants_nothing)),
+        NAMELESS,
+    ),
     "a repeat grants nothing after SET_H": (
-        BOTH._replace(thresholds=(1,), rules=Rules(claim=a_repeat_grants_nothing)), NAMELESS),
+        BOTH._replace(thresholds=(1,), rules=Rules(claim=a_repeat_grants_nothing)),
+        NAMELESS,
+    ),
     "only S grants are kept": (TWO._replace(rules=Rules(granted=of_s_grants)), "an honest worker is told WINDOW"),
     "all who live are expected": (TWO._replace(rules=Rules(granted=all_members)), "a worker waits for ever"),
     "a slot ends with H": (BOTH._replace(thresholds=(1, 2), whole=False), "a sum is not that of those granted"),
-    "a leaver stays in its grants": (TWO._replace(leaves=1, rules=Rules(leave=stays_granted)), "a worker waits for ever"),
+    "a leaver stays in its grants": (
+        TWO._replace(leaves=1, rules=Rules(leave=stays_granted)),
+        "a worker waits for ever",
+    ),
     "a leaver's claim waits on": (
-        BOTH._replace(leaves=1, rules=Rules(leave=still_waits)), "an update is granted to somebody who left"),
+        BOTH._replace(leaves=1, rules=Rules(leave=still_waits)),
+        "an update is granted to somebody who left",
+    ),
     "nobody ends what all have left": (
-        TWO._replace(leaves=1, rules=Rules(wanted=if_anybody_is_left)), "a worker waits for ever"),
-    "who waits for H does not say for whom": (
-        BOTH._replace(rules=Rules(claim=waits_for_nobody)), NAMELESS),
-    "who wants what is granted does not say of whom": (
-        TWO._replace(rules=Rules(wanted=to_nobody)), NAMELESS),
-    "a newcomer inherits k": (
-        TWO._replace(leaves=1, joins=1, rules=Rules(leave=keeps_its_number)), NAMELESS),
+        TWO._replace(leaves=1, rules=Rules(wanted=if_anybody_is_left)),
+        "a worker waits for ever",
+    ),
+    "who waits for H does not say for whom": (BOTH._replace(rules=Rules(claim=waits_for_nobody)), NAMELESS),
+    "who wants what is granted does not say of whom": (TWO._replace(rules=Rules(wanted=to_nobody)), NAMELESS),
+    "a newcomer inherits k": (TWO._replace(leaves=1, joins=1, rules=Rules(leave=keeps_its_number)), NAMELESS),
     "a newcomer enters between boundaries": (
-        TWO._replace(staleness=0, leaves=1, joins=1, rules=Rules(admit=at_once)), "more than S + 1 updates are under way"),
+        TWO._replace(staleness=0, leaves=1, joins=1, rules=Rules(admit=at_once)),
+        "more than S + 1 updates are under way",
+    ),
 }
 HABITS = {
     "a worker keeps its vectors after a RESET": (
-        RESET, Habits(learn=keeps_its_vectors), "a vector is sent to an update that it was not granted"),
+        RESET,
+        Habits(learn=keeps_its_vectors),
+        "a vector is sent to an update that it was not granted",
+    ),
     "a worker keeps its results after a RESET": (RESET, Habits(learn=keeps_its_results), "a worker waits for ever"),
-    "a worker claims before it tells what it holds": (TWO._replace(staleness=0), Habits(tells=False), "a worker is kept out for ever"),
+    "a worker claims before it tells what it holds": (
+        TWO._replace(staleness=0),
+        Habits(tells=False),
+        "a worker is kept out for ever",
+    ),
     "a newcomer takes grants of the one before": (
-        TWO._replace(leaves=1, joins=1), Habits(takes_grant=any_grant_of_this_index), "a worker waits for ever"),
+        TWO._replace(leaves=1, joins=1),
+        Habits(takes_grant=any_grant_of_this_index),
+        "a worker waits for ever",
+    ),
     "a worker takes any grant that names it": (
-        TWO, Habits(takes_grant=any_grant), "a vector is sent to an update that it was not granted"),
-    "a worker takes any refusal": (TWO._replace(staleness=0), Habits(takes_refusal=any_refusal), "a worker waits for ever"),
+        TWO,
+        Habits(takes_grant=any_grant),
+        "a vector is sent to an update that it was not granted",
+    ),
+    "a worker takes any refusal": (
+        TWO._replace(staleness=0),
+        Habits(takes_refusal=any_refusal),
+        "a worker waits for ever",
+    ),
     "a worker claims again before the answer": (TWO, Habits(may_claim=at_any_time), "a worker waits for ever"),
 }
 
@@ -351,7 +409,9 @@ class EveryNumbering(ClaimsExplorer):
         return state
 
 
-@pytest.mark.parametrize("scenario", [TWO, TWO._replace(leaves=1, joins=1, updates=2), AHEAD._replace(threshold=2, leaves=1, updates=2)])
+@pytest.mark.parametrize(
+    "scenario", [TWO, TWO._replace(leaves=1, joins=1, updates=2), AHEAD._replace(threshold=2, leaves=1, updates=2)]
+)
 def test_the_numbering_of_workers_hides_no_state(scenario):
     def one_of_both(explorer, state):
         core, workers = explorer.switch.cores[state.core], state.workers

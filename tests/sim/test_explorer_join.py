@@ -14,7 +14,8 @@ RIGHT = {
     "one crashes and comes again": JoinExplorer((Actor(1), Actor(2, fate=CRASHES), Actor(2, after=1))),
     "one crashes and comes again at its index": JoinExplorer((Actor(1, 0), Actor(2, 1, CRASHES), Actor(2, 1, after=1))),
     "all leave and come again": JoinExplorer(
-        (Actor(1, fate=LEAVES), Actor(2, fate=LEAVES), Actor(1, after=0), Actor(2, after=1)), tokens=6),
+        (Actor(1, fate=LEAVES), Actor(2, fate=LEAVES), Actor(1, after=0), Actor(2, after=1)), tokens=6
+    ),
 }
 
 
@@ -36,8 +37,9 @@ def counted_at_the_first_join(config, job, request, source, offer, now_us):
 
 def only_a_free_index(config, job, request, source, offer, now_us):
     verdict = membership.join(config, job, request, source, offer, now_us)
-    taken = job.entries and all(entry.state in (membership.EntryState.PENDING, membership.EntryState.LIVE)
-                                for entry in job.entries)
+    taken = job.entries and all(
+        entry.state in (membership.EntryState.PENDING, membership.EntryState.LIVE) for entry in job.entries
+    )
     if verdict.fresh and request.member == NO_MEMBER and taken:
         return membership.Verdict(job, Reason.MEMBER, request.member, request.token)
     return verdict

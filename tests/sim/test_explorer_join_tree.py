@@ -71,8 +71,14 @@ class Gullible(TreeSwitch):
         super().adopt(number, epoch, first_seq)
 
 
-@pytest.mark.parametrize(("switch", "promise"), [
-    (Hasty, "somebody is missing"), (AsksOnce, "never told that the job runs"), (Gullible, "goes back to an earlier epoch")])
+@pytest.mark.parametrize(
+    ("switch", "promise"),
+    [
+        (Hasty, "somebody is missing"),
+        (AsksOnce, "never told that the job runs"),
+        (Gullible, "goes back to an earlier epoch"),
+    ],
+)
 def test_mutant_is_found(switch, promise):
     with pytest.raises(Violation, match=promise):
         JoinTreeExplorer((-1, 0), (0, 1), resets=True, switch=switch).run()

@@ -24,7 +24,9 @@ def compare(scenario: Scenario, faults: frozenset[str], room: int) -> tuple[set,
     return reached(links.base, links.run()), reached(hostile, hostile.run())
 
 
-@pytest.mark.parametrize("faults", [frozenset(), {LOSS}, {DUPLICATE}, {REORDER}, ALL], ids=lambda faults: "+".join(sorted(faults)) or "none")
+@pytest.mark.parametrize(
+    "faults", [frozenset(), {LOSS}, {DUPLICATE}, {REORDER}, ALL], ids=lambda faults: "+".join(sorted(faults)) or "none"
+)
 @pytest.mark.parametrize("threshold", [1, 2])
 def test_two_workers_stay_within(faults, threshold):
     within, all_states = compare(TWO._replace(threshold=threshold, segments=3), frozenset(faults), 1)
@@ -48,13 +50,16 @@ def test_the_hostile_network_does_nothing_that_loss_cannot():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("scenario", "faults", "room"), [
-    (TWO._replace(segments=3), {REORDER}, 2),
-    (THREE._replace(threshold=2), {LOSS}, 1),
-    (THREE._replace(threshold=2), {DUPLICATE}, 1),
-    (THREE._replace(segments=4), {LOSS}, 1),
-    (TWO._replace(leaves=1, threshold=1), {LOSS, DUPLICATE}, 1),
-])
+@pytest.mark.parametrize(
+    ("scenario", "faults", "room"),
+    [
+        (TWO._replace(segments=3), {REORDER}, 2),
+        (THREE._replace(threshold=2), {LOSS}, 1),
+        (THREE._replace(threshold=2), {DUPLICATE}, 1),
+        (THREE._replace(segments=4), {LOSS}, 1),
+        (TWO._replace(leaves=1, threshold=1), {LOSS, DUPLICATE}, 1),
+    ],
+)
 def test_larger_cases_stay_within(scenario, faults, room):
     within, all_states = compare(scenario, frozenset(faults), room)
     assert within <= all_states

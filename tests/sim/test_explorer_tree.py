@@ -1,7 +1,7 @@
 """Trees of switches in every state that small cases can reach, and the wrong rules that the explorer must find.
 
-All faults at once on every link: see the head of `sim/model/explorer_tree.py`. Left to `make test-all` for time: departures at W = 2, in trees
-of four workers with deadlines or evictions, and with H < N.
+All faults at once on every link: see the head of `sim/model/explorer_tree.py`. Left to `make test-all` for time:
+departures at W = 2, in trees of four workers with deadlines or evictions, and with H < N.
 """
 
 import random
@@ -127,23 +127,39 @@ def a_window(ring) -> int:
 
 MUTANTS = {
     "a leaf reuses a slot before the worst of its members has the result": (
-        PAIR._replace(deadlines=(1,), rules=Rules(ring=flat.Rules(may_overwrite=complete_is_enough))), "a worker waits for ever"),
+        PAIR._replace(deadlines=(1,), rules=Rules(ring=flat.Rules(may_overwrite=complete_is_enough))),
+        "a worker waits for ever",
+    ),
     "a leaf tells what the best of its members holds": (
-        PAIR._replace(threshold=1, rules=Rules(lowest=best)), "a result from above is SLOT_HELD"),
+        PAIR._replace(threshold=1, rules=Rules(lowest=best)),
+        "a result from above is SLOT_HELD",
+    ),
     "a leaf tells nothing but by uplinks": (
-        TWO._replace(**EARLY, reports=False, silent=(frozenset({0}),)), "a worker waits for ever"),
+        TWO._replace(**EARLY, reports=False, silent=(frozenset({0}),)),
+        "a worker waits for ever",
+    ),
     "a leaf adds who is late to what it sent up": (
-        PAIR._replace(deadlines=(1,), rules=Rules(ring=flat.Rules(may_add=also_to_what_was_sent_up))), "a partial sum changes"),
+        PAIR._replace(deadlines=(1,), rules=Rules(ring=flat.Rules(may_add=also_to_what_was_sent_up))),
+        "a partial sum changes",
+    ),
     "a leaf adds a repeat to what it sent up": (
-        TWO._replace(rules=Rules(ring=flat.Rules(may_add=repeats_to_what_was_sent_up))), "a worker is twice in a sum"),
+        TWO._replace(rules=Rules(ring=flat.Rules(may_add=repeats_to_what_was_sent_up))),
+        "a worker is twice in a sum",
+    ),
     "a leaf does not send up again": (TWO._replace(rules=Rules(sends_again=never)), "a worker waits for ever"),
     "a leaf takes no result for what it sent up": (
-        TWO._replace(rules=Rules(may_install=only_before_it_closes)), "a worker waits for ever"),
+        TWO._replace(rules=Rules(may_install=only_before_it_closes)),
+        "a worker waits for ever",
+    ),
     "a leaf takes a result only for what it sent up": (
-        PAIR._replace(**EARLY, silent=(frozenset({0, 1}),), rules=Rules(may_install=only_after_it_closed)), "a worker waits for ever"),
+        PAIR._replace(**EARLY, silent=(frozenset({0, 1}),), rules=Rules(may_install=only_after_it_closed)),
+        "a worker waits for ever",
+    ),
     "the root does not answer repeats": (TWO._replace(answers=False), "a worker waits for ever"),
     "a switch may be no farther behind than a worker": (
-        PAIR._replace(deadlines=(1,), rules=Rules(reach=a_window)), "an honest switch is too far behind"),
+        PAIR._replace(deadlines=(1,), rules=Rules(reach=a_window)),
+        "an honest switch is too far behind",
+    ),
 }
 
 
@@ -165,7 +181,10 @@ def test_with_all_contributing_no_switch_is_a_window_behind_what_it_sends_up(sce
     Explorer(scenario._replace(rules=Rules(reach=a_window))).run()
 
 
-@pytest.mark.parametrize("scenario", [PAIR._replace(deadlines=(1,), segments=3), PAIR._replace(**EARLY), TWO._replace(leaves=1, evicted=(1,))])
+@pytest.mark.parametrize(
+    "scenario",
+    [PAIR._replace(deadlines=(1,), segments=3), PAIR._replace(**EARLY), TWO._replace(leaves=1, evicted=(1,))],
+)
 def test_nobody_asks_a_leaf_to_reuse_a_slot_that_it_sent_up(scenario):
     """Whoever could open the next lap holds the result of this one, and got it from the leaf."""
     wrong = scenario._replace(rules=Rules(ring=flat.Rules(may_overwrite=sent_up_too)))
@@ -173,8 +192,8 @@ def test_nobody_asks_a_leaf_to_reuse_a_slot_that_it_sent_up(scenario):
 
 
 class Links:
-    """A tree whose links carry messages, for the check of the explorer's network: what was sent is delivered now or later, once or twice,
-    or never. Every state passed must be one that the explorer found."""
+    """A tree whose links carry messages, for the check of the explorer's network: what was sent is delivered now or
+    later, once or twice, or never. Every state passed must be one that the explorer found."""
 
     def __init__(self, scenario, seed):
         self.base, self.random = Explorer(scenario), random.Random(seed)
@@ -188,7 +207,9 @@ class Links:
             worker = self.random.choice(base.alive(state))
             held, home = state.held[worker], base.scenario.homes[worker]
             low = lowest_missing(held)
-            self.bag.append((home, self.random.choice([*base.contributions(worker, held, low), *base.receipts(worker, low)])))
+            self.bag.append(
+                (home, self.random.choice([*base.contributions(worker, held, low), *base.receipts(worker, low)]))
+            )
         elif kind > 0.99 and (actions := list(base.actions(state))):
             self.arrive(*self.random.choice(actions))
         else:
@@ -205,7 +226,12 @@ class Links:
                 self.state = base.receive(state, event.worker, event.segment)
             return
         live = tree.cores[state.cores[switch]].ring.live
-        if not live or not isinstance(event, (Down, Leave)) and hasattr(event, "low") and not live >> tree.member(event) & 1:
+        if (
+            not live
+            or not isinstance(event, (Down, Leave))
+            and hasattr(event, "low")
+            and not live >> tree.member(event) & 1
+        ):
             return
         number, sent = tree.move(state.cores[switch], event)
         self.state = base.at(state, switch, number)
@@ -213,8 +239,14 @@ class Links:
             self.bag.append((base.scenario.parents[switch], sent.up))
         if sent.segment != UNKNOWN:
             ranks = tree.cores[number].truth[sent.segment]
-            self.bag += [(child, Down(child, sent.segment, ranks)) for child in tree.children[switch] if sent.receivers >> tree.seat[child] & 1]
-            self.bag += [(switch, Result(w, sent.segment)) for w in tree.locals[switch] if sent.receivers >> tree.place[w] & 1]
+            self.bag += [
+                (child, Down(child, sent.segment, ranks))
+                for child in tree.children[switch]
+                if sent.receivers >> tree.seat[child] & 1
+            ]
+            self.bag += [
+                (switch, Result(w, sent.segment)) for w in tree.locals[switch] if sent.receivers >> tree.place[w] & 1
+            ]
 
 
 def states(explorer):
@@ -231,7 +263,9 @@ def walk(scenario):
     return passed
 
 
-@pytest.mark.parametrize("scenario", [TWO._replace(leaves=1), PAIR._replace(leaves=1), PAIR._replace(deadlines=(1,)), LINE])
+@pytest.mark.parametrize(
+    "scenario", [TWO._replace(leaves=1), PAIR._replace(leaves=1), PAIR._replace(deadlines=(1,)), LINE]
+)
 def test_links_with_messages_stay_within_what_the_explorer_found(scenario):
     passed = walk(scenario)
     assert passed <= states(Explorer(scenario))
@@ -242,7 +276,11 @@ class Forgetful(Explorer):
     """Mutant: an uplink arrives while its segment is the worst's next, or never."""
 
     def ever_sent_up(self, switch, worst, up):
-        return (event for event in super().ever_sent_up(switch, worst, up) if not hasattr(event, "segment") or event.segment == worst)
+        return (
+            event
+            for event in super().ever_sent_up(switch, worst, up)
+            if not hasattr(event, "segment") or event.segment == worst
+        )
 
 
 def test_links_with_messages_notice_an_explorer_that_forgets():

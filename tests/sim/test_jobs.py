@@ -23,18 +23,27 @@ def taken(board: Board, clients: list[Client]) -> list[tuple[Client, object]]:
     return found
 
 
-def ask(board: Board, client: Client, frame: bytes, clients: list[Client], *, port: int | None = None) -> list[tuple[Client, object]]:
+def ask(
+    board: Board, client: Client, frame: bytes, clients: list[Client], *, port: int | None = None
+) -> list[tuple[Client, object]]:
     board.send(client.port if port is None else port, frame)
     board.run(100_000)
     return taken(board, clients)
 
 
 def joined(board: Board, job: int, world: int, everybody: list[Client], **settings: int) -> list[Client]:
-    clients = [Client.numbered(8 * job + k, port=(job + k) % CONFIG.ports, job=job, key=1000 + job) for k in range(world)]
+    clients = [
+        Client.numbered(8 * job + k, port=(job + k) % CONFIG.ports, job=job, key=1000 + job) for k in range(world)
+    ]
     everybody += clients
     for turn in range(3):
         for client in clients:
-            ask(board, client, client.join(**({} if turn else {"world": world, "elements": 64, "format": Format.INT32} | settings)), everybody)
+            ask(
+                board,
+                client,
+                client.join(**({} if turn else {"world": world, "elements": 64, "format": Format.INT32} | settings)),
+                everybody,
+            )
     return clients
 
 
@@ -47,7 +56,9 @@ def test_eight_jobs_at_once_have_their_own_sums_slots_and_members(stall):
             board.stall(port, "rx", stall, seed=port + 1)
             board.stall(port, "tx", stall, seed=port + 9)
         for turn in range(2 * CONFIG.slots + 1):  # round the ring, and every job's turn is another's open slot
-            payloads = {client.mac: rng.integers(-2**31, 2**31, 1 + turn * 7 % 64).astype(np.int32) for client in everybody}
+            payloads = {
+                client.mac: rng.integers(-(2**31), 2**31, 1 + turn * 7 % 64).astype(np.int32) for client in everybody
+            }
             for k in rng.permutation(len(everybody)).tolist():
                 client = everybody[k]
                 board.send(client.port, client.contribution(client.first_seq + turn, payloads[client.mac]))
@@ -57,7 +68,9 @@ def test_eight_jobs_at_once_have_their_own_sums_slots_and_members(stall):
             for client, reply in results:
                 mine = jobs[client.job]
                 assert (int(reply.header["job"]), int(reply.header["members"])) == (client.job, 2 ** len(mine) - 1)
-                assert np.array_equal(reply.numbers.view(np.int32), sum(payloads[other.mac] for other in mine).astype(np.int32))
+                assert np.array_equal(
+                    reply.numbers.view(np.int32), sum(payloads[other.mac] for other in mine).astype(np.int32)
+                )
         assert not board.violations()
 
 
@@ -66,12 +79,19 @@ def test_a_job_that_waits_holds_nobody_elses_slots():
     with Board(CONFIG) as board:
         stuck, going = joined(board, 0, 2, everybody), joined(board, 1, 2, everybody)
         for seq in range(CONFIG.window):
-            ask(board, stuck[0], stuck[0].contribution(stuck[0].first_seq + seq, np.ones(4, np.int32), behind=seq), everybody)
+            ask(
+                board,
+                stuck[0],
+                stuck[0].contribution(stuck[0].first_seq + seq, np.ones(4, np.int32), behind=seq),
+                everybody,
+            )
         for seq in range(3 * CONFIG.slots):
             for client in going:
                 found = ask(board, client, client.contribution(client.first_seq + seq, np.ones(4, np.int32)), everybody)
             assert [reply.numbers[0] for client, reply in found] == [2, 2]
-        [(client, reply), *_] = ask(board, stuck[1], stuck[1].contribution(stuck[1].first_seq, np.ones(4, np.int32)), everybody)
+        [(client, reply), *_] = ask(
+            board, stuck[1], stuck[1].contribution(stuck[1].first_seq, np.ones(4, np.int32)), everybody
+        )
         assert reply.numbers[0] == 2 and client.job == 0
 
 
@@ -80,17 +100,30 @@ def counted(board: Board, reader: Client, everybody: list[Client], address: int)
     return reply.ack["registers"].tolist()
 
 
-@pytest.mark.parametrize("crime", ["wrong key", "wrong port", "wrong MAC", "wrong IP", "wrong UDP port", "wrong token", "wrong nonce"])
+@pytest.mark.parametrize(
+    "crime", ["wrong key", "wrong port", "wrong MAC", "wrong IP", "wrong UDP port", "wrong token", "wrong nonce"]
+)
 def test_a_stranger_changes_nothing_and_is_counted(crime):
     everybody: list[Client] = []
     with Board(CONFIG) as board:
         one, two = joined(board, 0, 2, everybody)
         thief = Client(one.mac, one.ip, one.udp_port, one.port, one.job, one.key)
-        thief.nonce, thief.member, thief.token, thief.epoch, thief.format = one.nonce, one.member, one.token, one.epoch, Format.INT32
+        thief.nonce, thief.member, thief.token, thief.epoch, thief.format = (
+            one.nonce,
+            one.member,
+            one.token,
+            one.epoch,
+            Format.INT32,
+        )
         thief.settings = dict(one.settings)
-        change = {"wrong MAC": ("mac", bytes([2, 9, 9, 9, 9, 9])), "wrong IP": ("ip", bytes([10, 9, 9, 9])),
-                  "wrong UDP port": ("udp_port", 1), "wrong token": ("token", one.token ^ 4), "wrong nonce": ("nonce", 5),
-                  "wrong port": ("port", (one.port + 2) % CONFIG.ports)}.get(crime)
+        change = {
+            "wrong MAC": ("mac", bytes([2, 9, 9, 9, 9, 9])),
+            "wrong IP": ("ip", bytes([10, 9, 9, 9])),
+            "wrong UDP port": ("udp_port", 1),
+            "wrong token": ("token", one.token ^ 4),
+            "wrong nonce": ("nonce", 5),
+            "wrong port": ("port", (one.port + 2) % CONFIG.ports),
+        }.get(crime)
         if change:
             setattr(thief, *change)
         seq = one.first_seq
@@ -101,9 +134,16 @@ def test_a_stranger_changes_nothing_and_is_counted(crime):
         else:
             contribution = {"wrong port": Outcome.PORT, "wrong token": Outcome.TOKEN}.get(crime, Outcome.ADDRESS)
             refused = Reason.TOKEN if crime == "wrong token" else Reason.MEMBER
-            attempts = {thief.contribution(seq, np.ones(4, np.int32)): contribution, thief.receipt(seq + 1): contribution,
-                        thief.leave(): refused, thief.reset(): refused, thief.set_h(1): refused, thief.halt(): refused,
-                        thief.fbcast(seq): refused, thief.join(): Reason.TOKEN}
+            attempts = {
+                thief.contribution(seq, np.ones(4, np.int32)): contribution,
+                thief.receipt(seq + 1): contribution,
+                thief.leave(): refused,
+                thief.reset(): refused,
+                thief.set_h(1): refused,
+                thief.halt(): refused,
+                thief.fbcast(seq): refused,
+                thief.join(): Reason.TOKEN,
+            }
         for frame, expected in attempts.items():
             outcome = expected if isinstance(expected, Outcome) else Outcome.REFUSED
             before = counted(board, two, everybody, 8 + 8 * (outcome // 8))[outcome % 8]
@@ -129,8 +169,12 @@ def test_a_port_that_takes_nothing_stops_nobody_else():
         for seq in range(rounds):
             for client in clients[:2]:
                 ask(board, client, client.receipt(client.first_seq + seq), everybody)
-                found = ask(board, client, client.contribution(client.first_seq + seq, np.ones(64, np.int32)), everybody)
-            ask(board, slow, slow.receipt(slow.first_seq + seq + 1, behind=0), everybody)  # it says so, whether it has it or not
+                found = ask(
+                    board, client, client.contribution(client.first_seq + seq, np.ones(64, np.int32)), everybody
+                )
+            ask(
+                board, slow, slow.receipt(slow.first_seq + seq + 1, behind=0), everybody
+            )  # it says so, whether it has it or not
             assert sorted(client.member for client, _ in found) == [0, 1]
         drops = 64 + 8 * slow.port + PortCounter.TX_DROP_RESULT
         registers = counted(board, clients[0], everybody, drops - drops % 8)

@@ -28,7 +28,15 @@ def test_there_are_twenty_and_more_each_with_what_helps() -> None:
 
 def test_no_message_is_raw(made: str) -> None:
     """No number of an OSError, no message of the interpreter or of another package."""
-    for raw in ("Errno", "Traceback", "object has no attribute", "NoneType", "OverflowError", "AssertionError", "KeyError"):
+    for raw in (
+        "Errno",
+        "Traceback",
+        "object has no attribute",
+        "NoneType",
+        "OverflowError",
+        "AssertionError",
+        "KeyError",
+    ):
         assert raw not in made
 
 

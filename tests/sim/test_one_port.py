@@ -1,4 +1,5 @@
-"""A switch of one port, with all stations behind an ordinary switch there: the compiled RTL against the golden model."""
+"""A switch of one port, with all stations behind an ordinary switch there: the compiled RTL against the golden
+model."""
 
 import numpy as np
 import pytest
@@ -9,8 +10,21 @@ from sim.bench.client import SWITCH_MAC, Client, ordinary
 from sim.bench.cosimulation import Pair
 from sim.bench.traffic import Traffic
 
-ONE = Config(ports=1, bus_bits=64, members=4, jobs=2, window=4, elements=64, queue_bytes=4096, mac_entries=64, staleness=0, uplinks=False)
-pytestmark = pytest.mark.slow  # compiles a switch that no other test needs; the golden model has the same laws in tests/sim/model
+ONE = Config(
+    ports=1,
+    bus_bits=64,
+    members=4,
+    jobs=2,
+    window=4,
+    elements=64,
+    queue_bytes=4096,
+    mac_entries=64,
+    staleness=0,
+    uplinks=False,
+)
+pytestmark = (
+    pytest.mark.slow
+)  # compiles a switch that no other test needs; the golden model has the same laws in tests/sim/model
 BROADCAST = b"\xff" * 6
 
 
@@ -39,7 +53,15 @@ def test_what_is_not_for_the_switch_never_goes_back_to_the_only_port(pair):
     """To a station that nobody knows, to one that is known, to all, and to itself."""
     rng = np.random.default_rng(2)
     a, b = Client.numbered(1).mac, Client.numbered(2).mac
-    for destination, source in ((b, a), (a, b), (b, a), (BROADCAST, a), (a, a), (b"\x01\x80\xc2\0\0\0", a), (b"\x33\x33\0\0\0\1", b)):
+    for destination, source in (
+        (b, a),
+        (a, b),
+        (b, a),
+        (BROADCAST, a),
+        (a, a),
+        (b"\x01\x80\xc2\0\0\0", a),
+        (b"\x33\x33\0\0\0\1", b),
+    ):
         for length in (60, 61, 1514):
             assert pair.exchange(0, ordinary(destination, source, length)) == []
     sent = [(0, ordinary(bytes(rng.choice([BROADCAST, a, b])), a, int(rng.choice([60, 400])))) for _ in range(40)]
@@ -52,7 +74,9 @@ def test_all_members_behind_the_only_port_get_each_result(pair):
     workers = [Client.numbered(k, port=0) for k in range(4)]
     for turn in range(2):
         for worker in workers:
-            for answer in pair.exchange(0, worker.join(**({} if turn else {"world": 4, "elements": ONE.elements, "format": Format.WINDOW64}))):
+            for answer in pair.exchange(
+                0, worker.join(**({} if turn else {"world": 4, "elements": ONE.elements, "format": Format.WINDOW64}))
+            ):
                 worker.take(answer)
     for seq in range(3 * ONE.window):
         out = []

@@ -1,4 +1,5 @@
-"""The compiled switch with a replay service against the golden one: frame by frame, in bursts, beside sums of gradients."""
+"""The compiled switch with a replay service against the golden one: frame by frame, in bursts, beside sums of
+gradients."""
 
 from dataclasses import replace
 
@@ -13,7 +14,18 @@ from sim.model.replay import table as table_of
 from sim.model.replay.session import RULES
 from sim.model.replay.table import Table
 
-ONE = replace(SMALL, tables=1, capacity=16, sessions=2, kept=1, draws=16, times_bits=0, record_bytes=256, priority_bits=32, phased=True)
+ONE = replace(
+    SMALL,
+    tables=1,
+    capacity=16,
+    sessions=2,
+    kept=1,
+    draws=16,
+    times_bits=0,
+    record_bytes=256,
+    priority_bits=32,
+    phased=True,
+)
 WIDE = replace(NARROW, bus_bits=256, replay=replace(SMALL, priority_bits=18, record_bytes=256))
 DESIGNS = [
     pytest.param(NARROW, "verilator", id="64-bit"),
@@ -51,7 +63,9 @@ def test_random_requests_have_the_same_answers_and_counters(config, engine, chan
     pair.close()
 
 
-@pytest.mark.parametrize("config", [pytest.param(NARROW, id="64-bit"), pytest.param(WIDE, id="256-bit", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "config", [pytest.param(NARROW, id="64-bit"), pytest.param(WIDE, id="256-bit", marks=pytest.mark.slow)]
+)
 def test_requests_that_race_are_carried_out_in_the_order_of_the_trace(config):
     pair = Pair(config, seed=6)
     requests = traffic_of(pair, seed=3)
@@ -93,12 +107,27 @@ def test_after_a_reset_nobody_has_a_session_and_tables_are_empty():
 
 
 MUTANTS = {
-    "repeats are carried out": ("rules", {"order": lambda place, seq: None if RULES.order(place, seq) == Fate.REPEATED else RULES.order(place, seq)}),
+    "repeats are carried out": (
+        "rules",
+        {"order": lambda place, seq: None if RULES.order(place, seq) == Fate.REPEATED else RULES.order(place, seq)},
+    ),
     "numbers begin anew": ("rules", {"opened": lambda *about: RULES.opened(*about)._replace(next=0)}),
-    "numbers go on where they were": ("rules", {"opened": lambda place, *about: RULES.opened(place, *about)._replace(next=place.next)}),
-    "a former client's answers are kept": ("rules", {"opened": lambda place, *about: RULES.opened(place, *about)._replace(kept=place.kept)}),
-    "tokens are not looked at": ("rules", {"find": lambda places, session, token: next((p for p in places[session:session + 1] if p.open), None)}),
-    "one answer more is kept": ("rules", {"keeping": lambda place, answer, most: RULES.keeping(place, answer, most + 1)}),
+    "numbers go on where they were": (
+        "rules",
+        {"opened": lambda place, *about: RULES.opened(place, *about)._replace(next=place.next)},
+    ),
+    "a former client's answers are kept": (
+        "rules",
+        {"opened": lambda place, *about: RULES.opened(place, *about)._replace(kept=place.kept)},
+    ),
+    "tokens are not looked at": (
+        "rules",
+        {"find": lambda places, session, token: next((p for p in places[session : session + 1] if p.open), None)},
+    ),
+    "one answer more is kept": (
+        "rules",
+        {"keeping": lambda place, answer, most: RULES.keeping(place, answer, most + 1)},
+    ),
     "nothing counts as drawn too often": ("table", {"use": lambda self, rows: None}),
     "adds are not held back": ("table", {"add_waits": lambda self, count: None}),
     "turns do not pass": ("table", {"done": lambda self: None}),
@@ -122,6 +151,7 @@ def test_a_model_with_one_rule_changed_is_noticed(where, wrong, monkeypatch):
                 pair.exchange(port, frame)
             pair.wait(20_000_000)
             requests.clients = [requests.client(k) for k in range(len(requests.clients))]
+
     with pytest.raises(Divergence):
         run()
     pair.close()

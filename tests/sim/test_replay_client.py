@@ -1,4 +1,5 @@
-"""The client through the compiled switch, each frame of which is compared with the golden one, over networks that lose, double and overtake."""
+"""The client through the compiled switch, each frame of which is compared with the golden one, over networks that lose,
+double and overtake."""
 
 import numpy as np
 import pytest
@@ -11,7 +12,11 @@ from sim.bench.replay_traffic import NARROW
 
 SPEC = {"observation": Field((4,), np.float32), "action": Field((), np.int64)}
 STACKED = {"observation": Field((4, 9, 9), np.uint8, stacked=4), "action": Field((), np.int64)}
-NETWORKS = {"perfect": {}, "everything twice, and late": {"doubled": 1.0, "late": 0.5}, "losses": {"loss": 0.1, "doubled": 0.2, "late": 0.2}}
+NETWORKS = {
+    "perfect": {},
+    "everything twice, and late": {"doubled": 1.0, "late": 0.5},
+    "losses": {"loss": 0.1, "doubled": 0.2, "late": 0.2},
+}
 
 
 class Compiled(Network):
@@ -32,12 +37,17 @@ def test_the_tree_is_as_if_each_request_had_come_once(faults):
         priorities, content = {}, {}
         for _ in range(8):
             observations = rng.normal(size=(30, 4)).astype(np.float32)
-            added = client.extend({"observation": observations, "action": np.arange(30)}, given := rng.integers(0, 50, 30))
+            added = client.extend(
+                {"observation": observations, "action": np.arange(30)}, given := rng.integers(0, 50, 30)
+            )
             for item, observation, priority in zip(added.items.tolist(), observations, given.tolist()):
                 priorities[item], content[item] = priority * 1024, observation
             first = max(priorities) - capacity + 1
             batch = client.sample(40)
-            assert all(item >= first and priorities[item] == round(priority * 1024) for item, priority in zip(batch.items.tolist(), batch.priorities))
+            assert all(
+                item >= first and priorities[item] == round(priority * 1024)
+                for item, priority in zip(batch.items.tolist(), batch.priorities)
+            )
             assert np.array_equal(batch.data["observation"], [content[item] for item in batch.items.tolist()])
             chosen = [*batch.items.tolist(), max(first - 1, capacity)]
             done, gone = client.update_priority(chosen, new := rng.integers(0, 50, len(chosen)))
@@ -46,7 +56,9 @@ def test_the_tree_is_as_if_each_request_had_come_once(faults):
             priorities |= {item: priority * 1024 for item, priority in zip(chosen, new.tolist()) if item >= first}
         client.flush()
     table = network.pair.model.service.tables[1]  # which the compiled switch agrees with, by every frame and counter
-    assert [table.row(item % capacity) for item in sorted(priorities)[-capacity:]] == sorted(priorities.items())[-capacity:]
+    assert [table.row(item % capacity) for item in sorted(priorities)[-capacity:]] == sorted(priorities.items())[
+        -capacity:
+    ]
     assert table.total == sum(priority for _, priority in sorted(priorities.items())[-capacity:]) and stale
     network.pair.counters_agree()
     network.pair.close()
@@ -56,7 +68,7 @@ def test_the_tree_is_as_if_each_request_had_come_once(faults):
 def test_stacks_and_parameters_come_back_whole(faults):
     network, rng = Compiled(NARROW, **faults), np.random.default_rng(2)
     frames = rng.integers(0, 256, (14, 9, 9)).astype(np.uint8)
-    stacks = np.stack([frames[k:k + 4] for k in range(10)])
+    stacks = np.stack([frames[k : k + 4] for k in range(10)])
     with ReplayClient(network.transport(), STACKED) as actor, ReplayClient(network.transport(), STACKED) as learner:
         actor.extend({"observation": stacks, "action": np.arange(10)}, np.ones(10))
         actor.flush()

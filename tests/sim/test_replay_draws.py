@@ -1,4 +1,5 @@
-"""How often items are drawn, by frames through the compiled switch: each of 10^6 draws is where exact sums say, and none has priority 0."""
+"""How often items are drawn, by frames through the compiled switch: each of 10^6 draws is where exact sums say, and
+none has priority 0."""
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from sim.bench.statistics import chi_square, quantile
 from sim.emulator.engine import Board
 
 REPLAY = Replay(capacity=1 << 12, draws=1024, log_bytes=4096)
-CONFIG = Config(ports=2, bus_bits=64, members=2, jobs=2, window=4, mac_entries=64, staleness=0, uplinks=False, replay=REPLAY)
+CONFIG = Config(
+    ports=2, bus_bits=64, members=2, jobs=2, window=4, mac_entries=64, staleness=0, uplinks=False, replay=REPLAY
+)
 DRAWS = 10**6
 LIMIT = 3.0902  # deviations: 0.1 % of all seeds would fail on each side
 

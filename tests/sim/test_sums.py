@@ -1,4 +1,5 @@
-"""Sums of up to 32 workers through the whole compiled switch, in whatever order they arrive, against exact arithmetic."""
+"""Sums of up to 32 workers through the whole compiled switch, in whatever order they arrive, against exact
+arithmetic."""
 
 from functools import reduce
 
@@ -27,21 +28,26 @@ class Job:
         self.seq = 0
         for turn in range(3):
             for client in self.clients:
-                self.board.send(client.port, client.join(**({} if turn else {"world": world, "elements": CONFIG.elements} | settings)))
+                self.board.send(
+                    client.port,
+                    client.join(**({} if turn else {"world": world, "elements": CONFIG.elements} | settings)),
+                )
                 self.board.run(100_000)
                 for frame in self.board.receive(client.port):
                     client.take(frame.data)
         self.board.trace()
 
     def sum(self, payloads):
-        """One segment from everybody, in random order and racing between the ports. The results, by client, and the order in which
-        the switch took the contributions."""
+        """One segment from everybody, in random order and racing between the ports. The results, by client, and the
+        order in which the switch took the contributions."""
         order = self.rng.permutation(len(self.clients)).tolist()
         for k in order:
             client = self.clients[k]
             self.board.send(client.port, client.contribution(client.first_seq + self.seq, payloads[k]))
         self.board.run(1_000_000)
-        taken = [decision for decision in self.board.trace() if decision.outcome in (Outcome.ADDED, Outcome.QUARANTINED)]
+        taken = [
+            decision for decision in self.board.trace() if decision.outcome in (Outcome.ADDED, Outcome.QUARANTINED)
+        ]
         assert len(taken) == len(order)
         found = {}
         for port in range(CONFIG.ports):
@@ -62,13 +68,19 @@ def adverse(rng, world, size, limit):
     """Bit patterns (world, size): near the limit of the range, cancelling, subnormal, both zeros, far apart, ties."""
     low = max(0, limit - 60)
     payloads = np.stack([patterns(rng, size, low, limit) for _ in range(world)])
-    columns = [np.full(world, (limit - 1 << 23) | 0x7FFFFF), np.full(world, 1 << 31), rng.integers(0, 2, world) << 31 | 1,
-               (rng.integers(0, 2, world) << 31) | rng.integers(0, 1 << 23, world)]
+    columns = [
+        np.full(world, (limit - 1 << 23) | 0x7FFFFF),
+        np.full(world, 1 << 31),
+        rng.integers(0, 2, world) << 31 | 1,
+        (rng.integers(0, 2, world) << 31) | rng.integers(0, 1 << 23, world),
+    ]
     columns.append(np.where(np.arange(world) % 2, columns[0] | 1 << 31, columns[0]))
     if size > len(columns) + 8:
-        payloads[:, :len(columns)] = np.array(columns).T
+        payloads[:, : len(columns)] = np.array(columns).T
         half = world // 2
-        payloads[half:2 * half, -8:] = payloads[:half, -8:] ^ 1 << 31  # all that cancels leaves an exact 0, or the odd one out
+        payloads[half : 2 * half, -8:] = (
+            payloads[:half, -8:] ^ 1 << 31
+        )  # all that cancels leaves an exact 0, or the odd one out
     return payloads.astype(np.uint32)
 
 
@@ -110,7 +122,9 @@ def test_fp32_sum_is_numpys_and_mpfrs_in_the_order_of_the_trace(world):
 
 @pytest.mark.parametrize("world", [2, 32])
 @pytest.mark.parametrize("mode", [Mode.QUARANTINE, Mode.PROPAGATE])
-@pytest.mark.parametrize("poison", [0x7FC00001, 0x7F800000, 0xFF800000, 141 << 23], ids=["nan", "inf", "minus-inf", "out-of-range"])
+@pytest.mark.parametrize(
+    "poison", [0x7FC00001, 0x7F800000, 0xFF800000, 141 << 23], ids=["nan", "inf", "minus-inf", "out-of-range"]
+)
 def test_what_the_format_rejects_is_kept_out_and_named(world, mode, poison):
     job = Job(world, mode=mode)
     bad = int(job.rng.integers(world))
@@ -119,8 +133,10 @@ def test_what_the_format_rejects_is_kept_out_and_named(world, mode, poison):
     payloads[bad, 20] = poison
     found, _ = job.sum(payloads)
     sound = [k for k in range(world) if k != bad] if mode == Mode.QUARANTINE else list(range(world))
-    expected = [window64_sum(column, 44) if mode == Mode.QUARANTINE or k != 20 else NAN
-                for k, column in enumerate(np.where(payloads == poison, 0, payloads)[sound].T.tolist())]
+    expected = [
+        window64_sum(column, 44) if mode == Mode.QUARANTINE or k != 20 else NAN
+        for k, column in enumerate(np.where(payloads == poison, 0, payloads)[sound].T.tolist())
+    ]
     for reply in found.values():
         assert reply.numbers.tolist() == expected
         assert reply.header["count"] == len(sound)

@@ -73,7 +73,12 @@ def test_departures_everywhere_down_to_the_last(shape, rates):
     with compiled(shape, SMALL, seed=11, **rates) as tree:
         tree.join()
         for rank in range(8):
-            tree.send(rank, tree.clients[rank].contribution(tree.clients[rank].first_seq + rank % 2, payloads(1)[rank, 0], behind=rank % 2))
+            tree.send(
+                rank,
+                tree.clients[rank].contribution(
+                    tree.clients[rank].first_seq + rank % 2, payloads(1)[rank, 0], behind=rank % 2
+                ),
+            )
         for rank, client in enumerate(tree.clients):
             number = client.number + 1
             tree.gone.add(rank)
@@ -118,7 +123,12 @@ def test_deadlines_and_the_silent_are_the_models_affair_too(rates):
             for _ in range(40):
                 tree.network.now_us += 200
                 for rank in busy:
-                    tree.send(rank, tree.clients[rank].contribution(tree.clients[rank].first_seq + 4 + turn, payloads(8)[rank, turn]))
+                    tree.send(
+                        rank,
+                        tree.clients[rank].contribution(
+                            tree.clients[rank].first_seq + 4 + turn, payloads(8)[rank, turn]
+                        ),
+                    )
         tree.agree()
         assert sum(pair.model.stats[Stat.EVICTED] for pair in tree.switches) >= 1
 
@@ -137,7 +147,9 @@ def test_receipts_go_up_and_results_open_slots(shape):
                 behind, want = seq - client.first_seq - lacked, bool(rng.integers(0, 2))
                 tree.send(rank, client.receipt(seq, behind=behind, want=want))
                 if rank % 3 or turn % 3 == 2:
-                    tree.send(rank, client.contribution(seq, payloads(1)[rank, 0], behind=behind, flags=2 * (seq % 3 == 2)))
+                    tree.send(
+                        rank, client.contribution(seq, payloads(1)[rank, 0], behind=behind, flags=2 * (seq % 3 == 2))
+                    )
                 if turn % 2 and not rank % 2:
                     tree.send(rank, client.fbcast(seq))
         tree.agree()
@@ -145,22 +157,31 @@ def test_receipts_go_up_and_results_open_slots(shape):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_spoilt_frames_between_switches_are_judged_as_the_model_does(seed):
-    """Whatever passed a link comes once more, changed, by its own port or by another. The tree itself may then come to nothing."""
+    """Whatever passed a link comes once more, changed, by its own port or by another. The tree itself may then come to
+    nothing."""
     rng = np.random.default_rng(seed)
     with compiled(TREES["three levels"], SMALL, seed=seed, **BAD) as tree:
         passed: list[tuple[int, int, bytes]] = []
         for k, pair in enumerate(tree.switches):
-            pair.receive = lambda port, frame, now_us, k=k, receive=pair.receive: (passed.append((k, port, frame)), receive(port, frame, now_us))[1]
+            pair.receive = lambda port, frame, now_us, k=k, receive=pair.receive: (
+                passed.append((k, port, frame)),
+                receive(port, frame, now_us),
+            )[1]
         tree.join().reduce(payloads(6, seed=seed))
         seen = passed.copy()
         for turn in range(1500):
             k, port, frame = seen[int(rng.integers(0, len(seen)))]
             tree.network.now_us += int(rng.choice([1, 200]))
-            for _, answer in tree.switches[k].receive(port if rng.random() < 0.9 else 3, spoilt(frame, rng), tree.network.now_us):
+            for _, answer in tree.switches[k].receive(
+                port if rng.random() < 0.9 else 3, spoilt(frame, rng), tree.network.now_us
+            ):
                 if turn % 3 == 0 and answer[0] == 2 and answer[5] <= 4 and answer[6:12] != answer[:6]:
                     seen.append((k, port, answer))
         outcomes = np.sum([pair.model.outcomes for pair in tree.switches], axis=0)
-        assert all(outcomes[kind] for kind in (Outcome.MEMBER, Outcome.PORT, Outcome.ADDRESS, Outcome.TYPE, Outcome.TOKEN, Outcome.FORMAT))
+        assert all(
+            outcomes[kind]
+            for kind in (Outcome.MEMBER, Outcome.PORT, Outcome.ADDRESS, Outcome.TYPE, Outcome.TOKEN, Outcome.FORMAT)
+        )
 
 
 class Worker:
@@ -197,7 +218,9 @@ class Worker:
         for frame in self.end.receive():
             if frame[:6] == self.client.mac:
                 reply = self.client.take(frame)
-                self.runs |= reply.ack is not None and not reply.ack["reason"] and reply.ack["state"] == JobState.RUNNING
+                self.runs |= (
+                    reply.ack is not None and not reply.ack["reason"] and reply.ack["state"] == JobState.RUNNING
+                )
                 if reply.type == Type.RESULT:
                     old = self.held.setdefault(int(reply.header["seq"]), reply)
                     assert facts([old]) == facts([reply])
@@ -205,7 +228,8 @@ class Worker:
 
 @pytest.mark.parametrize("loss", [0, 0.05], ids=["perfect", "bad"])
 def test_a_fabric_of_three_switches_sums_to_the_bits_of_one(loss):
-    """Eight workers at two leaves; every cable loses frames in both directions, those between switches and those to workers."""
+    """Eight workers at two leaves; every cable loses frames in both directions, those between switches and those to
+    workers."""
     numbers = payloads(40, seed=4)
     rates = Rates(loss=loss, duplicate=loss, reorder=loss, delay_us=2)
     with ExitStack() as stack:

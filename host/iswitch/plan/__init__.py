@@ -1,4 +1,5 @@
-"""Which switch sums whose gradients, over which cables, so that all workers are as fast as can be. Needs `pip install 'iswitch-rl[plan]'`.
+"""Which switch sums whose gradients, over which cables, so that all workers are as fast as can be. Needs `pip install
+'iswitch-rl[plan]'`.
 
     from iswitch.plan.compare import plan_of
     from iswitch.plan.configuration import configuration

@@ -1,4 +1,5 @@
-"""What planning is compared with: no aggregation, every worker's own switch (as ATP does), one switch for all (as SwitchML does)."""
+"""What planning is compared with: no aggregation, every worker's own switch (as ATP does), one switch for all (as
+SwitchML does)."""
 
 import time
 from collections.abc import Mapping
@@ -18,8 +19,8 @@ __all__ = ["Nearest", "atp_like", "no_aggregation", "switchml_like", "with_serve
 
 
 def with_server(topology: Topology) -> Topology:
-    """Where sums end at a switch, the same with a ps, which these schemes need: the worker of the fastest cable, the first of these. Its own
-    gradient travels nowhere."""
+    """Where sums end at a switch, the same with a ps, which these schemes need: the worker of the fastest cable, the
+    first of these. Its own gradient travels nowhere."""
     if topology.ps:
         return topology
     graph = topology.graph.copy()
@@ -59,12 +60,16 @@ class Nearest:
                 down[worker] = (*self.back.path(at)[::-1], *own)
         parents = {home: self.ps for home in homes.values() if home != self.ps}
         up |= {switch: self.ways[self.ps].path(switch) for switch in parents}
-        return fitted(self.topology, Tree(rate_gbps=0.0, root=self.ps, homes=dict(homes), parents=parents, up=up, down=down))
+        return fitted(
+            self.topology, Tree(rate_gbps=0.0, root=self.ps, homes=dict(homes), parents=parents, up=up, down=down)
+        )
 
     def allowed(self, homes: Mapping[str, str]) -> bool:
         """No switch has more members than it takes."""
         taken = list(homes.values())
-        return all(taken.count(home) <= (self.sites[home].members or INFINITY) for home in set(taken) & self.sites.keys())
+        return all(
+            taken.count(home) <= (self.sites[home].members or INFINITY) for home in set(taken) & self.sites.keys()
+        )
 
 
 def switchml_like(topology: Topology) -> Plan:
@@ -74,13 +79,19 @@ def switchml_like(topology: Topology) -> Plan:
     if not trees:
         raise TopologyError("no switch has room for all workers (members)")
     best = max(trees, key=lambda tree: tree.rate_gbps)
-    return Plan(scheme="SwitchML-like", trees=(best,), bound_gbps=INFINITY, prices=fixed_prices(topology, (best,)),
-                seconds=time.perf_counter() - began)
+    return Plan(
+        scheme="SwitchML-like",
+        trees=(best,),
+        bound_gbps=INFINITY,
+        prices=fixed_prices(topology, (best,)),
+        seconds=time.perf_counter() - began,
+    )
 
 
 def atp_like(topology: Topology) -> Plan:
-    """Every worker at its own switch for as much as that can sum; what is more goes to the ps unsummed, along shortest ways. How much
-    that is for each switch is the best there is (a linear program). Where a worker's switch does not aggregate all of its gradient goes to the ps."""
+    """Every worker at its own switch for as much as that can sum; what is more goes to the ps unsummed, along shortest
+    ways. How much that is for each switch is the best there is (a linear program). Where a worker's switch does not
+    aggregate all of its gradient goes to the ps."""
     began, near = time.perf_counter(), Nearest(topology)
     room = capacities(topology)
     here = {worker: at for worker, at in near.at.items() if at in near.sites}
@@ -110,4 +121,10 @@ def atp_like(topology: Topology) -> Plan:
             homes = direct | {worker: at for worker, at in here.items() if found[summed[at]] >= high - 1e-9}
             trees.append(replace(near.tree(homes), rate_gbps=high - low))
     packed = tuple(sorted(trees, key=lambda tree: -tree.rate_gbps))
-    return Plan(scheme="ATP-like", trees=packed, bound_gbps=INFINITY, prices=fixed_prices(topology, packed), seconds=time.perf_counter() - began)
+    return Plan(
+        scheme="ATP-like",
+        trees=packed,
+        bound_gbps=INFINITY,
+        prices=fixed_prices(topology, packed),
+        seconds=time.perf_counter() - began,
+    )

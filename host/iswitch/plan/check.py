@@ -1,6 +1,7 @@
 """An independent look at a plan: every load recomputed from its ways and trees alone.
 
-Takes the plan as the JSON that is handed out and the topology as node-link JSON, and shares no code with what made them.
+Takes the plan as the JSON that is handed out and the topology as node-link JSON, and shares no code with what made
+them.
 """
 
 from collections import defaultdict
@@ -13,10 +14,13 @@ __all__ = ["examine"]
 SLACK = 1e-6
 
 
-def examine(network: Mapping[str, Any], plan: Mapping[str, Any], *, levels: int | None = None) -> tuple[dict[str, float], list[str]]:
-    """(load of everything that carries something in Gb/s, complaints; none: the plan holds). network: node-link JSON with `edges`. Keys of loads,
-    sorted, are `a>b` for a direction of a cable, `sum a` for what a switch adds up or the ps takes, `slots a` for the rate that its slots must
-    carry. levels: the most switches before the root that a gradient is summed by."""
+def examine(
+    network: Mapping[str, Any], plan: Mapping[str, Any], *, levels: int | None = None
+) -> tuple[dict[str, float], list[str]]:
+    """(load of everything that carries something in Gb/s, complaints; none: the plan holds). network: node-link JSON
+    with `edges`. Keys of loads, sorted, are `a>b` for a direction of a cable, `sum a` for what a switch adds up or the
+    ps takes, `slots a` for the rate that its slots must carry. levels: the most switches before the root that a
+    gradient is summed by."""
     nodes = {node["id"]: node for node in network["nodes"]}
     cables = {}
     for edge in network["edges"]:
@@ -70,7 +74,9 @@ def examine(network: Mapping[str, Any], plan: Mapping[str, Any], *, levels: int 
             if home != root:
                 wrong.append(f"the gradient of {worker} does not get to the root: {seen} ends at {home}")
             if levels is not None and len(seen) > levels:
-                wrong.append(f"the gradient of {worker} is summed by {len(seen)} switches before the root, not {levels} at most")
+                wrong.append(
+                    f"the gradient of {worker} is summed by {len(seen)} switches before the root, not {levels} at most"
+                )
         for switch, parent in parents.items():
             travel(f"the sum of {switch}", tree["up"].get(switch, []), switch, parent, "sum", rate, multicast)
             loads[f"sum {parent}"] += rate * sizes["sum"]
@@ -97,10 +103,16 @@ def examine(network: Mapping[str, Any], plan: Mapping[str, Any], *, levels: int 
             at, _, to = name.partition(">")
             room = cables.get((at, to), float("inf"))
         elif kind == "sum":
-            room = nodes[switch].get("capacity_gbps" if nodes[switch]["kind"] == "switch" else "ingress_gbps", float("inf"))
+            room = nodes[switch].get(
+                "capacity_gbps" if nodes[switch]["kind"] == "switch" else "ingress_gbps", float("inf")
+            )
         else:
             held = nodes[switch].get("slots")
-            room = held * job["payload_bytes"] * 8e-3 / job["round_trip_us"] if held and job["round_trip_us"] else float("inf")
+            room = (
+                held * job["payload_bytes"] * 8e-3 / job["round_trip_us"]
+                if held and job["round_trip_us"]
+                else float("inf")
+            )
         if load > room * (1 + SLACK):
             wrong.append(f"{name} carries {load:.6g} of {room:.6g} Gb/s")
     if abs(total - plan["rate_gbps"]) > SLACK * max(total, 1):

@@ -9,42 +9,112 @@ __all__ = ["plan"]
 
 
 def plan(
-    topology: Annotated[Path, typer.Argument(metavar="FILE", help="Description of the fabric: YAML, node-link .json or .graphml.")],
-    kind: Annotated[str, typer.Option(
-        metavar="level|tree|levels|trees",
-        help="Plan to configure. level: one tree in which one switch sums each gradient before the root. tree: one tree in which switches also "
-             "sum partial sums. levels, trees: several such trees.")] = "tree",
-    losing: Annotated[list[str] | None, typer.Option(
-        "--lose", metavar="LINK", help="Plan without this cable (L1, or S1-S3) or switch. May be repeated.")] = None,
-    upgrade: Annotated[int, typer.Option(metavar="K", min=0, help="Find the K switches that should aggregate first.")] = 0,
-    upgrade_gbps: Annotated[float | None, typer.Option(
-        metavar="GBPS", min=0.001, help="Capacity of the upgraded switches (default: that of the best switch in the file).")] = None,
-    reserving: Annotated[list[str] | None, typer.Option(
-        "--reserve", metavar="LINK=GBPS", help="Reserve bandwidth of a cable, each way, for other traffic. May be repeated.")] = None,
-    return_path: Annotated[str | None, typer.Option(
-        metavar="multicast|unicast|none", help="How results return to the workers (default: as in the file).")] = None,
-    adjacent: Annotated[bool, typer.Option(
-        "--adjacent", help="Let each switch sum only its neighbours, as the emulated fabric requires.")] = False,
-    limit: Annotated[float, typer.Option(
-        "--seconds", metavar="SECONDS", min=0.1,
-        help="Time limit of each scheme. A plan that is not proved optimal by then has an upper bound.")] = 60.0,
+    topology: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Description of the fabric: YAML, node-link .json or .graphml.")
+    ],
+    kind: Annotated[
+        str,
+        typer.Option(
+            metavar="level|tree|levels|trees",
+            help="Plan to configure. level: one tree in which one switch sums each gradient before the root. tree: one tree in which switches also "
+            "sum partial sums. levels, trees: several such trees.",
+        ),
+    ] = "tree",
+    losing: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--lose", metavar="LINK", help="Plan without this cable (L1, or S1-S3) or switch. May be repeated."
+        ),
+    ] = None,
+    upgrade: Annotated[
+        int, typer.Option(metavar="K", min=0, help="Find the K switches that should aggregate first.")
+    ] = 0,
+    upgrade_gbps: Annotated[
+        float | None,
+        typer.Option(
+            metavar="GBPS",
+            min=0.001,
+            help="Capacity of the upgraded switches (default: that of the best switch in the file).",
+        ),
+    ] = None,
+    reserving: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reserve",
+            metavar="LINK=GBPS",
+            help="Reserve bandwidth of a cable, each way, for other traffic. May be repeated.",
+        ),
+    ] = None,
+    return_path: Annotated[
+        str | None,
+        typer.Option(
+            metavar="multicast|unicast|none", help="How results return to the workers (default: as in the file)."
+        ),
+    ] = None,
+    adjacent: Annotated[
+        bool,
+        typer.Option("--adjacent", help="Let each switch sum only its neighbours, as the emulated fabric requires."),
+    ] = False,
+    limit: Annotated[
+        float,
+        typer.Option(
+            "--seconds",
+            metavar="SECONDS",
+            min=0.1,
+            help="Time limit of each scheme. A plan that is not proved optimal by then has an upper bound.",
+        ),
+    ] = 60.0,
     only: Annotated[bool, typer.Option("--only", help="Do not compare with other schemes.")] = False,
     times: Annotated[bool, typer.Option("--times", help="Print the seconds that each scheme took.")] = False,
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the plan as SVG.")] = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the configuration of each switch and worker as JSON.")] = None,
-    previous: Annotated[Path | None, typer.Option(
-        metavar="FILE", help="An earlier file of --config: list what changes, and increase the epoch if anything does.")] = None,
-    scale: Annotated[float, typer.Option(
-        metavar="FACTOR", min=1e-9, help="Multiply the speeds of cables by this in the arguments for the emulator.")] = 1.0,
-    expanded: Annotated[Path | None, typer.Option("--topology", metavar="FILE", help="Write the topology as node-link JSON.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the plan with its paths and loads as one JSON object, for programs.")] = False,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the configuration of each switch and worker as JSON.")
+    ] = None,
+    previous: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="An earlier file of --config: list what changes, and increase the epoch if anything does.",
+        ),
+    ] = None,
+    scale: Annotated[
+        float,
+        typer.Option(
+            metavar="FACTOR", min=1e-9, help="Multiply the speeds of cables by this in the arguments for the emulator."
+        ),
+    ] = 1.0,
+    expanded: Annotated[
+        Path | None, typer.Option("--topology", metavar="FILE", help="Write the topology as node-link JSON.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the plan with its paths and loads as one JSON object, for programs.")
+    ] = False,
 ) -> None:
-    """Plan which switch sums the gradients of which workers, and over which cables, so that the slowest worker is as fast as possible.
+    """Plan which switch sums the gradients of which workers, and over which cables, so that the slowest worker is as
+    fast as possible.
 
     The exit code is 1 if there is no plan.
     """
     from iswitch.plan.present import Asked, present
 
-    present(Asked(topology=topology, kind=kind, lose=losing or (), upgrade=upgrade, upgrade_gbps=upgrade_gbps, reserve=reserving or (),
-                  return_path=return_path, adjacent=adjacent, seconds=limit, only=only, times=times, svg=svg, config=config, previous=previous,
-                  scale=scale, expanded=expanded, as_json=as_json))
+    present(
+        Asked(
+            topology=topology,
+            kind=kind,
+            lose=losing or (),
+            upgrade=upgrade,
+            upgrade_gbps=upgrade_gbps,
+            reserve=reserving or (),
+            return_path=return_path,
+            adjacent=adjacent,
+            seconds=limit,
+            only=only,
+            times=times,
+            svg=svg,
+            config=config,
+            previous=previous,
+            scale=scale,
+            expanded=expanded,
+            as_json=as_json,
+        )
+    )

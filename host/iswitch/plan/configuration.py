@@ -38,13 +38,17 @@ def _power(least: int) -> int:
 
 
 class _Places:
-    """Switches, their ports and addresses by number: hosts' ports first, then those to switches, each in the order of names."""
+    """Switches, their ports and addresses by number: hosts' ports first, then those to switches, each in the order of
+    names."""
 
     def __init__(self, topology: Topology, first_mac: int, first_ip: ipaddress.IPv4Address):
         self.topology = topology
         self.number = {switch: number for number, switch in enumerate(topology.switches)}
         key = lambda node: (node in self.number, natural(node))
-        self.ports = {switch: {near: port for port, near in enumerate(sorted(topology.graph[switch], key=key))} for switch in self.number}
+        self.ports = {
+            switch: {near: port for port, near in enumerate(sorted(topology.graph[switch], key=key))}
+            for switch in self.number
+        }
         self.rank = {worker: rank for rank, worker in enumerate(topology.workers)}
         self.mac = {switch: (first_mac + number).to_bytes(6).hex(":") for switch, number in self.number.items()}
         self.ip = {switch: str(first_ip + number) for switch, number in self.number.items()}
@@ -55,18 +59,34 @@ class _Places:
         return {"switch": node, "number": self.number[node], "mac": self.mac[node], "ip": self.ip[node]}
 
 
-def configuration(topology: Topology, plan: Plan, *, epoch: int = 1, scale: float = 1.0, wired: Topology | None = None,
-                  first_mac: int = FIRST_MAC, first_ip: ipaddress.IPv4Address = FIRST_IP) -> dict[str, Any]:
-    """As JSON: for each switch its addresses, its ports, and for each job what it is there (parent with port and addresses, ranks below, members by
-    port, slots); for each worker where it is plugged in and whom it sends to; the cables in use; and arguments of `python -m sim.emulator` that make
-    this fabric, or the reasons why they cannot. Tree k is job k, takes `share` of all fragments, and in whole numbers `stripes.fragments[k]` of each
-    `stripes.of`. scale: what rates of cables are multiplied with for the emulator. wired: the fabric before anything was
-    lost, since whatever is left keeps its port, number and address."""
+def configuration(
+    topology: Topology,
+    plan: Plan,
+    *,
+    epoch: int = 1,
+    scale: float = 1.0,
+    wired: Topology | None = None,
+    first_mac: int = FIRST_MAC,
+    first_ip: ipaddress.IPv4Address = FIRST_IP,
+) -> dict[str, Any]:
+    """As JSON: for each switch its addresses, its ports, and for each job what it is there (parent with port and
+    addresses, ranks below, members by port, slots); for each worker where it is plugged in and whom it sends to; the
+    cables in use; and arguments of `python -m sim.emulator` that make this fabric, or the reasons why they cannot. Tree
+    k is job k, takes `share` of all fragments, and in whole numbers `stripes.fragments[k]` of each `stripes.of`. scale:
+    what rates of cables are multiplied with for the emulator. wired: the fabric before anything was lost, since
+    whatever is left keeps its port, number and address."""
     places = _Places(wired or topology, first_mac, first_ip)
     rate = plan.rate_gbps
     switches: dict[str, Any] = {
-        switch: {"number": number, "mac": places.mac[switch], "ip": places.ip[switch],
-                 "ports": {str(port): near for near, port in places.ports[switch].items()}, "jobs": {}} for switch, number in places.number.items()}
+        switch: {
+            "number": number,
+            "mac": places.mac[switch],
+            "ip": places.ip[switch],
+            "ports": {str(port): near for near, port in places.ports[switch].items()},
+            "jobs": {},
+        }
+        for switch, number in places.number.items()
+    }
     workers: dict[str, Any] = {}
     for worker, rank in places.rank.items():
         workers[worker] = {"rank": rank, "jobs": {}}
@@ -76,29 +96,56 @@ def configuration(topology: Topology, plan: Plan, *, epoch: int = 1, scale: floa
                 switches[switch]["jobs"][str(job)] = _role(topology, places, tree, switch)
         for worker, home in tree.homes.items():
             path = tree.up[worker]
-            plugged = {"switch": path[1], "number": places.number[path[1]], "port": places.ports[path[1]][worker]} if path[1:] else None
-            workers[worker]["jobs"][str(job)] = {"plugged": plugged, "sends_to": places.address(home), "share": round(tree.rate_gbps / rate, 9),
-                                                 "rate_gbps": round(tree.rate_gbps, 9), "way": list(path)}
+            plugged = (
+                {"switch": path[1], "number": places.number[path[1]], "port": places.ports[path[1]][worker]}
+                if path[1:]
+                else None
+            )
+            workers[worker]["jobs"][str(job)] = {
+                "plugged": plugged,
+                "sends_to": places.address(home),
+                "share": round(tree.rate_gbps / rate, 9),
+                "rate_gbps": round(tree.rate_gbps, 9),
+                "way": list(path),
+            }
     links = _links(topology, places, plan)
-    return {"epoch": epoch, "scheme": plan.scheme, "rate_gbps": round(rate, 9),
-            "topology": hashlib.sha256(to_json(topology).encode()).hexdigest()[:16],
-            "world": len(places.rank), "stripes": stripes(topology, plan)._asdict(), "switches": switches, "workers": workers, "links": links,
-            "emulator": _emulator(topology, places, plan, links, scale)}
+    return {
+        "epoch": epoch,
+        "scheme": plan.scheme,
+        "rate_gbps": round(rate, 9),
+        "topology": hashlib.sha256(to_json(topology).encode()).hexdigest()[:16],
+        "world": len(places.rank),
+        "stripes": stripes(topology, plan)._asdict(),
+        "switches": switches,
+        "workers": workers,
+        "links": links,
+        "emulator": _emulator(topology, places, plan, links, scale),
+    }
 
 
 def _role(topology: Topology, places: _Places, tree: Tree, switch: str) -> dict[str, Any]:
     job, ports = topology.job, places.ports[switch]
     entering = lambda child: ports[tree.up[child][-2]] if len(tree.up[child]) > 1 else None
-    members: list[dict[str, Any]] = [{"worker": worker, "rank": places.rank[worker], "port": entering(worker)} for worker in tree.members(switch)]
-    members += [{"switch": child, "ranks": sorted(places.rank[worker] for worker in tree.below(child)), "port": entering(child)}
-                for child in tree.children(switch)]
+    members: list[dict[str, Any]] = [
+        {"worker": worker, "rank": places.rank[worker], "port": entering(worker)} for worker in tree.members(switch)
+    ]
+    members += [
+        {"switch": child, "ranks": sorted(places.rank[worker] for worker in tree.below(child)), "port": entering(child)}
+        for child in tree.children(switch)
+    ]
     parent = None
     if switch in tree.parents:
         path = tree.up[switch]
         parent = places.address(tree.parents[switch]) | {"port": ports[path[1]], "way": list(path)}
     held = _held(job, tree)
-    return {"role": "leaf" if parent else "root", "parent": parent, "ranks": sorted(places.rank[worker] for worker in tree.below(switch)),
-            "members": members, "slots": held, "window": _power(held)}
+    return {
+        "role": "leaf" if parent else "root",
+        "parent": parent,
+        "ranks": sorted(places.rank[worker] for worker in tree.below(switch)),
+        "members": members,
+        "slots": held,
+        "window": _power(held),
+    }
 
 
 def _held(job: Job, tree: Tree) -> int:
@@ -108,40 +155,75 @@ def _held(job: Job, tree: Tree) -> int:
 
 def _links(topology: Topology, places: _Places, plan: Plan) -> list[dict[str, Any]]:
     """Cables between switches that carry something."""
-    carried = {frozenset(hop) for tree in plan.trees for path in (*tree.up.values(), *tree.down.values()) for hop in pairwise(path)}
-    ends = sorted((sorted(hop, key=natural) for hop in carried if hop <= places.number.keys()), key=lambda pair: [natural(end) for end in pair])
-    return [{"name": topology.named(a, b), "ends": [a, b], "places": [[places.number[a], places.ports[a][b]], [places.number[b], places.ports[b][a]]],
-             "bw_gbps": topology.free_gbps(a, b)} for a, b in ends]
+    carried = {
+        frozenset(hop)
+        for tree in plan.trees
+        for path in (*tree.up.values(), *tree.down.values())
+        for hop in pairwise(path)
+    }
+    ends = sorted(
+        (sorted(hop, key=natural) for hop in carried if hop <= places.number.keys()),
+        key=lambda pair: [natural(end) for end in pair],
+    )
+    return [
+        {
+            "name": topology.named(a, b),
+            "ends": [a, b],
+            "places": [[places.number[a], places.ports[a][b]], [places.number[b], places.ports[b][a]]],
+            "bw_gbps": topology.free_gbps(a, b),
+        }
+        for a, b in ends
+    ]
 
 
-def _emulator(topology: Topology, places: _Places, plan: Plan, links: list[dict[str, Any]], scale: float) -> dict[str, Any]:
+def _emulator(
+    topology: Topology, places: _Places, plan: Plan, links: list[dict[str, Any]], scale: float
+) -> dict[str, Any]:
     reasons = _obstacles(topology, places, plan, links)
     if reasons:
         return {"arguments": None, "reasons": reasons}
     ports = max(map(len, places.ports.values()))
     windows = [_power(_held(topology.job, tree)) for tree in plan.trees]
     members = _power(max(len(places.rank), 2))
-    arguments = ["--switches", str(len(places.number)), "--ports", str(ports), "--members", str(members),
-                 "--jobs", str(_power(max(len(plan.trees), 2))),
-                 "--window", str(max(*windows, 2)), "--elements", str(topology.job.payload_bytes // 4)]
+    arguments = [
+        "--switches",
+        str(len(places.number)),
+        "--ports",
+        str(ports),
+        "--members",
+        str(members),
+        "--jobs",
+        str(_power(max(len(plan.trees), 2))),
+        "--window",
+        str(max(*windows, 2)),
+        "--elements",
+        str(topology.job.payload_bytes // 4),
+    ]
     for link in links:
         one, other = (f"{switch}:{port}" for switch, port in link["places"])
         arguments += ["--link", f"{one}-{other},rate={link['bw_gbps'] * scale * 1e9:.0f}"]
     for job, tree in enumerate(plan.trees):
         for switch, parent in tree.parents.items():
             below = ranges(places.rank[worker] for worker in tree.below(switch))
-            arguments += ["--leaf", f"{places.number[switch]}-{places.number[parent]}:{below}{f':job={job}' if job else ''}"]
+            arguments += [
+                "--leaf",
+                f"{places.number[switch]}-{places.number[parent]}:{below}{f':job={job}' if job else ''}",
+            ]
     return {"arguments": arguments, "reasons": []}
 
 
 def _obstacles(topology: Topology, places: _Places, plan: Plan, links: list[dict[str, Any]]) -> list[str]:
-    """Why an emulated fabric cannot run the plan: there a switch is the root, members are neighbours of who sums them, and cables make no loop."""
+    """Why an emulated fabric cannot run the plan: there a switch is the root, members are neighbours of who sums them,
+    and cables make no loop."""
     found = []
     for tree in plan.trees:
         if tree.root not in places.number:
             found.append(f"sums end at the host {tree.root}, not at a switch")
-        found += [f"{child} is not a neighbour of {path[-1]}, which sums it{' (see --adjacent)' if path[-1] in places.number else ''}"
-                  for child, path in tree.up.items() if len(path) != 2]
+        found += [
+            f"{child} is not a neighbour of {path[-1]}, which sums it{' (see --adjacent)' if path[-1] in places.number else ''}"
+            for child, path in tree.up.items()
+            if len(path) != 2
+        ]
     used = nx.Graph(link["ends"] for link in links)
     if used and not nx.is_forest(used):
         found.append("cables between switches form a loop")
@@ -158,7 +240,11 @@ def _obstacles(topology: Topology, places: _Places, plan: Plan, links: list[dict
 
 def _flat(value: Any, at: str = "") -> dict[str, Any]:
     if isinstance(value, Mapping) and value:
-        return {name: leaf for key, each in value.items() for name, leaf in _flat(each, f"{at}.{key}" if at else str(key)).items()}
+        return {
+            name: leaf
+            for key, each in value.items()
+            for name, leaf in _flat(each, f"{at}.{key}" if at else str(key)).items()
+        }
     return {at: value}
 
 
@@ -168,7 +254,9 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     lines = []
     for name in sorted(before.keys() | after.keys(), key=natural):
         if before.get(name) != after.get(name):
-            told = [" ".join(str(_short(side[name])).split()) if name in side else "nothing" for side in (before, after)]
+            told = [
+                " ".join(str(_short(side[name])).split()) if name in side else "nothing" for side in (before, after)
+            ]
             lines.append(f"{name}: {told[0]} -> {told[1]}")
     return lines
 
@@ -182,6 +270,7 @@ def _short(value: Any) -> Any:
 
 
 def renewed(old: Mapping[str, Any], new: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """(the new configuration with its epoch, the differences): one epoch later than the old one if anything differs, else the same."""
+    """(the new configuration with its epoch, the differences): one epoch later than the old one if anything differs,
+    else the same."""
     lines = difference(old, new)
     return new | {"epoch": int(old["epoch"]) + bool(lines)}, lines

@@ -6,7 +6,8 @@ __all__ = ["TopologyError", "told"]
 
 
 class TopologyError(ValueError):
-    """A topology that nothing can be planned with. place: (kind, name) of what is wrong, from which a reader finds its line."""
+    """A topology that nothing can be planned with. place: (kind, name) of what is wrong, from which a reader finds its
+    line."""
 
     def __init__(self, message: str, place: tuple[str, Any] | None = None):
         super().__init__(message)
@@ -15,4 +16,8 @@ class TopologyError(ValueError):
 
 def told(error: Exception) -> str:
     """One sentence for whoever called a program; of a file, without the system's number."""
-    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename and error.strerror else str(error)
+    return (
+        f"{error.filename}: {error.strerror}"
+        if isinstance(error, OSError) and error.filename and error.strerror
+        else str(error)
+    )

@@ -1,10 +1,11 @@
 """The fastest single tree, proved.
 
-All workers send at one rate r in a best plan, so with t = 1/r every row is linear: streams on a resource, in their sizes, <= what it has x t. Workers
-that nothing tells apart are a whole number, streams to one place a flow of whole numbers. Streams come in whole numbers, so t is one of few values:
-what a resource can be made to carry, by what it has. For one t the question is whether there is a tree, which is far easier than to minimise t:
-each row's right side is rounded down to what can be carried, and a switch that is not used takes nothing. The t are gone through from below, where
-the linear program begins, in growing steps and then by halves; each `no` is a proved bound.
+All workers send at one rate r in a best plan, so with t = 1/r every row is linear: streams on a resource, in their
+sizes, <= what it has x t. Workers that nothing tells apart are a whole number, streams to one place a flow of whole
+numbers. Streams come in whole numbers, so t is one of few values: what a resource can be made to carry, by what it has.
+For one t the question is whether there is a tree, which is far easier than to minimise t: each row's right side is
+rounded down to what can be carried, and a switch that is not used takes nothing. The t are gone through from below,
+where the linear program begins, in growing steps and then by halves; each `no` is a proved bound.
 """
 
 import time
@@ -25,9 +26,17 @@ TRIES = 4
 """Trees that are cheap at some prices, to begin with."""
 
 
-def one_tree(topology: Topology, *, levels: int | None = 1, time_s: float = 60.0, adjacent: bool = False, upgrade: Upgrade | None = None) -> Plan:
-    """The best tree in which a gradient is summed by at most `levels` switches before the root (None: any number). adjacent: members are neighbours
-    of who sums them, as the emulated fabric needs it. TopologyError if there is none, or none was found in time."""
+def one_tree(
+    topology: Topology,
+    *,
+    levels: int | None = 1,
+    time_s: float = 60.0,
+    adjacent: bool = False,
+    upgrade: Upgrade | None = None,
+) -> Plan:
+    """The best tree in which a gradient is summed by at most `levels` switches before the root (None: any number).
+    adjacent: members are neighbours of who sums them, as the emulated fabric needs it. TopologyError if there is none,
+    or none was found in time."""
     if levels is not None and levels < 1:
         raise ValueError(f"levels must be at least 1 or None, not {levels!r}")
     if not time_s > 0:
@@ -36,7 +45,9 @@ def one_tree(topology: Topology, *, levels: int | None = 1, time_s: float = 60.0
     began = time.perf_counter()
     left = lambda: max(time_s - (time.perf_counter() - began), 0.0)
     near = "; with --adjacent sums go to neighbours only" if adjacent else ""
-    none = TopologyError(f"{scheme}: no tree reaches all workers: raise `members` of the switches, or free bandwidth of cables{near}")
+    none = TopologyError(
+        f"{scheme}: no tree reaches all workers: raise `members` of the switches, or free bandwidth of cables{near}"
+    )
     where = sites(topology, upgrade)
     model = Model(topology, where, levels=levels, adjacent=adjacent, upgrades=upgrade.most if upgrade else 0)
     fit = lambda values: fitted(topology.with_capacity(model.upgraded(values)), model.tree(values))
@@ -48,7 +59,9 @@ def one_tree(topology: Topology, *, levels: int | None = 1, time_s: float = 60.0
     while left() and not proved:
         steps = model.steps(low, known)
         ahead = min(stride, (len(steps) + 1) // 2 if tree else len(steps)) - 1
-        found = model.within(steps[ahead], left() if tried else min(left(), FIRST_S)) if known > low * (1 + SAME) else None
+        found = (
+            model.within(steps[ahead], left() if tried else min(left(), FIRST_S)) if known > low * (1 + SAME) else None
+        )
         if found and found.values:
             values, tree = found.values, fit(found.values)
             if tree.rate_gbps * steps[ahead] < 1 - SLACK:
@@ -75,8 +88,14 @@ def one_tree(topology: Topology, *, levels: int | None = 1, time_s: float = 60.0
     tidied = model.tidy(known, values)
     if tidied and (tidy := fit(tidied)).rate_gbps >= tree.rate_gbps * (1 - SAME):
         tree, upgraded = tidy, model.upgraded(tidied)
-    return Plan(scheme=scheme, trees=(tree,), bound_gbps=tree.rate_gbps if proved else max(1 / low, tree.rate_gbps),
-                prices=fixed_prices(topology.with_capacity(upgraded), (tree,)), seconds=seconds, upgraded=upgraded)
+    return Plan(
+        scheme=scheme,
+        trees=(tree,),
+        bound_gbps=tree.rate_gbps if proved else max(1 / low, tree.rate_gbps),
+        prices=fixed_prices(topology.with_capacity(upgraded), (tree,)),
+        seconds=seconds,
+        upgraded=upgraded,
+    )
 
 
 def _first(topology: Topology, pricing: Pricing, low: float) -> Tree | None:

@@ -10,8 +10,23 @@ from iswitch.plan.topology import EDGE_KEYS, HOST_KEYS, JOB_KEYS, SWITCH_KEYS, T
 
 __all__ = ["from_graphml", "from_json", "graph_of", "node_link", "to_graphml", "to_json"]
 
-QUANTITIES = ("bw", "bandwidth", "speed", "rate", "capacity", "ingress", "reserved", "slots", "window", "members", "aggregat", "role", "kind")
-"""Attributes that look like these must be understood; others of a drawing (colours, places, labels) say nothing here."""
+QUANTITIES = (
+    "bw",
+    "bandwidth",
+    "speed",
+    "rate",
+    "capacity",
+    "ingress",
+    "reserved",
+    "slots",
+    "window",
+    "members",
+    "aggregat",
+    "role",
+    "kind",
+)
+"""Attributes that look like these must be understood; others of a drawing (colours, places, labels) say nothing
+here."""
 
 
 def node_link(topology: Topology) -> dict[str, Any]:
@@ -49,7 +64,9 @@ def graph_of(text: str, name: str) -> nx.Graph:
     except json.JSONDecodeError as error:
         raise TopologyError(f"{name}:{error.lineno}: not JSON: {error.msg}") from error
     except (KeyError, TypeError, AttributeError) as error:
-        raise TopologyError(f"{name}: not a graph in networkx's node-link JSON, an object with the lists \"nodes\" and \"edges\"") from error
+        raise TopologyError(
+            f'{name}: not a graph in networkx\'s node-link JSON, an object with the lists "nodes" and "edges"'
+        ) from error
 
 
 def to_graphml(topology: Topology, path: Path) -> None:
@@ -57,8 +74,9 @@ def to_graphml(topology: Topology, path: Path) -> None:
 
 
 def from_graphml(path: Path) -> Topology:
-    """Attributes are those of the JSON, units in their names. What a drawing tool adds is left out, but an attribute that looks like a quantity and
-    is none that is known is refused: `bw`, in what unit? So is a number that was written as text. TopologyError."""
+    """Attributes are those of the JSON, units in their names. What a drawing tool adds is left out, but an attribute
+    that looks like a quantity and is none that is known is refused: `bw`, in what unit? So is a number that was written
+    as text. TopologyError."""
     try:
         drawn = nx.read_graphml(path)
     except (nx.NetworkXError, SyntaxError, KeyError, ValueError) as error:

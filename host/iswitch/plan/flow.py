@@ -11,24 +11,36 @@ Arc = tuple[str, str]
 
 
 class Arcs:
-    """nodes: switches, the ps, and workers of several cables (`lone`); workers of one cable are where their switch is."""
+    """nodes: switches, the ps, and workers of several cables (`lone`); workers of one cable are where their switch
+    is."""
 
     def __init__(self, topology: Topology):
         self.lone = {worker for worker in topology.workers if len(topology.graph[worker]) > 1}
         self.ps = topology.ps
         self.nodes = [*topology.switches, *sorted(self.lone), *([self.ps] if self.ps else [])]
         there = set(self.nodes)
-        both = sorted(arc for a, b in topology.graph.edges if a in there and b in there for arc in ((a, b), (b, a)) if topology.free_gbps(a, b))
+        both = sorted(
+            arc
+            for a, b in topology.graph.edges
+            if a in there and b in there
+            for arc in ((a, b), (b, a))
+            if topology.free_gbps(a, b)
+        )
         self.up: list[Arc] = [(at, to) for at, to in both if at != self.ps and to not in self.lone]
         self.down: list[Arc] = [(at, to) for at, to in both if to != self.ps and at not in self.lone]
 
     def toward(self, place: str, adjacent: bool = False) -> list[Arc]:
         """For streams that end at `place`, with `adjacent` from its neighbours only."""
-        return [(at, to) for at, to in self.up if at != place and (to == place if adjacent else to in (place,) or to != self.ps)]
+        return [
+            (at, to)
+            for at, to in self.up
+            if at != place and (to == place if adjacent else to in (place,) or to != self.ps)
+        ]
 
 
 def reaches(group: Group, place: str, adjacent: bool) -> bool:
-    """Whether workers may be summed there: with `adjacent` by a neighbour, which for those of one cable is their switch."""
+    """Whether workers may be summed there: with `adjacent` by a neighbour, which for those of one cable is their
+    switch."""
     return not adjacent or place == group.at or (group.at,) == group.workers
 
 

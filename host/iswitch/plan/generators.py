@@ -16,7 +16,8 @@ def _positive(**counts: float) -> None:
 
 
 def leaf_spine(leaves: int, spines: int, hosts: int, *, nic_gbps: float = 10.0, uplink_gbps: float = 40.0) -> nx.Graph:
-    """Every leaf with each spine by one cable, `hosts` at each leaf: `leaf1`, `spine1`, `leaf1-h1`. No switch aggregates, no host is a ps."""
+    """Every leaf with each spine by one cable, `hosts` at each leaf: `leaf1`, `spine1`, `leaf1-h1`. No switch
+    aggregates, no host is a ps."""
     _positive(leaves=leaves, spines=spines, hosts=hosts, nic_gbps=nic_gbps, uplink_gbps=uplink_gbps)
     graph = nx.Graph()
     for leaf in range(1, leaves + 1):
@@ -31,8 +32,8 @@ def leaf_spine(leaves: int, spines: int, hosts: int, *, nic_gbps: float = 10.0, 
 
 
 def fat_tree(k: int, *, bw_gbps: float = 10.0) -> nx.Graph:
-    """The fat-tree of k-port switches (Al-Fares, Loukissas, Vahdat: SIGCOMM 2008): k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 core
-    switches, k^3/4 hosts, every cable of one speed."""
+    """The fat-tree of k-port switches (Al-Fares, Loukissas, Vahdat: SIGCOMM 2008): k pods of k/2 edge and k/2
+    aggregation switches, (k/2)^2 core switches, k^3/4 hosts, every cable of one speed."""
     if k < 2 or k % 2:
         raise ValueError(f"k must be even and at least 2, not {k!r}")
     _positive(bw_gbps=bw_gbps)
@@ -53,8 +54,9 @@ def fat_tree(k: int, *, bw_gbps: float = 10.0) -> nx.Graph:
 
 
 def seed_example(*, capacity_gbps: float = 9.0, without: str | None = None, **settings: Any) -> Topology:
-    """Eight workers, three switches in a triangle of cables L1 to L3 and a ps at the third, of Fang and others (GRID, figure 1). Streams have the
-    sizes that they have there: nothing for headers, and a partial sum is as large as a gradient. without: a cable to leave out."""
+    """Eight workers, three switches in a triangle of cables L1 to L3 and a ps at the third, of Fang and others (GRID,
+    figure 1). Streams have the sizes that they have there: nothing for headers, and a partial sum is as large as a
+    gradient. without: a cable to leave out."""
     graph = nx.Graph()
     for switch, workers in (("S1", (1, 2, 3, 4)), ("S2", (5, 6)), ("S3", (7, 8))):
         graph.add_node(switch, kind="switch", aggregates=True, capacity_gbps=float(capacity_gbps))

@@ -1,9 +1,10 @@
-"""GRID's own algorithm as a baseline: its linear program without links, randomised rounding, and a repair of what that breaks.
+"""GRID's own algorithm as a baseline: its linear program without links, randomised rounding, and a repair of what that
+breaks.
 
-Fang, Zhao, Xu, Wu, Yao: GRID, IEEE/ACM Transactions on Networking 31(5), 2023: maximise the rate that all workers reach, each splitting its
-gradient over aggregation nodes; a switch's sum is as fast as its fastest worker's part; capacities of switches and the ps bind, links do not. Each
-worker then takes one node, with chances as its parts are. Rounded so the rate stays and capacities break, so here the rate is lowered until all
-fits, links too.
+Fang, Zhao, Xu, Wu, Yao: GRID, IEEE/ACM Transactions on Networking 31(5), 2023: maximise the rate that all workers
+reach, each splitting its gradient over aggregation nodes; a switch's sum is as fast as its fastest worker's part;
+capacities of switches and the ps bind, links do not. Each worker then takes one node, with chances as its parts are.
+Rounded so the rate stays and capacities break, so here the rate is lowered until all fits, links too.
 """
 
 import random
@@ -31,8 +32,8 @@ MOVES = 200
 
 
 def relaxed(topology: Topology) -> tuple[float, list[dict[str, float]]]:
-    """(rate of the linear program, for each group of workers its parts by aggregation node). A worker sends at most what its cable takes; the ps
-    takes what its cables bring."""
+    """(rate of the linear program, for each group of workers its parts by aggregation node). A worker sends at most
+    what its cable takes; the ps takes what its cables bring."""
     near, job, groups = Nearest(topology), topology.job, topology.groups()
     ends = [*near.sites, near.ps]
     program = Program()
@@ -56,14 +57,16 @@ def relaxed(topology: Topology) -> tuple[float, list[dict[str, float]]]:
         program.row(streams(switch), -INFINITY, site.capacity_gbps)
     ingress = topology.graph.nodes[near.ps].get("ingress_gbps", INFINITY)
     wires = sum(topology.free_gbps(near.ps, to) for to in topology.graph[near.ps])
-    program.row(streams(near.ps) | {variable: job.partial_size for variable in sums.values()}, -INFINITY, min(ingress, wires))
+    program.row(
+        streams(near.ps) | {variable: job.partial_size for variable in sums.values()}, -INFINITY, min(ingress, wires)
+    )
     found = program.solve().values
     return found[rate], [{end: found[variable] for end, variable in r.items()} for r in parts]
 
 
 def grid(topology: Topology, *, seed: int = 1) -> Plan:
-    """The best of `DRAWS` roundings, repaired by moving workers one after another while that helps. The note says what the linear program promised,
-    and the median of the draws without repair."""
+    """The best of `DRAWS` roundings, repaired by moving workers one after another while that helps. The note says what
+    the linear program promised, and the median of the draws without repair."""
     began, chance, near = time.perf_counter(), random.Random(seed), Nearest(topology)
     promised, parts = relaxed(topology)
     drawn: dict[tuple[str, ...], Tree] = {}
@@ -77,12 +80,20 @@ def grid(topology: Topology, *, seed: int = 1) -> Plan:
         if key not in drawn and near.allowed(homes):
             drawn[key] = near.tree(homes)
         rates.append(drawn[key].rate_gbps if key in drawn else 0.0)
-    best = sorted(drawn.values(), key=lambda tree: -tree.rate_gbps)[:REPAIRED] or [near.tree(dict.fromkeys(topology.workers, near.ps))]
+    best = sorted(drawn.values(), key=lambda tree: -tree.rate_gbps)[:REPAIRED] or [
+        near.tree(dict.fromkeys(topology.workers, near.ps))
+    ]
     repair = _Repair(near)
     tree = max((repair.repaired(tree) for tree in best), key=lambda tree: tree.rate_gbps)
     note = f"its program, without links, promises {promised:.4g}; its roundings give {statistics.median(rates):.4g} (median of {DRAWS}) unrepaired"
-    return Plan(scheme="GRID, repaired", trees=(tree,), bound_gbps=INFINITY, prices=fixed_prices(topology, (tree,)),
-                seconds=time.perf_counter() - began, note=note)
+    return Plan(
+        scheme="GRID, repaired",
+        trees=(tree,),
+        bound_gbps=INFINITY,
+        prices=fixed_prices(topology, (tree,)),
+        seconds=time.perf_counter() - began,
+        note=note,
+    )
 
 
 class _Repair:
@@ -122,11 +133,14 @@ class _Repair:
         return found
 
     def allowed(self, counts: Mapping[tuple[str, str], int]) -> bool:
-        return all(sum(number for (_, at), number in counts.items() if at == home) <= (site.members or INFINITY)
-                   for home, site in self.near.sites.items())
+        return all(
+            sum(number for (_, at), number in counts.items() if at == home) <= (site.members or INFINITY)
+            for home, site in self.near.sites.items()
+        )
 
     def repaired(self, tree: Tree) -> Tree:
-        """Moves a worker, or all of a place with one home, as long as the fullest resource gets emptier, or that and the next fullest after it."""
+        """Moves a worker, or all of a place with one home, as long as the fullest resource gets emptier, or that and
+        the next fullest after it."""
         near = self.near
         counts = Counter((near.at[worker], home) for worker, home in tree.homes.items())
         value = self.fill(counts)

@@ -10,14 +10,17 @@ __all__ = ["JOB_KEYS", "Job"]
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """The one job that is planned for, and how large its streams are: a worker whose gradient leaves at r Gb/s of payload puts
-    r x `gradient_size` on its cable, a switch's partial sum of it is r x `partial_size`, the result r x `result_size`.
+    """The one job that is planned for, and how large its streams are: a worker whose gradient leaves at r Gb/s of
+    payload puts r x `gradient_size` on its cable, a switch's partial sum of it is r x `partial_size`, the result r x
+    `result_size`.
 
-    return_path: `multicast`: results go back along the tree, each switch sending them to those that it summed; `unicast`: the root sends each
-    worker its own copy; `none`: the way back is not planned, as in most papers. payload_bytes: of a segment of 4-byte elements; the default is the
-    most whose partial sums fit an Ethernet frame. overhead_bytes: of a segment on a cable beside its elements: 64 of headers, 4 of FCS, 20 of
-    preamble and gap. uplink_bytes_per_element: 8, since partial sums travel unrounded. round_trip_us: from a segment's leaving to its result's
-    being there, waiting for the slowest included; slots are held that long. gradient_bytes: of a whole gradient, to tell times.
+    return_path: `multicast`: results go back along the tree, each switch sending them to those that it summed;
+    `unicast`: the root sends each worker its own copy; `none`: the way back is not planned, as in most papers.
+    payload_bytes: of a segment of 4-byte elements; the default is the most whose partial sums fit an Ethernet frame.
+    overhead_bytes: of a segment on a cable beside its elements: 64 of headers, 4 of FCS, 20 of preamble and gap.
+    uplink_bytes_per_element: 8, since partial sums travel unrounded. round_trip_us: from a segment's leaving to its
+    result's being there, waiting for the slowest included; slots are held that long. gradient_bytes: of a whole
+    gradient, to tell times.
     """
 
     return_path: str = "multicast"
@@ -35,7 +38,11 @@ class Job:
         for field in fields(self):
             value = getattr(self, field.name)
             if not isinstance(field.default, str):
-                demand(isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value), field.name, "a number")
+                demand(
+                    isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value),
+                    field.name,
+                    "a number",
+                )
             if isinstance(field.default, int):  # files may say 1e8
                 demand(float(value).is_integer(), field.name, "a whole number")
                 object.__setattr__(self, field.name, int(value))

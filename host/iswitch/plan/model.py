@@ -27,20 +27,31 @@ class Model:
         program = self.program = Program()
         job = topology.job
         ends = [*self.sites, Site(topology.ps)] if topology.ps else self.sites
-        self.x = {(g, a): program.variable(0, len(group.workers) if reaches(group, end.at, adjacent) else 0, integer=True)
-                  for g, group in enumerate(self.groups) for a, end in enumerate(ends)}
+        self.x = {
+            (g, a): program.variable(0, len(group.workers) if reaches(group, end.at, adjacent) else 0, integer=True)
+            for g, group in enumerate(self.groups)
+            for a, end in enumerate(ends)
+        }
         self.u = [program.variable(0, 1, integer=True) for _ in self.sites]
         self.z = [] if topology.ps else [program.variable(0, 1, integer=True) for _ in self.sites]
-        self.y = {(a, b): program.variable(0, 1, integer=True) for a, site in enumerate(self.sites) for b, other in enumerate(ends)
-                  if site.at != other.at and (levels != 1 or b == len(self.sites) or not topology.ps)}
+        self.y = {
+            (a, b): program.variable(0, 1, integer=True)
+            for a, site in enumerate(self.sites)
+            for b, other in enumerate(ends)
+            if site.at != other.at and (levels != 1 or b == len(self.sites) or not topology.ps)
+        }
         self.ends = ends
         self._assign(levels)
         places = sorted({end.at for end in ends}, key=natural)
         total = sum(len(group.workers) for group in self.groups)
         arcs = {place: self.arcs.toward(place, adjacent) for place in places}
         self.f = {(place, arc): program.variable(0, total, integer=True) for place in places for arc in arcs[place]}
-        self.h = {(place, arc): program.variable(0, len(sites), integer=True) for place in places for arc in arcs[place]
-                  if arc[0] not in self.arcs.lone and any(ends[b].at == place for _, b in self.y)}
+        self.h = {
+            (place, arc): program.variable(0, len(sites), integer=True)
+            for place in places
+            for arc in arcs[place]
+            if arc[0] not in self.arcs.lone and any(ends[b].at == place for _, b in self.y)
+        }
         for place in places:
             begins: dict[str, dict[int, float]] = defaultdict(dict)
             for (g, a), variable in self.x.items():
@@ -58,7 +69,10 @@ class Model:
         self._resources()
         # What a resource can carry: gradients one way, results of all streams the other way, partial sums
         most = 2 * total + len(self.sites)
-        streams = np.arange(most + 1)[:, None] * job.gradient_size + np.arange(len(self.sites) + 1)[None, :] * job.partial_size
+        streams = (
+            np.arange(most + 1)[:, None] * job.gradient_size
+            + np.arange(len(self.sites) + 1)[None, :] * job.partial_size
+        )
         self.sums = np.unique(np.concatenate((streams.ravel(), [1.0])))
         if upgrades:
             program.row({self.u[a]: 1.0 for a, site in enumerate(self.sites) if site.upgraded}, 0, upgrades)
@@ -88,8 +102,13 @@ class Model:
             if levels != 1:
                 row({level[a]: 1.0, level[b]: -1.0, variable: -(deepest + 1.0)}, -deepest, INFINITY)
 
-    def _flow(self, flow: dict[tuple[str, tuple[str, str]], int], place: str, supply: dict[str, dict[int, float]],
-              arcs: list[tuple[str, str]]) -> None:
+    def _flow(
+        self,
+        flow: dict[tuple[str, tuple[str, str]], int],
+        place: str,
+        supply: dict[str, dict[int, float]],
+        arcs: list[tuple[str, str]],
+    ) -> None:
         """What leaves a node, but for what comes in, is what begins there."""
         terms: dict[str, dict[int, float]] = {node: defaultdict(float) for node in self.arcs.nodes if node != place}
         for at, to in arcs:
@@ -119,7 +138,8 @@ class Model:
                 self.program.row(row, wanted, wanted)
 
     def _resources(self) -> None:
-        """What is to be limited: [(streams and their sizes, Gb/s, the site's `u` if it is one that need not be used)]."""
+        """What is to be limited: [(streams and their sizes, Gb/s, the site's `u` if it is one that need not be
+        used)]."""
         topology, job = self.topology, self.topology.job
         self.limits: list[tuple[dict[int, float], float, int | None]] = []
         on: dict[tuple[str, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
@@ -133,11 +153,14 @@ class Model:
         self.limits += [(dict(terms), topology.free_gbps(*arc), None) for arc, terms in on.items()]
         single = [group for group in self.groups if group.at not in self.arcs.lone]
         if any(not group.nic_gbps for group in single):
-            raise TopologyError("other traffic has reserved all bandwidth of a worker's cable (reserved_gbps, --reserve)")
+            raise TopologyError(
+                "other traffic has reserved all bandwidth of a worker's cable (reserved_gbps, --reserve)"
+            )
         self.least = max((job.gradient_size / group.nic_gbps for group in single), default=0.0)
         for b, end in enumerate(self.ends):
             into = {self.x[g, b]: job.gradient_size for g in range(len(self.groups))} | {
-                variable: job.partial_size for (_, to), variable in self.y.items() if to == b}
+                variable: job.partial_size for (_, to), variable in self.y.items() if to == b
+            }
             if end.at == topology.ps:
                 self.limits.append((into, topology.graph.nodes[end.at].get("ingress_gbps", INFINITY), None))
                 continue
@@ -163,7 +186,10 @@ class Model:
     @property
     def longest(self) -> float:
         """A t at which every tree fits."""
-        return float(self.sums[-1]) / min((gbps for _, gbps, _ in self.limits if gbps), default=1.0) * (1 + 2 * SAME) + self.least
+        return (
+            float(self.sums[-1]) / min((gbps for _, gbps, _ in self.limits if gbps), default=1.0) * (1 + 2 * SAME)
+            + self.least
+        )
 
     def lowest(self, time_s: float) -> float:
         """A t below which there is no tree, by the linear program."""
@@ -225,15 +251,24 @@ class Model:
 
     def upgraded(self, values: list[float]) -> dict[str, float]:
         """Switches that a solution has upgraded, with their capacities."""
-        return {site.at: site.capacity_gbps for site, variable in zip(self.sites, self.u) if site.upgraded and round(values[variable])}
+        return {
+            site.at: site.capacity_gbps
+            for site, variable in zip(self.sites, self.u)
+            if site.upgraded and round(values[variable])
+        }
 
     def tree(self, values: list[float]) -> Tree:
         """What a solution says."""
         whole = lambda variable: round(values[variable])
         root = self.topology.ps or next(site.at for site, variable in zip(self.sites, self.z) if whole(variable))
         homes, up = {}, {}
-        streams = {place: {arc: whole(variable) for (to, arc), variable in self.f.items() if to == place} for place in {end.at for end in self.ends}}
-        sums = {place: {arc: whole(variable) for (to, arc), variable in self.h.items() if to == place} for place in streams}
+        streams = {
+            place: {arc: whole(variable) for (to, arc), variable in self.f.items() if to == place}
+            for place in {end.at for end in self.ends}
+        }
+        sums = {
+            place: {arc: whole(variable) for (to, arc), variable in self.h.items() if to == place} for place in streams
+        }
         for g, group in enumerate(self.groups):
             waiting = list(group.workers)
             for a, end in sorted(enumerate(self.ends), key=lambda item: (item[1].at != group.at, natural(item[1].at))):
@@ -257,10 +292,14 @@ class Model:
                     path = decompose(back, root, group.at)
                     down[worker] = path if group.at == worker else (*path, worker)
         order = sorted(homes, key=natural)
-        return Tree(rate_gbps=0.0, root=root, homes={worker: homes[worker] for worker in order},
-                    parents={switch: parents[switch] for switch in sorted(parents, key=natural)},
-                    up={child: up[child] for child in (*order, *sorted(parents, key=natural))},
-                    down={worker: down[worker] for worker in order if down})
+        return Tree(
+            rate_gbps=0.0,
+            root=root,
+            homes={worker: homes[worker] for worker in order},
+            parents={switch: parents[switch] for switch in sorted(parents, key=natural)},
+            up={child: up[child] for child in (*order, *sorted(parents, key=natural))},
+            down={worker: down[worker] for worker in order if down},
+        )
 
 
 def _alive(homes: dict[str, str], parents: dict[str, str], root: str) -> set[str]:

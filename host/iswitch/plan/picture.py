@@ -19,18 +19,25 @@ HEAD, LEGEND, LEAST = 52, 34, 810
 
 
 class _Canvas:
-    """Where everything is. A box of workers is those of one place with one home; boxes of a switch stand below it, and switches above those
-    they have below them."""
+    """Where everything is. A box of workers is those of one place with one home; boxes of a switch stand below it, and
+    switches above those they have below them."""
 
     def __init__(self, topology: Topology, plan: Plan):
         self.topology, self.plan, self.tree = topology, plan, plan.trees[0]
         boxes: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for worker, home in self.tree.homes.items():
-            boxes[self.tree.up[worker][1] if len(self.tree.up[worker]) > 1 else next(iter(topology.graph[worker]))][home].append(worker)
+            boxes[self.tree.up[worker][1] if len(self.tree.up[worker]) > 1 else next(iter(topology.graph[worker]))][
+                home
+            ].append(worker)
         near = [switch for switch in topology.switches if switch in boxes]
         transit = topology.graph.subgraph(topology.switches)
-        far = {switch: min(nx.shortest_path_length(transit, switch, one) for one in near if nx.has_path(transit, switch, one))
-               for switch in topology.switches if any(nx.has_path(transit, switch, one) for one in near)}
+        far = {
+            switch: min(
+                nx.shortest_path_length(transit, switch, one) for one in near if nx.has_path(transit, switch, one)
+            )
+            for switch in topology.switches
+            if any(nx.has_path(transit, switch, one) for one in near)
+        }
         levels = max(far.values(), default=0)
         self.at: dict[str, tuple[float, float]] = {}
         self.boxes: list[tuple[str, str, list[str], float]] = []
@@ -58,16 +65,24 @@ class _Canvas:
 
 
 def picture(topology: Topology, plan: Plan) -> str:
-    """Loads are of all trees, arrows and homes of the fastest. Solid arrows are sums, dashed ones gradients, in the colour of who adds them up."""
+    """Loads are of all trees, arrows and homes of the fastest. Solid arrows are sums, dashed ones gradients, in the
+    colour of who adds them up."""
     canvas = _Canvas(topology, plan)
     more = f", the fastest of {len(plan.trees)} trees" if len(plan.trees) > 1 else ""
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {canvas.width:g} {canvas.height:g}" width="{canvas.width:g}" '
-             f'height="{canvas.height:g}" font-family="DejaVu Sans, Helvetica, sans-serif" font-size="12" fill="{INK}">',
-             f'<rect width="100%" height="100%" fill="{PAPER}"/>',
-             "<defs>" + "".join(f'<marker id="to{number}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-                                f'<path d="M0 0L8 4L0 8z" fill="{colour}"/></marker>' for number, colour in enumerate(COLOURS)) + "</defs>",
-             f'<text x="{EDGE}" y="28" font-size="16" font-weight="bold">{escape(plan.scheme)}{more}: {gbps(plan.rate_gbps)} Gb/s from each of '
-             f'{len(canvas.tree.homes)} workers</text>']
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {canvas.width:g} {canvas.height:g}" width="{canvas.width:g}" '
+        f'height="{canvas.height:g}" font-family="DejaVu Sans, Helvetica, sans-serif" font-size="12" fill="{INK}">',
+        f'<rect width="100%" height="100%" fill="{PAPER}"/>',
+        "<defs>"
+        + "".join(
+            f'<marker id="to{number}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+            f'<path d="M0 0L8 4L0 8z" fill="{colour}"/></marker>'
+            for number, colour in enumerate(COLOURS)
+        )
+        + "</defs>",
+        f'<text x="{EDGE}" y="28" font-size="16" font-weight="bold">{escape(plan.scheme)}{more}: {gbps(plan.rate_gbps)} Gb/s from each of '
+        f"{len(canvas.tree.homes)} workers</text>",
+    ]
     parts += _cables(canvas) + _workers(canvas) + _nodes(canvas) + _legend(canvas)
     return "\n".join(parts) + "\n</svg>\n"
 
@@ -82,12 +97,15 @@ def _short(value: float) -> str:
 
 def _text(x: float, y: float, text: str, colour: str = INK, more: str = "") -> str:
     """In the middle of x, with paper behind it."""
-    return (f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="{colour}" stroke="{PAPER}" stroke-width="4" paint-order="stroke" '
-            f'stroke-linejoin="round"{more}>{escape(text)}</text>')
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="{colour}" stroke="{PAPER}" stroke-width="4" paint-order="stroke" '
+        f'stroke-linejoin="round"{more}>{escape(text)}</text>'
+    )
 
 
 def _cables(canvas: _Canvas) -> list[str]:
-    """Between switches and to the ps: a grey line, above it the streams that go along, in the middle the loads of both directions."""
+    """Between switches and to the ps: a grey line, above it the streams that go along, in the middle the loads of both
+    directions."""
     topology, load, room = canvas.topology, used(canvas.topology, canvas.plan.trees), capacities(canvas.topology)
     streams: dict[tuple[str, str], list[tuple[str, bool]]] = defaultdict(list)
     for child, path in canvas.tree.up.items():
@@ -96,7 +114,10 @@ def _cables(canvas: _Canvas) -> list[str]:
             if kind not in streams[hop]:
                 streams[hop].append(kind)
     parts, labels = [], []
-    for a, b in sorted((tuple(sorted(edge, key=natural)) for edge in topology.graph.edges), key=lambda edge: [natural(end) for end in edge]):
+    for a, b in sorted(
+        (tuple(sorted(edge, key=natural)) for edge in topology.graph.edges),
+        key=lambda edge: [natural(end) for end in edge],
+    ):
         if a not in canvas.at or b not in canvas.at:
             continue
         (ax, ay), (bx, by) = canvas.at[a], canvas.at[b]
@@ -106,14 +127,18 @@ def _cables(canvas: _Canvas) -> list[str]:
         there, back = load.get(Resource("link", a, b), 0.0), load.get(Resource("link", b, a), 0.0)
         most = room[Resource("link", a, b)]
         colour = _shade(max(there, back), most)
-        parts.append(f'<path d="M{ax:.1f} {ay:.1f}Q{(ax + bx) / 2:.1f} {(ay + by) / 2 - bend:.1f} {bx:.1f} {by:.1f}" fill="none" stroke="{colour}" '
-                     'stroke-opacity="0.35" stroke-width="14"/>')
+        parts.append(
+            f'<path d="M{ax:.1f} {ay:.1f}Q{(ax + bx) / 2:.1f} {(ay + by) / 2 - bend:.1f} {bx:.1f} {by:.1f}" fill="none" stroke="{colour}" '
+            'stroke-opacity="0.35" stroke-width="14"/>'
+        )
         lanes = [(hop, kind) for hop in ((a, b), (b, a)) for kind in streams[hop]]
         for lane, ((at, _), (home, summed)) in enumerate(lanes):
             shift = (lane - (len(lanes) - 1) / 2) * 5
             number = COLOURS.index(canvas.colour[home])
-            parts.append(f'<path d="{_cut(canvas, a, b, bend, shift, back=at == b)}" fill="none" stroke="{canvas.colour[home]}" stroke-width="2.5"'
-                         f'{"" if summed else " stroke-dasharray=" + chr(34) + "5 4" + chr(34)} marker-end="url(#to{number})"/>')
+            parts.append(
+                f'<path d="{_cut(canvas, a, b, bend, shift, back=at == b)}" fill="none" stroke="{canvas.colour[home]}" stroke-width="2.5"'
+                f'{"" if summed else " stroke-dasharray=" + chr(34) + "5 4" + chr(34)} marker-end="url(#to{number})"/>'
+            )
         if not (name := topology.graph.edges[a, b].get("name")) and not there and not back:
             continue
         # Nearer to the end with fewer cables, lest labels meet; arrows say up and down, or right and left.
@@ -123,8 +148,15 @@ def _cables(canvas: _Canvas) -> list[str]:
         signs = "↑↓" if ay != by else "→←"
         one, other = (there, back) if first else (back, there)
         labels.append(_text(mx, my - 3, name, more=' font-weight="bold"') if name else "")
-        labels.append(_text(mx, my + (12 if name else 4), f"{signs[0]}{_short(one)} {signs[1]}{_short(other)}/{_short(most)}",
-                            FULL if colour == FULL else INK, ' font-size="11"'))
+        labels.append(
+            _text(
+                mx,
+                my + (12 if name else 4),
+                f"{signs[0]}{_short(one)} {signs[1]}{_short(other)}/{_short(most)}",
+                FULL if colour == FULL else INK,
+                ' font-size="11"',
+            )
+        )
     return parts + [label for label in labels if label]
 
 
@@ -132,7 +164,10 @@ def _cut(canvas: _Canvas, a: str, b: str, bend: float, shift: float, *, back: bo
     """The part of a cable's curve that no node covers, from a to b, or back."""
     (ax, ay), (bx, by) = canvas.at[a], canvas.at[b]
     cx, cy = (ax + bx) / 2, (ay + by) / 2 - bend
-    point = lambda t: ((1 - t) ** 2 * ax + 2 * t * (1 - t) * cx + t * t * bx, (1 - t) ** 2 * ay + 2 * t * (1 - t) * cy + t * t * by)
+    point = lambda t: (
+        (1 - t) ** 2 * ax + 2 * t * (1 - t) * cx + t * t * bx,
+        (1 - t) ** 2 * ay + 2 * t * (1 - t) * cy + t * t * by,
+    )
     outside = lambda t, x, y: abs(point(t)[0] - x) > BOX / 2 + 4 or abs(point(t)[1] - y) > 30
     steps = [number / 100 for number in range(101)]
     first = next((t for t in steps if outside(t, ax, ay)), 0.3)
@@ -150,19 +185,34 @@ def _workers(canvas: _Canvas) -> list[str]:
         sx, sy = canvas.at[switch]
         cable = Resource("link", workers[0], switch)
         colour, number = canvas.colour[home], COLOURS.index(canvas.colour[home])
-        parts.append(f'<path d="M{x:.1f} {canvas.base - 18:.1f}L{sx:.1f} {sy + 26:.1f}" fill="none" '
-                     f'stroke="{_shade(load.get(cable, 0.0), room[cable])}" stroke-opacity="0.35" stroke-width="8"/>')
-        parts.append(f'<path d="M{x:.1f} {canvas.base - 18:.1f}L{(x + 3 * sx) / 4:.1f} {(canvas.base - 18 + 3 * (sy + 26)) / 4:.1f}" fill="none" '
-                     f'stroke="{colour}" stroke-width="2.5" stroke-dasharray="5 4" marker-end="url(#to{number})"/>')
-        parts.append(f'<rect x="{x - BOX / 2:.1f}" y="{canvas.base - 18:.1f}" width="{BOX}" height="36" rx="6" fill="{PAPER}" stroke="{colour}" '
-                     'stroke-width="2"/>')
+        parts.append(
+            f'<path d="M{x:.1f} {canvas.base - 18:.1f}L{sx:.1f} {sy + 26:.1f}" fill="none" '
+            f'stroke="{_shade(load.get(cable, 0.0), room[cable])}" stroke-opacity="0.35" stroke-width="8"/>'
+        )
+        parts.append(
+            f'<path d="M{x:.1f} {canvas.base - 18:.1f}L{(x + 3 * sx) / 4:.1f} {(canvas.base - 18 + 3 * (sy + 26)) / 4:.1f}" fill="none" '
+            f'stroke="{colour}" stroke-width="2.5" stroke-dasharray="5 4" marker-end="url(#to{number})"/>'
+        )
+        parts.append(
+            f'<rect x="{x - BOX / 2:.1f}" y="{canvas.base - 18:.1f}" width="{BOX}" height="36" rx="6" fill="{PAPER}" stroke="{colour}" '
+            'stroke-width="2"/>'
+        )
         name = listed(workers)
         shown = name if len(name) < 17 else f"{len(workers)} workers"
         title = f"<title>{escape(name)}</title>"
         parts.append(f'<text x="{x:.1f}" y="{canvas.base - 2:.1f}" text-anchor="middle">{title}{escape(shown)}</text>')
-        parts.append(f'<text x="{x:.1f}" y="{canvas.base + 12:.1f}" text-anchor="middle" font-size="11" fill="{colour}">to {escape(home)}</text>')
-        parts.append(_text((x + sx) / 2, (canvas.base - 18 + sy + 26) / 2 + 8, f"{_short(load.get(cable, 0.0))}/{_short(room[cable])}",
-                           FULL if load.get(cable, 0.0) >= room[cable] * (1 - 1e-6) else INK, ' font-size="11"'))
+        parts.append(
+            f'<text x="{x:.1f}" y="{canvas.base + 12:.1f}" text-anchor="middle" font-size="11" fill="{colour}">to {escape(home)}</text>'
+        )
+        parts.append(
+            _text(
+                (x + sx) / 2,
+                (canvas.base - 18 + sy + 26) / 2 + 8,
+                f"{_short(load.get(cable, 0.0))}/{_short(room[cable])}",
+                FULL if load.get(cable, 0.0) >= room[cable] * (1 - 1e-6) else INK,
+                ' font-size="11"',
+            )
+        )
     return parts
 
 
@@ -172,14 +222,24 @@ def _nodes(canvas: _Canvas) -> list[str]:
     for node, (x, y) in canvas.at.items():
         colour = canvas.colour.get(node, FREE)
         shape = 'rx="26"' if node == topology.ps else 'rx="4"'
-        parts.append(f'<rect x="{x - BOX / 2:.1f}" y="{y - 26:.1f}" width="{BOX}" height="52" {shape} fill="{PAPER}" stroke="{colour}" '
-                     f'stroke-width="{3 if node in canvas.colour else 1.5}"/>')
+        parts.append(
+            f'<rect x="{x - BOX / 2:.1f}" y="{y - 26:.1f}" width="{BOX}" height="52" {shape} fill="{PAPER}" stroke="{colour}" '
+            f'stroke-width="{3 if node in canvas.colour else 1.5}"/>'
+        )
         parts.append(f'<text x="{x:.1f}" y="{y - 5:.1f}" text-anchor="middle" font-weight="bold">{escape(node)}</text>')
         resource = Resource("ingress" if node == topology.ps else "capacity", node)
         taken = load.get(resource, 0.0)
-        text = "forwards" if not taken else f"sums {_short(taken)}/{_short(room[resource])}" if resource in room else f"takes {_short(taken)}"
+        text = (
+            "forwards"
+            if not taken
+            else f"sums {_short(taken)}/{_short(room[resource])}"
+            if resource in room
+            else f"takes {_short(taken)}"
+        )
         full = resource in room and taken >= room[resource] * (1 - 1e-6)
-        parts.append(f'<text x="{x:.1f}" y="{y + 14:.1f}" text-anchor="middle" font-size="11" fill="{FULL if full else INK}">{text}</text>')
+        parts.append(
+            f'<text x="{x:.1f}" y="{y + 14:.1f}" text-anchor="middle" font-size="11" fill="{FULL if full else INK}">{text}</text>'
+        )
     return parts
 
 

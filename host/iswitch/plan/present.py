@@ -67,9 +67,13 @@ def present(asked: Asked) -> None:
             changed = changed.with_capacity(found.upgraded)
             words.append(f"with {' and '.join(found.upgraded)} aggregating {gbps(wanted.capacity_gbps)} Gb/s")
         elif wanted:
-            words.append(f"with no switch upgraded, since none would help{' one tree' if asked.kind.endswith('s') else ''}")
+            words.append(
+                f"with no switch upgraded, since none would help{' one tree' if asked.kind.endswith('s') else ''}"
+            )
         before = plan_of(given, asked.kind, time_s=asked.seconds, adjacent=asked.adjacent) if words else found
-        if complaints := examine(node_link(changed), found.json(), levels=1 if asked.kind.startswith("level") else None)[1]:
+        if complaints := examine(
+            node_link(changed), found.json(), levels=1 if asked.kind.startswith("level") else None
+        )[1]:
             raise RuntimeError(f"the plan does not hold: {complaints}")
         made = configuration(changed, found, scale=asked.scale, wired=given)
         lines: list[str] = []
@@ -88,7 +92,10 @@ def present(asked: Asked) -> None:
     _head(asked.topology, changed)
     if words:
         share = found.rate_gbps / before.rate_gbps - 1
-        out.print(f"{'; '.join(words)}: {gbps(before.rate_gbps)} -> {gbps(found.rate_gbps)} Gb/s ({share:+.1%})", highlight=False)
+        out.print(
+            f"{'; '.join(words)}: {gbps(before.rate_gbps)} -> {gbps(found.rate_gbps)} Gb/s ({share:+.1%})",
+            highlight=False,
+        )
     if not asked.only:
         _table(changed, asked)
     _told(changed, found, asked.times)
@@ -117,18 +124,31 @@ def _changed(topology: Topology, losing: Sequence[str], reserving: Sequence[str]
 
 
 def _described(topology: Topology, found: Plan, made: dict[str, Any]) -> dict[str, Any]:
-    return found.json() | {"loads_gbps": examine(node_link(topology), found.json())[0], "gap": found.gap if found.gap < float("inf") else None,
-                           "binds": [{"resource": name, "price": price} for name, price in prices(topology, found)],
-                           "seconds": found.seconds, "upgraded": dict(found.upgraded), "configuration": made}
+    return found.json() | {
+        "loads_gbps": examine(node_link(topology), found.json())[0],
+        "gap": found.gap if found.gap < float("inf") else None,
+        "binds": [{"resource": name, "price": price} for name, price in prices(topology, found)],
+        "seconds": found.seconds,
+        "upgraded": dict(found.upgraded),
+        "configuration": made,
+    }
 
 
 def _head(path: Path, topology: Topology) -> None:
     job = topology.job
     end = f"sums end at {topology.ps}" if topology.ps else "sums end at a switch"
-    out.print(f"{path.name}: {len(topology.workers)} workers, {len(topology.switches)} switches, {len(topology.aggregators)} of them aggregate; "
-              f"{end}; return path {job.return_path}", highlight=False, soft_wrap=True)
-    out.print(f"with headers, 1 Gb/s of gradient takes {gbps(job.gradient_size)} Gb/s from a worker, {gbps(job.partial_size)} as a switch's "
-              "partial sum", highlight=False, soft_wrap=True)
+    out.print(
+        f"{path.name}: {len(topology.workers)} workers, {len(topology.switches)} switches, {len(topology.aggregators)} of them aggregate; "
+        f"{end}; return path {job.return_path}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    out.print(
+        f"with headers, 1 Gb/s of gradient takes {gbps(job.gradient_size)} Gb/s from a worker, {gbps(job.partial_size)} as a switch's "
+        "partial sum",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def _table(topology: Topology, asked: Asked) -> None:
@@ -148,14 +168,30 @@ def _cells(row: Row, times: bool) -> list[str]:
     if row.plan is None:
         return ["no plan", "", "", *([""] if times else []), row.why]
     plan = row.plan
-    bound = "" if plan.bound_gbps == float("inf") else "proved" if plan.gap < 1e-6 else f"{gbps(plan.bound_gbps)} ({plan.gap:+.1%})"
-    return [gbps(plan.rate_gbps), bound, str(len(plan.trees)), *([f"{plan.seconds:.2f}"] if times else []), binds(row.topology, plan)]
+    bound = (
+        ""
+        if plan.bound_gbps == float("inf")
+        else "proved"
+        if plan.gap < 1e-6
+        else f"{gbps(plan.bound_gbps)} ({plan.gap:+.1%})"
+    )
+    return [
+        gbps(plan.rate_gbps),
+        bound,
+        str(len(plan.trees)),
+        *([f"{plan.seconds:.2f}"] if times else []),
+        binds(row.topology, plan),
+    ]
 
 
 def _told(topology: Topology, found: Plan, times: bool) -> None:
     seconds = f", after {found.seconds:.2f} s" if times else ""
     proof = "proved optimal" if found.gap < 1e-6 else f"no plan exceeds {gbps(found.bound_gbps)} Gb/s"
-    out.print(f"\n{found.scheme}: {gbps(found.rate_gbps)} Gb/s from each worker; {proof}{seconds}", style="bold", highlight=False)
+    out.print(
+        f"\n{found.scheme}: {gbps(found.rate_gbps)} Gb/s from each worker; {proof}{seconds}",
+        style="bold",
+        highlight=False,
+    )
     if (took := iteration(topology, found)) is not None:
         out.print(f"a gradient of {topology.job.gradient_bytes:,} bytes takes {took * 1e3:.3f} ms", highlight=False)
     for number, tree in enumerate(found.trees):
@@ -167,18 +203,29 @@ def _told(topology: Topology, found: Plan, times: bool) -> None:
     priced = prices(topology, found)
     for name, price in priced:
         if price:
-            out.print(f"bottleneck, where 1 Gb/s more would gain {gbps(price)} Gb/s: {name}", highlight=False, soft_wrap=True)
+            out.print(
+                f"bottleneck, where 1 Gb/s more would gain {gbps(price)} Gb/s: {name}", highlight=False, soft_wrap=True
+            )
     if idle := ", ".join(name for name, price in priced if not price):
         out.print(f"bottlenecks, where 1 Gb/s more of one alone gains nothing: {idle}", highlight=False, soft_wrap=True)
 
 
 def _fabric(made: dict[str, Any], lines: list[str], previous: Path | None) -> None:
     if previous:
-        out.print(f"\nepoch {made['epoch']}: {len(lines) or 'no'} change{'' if len(lines) == 1 else 's'}", style="bold", highlight=False)
+        out.print(
+            f"\nepoch {made['epoch']}: {len(lines) or 'no'} change{'' if len(lines) == 1 else 's'}",
+            style="bold",
+            highlight=False,
+        )
         for line in lines:
             out.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
     if made["emulator"]["arguments"]:
-        out.print(f"\npython -m sim.emulator {' '.join(made['emulator']['arguments'])}", highlight=False, markup=False, soft_wrap=True)
+        out.print(
+            f"\npython -m sim.emulator {' '.join(made['emulator']['arguments'])}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
     else:
         out.print("\nthe emulated fabric cannot run this plan:", highlight=False)
         for reason in made["emulator"]["reasons"]:

@@ -14,12 +14,17 @@ FULL, STEP = 1 - 1e-6, 1e-4
 def binding(topology: Topology, trees: tuple[Tree, ...]) -> list[Resource]:
     """Resources that are full."""
     room = capacities(topology)
-    return [resource for resource, load in used(topology, trees).items() if resource in room and load >= room[resource] * FULL]
+    return [
+        resource
+        for resource, load in used(topology, trees).items()
+        if resource in room and load >= room[resource] * FULL
+    ]
 
 
 def fixed_prices(topology: Topology, trees: tuple[Tree, ...]) -> dict[Resource, float]:
-    """Shadow prices of all that is full: Gb/s of rate for one more Gb/s of that resource alone, were the trees to stay as they are and only their
-    rates to follow. Where several bind a tree at once each alone is worth nothing: then the linear program has many duals, and this is the least."""
+    """Shadow prices of all that is full: Gb/s of rate for one more Gb/s of that resource alone, were the trees to stay
+    as they are and only their rates to follow. Where several bind a tree at once each alone is worth nothing: then the
+    linear program has many duals, and this is the least."""
     room = capacities(topology)
     known = [loads(topology, tree) for tree in trees]
     before = _rate(room, known)

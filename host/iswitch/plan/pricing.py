@@ -1,6 +1,7 @@
 """The cheapest tree at given prices of resources.
 
-Without capacities each stream takes a shortest way, so what is left is to choose who is summed where: a facility-location program of few variables.
+Without capacities each stream takes a shortest way, so what is left is to choose who is summed where: a
+facility-location program of few variables.
 """
 
 import time
@@ -50,12 +51,29 @@ class Pricing:
                     cost = gradients[end.at].cost[group.at] + job.gradient_size * taking[a]
                     x[g, a] = program.variable(0, len(group.workers), integer=True, cost=cost)
         u = [program.variable(0, 1, integer=True, cost=price("slots", site.at)) for site in self.sites]
-        y = {(a, b): program.variable(0, 1, integer=True, cost=sums[other.at].cost[site.at] + job.partial_size * taking[b])
-             for a, site in enumerate(self.sites) for b, other in enumerate(self.ends)
-             if site.at != other.at and (self.levels != 1 or b == count or not topology.ps) and site.at in sums[other.at].cost}
-        home = lambda root: sum(results[root].cost.get(group.at, INFINITY) * len(group.workers) for group in self.groups) if results else 0.0
-        z = [] if topology.ps else [program.variable(0, 1 if home(site.at) < INFINITY else 0, integer=True,
-                                                     cost=min(home(site.at), 1e9)) for site in self.sites]
+        y = {
+            (a, b): program.variable(
+                0, 1, integer=True, cost=sums[other.at].cost[site.at] + job.partial_size * taking[b]
+            )
+            for a, site in enumerate(self.sites)
+            for b, other in enumerate(self.ends)
+            if site.at != other.at
+            and (self.levels != 1 or b == count or not topology.ps)
+            and site.at in sums[other.at].cost
+        }
+        home = lambda root: (
+            sum(results[root].cost.get(group.at, INFINITY) * len(group.workers) for group in self.groups)
+            if results
+            else 0.0
+        )
+        z = (
+            []
+            if topology.ps
+            else [
+                program.variable(0, 1 if home(site.at) < INFINITY else 0, integer=True, cost=min(home(site.at), 1e9))
+                for site in self.sites
+            ]
+        )
         self._rows(program, x, u, y, z)
         for circle in self.known:
             self._open(program, circle, u, y, z)
@@ -64,7 +82,9 @@ class Pricing:
         for group in self.groups:
             if group.at not in self.arcs.lone:
                 for worker in group.workers:
-                    fixed += job.gradient_size * price("link", worker, group.at) + job.result_size * price("link", group.at, worker)
+                    fixed += job.gradient_size * price("link", worker, group.at) + job.result_size * price(
+                        "link", group.at, worker
+                    )
         began = time.perf_counter()
         found = program.solve(time_s=time_s)
         while found.values and (circles := self._circles(found.values, y)):
@@ -73,13 +93,17 @@ class Pricing:
             self.known += circles
             found = program.solve(time_s=max(time_s - (time.perf_counter() - began), 0.0))
         if found.status == "infeasible":
-            raise TopologyError("no tree reaches all workers: raise `members` of the switches, or free bandwidth of cables")
+            raise TopologyError(
+                "no tree reaches all workers: raise `members` of the switches, or free bandwidth of cables"
+            )
         if not found.values:
             return None
         tree = self._tree(found.values, x, y, z, gradients, sums, results)
         return tree, found.bound + fixed
 
-    def _rows(self, program: Program, x: dict[tuple[int, int], int], u: list[int], y: dict[tuple[int, int], int], z: list[int]) -> None:
+    def _rows(
+        self, program: Program, x: dict[tuple[int, int], int], u: list[int], y: dict[tuple[int, int], int], z: list[int]
+    ) -> None:
         count, row = len(self.sites), program.row
         for g, group in enumerate(self.groups):
             row({x[g, a]: 1.0 for a in range(len(self.ends)) if (g, a) in x}, len(group.workers), len(group.workers))
@@ -87,9 +111,17 @@ class Pricing:
                 if (g, a) in x:
                     row({x[g, a]: 1.0, u[a]: -len(group.workers)}, -INFINITY, 0)
         for a, site in enumerate(self.sites):
-            row({variable: 1.0 for (child, _), variable in y.items() if child == a} | {u[a]: -1.0} | ({z[a]: 1.0} if z else {}), 0, 0)
+            row(
+                {variable: 1.0 for (child, _), variable in y.items() if child == a}
+                | {u[a]: -1.0}
+                | ({z[a]: 1.0} if z else {}),
+                0,
+                0,
+            )
             if site.members is not None:
-                row({variable: 1.0 for pairs in (x, y) for (_, b), variable in pairs.items() if b == a}, 0, site.members)
+                row(
+                    {variable: 1.0 for pairs in (x, y) for (_, b), variable in pairs.items() if b == a}, 0, site.members
+                )
         if z:
             row(dict.fromkeys(z, 1.0), 1, 1)
         level = [program.variable(0, self.levels) for _ in range(count)] if self.levels and self.levels > 1 else []
@@ -110,18 +142,28 @@ class Pricing:
                 seen.append(start)
                 start = above[start]
             if start in seen:
-                found.append(seen[seen.index(start):])
+                found.append(seen[seen.index(start) :])
             done.update(seen)
         return found
 
-    def _open(self, program: Program, circle: list[int], u: list[int], y: Mapping[tuple[int, int], int], z: list[int]) -> None:
+    def _open(
+        self, program: Program, circle: list[int], u: list[int], y: Mapping[tuple[int, int], int], z: list[int]
+    ) -> None:
         """If one of these is used, there is a way out of them, or the root is one."""
         out = {variable: 1.0 for (a, b), variable in y.items() if a in circle and b not in circle}
         for one in circle:
             program.row(out | {z[a]: 1.0 for a in circle if z} | {u[one]: -1.0}, 0, INFINITY)
 
-    def _tree(self, values: list[float], x: dict[tuple[int, int], int], y: dict[tuple[int, int], int], z: list[int],
-              gradients: Mapping[str, Ways], sums: Mapping[str, Ways], results: Mapping[str, Ways]) -> Tree:
+    def _tree(
+        self,
+        values: list[float],
+        x: dict[tuple[int, int], int],
+        y: dict[tuple[int, int], int],
+        z: list[int],
+        gradients: Mapping[str, Ways],
+        sums: Mapping[str, Ways],
+        results: Mapping[str, Ways],
+    ) -> Tree:
         homes: dict[str, str] = {}
         up: dict[str, tuple[str, ...]] = {}
         down: dict[str, tuple[str, ...]] = {}

@@ -14,8 +14,9 @@ _SEED = 1
 
 
 class Solution(NamedTuple):
-    """status: `optimal`, `time` (the time is up; values are empty if nothing was found) or `infeasible`. bound: proved, of the objective that is
-    minimised. duals: by row, without whole numbers only: what the objective gains by one more on the row's right side."""
+    """status: `optimal`, `time` (the time is up; values are empty if nothing was found) or `infeasible`. bound: proved,
+    of the objective that is minimised. duals: by row, without whole numbers only: what the objective gains by one more
+    on the row's right side."""
 
     status: str
     objective: float
@@ -76,7 +77,14 @@ class Program:
         if status == highspy.HighsModelStatus.kTimeLimit:
             there = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
             bound = info.mip_dual_bound if mixed else -INFINITY
-            return Solution("time", info.objective_function_value if there else INFINITY, bound, list(found.col_value) if there else [], [], seconds)
+            return Solution(
+                "time",
+                info.objective_function_value if there else INFINITY,
+                bound,
+                list(found.col_value) if there else [],
+                [],
+                seconds,
+            )
         if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
             return Solution("infeasible", INFINITY, INFINITY, [], [], seconds)
         raise RuntimeError(f"HiGHS ended with {solver.modelStatusToString(status)}")
@@ -84,7 +92,9 @@ class Program:
     def _model(self, relaxed: bool) -> highspy.HighsLp:
         model = highspy.HighsLp()
         model.num_col_, model.num_row_ = len(self.cost), len(self.rows)
-        model.col_cost_, model.col_lower_, model.col_upper_ = (np.array(each, float) for each in (self.cost, self.low, self.high))
+        model.col_cost_, model.col_lower_, model.col_upper_ = (
+            np.array(each, float) for each in (self.cost, self.low, self.high)
+        )
         model.row_lower_ = np.array([low for _, low, _ in self.rows], float)
         model.row_upper_ = np.array([high for _, _, high in self.rows], float)
         model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise

@@ -22,7 +22,14 @@ LINK = {"between": list} | EDGE_KEYS
 TOP: dict[str, type] = {"job": dict, "racks": list, "switches": list, "hosts": list, "links": list}
 POWER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 """1e8, which is text to YAML 1.1, as 1.5e9 is."""
-NUMBERS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", list: "a list", dict: "settings"}
+NUMBERS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    list: "a list",
+    dict: "settings",
+}
 
 
 def read(path: Path) -> Topology:
@@ -41,7 +48,9 @@ def read_text(text: str, name: str = "topology") -> Topology:
         document = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        raise TopologyError(f"{name}{f':{mark.line + 1}' if mark else ''}: not YAML: {getattr(error, 'problem', None) or error}") from error
+        raise TopologyError(
+            f"{name}{f':{mark.line + 1}' if mark else ''}: not YAML: {getattr(error, 'problem', None) or error}"
+        ) from error
     if document is None:
         raise TopologyError(f"{name}:1: the file is empty")
     return _Reader(name).topology(document)
@@ -76,7 +85,9 @@ class _Reader:
     def items(self, top: Mapping[str, tuple[Any, Any]], section: str) -> list[Any]:
         return list(top[section][1].value) if section in top else []
 
-    def settings(self, node: Any, keys: Mapping[str, type], what: str, needed: tuple[str, ...] = ()) -> dict[str, tuple[Any, Any]]:
+    def settings(
+        self, node: Any, keys: Mapping[str, type], what: str, needed: tuple[str, ...] = ()
+    ) -> dict[str, tuple[Any, Any]]:
         """Of a mapping, by key (value, node); everything known, of the right type, said once."""
         line = node.start_mark.line + 1
         if not isinstance(node, yaml.MappingNode):
@@ -108,7 +119,11 @@ class _Reader:
             value = float(value)
         if kind is str and isinstance(node, yaml.ScalarNode) and value is not None:
             return node.value
-        right = isinstance(value, (int, float)) and not isinstance(value, bool) if kind in (int, float) else isinstance(value, kind)
+        right = (
+            isinstance(value, (int, float)) and not isinstance(value, bool)
+            if kind in (int, float)
+            else isinstance(value, kind)
+        )
         if not right or kind is int and not float(value).is_integer():
             unit = key.rpartition("_")[2] if kind is float and "_" in key else ""
             rule = "a whole number or a list of names" if key == "hosts" else NUMBERS[kind]
@@ -128,7 +143,10 @@ class _Reader:
                 raise self.refuse(line, f"there is no {end}{f'; is {near[0]} meant?' if near else ''}")
         if self.graph.has_edge(a, b):
             since = self.lines["edge", frozenset((a, b))]
-            raise self.refuse(line, f"{a} and {b} have a cable already, since line {since}; of several make one with all their bw_gbps")
+            raise self.refuse(
+                line,
+                f"{a} and {b} have a cable already, since line {since}; of several make one with all their bw_gbps",
+            )
         self.graph.add_edge(a, b, **data)
         self.lines["edge", frozenset((a, b))] = line
 
@@ -174,7 +192,9 @@ class _Reader:
         found = self.settings(node, RACK, "a rack")
         for uplink in found["uplinks"][1].value if "uplinks" in found else []:
             line = uplink.start_mark.line + 1
-            said = {key: value for key, (value, _) in self.settings(uplink, UPLINK, "an uplink", ("to", "bw_gbps")).items()}
+            said = {
+                key: value for key, (value, _) in self.settings(uplink, UPLINK, "an uplink", ("to", "bw_gbps")).items()
+            }
             to = said.pop("to")
             for name in self._names(found, node.start_mark.line + 1):
                 for end in self._spread(to, line):
@@ -207,11 +227,19 @@ class _Reader:
 
 
 def _shown(node: Any) -> str:
-    return repr(node.value) if isinstance(node, yaml.ScalarNode) else "a list" if isinstance(node, yaml.SequenceNode) else "settings"
+    return (
+        repr(node.value)
+        if isinstance(node, yaml.ScalarNode)
+        else "a list"
+        if isinstance(node, yaml.SequenceNode)
+        else "settings"
+    )
 
 
 def _meant(key: str, keys: Mapping[str, type]) -> str:
     """What could be meant: with its unit, or spelt otherwise."""
     stem = key.split("_")[0]
-    near = [known for known in keys if known.split("_")[0] == stem and "_" in known] or difflib.get_close_matches(key, keys, 1)
+    near = [known for known in keys if known.split("_")[0] == stem and "_" in known] or difflib.get_close_matches(
+        key, keys, 1
+    )
     return f"; is {near[0]!r} meant?" if near else f"; there are {', '.join(keys)}"

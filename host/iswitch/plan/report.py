@@ -22,16 +22,20 @@ def listed(names: Iterable[str]) -> str:
             parts[-1].append(name)
         else:
             parts.append([name])
-    return ", ".join(part[0] if len(part) == 1 else f"{part[0]}, {part[1]}" if len(part) == 2 else f"{part[0]} to {part[-1]}" for part in parts)
+    return ", ".join(
+        part[0] if len(part) == 1 else f"{part[0]}, {part[1]}" if len(part) == 2 else f"{part[0]} to {part[-1]}"
+        for part in parts
+    )
 
 
 def _next(name: str) -> str:
     stem = name.rstrip("0123456789")
-    return f"{stem}{int(name[len(stem):]) + 1}" if name != stem else ""
+    return f"{stem}{int(name[len(stem) :]) + 1}" if name != stem else ""
 
 
 def _joined(topology: Topology, resources: Iterable[Resource]) -> str:
-    """In words: workers' cables together, other cables by name if they are full both ways, switches of one kind together."""
+    """In words: workers' cables together, other cables by name if they are full both ways, switches of one kind
+    together."""
     given, workers = set(resources), topology.workers
     own = {end for resource in given for end in (resource.at, resource.to) if end in workers}
     parts = []
@@ -64,18 +68,26 @@ def prices(topology: Topology, plan: Plan) -> list[tuple[str, float]]:
     found: dict[float, list[Resource]] = {}
     for resource, price in plan.prices.items():
         found.setdefault(round(price, 6), []).append(resource)
-    return [(_joined(topology, resources), price) for price, resources in sorted(found.items(), key=lambda item: -item[0])]
+    return [
+        (_joined(topology, resources), price) for price, resources in sorted(found.items(), key=lambda item: -item[0])
+    ]
 
 
 def sums_of(topology: Topology, tree: Tree, total: tuple[Tree, ...]) -> list[tuple[str, str, str, str, str]]:
-    """For each place where sums are formed: (its name, what it sums, where the sum goes and by which way, the rate of what it takes, what it has)."""
+    """For each place where sums are formed: (its name, what it sums, where the sum goes and by which way, the rate of
+    what it takes, what it has)."""
     load, room = used(topology, total), capacities(topology)
     rows = []
     for node in sorted(tree.summing, key=lambda node: (node == tree.root, natural(node))):
-        what = ", ".join(([listed(tree.members(node))] if tree.members(node) else []) + [f"sum of {child}" for child in tree.children(node)])
+        what = ", ".join(
+            ([listed(tree.members(node))] if tree.members(node) else [])
+            + [f"sum of {child}" for child in tree.children(node)]
+        )
         resource = Resource("ingress" if node == topology.ps else "capacity", node)
         onward = "-".join(tree.up[node][1:]) if node in tree.parents else "the root"
-        rows.append((node, what, onward, gbps(load.get(resource, 0.0)), gbps(room[resource]) if resource in room else ""))
+        rows.append(
+            (node, what, onward, gbps(load.get(resource, 0.0)), gbps(room[resource]) if resource in room else "")
+        )
     return rows
 
 

@@ -1,7 +1,7 @@
 """Topologies whose servers have several ports, or whose switches are wired at random: BCube, DCell, Jellyfish.
 
-Each is an undirected `networkx.Graph`: nodes have `kind`, "host" or "switch", edges `bw_gbps`. Hosts are h0, h1, ... in the order
-of their addresses, and come first.
+Each is an undirected `networkx.Graph`: nodes have `kind`, "host" or "switch", edges `bw_gbps`. Hosts are h0, h1, ... in
+the order of their addresses, and come first.
 """
 
 import random
@@ -15,7 +15,8 @@ ATTEMPTS = 1000
 
 
 def bcube(n: int, k: int, *, bw_gbps: float = 10.0) -> nx.Graph:
-    """BCube(n, k): n^(k+1) hosts of k+1 ports; host's port l is on the switch of all hosts whose addresses differ in digit l alone."""
+    """BCube(n, k): n^(k+1) hosts of k+1 ports; host's port l is on the switch of all hosts whose addresses differ in
+    digit l alone."""
     if n < 2 or k < 0:
         raise ValueError(f"BCube needs n >= 2 and k >= 0, not n={n!r}, k={k!r}")
     count = n ** (k + 1)
@@ -31,7 +32,8 @@ def bcube(n: int, k: int, *, bw_gbps: float = 10.0) -> nx.Graph:
 
 
 def dcell(n: int, k: int, *, bw_gbps: float = 10.0) -> nx.Graph:
-    """DCell(n, k): n hosts on a switch are level 0; one more cell of level l-1 than each has hosts, every two joined by a cable, are level l."""
+    """DCell(n, k): n hosts on a switch are level 0; one more cell of level l-1 than each has hosts, every two joined by
+    a cable, are level l."""
     if n < 2 or k < 0:
         raise ValueError(f"DCell needs n >= 2 and k >= 0, not n={n!r}, k={k!r}")
     sizes = [n]
@@ -50,9 +52,12 @@ def dcell(n: int, k: int, *, bw_gbps: float = 10.0) -> nx.Graph:
 
 
 def jellyfish(switches: int, degree: int, seed: int, hosts_per_switch: int = 1, *, bw_gbps: float = 10.0) -> nx.Graph:
-    """Jellyfish: `switches` switches, each with `degree` cables to others drawn at random, and `hosts_per_switch` hosts. Same seed, same graph."""
+    """Jellyfish: `switches` switches, each with `degree` cables to others drawn at random, and `hosts_per_switch`
+    hosts. Same seed, same graph."""
     if not 2 <= degree < switches or switches * degree % 2:
-        raise ValueError(f"Jellyfish needs 2 <= degree < switches and an even switches * degree, not switches={switches!r}, degree={degree!r}")
+        raise ValueError(
+            f"Jellyfish needs 2 <= degree < switches and an even switches * degree, not switches={switches!r}, degree={degree!r}"
+        )
     if hosts_per_switch < 1:
         raise ValueError(f"Jellyfish hosts_per_switch must be at least 1, not {hosts_per_switch!r}")
     draw = random.Random(seed)
@@ -61,7 +66,9 @@ def jellyfish(switches: int, degree: int, seed: int, hosts_per_switch: int = 1, 
         if wiring is not None and nx.is_connected(wiring):
             break
     else:
-        raise ValueError(f"Jellyfish of {switches} switches and degree {degree}: no connected graph in {ATTEMPTS} attempts")
+        raise ValueError(
+            f"Jellyfish of {switches} switches and degree {degree}: no connected graph in {ATTEMPTS} attempts"
+        )
     graph = _hosts(switches * hosts_per_switch)
     graph.add_nodes_from((f"s{switch}" for switch in range(switches)), kind="switch")
     for host in range(switches * hosts_per_switch):
@@ -77,7 +84,8 @@ def _hosts(count: int) -> nx.Graph:
 
 
 def _regular(nodes: int, degree: int, draw: random.Random) -> nx.Graph | None:
-    """Cables between free ports drawn at random; two free ports that no new cable can use cut an old one and take its ends."""
+    """Cables between free ports drawn at random; two free ports that no new cable can use cut an old one and take its
+    ends."""
     graph = nx.Graph()
     graph.add_nodes_from(range(nodes))
     while free := [node for node in graph if graph.degree(node) < degree]:
@@ -86,7 +94,11 @@ def _regular(nodes: int, degree: int, draw: random.Random) -> nx.Graph | None:
             graph.add_edge(*draw.choice(pairs))
             continue
         node = free[0]
-        cuts = [(a, b) for a, b in graph.edges if node not in (a, b) and not graph.has_edge(node, a) and not graph.has_edge(node, b)]
+        cuts = [
+            (a, b)
+            for a, b in graph.edges
+            if node not in (a, b) and not graph.has_edge(node, a) and not graph.has_edge(node, b)
+        ]
         if degree - graph.degree(node) < 2 or not cuts:
             return None
         a, b = draw.choice(cuts)

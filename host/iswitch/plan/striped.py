@@ -1,9 +1,9 @@
 """Several trees that share the gradient: fragments go along tree k in proportion to its rate.
 
-A packing of trees into resources, solved by generating trees: the linear program over those known gives each resource a price, and the tree that is
-cheapest is added, until none costs less than it brings. Any prices prove a bound: what all resources are worth by what the cheapest tree costs.
-Trees are sought at prices between these and those of the best bound (Wentges, 1997): the
-program's own are 0 nearly everywhere, and jump.
+A packing of trees into resources, solved by generating trees: the linear program over those known gives each resource a
+price, and the tree that is cheapest is added, until none costs less than it brings. Any prices prove a bound: what all
+resources are worth by what the cheapest tree costs. Trees are sought at prices between these and those of the best
+bound (Wentges, 1997): the program's own are 0 nearly everywhere, and jump.
 """
 
 import time
@@ -22,10 +22,18 @@ __all__ = ["several_trees"]
 ENOUGH, SLACK = 1e-7, 1e-6
 
 
-def several_trees(topology: Topology, *, levels: int | None = 1, time_s: float = 60.0, adjacent: bool = False, start: Sequence[Tree] = (),
-                  sites: Sequence[Site] | None = None, scheme: str | None = None) -> Plan:
-    """The best packing of trees of at most `levels` switches before the root (None: any number), from `start` and what is found; see
-    `one_tree`. TopologyError."""
+def several_trees(
+    topology: Topology,
+    *,
+    levels: int | None = 1,
+    time_s: float = 60.0,
+    adjacent: bool = False,
+    start: Sequence[Tree] = (),
+    sites: Sequence[Site] | None = None,
+    scheme: str | None = None,
+) -> Plan:
+    """The best packing of trees of at most `levels` switches before the root (None: any number), from `start` and what
+    is found; see `one_tree`. TopologyError."""
     began = time.perf_counter()
     left = lambda: time_s - (time.perf_counter() - began)
     pricing = Pricing(topology, all_sites(topology) if sites is None else sites, levels, adjacent)
@@ -37,7 +45,10 @@ def several_trees(topology: Topology, *, levels: int | None = 1, time_s: float =
     known = [loads(topology, tree) for tree in columns]
     rates, center = [0.0], even
     # No worker is faster than its cables.
-    bound = min(sum(topology.free_gbps(worker, near) for near in topology.graph[worker]) for worker in topology.workers) / topology.job.gradient_size
+    bound = (
+        min(sum(topology.free_gbps(worker, near) for near in topology.graph[worker]) for worker in topology.workers)
+        / topology.job.gradient_size
+    )
     weight = 0.5
     while True:
         program = Program()
@@ -54,7 +65,10 @@ def several_trees(topology: Topology, *, levels: int | None = 1, time_s: float =
         news = None
         while left() > 0 and bound > total * (1 + ENOUGH) and news is None:
             scale = total / sum(center[resource] * room[resource] for resource in center)
-            prices = {resource: weight * scale * center[resource] + (1 - weight) * duals.get(resource, 0.0) for resource in center}
+            prices = {
+                resource: weight * scale * center[resource] + (1 - weight) * duals.get(resource, 0.0)
+                for resource in center
+            }
             if (found := pricing.cheapest(prices, left())) is None:
                 break
             tree, cost = found
@@ -62,7 +76,10 @@ def several_trees(topology: Topology, *, levels: int | None = 1, time_s: float =
             if proved < bound:
                 bound, center = proved, prices
             load = loads(topology, tree)
-            if sum(duals.get(resource, 0.0) * gbps for resource, gbps in load.items()) < 1 - ENOUGH / 10 and load not in known:
+            if (
+                sum(duals.get(resource, 0.0) * gbps for resource, gbps in load.items()) < 1 - ENOUGH / 10
+                and load not in known
+            ):
                 news, weight = (tree, load), 0.5
             else:
                 weight /= 4
@@ -76,8 +93,13 @@ def several_trees(topology: Topology, *, levels: int | None = 1, time_s: float =
     if bound < rate * (1 - SLACK):
         raise RuntimeError(f"trees carry {rate:.6g} Gb/s, above their bound, {bound:.6g}")
     name = scheme or ("several trees, one level" if levels == 1 else "several trees, summed again")
-    return Plan(scheme=name, trees=trees, bound_gbps=rate if bound <= rate * (1 + SLACK) else max(bound, rate),
-                prices=fixed_prices(topology, trees), seconds=seconds)
+    return Plan(
+        scheme=name,
+        trees=trees,
+        bound_gbps=rate if bound <= rate * (1 + SLACK) else max(bound, rate),
+        prices=fixed_prices(topology, trees),
+        seconds=seconds,
+    )
 
 
 def _packed(topology: Topology, trees: list[Tree]) -> tuple[Tree, ...]:
@@ -89,6 +111,9 @@ def _packed(topology: Topology, trees: list[Tree]) -> tuple[Tree, ...]:
         for resource, load in loads(topology, tree).items():
             total[resource] = total.get(resource, 0.0) + load * tree.rate_gbps
     scale = min((room[resource] / load for resource, load in total.items() if resource in room), default=1.0)
-    return tuple(sorted((replace(tree, rate_gbps=tree.rate_gbps * min(scale, 1.0)) for tree in trees), key=lambda tree: -tree.rate_gbps))
-
-
+    return tuple(
+        sorted(
+            (replace(tree, rate_gbps=tree.rate_gbps * min(scale, 1.0)) for tree in trees),
+            key=lambda tree: -tree.rate_gbps,
+        )
+    )

@@ -19,7 +19,8 @@ class Stripes(NamedTuple):
 
 
 def stripes(topology: Topology, plan: Plan) -> Stripes:
-    """The shortest pattern (a power of two, at most `MOST`) that costs no more than `LOSS` of the rate, or the best of all."""
+    """The shortest pattern (a power of two, at most `MOST`) that costs no more than `LOSS` of the rate, or the best of
+    all."""
     room, known = capacities(topology), [loads(topology, tree) for tree in plan.trees]
     found = []
     of = 1
@@ -27,7 +28,7 @@ def stripes(topology: Topology, plan: Plan) -> Stripes:
         exact = [tree.rate_gbps / plan.rate_gbps * of for tree in plan.trees]
         parts = [int(part) for part in exact]
         rest = sorted(range(len(exact)), key=lambda k: parts[k] - exact[k])
-        for k in rest[:of - sum(parts)]:
+        for k in rest[: of - sum(parts)]:
             parts[k] += 1
         total: dict[object, float] = {}
         for part, load in zip(parts, known):

@@ -1,4 +1,5 @@
-"""What there is to plan with: hosts, switches, cables, and the job; an undirected graph that has been looked through."""
+"""What there is to plan with: hosts, switches, cables, and the job; an undirected graph that has been looked
+through."""
 
 import re
 from collections.abc import Mapping
@@ -19,8 +20,8 @@ EDGE_KEYS = {"bw_gbps": float, "name": str, "reserved_gbps": float}
 
 
 class Group(NamedTuple):
-    """Workers that nothing tells apart: at the same switch by cables of the same speed. A worker with several cables is a group of its own, at
-    itself. nic_gbps: what is left of the cable, 0 with several."""
+    """Workers that nothing tells apart: at the same switch by cables of the same speed. A worker with several cables is
+    a group of its own, at itself. nic_gbps: what is left of the cable, 0 with several."""
 
     at: str
     workers: tuple[str, ...]
@@ -33,14 +34,16 @@ def cable(a: str, b: str) -> str:
 
 
 class Topology:
-    """A graph whose nodes have `kind` host or switch and whose edges have `bw_gbps`, each way, full duplex; other attributes are those
-    of `HOST_KEYS`, `SWITCH_KEYS` and `EDGE_KEYS`, graph attributes those of `Job`.
+    """A graph whose nodes have `kind` host or switch and whose edges have `bw_gbps`, each way, full duplex; other
+    attributes are those of `HOST_KEYS`, `SWITCH_KEYS` and `EDGE_KEYS`, graph attributes those of `Job`.
 
-    Hosts without a `role` are workers. A host with role `ps` is where all sums end (`ingress_gbps` is what it takes); without one, a switch is
-    the root, and which one is planned. `capacity_gbps` is what a switch that `aggregates` can add up, headers included; `slots` how many segments
-    of the job it can have in flight (the `window` of an iswitch), `members` how many members a job can have there; not said, they bind nothing.
+    Hosts without a `role` are workers. A host with role `ps` is where all sums end (`ingress_gbps` is what it takes);
+    without one, a switch is the root, and which one is planned. `capacity_gbps` is what a switch that `aggregates` can
+    add up, headers included; `slots` how many segments of the job it can have in flight (the `window` of an iswitch),
+    `members` how many members a job can have there; not said, they bind nothing.
 
-    TopologyError, with the place, if anything is missing, not positive, or unknown; if two nodes have no way between them; if no worker is there.
+    TopologyError, with the place, if anything is missing, not positive, or unknown; if two nodes have no way between
+    them; if no worker is there.
     """
 
     def __init__(self, graph: nx.Graph, job: Job | None = None):
@@ -88,7 +91,9 @@ class Topology:
         if "bw_gbps" not in data:
             raise TopologyError(f"bw_gbps of {name} is missing", place)
         if not 0 <= data.get("reserved_gbps", 0.0) <= data["bw_gbps"]:
-            raise TopologyError(f"reserved_gbps of {name} must be 0 to its bw_gbps, not {data['reserved_gbps']!r}", place)
+            raise TopologyError(
+                f"reserved_gbps of {name} must be 0 to its bw_gbps, not {data['reserved_gbps']!r}", place
+            )
         self.graph.add_edge(a, b, **data)
 
     def _whole(self) -> None:
@@ -103,7 +108,9 @@ class Topology:
         names: dict[str, frozenset[str]] = {}
         for a, b, name in self.graph.edges(data="name"):
             if name is not None and names.setdefault(name, frozenset((a, b))) != frozenset((a, b)):
-                raise TopologyError(f"names of cables must differ, but two are called {name}", ("edge", frozenset((a, b))))
+                raise TopologyError(
+                    f"names of cables must differ, but two are called {name}", ("edge", frozenset((a, b)))
+                )
         transit = self.graph.subgraph(self.switches)
         hosts = [self.ps] if self.ps else []
         for worker in (*hosts, *self.workers):
@@ -113,11 +120,21 @@ class Topology:
         reached = nx.node_connected_component(transit, start) if start in transit else {start}
         for worker in (*hosts, *self.workers):
             if reached.isdisjoint(self.graph[worker]):
-                raise TopologyError(f"{worker} has no path to {hosts[0] if hosts else self.workers[0]}", ("node", worker))
+                raise TopologyError(
+                    f"{worker} has no path to {hosts[0] if hosts else self.workers[0]}", ("node", worker)
+                )
 
     @classmethod
-    def of(cls, graph: nx.Graph, *, ps: str | None = None, aggregates: Mapping[str, float] | None = None, job: Job | None = None) -> Self:
-        """Of a bare graph with `kind` and `bw_gbps`: the ps, and the capacity in Gb/s of each switch that aggregates."""
+    def of(
+        cls,
+        graph: nx.Graph,
+        *,
+        ps: str | None = None,
+        aggregates: Mapping[str, float] | None = None,
+        job: Job | None = None,
+    ) -> Self:
+        """Of a bare graph with `kind` and `bw_gbps`: the ps, and the capacity in Gb/s of each switch that
+        aggregates."""
         graph = graph.copy()
         if ps is not None:
             graph.nodes[ps]["role"] = "ps"
@@ -190,7 +207,9 @@ def _bare(graph: nx.Graph) -> nx.Graph:
     return copy
 
 
-def _attributes(name: str, given: Mapping[str, Any], keys: Mapping[str, type], place: tuple[str, Any]) -> dict[str, Any]:
+def _attributes(
+    name: str, given: Mapping[str, Any], keys: Mapping[str, type], place: tuple[str, Any]
+) -> dict[str, Any]:
     """Known ones, of the right type; numbers finite and positive, of which 0 is allowed where nothing else would do."""
     data: dict[str, Any] = {}
     for key, value in given.items():
@@ -198,11 +217,19 @@ def _attributes(name: str, given: Mapping[str, Any], keys: Mapping[str, type], p
         if kind is None:
             raise TopologyError(f"{name} has an unknown attribute: {key!r}", place)
         if kind in (int, float):
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or (kind is int and not float(value).is_integer()):
-                raise TopologyError(f"{key} of {name} must be {'a whole number' if kind is int else 'a number'}, not {value!r}", place)
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, (int, float))
+                or (kind is int and not float(value).is_integer())
+            ):
+                raise TopologyError(
+                    f"{key} of {name} must be {'a whole number' if kind is int else 'a number'}, not {value!r}", place
+                )
             if not (0 < value < float("inf") or key == "reserved_gbps" and value == 0):
                 raise TopologyError(f"{key} of {name} must be above 0, not {value!r}", place)
         elif not isinstance(value, kind):
-            raise TopologyError(f"{key} of {name} must be {'true or false' if kind is bool else 'text'}, not {value!r}", place)
+            raise TopologyError(
+                f"{key} of {name} must be {'true or false' if kind is bool else 'text'}, not {value!r}", place
+            )
         data[key] = kind(value)
     return data

@@ -12,8 +12,9 @@ __all__ = ["Plan", "Resource", "Tree", "capacities", "fitted", "loads", "used"]
 
 
 class Resource(NamedTuple):
-    """Something that binds. kind `link`: the cable from `at` to `to`, in this direction; `capacity`: what a switch can add up; `slots`: what it can
-    have in flight, as a rate; `ingress`: what the ps takes. The latter three have no `to`."""
+    """Something that binds. kind `link`: the cable from `at` to `to`, in this direction; `capacity`: what a switch can
+    add up; `slots`: what it can have in flight, as a rate; `ingress`: what the ps takes. The latter three have no
+    `to`."""
 
     kind: str
     at: str
@@ -31,8 +32,9 @@ class Resource(NamedTuple):
 class Tree:
     """Who sums whose gradients, by which ways, at a rate of gradient payload in Gb/s that is everyone's.
 
-    homes: each worker's switch, or the root. parents: of each switch that sums here, but a root. up: the way of each worker and each switch to
-    its home or parent, both ends named. down: the way of each worker's results from the root, or nothing where results go back as gradients came.
+    homes: each worker's switch, or the root. parents: of each switch that sums here, but a root. up: the way of each
+    worker and each switch to its home or parent, both ends named. down: the way of each worker's results from the root,
+    or nothing where results go back as gradients came.
     """
 
     rate_gbps: float
@@ -62,9 +64,10 @@ class Tree:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Trees that share the gradient in proportion to their rates, or one. bound_gbps: proved, none of this scheme is faster; infinite if nothing
-    is. prices: what one more Gb/s of a resource that binds is worth, in Gb/s of rate, by the linear program with whole numbers fixed. seconds: to
-    find and prove. upgraded: switches that had to be given this capacity in Gb/s for it. note: what the table is to say beside it."""
+    """Trees that share the gradient in proportion to their rates, or one. bound_gbps: proved, none of this scheme is
+    faster; infinite if nothing is. prices: what one more Gb/s of a resource that binds is worth, in Gb/s of rate, by
+    the linear program with whole numbers fixed. seconds: to find and prove. upgraded: switches that had to be given
+    this capacity in Gb/s for it. note: what the table is to say beside it."""
 
     scheme: str
     trees: tuple[Tree, ...]
@@ -85,10 +88,22 @@ class Plan:
 
     def json(self) -> dict[str, Any]:
         """Of plain lists and objects."""
-        return {"scheme": self.scheme, "rate_gbps": self.rate_gbps, "bound_gbps": self.bound_gbps if self.bound_gbps < float("inf") else None,
-                "trees": [{"rate_gbps": tree.rate_gbps, "root": tree.root, "homes": dict(tree.homes), "parents": dict(tree.parents),
-                           "up": {child: list(path) for child, path in tree.up.items()},
-                           "down": {worker: list(path) for worker, path in tree.down.items()}} for tree in self.trees]}
+        return {
+            "scheme": self.scheme,
+            "rate_gbps": self.rate_gbps,
+            "bound_gbps": self.bound_gbps if self.bound_gbps < float("inf") else None,
+            "trees": [
+                {
+                    "rate_gbps": tree.rate_gbps,
+                    "root": tree.root,
+                    "homes": dict(tree.homes),
+                    "parents": dict(tree.parents),
+                    "up": {child: list(path) for child, path in tree.up.items()},
+                    "down": {worker: list(path) for worker, path in tree.down.items()},
+                }
+                for tree in self.trees
+            ],
+        }
 
 
 def capacities(topology: Topology) -> dict[Resource, float]:
@@ -130,7 +145,9 @@ def loads(topology: Topology, tree: Tree) -> dict[Resource, float]:
 def fitted(topology: Topology, tree: Tree) -> Tree:
     """The tree at the highest rate that all of its resources allow."""
     room = capacities(topology)
-    rate = min((room[resource] / load for resource, load in loads(topology, tree).items() if resource in room), default=0.0)
+    rate = min(
+        (room[resource] / load for resource, load in loads(topology, tree).items() if resource in room), default=0.0
+    )
     return replace(tree, rate_gbps=rate)
 
 

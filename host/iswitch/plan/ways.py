@@ -10,7 +10,8 @@ __all__ = ["Ways"]
 
 
 class Ways:
-    """To `place` along `arcs`, each at a price of 0 or more; of ways with one price the one of fewest arcs, then by names."""
+    """To `place` along `arcs`, each at a price of 0 or more; of ways with one price the one of fewest arcs, then by
+    names."""
 
     def __init__(self, place: str, arcs: Iterable[Arc], price: Callable[[Arc], float]):
         into = defaultdict(list)

@@ -7,7 +7,8 @@ __all__ = ["lose", "reserve", "upgrade_of"]
 
 
 def lose(topology: Topology, given: str) -> Topology:
-    """Without a cable (by its name, or its ends as in S1-S3) or a switch. TopologyError if there is no such thing, or if a worker is then cut off."""
+    """Without a cable (by its name, or its ends as in S1-S3) or a switch. TopologyError if there is no such thing, or
+    if a worker is then cut off."""
     graph = topology.graph.copy()
     if given in topology.switches:
         graph.remove_node(given)
@@ -17,7 +18,8 @@ def lose(topology: Topology, given: str) -> Topology:
 
 
 def reserve(topology: Topology, given: str) -> Topology:
-    """`L1=2.5`: so many Gb/s of a cable, each way, are for others, such as replay; in addition to what is reserved. TopologyError."""
+    """`L1=2.5`: so many Gb/s of a cable, each way, are for others, such as replay; in addition to what is reserved.
+    TopologyError."""
     name, _, amount = given.rpartition("=")
     try:
         gbps = float(amount)
@@ -32,7 +34,8 @@ def reserve(topology: Topology, given: str) -> Topology:
 
 
 def upgrade_of(topology: Topology, count: int, capacity_gbps: float | None = None) -> Upgrade:
-    """`count` switches made to aggregate with this capacity; not said, that of the best that there is, or what a switch's cables can bring."""
+    """`count` switches made to aggregate with this capacity; not said, that of the best that there is, or what a
+    switch's cables can bring."""
     if count < 1:
         raise ValueError(f"count must be at least 1, not {count!r}")
     known = [topology.graph.nodes[switch]["capacity_gbps"] for switch in topology.aggregators]

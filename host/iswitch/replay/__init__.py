@@ -8,5 +8,17 @@ from iswitch.replay.sampling import Batch
 from iswitch.replay.statistics import Statistics
 from iswitch.replay.writer import Added
 
-__all__ = ["Added", "Batch", "Field", "MemoryExhausted", "NoPlace", "NoReplayService", "NotServed", "Prefetch", "ReplayClient", "SessionLost",
-           "Statistics", "Updated"]
+__all__ = [
+    "Added",
+    "Batch",
+    "Field",
+    "MemoryExhausted",
+    "NoPlace",
+    "NoReplayService",
+    "NotServed",
+    "Prefetch",
+    "ReplayClient",
+    "SessionLost",
+    "Statistics",
+    "Updated",
+]

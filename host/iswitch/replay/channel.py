@@ -1,10 +1,12 @@
 """A session's ordered requests: numbers, the window of kept answers, repeats, waits. Section 3 of `docs/replay.md`.
 
-No threads, no sockets, no clock of its own: whoever has the channel hands it replies with `take`, and sends what `due` returns when something
-was put or has come, or the time that `wake_at` says is there. Requests are carried out in the order in which they were `put`.
+No threads, no sockets, no clock of its own: whoever has the channel hands it replies with `take`, and sends what `due`
+returns when something was put or has come, or the time that `wake_at` says is there. Requests are carried out in the
+order in which they were `put`.
 
-A request that was lost shows in three ways: a later one is answered AHEAD, a later one is answered although it is not (then its answer was
-lost), or its time is over. Of several on their way the oldest is sent again first; after a time-out nothing behind it before it is answered.
+A request that was lost shows in three ways: a later one is answered AHEAD, a later one is answered although it is not
+(then its answer was lost), or its time is over. Of several on their way the oldest is sent again first; after a
+time-out nothing behind it before it is answered.
 """
 
 import math
@@ -23,19 +25,53 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.0002, 0.02
 
 
 class Request:
-    """An ordered request, and what became of it. draws: of a SAMPLE, which tells how many fragments its answer has. deadline: when to give up
-    waiting. yields: rather than waiting, let those pass that were put behind it.
+    """An ordered request, and what became of it. draws: of a SAMPLE, which tells how many fragments its answer has.
+    deadline: when to give up waiting. yields: rather than waiting, let those pass that were put behind it.
 
-    fate: None until it is settled; then DONE, RANGE or MEMORY, or the reason for which it was given up. status: of its last answer.
-    parts: rows of the answer, by fragment. told: whoever put it knows that it was given up.
+    fate: None until it is settled; then DONE, RANGE or MEMORY, or the reason for which it was given up. status: of its
+    last answer. parts: rows of the answer, by fragment. told: whoever put it knows that it was given up.
     """
 
-    __slots__ = ("blocking", "body", "count", "deadline", "due_at", "expected", "fate", "first_order", "kind", "last_order", "lost", "parts",
-                 "refused", "sent_at", "seq", "skipping", "status", "table", "told", "tries", "turn", "wait_s", "waiting", "wanted", "yielding",
-                 "yields")
+    __slots__ = (
+        "blocking",
+        "body",
+        "count",
+        "deadline",
+        "due_at",
+        "expected",
+        "fate",
+        "first_order",
+        "kind",
+        "last_order",
+        "lost",
+        "parts",
+        "refused",
+        "sent_at",
+        "seq",
+        "skipping",
+        "status",
+        "table",
+        "told",
+        "tries",
+        "turn",
+        "wait_s",
+        "waiting",
+        "wanted",
+        "yielding",
+        "yields",
+    )
 
-    def __init__(self, kind: Kind, *, table: int = 0, count: int = 0, body: bytes = b"", turn: int = 0, deadline: float = math.inf,
-                 yields: bool = False):
+    def __init__(
+        self,
+        kind: Kind,
+        *,
+        table: int = 0,
+        count: int = 0,
+        body: bytes = b"",
+        turn: int = 0,
+        deadline: float = math.inf,
+        yields: bool = False,
+    ):
         self.kind, self.table, self.count, self.body, self.turn = kind, table, count, body, turn
         self.deadline, self.yields = deadline, yields
         self.fate: Fate | None = None
@@ -70,7 +106,8 @@ class Request:
 
 
 class Channel:
-    """Ordered requests of one session. first: the number of the first, from OPEN. kept: how many may be on their way."""
+    """Ordered requests of one session. first: the number of the first, from OPEN. kept: how many may be on their
+    way."""
 
     def __init__(self, *, session: int, token: int, first: int, kept: int):
         self.session, self.token, self.kept = session, token, kept
@@ -109,8 +146,9 @@ class Channel:
     # Receiving
 
     def take(self, reply: Reply, now: float) -> Fate | None:
-        """An ANSWER with this session's token. Returns its reason if it is about a request on its way, else None. What is not DONE, a wait,
-        AHEAD or without effect says that the session (SESSION, OLD), or the request, is not possible: the request stays where it is."""
+        """An ANSWER with this session's token. Returns its reason if it is about a request on its way, else None. What
+        is not DONE, a wait, AHEAD or without effect says that the session (SESSION, OLD), or the request, is not
+        possible: the request stays where it is."""
         header, status = reply.header, reply.status
         index = (header.seq - self.low) % 2**32
         if status is None or index >= len(self._flight):
@@ -166,8 +204,8 @@ class Channel:
         self._queue.append(request)
 
     def _hurry(self, answered: int, order: int, now: float) -> None:
-        """Those before a number that is answered were carried out: if they were sent before it, in transmission `order`, their answers were
-        lost, or overtaken."""
+        """Those before a number that is answered were carried out: if they were sent before it, in transmission
+        `order`, their answers were lost, or overtaken."""
         for request in self._flight:
             if request.seq == answered:
                 return
@@ -175,8 +213,8 @@ class Channel:
                 request.lost, request.due_at = True, now + self._grace_s
 
     def _ahead(self, request: Request, number: int, now: float) -> None:
-        """The switch lacked `number` when it saw this request: what was sent from there on is lost. An old answer would say the same of what
-        was sent again meanwhile, so one that may be old counts only if a round trip has passed."""
+        """The switch lacked `number` when it saw this request: what was sent from there on is lost. An old answer would
+        say the same of what was sent again meanwhile, so one that may be old counts only if a round trip has passed."""
         request.refused += 1
         index = serial(number, self.low)
         if index >= len(self._flight):
@@ -213,7 +251,9 @@ class Channel:
         if request.skipping:
             return
         request.waiting, request.status, request.blocking = fate, status, True
-        over = request.turn and fate == Fate.TURN and serial(status.turn, request.turn) > 0  # it will never be that turn again
+        over = (
+            request.turn and fate == Fate.TURN and serial(status.turn, request.turn) > 0
+        )  # it will never be that turn again
         if over or now >= request.deadline:
             self._skip(request, now)
         elif request.yields and any(not other.yields for other in self._behind(request)):
@@ -244,8 +284,15 @@ class Channel:
         for request in self._flight:
             if request.settled:
                 continue
-            if request.waiting and not request.skipping and (now >= request.deadline or request.yields and any(
-                    not other.yields for other in self._behind(request))):
+            if (
+                request.waiting
+                and not request.skipping
+                and (
+                    now >= request.deadline
+                    or request.yields
+                    and any(not other.yields for other in self._behind(request))
+                )
+            ):
                 request.yielding = now < request.deadline
                 self._skip(request, now)
             if request.due_at <= now:
@@ -265,9 +312,25 @@ class Channel:
         self.resent += sent.tries > 0 and not sent.waiting
         sent.tries += 1
         if sent.skipping:
-            return encode(Kind.SKIP, session=self.session, token=self.token, table=sent.table, seq=sent.seq, fragments=ALL_FRAGMENTS)
-        return encode(sent.kind, session=self.session, token=self.token, table=sent.table, seq=sent.seq, count=sent.count, turn=sent.turn,
-                      fragments=sent.wanted if sent.kind == Kind.SAMPLE else 0, body=sent.body)
+            return encode(
+                Kind.SKIP,
+                session=self.session,
+                token=self.token,
+                table=sent.table,
+                seq=sent.seq,
+                fragments=ALL_FRAGMENTS,
+            )
+        return encode(
+            sent.kind,
+            session=self.session,
+            token=self.token,
+            table=sent.table,
+            seq=sent.seq,
+            count=sent.count,
+            turn=sent.turn,
+            fragments=sent.wanted if sent.kind == Kind.SAMPLE else 0,
+            body=sent.body,
+        )
 
     def wake_at(self) -> float:
         """When `due` has something to send, if nothing comes and nothing is put before."""
@@ -276,7 +339,9 @@ class Channel:
         times = [math.inf]
         for request in self._flight:
             if not request.settled:
-                times.append(min(request.due_at, request.deadline if request.waiting and not request.skipping else math.inf))
+                times.append(
+                    min(request.due_at, request.deadline if request.waiting and not request.skipping else math.inf)
+                )
             if request.blocking and not request.settled:
                 break
         return min(times)

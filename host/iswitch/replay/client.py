@@ -1,4 +1,5 @@
-"""A client of the switch's replay service: what actors and learners call. All calls stand here; what they do is in the modules beside."""
+"""A client of the switch's replay service: what actors and learners call. All calls stand here; what they do is in the
+modules beside."""
 
 import itertools
 import os
@@ -32,7 +33,8 @@ _RESTORED = 64  # transitions at a time, whole
 
 
 class Updated:
-    """Priorities that were sent. Unpacks to (done, stale), as soon as they are known. turn: the table's behind them, if they were given one."""
+    """Priorities that were sent. Unpacks to (done, stale), as soon as they are known. turn: the table's behind them, if
+    they were given one."""
 
     def __init__(self, session: Session, requests: list[Request], turn: int):
         self._session, self._requests, self.turn = session, requests, turn
@@ -60,17 +62,27 @@ class ReplayClient:
 
     address: of the switch, "host:port", or "host" for its usual port; or a Transport, which the client then closes.
     spec: the fields of a transition by name; the same for all clients of a table. table: which of the switch's tables.
-    scale: what the integer 1 of the switch stands for is 1 / scale: a power of two, the same for all clients of a table; None: so that priorities
-    up to 256 fit. timeout_s: how long the switch may be silent. wait_s: how long a request may wait for its turn, for items, for the limit's ratio.
+    scale: what the integer 1 of the switch stands for is 1 / scale: a power of two, the same for all clients of a
+    table; None: so that priorities up to 256 fit. timeout_s: how long the switch may be silent. wait_s: how long a
+    request may wait for its turn, for items, for the limit's ratio.
 
-    Nothing is done in the background: what is on its way goes on whenever the client is called, and `poll` does nothing else. A client that is
-    silent for more than 10 s may lose its place if all are taken and another client wants one. It is for one thread.
+    Nothing is done in the background: what is on its way goes on whenever the client is called, and `poll` does nothing
+    else. A client that is silent for more than 10 s may lose its place if all are taken and another client wants one.
+    It is for one thread.
 
     Raises SwitchUnreachable, NoReplayService, NoPlace; ValueError and TypeError for wrong arguments.
     """
 
-    def __init__(self, address: str | Transport, spec: Mapping[str, Field], *, table: int = 0, scale: float | None = None, timeout_s: float = 10.0,
-                 wait_s: float = 60.0):
+    def __init__(
+        self,
+        address: str | Transport,
+        spec: Mapping[str, Field],
+        *,
+        table: int = 0,
+        scale: float | None = None,
+        timeout_s: float = 10.0,
+        wait_s: float = 60.0,
+    ):
         for name, seconds in (("timeout_s", timeout_s), ("wait_s", wait_s)):
             if not seconds > 0:
                 raise ValueError(f"{name} must be above 0, not {seconds!r}")
@@ -117,14 +129,16 @@ class ReplayClient:
     # Adding
 
     def add(self, *, priority: float, turn: int = 0, **transition: Any) -> Added:
-        """One transition. It is sent at once if nothing is on its way; else it may wait for others until an answer comes or a datagram is full,
-        and goes with the next call at the latest that finds it so: `flush` after the last one."""
+        """One transition. It is sent at once if nothing is on its way; else it may wait for others until an answer
+        comes or a datagram is full, and goes with the next call at the latest that finds it so: `flush` after the last
+        one."""
         count, arrays = self._layout.columns(Writer.one(transition))
         return self._add(arrays, np.array([priority], np.float64), turn)
 
     def extend(self, data: Mapping[str, npt.ArrayLike], priorities: npt.ArrayLike, *, turn: int = 0) -> Added:
-        """Many transitions: arrays with a leading axis of n, priorities (n,). With a turn every datagram takes one, from this one on: n transitions
-        take `turns(n)`, and the result's `turn` is the next. MemoryExhausted if the log is full of what is still in the table."""
+        """Many transitions: arrays with a leading axis of n, priorities (n,). With a turn every datagram takes one,
+        from this one on: n transitions take `turns(n)`, and the result's `turn` is the next. MemoryExhausted if the log
+        is full of what is still in the table."""
         count, arrays = self._layout.columns(data)
         real = np.asarray(priorities, np.float64)
         if real.shape != (count,):
@@ -141,7 +155,8 @@ class ReplayClient:
         return -(-transitions // self._writer.per_add)
 
     def flush(self) -> None:
-        """Sends what waits, and returns when all that was sent is acknowledged. NotServed if adds had to be taken back."""
+        """Sends what waits, and returns when all that was sent is acknowledged. NotServed if adds had to be taken
+        back."""
         self._writer.seal()
         self._session.wait(lambda: not any(request.kind != Kind.SAMPLE for request in self._session.channel.requests()))
         self._writer.settle()
@@ -169,11 +184,21 @@ class ReplayClient:
 
     # Drawing
 
-    def sample(self, count: int, *, beta: float = 0.4, stratified: bool = True, seed: int | None = None, turn: int = 0, items: int = 0,
-               normalize: Normalize = "batch") -> Batch:
-        """Draws, each item as often as its priority says. stratified: one draw from each of `count` equal parts of the total. seed: below 2^128,
-        None: by chance. turn: 0, or the table's turn to wait for. items: waits until so many were ever added. normalize: weights are over
-        the greatest of the batch, or of the table, whose least priority is known to an eighth. NotServed."""
+    def sample(
+        self,
+        count: int,
+        *,
+        beta: float = 0.4,
+        stratified: bool = True,
+        seed: int | None = None,
+        turn: int = 0,
+        items: int = 0,
+        normalize: Normalize = "batch",
+    ) -> Batch:
+        """Draws, each item as often as its priority says. stratified: one draw from each of `count` equal parts of the
+        total. seed: below 2^128, None: by chance. turn: 0, or the table's turn to wait for. items: waits until so many
+        were ever added. normalize: weights are over the greatest of the batch, or of the table, whose least priority is
+        known to an eighth. NotServed."""
         wish = Wish(count, beta, stratified, normalize, items)
         wish.check(self.config.draws)
         self._writer.seal()
@@ -181,10 +206,20 @@ class ReplayClient:
         self._session.wait(sampling.advance)
         return sampling.batch
 
-    def prefetch(self, count: int, *, depth: int = 2, beta: float | Callable[[], float] = 0.4, stratified: bool = True, seed: int | None = None,
-                 items: int = 0, normalize: Normalize = "batch") -> Prefetch:
-        """Batches without an end, of which `depth` are always on their way; else as `sample`. beta: or a function that says it for each batch when
-        it is drawn. seed: of the first batch; the next has the next. A SAMPLE that must wait lets this client's other requests pass."""
+    def prefetch(
+        self,
+        count: int,
+        *,
+        depth: int = 2,
+        beta: float | Callable[[], float] = 0.4,
+        stratified: bool = True,
+        seed: int | None = None,
+        items: int = 0,
+        normalize: Normalize = "batch",
+    ) -> Prefetch:
+        """Batches without an end, of which `depth` are always on their way; else as `sample`. beta: or a function that
+        says it for each batch when it is drawn. seed: of the first batch; the next has the next. A SAMPLE that must
+        wait lets this client's other requests pass."""
         first = self._seed(seed)
         numbers = itertools.count()
 
@@ -209,28 +244,43 @@ class ReplayClient:
     # Priorities and limits
 
     def update_priority(self, items: npt.ArrayLike, priorities: npt.ArrayLike, *, turn: int = 0) -> Updated:
-        """Gives items, by their handles, new priorities; of two for one item the last counts. An item that is gone is counted as stale. Unpacks to
-        (done, stale), which waits for the answer; to wait for nothing, leave it alone. With a turn every 177 items take one."""
+        """Gives items, by their handles, new priorities; of two for one item the last counts. An item that is gone is
+        counted as stale. Unpacks to (done, stale), which waits for the answer; to wait for nothing, leave it alone.
+        With a turn every 177 items take one."""
         handles = np.asarray(items)
         if handles.size and handles.dtype.kind not in "iu":
             raise TypeError(f"items must be integers, the handles of a batch, not {handles.dtype}")
         fixed = self._scale.fixed(priorities)
         if handles.shape != fixed.shape or handles.ndim != 1:
-            raise ValueError(f"items and priorities must be as many, and in one row, not {handles.shape} and {fixed.shape}")
+            raise ValueError(
+                f"items and priorities must be as many, and in one row, not {handles.shape} and {fixed.shape}"
+            )
         self._writer.seal()
         rows = np.zeros(len(handles), UPDATE_ROW)
         rows["item"], rows["priority"] = handles, fixed
-        parts = [rows[at:at + _UPDATES] for at in range(0, len(rows), _UPDATES)]
+        parts = [rows[at : at + _UPDATES] for at in range(0, len(rows), _UPDATES)]
         turns = turns_from(_turn(turn), len(parts) + 1)
-        requests = [self._session.put(Request(Kind.UPDATE, count=len(part), body=part.tobytes(), turn=own)) for part, own in zip(parts, turns)]
+        requests = [
+            self._session.put(Request(Kind.UPDATE, count=len(part), body=part.tobytes(), turn=own))
+            for part, own in zip(parts, turns)
+        ]
         self._session.pump()
         return Updated(self._session, requests, turns[-1])
 
-    def limit(self, *, size: int = 1, ratio: float = 0.0, behind: int | None = None, ahead: int | None = None, times: int = 0,
-              turn: int = 0) -> int:
-        """For all clients of the table, from now on. size: draws wait until so many items are there. ratio: of draws to items added, 0: as they like.
-        behind, ahead: how many draws there may be too many, and too few, before draws or adds wait; None: two of the largest requests. times: an
-        item drawn so often gets priority 0, 0: never. Returns the table's turn behind it. NotServed."""
+    def limit(
+        self,
+        *,
+        size: int = 1,
+        ratio: float = 0.0,
+        behind: int | None = None,
+        ahead: int | None = None,
+        times: int = 0,
+        turn: int = 0,
+    ) -> int:
+        """For all clients of the table, from now on. size: draws wait until so many items are there. ratio: of draws to
+        items added, 0: as they like. behind, ahead: how many draws there may be too many, and too few, before draws or
+        adds wait; None: two of the largest requests. times: an item drawn so often gets priority 0, 0: never. Returns
+        the table's turn behind it. NotServed."""
         if not 0 <= ratio < 65536:
             raise ValueError(f"ratio must be 0 to 65536 draws for an item, not {ratio!r}")
         fixed = round(ratio * 65536)
@@ -243,10 +293,14 @@ class ReplayClient:
             if not 0 <= value < 2**32:
                 raise ValueError(f"{name} must be 0 to {2**32 - 1}, not {value!r}")
         if size > self.config.capacity:
-            raise ValueError(f"size must be at most the table's capacity, {self.config.capacity}, or nothing is ever drawn, not {size!r}")
+            raise ValueError(
+                f"size must be at most the table's capacity, {self.config.capacity}, or nothing is ever drawn, not {size!r}"
+            )
         if ratio and behind + ahead < ratio * self._writer.per_add + 1:
-            raise ValueError(f"behind + ahead must be at least {int(np.ceil(ratio * self._writer.per_add + 1))}, one datagram of "
-                             f"{self._writer.per_add} items and a draw, or adds and draws could wait for each other, not {behind + ahead}")
+            raise ValueError(
+                f"behind + ahead must be at least {int(np.ceil(ratio * self._writer.per_add + 1))}, one datagram of "
+                f"{self._writer.per_add} items and a draw, or adds and draws could wait for each other, not {behind + ahead}"
+            )
         body = np.zeros(1, LIMITS)
         for name, value in values.items():
             body[name] = value
@@ -254,15 +308,20 @@ class ReplayClient:
         request = self._session.put(Request(Kind.LIMIT, body=body.tobytes(), turn=_turn(turn)))
         self._session.served([request])
         if request.fate == Fate.RANGE:
-            raise ValueError(f"times must fit the counters that the switch was built with (`times_bits`), not {times!r}")
+            raise ValueError(
+                f"times must fit the counters that the switch was built with (`times_bits`), not {times!r}"
+            )
         assert request.status is not None
         return request.status.turn
 
     # Parameters
 
-    def set_parameters(self, version: int, data: bytes | bytearray | memoryview | np.ndarray, *, shout: bool = True) -> None:
-        """Publishes a network's parameters for the table, from this client's log; versions rise. shout: sends them to all other clients at once,
-        whom they reach if nothing is lost on the way. MemoryExhausted if the log does not hold them."""
+    def set_parameters(
+        self, version: int, data: bytes | bytearray | memoryview | np.ndarray, *, shout: bool = True
+    ) -> None:
+        """Publishes a network's parameters for the table, from this client's log; versions rise. shout: sends them to
+        all other clients at once, whom they reach if nothing is lost on the way. MemoryExhausted if the log does not
+        hold them."""
         if not 0 < version < 2**32:
             raise ValueError(f"version must be 1 to {2**32 - 1}, not {version!r}")
         self._writer.seal()
@@ -270,56 +329,77 @@ class ReplayClient:
         self._parameters.set(int(version), plain, shout=shout)
 
     def get_parameters(self, newer_than: int = 0, timeout: float = 0.0) -> tuple[int, bytes] | None:
-        """(version, bytes) of the newest parameters of the table above a version, as soon as there are any; None if there are none within
-        `timeout` seconds. What was shouted need not be loaded."""
+        """(version, bytes) of the newest parameters of the table above a version, as soon as there are any; None if
+        there are none within `timeout` seconds. What was shouted need not be loaded."""
         self._writer.seal()
         return self._parameters.get(newer_than, timeout)
 
     # Facts and files
 
     def statistics(self) -> Statistics:
-        """How table, switch and client are doing; what was sent and is not acknowledged may be in it or not. SwitchUnreachable."""
+        """How table, switch and client are doing; what was sent and is not acknowledged may be in it or not.
+        SwitchUnreachable."""
         status, session, scale = self._session.look(), self._session, self._scale
         fates = dict(zip(Fate.__members__, session.control.registers(Register.REPLAY_FATES, len(Fate))))
         self._writer.settle()
         space = self._log.space
         return Statistics(
-            filled=status.filled, adds=status.adds, draws=status.draws, total=status.total / scale.scale,
-            lowest=float(scale.real(bucket_begin(status.lowest))), highest=float(scale.real(bucket_begin(status.highest))), turn=status.turn,
-            version=status.version, fates=fates, items_added=self._writer.added, bytes_pushed=self._log.pushed + self._writer.pushed,
-            frames_written=self._writer.written, frames_shared=self._writer.recent.found, log_bytes=self.config.log_bytes,
-            log_used=(space.units - space.room(session.adds)) * UNIT_BYTES, saturated=scale.saturated,
-            resent=session.channel.resent + session.inquiries.resent, window=int(session.inquiries.window),
-            delay_s=session.channel.timer.delay_s or session.inquiries.timer.delay_s or 0.0)
+            filled=status.filled,
+            adds=status.adds,
+            draws=status.draws,
+            total=status.total / scale.scale,
+            lowest=float(scale.real(bucket_begin(status.lowest))),
+            highest=float(scale.real(bucket_begin(status.highest))),
+            turn=status.turn,
+            version=status.version,
+            fates=fates,
+            items_added=self._writer.added,
+            bytes_pushed=self._log.pushed + self._writer.pushed,
+            frames_written=self._writer.written,
+            frames_shared=self._writer.recent.found,
+            log_bytes=self.config.log_bytes,
+            log_used=(space.units - space.room(session.adds)) * UNIT_BYTES,
+            saturated=scale.saturated,
+            resent=session.channel.resent + session.inquiries.resent,
+            window=int(session.inquiries.window),
+            delay_s=session.channel.timer.delay_s or session.inquiries.timer.delay_s or 0.0,
+        )
 
     def save(self, path: str | os.PathLike[str]) -> int:
-        """Writes the table's items to a file, while everything goes on; items that are overwritten meanwhile are left out. Returns how many there
-        are. Limits and parameters are not in it."""
+        """Writes the table's items to a file, while everything goes on; items that are overwritten meanwhile are left
+        out. Returns how many there are. Limits and parameters are not in it."""
         self.flush()
         snapshot = read_table(self._session, self._layout, self._scale.scale)
         snapshot.save(path)
         return len(snapshot)
 
     def restore(self, path: str | os.PathLike[str], *, share: tuple[int, int] = (0, 1), append: bool = False) -> int:
-        """Adds the items of a file, the oldest first, with the priorities that they had; the newest, if they are more than the table has room for.
-        Returns how many.
+        """Adds the items of a file, the oldest first, with the priorities that they had; the newest, if they are more
+        than the table has room for. Returns how many.
 
-        share: (k, n), this is client k of n that restore the file together, for a log of one session may not hold what was in those of several.
-        append: the table need not be empty. Others may add and draw meanwhile. ValueError, MemoryExhausted.
+        share: (k, n), this is client k of n that restore the file together, for a log of one session may not hold what
+        was in those of several. append: the table need not be empty. Others may add and draw meanwhile. ValueError,
+        MemoryExhausted.
         """
         part, of = share
         if not 0 <= part < of:
             raise ValueError(f"share must be (k, n) with k from 0 to n - 1, not {share!r}")
         snapshot = Snapshot.load(path)
         if snapshot.layout.spec != self._layout.spec:
-            raise ValueError(f"a checkpoint must have the fields of this client's spec, but {os.fspath(path)!r} has {snapshot.layout.spec}")
+            raise ValueError(
+                f"a checkpoint must have the fields of this client's spec, but {os.fspath(path)!r} has {snapshot.layout.spec}"
+            )
         if not append and (adds := self._session.look().adds):
-            raise ValueError(f"{adds} items were added to table {self._session.table} before: restart the switch, or restore with append=True")
-        chosen = np.flatnonzero(snapshot.shares(of) == part)[-self.config.capacity:]
+            raise ValueError(
+                f"{adds} items were added to table {self._session.table} before: restart the switch, or restore with append=True"
+            )
+        chosen = np.flatnonzero(snapshot.shares(of) == part)[-self.config.capacity :]
         with self._writer.recent.widened(self.config.log_units):
             for at in range(0, len(chosen), _RESTORED):
-                which = chosen[at:at + _RESTORED]
-                self._writer.add(snapshot.columns(which), self._scale.fixed(snapshot.priorities[which] / snapshot.scale))
+                which = chosen[at : at + _RESTORED]
+                self._writer.add(
+                    snapshot.columns(which), self._scale.fixed(snapshot.priorities[which] / snapshot.scale)
+                )
                 self.poll()
             self.flush()
         return len(chosen)
@@ -327,8 +407,8 @@ class ReplayClient:
     # The end
 
     def reopen(self) -> None:
-        """After SessionLost: takes a place anew. What was not acknowledged may or may not have been carried out, and is forgotten here: whoever
-        waits for it gets SessionLost, and prefetching ends. NoPlace, SwitchUnreachable."""
+        """After SessionLost: takes a place anew. What was not acknowledged may or may not have been carried out, and is
+        forgotten here: whoever waits for it gets SessionLost, and prefetching ends. NoPlace, SwitchUnreachable."""
         for prefetch in list(self._prefetches):
             prefetch.close()
         self._session.open()
@@ -363,5 +443,3 @@ def _turn(turn: int) -> int:
     if not 0 <= turn < 2**32:
         raise ValueError(f"turn must be 0, or a table's turn below 2^32, not {turn!r}")
     return int(turn)
-
-

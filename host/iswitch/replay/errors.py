@@ -1,4 +1,5 @@
-"""What can go wrong between a client and the replay service; every message says what happened and what to do about it."""
+"""What can go wrong between a client and the replay service; every message says what happened and what to do about
+it."""
 
 from iswitch.errors import IswitchError, Timeout
 from iswitch.replay_wire import Fate
@@ -15,16 +16,19 @@ class NoPlace(IswitchError):
 
 
 class SessionLost(IswitchError):
-    """The switch does not know this session any more: the client was silent for more than 10 s while another one needed its place, or the switch
-    restarted. What was not acknowledged may or may not have been carried out. To go on: `reopen`, or make a new client."""
+    """The switch does not know this session any more: the client was silent for more than 10 s while another one needed
+    its place, or the switch restarted. What was not acknowledged may or may not have been carried out. To go on:
+    `reopen`, or make a new client."""
 
 
 class MemoryExhausted(IswitchError):
-    """The session's log is full, and all that is in it belongs to items that are still in the table. What did not fit was not added."""
+    """The session's log is full, and all that is in it belongs to items that are still in the table. What did not fit
+    was not added."""
 
 
 class NotServed(Timeout):
-    """A request was not carried out within the time allowed because it had to wait, for `fate`. It was taken back, and changed nothing."""
+    """A request was not carried out within the time allowed because it had to wait, for `fate`. It was taken back, and
+    changed nothing."""
 
     def __init__(self, message: str, fate: Fate):
         super().__init__(message)

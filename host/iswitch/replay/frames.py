@@ -10,9 +10,10 @@ __all__ = ["RecentFrames"]
 class RecentFrames:
     """Where the frames are that were written last, at most `units` of the log in all.
 
-    They are told apart by their bytes and nothing else: so overlapping stacks of one environment share their frames, with
-    any number of steps between, an episode's first frames that are repeated are one, and nobody needs to say where episodes end. Those written
-    first are forgotten first, however often they are found: else one blank frame would keep the whole log behind it.
+    They are told apart by their bytes and nothing else: so overlapping stacks of one environment share their frames,
+    with any number of steps between, an episode's first frames that are repeated are one, and nobody needs to say where
+    episodes end. Those written first are forgotten first, however often they are found: else one blank frame would keep
+    the whole log behind it.
     """
 
     def __init__(self, units: int):

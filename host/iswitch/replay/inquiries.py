@@ -1,7 +1,9 @@
-"""Requests that change nothing, as many at a time as the network holds: FETCH, LOAD, LIST, LOOK, SHOUT. Section 3 of `docs/replay.md`.
+"""Requests that change nothing, as many at a time as the network holds: FETCH, LOAD, LIST, LOOK, SHOUT. Section 3 of
+`docs/replay.md`.
 
-As `channel`: no threads, no sockets, no clock of its own. The window grows by one in a round trip and halves when something was lost, at most
-once for all that was on its way at that moment (additive increase, multiplicative decrease, as in TCP: RFC 5681).
+As `channel`: no threads, no sockets, no clock of its own. The window grows by one in a round trip and halves when
+something was lost, at most once for all that was on its way at that moment (additive increase, multiplicative decrease,
+as in TCP: RFC 5681).
 """
 
 import math
@@ -18,7 +20,8 @@ _CAP_S = 0.25
 _FIRST_WINDOW, _LEAST_WINDOW, _MOST_WINDOW = 8.0, 1.0, 256.0
 _GAP = 3
 _PATIENCE = 1.25
-"""One is taken for lost when so many that were sent after it are answered (RFC 5681), and so many round trips are over (RFC 8985)."""
+"""One is taken for lost when so many that were sent after it are answered (RFC 5681), and so many round trips are over
+(RFC 8985)."""
 
 
 class Inquiry:
@@ -26,7 +29,15 @@ class Inquiry:
 
     __slots__ = ("body", "count", "kind", "order", "reply", "sent_at", "table", "then", "tries")
 
-    def __init__(self, kind: Kind, *, table: int = 0, count: int = 0, body: bytes = b"", then: Callable[[Reply], None] | None = None):
+    def __init__(
+        self,
+        kind: Kind,
+        *,
+        table: int = 0,
+        count: int = 0,
+        body: bytes = b"",
+        then: Callable[[Reply], None] | None = None,
+    ):
         self.kind, self.table, self.count, self.body, self.then = kind, table, count, body, then
         self.reply: Reply | None = None
         self.tries = self.order = 0
@@ -63,8 +74,8 @@ class Inquiries:
         self._lost = deque(pair for pair in self._lost if id(pair[1]) not in gone)
 
     def take(self, reply: Reply, now: float) -> Fate | None:
-        """An ANSWER or DATA with this session's token. Returns the reason (GONE of DATA that has gaps) if it is about a request on its way,
-        else None; refusals leave the request where it is."""
+        """An ANSWER or DATA with this session's token. Returns the reason (GONE of DATA that has gaps) if it is about a
+        request on its way, else None; refusals leave the request where it is."""
         tag = reply.header.seq
         inquiry = self._flight.get(tag)
         late = inquiry is None
@@ -113,8 +124,17 @@ class Inquiries:
             self._order += 1
             inquiry.tries, inquiry.order, inquiry.sent_at = inquiry.tries + 1, self._order, now
             self._flight[tag] = inquiry
-            payloads.append(encode(inquiry.kind, session=self.session, token=self.token, table=inquiry.table, seq=tag, count=inquiry.count,
-                                    body=inquiry.body))
+            payloads.append(
+                encode(
+                    inquiry.kind,
+                    session=self.session,
+                    token=self.token,
+                    table=inquiry.table,
+                    seq=tag,
+                    count=inquiry.count,
+                    body=inquiry.body,
+                )
+            )
         return payloads
 
     def wake_at(self) -> float:

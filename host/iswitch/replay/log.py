@@ -1,8 +1,8 @@
 """Which units of a session's log are needed, so that what nobody needs can be overwritten.
 
-A unit is needed while an item that refers to it may be in the table, while parameters that were published are kept for their readers, and, in a
-place where somebody was before, until `capacity` more items were added, for these could be his. Units and items are counted here
-without wrapping; the wire has them modulo 2^32.
+A unit is needed while an item that refers to it may be in the table, while parameters that were published are kept for
+their readers, and, in a place where somebody was before, until `capacity` more items were added, for these could be
+his. Units and items are counted here without wrapping; the wire has them modulo 2^32.
 """
 
 from collections import deque
@@ -11,7 +11,8 @@ __all__ = ["Hold", "ItemsHold", "LogSpace"]
 
 
 class Hold:
-    """Keeps the log from a unit on. last: the number of the last item that needs it; None: as long as the hold is in force."""
+    """Keeps the log from a unit on. last: the number of the last item that needs it; None: as long as the hold is in
+    force."""
 
     __slots__ = ("last", "unit")
 
@@ -43,8 +44,8 @@ class ItemsHold(Hold):
 
 
 class LogSpace:
-    """The log of `units` of one session, as its only writer knows it. written, oldest: from OPEN. adds, capacity: of the table, when the session
-    was opened: what the log holds then is another's."""
+    """The log of `units` of one session, as its only writer knows it. written, oldest: from OPEN. adds, capacity: of
+    the table, when the session was opened: what the log holds then is another's."""
 
     def __init__(self, *, units: int, written: int, oldest: int, adds: int, capacity: int):
         self.units = units
@@ -53,9 +54,13 @@ class LogSpace:
         self.oldest = self.end - (written - oldest) % 2**32
         """What is before this may be overwritten, as far as it was ever said."""
         self._capacity = capacity
-        self._former = Hold(self.oldest, adds + capacity - 1) if self.oldest != self.end else None  # items are numbered from `capacity` on
+        self._former = (
+            Hold(self.oldest, adds + capacity - 1) if self.oldest != self.end else None
+        )  # items are numbered from `capacity` on
         self._pending: list[ItemsHold] = []  # of items that have no number yet
-        self._items: deque[Hold] = deque()  # of items, units rising: a later one that reaches further back stands for those before it
+        self._items: deque[Hold] = (
+            deque()
+        )  # of items, units rising: a later one that reaches further back stands for those before it
         self._published: deque[Hold] = deque()
 
     # Holds
@@ -96,7 +101,12 @@ class LogSpace:
             self._items.popleft()
         if self._former and self._former.last is not None and self._former.last < adds:
             self._former = None
-        holds = [*self._pending, *list(self._items)[:1], *list(self._published)[:1], *([self._former] if self._former else [])]
+        holds = [
+            *self._pending,
+            *list(self._items)[:1],
+            *list(self._published)[:1],
+            *([self._former] if self._former else []),
+        ]
         return max(self.oldest, min([hold.unit for hold in holds], default=self.end))
 
     def room(self, adds: int) -> int:
@@ -104,7 +114,8 @@ class LogSpace:
         return self.units - (self.end - self.needed(adds))
 
     def give_way(self) -> bool:
-        """Gives up what is kept only for others: a former client's log, else parameters but for the last. Whether there was any."""
+        """Gives up what is kept only for others: a former client's log, else parameters but for the last. Whether there
+        was any."""
         if self._former:
             self._former = None
         elif len(self._published) > 1:
@@ -114,7 +125,8 @@ class LogSpace:
         return True
 
     def append(self, units: int, adds: int) -> tuple[int, int]:
-        """Takes room: the start of what is appended, and the oldest unit that is needed. ValueError if it does not fit."""
+        """Takes room: the start of what is appended, and the oldest unit that is needed. ValueError if it does not
+        fit."""
         oldest = self.needed(adds)
         if self.end + units - oldest > self.units:
             raise ValueError(f"units must fit the {self.units - (self.end - oldest)} that are free, not {units!r}")

@@ -20,7 +20,13 @@ class LogWriter:
     def __init__(self, session: Session):
         self.session = session
         opened, config = session.opened, session.config
-        self.space = LogSpace(units=config.log_units, written=opened.written, oldest=opened.oldest, adds=opened.adds, capacity=config.capacity)
+        self.space = LogSpace(
+            units=config.log_units,
+            written=opened.written,
+            oldest=opened.oldest,
+            adds=opened.adds,
+            capacity=config.capacity,
+        )
         self.pushed = 0
         self._unsent = bytearray()
         self._start = self.space.end  # of what is unsent
@@ -64,5 +70,7 @@ class LogWriter:
 
     def _exhausted(self, units: int) -> str:
         config, held = self.session.config, self.space.units - self.space.room(self.session.adds)
-        return (f"the log of session {self.session.index} at {self.session.address} is full: {held * UNIT_BYTES} of its {config.log_bytes} bytes "
-                f"are needed by items that are still in the table or by parameters, and {units * UNIT_BYTES} more do not fit")
+        return (
+            f"the log of session {self.session.index} at {self.session.address} is full: {held * UNIT_BYTES} of its {config.log_bytes} bytes "
+            f"are needed by items that are still in the table or by parameters, and {units * UNIT_BYTES} more do not fit"
+        )

@@ -53,7 +53,9 @@ def _packing(record: "np.dtype[np.void]", fields: tuple[str, ...]) -> struct.Str
     """How a record of unsigned integers is packed. ImportError if its fields are not those of the tuple."""
     if record.names != fields:
         raise ImportError(f"a tuple must have the record's fields {record.names}, not {fields}")
-    return struct.Struct("<" + "".join({1: "B", 2: "H", 4: "I", 8: "Q"}[record[name].itemsize] for name in record.names))
+    return struct.Struct(
+        "<" + "".join({1: "B", 2: "H", 4: "I", 8: "Q"}[record[name].itemsize] for name in record.names)
+    )
 
 
 _HEADER, _STATUS = _packing(REPLAY_HEADER, Header._fields), _packing(STATUS, Status._fields)
@@ -64,15 +66,26 @@ _END = END.itemsize
 
 
 class Reply(NamedTuple):
-    """What the switch sent. status: of an ANSWER, None if it is DATA. rows: what comes behind the status, or the payload of DATA."""
+    """What the switch sent. status: of an ANSWER, None if it is DATA. rows: what comes behind the status, or the
+    payload of DATA."""
 
     header: Header
     status: Status | None
     rows: bytes
 
 
-def encode(kind: Kind, *, session: int = 0, token: int = 0, table: int = 0, seq: int = 0, count: int = 0, fragments: int = 0, turn: int = 0,
-            body: bytes = b"") -> bytes:
+def encode(
+    kind: Kind,
+    *,
+    session: int = 0,
+    token: int = 0,
+    table: int = 0,
+    seq: int = 0,
+    count: int = 0,
+    fragments: int = 0,
+    turn: int = 0,
+    body: bytes = b"",
+) -> bytes:
     """A request's UDP payload. ValueError if the body is not whole rows."""
     if len(body) % ROW_BYTES:
         raise ValueError(f"a body must be rows of {ROW_BYTES} bytes, not {len(body)} bytes")

@@ -1,7 +1,9 @@
-"""Parameters of a network, from a learner to the actors: a published piece of the learner's log, which it may shout to all of them.
+"""Parameters of a network, from a learner to the actors: a published piece of the learner's log, which it may shout to
+all of them.
 
-The piece begins with a unit that says how long it is and what its digest is, so what was put together from shouts and from the log
-is the version as it was set, or is not taken. What another kind of client has published, without that unit, comes as whole units.
+The piece begins with a unit that says how long it is and what its digest is, so what was put together from shouts and
+from the log is the version as it was set, or is not taken. What another kind of client has published, without that
+unit, comes as whole units.
 """
 
 import hashlib
@@ -23,7 +25,8 @@ __all__ = ["Parameters"]
 _HEAD = np.dtype([("magic", "<u4"), ("version", "<u4"), ("size", "<u8"), ("digest", "u1", 16), ("reserved", "u1", 32)])
 _MAGIC = 0x50574969  # "iIWP"
 _VERSIONS = 3
-"""So many are kept in the log if they fit: the one that is written, the one that is read, and one for those who are slow."""
+"""So many are kept in the log if they fit: the one that is written, the one that is read, and one for those who are
+slow."""
 _UNITS = PAYLOAD_BYTES // UNIT_BYTES
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
 
@@ -50,7 +53,7 @@ class Parameters:
         self.log.space.publish(start, keep=_VERSIONS)
         try:
             for at in range(0, len(whole), PAYLOAD_BYTES):
-                self.log.append(whole[at:at + PAYLOAD_BYTES])
+                self.log.append(whole[at : at + PAYLOAD_BYTES])
         except MemoryExhausted as full:
             self.log.space.unpublish()
             raise MemoryExhausted(
@@ -62,8 +65,10 @@ class Parameters:
         published = session.put(Request(Kind.PUBLISH, body=body.tobytes()))
         session.served([published])
         if published.fate != Fate.DONE:
-            raise IswitchError(f"the switch at {session.address} would not publish units {start % 2**32} to {(start + units) % 2**32} of the log "
-                               f"({published.fate and published.fate.name}): somebody else writes to this session's log")
+            raise IswitchError(
+                f"the switch at {session.address} would not publish units {start % 2**32} to {(start + units) % 2**32} of the log "
+                f"({published.fate and published.fate.name}): somebody else writes to this session's log"
+            )
         if shout:
             self._shout(start, units)
 
@@ -101,12 +106,20 @@ class Parameters:
 
     def _shouted(self, newer_than: int) -> tuple[int, bytes] | None:
         """The newest version that was shouted whole."""
-        heads = [(int(head["version"]), shout, head) for shout in self.session.shouts if shout.table == self.session.table
-                 for head in np.frombuffer(shout.data, _HEAD, 1) if head["magic"] == _MAGIC and head["version"] > newer_than]
+        heads = [
+            (int(head["version"]), shout, head)
+            for shout in self.session.shouts
+            if shout.table == self.session.table
+            for head in np.frombuffer(shout.data, _HEAD, 1)
+            if head["magic"] == _MAGIC and head["version"] > newer_than
+        ]
         for version, shout, head in sorted(heads, key=lambda found: found[0], reverse=True):
             units = units_of(_HEAD.itemsize + int(head["size"]))
             pieces = self._pieces(self._heard(shout.session), shout.start, units)
-            if all(piece is not None for _, piece in pieces) and (data := _opened(b"".join(piece or b"" for _, piece in pieces))) is not None:
+            if (
+                all(piece is not None for _, piece in pieces)
+                and (data := _opened(b"".join(piece or b"" for _, piece in pieces))) is not None
+            ):
                 return version, data
         return None
 
@@ -117,14 +130,14 @@ class Parameters:
         at = 0
         while at < units:
             data = heard.get((start + at) % 2**32)
-            data = data and data[:(units - at) * UNIT_BYTES]
+            data = data and data[: (units - at) * UNIT_BYTES]
             pieces.append(((start + at) % 2**32, data))
             at += len(data) // UNIT_BYTES if data else 1
         return pieces
 
     def _published(self, status: Status, newer_than: int) -> tuple[int, bytes] | None:
-        """The version that the table has now, from shouts as far as they are here, the rest from the log; None if it is not newer, or was
-        overwritten meanwhile."""
+        """The version that the table has now, from shouts as far as they are here, the rest from the log; None if it is
+        not newer, or was overwritten meanwhile."""
         if not status.units or status.version <= newer_than:
             return None
         pieces = self._pieces(self._heard(status.publisher), status.start, status.units)
@@ -142,6 +155,6 @@ class Parameters:
 def _opened(whole: bytes) -> bytes | None:
     """The parameters in a piece of log; None if it is not whole, or was put together from several."""
     head = np.frombuffer(whole, _HEAD, 1)[0]
-    data = whole[_HEAD.itemsize:_HEAD.itemsize + int(head["size"])]
+    data = whole[_HEAD.itemsize : _HEAD.itemsize + int(head["size"])]
     good = head["magic"] == _MAGIC and len(data) == head["size"] and np.array_equal(_digest(data), head["digest"])
     return data if good else None

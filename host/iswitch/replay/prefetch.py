@@ -13,8 +13,9 @@ __all__ = ["Prefetch"]
 class Prefetch:
     """An iterator over batches, without an end, that keeps `depth` of them on their way.
 
-    make: puts the next SAMPLE. No thread works for it: batches come nearer whenever the client is called. What waits to be drawn lets the client's
-    other requests pass. A batch's priorities are as old as its draw: up to `depth` of the learner's updates come after it.
+    make: puts the next SAMPLE. No thread works for it: batches come nearer whenever the client is called. What waits to
+    be drawn lets the client's other requests pass. A batch's priorities are as old as its draw: up to `depth` of the
+    learner's updates come after it.
     """
 
     def __init__(self, session: Session, make: Callable[[], Sampling], depth: int):

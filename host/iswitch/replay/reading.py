@@ -1,4 +1,5 @@
-"""Items and pieces of logs, read with as many requests at a time as the network holds. What is gone by then is zeros, and said."""
+"""Items and pieces of logs, read with as many requests at a time as the network holds. What is gone by then is zeros,
+and said."""
 
 import struct
 from functools import partial
@@ -22,7 +23,8 @@ if _PLACE.size != LOAD.itemsize:
 
 
 class Fetching:
-    """Records of items, u4, each of which is named once. When it is `done`: `records` (n, record_bytes) and `gone` (n,)."""
+    """Records of items, u4, each of which is named once. When it is `done`: `records` (n, record_bytes) and `gone`
+    (n,)."""
 
     def __init__(self, session: Session, items: np.ndarray):
         self.records = np.zeros((len(items), session.config.record_bytes), np.uint8)
@@ -32,24 +34,27 @@ class Fetching:
         most = session.config.records
         self.inquiries = []
         for at in range(0, len(items), most):
-            part = rows[at:at + most]
-            self.inquiries.append(session.ask(Kind.FETCH, count=len(part), body=part.tobytes(), then=partial(self._take, at, len(part))))
+            part = rows[at : at + most]
+            self.inquiries.append(
+                session.ask(Kind.FETCH, count=len(part), body=part.tobytes(), then=partial(self._take, at, len(part)))
+            )
         self._left = len(self.inquiries)
 
     def done(self) -> bool:
         return not self._left
 
     def _take(self, at: int, count: int, reply: Reply) -> None:
-        part = self.records[at:at + count]
+        part = self.records[at : at + count]
         part[:] = np.frombuffer(reply.rows, np.uint8).reshape(part.shape)
-        self.gone[at:at + count] = reply.header.turn >> np.arange(count) & 1
+        self.gone[at : at + count] = reply.header.turn >> np.arange(count) & 1
         self._left -= 1
 
 
 class Loading:
     """Ranges of logs, each once however often it is named, neighbours together. sessions, starts: (n,), units: of each.
 
-    When it is `done`, `index` tells for each range asked for which row of `data` (m, 64 units) has it, and `gone` (m,) what is not there.
+    When it is `done`, `index` tells for each range asked for which row of `data` (m, 64 units) has it, and `gone` (m,)
+    what is not there.
     """
 
     def __init__(self, session: Session, sessions: np.ndarray, starts: np.ndarray, units: int):
@@ -63,7 +68,11 @@ class Loading:
         self._left = 0
         first = 0
         for k in range(1, len(distinct) + 1):
-            if k == len(distinct) or self._keys[k] != self._keys[k - 1] + units or self._keys[k] // _SERIAL != self._keys[first] // _SERIAL:
+            if (
+                k == len(distinct)
+                or self._keys[k] != self._keys[k - 1] + units
+                or self._keys[k] // _SERIAL != self._keys[first] // _SERIAL
+            ):
                 self._ask(first * units, k * units)  # they lie one behind another
                 first = k
 
@@ -72,7 +81,9 @@ class Loading:
         for unit in range(begin, end, _UNITS):
             key, count = self._keys[unit // self.units] + unit % self.units, min(_UNITS, end - unit)
             body = _PLACE.pack(key % _SERIAL, key // _SERIAL)
-            self.inquiries.append(self._session.ask(Kind.LOAD, count=count, body=body, then=partial(self._take, unit, unit + count)))
+            self.inquiries.append(
+                self._session.ask(Kind.LOAD, count=count, body=body, then=partial(self._take, unit, unit + count))
+            )
             self._left += 1
 
     @property
@@ -89,7 +100,7 @@ class Loading:
     def _take(self, unit: int, end: int, reply: Reply) -> None:
         self._left -= 1
         if not reply.header.turn and len(reply.rows) == (end - unit) * UNIT_BYTES:
-            self._flat[unit * UNIT_BYTES:end * UNIT_BYTES] = np.frombuffer(reply.rows, np.uint8)
+            self._flat[unit * UNIT_BYTES : end * UNIT_BYTES] = np.frombuffer(reply.rows, np.uint8)
         elif unit // self.units == (end - 1) // self.units:
             self._gone_units[unit:end] = True
         else:  # something of it is gone, and perhaps not all: each range by itself
@@ -140,29 +151,43 @@ class Reading:
         """Fields as they are packed, of the items that are there so far."""
         self._packed = {name: self._records[name] for name in self._records.dtype.names or ()}
         if blobs is not None and self.layout.blob:
-            rows = np.ascontiguousarray(blobs.data[blobs.index, :self.layout.blob.itemsize]).view(self.layout.blob)[:, 0]
+            rows = np.ascontiguousarray(blobs.data[blobs.index, : self.layout.blob.itemsize]).view(self.layout.blob)[
+                :, 0
+            ]
             whole = ~blobs.gone[blobs.index]
             self.gone[self._there[~whole]] = True
-            self._packed = {name: column[whole] for name, column in (self._packed | {name: rows[name] for name in rows.dtype.names or ()}).items()}
+            self._packed = {
+                name: column[whole]
+                for name, column in (self._packed | {name: rows[name] for name in rows.dtype.names or ()}).items()
+            }
             self._records, self._there = self._records[whole], self._there[whole]
 
     def _ask_for_frames(self) -> None:
         """Those of one size together, whichever field they are in."""
         self._sizes = {name: units_of(self.layout.spec[name].frame_bytes) for name in self.layout.stacked}
         for units in set(self._sizes.values()):
-            positions = np.concatenate([self._packed[name].ravel() for name, size in self._sizes.items() if size == units])
-            each = [np.repeat(self.layout.sessions(self._records), self.layout.spec[name].stacked)
-                    for name, size in self._sizes.items() if size == units]
+            positions = np.concatenate(
+                [self._packed[name].ravel() for name, size in self._sizes.items() if size == units]
+            )
+            each = [
+                np.repeat(self.layout.sessions(self._records), self.layout.spec[name].stacked)
+                for name, size in self._sizes.items()
+                if size == units
+            ]
             self._frames[units] = Loading(self.session, np.concatenate(each), positions, units)
 
     def _assemble(self) -> None:
         taken = dict.fromkeys(self._frames, 0)  # of each size, so many places belong to the fields before
         for name, units in self._sizes.items():
             field, loading = self.layout.spec[name], self._frames[units]
-            index = loading.index[taken[units]:taken[units] + self._packed[name].size].reshape(self._packed[name].shape)
+            index = loading.index[taken[units] : taken[units] + self._packed[name].size].reshape(
+                self._packed[name].shape
+            )
             taken[units] += index.size
             self.gone[self._there] |= loading.gone[index].any(axis=1)
-            images = np.ascontiguousarray(loading.data[:, :field.frame_bytes]).view(field.kind).reshape(-1, *field.axes[1:])
+            images = (
+                np.ascontiguousarray(loading.data[:, : field.frame_bytes]).view(field.kind).reshape(-1, *field.axes[1:])
+            )
             self._packed[name] = images[index]
         for name, field in self.layout.spec.items():
             column = np.zeros((len(self.gone), *field.axes), field.kind)

@@ -1,9 +1,10 @@
-"""What a transition is made of, and where its parts lie: in the item's record, and what does not fit in the session's log.
+"""What a transition is made of, and where its parts lie: in the item's record, and what does not fit in the session's
+log.
 
-A record is, in this order: one byte with the index of the session in whose log the rest is, if there is a rest; the first unit of the item's own
-blob in that log, if there is one; then fields and the positions of stacked fields' frames, the smallest first, as many as fit. The others are in
-the blob, in the same order. All is packed and little-endian. Every client with the same fields and the same `record_bytes` comes to the same
-layout.
+A record is, in this order: one byte with the index of the session in whose log the rest is, if there is a rest; the
+first unit of the item's own blob in that log, if there is one; then fields and the positions of stacked fields' frames,
+the smallest first, as many as fit. The others are in the blob, in the same order. All is packed and little-endian.
+Every client with the same fields and the same `record_bytes` comes to the same layout.
 """
 
 from collections.abc import Mapping
@@ -37,8 +38,8 @@ def _fits(array: np.ndarray, kind: "np.dtype[Any]") -> bool:
 class Field:
     """One of the arrays of which a transition consists.
 
-    stacked: its first axis is a stack of so many frames; every distinct frame is sent and kept once, however many transitions it is part of.
-    0: it is not.
+    stacked: its first axis is a stack of so many frames; every distinct frame is sent and kept once, however many
+    transitions it is part of. 0: it is not.
     """
 
     shape: tuple[int, ...] | int
@@ -51,8 +52,10 @@ class Field:
         if self.kind.hasobject:
             raise TypeError("a Field's dtype must be plain numbers, not Python objects")
         if self.stacked and (len(self.axes) < 2 or self.axes[0] != self.stacked):
-            raise ValueError(f"a stacked Field's shape must begin with the number of its frames, {self.stacked}, not be {self.shape}: move that axis "
-                             "to the front")
+            raise ValueError(
+                f"a stacked Field's shape must begin with the number of its frames, {self.stacked}, not be {self.shape}: move that axis "
+                "to the front"
+            )
 
     @property
     def kind(self) -> "np.dtype[Any]":
@@ -74,8 +77,8 @@ class Field:
 
 
 class Layout:
-    """Where the fields of a transition lie. record: dtype of a record. blob: of what is in the log for each item; None if nothing.
-    stacked: names of stacked fields. logged: anything is in the log.
+    """Where the fields of a transition lie. record: dtype of a record. blob: of what is in the log for each item; None
+    if nothing. stacked: names of stacked fields. logged: anything is in the log.
 
     ValueError if the spec is empty or a name starts with "log.".
     """
@@ -89,7 +92,9 @@ class Layout:
         self.spec, self.record_bytes = dict(spec), record_bytes
         self.stacked = [name for name, field in spec.items() if field.stacked]
         parts: dict[str, tuple[Any, ...]] = {
-            name: (name, _POSITION, (field.stacked,)) if field.stacked else (name, field.kind, field.axes) for name, field in spec.items()}
+            name: (name, _POSITION, (field.stacked,)) if field.stacked else (name, field.kind, field.axes)
+            for name, field in spec.items()
+        }
         sizes = {name: np.dtype([part]).itemsize for name, part in parts.items()}
         order = sorted(parts, key=lambda name: (sizes[name], name))
         whole = sum(sizes.values())
@@ -106,7 +111,7 @@ class Layout:
                 if room < 0:
                     break
                 inline.append(name)
-        rest = order[len(inline):]
+        rest = order[len(inline) :]
         packed = header + [parts[name] for name in inline]
         spare = record_bytes - np.dtype(packed).itemsize
         self.record = np.dtype([*packed, *([(_SPARE, "u1", (spare,))] if spare else [])])
@@ -124,27 +129,45 @@ class Layout:
         return sum(field.size for field in self.spec.values())
 
     def columns(self, data: Mapping[str, Any]) -> tuple[int, dict[str, np.ndarray]]:
-        """The number of transitions in arrays with a leading axis, and the arrays in the fields' types. ValueError, TypeError if they are not what
-        the spec says."""
+        """The number of transitions in arrays with a leading axis, and the arrays in the fields' types. ValueError,
+        TypeError if they are not what the spec says."""
         if set(data) != set(self.spec):
             lacking, strange = sorted(set(self.spec) - set(data)), sorted(set(data) - set(self.spec))
-            raise ValueError("a transition must have the fields of the spec: " + "; ".join(
-                [f"{', '.join(lacking)} lack" if lacking else "", f"{', '.join(strange)} are unknown" if strange else ""]).strip("; "))
+            raise ValueError(
+                "a transition must have the fields of the spec: "
+                + "; ".join(
+                    [
+                        f"{', '.join(lacking)} lack" if lacking else "",
+                        f"{', '.join(strange)} are unknown" if strange else "",
+                    ]
+                ).strip("; ")
+            )
         arrays, count = {}, -1
         for name, field in self.spec.items():
             array = np.asarray(data[name])
             if not (np.can_cast(array.dtype, field.kind, "same_kind") or _fits(array, field.kind)):
-                raise TypeError(f"{name} must be {field.kind}, not {array.dtype}, which would lose what it means: convert it before")
+                raise TypeError(
+                    f"{name} must be {field.kind}, not {array.dtype}, which would lose what it means: convert it before"
+                )
             array = array.astype(field.kind, copy=False)
             if array.shape[1:] != field.axes or array.ndim == 0:
-                raise ValueError(f"{name} must have the shape (n, {', '.join(map(str, field.axes))}), not {array.shape}".replace(", )", ",)"))
+                raise ValueError(
+                    f"{name} must have the shape (n, {', '.join(map(str, field.axes))}), not {array.shape}".replace(
+                        ", )", ",)"
+                    )
+                )
             if count not in (-1, len(array)):
-                raise ValueError(f"all fields must have as many transitions as the first, {count}, but {name} has {len(array)}")
+                raise ValueError(
+                    f"all fields must have as many transitions as the first, {count}, but {name} has {len(array)}"
+                )
             arrays[name], count = array, len(array)
         return count, arrays
 
-    def pack(self, arrays: Mapping[str, np.ndarray], positions: Mapping[str, np.ndarray], blobs: np.ndarray, session: int) -> np.ndarray:
-        """Records, of arrays with a leading axis. positions: of stacked fields' frames, (n, k). blobs: where each item's is, (n,)."""
+    def pack(
+        self, arrays: Mapping[str, np.ndarray], positions: Mapping[str, np.ndarray], blobs: np.ndarray, session: int
+    ) -> np.ndarray:
+        """Records, of arrays with a leading axis. positions: of stacked fields' frames, (n, k). blobs: where each
+        item's is, (n,)."""
         count = len(next(iter(arrays.values())))
         records = np.zeros(count, self.record)
         for name in self.record.names or ():

@@ -23,9 +23,10 @@ _WORD = 1 << 64
 class Batch:
     """Transitions that were drawn. n: as many as were asked for, the same one perhaps several times.
 
-    data: by field, (n, ...). items: handles, u4, (n,). priorities: float64, (n,), as they were when drawn. weights: importance
-    weights, float32, (n,). gone: bool, (n,): overwritten between draw and delivery; its data is zeros and its weight 0. total, filled: of the
-    table at that moment: sum of priorities, and items. turn: the table's behind it. seed: with which the same priorities give the same draws.
+    data: by field, (n, ...). items: handles, u4, (n,). priorities: float64, (n,), as they were when drawn. weights:
+    importance weights, float32, (n,). gone: bool, (n,): overwritten between draw and delivery; its data is zeros and
+    its weight 0. total, filled: of the table at that moment: sum of priorities, and items. turn: the table's behind it.
+    seed: with which the same priorities give the same draws.
     """
 
     data: dict[str, np.ndarray] = field(repr=False)
@@ -55,7 +56,9 @@ class Wish:
     def check(self, most: int) -> None:
         """ValueError for what cannot be."""
         if isinstance(self.count, bool) or not isinstance(self.count, (int, np.integer)) or not 1 <= self.count <= most:
-            raise ValueError(f"a batch must have 1 to {most} draws, as many as the switch makes at a time, not {self.count!r}")
+            raise ValueError(
+                f"a batch must have 1 to {most} draws, as many as the switch makes at a time, not {self.count!r}"
+            )
         if not (self.beta >= 0 and math.isfinite(self.beta)):
             raise ValueError(f"beta must be at least 0, not {self.beta!r}")
         if self.normalize not in ("batch", "table"):
@@ -67,13 +70,25 @@ class Wish:
 class Sampling:
     """A SAMPLE and all that follows from it. `advance` until it is true; then `batch`."""
 
-    def __init__(self, session: Session, layout: Layout, scale: Scale, wish: Wish, seed: int, *, turn: int = 0, yields: bool = False):
+    def __init__(
+        self,
+        session: Session,
+        layout: Layout,
+        scale: Scale,
+        wish: Wish,
+        seed: int,
+        *,
+        turn: int = 0,
+        yields: bool = False,
+    ):
         self.session, self.layout, self.scale, self.wish, self.seed = session, layout, scale, wish, seed
         body = np.zeros(1, SAMPLE)
         body["items"] = wish.items if session.adds < wish.items else 0  # the switch counts modulo 2^32
         body["stride"] = _WORD // wish.count if wish.stratified and wish.count > 1 else 0
         body["seed"] = spread(seed) % _WORD, spread(seed) >> 64
-        self.request = session.put(Request(Kind.SAMPLE, count=int(wish.count), body=body.tobytes(), turn=turn, yields=yields), patient=yields)
+        self.request = session.put(
+            Request(Kind.SAMPLE, count=int(wish.count), body=body.tobytes(), turn=turn, yields=yields), patient=yields
+        )
         self._reading: Reading | None = None
         self._batch: Batch | None = None
 
@@ -106,7 +121,23 @@ class Sampling:
         status, wish = self.request.status, self.wish
         assert status is not None
         gone, fixed = reading.gone[self._of], self._drawn["priority"]
-        weights = importance_weights(fixed, total=status.total, filled=status.filled, beta=wish.beta, lowest=status.lowest, gone=gone,
-                                     normalize=wish.normalize)
-        return Batch({name: column[self._of] for name, column in reading.columns.items()}, self._drawn["item"].copy(), self.scale.real(fixed),
-                     weights, gone, status.total / self.scale.scale, status.filled, status.turn, self.seed)
+        weights = importance_weights(
+            fixed,
+            total=status.total,
+            filled=status.filled,
+            beta=wish.beta,
+            lowest=status.lowest,
+            gone=gone,
+            normalize=wish.normalize,
+        )
+        return Batch(
+            {name: column[self._of] for name, column in reading.columns.items()},
+            self._drawn["item"].copy(),
+            self.scale.real(fixed),
+            weights,
+            gone,
+            status.total / self.scale.scale,
+            status.filled,
+            status.turn,
+            self.seed,
+        )

@@ -1,4 +1,5 @@
-"""A client's place at the service: opened, driven over a transport, closed. No threads: everything goes on whenever it is called."""
+"""A client's place at the service: opened, driven over a transport, closed. No threads: everything goes on whenever it
+is called."""
 
 import math
 from collections import deque
@@ -28,9 +29,14 @@ _SILENT_S = SESSION_SILENT_US / 1e6 / 4
 _DATA = int(Type.DATA)
 
 _WAITED = {
-    Fate.TURN: ("it was not its turn: the table is at turn {turn}, the request's is {own}",
-                "let whoever has the turns before do its requests, or use turn=0"),
-    Fate.ITEMS: ("there are not enough items: {filled} are there, of {adds} ever added", "add more, or lower `items`, or `size` of the limit"),
+    Fate.TURN: (
+        "it was not its turn: the table is at turn {turn}, the request's is {own}",
+        "let whoever has the turns before do its requests, or use turn=0",
+    ),
+    Fate.ITEMS: (
+        "there are not enough items: {filled} are there, of {adds} ever added",
+        "add more, or lower `items`, or `size` of the limit",
+    ),
     Fate.RATE: ("the limit's ratio of draws to items forbade it", "add or draw more, or set another `limit`"),
     Fate.EMPTY: ("all priorities are 0", "add items, or give some a priority above 0 (with `times` items run out)"),
 }
@@ -48,12 +54,19 @@ class Shouted(NamedTuple):
 class Session:
     """One session, of one table's traffic.
 
-    timeout_s: how long the switch may be silent before that is an error. wait_s: how long a request may wait for turn, items, rate or
-    priorities. Raises NoReplayService, NoPlace, SwitchUnreachable; ValueError for a table that is not there.
+    timeout_s: how long the switch may be silent before that is an error. wait_s: how long a request may wait for turn,
+    items, rate or priorities. Raises NoReplayService, NoPlace, SwitchUnreachable; ValueError for a table that is not
+    there.
     """
 
     def __init__(self, transport: Transport, *, address: str, table: int, timeout_s: float, wait_s: float):
-        self.transport, self.address, self.table, self.timeout_s, self.wait_s = transport, address, table, timeout_s, wait_s
+        self.transport, self.address, self.table, self.timeout_s, self.wait_s = (
+            transport,
+            address,
+            table,
+            timeout_s,
+            wait_s,
+        )
         self._view = memoryview(bytearray(RECEIVE_BYTES))
         self.control = Control(transport, address=address, timeout_s=timeout_s, strangers=self._absorb)
         self.token = -1  # none yet
@@ -64,14 +77,18 @@ class Session:
         """Why the session is of no use any more."""
         self.config = self._read_config()
         if not 0 <= table < self.config.tables:
-            raise ValueError(f"table must be 0 to {self.config.tables - 1}, for the switch at {address} has {self.config.tables}, not {table!r}")
+            raise ValueError(
+                f"table must be 0 to {self.config.tables - 1}, for the switch at {address} has {self.config.tables}, not {table!r}"
+            )
         self.shouts = deque(maxlen=self.config.log_bytes // PAYLOAD_BYTES + 2)
         self.open()
 
     def _read_config(self) -> Replay:
         built = self.control.config().replay
         if built is None:
-            raise NoReplayService(f"the switch at {self.address} has no replay service: build it, or start the emulator, with a `replay`")
+            raise NoReplayService(
+                f"the switch at {self.address} has no replay service: build it, or start the emulator, with a `replay`"
+            )
         return built
 
     # Opening and closing
@@ -88,7 +105,11 @@ class Session:
             until = min(now + pause_s, deadline)
             while (now := self.transport.now()) < until:
                 for reply in self._receive(until - now):
-                    if reply.status is None or (reply.header.kind, reply.header.seq, reply.header.token) != (Kind.OPEN, tag, token):
+                    if reply.status is None or (reply.header.kind, reply.header.seq, reply.header.token) != (
+                        Kind.OPEN,
+                        tag,
+                        token,
+                    ):
                         continue
                     full = reply.status.reason == Fate.FULL
                     if reply.status.reason == Fate.DONE and reply.status.nonce == nonce:
@@ -96,9 +117,13 @@ class Session:
                         return
             pause_s = min(2 * pause_s, _LONGEST_OPEN_S)
         if full:
-            raise NoPlace(f"all {self.config.sessions} sessions of the replay service at {self.address} are in use: close a client, wait until one "
-                          "that died has been silent for 10 s, or build the switch with more `sessions`")
-        raise SwitchUnreachable(f"the replay service at {self.address} does not answer an OPEN: check the path with `iswitch doctor`")
+            raise NoPlace(
+                f"all {self.config.sessions} sessions of the replay service at {self.address} are in use: close a client, wait until one "
+                "that died has been silent for 10 s, or build the switch with more `sessions`"
+            )
+        raise SwitchUnreachable(
+            f"the replay service at {self.address} does not answer an OPEN: check the path with `iswitch doctor`"
+        )
 
     def _opened(self, reply: Reply, token: int) -> None:
         status = reply.status
@@ -116,8 +141,8 @@ class Session:
         self.shouts.clear()  # after a restart of the switch, units with the same numbers are others
 
     def close(self, *, timeout_s: float = 1.0) -> bool:
-        """Gives the place up: CLOSE, when all else is answered, or taken back if it has to wait. Returns whether the switch confirmed that in time;
-        if not, others can have the place 10 s later. The transport stays open."""
+        """Gives the place up: CLOSE, when all else is answered, or taken back if it has to wait. Returns whether the
+        switch confirmed that in time; if not, others can have the place 10 s later. The transport stays open."""
         if self.lost:
             return False
         closing, now = Request(Kind.CLOSE, table=self.table), self.transport.now()
@@ -141,7 +166,8 @@ class Session:
     # Traffic
 
     def put(self, request: Request, *, patient: bool = False) -> Request:
-        """An ordered request on its way; waits while too many are queued. patient: it may wait as long as its own deadline says."""
+        """An ordered request on its way; waits while too many are queued. patient: it may wait as long as its own
+        deadline says."""
         self._demand_open()
         if self.channel.queued >= _QUEUE:
             self.wait(lambda: self.channel.queued < _QUEUE)
@@ -151,7 +177,9 @@ class Session:
         self.channel.put(request)
         return request
 
-    def ask(self, kind: Kind, *, count: int = 0, body: bytes = b"", then: Callable[[Reply], None] | None = None) -> Inquiry:
+    def ask(
+        self, kind: Kind, *, count: int = 0, body: bytes = b"", then: Callable[[Reply], None] | None = None
+    ) -> Inquiry:
         """An unordered request on its way. then: what to do with the answer when it comes."""
         self._demand_open()
         inquiry = Inquiry(kind, table=self.table, count=count, body=body, then=then)
@@ -171,7 +199,8 @@ class Session:
             self.ask(Kind.LOOK)
 
     def pump(self, wait_s: float = 0.0) -> None:
-        """Sends what is due, takes what has come (waiting for something at most so long), and sends what that made due. SessionLost."""
+        """Sends what is due, takes what has come (waiting for something at most so long), and sends what that made due.
+        SessionLost."""
         self._send()
         for _ in range(_TRAINS):
             size, segment_bytes = self.transport.receive(self._view, wait_s)
@@ -183,7 +212,8 @@ class Session:
         self._demand_open()
 
     def wait(self, until: Callable[[], bool], *, timeout_s: float | None = None) -> None:
-        """Goes on until something holds. SwitchUnreachable if the switch is silent for `timeout_s` meanwhile; SessionLost."""
+        """Goes on until something holds. SwitchUnreachable if the switch is silent for `timeout_s` meanwhile;
+        SessionLost."""
         self.pump()
         if until():
             return
@@ -192,8 +222,10 @@ class Session:
             now = self.transport.now()
             end = max(began, self.heard_at) + silence_s
             if now >= end:
-                raise SwitchUnreachable(f"the replay service at {self.address} has not answered for {silence_s:g} s: is the switch on, and the path "
-                                        "whole? (`iswitch doctor`) What was not acknowledged may or may not have been carried out")
+                raise SwitchUnreachable(
+                    f"the replay service at {self.address} has not answered for {silence_s:g} s: is the switch on, and the path "
+                    "whole? (`iswitch doctor`) What was not acknowledged may or may not have been carried out"
+                )
             self.pump(max(0.0, min(self.wake_at(), end) - now))
 
     def wake_at(self) -> float:
@@ -212,15 +244,20 @@ class Session:
         """The error for a request that was taken back, or that was on its way when the session was lost."""
         request.told = True
         if request.fate is None or request.fate not in _WAITED or request.status is None:
-            return SessionLost(f"{request.kind.name} to table {self.table} at {self.address} was on its way when the session was lost: it may or may "
-                               "not have been carried out")
+            return SessionLost(
+                f"{request.kind.name} to table {self.table} at {self.address} was on its way when the session was lost: it may or may "
+                "not have been carried out"
+            )
         why, remedy = _WAITED[request.fate]
         status = request.status
         over = request.fate == Fate.TURN and serial(status.turn, request.turn) > 0
         why = why.format(turn=status.turn, own=request.turn, filled=status.filled, adds=status.adds)
         after = "and that turn is over" if over else f"for {self.wait_s:g} s"
-        return NotServed(f"{request.kind.name} to table {self.table} at {self.address} was not carried out, for {why}, {after}. It was taken back: "
-                         f"{remedy}", request.fate)
+        return NotServed(
+            f"{request.kind.name} to table {self.table} at {self.address} was not carried out, for {why}, {after}. It was taken back: "
+            f"{remedy}",
+            request.fate,
+        )
 
     def _send(self) -> None:
         now = self.transport.now()
@@ -242,7 +279,7 @@ class Session:
 
     @staticmethod
     def _replies(view: memoryview, size: int, segment_bytes: int) -> list[Reply]:
-        replies = (parse(view[at:min(at + segment_bytes, size)]) for at in range(0, size, segment_bytes))
+        replies = (parse(view[at : min(at + segment_bytes, size)]) for at in range(0, size, segment_bytes))
         return [reply for reply in replies if reply]
 
     def _absorb(self, view: memoryview, size: int, segment_bytes: int) -> None:
@@ -262,13 +299,20 @@ class Session:
             return
         self.heard_at = now
         if fate == Fate.SESSION:
-            self.lost = self.lost or ("the switch does not know it any more: it was silent for more than 10 s and its place was needed, or the "
-                                      "switch restarted")
+            self.lost = self.lost or (
+                "the switch does not know it any more: it was silent for more than 10 s and its place was needed, or the "
+                "switch restarted"
+            )
         elif fate == Fate.OLD:  # numbers that this client never used were given to somebody else
             self.lost = self.lost or "another client had its place meanwhile, for it was silent for more than 10 s"
         elif fate in (Fate.KIND, Fate.TABLE, Fate.LENGTH, Fate.FULL):
-            self.lost = f"the switch refused a {Kind(header.kind).name} as {fate.name}: use a driver of the switch's version"
-        elif header.kind == Kind.WRITE and fate in (Fate.RANGE, Fate.MEMORY):  # what comes behind it would refer to what is not there
+            self.lost = (
+                f"the switch refused a {Kind(header.kind).name} as {fate.name}: use a driver of the switch's version"
+            )
+        elif header.kind == Kind.WRITE and fate in (
+            Fate.RANGE,
+            Fate.MEMORY,
+        ):  # what comes behind it would refer to what is not there
             self.lost = f"the switch refused a WRITE ({fate.name}), so the log is not as this client left it: somebody else has used the session"
         elif reply.status:
             self.learn(reply.status)
@@ -291,8 +335,10 @@ class Session:
         if self.lost == _CLOSED:
             raise SessionLost(f"session {self.index} at {self.address} is closed: make a new client")
         if self.lost:
-            raise SessionLost(f"session {self.index} at {self.address} is lost: {self.lost}. What was not acknowledged may or may not have been "
-                              "carried out. To go on: `reopen`, or make a new client")
+            raise SessionLost(
+                f"session {self.index} at {self.address} is lost: {self.lost}. What was not acknowledged may or may not have been "
+                "carried out. To go on: `reopen`, or make a new client"
+            )
 
     def rest_s(self) -> float:
         """Seconds until something is to be sent again; infinite if nothing is on its way."""

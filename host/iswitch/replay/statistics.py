@@ -7,15 +7,17 @@ __all__ = ["Statistics"]
 
 @dataclass(frozen=True)
 class Statistics:
-    """Of the table: filled: items that are there. adds, draws: ever, modulo 2^32. total: sum of priorities. lowest: the least priority above 0,
-    0 if there is none, and highest the greatest, both rounded down by at most an eighth. turn: the table's. version: of its parameters.
+    """Of the table: filled: items that are there. adds, draws: ever, modulo 2^32. total: sum of priorities. lowest: the
+    least priority above 0, 0 if there is none, and highest the greatest, both rounded down by at most an eighth. turn:
+    the table's. version: of its parameters.
 
     Of the switch: fates: what became of requests of all clients, by the name of the `Fate`.
 
-    Of this client: items_added: that were acknowledged. bytes_pushed: of items and log, each counted once. frames_written, frames_shared: of
-    stacked fields, and those that need not be written because they were in the log. log_bytes, log_used: of its log. saturated: priorities
-    that were greater than the switch can tell. resent: requests sent again. window: unordered requests that it has on their way at most. delay_s:
-    between request and answer; 0 if not known yet.
+    Of this client: items_added: that were acknowledged. bytes_pushed: of items and log, each counted once.
+    frames_written, frames_shared: of stacked fields, and those that need not be written because they were in the log.
+    log_bytes, log_used: of its log. saturated: priorities that were greater than the switch can tell. resent: requests
+    sent again. window: unordered requests that it has on their way at most. delay_s: between request and answer; 0 if
+    not known yet.
     """
 
     filled: int

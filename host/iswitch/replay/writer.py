@@ -1,4 +1,5 @@
-"""Transitions on their way into the table: frames and blobs to the log, records behind them, as many to a datagram as fit."""
+"""Transitions on their way into the table: frames and blobs to the log, records behind them, as many to a datagram as
+fit."""
 
 import itertools
 from collections.abc import Mapping
@@ -18,7 +19,8 @@ from iswitch.replay_wire import ADD_ROW, BODY_BYTES, Fate, Kind
 __all__ = ["Added", "Writer", "turns_from"]
 
 _FRAMES_SHARE = 8
-"""Frames are found again among what fits this part of the log: so far back an item may reach, and keep what is between."""
+"""Frames are found again among what fits this part of the log: so far back an item may reach, and keep what is
+between."""
 
 
 def turns_from(turn: int, count: int) -> list[int]:
@@ -39,7 +41,8 @@ class Added:
 
     @property
     def items(self) -> np.ndarray:
-        """The numbers of the items, u4: their handles. Waits until all were added; NotServed if one had to be taken back."""
+        """The numbers of the items, u4: their handles. Waits until all were added; NotServed if one had to be taken
+        back."""
         for batch, _ in self._parts:
             batch.seal()
         self._session.served(batch.request for batch, _ in self._parts)
@@ -90,8 +93,8 @@ class Writer:
         log.settle = self.settle
 
     def add(self, arrays: Mapping[str, np.ndarray], priorities: np.ndarray, turn: int = 0) -> Added:
-        """Transitions with a leading axis and their priorities (u4). Full datagrams are sent, the rest waits in `batch`, unless there is a turn.
-        MemoryExhausted, with what came before added."""
+        """Transitions with a leading axis and their priorities (u4). Full datagrams are sent, the rest waits in
+        `batch`, unless there is a turn. MemoryExhausted, with what came before added."""
         if turn:
             self.seal()
         count, at = len(priorities), 0
@@ -109,7 +112,9 @@ class Writer:
             batch.rows.append(self._pack(slice(at, at + packed), arrays, priorities).tobytes())
             batch.count += packed
             at += packed
-            if full or batch.count == self.per_add or turn and at == count:  # if full: what is added makes room for the rest
+            if (
+                full or batch.count == self.per_add or turn and at == count
+            ):  # if full: what is added makes room for the rest
                 self.seal()
         result.turn = next(turns)
         return result
@@ -146,7 +151,9 @@ class Writer:
             if request.fate == Fate.DONE and request.status:
                 self.added += request.count
                 if hold:
-                    behind = (self.session.adds - request.status.adds) % 2**32  # answers before this one cannot say more than the last
+                    behind = (
+                        self.session.adds - request.status.adds
+                    ) % 2**32  # answers before this one cannot say more than the last
                     self.log.space.acknowledge(hold, self.session.adds - behind + self.session.config.capacity - 1)
             else:
                 self.refused.append(request)
@@ -155,8 +162,8 @@ class Writer:
         del self._unsettled[:done]
 
     def _place(self, arrays: Mapping[str, np.ndarray], hold: ItemsHold | None) -> tuple[int, MemoryExhausted | None]:
-        """Appends to the log what belongs there, of as many items as there is room for: how many, and why not all. Where it is is kept for
-        `_pack`."""
+        """Appends to the log what belongs there, of as many items as there is room for: how many, and why not all.
+        Where it is is kept for `_pack`."""
         layout, count = self.layout, len(next(iter(arrays.values())))
         self._positions = {name: np.zeros((count, layout.spec[name].stacked), "<u4") for name in layout.stacked}
         self._blobs = np.zeros(count, "<u4")
@@ -170,8 +177,10 @@ class Writer:
                     for frame, image in enumerate(arrays[name][k]):
                         positions[k, frame] = self._frame(image.tobytes(), hold) % 2**32
                 if layout.blob:
-                    blob = layout.pack_blobs({name: array[one] for name, array in arrays.items()},
-                                             {name: positions[one] for name, positions in self._positions.items()})
+                    blob = layout.pack_blobs(
+                        {name: array[one] for name, array in arrays.items()},
+                        {name: positions[one] for name, positions in self._positions.items()},
+                    )
                     start = self.log.append(blob.tobytes())
                     hold.need(start)
                     self._blobs[k] = start % 2**32
@@ -186,9 +195,12 @@ class Writer:
         self.handed += count
         rows = np.zeros(count, self.row)
         rows["priority"] = priorities[part]
-        rows["record"] = self.layout.pack({name: array[part] for name, array in arrays.items()},
-                                          {name: positions[:count] for name, positions in self._positions.items()}, self._blobs[:count],
-                                          self.session.index)
+        rows["record"] = self.layout.pack(
+            {name: array[part] for name, array in arrays.items()},
+            {name: positions[:count] for name, positions in self._positions.items()},
+            self._blobs[:count],
+            self.session.index,
+        )
         return rows
 
     def _frame(self, frame: bytes, hold: ItemsHold) -> int:
@@ -210,7 +222,8 @@ class Writer:
             f"{full}. So far this client added {self.handed} items with {each:.0f} bytes each in the log, which therefore holds about {holds} of "
             f"them; the table holds {config.capacity} items of all clients. {done} of these {count} transitions were handed over. Build the "
             "switch with a larger `log_bytes` or a smaller `capacity`, spread the transitions over more clients, let them share frames "
-            "(`stacked`), or make their fields smaller")
+            "(`stacked`), or make their fields smaller"
+        )
 
     @staticmethod
     def one(transition: Mapping[str, Any]) -> dict[str, Any]:

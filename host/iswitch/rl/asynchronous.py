@@ -1,9 +1,9 @@
 """PPO on CartPole with gradients that are pushed when they are ready: the asynchronous twin of `ppo.py`.
 
-Agent, environments and hyperparameters are the same. No worker waits for the others. It collects a rollout, computes the
-gradient of a minibatch with the newest weights that it has, and pushes it. It takes one Adam step for each update that has
-come back, whichever workers contributed to it. All workers take the same steps in the same order. The updates also carry
-the returns by which the training stops, so all workers end with equal weights.
+Agent, environments and hyperparameters are the same. No worker waits for the others. It collects a rollout, computes
+the gradient of a minibatch with the newest weights that it has, and pushes it. It takes one Adam step for each update
+that has come back, whichever workers contributed to it. All workers take the same steps in the same order. The updates
+also carry the returns by which the training stops, so all workers end with equal weights.
 """
 
 import time
@@ -70,8 +70,15 @@ def size(options: Options) -> int:
     return sum(parameter.numel() for parameter in agent.parameters()) + _TALLY
 
 
-def train(worker: Pipeline, rank: int, options: Options, report: Callable[[Progress], Any] = lambda _: None, *,
-          pace: Pace = lambda steps: None, clock: Callable[[], float] = time.perf_counter) -> Result:
+def train(
+    worker: Pipeline,
+    rank: int,
+    options: Options,
+    report: Callable[[Progress], Any] = lambda _: None,
+    *,
+    pace: Pace = lambda steps: None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Result:
     """Train as one of `options.workers` workers. clock: seconds, for reports only."""
     start = clock()
     runner = EnvRunner(options, rank)
@@ -91,8 +98,16 @@ def train(worker: Pipeline, rank: int, options: Options, report: Callable[[Progr
             due = replica.steps % every == 0
             finished = not tally.remaining or due and tally.episodes.solved
             if due or finished:
-                curve.append(Progress(update=replica.steps, steps=tally.steps, mean_return=tally.episodes.mean_return,
-                                      missing=(), allreduces=replica.steps, seconds=clock() - start))
+                curve.append(
+                    Progress(
+                        update=replica.steps,
+                        steps=tally.steps,
+                        mean_return=tally.episodes.mean_return,
+                        missing=(),
+                        allreduces=replica.steps,
+                        seconds=clock() - start,
+                    )
+                )
                 report(curve[-1])
             if finished:
                 return True
@@ -125,5 +140,12 @@ def train(worker: Pipeline, rank: int, options: Options, report: Callable[[Progr
         pushed += 1
         unsent[:] = 0
 
-    return Result(rank=rank, weights=replica.weights(), curve=curve, updates=replica.steps, pushed=pushed,
-                  refused=worker.refused, train_s=clock() - start)
+    return Result(
+        rank=rank,
+        weights=replica.weights(),
+        curve=curve,
+        updates=replica.steps,
+        pushed=pushed,
+        refused=worker.refused,
+        train_s=clock() - start,
+    )

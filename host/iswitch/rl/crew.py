@@ -105,8 +105,12 @@ class Crew:
         theirs.close()
         self.processes[rank], self._connections[rank] = process, ours
 
-    def run(self, watch: Callable[[], None], heard: Callable[[int, Any], None],
-            died: Callable[[int, int | None], None] | None = None) -> list[Any]:
+    def run(
+        self,
+        watch: Callable[[], None],
+        heard: Callable[[int, Any], None],
+        died: Callable[[int, int | None], None] | None = None,
+    ) -> list[Any]:
         """Wait until all processes are done, and return their results by rank.
 
         Parameters
@@ -116,7 +120,8 @@ class Crew:
         heard : Callable[[int, Any], None]
             Is called with the rank and each message before its `Done`.
         died : Callable[[int, int | None], None], optional
-            Is called with the rank and the exit code of a process that ends without a `Done`. It starts another or raises.
+            Is called with the rank and the exit code of a process that ends without a `Done`. It starts another or
+            raises.
 
         Raises
         ------

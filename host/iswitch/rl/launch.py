@@ -55,6 +55,7 @@ def addresses_of(text: str) -> list[str]:
 @contextmanager
 def stop_on_signals() -> Iterator[None]:
     """Let SIGTERM end this process as Ctrl-C does: through every `finally`."""
+
     def stop(number: int, _: object) -> None:
         raise KeyboardInterrupt
 
@@ -65,9 +66,18 @@ def stop_on_signals() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def launch(options: Options, addresses: Sequence[str], out: Path, *, watch: Callable[[], None] = lambda: None,
-           console: Console | None = None, notes: dict[str, Any] | None = None, restarts: int = 3,
-           kill: int | None = None, leaves: Sequence[str] = ()) -> dict[str, Any]:
+def launch(
+    options: Options,
+    addresses: Sequence[str],
+    out: Path,
+    *,
+    watch: Callable[[], None] = lambda: None,
+    console: Console | None = None,
+    notes: dict[str, Any] | None = None,
+    restarts: int = 3,
+    kill: int | None = None,
+    leaves: Sequence[str] = (),
+) -> dict[str, Any]:
     """Train with a process for each worker; rank r talks to addresses[r modulo their number], a port of the switch.
 
     Writes `policy.npz`, `summary.json` and `learning_curve.png` into `out`.
@@ -152,10 +162,17 @@ def launch(options: Options, addresses: Sequence[str], out: Path, *, watch: Call
     if len(set(summary["weights_sha256"])) != 1:
         raise LaunchError(f"the workers' weights differ, so they were not given the same sums: see {out}/summary.json")
     if stayed and summary["contributions_accepted"] != expected:
-        raise LaunchError(f"the switch says that it added {summary['contributions_accepted']:,} contributions, but "
-                          f"{options.workers} workers made {expected:,}. Does it serve another job meanwhile?")
-    Policy(weights=result.weights, environment=options.environment, hidden=options.hidden, seed=options.seed,
-           mean_return=mean_return).save(out / "policy.npz")
+        raise LaunchError(
+            f"the switch says that it added {summary['contributions_accepted']:,} contributions, but "
+            f"{options.workers} workers made {expected:,}. Does it serve another job meanwhile?"
+        )
+    Policy(
+        weights=result.weights,
+        environment=options.environment,
+        hidden=options.hidden,
+        seed=options.seed,
+        mean_return=mean_return,
+    ).save(out / "policy.npz")
     tell(summary, out, console)
     return summary
 
@@ -175,7 +192,9 @@ def _counters(addresses: Sequence[str]) -> dict[str, int]:
 def _work(rank: int, address: str, key: int, options: Options, again: bool, send: Callable[[object], None]) -> None:
     """Train in a worker's process. again: the job runs already."""
     warnings.simplefilter("ignore", MissingWarning)  # the display names the missing ranks
-    with Worker(address, rank=rank, world=options.workers, key=key, on_taint="raise", timeout_s=_TIMEOUT_S, elastic=again) as worker:
+    with Worker(
+        address, rank=rank, world=options.workers, key=key, on_taint="raise", timeout_s=_TIMEOUT_S, elastic=again
+    ) as worker:
         result = train(worker, rank, options, send)
         send(Done(_Outcome(result, worker.elements)))
 
@@ -183,13 +202,30 @@ def _work(rank: int, address: str, key: int, options: Options, again: bool, send
 class _Workers:
     """The workers' processes. One that dies is started again, `restarts` times in all."""
 
-    def __init__(self, options: Options, addresses: Sequence[str], console: Console, *, restarts: int, kill: int | None) -> None:
-        self.options, self.addresses, self.console, self.restarts, self.kill = options, addresses, console, restarts, kill
+    def __init__(
+        self, options: Options, addresses: Sequence[str], console: Console, *, restarts: int, kill: int | None
+    ) -> None:
+        self.options, self.addresses, self.console, self.restarts, self.kill = (
+            options,
+            addresses,
+            console,
+            restarts,
+            kill,
+        )
         self.key = secrets.randbits(63)
         self.crew, self.display = Crew("iswitch.rl.launch"), Display(options, console)
 
     def start(self, rank: int, *, again: bool = False) -> None:
-        self.crew.start(rank, f"worker {rank}", _work, rank, self.addresses[rank % len(self.addresses)], self.key, self.options, again)
+        self.crew.start(
+            rank,
+            f"worker {rank}",
+            _work,
+            rank,
+            self.addresses[rank % len(self.addresses)],
+            self.key,
+            self.options,
+            again,
+        )
 
     def run(self, watch: Callable[[], None]) -> list[_Outcome]:
         """Return the workers' outcomes by rank."""
@@ -210,7 +246,9 @@ class _Workers:
         if not self.restarts or self.options.workers == 1:
             raise LaunchError(f"worker {rank} died (exit code {code}), and no restart is left")
         self.restarts -= 1
-        self.console.print(f"worker {rank} died (exit code {code}); it is started again, and the others go on", highlight=False)
+        self.console.print(
+            f"worker {rank} died (exit code {code}); it is started again, and the others go on", highlight=False
+        )
         self.start(rank, again=True)
 
 
@@ -229,14 +267,25 @@ def exit_code(run: Callable[[], object]) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m iswitch.rl.ppo", description="PPO; gradients summed by the switch")
-    parser.add_argument("--switch", default="127.0.0.1:27000-27003", metavar="HOST:PORT[-PORT][,...]",
-                        help="addresses of the switch; rank r uses the r-th, beginning again when there are fewer")
-    parser.add_argument("--out", type=Path, default=Path("build/demo"),
-                        help="folder of weights, summary and learning curve (%(default)s)")
+    parser.add_argument(
+        "--switch",
+        default="127.0.0.1:27000-27003",
+        metavar="HOST:PORT[-PORT][,...]",
+        help="addresses of the switch; rank r uses the r-th, beginning again when there are fewer",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("build/demo"),
+        help="folder of weights, summary and learning curve (%(default)s)",
+    )
     for field in fields(Options):
-        parser.add_argument("--" + field.name.replace("_", "-"), type=type(field.default), default=field.default,
-                            help="(%(default)s)")
-    parser.add_argument("--kill", type=int, metavar="RANK", help=f"kill this worker after {KILL_AT} updates, to see the others go on")
+        parser.add_argument(
+            "--" + field.name.replace("_", "-"), type=type(field.default), default=field.default, help="(%(default)s)"
+        )
+    parser.add_argument(
+        "--kill", type=int, metavar="RANK", help=f"kill this worker after {KILL_AT} updates, to see the others go on"
+    )
     given = vars(parser.parse_args(arguments))
     addresses, out, kill = addresses_of(given.pop("switch")), given.pop("out"), given.pop("kill")
     return exit_code(lambda: launch(Options(**given), addresses, out, kill=kill)["solved"])

@@ -52,8 +52,14 @@ class Policy:
         """Write the policy. An interruption leaves the earlier file as it was."""
         part = path.with_name(path.name + ".part")
         with part.open("wb") as file:
-            np.savez(file, weights=self.weights, environment=self.environment, hidden=self.hidden, seed=self.seed,
-                     mean_return=self.mean_return)
+            np.savez(
+                file,
+                weights=self.weights,
+                environment=self.environment,
+                hidden=self.hidden,
+                seed=self.seed,
+                mean_return=self.mean_return,
+            )
         os.replace(part, path)
 
     @classmethod
@@ -67,9 +73,13 @@ class Policy:
         """
         try:
             with np.load(path) as kept:
-                policy = cls(weights=np.ascontiguousarray(kept["weights"], np.float32),
-                           environment=str(kept["environment"]), hidden=int(kept["hidden"]), seed=int(kept["seed"]),
-                           mean_return=float(kept["mean_return"]))
+                policy = cls(
+                    weights=np.ascontiguousarray(kept["weights"], np.float32),
+                    environment=str(kept["environment"]),
+                    hidden=int(kept["hidden"]),
+                    seed=int(kept["seed"]),
+                    mean_return=float(kept["mean_return"]),
+                )
         except FileNotFoundError:
             raise ValueError(f"{path} does not exist: no training has kept its weights there yet") from None
         except OSError as error:
@@ -77,8 +87,10 @@ class Policy:
         except (AttributeError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
             raise ValueError(f"{path} is not a policy that a training has kept: {error}") from None
         if policy.hidden < 1 or policy.weights.ndim != 1 or not np.isfinite(policy.weights).all():
-            raise ValueError(f"{path} is not a policy that a training has kept: `hidden` must be at least 1, and `weights` one vector of finite "
-                             "numbers")
+            raise ValueError(
+                f"{path} is not a policy that a training has kept: `hidden` must be at least 1, and `weights` one vector of finite "
+                "numbers"
+            )
         return policy
 
     def agent(self) -> Agent:
@@ -92,12 +104,15 @@ class Policy:
         try:
             env = gymnasium.make(self.environment)
         except gymnasium.error.Error as error:
-            raise ValueError(f"Gymnasium does not make the policy's environment {self.environment!r}: {error}") from None
+            raise ValueError(
+                f"Gymnasium does not make the policy's environment {self.environment!r}: {error}"
+            ) from None
         with env:
             agent = Agent.of(env, Options(environment=self.environment, hidden=self.hidden))
         parameters = sum(parameter.numel() for parameter in agent.parameters())
         if self.weights.shape != (parameters,):
-            raise ValueError(f"the policy has {self.weights.size:,} weights, but its nets have {parameters:,} "
-                             f"parameters")
+            raise ValueError(
+                f"the policy has {self.weights.size:,} weights, but its nets have {parameters:,} parameters"
+            )
         agent.load(self.weights)
         return agent

@@ -1,10 +1,10 @@
 """PPO on CartPole with N workers and one policy. The switch forms the mean of the workers' gradients.
 
 Every worker steps its own environments. For each minibatch it computes its own gradient, all parameters in one float32
-vector. `worker.allreduce` replaces this vector by the mean of all workers' vectors, and every worker takes the same Adam
-step. The copies of the policy are made equal at the start, and they stay equal because the switch gives all workers the
-same bits. The sum does not depend on the order of packets, so the same seed gives the same weights. If a worker dies,
-the others go on without it; when it comes back, it receives their state.
+vector. `worker.allreduce` replaces this vector by the mean of all workers' vectors, and every worker takes the same
+Adam step. The copies of the policy are made equal at the start, and they stay equal because the switch gives all
+workers the same bits. The sum does not depend on the order of packets, so the same seed gives the same weights. If a
+worker dies, the others go on without it; when it comes back, it receives their state.
 
     python -m iswitch.rl.ppo --switch 127.0.0.1:27000 --workers 4 --seed 1 --out build/demo
 """
@@ -50,9 +50,13 @@ def gae(rollout: Rollout, gamma: float, gae_lambda: float) -> Tensor:
 
 def batch_of(rollout: Rollout, advantages: Tensor, normalised: Tensor) -> dict[str, Tensor]:
     """Return the columns that `loss` needs, one row for each step; normalised: the advantages for the policy's part."""
-    return {"obs": rollout.obs.flatten(0, 1), "actions": rollout.actions.flatten(),
-            "logprobs": rollout.logprobs.flatten(), "advantages": normalised.flatten(),
-            "returns": (advantages + rollout.values).flatten()}
+    return {
+        "obs": rollout.obs.flatten(0, 1),
+        "actions": rollout.actions.flatten(),
+        "logprobs": rollout.logprobs.flatten(),
+        "advantages": normalised.flatten(),
+        "returns": (advantages + rollout.values).flatten(),
+    }
 
 
 def loss(agent: Agent, batch: dict[str, Tensor], options: Options) -> Tensor:
@@ -101,8 +105,15 @@ class Trainer:
         # One small vector an update, so that all workers normalise alike and agree when to stop. The advantages are in
         # units of a reward, for the switch's fixed-point sum has room for values below 2^14
         unit = 1 - options.gamma if options.gamma < 1 else 1.0
-        moments = np.array([advantages.mean() * unit, advantages.square().mean() * unit**2, sum(rollout.returns),
-                            len(rollout.returns)], np.float32)
+        moments = np.array(
+            [
+                advantages.mean() * unit,
+                advantages.square().mean() * unit**2,
+                sum(rollout.returns),
+                len(rollout.returns),
+            ],
+            np.float32,
+        )
         self.allreduce(moments, "mean")
         mean, square, returned, ended = moments.tolist()
         mean, square = mean / unit, square / unit**2
@@ -125,8 +136,13 @@ class Trainer:
         return True
 
 
-def train(worker: Collective, rank: int, options: Options,
-          report: Callable[[Progress], None] = lambda progress: None, pace: Pace = lambda steps: None) -> Result:
+def train(
+    worker: Collective,
+    rank: int,
+    options: Options,
+    report: Callable[[Progress], None] = lambda progress: None,
+    pace: Pace = lambda steps: None,
+) -> Result:
     """Train as one of `options.workers` workers, each of which may die and come back meanwhile."""
     start = time.perf_counter()
     trainer = Trainer(worker, rank, options, pace)
@@ -143,17 +159,30 @@ def train(worker: Collective, rank: int, options: Options,
         except NotAMember:  # the switch was restarted, or has evicted this worker
             worker.rejoin()
             continue
-        curve.append(Progress(update=replica.update, mean_return=trainer.episodes.mean_return,
-                              allreduces=trainer.allreduces,
-                              steps=replica.update * options.num_steps * options.num_envs * options.workers,
-                              missing=tuple(sorted(trainer.missing)), seconds=time.perf_counter() - start))
+        curve.append(
+            Progress(
+                update=replica.update,
+                mean_return=trainer.episodes.mean_return,
+                allreduces=trainer.allreduces,
+                steps=replica.update * options.num_steps * options.num_envs * options.workers,
+                missing=tuple(sorted(trainer.missing)),
+                seconds=time.perf_counter() - start,
+            )
+        )
         trainer.missing.clear()
         report(curve[-1])
         if trainer.episodes.solved:
             break
 
-    return Result(rank=rank, weights=replica.weights(), curve=curve, allreduces=trainer.allreduces,
-                  segments=worker.segments, train_s=time.perf_counter() - start, allreduce_s=trainer.waited)
+    return Result(
+        rank=rank,
+        weights=replica.weights(),
+        curve=curve,
+        allreduces=trainer.allreduces,
+        segments=worker.segments,
+        train_s=time.perf_counter() - start,
+        allreduce_s=trainer.waited,
+    )
 
 
 if __name__ == "__main__":

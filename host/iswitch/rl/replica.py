@@ -30,8 +30,9 @@ class Collective(Protocol):
 
 
 class Replica:
-    """A model with its optimizer. `gradient`: one vector of which every parameter's gradient is a view, so that a whole gradient is reduced
-    as it lies. `steps`: optimizer steps taken, `update`: updates of the policy begun; with equal `steps` all replicas are equal."""
+    """A model with its optimizer. `gradient`: one vector of which every parameter's gradient is a view, so that a whole
+    gradient is reduced as it lies. `steps`: optimizer steps taken, `update`: updates of the policy begun; with equal
+    `steps` all replicas are equal."""
 
     def __init__(self, model: nn.Module, *, learning_rate: float, max_grad_norm: float) -> None:
         self.model, self.max_grad_norm = model, max_grad_norm
@@ -40,12 +41,15 @@ class Replica:
         self.gradient = torch.zeros(sum(p.numel() for p in self.parameters))
         start = 0
         for parameter in self.parameters:
-            parameter.grad = self.gradient[start:start + parameter.numel()].view_as(parameter)
+            parameter.grad = self.gradient[start : start + parameter.numel()].view_as(parameter)
             start += parameter.numel()
         self.adam = torch.optim.Adam(self.parameters, lr=learning_rate, eps=1e-5)
         for parameter in self.parameters:  # as Adam would at its first step; so they can be shared before it
-            self.adam.state[parameter] = {"step": torch.zeros(()), "exp_avg": torch.zeros_like(parameter),
-                                          "exp_avg_sq": torch.zeros_like(parameter)}
+            self.adam.state[parameter] = {
+                "step": torch.zeros(()),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
         self.update = self.steps = 0
 
     def step(self, learning_rate: float) -> None:
@@ -60,7 +64,10 @@ class Replica:
 
     def _columns(self) -> list[list[Tensor]]:
         states = [self.adam.state[parameter] for parameter in self.parameters]
-        return [[parameter.data for parameter in self.parameters], *([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq"))]
+        return [
+            [parameter.data for parameter in self.parameters],
+            *([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq")),
+        ]
 
     def share(self, worker: Collective) -> None:
         """Every worker of the job gets the replica of the one that has taken the most steps."""
@@ -69,7 +76,9 @@ class Replica:
         counts = np.array([self.update, self.steps], np.int64)
         worker.share([*vectors, counts], self.steps)
         for column, vector in zip(columns, vectors, strict=True):
-            for part, values in zip(column, torch.from_numpy(vector).split([part.numel() for part in column]), strict=True):
+            for part, values in zip(
+                column, torch.from_numpy(vector).split([part.numel() for part in column]), strict=True
+            ):
                 part.copy_(values.view_as(part))
         self.update, self.steps = counts.tolist()
         for parameter in self.parameters:

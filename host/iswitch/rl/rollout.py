@@ -33,8 +33,13 @@ class Agent(nn.Module):
             return linear
 
         def net(outputs: int, gain: float) -> nn.Sequential:
-            return nn.Sequential(layer(observation_size, hidden, math.sqrt(2)), nn.Tanh(),
-                                 layer(hidden, hidden, math.sqrt(2)), nn.Tanh(), layer(hidden, outputs, gain))
+            return nn.Sequential(
+                layer(observation_size, hidden, math.sqrt(2)),
+                nn.Tanh(),
+                layer(hidden, hidden, math.sqrt(2)),
+                nn.Tanh(),
+                layer(hidden, outputs, gain),
+            )
 
         self.action_count = action_count
         self.policy = net(action_count, 0.01)
@@ -51,8 +56,10 @@ class Agent(nn.Module):
         """
         seen, actions = env.observation_space, env.action_space
         if not (isinstance(seen, spaces.Box) and len(seen.shape) == 1 and isinstance(actions, spaces.Discrete)):
-            raise ValueError(f"Options environment must have a vector as observation and discrete actions, as CartPole "
-                             f"has; {options.environment!r} has {seen} and {actions}")
+            raise ValueError(
+                f"Options environment must have a vector as observation and discrete actions, as CartPole "
+                f"has; {options.environment!r} has {seen} and {actions}"
+            )
         return cls(seen.shape[0], int(actions.n), options.hidden, torch.Generator().manual_seed(options.seed))
 
     def load(self, weights: Vector) -> None:
@@ -70,7 +77,8 @@ class Rollout:
     """A worker's transitions between two updates: the first axis is time, the second the environment.
 
     rewards: scaled; where an episode was truncated, plus the discounted value of its last observation. nonterminal: 0
-    where an episode ended with the step, terminated or truncated, else 1. returns: of the episodes that ended, not scaled.
+    where an episode ended with the step, terminated or truncated, else 1. returns: of the episodes that ended, not
+    scaled.
     """
 
     obs: Tensor
@@ -124,9 +132,16 @@ class EnvRunner:
         for step, k, last_obs in truncated_at:  # the time limit ended the episode, not the policy: bootstrap
             rewards[step, k] += options.gamma * agent.value(torch.from_numpy(last_obs))[0]
         logprobs = agent.policy(obs).log_softmax(-1).gather(-1, actions[..., None])[..., 0]
-        return Rollout(obs=obs, actions=actions, logprobs=logprobs, values=agent.value(obs)[..., 0], rewards=rewards,
-                       nonterminal=nonterminal,
-                       next_values=agent.value(torch.from_numpy(self.obs))[..., 0], returns=returns)
+        return Rollout(
+            obs=obs,
+            actions=actions,
+            logprobs=logprobs,
+            values=agent.value(obs)[..., 0],
+            rewards=rewards,
+            nonterminal=nonterminal,
+            next_values=agent.value(torch.from_numpy(self.obs))[..., 0],
+            returns=returns,
+        )
 
 
 def evaluate(weights: Vector, options: Options) -> list[float]:

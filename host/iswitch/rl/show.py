@@ -24,7 +24,9 @@ class Display:
         self.live = Live(Text("the workers start ..."), console=console, transient=True)
 
     def __enter__(self) -> "Display":
-        self.console.print(f"{'update':>10} {'steps':>9} {'mean return':>12} {'allreduces':>11} {'per s':>6} {'time':>8}")
+        self.console.print(
+            f"{'update':>10} {'steps':>9} {'mean return':>12} {'allreduces':>11} {'per s':>6} {'time':>8}"
+        )
         if self.console.is_terminal:
             self.live.start()
         return self
@@ -38,8 +40,10 @@ class Display:
     def line(self, now: Progress) -> Text:
         """Return the line of one report."""
         without = f"   without rank {', '.join(map(str, now.missing))}" if now.missing else ""
-        return Text(f"{f'{now.update}/{self.options.updates}':>10} {now.steps:>9,} {now.mean_return:>12.1f} "
-                    f"{now.allreduces:>11,} {now.allreduces / now.seconds:>6.0f} {now.seconds:>6.1f} s{without}")
+        return Text(
+            f"{f'{now.update}/{self.options.updates}':>10} {now.steps:>9,} {now.mean_return:>12.1f} "
+            f"{now.allreduces:>11,} {now.allreduces / now.seconds:>6.0f} {now.seconds:>6.1f} s{without}"
+        )
 
     def show(self, now: Progress) -> None:
         """Show a report."""
@@ -59,15 +63,27 @@ def draw(curve: list[Progress], summary: dict[str, Any], path: Path) -> None:
 
     options = summary["options"]
     figure, axes = pyplot.subplots(figsize=(7, 3.6), layout="constrained")
-    axes.plot([point.steps for point in curve], [point.mean_return for point in curve],
-              label=f"training, latest {options['solved_episodes']} episodes")
-    axes.axhline(summary["mean_reward_eval"], color="tab:green", linestyle="--",
-                 label=f"evaluation, {len(summary['rewards_eval'])} episodes: {summary['mean_reward_eval']:.0f}")
+    axes.plot(
+        [point.steps for point in curve],
+        [point.mean_return for point in curve],
+        label=f"training, latest {options['solved_episodes']} episodes",
+    )
+    axes.axhline(
+        summary["mean_reward_eval"],
+        color="tab:green",
+        linestyle="--",
+        label=f"evaluation, {len(summary['rewards_eval'])} episodes: {summary['mean_reward_eval']:.0f}",
+    )
     axes.axhline(options["solved_return"], color="gray", linestyle=":", label=f"solved: {options['solved_return']:g}")
     top = max([summary["mean_reward_eval"], options["solved_return"], *(point.mean_return for point in curve)])
-    axes.set(xlabel="environment steps of all workers", ylabel="mean return", xlim=(0, None), ylim=(0, 1.06 * top),
-             title=f"{options['environment']}: {summary['workers']} workers, "
-                   f"{summary['allreduces']:,} allreduces by the switch")
+    axes.set(
+        xlabel="environment steps of all workers",
+        ylabel="mean return",
+        xlim=(0, None),
+        ylim=(0, 1.06 * top),
+        title=f"{options['environment']}: {summary['workers']} workers, "
+        f"{summary['allreduces']:,} allreduces by the switch",
+    )
     axes.legend(loc="lower right")
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=100)
@@ -84,17 +100,33 @@ def tell(summary: dict[str, Any], out: Path, console: Console) -> None:
         share = f"(evictions of workers: {counters.get('EVICTED', 0)}, admissions: {counters.get('ADMITTED', 0)})"
     verdict = "solved" if summary["solved"] else "NOT SOLVED"
     for what, value in (
-            ("evaluation", f"mean return {rewards.mean():.1f} of {rewards.size} unseen episodes "
-                           f"(worst {rewards.min():.0f}): {verdict}, the threshold is {options['solved_return']:g}"),
-            ("weights", f"the same on all {summary['workers']} workers, sha256 {summary['weights_sha256'][0][:16]}..."),
-            ("switch", f"{summary['contributions_accepted']:,} contributions added, each exactly once {share}; "
-                       f"{counters.get('DUPLICATE', 0):,} retransmissions ignored (normal while a worker waits)"),
-            ("time", f"{summary['train_s']:.1f} s, of them {summary['allreduce_s']:.1f} s in {summary['allreduces']:,} "
-                     f"allreduces ({summary['allreduce_ms']:.1f} ms each, waiting for the slowest included)"),
-            ("files", ", ".join(f"{out}/{name}" for name in ("policy.npz", "summary.json", "learning_curve.png")))):
+        (
+            "evaluation",
+            f"mean return {rewards.mean():.1f} of {rewards.size} unseen episodes "
+            f"(worst {rewards.min():.0f}): {verdict}, the threshold is {options['solved_return']:g}",
+        ),
+        ("weights", f"the same on all {summary['workers']} workers, sha256 {summary['weights_sha256'][0][:16]}..."),
+        (
+            "switch",
+            f"{summary['contributions_accepted']:,} contributions added, each exactly once {share}; "
+            f"{counters.get('DUPLICATE', 0):,} retransmissions ignored (normal while a worker waits)",
+        ),
+        (
+            "time",
+            f"{summary['train_s']:.1f} s, of them {summary['allreduce_s']:.1f} s in {summary['allreduces']:,} "
+            f"allreduces ({summary['allreduce_ms']:.1f} ms each, waiting for the slowest included)",
+        ),
+        ("files", ", ".join(f"{out}/{name}" for name in ("policy.npz", "summary.json", "learning_curve.png"))),
+    ):
         console.print(Text(f"{what:>10}  {value}"), soft_wrap=True)
     if not summary["solved"]:
-        console.print(Text(f"This policy is not good: its mean return of {rewards.mean():.1f} is below "
-                           f"{options['solved_return']:g}. Training depends on chance. Try another seed "
-                           f"(--seed {options['seed'] + 1}), or train for longer "
-                           f"(--total-steps {2 * options['total_steps']}).", style="red"), soft_wrap=True)
+        console.print(
+            Text(
+                f"This policy is not good: its mean return of {rewards.mean():.1f} is below "
+                f"{options['solved_return']:g}. Training depends on chance. Try another seed "
+                f"(--seed {options['seed'] + 1}), or train for longer "
+                f"(--total-steps {2 * options['total_steps']}).",
+                style="red",
+            ),
+            soft_wrap=True,
+        )

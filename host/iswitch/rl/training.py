@@ -80,13 +80,24 @@ class Options:
     evaluation_episodes: int = 20
 
     def __post_init__(self) -> None:
-        for name in ("workers", "num_envs", "num_steps", "total_steps", "epochs", "num_minibatches", "hidden",
-                     "solved_episodes", "evaluation_episodes"):
+        for name in (
+            "workers",
+            "num_envs",
+            "num_steps",
+            "total_steps",
+            "epochs",
+            "num_minibatches",
+            "hidden",
+            "solved_episodes",
+            "evaluation_episodes",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"Options {name} must be at least 1, not {getattr(self, name)!r}")
         if self.num_minibatches > self.num_envs * self.num_steps:
-            raise ValueError(f"Options num_minibatches must be at most num_envs * num_steps, "
-                             f"{self.num_envs * self.num_steps}, not {self.num_minibatches!r}")
+            raise ValueError(
+                f"Options num_minibatches must be at most num_envs * num_steps, "
+                f"{self.num_envs * self.num_steps}, not {self.num_minibatches!r}"
+            )
         for name in ("gamma", "gae_lambda"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"Options {name} must be 0 to 1, not {getattr(self, name)!r}")
@@ -132,7 +143,8 @@ class Trained:
 
 
 class Episodes:
-    """The returns of the latest `solved_episodes` episodes of all workers, or of somewhat more, as they come in groups."""
+    """The returns of the latest `solved_episodes` episodes of all workers, or of somewhat more, as they come in
+    groups."""
 
     def __init__(self, options: Options) -> None:
         self.options, self._latest = options, list[tuple[float, float]]()
@@ -157,5 +169,7 @@ class Episodes:
     @property
     def solved(self) -> bool:
         """Return True if there are `solved_episodes` episodes and their mean return is at least `solved_return`."""
-        return (sum(count for _, count in self._latest) >= self.options.solved_episodes
-                and self.mean_return >= self.options.solved_return)
+        return (
+            sum(count for _, count in self._latest) >= self.options.solved_episodes
+            and self.mean_return >= self.options.solved_return
+        )

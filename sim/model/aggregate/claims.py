@@ -5,25 +5,27 @@ number k of its own, which rises, and its *weights*: the lowest seq whose result
 was computed with, thus the base of update v if v updates were in them. The switch grants an update to a set of members,
 and from there the update is a synchronous reduction of these members in the ring (`ring.py`).
 
-Pure functions on small tuples, as in `ring.py`. H, who is live and who waits to join are the ring's. Claims add the last k of
-each member, whether it waits, and the last S + 1 grants. These serve three ends:
+Pure functions on small tuples, as in `ring.py`. H, who is live and who waits to join are the ring's. Claims add the
+last k of each member, whether it waits, and the last S + 1 grants. These serve three ends:
 
-- **Staleness.** The age of a claim, u - v for the next update u, is the number of kept grants at or after its weights. It is
+- **Staleness.** The age of a claim, u - v for the next update u, is the number of kept grants at or after its weights.
+It is
   too old if that is all S + 1 of them. No update is numbered anywhere, nothing is divided.
 - **Expectation.** A slot waits for the members of the grant that covers its seq.
-- **Kept answer.** A claim that was granted and comes again is answered with the newest kept grant that names its member. It
+- **Kept answer.** A claim that was granted and comes again is answered with the newest kept grant that names its
+member. It
   is kept long enough: an update whose base is forgotten is complete, so each of its members contributed to it and knew.
 
-That forgotten updates are complete needs no bookkeeping: update u is granted to members that have applied at least u - S
-updates, so the first u - S are complete. The same bounds the updates under way to S + 1 without a rule for it. So a claim is
-believed only as far as its sender's receipts go: weights beyond what it has said it holds are UNHELD, and it comes again
-when they have come. (A program may be wrong about its weights; what it holds its driver knows.)
+That forgotten updates are complete needs no bookkeeping: update u is granted to members that have applied at least u -
+S updates, so the first u - S are complete. The same bounds the updates under way to S + 1 without a rule for it. So a
+claim is believed only as far as its sender's receipts go: weights beyond what it has said it holds are UNHELD, and it
+comes again when they have come. (A program may be wrong about its weights; what it holds its driver knows.)
 
 A claim is refused when it comes or never: the next update changes only by a grant, and a grant takes all who wait. A
 refused claim leaves no trace; if it comes again it is too old again.
 
-Grants are made when a CLAIM comes and at no other time. After a departure or SET_H enough may wait already: then the next
-repeat of a waiting claim makes the grant.
+Grants are made when a CLAIM comes and at no other time. After a departure or SET_H enough may wait already: then the
+next repeat of a waiting claim makes the grant.
 """
 
 from typing import NamedTuple
@@ -31,8 +33,22 @@ from typing import NamedTuple
 from iswitch.wire import Outcome, Type
 from sim.model.aggregate.ring import SERIAL, Ring, forward
 
-__all__ = ["Answer", "Claimant", "Claims", "Grant", "Verdict", "admit", "age", "behind", "claim", "granted", "leave", "new_claims",
-           "quorum", "waiting"]
+__all__ = [
+    "Answer",
+    "Claimant",
+    "Claims",
+    "Grant",
+    "Verdict",
+    "admit",
+    "age",
+    "behind",
+    "claim",
+    "granted",
+    "leave",
+    "new_claims",
+    "quorum",
+    "waiting",
+]
 
 
 class Grant(NamedTuple):
@@ -50,8 +66,8 @@ class Claimant(NamedTuple):
 
 
 class Claims(NamedTuple):
-    """One asynchronous job, beside its ring. `base`: of the next update. `segments`: M. `staleness`: S. `grants`: the last
-    S + 1, oldest first."""
+    """One asynchronous job, beside its ring. `base`: of the next update. `segments`: M. `staleness`: S. `grants`: the
+    last S + 1, oldest first."""
 
     base: int
     segments: int
@@ -61,8 +77,8 @@ class Claims(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What is sent to the set `receivers`. GRANT: `seq` is the update's base, `members` are those granted. REFUSE: `seq` is
-    the claim's k, `members` the base of the next update."""
+    """What is sent to the set `receivers`. GRANT: `seq` is the update's base, `members` are those granted. REFUSE:
+    `seq` is the claim's k, `members` the base of the next update."""
 
     type: Type
     receivers: int
@@ -72,8 +88,8 @@ class Answer(NamedTuple):
 
 class Verdict(NamedTuple):
     """What became of a CLAIM. CONTROL: it waits or is granted; its `age` goes into the histogram. REFUSED: too old.
-    DUPLICATE: came before. STALE: a newer one came before. WINDOW: weights that do not exist. UNHELD: weights that the sender is
-    not known to hold. `waits`: whom the sender waits for, as in `ring.Step`."""
+    DUPLICATE: came before. STALE: a newer one came before. WINDOW: weights that do not exist. UNHELD: weights that the
+    sender is not known to hold. `waits`: whom the sender waits for, as in `ring.Step`."""
 
     claims: Claims
     outcome: Outcome
@@ -102,7 +118,7 @@ def quorum(ring: Ring) -> int:
 
 
 def put(claims: Claims, member: int, claimant: Claimant) -> Claims:
-    return claims._replace(claimants=claims.claimants[:member] + (claimant,) + claims.claimants[member + 1:])
+    return claims._replace(claimants=claims.claimants[:member] + (claimant,) + claims.claimants[member + 1 :])
 
 
 def claim(claims: Claims, ring: Ring, *, member: int, k: int, weights: int) -> Verdict:
@@ -144,8 +160,9 @@ def grant(verdict: Verdict, ring: Ring) -> Verdict:
     made = Grant(claims.base, waiting(claims))
     claims = claims._replace(
         base=(claims.base + claims.segments) % SERIAL,
-        grants=(*claims.grants, made)[-(claims.staleness + 1):],
-        claimants=tuple(claimant._replace(waiting=False) for claimant in claims.claimants))
+        grants=(*claims.grants, made)[-(claims.staleness + 1) :],
+        claimants=tuple(claimant._replace(waiting=False) for claimant in claims.claimants),
+    )
     return verdict._replace(claims=claims, answer=Answer(Type.GRANT, ring.live, *made))
 
 
@@ -166,8 +183,9 @@ def behind(claims: Claims, ring: Ring) -> int:
 
 
 def admit(claims: Claims, ring: Ring) -> Ring:
-    """After each message: at a boundary those who wait to join are live. They lack nothing below `claims.base` and are to have the
-    weights of there: with such weights while older updates are under way they could be granted more than S + 1."""
+    """After each message: at a boundary those who wait to join are live. They lack nothing below `claims.base` and are
+    to have the weights of there: with such weights while older updates are under way they could be granted more than S
+    + 1."""
     if not ring.joining or behind(claims, ring):
         return ring
     have = tuple(claims.base if ring.joining >> m & 1 else known for m, known in enumerate(ring.have))

@@ -12,8 +12,22 @@ from typing import NamedTuple
 
 from iswitch.wire import Operation, Outcome, SlotState
 
-__all__ = ["RULES", "Names", "Ring", "Rules", "Slot", "Step", "Work", "complete", "contribute", "force", "forward", "leave", "new_ring",
-           "receipt"]
+__all__ = [
+    "RULES",
+    "Names",
+    "Ring",
+    "Rules",
+    "Slot",
+    "Step",
+    "Work",
+    "complete",
+    "contribute",
+    "force",
+    "forward",
+    "leave",
+    "new_ring",
+    "receipt",
+]
 
 SERIAL = 1 << 32
 HALF = 1 << 31
@@ -26,8 +40,9 @@ def forward(newer: int, older: int) -> int:
 
 class Slot(NamedTuple):
     """One slot. `arrived`: heard from in this lap. `members`: in the sum. `expected`: still waited for at the opening,
-    less those who left. `length` in bytes. `boundary`: the last segment of a collective. `whole`: waits for everybody expected,
-    whatever threshold and deadline say. `change`: newcomers were let in when it completed. `opened_us`: the time of its opening."""
+    less those who left. `length` in bytes. `boundary`: the last segment of a collective. `whole`: waits for everybody
+    expected, whatever threshold and deadline say. `change`: newcomers were let in when it completed. `opened_us`: the
+    time of its opening."""
 
     seq: int
     state: int = SlotState.EMPTY
@@ -44,8 +59,8 @@ class Slot(NamedTuple):
 
 
 class Names(NamedTuple):
-    """Who is in a slot's sum all over a tree, where a member may be a switch: masks of global ranks; `partial`: somebody below a
-    member is not in though waited for. `tree.py` keeps them."""
+    """Who is in a slot's sum all over a tree, where a member may be a switch: masks of global ranks; `partial`:
+    somebody below a member is not in though waited for. `tree.py` keeps them."""
 
     ranks: int = 0
     tainted: int = 0
@@ -53,10 +68,10 @@ class Names(NamedTuple):
 
 
 class Ring(NamedTuple):
-    """One job's slots and what is known of each member: `have[m]` is the lowest seq whose result m may lack. `joining`: who waits for the
-    next boundary. `newcomers`: who was let in at the last one, with `start` for a first seq; its slot may have completed while slots
-    before it were not even open. `deadline_us`: a slot open for so long waits no longer; 0: there is none. `names`: one for each slot, or
-    none."""
+    """One job's slots and what is known of each member: `have[m]` is the lowest seq whose result m may lack. `joining`:
+    who waits for the next boundary. `newcomers`: who was let in at the last one, with `start` for a first seq; its slot
+    may have completed while slots before it were not even open. `deadline_us`: a slot open for so long waits no longer;
+    0: there is none. `names`: one for each slot, or none."""
 
     slots: tuple[Slot, ...]
     have: tuple[int, ...]
@@ -74,8 +89,8 @@ class Ring(NamedTuple):
 
 
 class Work(NamedTuple):
-    """An operation for the accumulators. `first`: overwrite instead of add. `emit`: the slot is complete with this one; its result goes
-    to the set `receivers`, as does that of a RESEND."""
+    """An operation for the accumulators. `first`: overwrite instead of add. `emit`: the slot is complete with this one;
+    its result goes to the set `receivers`, as does that of a RESEND."""
 
     operation: Operation
     slot: int
@@ -94,7 +109,8 @@ class Step(NamedTuple):
 
 
 def complete(slot: Slot, threshold: int, overdue: bool = False) -> bool:
-    """Nobody is left to wait for; or enough workers are in the sum, or it has been open for too long, unless it waits for all."""
+    """Nobody is left to wait for; or enough workers are in the sum, or it has been open for too long, unless it waits
+    for all."""
     enough = slot.members.bit_count() >= threshold or overdue
     return not slot.expected & ~slot.arrived or (enough and not slot.whole)
 
@@ -129,7 +145,8 @@ def repeat_completes(slot: Slot, threshold: int, overdue: bool) -> bool:
 
 
 def admitted(ring: Ring, slot: Slot) -> int:
-    """Who joins with the completion of this slot: nobody has sent anything for later ones, so all of these can wait for the newcomers."""
+    """Who joins with the completion of this slot: nobody has sent anything for later ones, so all of these can wait for
+    the newcomers."""
     return ring.joining if slot.boundary else 0
 
 
@@ -165,11 +182,11 @@ def acknowledge(ring: Ring, member: int, seq: int, behind: int) -> Ring | None:
     if ahead <= 0:
         return ring
     have = (seq - behind) % SERIAL
-    return ring._replace(have=ring.have[:member] + (have,) + ring.have[member + 1:])
+    return ring._replace(have=ring.have[:member] + (have,) + ring.have[member + 1 :])
 
 
 def put(ring: Ring, index: int, slot: Slot) -> Ring:
-    return ring._replace(slots=ring.slots[:index] + (slot,) + ring.slots[index + 1:])
+    return ring._replace(slots=ring.slots[:index] + (slot,) + ring.slots[index + 1 :])
 
 
 def finish(ring: Ring, index: int, slot: Slot, rules: Rules) -> Ring:
@@ -189,11 +206,26 @@ def force(ring: Ring, index: int, rules: Rules = RULES) -> tuple[Ring, Work]:
     return ring, Work(Operation.FORCE, index, not slot.members, True, ring.live)
 
 
-def contribute(ring: Ring, *, member: int, seq: int, behind: int, format: int = 0, length: int = 0, boundary: bool = False,
-               whole: bool = False, tainted: bool = False, quarantine: bool = True, now_us: int = 0, granted: int | None = None,
-               reach: int = 0, rules: Rules = RULES) -> Step:
-    """One contribution that passed the checks of membership and form. `granted`: in an asynchronous job, where all are `whole`, the live
-    members to whom `seq` is granted; otherwise all are expected. `behind` is less than `reach`, or than W if that is 0."""
+def contribute(
+    ring: Ring,
+    *,
+    member: int,
+    seq: int,
+    behind: int,
+    format: int = 0,
+    length: int = 0,
+    boundary: bool = False,
+    whole: bool = False,
+    tainted: bool = False,
+    quarantine: bool = True,
+    now_us: int = 0,
+    granted: int | None = None,
+    reach: int = 0,
+    rules: Rules = RULES,
+) -> Step:
+    """One contribution that passed the checks of membership and form. `granted`: in an asynchronous job, where all are
+    `whole`, the live members to whom `seq` is granted; otherwise all are expected. `behind` is less than `reach`, or
+    than W if that is 0."""
     index = seq % len(ring.slots)
     slot, bit = ring.slots[index], 1 << member
     ahead = forward(seq, slot.seq)
@@ -206,8 +238,16 @@ def contribute(ring: Ring, *, member: int, seq: int, behind: int, format: int = 
     if ahead > 0:
         if not rules.may_overwrite(ring, slot):
             return Step(ring, Outcome.SLOT_HELD, waits=holders(ring, slot))
-        slot = Slot(seq, SlotState.COLLECTING, expected=rules.expected(ring, seq) if granted is None else granted, format=format,
-                    length=length, boundary=boundary, whole=whole, opened_us=now_us)
+        slot = Slot(
+            seq,
+            SlotState.COLLECTING,
+            expected=rules.expected(ring, seq) if granted is None else granted,
+            format=format,
+            length=length,
+            boundary=boundary,
+            whole=whole,
+            opened_us=now_us,
+        )
     elif slot.state == SlotState.EMPTY:
         return Step(ring, Outcome.STALE)
     if granted is not None and slot.state == SlotState.COLLECTING and not slot.expected & bit:
@@ -228,8 +268,9 @@ def contribute(ring: Ring, *, member: int, seq: int, behind: int, format: int = 
 
     included = not (tainted and quarantine)
     first = not slot.members
-    slot = slot._replace(arrived=slot.arrived | bit, members=slot.members | bit * included,
-                         tainted=slot.tainted | bit * tainted)
+    slot = slot._replace(
+        arrived=slot.arrived | bit, members=slot.members | bit * included, tainted=slot.tainted | bit * tainted
+    )
     emit = complete(slot, ring.threshold, overdue)
     ring = finish(ring, index, slot, rules) if emit else put(ring, index, slot)
     if included:
@@ -237,10 +278,21 @@ def contribute(ring: Ring, *, member: int, seq: int, behind: int, format: int = 
     return Step(ring, Outcome.QUARANTINED, Work(Operation.FORCE, index, first, True, ring.live) if emit else None)
 
 
-def receipt(ring: Ring, *, member: int, seq: int, behind: int, want: bool, granted: int | None = None, format: int = 0,
-            length: int = 0, rules: Rules = RULES) -> Step:
-    """The sender lacks nothing below `seq - behind`, and with `want` asks for the result of `seq`. `granted`: in an asynchronous job, the
-    live members to whom `seq` is granted, if it is. If all have left its result is `length` bytes of zeros in `format`."""
+def receipt(
+    ring: Ring,
+    *,
+    member: int,
+    seq: int,
+    behind: int,
+    want: bool,
+    granted: int | None = None,
+    format: int = 0,
+    length: int = 0,
+    rules: Rules = RULES,
+) -> Step:
+    """The sender lacks nothing below `seq - behind`, and with `want` asks for the result of `seq`. `granted`: in an
+    asynchronous job, the live members to whom `seq` is granted, if it is. If all have left its result is `length` bytes
+    of zeros in `format`."""
     known = acknowledge(ring, member, seq, behind)
     if behind > ring.window or known is None:
         return Step(ring, Outcome.WINDOW)
@@ -261,8 +313,8 @@ def receipt(ring: Ring, *, member: int, seq: int, behind: int, want: bool, grant
 
 
 def leave(ring: Ring, member: int, rules: Rules = RULES) -> tuple[Ring, list[Work]]:
-    """The member is waited for no longer, at once; what it contributed stays in and stays named. Eviction is the same. If only newcomers
-    remain, who have nothing of what the others knew, the ring is at its end: nobody is live."""
+    """The member is waited for no longer, at once; what it contributed stays in and stays named. Eviction is the same.
+    If only newcomers remain, who have nothing of what the others knew, the ring is at its end: nobody is live."""
     bit = 1 << member
     ring = ring._replace(live=ring.live & ~bit, joining=ring.joining & ~bit)
     works: list[Work] = []

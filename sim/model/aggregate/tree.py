@@ -1,18 +1,22 @@
 """The ring in a tree of switches: what a slot does that has a parent, or members that are switches.
 
-Pure functions around those of `ring.py`, for every switch of a tree. A *leaf* here is any switch with a parent, for which it is
-one member among others; the *root* has none. All of them have the same window, epoch and first seq. A leaf's slot
+Pure functions around those of `ring.py`, for every switch of a tree. A *leaf* here is any switch with a parent, for
+which it is one member among others; the *root* has none. All of them have the same window, epoch and first seq. A
+leaf's slot
 
     EMPTY -> COLLECTING -> SENT_UP -> COMPLETE
 
-- closes when nobody below is left to wait for: it sends its accumulators up unrounded and never changes them again. Neither
+- closes when nobody below is left to wait for: it sends its accumulators up unrounded and never changes them again.
+Neither
   departures nor late contributions open it;
-- is SENT_UP until the result from above is installed in it. Whoever asks meanwhile, by any repeat, makes the leaf send up again:
+- is SENT_UP until the result from above is installed in it. Whoever asks meanwhile, by any repeat, makes the leaf send
+up again:
   it has no timer of its own, the workers' serve all the way to the root;
 - is COMPLETE with the root's result, the same bits as everywhere, and from then on is like a slot of `ring.py`.
 
-What a slot *emits* when it closes goes to the parent of a leaf; at the root, and when a result is installed, to all live members.
-A leaf tells its parent what the *worst* of its members holds, so no switch above reuses a slot that a worker still needs.
+What a slot *emits* when it closes goes to the parent of a leaf; at the root, and when a result is installed, to all
+live members. A leaf tells its parent what the *worst* of its members holds, so no switch above reuses a slot that a
+worker still needs.
 
 `ranks` are masks of global ranks, `member` is an index at this switch. A worker is a member with one rank.
 """
@@ -28,7 +32,8 @@ __all__ = ["RULES", "Report", "Rules", "close", "contribute", "install", "leave"
 
 
 class Report(NamedTuple):
-    """A receipt that a leaf sends up: nothing below `seq - behind` is lacking by anybody below; `want`: the result of `seq` is."""
+    """A receipt that a leaf sends up: nothing below `seq - behind` is lacking by anybody below; `want`: the result of
+    `seq` is."""
 
     seq: int
     behind: int
@@ -76,7 +81,7 @@ def names(ring: Ring, index: int) -> Names:
 
 def name(ring: Ring, index: int, new: Names) -> Ring:
     every = ring.names or (Names(),) * len(ring.slots)
-    return ring._replace(names=every[:index] + (new,) + every[index + 1:])
+    return ring._replace(names=every[:index] + (new,) + every[index + 1 :])
 
 
 def close(ring: Ring, work: Work | None, leaf: bool) -> Ring:
@@ -86,23 +91,55 @@ def close(ring: Ring, work: Work | None, leaf: bool) -> Ring:
     return put(ring, work.slot, ring.slots[work.slot]._replace(state=SlotState.SENT_UP))
 
 
-def contribute(ring: Ring, *, leaf: bool, member: int, ranks: int, seq: int, behind: int, format: int = 0, length: int = 0,
-               boundary: bool = False, whole: bool = False, tainted: int = 0, partial: bool = False, uplink: bool = False, now_us: int = 0,
-               rules: Rules = RULES) -> Step:
+def contribute(
+    ring: Ring,
+    *,
+    leaf: bool,
+    member: int,
+    ranks: int,
+    seq: int,
+    behind: int,
+    format: int = 0,
+    length: int = 0,
+    boundary: bool = False,
+    whole: bool = False,
+    tainted: int = 0,
+    partial: bool = False,
+    uplink: bool = False,
+    now_us: int = 0,
+    rules: Rules = RULES,
+) -> Step:
     """A contribution of a worker, or the `uplink` of a switch, that passed the checks of membership and form.
 
-    `ranks`: who is in it, none if all below was quarantined; then it only counts as arrived. `tainted`: whose numbers were rejected,
-    in or not. `partial`: somebody below is not in it though waited for. Uplinks give `length` as their elements have at 4 bytes.
+    `ranks`: who is in it, none if all below was quarantined; then it only counts as arrived. `tainted`: whose numbers
+    were rejected, in or not. `partial`: somebody below is not in it though waited for. Uplinks give `length` as their
+    elements have at 4 bytes.
 
-    A worker is less than W behind what it sends. A switch may be up to 2W behind, what its own ring allows: where a slot closed without
-    the worst of its members, the others are a window ahead of that one, and the segment they are at is another.
+    A worker is less than W behind what it sends. A switch may be up to 2W behind, what its own ring allows: where a
+    slot closed without the worst of its members, the others are a window ahead of that one, and the segment they are at
+    is another.
     """
     index = seq % len(ring.slots)
     if leaf and ring.slots[index].seq == seq and ring.slots[index].state == SlotState.COMPLETE:
-        boundary, whole = ring.slots[index].boundary, ring.slots[index].whole  # a result that opened the slot did not say
-    step = flat.contribute(ring, member=member, seq=seq, behind=behind, format=format, length=length, boundary=boundary, whole=whole,
-                           tainted=bool(tainted) or not ranks, quarantine=not ranks, now_us=now_us,
-                           reach=rules.reach(ring) if uplink else 0, rules=rules.ring)
+        boundary, whole = (
+            ring.slots[index].boundary,
+            ring.slots[index].whole,
+        )  # a result that opened the slot did not say
+    step = flat.contribute(
+        ring,
+        member=member,
+        seq=seq,
+        behind=behind,
+        format=format,
+        length=length,
+        boundary=boundary,
+        whole=whole,
+        tainted=bool(tainted) or not ranks,
+        quarantine=not ranks,
+        now_us=now_us,
+        reach=rules.reach(ring) if uplink else 0,
+        rules=rules.ring,
+    )
     slot = step.ring.slots[index]
     if step.outcome in (Outcome.ADDED, Outcome.QUARANTINED):
         old = names(ring, index) if slot.seq == ring.slots[index].seq else Names()
@@ -114,15 +151,24 @@ def contribute(ring: Ring, *, leaf: bool, member: int, ranks: int, seq: int, beh
 
 
 def sign_of_life(step: Step, *, leaf: bool, rules: Rules = RULES) -> Report | None:
-    """What a leaf tells its parent when a repeat comes for a slot that it still collects in: nothing else goes up, and the parent would evict it
-    for a silence of which a worker below is guilty."""
+    """What a leaf tells its parent when a repeat comes for a slot that it still collects in: nothing else goes up, and
+    the parent would evict it for a silence of which a worker below is guilty."""
     if leaf and step.outcome == Outcome.DUPLICATE and not step.work:
         return Report(rules.lowest(step.ring), 0, False)
     return None
 
 
-def install(ring: Ring, *, seq: int, ranks: int, tainted: int = 0, partial: bool = False, format: int = 0, length: int = 0,
-            rules: Rules = RULES) -> Step:
+def install(
+    ring: Ring,
+    *,
+    seq: int,
+    ranks: int,
+    tainted: int = 0,
+    partial: bool = False,
+    format: int = 0,
+    length: int = 0,
+    rules: Rules = RULES,
+) -> Step:
     """The parent's result at a leaf. It may find its slot on the lap before, if nobody below had a part in it."""
     index = seq % len(ring.slots)
     slot, ahead = ring.slots[index], forward(seq, ring.slots[index].seq)
@@ -144,12 +190,13 @@ def install(ring: Ring, *, seq: int, ranks: int, tainted: int = 0, partial: bool
     return Step(ring, Outcome.ADDED, Work(Operation.INSTALL_DOWN, index, True, True, ring.live))
 
 
-def receipt(ring: Ring, *, leaf: bool, member: int, seq: int, behind: int, want: bool,
-            rules: Rules = RULES) -> tuple[Step, Report | None]:
+def receipt(
+    ring: Ring, *, leaf: bool, member: int, seq: int, behind: int, want: bool, rules: Rules = RULES
+) -> tuple[Step, Report | None]:
     """A member's receipt, and what a leaf makes of it for its parent, unless it has the result that is wanted.
 
-    One goes up for each that comes, so that a lost one is repeated by whose timer repeats the first. What somebody wants beyond the
-    window of the worst is not asked for: the worst asks too, and is helped first.
+    One goes up for each that comes, so that a lost one is repeated by whose timer repeats the first. What somebody
+    wants beyond the window of the worst is not asked for: the worst asks too, and is helped first.
     """
     step = flat.receipt(ring, member=member, seq=seq, behind=behind, want=want)
     if not leaf or step.outcome != Outcome.RECEIPT or step.work:

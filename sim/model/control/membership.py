@@ -1,8 +1,8 @@
 """Who is in a job: what Join, Leave, Reset and SetH make of one job. Section 4 of `docs/protocol.md`.
 
 Pure functions from a job and a request to a job and an answer. A member is *pending* from the Join that gave it an
-entry until a Join with the granted token came back; only then is it *live*. A refused request changes nothing. Records and rules are one
-module, for what an entry's state means is nothing but what these rules make of it.
+entry until a Join with the granted token came back; only then is it *live*. A refused request changes nothing. Records
+and rules are one module, for what an entry's state means is nothing but what these rules make of it.
 """
 
 from enum import IntEnum
@@ -10,16 +10,43 @@ from typing import NamedTuple
 
 from iswitch.config import Config
 from iswitch.wire import (
-    DEADLINE_US_MAX, EVICT_US_MAX, NO_MEMBER, SEGMENTS_MAX, SILENCE_TICK_US, STALENESS_MAX, Action, Format, JobState, Mode, Reason,
-    SlotState, Standing,
+    DEADLINE_US_MAX,
+    EVICT_US_MAX,
+    NO_MEMBER,
+    SEGMENTS_MAX,
+    SILENCE_TICK_US,
+    STALENESS_MAX,
+    Action,
+    Format,
+    JobState,
+    Mode,
+    Reason,
+    SlotState,
+    Standing,
 )
 from sim.model.aggregate import claims as claims_of
 from sim.model.aggregate.claims import Claims
 from sim.model.aggregate.ring import Ring, Work, force, forward, leave, new_ring
 from sim.model.control.random import Offer
 
-__all__ = ["NO_JOB", "Entry", "EntryState", "Job", "Request", "Settings", "Source", "Verdict", "act", "heard", "join", "live_ranks", "part",
-           "settle", "silent", "tick"]
+__all__ = [
+    "NO_JOB",
+    "Entry",
+    "EntryState",
+    "Job",
+    "Request",
+    "Settings",
+    "Source",
+    "Verdict",
+    "act",
+    "heard",
+    "join",
+    "live_ranks",
+    "part",
+    "settle",
+    "silent",
+    "tick",
+]
 
 
 class Source(NamedTuple):
@@ -32,8 +59,8 @@ class Source(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What all members of a job agree on. The fields stand in the order of the checks and are named as the reasons. `segments`: of an
-    update; 0: the job is synchronous."""
+    """What all members of a job agree on. The fields stand in the order of the checks and are named as the reasons.
+    `segments`: of an update; 0: the job is synchronous."""
 
     world: int
     threshold: int
@@ -48,7 +75,8 @@ class Settings(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A control message. `number` is the header's `seq`, `ranks` its `members`: a Join's global ranks, 0 if they are its index."""
+    """A control message. `number` is the header's `seq`, `ranks` its `members`: a Join's global ranks, 0 if they are
+    its index."""
 
     action: int
     epoch: int
@@ -64,8 +92,8 @@ class Request(NamedTuple):
 
 
 class EntryState(IntEnum):
-    """LIVE: confirmed; a member of the ring, or waiting to be one at the next boundary. LEFT is a free entry that remembers its last
-    owner, whose repeated Leave is answered once more."""
+    """LIVE: confirmed; a member of the ring, or waiting to be one at the next boundary. LEFT is a free entry that
+    remembers its last owner, whose repeated Leave is answered once more."""
 
     FREE = 0
     PENDING = 1
@@ -83,9 +111,9 @@ class Entry(NamedTuple):
 
 
 class Job(NamedTuple):
-    """`settings.threshold` follows SET_H. `heard`: the tick in which something of a member came. `claims`: of an asynchronous job. `below`:
-    the ranks that its members share. `tree`: a member has said its ranks; from when it runs nobody joins such a job. A job that is NONE has
-    no entries."""
+    """`settings.threshold` follows SET_H. `heard`: the tick in which something of a member came. `claims`: of an
+    asynchronous job. `below`: the ranks that its members share. `tree`: a member has said its ranks; from when it runs
+    nobody joins such a job. A job that is NONE has no entries."""
 
     state: JobState
     epoch: int
@@ -110,8 +138,8 @@ class Job(NamedTuple):
         return Standing.LIVE if self.live >> member & 1 else Standing.JOINING
 
     def begins(self, member: int) -> int:
-        """The first seq of a member: the job's, unless it was let in at the last boundary. In an asynchronous job what it may lack: a
-        newcomer has told of nothing yet."""
+        """The first seq of a member: the job's, unless it was let in at the last boundary. In an asynchronous job what
+        it may lack: a newcomer has told of nothing yet."""
         if self.claims and self.live >> member & 1:
             return self.ring.have[member]
         return self.ring.start if self.ring.newcomers >> member & 1 else self.first_seq
@@ -121,8 +149,8 @@ NO_JOB = Job(JobState.NONE, 0, 0, Settings(*(0,) * 8), 0, Ring((), (), 0, 0), ()
 
 
 class Verdict(NamedTuple):
-    """`member` and `token` go into the acknowledgement's header. `own`: the member's entry, of a granted Join. `fresh`: the offer was
-    taken."""
+    """`member` and `token` go into the acknowledgement's header. `own`: the member's entry, of a granted Join. `fresh`:
+    the offer was taken."""
 
     job: Job
     reason: Reason
@@ -139,7 +167,7 @@ def tick(now_us: int) -> int:
 
 def heard(job: Job, member: int, now_us: int) -> Job:
     """Something valid came from a member."""
-    return job._replace(heard=job.heard[:member] + (tick(now_us),) + job.heard[member + 1:])
+    return job._replace(heard=job.heard[:member] + (tick(now_us),) + job.heard[member + 1 :])
 
 
 def silent(job: Job, member: int, now_us: int) -> bool:
@@ -170,8 +198,11 @@ def disagreement(job: Job, request: Request) -> Reason:
     """The first thing in which a Join differs from the job."""
     if request.key != job.key:
         return Reason.KEY
-    differ = (name for name, ours, theirs in zip(Settings._fields, job.settings, request.settings)
-              if ours != theirs and not (name == "threshold" and job.state != JobState.FORMING))
+    differ = (
+        name
+        for name, ours, theirs in zip(Settings._fields, job.settings, request.settings)
+        if ours != theirs and not (name == "threshold" and job.state != JobState.FORMING)
+    )
     return next((REASONS.get(name) or Reason[name.upper()] for name in differ), Reason.DONE)
 
 
@@ -179,16 +210,25 @@ REASONS = {"deadline_us": Reason.DEADLINE, "evict_us": Reason.EVICT}
 
 
 def seat(job: Job, wanted: int, ranks: int, now_us: int) -> tuple[int, int] | None:
-    """The index that a newcomer gets, if any, and whose entries it takes: its lowest rank, if it says which come with it; so all indices are
-    ranks that belong here, and who asks for its rank finds it free. A rank belongs to one member.
-    A pending entry yields, or a worker that died between its Join and its confirmation would keep the job from forming; and so does, while
-    the job forms, a silent one. (In a running job the silent are evicted when they are waited for.)
+    """The index that a newcomer gets, if any, and whose entries it takes: its lowest rank, if it says which come with
+    it; so all indices are ranks that belong here, and who asks for its rank finds it free. A rank belongs to one
+    member. A pending entry yields, or a worker that died between its Join and its confirmation would keep the job from
+    forming; and so does, while the job forms, a silent one. (In a running job the silent are evicted when they are
+    waited for.)
     """
     taken = {k: entry for k, entry in enumerate(job.entries) if entry.state in (EntryState.PENDING, EntryState.LIVE)}
-    yields = [k for k, entry in taken.items() if entry.state == EntryState.PENDING or job.state == JobState.FORMING and silent(job, k, now_us)]
+    yields = [
+        k
+        for k, entry in taken.items()
+        if entry.state == EntryState.PENDING or job.state == JobState.FORMING and silent(job, k, now_us)
+    ]
     wanted = lowest(ranks) if ranks else wanted
     if wanted == NO_MEMBER:
-        free = [k for k in range(len(job.entries)) if job.below >> k & 1 and not any(entry.ranks >> k & 1 for entry in taken.values())]
+        free = [
+            k
+            for k in range(len(job.entries))
+            if job.below >> k & 1 and not any(entry.ranks >> k & 1 for entry in taken.values())
+        ]
         return next(((k, 1 << k) for k in free + yields), None)
     ranks = ranks or 1 << wanted
     clash = [k for k, entry in taken.items() if entry.ranks & ranks]
@@ -202,22 +242,34 @@ def lowest(ranks: int) -> int:
 
 
 def with_entry(job: Job, index: int, entry: Entry) -> Job:
-    return job._replace(entries=job.entries[:index] + (entry,) + job.entries[index + 1:])
+    return job._replace(entries=job.entries[:index] + (entry,) + job.entries[index + 1 :])
 
 
 def found(config: Config, request: Request, offer: Offer, below: int) -> Job:
     """A new job, forming, of which nobody is a live member yet."""
     settings = request.settings
     ring = new_ring(offer.first_seq, config.window, config.members, 0, settings.threshold, settings.deadline_us)
-    return Job(JobState.FORMING, offer.epoch, request.key, settings, offer.first_seq, ring,
-               (Entry(),) * settings.world, (0,) * settings.world, no_claims(settings, offer.first_seq), below or (1 << settings.world) - 1)
+    return Job(
+        JobState.FORMING,
+        offer.epoch,
+        request.key,
+        settings,
+        offer.first_seq,
+        ring,
+        (Entry(),) * settings.world,
+        (0,) * settings.world,
+        no_claims(settings, offer.first_seq),
+        below or (1 << settings.world) - 1,
+    )
 
 
 def no_claims(settings: Settings, first_seq: int) -> Claims | None:
     """What is claimed in a job that begins; None in a synchronous one."""
     if not settings.segments:
         return None
-    return claims_of.new_claims(first_seq, segments=settings.segments, staleness=settings.staleness, members=settings.world)
+    return claims_of.new_claims(
+        first_seq, segments=settings.segments, staleness=settings.staleness, members=settings.world
+    )
 
 
 def live_ranks(job: Job) -> int:
@@ -235,9 +287,11 @@ def confirm(job: Job, index: int) -> Job:
     return job._replace(state=JobState.RUNNING if live_ranks(job) == job.below else job.state)
 
 
-def join(config: Config, job: Job, request: Request, source: Source, offer: Offer, now_us: int, below: int = 0) -> Verdict:
-    """The same Join (nonce and source) may come any number of times, at any time, in any order. `below`: the ranks that are to join here
-    if this creates the job, 0 for all."""
+def join(
+    config: Config, job: Job, request: Request, source: Source, offer: Offer, now_us: int, below: int = 0
+) -> Verdict:
+    """The same Join (nonce and source) may come any number of times, at any time, in any order. `below`: the ranks that
+    are to join here if this creates the job, 0 for all."""
     shut = (job.tree or bool(below)) and job.state != JobState.FORMING
     refused = Verdict(job, Reason.DONE, request.member, request.token)
     reason = beyond_limits(config, request.settings)
@@ -273,8 +327,8 @@ def join(config: Config, job: Job, request: Request, source: Source, offer: Offe
 
 
 def part(job: Job, member: int) -> tuple[Job, tuple[Work, ...]]:
-    """Leave or eviction. Open slots that wait for nobody else complete; with the last member that is no newcomer the job ends and they
-    vanish."""
+    """Leave or eviction. Open slots that wait for nobody else complete; with the last member that is no newcomer the
+    job ends and they vanish."""
     ring, works = leave(job.ring, member)
     if not ring.live:
         return NO_JOB, ()
@@ -339,10 +393,16 @@ def act(config: Config, job: Job, request: Request, source: Source) -> Verdict:
             job = job._replace(state=JobState.HALTED if request.settings.mode else JobState.RUNNING)
     elif request.action == Action.SET_H:
         threshold = request.settings.threshold
-        job = job._replace(settings=job.settings._replace(threshold=threshold),
-                           ring=job.ring._replace(threshold=threshold))
+        job = job._replace(
+            settings=job.settings._replace(threshold=threshold), ring=job.ring._replace(threshold=threshold)
+        )
     else:
-        ring = new_ring(job.first_seq, config.window, config.members, job.live, job.ring.threshold, job.settings.deadline_us)
-        job = job._replace(ring=ring._replace(joining=job.ring.joining), epoch=(job.epoch + 1) % 2**16,
-                           claims=no_claims(job.settings, job.first_seq))
+        ring = new_ring(
+            job.first_seq, config.window, config.members, job.live, job.ring.threshold, job.settings.deadline_us
+        )
+        job = job._replace(
+            ring=ring._replace(joining=job.ring.joining),
+            epoch=(job.epoch + 1) % 2**16,
+            claims=no_claims(job.settings, job.first_seq),
+        )
     return verdict._replace(job=job, works=works)

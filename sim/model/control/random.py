@@ -34,6 +34,7 @@ def step(state: int) -> int:
 
 def seed_before(state: int) -> int:
     """The state from which `step` leads to `state`. x ^= x << k is undone by adding the shifts by 2k, 3k, ... too."""
+
     def undo(value: int, shift: int) -> int:
         total, shifted = value, value
         while shifted:

@@ -10,7 +10,19 @@ from typing import NamedTuple
 import numpy as np
 
 from iswitch.wire import (
-    ACK, ADDRESSES, BROADCAST_MEMBER, CONTROL, HEADER, TAIL, UDP_PORT, UPLINK_TAIL, VERSION, ContributionFlag, Reason, ResultFlag, Type,
+    ACK,
+    ADDRESSES,
+    BROADCAST_MEMBER,
+    CONTROL,
+    HEADER,
+    TAIL,
+    UDP_PORT,
+    UPLINK_TAIL,
+    VERSION,
+    ContributionFlag,
+    Reason,
+    ResultFlag,
+    Type,
     ones_complement_sum,
 )
 from sim.model.control.membership import Source
@@ -39,37 +51,61 @@ def header(type: Type, **fields: int) -> bytes:
 def balanced(payload: bytes, at: int) -> bytes:
     """`payload` with the big-endian 16 bits at `at`, now 0, chosen so that it sums to zero."""
     complement = 0xFFFF - ones_complement_sum(payload)
-    return payload[:at] + struct.pack(">H", complement) + payload[at + 2:]
+    return payload[:at] + struct.pack(">H", complement) + payload[at + 2 :]
 
 
-def result(*, job: int, epoch: int, seq: int, format: int, flags: int, members: int, tainted: int,
-           numbers: np.ndarray) -> bytes:
+def result(
+    *, job: int, epoch: int, seq: int, format: int, flags: int, members: int, tainted: int, numbers: np.ndarray
+) -> bytes:
     """UDP payload of a result; the same for every receiver."""
-    head = header(Type.RESULT, job=job, epoch=epoch, seq=seq, member=BROADCAST_MEMBER, format_flags=flags << 4 | format,
-                  count=members.bit_count(), members=members, token=tainted)
+    head = header(
+        Type.RESULT,
+        job=job,
+        epoch=epoch,
+        seq=seq,
+        member=BROADCAST_MEMBER,
+        format_flags=flags << 4 | format,
+        count=members.bit_count(),
+        members=members,
+        token=tainted,
+    )
     payload = head + numbers.astype("<u4").tobytes() + np.zeros(1, TAIL).tobytes()
     return balanced(payload, len(payload) - TAIL.itemsize + TAIL.fields["complement"][1])
 
 
 def notice(*, job: int, epoch: int, seq: int, member: int, token: int, reason: Reason) -> bytes:
     """UDP payload of a notice."""
-    return balanced(header(Type.NOTICE, job=job, epoch=epoch, seq=seq, member=member, token=token, count=reason),
-                    COMPLEMENT_AT)
+    return balanced(
+        header(Type.NOTICE, job=job, epoch=epoch, seq=seq, member=member, token=token, count=reason), COMPLEMENT_AT
+    )
 
 
 def grant(*, job: int, epoch: int, base: int, members: int) -> bytes:
     """UDP payload of a GRANT; the same for every receiver."""
-    return balanced(header(Type.GRANT, job=job, epoch=epoch, seq=base, member=BROADCAST_MEMBER, count=members.bit_count(), members=members),
-                    COMPLEMENT_AT)
+    return balanced(
+        header(
+            Type.GRANT,
+            job=job,
+            epoch=epoch,
+            seq=base,
+            member=BROADCAST_MEMBER,
+            count=members.bit_count(),
+            members=members,
+        ),
+        COMPLEMENT_AT,
+    )
 
 
 def refuse(*, job: int, epoch: int, k: int, member: int, token: int, base: int) -> bytes:
     """UDP payload of a REFUSE of claim `k`; `base`: of the next update."""
-    return balanced(header(Type.REFUSE, job=job, epoch=epoch, seq=k, member=member, token=token, members=base), COMPLEMENT_AT)
+    return balanced(
+        header(Type.REFUSE, job=job, epoch=epoch, seq=k, member=member, token=token, members=base), COMPLEMENT_AT
+    )
 
 
-def ack(*, job: int, epoch: int, seq: int, member: int, token: int, registers: tuple[int, ...] = (0,) * 8,
-        **body: int) -> bytes:
+def ack(
+    *, job: int, epoch: int, seq: int, member: int, token: int, registers: tuple[int, ...] = (0,) * 8, **body: int
+) -> bytes:
     """UDP payload of an acknowledgement; `body` names fields of `ACK`."""
     record = np.zeros(1, ACK)
     record["registers"] = registers
@@ -79,11 +115,34 @@ def ack(*, job: int, epoch: int, seq: int, member: int, token: int, registers: t
     return balanced(head + record.tobytes(), COMPLEMENT_AT)
 
 
-def uplink(*, job: int, epoch: int, seq: int, member: int, token: int, format: int, flags: int, behind: int, ranks: int, tainted: int,
-           partial: bool, numbers: np.ndarray) -> bytes:
+def uplink(
+    *,
+    job: int,
+    epoch: int,
+    seq: int,
+    member: int,
+    token: int,
+    format: int,
+    flags: int,
+    behind: int,
+    ranks: int,
+    tainted: int,
+    partial: bool,
+    numbers: np.ndarray,
+) -> bytes:
     """UDP payload of an uplink: `numbers` are int64 or uint32."""
-    head = header(Type.UPLINK, job=job, epoch=epoch, seq=seq, member=member, token=token, behind=behind, members=ranks,
-                  format_flags=flags << 4 | format, count=ranks.bit_count())
+    head = header(
+        Type.UPLINK,
+        job=job,
+        epoch=epoch,
+        seq=seq,
+        member=member,
+        token=token,
+        behind=behind,
+        members=ranks,
+        format_flags=flags << 4 | format,
+        count=ranks.bit_count(),
+    )
     tail = np.zeros(1, UPLINK_TAIL)
     tail["flags"], tail["tainted"] = ResultFlag.PARTIAL if partial else 0, tainted
     payload = head + numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()
@@ -92,8 +151,19 @@ def uplink(*, job: int, epoch: int, seq: int, member: int, token: int, format: i
 
 def receipt(*, job: int, epoch: int, seq: int, member: int, token: int, behind: int, want: bool) -> bytes:
     """UDP payload of a receipt from a switch; the complement stands in `members`, which a receipt has no use for."""
-    return balanced(header(Type.RECEIPT, job=job, epoch=epoch, seq=seq, member=member, token=token, behind=behind,
-                           format_flags=(ContributionFlag.WANT if want else 0) << 4), RECEIPT_COMPLEMENT_AT)
+    return balanced(
+        header(
+            Type.RECEIPT,
+            job=job,
+            epoch=epoch,
+            seq=seq,
+            member=member,
+            token=token,
+            behind=behind,
+            format_flags=(ContributionFlag.WANT if want else 0) << 4,
+        ),
+        RECEIPT_COMPLEMENT_AT,
+    )
 
 
 def control(*, job: int, seq: int, member: int, token: int, ranks: int, epoch: int = 0, **body: int) -> bytes:
@@ -101,8 +171,11 @@ def control(*, job: int, seq: int, member: int, token: int, ranks: int, epoch: i
     record = np.zeros(1, CONTROL)
     for name, value in body.items():
         record[name] = value
-    return balanced(header(Type.CONTROL, job=job, epoch=epoch, seq=seq, member=member, token=token, members=ranks) + record.tobytes(),
-                    COMPLEMENT_AT)
+    return balanced(
+        header(Type.CONTROL, job=job, epoch=epoch, seq=seq, member=member, token=token, members=ranks)
+        + record.tobytes(),
+        COMPLEMENT_AT,
+    )
 
 
 def address(own: Own, to: Source, payload: bytes) -> bytes:
@@ -110,9 +183,18 @@ def address(own: Own, to: Source, payload: bytes) -> bytes:
     record = np.zeros(1, ADDRESSES)
     udp_length = 8 + len(payload)
     fields = {
-        "eth_dst": np.frombuffer(to.mac, "u1"), "eth_src": np.frombuffer(own.mac, "u1"), "eth_type": 0x0800,
-        "ip_version_ihl": 0x45, "ip_length": 20 + udp_length, "ip_fragment": 0x4000, "ip_ttl": 64, "ip_protocol": 17,
-        "ip_src": int.from_bytes(own.ip, "big"), "ip_dst": to.ip, "udp_src": UDP_PORT, "udp_dst": to.udp_port,
+        "eth_dst": np.frombuffer(to.mac, "u1"),
+        "eth_src": np.frombuffer(own.mac, "u1"),
+        "eth_type": 0x0800,
+        "ip_version_ihl": 0x45,
+        "ip_length": 20 + udp_length,
+        "ip_fragment": 0x4000,
+        "ip_ttl": 64,
+        "ip_protocol": 17,
+        "ip_src": int.from_bytes(own.ip, "big"),
+        "ip_dst": to.ip,
+        "udp_src": UDP_PORT,
+        "udp_dst": to.udp_port,
         "udp_length": udp_length,
     }
     for name, value in fields.items():

@@ -1,4 +1,5 @@
-"""Where an ordinary frame goes: the addresses that were seen, and what a learning bridge makes of them (IEEE 802.1D, 7.7 to 7.9)."""
+"""Where an ordinary frame goes: the addresses that were seen, and what a learning bridge makes of them (IEEE 802.1D,
+7.7 to 7.9)."""
 
 from typing import NamedTuple
 
@@ -41,7 +42,9 @@ class MacTable:
         tick = now_us // TICK_US % TICKS
         if tick != self.tick:
             self.tick = tick
-            self.sets = [[entry if entry and self.age(entry) < LIFETIME_TICKS else None for entry in ways] for ways in self.sets]
+            self.sets = [
+                [entry if entry and self.age(entry) < LIFETIME_TICKS else None for entry in ways] for ways in self.sets
+            ]
 
     def age(self, entry: Entry) -> int:
         return (self.tick - entry.tick) % TICKS

@@ -13,7 +13,17 @@ from iswitch.wire import Format
 
 from . import fp32, window64
 
-__all__ = ["POISON", "Stored", "accumulate", "accumulate_uplink", "exponent_limit", "install", "is_tainted", "result", "uplink"]
+__all__ = [
+    "POISON",
+    "Stored",
+    "accumulate",
+    "accumulate_uplink",
+    "exponent_limit",
+    "install",
+    "is_tainted",
+    "result",
+    "uplink",
+]
 
 POISON = -1 << 63
 """A poisoned element of an uplink: no sum of 32 terms below 2^58 comes near."""
@@ -51,8 +61,9 @@ def is_tainted(format: int, payload_u32: ArrayLike, limit: int) -> bool:
     return bool(np.any((np.asarray(payload_u32, dtype=np.uint32) >> 23 & 0xFF) >= lowest))
 
 
-def accumulate(format: int, stored: Stored | None, payload_u32: ArrayLike, *,
-               fraction: int, limit: int, include: bool, first: bool) -> tuple[Stored, int]:
+def accumulate(
+    format: int, stored: Stored | None, payload_u32: ArrayLike, *, fraction: int, limit: int, include: bool, first: bool
+) -> tuple[Stored, int]:
     """The slot after a contribution, and how many of its non-zero terms rounded to zero.
 
     `first`: the old content counts for nothing (and may be None). Not `include`: the payload counts for nothing, but
@@ -98,10 +109,13 @@ def uplink(format: int, stored: Stored) -> np.ndarray:
 
 
 def accumulate_uplink(format: int, stored: Stored | None, payload: np.ndarray, *, first: bool) -> Stored:
-    """`accumulate` for what `uplink` has made of the same format. It was checked where it was rounded: nothing is rejected."""
+    """`accumulate` for what `uplink` has made of the same format. It was checked where it was rounded: nothing is
+    rejected."""
     if format != Format.WINDOW64:
         return accumulate(format, stored, payload, fraction=0, limit=0, include=True, first=first)[0]
-    old = Stored(np.zeros(payload.shape, np.int64), np.zeros(payload.shape, bool)) if first or stored is None else stored
+    old = (
+        Stored(np.zeros(payload.shape, np.int64), np.zeros(payload.shape, bool)) if first or stored is None else stored
+    )
     poison = payload == POISON
     return Stored(old.accumulator + np.where(poison, 0, payload), old.poison | poison)
 

@@ -1,10 +1,13 @@
-"""Golden model of what stands before the replay service: which requests are whose, well formed, next, and to be answered from what was kept.
+"""Golden model of what stands before the replay service: which requests are whose, well formed, next, and to be
+answered from what was kept.
 
-`Dispatcher` knows sessions and nothing else: what requests do is for a subclass to say, the service itself (`service.py`), or a toy whose every
-state is explored (`explorer.py`). What `docs/replay.md` leaves open is decided so:
+`Dispatcher` knows sessions and nothing else: what requests do is for a subclass to say, the service itself
+(`service.py`), or a toy whose every state is explored (`explorer.py`). What `docs/replay.md` leaves open is decided so:
 
-- Faults (KIND, TABLE, LENGTH, FULL, SESSION) have one timer, apart from that of notices. A session is heard when a request passes all of these.
-- Every kind names a table that exists, and every kind without items, draws or units has count 0. Reserved fields mean nothing.
+- Faults (KIND, TABLE, LENGTH, FULL, SESSION) have one timer, apart from that of notices. A session is heard when a
+request passes all of these.
+- Every kind names a table that exists, and every kind without items, draws or units has count 0. Reserved fields mean
+nothing.
 - A CLOSE is answered once: its repeat finds no session.
 """
 
@@ -13,8 +16,23 @@ from typing import NamedTuple
 
 from iswitch.config import Replay
 from iswitch.replay_wire import (
-    ADD_ROW, BODY_BYTES, DRAWS_PER_FRAGMENT, FETCH_ROW, LIMITS, LIST, LOAD, OPEN, ORDERED, PAYLOAD_BYTES, PUBLISH, SAMPLE, UNIT_BYTES,
-    UPDATE_ROW, WRITE, Fate, Kind,
+    ADD_ROW,
+    BODY_BYTES,
+    DRAWS_PER_FRAGMENT,
+    FETCH_ROW,
+    LIMITS,
+    LIST,
+    LOAD,
+    OPEN,
+    ORDERED,
+    PAYLOAD_BYTES,
+    PUBLISH,
+    SAMPLE,
+    UNIT_BYTES,
+    UPDATE_ROW,
+    WRITE,
+    Fate,
+    Kind,
 )
 from iswitch.wire import NOTICE_INTERVAL_US
 from sim.model.control.membership import Source
@@ -44,7 +62,9 @@ class Dispatcher(ABC):
 
     def __init__(self, config: Replay) -> None:
         self.config = config
-        self.places = [Place(next=-config.kept % SERIAL)] * config.sessions  # so that the first client of all begins with 0
+        self.places = [
+            Place(next=-config.kept % SERIAL)
+        ] * config.sessions  # so that the first client of all begins with 0
         self.fates = [0] * len(Fate)
         self.complained_us: int | None = None
 
@@ -129,15 +149,25 @@ class Dispatcher(ABC):
         return None if counted and len(asked.body) == head + asked.amount * each else Fate.LENGTH
 
     def form(self, kind: Kind) -> tuple[int, int, int]:
-        """Bytes of a body, and more bytes for each of what `count` counts, and the most that it can be: as many as fit, or as the answer holds."""
+        """Bytes of a body, and more bytes for each of what `count` counts, and the most that it can be: as many as fit,
+        or as the answer holds."""
         record, units = ADD_ROW.itemsize + self.config.record_bytes, PAYLOAD_BYTES // UNIT_BYTES
         return {
-            Kind.OPEN: (OPEN.itemsize, 0, 0), Kind.CLOSE: (0, 0, 0), Kind.WRITE: (WRITE.itemsize, UNIT_BYTES, units),
-            Kind.ADD: (0, record, BODY_BYTES // record), Kind.SAMPLE: (SAMPLE.itemsize, 0, self.config.draws),
-            Kind.UPDATE: (0, UPDATE_ROW.itemsize, BODY_BYTES // UPDATE_ROW.itemsize), Kind.PUBLISH: (PUBLISH.itemsize, 0, 0),
-            Kind.LIMIT: (LIMITS.itemsize, 0, 0), Kind.SKIP: (0, 0, 0), Kind.FETCH: (0, FETCH_ROW.itemsize, self.config.records),
-            Kind.LOAD: (LOAD.itemsize, 0, units), Kind.LOOK: (0, 0, 0), Kind.LIST: (LIST.itemsize, 0, DRAWS_PER_FRAGMENT),
-            Kind.SHOUT: (LOAD.itemsize, 0, units)}[kind]
+            Kind.OPEN: (OPEN.itemsize, 0, 0),
+            Kind.CLOSE: (0, 0, 0),
+            Kind.WRITE: (WRITE.itemsize, UNIT_BYTES, units),
+            Kind.ADD: (0, record, BODY_BYTES // record),
+            Kind.SAMPLE: (SAMPLE.itemsize, 0, self.config.draws),
+            Kind.UPDATE: (0, UPDATE_ROW.itemsize, BODY_BYTES // UPDATE_ROW.itemsize),
+            Kind.PUBLISH: (PUBLISH.itemsize, 0, 0),
+            Kind.LIMIT: (LIMITS.itemsize, 0, 0),
+            Kind.SKIP: (0, 0, 0),
+            Kind.FETCH: (0, FETCH_ROW.itemsize, self.config.records),
+            Kind.LOAD: (LOAD.itemsize, 0, units),
+            Kind.LOOK: (0, 0, 0),
+            Kind.LIST: (LIST.itemsize, 0, DRAWS_PER_FRAGMENT),
+            Kind.SHOUT: (LOAD.itemsize, 0, units),
+        }[kind]
 
     def complain(self, asked: Request, fate: Fate, source: Source, now_us: int) -> Sent:
         """At most one in an interval, or a stranger could make the switch a source of traffic."""

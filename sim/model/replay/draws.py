@@ -1,7 +1,7 @@
 """Golden model of the draws of a batch: which fractions of the total are asked for.
 
-xoroshiro128++ (Blackman and Vigna, "Scrambled Linear Pseudorandom Number Generators", ACM TOMS 47, 2021), a whole word of 64 bits for
-each draw. The seed comes with the request, so a batch can be had again.
+xoroshiro128++ (Blackman and Vigna, "Scrambled Linear Pseudorandom Number Generators", ACM TOMS 47, 2021), a whole word
+of 64 bits for each draw. The seed comes with the request, so a batch can be had again.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,8 @@ def numbers(seed: int) -> Iterator[int]:
 
 
 def stride(count: int) -> int:
-    """Of a batch of `count` draws that are one to a stratum, as a fraction of 2^64: what a client asks for. ValueError if `count` is below 2."""
+    """Of a batch of `count` draws that are one to a stratum, as a fraction of 2^64: what a client asks for. ValueError
+    if `count` is below 2."""
     if count < 2:
         raise ValueError(f"a stratified batch's count must be at least 2, not {count!r}")
     return (1 << 64) // count

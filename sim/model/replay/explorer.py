@@ -1,19 +1,23 @@
-"""Every state of the sessions of the replay service in small cases. The switch (`explorer_switch.py`) is `dispatcher.py` and `session.py` themselves.
+"""Every state of the sessions of the replay service in small cases. The switch (`explorer_switch.py`) is
+`dispatcher.py` and `session.py` themselves.
 
-Clients follow `docs/replay.md`. Each opens a session with a nonce of its own, then has a plan of ordered requests, of which it may have `kept` under
-way: ADD is carried out at once, WRITE is refused and yet takes its number, SAMPLE waits while the gate is shut, which may open and shut at any time.
-A client may give up a SAMPLE that it has sent: SKIP. It sends CLOSE when all else is answered. Who is told SESSION, or OLD of a request that was
-never answered, has lost its session, and says no more. A session may have been silent for too long at any time, and then its place may go to another.
-The switch may be reset, and then knows nobody, and gives numbers anew from where it once began.
+Clients follow `docs/replay.md`. Each opens a session with a nonce of its own, then has a plan of ordered requests, of
+which it may have `kept` under way: ADD is carried out at once, WRITE is refused and yet takes its number, SAMPLE waits
+while the gate is shut, which may open and shut at any time. A client may give up a SAMPLE that it has sent: SKIP. It
+sends CLOSE when all else is answered. Who is told SESSION, or OLD of a request that was never answered, has lost its
+session, and says no more. A session may have been silent for too long at any time, and then its place may go to
+another. The switch may be reset, and then knows nobody, and gives numbers anew from where it once began.
 
-**The network remembers everything**, as in `sim/model/explorer.py`: every request that anybody has sent, and every answer to it, may arrive now,
-again and again, or never. So nobody need crash: who does not move is as good as dead, and its frames haunt on. How long that lasts may be
-bounded for OPEN. WITHIN: none comes once the session that it opened is another's, which takes 10 s. WAITING: it comes as long as its client, which
-has heard nothing, sends it. ALWAYS: at any time, and so opens a session that its client has given up, or has had and lost.
+**The network remembers everything**, as in `sim/model/explorer.py`: every request that anybody has sent, and every
+answer to it, may arrive now, again and again, or never. So nobody need crash: who does not move is as good as dead, and
+its frames haunt on. How long that lasts may be bounded for OPEN. WITHIN: none comes once the session that it opened is
+another's, which takes 10 s. WAITING: it comes as long as its client, which has heard nothing, sends it. ALWAYS: at any
+time, and so opens a session that its client has given up, or has had and lost.
 
-Checked at each step, beside what the switch checks: an answer that is taken for a request's is that of its own execution, as what it was sent or as
-SKIP, and nobody gives up a session that nobody took. Checked in each state: if all that is under way is lost and the gate is open, each client,
-sending what is not answered again, hears of every request, or that its session is lost.
+Checked at each step, beside what the switch checks: an answer that is taken for a request's is that of its own
+execution, as what it was sent or as SKIP, and nobody gives up a session that nobody took. Checked in each state: if all
+that is under way is lost and the gate is open, each client, sending what is not answered again, hears of every request,
+or that its session is lost.
 """
 
 from collections.abc import Iterator
@@ -30,10 +34,11 @@ WITHIN, WAITING, ALWAYS = "within", "waiting", "always"
 
 
 class Habits(NamedTuple):
-    """The clients' rules, which the tests replace by plausible wrong ones. `window`: requests under way, if not `kept`. `takes_waits`: what must wait
-    counts as done. `closes_early`: while others are unanswered. `reuses`: another SAMPLE instead of the SKIP. `believes`: what is answered after a
-    SKIP was skipped, whatever the answer's kind. `any_seq`: an answer is for the oldest request that lacks one. `deaf`: to OLD. `any_old`: of a
-    request that was answered, it says too that the session is lost."""
+    """The clients' rules, which the tests replace by plausible wrong ones. `window`: requests under way, if not `kept`.
+    `takes_waits`: what must wait counts as done. `closes_early`: while others are unanswered. `reuses`: another SAMPLE
+    instead of the SKIP. `believes`: what is answered after a SKIP was skipped, whatever the answer's kind. `any_seq`:
+    an answer is for the oldest request that lacks one. `deaf`: to OLD. `any_old`: of a request that was answered, it
+    says too that the session is lost."""
 
     window: int = 0
     takes_waits: bool = False
@@ -46,8 +51,9 @@ class Habits(NamedTuple):
 
 
 class Scenario(NamedTuple):
-    """`plans`: kinds of each client's requests. `delays`: of OPENs. `opens`: no state in which more sessions have been given is explored.
-    `first`: number of the first request that the switch ever expects. `resets`: how often it forgets all; OPEN only WITHIN."""
+    """`plans`: kinds of each client's requests. `delays`: of OPENs. `opens`: no state in which more sessions have been
+    given is explored. `first`: number of the first request that the switch ever expects. `resets`: how often it forgets
+    all; OPEN only WITHIN."""
 
     plans: tuple[tuple[Kind, ...], ...]
     sessions: int = 1
@@ -63,7 +69,8 @@ class Scenario(NamedTuple):
 
 
 class Mind(NamedTuple):
-    """What a client knows. `base`: number of its first request. `sent`, and of these `skipped`, a bit mask. `known`: of each request of the plan."""
+    """What a client knows. `base`: number of its first request. `sent`, and of these `skipped`, a bit mask. `known`: of
+    each request of the plan."""
 
     known: tuple[int, ...]
     session: int | None = None
@@ -109,7 +116,9 @@ class SessionExplorer:
     def opens(self, core: Core, client: int, mind: Mind) -> bool:
         """Its OPEN may come now."""
         within = core.holds(client) or client not in core.opens
-        return {WITHIN: within and mind.session is None, WAITING: mind.session is None, ALWAYS: True}[self.scenario.delays]
+        return {WITHIN: within and mind.session is None, WAITING: mind.session is None, ALWAYS: True}[
+            self.scenario.delays
+        ]
 
     def asks(self, core: Core, client: int, mind: Mind) -> Iterator[Ask]:
         """All of what a client may have sent by now that may come now."""
@@ -128,7 +137,11 @@ class SessionExplorer:
 
     def skips(self, client: int, mind: Mind) -> Iterator[Mind]:
         for number in range(mind.sent if self.scenario.skips and not mind.lost else 0):
-            if self.plans[client][number] == Kind.SAMPLE and mind.known[number] == UNKNOWN and not mind.skipped >> number & 1:
+            if (
+                self.plans[client][number] == Kind.SAMPLE
+                and mind.known[number] == UNKNOWN
+                and not mind.skipped >> number & 1
+            ):
                 yield mind._replace(skipped=mind.skipped | 1 << number)
 
     def hear(self, core: Core, mind: Mind, answer: Answer) -> Mind:
@@ -151,7 +164,11 @@ class SessionExplorer:
         skipped = bool(mind.skipped >> number & 1)
         if answer.kind != self.plans[answer.client][number] and not (skipped and answer.kind == Kind.SKIP):
             return mind
-        form = SKIPPED if answer.kind == Kind.SKIP or skipped and (self.habits.reuses or self.habits.believes) else CARRIED_OUT
+        form = (
+            SKIPPED
+            if answer.kind == Kind.SKIP or skipped and (self.habits.reuses or self.habits.believes)
+            else CARRIED_OUT
+        )
         if (number, form) not in core.executed[answer.client] or answer.mark != mark(answer.client, number, form):
             raise Violation("an answer is taken for that of another execution")
         return mind._replace(known=put(mind.known, number, form))
@@ -170,15 +187,24 @@ class SessionExplorer:
         if answer.kind == Kind.OPEN:
             return mind.session is None and answer.reason == Fate.DONE
         number = (answer.seq - mind.base) % SERIAL
-        fresh = number < len(mind.known) and mind.known[number] == UNKNOWN or self.habits.any_seq and mind.low < len(mind.known)
-        return not mind.lost and (answer.reason == Fate.SESSION or self.is_old(mind, answer) or self.is_final(answer) and fresh)
+        fresh = (
+            number < len(mind.known)
+            and mind.known[number] == UNKNOWN
+            or self.habits.any_seq
+            and mind.low < len(mind.known)
+        )
+        return not mind.lost and (
+            answer.reason == Fate.SESSION or self.is_old(mind, answer) or self.is_final(answer) and fresh
+        )
 
     # The search
 
     def successors(self, state: State) -> Iterator[tuple[Any, State]]:
         for event, after in self.steps(state):
             if len(self.switch.cores[after.core].opens) <= self.scenario.opens:
-                answers = frozenset(answer for answer in after.answers if self.matters(after.minds[answer.client], answer))
+                answers = frozenset(
+                    answer for answer in after.answers if self.matters(after.minds[answer.client], answer)
+                )
                 yield event, after._replace(answers=answers)
 
     def steps(self, state: State) -> Iterator[tuple[Any, State]]:
@@ -194,9 +220,15 @@ class SessionExplorer:
                 number, answers = self.switch.move(state.core, ask)
                 yield ask, state._replace(core=number, answers=state.answers.union(answers))
             if self.may_send(client, mind):
-                yield f"client {client} sends {mind.sent}", state._replace(minds=put(state.minds, client, mind._replace(sent=mind.sent + 1)))
+                yield (
+                    f"client {client} sends {mind.sent}",
+                    state._replace(minds=put(state.minds, client, mind._replace(sent=mind.sent + 1))),
+                )
             for after in self.skips(client, mind):
-                yield f"client {client} gives up, now {after.skipped:#b}", state._replace(minds=put(state.minds, client, after))
+                yield (
+                    f"client {client} gives up, now {after.skipped:#b}",
+                    state._replace(minds=put(state.minds, client, after)),
+                )
         for answer in sorted(state.answers):
             mind = self.hear(core, state.minds[answer.client], answer)
             yield answer, state._replace(minds=put(state.minds, answer.client, mind))
@@ -211,7 +243,9 @@ class SessionExplorer:
                 self.fine.add(key)
 
     def go_on(self, number: int, client: int, mind: Mind) -> None:
-        """One client carries out what is left of its plan, on a network without faults; the others fall silent if it needs a place."""
+        """One client carries out what is left of its plan, on a network without faults; the others fall silent if it
+        needs a place."""
+
         def exchange(ask: Ask) -> list[Answer]:
             nonlocal number, mind
             number, answers = self.switch.move(number, ask)

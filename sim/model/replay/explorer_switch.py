@@ -1,7 +1,8 @@
-"""The switch of `explorer.py`: the dispatcher itself before requests that do nothing but leave a mark, as a state that requests move.
+"""The switch of `explorer.py`: the dispatcher itself before requests that do nothing but leave a mark, as a state that
+requests move.
 
-Checked at each step: requests are carried out under their own client's session, each once, in the client's order, without gaps. Nobody who was heard
-loses a place.
+Checked at each step: requests are carried out under their own client's session, each once, in the client's order,
+without gaps. Nobody who was heard loses a place.
 """
 
 from typing import NamedTuple
@@ -68,8 +69,12 @@ class Core(NamedTuple):
 
     def hushed(self, *sessions: int) -> "Core":
         """After the time in which nothing came from these."""
-        return self._replace(places=tuple(place._replace(heard_us=SILENT_SINCE_US) if k in sessions else place
-                                          for k, place in enumerate(self.places)))
+        return self._replace(
+            places=tuple(
+                place._replace(heard_us=SILENT_SINCE_US) if k in sessions else place
+                for k, place in enumerate(self.places)
+            )
+        )
 
     def audible(self) -> list[int]:
         """Open sessions that have not been silent."""
@@ -82,8 +87,8 @@ def mark(client: int, number: int, form: int) -> int:
 
 
 class Toy(Dispatcher):
-    """WRITE is refused (RANGE) and takes its number, SAMPLE waits while the gate is shut. The body of an ordered request says whose it is and what;
-    faults are always answered."""
+    """WRITE is refused (RANGE) and takes its number, SAMPLE waits while the gate is shut. The body of an ordered
+    request says whose it is and what; faults are always answered."""
 
     def __init__(self, kept: int, rules: Rules = RULES) -> None:
         super().__init__(Replay(kept=kept))
@@ -105,7 +110,9 @@ class Toy(Dispatcher):
         if self.places[asked.session].nonce != client + 1:
             raise Violation("a request is carried out under somebody else's session")
         if number != len(self.executed[client]):
-            raise Violation("a request is carried out " + ("twice" if number < len(self.executed[client]) else "before its turn"))
+            raise Violation(
+                "a request is carried out " + ("twice" if number < len(self.executed[client]) else "before its turn")
+            )
         self.executed = put(self.executed, client, (*self.executed[client], (number, form)))
         return Effect(Fate.RANGE if asked.kind == Kind.WRITE else Fate.DONE, done=mark(client, number, form))
 
@@ -154,4 +161,8 @@ class SessionsSwitch(Cores[Core]):
 def heard(client: int, payload: bytes) -> Answer:
     header = np.frombuffer(payload, REPLAY_HEADER, 1)[0]
     status = np.frombuffer(payload, STATUS, 1, REPLAY_HEADER.itemsize)[0]
-    return Answer(client, *(int(header[name]) for name in ("kind", "session", "seq")), *(int(status[name]) for name in ("reason", "next", "done")))
+    return Answer(
+        client,
+        *(int(header[name]) for name in ("kind", "session", "seq")),
+        *(int(status[name]) for name in ("reason", "next", "done")),
+    )

@@ -1,8 +1,9 @@
 """What requests say, and the UDP payloads of what is sent because of them. Section 2 of `docs/replay.md`.
 
-An ANSWER repeats kind, session, table, seq and token of what it answers; `count` is how many rows follow the STATUS, `turn` is 0. Answers to faults
-repeat what there was, even a kind that does not exist; the answer to an OPEN has the index that was given, and the token as sent. A kept
-answer has kind and table of the request that was carried out, whatever repeats its number: this is how a SKIP learns the truth.
+An ANSWER repeats kind, session, table, seq and token of what it answers; `count` is how many rows follow the STATUS,
+`turn` is 0. Answers to faults repeat what there was, even a kind that does not exist; the answer to an OPEN has the
+index that was given, and the token as sent. A kept answer has kind and table of the request that was carried out,
+whatever repeats its number: this is how a SKIP learns the truth.
 """
 
 from collections.abc import Sequence
@@ -53,7 +54,7 @@ def request(payload: bytes) -> Request:
     """From a UDP payload of at least a header."""
     header = np.frombuffer(payload, REPLAY_HEADER, 1)[0]
     kind, session, table, seq, amount, fragments, turn, token = (int(header[name]) for name in FIELDS)
-    return Request(kind, session, table, seq, amount, fragments, turn, token, payload[REPLAY_HEADER.itemsize:])
+    return Request(kind, session, table, seq, amount, fragments, turn, token, payload[REPLAY_HEADER.itemsize :])
 
 
 def header(type: Type, asked: Request, **fields: int) -> bytes:
@@ -89,8 +90,11 @@ def answers(asked: Request, kept: Kept) -> list[bytes]:
     if kept.kind != Kind.SAMPLE or not kept.rows:
         return [answer(asked, kept.status, kept.rows)]
     most = DRAWS_PER_FRAGMENT
-    return [answer(asked, kept.status, kept.rows[k * most:(k + 1) * most], fragments=k)
-            for k in range(-(-len(kept.rows) // most)) if asked.fragments >> k & 1]
+    return [
+        answer(asked, kept.status, kept.rows[k * most : (k + 1) * most], fragments=k)
+        for k in range(-(-len(kept.rows) // most))
+        if asked.fragments >> k & 1
+    ]
 
 
 def data(asked: Request, payload: bytes, *, gone: int = 0, **fields: int) -> bytes:

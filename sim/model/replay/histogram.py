@@ -1,6 +1,8 @@
-"""Golden model of the histogram of priorities: buckets whose width grows with what is in them, and which have something in them.
+"""Golden model of the histogram of priorities: buckets whose width grows with what is in them, and which have something
+in them.
 
-A priority p below 16 is in bucket p; else, with e = floor(log2 p) - 3, in bucket 8 e + floor(p / 2^e): eight buckets to each power of two.
+A priority p below 16 is in bucket p; else, with e = floor(log2 p) - 3, in bucket 8 e + floor(p / 2^e): eight buckets to
+each power of two.
 """
 
 from collections import Counter

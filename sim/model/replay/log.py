@@ -1,4 +1,5 @@
-"""Golden model of the memory: records table by table, then logs session by session, one byte after another; all 0 at first.
+"""Golden model of the memory: records table by table, then logs session by session, one byte after another; all 0 at
+first.
 
 Unit u of a log is in place u modulo `log_units` of it, so what is not older than `log_units` is still whole.
 """
@@ -45,4 +46,4 @@ class Memory:
 
     def write(self, session: int, start: int, units: bytes) -> None:
         for k in range(len(units) // UNIT_BYTES):
-            self.bytes[self.unit(session, start + k)] = units[k * UNIT_BYTES:(k + 1) * UNIT_BYTES]
+            self.bytes[self.unit(session, start + k)] = units[k * UNIT_BYTES : (k + 1) * UNIT_BYTES]

@@ -1,10 +1,14 @@
-"""Golden model of the replay service: what each kind of request does. `docs/replay.md`, sections 1 and 4; who may ask is in `dispatcher.py`.
+"""Golden model of the replay service: what each kind of request does. `docs/replay.md`, sections 1 and 4; who may ask
+is in `dispatcher.py`.
 
 What the page leaves open is decided so:
 
-- The index of a log in LOAD may be that of a place that nobody has; one beyond the places is GONE, and so is a SHOUT of another's log.
-- A STATUS tells all as of right behind the request, but before `times` does its work: what a SAMPLE tells of priorities is what it drew from.
-- A LIMIT finds no draws under way: each request is over when the next begins. LOAD and SHOUT of no units are LENGTH; PUBLISH of none is not.
+- The index of a log in LOAD may be that of a place that nobody has; one beyond the places is GONE, and so is a SHOUT of
+another's log.
+- A STATUS tells all as of right behind the request, but before `times` does its work: what a SAMPLE tells of priorities
+is what it drew from.
+- A LIMIT finds no draws under way: each request is over when the next begins. LOAD and SHOUT of no units are LENGTH;
+PUBLISH of none is not.
 - SATURATED counts priorities in requests that are carried out, of items that turn out to be gone too.
 """
 
@@ -12,7 +16,18 @@ from collections.abc import Callable
 
 from iswitch.config import Replay
 from iswitch.replay_wire import (
-    ADD_ROW, FETCH_ROW, LIMITS, LIST, LOAD, PUBLISH, SAMPLE, UPDATE_ROW, WRITE, Fate, Kind, ReplayRegister,
+    ADD_ROW,
+    FETCH_ROW,
+    LIMITS,
+    LIST,
+    LOAD,
+    PUBLISH,
+    SAMPLE,
+    UPDATE_ROW,
+    WRITE,
+    Fate,
+    Kind,
+    ReplayRegister,
 )
 from sim.model.control.membership import Source
 from sim.model.replay import frames
@@ -37,10 +52,22 @@ class Service(Dispatcher):
         self.tables = [Table(config) for _ in range(config.tables)]
         self.saturated = 0
         self.carries: dict[int, Callable[[Request], Effect]] = {
-            Kind.CLOSE: lambda asked: Effect(), Kind.WRITE: self.write, Kind.ADD: self.add, Kind.SAMPLE: self.sample, Kind.UPDATE: self.update,
-            Kind.PUBLISH: self.publish, Kind.LIMIT: self.limit, Kind.SKIP: lambda asked: Effect()}
+            Kind.CLOSE: lambda asked: Effect(),
+            Kind.WRITE: self.write,
+            Kind.ADD: self.add,
+            Kind.SAMPLE: self.sample,
+            Kind.UPDATE: self.update,
+            Kind.PUBLISH: self.publish,
+            Kind.LIMIT: self.limit,
+            Kind.SKIP: lambda asked: Effect(),
+        }
         self.shows: dict[int, Callable[[Request, Source], tuple[Fate, Sent]]] = {
-            Kind.FETCH: self.fetch, Kind.LOAD: self.load, Kind.LOOK: self.look, Kind.LIST: self.list, Kind.SHOUT: self.shout}
+            Kind.FETCH: self.fetch,
+            Kind.LOAD: self.load,
+            Kind.LOOK: self.look,
+            Kind.LIST: self.list,
+            Kind.SHOUT: self.shout,
+        }
 
     def registers(self) -> list[int]:
         """What it was built with, as ReplayRegister numbers them."""
@@ -71,16 +98,16 @@ class Service(Dispatcher):
         wrong = wrong_write(place, start, oldest, asked.amount, self.config.log_units)
         if wrong is not None:
             return Effect(wrong)
-        self.memory.write(asked.session, start, asked.body[WRITE.itemsize:])
+        self.memory.write(asked.session, start, asked.body[WRITE.itemsize :])
         self.places[asked.session] = place._replace(oldest=oldest, written=(start + asked.amount) % SERIAL)
         return Effect()
 
     def add(self, asked: Request) -> Effect:
         size = ADD_ROW.itemsize + self.config.record_bytes
-        items = [asked.body[at:at + size] for at in range(0, len(asked.body), size)]
+        items = [asked.body[at : at + size] for at in range(0, len(asked.body), size)]
         priorities = [int.from_bytes(item[:4], "little") for item in items]
         for slot, item in zip(self.tables[asked.table].add(priorities), items):
-            self.memory.bytes[self.memory.record(asked.table, slot)] = item[ADD_ROW.itemsize:]
+            self.memory.bytes[self.memory.record(asked.table, slot)] = item[ADD_ROW.itemsize :]
         self.saturate(priorities)
         return Effect(done=len(items))
 
@@ -121,7 +148,9 @@ class Service(Dispatcher):
     def fetch(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
         slots = [self.tables[asked.table].slot(int(row["item"])) for row in asked.rows(FETCH_ROW)]
         blank = bytes(self.config.record_bytes)
-        records = (blank if slot is None else self.memory.bytes[self.memory.record(asked.table, slot)] for slot in slots)
+        records = (
+            blank if slot is None else self.memory.bytes[self.memory.record(asked.table, slot)] for slot in slots
+        )
         gone = sum(1 << k for k, slot in enumerate(slots) if slot is None)
         return Fate.GONE if gone else Fate.DONE, [(source, frames.data(asked, b"".join(records), gone=gone))]
 
@@ -146,7 +175,9 @@ class Service(Dispatcher):
         """More slots than there are come round again."""
         first = int(asked.first(LIST)["slot"])
         rows = [self.tables[asked.table].row(first + k) for k in range(asked.amount)]
-        return Fate.DONE, [(source, frames.answer(asked, self.status(asked, self.places[asked.session], Effect(done=len(rows))), rows))]
+        return Fate.DONE, [
+            (source, frames.answer(asked, self.status(asked, self.places[asked.session], Effect(done=len(rows))), rows))
+        ]
 
     def shout(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
         body = asked.first(LOAD)
@@ -154,8 +185,14 @@ class Service(Dispatcher):
         units = self.units(asked) if whose == asked.session else None
         if units is None:
             return Fate.GONE, [(source, frames.data(asked, b"", gone=1, fragments=whose))]
-        told = [(place.source, frames.data(asked, units, session=k, token=place.token, seq=int(body["start"]), fragments=whose))
-                for k, place in enumerate(self.places) if place.open and place.source and k != asked.session]
+        told = [
+            (
+                place.source,
+                frames.data(asked, units, session=k, token=place.token, seq=int(body["start"]), fragments=whose),
+            )
+            for k, place in enumerate(self.places)
+            if place.open and place.source and k != asked.session
+        ]
         return Fate.DONE, [*told, self.told(asked, source)]
 
     # Answers
@@ -165,7 +202,22 @@ class Service(Dispatcher):
         lowest, highest = table.extremes()
         published = table.published
         return frames.status(
-            reason=effect.fate, lowest=lowest, highest=highest, publisher=published.session, next=place.next, adds=table.adds % SERIAL,
-            turn=table.turn, total=table.total, draws=table.draws % SERIAL, done=effect.done, stale=effect.stale, written=place.written,
-            oldest=place.oldest, version=published.version, start=published.start, units=published.units, filled=table.slots.filled,
-            nonce=place.nonce)
+            reason=effect.fate,
+            lowest=lowest,
+            highest=highest,
+            publisher=published.session,
+            next=place.next,
+            adds=table.adds % SERIAL,
+            turn=table.turn,
+            total=table.total,
+            draws=table.draws % SERIAL,
+            done=effect.done,
+            stale=effect.stale,
+            written=place.written,
+            oldest=place.oldest,
+            version=published.version,
+            start=published.start,
+            units=published.units,
+            filled=table.slots.filled,
+            nonce=place.nonce,
+        )

@@ -1,6 +1,7 @@
 """Golden model of sessions: whose a request is, and whether it is its turn. Sections 1 and 3 of `docs/replay.md`.
 
-Everything here is a value and a function of values, so that `explorer.py` explores these very rules, and plausible wrong ones.
+Everything here is a value and a function of values, so that `explorer.py` explores these very rules, and plausible
+wrong ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,9 +17,9 @@ SERIAL = 1 << 32
 
 
 class Place(NamedTuple):
-    """A session, or the place for one. `next`: the number of the next ordered request. `kept`: answers to the last of those that the present
-    client had carried out, oldest first, so `kept[-1]` is of `next` - 1. The log's `oldest` and `written` count units. `source`: where the client
-    was when it opened."""
+    """A session, or the place for one. `next`: the number of the next ordered request. `kept`: answers to the last of
+    those that the present client had carried out, oldest first, so `kept[-1]` is of `next` - 1. The log's `oldest` and
+    `written` count units. `source`: where the client was when it opened."""
 
     open: bool = False
     nonce: int = 0
@@ -40,17 +41,20 @@ def holder(places: Sequence[Place], nonce: int) -> int | None:
 
 
 def offer(places: Sequence[Place], now_us: int) -> int | None:
-    """The place that a newcomer gets: the lowest that is free, else the lowest that has been silent. The switch knows times modulo 2^32, so
-    once in 71 minutes a silent session counts as just heard again, for 10 s."""
+    """The place that a newcomer gets: the lowest that is free, else the lowest that has been silent. The switch knows
+    times modulo 2^32, so once in 71 minutes a silent session counts as just heard again, for 10 s."""
     free = [k for k, place in enumerate(places) if not place.open]
     silent = [k for k, place in enumerate(places) if (now_us - place.heard_us) % SERIAL >= SESSION_SILENT_US]
     return next(iter(free + silent), None)
 
 
 def opened(place: Place, nonce: int, source: Source | None, now_us: int, kept: int) -> Place:
-    """Numbers and log go on, answers to somebody else are not for this one. Numbers go on `kept` further: this client may have had the place
-    before somebody else did, and what it sent then, and still waits for, is at most so far behind what it knew to be next."""
-    return place._replace(open=True, nonce=nonce, heard_us=now_us, next=(place.next + kept) % SERIAL, kept=(), source=source)
+    """Numbers and log go on, answers to somebody else are not for this one. Numbers go on `kept` further: this client
+    may have had the place before somebody else did, and what it sent then, and still waits for, is at most so far
+    behind what it knew to be next."""
+    return place._replace(
+        open=True, nonce=nonce, heard_us=now_us, next=(place.next + kept) % SERIAL, kept=(), source=source
+    )
 
 
 def find(places: Sequence[Place], session: int, token: int) -> Place | None:

@@ -1,7 +1,8 @@
 """Golden model of the slot table: what a handle is good for.
 
-A slot is filled again when all others have been (first in, first out), and its generation then goes up by one; a handle is a slot with the
-generation that it was filled with. So an update for something that is no longer there is told from one that is meant.
+A slot is filled again when all others have been (first in, first out), and its generation then goes up by one; a handle
+is a slot with the generation that it was filled with. So an update for something that is no longer there is told from
+one that is meant.
 """
 
 from typing import NamedTuple

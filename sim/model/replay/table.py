@@ -1,7 +1,9 @@
-"""Golden model of one table: items with priorities, drawn as often as these say, counted, limited. Sections 4 and 5 of `docs/replay.md`.
+"""Golden model of one table: items with priorities, drawn as often as these say, counted, limited. Sections 4 and 5 of
+`docs/replay.md`.
 
-An item's number is a handle of `slots.py` as one integer: the generation over the slot, 32 bits together. The first generation is 1,
-so the first number is the capacity. After 2^32 - `capacity` adds come the numbers 0 to `capacity` - 1, then those from the start.
+An item's number is a handle of `slots.py` as one integer: the generation over the slot, 32 bits together. The first
+generation is 1, so the first number is the capacity. After 2^32 - `capacity` adds come the numbers 0 to `capacity` - 1,
+then those from the start.
 """
 
 from collections.abc import Sequence
@@ -33,7 +35,8 @@ class Limits(NamedTuple):
 
 
 class Published(NamedTuple):
-    """Where parameters are: `units` from `start` in the log of `session`, which goes on to say so whatever becomes of them."""
+    """Where parameters are: `units` from `start` in the log of `session`, which goes on to say so whatever becomes of
+    them."""
 
     session: int = 0
     start: int = 0
@@ -48,7 +51,8 @@ def bucket(priority: int) -> int:
 
 
 class Table:
-    """`adds` is not modulo 2^32 here: a SAMPLE asks whether so many items were *ever* added, and this has an answer after 2^32 adds too."""
+    """`adds` is not modulo 2^32 here: a SAMPLE asks whether so many items were *ever* added, and this has an answer
+    after 2^32 adds too."""
 
     def __init__(self, config: Replay) -> None:
         self.capacity, self.top, self.times_bits = config.capacity, (1 << config.priority_bits) - 1, config.times_bits
@@ -93,7 +97,11 @@ class Table:
 
     def add_waits(self, count: int) -> Fate | None:
         limits = self.limits
-        free = not limits.ratio or self.slots.filled < limits.size or self.credit + count * limits.ratio <= limits.ahead * RATIO_ONE
+        free = (
+            not limits.ratio
+            or self.slots.filled < limits.size
+            or self.credit + count * limits.ratio <= limits.ahead * RATIO_ONE
+        )
         return None if free else Fate.RATE
 
     def sample_waits(self, count: int, items: int) -> Fate | None:

@@ -1,8 +1,8 @@
 """Golden model of the sum tree: a leaf is drawn as often as its priority says, exactly.
 
-Priorities are unsigned integers. They stand one after another as half-open intervals, leaf 0 first, and a draw finds the leaf in whose
-interval its position lies: so a leaf of priority 0 has none, and is never drawn. Sums are kept as a binary indexed tree (Fenwick, 1994),
-which has nothing in common with the gateware's.
+Priorities are unsigned integers. They stand one after another as half-open intervals, leaf 0 first, and a draw finds
+the leaf in whose interval its position lies: so a leaf of priority 0 has none, and is never drawn. Sums are kept as a
+binary indexed tree (Fenwick, 1994), which has nothing in common with the gateware's.
 """
 
 from typing import NamedTuple
@@ -33,7 +33,8 @@ class SumTree:
         self._sums = [0] * (capacity + 1)
 
     def update(self, leaf: int, priority: int) -> int:
-        """Sets a priority; returns what it was. ValueError if it has too many bits, IndexError if there is no such leaf."""
+        """Sets a priority; returns what it was. ValueError if it has too many bits, IndexError if there is no such
+        leaf."""
         if priority >> self.priority_bits:
             raise ValueError(f"SumTree priority must be 0 to {(1 << self.priority_bits) - 1}, not {priority!r}")
         if not 0 <= leaf < self.capacity:

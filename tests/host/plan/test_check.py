@@ -12,11 +12,13 @@ from iswitch.plan.topology import Topology
 
 def change(*path, to):
     """Sets what is found in the first tree by `path`."""
+
     def changed(plan):
         at = plan["trees"][0]
         for key in path[:-1]:
             at = at[key]
         at[path[-1]] = to
+
     return changed
 
 
@@ -89,10 +91,16 @@ def test_what_is_wrong_is_said(seed, name):
     assert complaint in "\n".join(examine(network, plan, levels=1)[1])
 
 
-@pytest.mark.parametrize(("node", "key", "value", "complaint"), [
-    ("S2", "aggregates", False, "S2 does not aggregate"),
-    ("S2", "capacity_gbps", 8.9, "sum S2 carries 9 of 8.9"), ("S1", "members", 2, "takes 2 members"),
-    ("S1", "slots", 26, "slots S1 carries 3 of"), ("PS", "ingress_gbps", 8.9, "sum PS carries 9 of 8.9")])
+@pytest.mark.parametrize(
+    ("node", "key", "value", "complaint"),
+    [
+        ("S2", "aggregates", False, "S2 does not aggregate"),
+        ("S2", "capacity_gbps", 8.9, "sum S2 carries 9 of 8.9"),
+        ("S1", "members", 2, "takes 2 members"),
+        ("S1", "slots", 26, "slots S1 carries 3 of"),
+        ("PS", "ingress_gbps", 8.9, "sum PS carries 9 of 8.9"),
+    ],
+)
 def test_a_weaker_switch_is_noticed(seed, node, key, value, complaint):
     network, plan = copy.deepcopy(seed[0]), seed[1]
     next(entry for entry in network["nodes"] if entry["id"] == node)[key] = value
@@ -124,7 +132,14 @@ def test_results_that_cannot_come_back_are_noticed():
 def test_loads_are_those_of_the_paper(seed):
     loads = examine(*seed)[0]
     assert list(loads) == sorted(loads)
-    assert (loads["sum S1"], loads["sum S2"], loads["sum S3"], loads["S1>S3"], loads["S1>S2"], loads["S2>S3"]) == (9, 9, 6, 3, 3, 3)
+    assert (loads["sum S1"], loads["sum S2"], loads["sum S3"], loads["S1>S3"], loads["S1>S2"], loads["S2>S3"]) == (
+        9,
+        9,
+        6,
+        3,
+        3,
+        3,
+    )
 
 
 def test_a_network_of_networkx_itself_will_do(seed):

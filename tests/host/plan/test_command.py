@@ -16,7 +16,9 @@ from typer.testing import CliRunner
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
-SHOWN = re.findall(r"^```\n\$ iswitch plan (.*)\n([^`]*)```$", (DOCS / "plan.md").read_text(encoding="utf-8"), re.MULTILINE)
+SHOWN = re.findall(
+    r"^```\n\$ iswitch plan (.*)\n([^`]*)```$", (DOCS / "plan.md").read_text(encoding="utf-8"), re.MULTILINE
+)
 
 FABRIC = """\
 racks: [{name: rack, count: 2, hosts: 2, nic_gbps: 10, aggregates: true, capacity_gbps: 40, uplinks: [{to: core, bw_gbps: 40}]}]
@@ -85,13 +87,21 @@ def test_files_are_written_and_compared(fabric, tmp_path):
 
 
 def test_a_lost_cable_moves_no_other_to_another_port(fabric, tmp_path):
-    fabric.write_text(FABRIC.replace("switches: [", "switches: [{name: spare, aggregates: true, capacity_gbps: 100}, ").replace(
-        "bw_gbps: 40}", "bw_gbps: 40}, {to: spare, bw_gbps: 40}"))
+    fabric.write_text(
+        FABRIC.replace("switches: [", "switches: [{name: spare, aggregates: true, capacity_gbps: 100}, ").replace(
+            "bw_gbps: 40}", "bw_gbps: 40}, {to: spare, bw_gbps: 40}"
+        )
+    )
     first, second = tmp_path / "first.json", tmp_path / "second.json"
     assert call(fabric, "--only", "--adjacent", "--config", first).exit_code == 0
     changed = call(fabric, "--only", "--adjacent", "--lose", "rack1-core", "--previous", first, "--config", second)
     assert changed.exit_code == 0 and ".ports." not in changed.output
-    assert json.loads(second.read_text())["switches"]["rack1"]["ports"] == {"0": "rack1-h1", "1": "rack1-h2", "2": "core", "3": "spare"}
+    assert json.loads(second.read_text())["switches"]["rack1"]["ports"] == {
+        "0": "rack1-h1",
+        "1": "rack1-h2",
+        "2": "core",
+        "3": "spare",
+    }
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", "racks: []", '{"epoch": 1}'])
@@ -109,8 +119,11 @@ def test_upgrades_and_reservations_are_told(fabric):
     fabric.write_text(FABRIC.replace("aggregates: true, capacity_gbps: 40, ", ""))
     reserved = ("--reserve", "rack1-core=30", "--reserve", "rack2-core=30")
     text = " ".join(call(fabric, "--only", "--upgrade", 2, "--upgrade-gbps", 40, *reserved).output.split())
-    assert re.search(r"with rack1-core less 30 Gb/s; with rack2-core less 30 Gb/s; with rack[12] and rack[12] aggregating 40 Gb/s: "
-                     r"8.8889 -> 4.7059 Gb/s", text)
+    assert re.search(
+        r"with rack1-core less 30 Gb/s; with rack2-core less 30 Gb/s; with rack[12] and rack[12] aggregating 40 Gb/s: "
+        r"8.8889 -> 4.7059 Gb/s",
+        text,
+    )
     text = call(fabric, "--only", "--upgrade", 2, "--upgrade-gbps", 40).output
     assert "with no switch upgraded, since none would help: 8.8889 -> 8.8889 Gb/s" in text
 
@@ -122,21 +135,30 @@ def test_names_are_printed_as_they_are(fabric):
     assert result.exit_code == 1 and "rack[/a]" in result.stderr
     result = call(fabric, "--reserve", "rack[/a]1-core[a]=1", "--adjacent")
     assert result.exit_code == 0, result.exception
-    assert "with rack[/a]1-core[a] less 1 Gb/s" in result.output and re.search(r"│ core\[a\] +│ sum of rack", result.output)
+    assert "with rack[/a]1-core[a] less 1 Gb/s" in result.output and re.search(
+        r"│ core\[a\] +│ sum of rack", result.output
+    )
 
 
-@pytest.mark.parametrize(("change", "options", "why"), [
-    (("count: 2", "count: two"), (), "fabric.yaml:1: count must be a whole number, not 'two'"),
-    (("uplinks: [{to: core, bw_gbps: 40}]", "slots: 4"), (), "fabric.yaml:1: rack2-h1 has no path to rack1-h1"),
-    (("", ""), ("--lose", "rack1-core"), "rack2-h1 has no path to rack1-h1|rack1-h1 has no path to"),
-    (("", ""), ("--lose", "L9"), "there is no cable 'L9'"),
-    (("", ""), ("--reserve", "L9"), "must be LINK=GBPS"),
-    (("", ""), ("--upgrade-gbps", "9"), "--upgrade-gbps is the capacity of the switches of --upgrade K"),
-    (("", ""), ("--kind", "forest"), "--kind must be one of level, tree, levels, trees, not 'forest'"),
-    (("", ""), ("--return-path", "up"), "return_path must be multicast, unicast or none"),
-    (("capacity_gbps: 100", "capacity_gbps: 100, members: 1"), ("--kind", "level"), "no tree reaches all workers"),
-    (("core, aggregates: true, capacity_gbps: 100", "core"), ("--adjacent",), "with --adjacent sums go to neighbours only"),
-])
+@pytest.mark.parametrize(
+    ("change", "options", "why"),
+    [
+        (("count: 2", "count: two"), (), "fabric.yaml:1: count must be a whole number, not 'two'"),
+        (("uplinks: [{to: core, bw_gbps: 40}]", "slots: 4"), (), "fabric.yaml:1: rack2-h1 has no path to rack1-h1"),
+        (("", ""), ("--lose", "rack1-core"), "rack2-h1 has no path to rack1-h1|rack1-h1 has no path to"),
+        (("", ""), ("--lose", "L9"), "there is no cable 'L9'"),
+        (("", ""), ("--reserve", "L9"), "must be LINK=GBPS"),
+        (("", ""), ("--upgrade-gbps", "9"), "--upgrade-gbps is the capacity of the switches of --upgrade K"),
+        (("", ""), ("--kind", "forest"), "--kind must be one of level, tree, levels, trees, not 'forest'"),
+        (("", ""), ("--return-path", "up"), "return_path must be multicast, unicast or none"),
+        (("capacity_gbps: 100", "capacity_gbps: 100, members: 1"), ("--kind", "level"), "no tree reaches all workers"),
+        (
+            ("core, aggregates: true, capacity_gbps: 100", "core"),
+            ("--adjacent",),
+            "with --adjacent sums go to neighbours only",
+        ),
+    ],
+)
 def test_what_cannot_be_planned_is_said(fabric, change, options, why):
     text = FABRIC.replace(*change) if change[0] else FABRIC
     if "members" in change[1]:
@@ -161,7 +183,9 @@ for name in sys.argv.pop(1).split(","):
 
 
 def without(packages, code, *arguments):
-    return subprocess.run([sys.executable, "-c", WITHOUT + code, packages, *arguments], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT + code, packages, *arguments], capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.parametrize("module", ["iswitch", "iswitch.cli"])
@@ -171,12 +195,17 @@ def test_neither_the_driver_nor_the_command_line_needs_what_planning_needs(modul
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("arguments", [[], ["docs/plan_seed.yaml"], ["docs/plan_seed.yaml", "--kind", "level", "--lose", "L1"], ["--unknown"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["docs/plan_seed.yaml"], ["docs/plan_seed.yaml", "--kind", "level", "--lose", "L1"], ["--unknown"]],
+)
 def test_without_its_extra_the_planner_names_it_whatever_the_arguments(arguments):
     done = without("networkx", "import iswitch.cli\niswitch.cli.main()\n", "plan", *arguments)
     assert (done.returncode, done.stderr) == (
-        1, "iswitch plan needs networkx, which is not installed: pip install 'iswitch-rl[cli,plan]', or in a checkout of the project pip install "
-           "'.[cli,plan]'\n")
+        1,
+        "iswitch plan needs networkx, which is not installed: pip install 'iswitch-rl[cli,plan]', or in a checkout of the project pip install "
+        "'.[cli,plan]'\n",
+    )
 
 
 def test_without_its_extra_the_help_of_the_planner_names_it():
@@ -186,4 +215,6 @@ def test_without_its_extra_the_help_of_the_planner_names_it():
 
 def test_without_its_extra_the_command_line_names_it():
     done = without("rich,typer", "import iswitch.cli\n")
-    assert done.returncode == 1 and done.stderr.startswith("the command line of iswitch needs rich and typer, which are not installed: pip install")
+    assert done.returncode == 1 and done.stderr.startswith(
+        "the command line of iswitch needs rich and typer, which are not installed: pip install"
+    )

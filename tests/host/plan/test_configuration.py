@@ -40,20 +40,33 @@ def test_the_emulated_board_plants_the_tree_that_was_planned(kind, spines):
     plan = plan_of(topology, kind, adjacent=True)
     made = configuration(topology, plan, scale=0.01)
     arguments = made["emulator"]["arguments"]
-    links, leaves = [parse_link(given) for given in options(arguments, "--link")], [parse_leaf(given) for given in options(arguments, "--leaf")]
+    links, leaves = (
+        [parse_link(given) for given in options(arguments, "--link")],
+        [parse_leaf(given) for given in options(arguments, "--leaf")],
+    )
     boards = [board(number) for number in range(int(options(arguments, "--switches")[0]))]
     plant(boards, links, leaves)
     assert {link.rate_bps for link in links} == {40e9 * 0.01}
-    built = Config(**{name: int(*options(arguments, f"--{name}")) for name in ("ports", "members", "jobs", "window", "elements")})
-    assert built.uplink_elements == built.elements == 176 and built.jobs >= len(plan.trees) and built.members >= len(topology.workers)
+    built = Config(
+        **{name: int(*options(arguments, f"--{name}")) for name in ("ports", "members", "jobs", "window", "elements")}
+    )
+    assert (
+        built.uplink_elements == built.elements == 176
+        and built.jobs >= len(plan.trees)
+        and built.members >= len(topology.workers)
+    )
     for name, switch in made["switches"].items():
         said = boards[switch["number"]].said
         for job, role in switch["jobs"].items():
             assert (role["role"] == "leaf") == (int(job) in said), name
             if role["parent"]:
                 parent = role["parent"]
-                assert said[int(job)] == {"port": parent["port"], "mac": bytes.fromhex(parent["mac"].replace(":", "")),
-                                          "ip": bytes(map(int, parent["ip"].split("."))), "ranks": sum(1 << rank for rank in role["ranks"])}
+                assert said[int(job)] == {
+                    "port": parent["port"],
+                    "mac": bytes.fromhex(parent["mac"].replace(":", "")),
+                    "ip": bytes(map(int, parent["ip"].split("."))),
+                    "ranks": sum(1 << rank for rank in role["ranks"]),
+                }
 
 
 def test_roles_of_the_seed_example():
@@ -62,7 +75,11 @@ def test_roles_of_the_seed_example():
     job = made["switches"]["S2"]["jobs"]["0"]
     assert (job["role"], job["ranks"], job["slots"], job["window"]) == ("leaf", [3, 4, 5], 27, 32)
     assert job["parent"] == {"host": "PS", "port": 3, "way": ["S2", "S3", "PS"]}
-    assert job["members"] == [{"worker": "W4", "rank": 3, "port": 2}, {"worker": "W5", "rank": 4, "port": 0}, {"worker": "W6", "rank": 5, "port": 1}]
+    assert job["members"] == [
+        {"worker": "W4", "rank": 3, "port": 2},
+        {"worker": "W5", "rank": 4, "port": 0},
+        {"worker": "W6", "rank": 5, "port": 1},
+    ]
     assert made["workers"]["W4"]["jobs"]["0"]["plugged"] == {"switch": "S1", "number": 0, "port": 3}
     assert made["workers"]["W4"]["jobs"]["0"]["sends_to"]["switch"] == "S2"
     assert made["emulator"]["arguments"] is None
@@ -106,7 +123,8 @@ def test_too_much_for_an_iswitch_is_said():
     assert reasons == ["there are 36 workers, but a job of iswitches has at most 32"]
     wide = racks(2, 16)
     assert configuration(wide, one_tree(wide, levels=None, adjacent=True))["emulator"]["reasons"] == [
-        "a switch has 17 cables, but an iswitch at most 16 ports"]
+        "a switch has 17 cables, but an iswitch at most 16 ports"
+    ]
 
 
 def test_ranges_are_those_that_the_emulator_takes():
@@ -135,18 +153,26 @@ def test_what_is_left_keeps_its_port_number_and_address():
         made = configuration(less, one_tree(less, levels=None, adjacent=True), wired=topology)
         for name, switch in made["switches"].items():
             assert {key: value for key, value in switch.items() if key != "jobs"} == {
-                key: value for key, value in first["switches"][name].items() if key != "jobs"}
+                key: value for key, value in first["switches"][name].items() if key != "jobs"
+            }
             for role in switch["jobs"].values():
-                assert all(member["port"] == int(port) for member in role["members"] for port, near in switch["ports"].items()
-                           if near == (member.get("worker") or member.get("switch")))
+                assert all(
+                    member["port"] == int(port)
+                    for member in role["members"]
+                    for port, near in switch["ports"].items()
+                    if near == (member.get("worker") or member.get("switch"))
+                )
         assert made["emulator"]["arguments"] and not made["switches"].get(lost, {}).get("jobs")
 
 
 def test_any_change_is_in_the_difference():
     topology = racks()
     first = configuration(topology, one_tree(topology, levels=None))
-    for path, value in ((("switches", "leaf1", "jobs", "0", "parent", "port"), 9), (("switches", "leaf1", "mac"), "x"),
-                        (("workers", "leaf1-h1", "rank"), 30)):
+    for path, value in (
+        (("switches", "leaf1", "jobs", "0", "parent", "port"), 9),
+        (("switches", "leaf1", "mac"), "x"),
+        (("workers", "leaf1-h1", "rank"), 30),
+    ):
         other = copy.deepcopy(first)
         at = other
         for key in path[:-1]:

@@ -19,7 +19,11 @@ def fastest(topology, levels):
     """By trying everything: homes, parents, simple ways. Shares nothing with the package but the topology."""
     graph, job = topology.graph, topology.job
     head = job.overhead_bytes / job.payload_bytes
-    gradient, partial, result = 1 + head, job.uplink_bytes_per_element / 4 + head, (1 + head) * (job.return_path != "none")
+    gradient, partial, result = (
+        1 + head,
+        job.uplink_bytes_per_element / 4 + head,
+        (1 + head) * (job.return_path != "none"),
+    )
     sites = [node for node, data in graph.nodes(data=True) if data.get("aggregates")]
     workers = [node for node, data in graph.nodes(data=True) if data.get("role") == "worker"]
     switches = {node for node, kind in graph.nodes(data="kind") if kind == "switch"}
@@ -73,7 +77,10 @@ def fastest(topology, levels):
                         taken[parents[site]] = taken.get(parents[site], 0) + partial
                     for node, load in taken.items():
                         data = graph.nodes[node]
-                        worst = max(worst, load / data.get("capacity_gbps" if node in switches else "ingress_gbps", float("inf")))
+                        worst = max(
+                            worst,
+                            load / data.get("capacity_gbps" if node in switches else "ingress_gbps", float("inf")),
+                        )
                     back = result if job.return_path == "multicast" else 0
                     streams = [(worker, home, gradient, back) for worker, home in zip(workers, homes)]
                     streams += [(site, parents[site], partial, back) for site in sorted(used)]
@@ -103,7 +110,8 @@ def test_the_seed_example_by_search_and_by_program():
 
 @pytest.mark.parametrize("returning", ["multicast", "unicast", "none"])
 def test_results_have_to_share_cables_with_gradients(returning):
-    """Only S2 sums, but the ps is at S1: cables between them carry gradients one way, and results of others the same way."""
+    """Only S2 sums, but the ps is at S1: cables between them carry gradients one way, and results of others the same
+    way."""
     graph = nx.Graph()
     graph.add_node("S1", kind="switch")
     graph.add_node("S2", kind="switch", aggregates=True, capacity_gbps=100.0)
@@ -115,13 +123,19 @@ def test_results_have_to_share_cables_with_gradients(returning):
         graph.add_edge(worker, switch, bw_gbps=10.0)
     topology = Topology(graph, Job(return_path=returning, overhead_bytes=0, uplink_bytes_per_element=4))
     plan = one_tree(topology)
-    assert plan.rate_gbps == pytest.approx(fastest(topology, 1)) == pytest.approx({"multicast": 4 / 3, "unicast": 1, "none": 1.9}[returning])
+    assert (
+        plan.rate_gbps
+        == pytest.approx(fastest(topology, 1))
+        == pytest.approx({"multicast": 4 / 3, "unicast": 1, "none": 1.9}[returning])
+    )
     assert examine(node_link(topology), plan.json())[1] == []
 
 
 def test_a_root_switch_is_chosen_where_there_is_no_ps():
     graph = leaf_spine(3, 2, 2, nic_gbps=10, uplink_gbps=40)
-    topology = Topology.of(graph, aggregates={"leaf1": 40, "leaf2": 40, "leaf3": 40, "spine2": 80}, job=Job(overhead_bytes=0))
+    topology = Topology.of(
+        graph, aggregates={"leaf1": 40, "leaf2": 40, "leaf3": 40, "spine2": 80}, job=Job(overhead_bytes=0)
+    )
     plan = one_tree(topology, levels=None)
     assert (plan.rate_gbps, plan.trees[0].root) == (10, "spine2")
 
@@ -168,15 +182,21 @@ def test_switches_are_upgraded_where_that_brings_most():
     topology = Topology(graph)
     for count in (1, 2, 3):
         plan = one_tree(topology, levels=None, upgrade=Upgrade(count, 9.0))
-        alone = [one_tree(topology.with_capacity(dict.fromkeys(chosen, 9.0)), levels=None) for chosen in combinations(("S1", "S2", "S3"), count)]
+        alone = [
+            one_tree(topology.with_capacity(dict.fromkeys(chosen, 9.0)), levels=None)
+            for chosen in combinations(("S1", "S2", "S3"), count)
+        ]
         assert plan.rate_gbps == pytest.approx(max(one.rate_gbps for one in alone))
         assert len(plan.upgraded) <= count
 
 
 def test_what_is_proved_when_time_is_up_holds():
     """Far too little time: still a tree, and a bound that the best one keeps to."""
-    topology = Topology.of(leaf_spine(6, 2, 4, uplink_gbps=10), ps="leaf1-h1",
-                           aggregates={f"leaf{leaf}": 25 + 5 * leaf for leaf in range(1, 7)} | {"spine1": 60, "spine2": 60})
+    topology = Topology.of(
+        leaf_spine(6, 2, 4, uplink_gbps=10),
+        ps="leaf1-h1",
+        aggregates={f"leaf{leaf}": 25 + 5 * leaf for leaf in range(1, 7)} | {"spine1": 60, "spine2": 60},
+    )
     hurried = one_tree(topology, time_s=0.3)
     assert examine(node_link(topology), hurried.json(), levels=1)[1] == []
     assert hurried.bound_gbps >= one_tree(topology).rate_gbps * (1 - 1e-6)

@@ -18,7 +18,12 @@ def test_there_and_back(seed, tmp_path):
     text = to_json(topology)
     (tmp_path / "fabric.json").write_text(text)
     to_graphml(topology, tmp_path / "fabric.graphml")
-    assert to_json(from_json(text)) == to_json(read(tmp_path / "fabric.json")) == to_json(read(tmp_path / "fabric.graphml")) == text
+    assert (
+        to_json(from_json(text))
+        == to_json(read(tmp_path / "fabric.json"))
+        == to_json(read(tmp_path / "fabric.graphml"))
+        == text
+    )
 
 
 def test_the_text_does_not_depend_on_the_order_of_building():
@@ -52,18 +57,29 @@ def drawn(tmp_path, change):
 
 
 def test_what_a_drawing_tool_adds_is_left_out(tmp_path):
-    path = drawn(tmp_path, lambda graph: [data.update(x=1.0, colour="red", label="Rack") for _, data in graph.nodes(data=True)])
+    path = drawn(
+        tmp_path, lambda graph: [data.update(x=1.0, colour="red", label="Rack") for _, data in graph.nodes(data=True)]
+    )
     assert to_json(from_graphml(path)) == to_json(seed_example())
 
 
-@pytest.mark.parametrize(("change", "why"), [
-    (lambda graph: graph.edges["S1", "S2"].update(bandwidth=3.0), "bandwidth of S[12]-S[12] is unknown"),
-    (lambda graph: graph.edges["S1", "S2"].update(bw=3.0), "bw of"),
-    (lambda graph: graph.nodes["S1"].update(capacity="9 Gb/s"), "capacity of S1 is unknown; known are .*capacity_gbps"),
-    (lambda graph: [data.update(bw_gbps="3") for *_, data in graph.edges(data=True)], "bw_gbps of .* must be a number, not '3'"),
-    (lambda graph: graph.edges["S1", "S2"].pop("bw_gbps"), "bw_gbps of S1-S2 is missing"),
-    (lambda graph: graph.nodes["W1"].pop("kind"), "kind of W1 must be host or switch, not None"),
-])
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda graph: graph.edges["S1", "S2"].update(bandwidth=3.0), "bandwidth of S[12]-S[12] is unknown"),
+        (lambda graph: graph.edges["S1", "S2"].update(bw=3.0), "bw of"),
+        (
+            lambda graph: graph.nodes["S1"].update(capacity="9 Gb/s"),
+            "capacity of S1 is unknown; known are .*capacity_gbps",
+        ),
+        (
+            lambda graph: [data.update(bw_gbps="3") for *_, data in graph.edges(data=True)],
+            "bw_gbps of .* must be a number, not '3'",
+        ),
+        (lambda graph: graph.edges["S1", "S2"].pop("bw_gbps"), "bw_gbps of S1-S2 is missing"),
+        (lambda graph: graph.nodes["W1"].pop("kind"), "kind of W1 must be host or switch, not None"),
+    ],
+)
 def test_quantities_without_units_are_refused(tmp_path, change, why):
     with pytest.raises(TopologyError, match=why):
         from_graphml(drawn(tmp_path, change))
@@ -74,7 +90,7 @@ def test_two_cables_are_refused(tmp_path):
     to_graphml(seed_example(), path)
     text = path.read_text()
     at = text.index("<edge ")
-    edge = text[at:text.index("</edge>") + len("</edge>")]
+    edge = text[at : text.index("</edge>") + len("</edge>")]
     path.write_text(text.replace(edge, edge + edge.replace("<edge ", '<edge id="again" ')))
     with pytest.raises(TopologyError, match="two cables"):
         from_graphml(path)

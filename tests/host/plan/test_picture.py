@@ -30,12 +30,18 @@ def test_the_seed_example_has_its_loads():
 
 
 @pytest.mark.parametrize("kind", ["level", "tree"])
-@pytest.mark.parametrize("topology", [seed_example(), Topology.of(leaf_spine(3, 2, 4, uplink_gbps=10), aggregates={"leaf1": 200, "leaf2": 200})])
+@pytest.mark.parametrize(
+    "topology",
+    [seed_example(), Topology.of(leaf_spine(3, 2, 4, uplink_gbps=10), aggregates={"leaf1": 200, "leaf2": 200})],
+)
 def test_arrows_go_where_streams_go(topology, kind):
     plan = plan_of(topology, kind)
     root = ElementTree.fromstring(picture(topology, plan))
-    at = {node.text: (float(node.get("x")), float(node.get("y")) + 5) for node in root.iterfind(".//text[@font-weight='bold']", NAMES)
-          if node.text in topology.graph}
+    at = {
+        node.text: (float(node.get("x")), float(node.get("y")) + 5)
+        for node in root.iterfind(".//text[@font-weight='bold']", NAMES)
+        if node.text in topology.graph
+    }
     nearest = lambda point: min(at, key=lambda name: (at[name][0] - point[0]) ** 2 + (at[name][1] - point[1]) ** 2)
     drawn_hops = set()
     for path in root.iterfind(".//path[@marker-end]", NAMES):
@@ -46,14 +52,22 @@ def test_arrows_go_where_streams_go(topology, kind):
     assert not root.findall(".//path[@marker-start]", NAMES)
 
 
-@pytest.mark.parametrize("make", [
-    lambda: Topology.of(leaf_spine(12, 2, 4), aggregates={"spine1": 1000}), lambda: Topology.of(fat_tree(4), aggregates={"core1": 1000}),
-    *(lambda seed=seed: random_topology(seed) for seed in (0, 1, 2, 3, 7))])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Topology.of(leaf_spine(12, 2, 4), aggregates={"spine1": 1000}),
+        lambda: Topology.of(fat_tree(4), aggregates={"core1": 1000}),
+        *(lambda seed=seed: random_topology(seed) for seed in (0, 1, 2, 3, 7)),
+    ],
+)
 def test_all_is_on_the_canvas_and_nothing_on_anything_else(make):
     topology = make()
     root = drawn(topology)
     width, height = float(root.get("width")), float(root.get("height"))
-    boxes = [tuple(float(box.get(name)) for name in ("x", "y", "width", "height")) for box in root.iterfind(".//rect[@x]", NAMES)]
+    boxes = [
+        tuple(float(box.get(name)) for name in ("x", "y", "width", "height"))
+        for box in root.iterfind(".//rect[@x]", NAMES)
+    ]
     assert len(boxes) >= len(topology.switches)
     for number, (x, y, w, h) in enumerate(boxes):
         assert x >= 0 and y >= 0 and x + w <= width and y + h <= height

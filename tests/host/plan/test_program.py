@@ -20,7 +20,9 @@ def test_whole_numbers_and_their_relaxation():
     program.row(dict(zip(things, (3, 4, 2))), 0, 6)
     assert program.solve().objective == pytest.approx(-20)
     assert program.solve(relaxed=True).objective == pytest.approx(-20.5, abs=0.6)
-    assert program.solve(relaxed=True).objective <= -20 and program.solve(start=[0, 1, 1]).values == pytest.approx([0, 1, 1])
+    assert program.solve(relaxed=True).objective <= -20 and program.solve(start=[0, 1, 1]).values == pytest.approx(
+        [0, 1, 1]
+    )
 
 
 def test_what_cannot_be_is_said():

@@ -57,8 +57,10 @@ def test_schemes_are_in_order(part):
         assert level.rate_gbps <= tree.rate_gbps * (1 + SAME) and level.rate_gbps <= levels.rate_gbps * (1 + SAME)
         assert tree.rate_gbps <= trees.rate_gbps * (1 + SAME) and levels.rate_gbps <= trees.rate_gbps * (1 + SAME)
         for row in baselines(topology):
-            assert row.plan or row.why in ("no switch has room for all workers (members)",
-                                            "a switch has no room for all of its workers (members)")
+            assert row.plan or row.why in (
+                "no switch has room for all workers (members)",
+                "a switch has no room for all of its workers (members)",
+            )
             if row.plan:
                 holds(row.topology, row.plan, 1)
             if row.plan and topology.ps:

@@ -44,10 +44,29 @@ def test_one_worker_a_switch_further_makes_all_as_fast_as_their_cables(returning
     plan = one_tree(topology)
     tree, found = plan.trees[0], loads(topology, plan)
     assert plan.rate_gbps == pytest.approx(3) and plan.gap < 1e-6
-    assert tree.homes == {"W1": "S1", "W2": "S1", "W3": "S1", "W4": "S2", "W5": "S2", "W6": "S2", "W7": "S3", "W8": "S3"}
+    assert tree.homes == {
+        "W1": "S1",
+        "W2": "S1",
+        "W3": "S1",
+        "W4": "S2",
+        "W5": "S2",
+        "W6": "S2",
+        "W7": "S3",
+        "W8": "S3",
+    }
     expected = {f"W{worker}>S{switch}": 3 for worker, switch in zip(range(1, 9), (1, 1, 1, 1, 2, 2, 3, 3))} | {
-        "S1>S3": 3, "S1>S2": 3, "S2>S3": 3, "S3>PS": 9, "sum S1": 9, "sum S2": 9, "sum S3": 6, "sum PS": 9,
-        "slots S1": 3, "slots S2": 3, "slots S3": 3}
+        "S1>S3": 3,
+        "S1>S2": 3,
+        "S2>S3": 3,
+        "S3>PS": 9,
+        "sum S1": 9,
+        "sum S2": 9,
+        "sum S3": 6,
+        "sum PS": 9,
+        "slots S1": 3,
+        "slots S2": 3,
+        "slots S3": 3,
+    }
     if returning == "multicast":
         expected |= {">".join(reversed(name.split(">"))): load for name, load in expected.items() if ">" in name}
     assert found == expected
@@ -55,14 +74,20 @@ def test_one_worker_a_switch_further_makes_all_as_fast_as_their_cables(returning
 
 def test_results_sent_one_by_one_undo_the_gain():
     topology = seed_example(return_path="unicast")
-    plans = [one_tree(topology), one_tree(topology, levels=None), several_trees(topology), several_trees(topology, levels=None)]
+    plans = [
+        one_tree(topology),
+        one_tree(topology, levels=None),
+        several_trees(topology),
+        several_trees(topology, levels=None),
+    ]
     for plan in plans:
         assert plan.rate_gbps == pytest.approx(1)
         assert plan.gap < 1e-6
         loads(topology, plan)
 
 
-# As other programs and brute force found: no aggregation, ATP-like, one tree, summed again, several trees; without results
+# As other programs and brute force found: no aggregation, ATP-like, one tree, summed again, several trees; without
+# results
 VARIANTS = {
     "seed": ({}, 1.0, 2.4375, 3.0, 3.0, 3.0),
     "noL2": ({"without": "L2"}, 0.75, 2.4375, 2.25, 2.25, 2.4375),
@@ -74,7 +99,13 @@ VARIANTS = {
 def test_variants(name):
     settings, *expected = VARIANTS[name]
     topology = seed_example(return_path="none", **settings)
-    plans = [no_aggregation(topology), atp_like(topology), one_tree(topology), one_tree(topology, levels=None), several_trees(topology)]
+    plans = [
+        no_aggregation(topology),
+        atp_like(topology),
+        one_tree(topology),
+        one_tree(topology, levels=None),
+        several_trees(topology),
+    ]
     for plan, rate in zip(plans, expected):
         assert plan.rate_gbps == pytest.approx(rate, abs=5e-5), plan.scheme
         assert loads(topology, plan)

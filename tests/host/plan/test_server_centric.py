@@ -36,11 +36,17 @@ def test_dcell_has_the_papers_sizes(n, k, hosts):
 
 def test_dcell_joins_every_two_cells_by_one_cable():
     graph = dcell(4, 1)
-    cables = [tuple(sorted(int(name[1:]) // 4 for name in edge)) for edge in graph.edges if all(name[0] == "h" for name in edge)]
+    cables = [
+        tuple(sorted(int(name[1:]) // 4 for name in edge))
+        for edge in graph.edges
+        if all(name[0] == "h" for name in edge)
+    ]
     assert sorted(cables) == [(a, b) for a in range(5) for b in range(a + 1, 5)]
 
 
-@pytest.mark.parametrize("switches, degree, each", [(8, 3, 1), (10, 3, 1), (16, 4, 1), (20, 4, 1), (8, 3, 2), (4, 2, 3)])
+@pytest.mark.parametrize(
+    "switches, degree, each", [(8, 3, 1), (10, 3, 1), (16, 4, 1), (20, 4, 1), (8, 3, 2), (4, 2, 3)]
+)
 @pytest.mark.parametrize("seed", range(5))
 def test_jellyfish_is_connected_and_regular(switches, degree, each, seed):
     graph = jellyfish(switches, degree, seed, each)
@@ -57,12 +63,23 @@ def test_jellyfish_is_drawn_from_its_seed():
 def test_hosts_come_first_and_links_have_their_rate():
     for graph in (bcube(2, 1, bw_gbps=40.0), dcell(2, 1, bw_gbps=40.0), jellyfish(8, 3, 1, bw_gbps=40.0)):
         hosts = kinds(graph, "host")
-        assert list(graph)[:len(hosts)] == hosts == [f"h{index}" for index in range(len(hosts))]
+        assert list(graph)[: len(hosts)] == hosts == [f"h{index}" for index in range(len(hosts))]
         assert {rate for _, _, rate in graph.edges(data="bw_gbps")} == {40.0}
 
 
-@pytest.mark.parametrize("make, sizes", [(bcube, (1, 1)), (bcube, (2, -1)), (dcell, (1, 1)), (dcell, (2, -1)), (jellyfish, (8, 1, 1)),
-                                         (jellyfish, (4, 4, 1)), (jellyfish, (5, 3, 1)), (jellyfish, (8, 3, 1, 0))])
+@pytest.mark.parametrize(
+    "make, sizes",
+    [
+        (bcube, (1, 1)),
+        (bcube, (2, -1)),
+        (dcell, (1, 1)),
+        (dcell, (2, -1)),
+        (jellyfish, (8, 1, 1)),
+        (jellyfish, (4, 4, 1)),
+        (jellyfish, (5, 3, 1)),
+        (jellyfish, (8, 3, 1, 0)),
+    ],
+)
 def test_sizes_wrong(make, sizes):
     with pytest.raises(ValueError, match=f"(?i){make.__name__}"):
         make(*sizes)

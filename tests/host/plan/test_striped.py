@@ -24,8 +24,14 @@ def all_trees(topology):
 
     workers = topology.workers
     at = {worker: next(iter(topology.graph[worker])) for worker in workers}
-    choices = [[(home, (worker, *path, *(("PS",) if home == "PS" else ()))) for home in (*ring, "PS")
-                for path in ways(at[worker], "S3" if home == "PS" else home)] for worker in workers]
+    choices = [
+        [
+            (home, (worker, *path, *(("PS",) if home == "PS" else ())))
+            for home in (*ring, "PS")
+            for path in ways(at[worker], "S3" if home == "PS" else home)
+        ]
+        for worker in workers
+    ]
     for choice in product(*choices):
         homes = {worker: home for worker, (home, _) in zip(workers, choice)}
         used = sorted({home for home in homes.values() if home != "PS"})
@@ -34,8 +40,16 @@ def all_trees(topology):
             yield Tree(rate_gbps=1.0, root="PS", homes=homes, parents=dict.fromkeys(used, "PS"), up=up)
 
 
-@pytest.fixture(scope="module", params=[
-    ("multicast", 4, 4, 3), ("none", 4, 4, 3), ("none", 3.5, 5, 2.5), ("multicast", 5, 6, 2), ("none", 6, 3.7, 1.9)])
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("multicast", 4, 4, 3),
+        ("none", 4, 4, 3),
+        ("none", 3.5, 5, 2.5),
+        ("multicast", 5, 6, 2),
+        ("none", 6, 3.7, 1.9),
+    ],
+)
 def small(request):
     returning, capacity_gbps, server_gbps, last_gbps = request.param
     graph = seed_example(capacity_gbps=capacity_gbps, return_path=returning).graph.copy()
@@ -65,7 +79,10 @@ def test_no_packing_of_all_trees_is_faster(small):
 def test_the_cheapest_tree_is_the_cheapest(small):
     room = capacities(small)
     for step in range(5):
-        prices = {resource: (1 + (7 * number + 3 * step) % 11) / gbps for number, (resource, gbps) in enumerate(sorted(room.items()))}
+        prices = {
+            resource: (1 + (7 * number + 3 * step) % 11) / gbps
+            for number, (resource, gbps) in enumerate(sorted(room.items()))
+        }
         cost = lambda tree: sum(prices.get(resource, 0.0) * load for resource, load in loads(small, tree).items())
         tree, bound = Pricing(small, sites(small), 1).cheapest(prices)
         assert cost(tree) == pytest.approx(min(map(cost, all_trees(small)))) == bound
@@ -73,7 +90,10 @@ def test_the_cheapest_tree_is_the_cheapest(small):
 
 def test_stripes_over_two_spines_use_both():
     """Each spine's cables are half of what the workers bring."""
-    topology = Topology.of(leaf_spine(2, 2, 2, nic_gbps=10, uplink_gbps=10), aggregates={"leaf1": 100, "leaf2": 100, "spine1": 100, "spine2": 100})
+    topology = Topology.of(
+        leaf_spine(2, 2, 2, nic_gbps=10, uplink_gbps=10),
+        aggregates={"leaf1": 100, "leaf2": 100, "spine1": 100, "spine2": 100},
+    )
     topology = topology.changed(overhead_bytes=0)
     plan = several_trees(topology, levels=None)
     assert plan.rate_gbps == pytest.approx(10) and plan.gap < 1e-6 and len(plan.trees) > 1

@@ -9,8 +9,11 @@ from iswitch.plan.stripes import stripes
 from sim.bench.fabrics import random_topology
 
 
-@pytest.mark.parametrize("topology", [seed_example(capacity_gbps=6), seed_example(uplink_bytes_per_element=8), *map(random_topology, (1, 2, 3, 6))],
-                         ids=["cap6", "8 bytes", "1", "2", "3", "6"])
+@pytest.mark.parametrize(
+    "topology",
+    [seed_example(capacity_gbps=6), seed_example(uplink_bytes_per_element=8), *map(random_topology, (1, 2, 3, 6))],
+    ids=["cap6", "8 bytes", "1", "2", "3", "6"],
+)
 def test_whole_fragments_cost_a_hundredth_at_most_and_fit(topology):
     plan = plan_of(topology, "levels")
     found = stripes(topology, plan)
@@ -28,7 +31,8 @@ def test_one_tree_takes_every_fragment():
 
 
 def test_twelve_to_one_needs_sixty_four():
-    """2.25 and 0.1875: with 15 of 16 or 30 of 32 on the faster tree S1 leaves 2.4 = 9 / (4 x 15/16), more than a hundredth too little."""
+    """2.25 and 0.1875: with 15 of 16 or 30 of 32 on the faster tree S1 leaves 2.4 = 9 / (4 x 15/16), more than a
+    hundredth too little."""
     topology = seed_example()
     found = stripes(topology, atp_like(topology))
     assert found[:2] == (64, (59, 5))

@@ -32,9 +32,17 @@ def test_what_is_reserved_is_gone_each_way_and_adds_up():
     assert one_tree(reserve(seed_example(), "PS-S3=0.1")).rate_gbps == pytest.approx(8.9 / 3)
 
 
-@pytest.mark.parametrize(("given", "why"), [("L1", "must be LINK=GBPS"), ("L1=much", "must be LINK=GBPS"), ("=1", "must be LINK=GBPS"),
-                                            ("L1=-1", "must be"),
-                                            ("L1=4", "reserved_gbps of S1-S3 must be 0 to its bw_gbps"), ("L7=1", "no cable 'L7'")])
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("L1", "must be LINK=GBPS"),
+        ("L1=much", "must be LINK=GBPS"),
+        ("=1", "must be LINK=GBPS"),
+        ("L1=-1", "must be"),
+        ("L1=4", "reserved_gbps of S1-S3 must be 0 to its bw_gbps"),
+        ("L7=1", "no cable 'L7'"),
+    ],
+)
 def test_reserve_wrong(given, why):
     with pytest.raises(TopologyError, match=why):
         reserve(seed_example(), given)
@@ -51,7 +59,8 @@ def test_an_upgrade_is_to_the_best_there_is_or_all_that_cables_bring():
 
 @pytest.mark.parametrize("kind", ["tree", "trees"])
 def test_only_what_helps_is_upgraded(kind):
-    """Workers of two racks and a faster cable than they need: leaf2 makes the sum faster, leaf3 has nobody, and enough is enough."""
+    """Workers of two racks and a faster cable than they need: leaf2 makes the sum faster, leaf3 has nobody, and enough
+    is enough."""
     topology = Topology.of(leaf_spine(2, 1, 4, nic_gbps=10, uplink_gbps=20), aggregates={"leaf1": 60, "spine1": 60})
     slow, best = plan_of(topology, kind), plan_of(topology.with_capacity({"leaf2": 60.0}), kind)
     assert best.rate_gbps > slow.rate_gbps

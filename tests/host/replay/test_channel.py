@@ -18,8 +18,8 @@ HEADER_BYTES = 22
 
 
 class Server:
-    """Section 3 of docs/replay.md for one session: order, kept answers, waits. `waits`: how often a number must be asked for before it is
-    carried out, and why."""
+    """Section 3 of docs/replay.md for one session: order, kept answers, waits. `waits`: how often a number must be
+    asked for before it is carried out, and why."""
 
     def __init__(self, *, first=0, kept=4, waits=None):
         self.next, self.kept, self.waits = first, kept, dict(waits or {})
@@ -31,7 +31,9 @@ class Server:
         seq = header.seq
         ahead = (seq - self.next) % 2**32
         if ahead >= 2**31:
-            return self.told(header, self.answers[seq] if 2**32 - ahead <= self.kept else (header.kind, Fate.OLD, self.next, b""))
+            return self.told(
+                header, self.answers[seq] if 2**32 - ahead <= self.kept else (header.kind, Fate.OLD, self.next, b"")
+            )
         if ahead:
             self.outstanding = max(self.outstanding, ahead + 1)
             return self.told(header, (header.kind, Fate.AHEAD, self.next, b""))
@@ -48,8 +50,11 @@ class Server:
         kind, fate, number, count = answer
         fragments = range(-(-count // DRAWS_PER_FRAGMENT)) if kind == Kind.SAMPLE and fate == Fate.DONE else [0]
         status = Status(fate, *[0] * 17)._replace(next=number, turn=5)
-        return [Reply(header._replace(kind=kind, fragments=k), status, bytes([k])) for k in fragments
-                if fate != Fate.DONE or kind != Kind.SAMPLE or header.fragments >> k & 1]
+        return [
+            Reply(header._replace(kind=kind, fragments=k), status, bytes([k]))
+            for k in fragments
+            if fate != Fate.DONE or kind != Kind.SAMPLE or header.fragments >> k & 1
+        ]
 
 
 class Line:
@@ -65,7 +70,11 @@ class Line:
             return
         for _ in range(1 + (self.chance.random() < self.doubled)):
             self.order += 1
-            delay = RTT_S / 2 * (1 + self.chance.random() / 10 + 10 * self.chance.random() * (self.chance.random() < self.late))
+            delay = (
+                RTT_S
+                / 2
+                * (1 + self.chance.random() / 10 + 10 * self.chance.random() * (self.chance.random() < self.late))
+            )
             heapq.heappush(self.events, (self.now + delay, self.order, what, argument))
 
     def arrive(self, payload):
@@ -117,10 +126,16 @@ def test_all_is_carried_out_once_in_order_whatever_the_network_does(first, kept,
         check(sound, first=first, kept=kept, seed=seed, **faults)
 
 
-@pytest.mark.parametrize("right, wrong", [
-    ("len(self._flight) < self.kept:\n            request =", "len(self._flight) < self.kept + 1:\n            request ="),
-    ("(self.low + len(self._flight)) % 2**32", "(self.low + len(self._flight) + 1) % 2**32"),
-])
+@pytest.mark.parametrize(
+    "right, wrong",
+    [
+        (
+            "len(self._flight) < self.kept:\n            request =",
+            "len(self._flight) < self.kept + 1:\n            request =",
+        ),
+        ("(self.low + len(self._flight)) % 2**32", "(self.low + len(self._flight) + 1) % 2**32"),
+    ],
+)
 def test_the_check_sees_a_slip(right, wrong):
     with pytest.raises((AssertionError, KeyError)):
         check(mutant(sound, right, wrong), loss=0.3)
@@ -152,8 +167,11 @@ def test_a_lost_answer_is_asked_for_as_soon_as_a_later_one_is_there():
     line = Line(server, channel)
     line.run([Request(Kind.UPDATE, body=bytes(8))])
     drops, carry = [True], line.carry
-    line.carry = lambda what, argument: None if what == line.take and argument.status.reason == Fate.DONE and drops and drops.pop() else carry(
-        what, argument)
+    line.carry = lambda what, argument: (
+        None
+        if what == line.take and argument.status.reason == Fate.DONE and drops and drops.pop()
+        else carry(what, argument)
+    )
     begun = line.now
     line.run([Request(Kind.UPDATE, body=body) for body in bodies(4)])
     assert line.now - begun < channel.timer.floor_s and len(server.done) == 5
@@ -175,7 +193,10 @@ def test_who_is_told_to_wait_asks_again_less_and_less_often_and_blocks_what_is_b
 def test_after_its_deadline_a_wait_is_taken_back(faults):
     for seed in range(5):
         server = Server(waits={1: (10**9, Fate.RATE)})
-        requests = [Request(Kind.UPDATE, body=body, deadline=0.5 if k == 1 else float("inf")) for k, body in enumerate(bodies(4))]
+        requests = [
+            Request(Kind.UPDATE, body=body, deadline=0.5 if k == 1 else float("inf"))
+            for k, body in enumerate(bodies(4))
+        ]
         Line(server, Channel(session=0, token=0, first=0, kept=4), seed=seed, **faults).run(requests)
         assert [request.fate for request in requests] == [Fate.DONE, Fate.RATE, Fate.DONE, Fate.DONE]
         assert [kind for _, kind, _ in server.done] == [Kind.UPDATE, Kind.SKIP, Kind.UPDATE, Kind.UPDATE]
@@ -215,13 +236,19 @@ def test_a_turn_that_is_over_is_not_waited_for():
     line = Line(server, Channel(session=0, token=0, first=0, kept=4)).run([request])
     assert request.fate == Fate.TURN and len(line.sent) == 2
     server = Server(waits={0: (3, Fate.TURN)})
-    Line(server, Channel(session=0, token=0, first=0, kept=4)).run([request := Request(Kind.UPDATE, body=bytes(8), turn=6)])
+    Line(server, Channel(session=0, token=0, first=0, kept=4)).run(
+        [request := Request(Kind.UPDATE, body=bytes(8), turn=6)]
+    )
     assert request.fate == Fate.DONE
 
 
 def test_what_yields_lets_others_pass_and_is_carried_out_behind_them():
     server = Server(waits={0: (10**9, Fate.EMPTY)})
-    requests = [Request(Kind.SAMPLE, count=1, body=bytes(32), yields=True), Request(Kind.UPDATE, body=bytes(8)), Request(Kind.ADD, body=bytes(72))]
+    requests = [
+        Request(Kind.SAMPLE, count=1, body=bytes(32), yields=True),
+        Request(Kind.UPDATE, body=bytes(8)),
+        Request(Kind.ADD, body=bytes(72)),
+    ]
     Line(server, Channel(session=0, token=0, first=0, kept=4)).run(requests)
     assert [kind for _, kind, _ in server.done] == [Kind.SKIP, Kind.UPDATE, Kind.ADD, Kind.SAMPLE]
     assert all(request.fate == Fate.DONE for request in requests)

@@ -9,7 +9,9 @@ from iswitch.replay import Field, MemoryExhausted, ReplayClient
 
 from sim.bench.replay_network import Network
 
-REPLAY = Replay(tables=1, capacity=256, priority_bits=27, sessions=4, kept=4, draws=512, record_bytes=64, log_bytes=1 << 17)
+REPLAY = Replay(
+    tables=1, capacity=256, priority_bits=27, sessions=4, kept=4, draws=512, record_bytes=64, log_bytes=1 << 17
+)
 PLAIN = {"observation": Field((4,), np.float32), "action": Field((), np.int64)}
 STACKED = {"observation": Field((4, 9, 9), np.uint8, stacked=4), "number": Field((), np.int32)}
 DEEP = {"a": Field((12, 70), np.uint8, stacked=12), "number": Field((), np.int32), "c": Field((4, 3), "f8", stacked=4)}
@@ -26,10 +28,17 @@ def transitions(spec, count, first=0):
     made = {}
     for name, field in spec.items():
         if field.stacked:
-            frames = np.stack([np.random.default_rng(k).integers(0, 250, field.axes[1:]) for k in range(first, first + count + field.stacked)])
-            made[name] = np.stack([frames[k:k + field.stacked] for k in range(count)]).astype(field.kind)
+            frames = np.stack(
+                [
+                    np.random.default_rng(k).integers(0, 250, field.axes[1:])
+                    for k in range(first, first + count + field.stacked)
+                ]
+            )
+            made[name] = np.stack([frames[k : k + field.stacked] for k in range(count)]).astype(field.kind)
         else:
-            made[name] = np.broadcast_to(np.arange(first, first + count).reshape(-1, *[1] * len(field.axes)), (count, *field.axes)).astype(field.kind)
+            made[name] = np.broadcast_to(
+                np.arange(first, first + count).reshape(-1, *[1] * len(field.axes)), (count, *field.axes)
+            ).astype(field.kind)
     return made
 
 
@@ -111,10 +120,17 @@ def test_several_clients_restore_what_no_log_holds_alone(tmp_path):
         client.flush()
     assert clients[0].save(tmp_path / "table.npz") == 200
     with ReplayClient(after.transport(), LARGE) as one, ReplayClient(after.transport(), LARGE) as two:
-        assert one.restore(tmp_path / "table.npz", share=(0, 2)) == two.restore(tmp_path / "table.npz", share=(1, 2), append=True) == 100
+        assert (
+            one.restore(tmp_path / "table.npz", share=(0, 2))
+            == two.restore(tmp_path / "table.npz", share=(1, 2), append=True)
+            == 100
+        )
         numbers = {int(number) for seed in range(5) for number in one.sample(512, seed=seed).data["number"]}
         assert len(numbers) > 190
-    with ReplayClient(network(log_bytes=1 << 14).transport(), LARGE) as small, pytest.raises(MemoryExhausted, match="more clients"):
+    with (
+        ReplayClient(network(log_bytes=1 << 14).transport(), LARGE) as small,
+        pytest.raises(MemoryExhausted, match="more clients"),
+    ):
         small.restore(tmp_path / "table.npz")
 
 
@@ -126,7 +142,9 @@ def test_a_switch_with_other_sizes_takes_the_same_file(tmp_path):
     with ReplayClient(after.transport(), LARGE) as client:
         assert client.restore(tmp_path / "table.npz") == 64
         found = everything(client)
-        assert {np.frombuffer(data["number"], "i4")[0]: priority for priority, data in found.values()} == {k: 1 + k % 4 for k in range(36, 100)}
+        assert {np.frombuffer(data["number"], "i4")[0]: priority for priority, data in found.values()} == {
+            k: 1 + k % 4 for k in range(36, 100)
+        }
 
 
 def test_restoring_is_for_an_empty_table_unless_said_otherwise(tmp_path):
@@ -144,5 +162,8 @@ def test_file_wrong(tmp_path):
         client.save(tmp_path / "table.npz")
         with pytest.raises(ValueError, match="a checkpoint must be a file that `save`"):
             client.restore(tmp_path / "other.npz")
-    with ReplayClient(network().transport(), LARGE) as client, pytest.raises(ValueError, match="must have the fields of this client's spec"):
+    with (
+        ReplayClient(network().transport(), LARGE) as client,
+        pytest.raises(ValueError, match="must have the fields of this client's spec"),
+    ):
         client.restore(tmp_path / "table.npz")

@@ -15,11 +15,27 @@ from sim.bench.statistics import chi_square, quantile
 from sim.bench.udp_model import UdpModel
 from sim.model.replay import draws
 
-REPLAY = Replay(tables=2, capacity=64, priority_bits=27, sessions=4, kept=4, draws=512, record_bytes=64, log_bytes=1 << 16)
-PLAIN = {"observation": Field((4,), np.float32), "action": Field((), np.int64), "reward": Field((), np.float32),
-         "next_observation": Field((4,), np.float32), "discount": Field((), np.float32)}
-STACKED = {"observation": Field((4, 9, 9), np.uint8, stacked=4), "action": Field((), np.int32), "next": Field((4, 9, 9), np.uint8, stacked=4)}
-DEEP = {"a": Field((12, 70), np.uint8, stacked=12), "b": Field((12, 70), np.uint8, stacked=12), "c": Field((3,), np.float64), "d": Field((), "u1")}
+REPLAY = Replay(
+    tables=2, capacity=64, priority_bits=27, sessions=4, kept=4, draws=512, record_bytes=64, log_bytes=1 << 16
+)
+PLAIN = {
+    "observation": Field((4,), np.float32),
+    "action": Field((), np.int64),
+    "reward": Field((), np.float32),
+    "next_observation": Field((4,), np.float32),
+    "discount": Field((), np.float32),
+}
+STACKED = {
+    "observation": Field((4, 9, 9), np.uint8, stacked=4),
+    "action": Field((), np.int32),
+    "next": Field((4, 9, 9), np.uint8, stacked=4),
+}
+DEEP = {
+    "a": Field((12, 70), np.uint8, stacked=12),
+    "b": Field((12, 70), np.uint8, stacked=12),
+    "c": Field((3,), np.float64),
+    "d": Field((), "u1"),
+}
 LARGE = {"observation": Field((40,), np.float32), "mask": Field((40,), bool), "action": Field((2,), np.int16)}
 SPECS = {"plain": PLAIN, "stacked": STACKED, "deep": DEEP, "large": LARGE}
 FAULTS = [{}, {"doubled": 1.0}, {"late": 0.5}, {"loss": 0.05, "late": 0.2}, {"loss": 0.3, "doubled": 0.3, "late": 0.3}]
@@ -31,7 +47,10 @@ def config(**changes) -> Config:
 
 def transitions(spec, count, seed=0):
     rng = np.random.default_rng(seed)
-    return {name: rng.integers(0, 2 if field.kind.kind == "b" else 250, (count, *field.axes)).astype(field.kind) for name, field in spec.items()}
+    return {
+        name: rng.integers(0, 2 if field.kind.kind == "b" else 250, (count, *field.axes)).astype(field.kind)
+        for name, field in spec.items()
+    }
 
 
 def rows(data, which):
@@ -78,12 +97,29 @@ def test_what_is_drawn_is_what_was_added(spec, faults):
         assert tuple(client.update_priority(batch.items, np.ones(512))) == (512, 0)
         assert tuple(client.update_priority([1, 64], [1, 2])) == (1, 1)
     table = served(network).tables[0]
-    assert table.draws == 1 + 2 + 160 + 161 + 512 and table.adds == 50 and not any(place.open for place in served(network).places)
+    assert (
+        table.draws == 1 + 2 + 160 + 161 + 512
+        and table.adds == 50
+        and not any(place.open for place in served(network).places)
+    )
 
 
-@pytest.mark.parametrize("changes", [
-    {"kept": 1}, {"kept": 16}, {"draws": 16, "capacity": 16}, {"draws": 2048, "capacity": 1024}, {"record_bytes": 1024}, {"record_bytes": 256},
-    {"log_bytes": 4096, "capacity": 16}, {"priority_bits": 4}, {"priority_bits": 32}, {"sessions": 2, "tables": 1}], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kept": 1},
+        {"kept": 16},
+        {"draws": 16, "capacity": 16},
+        {"draws": 2048, "capacity": 1024},
+        {"record_bytes": 1024},
+        {"record_bytes": 256},
+        {"log_bytes": 4096, "capacity": 16},
+        {"priority_bits": 4},
+        {"priority_bits": 32},
+        {"sessions": 2, "tables": 1},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("spec", ["plain", "large"])
 def test_whatever_a_switch_is_built_with(spec, changes):
     network = Network(config(**changes), loss=0.1, doubled=0.1, late=0.1)
@@ -123,7 +159,10 @@ def test_on_a_good_network_nothing_is_sent_twice(network):
             batch = client.sample(300)
             client.update_priority(batch.items, np.ones(300))
         client.flush()
-        assert client.statistics().resent == 0 and served(network).fates[Fate.REPEATED] == served(network).fates[Fate.AHEAD] == 0
+        assert (
+            client.statistics().resent == 0
+            and served(network).fates[Fate.REPEATED] == served(network).fates[Fate.AHEAD] == 0
+        )
 
 
 def test_items_are_overwritten_the_oldest_first(network, client):
@@ -133,7 +172,6 @@ def test_items_are_overwritten_the_oldest_first(network, client):
     assert set(batch.items.tolist()) == set(range(200, 264)) and batch.filled == 64
     assert_same(batch.data, rows(data, batch.items - 64))
     assert tuple(client.update_priority(np.arange(190, 210), np.ones(20))) == (10, 10)
-
 
 
 @pytest.mark.parametrize("spec", ["plain", "stacked"])
@@ -157,7 +195,9 @@ def test_handles_wrap(spec):
 # Draws
 
 
-@pytest.mark.parametrize("count, stratified", [(1, True), (2, True), (160, True), (161, False), (512, True), (511, False)])
+@pytest.mark.parametrize(
+    "count, stratified", [(1, True), (2, True), (160, True), (161, False), (512, True), (511, False)]
+)
 def test_draws_are_those_of_the_seed(network, client, count, stratified):
     priorities = np.arange(64) % 7 / 4
     client.extend(transitions(PLAIN, 64), priorities)
@@ -167,7 +207,10 @@ def test_draws_are_those_of_the_seed(network, client, count, stratified):
         stride = draws.stride(count) if stratified and count > 1 else 0
         positions = [fraction * int(ends[-1]) >> 64 for fraction in draws.fractions(spread(seed), count, stride)]
         batch = client.sample(count, stratified=stratified, seed=seed, beta=0.7)
-        assert batch.items.tolist() == (64 + np.searchsorted(ends, positions, side="right")).tolist() and batch.seed == seed
+        assert (
+            batch.items.tolist() == (64 + np.searchsorted(ends, positions, side="right")).tolist()
+            and batch.seed == seed
+        )
         chances = 64 * batch.priorities / priorities.sum()
         assert np.allclose(batch.weights, chances**-0.7 / (chances**-0.7).max(), rtol=1e-6)
         assert batch.total == priorities.sum() and batch.weights.dtype == np.float32
@@ -203,7 +246,9 @@ def test_what_is_overwritten_between_draw_and_delivery_is_gone_and_weighs_nothin
     client.extend(data, np.ones(64)).items.tolist()
     replace_all(network, 2)
     batch = client.sample(512)
-    assert 0 < batch.gone.sum() < 512 and not batch.weights[batch.gone].any() and (batch.weights[~batch.gone] == 1).all()
+    assert (
+        0 < batch.gone.sum() < 512 and not batch.weights[batch.gone].any() and (batch.weights[~batch.gone] == 1).all()
+    )
     assert_same(rows(batch.data, ~batch.gone), rows(data, batch.items[~batch.gone] - 64))
     assert not any(column[batch.gone].any() for column in batch.data.values())
     assert tuple(client.update_priority(batch.items, np.ones(512)))[1] == 512
@@ -240,7 +285,8 @@ def test_bad_priorities_are_refused_before_anything_is_sent(network, client, val
 
 
 def test_small_seeds_draw_as_often_as_priorities_say(network, client):
-    """One draw for each of 3,000 seeds in a row; as they are, the generator would begin with numbers that are hardly different."""
+    """One draw for each of 3,000 seeds in a row; as they are, the generator would begin with numbers that are hardly
+    different."""
     client.extend(transitions(PLAIN, 64), np.ones(64))
     counts = np.bincount([int(client.sample(1, seed=seed).items[0]) - 64 for seed in range(3000)], minlength=64)
     statistic, freedom = chi_square(counts, np.full(64, 3000 / 64))
@@ -267,6 +313,7 @@ def test_with_turns_everything_is_the_same_whatever_the_network_does(faults):
                 told.append((batch.items.tolist(), batch.priorities.tolist(), batch.weights.tolist()))
                 turn = learner.limit(size=3, turn=updated.turn)
             return told
+
     assert story(**faults) == story()
 
 
@@ -279,12 +326,27 @@ def test_the_turn_after_the_last_is_the_first(network, client):
 # Waits
 
 
-@pytest.mark.parametrize("call, fate, message", [
-    (lambda client: client.sample(8), Fate.EMPTY, "SAMPLE to table 0 .* for all priorities are 0, for 2 s.*add items"),
-    (lambda client: client.sample(8, items=9), Fate.ITEMS, "0 are there, of 0 ever added, for 2 s"),
-    (lambda client: client.update_priority([3], [1.0], turn=7).done, Fate.TURN, "the table is at turn 1, the request's is 7, for 2 s"),
-    (lambda client: client.extend(transitions(PLAIN, 3), np.ones(3), turn=9).items, Fate.TURN, "ADD to table 0 .* let whoever has the turns before"),
-])
+@pytest.mark.parametrize(
+    "call, fate, message",
+    [
+        (
+            lambda client: client.sample(8),
+            Fate.EMPTY,
+            "SAMPLE to table 0 .* for all priorities are 0, for 2 s.*add items",
+        ),
+        (lambda client: client.sample(8, items=9), Fate.ITEMS, "0 are there, of 0 ever added, for 2 s"),
+        (
+            lambda client: client.update_priority([3], [1.0], turn=7).done,
+            Fate.TURN,
+            "the table is at turn 1, the request's is 7, for 2 s",
+        ),
+        (
+            lambda client: client.extend(transitions(PLAIN, 3), np.ones(3), turn=9).items,
+            Fate.TURN,
+            "ADD to table 0 .* let whoever has the turns before",
+        ),
+    ],
+)
 def test_who_waits_too_long_is_told_why_and_nothing_happened(call, fate, message):
     network = Network(config(), loss=0.1)
     with ReplayClient(network.transport(), PLAIN, wait_s=2) as client:
@@ -337,10 +399,17 @@ def test_an_item_is_drawn_so_often_and_no_more(network, client):
     assert client.statistics().total == 0
 
 
-@pytest.mark.parametrize("limits, message", [
-    ({"ratio": -1}, "ratio must be 0 to 65536"), ({"ratio": 1e-9}, "at least 1/65536"), ({"size": 65}, "at most the table's capacity, 64"),
-    ({"ratio": 4.0, "behind": 10, "ahead": 10}, "behind . ahead must be at least 77"), ({"times": 256}, "times must fit the counters"),
-    ({"behind": -1}, "behind must be 0 to")])
+@pytest.mark.parametrize(
+    "limits, message",
+    [
+        ({"ratio": -1}, "ratio must be 0 to 65536"),
+        ({"ratio": 1e-9}, "at least 1/65536"),
+        ({"size": 65}, "at most the table's capacity, 64"),
+        ({"ratio": 4.0, "behind": 10, "ahead": 10}, "behind . ahead must be at least 77"),
+        ({"times": 256}, "times must fit the counters"),
+        ({"behind": -1}, "behind must be 0 to"),
+    ],
+)
 def test_limit_wrong(client, limits, message):
     with pytest.raises(ValueError, match=message):
         client.limit(**limits)
@@ -349,26 +418,43 @@ def test_limit_wrong(client, limits, message):
 # Arguments
 
 
-@pytest.mark.parametrize("call, error, message", [
-    (lambda client: client.sample(0), ValueError, "1 to 512 draws"), (lambda client: client.sample(513), ValueError, "1 to 512 draws"),
-    (lambda client: client.sample(8, beta=-1), ValueError, "beta must be at least 0"),
-    (lambda client: client.sample(8, seed=2**128), ValueError, "seed must"), (lambda client: client.sample(8, turn=-1), ValueError, "turn must"),
-    (lambda client: client.sample(8, normalize="max"), ValueError, "normalize must be"),
-    (lambda client: client.sample(8, items=-1), ValueError, "items must be"),
-    (lambda client: client.update_priority([1.5], [1.0]), TypeError, "items must be integers"),
-    (lambda client: client.update_priority([1, 2], [1.0]), ValueError, "must be as many"),
-    (lambda client: client.extend(transitions(PLAIN, 3), [1.0]), ValueError, "priorities must be as many as the transitions"),
-    (lambda client: client.set_parameters(0, b""), ValueError, "version must be 1 to"),
-    (lambda client: client.prefetch(8, depth=0), ValueError, "depth must be"),
-    (lambda client: client.restore("x", share=(2, 2)), ValueError, "share must")])
+@pytest.mark.parametrize(
+    "call, error, message",
+    [
+        (lambda client: client.sample(0), ValueError, "1 to 512 draws"),
+        (lambda client: client.sample(513), ValueError, "1 to 512 draws"),
+        (lambda client: client.sample(8, beta=-1), ValueError, "beta must be at least 0"),
+        (lambda client: client.sample(8, seed=2**128), ValueError, "seed must"),
+        (lambda client: client.sample(8, turn=-1), ValueError, "turn must"),
+        (lambda client: client.sample(8, normalize="max"), ValueError, "normalize must be"),
+        (lambda client: client.sample(8, items=-1), ValueError, "items must be"),
+        (lambda client: client.update_priority([1.5], [1.0]), TypeError, "items must be integers"),
+        (lambda client: client.update_priority([1, 2], [1.0]), ValueError, "must be as many"),
+        (
+            lambda client: client.extend(transitions(PLAIN, 3), [1.0]),
+            ValueError,
+            "priorities must be as many as the transitions",
+        ),
+        (lambda client: client.set_parameters(0, b""), ValueError, "version must be 1 to"),
+        (lambda client: client.prefetch(8, depth=0), ValueError, "depth must be"),
+        (lambda client: client.restore("x", share=(2, 2)), ValueError, "share must"),
+    ],
+)
 def test_argument_wrong(client, call, error, message):
     with pytest.raises(error, match=message):
         call(client)
 
 
-@pytest.mark.parametrize("options, message", [
-    ({"table": 2}, "table must be 0 to 1"), ({"table": -1}, "table must be 0 to 1"), ({"scale": 3}, "power of two"),
-    ({"timeout_s": 0}, "timeout_s must be above 0"), ({"wait_s": -1}, "wait_s must be above 0")])
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"table": 2}, "table must be 0 to 1"),
+        ({"table": -1}, "table must be 0 to 1"),
+        ({"scale": 3}, "power of two"),
+        ({"timeout_s": 0}, "timeout_s must be above 0"),
+        ({"wait_s": -1}, "wait_s must be above 0"),
+    ],
+)
 def test_option_wrong(network, options, message):
     with pytest.raises(ValueError, match=message):
         ReplayClient(network.transport(), PLAIN, **options)
@@ -461,7 +547,9 @@ def test_statistics_tell_what_the_switch_knows(network, client):
     stats = client.statistics()
     assert (stats.filled, stats.adds, stats.draws, stats.total, stats.turn, stats.version) == (20, 20, 30, 210.0, 4, 0)
     assert stats.fates == dict(zip(Fate.__members__, served(network).fates)) and stats.items_added == 20
-    assert stats.bytes_pushed == 20 * 72 and stats.log_used == 0 and 0.00005 < stats.delay_s < 0.001 and stats.window >= 8
+    assert (
+        stats.bytes_pushed == 20 * 72 and stats.log_used == 0 and 0.00005 < stats.delay_s < 0.001 and stats.window >= 8
+    )
 
 
 # Over sockets

@@ -21,8 +21,8 @@ def reply_to(payload):
 
 
 def run(module, count=400, *, loss=0.0, doubled=0.0, late=0.0, holds=10**9, seed=1):
-    """Asks `count` times over a network that has room for `holds` at a time. Returns the machine, how much was on its way at most, how many were
-    sent, and the time it took. Every one must get its own answer."""
+    """Asks `count` times over a network that has room for `holds` at a time. Returns the machine, how much was on its
+    way at most, how many were sent, and the time it took. Every one must get its own answer."""
     chance, machine = random.Random(seed), module.Inquiries(session=0, token=0)
     asked = [module.Inquiry(Kind.LOAD, count=1, body=k.to_bytes(8, "little")) for k in range(count)]
     for inquiry in asked:
@@ -35,7 +35,14 @@ def run(module, count=400, *, loss=0.0, doubled=0.0, late=0.0, holds=10**9, seed
                 continue
             for _ in range(1 + (chance.random() < doubled)):
                 order += 1
-                heapq.heappush(events, (now + DELAY_S * (1 + chance.random() / 10 + 10 * chance.random() * (chance.random() < late)), order, payload))
+                heapq.heappush(
+                    events,
+                    (
+                        now + DELAY_S * (1 + chance.random() / 10 + 10 * chance.random() * (chance.random() < late)),
+                        order,
+                        payload,
+                    ),
+                )
         most = max(most, len(events))
         wake = machine.wake_at()
         if events and events[0][0] <= wake:
@@ -97,4 +104,8 @@ def test_what_is_dropped_is_not_asked_for_again():
         machine.put(inquiry)
     payloads = machine.due(0.0)
     machine.drop(asked)
-    assert machine.take(reply_to(payloads[0]), DELAY_S) is None and not machine.pending and machine.wake_at() == float("inf")
+    assert (
+        machine.take(reply_to(payloads[0]), DELAY_S) is None
+        and not machine.pending
+        and machine.wake_at() == float("inf")
+    )

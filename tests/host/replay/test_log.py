@@ -13,10 +13,16 @@ from iswitch.replay.log import LogSpace
 from sim.bench.mutant import mutant
 from sim.bench.replay_network import Network
 
-REPLAY = Replay(tables=1, capacity=128, priority_bits=27, sessions=3, kept=4, draws=512, record_bytes=64, log_bytes=1 << 18)
+REPLAY = Replay(
+    tables=1, capacity=128, priority_bits=27, sessions=3, kept=4, draws=512, record_bytes=64, log_bytes=1 << 18
+)
 FRAME = (9, 10)
-SPEC = {"observation": Field((4, *FRAME), np.uint8, stacked=4), "next_observation": Field((4, *FRAME), np.uint8, stacked=4),
-        "action": Field((), np.int32), "discount": Field((), np.float32)}
+SPEC = {
+    "observation": Field((4, *FRAME), np.uint8, stacked=4),
+    "next_observation": Field((4, *FRAME), np.uint8, stacked=4),
+    "action": Field((), np.int32),
+    "discount": Field((), np.float32),
+}
 BLOBS = {"observation": Field((300,), np.float32), "action": Field((), np.int32)}
 
 
@@ -44,14 +50,21 @@ class Game:
         self.history, self.left = deque([np.array(self.stack)]), int(self.rng.integers(1, 12))
 
     def play(self):
-        """Transitions of `steps` steps that end with the next one; several at an episode's end, some of them shorter."""
+        """Transitions of `steps` steps that end with the next one; several at an episode's end, some of them
+        shorter."""
         self.stack.append(self.frame())
         self.history.append(np.array(self.stack))
         self.left -= 1
         transitions = []
         while len(self.history) > self.steps or not self.left and len(self.history) > 1:
-            transitions.append({"observation": self.history.popleft(), "next_observation": self.history[min(self.steps, len(self.history)) - 1],
-                                "action": len(transitions), "discount": 0.99 if self.left else 0.0})
+            transitions.append(
+                {
+                    "observation": self.history.popleft(),
+                    "next_observation": self.history[min(self.steps, len(self.history)) - 1],
+                    "action": len(transitions),
+                    "discount": 0.99 if self.left else 0.0,
+                }
+            )
             for image in (*transitions[-1]["observation"], *transitions[-1]["next_observation"]):
                 self.shown.add(image.tobytes())
         if not self.left:
@@ -70,7 +83,9 @@ def played(count, *, games=1, **options):
 
 
 def together(transitions):
-    return {name: np.stack([np.asarray(transition[name], SPEC[name].kind) for transition in transitions]) for name in SPEC}
+    return {
+        name: np.stack([np.asarray(transition[name], SPEC[name].kind) for transition in transitions]) for name in SPEC
+    }
 
 
 def check(client, transitions, first=128):
@@ -99,7 +114,12 @@ def test_each_frame_is_written_once_and_stacks_come_back_whole(blank, steps, gam
             client.extend(together(transitions), np.ones(120))
         assert not check(client, transitions).gone.any()
         stats = client.statistics()
-        needed = {image.tobytes() for transition in transitions for name in ("observation", "next_observation") for image in transition[name]}
+        needed = {
+            image.tobytes()
+            for transition in transitions
+            for name in ("observation", "next_observation")
+            for image in transition[name]
+        }
         assert stats.frames_written == len(needed) and stats.frames_written + stats.frames_shared == 8 * 120
         assert stats.bytes_pushed < 120 * 72 + (len(needed) + 22) * 128  # a frame takes two units
 
@@ -142,9 +162,13 @@ def test_a_frame_that_is_not_kept_any_more_is_written_again():
     overwritten()
 
 
-@pytest.mark.parametrize("scenario, right, wrong", [
-    (shared, "self._frames.get(frame)", "next((v for k, v in self._frames.items() if k[:1] == frame[:1]), None)"),
-    (overwritten, "place[0] < oldest", "False")])
+@pytest.mark.parametrize(
+    "scenario, right, wrong",
+    [
+        (shared, "self._frames.get(frame)", "next((v for k, v in self._frames.items() if k[:1] == frame[:1]), None)"),
+        (overwritten, "place[0] < oldest", "False"),
+    ],
+)
 def test_the_check_sees_a_slip(scenario, right, wrong, monkeypatch):
     monkeypatch.setattr("iswitch.replay.writer.RecentFrames", mutant(sound, right, wrong).RecentFrames)
     with pytest.raises(AssertionError):
@@ -155,7 +179,7 @@ def test_a_blank_frame_that_comes_again_and_again_does_not_hold_the_log():
     with ReplayClient(network(log_bytes=1 << 15, capacity=16).transport(), SPEC) as client:
         transitions, _ = played(600, blank=True, games=2)
         for at in range(0, 600, 6):
-            client.extend(together(transitions[at:at + 6]), np.ones(6))
+            client.extend(together(transitions[at : at + 6]), np.ones(6))
         assert not check(client, transitions, 16).gone.any()
         assert client.statistics().log_used < 1 << 15
 
@@ -172,7 +196,7 @@ def test_the_log_goes_round_and_round(spec, loss):
         rng = np.random.default_rng(5)
         every = {name: rng.integers(0, 250, (300, *field.axes)).astype(field.kind) for name, field in spec.items()}
         for at in range(0, 300, 5):
-            client.extend({name: column[at:at + 5] for name, column in every.items()}, np.ones(5))
+            client.extend({name: column[at : at + 5] for name, column in every.items()}, np.ones(5))
             batch = client.sample(64)
             assert not batch.gone.any()
             for name in spec:
@@ -184,11 +208,13 @@ def test_the_log_goes_round_and_round(spec, loss):
 
 def test_units_are_counted_past_their_end():
     net = network(log_bytes=1 << 15, capacity=16)
-    net.switch.service.places[0] = net.switch.service.places[0]._replace(written=2**32 - 100, oldest=2**32 - 100, next=2**32 - 3)
+    net.switch.service.places[0] = net.switch.service.places[0]._replace(
+        written=2**32 - 100, oldest=2**32 - 100, next=2**32 - 3
+    )
     with ReplayClient(net.transport(), SPEC) as client:
         transitions, _ = played(100)
         for at in range(0, 100, 4):
-            client.extend(together(transitions[at:at + 4]), np.ones(4))
+            client.extend(together(transitions[at : at + 4]), np.ones(4))
             assert not check(client, transitions, 16).gone.any()
         assert net.switch.service.places[0].written < 2**20
 
@@ -198,11 +224,20 @@ def test_a_log_that_is_full_of_what_is_there_is_an_error_that_says_what_to_do():
         data = {"observation": np.arange(60 * 300).reshape(60, 300).astype(np.float32), "action": np.arange(60)}
         with pytest.raises(MemoryExhausted) as raised:
             client.extend(data, np.ones(60))
-        for part in ("31616 of its 32768 bytes", "1216 more do not fit", "26 items with 1216 bytes each", "holds about 26 of them",
-                     "26 of these 60 transitions", "128 items of all clients", "larger `log_bytes`"):
+        for part in (
+            "31616 of its 32768 bytes",
+            "1216 more do not fit",
+            "26 items with 1216 bytes each",
+            "holds about 26 of them",
+            "26 of these 60 transitions",
+            "128 items of all clients",
+            "larger `log_bytes`",
+        ):
             assert part in str(raised.value)
         batch = client.sample(100)
-        assert set(batch.items.tolist()) == set(range(128, 154)) and np.array_equal(batch.data["action"], batch.items - 128)
+        assert set(batch.items.tolist()) == set(range(128, 154)) and np.array_equal(
+            batch.data["action"], batch.items - 128
+        )
         assert np.array_equal(batch.data["observation"], data["observation"][batch.items - 128])
 
 
@@ -231,7 +266,11 @@ def test_what_a_former_client_left_is_kept_as_long_as_there_is_room():
         assert not check(client, transitions, 256).gone.any()
         client.extend(together(transitions[90:]), np.ones(130))
         batch = check(client, transitions, 256)
-        assert 0 < batch.gone.sum() < 512 and batch.items[batch.gone].max() < 256 + 60 and not batch.weights[batch.gone].any()
+        assert (
+            0 < batch.gone.sum() < 512
+            and batch.items[batch.gone].max() < 256 + 60
+            and not batch.weights[batch.gone].any()
+        )
 
 
 def test_after_enough_adds_a_former_client_s_log_is_forgotten():

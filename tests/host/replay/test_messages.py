@@ -16,7 +16,7 @@ RECORDS = [bytes(range(64)), bytes(range(128, 192))]
 
 def payload(name):
     lines = (VECTORS / f"replay_{name}.hex").read_text(encoding="utf-8").splitlines()
-    return bytes.fromhex(" ".join(line.partition("#")[0] for line in lines))[ADDRESSES.itemsize:]
+    return bytes.fromhex(" ".join(line.partition("#")[0] for line in lines))[ADDRESSES.itemsize :]
 
 
 def rows(dtype, *values):
@@ -26,10 +26,12 @@ def rows(dtype, *values):
 def conversation():
     """The ordered requests of the vectors, and the names of their answers."""
     adds = b"".join(rows(ADD_ROW, (priority, 0)) + record for priority, record in zip((0, 300), RECORDS))
-    return [("write", "written", Request(Kind.WRITE, count=1, body=rows(WRITE, (3, 2)) + bytes(range(192, 256)))),
-            ("add", "added", Request(Kind.ADD, count=2, body=adds, turn=1)),
-            ("sample", "sampled", Request(Kind.SAMPLE, count=3, body=rows(SAMPLE, (2, 0, 0, (1, 2))))),
-            ("update", "updated", Request(Kind.UPDATE, count=2, body=rows(UPDATE_ROW, (33, 20), (31, 7))))]
+    return [
+        ("write", "written", Request(Kind.WRITE, count=1, body=rows(WRITE, (3, 2)) + bytes(range(192, 256)))),
+        ("add", "added", Request(Kind.ADD, count=2, body=adds, turn=1)),
+        ("sample", "sampled", Request(Kind.SAMPLE, count=3, body=rows(SAMPLE, (2, 0, 0, (1, 2))))),
+        ("update", "updated", Request(Kind.UPDATE, count=2, body=rows(UPDATE_ROW, (33, 20), (31, 7)))),
+    ]
 
 
 def test_a_channel_sends_the_bytes_of_the_vectors_and_takes_their_answers():
@@ -42,25 +44,43 @@ def test_a_channel_sends_the_bytes_of_the_vectors_and_takes_their_answers():
         assert channel.take(parse(memoryview(payload(name))), 0.1) == Fate.DONE
     write, add, sample, update = (request for _, _, request in told)
     assert (channel.pending, channel.low) == (0, 9)
-    assert (write.status.written, write.status.oldest) == (4, 2) and (add.status.adds, add.status.filled, add.status.turn) == (2, 2, 2)
+    assert (write.status.written, write.status.oldest) == (4, 2) and (
+        add.status.adds,
+        add.status.filled,
+        add.status.turn,
+    ) == (2, 2, 2)
     assert np.frombuffer(sample.rows, DRAWN).tolist() == [(33, 300)] * 3 and sample.status.total == 300
     assert (update.status.done, update.status.stale, update.status.total) == (1, 1, 20)
 
 
 def test_what_is_asked_for_otherwise_has_the_bytes_of_the_vectors():
     assert encode(Kind.OPEN, token=TOKEN, seq=7, body=(0x01020304CAFEBABF).to_bytes(8, "little")) == payload("open")
-    assert encode(Kind.FETCH, session=1, token=TOKEN, seq=2309737967, count=2, body=rows(FETCH_ROW, (33, 0), (31, 0))) == payload("fetch")
+    assert encode(
+        Kind.FETCH, session=1, token=TOKEN, seq=2309737967, count=2, body=rows(FETCH_ROW, (33, 0), (31, 0))
+    ) == payload("fetch")
     opened = parse(memoryview(payload("opened")))
-    assert (opened.header.kind, opened.header.session, opened.header.seq, opened.status.nonce) == (Kind.OPEN, 1, 7, 0x01020304CAFEBABF)
+    assert (opened.header.kind, opened.header.session, opened.header.seq, opened.status.nonce) == (
+        Kind.OPEN,
+        1,
+        7,
+        0x01020304CAFEBABF,
+    )
 
 
 def test_data_are_read_as_the_vector_says():
     reply = parse(memoryview(payload("data")))
-    assert reply.status is None and reply.header.turn == 2 and reply.header.kind == Kind.FETCH and reply.rows == RECORDS[1] + bytes(64)
+    assert (
+        reply.status is None
+        and reply.header.turn == 2
+        and reply.header.kind == Kind.FETCH
+        and reply.rows == RECORDS[1] + bytes(64)
+    )
 
 
 def test_what_is_none_of_the_service_s_is_left_alone():
-    assert [parse(memoryview(data)) for data in (b"", bytes(22), payload("add"), payload("added")[:90], b"\x1c" + bytes(20))] == [None] * 5
+    assert [
+        parse(memoryview(data)) for data in (b"", bytes(22), payload("add"), payload("added")[:90], b"\x1c" + bytes(20))
+    ] == [None] * 5
 
 
 def test_a_body_wrong():
@@ -68,6 +88,9 @@ def test_a_body_wrong():
         encode(Kind.ADD, body=bytes(7))
 
 
-@pytest.mark.parametrize("number, than, behind", [(1, 0, 1), (0, 1, -1), (0, 2**32 - 1, 1), (2**31 - 1, 0, 2**31 - 1), (2**31, 0, -2**31), (5, 5, 0)])
+@pytest.mark.parametrize(
+    "number, than, behind",
+    [(1, 0, 1), (0, 1, -1), (0, 2**32 - 1, 1), (2**31 - 1, 0, 2**31 - 1), (2**31, 0, -(2**31)), (5, 5, 0)],
+)
 def test_serial_numbers(number, than, behind):
     assert serial(number, than) == behind

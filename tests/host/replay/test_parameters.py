@@ -93,7 +93,11 @@ def test_tables_have_parameters_of_their_own():
 def test_two_who_shout_are_not_mixed():
     """Their units have the same numbers."""
     net = network()
-    with ReplayClient(net.transport(), SPEC) as one, ReplayClient(net.transport(), SPEC) as two, ReplayClient(net.transport(), SPEC) as actor:
+    with (
+        ReplayClient(net.transport(), SPEC) as one,
+        ReplayClient(net.transport(), SPEC) as two,
+        ReplayClient(net.transport(), SPEC) as actor,
+    ):
         one.set_parameters(1, parameters(5000, 1))
         two.set_parameters(2, parameters(5000, 2))
         assert actor.get_parameters() == (2, parameters(5000, 2))
@@ -103,7 +107,11 @@ def test_two_who_shout_are_not_mixed():
 
 def test_what_one_shouted_is_whole_though_another_shouted_the_same_units():
     net = network()
-    with ReplayClient(net.transport(), SPEC) as one, ReplayClient(net.transport(), SPEC) as two, ReplayClient(net.transport(), SPEC) as actor:
+    with (
+        ReplayClient(net.transport(), SPEC) as one,
+        ReplayClient(net.transport(), SPEC) as two,
+        ReplayClient(net.transport(), SPEC) as actor,
+    ):
         one.set_parameters(7, parameters(5000, 1))
         two.set_parameters(6, parameters(5000, 2))
         seen = requests(net)
@@ -113,14 +121,22 @@ def test_what_one_shouted_is_whole_though_another_shouted_the_same_units():
 def test_of_parameters_of_another_kind_nothing_is_taken_from_somebody_else_s_shouts():
     """Without a digest nobody would notice."""
     net = network()
-    with ReplayClient(net.transport(), SPEC) as one, ReplayClient(net.transport(), SPEC) as two, ReplayClient(net.transport(), SPEC) as actor:
+    with (
+        ReplayClient(net.transport(), SPEC) as one,
+        ReplayClient(net.transport(), SPEC) as two,
+        ReplayClient(net.transport(), SPEC) as actor,
+    ):
         one.set_parameters(1, parameters(5000))
         raw = parameters(22 * 64, 2)
-        for kind, count, body in [(Kind.WRITE, 22, np.array((0, 0), WRITE).tobytes() + raw),
-                                  (Kind.PUBLISH, 0, np.array((0, 22, 9, 0), PUBLISH).tobytes())]:
+        for kind, count, body in [
+            (Kind.WRITE, 22, np.array((0, 0), WRITE).tobytes() + raw),
+            (Kind.PUBLISH, 0, np.array((0, 22, 9, 0), PUBLISH).tobytes()),
+        ]:
             two._session.served([two._session.put(Request(kind, count=count, body=body))])
         assert actor.get_parameters(1) == (9, raw)
-        inquiry = two._session.ask(Kind.SHOUT, count=11, body=np.array((0, two.session, np.zeros(3, "u1")), LOAD).tobytes())
+        inquiry = two._session.ask(
+            Kind.SHOUT, count=11, body=np.array((0, two.session, np.zeros(3, "u1")), LOAD).tobytes()
+        )
         two._session.wait(lambda: inquiry.reply is not None)
         assert actor.get_parameters(1) == (9, raw)
 
@@ -156,7 +172,12 @@ def test_while_a_version_is_overwritten_the_next_is_found():
         def watched(source, payload, now_us):
             if payload[1] == Kind.LOAD and overtake:
                 versions, overtake[:] = overtake[:], []
-                net.at(net.now, lambda: [learner.set_parameters(version, parameters(15000, version), shout=False) for version in versions])
+                net.at(
+                    net.now,
+                    lambda: [
+                        learner.set_parameters(version, parameters(15000, version), shout=False) for version in versions
+                    ],
+                )
             return receive(source, payload, now_us)
 
         net.switch.service.receive = watched

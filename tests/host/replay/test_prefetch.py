@@ -28,7 +28,9 @@ def test_batches_come_in_order_and_are_those_of_their_seeds(depth, faults):
         expected = [client.sample(100, seed=7 + k).items.tolist() for k in range(6)]
         prefetch = client.prefetch(100, depth=depth, seed=7)
         batches = [next(prefetch) for _ in range(6)]
-        assert [batch.items.tolist() for batch in batches] == expected and [batch.seed for batch in batches] == list(range(7, 13))
+        assert [batch.items.tolist() for batch in batches] == expected and [batch.seed for batch in batches] == list(
+            range(7, 13)
+        )
         assert all(np.array_equal(batch.data["k"], batch.items - 64) for batch in batches)
 
 

@@ -24,7 +24,9 @@ def samples(seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
     halves = rng.integers(0, 2000, 200) / 2
     edges = [0.0, -0.0, 5e-324, 1e-300, 1.0, 255.9999999, 256.0, 1e300, math.nextafter(math.inf, 0)]
-    return np.concatenate([edges, halves, halves / 65536, np.exp(rng.uniform(-60, 60, 500)), rng.random(200).astype(np.float32)])
+    return np.concatenate(
+        [edges, halves, halves / 65536, np.exp(rng.uniform(-60, 60, 500)), rng.random(200).astype(np.float32)]
+    )
 
 
 def check(module, bits: int, scale: float | None) -> None:
@@ -42,9 +44,14 @@ def test_a_priority_is_the_nearest_integer_never_0_never_too_large(bits, scale):
     check(sound, bits, scale)
 
 
-@pytest.mark.parametrize("right, wrong", [
-    ("np.rint(real * self.scale)", "np.floor(real * self.scale + 0.5)"), ("(real > 0) & (scaled == 0), 1.0", "(real > 0) & (scaled == 0), 0.0"),
-    ("int((scaled > self.most).sum())", "int((scaled >= self.most).sum())")])
+@pytest.mark.parametrize(
+    "right, wrong",
+    [
+        ("np.rint(real * self.scale)", "np.floor(real * self.scale + 0.5)"),
+        ("(real > 0) & (scaled == 0), 1.0", "(real > 0) & (scaled == 0), 0.0"),
+        ("int((scaled > self.most).sum())", "int((scaled >= self.most).sum())"),
+    ],
+)
 def test_the_check_sees_a_slip(right, wrong):
     with pytest.raises(AssertionError):
         for bits in (4, 18, 27):

@@ -4,16 +4,33 @@ import numpy as np
 import pytest
 from iswitch.replay.records import Field, Layout
 
-PLAIN = {"observation": Field((4,), np.float32), "action": Field((), np.int64), "reward": Field((), ">f4"), "flag": Field((), bool)}
-STACKED = {"observation": Field((4, 6, 6), np.uint8, stacked=4), "next": Field((4, 6, 6), np.uint8, stacked=4), "action": Field((), np.int32)}
-DEEP = {"a": Field((12, 2), np.uint8, stacked=12), "b": Field((12, 2), np.uint8, stacked=12), "c": Field((3,), np.float64), "d": Field((), "u1")}
+PLAIN = {
+    "observation": Field((4,), np.float32),
+    "action": Field((), np.int64),
+    "reward": Field((), ">f4"),
+    "flag": Field((), bool),
+}
+STACKED = {
+    "observation": Field((4, 6, 6), np.uint8, stacked=4),
+    "next": Field((4, 6, 6), np.uint8, stacked=4),
+    "action": Field((), np.int32),
+}
+DEEP = {
+    "a": Field((12, 2), np.uint8, stacked=12),
+    "b": Field((12, 2), np.uint8, stacked=12),
+    "c": Field((3,), np.float64),
+    "d": Field((), "u1"),
+}
 LARGE = {"observation": Field((40,), np.float32), "action": Field((), np.int64)}
 SPECS = {"plain": PLAIN, "stacked": STACKED, "deep": DEEP, "large": LARGE}
 
 
 def arrays(spec, count, seed=0):
     rng = np.random.default_rng(seed)
-    return {name: rng.integers(0, 2 if field.kind.kind == "b" else 100, (count, *field.axes)).astype(field.kind) for name, field in spec.items()}
+    return {
+        name: rng.integers(0, 2 if field.kind.kind == "b" else 100, (count, *field.axes)).astype(field.kind)
+        for name, field in spec.items()
+    }
 
 
 def places(layout, count, seed=1):
@@ -22,14 +39,23 @@ def places(layout, count, seed=1):
     return positions, rng.integers(0, 2**32, count, np.uint32)
 
 
-@pytest.mark.parametrize("name, record_bytes, logged, blob", [
-    ("plain", 64, [], []), ("stacked", 64, ["log.session"], []), ("deep", 128, ["log.session"], []),
-    ("deep", 64, ["log.session", "log.blob"], ["a", "b"]),
-    ("large", 64, ["log.session", "log.blob"], ["observation"]), ("large", 256, [], [])])
+@pytest.mark.parametrize(
+    "name, record_bytes, logged, blob",
+    [
+        ("plain", 64, [], []),
+        ("stacked", 64, ["log.session"], []),
+        ("deep", 128, ["log.session"], []),
+        ("deep", 64, ["log.session", "log.blob"], ["a", "b"]),
+        ("large", 64, ["log.session", "log.blob"], ["observation"]),
+        ("large", 256, [], []),
+    ],
+)
 def test_the_smallest_fields_are_in_the_record_and_the_rest_in_the_log(name, record_bytes, logged, blob):
     layout = Layout(SPECS[name], record_bytes)
     assert layout.record.itemsize == record_bytes
-    assert [field for field in layout.record.names if field in ("log.session", "log.blob")] == logged and layout.logged == bool(logged)
+    assert [
+        field for field in layout.record.names if field in ("log.session", "log.blob")
+    ] == logged and layout.logged == bool(logged)
     assert sorted(layout.blob.names if layout.blob else ()) == blob
     assert set(layout.record.names) - {"log.session", "log.blob", "log.spare"} == set(SPECS[name]) - set(blob)
 
@@ -59,20 +85,35 @@ def test_every_client_comes_to_the_same_layout():
 
 def test_numbers_become_the_field_s_if_they_fit():
     layout = Layout(PLAIN, 64)
-    count, columns = layout.columns({"observation": [[1, 2, 3, 4]], "action": np.array([7], np.uint8), "reward": [1.5], "flag": [True]})
-    assert count == 1 and [columns[name].dtype for name in PLAIN] == [np.dtype("<f4"), np.dtype("<i8"), np.dtype("<f4"), np.dtype(bool)]
+    count, columns = layout.columns(
+        {"observation": [[1, 2, 3, 4]], "action": np.array([7], np.uint8), "reward": [1.5], "flag": [True]}
+    )
+    assert count == 1 and [columns[name].dtype for name in PLAIN] == [
+        np.dtype("<f4"),
+        np.dtype("<i8"),
+        np.dtype("<f4"),
+        np.dtype(bool),
+    ]
     count, columns = Layout({"a": Field(2, np.uint8)}, 64).columns({"a": [[0, 255]]})
     assert columns["a"].tolist() == [[0, 255]]
 
 
-@pytest.mark.parametrize("change, error, message", [
-    ({"observation": np.zeros((1, 3))}, ValueError, r"observation must have the shape \(n, 4\), not \(1, 3\)"),
-    ({"action": [0.5]}, TypeError, "action must be int64, not float64"), ({"reward": [1j]}, TypeError, "reward must be float32"),
-    ({"action": [1, 2]}, ValueError, "as many transitions as the first, 1, but action has 2"),
-    ({"extra": [1]}, ValueError, "extra are unknown"), ({"flag": [2]}, TypeError, "flag must be bool")])
+@pytest.mark.parametrize(
+    "change, error, message",
+    [
+        ({"observation": np.zeros((1, 3))}, ValueError, r"observation must have the shape \(n, 4\), not \(1, 3\)"),
+        ({"action": [0.5]}, TypeError, "action must be int64, not float64"),
+        ({"reward": [1j]}, TypeError, "reward must be float32"),
+        ({"action": [1, 2]}, ValueError, "as many transitions as the first, 1, but action has 2"),
+        ({"extra": [1]}, ValueError, "extra are unknown"),
+        ({"flag": [2]}, TypeError, "flag must be bool"),
+    ],
+)
 def test_transition_wrong(change, error, message):
     with pytest.raises(error, match=message):
-        Layout(PLAIN, 64).columns({"observation": np.zeros((1, 4)), "action": [1], "reward": [0.0], "flag": [False]} | change)
+        Layout(PLAIN, 64).columns(
+            {"observation": np.zeros((1, 4)), "action": [1], "reward": [0.0], "flag": [False]} | change
+        )
 
 
 def test_missing_field_wrong():
@@ -85,12 +126,21 @@ def test_integer_out_of_range_wrong():
         Layout({"a": Field((), np.uint8)}, 64).columns({"a": [256]})
 
 
-@pytest.mark.parametrize("make, error, message", [
-    (lambda: Field((4, 84, 84), np.uint8, stacked=3), ValueError, "shape must begin with the number of its frames, 3"),
-    (lambda: Field((4,), np.uint8, stacked=4), ValueError, "shape must begin"), (lambda: Field((), object), TypeError, "plain numbers"),
-    (lambda: Layout({}, 64), ValueError, "a spec must have fields"),
-    (lambda: Layout({"log.session": Field((), "u1")}, 64), ValueError, "none of them named"),
-    (lambda: Layout({"a": np.float32}, 64), TypeError, r"spec\['a'\] must be a Field")])
+@pytest.mark.parametrize(
+    "make, error, message",
+    [
+        (
+            lambda: Field((4, 84, 84), np.uint8, stacked=3),
+            ValueError,
+            "shape must begin with the number of its frames, 3",
+        ),
+        (lambda: Field((4,), np.uint8, stacked=4), ValueError, "shape must begin"),
+        (lambda: Field((), object), TypeError, "plain numbers"),
+        (lambda: Layout({}, 64), ValueError, "a spec must have fields"),
+        (lambda: Layout({"log.session": Field((), "u1")}, 64), ValueError, "none of them named"),
+        (lambda: Layout({"a": np.float32}, 64), TypeError, r"spec\['a'\] must be a Field"),
+    ],
+)
 def test_spec_wrong(make, error, message):
     with pytest.raises(error, match=message):
         make()

@@ -67,16 +67,24 @@ def taken_and_given_back(net, opening, others=0):
 def with_its_opening(net):
     """A client with place 0, and the OPEN that it sent. The other place is taken."""
     openings = []
-    net.lose = lambda payload, there: bool(openings.append(payload)) if there and payload[:2] == bytes([0x1A, Kind.OPEN]) else False
+    net.lose = lambda payload, there: (
+        bool(openings.append(payload)) if there and payload[:2] == bytes([0x1A, Kind.OPEN]) else False
+    )
     client = opened(net)
     net.lose = lambda payload, there: False
     assert (client.session, opened(net).session) == (0, 1)
     return client, openings[0]
 
 
-@pytest.mark.parametrize("call", [
-    lambda client: extend(client).items, lambda client: client.sample(4), lambda client: client.update_priority([64], [2.0]).done,
-    lambda client: client.set_parameters(1, b"one")])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: extend(client).items,
+        lambda client: client.sample(4),
+        lambda client: client.update_priority([64], [2.0]).done,
+        lambda client: client.set_parameters(1, b"one"),
+    ],
+)
 def test_whose_place_was_another_s_is_told_even_if_the_place_came_back(call):
     net = network()
     client, opening = with_its_opening(net)
@@ -85,7 +93,9 @@ def test_whose_place_was_another_s_is_told_even_if_the_place_came_back(call):
     watch, adds = Watch(net), net.switch.service.tables[0].adds
     with pytest.raises(SessionLost, match=r"another client had its place meanwhile.*reopen"):
         call(client)
-    assert {fate for kind, _, fate in watch.seen if kind != Kind.LOOK} == {Fate.OLD} and net.switch.service.tables[0].adds == adds
+    assert {fate for kind, _, fate in watch.seen if kind != Kind.LOOK} == {Fate.OLD} and net.switch.service.tables[
+        0
+    ].adds == adds
     with pytest.raises(SessionLost, match="another client had its place meanwhile"):
         client.flush()
     client.reopen()
@@ -165,14 +175,23 @@ def test_close_comes_when_all_else_is_answered(faults):
         client._session.channel.take = taken
         before = client._session.channel.pending
         assert client._session.close(timeout_s=5.0)
-        assert not place(net).open and said and said[0] == before and set(watch.of(Kind.CLOSE)) <= {Fate.DONE, Fate.SESSION}
+        assert (
+            not place(net).open
+            and said
+            and said[0] == before
+            and set(watch.of(Kind.CLOSE)) <= {Fate.DONE, Fate.SESSION}
+        )
         assert net.switch.service.tables[0].adds == 9 * 19
 
 
-@pytest.mark.parametrize("puts", [
-    lambda client: client.prefetch(4, depth=2),
-    lambda client: [client._session.put(Request(Kind.UPDATE, count=1, body=bytes(8), turn=99)) for _ in range(2)],
-], ids=["prefetch", "turn"])
+@pytest.mark.parametrize(
+    "puts",
+    [
+        lambda client: client.prefetch(4, depth=2),
+        lambda client: [client._session.put(Request(Kind.UPDATE, count=1, body=bytes(8), turn=99)) for _ in range(2)],
+    ],
+    ids=["prefetch", "turn"],
+)
 @pytest.mark.parametrize("pause_s", [0.0, 0.1])
 def test_what_waits_is_taken_back_before_the_place_is_given_up(puts, pause_s):
     net = network()

@@ -22,13 +22,17 @@ def transition(number):
 
 def extended(client, numbers):
     made = [transition(number) for number in numbers]
-    return client.extend({name: np.stack([np.asarray(each[name]) for each in made]) for name in SPEC}, np.ones(len(made)))
+    return client.extend(
+        {name: np.stack([np.asarray(each[name]) for each in made]) for name in SPEC}, np.ones(len(made))
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_nothing_is_ever_mixed_up(seed):
     chance = random.Random(seed)
-    net = Network(Config(ports=4, members=4, replay=REPLAY), seed=seed, loss=0.1 * (seed % 3), doubled=0.1, late=0.2 * (seed % 2))
+    net = Network(
+        Config(ports=4, members=4, replay=REPLAY), seed=seed, loss=0.1 * (seed % 3), doubled=0.1, late=0.2 * (seed % 2)
+    )
     clients = [ReplayClient(net.transport(), SPEC) for _ in range(3)]
     given, added, told = {}, [], 0
     extended(clients[0], range(-9, 0)).items.tolist()
@@ -49,7 +53,9 @@ def test_nothing_is_ever_mixed_up(seed):
         elif kind < 0.9:
             batches.append(next(prefetch))
         elif batches:
-            done, stale = clients[2].update_priority(batches[-1].items, np.full(len(batches[-1]), chance.uniform(0.1, 9.0)))
+            done, stale = clients[2].update_priority(
+                batches[-1].items, np.full(len(batches[-1]), chance.uniform(0.1, 9.0))
+            )
             assert done + stale == len(batches[-1])
         for each in clients:
             each.poll()

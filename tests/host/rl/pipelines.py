@@ -1,7 +1,7 @@
 """Stands in for `iswitch.AsyncWorker` and its switch: the same methods, within one process, one thread for each worker.
 
-Time is simulated: a worker's passes while it sleeps, and the one whose time is earliest runs. The network takes none. So nothing depends on
-the scheduler.
+Time is simulated: a worker's passes while it sleeps, and the one whose time is earliest runs. The network takes none.
+So nothing depends on the scheduler.
 """
 
 import threading
@@ -28,6 +28,7 @@ class Switch:
 
     def run(self, work):
         """[work(worker, rank) for every rank], all at once; the first exception of any."""
+
         def body(worker):
             try:
                 worker.sleep(0)
@@ -70,7 +71,9 @@ class Worker:
     def sleep(self, seconds):
         self.now += seconds
         self.switch.turn.notify_all()
-        while self.blocked or any((other.now, other.rank) < (self.now, self.rank) for other in self.switch.running if not other.blocked):
+        while self.blocked or any(
+            (other.now, other.rank) < (self.now, self.rank) for other in self.switch.running if not other.blocked
+        ):
             self.switch.turn.wait()
 
     def updates(self):

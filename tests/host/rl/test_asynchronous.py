@@ -24,13 +24,19 @@ FEW = Options(workers=3, num_envs=2, num_steps=32, total_steps=3 * 2 * 32 * 3, e
 
 
 def run(options, *, threshold=2, staleness=3, slow=1.0, step_s=50e-6, gradient_s=2e-3):
-    """Results of all workers, of which the last is slower by a factor; the seconds simulated; the ages of what was summed."""
+    """Results of all workers, of which the last is slower by a factor; the seconds simulated; the ages of what was
+    summed."""
     switch = pipelines.Switch(options.workers, threshold=threshold, staleness=staleness)
 
     def work(worker, rank):
         factor = slow if rank == options.workers - 1 else 1.0
-        return train(worker, rank, options, pace=lambda steps: worker.sleep(factor * (steps * step_s + gradient_s)),
-                     clock=lambda: worker.now)
+        return train(
+            worker,
+            rank,
+            options,
+            pace=lambda steps: worker.sleep(factor * (steps * step_s + gradient_s)),
+            clock=lambda: worker.now,
+        )
 
     results = switch.run(work)
     return results, max(worker.now for worker in switch.workers), switch.ages
@@ -49,7 +55,11 @@ def test_weights_are_equal_on_all_workers_and_on_repeat(threshold, staleness, sl
 
 def test_a_slow_worker_does_not_slow_the_others_down():
     options = dataclasses.replace(FEW, total_steps=3 * 2 * 32 * 8)
-    times = {(threshold, slow): run(options, threshold=threshold, slow=slow, staleness=7)[1] for threshold in (2, 3) for slow in (1.0, 10.0)}
+    times = {
+        (threshold, slow): run(options, threshold=threshold, slow=slow, staleness=7)[1]
+        for threshold in (2, 3)
+        for slow in (1.0, 10.0)
+    }
     assert times[3, 10.0] > 3 * times[3, 1.0]
     assert times[2, 10.0] < 2.5 * times[2, 1.0]
 
@@ -68,7 +78,8 @@ def test_the_tally_ends_by_steps_or_by_solved_returns():
 
 
 def test_returns_are_looked_at_after_as_many_steps_as_in_synchronous_training():
-    """With one episode that returns 1 they are good very soon, but the training goes on to the end of the four gradients of a rollout."""
+    """With one episode that returns 1 they are good very soon, but the training goes on to the end of the four
+    gradients of a rollout."""
     results, _, _ = run(dataclasses.replace(FEW, solved_return=1.0, solved_episodes=1))
     assert {result.updates for result in results} == {FEW.epochs * FEW.num_minibatches}
     assert [point.update for point in results[0].curve] == [4] and results[0].curve[0].mean_return > 1
@@ -77,8 +88,11 @@ def test_returns_are_looked_at_after_as_many_steps_as_in_synchronous_training():
 def test_training_over_the_golden_switch_ends_with_equal_weights():
     options = dataclasses.replace(FEW, hidden=4)
     with UdpModel() as model:
+
         def work(rank):
-            with AsyncWorker(model.address(rank), rank=rank, world=options.workers, size=size(options), threshold=2) as worker:
+            with AsyncWorker(
+                model.address(rank), rank=rank, world=options.workers, size=size(options), threshold=2
+            ) as worker:
                 return train(worker, rank, options), worker.digest
 
         with ThreadPoolExecutor(options.workers) as pool:

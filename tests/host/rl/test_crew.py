@@ -27,20 +27,36 @@ def launched(*parts, died=None):
     with Crew("iswitch.rl.crew") as crew:
         for rank, part in enumerate(parts):
             crew.start(rank, f"worker {rank}", *part)
-        results = crew.run(lambda: None, lambda rank, message: heard.append((rank, message)), died and (lambda rank, code: died(crew, rank, code)))
+        results = crew.run(
+            lambda: None,
+            lambda rank, message: heard.append((rank, message)),
+            died and (lambda rank, code: died(crew, rank, code)),
+        )
     return results, heard
 
 
 def test_results_are_by_rank_and_messages_in_their_order():
     results, heard = launched((count, 3), (count, 0), (count, 2))
     assert results == [3, 0, 2]
-    assert [number for rank, number in heard if rank == 0] == [0, 1, 2] and sorted(heard) == [(0, 0), (0, 1), (0, 2), (2, 0), (2, 1)]
+    assert [number for rank, number in heard if rank == 0] == [0, 1, 2] and sorted(heard) == [
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (2, 0),
+        (2, 1),
+    ]
     assert not multiprocessing.active_children()
 
 
-@pytest.mark.parametrize(("error", "told"), [
-    (ValueError("not so"), "^worker 1: not so$"), (TimeoutError("too late"), "^worker 1: too late$"),
-    (IswitchError("no switch"), "^worker 1: no switch$"), (KeyError("slip"), "(?s)^worker 1: Traceback .*KeyError: 'slip'")])
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ValueError("not so"), "^worker 1: not so$"),
+        (TimeoutError("too late"), "^worker 1: too late$"),
+        (IswitchError("no switch"), "^worker 1: no switch$"),
+        (KeyError("slip"), "(?s)^worker 1: Traceback .*KeyError: 'slip'"),
+    ],
+)
 def test_who_fails_says_why_and_ends_all(error, told):
     with pytest.raises(LaunchError, match=told):
         launched((count, 1), (fail, error))

@@ -57,8 +57,20 @@ def test_the_end_states_that_the_environment_is_not_solved_and_the_weights_are_k
 
 
 def test_a_training_that_does_not_solve_the_environment_fails(tmp_path, capsys):
-    few = ["--workers", "1", "--num-envs", "1", "--num-steps", "16", "--total-steps", "16", "--epochs", "1",
-           "--evaluation-episodes", "1"]
+    few = [
+        "--workers",
+        "1",
+        "--num-envs",
+        "1",
+        "--num-steps",
+        "16",
+        "--total-steps",
+        "16",
+        "--epochs",
+        "1",
+        "--evaluation-episodes",
+        "1",
+    ]
     with UdpModel() as model:
         assert main(["--switch", ",".join(addresses(model)), "--out", str(tmp_path), *few]) == 1
     assert "This policy is not good" in capsys.readouterr().out

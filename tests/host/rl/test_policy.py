@@ -86,6 +86,7 @@ def test_a_watched_episode_is_a_gif_of_every_second_step(policy, tmp_path):
 
 def test_cart_and_pole_are_drawn_where_they_are():
     """Black is the cart, brown the pole: 1 m to the right is 115 pixels, and a pole to the right has its tip there."""
+
     def columns(obs, colour):
         pixels = np.asarray(frame(np.array(obs, np.float32), "").convert("RGB")).astype(int)
         return np.nonzero((np.abs(pixels - colour).sum(-1) < 30).any(0))[0].mean()

@@ -108,10 +108,13 @@ gymnasium.register("Corridor-v0", entry_point=Corridor)
 
 @pytest.mark.parametrize("truncates", [True, False])
 def test_truncation_bootstraps_and_termination_does_not(truncates, monkeypatch):
-    """A rollout of 5 steps holds an episode of 3 steps and the start of the next. An observation's value is its count + 1."""
+    """A rollout of 5 steps holds an episode of 3 steps and the start of the next. An observation's value is its count +
+    1."""
     make = gymnasium.make
     monkeypatch.setattr(gymnasium, "make", lambda name, **more: make(name, truncates=truncates, **more))
-    options = Options(environment="Corridor-v0", workers=1, num_envs=1, num_steps=5, num_minibatches=1, reward_scale=0.5)
+    options = Options(
+        environment="Corridor-v0", workers=1, num_envs=1, num_steps=5, num_minibatches=1, reward_scale=0.5
+    )
     runner = EnvRunner(options, 0)
     agent = Agent.of(runner.envs[0], options)
     agent.value = torch.nn.Linear(1, 1)
@@ -124,8 +127,13 @@ def test_truncation_bootstraps_and_termination_does_not(truncates, monkeypatch):
     gamma, end = options.gamma, 4.0 if truncates else 0.0
     deltas = [1 + gamma * 2 - 1, 1 + gamma * 3 - 2, 1 + gamma * end - 3, 1 + gamma * 2 - 1, 1 + gamma * 3 - 2]
     decay = gamma * options.gae_lambda
-    expected = [deltas[0] + decay * deltas[1] + decay**2 * deltas[2], deltas[1] + decay * deltas[2], deltas[2],
-                deltas[3] + decay * deltas[4], deltas[4]]
+    expected = [
+        deltas[0] + decay * deltas[1] + decay**2 * deltas[2],
+        deltas[1] + decay * deltas[2],
+        deltas[2],
+        deltas[3] + decay * deltas[4],
+        deltas[4],
+    ]
     assert gae(rollout, gamma, options.gae_lambda).flatten().tolist() == pytest.approx(expected, abs=1e-5)
 
 
@@ -148,10 +156,19 @@ def test_environment_wrong(environment):
         Agent.of(env, options)
 
 
-@pytest.mark.parametrize(("name", "value", "rule"), [
-    ("workers", 0, "at least 1"), ("num_steps", 0, "at least 1"), ("total_steps", -5, "at least 1"),
-    ("num_minibatches", 513, "at most .* 512"), ("gamma", 1.5, "0 to 1"), ("gae_lambda", -0.1, "0 to 1"),
-    ("learning_rate", 0, "above 0"), ("reward_scale", float("nan"), "above 0")])
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("workers", 0, "at least 1"),
+        ("num_steps", 0, "at least 1"),
+        ("total_steps", -5, "at least 1"),
+        ("num_minibatches", 513, "at most .* 512"),
+        ("gamma", 1.5, "0 to 1"),
+        ("gae_lambda", -0.1, "0 to 1"),
+        ("learning_rate", 0, "above 0"),
+        ("reward_scale", float("nan"), "above 0"),
+    ],
+)
 def test_options_wrong(name, value, rule):
     with pytest.raises(ValueError, match=f"Options {name} must be {rule}.*, not {value}"):
         Options(**{name: value})

@@ -30,20 +30,34 @@ class Slots:
     def wait(self):
         self.beats += [{}] * LOOP
 
-    def operate(self, slot, numbers, *, format=Format.WINDOW64, fraction=44, include=True, first=False, write=True, emit=True):
+    def operate(
+        self, slot, numbers, *, format=Format.WINDOW64, fraction=44, include=True, first=False, write=True, emit=True
+    ):
         lanes, limit = self.config.lanes, model.exponent_limit(fraction)
         if write:
-            self.stored[slot], flushed = model.accumulate(format, self.stored.get(slot), numbers, fraction=fraction,
-                                                          limit=limit, include=include, first=first)
+            self.stored[slot], flushed = model.accumulate(
+                format, self.stored.get(slot), numbers, fraction=fraction, limit=limit, include=include, first=first
+            )
             self.flushed += flushed
         words = numbers.reshape(-1, lanes)
         for k, word in enumerate(words):
-            self.beats.append({
-                "valid": 1, "address": slot * self.config.segment_words + k, "data": int.from_bytes(word.tobytes(), "little"),
-                "numeric": format, "fraction": fraction, "limit": limit, "include": include, "first": first, "write": write,
-                "emit": emit, "last": k == len(words) - 1})
+            self.beats.append(
+                {
+                    "valid": 1,
+                    "address": slot * self.config.segment_words + k,
+                    "data": int.from_bytes(word.tobytes(), "little"),
+                    "numeric": format,
+                    "fraction": fraction,
+                    "limit": limit,
+                    "include": include,
+                    "first": first,
+                    "write": write,
+                    "emit": emit,
+                    "last": k == len(words) - 1,
+                }
+            )
             if emit:
-                result = model.result(format, self.stored[slot], fraction)[k * lanes:(k + 1) * lanes].astype("<u4")
+                result = model.result(format, self.stored[slot], fraction)[k * lanes : (k + 1) * lanes].astype("<u4")
                 self.results.append((len(self.beats) - 1, result.tobytes(), k == len(words) - 1))
 
 
@@ -60,7 +74,9 @@ def run(slots):
             ctx.set(Value.cast(dut.beat), beat)
             if ctx.get(dut.emits):
                 item = layout.from_bits(ctx.get(Value.cast(dut.emitted)))
-                emitted.append((cycle - Lane.RESULT_AT, int(item.data).to_bytes(slots.config.bus_bytes, "little"), bool(item.last)))
+                emitted.append(
+                    (cycle - Lane.RESULT_AT, int(item.data).to_bytes(slots.config.bus_bytes, "little"), bool(item.last))
+                )
             flushed += ctx.get(dut.flushed)
             busy.append(ctx.get(dut.busy))
             await ctx.tick()
@@ -77,8 +93,13 @@ def test_sums_of_whole_payloads_are_the_models(bus_bits, format):
     rng, slots = np.random.default_rng(bus_bits), Slots(config(bus_bits))
     for step in range(4):
         for slot in (0, 5, 15):
-            slots.operate(slot, adverse_numbers(rng, slots.config.elements, 0.1), format=format, first=step == 0,
-                          include=(step, slot) != (2, 5))
+            slots.operate(
+                slot,
+                adverse_numbers(rng, slots.config.elements, 0.1),
+                format=format,
+                first=step == 0,
+                include=(step, slot) != (2, 5),
+            )
     run(slots)
     assert (slots.flushed > 0) == (format == Format.WINDOW64)
 
@@ -101,12 +122,20 @@ def test_operations_of_every_kind_in_any_order():
     for _ in range(40):
         slot, kind = choose.randrange(4), choose.choice(("open", "add", "add", "add", "resend", "zeros"))
         if kind in ("open", "zeros") or slot not in lengths:
-            lengths[slot], formats[slot] = 2 * choose.randrange(1, 5), (
-                choose.choice((Format.WINDOW64, Format.FP32, Format.INT32)), choose.choice((44, 0, -70, 126)))
+            lengths[slot], formats[slot] = (
+                2 * choose.randrange(1, 5),
+                (choose.choice((Format.WINDOW64, Format.FP32, Format.INT32)), choose.choice((44, 0, -70, 126))),
+            )
             options = {"first": True, "include": kind != "zeros"}
         else:
             options = {"include": False, "write": False} if kind == "resend" else {"emit": choose.random() < 0.7}
-        slots.operate(slot, adverse_numbers(rng, lengths[slot], 0.1), format=formats[slot][0], fraction=formats[slot][1], **options)
+        slots.operate(
+            slot,
+            adverse_numbers(rng, lengths[slot], 0.1),
+            format=formats[slot][0],
+            fraction=formats[slot][1],
+            **options,
+        )
         slots.wait()
     run(slots)
 

@@ -29,7 +29,18 @@ class Works:
         self.stored, self.form = {}, {}
         self.works, self.payloads, self.frames, self.flushed = [], [], [], 0
 
-    def operate(self, operation, slot, *, numbers=None, elements=None, first=False, emit=True, format=Format.WINDOW64, fraction=44):
+    def operate(
+        self,
+        operation,
+        slot,
+        *,
+        numbers=None,
+        elements=None,
+        first=False,
+        emit=True,
+        format=Format.WINDOW64,
+        fraction=44,
+    ):
         include = operation == Operation.CONTRIBUTE
         writes = include or (operation == Operation.FORCE and first)
         if first:
@@ -38,26 +49,55 @@ class Works:
         limit, seq = model.exponent_limit(fraction), 100 + len(self.works)
         if writes:
             terms = numbers if include else np.zeros(elements, "<u4")
-            self.stored[slot], flushed = model.accumulate(format, self.stored.get(slot), terms, fraction=fraction, limit=limit,
-                                                          include=include, first=first)
+            self.stored[slot], flushed = model.accumulate(
+                format, self.stored.get(slot), terms, fraction=fraction, limit=limit, include=include, first=first
+            )
             self.flushed += flushed
-        self.works.append({
-            "operation": operation, "slot": slot, "include": include, "first": first, "write": writes, "emit": emit,
-            "fraction": fraction, "limit": limit, "result": {
-                "job": 0, "epoch": 9, "seq": seq, "numeric": format, "members": 5, "length": 4 * elements, "recipients": 5}})
+        self.works.append(
+            {
+                "operation": operation,
+                "slot": slot,
+                "include": include,
+                "first": first,
+                "write": writes,
+                "emit": emit,
+                "fraction": fraction,
+                "limit": limit,
+                "result": {
+                    "job": 0,
+                    "epoch": 9,
+                    "seq": seq,
+                    "numeric": format,
+                    "members": 5,
+                    "length": 4 * elements,
+                    "recipients": 5,
+                },
+            }
+        )
         if include:
             self.payloads.append(numbers.astype("<u4").tobytes())
         if emit:
-            self.frames.append(compose.result(job=0, epoch=9, seq=seq, format=format, flags=0, members=5, tainted=0,
-                                              numbers=model.result(format, self.stored[slot], fraction)))
+            self.frames.append(
+                compose.result(
+                    job=0,
+                    epoch=9,
+                    seq=seq,
+                    format=format,
+                    flags=0,
+                    members=5,
+                    tainted=0,
+                    numbers=model.result(format, self.stored[slot], fraction),
+                )
+            )
 
 
 def run(made, bus_bits=64, *, stalls=0, payload_start=0):
     dut = Aggregator(config(bus_bits))
     bench, flushed = Bench(dut, stalls=stalls), []
     works = bench.source(dut.works, made.works)
-    contributions = bench.source(dut.contributions, [word for one in made.payloads for word in to_words(one, bus_bits)],
-                                 start=payload_start)
+    contributions = bench.source(
+        dut.contributions, [word for one in made.payloads for word in to_words(one, bus_bits)], start=payload_start
+    )
     sink = bench.sink(dut.results)
 
     async def count(ctx):
@@ -82,9 +122,16 @@ def test_random_operations_give_the_models_results(bus_bits, count, stalls):
         first = slot not in made.form or (operation != Operation.RESEND and choose.random() < 0.3)
         operation = Operation.FORCE if first and operation == Operation.RESEND else operation
         elements = choose.choice((1, 2, 3, 15, 16, 17, 32)) if first else made.form[slot][2]
-        made.operate(operation, slot, numbers=adverse_numbers(rng, elements, 0.05), elements=elements, first=first,
-                     emit=operation != Operation.CONTRIBUTE or choose.random() < 0.5,
-                     format=choose.choice((Format.WINDOW64, Format.FP32, Format.INT32)), fraction=choose.choice((44, 0, 126)))
+        made.operate(
+            operation,
+            slot,
+            numbers=adverse_numbers(rng, elements, 0.05),
+            elements=elements,
+            first=first,
+            emit=operation != Operation.CONTRIBUTE or choose.random() < 0.5,
+            format=choose.choice((Format.WINDOW64, Format.FP32, Format.INT32)),
+            fraction=choose.choice((44, 0, 126)),
+        )
     run(made, bus_bits, stalls=stalls)
 
 
@@ -92,7 +139,9 @@ def sum_of(count, elements=32):
     """`count` contributions to one slot, the last of which completes it."""
     rng, made = np.random.default_rng(4), Works()
     for k in range(count):
-        made.operate(Operation.CONTRIBUTE, 0, numbers=adverse_numbers(rng, elements, 0), first=k == 0, emit=k == count - 1)
+        made.operate(
+            Operation.CONTRIBUTE, 0, numbers=adverse_numbers(rng, elements, 0), first=k == 0, emit=k == count - 1
+        )
     return made
 
 

@@ -21,7 +21,8 @@ def config(members, window):
 
 
 def check(lowest, members=5, window=4):
-    """One question a cycle: members that are live lack results as far from each other's as a ring allows, those that have left any."""
+    """One question a cycle: members that are live lack results as far from each other's as a ring allows, those that
+    have left any."""
     rng, dut = random.Random(1), lowest(config(members, window))
     spread = 4 * window
 
@@ -33,7 +34,12 @@ def check(lowest, members=5, window=4):
             live = rng.randrange(1 << members) | 1 << member
             have = [at if live >> m & 1 else rng.randrange(SERIAL) for m, at in enumerate(have)]
             gain = rng.choice([0, 0, 1, 2 * window])
-            for name, value in (("have", sum(at << 32 * m for m, at in enumerate(have))), ("live", live), ("member", member), ("gain", gain)):
+            for name, value in (
+                ("have", sum(at << 32 * m for m, at in enumerate(have))),
+                ("live", live),
+                ("member", member),
+                ("gain", gain),
+            ):
                 ctx.set(Value.cast(getattr(dut, name)), value)
             await ctx.tick().repeat(3)
             have[member] += gain
@@ -47,11 +53,19 @@ def test_lowest_is_the_models(members, window):
     check(Lowest, members, window)
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [
-    ("Mux(self.live[k] & ", "Mux(1 & "), ("a < b", "a > b"), ("slots) + 3", "slots) + 1"),
-    ("Mux(counts, self.gain[:bits], nearest)", "0"), ("& (self.member != k)", ""),
-    ("[*least_of, own]", "least_of"), ("eq(reference + least)", "eq(reference)"),
-    ("reference.eq(again)", "reference.eq(mine + 1)")])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("Mux(self.live[k] & ", "Mux(1 & "),
+        ("a < b", "a > b"),
+        ("slots) + 3", "slots) + 1"),
+        ("Mux(counts, self.gain[:bits], nearest)", "0"),
+        ("& (self.member != k)", ""),
+        ("[*least_of, own]", "least_of"),
+        ("eq(reference + least)", "eq(reference)"),
+        ("reference.eq(again)", "reference.eq(mine + 1)"),
+    ],
+)
 def test_a_slip_is_noticed(sound, wrong):
     slip = mutant(hw.aggregate.lowest, sound, wrong).Lowest
     with pytest.raises(AssertionError):

@@ -22,9 +22,17 @@ class Result:
 
     def __init__(self, seq, elements, *, fill=None):
         rng = np.random.default_rng(seq)
-        self.numbers = rng.integers(0, 1 << 32, elements, dtype=np.uint32) if fill is None else np.full(elements, fill, np.uint32)
-        self.fields = {"job": seq % 2, "epoch": 0xFFFF - seq, "seq": (1 << 32) - 1 - seq, "flags": seq % 16,
-                       "members": int(rng.integers(1, 256)), "tainted": int(rng.integers(0, 256))}
+        self.numbers = (
+            rng.integers(0, 1 << 32, elements, dtype=np.uint32) if fill is None else np.full(elements, fill, np.uint32)
+        )
+        self.fields = {
+            "job": seq % 2,
+            "epoch": 0xFFFF - seq,
+            "seq": (1 << 32) - 1 - seq,
+            "flags": seq % 16,
+            "members": int(rng.integers(1, 256)),
+            "tainted": int(rng.integers(0, 256)),
+        }
         self.header = self.fields | {"numeric": 1 + seq % 3, "length": 4 * elements, "recipients": 1 + seq % 255}
         self.payload = compose.result(format=1 + seq % 3, numbers=self.numbers, **self.fields)
 
@@ -37,8 +45,17 @@ class Grant:
     """One GRANT, which has no numbers."""
 
     def __init__(self, seq, members):
-        self.header = {"job": seq % 2, "epoch": 0xFFFF - seq, "seq": (1 << 32) - 1 - seq, "flags": 0, "members": members, "tainted": 0,
-                       "numeric": 0, "length": 0, "recipients": 1 + seq % 255}
+        self.header = {
+            "job": seq % 2,
+            "epoch": 0xFFFF - seq,
+            "seq": (1 << 32) - 1 - seq,
+            "flags": 0,
+            "members": members,
+            "tainted": 0,
+            "numeric": 0,
+            "length": 0,
+            "recipients": 1 + seq % 255,
+        }
         self.payload = compose.grant(job=seq % 2, epoch=0xFFFF - seq, base=(1 << 32) - 1 - seq, members=members)
 
     def emitted(self, bus_bits):
@@ -63,7 +80,7 @@ def check(bus_bits, results, sink):
     at = 0
     for one in results:
         count = -(-(ADDRESS_BYTES + len(one.payload)) * 8 // bus_bits)
-        items = sink.items[at:at + count]
+        items = sink.items[at : at + count]
         at += count
         assert [item.first for item in items] == [1] + [0] * (count - 1)
         assert {item.words for item in items} == {count}

@@ -18,8 +18,14 @@ ROOM = 4 * CONFIG.segment_words
 
 def work(operation, slot, elements, *, emit=0, **fields):
     contributes = operation == Operation.CONTRIBUTE
-    return {"operation": operation, "slot": slot, "include": contributes, "write": contributes, "emit": emit,
-            "result": {"length": 4 * elements, "seq": slot, "numeric": 1}} | fields
+    return {
+        "operation": operation,
+        "slot": slot,
+        "include": contributes,
+        "write": contributes,
+        "emit": emit,
+        "result": {"length": 4 * elements, "seq": slot, "numeric": 1},
+    } | fields
 
 
 def payload(elements, seed):
@@ -31,9 +37,13 @@ def run(works, *, loop=9, stalls=0, room=ROOM, results_start=0, payload_start=0,
     dut = Sequencer(CONFIG, loop=loop)
     bench = Bench(dut, stalls=stalls, inputs=[(dut.room, room)])
     sent = bench.source(dut.works, works)
-    payloads = [payload(one["result"]["length"] // 4, k) if one["operation"] == Operation.CONTRIBUTE else b""
-                for k, one in enumerate(works)]
-    words = bench.source(dut.contributions, [word for one in payloads for word in to_words(one, 64)], start=payload_start)
+    payloads = [
+        payload(one["result"]["length"] // 4, k) if one["operation"] == Operation.CONTRIBUTE else b""
+        for k, one in enumerate(works)
+    ]
+    words = bench.source(
+        dut.contributions, [word for one in payloads for word in to_words(one, 64)], start=payload_start
+    )
     results = bench.sink(dut.results, start=results_start)
     beats, claims, cycle = [], [], -1
 
@@ -54,8 +64,13 @@ def run(works, *, loop=9, stalls=0, room=ROOM, results_start=0, payload_start=0,
 
 @pytest.mark.parametrize("stalls", STALLS)
 def test_operation_without_length_is_a_header_and_no_beats(stalls):
-    works = [work(Operation.GRANT, 0, 0, emit=1), work(Operation.FORCE, 1, 3, emit=1), work(Operation.GRANT, 2, 0, emit=1),
-             work(Operation.GRANT, 3, 0, emit=1), work(Operation.CONTRIBUTE, 4, 2)]
+    works = [
+        work(Operation.GRANT, 0, 0, emit=1),
+        work(Operation.FORCE, 1, 3, emit=1),
+        work(Operation.GRANT, 2, 0, emit=1),
+        work(Operation.GRANT, 3, 0, emit=1),
+        work(Operation.CONTRIBUTE, 4, 2),
+    ]
     beats, _, claims, results = run(works, stalls=stalls)
     assert [header.seq for header in results.items] == [0, 1, 2, 3]
     assert [words for _, words in claims] == [2]
@@ -64,8 +79,18 @@ def test_operation_without_length_is_a_header_and_no_beats(stalls):
 
 def mixture(count, slots=3):
     rng = random.Random(count)
-    return [work(rng.choice((Operation.CONTRIBUTE,) * 3 + (Operation.RESEND, Operation.FORCE)), rng.randrange(slots),
-                 rng.choice((1, 2, 3, 4, 15, 16)), emit=rng.randrange(2), first=rng.randrange(2), fraction=44, limit=141) for _ in range(count)]
+    return [
+        work(
+            rng.choice((Operation.CONTRIBUTE,) * 3 + (Operation.RESEND, Operation.FORCE)),
+            rng.randrange(slots),
+            rng.choice((1, 2, 3, 4, 15, 16)),
+            emit=rng.randrange(2),
+            first=rng.randrange(2),
+            fraction=44,
+            limit=141,
+        )
+        for _ in range(count)
+    ]
 
 
 @pytest.mark.parametrize("stalls", STALLS)
@@ -76,7 +101,7 @@ def test_each_operation_becomes_its_words_in_order(stalls):
     for k, one in enumerate(works):
         elements = one["result"]["length"] // 4
         count = -(-elements // 2)
-        own = [beat for _, beat in beats[at:at + count]]
+        own = [beat for _, beat in beats[at : at + count]]
         at += count
         assert [beat.address for beat in own] == [one["slot"] * CONFIG.segment_words + w for w in range(count)]
         assert [beat.last for beat in own] == [0] * (count - 1) + [1]
@@ -109,7 +134,10 @@ def test_no_beat_on_a_word_in_flight(loop, stalls):
 
 
 def test_operations_follow_each_other_without_a_gap():
-    works = [work(Operation.CONTRIBUTE, slot % 8, elements, emit=slot % 2) for slot, elements in enumerate((16, 2, 1, 4, 16, 3, 8, 2))]
+    works = [
+        work(Operation.CONTRIBUTE, slot % 8, elements, emit=slot % 2)
+        for slot, elements in enumerate((16, 2, 1, 4, 16, 3, 8, 2))
+    ]
     beats, *_ = run(works)
     times = [cycle for cycle, _ in beats]
     # One word alone takes two cycles.
@@ -137,7 +165,11 @@ def test_first_beat_leaves_two_cycles_behind_its_operation_and_one_behind_its_wo
 
 @pytest.mark.parametrize("room", [7, 8])
 def test_result_waits_for_room_for_all_its_words(room):
-    works = [work(Operation.CONTRIBUTE, 0, 16), work(Operation.CONTRIBUTE, 1, 14, emit=1), work(Operation.CONTRIBUTE, 2, 16, emit=1)]
+    works = [
+        work(Operation.CONTRIBUTE, 0, 16),
+        work(Operation.CONTRIBUTE, 1, 14, emit=1),
+        work(Operation.CONTRIBUTE, 2, 16, emit=1),
+    ]
     if room == 8:
         assert len(run(works, room=room)[0]) == 8 + 7 + 8
     else:

@@ -1,4 +1,5 @@
-"""Sums on their way up and down a tree, through the whole aggregator, against the golden model; every plausible slip in it is noticed."""
+"""Sums on their way up and down a tree, through the whole aggregator, against the golden model; every plausible slip in
+it is noticed."""
 
 import random
 
@@ -45,8 +46,16 @@ class Tree:
 
     def header(self, slot, **fields):
         format, elements = self.form[slot]
-        return {"job": 1, "epoch": 9, "seq": 100 + len(self.works), "numeric": format, "members": 0b1011, "tainted": 0b0110,
-                "length": 4 * elements, "recipients": 5} | fields
+        return {
+            "job": 1,
+            "epoch": 9,
+            "seq": 100 + len(self.works),
+            "numeric": format,
+            "members": 0b1011,
+            "tainted": 0b0110,
+            "length": 4 * elements,
+            "recipients": 5,
+        } | fields
 
     def work(self, operation, slot, payload=b"", *, up=False, emit=True, first=False, **fields):
         format, _ = self.form[slot]
@@ -54,19 +63,51 @@ class Tree:
         result = self.header(slot)
         if up:
             wide = format == Format.WINDOW64
-            result |= {"up": 1, "member": 3, "token": 0xCAFEBABE, "behind": 5, "partial": self.choose.randrange(2), "flags": 1,
-                       "numeric": Format.FIXED64 if wide else format}
-            self.frames.append(compose.uplink(
-                **{name: result[name] for name in ("job", "epoch", "seq", "member", "token", "behind", "tainted", "flags")},
-                format=result["numeric"], ranks=result["members"], partial=bool(result["partial"]), numbers=model.uplink(format, self.stored[slot])))
+            result |= {
+                "up": 1,
+                "member": 3,
+                "token": 0xCAFEBABE,
+                "behind": 5,
+                "partial": self.choose.randrange(2),
+                "flags": 1,
+                "numeric": Format.FIXED64 if wide else format,
+            }
+            self.frames.append(
+                compose.uplink(
+                    **{
+                        name: result[name]
+                        for name in ("job", "epoch", "seq", "member", "token", "behind", "tainted", "flags")
+                    },
+                    format=result["numeric"],
+                    ranks=result["members"],
+                    partial=bool(result["partial"]),
+                    numbers=model.uplink(format, self.stored[slot]),
+                )
+            )
         elif emit:
             stored = Format.INT32 if fields.get("as_is") else format
-            self.frames.append(compose.result(
-                **{name: result[name] for name in ("job", "epoch", "seq", "members", "tainted")}, flags=0, format=format,
-                numbers=model.result(stored, self.stored[slot], FRACTION)))
-        self.works.append({"operation": operation, "slot": slot, "include": adds, "first": first, "emit": emit or up,
-                           "write": adds or operation == Operation.FORCE and first, "fraction": FRACTION, "limit": LIMIT,
-                           "result": result} | fields)
+            self.frames.append(
+                compose.result(
+                    **{name: result[name] for name in ("job", "epoch", "seq", "members", "tainted")},
+                    flags=0,
+                    format=format,
+                    numbers=model.result(stored, self.stored[slot], FRACTION),
+                )
+            )
+        self.works.append(
+            {
+                "operation": operation,
+                "slot": slot,
+                "include": adds,
+                "first": first,
+                "emit": emit or up,
+                "write": adds or operation == Operation.FORCE and first,
+                "fraction": FRACTION,
+                "limit": LIMIT,
+                "result": result,
+            }
+            | fields
+        )
         if adds:
             self.payloads.append(payload)
 
@@ -79,7 +120,9 @@ class Tree:
         format, elements = self.form[slot]
         first = self.stored[slot] is None
         numbers = adverse_numbers(self.rng, elements, 0.05)
-        self.stored[slot], _ = model.accumulate(format, self.stored[slot], numbers, fraction=FRACTION, limit=LIMIT, include=True, first=first)
+        self.stored[slot], _ = model.accumulate(
+            format, self.stored[slot], numbers, fraction=FRACTION, limit=LIMIT, include=True, first=first
+        )
         self.work(Operation.CONTRIBUTE, slot, numbers.astype("<u4").tobytes(), first=first, **ends)
 
     def uplink(self, slot, **ends):
@@ -88,14 +131,28 @@ class Tree:
         first = self.stored[slot] is None
         numbers = uplink_numbers(self.rng, format, elements)
         self.stored[slot] = model.accumulate_uplink(format, self.stored[slot], numbers, first=first)
-        self.work(Operation.CONTRIBUTE, slot, numbers.tobytes() + self.rng.bytes(UPLINK_TAIL.itemsize), first=first,
-                  wide=format == Format.WINDOW64, tailed=1, **ends)
+        self.work(
+            Operation.CONTRIBUTE,
+            slot,
+            numbers.tobytes() + self.rng.bytes(UPLINK_TAIL.itemsize),
+            first=first,
+            wide=format == Format.WINDOW64,
+            tailed=1,
+            **ends,
+        )
 
     def force(self, slot, **ends):
         first = self.stored[slot] is None
         format, elements = self.form[slot]
-        self.stored[slot], _ = model.accumulate(format, self.stored[slot], np.zeros(elements, "<u4"), fraction=FRACTION, limit=LIMIT,
-                                                include=False, first=first)
+        self.stored[slot], _ = model.accumulate(
+            format,
+            self.stored[slot],
+            np.zeros(elements, "<u4"),
+            fraction=FRACTION,
+            limit=LIMIT,
+            include=False,
+            first=first,
+        )
         self.work(Operation.FORCE, slot, first=first, **ends)
 
     def install(self, slot):
@@ -176,7 +233,12 @@ def test_sums_of_every_size_are_exact_and_poison_stays():
     tree.work(Operation.SEND_UP, 0, up=True)
     *_, sink = run(tree, 64)
     (frame,) = from_words([item.word for item in sink.items], 64)
-    assert np.frombuffer(frame, "<i8", 4, 64).tolist() == [31 * ((1 << 58) - 1), -31 * ((1 << 58) - 1), sum(range(31)), model.POISON]
+    assert np.frombuffer(frame, "<i8", 4, 64).tolist() == [
+        31 * ((1 << 58) - 1),
+        -31 * ((1 << 58) - 1),
+        sum(range(31)),
+        model.POISON,
+    ]
 
 
 def test_uplinks_of_long_segments_come_at_one_word_a_cycle():
@@ -190,24 +252,45 @@ def test_uplinks_of_long_segments_come_at_one_word_a_cycle():
 
 
 MUTANTS = {
-    "a half is added to the other": ("sequencer", "Cat(by_half & upper, by_half & ~upper)", "Cat(by_half & ~upper, by_half & upper)"),
+    "a half is added to the other": (
+        "sequencer",
+        "Cat(by_half & upper, by_half & ~upper)",
+        "Cat(by_half & ~upper, by_half & upper)",
+    ),
     "both halves are written": ("accumulator", "halves = list(~beat.spared)", "halves = [Const(1)] * 2"),
     "the tail's rest is not dropped": ("sequencer", "drains.eq(work.tailed & ~word.last)", "drains.eq(0)"),
     "what goes up is rounded": ("sequencer", "beat.raw.eq(work.raw)", "beat.raw.eq(0)"),
-    "halves go up in the wrong order": ("accumulator", "Mux(uppers[Lane.RESULT_AT], Cat(*raw[per_half:]), Cat(*raw[:per_half]))",
-                                        "Mux(uppers[Lane.RESULT_AT], Cat(*raw[:per_half]), Cat(*raw[per_half:]))"),
+    "halves go up in the wrong order": (
+        "accumulator",
+        "Mux(uppers[Lane.RESULT_AT], Cat(*raw[per_half:]), Cat(*raw[:per_half]))",
+        "Mux(uppers[Lane.RESULT_AT], Cat(*raw[:per_half]), Cat(*raw[per_half:]))",
+    ),
     "poison is sent as a number": ("accumulator", "Mux(lane.sum[64], POISON, lane.sum[:64])", "lane.sum[:64]"),
     "an installed fp32 result is rounded again": ("sequencer", "Mux(coming.as_is, ", "Mux(Const(0), "),
-    "what goes up starts from nothing": ("sequencer", "ahead.include.eq(0), ahead.first.eq(0), ahead.write.eq(0)]",
-                                         "ahead.include.eq(0), ahead.write.eq(0)]"),
+    "what goes up starts from nothing": (
+        "sequencer",
+        "ahead.include.eq(0), ahead.first.eq(0), ahead.write.eq(0)]",
+        "ahead.include.eq(0), ahead.write.eq(0)]",
+    ),
     "the way up starts before the sum is there": ("sequencer", " | (loads & (ahead.again if trees else 0))", ""),
-    "a sum of halves is sent while it is made": ("sequencer", "coming.emit & (coming.result.up | coming.wide) & ~sends",
-                                               "coming.emit & coming.result.up & ~sends"),
+    "a sum of halves is sent while it is made": (
+        "sequencer",
+        "coming.emit & (coming.result.up | coming.wide) & ~sends",
+        "coming.emit & coming.result.up & ~sends",
+    ),
     "the tail has no ranks": ("result", "32].eq(header.tainted)", "32].eq(0)"),
     "the tail has no flags": ("result", "eq(header.partial)", "eq(0)"),
-    "no word more for a tail that does not fit": ("result", "(rest == 0) | (long_tail & (rest == lanes - 1))", "rest == 0"),
+    "no word more for a tail that does not fit": (
+        "result",
+        "(rest == 0) | (long_tail & (rest == lanes - 1))",
+        "rest == 0",
+    ),
     "an uplink's header is a result's": ("result", "with m.If(header.up):", "with m.If(0):"),
-    "one beat where a word takes two": ("sequencer", "Mux(ahead.half, ahead.halves, ahead.halves[1:])", "ahead.halves[1:]"),
+    "one beat where a word takes two": (
+        "sequencer",
+        "Mux(ahead.half, ahead.halves, ahead.halves[1:])",
+        "ahead.halves[1:]",
+    ),
     "a slot is read before it is written": ("sequencer", "f.valid & (f.slot == candidate)", "Const(0)"),
     "upper halves are overtaken": ("sequencer", "~work.half | (left == work.words)", "1"),
 }
@@ -216,14 +299,21 @@ MUTANTS = {
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_noticed(name, monkeypatch):
     part, before, after = MUTANTS[name]
-    module = {"sequencer": hw.aggregate.sequencer, "accumulator": hw.aggregate.accumulator, "result": hw.aggregate.result}[part]
+    module = {
+        "sequencer": hw.aggregate.sequencer,
+        "accumulator": hw.aggregate.accumulator,
+        "result": hw.aggregate.result,
+    }[part]
     made = mutant(module, before, after)
     for other in (hw.aggregate.aggregator, hw.aggregate.accumulator):
         for symbol in ("Sequencer", "Accumulator", "ResultComposer"):
             if hasattr(other, symbol) and part in symbol.lower():
                 monkeypatch.setattr(other, symbol, getattr(made, symbol))
-    stories = [(tell(), bus_bits) for bus_bits in (64, 256)
-               for tell in (lambda: segments(lengths=(3, 9, 16, 31, 32)), lambda: closed_by(Tree.uplink, False, (1, 32)))]
+    stories = [
+        (tell(), bus_bits)
+        for bus_bits in (64, 256)
+        for tell in (lambda: segments(lengths=(3, 9, 16, 31, 32)), lambda: closed_by(Tree.uplink, False, (1, 32)))
+    ]
     with pytest.raises((AssertionError, TimeoutError, ValueError, IndexError)):
         for story, bus_bits in stories:
             run(story, bus_bits)

@@ -44,7 +44,9 @@ async def read(ctx, bus, address, count, rng):
     found = []
     while len(found) < count:
         ctx.set(bus.r.ready, rng.random() < 0.7)
-        *_, valid, ready, word, last = await ctx.tick().sample(bus.r.valid, bus.r.ready, bus.r.payload.data, bus.r.payload.last)
+        *_, valid, ready, word, last = await ctx.tick().sample(
+            bus.r.valid, bus.r.ready, bus.r.payload.data, bus.r.payload.last
+        )
         if valid and ready:
             found.append(word)
             assert last == (len(found) == count)
@@ -93,16 +95,34 @@ def wide_memory(m, bus):
     at, busy, beat, reading = Signal(range(len(words))), Signal(), Signal(), Signal()
     answer, wrong = Signal(), Signal()
     good = lambda p: (p.len == 1) & (p.size == 5) & (p.burst == Burst.INCR) & (p.addr[:6] == 0)
-    m.d.comb += [bus.aw.ready.eq(~busy & ~answer), bus.ar.ready.eq(~busy & ~answer & ~bus.aw.valid), bus.w.ready.eq(busy & ~reading),
-                 bus.r.valid.eq(busy & reading), bus.r.payload.data.eq(table[at + beat]), bus.r.payload.last.eq(beat), bus.b.valid.eq(answer),
-                 bus.b.payload.resp.eq(wrong << 1)]
+    m.d.comb += [
+        bus.aw.ready.eq(~busy & ~answer),
+        bus.ar.ready.eq(~busy & ~answer & ~bus.aw.valid),
+        bus.w.ready.eq(busy & ~reading),
+        bus.r.valid.eq(busy & reading),
+        bus.r.payload.data.eq(table[at + beat]),
+        bus.r.payload.last.eq(beat),
+        bus.b.valid.eq(answer),
+        bus.b.payload.resp.eq(wrong << 1),
+    ]
     with m.If(bus.aw.valid & bus.aw.ready):
-        m.d.sync += [at.eq(bus.aw.payload.addr >> 5), busy.eq(1), reading.eq(0), beat.eq(0), wrong.eq(~good(bus.aw.payload))]
+        m.d.sync += [
+            at.eq(bus.aw.payload.addr >> 5),
+            busy.eq(1),
+            reading.eq(0),
+            beat.eq(0),
+            wrong.eq(~good(bus.aw.payload)),
+        ]
     with m.If(bus.ar.valid & bus.ar.ready):
         m.d.sync += [at.eq(bus.ar.payload.addr >> 5), busy.eq(1), reading.eq(1), beat.eq(0)]
     with m.If(bus.w.valid & bus.w.ready):
-        m.d.sync += [table[at + beat].eq(bus.w.payload.data), beat.eq(1), busy.eq(~bus.w.payload.last), answer.eq(bus.w.payload.last),
-                     wrong.eq(wrong | (bus.w.payload.strb != 0xFFFF_FFFF) | (bus.w.payload.last != beat))]
+        m.d.sync += [
+            table[at + beat].eq(bus.w.payload.data),
+            beat.eq(1),
+            busy.eq(~bus.w.payload.last),
+            answer.eq(bus.w.payload.last),
+            wrong.eq(wrong | (bus.w.payload.strb != 0xFFFF_FFFF) | (bus.w.payload.last != beat)),
+        ]
     with m.If(bus.r.valid & bus.r.ready):
         m.d.sync += [beat.eq(1), busy.eq(~beat)]
     with m.If(bus.b.valid & bus.b.ready):
@@ -120,8 +140,13 @@ def test_units_reach_a_memory_of_four_times_the_width():
     assert widened() == []
 
 
-@pytest.mark.parametrize(("old", "new"), [
-    ("word_select(part, 64)", "word_select(0, 64)"), ("kept.eq(Cat(kept[64:], w.payload.data))", "kept.eq(Cat(w.payload.data, kept[:128]))")])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("word_select(part, 64)", "word_select(0, 64)"),
+        ("kept.eq(Cat(kept[64:], w.payload.data))", "kept.eq(Cat(w.payload.data, kept[:128]))"),
+    ],
+)
 def test_a_slip_of_the_widener_is_noticed(old, new):
     assert widened(mutant(hw.board.axi_crossing, old, new).AxiWidener) != []
 

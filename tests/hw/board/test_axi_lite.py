@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
-"""Registers by a manager that takes its time; what cocotbext-axi's manager sees is in tests/hw/board/test_netfpga.py."""
+"""Registers by a manager that takes its time; what cocotbext-axi's manager sees is in
+tests/hw/board/test_netfpga.py."""
 
 import pytest
 from amaranth.sim import Simulator
@@ -7,7 +8,11 @@ from amaranth.sim import Simulator
 from hw.board.axi_lite import Register, Registers
 from hw.replay.axi import Response
 
-MAP = [Register("shown", 0x00, "read only"), Register("set", 0x04, "written", 0x1234_5678), Register("far", 0xFFC, "written", 0)]
+MAP = [
+    Register("shown", 0x00, "read only"),
+    Register("set", 0x04, "written", 0x1234_5678),
+    Register("far", 0xFFC, "written", 0),
+]
 
 
 async def wait(ctx, cycles):
@@ -60,19 +65,33 @@ def run(steps):
 
 
 def test_what_is_written_is_read_by_bytes():
-    assert run([(4, None), (4, (0xAABB_CCDD, 0b0101)), (4, None), (6, None), (0xFFC, (7, 15)), (0xFFC, None), (0, None)]) == [
-        (0x1234_5678, Response.OKAY), (None, Response.OKAY), (0x12BB_56DD, Response.OKAY), (0x12BB_56DD, Response.OKAY), (None, Response.OKAY),
-        (7, Response.OKAY), (0xCAFE, Response.OKAY)]
+    assert run(
+        [(4, None), (4, (0xAABB_CCDD, 0b0101)), (4, None), (6, None), (0xFFC, (7, 15)), (0xFFC, None), (0, None)]
+    ) == [
+        (0x1234_5678, Response.OKAY),
+        (None, Response.OKAY),
+        (0x12BB_56DD, Response.OKAY),
+        (0x12BB_56DD, Response.OKAY),
+        (None, Response.OKAY),
+        (7, Response.OKAY),
+        (0xCAFE, Response.OKAY),
+    ]
 
 
 def test_what_cannot_be_written_or_read_says_so():
     assert run([(0, (1, 15)), (0, None), (8, (1, 15)), (8, None)]) == [
-        (None, Response.SLVERR), (0xCAFE, Response.OKAY), (None, Response.DECERR), (0, Response.DECERR)]
+        (None, Response.SLVERR),
+        (0xCAFE, Response.OKAY),
+        (None, Response.DECERR),
+        (0, Response.DECERR),
+    ]
 
 
 @pytest.mark.parametrize("address", [2, 4096, -4, 4])
 def test_address_wrong(address):
-    with pytest.raises(ValueError, match="Registers extra address must be a multiple of 4 below 4096 that no other has"):
+    with pytest.raises(
+        ValueError, match="Registers extra address must be a multiple of 4 below 4096 that no other has"
+    ):
         Registers([Register("extra", address, "", 0), Register("set", 4, "", 0)])
 
 

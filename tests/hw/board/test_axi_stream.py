@@ -17,7 +17,7 @@ LENGTHS = [1, 31, 32, 33, 60, 64, 65, 95, 96, 97, 128, 129, 1514, 1518]
 
 def beats(frame):
     for at in range(0, len(frame), BYTES):
-        part = frame[at:at + BYTES]
+        part = frame[at : at + BYTES]
         yield int.from_bytes(part, "little"), len(part), at + BYTES >= len(frame)
 
 
@@ -39,7 +39,8 @@ async def get(ctx, stream, found, rng, stall):
     while True:
         ctx.set(stream.ready, rng.random() >= stall)
         _, _, valid, ready, data, count, last = await ctx.tick().sample(
-            stream.valid, stream.ready, stream.payload.data, stream.payload.count, stream.payload.last)
+            stream.valid, stream.ready, stream.payload.data, stream.payload.count, stream.payload.last
+        )
         if valid and ready:
             frame += data.to_bytes(BYTES, "little")[:count]
             if last:
@@ -72,7 +73,10 @@ def split(stall, cls=RxSplit, tuser=NETFPGA, seed=1):
                 ctx.set(dut.i.tkeep, (1 << count) - 1)
                 ctx.set(dut.i.tlast, last)
                 # Only the first beat's says something.
-                ctx.set(dut.i.tuser, len(frame) | (1 << place if data == next(beats(frame))[0] else rng.getrandbits(8)) << tuser.source)
+                ctx.set(
+                    dut.i.tuser,
+                    len(frame) | (1 << place if data == next(beats(frame))[0] else rng.getrandbits(8)) << tuser.source,
+                )
                 ctx.set(dut.i.tvalid, 1)
                 *_, stranger = await ctx.tick().sample(dut.stranger).until(dut.i.tready)
                 strangers += stranger
@@ -101,7 +105,8 @@ def merge(stall, cls=TxMerge, tuser=NETFPGA, seed=1):
         while sum(map(len, sent)) > len(packets):
             ctx.set(dut.o.tready, rng.random() >= stall)
             *_, valid, ready, data, keep, last, user = await ctx.tick().sample(
-                dut.o.tvalid, dut.o.tready, dut.o.tdata, dut.o.tkeep, dut.o.tlast, dut.o.tuser)
+                dut.o.tvalid, dut.o.tready, dut.o.tdata, dut.o.tkeep, dut.o.tlast, dut.o.tuser
+            )
             now = (data, keep, last, user) if valid else None
             assert offered is None or offered == now, "what was offered changed"
             offered = None if ready else now
@@ -150,12 +155,15 @@ def test_frames_leave_whole_with_length_and_port(stall, tuser):
     assert holds(packets, sent, tuser)
 
 
-@pytest.mark.parametrize(("old", "new"), [
-    ("put.length.eq(length + word.count)", "put.length.eq(length)"),
-    ("[about.port]", "[0]"),
-    ("grant.eq(Mux(within, current, following))", "grant.eq(following)"),
-    ("o.tvalid.eq(words.r_rdy & lengths.r_rdy)", "o.tvalid.eq(words.r_rdy)"),
-])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("put.length.eq(length + word.count)", "put.length.eq(length)"),
+        ("[about.port]", "[0]"),
+        ("grant.eq(Mux(within, current, following))", "grant.eq(following)"),
+        ("o.tvalid.eq(words.r_rdy & lengths.r_rdy)", "o.tvalid.eq(words.r_rdy)"),
+    ],
+)
 def test_a_slip_of_the_merge_is_noticed(old, new):
     try:
         packets, sent = merge(0.5, mutant(hw.board.axi_stream, old, new).TxMerge)
@@ -164,11 +172,14 @@ def test_a_slip_of_the_merge_is_noticed(old, new):
     assert not holds(packets, sent, NETFPGA)
 
 
-@pytest.mark.parametrize(("old", "new"), [
-    ("wanted.eq(Mux(inside, kept, lowest[:len(ours)]))", "wanted.eq(lowest[:len(ours)])"),
-    ("| (wanted == 0)", "| 1"),
-    ("Mux(i.tlast, count, self.bus_bits // 8)", "self.bus_bits // 8"),
-])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("wanted.eq(Mux(inside, kept, lowest[:len(ours)]))", "wanted.eq(lowest[:len(ours)])"),
+        ("| (wanted == 0)", "| 1"),
+        ("Mux(i.tlast, count, self.bus_bits // 8)", "self.bus_bits // 8"),
+    ],
+)
 def test_a_slip_of_the_split_is_noticed(old, new):
     found, wanted, *_ = split(0.5, mutant(hw.board.axi_stream, old, new).RxSplit)
     assert found != wanted

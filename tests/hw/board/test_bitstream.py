@@ -1,4 +1,5 @@
-"""The command: a board by its name, a list where the name is wrong, one sentence and a status where there is no bitstream."""
+"""The command: a board by its name, a list where the name is wrong, one sentence and a status where there is no
+bitstream."""
 
 import json
 import types
@@ -9,10 +10,20 @@ import typer
 from hw.board.bitstream import main, verdict
 from hw.board.boards import BOARDS, DEFAULT, DEFAULT_IP, DEFAULT_MAC
 
-MET = {"timing_met": True, "clocks": {"core": {"required_mhz": 50, "achieved_mhz": 51.2, "slack_ns": 0.469}},
-       "resources": {"LUT": {"used": 20_000, "available": 24_288}}, "seeds": [1], "late": [], "bitstream": "top.bit"}
-MISSED = MET | {"timing_met": False, "seeds": [1, 2], "bitstream": None,
-                "clocks": {"core": {"required_mhz": 50, "achieved_mhz": 47.5, "slack_ns": -1.05}}}
+MET = {
+    "timing_met": True,
+    "clocks": {"core": {"required_mhz": 50, "achieved_mhz": 51.2, "slack_ns": 0.469}},
+    "resources": {"LUT": {"used": 20_000, "available": 24_288}},
+    "seeds": [1],
+    "late": [],
+    "bitstream": "top.bit",
+}
+MISSED = MET | {
+    "timing_met": False,
+    "seeds": [1, 2],
+    "bitstream": None,
+    "clocks": {"core": {"required_mhz": 50, "achieved_mhz": 47.5, "slack_ns": -1.05}},
+}
 
 
 @pytest.fixture
@@ -48,7 +59,11 @@ def test_a_wrong_name_lists_the_boards(maker, capsys):
     with pytest.raises(SystemExit) as found:
         main("netfpga")
     said = capsys.readouterr().out
-    assert found.value.code and not maker.calls and all(board.name in said and board.part in said for board in BOARDS.values())
+    assert (
+        found.value.code
+        and not maker.calls
+        and all(board.name in said and board.part in said for board in BOARDS.values())
+    )
 
 
 def test_timing_that_is_not_met_is_one_sentence_and_a_status(maker, tmp_path, capsys):
@@ -56,8 +71,15 @@ def test_timing_that_is_not_met_is_one_sentence_and_a_status(maker, tmp_path, ca
     with pytest.raises(SystemExit) as found:
         main("versa_ecp5", mac=DEFAULT_MAC, ip=DEFAULT_IP)
     said = " ".join(capsys.readouterr().out.split())
-    assert found.value.code and verdict(MISSED) in said and not json.loads((tmp_path / "versa_ecp5/report.json").read_text())["timing_met"]
-    assert verdict(MISSED) == "no bitstream, as timing is not met with any of the seeds 1, 2: at best core reaches 47.5 of 50.0 MHz"
+    assert (
+        found.value.code
+        and verdict(MISSED) in said
+        and not json.loads((tmp_path / "versa_ecp5/report.json").read_text())["timing_met"]
+    )
+    assert (
+        verdict(MISSED)
+        == "no bitstream, as timing is not met with any of the seeds 1, 2: at best core reaches 47.5 of 50.0 MHz"
+    )
     assert "any of the seeds 1, 2 (not routed in time: 2): at best" in verdict(MISSED | {"late": [2]})
     assert verdict(MET) == ""
 
@@ -69,7 +91,9 @@ def test_a_maker_that_cannot_says_why(maker, capsys):
     assert found.value.code and "netfpga_sume: there is no Vivado here" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("address", [{"mac": "1.2.3.4"}, {"ip": "10.0.0"}, {"ip": "02:00:00:00:00:09"}, {"mac": "02:00"}])
+@pytest.mark.parametrize(
+    "address", [{"mac": "1.2.3.4"}, {"ip": "10.0.0"}, {"ip": "02:00:00:00:00:09"}, {"mac": "02:00"}]
+)
 def test_main_address_wrong(maker, address):
     with pytest.raises(typer.BadParameter, match="must be an address written with"):
         main("versa_ecp5", **({"mac": DEFAULT_MAC, "ip": DEFAULT_IP} | address))

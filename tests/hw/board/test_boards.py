@@ -24,10 +24,15 @@ def test_the_core_takes_what_all_ports_bring(board):
         assert cycles / Fraction(board.core_mhz * 10**6) <= seconds
 
 
-@pytest.mark.parametrize(("config", "gbps", "mhz"), [
-    # 1,512 bytes are 189 words of 64 bits and 12.288 us with their overhead; 65 bytes on 512 bits are 2 words in 71.2 ns.
-    (Config(ports=2, bus_bits=64), 1, 2 * 189 / 12.288), (Config(ports=4, bus_bits=512), 10, 4 * 2 / (84 * 0.8e-3)),
-])
+@pytest.mark.parametrize(
+    ("config", "gbps", "mhz"),
+    [
+        # 1,512 bytes are 189 words of 64 bits and 12.288 us with their overhead; 65 bytes on 512 bits are 2 words in
+        # 71.2 ns.
+        (Config(ports=2, bus_bits=64), 1, 2 * 189 / 12.288),
+        (Config(ports=4, bus_bits=512), 10, 4 * 2 / (84 * 0.8e-3)),
+    ],
+)
 def test_line_rate_by_hand(config, gbps, mhz):
     assert line_rate_mhz(config, gbps) >= mhz
     assert line_rate_mhz(config, gbps) == pytest.approx(mhz, rel=0.01)

@@ -1,4 +1,5 @@
-"""The PLL's dividers by exact arithmetic, every domain's way into and out of reset, and what a reset leaves of words on their way between two."""
+"""The PLL's dividers by exact arithmetic, every domain's way into and out of reset, and what a reset leaves of words on
+their way between two."""
 
 from fractions import Fraction
 
@@ -17,8 +18,16 @@ from sim.bench.mutant import mutant
 PHY_CYCLES = 20
 
 
-@pytest.mark.parametrize(("board", "core"), [
-    *((wiring.mhz, BOARDS[name].core_mhz) for name, wiring in WIRINGS.items()), (25.0, 37.5), (100.0, 60.0), (12.0, 48.0), (25.0, 125.0)])
+@pytest.mark.parametrize(
+    ("board", "core"),
+    [
+        *((wiring.mhz, BOARDS[name].core_mhz) for name, wiring in WIRINGS.items()),
+        (25.0, 37.5),
+        (100.0, 60.0),
+        (12.0, 48.0),
+        (25.0, 125.0),
+    ],
+)
 def test_the_core_has_exactly_its_clock_within_what_the_pll_can(board, core):
     pll = Pll.of(board, core)
     assert Fraction(board) * pll.feedback / pll.input == Fraction(core)
@@ -34,8 +43,8 @@ def test_pll_core_mhz_wrong(core):
 
 
 def resets(made=Resets):
-    """When the reset of each domain and of the PHYs changes, in ns, while `asynchronous` falls at 30, rises between edges at 1503 and falls at 1705;
-    the clock of `late` begins at 1000, and stops from 1400 to 1800."""
+    """When the reset of each domain and of the PHYs changes, in ns, while `asynchronous` falls at 30, rises between
+    edges at 1503 and falls at 1705; the clock of `late` begins at 1000, and stops from 1400 to 1800."""
     m = Module()
     domains = [ClockDomain(name) for name in ("sync", "wire", "late")]
     m.domains += domains
@@ -61,15 +70,18 @@ def resets(made=Resets):
 
 def test_resets_begin_at_once_and_end_with_the_domains_own_clock():
     sync, wire, late, phy = resets()
-    # The second rising edge after `asynchronous` fell; `late` has none before 1000, and after its pause none before 1800.
-    # Those of wires wait for `sync`.
+    # The second rising edge after `asynchronous` fell; `late` has none before 1000, and after its pause none before
+    # 1800. Those of wires wait for `sync`.
     assert sync == [60, 1503, 1740] and wire == [72, 1503, 1752] and late == [1008, 1503, 1808]
     assert phy[0] >= 60 + PHY_CYCLES * 20 and phy[2] - 1740 >= PHY_CYCLES * 20 and len(phy) == 3
 
 
 def test_a_reset_that_waits_for_its_clock_is_noticed():
-    slow = mutant(hw.board.clocks, "ResetSynchronizer(begins, domain=domain)",
-                  "FFSynchronizer(begins, ResetSignal(domain), o_domain=domain, init=1)")
+    slow = mutant(
+        hw.board.clocks,
+        "ResetSynchronizer(begins, domain=domain)",
+        "FFSynchronizer(begins, ResetSignal(domain), o_domain=domain, init=1)",
+    )
     slow.FFSynchronizer = FFSynchronizer
     assert resets(slow.Resets)[0] != [60, 1503, 1740]
 
@@ -95,7 +107,9 @@ def around_a_reset(writer, stands, made=Resets, domain=wire_domain):
             edges = {name: now % period == 0 and now not in stands.get(name, ()) for name, period in PERIODS.items()}
             # Before the edge; what is in reset neither gives nor takes.
             works = {name: edge and not ctx.get(domains[name].rst) for name, edge in edges.items()}
-            took, gave = (works[side] and ctx.get(port.valid & port.ready) for side, port in ((writer, dut.i), (reader, dut.o)))
+            took, gave = (
+                works[side] and ctx.get(port.valid & port.ready) for side, port in ((writer, dut.i), (reader, dut.o))
+            )
             if took and now >= RESET.stop:
                 taken.append(ctx.get(dut.i.payload))
             if gave and now >= RESET.start:
@@ -117,19 +131,35 @@ def around_a_reset(writer, stands, made=Resets, domain=wire_domain):
     return taken, given
 
 
-STANDS = [{}, {"wire": range(2904, 3904)}, {"wire": range(2904, 3104)}, {"sync": range(2900, 3600)},
-          {"sync": range(2900, 3600), "wire": range(2904, 3904)}]
+STANDS = [
+    {},
+    {"wire": range(2904, 3904)},
+    {"wire": range(2904, 3104)},
+    {"sync": range(2900, 3600)},
+    {"sync": range(2900, 3600), "wire": range(2904, 3904)},
+]
 
 
-@pytest.mark.parametrize("stands", STANDS, ids=lambda stands: " and ".join(f"{name} to {when.stop}" for name, when in stands.items()) or "none")
+@pytest.mark.parametrize(
+    "stands",
+    STANDS,
+    ids=lambda stands: " and ".join(f"{name} to {when.stop}" for name, when in stands.items()) or "none",
+)
 @pytest.mark.parametrize("writer", PERIODS)
 def test_a_reset_leaves_nothing_on_its_way_whichever_clock_stands(writer, stands):
     taken, given = around_a_reset(writer, stands)
     assert given == taken and len(taken) > 20
 
 
-@pytest.mark.parametrize(("options", "stands"), [
-    ({"domain": ClockDomain}, STANDS[1]),
-    ({"made": mutant(hw.board.clocks, 'self.asynchronous | ResetSignal("sync")', "self.asynchronous").Resets}, STANDS[3])])
+@pytest.mark.parametrize(
+    ("options", "stands"),
+    [
+        ({"domain": ClockDomain}, STANDS[1]),
+        (
+            {"made": mutant(hw.board.clocks, 'self.asynchronous | ResetSignal("sync")', "self.asynchronous").Resets},
+            STANDS[3],
+        ),
+    ],
+)
 def test_words_that_outlive_a_reset_are_noticed(options, stands):
     assert any(taken != given for taken, given in (around_a_reset(writer, stands, **options) for writer in PERIODS))

@@ -17,7 +17,7 @@ CORE_NS, MAC_NS = 3.333e-9, 3.103e-9
 
 def beats(frame):
     for at in range(0, len(frame), BYTES):
-        part = frame[at:at + BYTES]
+        part = frame[at : at + BYTES]
         yield int.from_bytes(part, "little"), len(part), at + BYTES >= len(frame)
 
 
@@ -45,7 +45,13 @@ def received(frames, *, words=64, stall=0.0, bad=(), cls=FrameWriter, pause=0):
     async def mac(ctx):
         for k, frame in enumerate(frames):
             for data, count, last in beats(frame):
-                for name, value in (("valid", 1), ("data", data), ("keep", (1 << count) - 1), ("last", last), ("bad", last and k in bad)):
+                for name, value in (
+                    ("valid", 1),
+                    ("data", data),
+                    ("keep", (1 << count) - 1),
+                    ("last", last),
+                    ("bad", last and k in bad),
+                ):
                     ctx.set(getattr(part, name), value)
                 await ctx.tick(DOMAIN)
             ctx.set(part.valid, 0)
@@ -58,7 +64,13 @@ def received(frames, *, words=64, stall=0.0, bad=(), cls=FrameWriter, pause=0):
         while True:
             ctx.set(part.rx.ready, rng.random() >= stall)
             *_, valid, ready, word, count, last, error = await ctx.tick().sample(
-                part.rx.valid, part.rx.ready, part.rx.payload.data, part.rx.payload.count, part.rx.payload.last, part.rx.payload.error)
+                part.rx.valid,
+                part.rx.ready,
+                part.rx.payload.data,
+                part.rx.payload.count,
+                part.rx.payload.last,
+                part.rx.payload.error,
+            )
             if valid and ready:
                 frame += word.to_bytes(BYTES, "little")[:count]
                 if last:
@@ -82,9 +94,12 @@ def overflowing(cls=FrameWriter, lengths=LENGTHS, pause=0):
 
 
 def accounted(frames, found):
-    """Each frame that came has one end, in order: as it came, or marked, behind its beginning or behind a byte of anything."""
-    return len(found) == len(frames) and all(len(got) == 1 or frame.startswith(got) if error else got == frame
-                                             for frame, (got, error) in zip(frames, found, strict=True))
+    """Each frame that came has one end, in order: as it came, or marked, behind its beginning or behind a byte of
+    anything."""
+    return len(found) == len(frames) and all(
+        len(got) == 1 or frame.startswith(got) if error else got == frame
+        for frame, (got, error) in zip(frames, found, strict=True)
+    )
 
 
 @pytest.mark.parametrize("pause", [0, 1])
@@ -94,10 +109,15 @@ def test_every_frame_that_does_not_fit_is_told_and_none_is_taken_for_whole(lengt
     assert accounted(frames, found) and 5 < sum(error for _, error in found) < len(frames)
 
 
-@pytest.mark.parametrize(("old", "new"), [
-    ("Cat(held.as_value()[:-2], 1, 1)", "Cat(held.as_value()[:-2], 1, 0)"),
-    ("cut.eq(~self.last)\n                with m.If(inside)", "cut.eq(0)\n                with m.If(inside)"),
-    ("(inside | (owed == 0))", "1"), ("adds.eq(owed != OWED_MAX)", "adds.eq(0)")])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Cat(held.as_value()[:-2], 1, 1)", "Cat(held.as_value()[:-2], 1, 0)"),
+        ("cut.eq(~self.last)\n                with m.If(inside)", "cut.eq(0)\n                with m.If(inside)"),
+        ("(inside | (owed == 0))", "1"),
+        ("adds.eq(owed != OWED_MAX)", "adds.eq(0)"),
+    ],
+)
 def test_a_slip_of_the_writer_is_noticed(old, new):
     slip = mutant(hw.board.cmac, old, new).FrameWriter
     assert not all(accounted(*overflowing(slip, lengths)) for lengths in (LENGTHS, [60], [60, 1514]))
@@ -127,12 +147,14 @@ def sent(frames, *, stall, words=64, cls=FrameReader, gaps=0.0):
         frame, cycles = b"", 0
         while len(found) < len(frames) and cycles < 5000:
             ctx.set(part.ready, rng.random() >= stall)
-            *_, valid, ready, data, keep, last = await ctx.tick(DOMAIN).sample(part.valid, part.ready, part.data, part.keep, part.last)
+            *_, valid, ready, data, keep, last = await ctx.tick(DOMAIN).sample(
+                part.valid, part.ready, part.data, part.keep, part.last
+            )
             cycles += 1
             if frame and not valid:
                 gap.append(cycles)
             if valid and ready:
-                frame += data.to_bytes(BYTES, "little")[:keep.bit_length()]
+                frame += data.to_bytes(BYTES, "little")[: keep.bit_length()]
                 if last:
                     found.append(frame)
                     frame = b""
@@ -178,12 +200,14 @@ def test_what_a_reset_of_the_mac_left_of_a_frame_is_not_sent():
             resets = cycle == 60
             ctx.set(part.ready, cycle > 50)
             ctx.set(mac_reset, resets)
-            *_, valid, ready, data, keep, last = await ctx.tick(DOMAIN).sample(part.valid, part.ready, part.data, part.keep, part.last)
+            *_, valid, ready, data, keep, last = await ctx.tick(DOMAIN).sample(
+                part.valid, part.ready, part.data, part.keep, part.last
+            )
             if resets:  # a MAC in reset forgets what it had, and looks at nothing
                 assert frame and not last
                 frame = b""
             elif valid and ready:
-                frame += data.to_bytes(BYTES, "little")[:keep.bit_length()]
+                frame += data.to_bytes(BYTES, "little")[: keep.bit_length()]
                 if last:
                     found.append(frame)
                     frame = b""
@@ -193,7 +217,8 @@ def test_what_a_reset_of_the_mac_left_of_a_frame_is_not_sent():
 
 
 def sent_around_a_reset_of_all(at, cls=FrameReader):
-    """Frames that came whole after a reset of core and MAC alike, what was sent then, and cycles in which a frame had a gap."""
+    """Frames that came whole after a reset of core and MAC alike, what was sent then, and cycles in which a frame had a
+    gap."""
     rng, part, found, gap, later = random.Random(6), cls(64), [], [], []
     m = around(part)
     reset = Signal()
@@ -232,7 +257,7 @@ def sent_around_a_reset_of_all(at, cls=FrameReader):
             if frame and not valid:
                 gap.append(cycle)
             if valid:
-                frame += data.to_bytes(BYTES, "little")[:keep.bit_length()]
+                frame += data.to_bytes(BYTES, "little")[: keep.bit_length()]
                 if last:
                     found.append(frame)
                     frame = b""
@@ -242,7 +267,7 @@ def sent_around_a_reset_of_all(at, cls=FrameReader):
 
 
 def goes_on(later, found, gap):
-    return not gap and len(found) > 30 and found == later[:len(found)]
+    return not gap and len(found) > 30 and found == later[: len(found)]
 
 
 @pytest.mark.parametrize("at", range(300, 340, 5))
@@ -256,7 +281,8 @@ def test_a_frame_that_outlives_a_reset_is_noticed():
 
 
 def received_around_a_reset(domain, at, stall, cls=FrameWriter):
-    """Frames that the MAC gave, each whole but for the one in a reset of its own, and what the switch took: (frame, error)."""
+    """Frames that the MAC gave, each whole but for the one in a reset of its own, and what the switch took: (frame,
+    error)."""
     rng, part, frames, found = random.Random(7), cls(32), [], []
     m, resets = around(part), {name: Signal(name=f"reset_{name}") for name in ("sync", DOMAIN)}
     m.d.comb += [ResetSignal(name).eq(reset) for name, reset in resets.items()]
@@ -281,7 +307,13 @@ def received_around_a_reset(domain, at, stall, cls=FrameWriter):
             ctx.set(part.rx.ready, chance.random() >= stall)
             ctx.set(resets[domain], at <= cycle < at + 12)
             _, was, valid, ready, word, count, last, error = await ctx.tick().sample(
-                part.rx.valid, part.rx.ready, part.rx.payload.data, part.rx.payload.count, part.rx.payload.last, part.rx.payload.error)
+                part.rx.valid,
+                part.rx.ready,
+                part.rx.payload.data,
+                part.rx.payload.count,
+                part.rx.payload.last,
+                part.rx.payload.error,
+            )
             if was:
                 frame = b""
             elif valid and ready:
@@ -297,7 +329,12 @@ def received_around_a_reset(domain, at, stall, cls=FrameWriter):
 def whole_ones_came(frames, found):
     """And the one that was cut, if there is one, ended once."""
     good, left = [frame for frame, error in found if not error], iter(frames)
-    return all(frame in left for frame in good) and len(good) > 40 and good[-1] == frames[-1] and len(found) <= len(good) + 1
+    return (
+        all(frame in left for frame in good)
+        and len(good) > 40
+        and good[-1] == frames[-1]
+        and len(found) <= len(good) + 1
+    )
 
 
 @pytest.mark.parametrize("stall", [0.0, 0.1])
@@ -307,9 +344,14 @@ def test_after_a_reset_of_either_side_no_rest_of_a_frame_is_taken_for_a_whole_on
     assert whole_ones_came(*received_around_a_reset(domain, at, stall))
 
 
-@pytest.mark.parametrize(("domain", "sound", "wrong"), [
-    ("sync", "skips.eq(inside & ~begun)", "skips.eq(0)"), (DOMAIN, "queue.r_rst & ~broken", "queue.r_rst"),
-    (DOMAIN, "broken.eq(begun)", "broken.eq(0)")])
+@pytest.mark.parametrize(
+    ("domain", "sound", "wrong"),
+    [
+        ("sync", "skips.eq(inside & ~begun)", "skips.eq(0)"),
+        (DOMAIN, "queue.r_rst & ~broken", "queue.r_rst"),
+        (DOMAIN, "broken.eq(begun)", "broken.eq(0)"),
+    ],
+)
 def test_a_slip_around_a_reset_is_noticed(domain, sound, wrong):
     slip = mutant(hw.board.cmac, sound, wrong).FrameWriter
     assert not all(whole_ones_came(*received_around_a_reset(domain, at, 0.0, slip)) for at in (90, 103, 116))

@@ -21,7 +21,8 @@ CLOCKS = [(20.0, 8.0), (8.0, 20.0), (8.0, 8.0), (10.0, 9.99), (7.3, 31.1)]
 
 
 def crossed(words, *, periods, stalls, depth, whole, made=Crossing, phase=0.3):
-    """What comes out with the time of each word, in cycles of the reader. The reader stalls too, but not the writer's pauses."""
+    """What comes out with the time of each word, in cycles of the reader. The reader stalls too, but not the writer's
+    pauses."""
     dut = made(SHAPE, depth=depth, i_domain="write", o_domain="read", whole=whole)
     m = Module()
     m.domains += [ClockDomain("write", reset_less=True), ClockDomain("read", reset_less=True)]
@@ -68,8 +69,16 @@ def crossed(words, *, periods, stalls, depth, whole, made=Crossing, phase=0.3):
 
 def frames(lengths, seed=3):
     rng = random.Random(seed)
-    return [{"data": rng.getrandbits(64), "count": rng.randint(1, 8) if k == length - 1 else 8, "last": k == length - 1, "error": rng.getrandbits(1)}
-            for length in lengths for k in range(length)]
+    return [
+        {
+            "data": rng.getrandbits(64),
+            "count": rng.randint(1, 8) if k == length - 1 else 8,
+            "last": k == length - 1,
+            "error": rng.getrandbits(1),
+        }
+        for length in lengths
+        for k in range(length)
+    ]
 
 
 def values(words):
@@ -82,8 +91,9 @@ def values(words):
 def test_every_word_crosses_once_and_in_order(periods, stalls, whole):
     words = frames([1, 2, 3, 7, 8, 1, 1, 1, 5, 16, 4, 15] * 6)
     for depth in (16, 32):
-        assert [word for _, *word in map(list, crossed(words, periods=periods, stalls=stalls, depth=depth, whole=whole))] == [
-            list(value) for value in values(words)]
+        assert [
+            word for _, *word in map(list, crossed(words, periods=periods, stalls=stalls, depth=depth, whole=whole))
+        ] == [list(value) for value in values(words)]
 
 
 @pytest.mark.parametrize("periods", [(20.0, 20.0), (20.0, 64.0), (9.9, 10.0)], ids=str)
@@ -93,7 +103,7 @@ def test_a_frame_that_has_begun_never_runs_dry(periods):
     found = crossed(frames(lengths), periods=periods, stalls=0, depth=256, whole=True, made=slow_writer)
     at = 0
     for length in lengths:
-        times = [row[0] for row in found[at:at + length]]
+        times = [row[0] for row in found[at : at + length]]
         assert times == list(range(times[0], times[0] + length))
         at += length
     assert at == len(found)
@@ -113,8 +123,11 @@ def slow_writer(*args, **options):
             m.d.write += turn.eq(turn + 1)
             with m.If(turn == 2):
                 m.d.write += turn.eq(0)
-            m.d.comb += [inner.i.payload.eq(self.i.payload), inner.i.valid.eq(self.i.valid & (turn == 0)),
-                         self.i.ready.eq(inner.i.ready & (turn == 0))]
+            m.d.comb += [
+                inner.i.payload.eq(self.i.payload),
+                inner.i.valid.eq(self.i.valid & (turn == 0)),
+                self.i.ready.eq(inner.i.ready & (turn == 0)),
+            ]
             connect(m, inner.o, flipped(self.o))
             return m
 

@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
-"""ECP5 boards: every pin where it belongs, every clock constrained; a bitstream, timing met, of a board whose switch is a cable."""
+"""ECP5 boards: every pin where it belongs, every clock constrained; a bitstream, timing met, of a board whose switch is
+a cable."""
 
 import json
 import re
@@ -44,11 +45,32 @@ def test_every_ecp5_board_has_its_wiring():
 
 PINS = {
     # Typed by hand, from descriptions of the boards.
-    "colorlight_5a_75b": {"clk25_0__io": "P6", "port_0__tx_clk__io": "M2", "port_0__rx_ctl__io": "N6", "port_1__rx_clk__io": "M16",
-                          "port_1__tx_data__io[3]": "R14", "phy_reset_0__io": "P5", "led_0__io": "P11"},
-    "versa_ecp5": {"clk100_0__p": "P3", "rst_0__io": "T1", "port_0__rx_clk__io": "L20", "port_1__tx_ctl__io": "E19", "port_1__rx_data__io[0]": "G18",
-                   "phy_reset_1__io": "F20", "led_0__io": "E16", "switch_3__io": "F2"},
-    "ecpix5_85f": {"clk100_0__io": "K23", "rst_0__io": "AB1", "port_0__tx_clk__io": "A12", "port_0__rx_ctl__io": "A11", "phy_reset_0__io": "C13"},
+    "colorlight_5a_75b": {
+        "clk25_0__io": "P6",
+        "port_0__tx_clk__io": "M2",
+        "port_0__rx_ctl__io": "N6",
+        "port_1__rx_clk__io": "M16",
+        "port_1__tx_data__io[3]": "R14",
+        "phy_reset_0__io": "P5",
+        "led_0__io": "P11",
+    },
+    "versa_ecp5": {
+        "clk100_0__p": "P3",
+        "rst_0__io": "T1",
+        "port_0__rx_clk__io": "L20",
+        "port_1__tx_ctl__io": "E19",
+        "port_1__rx_data__io[0]": "G18",
+        "phy_reset_1__io": "F20",
+        "led_0__io": "E16",
+        "switch_3__io": "F2",
+    },
+    "ecpix5_85f": {
+        "clk100_0__io": "K23",
+        "rst_0__io": "AB1",
+        "port_0__tx_clk__io": "A12",
+        "port_0__rx_ctl__io": "A11",
+        "phy_reset_0__io": "C13",
+    },
 }
 
 
@@ -63,8 +85,12 @@ def test_every_pin_has_one_place_and_every_clock_its_frequency(name, cable, tmp_
     assert len(re.findall(r'IOBUF PORT "(\S+)" .*IO_TYPE=\w+', text)) == len(places)
     clocks = {port: float(hertz) for port, hertz in re.findall(r'FREQUENCY PORT "(\S+)" (\S+) HZ;', text)}
     oscillator = next(port for port in places if port.startswith(WIRINGS[name].clock))
-    assert clocks == {oscillator: WIRINGS[name].mhz * 1e6} | {f"port_{k}__rx_clk__io": WIRE_MHZ * 1e6 for k in range(board.config.ports)}
-    ports = {f"port_{k}__{pin}__io" for k in range(board.config.ports) for pin in ("tx_clk", "tx_ctl", "rx_clk", "rx_ctl")}
+    assert clocks == {oscillator: WIRINGS[name].mhz * 1e6} | {
+        f"port_{k}__rx_clk__io": WIRE_MHZ * 1e6 for k in range(board.config.ports)
+    }
+    ports = {
+        f"port_{k}__{pin}__io" for k in range(board.config.ports) for pin in ("tx_clk", "tx_ctl", "rx_clk", "rx_ctl")
+    }
     assert ports <= places.keys() and len(platform_of(WIRINGS[name]).resources) > 0
     assert f"module {MAC}" in (tmp_path / f"{MAC}.v").read_text()
 
@@ -73,8 +99,14 @@ def test_a_bitstream_is_made_and_its_timing_met(cable, tmp_path):
     board = BOARDS["colorlight_5a_75b"]
     report = make(board, tmp_path)
     assert report["timing_met"] and report["clocks"].keys() == {"core", "port_0", "port_1"}
-    assert {name: clock["required_mhz"] for name, clock in report["clocks"].items()} == {"core": board.core_mhz, "port_0": 125.0, "port_1": 125.0}
-    assert all(clock["achieved_mhz"] >= clock["required_mhz"] and clock["slack_ns"] >= 0 for clock in report["clocks"].values())
+    assert {name: clock["required_mhz"] for name, clock in report["clocks"].items()} == {
+        "core": board.core_mhz,
+        "port_0": 125.0,
+        "port_1": 125.0,
+    }
+    assert all(
+        clock["achieved_mhz"] >= clock["required_mhz"] and clock["slack_ns"] >= 0 for clock in report["clocks"].values()
+    )
     assert {name: resource["available"] for name, resource in report["resources"].items()} == dict(board.available)
     assert (tmp_path / f"{board.name}.bit").stat().st_size > 50_000 and (tmp_path / f"{board.name}.svf").exists()
     # What the tool itself wrote, not what was made of it.

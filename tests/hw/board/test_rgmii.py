@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
-"""The whole MAC of an ECP5 board, LiteEth's and ours, at its RGMII pins against somebody else's models; slips are noticed."""
+"""The whole MAC of an ECP5 board, LiteEth's and ours, at its RGMII pins against somebody else's models; slips are
+noticed."""
 
 import hw.board.rgmii
 import pytest
@@ -21,10 +22,18 @@ def test_port_agrees_with_another_phy():
 
 def test_slips_are_noticed(tmp_path):
     """A damaged frame that passes for a good one; a frame whose first byte leaves before its last is there."""
-    for slip, test in ((("word.error.eq(error)", "word.error.eq(0)"), "gives_every_frame_once_and_marks_the_damaged"),
-                       (('o_domain="sync", whole=True', 'o_domain="sync", whole=False'), "sends_whole_frames_with_gaps")):
+    for slip, test in (
+        (("word.error.eq(error)", "word.error.eq(0)"), "gives_every_frame_once_and_marks_the_damaged"),
+        (('o_domain="sync", whole=True', 'o_domain="sync", whole=False'), "sends_whole_frames_with_gaps"),
+    ):
         with pytest.raises(RuntimeError, match=f"test_rgmii_{test}.*stalls=bursts failed"):
-            run("rgmii", tmp_path, f"test_rgmii_{test}/stalls=bursts", rx_depth=512, make=mutant(hw.board.rgmii, *slip).RgmiiPort)
+            run(
+                "rgmii",
+                tmp_path,
+                f"test_rgmii_{test}/stalls=bursts",
+                rx_depth=512,
+                make=mutant(hw.board.rgmii, *slip).RgmiiPort,
+            )
 
 
 @pytest.mark.parametrize("bus_bits", [8, 256])

@@ -12,11 +12,25 @@ from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, ordinary
 from sim.bench.mutant import mutant
 from sim.bench.stream import pack, to_words
 
-CONFIG = Config(ports=2, bus_bits=64, members=2, jobs=2, window=2, elements=32, queue_bytes=4096, mac_entries=64, staleness=0, uplinks=False)
+CONFIG = Config(
+    ports=2,
+    bus_bits=64,
+    members=2,
+    jobs=2,
+    window=2,
+    elements=32,
+    queue_bytes=4096,
+    mac_entries=64,
+    staleness=0,
+    uplinks=False,
+)
 LIT_US = 40
 
 
-@pytest.mark.parametrize("clock_hz", [1_000_000, 1_000_001, 1_999_999, 2_000_000, 37_500_000, 50_000_000, 66_666_667, 125_000_000, 322_265_625])
+@pytest.mark.parametrize(
+    "clock_hz",
+    [1_000_000, 1_000_001, 1_999_999, 2_000_000, 37_500_000, 50_000_000, 66_666_667, 125_000_000, 322_265_625],
+)
 def test_microseconds_are_those_of_exact_integers(clock_hz):
     dut, cycles = Microseconds(clock_hz=clock_hz), 3000
     found, ticks = [], []
@@ -47,15 +61,17 @@ def test_wire_order_has_the_first_byte_lowest():
     assert wire_order("255.255.255.255") == 0xFFFFFFFF and wire_order("00:00:00:00:00:00") == 0
 
 
-@pytest.mark.parametrize("address", ["10.0.0", "10.0.0.256", "02:69:73:77:00", "02:69:73:77:00:100", "10.0.0.1.2", "", "name", "1.2.3.-4"])
+@pytest.mark.parametrize(
+    "address", ["10.0.0", "10.0.0.256", "02:69:73:77:00", "02:69:73:77:00:100", "10.0.0.1.2", "", "name", "1.2.3.-4"]
+)
 def test_wire_order_address_wrong(address):
     with pytest.raises(ValueError):
         wire_order(address)
 
 
 def lights(shell_module, monkeypatch):
-    """Of each light and cycle, while at cycle 100 a frame comes by port 0, at 400 a damaged one by port 1, from 700 on a worker joins and at 1600
-    sends its only contribution; the clock is of 1 MHz."""
+    """Of each light and cycle, while at cycle 100 a frame comes by port 0, at 400 a damaged one by port 1, from 700 on
+    a worker joins and at 1600 sends its only contribution; the clock is of 1 MHz."""
     monkeypatch.setattr(shell_module, "LIT_US", LIT_US)
     dut = shell_module.Shell(CONFIG, clock_hz=1_000_000)
     worker, found = Client.numbered(1, port=0), []
@@ -71,7 +87,7 @@ def lights(shell_module, monkeypatch):
                 ctx.set(dut.tx[port].ready, 1)
             if ctx.get(dut.tx[0].valid):
                 word = ctx.get(dut.tx[0].payload)
-                got.append(int(word.data).to_bytes(8, "little")[:word.count])
+                got.append(int(word.data).to_bytes(8, "little")[: word.count])
                 if word.last:
                     worker.take(b"".join(got))
                     got.clear()
@@ -80,7 +96,10 @@ def lights(shell_module, monkeypatch):
 
         async def send(port, frame, error=False):
             for word in to_words(frame, 64, error=error):
-                ctx.set(dut.rx[port].payload, dut.rx[port].payload.shape().from_bits(pack(dut.rx[port].payload.shape(), word)))
+                ctx.set(
+                    dut.rx[port].payload,
+                    dut.rx[port].payload.shape().from_bits(pack(dut.rx[port].payload.shape(), word)),
+                )
                 ctx.set(dut.rx[port].valid, 1)
                 while not ctx.get(dut.rx[port].ready):
                     await cycle()
@@ -120,7 +139,9 @@ def spans(light, value):
 def check(shell_module, monkeypatch):
     link_0, link_1, added, lost = lights(shell_module, monkeypatch)
     dark = [begin for begin, _ in spans(link_0, 0)[1:]]
-    assert len(dark) == 5 and all(0 < begin - sent < 60 for begin, sent in zip(dark, (100, 700, 1000, 1300, 1600), strict=True))
+    assert len(dark) == 5 and all(
+        0 < begin - sent < 60 for begin, sent in zip(dark, (100, 700, 1000, 1300, 1600), strict=True)
+    )
     assert [end - begin for begin, end in spans(link_0, 0)[1:]] == [LIT_US] * 5
     assert [end - begin for begin, end in spans(link_1, 0)[1:]] == [LIT_US]
     assert [end - begin for begin, end in spans(lost, 1)] == [LIT_US] and 400 < spans(lost, 1)[0][0] < 430

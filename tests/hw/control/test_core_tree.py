@@ -1,4 +1,5 @@
-"""The core in a tree of switches, at the level of headers, against the golden model; every plausible slip in it is noticed."""
+"""The core in a tree of switches, at the level of headers, against the golden model; every plausible slip in it is
+noticed."""
 
 from functools import cache
 
@@ -27,12 +28,16 @@ def notice_from(result):
 
 @cache
 def lives(shape="three levels", format=Format.WINDOW64):
-    """Benches of all switches of a tree that has been through everything: joins, sums, late and early ones, departures, a Reset, an end."""
+    """Benches of all switches of a tree that has been through everything: joins, sums, late and early ones, departures,
+    a Reset, an end."""
     rng = np.random.default_rng(1)
     tree = Tree(TREES[shape], CONFIG, switch=CoreBench, **BAD)
     told = [[] for _ in tree.switches]
     for bench, frames in zip(tree.switches, told):
-        bench.receive = lambda port, frame, now_us=0, frames=frames, receive=bench.receive: (frames.append((port, frame)), receive(port, frame))[1]
+        bench.receive = lambda port, frame, now_us=0, frames=frames, receive=bench.receive: (
+            frames.append((port, frame)),
+            receive(port, frame),
+        )[1]
     client, root = tree.clients, tree.homes.index(0) if 0 in tree.homes else None
     for settings in ({"threshold": 7}, {"elements": 400}, {"fraction": 500}):
         tree.send(0, client[0].join(**{"world": 8, "elements": 16} | settings))
@@ -49,14 +54,22 @@ def lives(shape="three levels", format=Format.WINDOW64):
     for one in client:
         one.forget(one.nonce + 1)
     other.switch_mac, other.switch_ip = address(tree.homes[0])
-    leaf = next(bench for bench in tree.switches[1:] if bench.model.parents[0].mac == address(0)[0]).model.parents[0].ranks
+    leaf = (
+        next(bench for bench in tree.switches[1:] if bench.model.parents[0].mac == address(0)[0]).model.parents[0].ranks
+    )
     early = Client.numbered(59, port=1)  # takes one of a leaf's ranks at the root, and is not heard of again
     early.switch_mac, early.switch_ip = address(0)
     tree.switches[0].receive(1, early.join(member=leaf.bit_length() - 1, world=8, elements=16, format=format))
     beside = tree.homes.index(tree.homes[0], 1)
     for _ in range(2):
         tree.send(beside, client[beside].join(world=8, elements=16, format=format))
-    for ranks in (1 | 1 << 8, 1 | 1 << beside, 1, 1 << 8, 1):  # no rank of these, not disjoint, one that yields, refused
+    for ranks in (
+        1 | 1 << 8,
+        1 | 1 << beside,
+        1,
+        1 << 8,
+        1,
+    ):  # no rank of these, not disjoint, one that yields, refused
         other.ranks = ranks
         tree.switches[tree.homes[0]].receive(1, other.join(world=8, elements=16, format=format, nonce=len(tree.log[0])))
         for _ in range(20):
@@ -68,7 +81,11 @@ def lives(shape="three levels", format=Format.WINDOW64):
     client[7].forget(777)
     for rank in [rank for rank in range(8) if leaf >> rank & 1] * 12:
         tree.send(rank, client[rank].join(world=8, elements=16, format=format))
-    for switch, wanted in ((tree.homes[0], NO_MEMBER), (0, NO_MEMBER), (0, leaf.bit_length() - 1)):  # any rank, and one that a leaf has brought
+    for switch, wanted in (
+        (tree.homes[0], NO_MEMBER),
+        (0, NO_MEMBER),
+        (0, leaf.bit_length() - 1),
+    ):  # any rank, and one that a leaf has brought
         stranger = Client.numbered(60 + switch + wanted % 255, port=1)
         stranger.switch_mac, stranger.switch_ip = address(switch)
         tree.switches[switch].receive(1, stranger.join(member=wanted, world=8, elements=16, format=format))
@@ -89,7 +106,12 @@ def lives(shape="three levels", format=Format.WINDOW64):
         tree.send(rank, client[rank].rising(Action.HALT, {"mode": 1}))
         tree.send(rank, client[rank].set_h(7))
         tree.send(rank, client[rank].fbcast(first))
-        tree.send(rank, client[rank].contribution(first, numbers[rank, 0], flags=ContributionFlag.BOUNDARY | ContributionFlag.WHOLE))
+        tree.send(
+            rank,
+            client[rank].contribution(
+                first, numbers[rank, 0], flags=ContributionFlag.BOUNDARY | ContributionFlag.WHOLE
+            ),
+        )
     for rank in (0, 4):
         tree.send(rank, client[rank].contribution(client[rank].first_seq + 7, numbers[rank, 1], behind=1))
         for _ in range(3):
@@ -158,10 +180,22 @@ def test_an_fp32_job():
 
 MUTANTS = {
     "what goes up goes to the members": (work, "recipients.eq(1 << config.members)", "recipients.eq(job.live)"),
-    "an uplink is of a rounded format": (work, "work.result.numeric.eq(Format.FIXED64)", "work.result.numeric.eq(slot.numeric)"),
-    "results name members by index": (work, "members.eq(slot.ranks if uplinks else slot.members)", "members.eq(slot.members)"),
+    "an uplink is of a rounded format": (
+        work,
+        "work.result.numeric.eq(Format.FIXED64)",
+        "work.result.numeric.eq(slot.numeric)",
+    ),
+    "results name members by index": (
+        work,
+        "members.eq(slot.ranks if uplinks else slot.members)",
+        "members.eq(slot.members)",
+    ),
     "an uplink is not known to be repeated": (work, "Mux(again, ContributionFlag.RETRANSMISSION, 0)", "0"),
-    "a NOTICE answers what came from above": (core, "(outcome == name) & ~kind.answer & ~kind.install", "(outcome == name)"),
+    "a NOTICE answers what came from above": (
+        core,
+        "(outcome == name) & ~kind.answer & ~kind.install",
+        "(outcome == name)",
+    ),
     "no receipts go up": (core, "notice & may_notice | ~fault & reports |", "notice & may_notice |"),
     "a receipt never wants": (response, "Mux(report.want, ContributionFlag.WANT << 4, 0)", "0"),
     "a Leave is numbered as a Join": (response, "Mux(asks, membership.leaves, report.seq)", "Mux(asks, 0, report.seq)"),
@@ -179,13 +213,29 @@ MUTANTS = {
     "ranks may be anybody's": (search, "(mine & ~below).any()", "0"),
     "a newcomer joins a tree that runs": (context, "shut.eq(self.exists & ", "shut.eq(0 & "),
     "a leaf runs when all below are there": (entry, "there.eq(~c.leaf & (", "there.eq(("),
-    "a leaf asks before all are there": (membership, "c.exists & ~job.up_running & whole", "c.exists & ~job.up_running"),
+    "a leaf asks before all are there": (
+        membership,
+        "c.exists & ~job.up_running & whole",
+        "c.exists & ~job.up_running",
+    ),
     "a leaf asks though it runs": (membership, "c.exists & ~job.up_running & whole", "c.exists & whole"),
     "a leaf goes back to an earlier epoch": (above, "newer.eq((later != 0) & ~later[15])", "newer.eq(later != 0)"),
-    "a leaf does not start over": (above, 'after.newcomers.eq(0)]\n                m.next = "CREATED"', "after.newcomers.eq(0)]"),
+    "a leaf does not start over": (
+        above,
+        'after.newcomers.eq(0)]\n                m.next = "CREATED"',
+        "after.newcomers.eq(0)]",
+    ),
     "the last Leave is answered at once": (closing, "c.leaf & told", "told & 0"),
-    "who has left still owns its ranks": (closing, "t.job_next.ranks.eq(job.ranks & ~row.ranks)", "t.job_next.ranks.eq(job.ranks)"),
-    "a departure completes a leaf's slot": (closing, "Mux(c.leaf, SlotState.SENT_UP, SlotState.COMPLETE)", "SlotState.COMPLETE"),
+    "who has left still owns its ranks": (
+        closing,
+        "t.job_next.ranks.eq(job.ranks & ~row.ranks)",
+        "t.job_next.ranks.eq(job.ranks)",
+    ),
+    "a departure completes a leaf's slot": (
+        closing,
+        "Mux(c.leaf, SlotState.SENT_UP, SlotState.COMPLETE)",
+        "SlotState.COMPLETE",
+    ),
     "any nonce is ours": (above, "said.nonce != job.up_nonce", "0"),
     "any notice is ours": (above, "m.Elif(it.fresh | ~job.up_running)", "m.Elif(0)"),
     "halted by a leaf's worker": (orders, "halts & it.in_tree | ", ""),
@@ -199,7 +249,10 @@ MUTANTS = {
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_noticed(name, slipped):
     wrong = slipped(*MUTANTS[name])
-    benches = [departed(), *(bench for shape in ("uneven, a worker at the root", "chain", "three levels") for bench in lives(shape))]
+    benches = [
+        departed(),
+        *(bench for shape in ("uneven, a worker at the root", "chain", "three levels") for bench in lives(shape)),
+    ]
     with pytest.raises((AssertionError, TimeoutError)):
         for bench in benches:
             bench.check(core=wrong)

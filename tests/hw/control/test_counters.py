@@ -45,7 +45,10 @@ def run(testbench, config=CONFIG, counters=Counters):
 def test_registers_begin_with_what_the_switch_is():
     async def bench(ctx, dut):
         far = [255, 256, 0x10000, 0x80000000, 0xFFFFFFFF, 0x100000008, 1 << 16 | 8]
-        assert await registers(ctx, dut, [*range(END + 40), *(address % 2**32 for address in far if address < 1 << 32)]) == CONSTANTS
+        assert (
+            await registers(ctx, dut, [*range(END + 40), *(address % 2**32 for address in far if address < 1 << 32)])
+            == CONSTANTS
+        )
 
     run(bench)
 
@@ -114,7 +117,8 @@ def test_all_events_at_once():
             ctx.set(dut.stats[stat], 0)
         ctx.set(dut.flushed, 0)
         assert await registers(ctx, dut) == CONSTANTS | {8: 1} | {40 + stat: 1 for stat in Stat} | {
-            at: 1 for at in range(64, END)}
+            at: 1 for at in range(64, END)
+        }
 
     run(bench)
 
@@ -122,9 +126,13 @@ def test_all_events_at_once():
 @pytest.mark.parametrize("start", range(36, 48))
 def test_nothing_is_lost_when_everything_happens_in_every_cycle_beside_reads(start):
     """The few bits of what is pending must last for the longest turn of a walk."""
+
     async def bench(ctx, dut):
-        everything = [*(dut.port_events[port][event] for port in range(CONFIG.ports) for event in PortCounter),
-                      *(dut.stats[stat] for stat in Stat), dut.decided]
+        everything = [
+            *(dut.port_events[port][event] for port in range(CONFIG.ports) for event in PortCounter),
+            *(dut.stats[stat] for stat in Stat),
+            dut.decided,
+        ]
         for signal in everything:
             ctx.set(signal, 1)
         ctx.set(dut.flushed, 2)
@@ -133,7 +141,9 @@ def test_nothing_is_lost_when_everything_happens_in_every_cycle_beside_reads(sta
         cycles = 20 * 9
         for signal in (*everything, dut.flushed):
             ctx.set(signal, 0)
-        expected = CONSTANTS | {8: cycles} | {40 + stat: cycles for stat in Stat} | {at: cycles for at in range(64, END)}
+        expected = (
+            CONSTANTS | {8: cycles} | {40 + stat: cycles for stat in Stat} | {at: cycles for at in range(64, END)}
+        )
         assert await registers(ctx, dut) == expected | {45: 2 * cycles}
 
     run(bench)
@@ -185,20 +195,29 @@ def test_what_happens_while_the_counters_are_wiped_is_counted():
         for signal in every:
             ctx.set(signal, 0)
         assert cycles == 8 * (2 + CONFIG.ports) + 1
-        counted = {40 + stat: cycles for stat in Stat if stat != Stat.TERMS_FLUSHED} | {at: cycles for at in range(64, END)}
+        counted = {40 + stat: cycles for stat in Stat if stat != Stat.TERMS_FLUSHED} | {
+            at: cycles for at in range(64, END)
+        }
         assert await registers(ctx, dut) == CONSTANTS | counted
 
     Bench(dut).drive(bench)
 
 
 def random_events(counters, cycles=1500):
-    """Counts and reads at random, against integers; the register read in each cycle has every event but the last two cycles'."""
+    """Counts and reads at random, against integers; the register read in each cycle has every event but the last two
+    cycles'."""
     rng = random.Random(5)
     busy = [0.0, 0.1, 1.0]
 
     async def bench(ctx, dut):
-        kinds = [(signal, 64 + 8 * port + event, 1) for port in range(CONFIG.ports) for event, signal in enumerate(dut.port_events[port])]
-        kinds += [(signal, 40 + stat, 1) for stat, signal in enumerate(dut.stats) if stat != Stat.TERMS_FLUSHED] + [(dut.flushed, 45, 2)]
+        kinds = [
+            (signal, 64 + 8 * port + event, 1)
+            for port in range(CONFIG.ports)
+            for event, signal in enumerate(dut.port_events[port])
+        ]
+        kinds += [(signal, 40 + stat, 1) for stat, signal in enumerate(dut.stats) if stat != Stat.TERMS_FLUSHED] + [
+            (dut.flushed, 45, 2)
+        ]
         chance = {at: rng.choice(busy) for _, at, _ in kinds}
         counted = [dict(CONSTANTS)] * 3
         for cycle in range(cycles):
@@ -236,7 +255,10 @@ SLIPS = {
     "a round is never added": ("(before.seen & ~top)", "0"),
     "too few lower bits": ("(2**max(event_bits) - 1)) + 1", "(2**max(event_bits) - 1)) - 1"),
     "what nobody chose counts": ("put.en.eq(self.happens | ~whole)", "put.en.eq(1)"),
-    "another register is shown": ("bank.address.eq(BANK * number + self.address[:3])", "bank.address.eq(BANK * number + self.address[:2])"),
+    "another register is shown": (
+        "bank.address.eq(BANK * number + self.address[:3])",
+        "bank.address.eq(BANK * number + self.address[:2])",
+    ),
 }
 
 

@@ -26,7 +26,7 @@ class Row(wiring.Component):
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 7, 8])
 def test_of_those_that_fail_the_first_gives_its_name(count):
-    names = list(Reason)[1:count + 1]
+    names = list(Reason)[1 : count + 1]
     dut = Row(names)
 
     async def bench(ctx):

@@ -47,7 +47,11 @@ def test_join_is_asked_confirmed_and_repeated_at_will():
     assert int(first.header["token"]) & 1
     for live in (1, 1):
         again = talk.ask(a, a.join())
-        assert (again.header["token"], again.ack["live"], again.ack["state"]) == (first.header["token"], live, JobState.FORMING)
+        assert (again.header["token"], again.ack["live"], again.ack["state"]) == (
+            first.header["token"],
+            live,
+            JobState.FORMING,
+        )
     talk.ask(b, b.join(**WORLD))
     assert talk.ask(b, b.join()).ack["state"] == JobState.RUNNING
     assert talk.reason(Client.numbered(2), Client.numbered(2).join(**WORLD)) == Reason.MEMBER
@@ -55,18 +59,35 @@ def test_join_is_asked_confirmed_and_repeated_at_will():
 
 
 LIMITS = [
-    (Reason.WORLD, {"world": 0}), (Reason.WORLD, {"world": 4}), (Reason.THRESHOLD, {"threshold": 0}),
-    (Reason.THRESHOLD, {"threshold": 3}), (Reason.FORMAT, {"format": 0}), (Reason.FORMAT, {"format": 4}),
-    (Reason.FRACTION, {"fraction": -127}), (Reason.FRACTION, {"fraction": 150}), (Reason.ELEMENTS, {"elements": 0}),
-    (Reason.ELEMENTS, {"elements": 17}), (Reason.MODE, {"mode": 2}), (Reason.DEADLINE, {"deadline_us": 2**31}),
-    (Reason.EVICT, {"evict_us": 2**14 - 1}), (Reason.EVICT, {"evict_us": 2**29}), (Reason.STALENESS, {"staleness": 8}),
+    (Reason.WORLD, {"world": 0}),
+    (Reason.WORLD, {"world": 4}),
+    (Reason.THRESHOLD, {"threshold": 0}),
+    (Reason.THRESHOLD, {"threshold": 3}),
+    (Reason.FORMAT, {"format": 0}),
+    (Reason.FORMAT, {"format": 4}),
+    (Reason.FRACTION, {"fraction": -127}),
+    (Reason.FRACTION, {"fraction": 150}),
+    (Reason.ELEMENTS, {"elements": 0}),
+    (Reason.ELEMENTS, {"elements": 17}),
+    (Reason.MODE, {"mode": 2}),
+    (Reason.DEADLINE, {"deadline_us": 2**31}),
+    (Reason.EVICT, {"evict_us": 2**14 - 1}),
+    (Reason.EVICT, {"evict_us": 2**29}),
+    (Reason.STALENESS, {"staleness": 8}),
     (Reason.SEGMENTS, {"segments": 2**24}),
 ]
 DIFFERENCES = [
-    (Reason.KEY, {"key": 1}), (Reason.WORLD, {"world": 3}), (Reason.THRESHOLD, {"threshold": 1}),
-    (Reason.FORMAT, {"format": 2}), (Reason.FRACTION, {"fraction": 43}), (Reason.ELEMENTS, {"elements": 7}), (Reason.MODE, {"mode": 1}),
-    (Reason.DEADLINE, {"deadline_us": 2**31 - 1}), (Reason.EVICT, {"evict_us": 2**14}),
-    (Reason.STALENESS, {"staleness": 1, "segments": 2}), (Reason.SEGMENTS, {"segments": 2}),
+    (Reason.KEY, {"key": 1}),
+    (Reason.WORLD, {"world": 3}),
+    (Reason.THRESHOLD, {"threshold": 1}),
+    (Reason.FORMAT, {"format": 2}),
+    (Reason.FRACTION, {"fraction": 43}),
+    (Reason.ELEMENTS, {"elements": 7}),
+    (Reason.MODE, {"mode": 1}),
+    (Reason.DEADLINE, {"deadline_us": 2**31 - 1}),
+    (Reason.EVICT, {"evict_us": 2**14}),
+    (Reason.STALENESS, {"staleness": 1, "segments": 2}),
+    (Reason.SEGMENTS, {"segments": 2}),
 ]
 
 
@@ -77,7 +98,7 @@ def test_join_is_refused_with_the_first_reason_in_the_documented_order():
     assert talk.reason(a, a.control(Action.JOIN, a.settings | {"nonce": a.nonce}, job=2)) == Reason.JOB
     for k, (reason, settings) in enumerate(LIMITS):
         assert talk.reason(a, a.join(**WORLD | settings)) == reason
-        later = dict(pair for wrong in LIMITS[k + 1:] if wrong[0] > reason for pair in wrong[1].items())
+        later = dict(pair for wrong in LIMITS[k + 1 :] if wrong[0] > reason for pair in wrong[1].items())
         assert talk.reason(a, a.join(**WORLD | later | settings)) == reason
     for fraction in (-126, 149):
         assert talk.reason(a, a.join(token=0, **WORLD | {"fraction": fraction})) == Reason.DONE
@@ -85,7 +106,7 @@ def test_join_is_refused_with_the_first_reason_in_the_documented_order():
     assert talk.reason(a, strange) == Reason.DONE
     for k, (reason, settings) in enumerate(DIFFERENCES):
         assert talk.reason(b, b.join(**WORLD | settings)) == reason
-        later = dict(pair for wrong in DIFFERENCES[k + 1:] for pair in wrong[1].items())
+        later = dict(pair for wrong in DIFFERENCES[k + 1 :] for pair in wrong[1].items())
         assert talk.reason(b, b.join(**WORLD | later | settings)) == reason
     talk.check()
 
@@ -103,7 +124,9 @@ def test_index_is_the_wanted_or_the_lowest_free_or_the_lowest_pending_one():
     assert talk.ask(d, d.join(**settings)).header["member"] == 0  # b never confirmed
     assert talk.ask(d, d.join()).ack["live"] == 2
     assert talk.reason(c, c.join(token=c.token ^ 2)) == Reason.TOKEN
-    assert talk.reason(c, c.join(token=0), port=1) == Reason.DONE  # from elsewhere it is somebody else's Join, and c is pending
+    assert (
+        talk.reason(c, c.join(token=0), port=1) == Reason.DONE
+    )  # from elsewhere it is somebody else's Join, and c is pending
     talk.check()
 
 
@@ -205,11 +228,17 @@ def test_leaver_is_granted_nothing_any_more_and_claims_anew_and_a_reset_forgets_
 
 
 SLIPS = [
-    (closing, "~c.bit), t.claims_write.eq(1)]", "~c.bit)]"), (membership, "t.claims_next.base.eq(c.job.first)", "t.claims_next.base.eq(0)"),
-    (membership, "t.claims_next.eq(0), ", ""), (membership, "Array(t.have)[c.index]", "job.first"),
-    (core, "~claims.behind.any()", "1"), (core, "rows.start_next.eq(rows.claims_row.base)", "rows.start_next.eq(rows.job_row.first)"),
-    (core, "rows.job_next.joining.eq(0),", ""), (core, "claim & given.write", "0"), (core, "counts.eq(~fault & ~claim)", "counts.eq(~fault)"),
-    (core, "Mux(claim, given.outcome, ring.outcome)", "ring.outcome"), (work, "work.result.seq.eq(given.base)", "work.result.seq.eq(case.frame.seq)"),
+    (closing, "~c.bit), t.claims_write.eq(1)]", "~c.bit)]"),
+    (membership, "t.claims_next.base.eq(c.job.first)", "t.claims_next.base.eq(0)"),
+    (membership, "t.claims_next.eq(0), ", ""),
+    (membership, "Array(t.have)[c.index]", "job.first"),
+    (core, "~claims.behind.any()", "1"),
+    (core, "rows.start_next.eq(rows.claims_row.base)", "rows.start_next.eq(rows.job_row.first)"),
+    (core, "rows.job_next.joining.eq(0),", ""),
+    (core, "claim & given.write", "0"),
+    (core, "counts.eq(~fault & ~claim)", "counts.eq(~fault)"),
+    (core, "Mux(claim, given.outcome, ring.outcome)", "ring.outcome"),
+    (work, "work.result.seq.eq(given.base)", "work.result.seq.eq(case.frame.seq)"),
     (core, "rows.job_row.segments.any() & rows.job_row.joining.any()", "0"),
 ]
 
@@ -232,7 +261,11 @@ def test_reset_empties_the_ring_and_wraps_the_epoch():
     talk.exchange(a.port, a.contribution(8, np.ones(3, np.float32)))
     talk.ask(a, a.join())
     talk.exchange(a.port, a.contribution(8, np.ones(3, np.float32)))
-    assert [fate for fate in talk.model.fates if fate not in (Outcome.CONTROL,)] == [Outcome.ADDED, Outcome.EPOCH, Outcome.ADDED]
+    assert [fate for fate in talk.model.fates if fate not in (Outcome.CONTROL,)] == [
+        Outcome.ADDED,
+        Outcome.EPOCH,
+        Outcome.ADDED,
+    ]
     talk.check()
 
 
@@ -240,8 +273,15 @@ def test_cycles_of_each_action():
     """From `active`, which is 3 cycles behind the headers, to `done`."""
     talk = Conversation()
     a, b = talk.running()
-    for client, frame in ((a, a.join(token=0)), (a, a.read(0)), (a, a.set_h(2)), (a, a.control(9)), (b, b.leave()),
-                          (a, a.reset()), (a, a.end_job())):
+    for client, frame in (
+        (a, a.join(token=0)),
+        (a, a.read(0)),
+        (a, a.set_h(2)),
+        (a, a.control(9)),
+        (b, b.leave()),
+        (a, a.reset()),
+        (a, a.end_job()),
+    ):
         talk.ask(client, frame)
     source, _, replies = talk.check()
     cycles = [shown - taken - 3 for taken, shown in zip(source.times, replies.times, strict=True)]

@@ -17,7 +17,7 @@ def values(seed, draws):
             ctx.set(dut.draw, draw)
             seen.append(ctx.get(dut.value))
             await ctx.tick()
-            if any(draws[:k + 1]):
+            if any(draws[: k + 1]):
                 ctx.set(dut.seed, 0x123)  # read at the first draw only
 
     Bench(dut).drive(drive)

@@ -18,8 +18,13 @@ ADDRESS_BYTES = 42
 def reply(k):
     """An item for the composer, without its complement, and the UDP payload that the model makes."""
     rng = random.Random(k)
-    fields = {"job": rng.randrange(256), "epoch": rng.randrange(1 << 16), "seq": rng.randrange(1 << 32),
-              "member": rng.randrange(256), "token": rng.randrange(1 << 32)}
+    fields = {
+        "job": rng.randrange(256),
+        "epoch": rng.randrange(1 << 16),
+        "seq": rng.randrange(1 << 32),
+        "member": rng.randrange(256),
+        "token": rng.randrange(1 << 32),
+    }
     if k % 3:
         body = {"action": k % 6, "reason": k % 16, "nonce": rng.randrange(1 << 64), "first_seq": rng.randrange(1 << 32)}
         payload = compose.ack(registers=tuple(rng.randrange(1 << 32) for _ in range(8)), **fields, **body)
@@ -27,9 +32,13 @@ def reply(k):
         payload = compose.notice(reason=Reason(1 + k % 4), **fields)
     header = np.frombuffer(payload, HEADER, 1).copy()
     header["behind"] = rng.randrange(1 << 16)  # is overwritten
-    return {"port": k % 16, "address": {"mac": k, "ip": k + 1, "udp": k + 2}, "acknowledges": len(payload) > HEADER.itemsize,
-            "header": int.from_bytes(header.tobytes(), "little"),
-            "body": int.from_bytes(payload[HEADER.itemsize:] or bytes(ACK.itemsize), "little")}, payload
+    return {
+        "port": k % 16,
+        "address": {"mac": k, "ip": k + 1, "udp": k + 2},
+        "acknowledges": len(payload) > HEADER.itemsize,
+        "header": int.from_bytes(header.tobytes(), "little"),
+        "body": int.from_bytes(payload[HEADER.itemsize :] or bytes(ACK.itemsize), "little"),
+    }, payload
 
 
 def run(bus_bits, made, stalls=0):
@@ -51,7 +60,7 @@ def test_replies_are_the_models_and_sum_to_zero(bus_bits, stalls):
     assert {ones_complement_sum(frame) for frame in frames} == {0xFFFF}
     at = 0
     for (item, _), frame in zip(made, frames, strict=True):
-        words = sink.items[at:at + len(frame) * 8 // bus_bits]
+        words = sink.items[at : at + len(frame) * 8 // bus_bits]
         at += len(words)
         for word in words:
             assert (word.port, word.length) == (item["port"], len(frame))
@@ -67,9 +76,19 @@ def test_a_receipt_to_the_parent_keeps_behind_and_a_join_its_ranks(bus_bits):
     for payload in (receipt, join):
         header = np.frombuffer(payload, HEADER, 1).copy()
         header["members" if payload is receipt else "behind"] = 0
-        made.append(({"port": 7, "address": {"mac": 1, "ip": 2, "udp": 3}, "acknowledges": payload is join, "receipt": payload is receipt,
-                      "header": int.from_bytes(header.tobytes(), "little"),
-                      "body": int.from_bytes(payload[HEADER.itemsize:] or bytes(ACK.itemsize), "little")}, payload))
+        made.append(
+            (
+                {
+                    "port": 7,
+                    "address": {"mac": 1, "ip": 2, "udp": 3},
+                    "acknowledges": payload is join,
+                    "receipt": payload is receipt,
+                    "header": int.from_bytes(header.tobytes(), "little"),
+                    "body": int.from_bytes(payload[HEADER.itemsize :] or bytes(ACK.itemsize), "little"),
+                },
+                payload,
+            )
+        )
     _, sink = run(bus_bits, made * 2)
     frames = from_words([item.word for item in sink.items], bus_bits)
     assert [frame[ADDRESS_BYTES:] for frame in frames] == [receipt, join] * 2

@@ -19,15 +19,22 @@ def mixed(layout, before, after, fields):
 
 
 def test_rows_are_what_was_last_written_there_by_whoever_had_control():
-    """Random pointers and writes by both users in every cycle; only the one selected counts. What `members` writes is seen a cycle later."""
+    """Random pointers and writes by both users in every cycle; only the one selected counts. What `members` writes is
+    seen a cycle later."""
     rng, dut = random.Random(1), Tables(CONFIG)
     jobs, slots, members = CONFIG.jobs, CONFIG.jobs * CONFIG.slots, CONFIG.members
-    widths = {"job": data.Layout.cast(job_row(CONFIG)).size, "member": data.Layout.cast(member_row(CONFIG)).size,
-              "slot": data.Layout.cast(slot_row(CONFIG)).size, "claims": data.Layout.cast(claims_row(CONFIG)).size}
+    widths = {
+        "job": data.Layout.cast(job_row(CONFIG)).size,
+        "member": data.Layout.cast(member_row(CONFIG)).size,
+        "slot": data.Layout.cast(slot_row(CONFIG)).size,
+        "claims": data.Layout.cast(claims_row(CONFIG)).size,
+    }
     stored = {"job": [0] * jobs, "member": [0] * (jobs * members), "slot": [0] * slots, "claims": [0] * jobs}
     have = [[0] * members for _ in range(jobs)]
-    others = {name: set(dict(data.Layout.cast(row(CONFIG)))) - set(fields) for name, row, fields in (
-        ("job", job_row, SETTINGS), ("member", member_row, SENDER))}
+    others = {
+        name: set(dict(data.Layout.cast(row(CONFIG)))) - set(fields)
+        for name, row, fields in (("job", job_row, SETTINGS), ("member", member_row, SENDER))
+    }
 
     def write(control, given, at):
         """Carries out what one user wanted."""
@@ -53,8 +60,13 @@ def test_rows_are_what_was_last_written_there_by_whoever_had_control():
             control = rng.randrange(2)
             ctx.set(dut.control, control)
             for user, access in enumerate((dut.frames, dut.members)):
-                given = {"job": rng.randrange(jobs), "member": rng.randrange(members), "slot": rng.randrange(slots),
-                         "have_write": rng.randrange(1 << members) if rng.random() < 0.5 else 0, "have_next": rng.randrange(1 << 32)}
+                given = {
+                    "job": rng.randrange(jobs),
+                    "member": rng.randrange(members),
+                    "slot": rng.randrange(slots),
+                    "have_write": rng.randrange(1 << members) if rng.random() < 0.5 else 0,
+                    "have_next": rng.randrange(1 << 32),
+                }
                 for name, width in widths.items():
                     if access is dut.members or name != "member":  # who serves frames writes no members
                         given |= {f"{name}_write": rng.randrange(2), f"{name}_next": rng.getrandbits(width)}
@@ -67,8 +79,12 @@ def test_rows_are_what_was_last_written_there_by_whoever_had_control():
                     ctx.set(port, value)
                 if user == control:
                     chosen = given
-            at = {"job": chosen["job"], "member": chosen["job"] * members + chosen["member"], "slot": chosen["slot"],
-                  "claims": chosen["job"]}
+            at = {
+                "job": chosen["job"],
+                "member": chosen["job"] * members + chosen["member"],
+                "slot": chosen["slot"],
+                "claims": chosen["job"],
+            }
             expected = {name: stored[name][at[name]] for name in widths}
             expected_have = list(have[at["job"]])
             if late:

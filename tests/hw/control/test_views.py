@@ -1,19 +1,37 @@
-"""Jobs, members and slots in the registers: the core against the golden model, and named fields against what was done."""
+"""Jobs, members and slots in the registers: the core against the golden model, and named fields against what was
+done."""
 
 import numpy as np
 import pytest
 from iswitch.config import Config
 from iswitch.wire import (
-    JOB_VIEW, MEMBER_VIEW, REGISTERS_PER_READ, SLOT_VIEW, VIEWED_JOBS, VIEWED_MEMBERS, Format, JobState, Register, SlotState, Standing,
-    have_view_register, job_view_register, member_view_register, slot_view_register,
+    JOB_VIEW,
+    MEMBER_VIEW,
+    REGISTERS_PER_READ,
+    SLOT_VIEW,
+    VIEWED_JOBS,
+    VIEWED_MEMBERS,
+    Format,
+    JobState,
+    Register,
+    SlotState,
+    Standing,
+    have_view_register,
+    job_view_register,
+    member_view_register,
+    slot_view_register,
 )
 
 from sim.bench.client import Client
 from sim.bench.core import CoreBench
 from sim.model.control.random import seed_for_first_seq
 
-CONFIGS = [Config(ports=4, bus_bits=64, members=members, jobs=jobs, window=window, elements=16, queue_bytes=4096, mac_entries=64)
-           for members, jobs, window in ((3, 2, 2), (8, 4, 1), (32, 16, 4))]
+CONFIGS = [
+    Config(
+        ports=4, bus_bits=64, members=members, jobs=jobs, window=window, elements=16, queue_bytes=4096, mac_entries=64
+    )
+    for members, jobs, window in ((3, 2, 2), (8, 4, 1), (32, 16, 4))
+]
 
 
 class Reader(CoreBench):
@@ -56,8 +74,22 @@ def test_a_job_shows_its_settings_and_its_members():
     assert not talk.view(JOB_VIEW, job_view_register(1)).tobytes().strip(b"\0")
     a, b = talk.running(1, threshold=1, fraction=-10, mode=1, deadline_us=5000, evict_us=1 << 20, format=Format.FP32)
     job = talk.view(JOB_VIEW, job_view_register(1))
-    shown = {"state": JobState.RUNNING, "format": Format.FP32, "fraction": -10, "epoch": a.epoch, "elements": 8, "world": 2, "threshold": 1,
-             "mode": 1, "live": 3, "joining": 0, "first_seq": a.first_seq, "deadline_us": 5000, "evict_us": 1 << 20, "reserved": 0}
+    shown = {
+        "state": JobState.RUNNING,
+        "format": Format.FP32,
+        "fraction": -10,
+        "epoch": a.epoch,
+        "elements": 8,
+        "world": 2,
+        "threshold": 1,
+        "mode": 1,
+        "live": 3,
+        "joining": 0,
+        "first_seq": a.first_seq,
+        "deadline_us": 5000,
+        "evict_us": 1 << 20,
+        "reserved": 0,
+    }
     assert {name: int(job[name]) for name in JOB_VIEW.names} == shown
     for client in (a, b):
         member = talk.view(MEMBER_VIEW, member_view_register(1, client.member))
@@ -77,7 +109,12 @@ def test_a_collecting_slot_tells_who_is_missing():
     for client in (a, c):
         talk.exchange(client.port, client.contribution(a.first_seq, np.ones(4, np.float32)))
     slot = talk.view(SLOT_VIEW, slot_view_register(0, a.first_seq % talk.config.slots))
-    assert (slot["seq"], slot["state"], slot["format"], slot["length"]) == (a.first_seq, SlotState.COLLECTING, Format.WINDOW64, 16)
+    assert (slot["seq"], slot["state"], slot["format"], slot["length"]) == (
+        a.first_seq,
+        SlotState.COLLECTING,
+        Format.WINDOW64,
+        16,
+    )
     assert (slot["arrived"], slot["members"], slot["expected"]) == (0b101, 0b101, 0b111)
     assert int(slot["expected"] & ~slot["arrived"]) == 1 << b.member
     talk.check()
@@ -113,7 +150,9 @@ def test_silence_is_counted_from_the_last_sign_of_life(halted):
     talk.check()
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: f"{config.jobs} jobs, {config.members} members, {config.slots} slots")
+@pytest.mark.parametrize(
+    "config", CONFIGS, ids=lambda config: f"{config.jobs} jobs, {config.members} members, {config.slots} slots"
+)
 @pytest.mark.parametrize("stalls", [0, 0.3], ids=["flowing", "stalled"])
 def test_every_row_is_the_models_and_nothing_stands_beyond_the_last(config, stalls):
     talk = Reader(config)
@@ -122,7 +161,9 @@ def test_every_row_is_the_models_and_nothing_stands_beyond_the_last(config, stal
         for k, client in enumerate(clients):
             talk.exchange(client.port, client.receipt(client.first_seq + k % config.slots))
             for seq in range(k % (config.window + 1)):
-                talk.exchange(client.port, client.contribution(client.first_seq + seq, np.ones(1 + seq, np.float32), behind=seq))
+                talk.exchange(
+                    client.port, client.contribution(client.first_seq + seq, np.ones(1 + seq, np.float32), behind=seq)
+                )
     talk.everything()
     talk.ask(clients[0], clients[0].end_job())  # whose rows stay in memory
     talk.everything()

@@ -15,8 +15,10 @@ LENGTHS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, *range(60, 77), 127, 128, 129,
 
 def words(frame):
     """Words of eight bytes with anything behind the end; of an empty frame one empty word."""
-    return [(int.from_bytes(frame[at:at + 8].ljust(8, b"\xa5"), "little"), len(frame[at:at + 8]), at + 8 >= len(frame))
-            for at in range(0, len(frame) or 1, 8)]
+    return [
+        (int.from_bytes(frame[at : at + 8].ljust(8, b"\xa5"), "little"), len(frame[at : at + 8]), at + 8 >= len(frame))
+        for at in range(0, len(frame) or 1, 8)
+    ]
 
 
 def run(frames, *, stalls=0.0, make=Crc32):
@@ -58,7 +60,9 @@ def test_fcs_is_zlibs_for_frames_back_to_back(stalls):
 
 def test_a_last_word_may_be_empty():
     frames = [random.Random(length).randbytes(length) for length in (8, 16, 64)]
-    found, _ = run([[*[(word, count, False) for word, count, _ in words(frame)], (0xDEAD, 0, True)] for frame in frames])
+    found, _ = run(
+        [[*[(word, count, False) for word, count, _ in words(frame)], (0xDEAD, 0, True)] for frame in frames]
+    )
     assert found == [zlib.crc32(frame) for frame in frames]
 
 
@@ -70,9 +74,16 @@ def test_a_frame_and_its_fcs_leave_the_residue():
     assert RESIDUE not in run([words(frame) for frame in spoilt])[0]
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [
-    ("0xEDB88320", "0xEDB88321"), ("Mux(folded.last, START, moved)", "moved"), ("BYTES - count)", "BYTES - count + 1)"),
-    ("Mux(stage.count[3], all_of_them[row], chosen)", "chosen"), ("BYTES - bit // 8)", "BYTES - 1 - bit // 8)")])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("0xEDB88320", "0xEDB88321"),
+        ("Mux(folded.last, START, moved)", "moved"),
+        ("BYTES - count)", "BYTES - count + 1)"),
+        ("Mux(stage.count[3], all_of_them[row], chosen)", "chosen"),
+        ("BYTES - bit // 8)", "BYTES - 1 - bit // 8)"),
+    ],
+)
 def test_slips_are_noticed(sound, wrong):
     frames = [random.Random(length).randbytes(length) for length in (60, 64, 65)]
     make = mutant(hw.ethernet.crc, sound, wrong).Crc32

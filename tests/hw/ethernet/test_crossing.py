@@ -19,9 +19,21 @@ def noise(length, seed=0):
     return random.Random(1000 * seed + length).randbytes(length)
 
 
-def run(frames, *, write=5.0, read=6.4, stalls=(0.0, 0.0), whole=False, depth=16, make=Crossing, cycles=4000, resets=(), bus_bits=64):
-    """What comes out: frames with their error, each with the reader's cycles of its first and its last word; but for frames of which the reader was
-    reset. `resets`: domain, cycle of `write`, length."""
+def run(
+    frames,
+    *,
+    write=5.0,
+    read=6.4,
+    stalls=(0.0, 0.0),
+    whole=False,
+    depth=16,
+    make=Crossing,
+    cycles=4000,
+    resets=(),
+    bus_bits=64,
+):
+    """What comes out: frames with their error, each with the reader's cycles of its first and its last word; but for
+    frames of which the reader was reset. `resets`: domain, cycle of `write`, length."""
     dut = make(bus_bits=bus_bits, depth=depth, whole=whole)
     clocks, found = Clocks(dut, {"write": write, "read": read}), []
     now = [0]
@@ -34,13 +46,17 @@ def run(frames, *, write=5.0, read=6.4, stalls=(0.0, 0.0), whole=False, depth=16
     words = [to_words(frame, bus_bits) for frame in frames]
     clocks.process(count)
     clocks.process(functools.partial(feed, target=dut.i, frames=words, domain="write", stalls=stalls[0], seed=1))
-    clocks.process(functools.partial(drain, target=dut.o, found=found, domain="read", stalls=stalls[1], seed=2, at=lambda: now[0]))
+    clocks.process(
+        functools.partial(drain, target=dut.o, found=found, domain="read", stalls=stalls[1], seed=2, at=lambda: now[0])
+    )
 
     async def watch(ctx):
         for cycle in range(cycles):
             await ctx.tick("write")
             for domain, reset in clocks.domains.items():
-                ctx.set(reset.rst, int(any(which == domain and at <= cycle < at + length for which, at, length in resets)))
+                ctx.set(
+                    reset.rst, int(any(which == domain and at <= cycle < at + length for which, at, length in resets))
+                )
             if not resets and sum(word is not None and word.last for word, _ in found) == len(frames):
                 break
 
@@ -51,7 +67,7 @@ def run(frames, *, write=5.0, read=6.4, stalls=(0.0, 0.0), whole=False, depth=16
             frame, begun = b"", None
             continue
         begun = at if begun is None else begun
-        frame += word.data.to_bytes(bus_bits // 8, "little")[:word.count]
+        frame += word.data.to_bytes(bus_bits // 8, "little")[: word.count]
         if word.last:
             out.append((frame, bool(word.error), begun, at))
             frame, begun = b"", None
@@ -77,7 +93,7 @@ def test_a_whole_frame_comes_without_a_pause(write, read, stalls):
 
 
 def test_a_frame_that_is_not_to_be_whole_comes_before_it_ends():
-    (frame, _, first, last), = run([noise(400)], stalls=(0.5, 0.0))
+    ((frame, _, first, last),) = run([noise(400)], stalls=(0.5, 0.0))
     assert last - first + 1 > 50
 
 
@@ -111,14 +127,21 @@ def test_a_reset_of_either_side_makes_no_frame_whole_that_is_not(domain, whole, 
     resets = [(domain, at, 6 + at % 5) for at in range(50, 500, 41)]
     out = run(frames, stalls=stalls, whole=whole, resets=resets, cycles=3500)
     good = [frame for frame, error, *_ in out if not error]
-    assert set(good) <= set(frames) and [frames.index(frame) for frame in good] == sorted(frames.index(frame) for frame in good)
+    assert set(good) <= set(frames) and [frames.index(frame) for frame in good] == sorted(
+        frames.index(frame) for frame in good
+    )
     assert good[-20:] == frames[-20:] and len(good) > 30
     assert len(good) < len(frames)
 
 
-@pytest.mark.parametrize(("sound", "wrong", "options"), [
-    ("may_begin.eq(frames.r_rdy)", "may_begin.eq(1)", {"whole": True}), ("inside.eq(0), cut.eq(begun)", "inside.eq(0)", {}),
-    ("skips.eq(inside & ~begun)", "skips.eq(0)", {})])
+@pytest.mark.parametrize(
+    ("sound", "wrong", "options"),
+    [
+        ("may_begin.eq(frames.r_rdy)", "may_begin.eq(1)", {"whole": True}),
+        ("inside.eq(0), cut.eq(begun)", "inside.eq(0)", {}),
+        ("skips.eq(inside & ~begun)", "skips.eq(0)", {}),
+    ],
+)
 def test_slips_are_noticed(sound, wrong, options):
     make = mutant(hw.ethernet.crossing, sound, wrong).Crossing
     frames = [noise(40 + k % 50, k) for k in range(150)]
@@ -128,7 +151,13 @@ def test_slips_are_noticed(sound, wrong, options):
         return
     seen = set()
     for domain in ("write", "read"):
-        out = run(frames, stalls=(0.1, 0.5), make=make, cycles=3500, resets=[(domain, at, 6 + at % 5) for at in range(50, 500, 41)])
+        out = run(
+            frames,
+            stalls=(0.1, 0.5),
+            make=make,
+            cycles=3500,
+            resets=[(domain, at, 6 + at % 5) for at in range(50, 500, 41)],
+        )
         seen.add({frame for frame, error, *_ in out if not error} <= set(frames))
     assert False in seen
 

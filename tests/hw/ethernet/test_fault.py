@@ -47,7 +47,8 @@ def model(columns):
 
 
 def traffic(seed):
-    """Sequences in runs of one kind, apart by up to a little more than is allowed; both columns of a word are alike if both have one."""
+    """Sequences in runs of one kind, apart by up to a little more than is allowed; both columns of a word are alike if
+    both have one."""
     rng, columns = random.Random(seed), []
     for _ in range(40):
         kind = rng.choice([LOCAL, REMOTE])
@@ -76,8 +77,15 @@ def test_faults_agree_with_the_figure():
     assert set(model(columns)) == {0, 1, 2}
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [("SEQUENCES = 4", "SEQUENCES = 3"), ("128 // 2", "126 // 2"), ("+ 1 + both", "+ 1"),
-                                              ("Mux(is_remote == was_remote, count, 0)", "count")])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("SEQUENCES = 4", "SEQUENCES = 3"),
+        ("128 // 2", "126 // 2"),
+        ("+ 1 + both", "+ 1"),
+        ("Mux(is_remote == was_remote, count, 0)", "count"),
+    ],
+)
 def test_slips_are_noticed(sound, wrong):
     columns = traffic(1)
     assert run(columns, make=mutant(hw.ethernet.fault, sound, wrong).LinkFault) != model(columns)

@@ -65,7 +65,7 @@ def test_the_lock_survives_15_wrong_of_64_and_not_16():
     # 15 at a window's end and 16 at the next one's begin are never 16 in one.
     assert locks([True] * 64 + [True] * 49 + [False] * 30 + [True] * 34)[64:] == [(1, 0)] * 113
     lost = locks([True] * 64 + [True] * 40 + [False] * 16 + [True] * 4)
-    assert lost[64 + 54:] == [(1, 0), (0, 1), (0, 0), (0, 0), (0, 0), (0, 0)]
+    assert lost[64 + 54 :] == [(1, 0), (0, 1), (0, 0), (0, 0), (0, 0), (0, 0)]
 
 
 def test_lock_agrees_with_the_figure_on_noise():
@@ -76,9 +76,15 @@ def test_lock_agrees_with_the_figure_on_noise():
     assert {locked for locked, _ in found} == {0, 1}
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [
-    ("WINDOW = 64", "WINDOW = 63"), ("INVALID_MAX = 16", "INVALID_MAX = 15"), ("m.d.sync += wait.eq(wait - 1)", "m.d.sync += wait.eq(0)"),
-    ("self.slip.eq(1), seen.eq(0)", "seen.eq(0)")])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("WINDOW = 64", "WINDOW = 63"),
+        ("INVALID_MAX = 16", "INVALID_MAX = 15"),
+        ("m.d.sync += wait.eq(wait - 1)", "m.d.sync += wait.eq(0)"),
+        ("self.slip.eq(1), seen.eq(0)", "seen.eq(0)"),
+    ],
+)
 def test_slips_of_the_lock_are_noticed(sound, wrong):
     make = mutant(hw.ethernet.lock, sound, wrong).BlockLock
     headers = [True] * 64 + [False] * 15 + [True] * 49 + [False] * 16 + [True] * 3 + [False] * 6 + [True] * 64
@@ -88,7 +94,7 @@ def test_slips_of_the_lock_are_noticed(sound, wrong):
 def test_errors_are_high_at_the_limit_and_through_the_first_window_below_it():
     dut = BerMonitor(blocks=50, limit=4)
     wrong = {10, 20, 30, 40, 60, 70, 80}
-    high = [value for value, in run(dut, [k not in wrong for k in range(160)], ("high",), [(dut.locked, 1)])]
+    high = [value for (value,) in run(dut, [k not in wrong for k in range(160)], ("high",), [(dut.locked, 1)])]
     assert high.index(1) == 40 + 2
     assert high[42:99] == [1] * 57 and high[99:] == [0] * 61
 
@@ -101,10 +107,13 @@ def test_errors_below_the_limit_and_errors_without_lock_do_not_count():
 
 
 def test_a_slip_of_the_monitor_is_noticed():
-    for sound, wrong in (("self.high.eq(wrong == self.limit)]", "self.high.eq(0)]"), ("with m.If(~self.locked):", "with m.If(0):")):
+    for sound, wrong in (
+        ("self.high.eq(wrong == self.limit)]", "self.high.eq(0)]"),
+        ("with m.If(~self.locked):", "with m.If(0):"),
+    ):
         dut = mutant(hw.ethernet.lock, sound, wrong).BerMonitor(blocks=50, limit=4)
         locked = "locked" not in sound
-        high = [value for value, in run(dut, [False] * 200, ("high",), [(dut.locked, locked)])]
+        high = [value for (value,) in run(dut, [False] * 200, ("high",), [(dut.locked, locked)])]
         assert (0 in high[60:]) == locked or not locked and 1 in high
 
 

@@ -21,12 +21,18 @@ def test_the_mac_agrees_with_another_source_and_another_sink():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("module", "sound", "wrong", "failing"), [
-    (hw.ethernet.transmit, "deficit.eq(owed)]", "deficit.eq(0)]", "sent"), (hw.ethernet.transmit, "GAP_COLUMNS = 3", "GAP_COLUMNS = 2", "sent"),
-    (hw.ethernet.receive, "cut.word.error | ~right", "cut.word.error", "damaged"),
-    (hw.ethernet.receive, "m.d.sync += shifted.eq(late)", "m.d.sync += shifted.eq(0)", "received")])
+@pytest.mark.parametrize(
+    ("module", "sound", "wrong", "failing"),
+    [
+        (hw.ethernet.transmit, "deficit.eq(owed)]", "deficit.eq(0)]", "sent"),
+        (hw.ethernet.transmit, "GAP_COLUMNS = 3", "GAP_COLUMNS = 2", "sent"),
+        (hw.ethernet.receive, "cut.word.error | ~right", "cut.word.error", "damaged"),
+        (hw.ethernet.receive, "m.d.sync += shifted.eq(late)", "m.d.sync += shifted.eq(0)", "received"),
+    ],
+)
 def test_slips_are_noticed(tmp_path, module, sound, wrong, failing):
-    """Without the deficit count, with short gaps, with a wrong FCS not told, without starts in lane 4. Quick sibling: the tests of the halves."""
+    """Without the deficit count, with short gaps, with a wrong FCS not told, without starts in lane 4. Quick sibling:
+    the tests of the halves."""
     broken = mutant(module, sound, wrong)
     part = Mac(transmitter=broken.Transmitter) if module is hw.ethernet.transmit else Mac(receiver=broken.Receiver)
     with pytest.raises(RuntimeError) as found:

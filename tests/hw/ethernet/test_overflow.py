@@ -20,19 +20,25 @@ def damaged(k):
 
 
 def run(frames, *, make=Overflow, stalls=0.0, start=0, source_stalls=0.0):
-    """Frames that left, whether with an error, source, sink, and `lost`, the frames that the law gives up: those of which a word came while what
-    stood before it was not taken, or which began before each one that came earlier had been ended on the other side."""
+    """Frames that left, whether with an error, source, sink, and `lost`, the frames that the law gives up: those of
+    which a word came while what stood before it was not taken, or which began before each one that came earlier had
+    been ended on the other side."""
     dut = make(bus_bits=64)
     bench = Bench(dut)
     lost = set()
-    source = bench.source(dut.i, [word for k, frame in enumerate(frames) for word in to_words(frame, 64, error=damaged(k))], stalls=source_stalls)
+    source = bench.source(
+        dut.i,
+        [word for k, frame in enumerate(frames) for word in to_words(frame, 64, error=damaged(k))],
+        stalls=source_stalls,
+    )
     sink = bench.sink(dut.o, stalls=stalls, start=start)
 
     async def follow(ctx):
         came = left = 0
         first = True
         async for _, _, comes, comes_last, offered, taken, offered_last in ctx.tick().sample(
-                dut.i.valid, dut.i.payload.last, dut.o.valid, dut.o.ready, dut.o.payload.last):
+            dut.i.valid, dut.i.payload.last, dut.o.valid, dut.o.ready, dut.o.payload.last
+        ):
             if comes and (offered and not taken or first and came > left + (offered and offered_last)):
                 lost.add(came)
             if comes:
@@ -45,11 +51,12 @@ def run(frames, *, make=Overflow, stalls=0.0, start=0, source_stalls=0.0):
 
 
 def judge(frames, found, errors, lost):
-    """With an error: the lost, each a beginning of what came but for its last word, and those that had one before; the others are what came."""
+    """With an error: the lost, each a beginning of what came but for its last word, and those that had one before; the
+    others are what came."""
     assert len(found) == len(frames)
     assert [k for k, error in enumerate(errors) if error] == [k for k in range(len(frames)) if damaged(k) or k in lost]
     for k, (frame, out) in enumerate(zip(frames, found, strict=True)):
-        assert out[:-1] == frame[:len(out) - 1] if k in lost else out == frame
+        assert out[:-1] == frame[: len(out) - 1] if k in lost else out == frame
 
 
 def test_with_room_nothing_is_touched_and_each_word_comes_1_cycle_later():
@@ -83,16 +90,34 @@ def test_many_ends_are_kept_while_there_is_no_room_and_no_more_than_that():
     assert len(found) == 1 + OWED_MAX
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [
-    ("losing | first & (ended | owes)", "losing"), ("ended | owes", "owes"), ("ended | owes", "ended"), ("losing | first", "first"),
-    ("losing | first & (ended | owes)", "losing | first"), ("~shut | owes", "~shut"), ("shut | ~room", "shut"), ("shut | ~room", "~room"),
-    ("room & owes, ~ended", "room & owes, 1"), ("ended & (owed != OWED_MAX)", "0"), ("Mux(ended, 1, OWED_MAX)", "1"),
-    ("self.o.payload.count.eq(1), self.o.payload.last.eq(1), self.o.payload.error.eq(1)", "self.o.payload.last.eq(1)"),
-    ("room.eq(~self.o.valid | self.o.ready)", "room.eq(~self.o.valid)"), ("losing.eq(loses & ~self.i.payload.last)", "losing.eq(losing | loses)")])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("losing | first & (ended | owes)", "losing"),
+        ("ended | owes", "owes"),
+        ("ended | owes", "ended"),
+        ("losing | first", "first"),
+        ("losing | first & (ended | owes)", "losing | first"),
+        ("~shut | owes", "~shut"),
+        ("shut | ~room", "shut"),
+        ("shut | ~room", "~room"),
+        ("room & owes, ~ended", "room & owes, 1"),
+        ("ended & (owed != OWED_MAX)", "0"),
+        ("Mux(ended, 1, OWED_MAX)", "1"),
+        (
+            "self.o.payload.count.eq(1), self.o.payload.last.eq(1), self.o.payload.error.eq(1)",
+            "self.o.payload.last.eq(1)",
+        ),
+        ("room.eq(~self.o.valid | self.o.ready)", "room.eq(~self.o.valid)"),
+        ("losing.eq(loses & ~self.i.payload.last)", "losing.eq(losing | loses)"),
+    ],
+)
 def test_slips_are_noticed(sound, wrong):
     frames = mixed()
     with pytest.raises((AssertionError, TimeoutError)):
-        found, errors, _, _, lost = run(frames, stalls=0.5, source_stalls=0.4, make=mutant(hw.ethernet.overflow, sound, wrong).Overflow)
+        found, errors, _, _, lost = run(
+            frames, stalls=0.5, source_stalls=0.4, make=mutant(hw.ethernet.overflow, sound, wrong).Overflow
+        )
         judge(frames, found, errors, lost)
 
 

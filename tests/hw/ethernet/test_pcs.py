@@ -1,4 +1,5 @@
-"""The PCS between XGMII and a line of single bits: a transceiver that begins its blocks anywhere, and a scrambler written bit by bit."""
+"""The PCS between XGMII and a line of single bits: a transceiver that begins its blocks anywhere, and a scrambler
+written bit by bit."""
 
 import random
 
@@ -21,7 +22,7 @@ def traffic(frames, seed=1):
         line += frame_of(whole(rng.randbytes(rng.randrange(60, 90)))) + [IDLE] * 5
         line += [IDLE] * (-len(line) % 4)
     line += [IDLE] * (-len(line) % 8)
-    return [line[at:at + 8] for at in range(0, len(line), 8)]
+    return [line[at : at + 8] for at in range(0, len(line), 8)]
 
 
 def line_of(sent):
@@ -29,14 +30,15 @@ def line_of(sent):
 
 
 def receive(line, *, offset=0, make=PcsReceiver, cycles=None, **options):
-    """Words, whether up, and how often the transceiver was asked to slip: it takes 66 bits at a time, from `offset` on, and one fewer when asked."""
+    """Words, whether up, and how often the transceiver was asked to slip: it takes 66 bits at a time, from `offset` on,
+    and one fewer when asked."""
     dut = make(**{"slip_cycles": 2, "ber_blocks": 200, "ber_limit": 16} | options)
     seen, ups, slips, at = [], [], 0, offset
 
     async def feed(ctx):
         nonlocal at, slips
         while at + 66 <= len(line):
-            sent = line[at:at + 66]
+            sent = line[at : at + 66]
             ctx.set(dut.block.header, header_of(sent))
             ctx.set(dut.block.payload, number(sent[2:]))
             await ctx.tick()
@@ -47,14 +49,17 @@ def receive(line, *, offset=0, make=PcsReceiver, cycles=None, **options):
 
     Bench(dut).drive(feed)
     found = characters(seen)
-    return [found[k:k + 8] for k in range(0, len(found), 8)], ups, slips
+    return [found[k : k + 8] for k in range(0, len(found), 8)], ups, slips
 
 
 def test_words_become_a_line_that_single_bits_undo():
     dut, sent, line = PcsTransmitter(), traffic(20), []
 
     async def feed(ctx):
-        for data, control in [*words([one for word in sent for one in word]), *[(0x0707070707070707, 0xFF)] * PcsTransmitter.LATENCY]:
+        for data, control in [
+            *words([one for word in sent for one in word]),
+            *[(0x0707070707070707, 0xFF)] * PcsTransmitter.LATENCY,
+        ]:
             ctx.set(dut.xgmii.data, data)
             ctx.set(dut.xgmii.control, control)
             await ctx.tick()
@@ -63,7 +68,7 @@ def test_words_become_a_line_that_single_bits_undo():
 
     Bench(dut).drive(feed)
     plain = list(descrambled(blocks_of(line), Shift(0)))
-    assert [word_of(one) for one in plain][PcsTransmitter.LATENCY - 1:][:len(sent)] == sent
+    assert [word_of(one) for one in plain][PcsTransmitter.LATENCY - 1 :][: len(sent)] == sent
 
 
 @pytest.mark.parametrize("offset", [0, 1, 2, 33, 64, 65])
@@ -75,8 +80,8 @@ def test_blocks_are_found_wherever_they_begin(offset):
     up = ups.index(1)
     assert 64 <= up < 600 and ups[up:] == [1] * (len(ups) - up)
     assert found[:up] == [FAULT] * up
-    tail = traffic(20)[:1 - PcsReceiver.LATENCY]
-    assert found[-len(tail):] == tail
+    tail = traffic(20)[: 1 - PcsReceiver.LATENCY]
+    assert found[-len(tail) :] == tail
 
 
 def test_up_is_lost_with_the_blocks_and_found_again():
@@ -101,7 +106,8 @@ def test_too_many_wrong_headers_bring_it_down_though_blocks_are_found():
 
 
 def test_a_wrong_bit_spoils_at_most_the_words_it_meets():
-    """Three bits, 39 and 58 behind the first: two blocks at most, or, if one of these ended a frame, a neighbour of theirs."""
+    """Three bits, 39 and 58 behind the first: two blocks at most, or, if one of these ended a frame, a neighbour of
+    theirs."""
     sent = [QUIET] * 100 + traffic(12)
     line, rng = line_of(sent), random.Random(3)
     reference, _, _ = receive(line)
@@ -116,6 +122,8 @@ def test_a_wrong_bit_spoils_at_most_the_words_it_meets():
 def test_slips_are_noticed():
     sent = [QUIET] * 100 + traffic(5)
     reference = receive(line_of(sent))
-    for sound, wrong in (("decoder.fault.eq(~self.up)", "decoder.fault.eq(0)"),
-                         ("decoder.block.header.eq(header)", "decoder.block.header.eq(self.block.header)")):
+    for sound, wrong in (
+        ("decoder.fault.eq(~self.up)", "decoder.fault.eq(0)"),
+        ("decoder.block.header.eq(header)", "decoder.block.header.eq(self.block.header)"),
+    ):
         assert receive(line_of(sent), make=mutant(hw.ethernet.pcs, sound, wrong).PcsReceiver) != reference

@@ -34,11 +34,19 @@ class Bench:
         self.dut = make(bus_bits=bus_bits, slip_cycles=2, ber_blocks=200)
         period, pause = GEARBOXES[gearbox]
         self.transceiver = Transceiver(self.dut, **{"pause": pause, "offset": OFFSET} | options)
-        self.clocks, self.frames, self.bus_bits, self.words = Clocks(self.dut, {"sync": CORE_NS, "rx": period, "tx": period}), frames, bus_bits, []
+        self.clocks, self.frames, self.bus_bits, self.words = (
+            Clocks(self.dut, {"sync": CORE_NS, "rx": period, "tx": period}),
+            frames,
+            bus_bits,
+            [],
+        )
         words = [to_words(frame, bus_bits) for frame in frames]
-        for process in (self.transceiver.transmit, self.transceiver.receive,
-                        functools.partial(feed, target=self.dut.tx, frames=words, domain="sync", stalls=stalls[0]),
-                        functools.partial(drain, target=self.dut.rx, found=self.words, domain="sync", stalls=stalls[1])):
+        for process in (
+            self.transceiver.transmit,
+            self.transceiver.receive,
+            functools.partial(feed, target=self.dut.tx, frames=words, domain="sync", stalls=stalls[0]),
+            functools.partial(drain, target=self.dut.rx, found=self.words, domain="sync", stalls=stalls[1]),
+        ):
             self.clocks.process(process)
 
     def ends(self):
@@ -48,7 +56,7 @@ class Bench:
         """Frames and their errors; what a reset of the switch has cut is not there."""
         found, frame = [], b""
         for word, _ in self.words:
-            frame = b"" if word is None else frame + word.data.to_bytes(self.bus_bits // 8, "little")[:word.count]
+            frame = b"" if word is None else frame + word.data.to_bytes(self.bus_bits // 8, "little")[: word.count]
             if word is not None and word.last:
                 found.append((frame, bool(word.error)))
                 frame = b""
@@ -70,11 +78,13 @@ class Bench:
 def sent(line):
     """The frames on it, once remote faults are over."""
     characters = characters_on(line)
-    columns = [characters[k:k + 4] for k in range(0, len(characters), 4)]
+    columns = [characters[k : k + 4] for k in range(0, len(characters), 4)]
     return frames_in([character for column in columns for character in ([IDLE] * 4 if column == REMOTE else column)])
 
 
-@pytest.mark.parametrize("bus_bits, gearbox", [(64, "asynchronous"), (256, "synchronous"), (256, "asynchronous"), (512, "synchronous")])
+@pytest.mark.parametrize(
+    "bus_bits, gearbox", [(64, "asynchronous"), (256, "synchronous"), (256, "asynchronous"), (512, "synchronous")]
+)
 def test_frames_come_back_whole_and_the_line_is_full(bus_bits, gearbox):
     """Also when the switch pauses in the middle of frames: gaps between those that wait are 12 bytes in the mean."""
     rng = random.Random(1)
@@ -82,7 +92,9 @@ def test_frames_come_back_whole_and_the_line_is_full(bus_bits, gearbox):
     bench = Bench(frames, bus_bits=bus_bits, gearbox=gearbox, stalls=(0.05 if bus_bits == 64 else 0.4, 0.0)).run(4000)
     assert bench.got() == [(frame, False) for frame in frames]
     found = sent(bench.transceiver.line)
-    assert [bytes(byte for byte, _ in frame.content) for frame in found] == [PREAMBLE + whole(frame) for frame in frames]
+    assert [bytes(byte for byte, _ in frame.content) for frame in found] == [
+        PREAMBLE + whole(frame) for frame in frames
+    ]
     gaps = [after.start - before.end for before, after in itertools.pairwise(found)]
     # Before the last one, which takes longer to be whole than the line takes for those before it.
     assert 0 <= 12 * len(gaps[:-1]) - sum(gaps[:-1]) <= 3
@@ -95,7 +107,8 @@ def test_short_frames_are_padded_and_bad_ones_never_come_back_whole():
 
 
 def test_wrong_bits_on_the_line_make_no_wrong_frame():
-    """Each frame that comes whole was sent, in order; each that was hit comes with an error or, if its start was hit, not."""
+    """Each frame that comes whole was sent, in order; each that was hit comes with an error or, if its start was hit,
+    not."""
     frames = [noise(60 + k, k) for k in range(40)]
     hit = random.Random(4)
     places = {66 * 200 + hit.randrange(66 * 300) for _ in range(12)}
@@ -124,7 +137,7 @@ def test_a_broken_line_takes_the_link_down_answers_with_remote_faults_and_comes_
     changes = [value for k, value in enumerate(links) if k == 0 or links[k - 1] != value]
     assert changes == [0, 1, 0, 1]
     characters = characters_on(bench.transceiver.line)
-    assert characters[8 * 400:8 * 404] == REMOTE * 8
+    assert characters[8 * 400 : 8 * 404] == REMOTE * 8
     good = [frame for frame, error in bench.got() if not error]
     assert [frame for frame in frames if frame in good] == good and good[-1] == frames[-1] and len(good) < len(frames)
 
@@ -144,23 +157,37 @@ def judge(make):
     frames = [noise(600 + k, k) for k in range(3)]
     bench = Bench(frames, gearbox="synchronous", stalls=(0.95, 0.0), make=make).run(1800)
     assert bench.got() == [(frame, False) for frame in frames]
-    assert [bytes(byte for byte, _ in frame.content) for frame in sent(bench.transceiver.line)] == [PREAMBLE + whole(frame) for frame in frames]
+    assert [bytes(byte for byte, _ in frame.content) for frame in sent(bench.transceiver.line)] == [
+        PREAMBLE + whole(frame) for frame in frames
+    ]
 
 
 def test_the_judge_of_slips_finds_none_in_the_port():
     judge(Port10G)
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [
-    ("whole=True), Narrow", "whole=False), Narrow"), ("receiver.o.valid & self.rx_valid", "receiver.o.valid"),
-    ("transmitter.i.ready & self.tx_ready", "transmitter.i.ready"), ("bits[::-1] if self.msb_first", "bits if self.msb_first")])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("whole=True), Narrow", "whole=False), Narrow"),
+        ("receiver.o.valid & self.rx_valid", "receiver.o.valid"),
+        ("transmitter.i.ready & self.tx_ready", "transmitter.i.ready"),
+        ("bits[::-1] if self.msb_first", "bits if self.msb_first"),
+    ],
+)
 def test_slips_are_noticed(sound, wrong):
     with pytest.raises(AssertionError):
         judge(mutant(hw.ethernet.port, sound, wrong).Port10G)
 
 
 def test_the_memory_for_frames_that_leave_holds_the_longest():
-    for bus_bits, longest, words in ((64, 1518, 256), (256, 1518, 64), (512, 1518, 64), (256, 9018, 512), (512, 9018, 256)):
+    for bus_bits, longest, words in (
+        (64, 1518, 256),
+        (256, 1518, 64),
+        (512, 1518, 64),
+        (256, 9018, 512),
+        (512, 9018, 256),
+    ):
         assert Port10G(bus_bits=bus_bits, frame_bytes_max=longest).tx_words == words
 
 

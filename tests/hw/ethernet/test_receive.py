@@ -1,4 +1,5 @@
-"""XGMII to frames: one for each start, whole and sound or with an error. The line is written character by character; zlib makes the FCS."""
+"""XGMII to frames: one for each start, whole and sound or with an error. The line is written character by character;
+zlib makes the FCS."""
 
 import random
 import zlib
@@ -20,7 +21,8 @@ def noise(length):
 
 
 def run(line, *, make=Receiver):
-    """Frames, which of them had an error, and in which cycles their last words came; the line's first word is in cycle 0."""
+    """Frames, which of them had an error, and in which cycles their last words came; the line's first word is in cycle
+    0."""
     dut = make()
     bench, sink = Bench(dut), None
     sink = bench.sink(dut.o, stalls=0)
@@ -53,7 +55,9 @@ def test_frames_come_without_preamble_and_fcs(lane):
         terminates.append((len(line) - 1 + 8 - (lane or 8)) // 8)
     frames, errors, times = run(line)
     assert (frames, errors) == ([noise(length) for length in LENGTHS], [False] * len(LENGTHS))
-    assert times == [at + Receiver.LATENCY + ((length + 4) % 8 > 4) for at, length in zip(terminates, LENGTHS, strict=True)]
+    assert times == [
+        at + Receiver.LATENCY + ((length + 4) % 8 > 4) for at, length in zip(terminates, LENGTHS, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("first", [0, 4])
@@ -128,7 +132,9 @@ def test_a_start_inside_a_frame_ends_that_with_an_error(lane):
 
 
 def test_idle_faults_and_stray_characters_are_no_frames():
-    line = [IDLE] * 8 + ordered_set(1) * 8 + [ERROR] * 8 + [TERMINATE] + [(byte, False) for byte in noise(23)] + [IDLE] * 8
+    line = (
+        [IDLE] * 8 + ordered_set(1) * 8 + [ERROR] * 8 + [TERMINATE] + [(byte, False) for byte in noise(23)] + [IDLE] * 8
+    )
     assert run([*line, *frame_of(whole(noise(60)))])[:2] == ([noise(60)], [False])
 
 
@@ -147,11 +153,20 @@ def test_the_judge_of_slips_finds_none_in_the_receiver():
     judge(Receiver)
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [
-    ("right.eq(crc.fcs == RESIDUE)", "right.eq(1)"), ("cut.word.error | ~right", "~right"), ("held.bad.eq(~seen.sound)", "held.bad.eq(0)"),
-    ("m.d.sync += shifted.eq(late)", "m.d.sync += shifted.eq(0)"), ("takes_half = shifted & ~early", "takes_half = shifted"),
-    ("(seen.count > FCS_BYTES)", "(seen.count >= FCS_BYTES)"), ("cut.word.count.eq(FCS_BYTES + seen.count)", "cut.word.count.eq(BYTES)"),
-    ("m.d.sync += [cut.word.count.eq(1), cut.word.error.eq(1)]", "pass"), ("seen.sound.eq(Mux(start, is_preamble, sound))", "seen.sound.eq(sound)")])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("right.eq(crc.fcs == RESIDUE)", "right.eq(1)"),
+        ("cut.word.error | ~right", "~right"),
+        ("held.bad.eq(~seen.sound)", "held.bad.eq(0)"),
+        ("m.d.sync += shifted.eq(late)", "m.d.sync += shifted.eq(0)"),
+        ("takes_half = shifted & ~early", "takes_half = shifted"),
+        ("(seen.count > FCS_BYTES)", "(seen.count >= FCS_BYTES)"),
+        ("cut.word.count.eq(FCS_BYTES + seen.count)", "cut.word.count.eq(BYTES)"),
+        ("m.d.sync += [cut.word.count.eq(1), cut.word.error.eq(1)]", "pass"),
+        ("seen.sound.eq(Mux(start, is_preamble, sound))", "seen.sound.eq(sound)"),
+    ],
+)
 def test_slips_are_noticed(sound, wrong):
     with pytest.raises(AssertionError):
         judge(mutant(hw.ethernet.receive, sound, wrong).Receiver)

@@ -34,7 +34,7 @@ def blocks(words):
 def line_of(words):
     """By single bits."""
     line = list(scrambled(blocks(words), Shift()))
-    return [number(line[at + 2:at + 66]) for at in range(0, len(line), 66)]
+    return [number(line[at + 2 : at + 66]) for at in range(0, len(line), 66)]
 
 
 def test_what_is_scrambled_is_what_single_bits_make():
@@ -44,7 +44,7 @@ def test_what_is_scrambled_is_what_single_bits_make():
 def test_what_is_descrambled_is_what_was_scrambled_from_the_59th_bit_on_whatever_the_register_held():
     for seed in (0, 12345):
         line = list(scrambled(blocks(WORDS), Shift(seed)))
-        found = run(Descrambler(), [number(line[at + 2:at + 66]) for at in range(0, len(line), 66)])
+        found = run(Descrambler(), [number(line[at + 2 : at + 66]) for at in range(0, len(line), 66)])
         assert found[1:] == WORDS[1:] and found[0] >> 58 == WORDS[0] >> 58
 
 
@@ -62,8 +62,13 @@ def test_a_wrong_bit_on_the_line_is_wrong_now_39_and_58_bits_later(bit):
     assert places == [256 + bit, 256 + bit + 39, 256 + bit + 58]
 
 
-@pytest.mark.parametrize(("part", "oracle"), [("Scrambler", lambda: line_of(WORDS)), (
-    "Descrambler", lambda: [number(plain[2:]) for plain in descrambled(blocks(WORDS), Shift(0))])])
+@pytest.mark.parametrize(
+    ("part", "oracle"),
+    [
+        ("Scrambler", lambda: line_of(WORDS)),
+        ("Descrambler", lambda: [number(plain[2:]) for plain in descrambled(blocks(WORDS), Shift(0))]),
+    ],
+)
 @pytest.mark.parametrize("wrong", ["(38, 58)", "(39, 57)"])
 def test_wrong_taps_are_noticed(part, oracle, wrong):
     assert run(getattr(mutant(hw.ethernet.scramble, "(39, 58)", wrong), part)(), WORDS) != oracle()

@@ -1,4 +1,5 @@
-"""Frames to XGMII: what stands on the line, and how far apart. The line is read character by character; zlib makes the FCS."""
+"""Frames to XGMII: what stands on the line, and how far apart. The line is read character by character; zlib makes the
+FCS."""
 
 import itertools
 import random
@@ -37,7 +38,9 @@ def run(items, *, make=Transmitter, stalls=0.0, start=4):
 
 def sent(frames, *, bad=(), **options):
     """The frames on the line; those in `bad` are marked with an error."""
-    seen, strobes, offered = run([word for k, frame in enumerate(frames) for word in to_words(frame, 64, error=k in bad)], **options)
+    seen, strobes, offered = run(
+        [word for k, frame in enumerate(frames) for word in to_words(frame, 64, error=k in bad)], **options
+    )
     assert strobes == {"stat_frame": len(frames), "stat_underrun": 0}
     return frames_in(characters(seen))
 
@@ -117,11 +120,13 @@ def test_faults_hold_frames_back_at_their_first_word(signal, column):
     bench.process(disturb)
     bench.run(quiet=100)
     line = characters(seen)
-    columns = [line[at:at + 4] for at in range(0, len(line), 4)]
-    halted = columns[2 * 42:2 * 60]
+    columns = [line[at : at + 4] for at in range(0, len(line), 4)]
+    halted = columns[2 * 42 : 2 * 60]
     assert halted == [column] * len(halted)
-    assert [bytes(byte for byte, _ in frame.content) for frame in frames_in(
-        [one for four in columns for one in ([(0x07, True)] * 4 if four == column else four)])] == [PREAMBLE + whole(noise(100))] * 3
+    assert [
+        bytes(byte for byte, _ in frame.content)
+        for frame in frames_in([one for four in columns for one in ([(0x07, True)] * 4 if four == column else four)])
+    ] == [PREAMBLE + whole(noise(100))] * 3
     starts = [at // 8 for at, one in enumerate(line) if one == START]
     assert starts[0] < 30 and starts[1] >= 60
 
@@ -138,11 +143,21 @@ def test_the_judge_of_slips_finds_none_in_the_transmitter():
     judge(Transmitter)
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [
-    ("GAP_COLUMNS = 3", "GAP_COLUMNS = 2"), ("+ late + owed[2]", "+ late"), ("deficit.eq(owed)]", "deficit.eq(0)]"),
-    ("wait.eq((columns >> 1) - 1)", "wait.eq(columns >> 1)"), ("late_next.eq(columns[0])", "late_next.eq(0)"),
-    ("checked.spoilt.replicate(32)", "0"), ("plan.spoilt.eq(spoilt)", "plan.spoilt.eq(0)"), ("FRAME_BYTES_MIN = 60", "FRAME_BYTES_MIN = 59"),
-    ("(lane - checked.count)[:2]", "(lane + checked.count)[:2]"), ("Mux(word.count > lane, word.data", "Mux(word.count >= lane, word.data")])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("GAP_COLUMNS = 3", "GAP_COLUMNS = 2"),
+        ("+ late + owed[2]", "+ late"),
+        ("deficit.eq(owed)]", "deficit.eq(0)]"),
+        ("wait.eq((columns >> 1) - 1)", "wait.eq(columns >> 1)"),
+        ("late_next.eq(columns[0])", "late_next.eq(0)"),
+        ("checked.spoilt.replicate(32)", "0"),
+        ("plan.spoilt.eq(spoilt)", "plan.spoilt.eq(0)"),
+        ("FRAME_BYTES_MIN = 60", "FRAME_BYTES_MIN = 59"),
+        ("(lane - checked.count)[:2]", "(lane + checked.count)[:2]"),
+        ("Mux(word.count > lane, word.data", "Mux(word.count >= lane, word.data"),
+    ],
+)
 def test_slips_are_noticed(sound, wrong):
     with pytest.raises((AssertionError, ValueError)):
         judge(mutant(hw.ethernet.transmit, sound, wrong).Transmitter)

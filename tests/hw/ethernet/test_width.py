@@ -17,7 +17,9 @@ FRAMES = [random.Random(length).randbytes(length) for length in (*range(1, 34), 
 def run(make, from_bits, to_bits, frames, *, stalls, errors=()):
     dut = make(bus_bits=max(from_bits, to_bits))
     bench = Bench(dut, stalls=stalls)
-    source = bench.source(dut.i, [word for k, frame in enumerate(frames) for word in to_words(frame, from_bits, error=k in errors)])
+    source = bench.source(
+        dut.i, [word for k, frame in enumerate(frames) for word in to_words(frame, from_bits, error=k in errors)]
+    )
     sink = bench.sink(dut.o)
     bench.run()
     assert all(word.count for word in sink.items)
@@ -36,7 +38,9 @@ def test_widened_frames_are_the_same(bus_bits, stalls):
 def test_a_wide_word_comes_1_cycle_behind_its_last_piece(bus_bits):
     _, source, sink = run(Widen, 64, bus_bits, [FRAMES[-1]], stalls=0)
     pieces = bus_bits // 64
-    assert sink.times == [source.times[min(pieces * (k + 1), len(source.times)) - 1] + 1 for k in range(len(sink.times))]
+    assert sink.times == [
+        source.times[min(pieces * (k + 1), len(source.times)) - 1] + 1 for k in range(len(sink.times))
+    ]
 
 
 @pytest.mark.parametrize("stalls", STALLS)
@@ -52,13 +56,22 @@ def test_narrow_words_follow_each_other_without_a_pause(bus_bits):
     assert sink.times[0] == source.times[0] + 1
 
 
-@pytest.mark.parametrize(("part", "sound", "wrong"), [
-    ("Widen", "Mux(is_whole, 0, index + 1)", "index + 1"), ("Widen", "BYTES * index + i.count", "i.count"),
-    ("Narrow", "word.count <= BYTES", "word.count < BYTES"), ("Narrow", "word.data >> 8 * BYTES", "word.data")])
+@pytest.mark.parametrize(
+    ("part", "sound", "wrong"),
+    [
+        ("Widen", "Mux(is_whole, 0, index + 1)", "index + 1"),
+        ("Widen", "BYTES * index + i.count", "i.count"),
+        ("Narrow", "word.count <= BYTES", "word.count < BYTES"),
+        ("Narrow", "word.data >> 8 * BYTES", "word.data"),
+    ],
+)
 def test_slips_are_noticed(part, sound, wrong):
     from_bits, to_bits = (64, 256) if part == "Widen" else (256, 64)
     with pytest.raises(AssertionError):
-        assert run(getattr(mutant(hw.ethernet.width, sound, wrong), part), from_bits, to_bits, FRAMES, stalls=0)[0] == FRAMES
+        assert (
+            run(getattr(mutant(hw.ethernet.width, sound, wrong), part), from_bits, to_bits, FRAMES, stalls=0)[0]
+            == FRAMES
+        )
 
 
 @pytest.mark.parametrize("part", [Narrow, Widen])

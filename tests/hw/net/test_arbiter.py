@@ -16,7 +16,8 @@ def frame(port, number, size):
 
 
 def run(frames, *, bus_bits=256, stalls=0, starts=None):
-    """`frames` by port; returns the lane's sink, the frames in their order and the ports that they are said to come from."""
+    """`frames` by port; returns the lane's sink, the frames in their order and the ports that they are said to come
+    from."""
     dut = Arbiter(ports=len(frames), bus_bits=bus_bits)
     bench = Bench(dut, stalls=stalls)
     for port, own in enumerate(frames):
@@ -30,7 +31,8 @@ def run(frames, *, bus_bits=256, stalls=0, starts=None):
     for item, other in pairwise(sink.items):
         assert item.word.last or item.arrival == other.arrival, "Arrival must be constant over the frame"
     assert [(one[0], one[1], len(one)) for one in out] == [
-        (arrival.port, arrival.scan.exponent, arrival.scan.length) for arrival in arrivals]
+        (arrival.port, arrival.scan.exponent, arrival.scan.length) for arrival in arrivals
+    ]
     return sink, out
 
 

@@ -21,7 +21,10 @@ def check(component, *, seed: int, pauses: bool, count: int = 500) -> list[Outco
     dut, model = component(CONFIG), Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)
     rng = np.random.default_rng(seed)
     hosts, fates = Hosts(CONFIG, rng), []
-    near = [(0, ordinary(bytes.fromhex(to), hosts.hosts[0].mac)) for to in ("0180c2000010", "0180c20000f0", "0180c2000100", "0080c2000000")]
+    near = [
+        (0, ordinary(bytes.fromhex(to), hosts.hosts[0].mac))
+        for to in ("0180c2000010", "0180c20000f0", "0180c2000100", "0080c2000000")
+    ]
 
     async def bench(ctx):
         ctx.set(dut.own_mac, int.from_bytes(SWITCH_MAC, "little"))
@@ -58,11 +61,17 @@ def test_routes_are_the_models(pauses):
 
 
 MUTANTS = [
-    ("destination[:40] == RESERVED", "destination[8:40] == RESERVED >> 8"), (" & (destination[44:] == 0)", ""),
-    ("1 << ingress)]\n        with m.Elif(to_us)", "1)]\n        with m.Elif(to_us)"), ("m.Elif(to_us)", "m.Elif(0)"),
+    ("destination[:40] == RESERVED", "destination[8:40] == RESERVED >> 8"),
+    (" & (destination[44:] == 0)", ""),
+    ("1 << ingress)]\n        with m.Elif(to_us)", "1)]\n        with m.Elif(to_us)"),
+    ("m.Elif(to_us)", "m.Elif(0)"),
     ("m.Elif(reserved)", "m.Elif(0)"),
-    ("table.known & (table.port == ingress)", "table.port == ingress"), ("table.known & (table.port == ingress)", "0"),
-    ("1 << table.port)", "~0)"), ("~(1 << ingress)", "~0"), ("[ingress.eq(port), ", "["), ("m.Elif(table.known)", "m.Elif(0)"),
+    ("table.known & (table.port == ingress)", "table.port == ingress"),
+    ("table.known & (table.port == ingress)", "0"),
+    ("1 << table.port)", "~0)"),
+    ("~(1 << ingress)", "~0"),
+    ("[ingress.eq(port), ", "["),
+    ("m.Elif(table.known)", "m.Elif(0)"),
 ]
 
 

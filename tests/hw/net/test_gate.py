@@ -19,18 +19,28 @@ def noise(size, seed):
 
 
 def contribution(k, size, operation=Operation.CONTRIBUTE):
-    return {"frame": 1, "works": 1, "work": {"operation": operation, "slot": k % 8, "result": {"seq": k}}}, noise(64 + size, k)
+    return {"frame": 1, "works": 1, "work": {"operation": operation, "slot": k % 8, "result": {"seq": k}}}, noise(
+        64 + size, k
+    )
 
 
 def cases():
     """(verdict, frame or None): everything that a verdict can say, in one random order."""
     made = [contribution(k, size) for k, size in enumerate((4, 60, 64, 68, 128))]
-    made += [contribution(5, 64, Operation.FORCE), contribution(6, 0, Operation.RESEND), contribution(7, 65, Operation.RESEND)]
-    made += [({"frame": 1, "ports": 1 + k, "length": size}, noise(size, 10 + k))
-             for k, size in enumerate((60, 63, 64, 65, 200))]
+    made += [
+        contribution(5, 64, Operation.FORCE),
+        contribution(6, 0, Operation.RESEND),
+        contribution(7, 65, Operation.RESEND),
+    ]
+    made += [
+        ({"frame": 1, "ports": 1 + k, "length": size}, noise(size, 10 + k))
+        for k, size in enumerate((60, 63, 64, 65, 200))
+    ]
     made += [({"frame": 1}, noise(size, 20 + size)) for size in (60, 64, 65, 300)]
-    made += [({"frame": 0, "works": 1, "work": {"operation": Operation.FORCE, "slot": k, "result": {"seq": 30 + k}}}, None)
-             for k in range(4)]
+    made += [
+        ({"frame": 0, "works": 1, "work": {"operation": Operation.FORCE, "slot": k, "result": {"seq": 30 + k}}}, None)
+        for k in range(4)
+    ]
     random.Random(4).shuffle(made)
     return made
 
@@ -52,14 +62,19 @@ def test_each_frame_goes_where_its_verdict_says(bus_bits, stalls):
     _, works, contributions, floods = run(bus_bits, made, stalls)
     worked = [verdict["work"] for verdict, _ in made if verdict.get("works")]
     assert [(item.operation, item.slot, item.result.seq) for item in works.items] == [
-        (work["operation"], work["slot"], work["result"]["seq"]) for work in worked]
+        (work["operation"], work["slot"], work["result"]["seq"]) for work in worked
+    ]
     assert from_words(contributions.items, bus_bits) == [
-        frame[64:] for verdict, frame in made
-        if verdict.get("works") and frame and verdict["work"]["operation"] == Operation.CONTRIBUTE]
+        frame[64:]
+        for verdict, frame in made
+        if verdict.get("works") and frame and verdict["work"]["operation"] == Operation.CONTRIBUTE
+    ]
     assert from_words([item.word for item in floods.items], bus_bits) == [
-        frame for verdict, frame in made if verdict.get("ports")]
+        frame for verdict, frame in made if verdict.get("ports")
+    ]
     assert [(item.ports, item.length) for item in floods.items if item.word.last] == [
-        (verdict["ports"], verdict["length"]) for verdict, _ in made if verdict.get("ports")]
+        (verdict["ports"], verdict["length"]) for verdict, _ in made if verdict.get("ports")
+    ]
 
 
 @pytest.mark.parametrize("stalls", STALLS)
@@ -82,8 +97,11 @@ def test_frame_waits_while_its_operation_is_not_taken():
 
 
 def test_no_latency_and_one_word_per_cycle():
-    words, _, contributions, floods = run(256, [contribution(k, 64) for k in range(3)] + [
-        ({"frame": 1, "ports": 1, "length": 96}, noise(96, 3)), ({"frame": 1}, noise(96, 4))])
+    words, _, contributions, floods = run(
+        256,
+        [contribution(k, 64) for k in range(3)]
+        + [({"frame": 1, "ports": 1, "length": 96}, noise(96, 3)), ({"frame": 1}, noise(96, 4))],
+    )
     assert words.times == list(range(1, 1 + 3 * 4 + 6))
     assert contributions.times == [words.times[k] for k in (2, 3, 6, 7, 10, 11)]
     assert floods.times == words.times[12:15]

@@ -1,4 +1,5 @@
-"""Where stations are, against the golden table: over sets that cannot hold everybody, moves, and time that goes round."""
+"""Where stations are, against the golden table: over sets that cannot hold everybody, moves, and time that goes
+round."""
 
 import random
 
@@ -51,7 +52,12 @@ class Talk:
 
     async def ask(self, destination: bytes, source: bytes, port: int, *, pause: int = 0) -> int | None:
         ctx, dut = self.ctx, self.dut
-        for name, value in (("destination", number(destination)), ("source", number(source)), ("ingress", port), ("takes", 1)):
+        for name, value in (
+            ("destination", number(destination)),
+            ("source", number(source)),
+            ("ingress", port),
+            ("takes", 1),
+        ):
             ctx.set(getattr(dut, name), value)
         await ctx.tick()
         for name in ("destination", "source"):
@@ -77,7 +83,14 @@ def play(story, table=MacTable) -> None:
     Bench(dut).drive(bench)
 
 
-STATIONS = [*crowd(64, 7), *(bytes([2, 0, 0, 0, 0, k]) for k in range(10)), OWN, bytes(6), b"\xff" * 6, bytes.fromhex("01005e000001")]
+STATIONS = [
+    *crowd(64, 7),
+    *(bytes([2, 0, 0, 0, 0, k]) for k in range(10)),
+    OWN,
+    bytes(6),
+    b"\xff" * 6,
+    bytes.fromhex("01005e000001"),
+]
 
 
 def chatter(seed: int, *, turns: int = 1200, pauses: bool = True):
@@ -85,7 +98,12 @@ def chatter(seed: int, *, turns: int = 1200, pauses: bool = True):
         rng = random.Random(seed)
         seen = set()
         for _ in range(turns):
-            known = await talk.ask(rng.choice(STATIONS), rng.choice(STATIONS), rng.randrange(16), pause=rng.choice([0, 0, 0, 1, 2, 9]) * pauses)
+            known = await talk.ask(
+                rng.choice(STATIONS),
+                rng.choice(STATIONS),
+                rng.randrange(16),
+                pause=rng.choice([0, 0, 0, 1, 2, 9]) * pauses,
+            )
             seen.add(known is None)
             if rng.random() < 0.06:
                 await talk.rest()
@@ -174,19 +192,39 @@ def test_the_oldest_of_a_set_gives_way_and_the_first_in_doubt(renewed):
     play(silent_for_longest(renewed))
 
 
-STORIES = [forgotten_after_18_ticks, gone_round, gone_round_under_load, *map(silent_for_longest, range(4)),
-           *map(chatter, range(3)), chatter(7, turns=2000, pauses=False)]
+STORIES = [
+    forgotten_after_18_ticks,
+    gone_round,
+    gone_round_under_load,
+    *map(silent_for_longest, range(4)),
+    *map(chatter, range(3)),
+    chatter(7, turns=2000, pauses=False),
+]
 MUTANTS = [
-    ("Mux(same_row, put.en, 0)", "put.en"), ("Mux(same_row, put.en, 0)", "0"),
-    ("(Mux(new, now, before)", "(Mux(0, now, before)"), (" & ~new for", " for"),
-    ("alive(last) & (last.mac == destination)", "0"), ("(last.mac == destination) & fresh", "fresh"),
-    ("~source[0] & ", ""), ("(source != 0) & ", ""), (" & (source != self.own_mac)", ""), ("& ~written[k])", ")"),
-    ("Mux(put.addr == asked, put.en, 0)", "put.en"), ("< LIFETIME_TICKS)", "<= LIFETIME_TICKS)"), ("entry.valid & ((tick", "((tick"),
-    ("alive(entry) & (entry.mac == source)", "entry.valid & (entry.mac == source)"), ("Mux(same.any(), same, oldest)", "oldest"),
-    ("upper = later[1][1] > later", "upper = later[1][1] < later"), ("[(ages[k + 1] > ages[k],", "[(ages[k + 1] < ages[k],"),
-    ("Mux(buries, dead, 0)", "0"), ("Mux(buries, dead, 0)", "dead"), ("entry.stamp.eq(tick), ", ""), ("walking & ~self.takes", "walking"),
+    ("Mux(same_row, put.en, 0)", "put.en"),
+    ("Mux(same_row, put.en, 0)", "0"),
+    ("(Mux(new, now, before)", "(Mux(0, now, before)"),
+    (" & ~new for", " for"),
+    ("alive(last) & (last.mac == destination)", "0"),
+    ("(last.mac == destination) & fresh", "fresh"),
+    ("~source[0] & ", ""),
+    ("(source != 0) & ", ""),
+    (" & (source != self.own_mac)", ""),
+    ("& ~written[k])", ")"),
+    ("Mux(put.addr == asked, put.en, 0)", "put.en"),
+    ("< LIFETIME_TICKS)", "<= LIFETIME_TICKS)"),
+    ("entry.valid & ((tick", "((tick"),
+    ("alive(entry) & (entry.mac == source)", "entry.valid & (entry.mac == source)"),
+    ("Mux(same.any(), same, oldest)", "oldest"),
+    ("upper = later[1][1] > later", "upper = later[1][1] < later"),
+    ("[(ages[k + 1] > ages[k],", "[(ages[k + 1] < ages[k],"),
+    ("Mux(buries, dead, 0)", "0"),
+    ("Mux(buries, dead, 0)", "dead"),
+    ("entry.stamp.eq(tick), ", ""),
+    ("walking & ~self.takes", "walking"),
     ("alive(entry) & (entry.mac == destination)", "entry.mac == destination"),
-    ("[wiping.eq(0), walking.eq(0)]", "wiping.eq(0)"), ("entry.valid.eq(learns)", "entry.valid.eq(1)"),
+    ("[wiping.eq(0), walking.eq(0)]", "wiping.eq(0)"),
+    ("entry.valid.eq(learns)", "entry.valid.eq(1)"),
 ]
 
 

@@ -17,7 +17,9 @@ def items(frames):
 def test_frames_stay_whole_and_in_order(inputs, stalls):
     dut = Merge(Laned(64), inputs=inputs)
     bench = Bench(dut, stalls=stalls)
-    frames = [[bytes([k, number]) + bytes(size) for number, size in enumerate((5, 6, 7, 20, 60))] for k in range(inputs)]
+    frames = [
+        [bytes([k, number]) + bytes(size) for number, size in enumerate((5, 6, 7, 20, 60))] for k in range(inputs)
+    ]
     for k in range(inputs):
         bench.source(dut.i[k], items(frames[k]))
     sink = bench.sink(dut.o)

@@ -35,13 +35,23 @@ def address(client):
 
 
 def addressed(client, payload):
-    return compose.address(OWN, Source(client.port, client.mac, int.from_bytes(client.ip, "big"), client.udp_port), payload)
+    return compose.address(
+        OWN, Source(client.port, client.mac, int.from_bytes(client.ip, "big"), client.udp_port), payload
+    )
 
 
 def result(seq, elements):
     """UDP payload of a result, not yet addressed."""
-    return compose.result(job=0, epoch=7, seq=seq, format=1, flags=0, members=5, tainted=0,
-                          numbers=np.arange(elements, dtype="<u4") * 0x01234567 + seq)
+    return compose.result(
+        job=0,
+        epoch=7,
+        seq=seq,
+        format=1,
+        flags=0,
+        members=5,
+        tainted=0,
+        numbers=np.arange(elements, dtype="<u4") * 0x01234567 + seq,
+    )
 
 
 def notice(seq):
@@ -60,8 +70,9 @@ class Exit:
         dut, self.start = self.dut, start
         self.bench = Bench(dut, inputs=[(dut.own_mac, number(SWITCH_MAC)), (dut.own_ip, number(SWITCH_IP))])
         self.results, self.replies, self.floods = [], [], []
-        self.bindings = [{"job": 0, "member": k, "port": client.port, "address": address(client)}
-                         for k, client in enumerate(bound)]
+        self.bindings = [
+            {"job": 0, "member": k, "port": client.port, "address": address(client)} for k, client in enumerate(bound)
+        ]
         self.stalls = stalls
 
     def words(self, payload):
@@ -70,15 +81,26 @@ class Exit:
     def put_result(self, payload, recipients, job=0):
         """A result, or a GRANT, whose header alone it is."""
         words = self.words(payload)
-        self.results += [{"word": word, "first": k == 0, "words": len(words), "header": {
-            "job": job, "recipients": recipients, "length": max(0, len(payload) - 22 - 4)}} for k, word in enumerate(words)]
+        self.results += [
+            {
+                "word": word,
+                "first": k == 0,
+                "words": len(words),
+                "header": {"job": job, "recipients": recipients, "length": max(0, len(payload) - 22 - 4)},
+            }
+            for k, word in enumerate(words)
+        ]
 
     def put_reply(self, payload, client, port=PORT):
         frame = addressed(client, payload)
-        self.replies += [{"word": word, "port": port, "length": len(frame)} for word in to_words(frame, self.config.bus_bits)]
+        self.replies += [
+            {"word": word, "port": port, "length": len(frame)} for word in to_words(frame, self.config.bus_bits)
+        ]
 
     def put_flood(self, frame, ports=1 << PORT):
-        self.floods += [{"word": word, "ports": ports, "length": len(frame)} for word in to_words(frame, self.config.bus_bits)]
+        self.floods += [
+            {"word": word, "ports": ports, "length": len(frame)} for word in to_words(frame, self.config.bus_bits)
+        ]
 
     def run(self, *, input_start=20, **options):
         dut, sources = self.dut, {}
@@ -87,8 +109,11 @@ class Exit:
             items = getattr(self, name)
             begins = [k == 0 or items[k - 1]["word"]["last"] for k in range(len(items))]
             sources[name] = self.bench.source(
-                getattr(dut, name), items, start=input_start,
-                beside=None if first is None else lambda k, first=first, begins=begins: [(first, begins[k])])
+                getattr(dut, name),
+                items,
+                start=input_start,
+                beside=None if first is None else lambda k, first=first, begins=begins: [(first, begins[k])],
+            )
         self.sink = self.bench.sink(dut.tx, start=self.start, stalls=self.stalls)
         self.sources = sources
         assert self.bench.run(read=[dut.busy], **options) == [0]
@@ -116,7 +141,9 @@ def assert_sound(frame):
 def test_result_leaves_once_for_each_recipient_here_with_its_addresses(bus_bits, stalls):
     out = Exit(bus_bits, stalls=stalls)
     expected = []
-    for seq, (elements, recipients) in enumerate(((1, 0b1111), (13, 0b0100), (0, 0b1101), (14, 0b0010), (15, 0b1001), (0, 0b0010), (64, 0b1101))):
+    for seq, (elements, recipients) in enumerate(
+        ((1, 0b1111), (13, 0b0100), (0, 0b1101), (14, 0b0010), (15, 0b1001), (0, 0b0010), (64, 0b1101))
+    ):
         payload = result(seq, elements) if elements else compose.grant(job=0, epoch=7, base=seq, members=5)
         out.put_result(payload, recipients)
         expected += [addressed(CLIENTS[m], payload) for m in (0, 2, 3) if recipients >> m & 1]
@@ -135,10 +162,22 @@ def test_an_uplink_leaves_for_the_parent(bus_bits, format):
     out, expected = Exit(bus_bits, bound=[*CLIENTS, parent]), []
     for elements in (1, 2, 7, 14):
         numbers = np.arange(elements, dtype="<i8" if format == Format.FIXED64 else "<u4")
-        payload = compose.uplink(job=0, epoch=7, seq=elements, member=2, token=9, format=format, flags=1, behind=3, ranks=5, tainted=2, partial=True,
-                                 numbers=numbers)
+        payload = compose.uplink(
+            job=0,
+            epoch=7,
+            seq=elements,
+            member=2,
+            token=9,
+            format=format,
+            flags=1,
+            behind=3,
+            ranks=5,
+            tainted=2,
+            partial=True,
+            numbers=numbers,
+        )
         out.put_result(payload, 1 << len(CLIENTS))
-        for item in out.results[-len(out.words(payload)):]:
+        for item in out.results[-len(out.words(payload)) :]:
             item["header"] |= {"length": 4 * elements, "up": 1, "numeric": format}
         expected.append(addressed(parent, payload))
     frames = out.run()
@@ -151,8 +190,16 @@ def test_an_uplink_leaves_for_the_parent(bus_bits, format):
 @pytest.mark.parametrize("bus_bits", [64, 256, 512])
 def test_replies_and_ordinary_frames_leave_by_the_right_port(bus_bits, stalls):
     out = Exit(bus_bits, stalls=stalls)
-    replies = [(notice(1), CLIENTS[1], PORT), (ack(2), CLIENTS[2], PORT), (notice(3), CLIENTS[0], 0), (ack(4), CLIENTS[3], PORT)]
-    floods = [(ordinary(b"\xff" * 6, b"\2" * 6, size), ports) for size, ports in ((60, 7), (65, 5), (61, 1 << PORT), (128, 1), (200, 6))]
+    replies = [
+        (notice(1), CLIENTS[1], PORT),
+        (ack(2), CLIENTS[2], PORT),
+        (notice(3), CLIENTS[0], 0),
+        (ack(4), CLIENTS[3], PORT),
+    ]
+    floods = [
+        (ordinary(b"\xff" * 6, b"\2" * 6, size), ports)
+        for size, ports in ((60, 7), (65, 5), (61, 1 << PORT), (128, 1), (200, 6))
+    ]
     for reply in replies:
         out.put_reply(*reply)
     for flood in floods:
@@ -160,7 +207,9 @@ def test_replies_and_ordinary_frames_leave_by_the_right_port(bus_bits, stalls):
     frames = out.run()
     ours = [addressed(client, payload) for payload, client, port in replies if port == PORT]
     assert [frame for frame in frames if frame[12:14] == b"\x08\x00"] == ours
-    assert [frame for frame in frames if frame[12:14] != b"\x08\x00"] == [frame for frame, ports in floods if ports >> PORT & 1]
+    assert [frame for frame in frames if frame[12:14] != b"\x08\x00"] == [
+        frame for frame, ports in floods if ports >> PORT & 1
+    ]
     for frame in ours:
         assert_sound(frame)
     assert out.drops() == [0, 0, 0]
@@ -175,7 +224,9 @@ def test_results_and_replies_take_turns_before_ordinary_frames(stalls):
     for seq in range(5):
         out.put_reply(notice(seq), CLIENTS[2])
     frames = out.run(input_start=10)
-    kinds = ["ordinary" if frame[12:14] != b"\x08\x00" else {1: "result", 4: "reply"}[frame[42] & 0xF] for frame in frames]
+    kinds = [
+        "ordinary" if frame[12:14] != b"\x08\x00" else {1: "result", 4: "reply"}[frame[42] & 0xF] for frame in frames
+    ]
     # The first ordinary frame was chosen before anything else was there.
     queue = [kind for kind in kinds if kind != "ordinary"]
     assert kinds[1:] == [*queue, "ordinary"] or kinds == [*queue, "ordinary", "ordinary"]
@@ -188,9 +239,11 @@ def test_results_and_replies_take_turns_before_ordinary_frames(stalls):
 
 def test_member_that_joins_by_another_port_is_served_there():
     out = Exit()
-    out.bindings += [{"job": 0, "member": 0, "port": 2, "address": address(CLIENTS[0])},
-                     {"job": 0, "member": 1, "port": PORT, "address": address(CLIENTS[3])},
-                     {"job": 1, "member": 2, "port": PORT, "address": address(CLIENTS[1])}]
+    out.bindings += [
+        {"job": 0, "member": 0, "port": 2, "address": address(CLIENTS[0])},
+        {"job": 0, "member": 1, "port": PORT, "address": address(CLIENTS[3])},
+        {"job": 1, "member": 2, "port": PORT, "address": address(CLIENTS[1])},
+    ]
     out.put_result(result(1, 5), 0b0011)
     out.put_result(result(2, 5), 0b1111, job=1)
     assert out.run() == [addressed(CLIENTS[3], result(1, 5)), addressed(CLIENTS[1], result(2, 5))]
@@ -203,12 +256,15 @@ def test_what_does_not_fit_is_dropped_whole_and_counted_by_kind():
         out.put_reply(ack(seq), CLIENTS[2])  # 4 words of 32
         out.put_flood(ordinary(b"\xff" * 6, b"\2" * 6, 500 + seq))  # 16 words of 128
     frames = out.run(limit=5000)
-    kept = [[addressed(CLIENTS[3], result(seq, 60)) for seq in range(20)], [addressed(CLIENTS[2], ack(seq)) for seq in range(20)],
-            [ordinary(b"\xff" * 6, b"\2" * 6, 500 + seq) for seq in range(20)]]
+    kept = [
+        [addressed(CLIENTS[3], result(seq, 60)) for seq in range(20)],
+        [addressed(CLIENTS[2], ack(seq)) for seq in range(20)],
+        [ordinary(b"\xff" * 6, b"\2" * 6, 500 + seq) for seq in range(20)],
+    ]
     counts = []
     for kind in kept:
         here = [frame for frame in frames if frame in kind]
-        assert here == kind[:len(here)]
+        assert here == kind[: len(here)]
         counts.append(len(here))
     assert sum(counts) == len(frames)
     assert out.drops() == [20 - count for count in counts]
@@ -249,8 +305,8 @@ def test_5_cycles_lie_before_a_result_and_1_before_another_frame():
 
 @pytest.mark.parametrize("bus_bits", [64, 256, 512])
 def test_a_frame_that_has_begun_never_pauses(bus_bits):
-    """A MAC cannot wait in the middle of a frame: whenever `tx` is taken, the next word of the frame is there in the next cycle. All kinds at once,
-    into stores that are empty, so that frames leave while they come."""
+    """A MAC cannot wait in the middle of a frame: whenever `tx` is taken, the next word of the frame is there in the
+    next cycle. All kinds at once, into stores that are empty, so that frames leave while they come."""
     for stalls in STALLS:
         out = Exit(bus_bits, stalls=stalls)
         for seq in range(6):
@@ -272,7 +328,8 @@ def test_a_frame_that_has_begun_never_pauses(bus_bits):
 
 @pytest.mark.parametrize("cycle", range(18, 32))
 def test_a_member_bound_elsewhere_in_the_middle_of_a_result_leaves_whole_frames(cycle):
-    """What is decided at a result's first word holds to its last: a port must neither wait for an end that never comes nor send an orphan."""
+    """What is decided at a result's first word holds to its last: a port must neither wait for an end that never comes
+    nor send an orphan."""
     leaving, coming = Exit(), Exit(bound=[CLIENTS[1], *CLIENTS[1:]])
     idle = {"job": 0, "member": 1, "port": 0, "address": address(CLIENTS[1])}
     for scene, port in ((leaving, 0), (coming, PORT)):
@@ -284,4 +341,4 @@ def test_a_member_bound_elsewhere_in_the_middle_of_a_result_leaves_whole_frames(
         assert 1 <= len(frames) <= 2
         for frame in frames:
             assert_sound(frame)
-        assert frames[-1][6 + 40:][:4] == result(2, 60)[4:8]
+        assert frames[-1][6 + 40 :][:4] == result(2, 60)[4:8]

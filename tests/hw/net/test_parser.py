@@ -11,7 +11,10 @@ from sim.bench.stream import STALLS, Bench, from_words, to_words
 BUSES = [64, 256, 512]
 CLIENT = Client.numbered(7)
 OURS = {
-    **{f"contribution of {size}": CLIENT.contribution(5, bytes(range(1, 1 + size)), behind=2) for size in (0, 1, 4, 63, 64, 65)},
+    **{
+        f"contribution of {size}": CLIENT.contribution(5, bytes(range(1, 1 + size)), behind=2)
+        for size in (0, 1, 4, 63, 64, 65)
+    },
     "receipt": CLIENT.receipt(0xFFFFFFFF, behind=3, want=True),
     "read": CLIENT.read(0x12345678),
     "join": CLIENT.join(world=2, elements=5, member=1),
@@ -26,7 +29,7 @@ SAMPLE = CLIENT.contribution(9, bytes(64))
 
 
 def spoilt(at, value):
-    return SAMPLE[:at] + bytes(value) + SAMPLE[at + len(value):]
+    return SAMPLE[:at] + bytes(value) + SAMPLE[at + len(value) :]
 
 
 OURS["reserved flag"] = spoilt(20, b"\x80\x00")
@@ -35,17 +38,28 @@ OURS["reserved flag"] = spoilt(20, b"\x80\x00")
 
 OTHERS = {
     **{f"size {size}": ordinary(b"\xff" * 6, b"\2" * 6, size) for size in (60, 61, 63, 64, 65, 127, 128, 129)},
-    "arp": spoilt(12, b"\x08\x06"), "vlan": spoilt(12, b"\x81\x00"), "options": spoilt(14, b"\x46"),
-    "ipv6": spoilt(14, b"\x65"), "first fragment": spoilt(20, b"\x20\x00"), "later fragment": spoilt(20, b"\x00\x01"),
-    "last fragment": spoilt(20, b"\x1f\xff"), "tcp": spoilt(23, b"\x06"), "other host": spoilt(30, b"\x0a\0\0\x02"),
-    "swapped": spoilt(30, b"\x01\0\0\x0a"), "other port": spoilt(36, b"\x69\x54"), "swapped port": spoilt(36, b"\x53\x69"),
+    "arp": spoilt(12, b"\x08\x06"),
+    "vlan": spoilt(12, b"\x81\x00"),
+    "options": spoilt(14, b"\x46"),
+    "ipv6": spoilt(14, b"\x65"),
+    "first fragment": spoilt(20, b"\x20\x00"),
+    "later fragment": spoilt(20, b"\x00\x01"),
+    "last fragment": spoilt(20, b"\x1f\xff"),
+    "tcp": spoilt(23, b"\x06"),
+    "other host": spoilt(30, b"\x0a\0\0\x02"),
+    "swapped": spoilt(30, b"\x01\0\0\x0a"),
+    "other port": spoilt(36, b"\x69\x54"),
+    "swapped port": spoilt(36, b"\x53\x69"),
 }
 FRAMES = {**OURS, **OTHERS}
 
 
 def laned(frames, bus_bits):
-    return [{"word": word, "arrival": {"port": k % 16, "scan": {"length": len(frame), "exponent": k}}}
-            for k, frame in enumerate(frames) for word in to_words(frame, bus_bits)]
+    return [
+        {"word": word, "arrival": {"port": k % 16, "scan": {"length": len(frame), "exponent": k}}}
+        for k, frame in enumerate(frames)
+        for word in to_words(frame, bus_bits)
+    ]
 
 
 def bench_of(frames, bus_bits, **options):
@@ -68,10 +82,12 @@ def test_headers_of_each_frame_in_order_and_its_words_unchanged(bus_bits, stalls
     assert from_words(out.items, bus_bits) == frames
     for k, ((name, frame), item) in enumerate(zip(FRAMES.items(), headers.items, strict=True)):
         assert item.ours == (name in OURS), name
-        assert image(item.frame)[:len(frame)] == frame[:64], name
-        assert (item.arrival.port, item.arrival.scan.length, item.arrival.scan.exponent) == (k % 16, len(frame), k), name
+        assert image(item.frame)[: len(frame)] == frame[:64], name
+        assert (item.arrival.port, item.arrival.scan.length, item.arrival.scan.exponent) == (k % 16, len(frame), k), (
+            name
+        )
         if item.ours and frame[42] & 0xF == Type.CONTROL:
-            assert image(item.body)[:len(frame) - 64] == frame[64:128], name
+            assert image(item.body)[: len(frame) - 64] == frame[64:128], name
 
 
 def test_fields_by_hand():
@@ -87,7 +103,9 @@ def test_fields_by_hand():
 
 
 @pytest.mark.parametrize("bus_bits", BUSES)
-@pytest.mark.parametrize(("name", "shown_at"), [("contribution of 64", 64), ("join", 128), ("cut control", 127), ("size 129", 64)])
+@pytest.mark.parametrize(
+    ("name", "shown_at"), [("contribution of 64", 64), ("join", 128), ("cut control", 127), ("size 129", 64)]
+)
 def test_headers_come_2_cycles_after_the_word_that_completes_them(bus_bits, name, shown_at):
     dut, bench, source = bench_of([FRAMES[name]], bus_bits)
     headers, out = bench.sink(dut.headers), bench.sink(dut.o)

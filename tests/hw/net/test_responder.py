@@ -23,15 +23,24 @@ def number(octets: bytes) -> int:
 
 
 def cases() -> list[tuple[bytes, bytes, dict[str, int]]]:
-    """Frame in, frame out, and the `Answer` beside it. The other kind of answer in between, so that nothing is left over."""
+    """Frame in, frame out, and the `Answer` beside it. The other kind of answer in between, so that nothing is left
+    over."""
     made = []
     for size in SIZES:
-        arp, ping, other = arp_request(HOST, SWITCH_IP, padding=size - 42), echo_request(HOST, bytes(k & 255 for k in range(size - 42))), \
-            ordinary(SWITCH_MAC, HOST.mac, size)
+        arp, ping, other = (
+            arp_request(HOST, SWITCH_IP, padding=size - 42),
+            echo_request(HOST, bytes(k & 255 for k in range(size - 42))),
+            ordinary(SWITCH_MAC, HOST.mac, size),
+        )
         for frame in (arp, ping, other, ping, arp):
             reply = answer(frame, OWN)
-            fields = {"answers": reply is not None, "arp": frame[12:14] == b"\x08\x06", "mac": number(HOST.mac), "ip": number(HOST.ip),
-                      "checksum": number((reply or frame)[36:38])}
+            fields = {
+                "answers": reply is not None,
+                "arp": frame[12:14] == b"\x08\x06",
+                "mac": number(HOST.mac),
+                "ip": number(HOST.ip),
+                "checksum": number((reply or frame)[36:38]),
+            }
             made.append((frame, reply or frame, fields))
     return made
 
@@ -51,7 +60,8 @@ def check(component, bus_bits: int, stalls: float = 0):
     assert bench.run(read=[dut.busy]) == [0]
     assert from_words([item.word for item in sink.items], bus_bits) == [out for _, out, _ in made]
     assert [(item.ports, item.length) for item in sink.items if item.word.last] == [
-        (1 + k % 7, len(frame)) for k, (frame, *_) in enumerate(made)]
+        (1 + k % 7, len(frame)) for k, (frame, *_) in enumerate(made)
+    ]
     return source, sink
 
 
@@ -63,13 +73,26 @@ def test_answers_are_the_models_and_everything_else_is_unchanged(bus_bits, stall
 
 def test_latency_is_1_cycle_and_one_word_passes_each():
     source, sink = check(Responder, 256)
-    assert sink.times == [taken + 1 for taken in source.times] == list(range(sink.times[0], sink.times[0] + len(sink.times)))
+    assert (
+        sink.times
+        == [taken + 1 for taken in source.times]
+        == list(range(sink.times[0], sink.times[0] + len(sink.times)))
+    )
 
 
 MUTANTS = [
-    ("eth_src=self.own_mac, operation", "operation"), (", target_mac=mac", ""), (", target_ip=ip)", ")"), ("sender_ip=self.own_ip, ", ""),
-    ("sender_mac=self.own_mac,", ""), ('operation=wire("0002"), ', ""), ("ip_src=self.own_ip, ", ""), (", ip_dst=ip", ""), (", type=0", ""),
-    (", checksum=self.answer.checksum)", ")"), ("Mux(came.last, 0, ", "("), ("index == words, index, index + 1", "index == words, 0, index + 1"),
+    ("eth_src=self.own_mac, operation", "operation"),
+    (", target_mac=mac", ""),
+    (", target_ip=ip)", ")"),
+    ("sender_ip=self.own_ip, ", ""),
+    ("sender_mac=self.own_mac,", ""),
+    ('operation=wire("0002"), ', ""),
+    ("ip_src=self.own_ip, ", ""),
+    (", ip_dst=ip", ""),
+    (", type=0", ""),
+    (", checksum=self.answer.checksum)", ")"),
+    ("Mux(came.last, 0, ", "("),
+    ("index == words, index, index + 1", "index == words, 0, index + 1"),
     ("with m.If(self.i.valid):", "if True:"),
 ]
 

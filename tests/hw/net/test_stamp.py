@@ -25,11 +25,18 @@ def number(octets):
 
 
 def hosts(seed=1, count=24):
-    """Addresses whose sums carry once, twice and not, all ones and nearly none among them, and one that makes UDP's checksum zero."""
+    """Addresses whose sums carry once, twice and not, all ones and nearly none among them, and one that makes UDP's
+    checksum zero."""
     rng = random.Random(seed)
     extremes = [bytes(4), b"\xff" * 4, b"\0\0\0\1", b"\xff\xff\0\0"]
-    found = [(rng.randbytes(6), extremes[k] if k < len(extremes) else rng.randbytes(4), rng.choice([0, 1, 0xFFFF, rng.randrange(65536)]))
-             for k in range(count)]
+    found = [
+        (
+            rng.randbytes(6),
+            extremes[k] if k < len(extremes) else rng.randbytes(4),
+            rng.choice([0, 1, 0xFFFF, rng.randrange(65536)]),
+        )
+        for k in range(count)
+    ]
     lengths = [len(payload) + 8 for payload in payloads()]
     own, header = sum(OWN_HALVES), 0x4500 + 0x4000 + 0x4011 + lengths[4] + 20
     found[4] = (found[4][0], b"\xff\xff" + (0x1FFFF - 0xFFFF - own - header).to_bytes(2, "big"), found[4][2])
@@ -40,8 +47,11 @@ def hosts(seed=1, count=24):
 
 def payloads(count=24):
     for k in range(count):
-        one = (compose.ack(job=0, epoch=7, seq=k, member=1, token=9, nonce=k) if k % 3
-               else compose.notice(job=0, epoch=7, seq=k, member=1, token=9, reason=Reason.EPOCH))
+        one = (
+            compose.ack(job=0, epoch=7, seq=k, member=1, token=9, nonce=k)
+            if k % 3
+            else compose.notice(job=0, epoch=7, seq=k, member=1, token=9, reason=Reason.EPOCH)
+        )
         yield one + bytes(8 * (k // 4))
 
 
@@ -51,10 +61,18 @@ def stamped(bus_bits, *, stamp=Stamp, gap=0, own=(b"\2\1\2\3\4\5", bytes([10, 0,
     bench = Bench(dut, inputs=[(dut.own_mac, number(own[0])), (dut.own_ip, number(own[1]))])
     items, expected = [], []
     for k, ((mac, ip, port), payload) in enumerate(zip(hosts(), payloads(), strict=True)):
-        expected.append(compose.address(compose.Own(own[0], own[1]), Source(k % 16, mac, int.from_bytes(ip, "big"), port), payload))
-        items += [{"word": word, "port": k % 16, "length": len(expected[-1]),
-                   "address": {"mac": number(mac), "ip": number(ip), "udp": number(port.to_bytes(2, "big"))}}
-                  for word in to_words(bytes(PAYLOAD_AT) + payload, bus_bits)]
+        expected.append(
+            compose.address(compose.Own(own[0], own[1]), Source(k % 16, mac, int.from_bytes(ip, "big"), port), payload)
+        )
+        items += [
+            {
+                "word": word,
+                "port": k % 16,
+                "length": len(expected[-1]),
+                "address": {"mac": number(mac), "ip": number(ip), "udp": number(port.to_bytes(2, "big"))},
+            }
+            for word in to_words(bytes(PAYLOAD_AT) + payload, bus_bits)
+        ]
     source = bench.source(dut.i, items, stalls=gap)
     sink = bench.sink(dut.o, beside=[dut.first])
     assert bench.run(read=[dut.busy]) == [0]
@@ -78,7 +96,7 @@ def test_replies_leave_with_addresses_and_right_checksums(bus_bits, gap):
     at = 0
     for k, frame in enumerate(frames):
         words = -(-len(frame) * 8 // bus_bits)
-        assert {(item.port, item.length) for item in sink.items[at:at + words]} == {(k % 16, len(frame))}
+        assert {(item.port, item.length) for item in sink.items[at : at + words]} == {(k % 16, len(frame))}
         at += words
 
 
@@ -100,7 +118,10 @@ SLIPS = {
     "length of the next frame": ("checksums.length.eq(stages[0].length)", "checksums.length.eq(self.i.payload.length)"),
     "no carry around": ("(once[:16] + once[16:])[:16]", "once[:16]"),
     "a checksum of zero": ("Mux(folded(udp_total) == 0xFFFF, 0xFFFF, ~folded(udp_total))", "~folded(udp_total)"),
-    "a later step of another frame": ("m.d.sync += [ip_total.eq(rest + hosts)", "m.d.sync += [ip_total.eq(ip_part + hosts)"),
+    "a later step of another frame": (
+        "m.d.sync += [ip_total.eq(rest + hosts)",
+        "m.d.sync += [ip_total.eq(ip_part + hosts)",
+    ),
 }
 
 

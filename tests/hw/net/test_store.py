@@ -15,16 +15,25 @@ def run(frames, *, depth=64, notes=16, stalls=0, repeats=None, start=0, bus_bits
     """Frames in, with their index as note; frame k is shown `repeats[k]` times. Returns bench, source, sink."""
     dut = store(bus_bits=bus_bits, depth=depth, note=8, notes=notes)
     bench = Bench(dut, stalls=stalls)
-    words = [(k, at, word, len(frame)) for k, frame in enumerate(frames) for at, word in enumerate(to_words(frame, bus_bits))]
-    source = bench.source(dut.put, [word for _, _, word, _ in words], beside=lambda item: [
-        (dut.first, words[item][1] == 0), (dut.put_note, words[item][0]),
-        (dut.put_bytes, words[item][3])])
+    words = [
+        (k, at, word, len(frame)) for k, frame in enumerate(frames) for at, word in enumerate(to_words(frame, bus_bits))
+    ]
+    source = bench.source(
+        dut.put,
+        [word for _, _, word, _ in words],
+        beside=lambda item: [
+            (dut.first, words[item][1] == 0),
+            (dut.put_note, words[item][0]),
+            (dut.put_bytes, words[item][3]),
+        ],
+    )
     sink = bench.sink(dut.o, beside=[dut.note, dut.noted], start=start)
 
     async def repeat(ctx):
         shown = dict(enumerate(repeats or [1] * len(frames)))
         async for _, _, valid, ready, last, note, following in ctx.tick().sample(
-                dut.o.valid, dut.o.ready, dut.o.payload.last, dut.note, dut.noted):
+            dut.o.valid, dut.o.ready, dut.o.payload.last, dut.note, dut.noted
+        ):
             if valid and ready and last:
                 shown[note] -= 1
             if following:
@@ -42,7 +51,7 @@ def shown(sink, bus_bits=64):
     notes, at = [], 0
     for frame in frames:
         count = -(-len(frame) * 8 // bus_bits)
-        [note] = {note for note, _ in sink.besides[at:at + count]}
+        [note] = {note for note, _ in sink.besides[at : at + count]}
         notes.append(note)
         at += count
     return list(zip(notes, frames, strict=True))
@@ -84,9 +93,23 @@ def test_memory_can_be_filled_to_the_last_word():
 
 
 def check_room(bus_bits, store=FrameStore):
-    """Frames that are no whole number of words, each into what those before it left: in words, rounded up, to the last one and not a byte more."""
+    """Frames that are no whole number of words, each into what those before it left: in words, rounded up, to the last
+    one and not a byte more."""
     size, free, kept, lengths = bus_bits // 8, 16, [], []
-    for words, partial in ((5, 0), (12, 1), (11, 1), (1, size - 1), (5, 1), (3, 1), (1, 1), (0, 7), (0, 1), (1, 1), (1, 0), (0, 7)):
+    for words, partial in (
+        (5, 0),
+        (12, 1),
+        (11, 1),
+        (1, size - 1),
+        (5, 1),
+        (3, 1),
+        (1, 1),
+        (0, 7),
+        (0, 1),
+        (1, 1),
+        (1, 0),
+        (0, 7),
+    ):
         lengths.append(words * size + partial)
         if words + (partial > 0) <= free:
             kept.append(len(lengths) - 1)
@@ -103,9 +126,15 @@ def test_a_frame_fits_where_there_is_a_word_for_its_last_bytes_too(bus_bits):
     check_room(bus_bits)
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [
-    ("Const(0, shift), room", "Const(-1, shift), room"), (">> shift),", ">> shift + 1),"), ("(spare != 0) | ~late", "(spare != 0) | late"),
-    ("(spare != 0) | ~late", "1")])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("Const(0, shift), room", "Const(-1, shift), room"),
+        (">> shift),", ">> shift + 1),"),
+        ("(spare != 0) | ~late", "(spare != 0) | late"),
+        ("(spare != 0) | ~late", "1"),
+    ],
+)
 def test_a_slip_in_rounding_is_noticed(sound, wrong):
     with pytest.raises((AssertionError, TimeoutError)):
         check_room(64, mutant(hw.net.store, sound, wrong).FrameStore)
@@ -139,8 +168,15 @@ def test_drops_depend_on_nothing_but_room():
     dut = FrameStore(bus_bits=64, depth=16, note=8)
     bench = Bench(dut)
     words = [(k, at, word, len(frame)) for k, frame in enumerate(frames) for at, word in enumerate(to_words(frame, 64))]
-    bench.source(dut.put, [word for _, _, word, _ in words], beside=lambda item: [
-        (dut.first, words[item][1] == 0), (dut.put_note, words[item][0]), (dut.put_bytes, words[item][3])])
+    bench.source(
+        dut.put,
+        [word for _, _, word, _ in words],
+        beside=lambda item: [
+            (dut.first, words[item][1] == 0),
+            (dut.put_note, words[item][0]),
+            (dut.put_bytes, words[item][3]),
+        ],
+    )
     sink = bench.sink(dut.o, beside=[dut.note, dut.noted], stalls=0.6)
     bench.run()
     kept = shown(sink)

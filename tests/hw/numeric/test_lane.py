@@ -16,9 +16,36 @@ from sim.model.numeric import lane as model
 
 NAN, INF = 0x7FC00000, 0x7F800000
 FORMATS = [Format.WINDOW64, Format.FP32, Format.INT32]
-SPECIAL = [0, 1, 2, 3, 0x400000, 0x7FFFFF, 0x800000, 0x800001, 0xFFFFFF, 0x1000000, 0x1800001, 0x33800000, 0x33800001,
-           0x3F7FFFFF, 0x3F800000, 0x3F800001, 0x3FFFFFFF, 0x4B7FFFFF, 0x4B800000, 0x4B800001, 0x7E800000, 0x7F000000,
-           0x7F7FFFFE, 0x7F7FFFFF, INF, INF + 1, NAN, 0x7FFFFFFF]
+SPECIAL = [
+    0,
+    1,
+    2,
+    3,
+    0x400000,
+    0x7FFFFF,
+    0x800000,
+    0x800001,
+    0xFFFFFF,
+    0x1000000,
+    0x1800001,
+    0x33800000,
+    0x33800001,
+    0x3F7FFFFF,
+    0x3F800000,
+    0x3F800001,
+    0x3FFFFFFF,
+    0x4B7FFFFF,
+    0x4B800000,
+    0x4B800001,
+    0x7E800000,
+    0x7F000000,
+    0x7F7FFFFE,
+    0x7F7FFFFF,
+    INF,
+    INF + 1,
+    NAN,
+    0x7FFFFFFF,
+]
 SPECIAL = np.array(SPECIAL + [pattern | 1 << 31 for pattern in SPECIAL], dtype=np.uint32)
 
 
@@ -36,8 +63,15 @@ class Elements:
 
     @classmethod
     def of(cls, format, operand, *, fraction=44, include=True, first=False, accumulator=0, poison=False):
-        columns = np.broadcast_arrays(format, fraction, np.asarray(operand, dtype=np.uint32), include, first,
-                                      np.asarray(accumulator, dtype=np.int64), poison)
+        columns = np.broadcast_arrays(
+            format,
+            fraction,
+            np.asarray(operand, dtype=np.uint32),
+            include,
+            first,
+            np.asarray(accumulator, dtype=np.int64),
+            poison,
+        )
         return cls(*(column.ravel() for column in columns))
 
     def __add__(self, other):
@@ -73,8 +107,14 @@ def run(elements: Elements, valid=True, wide=None) -> dict[str, list[int]]:
     """What a lane makes of them, each output taken at its own time. `wide`: 64-bit terms."""
     dut, size = hw.numeric.lane.Lane(), elements.format.size
     limits = [model.exponent_limit(fraction) for fraction in elements.fraction.tolist()]
-    columns = [(dut.format, elements.format), (dut.fraction, elements.fraction), (dut.operand, elements.operand),
-               (dut.include, elements.include), (dut.first, elements.first), (dut.limit, np.array(limits))]
+    columns = [
+        (dut.format, elements.format),
+        (dut.fraction, elements.fraction),
+        (dut.operand, elements.operand),
+        (dut.include, elements.include),
+        (dut.first, elements.first),
+        (dut.limit, np.array(limits)),
+    ]
     columns = [(port, column.astype(int).tolist()) for port, column in columns]
     stored = elements.accumulator.astype(np.uint64).astype(object) | elements.poison.astype(object) << 64
     stored = [0] * Lane.READ_AT + stored.tolist()
@@ -107,7 +147,8 @@ def check(elements: Elements):
     for name, values in expected.items():
         for k, (left, right) in enumerate(zip(seen[name], values, strict=True)):
             assert left == right, f"{name} {left:#x}, not {right:#x}: " + ", ".join(
-                f"{f.name} {int(getattr(elements, f.name)[k]):#x}" for f in fields(elements))
+                f"{f.name} {int(getattr(elements, f.name)[k]):#x}" for f in fields(elements)
+            )
 
 
 def patterns(rng, count, low=0, high=256):
@@ -141,11 +182,22 @@ def window64_elements(rng, fraction, count):
     edge = np.array([e << 23 | m for e in (limit - 1, limit, limit + 1) for m in (0, 1, 0x7FFFFF)], dtype=np.uint32)
     last = 150 - fraction  # exponent whose last mantissa bit is bit 0
     half = np.clip(np.array([last - 25, last - 24, last - 23]), 0, 254).repeat(3) << 23
-    operand = np.concatenate([
-        SPECIAL, edge, edge | 1 << 31, half + np.tile([0, 1, 0x400000], 3),
-        patterns(rng, count, int(np.clip(last - 26, 0, limit - 1)), limit)]).astype(np.uint32)
-    return Elements.of(Format.WINDOW64, operand, fraction=fraction, accumulator=sums(rng, operand.size),
-                       poison=rng.integers(0, 8, operand.size) == 0)
+    operand = np.concatenate(
+        [
+            SPECIAL,
+            edge,
+            edge | 1 << 31,
+            half + np.tile([0, 1, 0x400000], 3),
+            patterns(rng, count, int(np.clip(last - 26, 0, limit - 1)), limit),
+        ]
+    ).astype(np.uint32)
+    return Elements.of(
+        Format.WINDOW64,
+        operand,
+        fraction=fraction,
+        accumulator=sums(rng, operand.size),
+        poison=rng.integers(0, 8, operand.size) == 0,
+    )
 
 
 def test_outputs_keep_their_bounds():
@@ -217,8 +269,9 @@ def test_element_may_be_read_again_once_it_is_written(format):
     rng, width = np.random.default_rng(8), Lane.WRITE_AT - Lane.READ_AT
     payloads, stored = np.stack([patterns(rng, width, 90, 140) for _ in range(32)]), None
     for k, payload in enumerate(payloads):
-        stored, _ = model.accumulate(format, stored, payload, fraction=44, limit=model.exponent_limit(44), include=True,
-                                     first=k == 0)
+        stored, _ = model.accumulate(
+            format, stored, payload, fraction=44, limit=model.exponent_limit(44), include=True, first=k == 0
+        )
     dut, memory, results = Lane(), [(1 << 65) - 1] * width, []
 
     async def bench(ctx):
@@ -234,8 +287,12 @@ def test_element_may_be_read_again_once_it_is_written(format):
             await ctx.tick()
 
     async def job(ctx):
-        for port, value in ((dut.format, format), (dut.fraction, 44), (dut.limit, model.exponent_limit(44)),
-                            (dut.include, 1)):
+        for port, value in (
+            (dut.format, format),
+            (dut.fraction, 44),
+            (dut.limit, model.exponent_limit(44)),
+            (dut.include, 1),
+        ):
             ctx.set(port, value)
 
     simulator = Simulator(dut)
@@ -264,8 +321,13 @@ class ForgetsWhatFellOut(Aligner):
     def elaborate(self, platform):
         m = Module()
         m.submodules.sound = sound = Aligner()
-        m.d.comb += [sound.term.eq(self.term), sound.distance.eq(self.distance), self.magnitude.eq(sound.magnitude),
-                     self.guard.eq(sound.guard), self.sticky.eq(0)]
+        m.d.comb += [
+            sound.term.eq(self.term),
+            sound.distance.eq(self.distance),
+            self.magnitude.eq(sound.magnitude),
+            self.guard.eq(sound.guard),
+            self.sticky.eq(0),
+        ]
         return m
 
 
@@ -288,7 +350,14 @@ def wide_terms(seed=1, size=600):
     numbers = lambda: rng.integers(-1 << 61, 1 << 61, size) >> rng.integers(0, 62, size)
     some = lambda: rng.random(size) < 0.2
     wide = np.where(some(), model.POISON, numbers())
-    elements = Elements.of(Format.WINDOW64, rng.integers(0, 1 << 32, size), include=False, first=some(), accumulator=numbers(), poison=some())
+    elements = Elements.of(
+        Format.WINDOW64,
+        rng.integers(0, 1 << 32, size),
+        include=False,
+        first=some(),
+        accumulator=numbers(),
+        poison=some(),
+    )
     return elements, wide
 
 
@@ -297,7 +366,9 @@ def check_wide():
     seen = run(elements, wide=wide)
     stored = model.Stored(np.where(elements.first, 0, elements.accumulator), elements.poison & ~elements.first)
     total = model.accumulate_uplink(Format.WINDOW64, stored, wide, first=False)
-    assert seen["sum"] == (total.accumulator.astype(np.uint64).astype(object) | total.poison.astype(object) << 64).tolist()
+    assert (
+        seen["sum"] == (total.accumulator.astype(np.uint64).astype(object) | total.poison.astype(object) << 64).tolist()
+    )
     assert seen["result"] == model.result(Format.WINDOW64, total, 44).tolist()
     assert not any(seen["flushed"])
 
@@ -306,9 +377,16 @@ def test_a_wide_term_is_added_as_it_is_and_poison_stays():
     check_wide()
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [
-    ("self.wide == POISON", "0"), ("locator.rejects | poisons", "locator.rejects"), ("Mux(poisons, 0, self.wide)", "self.wide"),
-    (" | aligned.wide)", ")"), ("wide=fitted.wide", "wide=self.wide")])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("self.wide == POISON", "0"),
+        ("locator.rejects | poisons", "locator.rejects"),
+        ("Mux(poisons, 0, self.wide)", "self.wide"),
+        (" | aligned.wide)", ")"),
+        ("wide=fitted.wide", "wide=self.wide"),
+    ],
+)
 def test_a_slip_with_wide_terms_is_noticed(sound, wrong, monkeypatch):
     monkeypatch.setattr(hw.numeric.lane, "Lane", mutant(hw.numeric.lane, sound, wrong).Lane)
     with pytest.raises(AssertionError):

@@ -56,11 +56,14 @@ def test_record_out_of_turn_wrong(m):
         pipe.then(Split)
 
 
-@pytest.mark.parametrize(("fields", "message"), [
-    ({"number": 0}, r"lacks fields \['tag'\]"),
-    ({"number": 0, "tag": 0, "colour": 0}, r"has no fields \['colour'\]"),
-    ({"number": Signal(5), "tag": 0}, "has 4 bits for number, not 5"),
-])
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"number": 0}, r"lacks fields \['tag'\]"),
+        ({"number": 0, "tag": 0, "colour": 0}, r"has no fields \['colour'\]"),
+        ({"number": Signal(5), "tag": 0}, "has 4 bits for number, not 5"),
+    ],
+)
 def test_fields_wrong(m, fields, message):
     with pytest.raises(ValueError, match=message):
         Stages(m, (Split,)).then(Split, **fields)

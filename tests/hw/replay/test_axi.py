@@ -51,10 +51,14 @@ def test_beats_wrong(beats):
         incrementing(Axi4(40).create().ar.payload, 0, beats)
 
 
-@pytest.mark.parametrize(("wrong", "message"), [
-    ({"address_bits": 12}, "Axi4 address_bits must be 13 to 64, not 12"),
-    ({"address_bits": 40, "data_bits": 48}, "Axi4 data_bits must be a power of two from 8 to 1024, not 48"),
-    ({"address_bits": 40, "id_bits": 33}, "Axi4 id_bits must be 1 to 32, not 33")])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"address_bits": 12}, "Axi4 address_bits must be 13 to 64, not 12"),
+        ({"address_bits": 40, "data_bits": 48}, "Axi4 data_bits must be a power of two from 8 to 1024, not 48"),
+        ({"address_bits": 40, "id_bits": 33}, "Axi4 id_bits must be 1 to 32, not 33"),
+    ],
+)
 def test_parameters_wrong(wrong, message):
     with pytest.raises(ValueError, match=message):
         Axi4(**wrong)

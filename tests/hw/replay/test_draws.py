@@ -45,12 +45,23 @@ def test_one_fraction_a_cycle_and_no_cycle_between_batches():
     assert sink.times[0] - source.times[0] == 7
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [
-    ("rotate_left(49)", "rotate_left(48)"), ("rotate_left(28)", "rotate_left(29)"), ("mixed << 21", "mixed << 20"),
-    ("rotate_left(17)", "rotate_left(16)"), ("+ low_summed", ""), ("asked.seed == 0", "0"),
-    ("stride.eq(asked.stride), base.eq(0)", "stride.eq(asked.stride)"), ("left == 1", "left == 0"),
-    ("Mux(number.anywhere, number.number, 0)", "0"), ("asked.stride == 0", "0"), ("number.base | ", ""),
-    ("step.eq(~self.fractions.valid | self.fractions.ready)", "step.eq(1)")])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("rotate_left(49)", "rotate_left(48)"),
+        ("rotate_left(28)", "rotate_left(29)"),
+        ("mixed << 21", "mixed << 20"),
+        ("rotate_left(17)", "rotate_left(16)"),
+        ("+ low_summed", ""),
+        ("asked.seed == 0", "0"),
+        ("stride.eq(asked.stride), base.eq(0)", "stride.eq(asked.stride)"),
+        ("left == 1", "left == 0"),
+        ("Mux(number.anywhere, number.number, 0)", "0"),
+        ("asked.stride == 0", "0"),
+        ("number.base | ", ""),
+        ("step.eq(~self.fractions.valid | self.fractions.ready)", "step.eq(1)"),
+    ],
+)
 def test_a_slip_is_noticed(sound, wrong):
     slip = mutant(hw.replay.draws, sound, wrong).Draws
     with pytest.raises((AssertionError, TimeoutError)):

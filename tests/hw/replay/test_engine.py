@@ -28,8 +28,19 @@ from sim.bench.run_cocotb import BUILD, simulate
 from sim.bench.stream import STALLS, Bench, pack, to_words
 from sim.bench.units import verilog
 
-CONFIG = Config(ports=2, bus_bits=64, members=2, jobs=2, window=2, elements=16, queue_bytes=8192, mac_entries=64, staleness=0, uplinks=False,
-                replay=SMALL)
+CONFIG = Config(
+    ports=2,
+    bus_bits=64,
+    members=2,
+    jobs=2,
+    window=2,
+    elements=16,
+    queue_bytes=8192,
+    mac_entries=64,
+    staleness=0,
+    uplinks=False,
+    replay=SMALL,
+)
 
 
 class Alone:
@@ -78,7 +89,7 @@ class Alone:
         await self.quiet(ctx)
         items, self.sink.items, sent, frame = self.sink.items, [], [], b""
         for item in items:
-            frame += int(item.word.data).to_bytes(width // 8, "little")[:item.word.count]
+            frame += int(item.word.data).to_bytes(width // 8, "little")[: item.word.count]
             if item.word.last:
                 assert item.length == len(frame)
                 sent.append(Sent(item.port, item.address.as_value().value, frame))
@@ -99,15 +110,33 @@ def check(tell_of, config=CONFIG, **options):
 
     alone.bench.drive(tell)
     assert alone.contents == story.service.memory.bytes
-    assert alone.fates == story.fates and alone.saturated == story.service.saturated and not alone.bench.strobes["stat_drop"]
+    assert (
+        alone.fates == story.fates
+        and alone.saturated == story.service.saturated
+        and not alone.bench.strobes["stat_drop"]
+    )
     return set(alone.fates)
 
 
-ONE = replace(SMALL, tables=1, capacity=16, sessions=2, kept=1, draws=16, times_bits=0, record_bytes=256, priority_bits=32, phased=True)
+ONE = replace(
+    SMALL,
+    tables=1,
+    capacity=16,
+    sessions=2,
+    kept=1,
+    draws=16,
+    times_bits=0,
+    record_bytes=256,
+    priority_bits=32,
+    phased=True,
+)
 
 
-@pytest.mark.parametrize(("config", "stalls", "latency"), [(CONFIG, 0, 1), (replace(CONFIG, bus_bits=512, replay=ONE), 0.5, 20)],
-                         ids=["64", "512-stalled"])
+@pytest.mark.parametrize(
+    ("config", "stalls", "latency"),
+    [(CONFIG, 0, 1), (replace(CONFIG, bus_bits=512, replay=ONE), 0.5, 20)],
+    ids=["64", "512-stalled"],
+)
 def test_requests_in_bursts_are_answered_as_by_the_model(config, stalls, latency):
     check(lambda story: story.random(50, most=3), config, stalls=stalls, latency=latency)
 
@@ -133,7 +162,9 @@ class Clocked(Alone):
 
     async def clock(self, ctx):
         dut, cycle = self.dut, 0
-        async for _, _, fated, comes, leaves, ready in ctx.tick().sample(dut.fated, dut.words.valid, dut.o.valid, dut.o.ready):
+        async for _, _, fated, comes, leaves, ready in ctx.tick().sample(
+            dut.fated, dut.words.valid, dut.o.valid, dut.o.ready
+        ):
             cycle += 1
             for times, now in ((self.fated, fated), (self.came, comes), (self.left, leaves and ready)):
                 times.extend([cycle] * now)
@@ -152,7 +183,8 @@ REQUEST = 18
 
 @pytest.mark.parametrize("bus_bits", [64, 512])
 def test_cycles_of_a_request(bus_bits):
-    """What the engine promises, of requests that wait behind one another; answers of 17 rows keep them back after the third."""
+    """What the engine promises, of requests that wait behind one another; answers of 17 rows keep them back after the
+    third."""
     alone, client = Clocked(replace(CONFIG, bus_bits=bus_bits)), ReplayClient(1, port=1)
     sampler, seq = Sampler(capacity=SMALL.capacity).latency, count(0)
 
@@ -161,7 +193,11 @@ def test_cycles_of_a_request(bus_bits):
         (answer,) = await alone.exchange(ctx, 0, [(1, client.open())])
         client.session, client.token = 0, client.nonce % 2**32
         assert len(answer.frame) == FRAME_BYTES + STATUS.itemsize + END.itemsize
-        assert await alone.cycles(ctx, client.look(), client.look(), client.look(), client.look()) == [REQUEST, REQUEST, REQUEST + 1]
+        assert await alone.cycles(ctx, client.look(), client.look(), client.look(), client.look()) == [
+            REQUEST,
+            REQUEST,
+            REQUEST + 1,
+        ]
         assert alone.left[0] - alone.fated[0] == 4 + len(answer.frame) // 8  # it leaves whole
         assert (await alone.cycles(ctx, client.skip(next(seq)), client.skip(next(seq))))[0] == REQUEST
         for items in (1, 3):
@@ -190,9 +226,9 @@ def test_requests_without_room_are_dropped_and_counted_and_those_after_them_answ
         dropped = alone.bench.strobes["stat_drop"]
         assert 0 < dropped < many and alone.fates == {Fate.SESSION: many - dropped} and len(sent) == 1
         opened = client.open()
-        ((_, payload),) = story.service.receive(source_of(1, opened), opened[ADDRESSES.itemsize:], 1000)
+        ((_, payload),) = story.service.receive(source_of(1, opened), opened[ADDRESSES.itemsize :], 1000)
         (answer,) = await alone.exchange(ctx, 1000, [(1, opened)])
-        assert answer.frame[ADDRESSES.itemsize:] == payload
+        assert answer.frame[ADDRESSES.itemsize :] == payload
 
     alone.bench.drive(ask)
 
@@ -204,35 +240,61 @@ def test_no_replay_wrong():
 
 MODULES = [hw.replay.engine, hw.replay.sampling, hw.replay.transfers, hw.replay.settling]
 SLIPS = [
-    ("row.next + s.replay.kept)", "row.next)"), ("session.open.eq(1), ", ""), ("frame.session.eq(s.place)", "frame.session.eq(0)"),
-    ("Mux(priority > most, most, priority)", "priority"), ("Mux(never, 0, result.slot", "Mux(0, 0, result.slot"),
-    ("counted & ~lists & result.stale", "counted & ~lists"), ("s.record * replay.record_bytes", "s.record[:5] * replay.record_bytes"),
-    ("(s.units == 0) & ~writer.busy & ~s.tables.pending", "(s.units == 0) & ~writer.busy"), ("s.ended & ~s.tables.pending", "s.ended"),
-    ("age >= s.tables.filled", "age > s.tables.filled"), ("hidden = fetches & s.gone[0]", "hidden = 0"),
-    ("table.turn == (1 << 32) - 1, 1", "table.turn == 5, 1"), ("header.turn.eq(s.gone)", "header.turn.eq(0)")]
+    ("row.next + s.replay.kept)", "row.next)"),
+    ("session.open.eq(1), ", ""),
+    ("frame.session.eq(s.place)", "frame.session.eq(0)"),
+    ("Mux(priority > most, most, priority)", "priority"),
+    ("Mux(never, 0, result.slot", "Mux(0, 0, result.slot"),
+    ("counted & ~lists & result.stale", "counted & ~lists"),
+    ("s.record * replay.record_bytes", "s.record[:5] * replay.record_bytes"),
+    ("(s.units == 0) & ~writer.busy & ~s.tables.pending", "(s.units == 0) & ~writer.busy"),
+    ("s.ended & ~s.tables.pending", "s.ended"),
+    ("age >= s.tables.filled", "age > s.tables.filled"),
+    ("hidden = fetches & s.gone[0]", "hidden = 0"),
+    ("table.turn == (1 << 32) - 1, 1", "table.turn == 5, 1"),
+    ("header.turn.eq(s.gone)", "header.turn.eq(0)"),
+]
 LATE_SLIPS = [
-    ("session.kept != replay.kept", "1"), ("~s.answerer.busy | (s.answerer.list != s.list)", "1"),
+    ("session.kept != replay.kept", "1"),
+    ("~s.answerer.busy | (s.answerer.list != s.list)", "1"),
     ("due.eq(get.data >= before)", "due.eq(get.data > before)"),
-    ("s.kept.index.eq(s.place * replay.kept + (s.frame.seq & replay.kept - 1))", "s.kept.index.eq(s.place * replay.kept)"),
+    (
+        "s.kept.index.eq(s.place * replay.kept + (s.frame.seq & replay.kept - 1))",
+        "s.kept.index.eq(s.place * replay.kept)",
+    ),
     ("[s.answers.eq(0), s.gone.eq(1), s.frame.count.eq(0)]", "[s.answers.eq(0), s.frame.count.eq(0)]"),
-    ("s.sessions.index.eq(known(s.load.session))", "s.sessions.index.eq(s.place)"), ("s.session.heard.eq(s.now)", "s.session.heard.eq(0)"),
-    ("s.session.oldest.eq(s.write.oldest)", "s.session.oldest.eq(s.session.oldest)"), ("table.credit + s.product", "table.credit"),
-    ("table.credit - (count << 16)", "table.credit"), ("table.draws + count", "table.draws + 1"), ("table.publisher.eq(s.place), ", ""),
-    ("m.d.sync += table.credit.eq(0)", "pass"), ("commands.ready & (priority > most)", "commands.ready & (priority >= most)"),
-    ("counted = (kind != Kind.SAMPLE) | lists", "counted = 1"), ("logs + s.log * replay.log_bytes", "logs"),
-    ("s.ended & (s.units == 0) & ~writer.busy", "s.ended & (s.units == 0)"), ("s.sample.stride)", "0)"),
-    ("Mux(get.data.all(), get.data, get.data + 1)", "get.data + 1"), ("Mux(s.adding, 0, after)", "after"),
-    ("s.fate.eq(Fate.GONE)", "s.fate.eq(Fate.DONE)"), ("s.sessions.row.open & (s.recipient != s.place)", "s.sessions.row.open"),
+    ("s.sessions.index.eq(known(s.load.session))", "s.sessions.index.eq(s.place)"),
+    ("s.session.heard.eq(s.now)", "s.session.heard.eq(0)"),
+    ("s.session.oldest.eq(s.write.oldest)", "s.session.oldest.eq(s.session.oldest)"),
+    ("table.credit + s.product", "table.credit"),
+    ("table.credit - (count << 16)", "table.credit"),
+    ("table.draws + count", "table.draws + 1"),
+    ("table.publisher.eq(s.place), ", ""),
+    ("m.d.sync += table.credit.eq(0)", "pass"),
+    ("commands.ready & (priority > most)", "commands.ready & (priority >= most)"),
+    ("counted = (kind != Kind.SAMPLE) | lists", "counted = 1"),
+    ("logs + s.log * replay.log_bytes", "logs"),
+    ("s.ended & (s.units == 0) & ~writer.busy", "s.ended & (s.units == 0)"),
+    ("s.sample.stride)", "0)"),
+    ("Mux(get.data.all(), get.data, get.data + 1)", "get.data + 1"),
+    ("Mux(s.adding, 0, after)", "after"),
+    ("s.fate.eq(Fate.GONE)", "s.fate.eq(Fate.DONE)"),
+    ("s.sessions.row.open & (s.recipient != s.place)", "s.sessions.row.open"),
     ("kept.put.eq(s.counts)", "kept.put.eq(1)"),
-    ("s.answer.kind.eq(s.frame.kind)", "s.answer.kind.eq(s.kind)"), (">= NOTICE_INTERVAL_US", "> NOTICE_INTERVAL_US"),
+    ("s.answer.kind.eq(s.frame.kind)", "s.answer.kind.eq(s.kind)"),
+    (">= NOTICE_INTERVAL_US", "> NOTICE_INTERVAL_US"),
     ("m.d.sync += [s.noticed.eq(1), s.noticed_us.eq(s.now)]", "m.d.sync += s.noticed.eq(1)"),
     ("header.fragments.eq(Mux(s.kind == Kind.FETCH, 0, s.load.session))", "header.fragments.eq(0)"),
-    ("header.token.eq(s.to.nonce[:32])", "header.token.eq(frame.token)"), ("Mux(sampled, s.drawn, table.total)", "table.total"),
-    ("Mux(sampled, s.lowest, s.tables.lowest)", "s.tables.lowest")]
+    ("header.token.eq(s.to.nonce[:32])", "header.token.eq(frame.token)"),
+    ("Mux(sampled, s.drawn, table.total)", "table.total"),
+    ("Mux(sampled, s.lowest, s.tables.lowest)", "s.tables.lowest"),
+]
 """Seen in the course of the day only."""
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [*SLIPS, *(pytest.param(*slip, marks=pytest.mark.slow) for slip in LATE_SLIPS)])
+@pytest.mark.parametrize(
+    ("sound", "wrong"), [*SLIPS, *(pytest.param(*slip, marks=pytest.mark.slow) for slip in LATE_SLIPS)]
+)
 def test_a_slip_is_noticed(sound, wrong, monkeypatch):
     (module,) = [module for module in MODULES if sound in inspect.getsource(module)]
     slip = mutant(module, sound, wrong)

@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
-"""What leaves the replay engine when memory is slow or gone, and what becomes of more requests than there is room for."""
+"""What leaves the replay engine when memory is slow or gone, and what becomes of more requests than there is room
+for."""
 
 import pytest
 from hw.frame import Word
@@ -15,7 +16,17 @@ LEAST = Replay(capacity=16, sessions=2, kept=1, draws=16, log_bytes=4096, times_
 
 
 def switch(replay=LEAST, bus_bits=64):
-    return Config(ports=2, bus_bits=bus_bits, members=2, jobs=2, window=4, mac_entries=64, staleness=0, uplinks=False, replay=replay)
+    return Config(
+        ports=2,
+        bus_bits=bus_bits,
+        members=2,
+        jobs=2,
+        window=4,
+        mac_entries=64,
+        staleness=0,
+        uplinks=False,
+        replay=replay,
+    )
 
 
 class Beside:
@@ -25,12 +36,15 @@ class Beside:
         self.config, self.dut = config, engine(config)
         self.bench = Bench(self.dut)
         axi = self.dut.memory
-        self.memory = Memory(bytearray(config.replay.memory_bytes), **memory).attach(self.bench, ar=axi.ar, r=axi.r, aw=axi.aw, w=axi.w, b=axi.b)
+        self.memory = Memory(bytearray(config.replay.memory_bytes), **memory).attach(
+            self.bench, ar=axi.ar, r=axi.r, aw=axi.aw, w=axi.w, b=axi.b
+        )
         self.sink = self.bench.sink(self.dut.o)
         self.fates: list[Fate] = []
 
     def run(self, frames, *, patience=6000):
-        """Each when the one before is done with, or that long after it came. Returns for each what it had as answers."""
+        """Each when the one before is done with, or that long after it came. Returns for each what it had as
+        answers."""
         dut, told = self.dut, []
 
         async def count(ctx):
@@ -44,7 +58,9 @@ class Beside:
                 ctx.set(dut.arrived, {"port": port, "length": len(frame)})
                 ctx.set(dut.first, 1)
                 for word in to_words(frame, self.config.bus_bits):
-                    ctx.set(dut.words.payload, Word(self.config.bus_bits).from_bits(pack(Word(self.config.bus_bits), word)))
+                    ctx.set(
+                        dut.words.payload, Word(self.config.bus_bits).from_bits(pack(Word(self.config.bus_bits), word))
+                    )
                     ctx.set(dut.words.valid, 1)
                     await ctx.tick()
                     ctx.set(dut.first, 0)
@@ -55,7 +71,7 @@ class Beside:
                         break
                     await ctx.tick()
                 sent, self.sink.items[:] = from_words([item.word for item in self.sink.items], self.config.bus_bits), []
-                told.append([frame[ADDRESSES.itemsize:] for frame in sent])
+                told.append([frame[ADDRESSES.itemsize :] for frame in sent])
 
         self.bench.process(count)
         self.bench.drive(give)
@@ -102,7 +118,9 @@ def test_nothing_of_a_frame_leaves_while_memory_does_not_answer():
             shown += valid
 
     beside.bench.process(follow)
-    (opened,), fetched, looked = beside.run([(0, client.open()), (0, client.fetch([1])), (0, client.look())], patience=2000)
+    (opened,), fetched, looked = beside.run(
+        [(0, client.open()), (0, client.fetch([1])), (0, client.look())], patience=2000
+    )
     assert beside.fates == [Fate.DONE] and not fetched + looked and 8 * shown == ADDRESSES.itemsize + len(opened)
 
 

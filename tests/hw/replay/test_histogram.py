@@ -27,7 +27,10 @@ def random_walk(rng, capacity, priority_bits, count):
     top = (1 << priority_bits) - 1
     for _ in range(count):
         near = (m << e for m in (8, 15, 16) for e in [rng.randrange(priority_bits - 3)])
-        yield rng.randrange(capacity), rng.choice([0, 1, top, rng.getrandbits(priority_bits), *(min(p - rng.randrange(2), top) for p in near)])
+        yield (
+            rng.randrange(capacity),
+            rng.choice([0, 1, top, rng.getrandbits(priority_bits), *(min(p - rng.randrange(2), top) for p in near)]),
+        )
 
 
 def few_items(rng, capacity, priority_bits, count):
@@ -154,28 +157,49 @@ def test_a_reset_wipes_all():
     restart()
 
 
-@pytest.mark.parametrize(("wrong", "message"), [
-    ({"capacity": 12}, "Histogram capacity must be a power of two from 2 to 16777216, not 12"),
-    ({"capacity": 16, "priority_bits": 3}, "Histogram priority_bits must be 4 to 32, not 3"),
-    ({"capacity": 16, "priority_bits": 33}, "Histogram priority_bits must be 4 to 32, not 33")])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"capacity": 12}, "Histogram capacity must be a power of two from 2 to 16777216, not 12"),
+        ({"capacity": 16, "priority_bits": 3}, "Histogram priority_bits must be 4 to 32, not 3"),
+        ({"capacity": 16, "priority_bits": 33}, "Histogram priority_bits must be 4 to 32, not 33"),
+    ],
+)
 def test_parameters_wrong(wrong, message):
     with pytest.raises(ValueError, match=message):
         Histogram(**wrong)
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [
-    # counts
-    ("transparent_for=[write]", ""), ("of_counted + 1", "of_counted"), ("departed + 1", "departed"), ("departures == arrived", "departed == arrived"),
-    ("departures == arrived", "0"), ("departures == arrived", "1"), ("moved = came != went", "moved = Const(1)"),
-    ("bits = exact_log2(self.capacity)", "bits = exact_log2(self.capacity) - 1 or 1"), ("Mux(wiped, after, 0)", "after"),
-    ("wipe == -1 % (1 << BUCKET_BITS)", "wipe == 100"),
-    # buckets
-    ("held.eq(Mux(valid, priority, 0))", "held.eq(priority)"), ("place + 1", "place"), ("(exponent << 3)", "(exponent << 2)"),
-    ("[:MANTISSA_BITS]", "[:MANTISSA_BITS - 1]"), ("8 * priority_bits - 16", "8 * priority_bits - 17"),
-    # the search
-    ("& ~(1 << empties | 1)", ""), ("(1 << empties | 1)", "(1 << empties)"), ("part != 0", "part[1:] != 0"),
-    ("any != 0, Cat", "1, Cat"), ("Mux(low[0], low[1], high[1])", "Mux(high[0], high[1], low[1])"),
-    ("Mux(high[0], high[1], low[1])", "Mux(low[0], low[1], high[1])"), ("LATENCY = 7", "LATENCY = 6")])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        # counts
+        ("transparent_for=[write]", ""),
+        ("of_counted + 1", "of_counted"),
+        ("departed + 1", "departed"),
+        ("departures == arrived", "departed == arrived"),
+        ("departures == arrived", "0"),
+        ("departures == arrived", "1"),
+        ("moved = came != went", "moved = Const(1)"),
+        ("bits = exact_log2(self.capacity)", "bits = exact_log2(self.capacity) - 1 or 1"),
+        ("Mux(wiped, after, 0)", "after"),
+        ("wipe == -1 % (1 << BUCKET_BITS)", "wipe == 100"),
+        # buckets
+        ("held.eq(Mux(valid, priority, 0))", "held.eq(priority)"),
+        ("place + 1", "place"),
+        ("(exponent << 3)", "(exponent << 2)"),
+        ("[:MANTISSA_BITS]", "[:MANTISSA_BITS - 1]"),
+        ("8 * priority_bits - 16", "8 * priority_bits - 17"),
+        # the search
+        ("& ~(1 << empties | 1)", ""),
+        ("(1 << empties | 1)", "(1 << empties)"),
+        ("part != 0", "part[1:] != 0"),
+        ("any != 0, Cat", "1, Cat"),
+        ("Mux(low[0], low[1], high[1])", "Mux(high[0], high[1], low[1])"),
+        ("Mux(high[0], high[1], low[1])", "Mux(low[0], low[1], high[1])"),
+        ("LATENCY = 7", "LATENCY = 6"),
+    ],
+)
 def test_a_slip_is_noticed(sound, wrong):
     slip = mutant(hw.replay.histogram, sound, wrong).Histogram
     with pytest.raises((AssertionError, TimeoutError)):
@@ -191,8 +215,17 @@ def at_length(histogram=Histogram, *, capacity=1 << 12, count=400_000):
     rng, run = np.random.default_rng(1), np.arange(count) // 1000 % 2
     items, gone = np.where(run, rng.integers(0, capacity, count), rng.integers(0, 5, count)), rng.random(count) < 0.5
     new = np.where(gone, 0, rng.integers(1, 1 << 27, count) >> rng.integers(0, 27, count))
-    items[-2 * capacity:-capacity], new[-2 * capacity:-capacity] = range(capacity), 0  # at last all leave, and what comes then is alone
-    old, ends, priorities, counts, there = np.zeros_like(new), np.zeros((count, 2), np.int64), [0] * capacity, [0] * 256, 0
+    items[-2 * capacity : -capacity], new[-2 * capacity : -capacity] = (
+        range(capacity),
+        0,
+    )  # at last all leave, and what comes then is alone
+    old, ends, priorities, counts, there = (
+        np.zeros_like(new),
+        np.zeros((count, 2), np.int64),
+        [0] * capacity,
+        [0] * 256,
+        0,
+    )
     code = buckets(np.arange(1 << 16)).tolist()
     bucket = lambda p: code[p] if p < 1 << 16 else code[p >> 12] + 8 * 12
     for k, (item, priority) in enumerate(zip(items.tolist(), new.tolist())):
@@ -206,7 +239,7 @@ def at_length(histogram=Histogram, *, capacity=1 << 12, count=400_000):
     part.run(part.rows(256))  # counts are wiped
     rows = part.rows(count + Histogram.LATENCY, changes_valid=np.arange(count + Histogram.LATENCY) < count)
     rows["changes_payload_old"][:count], rows["changes_payload_new"][:count] = old, new
-    seen = part.run(rows)[Histogram.LATENCY:]
+    seen = part.run(rows)[Histogram.LATENCY :]
     assert np.array_equal(seen["lowest"], ends[:, 0]) and np.array_equal(seen["highest"], ends[:, 1])
     assert len(np.unique(ends[:, 0])) > 100 and len(np.unique(ends[:, 1])) > 100
 

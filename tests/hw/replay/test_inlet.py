@@ -23,7 +23,8 @@ def rows_of(frame):
 
 
 class Entry:
-    """Frames into an inlet, each from a port of its own number modulo 16; `frames` are those that came out, with where they had come in."""
+    """Frames into an inlet, each from a port of its own number modulo 16; `frames` are those that came out, with where
+    they had come in."""
 
     def __init__(self, frames, *, bus_bits, inlet=Inlet, depth=64, sent=0.0, stalls=0.0, start=0, quiet=30):
         self.dut = dut = inlet(bus_bits=bus_bits, depth=depth)
@@ -39,7 +40,14 @@ class Entry:
         async def follow(ctx):
             inside = 0  # frames, and their rows that have not left
             async for _, _, valid, first, drops, gives, takes, last, busy in ctx.tick().sample(
-                    dut.words.valid, dut.first, dut.stat_drop, dut.rows.valid, dut.rows.ready, dut.rows.payload.last, dut.busy):
+                dut.words.valid,
+                dut.first,
+                dut.stat_drop,
+                dut.rows.valid,
+                dut.rows.ready,
+                dut.rows.payload.last,
+                dut.busy,
+            ):
                 assert busy == (inside > 0), f"{inside} frames are inside, and busy is {busy}"
                 inside += (valid and first and not drops) - (gives and takes and last)
 
@@ -84,8 +92,21 @@ def test_a_row_a_cycle_and_the_first_4_cycles_after_its_word(bus_bits):
 def check_drops(bus_bits, inlet=Inlet):
     """Nobody takes rows until all was sent: what fits is decided frame by frame, at its first word."""
     bus_bytes = bus_bits // 8
-    lengths = [5 * bus_bytes, 8 * bus_bytes + 8, 2 * bus_bytes + 8, 9 * bus_bytes, 8, 8 * bus_bytes, bus_bytes + 8, 2 * bus_bytes, bus_bytes,
-               bus_bytes + 8, 8, 8, 8]
+    lengths = [
+        5 * bus_bytes,
+        8 * bus_bytes + 8,
+        2 * bus_bytes + 8,
+        9 * bus_bytes,
+        8,
+        8 * bus_bytes,
+        bus_bytes + 8,
+        2 * bus_bytes,
+        bus_bytes,
+        bus_bytes + 8,
+        8,
+        8,
+        8,
+    ]
     words = [-(-length // bus_bytes) for length in lengths]
     there, free = [], 16
     for k, size in enumerate(words):
@@ -106,7 +127,9 @@ def test_a_frame_without_room_is_dropped_whole_and_those_after_it_are_not_harmed
 
 @pytest.mark.parametrize("bus_bits", WIDTHS)
 def test_while_rows_leave_slowly_each_frame_is_whole_or_counted(bus_bits):
-    frames = frames_of([8 * random.Random(2).choice([1, 8, 9, 30, 60]) for _ in range(10)] + [8 * k for k in range(1, 60)])
+    frames = frames_of(
+        [8 * random.Random(2).choice([1, 8, 9, 30, 60]) for _ in range(10)] + [8 * k for k in range(1, 60)]
+    )
     entry = Entry(frames, bus_bits=bus_bits, depth=64, stalls=0.9, quiet=100)
     given, of = expected(frames), iter(expected(frames))
     assert all(frame in of for frame in entry.frames), "in order, and each as it was sent"
@@ -119,15 +142,28 @@ def test_more_than_64_frames_at_a_time_are_too_many():
     assert entry.frames == expected(frames, range(64)) and entry.dropped == 6
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [
-    ("(at + 1) << 3", "at << 3"), ("(at + 1) << 3", "(at + 2) << 3"), ("word.last & ends", "word.last"), ("word.last & ends", "ends"),
-    ("cut.i.ready & ends", "cut.i.ready"), ("with m.If(cut.i.valid & cut.i.ready):", "with m.If(cut.i.valid):"),
-    ("at.eq(0)\n", "at.eq(at)\n"), ("eq(self.arrived.length)", "eq(self.arrived.length - 8)"),
-    ("eq(self.arrived.length)", "eq(self.arrived.length + 8)"),
-    ("self.arrived_o.eq(cut.o.payload.arrived)", "self.arrived_o.eq(store.note)"),
-    ("put.arrived.eq(store.note)", "put.arrived.eq(self.arrived)"), ("store.first.eq(self.first)", "store.first.eq(self.words.valid)"),
-    ("self.stat_drop.eq(store.stat_drop)", "self.stat_drop.eq(0)"), ("store.busy | self.rows.valid", "self.rows.valid"),
-    ("store.busy | self.rows.valid", "store.busy"), ("store.busy | self.rows.valid", "1"), ("notes=64", "notes=32")])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("(at + 1) << 3", "at << 3"),
+        ("(at + 1) << 3", "(at + 2) << 3"),
+        ("word.last & ends", "word.last"),
+        ("word.last & ends", "ends"),
+        ("cut.i.ready & ends", "cut.i.ready"),
+        ("with m.If(cut.i.valid & cut.i.ready):", "with m.If(cut.i.valid):"),
+        ("at.eq(0)\n", "at.eq(at)\n"),
+        ("eq(self.arrived.length)", "eq(self.arrived.length - 8)"),
+        ("eq(self.arrived.length)", "eq(self.arrived.length + 8)"),
+        ("self.arrived_o.eq(cut.o.payload.arrived)", "self.arrived_o.eq(store.note)"),
+        ("put.arrived.eq(store.note)", "put.arrived.eq(self.arrived)"),
+        ("store.first.eq(self.first)", "store.first.eq(self.words.valid)"),
+        ("self.stat_drop.eq(store.stat_drop)", "self.stat_drop.eq(0)"),
+        ("store.busy | self.rows.valid", "self.rows.valid"),
+        ("store.busy | self.rows.valid", "store.busy"),
+        ("store.busy | self.rows.valid", "1"),
+        ("notes=64", "notes=32"),
+    ],
+)
 def test_a_slip_is_noticed(sound, wrong):
     slip = mutant(hw.replay.inlet, sound, wrong).Inlet
     with pytest.raises((AssertionError, TimeoutError)):

@@ -31,10 +31,24 @@ def test_what_was_put_last_is_shown_a_cycle_after_it_was_asked_for(replay):
     async def drive(ctx):
         asked = None
         for _ in range(3000):
-            index, at, put_at = (rng.randrange(dut.answers), rng.choice([0, dut.scratch - 1, dut.scratch, dut.rows - 1, rng.randrange(dut.rows)]),
-                                 rng.choice([0, dut.scratch - 1, dut.scratch, dut.rows - 1, rng.randrange(dut.rows)]))
-            put, list_put, answer, row = rng.getrandbits(1), rng.getrandbits(1), rng.getrandbits(bits), rng.getrandbits(64)
-            for signal, value in ((dut.index, index), (dut.at, at), (dut.put, put), (dut.list_put, list_put), (dut.put_at, put_at)):
+            index, at, put_at = (
+                rng.randrange(dut.answers),
+                rng.choice([0, dut.scratch - 1, dut.scratch, dut.rows - 1, rng.randrange(dut.rows)]),
+                rng.choice([0, dut.scratch - 1, dut.scratch, dut.rows - 1, rng.randrange(dut.rows)]),
+            )
+            put, list_put, answer, row = (
+                rng.getrandbits(1),
+                rng.getrandbits(1),
+                rng.getrandbits(bits),
+                rng.getrandbits(64),
+            )
+            for signal, value in (
+                (dut.index, index),
+                (dut.at, at),
+                (dut.put, put),
+                (dut.list_put, list_put),
+                (dut.put_at, put_at),
+            ):
                 ctx.set(signal, value)
             ctx.set(Value.cast(dut.put_answer), answer)
             ctx.set(Value.cast(dut.put_row), row)

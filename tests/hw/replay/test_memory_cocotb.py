@@ -1,4 +1,5 @@
-"""Reader, writer and memory on the chip as emitted Verilog, against an AXI4 memory and an AXI4 master that are not ours; slips are noticed."""
+"""Reader, writer and memory on the chip as emitted Verilog, against an AXI4 memory and an AXI4 master that are not
+ours; slips are noticed."""
 
 import re
 
@@ -34,7 +35,9 @@ def test_slips_of_reader_and_writer_are_noticed(tmp_path):
     with pytest.raises(RuntimeError) as found:
         run("units", Units(ADDRESS_BITS, reader=reader, writer=writer), tmp_path)
     assert set(re.findall(r"(test_\w+/stalls=bursts) failed", str(found.value))) == {
-        "test_units_are_read_in_order/stalls=bursts", "test_units_are_written_when_the_writer_is_not_busy/stalls=bursts"}
+        "test_units_are_read_in_order/stalls=bursts",
+        "test_units_are_written_when_the_writer_is_not_busy/stalls=bursts",
+    }
 
 
 def test_a_slip_of_the_memory_is_noticed(tmp_path):

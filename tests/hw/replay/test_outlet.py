@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
-"""Frames of the replay service as they leave: header, body and complement, checked by scapy; every plausible slip is noticed."""
+"""Frames of the replay service as they leave: header, body and complement, checked by scapy; every plausible slip is
+noticed."""
 
 import random
 from itertools import pairwise
@@ -29,16 +30,34 @@ def header(octets=None, **fields):
 def jobs_of(lengths, seed=1):
     """A head and a body for each length in rows: any bytes."""
     rng = random.Random(seed)
-    return [({"port": rng.randrange(16), "address": {"mac": rng.getrandbits(48), "ip": rng.getrandbits(32), "udp": rng.getrandbits(16)}},
-             header(rng.randbytes(REPLAY_HEADER.itemsize)), [rng.getrandbits(64) for _ in range(length)]) for length in lengths]
+    return [
+        (
+            {
+                "port": rng.randrange(16),
+                "address": {"mac": rng.getrandbits(48), "ip": rng.getrandbits(32), "udp": rng.getrandbits(16)},
+            },
+            header(rng.randbytes(REPLAY_HEADER.itemsize)),
+            [rng.getrandbits(64) for _ in range(length)],
+        )
+        for length in lengths
+    ]
 
 
 def adverse():
-    """Sums at the borders of 16 bits: nothing but zeros, nothing but ones, and what comes to 0xFFFF, to 0x10000 and to 0x1FFFF."""
+    """Sums at the borders of 16 bits: nothing but zeros, nothing but ones, and what comes to 0xFFFF, to 0x10000 and to
+    0x1FFFF."""
     where = {"port": 3, "address": {"mac": 1, "ip": 2, "udp": 3}}
-    return [(where, header(), [2**64 - 1] * BODY_ROWS), (where, header(), [0] * 8), (where, header(), [0xFFFF_FFFF, 1]),
-            (where, header(), [2**64 - 1]), (where, header(), [0xFFFF]), (where, header(), [0xFFFE << 48, 1]), (where, header(), [0xFFFF, 1 << 16]),
-            (where, header(b"\xff" * REPLAY_HEADER.itemsize), []), (where, header(seq=0xFFFF), [0xFFFF << 32] * 5)]
+    return [
+        (where, header(), [2**64 - 1] * BODY_ROWS),
+        (where, header(), [0] * 8),
+        (where, header(), [0xFFFF_FFFF, 1]),
+        (where, header(), [2**64 - 1]),
+        (where, header(), [0xFFFF]),
+        (where, header(), [0xFFFE << 48, 1]),
+        (where, header(), [0xFFFF, 1 << 16]),
+        (where, header(b"\xff" * REPLAY_HEADER.itemsize), []),
+        (where, header(seq=0xFFFF), [0xFFFF << 32] * 5),
+    ]
 
 
 class Exit:
@@ -47,7 +66,10 @@ class Exit:
     def __init__(self, jobs, *, bus_bits, outlet=Outlet, asked=0.0, given=0.0, stalls=0.0):
         dut = outlet(bus_bits=bus_bits)
         bench = Bench(dut)
-        heads = [where | {"header": int.from_bytes(header.tobytes(), "little"), "rows": len(body)} for where, header, body in jobs]
+        heads = [
+            where | {"header": int.from_bytes(header.tobytes(), "little"), "rows": len(body)}
+            for where, header, body in jobs
+        ]
         self.heads = bench.source(dut.heads, heads, stalls=asked)
         self.rows = bench.source(dut.rows, [row for _, _, body in jobs for row in body], stalls=given)
         self.sink = bench.sink(dut.o, stalls=stalls)
@@ -55,7 +77,8 @@ class Exit:
         async def follow(ctx):
             open = 0
             async for _, _, asked, taken, gives, goes, last, busy in ctx.tick().sample(
-                    dut.heads.valid, dut.heads.ready, dut.o.valid, dut.o.ready, dut.o.payload.word.last, dut.busy):
+                dut.heads.valid, dut.heads.ready, dut.o.valid, dut.o.ready, dut.o.payload.word.last, dut.busy
+            ):
                 assert busy == (open > 0), f"{open} frames are under way, and busy is {busy}"
                 open += (asked and taken) - (gives and goes and last)
 
@@ -77,20 +100,24 @@ def check(jobs, bus_bits, **options):
     assert len(out.frames) == len(out.about) == len(jobs)
     for frame, about, (where, header, body) in zip(out.frames, out.about, jobs, strict=True):
         payload = header.tobytes() + b"".join(row.to_bytes(8, "little") for row in body)
-        assert frame[:ADDRESSES.itemsize] == bytes(ADDRESSES.itemsize)
-        assert frame[ADDRESSES.itemsize:-END.itemsize] == payload
-        end = np.frombuffer(frame[-END.itemsize:], END)[0]
+        assert frame[: ADDRESSES.itemsize] == bytes(ADDRESSES.itemsize)
+        assert frame[ADDRESSES.itemsize : -END.itemsize] == payload
+        end = np.frombuffer(frame[-END.itemsize :], END)[0]
         assert not any(end["reserved"])
         assert int(end["complement"]) == checksum(payload), "scapy's Internet checksum of all before"
-        assert ones_complement_sum(frame[ADDRESSES.itemsize:]) == 0xFFFF
-        assert frame[ADDRESSES.itemsize:] == compose.balanced(payload + bytes(END.itemsize), len(payload) + END.fields["complement"][1])
+        assert ones_complement_sum(frame[ADDRESSES.itemsize :]) == 0xFFFF
+        assert frame[ADDRESSES.itemsize :] == compose.balanced(
+            payload + bytes(END.itemsize), len(payload) + END.fields["complement"][1]
+        )
         address = where["address"]
         assert about == (where["port"], address["mac"], address["ip"], address["udp"], len(frame))
     return out
 
 
 @pytest.mark.parametrize("bus_bits", WIDTHS)
-@pytest.mark.parametrize(("asked", "given", "stalls"), [(0, 0, 0), (0, 0.5, 0), (0, 0, 0.5), (0.9, 0.5, 0.5), (0.97, 0, 0)])
+@pytest.mark.parametrize(
+    ("asked", "given", "stalls"), [(0, 0, 0), (0, 0.5, 0), (0, 0, 0.5), (0.9, 0.5, 0.5), (0.97, 0, 0)]
+)
 def test_a_frame_is_header_rows_and_what_makes_the_sum_zero(bus_bits, asked, given, stalls):
     check(jobs_of([*range(18), BODY_ROWS - 1, BODY_ROWS, 0, 0, 1]), bus_bits, asked=asked, given=given, stalls=stalls)
 
@@ -130,9 +157,14 @@ def test_rows_leave_only_with_the_head_that_they_belong_to():
     rows, sink = bench.source(dut.rows, range(1, 6)), bench.sink(dut.o)
     bench.run(quiet=300)
     first, second = heads.times
-    assert [time > first for time in rows.times] == [False] * 2 + [True] * 3 and [time > second for time in rows.times] == [False] * 4 + [True]
+    assert [time > first for time in rows.times] == [False] * 2 + [True] * 3 and [
+        time > second for time in rows.times
+    ] == [False] * 4 + [True]
     frames = from_words([item.word for item in sink.items], 64)
-    assert [[frame[at] for at in range(FRAME_BYTES, len(frame) - END.itemsize, 8)] for frame in frames] == [[1, 2], [3, 4, 5]]
+    assert [[frame[at] for at in range(FRAME_BYTES, len(frame) - END.itemsize, 8)] for frame in frames] == [
+        [1, 2],
+        [3, 4, 5],
+    ]
 
 
 @pytest.mark.parametrize("bus_bits", [0, 65, 128])
@@ -141,25 +173,48 @@ def test_bus_wrong(bus_bits):
         Outlet(bus_bits=bus_bits)
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [
-    # words
-    ("valid & (~full | self.o.ready)", "valid"), ("valid & (~full | self.o.ready)", "valid & ~full"), ("with m.If(self.o.ready):", "with m.If(1):"),
-    ("count.eq((at + 1) << 3)", "count.eq(at << 3)"), ("last.eq(ends)", "last.eq(0)"), ("with m.If(ends | (at == places - 1)):", "with m.If(ends):"),
-    ("with m.If(ends | (at == places - 1)):", "with m.If(at == places - 1):"), ("[full.eq(1), at.eq(0)]", "[full.eq(1)]"),
-    # the sum
-    ("folded[:16] + folded[16])", "folded[:16])"), ("total[:16] + total[16:]", "total[:16]"), ("total.eq(0),", "total.eq(total),"),
-    ("complement << ROW_BITS - 16", "complement"), ("~(folded[:16]", "(folded[:16]"), ("sum_halves(row, 0, ROW_BYTES)", "sum_halves(row, 0, 6)"),
-    # what goes beside
-    ("with m.If(self.heads.valid & ~full):", "with m.If(self.heads.valid):"), ("self.heads.ready.eq(~full)", "self.heads.ready.eq(1)"),
-    ("+ (asked.rows << 3)", ""), ("FRAME_BYTES + END.itemsize +", "FRAME_BYTES +"), ("port.eq(asked.port), address", "address"),
-    ("address.eq(asked.address),", ""), ("| full)", ")"), ("~fsm.ongoing(\"IDLE\") | full", "full"),
-    # rows
-    ("left.eq(HEAD_ROWS - 1)", "left.eq(HEAD_ROWS)"), ("left.eq(body - 1)", "left.eq(body)"), ("with m.If(body == 0):", "with m.If(0):"),
-    ("cut.o.ready.eq(~full | self.o.ready)", "cut.o.ready.eq(1)"), ("valid.eq(cut.o.valid)", "valid.eq(1)"),
-    ("<< 8 * ADDRESSES.itemsize", "<< 8 * ADDRESSES.itemsize - 8")])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        # words
+        ("valid & (~full | self.o.ready)", "valid"),
+        ("valid & (~full | self.o.ready)", "valid & ~full"),
+        ("with m.If(self.o.ready):", "with m.If(1):"),
+        ("count.eq((at + 1) << 3)", "count.eq(at << 3)"),
+        ("last.eq(ends)", "last.eq(0)"),
+        ("with m.If(ends | (at == places - 1)):", "with m.If(ends):"),
+        ("with m.If(ends | (at == places - 1)):", "with m.If(at == places - 1):"),
+        ("[full.eq(1), at.eq(0)]", "[full.eq(1)]"),
+        # the sum
+        ("folded[:16] + folded[16])", "folded[:16])"),
+        ("total[:16] + total[16:]", "total[:16]"),
+        ("total.eq(0),", "total.eq(total),"),
+        ("complement << ROW_BITS - 16", "complement"),
+        ("~(folded[:16]", "(folded[:16]"),
+        ("sum_halves(row, 0, ROW_BYTES)", "sum_halves(row, 0, 6)"),
+        # what goes beside
+        ("with m.If(self.heads.valid & ~full):", "with m.If(self.heads.valid):"),
+        ("self.heads.ready.eq(~full)", "self.heads.ready.eq(1)"),
+        ("+ (asked.rows << 3)", ""),
+        ("FRAME_BYTES + END.itemsize +", "FRAME_BYTES +"),
+        ("port.eq(asked.port), address", "address"),
+        ("address.eq(asked.address),", ""),
+        ("| full)", ")"),
+        ('~fsm.ongoing("IDLE") | full', "full"),
+        # rows
+        ("left.eq(HEAD_ROWS - 1)", "left.eq(HEAD_ROWS)"),
+        ("left.eq(body - 1)", "left.eq(body)"),
+        ("with m.If(body == 0):", "with m.If(0):"),
+        ("cut.o.ready.eq(~full | self.o.ready)", "cut.o.ready.eq(1)"),
+        ("valid.eq(cut.o.valid)", "valid.eq(1)"),
+        ("<< 8 * ADDRESSES.itemsize", "<< 8 * ADDRESSES.itemsize - 8"),
+    ],
+)
 def test_a_slip_is_noticed(sound, wrong):
     slip = mutant(hw.replay.outlet, sound, wrong).Outlet
     with pytest.raises((AssertionError, TimeoutError)):
         check(adverse(), 256, outlet=slip)
         for rates in ((0, 0, 0), (0, 0.5, 0.5)):
-            check(jobs_of([0, 1, 2, 3, 4, 30, 0, 7]), 256, outlet=slip, **dict(zip(("asked", "given", "stalls"), rates)))
+            check(
+                jobs_of([0, 1, 2, 3, 4, 30, 0, 7]), 256, outlet=slip, **dict(zip(("asked", "given", "stalls"), rates))
+            )

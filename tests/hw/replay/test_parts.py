@@ -6,8 +6,10 @@ from amaranth.hdl import Fragment
 from hw.replay.parts import PARTS
 from iswitch.config import Config, Replay
 
-CONFIGS = [Config(ports=2, members=2, window=2, bus_bits=bus_bits, replay=Replay(tables=tables, capacity=32, phased=phased))
-           for bus_bits, tables, phased in ((64, 1, False), (256, 2, True))]
+CONFIGS = [
+    Config(ports=2, members=2, window=2, bus_bits=bus_bits, replay=Replay(tables=tables, capacity=32, phased=phased))
+    for bus_bits, tables, phased in ((64, 1, False), (256, 2, True))
+]
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=["mixed", "phased"])

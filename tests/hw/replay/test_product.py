@@ -19,8 +19,15 @@ def check(module=hw.replay.product, *, bits=44, adds=True, stalls=0.3, count=300
     fraction, whole, plus, goes = Signal(FRACTION_BITS), Signal(bits), Signal(64), Signal()
     found = module.high_half(m, fraction, whole, name="half", plus=plus if adds else None, goes=goes)
     m.d.comb += Signal(len(found)).eq(found)
-    some = lambda width: rng.choice([rng.getrandbits(width), (1 << width) - 1, 1 << rng.randrange(width),
-                                     (1 << width) - (1 << rng.randrange(width)), 0])
+    some = lambda width: rng.choice(
+        [
+            rng.getrandbits(width),
+            (1 << width) - 1,
+            1 << rng.randrange(width),
+            (1 << width) - (1 << rng.randrange(width)),
+            0,
+        ]
+    )
     asked = [(some(FRACTION_BITS), some(bits), some(64)) for _ in range(count)]
     expected = [((f * w >> FRACTION_BITS) + (p if adds else 0)) % (1 << max(bits, 64)) for f, w, p in asked]
     simulator, seen = Simulator(m), []
@@ -51,11 +58,19 @@ def test_a_product_is_rounded_down_as_integers_are(bits, adds, stalls):
     check(bits=bits, adds=adds, stalls=stalls)
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [
-    ("(first >> ROW_BITS) + second", "(first >> ROW_BITS) + second + 1"), ("(low >> ROW_BITS) + high", "high"),
-    ("(odd << COLUMN_BITS)", "(odd << COLUMN_BITS - 1)"), ("(plus << ROW_BITS)", "plus"), ("(fourth << ROW_BITS)", "fourth"),
-    ("with m.If(goes):", "with m.If(1):"), ("PLACE_BITS = 2 * COLUMN_BITS", "PLACE_BITS = 2 * COLUMN_BITS - 8"),
-    ("max(FRACTION_BITS, len(whole)) + ROW_BITS", "len(whole)")])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("(first >> ROW_BITS) + second", "(first >> ROW_BITS) + second + 1"),
+        ("(low >> ROW_BITS) + high", "high"),
+        ("(odd << COLUMN_BITS)", "(odd << COLUMN_BITS - 1)"),
+        ("(plus << ROW_BITS)", "plus"),
+        ("(fourth << ROW_BITS)", "fourth"),
+        ("with m.If(goes):", "with m.If(1):"),
+        ("PLACE_BITS = 2 * COLUMN_BITS", "PLACE_BITS = 2 * COLUMN_BITS - 8"),
+        ("max(FRACTION_BITS, len(whole)) + ROW_BITS", "len(whole)"),
+    ],
+)
 def test_a_slip_is_noticed(sound, wrong):
     slip = mutant(hw.replay.product, sound, wrong)
     with pytest.raises(AssertionError):

@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
-"""Memory on the chip: units come back as they were written, after as many cycles as promised; what is not there is said not to be."""
+"""Memory on the chip: units come back as they were written, after as many cycles as promised; what is not there is said
+not to be."""
 
 import random
 
@@ -99,7 +100,11 @@ class Bursts:
         axi, bench = self.dut.axi, self.bench
         bench.source(axi.aw, writes)
         bench.source(axi.w, [{"data": word, "strb": strobe, "last": last} for word, strobe, last in beats])
-        self.asked, answers, found = bench.source(axi.ar, reads, start=reads_from), bench.sink(axi.b, start=answers_from), bench.sink(axi.r)
+        self.asked, answers, found = (
+            bench.source(axi.ar, reads, start=reads_from),
+            bench.sink(axi.b, start=answers_from),
+            bench.sink(axi.r),
+        )
         bench.run(quiet=30 + self.dut.latency)
         return answers, found
 
@@ -120,8 +125,13 @@ def test_the_first_beat_comes_as_late_as_promised(latency):
 
 def late_answers(ram=OnChipRam):
     bursts, count = Bursts(ram), 20
-    answers, found = bursts.run(writes=[bursts.request(8 * k, 1, id=k % 8) for k in range(count)], beats=[(k, 0xFF, 1) for k in range(count)],
-                                reads=[bursts.request(0, count)], reads_from=150, answers_from=100)
+    answers, found = bursts.run(
+        writes=[bursts.request(8 * k, 1, id=k % 8) for k in range(count)],
+        beats=[(k, 0xFF, 1) for k in range(count)],
+        reads=[bursts.request(0, count)],
+        reads_from=150,
+        answers_from=100,
+    )
     assert [item.id for item in answers.items] == [k % 8 for k in range(count)]
     assert [item.data for item in found.items] == list(range(count))
 
@@ -131,18 +141,44 @@ def test_who_does_not_take_answers_misses_none():
 
 
 def fates(ram=OnChipRam, *, stalls=0.0):
-    """Of a burst across the end the beats before the end are good; a write with one that is not there says that it has failed."""
+    """Of a burst across the end the beats before the end are good; a write with one that is not there says that it has
+    failed."""
     bursts = Bursts(ram, stalls=stalls)
     word = lambda k: 0x0101010101010101 * k
     answers, found = bursts.run(
-        writes=[bursts.request(240, 4, id=5), bursts.request(0, 1, id=2), bursts.request(256, 1, id=7), bursts.request(8, 2, id=1)],
-        beats=[(word(1), 0xFF, 0), (word(2), 0xFF, 0), (word(3), 0xFF, 0), (word(4), 0xFF, 1), (word(5), 0x0F, 1), (word(6), 0xFF, 1),
-               (word(7), 0x81, 0), (word(8), 0, 1)],
-        reads=[bursts.request(240, 4, id=6), bursts.request(0, 3, id=1)])
-    assert [(item.id, item.resp) for item in answers.items] == [(5, Response.DECERR), (2, Response.OKAY), (7, Response.DECERR), (1, Response.OKAY)]
+        writes=[
+            bursts.request(240, 4, id=5),
+            bursts.request(0, 1, id=2),
+            bursts.request(256, 1, id=7),
+            bursts.request(8, 2, id=1),
+        ],
+        beats=[
+            (word(1), 0xFF, 0),
+            (word(2), 0xFF, 0),
+            (word(3), 0xFF, 0),
+            (word(4), 0xFF, 1),
+            (word(5), 0x0F, 1),
+            (word(6), 0xFF, 1),
+            (word(7), 0x81, 0),
+            (word(8), 0, 1),
+        ],
+        reads=[bursts.request(240, 4, id=6), bursts.request(0, 3, id=1)],
+    )
+    assert [(item.id, item.resp) for item in answers.items] == [
+        (5, Response.DECERR),
+        (2, Response.OKAY),
+        (7, Response.DECERR),
+        (1, Response.OKAY),
+    ]
     assert [(item.id, item.data, item.resp, item.last) for item in found.items] == [
-        (6, word(1), Response.OKAY, 0), (6, word(2), Response.OKAY, 0), (6, 0, Response.DECERR, 0), (6, 0, Response.DECERR, 1),
-        (1, 0x05050505, Response.OKAY, 0), (1, 0x0700000000000007, Response.OKAY, 0), (1, 0, Response.OKAY, 1)]
+        (6, word(1), Response.OKAY, 0),
+        (6, word(2), Response.OKAY, 0),
+        (6, 0, Response.DECERR, 0),
+        (6, 0, Response.DECERR, 1),
+        (1, 0x05050505, Response.OKAY, 0),
+        (1, 0x0700000000000007, Response.OKAY, 0),
+        (1, 0, Response.OKAY, 1),
+    ]
 
 
 @pytest.mark.parametrize("stalls", STALLS)
@@ -153,11 +189,18 @@ def test_every_beat_says_what_became_of_it(stalls):
 def unknown(ram=OnChipRam, **wrong):
     bursts = Bursts(ram)
     answers, found = bursts.run(
-        writes=[bursts.request(0, 2, **wrong), bursts.request(16, 1)], beats=[(1, 0xFF, 0), (2, 0xFF, 1), (3, 0xFF, 1)],
-        reads=[bursts.request(0, 3), bursts.request(0, 2, **wrong)])
+        writes=[bursts.request(0, 2, **wrong), bursts.request(16, 1)],
+        beats=[(1, 0xFF, 0), (2, 0xFF, 1), (3, 0xFF, 1)],
+        reads=[bursts.request(0, 3), bursts.request(0, 2, **wrong)],
+    )
     assert [item.resp for item in answers.items] == [Response.SLVERR, Response.OKAY]
     assert [(item.data, item.resp) for item in found.items] == [
-        (0, Response.OKAY), (0, Response.OKAY), (3, Response.OKAY), (0, Response.SLVERR), (0, Response.SLVERR)]
+        (0, Response.OKAY),
+        (0, Response.OKAY),
+        (3, Response.OKAY),
+        (0, Response.SLVERR),
+        (0, Response.SLVERR),
+    ]
 
 
 @pytest.mark.parametrize("wrong", [{"burst": Burst.FIXED}, {"burst": Burst.WRAP}, {"size": 2}])
@@ -165,23 +208,45 @@ def test_bursts_that_it_does_not_know_change_nothing(wrong):
     unknown(**wrong)
 
 
-@pytest.mark.parametrize(("wrong", "message"), [
-    ({"bytes": 12}, r"OnChipRam bytes must be a multiple of 8 from 16 to 2\^32, not 12"),
-    ({"bytes": 1 << 14, "address_bits": 13}, r"OnChipRam bytes must be a multiple of 8 from 16 to 2\^13, not 16384"),
-    ({"bytes": 64, "latency": 1}, "OnChipRam latency must be 2 to 256, not 1"),
-    ({"bytes": 64, "address_bits": 12}, "Axi4 address_bits must be 13 to 64, not 12"), ({"bytes": 64, "id_bits": 0}, "Axi4 id_bits must be 1 to 32")])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"bytes": 12}, r"OnChipRam bytes must be a multiple of 8 from 16 to 2\^32, not 12"),
+        (
+            {"bytes": 1 << 14, "address_bits": 13},
+            r"OnChipRam bytes must be a multiple of 8 from 16 to 2\^13, not 16384",
+        ),
+        ({"bytes": 64, "latency": 1}, "OnChipRam latency must be 2 to 256, not 1"),
+        ({"bytes": 64, "address_bits": 12}, "Axi4 address_bits must be 13 to 64, not 12"),
+        ({"bytes": 64, "id_bits": 0}, "Axi4 id_bits must be 1 to 32"),
+    ],
+)
 def test_parameters_wrong(wrong, message):
     with pytest.raises(ValueError, match=message):
         OnChipRam(**wrong)
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [
-    ("~axi.r.valid | axi.r.ready", "Mux(1, 1, axi.r.ready)"), ("there & answers.w_rdy", "there"), ("beat == first.len", "beat == first.len + 1"),
-    ("Mux(ends, 0, beat + 1)", "beat + 1"), ("first.word + beat", "first.word"), ("word < self.words", "word <= self.words"),
-    ("ripe + ripens - ends", "ripe + ripens"), ("[self.latency - 2]", "[self.latency - 3]"), ("Mux(ends, 0, worst | response)", "response"),
-    ("worst.eq(Mux(ends, 0, worst", "worst.eq(Mux(0, 0, worst"), ("(asked.burst == Burst.INCR) & ", ""), (" & (asked.size == WORD_BITS)", ""),
-    ("Mux(shown.resp == Response.OKAY, port.data, 0)", "port.data"), ("Mux(steps & (response == Response.OKAY), axi", "Mux(steps, axi"),
-    ("shown.last.eq(ends)", "shown.last.eq(1)"), ("(waits << 1 | (axi.ar.valid & axi.ar.ready))[self.latency - 2]", "axi.ar.valid & axi.ar.ready")])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("~axi.r.valid | axi.r.ready", "Mux(1, 1, axi.r.ready)"),
+        ("there & answers.w_rdy", "there"),
+        ("beat == first.len", "beat == first.len + 1"),
+        ("Mux(ends, 0, beat + 1)", "beat + 1"),
+        ("first.word + beat", "first.word"),
+        ("word < self.words", "word <= self.words"),
+        ("ripe + ripens - ends", "ripe + ripens"),
+        ("[self.latency - 2]", "[self.latency - 3]"),
+        ("Mux(ends, 0, worst | response)", "response"),
+        ("worst.eq(Mux(ends, 0, worst", "worst.eq(Mux(0, 0, worst"),
+        ("(asked.burst == Burst.INCR) & ", ""),
+        (" & (asked.size == WORD_BITS)", ""),
+        ("Mux(shown.resp == Response.OKAY, port.data, 0)", "port.data"),
+        ("Mux(steps & (response == Response.OKAY), axi", "Mux(steps, axi"),
+        ("shown.last.eq(ends)", "shown.last.eq(1)"),
+        ("(waits << 1 | (axi.ar.valid & axi.ar.ready))[self.latency - 2]", "axi.ar.valid & axi.ar.ready"),
+    ],
+)
 def test_a_slip_is_noticed(sound, wrong):
     slip = mutant(hw.replay.ram, sound, wrong).OnChipRam
     with pytest.raises((AssertionError, TimeoutError)):

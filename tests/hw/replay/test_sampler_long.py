@@ -12,12 +12,18 @@ from sim.bench.mutant import mutant
 from sim.bench.sumtree import fractions
 from sim.model.replay.slots import Handle, Slots
 
-MIXES = {"in any mix": (0.25, 0.3, 0.35, 0.1), "adds": (0.9, 0, 0.1, 0), "updates": (0.02, 0.88, 0.1, 0), "draws": (0.02, 0.1, 0.88, 0)}
+MIXES = {
+    "in any mix": (0.25, 0.3, 0.35, 0.1),
+    "adds": (0.9, 0, 0.1, 0),
+    "updates": (0.02, 0.88, 0.1, 0),
+    "draws": (0.02, 0.1, 0.88, 0),
+}
 PART = 20_000
 
 
 def answers(model, commands):
-    """What the model makes of each: stale, empty, slot, generation, priority, total; None where a result says nothing."""
+    """What the model makes of each: stale, empty, slot, generation, priority, total; None where a result says
+    nothing."""
     columns = (commands[name].tolist() for name in ("kind", "slot", "generation", "priority", "fraction"))
     for kind, slot, generation, priority, fraction in zip(*columns):
         if kind == Kind.ADD:
@@ -36,9 +42,12 @@ def answers(model, commands):
 
 def commands_of(rng, model, capacity, bits, generation_bits, mix, count):
     """Handles are mostly those that are good when the part begins; slots crowd, so that neighbours in time meet."""
-    commands = {"kind": rng.choice(4, count, p=mix), "slot": rng.integers(0, capacity, count),
-                "priority": np.where(rng.random(count) < 0.3, 0, rng.integers(0, 1 << bits, count)),
-                "fraction": fractions(count, int(rng.integers(1 << 60)))}
+    commands = {
+        "kind": rng.choice(4, count, p=mix),
+        "slot": rng.integers(0, capacity, count),
+        "priority": np.where(rng.random(count) < 0.3, 0, rng.integers(0, 1 << bits, count)),
+        "fraction": fractions(count, int(rng.integers(1 << 60))),
+    }
     near = rng.random(count) < 0.4
     commands["slot"][near] = commands["slot"][0] % max(capacity - 8, 1) + rng.integers(0, min(8, capacity), near.sum())
     generations = np.array(model.generations)[commands["slot"]]
@@ -46,15 +55,22 @@ def commands_of(rng, model, capacity, bits, generation_bits, mix, count):
     return commands
 
 
-def run(count, *, capacity=1 << 16, priority_bits=27, generation_bits=16, mix=MIXES["in any mix"], seed=0, sampler=Sampler):
+def run(
+    count, *, capacity=1 << 16, priority_bits=27, generation_bits=16, mix=MIXES["in any mix"], seed=0, sampler=Sampler
+):
     gateware = sampler(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits)
-    engine, model = Compiled(gateware), Slots(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits)
+    engine, model = (
+        Compiled(gateware),
+        Slots(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits),
+    )
     rng = np.random.default_rng(seed)
     engine.run(engine.rows(max(capacity, 1 << 8) + 8))
     stale = empty = draws = 0
     for _ in range(0, count, PART):
         commands = commands_of(rng, model, capacity, priority_bits, generation_bits, mix, PART)
-        rows = engine.rows(PART, commands_valid=1, **{f"commands_payload_{name}": column for name, column in commands.items()})
+        rows = engine.rows(
+            PART, commands_valid=1, **{f"commands_payload_{name}": column for name, column in commands.items()}
+        )
         seen = np.concatenate([engine.run(rows), engine.run(engine.rows(gateware.latency + 1))])
         taken, came = np.flatnonzero(seen["commands_ready"][:PART]), np.flatnonzero(seen["results_valid"])
         assert len(taken) == PART and np.array_equal(came, taken + gateware.latency)  # one each cycle, whatever comes
@@ -83,9 +99,14 @@ def test_draws_sums_and_refusals_are_the_models_at_length():
     assert stale > 500_000 and draws > 3_000_000
 
 
-@pytest.mark.parametrize("sound,wrong", [
-    ("memory.read_port(transparent_for=[write])", "memory.read_port()"), ("good = there &", "good ="),
-    ("(slot < following)", "(slot <= following)")])
+@pytest.mark.parametrize(
+    "sound,wrong",
+    [
+        ("memory.read_port(transparent_for=[write])", "memory.read_port()"),
+        ("good = there &", "good ="),
+        ("(slot < following)", "(slot <= following)"),
+    ],
+)
 def test_the_check_notices_a_slip(sound, wrong, monkeypatch):
     slots = mutant(hw.replay.slots, sound, wrong)
     monkeypatch.setattr(hw.replay.sampler, "Slots", slots.Slots)

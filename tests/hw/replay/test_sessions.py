@@ -1,4 +1,5 @@
-"""Places of sessions: rows that are kept, and the search for a newcomer's, against the golden model; every plausible slip is noticed."""
+"""Places of sessions: rows that are kept, and the search for a newcomer's, against the golden model; every plausible
+slip is noticed."""
 
 import random
 
@@ -15,7 +16,9 @@ from sim.model.replay.service import Service
 from sim.model.replay.session import SERIAL, Place, holder, offer
 
 SIZES = [2, 3, 8, 32]
-NONCES = [high << 32 | low for high in (0, 1, 5, 7, SERIAL - 2, SERIAL - 1) for low in (0, 1, 5, 7, SERIAL - 2, SERIAL - 1)]
+NONCES = [
+    high << 32 | low for high in (0, 1, 5, 7, SERIAL - 2, SERIAL - 1) for low in (0, 1, 5, 7, SERIAL - 2, SERIAL - 1)
+]
 """Many differ in one half only."""
 ROW_BITS = Session.as_shape().size
 
@@ -79,7 +82,18 @@ async def search(ctx, dut, nonce, now):
 
 def place(rng, now, nonce):
     """Open or not, heard about the border of what is silence, or at any time."""
-    ago = rng.choice([0, 1, SESSION_SILENT_US - 1, SESSION_SILENT_US, SESSION_SILENT_US + 1, SERIAL // 2, SERIAL - 1, rng.getrandbits(32)])
+    ago = rng.choice(
+        [
+            0,
+            1,
+            SESSION_SILENT_US - 1,
+            SESSION_SILENT_US,
+            SESSION_SILENT_US + 1,
+            SERIAL // 2,
+            SERIAL - 1,
+            rng.getrandbits(32),
+        ]
+    )
     return Place(open=rng.random() < 0.8, nonce=nonce, heard_us=(now - ago) % SERIAL)
 
 
@@ -95,8 +109,19 @@ def check_search(sessions, *, part=Sessions, kept=1, count=150, seed=1):
             places = [place(rng, now, nonce) for nonce in rng.sample(NONCES, sessions)]
             if rng.random() < 0.4:  # none is free, and perhaps none silent
                 places = [one._replace(open=True, heard_us=rng.choice([one.heard_us, now])) for one in places]
-            table = [pack(Session, {"open": one.open, "nonce": one.nonce, "heard": one.heard_us, "next": k, "written": rng.getrandbits(32)})
-                    for k, one in enumerate(places)]
+            table = [
+                pack(
+                    Session,
+                    {
+                        "open": one.open,
+                        "nonce": one.nonce,
+                        "heard": one.heard_us,
+                        "next": k,
+                        "written": rng.getrandbits(32),
+                    },
+                )
+                for k, one in enumerate(places)
+            ]
             for k, row in enumerate(table):
                 await write(ctx, dut, k, row)
             for nonce in (rng.choice(places).nonce, *rng.sample(NONCES, 2)):
@@ -173,20 +198,35 @@ def test_rows_are_kept_until_a_reset_wipes_them(sessions):
     check_rows(sessions)
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [
-    ("seen.open & (seen.nonce", "(seen.nonce"), ("seen.nonce == self.nonce", "seen.nonce[:32] == self.nonce[:32]"),
-    ("seen.nonce == self.nonce", "seen.nonce[32:] == self.nonce[32:]"), ("~seen.open & ~vacant", "~seen.open"),
-    ("seen.open & ~silent &", "seen.open &"),
-    ("[:32] >= SESSION_SILENT_US", "[:32] > SESSION_SILENT_US"), ("[:32] >= SESSION_SILENT_US", " >= SESSION_SILENT_US"),
-    ("Mux(vacant, vacancy, silence)", "Mux(silent, silence, vacancy)"), ("Mux(vacant, vacancy, silence)", "vacancy"), ("done & ~self.opened", "done"),
-    ("~(self.opened | vacant | silent)", "~(self.opened | vacant)"), ("~(self.opened | vacant | silent)", "~(vacant | silent)"),
-    ("looks.eq(0), self.opened.eq(0),", "looks.eq(0),"), ("vacant.eq(0), silent.eq(0)]", "silent.eq(0)]"),
-    ("vacant.eq(0), silent.eq(0)]", "vacant.eq(0)]"),
-    ("walks.eq(1), walk.eq(0)", "walks.eq(1)"), ("walk == self.sessions - 1):", "walk == self.sessions - 2):"),
-    ("Mux(walks, walk, self.index)", "self.index"),
-    ("with m.If(looks | wiping):", "with m.If(1):"), ("Mux(wiping, walk, self.index)", "self.index"), ("wiping | self.write", "self.write"),
-    ("Mux(wiping, unused.as_value(), self.row_next.as_value())", "self.row_next"), ("walks.eq(0), wiping.eq(0)", "wiping.eq(0)"),
-    ("unused.next.eq(-self.kept)", "unused.next.eq(0)")])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("seen.open & (seen.nonce", "(seen.nonce"),
+        ("seen.nonce == self.nonce", "seen.nonce[:32] == self.nonce[:32]"),
+        ("seen.nonce == self.nonce", "seen.nonce[32:] == self.nonce[32:]"),
+        ("~seen.open & ~vacant", "~seen.open"),
+        ("seen.open & ~silent &", "seen.open &"),
+        ("[:32] >= SESSION_SILENT_US", "[:32] > SESSION_SILENT_US"),
+        ("[:32] >= SESSION_SILENT_US", " >= SESSION_SILENT_US"),
+        ("Mux(vacant, vacancy, silence)", "Mux(silent, silence, vacancy)"),
+        ("Mux(vacant, vacancy, silence)", "vacancy"),
+        ("done & ~self.opened", "done"),
+        ("~(self.opened | vacant | silent)", "~(self.opened | vacant)"),
+        ("~(self.opened | vacant | silent)", "~(vacant | silent)"),
+        ("looks.eq(0), self.opened.eq(0),", "looks.eq(0),"),
+        ("vacant.eq(0), silent.eq(0)]", "silent.eq(0)]"),
+        ("vacant.eq(0), silent.eq(0)]", "vacant.eq(0)]"),
+        ("walks.eq(1), walk.eq(0)", "walks.eq(1)"),
+        ("walk == self.sessions - 1):", "walk == self.sessions - 2):"),
+        ("Mux(walks, walk, self.index)", "self.index"),
+        ("with m.If(looks | wiping):", "with m.If(1):"),
+        ("Mux(wiping, walk, self.index)", "self.index"),
+        ("wiping | self.write", "self.write"),
+        ("Mux(wiping, unused.as_value(), self.row_next.as_value())", "self.row_next"),
+        ("walks.eq(0), wiping.eq(0)", "wiping.eq(0)"),
+        ("unused.next.eq(-self.kept)", "unused.next.eq(0)"),
+    ],
+)
 def test_a_slip_is_noticed(sound, wrong):
     slip = mutant(hw.replay.sessions, sound, wrong).Sessions
     with pytest.raises(AssertionError):

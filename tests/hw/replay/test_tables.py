@@ -15,8 +15,14 @@ from sim.model.replay.histogram import bucket
 from sim.model.replay.slots import Handle, Slots
 
 REPLAY = Replay(tables=2, capacity=32, priority_bits=7)
-SIZES = [REPLAY, replace(REPLAY, tables=1, capacity=16), replace(REPLAY, tables=3), replace(REPLAY, tables=4, capacity=64, priority_bits=32),
-         replace(REPLAY, phased=True), replace(REPLAY, tables=3, capacity=16, phased=True)]
+SIZES = [
+    REPLAY,
+    replace(REPLAY, tables=1, capacity=16),
+    replace(REPLAY, tables=3),
+    replace(REPLAY, tables=4, capacity=64, priority_bits=32),
+    replace(REPLAY, phased=True),
+    replace(REPLAY, tables=3, capacity=16, phased=True),
+]
 
 
 def carried_out(model, rng, given):
@@ -24,7 +30,13 @@ def carried_out(model, rng, given):
     kind, bits = rng.choice([Kind.ADD, Kind.ADD, *Kind]), model.tree.priority_bits
     priority, fraction = rng.choice([0, 1, (1 << bits) - 1, rng.getrandbits(bits)]), rng.getrandbits(64)
     handle, stale, empty = rng.choice(given[-40:] or [Handle(0, 1)]), False, False
-    command = {"kind": kind.value, "slot": handle.slot, "generation": handle.generation, "priority": priority, "fraction": fraction}
+    command = {
+        "kind": kind.value,
+        "slot": handle.slot,
+        "generation": handle.generation,
+        "priority": priority,
+        "fraction": fraction,
+    }
     if kind == Kind.ADD:
         handle = model.add(priority)
         given.append(handle)
@@ -41,10 +53,14 @@ def carried_out(model, rng, given):
 
 
 def check(replay=REPLAY, *, part=Tables, bursts=60, stalls=0.0, seed=1):
-    """Bursts of commands, each for one table, none before the last burst is over. Everything that can be seen of each table is the model's."""
+    """Bursts of commands, each for one table, none before the last burst is over. Everything that can be seen of each
+    table is the model's."""
     rng, dut = random.Random(seed), part(replay)
     bits = replay.capacity.bit_length() - 1
-    models = [Slots(capacity=replay.capacity, priority_bits=replay.priority_bits, generation_bits=HANDLE_BITS - bits) for _ in range(replay.tables)]
+    models = [
+        Slots(capacity=replay.capacity, priority_bits=replay.priority_bits, generation_bits=HANDLE_BITS - bits)
+        for _ in range(replay.tables)
+    ]
     given = [[] for _ in models]
     found, waiting = [], 0
 
@@ -52,11 +68,22 @@ def check(replay=REPLAY, *, part=Tables, bursts=60, stalls=0.0, seed=1):
         nonlocal waiting
         results = dut.results
         async for _, _, valid, ready, comes, result, pending in ctx.tick().sample(
-                dut.commands.valid, dut.commands.ready, results.valid, results.payload, dut.pending):
+            dut.commands.valid, dut.commands.ready, results.valid, results.payload, dut.pending
+        ):
             assert pending == (waiting > 0), f"{waiting} commands have no result yet, and pending is {pending}"
             waiting += (valid and ready) - comes
             if comes:
-                found.append((result.kind, bool(result.stale), bool(result.empty), result.slot, result.generation, result.priority, result.total))
+                found.append(
+                    (
+                        result.kind,
+                        bool(result.stale),
+                        bool(result.empty),
+                        result.slot,
+                        result.generation,
+                        result.priority,
+                        result.total,
+                    )
+                )
 
     def shown(ctx):
         return ctx.get(dut.filled), ctx.get(dut.lowest), ctx.get(dut.highest)
@@ -105,19 +132,33 @@ def check(replay=REPLAY, *, part=Tables, bursts=60, stalls=0.0, seed=1):
 
 
 @pytest.mark.parametrize("stalls", [0, 0.5])
-@pytest.mark.parametrize("replay", SIZES, ids=lambda replay: f"{replay.tables}-{replay.capacity}{'-phased' * replay.phased}")
+@pytest.mark.parametrize(
+    "replay", SIZES, ids=lambda replay: f"{replay.tables}-{replay.capacity}{'-phased' * replay.phased}"
+)
 def test_each_table_is_the_models_whatever_the_others_do(replay, stalls):
     check(replay, stalls=stalls)
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [
-    ("cut.o.valid & (self.table == k)", "cut.o.valid"), ("cut.o.valid & (self.table == k)", "cut.o.valid & (k == 0)"),
-    ("[self.table] for name in", "[0] for name in"),
-    ("results.valid for sampler in self.samplers)[self.table]", "results.valid for sampler in self.samplers)[0]"),
-    ("results.payload for sampler in self.samplers)[self.table]", "results.payload for sampler in self.samplers)[0]"),
-    ("(pending != 0) | cut", "(pending > 1) | cut"), ("(pending != 0) | cut.o.valid", "pending != 0"), (" - self.results.valid)", ")"),
-    ("(cut.o.valid & now)", "cut.o.valid"),
-    ("self.ready.eq(begun | now)", "self.ready.eq(1)"), ("cut.i.ready & self.ready", "cut.i.ready"), ("HANDLE_BITS - exact_log2", "8 - exact_log2")])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("cut.o.valid & (self.table == k)", "cut.o.valid"),
+        ("cut.o.valid & (self.table == k)", "cut.o.valid & (k == 0)"),
+        ("[self.table] for name in", "[0] for name in"),
+        ("results.valid for sampler in self.samplers)[self.table]", "results.valid for sampler in self.samplers)[0]"),
+        (
+            "results.payload for sampler in self.samplers)[self.table]",
+            "results.payload for sampler in self.samplers)[0]",
+        ),
+        ("(pending != 0) | cut", "(pending > 1) | cut"),
+        ("(pending != 0) | cut.o.valid", "pending != 0"),
+        (" - self.results.valid)", ")"),
+        ("(cut.o.valid & now)", "cut.o.valid"),
+        ("self.ready.eq(begun | now)", "self.ready.eq(1)"),
+        ("cut.i.ready & self.ready", "cut.i.ready"),
+        ("HANDLE_BITS - exact_log2", "8 - exact_log2"),
+    ],
+)
 def test_a_slip_is_noticed(sound, wrong):
     slip = mutant(hw.replay.tables, sound, wrong).Tables
     with pytest.raises((AssertionError, ValueError)):

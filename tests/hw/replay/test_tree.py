@@ -23,7 +23,11 @@ class Story:
     """Operations, and what is to be found behind each. Fields that mean nothing are noise."""
 
     def __init__(self, capacity: int, priority_bits: int, *, phased: bool, seed: int = 0) -> None:
-        self.model, self.phased, self.rng = Model(capacity=capacity, priority_bits=priority_bits), phased, random.Random(seed)
+        self.model, self.phased, self.rng = (
+            Model(capacity=capacity, priority_bits=priority_bits),
+            phased,
+            random.Random(seed),
+        )
         self.items: list[dict[str, int]] = []
         self.entered: list[tuple[int, int]] = []
         self.found: list[dict[str, int]] = []
@@ -31,12 +35,19 @@ class Story:
     def noise(self) -> dict[str, int]:
         bits = self.rng.getrandbits
         priority = lambda: bits(self.model.priority_bits)
-        return {"leaf": self.rng.randrange(self.model.capacity), "keeps": bits(1), "old": priority(), "new": priority(),
-                "fraction": bits(FRACTION_BITS)}
+        return {
+            "leaf": self.rng.randrange(self.model.capacity),
+            "keeps": bits(1),
+            "old": priority(),
+            "new": priority(),
+            "fraction": bits(FRACTION_BITS),
+        }
 
     def update(self, leaf: int, priority: int) -> None:
         old = self.model.update(leaf, priority)
-        self.items.append(self.noise() | {"draws": 0, "leaf": leaf, "new": priority} | ({"keeps": 0} if self.phased else {"old": old}))
+        self.items.append(
+            self.noise() | {"draws": 0, "leaf": leaf, "new": priority} | ({"keeps": 0} if self.phased else {"old": old})
+        )
         self.entered.append((old, priority))
         self.found.append({"draws": 0, "empty": 0, "leaf": leaf, "priority": priority, "total": self.model.total})
 
@@ -83,7 +94,12 @@ class Story:
 def mixed(capacity: int, priority_bits: int, *, phased: bool, seed: int = 0, count: int = 300) -> Story:
     """Neighbours on both sides of every level's borders, and leaves anywhere."""
     story = Story(capacity, priority_bits, phased=phased, seed=seed)
-    near = {(1 << bits) + k for bits in range(capacity.bit_length() - 1) for k in (-1, 0, 1)} | {0, 1, capacity - 1, capacity // 2}
+    near = {(1 << bits) + k for bits in range(capacity.bit_length() - 1) for k in (-1, 0, 1)} | {
+        0,
+        1,
+        capacity - 1,
+        capacity // 2,
+    }
     leaves = sorted(leaf for leaf in near if leaf < capacity) + [story.rng.randrange(capacity) for _ in range(8)]
     story.mix(count // 2, story.rng.sample(leaves, 3))
     story.mix(count - count // 2, leaves)
@@ -102,7 +118,10 @@ def check(story: Story, *, tree=SumTree, stalls: float = 0, **parameters) -> Non
 
     bench.process(follow)
     wiped = model.capacity // dut.arity
-    bench.run(quiet=dut.latency + 3, limit=wiped + 200 + (1 + 2 * (stalls > 0)) * len(story.items) * (dut.drain if story.phased else 1))
+    bench.run(
+        quiet=dut.latency + 3,
+        limit=wiped + 200 + (1 + 2 * (stalls > 0)) * len(story.items) * (dut.drain if story.phased else 1),
+    )
     assert [{name: getattr(item, name) for name in story.found[0]} for item in sink.items] == story.found
     assert sink.times == [time + dut.latency for time in source.times]
     assert [(item.old, item.new) for item in entered.items] == story.entered
@@ -198,7 +217,8 @@ def test_saturated(arity, priority_bits, phased):
 
 @pytest.mark.parametrize("phased,latency,drain", [(False, 20, 1), (True, 22, 18)])
 def test_latency_by_hand(phased, latency, drain):
-    """2^20 leaves, five levels: two to look up, the total, four pieces of a product, the root, three times three, the leaves' five."""
+    """2^20 leaves, five levels: two to look up, the total, four pieces of a product, the root, three times three, the
+    leaves' five."""
     dut = SumTree(capacity=1 << 20, phased=phased)
     assert (dut.fanouts, dut.latency, dut.drain) == ([16] * 5, latency, drain)
 
@@ -207,17 +227,20 @@ def test_fanouts_by_hand():
     assert fanouts(1 << 11, 16) == [8, 16, 16] and fanouts(32, 16) == [2, 16] and fanouts(8, 2) == [2, 2, 2]
 
 
-@pytest.mark.parametrize("parameters,message", [
-    ({"arity": 3}, "SumTree arity must be a power of two from 2 to 64, not 3"),
-    ({"arity": 1}, "SumTree arity must be a power of two from 2 to 64, not 1"),
-    ({"arity": 128}, "SumTree arity must be a power of two from 2 to 64, not 128"),
-    ({"arity": 4.0}, "SumTree arity must be a power of two from 2 to 64, not 4.0"),
-    ({"capacity": 16}, "SumTree capacity must be a power of two from 32 to 16777216, not 16"),
-    ({"capacity": 100}, "SumTree capacity must be a power of two from 32 to 16777216, not 100"),
-    ({"capacity": 1 << 25}, "SumTree capacity must be a power of two from 32 to 16777216, not 33554432"),
-    ({"priority_bits": 0}, "SumTree priority_bits must be 1 to 36, not 0"),
-    ({"priority_bits": 37}, "SumTree priority_bits must be 1 to 36, not 37"),
-])
+@pytest.mark.parametrize(
+    "parameters,message",
+    [
+        ({"arity": 3}, "SumTree arity must be a power of two from 2 to 64, not 3"),
+        ({"arity": 1}, "SumTree arity must be a power of two from 2 to 64, not 1"),
+        ({"arity": 128}, "SumTree arity must be a power of two from 2 to 64, not 128"),
+        ({"arity": 4.0}, "SumTree arity must be a power of two from 2 to 64, not 4.0"),
+        ({"capacity": 16}, "SumTree capacity must be a power of two from 32 to 16777216, not 16"),
+        ({"capacity": 100}, "SumTree capacity must be a power of two from 32 to 16777216, not 100"),
+        ({"capacity": 1 << 25}, "SumTree capacity must be a power of two from 32 to 16777216, not 33554432"),
+        ({"priority_bits": 0}, "SumTree priority_bits must be 1 to 36, not 0"),
+        ({"priority_bits": 37}, "SumTree priority_bits must be 1 to 36, not 37"),
+    ],
+)
 def test_parameters_wrong(parameters, message):
     with pytest.raises(ValueError) as raised:
         SumTree(**{"capacity": 64} | parameters)
@@ -225,7 +248,8 @@ def test_parameters_wrong(parameters, message):
 
 
 def restart(story_of, tree=SumTree, *, phased: bool = False) -> None:
-    """Stops in the middle of a story by a reset, then begins another: nothing of the first is left, in no memory and not in the pipe."""
+    """Stops in the middle of a story by a reset, then begins another: nothing of the first is left, in no memory and
+    not in the pipe."""
     dut, restarts = tree(capacity=64, priority_bits=18, arity=4, phased=phased), Signal()
     top = Module()
     top.submodules.tree = ResetInserter(restarts)(dut)
@@ -243,12 +267,14 @@ def restart(story_of, tree=SumTree, *, phased: bool = False) -> None:
             while len(found) < (len(items) if whole else len(items) // 2):
                 ctx.set(dut.operations.valid, taken < len(items))
                 ctx.set(Value.cast(dut.operations.payload), items[min(taken, len(items) - 1)])
-                _, _, ready, valid, bits = await ctx.tick().sample(dut.operations.ready, dut.found.valid, Value.cast(dut.found.payload))
+                _, _, ready, valid, bits = await ctx.tick().sample(
+                    dut.operations.ready, dut.found.valid, Value.cast(dut.found.payload)
+                )
                 taken += ready
                 if valid:
                     found.append(bits)
             expected = [pack(dut.found.payload.shape(), item) for item in story.found]
-            assert found == expected[:len(found)]
+            assert found == expected[: len(found)]
             ctx.set(dut.operations.valid, 0)
             ctx.set(restarts, 1)
             await ctx.tick()
@@ -265,41 +291,58 @@ def test_a_reset_wipes_all(phased):
 
 
 STORIES = [
-    *(lambda tree, phased=phased: check(mixed(1 << 9, 18, phased=phased, count=250), tree=tree, arity=4) for phased in (False, True)),
+    *(
+        lambda tree, phased=phased: check(mixed(1 << 9, 18, phased=phased, count=250), tree=tree, arity=4)
+        for phased in (False, True)
+    ),
     lambda tree: check(mixed(1 << 9, 18, phased=True, count=200), tree=tree, arity=4, stalls=0.5),
     *(lambda tree, make=make: check(make(False), tree=tree, arity=4) for make in (one_leaf, one_hot, full)),
-    lambda tree: restart(one_leaf, tree), lambda tree: restart(one_leaf, tree, phased=True),
+    lambda tree: restart(one_leaf, tree),
+    lambda tree: restart(one_leaf, tree, phased=True),
 ]
 MUTANTS = [
     # forwarding between the stages of a level
-    ("Mux(updates & same(passing, here), new, Mux(", "Mux(0, new, Mux("), ("Mux(writes & same(out, here), written, read.data)", "read.data"),
-    ("updates & same(passing, here)", "updates"), ("writes & same(out, here)", "writes"),
+    ("Mux(updates & same(passing, here), new, Mux(", "Mux(0, new, Mux("),
+    ("Mux(writes & same(out, here), written, read.data)", "read.data"),
+    ("updates & same(passing, here)", "updates"),
+    ("writes & same(out, here)", "writes"),
     ("memory.read_port(transparent_for=[write])", "memory.read_port()"),
     ("one.leaf[low:] == other.leaf[low:]", "one.leaf[low + 1:] == other.leaf[low + 1:]"),
     # half-open intervals
-    ("Cat(~left[-1] for left in lefts[1:])", "Cat(left > 0 for left in lefts[1:])"), ("last.rest >= end", "last.rest > end"),
+    ("Cat(~left[-1] for left in lefts[1:])", "Cat(left > 0 for left in lefts[1:])"),
+    ("last.rest >= end", "last.rest > end"),
     # what an update changes
-    ("(mine <= k)", "(mine < k)"), ("~step.draws & step.valid & (mine", "step.valid & (mine"),
+    ("(mine <= k)", "(mine < k)"),
+    ("~step.draws & step.valid & (mine", "step.valid & (mine"),
     ("~step.draws & step.valid & (mine", "~step.draws & (mine"),
     ("Mux(valid & ~entering.draws, change, 0)", "Mux(valid, change, 0)"),
     ("Mux(valid & ~entering.draws, change, 0)", "Mux(~entering.draws, change, 0)"),
-    ("signed(self.priority_bits + 1))", "signed(self.priority_bits))"), ("Mux(entering.draws, 0, entering.leaf)", "entering.leaf"),
+    ("signed(self.priority_bits + 1))", "signed(self.priority_bits))"),
+    ("Mux(entering.draws, 0, entering.leaf)", "entering.leaf"),
     ("Mux(step.valid & ~step.draws, 1 << step.leaf[:bits], 0)", "Mux(step.valid, 1 << step.leaf[:bits], 0)"),
     # what a draw finds
-    ("step.fraction, step.total", "step.fraction, step.priority"), ("range(LATENCY)", "range(LATENCY - 1)"),
+    ("step.fraction, step.total", "step.fraction, step.priority"),
+    ("range(LATENCY)", "range(LATENCY - 1)"),
     ("left[:len(rest)] for", "step.rest for"),
-    ("empty = last.draws & (last.total == 0)", "empty = Const(0)"), ("leaf.eq(Mux(empty, 0,", "leaf.eq(Mux(Const(0), 0,"),
-    ("Mux(last.draws, chosen, 0))),", "chosen)),"), ("selected(here, rows[2])", "selected(here, rows[1])"),
+    ("empty = last.draws & (last.total == 0)", "empty = Const(0)"),
+    ("leaf.eq(Mux(empty, 0,", "leaf.eq(Mux(Const(0), 0,"),
+    ("Mux(last.draws, chosen, 0))),", "chosen)),"),
+    ("selected(here, rows[2])", "selected(here, rows[1])"),
     ("here.eq(Cat(Const(1, 1), reached) & ~Cat(reached, Const(0, 1))), chosen", "here.eq(1 | reached << 1), chosen"),
     ("step.total.eq(after)", "step.total.eq(self.total)"),
     ("self.entered.valid.eq(valid & ~entering.draws)", "self.entered.valid.eq(valid)"),
     # phases
-    ("Mux(asked.keeps, 0, 1 << asked", "Mux(0, 0, 1 << asked"), ("Mux(held.keeps, old, held.new)", "held.new"),
-    ("(asked.draws | (drawing == 0))", "1"), ("(taken & asked.draws) - drawn)", "(taken & asked.draws) - (drawn & (drawing > 1)))"),
-    ("m.d.comb += drawn.eq(step.valid & step.draws)", "m.d.comb += drawn.eq(step.draws)"), ("self._leaf_stage + 5", "self._leaf_stage + 4"),
+    ("Mux(asked.keeps, 0, 1 << asked", "Mux(0, 0, 1 << asked"),
+    ("Mux(held.keeps, old, held.new)", "held.new"),
+    ("(asked.draws | (drawing == 0))", "1"),
+    ("(taken & asked.draws) - drawn)", "(taken & asked.draws) - (drawn & (drawing > 1)))"),
+    ("m.d.comb += drawn.eq(step.valid & step.draws)", "m.d.comb += drawn.eq(step.draws)"),
+    ("self._leaf_stage + 5", "self._leaf_stage + 4"),
     # wiping
-    ("write.en.eq(-1), write.data.eq(0)]", "write.en.eq(0), write.data.eq(0)]"), ("write.en.eq(writes | ~wiped)", "write.en.eq(writes)"),
-    ("wiped.eq(wipe == self.capacity // self.arity - 1)", "wiped.eq(1)"), ("m.d.comb += [ready.eq(wiped), valid", "m.d.comb += [ready.eq(1), valid"),
+    ("write.en.eq(-1), write.data.eq(0)]", "write.en.eq(0), write.data.eq(0)]"),
+    ("write.en.eq(writes | ~wiped)", "write.en.eq(writes)"),
+    ("wiped.eq(wipe == self.capacity // self.arity - 1)", "wiped.eq(1)"),
+    ("m.d.comb += [ready.eq(wiped), valid", "m.d.comb += [ready.eq(1), valid"),
 ]
 
 

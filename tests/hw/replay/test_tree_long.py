@@ -1,4 +1,5 @@
-"""Millions of operations of a compiled sum tree: each draw and each sum is the model's, and leaves are drawn as often as they should be."""
+"""Millions of operations of a compiled sum tree: each draw and each sum is the model's, and leaves are drawn as often
+as they should be."""
 
 import numpy as np
 import pytest
@@ -38,8 +39,10 @@ def test_draws_and_sums_are_the_models_at_length(phased, count):
     mixed(CompiledTree(capacity=LEAVES, priority_bits=BITS, phased=phased), count, seed=1)
 
 
-@pytest.mark.parametrize("sound,wrong", [
-    ("memory.read_port(transparent_for=[write])", "memory.read_port()"), ("last.rest >= end", "last.rest > end")])
+@pytest.mark.parametrize(
+    "sound,wrong",
+    [("memory.read_port(transparent_for=[write])", "memory.read_port()"), ("last.rest >= end", "last.rest > end")],
+)
 def test_the_check_notices_a_slip(sound, wrong):
     tree = CompiledTree(tree=mutant(hw.replay.tree, sound, wrong).SumTree, capacity=512, priority_bits=4, arity=4)
     with pytest.raises(AssertionError):
@@ -55,7 +58,9 @@ def one_hot(leaves):
 
 
 def power_law(leaves):
-    return np.maximum(262143 / np.random.default_rng(3).permutation(np.arange(1, leaves + 1)) ** 0.7, 1).astype(np.int64)
+    return np.maximum(262143 / np.random.default_rng(3).permutation(np.arange(1, leaves + 1)) ** 0.7, 1).astype(
+        np.int64
+    )
 
 
 def mostly_zero(leaves):
@@ -65,24 +70,32 @@ def mostly_zero(leaves):
 
 def test_quantile_by_a_table():
     """Abramowitz and Stegun, table 26.8: 0.999 and 0.001 at 100 degrees of freedom."""
-    assert quantile(100, 3.0902) == pytest.approx(149.449, rel=1e-3) and quantile(100, -3.0902) == pytest.approx(61.918, rel=1e-3)
+    assert quantile(100, 3.0902) == pytest.approx(149.449, rel=1e-3) and quantile(100, -3.0902) == pytest.approx(
+        61.918, rel=1e-3
+    )
 
 
 def draws_of(priorities: np.ndarray, count: int) -> np.ndarray:
-    tree, model = CompiledTree(capacity=len(priorities), priority_bits=BITS), Model(capacity=len(priorities), priority_bits=BITS)
+    tree, model = (
+        CompiledTree(capacity=len(priorities), priority_bits=BITS),
+        Model(capacity=len(priorities), priority_bits=BITS),
+    )
     updates = some(len(priorities), False, np.arange(len(priorities)))
     updates["new"] = priorities
     assert np.array_equal(tree.play(updates).found, answer(model, updates))
     draws = some(count, True, 0)
     draws["fraction"] = fractions(count)
     found = tree.play(draws).found
-    assert np.array_equal(found["priority"], priorities[found["leaf"]]) and set(found["total"].tolist()) == {int(priorities.sum())}
+    assert np.array_equal(found["priority"], priorities[found["leaf"]]) and set(found["total"].tolist()) == {
+        int(priorities.sum())
+    }
     return np.bincount(found["leaf"].astype(np.int64), minlength=len(priorities))
 
 
 @pytest.mark.parametrize("distribution", [uniform, one_hot, power_law, mostly_zero])
 def test_leaves_are_drawn_as_often_as_their_priority_says(distribution):
-    """10^6 draws of 4,096 leaves. Neither too far from what is expected nor too near: 0.1 % of all seeds would fail on each side."""
+    """10^6 draws of 4,096 leaves. Neither too far from what is expected nor too near: 0.1 % of all seeds would fail on
+    each side."""
     priorities, count = distribution(4096), 1_000_000
     counts = draws_of(priorities, count)
     assert counts.sum() == count and not counts[priorities == 0].any()

@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
-"""Units of memory, read and written: every byte, in order, whatever the memory does; every plausible slip is noticed."""
+"""Units of memory, read and written: every byte, in order, whatever the memory does; every plausible slip is
+noticed."""
 
 import random
 
@@ -21,13 +22,15 @@ def addresses(count, *, seed=1):
     rng = random.Random(seed)
     places = [0, 4096 - UNIT_BYTES, 4096, SIZE - UNIT_BYTES]
     while len(places) < count:
-        places += rng.choice([[places[-1]] * 2, [(places[-1] + UNIT_BYTES) % SIZE], [rng.randrange(0, SIZE, UNIT_BYTES)]])
+        places += rng.choice(
+            [[places[-1]] * 2, [(places[-1] + UNIT_BYTES) % SIZE], [rng.randrange(0, SIZE, UNIT_BYTES)]]
+        )
     return [place + rng.randrange(UNIT_BYTES) for place in places[:count]]
 
 
 def words(contents, address):
     start = address // UNIT_BYTES * UNIT_BYTES
-    return [int.from_bytes(contents[at:at + 8], "little") for at in range(start, start + UNIT_BYTES, 8)]
+    return [int.from_bytes(contents[at : at + 8], "little") for at in range(start, start + UNIT_BYTES, 8)]
 
 
 def check_reader(reader=UnitReader, *, outstanding=8, stalls=0.0, latency=1, count=60, slow=None, size=SIZE):
@@ -41,8 +44,14 @@ def check_reader(reader=UnitReader, *, outstanding=8, stalls=0.0, latency=1, cou
 
     async def follow(ctx):
         asking = waiting = given = 0
-        async for _, _, error, asks, goes, comes, ready in ctx.tick().sample(dut.error, dut.ar.valid, dut.ar.ready, dut.r.valid, dut.r.ready):
-            asking, given, waiting = asking + (asks and goes), given + (comes and ready), waiting + (comes and not ready)
+        async for _, _, error, asks, goes, comes, ready in ctx.tick().sample(
+            dut.error, dut.ar.valid, dut.ar.ready, dut.r.valid, dut.r.ready
+        ):
+            asking, given, waiting = (
+                asking + (asks and goes),
+                given + (comes and ready),
+                waiting + (comes and not ready),
+            )
             errors.append(error)
             ahead.append(asking - given // BEATS)
             assert not waiting, "memory was made to wait"
@@ -50,7 +59,11 @@ def check_reader(reader=UnitReader, *, outstanding=8, stalls=0.0, latency=1, cou
     bench.process(follow)
     bench.run(quiet=60 + latency)
     there = lambda address: address < len(contents)
-    expected = [(word, k == BEATS - 1) for address in asked for k, word in enumerate(words(contents, address) if there(address) else [0] * BEATS)]
+    expected = [
+        (word, k == BEATS - 1)
+        for address in asked
+        for k, word in enumerate(words(contents, address) if there(address) else [0] * BEATS)
+    ]
     assert [(item.data, item.last) for item in sink.items] == expected
     assert memory.reads == [address // UNIT_BYTES * UNIT_BYTES for address in asked]
     assert sum(errors) == BEATS * sum(not there(address) for address in asked)
@@ -79,15 +92,19 @@ def test_what_is_not_there_is_an_error():
     check_reader(size=4096)
 
 
-def check_writer(writer=UnitWriter, *, outstanding=8, stalls=0.0, latency=1, count=60, beats_first=False, beats_late=0, size=SIZE):
+def check_writer(
+    writer=UnitWriter, *, outstanding=8, stalls=0.0, latency=1, count=60, beats_first=False, beats_late=0, size=SIZE
+):
     rng = random.Random(3)
     contents, expected, asked = bytearray(size), bytearray(SIZE), addresses(count)
     data = [rng.randbytes(UNIT_BYTES) for _ in asked]
     for address, unit in zip(asked, data):
         start = address // UNIT_BYTES * UNIT_BYTES
-        expected[start:start + UNIT_BYTES] = unit
+        expected[start : start + UNIT_BYTES] = unit
     bench = Bench(dut := writer(ADDRESS_BITS, outstanding=outstanding), stalls=stalls)
-    memory = Memory(contents, stalls=stalls, latency=latency, beats_first=beats_first).attach(bench, aw=dut.aw, w=dut.w, b=dut.b)
+    memory = Memory(contents, stalls=stalls, latency=latency, beats_first=beats_first).attach(
+        bench, aw=dut.aw, w=dut.w, b=dut.b
+    )
     bench.source(dut.units, asked)
     beats = bench.source(dut.beats, [word for unit in data for word in words(unit, 0)], start=beats_late)
     begun = done = errors = 0
@@ -96,8 +113,18 @@ def check_writer(writer=UnitWriter, *, outstanding=8, stalls=0.0, latency=1, cou
         nonlocal begun, done, errors
         offered = ended = 0  # addresses on the bus, and units whose last beat was
         async for _, _, valid, ready, busy, error, answers, taken, asks, goes, puts, last, took in ctx.tick().sample(
-                dut.units.valid, dut.units.ready, dut.busy, dut.error, dut.b.valid, dut.b.ready, dut.aw.valid, dut.aw.ready,
-                dut.w.valid, dut.w.payload.last, dut.w.ready):
+            dut.units.valid,
+            dut.units.ready,
+            dut.busy,
+            dut.error,
+            dut.b.valid,
+            dut.b.ready,
+            dut.aw.valid,
+            dut.aw.ready,
+            dut.w.valid,
+            dut.w.payload.last,
+            dut.w.ready,
+        ):
             assert busy == (begun != done), f"{begun - done} units on their way, and busy is {busy}"
             assert begun - done <= outstanding
             assert not puts or ended < offered + asks, "a beat is there before its address"
@@ -181,19 +208,29 @@ def test_parameters_wrong(unit):
         unit(ADDRESS_BITS, outstanding=0)
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [
-    # a beat is dropped, or memory is made to wait, when nobody takes beats
-    ("(held != self.outstanding)", "1"), ("depth=self.outstanding * BEATS", "depth=self.outstanding * BEATS - 1"),
-    ("self.beats.ready & self.beats.payload.last", "self.beats.ready"), ("held + taken - left", "held + taken"),
-    ("put.last.eq(beat == BEATS - 1),\n", "put.last.eq(beat == 0),\n"), ("beat + came", "beat + 1"),
-    ("fifo.r_en.eq(self.beats.ready)", "fifo.r_en.eq(1)"), ("self.r.payload.resp[1]", "0"),
-    ("came & self.r.payload.resp[1]", "self.r.payload.resp[1]"), ("self.r.valid & (awaited != 0)", "self.r.valid"),
-    # an address goes lost, is told twice, changes while it is offered
-    ("self.units.ready.eq(~self.ar.valid & (held", "self.units.ready.eq((held"), ("self.ar.valid.eq(0)", "self.ar.valid.eq(self.ar.valid)"),
-    ("with m.Elif(self.ar.ready):", "with m.Else():"),
-    # units come in another order
-    ("self.ar.valid.eq(1), address.eq(aligned(", "self.ar.valid.eq(1), address.eq(UNIT_BYTES ^ aligned("),
-    ("Const(0, exact_log2(UNIT_BYTES)), address", "address[:exact_log2(UNIT_BYTES)], address")])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        # a beat is dropped, or memory is made to wait, when nobody takes beats
+        ("(held != self.outstanding)", "1"),
+        ("depth=self.outstanding * BEATS", "depth=self.outstanding * BEATS - 1"),
+        ("self.beats.ready & self.beats.payload.last", "self.beats.ready"),
+        ("held + taken - left", "held + taken"),
+        ("put.last.eq(beat == BEATS - 1), fifo", "put.last.eq(beat == 0), fifo"),
+        ("beat + came", "beat + 1"),
+        ("fifo.r_en.eq(self.beats.ready)", "fifo.r_en.eq(1)"),
+        ("self.r.payload.resp[1]", "0"),
+        ("came & self.r.payload.resp[1]", "self.r.payload.resp[1]"),
+        ("self.r.valid & (awaited != 0)", "self.r.valid"),
+        # an address goes lost, is told twice, changes while it is offered
+        ("self.units.ready.eq(~self.ar.valid & (held", "self.units.ready.eq((held"),
+        ("self.ar.valid.eq(0)", "self.ar.valid.eq(self.ar.valid)"),
+        ("with m.Elif(self.ar.ready):", "with m.Else():"),
+        # units come in another order
+        ("self.ar.valid.eq(1), address.eq(aligned(", "self.ar.valid.eq(1), address.eq(UNIT_BYTES ^ aligned("),
+        ("Const(0, exact_log2(UNIT_BYTES)), address", "address[:exact_log2(UNIT_BYTES)], address"),
+    ],
+)
 def test_a_slip_in_the_reader_is_noticed(sound, wrong):
     slip = mutant(hw.replay.units, sound, wrong).UnitReader
     with pytest.raises((AssertionError, TimeoutError)):
@@ -204,19 +241,31 @@ def test_a_slip_in_the_reader_is_noticed(sound, wrong):
         check_strays(reader=slip)
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [
-    # busy ends before memory has answered
-    ("self.busy.eq(pending != 0)", "self.busy.eq(open != 0)"), ("pending + taken - told", "pending + taken - whole"),
-    ("pending + taken - told", "pending + taken"), ("self.b.ready.eq(1)", "self.b.ready.eq(0)"),
-    ("(pending != self.outstanding)", "1"), ("self.b.payload.resp[1]", "0"),
-    ("told & self.b.payload.resp[1]", "self.b.payload.resp[1]"), ("self.b.valid & self.busy", "self.b.valid"),
-    # beats
-    ("self.beats.valid & (open != 0)", "self.beats.valid"), ("cut.i.ready & (open != 0)", "cut.i.ready"), ("open + taken - whole", "open + taken"),
-    ("put.strb.eq(-1)", "put.strb.eq(127)"), ("put.last.eq(beat == BEATS - 1), whole", "put.last.eq(beat == 0), whole"),
-    ("beat + (cut.i.valid & cut.i.ready)", "beat + cut.i.valid"),
-    ("self.beats.valid & (open != 0)", "self.beats.valid & (open != 0) & ~self.aw.valid"),
-    # addresses
-    ("self.units.ready.eq(~self.aw.valid & (pending", "self.units.ready.eq((pending"), ("self.aw.valid.eq(0)", "self.aw.valid.eq(self.aw.valid)")])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        # busy ends before memory has answered
+        ("self.busy.eq(pending != 0)", "self.busy.eq(open != 0)"),
+        ("pending + taken - told", "pending + taken - whole"),
+        ("pending + taken - told", "pending + taken"),
+        ("self.b.ready.eq(1)", "self.b.ready.eq(0)"),
+        ("(pending != self.outstanding)", "1"),
+        ("self.b.payload.resp[1]", "0"),
+        ("told & self.b.payload.resp[1]", "self.b.payload.resp[1]"),
+        ("self.b.valid & self.busy", "self.b.valid"),
+        # beats
+        ("self.beats.valid & (open != 0)", "self.beats.valid"),
+        ("cut.i.ready & (open != 0)", "cut.i.ready"),
+        ("open + taken - whole", "open + taken"),
+        ("put.strb.eq(-1)", "put.strb.eq(127)"),
+        ("put.last.eq(beat == BEATS - 1), whole", "put.last.eq(beat == 0), whole"),
+        ("beat + (cut.i.valid & cut.i.ready)", "beat + cut.i.valid"),
+        ("self.beats.valid & (open != 0)", "self.beats.valid & (open != 0) & ~self.aw.valid"),
+        # addresses
+        ("self.units.ready.eq(~self.aw.valid & (pending", "self.units.ready.eq((pending"),
+        ("self.aw.valid.eq(0)", "self.aw.valid.eq(self.aw.valid)"),
+    ],
+)
 def test_a_slip_in_the_writer_is_noticed(sound, wrong):
     slip = mutant(hw.replay.units, sound, wrong).UnitWriter
     with pytest.raises((AssertionError, TimeoutError)):

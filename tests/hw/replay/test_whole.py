@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
-"""Frames of the replay service leave whole, without a gap, in order, with what stands beside them; the longest has room."""
+"""Frames of the replay service leave whole, without a gap, in order, with what stands beside them; the longest has
+room."""
 
 import random
 
@@ -14,8 +15,11 @@ SHORTEST, LONGEST = 64 + 64 + 8, 64 + 1408 + 8
 
 
 def items(frames, bus_bits):
-    return [{"word": word, "port": k % 16, "length": len(frame), "address": {"mac": k, "ip": len(frame), "udp": 7 * k}}
-            for k, frame in enumerate(frames) for word in to_words(frame, bus_bits)]
+    return [
+        {"word": word, "port": k % 16, "length": len(frame), "address": {"mac": k, "ip": len(frame), "udp": 7 * k}}
+        for k, frame in enumerate(frames)
+        for word in to_words(frame, bus_bits)
+    ]
 
 
 def frames_of(sizes):
@@ -35,8 +39,12 @@ def check(part=WholeFrames, *, bus_bits=64, stalls=0.0, pauses=0.0, sizes=tuple(
     (busy,) = bench.run(read=[dut.busy], limit=60_000)
     assert not busy
     assert from_words([item.word for item in sink.items], bus_bits) == frames
-    beside = [(k % 16, len(frame), k, len(frame), 7 * k) for k, frame in enumerate(frames) for _ in to_words(frame, bus_bits)]
-    assert [(item.port, item.length, item.address.mac, item.address.ip, item.address.udp) for item in sink.items] == beside
+    beside = [
+        (k % 16, len(frame), k, len(frame), 7 * k) for k, frame in enumerate(frames) for _ in to_words(frame, bus_bits)
+    ]
+    assert [
+        (item.port, item.length, item.address.mac, item.address.ip, item.address.udp) for item in sink.items
+    ] == beside
     return sink
 
 
@@ -80,5 +88,7 @@ def test_slips_are_noticed(sound, wrong):
     with pytest.raises((AssertionError, TimeoutError)):
         sink = check(broken, pauses=0.8)
         starts = [k for k in range(len(sink.items)) if k == 0 or sink.items[k - 1].word.last]
-        assert all(sink.times[end - 1] - sink.times[start] == end - 1 - start
-                   for start, end in zip(starts, [*starts[1:], len(sink.items)], strict=True))
+        assert all(
+            sink.times[end - 1] - sink.times[start] == end - 1 - start
+            for start, end in zip(starts, [*starts[1:], len(sink.items)], strict=True)
+        )

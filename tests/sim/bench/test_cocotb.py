@@ -1,4 +1,5 @@
-"""`make sim`: the emitted Verilog of a small switch under cocotb and Verilator, four scenarios with and without stalls."""
+"""`make sim`: the emitted Verilog of a small switch under cocotb and Verilator, four scenarios with and without
+stalls."""
 
 from sim.bench.run_cocotb import run
 

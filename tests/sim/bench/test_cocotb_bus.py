@@ -15,20 +15,25 @@ def judge(*cycles):
 
 
 def test_what_is_held_until_taken_is_right():
-    handshake = judge((None, False), (FIRST, False), (FIRST, False), (FIRST, True), (None, True), (LAST, True), (FIRST, True))
+    handshake = judge(
+        (None, False), (FIRST, False), (FIRST, False), (FIRST, True), (None, True), (LAST, True), (FIRST, True)
+    )
     assert handshake.inside
     handshake.cycle(LAST, True)
     assert not handshake.inside
 
 
-@pytest.mark.parametrize("cycles, breach", [
-    ([(FIRST, False), (None, True)], "withdrawn"),
-    ([(FIRST, False), (FIRST._replace(data=0), True)], "changed"),
-    ([(LAST, False), (LAST._replace(error=1), False)], "changed"),
-    ([(LAST._replace(count=0), True)], "0 bytes"),
-    ([(LAST._replace(count=9), True)], "9 bytes"),
-    ([(FIRST._replace(count=7), True)], "short"),
-])
+@pytest.mark.parametrize(
+    "cycles, breach",
+    [
+        ([(FIRST, False), (None, True)], "withdrawn"),
+        ([(FIRST, False), (FIRST._replace(data=0), True)], "changed"),
+        ([(LAST, False), (LAST._replace(error=1), False)], "changed"),
+        ([(LAST._replace(count=0), True)], "0 bytes"),
+        ([(LAST._replace(count=9), True)], "9 bytes"),
+        ([(FIRST._replace(count=7), True)], "short"),
+    ],
+)
 def test_breach_is_named(cycles, breach):
     with pytest.raises(HandshakeError, match=breach):
         judge(*cycles)

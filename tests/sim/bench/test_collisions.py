@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
-"""What `hw.build.for_synthesis` takes on trust: under any traffic and any stalls no such memory is read where it is written."""
+"""What `hw.build.for_synthesis` takes on trust: under any traffic and any stalls no such memory is read where it is
+written."""
 
 import random
 import re
@@ -32,10 +33,16 @@ def queued(seed, stalls, module=hw.queue):
     dut, rng = module.PacketQueue(bus_bits=BUS, depth=32, frame_bytes_max=200, scans_depth=16), random.Random(seed)
     bench, spoilt = Bench(dut, seed=seed), [rng.random() < 0.2 for _ in range(FRAMES)]
     sent = frames(seed, [1, 8, 59, 60, 61, 64, 199, 200, 201, 207, 208, 209, 400])
-    bench.source(dut.i, [word for frame, error in zip(sent, spoilt, strict=True) for word in to_words(frame, BUS, error=error)], stalls=stalls[0])
+    bench.source(
+        dut.i,
+        [word for frame, error in zip(sent, spoilt, strict=True) for word in to_words(frame, BUS, error=error)],
+        stalls=stalls[0],
+    )
     out, _ = bench.sink(dut.o, stalls=stalls[1]), bench.sink(dut.scans, stalls=stalls[1])
     bench.run()
-    assert from_words(out.items, BUS) == [frame for frame, error in zip(sent, spoilt, strict=True) if not error and 60 <= len(frame) <= 200]
+    assert from_words(out.items, BUS) == [
+        frame for frame, error in zip(sent, spoilt, strict=True) if not error and 60 <= len(frame) <= 200
+    ]
 
 
 def stored(seed, stalls, module=hw.net.store):
@@ -43,8 +50,12 @@ def stored(seed, stalls, module=hw.net.store):
     dut, sent = module.FrameStore(bus_bits=BUS, depth=16), frames(seed, [7, 8, 9, 16, 60, 64, 65, 127, 128, 129])
     bench, rng = Bench(dut, seed=seed), random.Random(seed)
     words = [(at == 0, len(frame), word) for frame in sent for at, word in enumerate(to_words(frame, BUS))]
-    bench.source(dut.put, [word for *_, word in words], stalls=stalls[0],
-                 beside=lambda item: [(dut.first, words[item][0]), (dut.put_bytes, words[item][1])])
+    bench.source(
+        dut.put,
+        [word for *_, word in words],
+        stalls=stalls[0],
+        beside=lambda item: [(dut.first, words[item][0]), (dut.put_bytes, words[item][1])],
+    )
     out = bench.sink(dut.o, stalls=stalls[1])
 
     async def repeat(ctx):
@@ -65,7 +76,9 @@ def parsed(seed, stalls, module=hw.net.parser):
     """Frames whose words wait until somebody takes them."""
     dut, sent = module.Parser(bus_bits=BUS, depth=16), frames(seed, [60, 63, 64, 65, 72, 128, 129, 300])
     bench = Bench(dut, seed=seed)
-    bench.source(dut.i, [{"word": word, "arrival": {}} for frame in sent for word in to_words(frame, BUS)], stalls=stalls[0])
+    bench.source(
+        dut.i, [{"word": word, "arrival": {}} for frame in sent for word in to_words(frame, BUS)], stalls=stalls[0]
+    )
     out, headers = bench.sink(dut.o, stalls=stalls[1]), bench.sink(dut.headers, stalls=stalls[1] / 2)
     bench.run()
     assert from_words(out.items, BUS) == sent and len(headers.items) == len(sent)
@@ -99,13 +112,23 @@ def test_no_word_is_read_while_it_is_written(bench, stalls):
     assert watched
 
 
-@pytest.mark.parametrize(("bench", "module", "sound", "wrong"), [
-    (queued, hw.queue, "(level < self.depth - 1)", "(level <= self.depth)"),
-    (stored, hw.net.store, "(spare >= 0) & ((spare != 0) | ~late)", "(spare >= -2)"),
-    (parsed, hw.net.parser, "level < self.depth - 1", "level <= self.depth"),
-    (crossed, hw.board.crossing, "Mux(put.en, gray((write + 1)[:bits]), gray(write)) != read_there ^ (0b11 << bits - 2)", "1")])
+@pytest.mark.parametrize(
+    ("bench", "module", "sound", "wrong"),
+    [
+        (queued, hw.queue, "(level < self.depth - 1)", "(level <= self.depth)"),
+        (stored, hw.net.store, "(spare >= 0) & ((spare != 0) | ~late)", "(spare >= -2)"),
+        (parsed, hw.net.parser, "level < self.depth - 1", "level <= self.depth"),
+        (
+            crossed,
+            hw.board.crossing,
+            "Mux(put.en, gray((write + 1)[:bits]), gray(write)) != read_there ^ (0b11 << bits - 2)",
+            "1",
+        ),
+    ],
+)
 def test_a_word_read_while_it_is_written_is_noticed(bench, module, sound, wrong):
-    """By the memory that is watched, not only by the frames that come of it: among what fails there is an assertion of the simulator's."""
+    """By the memory that is watched, not only by the frames that come of it: among what fails there is an assertion of
+    the simulator's."""
     slip, failures = mutant(module, sound, wrong), []
     with collisions_refused():
         for stalls in PATTERNS:

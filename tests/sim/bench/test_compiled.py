@@ -22,8 +22,15 @@ class Shelf(Component):
     """A memory that is written when asked, with the sum of two flags beside, and busy in every third cycle."""
 
     def __init__(self, fields=FIELDS):
-        super().__init__({"items": In(stream.Signature(fields)), "always": Out(stream.Signature(4, always_valid=True, always_ready=True)),
-                          "there": Out(64), "below": Out(signed(8)), "through": Out(3)})
+        super().__init__(
+            {
+                "items": In(stream.Signature(fields)),
+                "always": Out(stream.Signature(4, always_valid=True, always_ready=True)),
+                "there": Out(64),
+                "below": Out(signed(8)),
+                "through": Out(3),
+            }
+        )
 
     def elaborate(self, platform):
         m = Module()
@@ -32,8 +39,13 @@ class Shelf(Component):
         item, third = self.items.payload, m.d.sync
         cycle = self.always.payload
         m.d.comb += [
-            read.addr.eq(item.at), write.addr.eq(item.at), write.data.eq(item.number), self.items.ready.eq(cycle % 3 != 2),
-            write.en.eq(self.items.valid & self.items.ready), self.there.eq(read.data), self.through.eq(item.flags[0] + item.flags[1]),
+            read.addr.eq(item.at),
+            write.addr.eq(item.at),
+            write.data.eq(item.number),
+            self.items.ready.eq(cycle % 3 != 2),
+            write.en.eq(self.items.valid & self.items.ready),
+            self.there.eq(read.data),
+            self.through.eq(item.flags[0] + item.flags[1]),
         ]
         third += [cycle.eq(cycle + 1), self.below.eq(self.below - 1)]
         return m
@@ -44,11 +56,21 @@ def simulated(rows: np.ndarray) -> np.ndarray:
 
     async def drive(ctx):
         for row in rows:
-            item = {"at": row["items_payload_at"], "number": row["items_payload_number"],
-                    "flags": [row["items_payload_flags_0"], row["items_payload_flags_1"]]}
-            ctx.set(dut.items.payload, {name: [*map(int, value)] if isinstance(value, list) else int(value) for name, value in item.items()})
+            item = {
+                "at": row["items_payload_at"],
+                "number": row["items_payload_number"],
+                "flags": [row["items_payload_flags_0"], row["items_payload_flags_1"]],
+            }
+            ctx.set(
+                dut.items.payload,
+                {name: [*map(int, value)] if isinstance(value, list) else int(value) for name, value in item.items()},
+            )
             ctx.set(dut.items.valid, int(row["items_valid"]))
-            seen.append(tuple(map(ctx.get, (dut.items.ready, dut.always.payload, dut.there, dut.below.as_unsigned(), dut.through))))
+            seen.append(
+                tuple(
+                    map(ctx.get, (dut.items.ready, dut.always.payload, dut.there, dut.below.as_unsigned(), dut.through))
+                )
+            )
             await ctx.tick()
 
     Bench(dut).drive(drive)
@@ -58,26 +80,40 @@ def simulated(rows: np.ndarray) -> np.ndarray:
 def some_rows(count: int) -> np.ndarray:
     rng = random.Random(1)
     return Compiled(Shelf()).rows(
-        count, items_payload_at=[rng.randrange(8) for _ in range(count)], items_payload_number=[rng.getrandbits(64) for _ in range(count)],
-        items_payload_flags_0=[rng.randrange(2) for _ in range(count)], items_payload_flags_1=[rng.randrange(2) for _ in range(count)],
-        items_valid=[rng.randrange(2) for _ in range(count)])
+        count,
+        items_payload_at=[rng.randrange(8) for _ in range(count)],
+        items_payload_number=[rng.getrandbits(64) for _ in range(count)],
+        items_payload_flags_0=[rng.randrange(2) for _ in range(count)],
+        items_payload_flags_1=[rng.randrange(2) for _ in range(count)],
+        items_valid=[rng.randrange(2) for _ in range(count)],
+    )
 
 
 def test_every_cycle_is_as_in_the_simulator():
     rows = some_rows(200)
-    assert Compiled(Shelf()).inputs.names == ("items_payload_at", "items_payload_number", "items_payload_flags_0", "items_payload_flags_1",
-                                              "items_valid", "rst")
+    assert Compiled(Shelf()).inputs.names == (
+        "items_payload_at",
+        "items_payload_number",
+        "items_payload_flags_0",
+        "items_payload_flags_1",
+        "items_valid",
+        "rst",
+    )
     assert Compiled(Shelf()).outputs.names == ("items_ready", "always_payload", "there", "below", "through")
     whole = Compiled(Shelf()).run(rows)
     assert np.array_equal(whole, simulated(rows))
     shelf = Compiled(Shelf())
-    parts = [shelf.run(rows[begin:begin + 7]) for begin in range(0, 200, 7)]
+    parts = [shelf.run(rows[begin : begin + 7]) for begin in range(0, 200, 7)]
     assert np.array_equal(np.concatenate(parts), whole)
 
 
 def test_rows_are_held_until_an_output_lets_them_in():
     shelf = Compiled(Shelf())
-    seen = shelf.run(shelf.rows(4, items_valid=1, items_payload_at=range(4), items_payload_number=[10, 11, 12, 13]), held_by="items_ready", cycles=9)
+    seen = shelf.run(
+        shelf.rows(4, items_valid=1, items_payload_at=range(4), items_payload_number=[10, 11, 12, 13]),
+        held_by="items_ready",
+        cycles=9,
+    )
     assert seen["items_ready"].tolist() == [1, 1, 0, 1, 1]
     assert shelf.run(shelf.rows(5, items_payload_at=[0, 1, 2, 3, 0]))["there"].tolist()[1:] == [10, 11, 12, 13]
     with pytest.raises(TimeoutError, match=r"^Compiled took 2 of 4 rows in 3 cycles$"):
@@ -109,7 +145,10 @@ def test_a_missing_compiler_is_named(monkeypatch, tmp_path):
 
 
 def test_wide_port_wrong():
-    with pytest.raises(ValueError, match=r"^Compiled ports must have at most 64 bits, or fields that have, not 65 as items_payload_wide$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^Compiled ports must have at most 64 bits, or fields that have, not 65 as items_payload_wide$",
+    ):
         Compiled(Shelf(data.StructLayout({"wide": 65})))
 
 

@@ -31,9 +31,16 @@ def test_each_seed_is_a_row_and_one_that_is_not_solved_fails(codes, code, last, 
     def call(command, **_):
         seed, out = (command[command.index(name) + 1] for name in ("--seed", "--out"))
         assert command[-2:] == ["--workers", "2"]
-        summary = {"seed": int(seed), "mean_reward_eval": 499.5, "rewards_eval": [499, 500],
-                   "environment_steps": 90_000, "allreduces": 400, "train_s": 12.3, "weights_sha256": ["f" * 64],
-                   "curve": [{"mean_return": 20}, {"mean_return": 10}]}
+        summary = {
+            "seed": int(seed),
+            "mean_reward_eval": 499.5,
+            "rewards_eval": [499, 500],
+            "environment_steps": 90_000,
+            "allreduces": 400,
+            "train_s": 12.3,
+            "weights_sha256": ["f" * 64],
+            "curve": [{"mean_return": 20}, {"mean_return": 10}],
+        }
         (Path(out) / "summary.json").write_text(json.dumps(summary))
         return codes.get(int(seed), 0)
 

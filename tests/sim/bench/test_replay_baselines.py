@@ -23,12 +23,16 @@ class Absent:
 
 def table(system="numpy", missing=None):
     found = [Rates(system, 64, 4, 4e6, 8e6, 2e6, 1e6, (5e6, 8e6, 2e6, 1e6))]
-    return Baselines(found, missing or {}, CYCLES, needed(CYCLES, found), {"cartpole": Exchange(400, 120.0, 3e5, 250.0)})
+    return Baselines(
+        found, missing or {}, CYCLES, needed(CYCLES, found), {"cartpole": Exchange(400, 120.0, 3e5, 250.0)}
+    )
 
 
 def test_there_is_a_row_for_each_system_capacity_and_batch():
     found, missing = rates({"numpy": NumpyBuffer, "again": NumpyBuffer}, (32, 64), (1, 8), ONCE)
-    assert {row[:3] for row in found} == set(itertools.product(("numpy", "again"), (32, 64), (1, 8))) and len(found) == 8
+    assert {row[:3] for row in found} == set(itertools.product(("numpy", "again"), (32, 64), (1, 8))) and len(
+        found
+    ) == 8
     assert all(min(row[3:7]) > 0 for row in found) and not missing
 
 
@@ -67,7 +71,9 @@ def test_a_step_updates_what_was_drawn():
 
 def test_a_system_that_does_not_load_is_missing_with_its_reason():
     found, missing = rates({"numpy": NumpyBuffer, "absent": Absent}, (32, 64), (8,), ONCE)
-    assert missing == {"absent": "ImportError: lib.so: undefined symbol: f"} and {row.system for row in found} == {"numpy"}
+    assert missing == {"absent": "ImportError: lib.so: undefined symbol: f"} and {row.system for row in found} == {
+        "numpy"
+    }
 
 
 def test_without_a_server_the_rest_is_measured(monkeypatch):
@@ -82,17 +88,28 @@ def test_without_a_server_the_rest_is_measured(monkeypatch):
     monkeypatch.setattr(replay_baselines, "EFFORT", {True: ONCE})
     monkeypatch.setattr(replay_baselines, "sampler_cycles", lambda capacity, batches: CYCLES)
     found = replay_baselines.baselines(quick=True)
-    assert found.missing == {"redis": "FileNotFoundError: no Redis server: install one", "torchrl": "ImportError: lib.so: undefined symbol: f"}
+    assert found.missing == {
+        "redis": "FileNotFoundError: no Redis server: install one",
+        "torchrl": "ImportError: lib.so: undefined symbol: f",
+    }
     assert {row.system for row in found.rates} == {"numpy", "native"} and found.exchanges == {}
 
 
 def test_the_clock_needed_is_that_of_equal_items_a_second():
     """1e6 samples a second of batches of 4 are 250,000 batches of 10 cycles."""
     median, most = (7, 7, 7, 7), (9e9, 9e9, 9e9, 9e9)
-    found = [Rates("numpy", 64, 4, *median, (1e6, 8, 8, 8)), Rates("cpprb", 64, 4, *median, (1e5, 80, 80, 4)),
-             Rates("redis", 64, 4, *median, most), Rates("cpprb", 128, 4, *median, most)]
-    assert needed(CYCLES, found) == [Needed(64, 4, "sample", 2.5e6, "numpy"), Needed(64, 4, "update", 400, "cpprb"),
-                                     Needed(64, 4, "step", 800, "cpprb"), Needed(64, 4, "add", 16, "numpy")]
+    found = [
+        Rates("numpy", 64, 4, *median, (1e6, 8, 8, 8)),
+        Rates("cpprb", 64, 4, *median, (1e5, 80, 80, 4)),
+        Rates("redis", 64, 4, *median, most),
+        Rates("cpprb", 128, 4, *median, most),
+    ]
+    assert needed(CYCLES, found) == [
+        Needed(64, 4, "sample", 2.5e6, "numpy"),
+        Needed(64, 4, "update", 400, "cpprb"),
+        Needed(64, 4, "step", 800, "cpprb"),
+        Needed(64, 4, "add", 16, "numpy"),
+    ]
     assert needed(CYCLES, found[2:]) == []
 
 
@@ -102,7 +119,11 @@ def test_every_figure_has_a_key_of_its_own_and_a_unit():
     assert len(set(keys)) == len(keys) == 3 * len(OPERATIONS) + 1 + 3
     assert ("replay.baselines.numpy.2^6.4.update", 8e6, "items/s") in found
     assert ("replay.baselines.sampler.2^6.4.step", 40, "cycles") in found
-    assert ("replay.baselines.clock_to_match.2^6.4.sample", 12.5, "MHz at which the sampler does as many items/s as numpy in its best turn") in found
+    assert (
+        "replay.baselines.clock_to_match.2^6.4.sample",
+        12.5,
+        "MHz at which the sampler does as many items/s as numpy in its best turn",
+    ) in found
     assert ("replay.baselines.cpprb", None, "missing: ImportError: no") in found
     assert ("replay.baselines.redis.cartpole.push_us", 120.0, "us for 50 items of 48 bytes, 2 actors pushing") in found
 
@@ -112,7 +133,14 @@ def test_tables_show_the_numbers_and_what_is_missing():
     for part in replay_report.tables(table(missing={"torchrl": "ImportError: undefined symbol: f"}), quick=True):
         console.print(part)
     text = console.export_text()
-    for expected in ("4,000.0", "10 (12.5: numpy)", "missing TorchRL: ImportError: undefined symbol: f", "120", "300,000", "quick look"):
+    for expected in (
+        "4,000.0",
+        "10 (12.5: numpy)",
+        "missing TorchRL: ImportError: undefined symbol: f",
+        "120",
+        "300,000",
+        "quick look",
+    ):
         assert expected in text
 
 
@@ -142,11 +170,18 @@ def test_only_what_is_asked_for_is_measured(monkeypatch, tmp_path):
         def measure(quick):
             asked.append(name)
             yield bench.Figure(f"{name}.one", 1, "")
+
         return measure
 
     monkeypatch.setattr(bench, "OUT", tmp_path / "bench.json")
     monkeypatch.setattr(bench, "MEASUREMENTS", {name: measurement(name) for name in ("a.b", "a", "c")})
-    for only, expected in (("a.b.one", ["a.b"]), ("a.b", ["a.b"]), ("a.one", ["a"]), ("a", ["a.b", "a"]), ("", ["a.b", "a", "c"])):
+    for only, expected in (
+        ("a.b.one", ["a.b"]),
+        ("a.b", ["a.b"]),
+        ("a.one", ["a"]),
+        ("a", ["a.b", "a"]),
+        ("", ["a.b", "a", "c"]),
+    ):
         asked.clear()
         bench.main(only=only)
         assert asked == expected

@@ -1,4 +1,5 @@
-"""The service's cycles at the boundary, measured on a board of the golden model, which keeps a time that one can reckon by hand."""
+"""The service's cycles at the boundary, measured on a board of the golden model, which keeps a time that one can reckon
+by hand."""
 
 import pytest
 from iswitch.config import Config, Replay
@@ -36,7 +37,10 @@ class GoldenBoard:
         for port, frame in self.waiting:
             self.stamps.append(Stamp(*self.passed(self.words(frame))))
             self.cycle += THINKS
-            self.out += [Frame(answer, *self.passed(self.words(answer))) for _, answer in self.changed(self.switch.receive(port, frame, 0))]
+            self.out += [
+                Frame(answer, *self.passed(self.words(answer)))
+                for _, answer in self.changed(self.switch.receive(port, frame, 0))
+            ]
         self.waiting.clear()
         return self.cycle
 
@@ -65,16 +69,29 @@ def test_cycles_are_those_from_the_first_word_in_to_the_last_word_out():
     updated = lambda rows: words(8 * rows) + THINKS + answers(0)
     assert boundary(GoldenBoard()) == [
         Boundary(32, words(32) + THINKS + answers(32), fetched(22) + fetched(10), updated(32)),
-        Boundary(256, words(32) + THINKS + answers(160, 96), 11 * fetched(22) + fetched(14), updated(177) + updated(79)),
-        Boundary(512, words(32) + THINKS + answers(160, 160, 160, 32), 23 * fetched(22) + fetched(6), 2 * updated(177) + updated(158))]
+        Boundary(
+            256, words(32) + THINKS + answers(160, 96), 11 * fetched(22) + fetched(14), updated(177) + updated(79)
+        ),
+        Boundary(
+            512,
+            words(32) + THINKS + answers(160, 160, 160, 32),
+            23 * fetched(22) + fetched(6),
+            2 * updated(177) + updated(158),
+        ),
+    ]
 
 
 def test_a_table_that_goes_round_is_measured_alike():
     """More items than slots: their numbers and their slots are not the same any more."""
-    small = Config(ports=2, members=2, jobs=2, window=2, elements=16, replay=Replay(capacity=16, sessions=2, log_bytes=4096))
+    small = Config(
+        ports=2, members=2, jobs=2, window=2, elements=16, replay=Replay(capacity=16, sessions=2, log_bytes=4096)
+    )
     assert boundary(GoldenBoard(small), (1, 16)) == [
         Boundary(1, words(32) + THINKS + answers(1), words(8) + THINKS + words(72), words(8) + THINKS + answers(0)),
-        Boundary(16, words(32) + THINKS + answers(16), words(128) + THINKS + words(1032), words(128) + THINKS + answers(0))]
+        Boundary(
+            16, words(32) + THINKS + answers(16), words(128) + THINKS + words(1032), words(128) + THINKS + answers(0)
+        ),
+    ]
 
 
 class Forgetful(GoldenBoard):
@@ -100,7 +117,10 @@ class Timeless(GoldenBoard):
         return None
 
 
-@pytest.mark.parametrize(("board", "complaint"), [(Forgetful, "1 answers, not 2"), (Careless, "not what numpy draws"), (Timeless, "no stamps")])
+@pytest.mark.parametrize(
+    ("board", "complaint"),
+    [(Forgetful, "1 answers, not 2"), (Careless, "not what numpy draws"), (Timeless, "no stamps")],
+)
 def test_a_service_that_fails_is_told(board, complaint):
     with pytest.raises(RuntimeError, match=complaint):
         boundary(board())
@@ -112,7 +132,14 @@ def test_a_refusal_is_told():
 
 
 def test_a_batch_of_more_updates_than_may_be_on_their_way_wrong():
-    kept = Config(ports=2, members=2, jobs=2, window=2, elements=16, replay=Replay(capacity=256, kept=1, sessions=2, log_bytes=4096))
+    kept = Config(
+        ports=2,
+        members=2,
+        jobs=2,
+        window=2,
+        elements=16,
+        replay=Replay(capacity=256, kept=1, sessions=2, log_bytes=4096),
+    )
     with pytest.raises(ValueError, match="at most 1 requests may be on their way, not 2"):
         boundary(GoldenBoard(kept), (256,))
 

@@ -14,7 +14,8 @@ BUFFERS = {"numpy": NumpyBuffer, "C++": NativeBuffer, "cpprb": CpprbBuffer}
 
 
 def against_sums(tree, *, seed=1, rounds=6):
-    """Leaves at random, some named again and again, of which a third have no priority; all are quarters, so that sums are exact."""
+    """Leaves at random, some named again and again, of which a third have no priority; all are quarters, so that sums
+    are exact."""
     rng, size = np.random.default_rng(seed), tree.capacity if isinstance(tree, NativeTree) else tree.levels[0].size
     truth = np.zeros(size)
     for _ in range(rounds):
@@ -43,9 +44,15 @@ def test_any_power_of_two_is_an_arity(arity):
     against_sums(SumTree(256, arity))
 
 
-@pytest.mark.parametrize(("sound", "wrong"), [
-    ("ends <= rest[:, None]", "ends < rest[:, None]"), ("leaves = leaves // self.arity", "leaves = leaves % self.arity"),
-    ('places, "right"', 'places, "left"'), ("ends[every, child - 1]", "ends[every, 0]")])
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("ends <= rest[:, None]", "ends < rest[:, None]"),
+        ("leaves = leaves // self.arity", "leaves = leaves % self.arity"),
+        ('places, "right"', 'places, "left"'),
+        ("ends[every, child - 1]", "ends[every, 0]"),
+    ],
+)
 def test_a_slip_is_noticed(sound, wrong):
     with pytest.raises((AssertionError, IndexError)):
         against_sums(mutant(sim.bench.replay_buffers, sound, wrong).SumTree(1 << 11, 4))
@@ -61,7 +68,7 @@ def test_draws_are_proportional_to_the_power_of_priorities(buffer):
         made.add(rng.integers(0, 256, (32, 8), np.uint8), np.full(32, 9.0))
     priorities = rng.integers(1, 50, 64).astype(float)
     made.update(np.arange(64), priorities)
-    share = priorities ** ALPHA / (priorities ** ALPHA).sum()
+    share = priorities**ALPHA / (priorities**ALPHA).sum()
     drawn = np.bincount(np.asarray(made.sample(4096), np.int64), minlength=64)
     assert np.abs(drawn - 4096 * share).max() <= 2.01
 
@@ -73,7 +80,7 @@ def test_a_sample_has_the_records_and_weights_of_what_was_drawn(buffer):
     made.add(np.repeat(np.arange(40, 48, dtype=np.uint8), 8).reshape(8, 8), priorities[40:])
     leaves = made.sample(200).astype(int)
     assert made.drawn[:, 0].tolist() == leaves.tolist() and leaves.max() < 48
-    likely = priorities[leaves] ** ALPHA / (priorities ** ALPHA).sum()
+    likely = priorities[leaves] ** ALPHA / (priorities**ALPHA).sum()
     weights = (48 * likely) ** -BETA
     np.testing.assert_allclose(made.weights, weights / weights.max(), rtol=1e-5)
 
@@ -85,11 +92,17 @@ def test_the_oldest_items_give_way():
     assert made.records[:, 0].tolist() == [*range(64, 96), *range(32, 64)]
 
 
-@pytest.mark.parametrize(("make", "complaint"), [
-    (lambda: SumTree(64, 3), "arity must be a power of two from 2, not 3"), (lambda: SumTree(48), "capacity must be a power of two from 32, not 48"),
-    (lambda: SumTree(16), "capacity must be a power of two from 32, not 16"),
-    (lambda: NativeTree(8), "capacity must be a power of two from 16, not 8"),
-    (lambda: NumpyBuffer(64, 1).sample(4), "must come after items"), (lambda: NativeTree(64).find(np.zeros(1)), "must come after priorities")])
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: SumTree(64, 3), "arity must be a power of two from 2, not 3"),
+        (lambda: SumTree(48), "capacity must be a power of two from 32, not 48"),
+        (lambda: SumTree(16), "capacity must be a power of two from 32, not 16"),
+        (lambda: NativeTree(8), "capacity must be a power of two from 16, not 8"),
+        (lambda: NumpyBuffer(64, 1).sample(4), "must come after items"),
+        (lambda: NativeTree(64).find(np.zeros(1)), "must come after priorities"),
+    ],
+)
 def test_what_cannot_be_wrong(make, complaint):
     with pytest.raises(ValueError, match=complaint):
         make()

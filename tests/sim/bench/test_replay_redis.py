@@ -29,12 +29,15 @@ def test_the_learner_pulls_everything_once_and_in_order(port):
         client.rpush(KEY, packed(np.full((10, 4), k, np.uint8), np.full(10, 1.0 + k)))
     assert learner.pull() == 3 and learner.pull() == 0 and learner.pulled == 30
     assert learner.buffer.records[:31, 3].tolist() == [0] * 10 + [1] * 10 + [2] * 10 + [0]
-    assert learner.buffer.tree.total == pytest.approx(10 * (1 + 2 ** 0.6 + 3 ** 0.6))
+    assert learner.buffer.tree.total == pytest.approx(10 * (1 + 2**0.6 + 3**0.6))
 
 
 @pytest.mark.parametrize("count", [1, PUSH, PUSH + 1, 3 * PUSH])
 def test_what_is_added_comes_by_way_of_the_server(port, count):
-    made, records = RedisBuffer(256, 4, port=port), np.arange(4 * count, dtype=np.uint32).astype(np.uint8).reshape(count, 4)
+    made, records = (
+        RedisBuffer(256, 4, port=port),
+        np.arange(4 * count, dtype=np.uint32).astype(np.uint8).reshape(count, 4),
+    )
     made.add(records, np.ones(count))
     assert made.learner.pulled == count and np.array_equal(made.learner.buffer.records[:count], records)
     assert made.sample(8).max() < count

@@ -13,7 +13,9 @@ SMALL = {"priority_bits": 7, "generation_bits": 3, "arity": 4}
 def test_a_batch_takes_a_cycle_each_and_the_latency():
     latency = CompiledSampler(capacity=32, **SMALL).sampler.latency
     assert sampler_cycles(32, (1, 24, 32), **SMALL) == [
-        Cycles(32, batch, batch + latency, batch + latency, 2 * (batch + latency), batch + latency) for batch in (1, 24, 32)]
+        Cycles(32, batch, batch + latency, batch + latency, 2 * (batch + latency), batch + latency)
+        for batch in (1, 24, 32)
+    ]
 
 
 @pytest.mark.slow

@@ -1,4 +1,5 @@
-"""Sums on a lossy network in virtual time: the driver beside a client from outside, and four workers behind one port."""
+"""Sums on a lossy network in virtual time: the driver beside a client from outside, and four workers behind one
+port."""
 
 from functools import partial
 
@@ -19,7 +20,10 @@ SUMS = dict(size=100_000, repetitions=5, loss=0, rate_bps=100e9)
 @pytest.mark.parametrize("loss", [0.01, 0.05])
 @pytest.mark.parametrize("name", SIZES)
 def test_loss_costs_at_most_one_and_a_half_times_what_it_costs_an_outside_client(name, loss):
-    driver, outside = (in_virtual_time(client, size=SIZES[name], repetitions=REPETITIONS[name], loss=loss)[0] for client in ("driver", "outside"))
+    driver, outside = (
+        in_virtual_time(client, size=SIZES[name], repetitions=REPETITIONS[name], loss=loss)[0]
+        for client in ("driver", "outside")
+    )
     assert driver.mean_s <= 1.5 * outside.mean_s
 
 
@@ -33,6 +37,7 @@ def test_nothing_is_sent_again_without_loss(name):
 @pytest.mark.parametrize("name", SIZES)
 def test_repeats_while_a_worker_computes_for_a_second_are_few(name):
     """Each of the others sends one segment again, less and less often."""
+
     def work(rank, program):
         with Worker(world=4, rank=rank, transport=program.transport()) as worker:
             worker.barrier()

@@ -5,10 +5,26 @@ import pytest
 from sim.bench import tiers
 from sim.bench.tiers import CHEAP_S, LIMIT_S
 
-CASES = ["a::cheap[1]", "a::cheap[2]", "a::new", "b::middling[x]", "b::middling[y]", "b::dear[1]", "b::dear[2]", "c::slow[1]", "c::slow[2]"]
+CASES = [
+    "a::cheap[1]",
+    "a::cheap[2]",
+    "a::new",
+    "b::middling[x]",
+    "b::middling[y]",
+    "b::dear[1]",
+    "b::dear[2]",
+    "c::slow[1]",
+    "c::slow[2]",
+]
 SLOW = {"c::slow[1]", "c::slow[2]"}
-SECONDS = {"a::cheap[2]": CHEAP_S, "b::middling[x]": 2.0, "b::middling[y]": 1.0,
-           "b::dear[1]": LIMIT_S + 1, "b::dear[2]": LIMIT_S + 2, "c::slow[2]": 90.0}
+SECONDS = {
+    "a::cheap[2]": CHEAP_S,
+    "b::middling[x]": 2.0,
+    "b::middling[y]": 1.0,
+    "b::dear[1]": LIMIT_S + 1,
+    "b::dear[2]": LIMIT_S + 2,
+    "c::slow[2]": 90.0,
+}
 
 
 def test_a_law_is_there_by_its_cheapest_case_and_by_all_cheap_ones():
@@ -20,7 +36,10 @@ def test_what_is_too_slow_is_named():
 
 
 def test_the_list_has_a_line_for_each_file():
-    assert tiers.listed(["a.py::test_one_thing", "a.py::test_another", "b.py::test_third"]) == ["- `a.py`: one thing; another", "- `b.py`: third"]
+    assert tiers.listed(["a.py::test_one_thing", "a.py::test_another", "b.py::test_third"]) == [
+        "- `a.py`: one thing; another",
+        "- `b.py`: third",
+    ]
 
 
 def test_a_case_that_gets_slower_gives_its_place_to_the_next():
@@ -29,7 +48,9 @@ def test_a_case_that_gets_slower_gives_its_place_to_the_next():
 
 def test_a_case_with_stalls_stands_for_its_law_unless_it_is_too_slow():
     assert "b::middling[x]" in tiers.short(CASES, SECONDS, slow=SLOW, stalled={"b::middling[x]"})
-    assert "b::middling[y]" in tiers.short(CASES, {**SECONDS, "b::middling[x]": LIMIT_S + 1}, slow=SLOW, stalled={"b::middling[x]"})
+    assert "b::middling[y]" in tiers.short(
+        CASES, {**SECONDS, "b::middling[x]": LIMIT_S + 1}, slow=SLOW, stalled={"b::middling[x]"}
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 20])

@@ -1,4 +1,5 @@
-"""What a host does in `test_linux.py`, one command a process: run in a network namespace, with nothing but sockets and the driver."""
+"""What a host does in `test_linux.py`, one command a process: run in a network namespace, with nothing but sockets and
+the driver."""
 
 import hashlib
 import json
@@ -86,7 +87,8 @@ def source(address: str, port: str, size: str) -> dict[str, object]:
 
 
 def send_tagged(interface: str, destination: str, tag: str, size: str) -> dict[str, str]:
-    """One frame with a VLAN tag, sent until it is told to stop: nobody repeats a raw frame that a full queue dropped."""
+    """One frame with a VLAN tag, sent until it is told to stop: nobody repeats a raw frame that a full queue
+    dropped."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
         raw.bind((interface, 0))
         mac = raw.getsockname()[4]
@@ -107,12 +109,15 @@ def receive_tagged(interface: str) -> dict[str, object]:
         while True:
             frame, ancillary, _, _ = raw.recvmsg(CHUNK, 256)
             if frame[12:14] == b"\x88\xb5":
-                (auxiliary,) = [data for level, kind, data in ancillary if (level, kind) == (SOL_PACKET, PACKET_AUXDATA)]
+                (auxiliary,) = [
+                    data for level, kind, data in ancillary if (level, kind) == (SOL_PACKET, PACKET_AUXDATA)
+                ]
                 return {"tag": struct.unpack("=IIIHHHH", auxiliary[:20])[5], "body": frame[14:].hex()}
 
 
 def train(switch: str, rank: str, world: str, size: str, stop: str, progress: str) -> dict[str, int]:
-    """Sums arrays that everybody can predict, until one of the workers has seen the file `stop`: the last element says so to all."""
+    """Sums arrays that everybody can predict, until one of the workers has seen the file `stop`: the last element says
+    so to all."""
     own, everybody, length = int(rank), range(int(world)), int(size)
     part = lambda worker, step: ((np.arange(length) * (worker + 3) + step) % 1009).astype(np.float32)
     rounds = wrong = 0
@@ -129,5 +134,12 @@ def train(switch: str, rank: str, world: str, size: str, stop: str, progress: st
 
 
 if __name__ == "__main__":
-    commands = {"ping": ping, "sink": sink, "source": source, "send-tagged": send_tagged, "receive-tagged": receive_tagged, "train": train}
+    commands = {
+        "ping": ping,
+        "sink": sink,
+        "source": source,
+        "send-tagged": send_tagged,
+        "receive-tagged": receive_tagged,
+        "train": train,
+    }
     print(json.dumps(commands[sys.argv[1]](*sys.argv[2:])))

@@ -15,22 +15,25 @@ def recomputed(frame: bytes) -> bytes:
     packet = Ether(frame)
     del packet[IP].chksum, packet[UDP].chksum
     packet[UDP].remove_payload()
-    return bytes(packet / frame[42:34 + packet[UDP].len])
+    return bytes(packet / frame[42 : 34 + packet[UDP].len])
 
 
 def back(frame: bytes) -> bytes:
     """What the switch would send to the frame's sender, by scapy."""
     packet = Ether(frame)
-    reply = Ether(src=packet.dst, dst=packet.src) / IP(src=packet[IP].dst, dst=packet[IP].src) / UDP(
-        sport=packet[UDP].dport, dport=packet[UDP].sport)
-    return bytes(reply / frame[42:34 + packet[UDP].len])
+    reply = (
+        Ether(src=packet.dst, dst=packet.src)
+        / IP(src=packet[IP].dst, dst=packet[IP].src)
+        / UDP(sport=packet[UDP].dport, dport=packet[UDP].sport)
+    )
+    return bytes(reply / frame[42 : 34 + packet[UDP].len])
 
 
 @pytest.mark.parametrize("payload", [b"", b"a", b"ab", bytes(17), bytes(18), b"\xff" * 86, bytes(range(255)) * 5])
 def test_card_builds_what_scapy_builds(payload: bytes) -> None:
     frame = Card(SWITCH_MAC, SWITCH_IP).wrap(payload, CLIENT)
-    assert len(frame) == max(60, 42 + len(payload)) and not any(frame[42 + len(payload):])
-    assert frame[:42 + len(payload)] == recomputed(frame)
+    assert len(frame) == max(60, 42 + len(payload)) and not any(frame[42 + len(payload) :])
+    assert frame[: 42 + len(payload)] == recomputed(frame)
     packet = Ether(frame)
     assert (packet.dst, packet.src) == (SWITCH_MAC.hex(":"), CLIENT.mac.hex(":"))
     assert (packet[IP].src, packet[IP].dst) == ("127.0.0.1", "10.0.0.1")
@@ -52,7 +55,7 @@ def test_card_takes_off_what_the_switch_puts_on() -> None:
 def test_a_card_ignores_what_is_wrong_or_not_its_own() -> None:
     card = Card(SWITCH_MAC, SWITCH_IP)
     good = back(card.wrap(b"payload", CLIENT))
-    patched = lambda at, value: good[:at] + bytes([value]) + good[at + 1:]
+    patched = lambda at, value: good[:at] + bytes([value]) + good[at + 1 :]
     assert card.unwrap(patched(12, 0x86)) == card.unwrap(patched(23, 6)) == card.unwrap(b"") == "not UDP over IPv4"
     assert card.unwrap(patched(5, good[5] ^ 1)) == "not for a client of this port"
     assert card.unwrap(patched(39, 99)) == card.unwrap(good[:44]) == "bad length"

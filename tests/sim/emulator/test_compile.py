@@ -19,8 +19,16 @@ def checkout(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("file, matters", [("hw/switch.py", True), ("host/iswitch/wire.py", True), ("host/iswitch/config.py", True),
-                                           ("host/iswitch/aggregate.py", False), ("host/iswitch/cli.py", False)])
+@pytest.mark.parametrize(
+    "file, matters",
+    [
+        ("hw/switch.py", True),
+        ("host/iswitch/wire.py", True),
+        ("host/iswitch/config.py", True),
+        ("host/iswitch/aggregate.py", False),
+        ("host/iswitch/cli.py", False),
+    ],
+)
 def test_only_what_the_gateware_imports_is_in_the_key(checkout, file, matters):
     before = list(compiling._sources())
     with (checkout / file).open("a") as changed:

@@ -10,8 +10,8 @@ from sim.model.switch import Switch
 
 
 class Modelled:
-    """As much of a board as `read` uses, with the golden model inside. It is no `Board`, which would need a compiled switch:
-    hence the type checker is silenced where it stands for one, and where a test breaks it on purpose."""
+    """As much of a board as `read` uses, with the golden model inside. It is no `Board`, which would need a compiled
+    switch: hence the type checker is silenced where it stands for one, and where a test breaks it on purpose."""
 
     def __init__(self) -> None:
         self.config, self.mac, self.ip = Config(), SWITCH_MAC, SWITCH_IP

@@ -52,7 +52,10 @@ def test_payloads_come_back_to_the_host_that_sent_them(hubs: Callable[[Config, s
         assert all(later - sooner > 2 * 576_000 for (sooner, _), (later, _) in pairwise(answered))
         assert [host.receive() for host in hosts] == [[], [b"\1"], [b"\2"]]
         # The hub sends out of both ports; a card takes what is its own.
-        assert shared.counts["out, not for a client of this port"] == 1 and lone.counts["out, not for a client of this port"] == 5
+        assert (
+            shared.counts["out, not for a client of this port"] == 1
+            and lone.counts["out, not for a client of this port"] == 5
+        )
 
 
 def test_an_end_polls_as_readable_while_it_has_frames_for_the_switch() -> None:
@@ -75,10 +78,16 @@ def test_a_host_has_an_address_of_its_own() -> None:
     hosts.close()
 
 
-@pytest.mark.parametrize("payloads, trains", [
-    ([b"a" * 100] * 3, [(300, 100)]), ([b"a" * 100, b"b" * 50, b"c" * 100], [(150, 100), (100, 100)]),
-    ([b"a", b"bb"], [(1, 1), (2, 2)]), ([b"a" * 9000] * 8, [(63000, 9000), (9000, 9000)]), ([], []),
-])
+@pytest.mark.parametrize(
+    "payloads, trains",
+    [
+        ([b"a" * 100] * 3, [(300, 100)]),
+        ([b"a" * 100, b"b" * 50, b"c" * 100], [(150, 100), (100, 100)]),
+        ([b"a", b"bb"], [(1, 1), (2, 2)]),
+        ([b"a" * 9000] * 8, [(63000, 9000), (9000, 9000)]),
+        ([], []),
+    ],
+)
 def test_a_transport_lays_payloads_out_as_trains(payloads: list[bytes], trains: list[tuple[int, int]]) -> None:
     host = Host(lambda payload: None)
     transport = HostTransport(host)
@@ -136,5 +145,10 @@ def test_workers_sum_over_a_fabric_in_this_process() -> None:
             thread.join()
         time_of.stop()
         serving.join()
-    assert {place: set(array.tolist()) for place, array in sums.items()} == {(0, 0): {1}, (0, 1): {1}, (1, 0): {21}, (1, 1): {21}}
+    assert {place: set(array.tolist()) for place, array in sums.items()} == {
+        (0, 0): {1},
+        (0, 1): {1},
+        (1, 0): {21},
+        (1, 1): {21},
+    }
     assert right.receive() == [b"\xff" * 6 + b"\x02LEFT!" + bytes(48)]

@@ -99,7 +99,10 @@ def test_trace_and_error_mark(small: Path) -> None:
         board.run()
         entries = board.trace()
         assert [(int(entry.outcome), entry.port, entry.member, entry.seq) for entry in entries] == [
-            (0, 1, 9, 0), (20, 1, 9, 1), (0, 1, 9, 2)]
+            (0, 1, 9, 0),
+            (20, 1, 9, 1),
+            (0, 1, 9, 2),
+        ]
         assert [entry.cycle for entry in entries] == sorted(entry.cycle for entry in entries) and board.trace() == []
 
 
@@ -120,8 +123,11 @@ def test_the_watcher_sees_broken_promises(engine: str) -> None:
         board.stall(1, "tx", 0.5)
         board.send_many(0, some_frames(1, 20))
         board.run()
-        assert set(board.violations()) == {"port 1: word changed while waiting", "port 0: wrong byte count",
-                                           "port 1: wrong byte count"}
+        assert set(board.violations()) == {
+            "port 1: word changed while waiting",
+            "port 0: wrong byte count",
+            "port 1: wrong byte count",
+        }
 
 
 @pytest.mark.slow

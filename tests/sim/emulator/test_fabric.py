@@ -48,7 +48,9 @@ def received(end: FrameEnd, count: int, seconds: float = 10) -> list[bytes]:
 def test_frames_cross_three_switches_in_wall_time(relay: Path, delay_us: int) -> None:
     with Board(path=relay) as one, Board(path=relay) as two, Board(path=relay) as three:
         ends = [FrameEnd(), FrameEnd()]
-        fabric = Fabric([one, two, three], [Link((0, 1), (1, 0), 10**9, Rates(delay_us=delay_us)), Link((2, 0), (1, 1))])
+        fabric = Fabric(
+            [one, two, three], [Link((0, 1), (1, 0), 10**9, Rates(delay_us=delay_us)), Link((2, 0), (1, 1))]
+        )
         fabric.plug((0, 0), ends[0])
         fabric.plug((2, 1), ends[1], outbound=Wire(Faults(Rates(duplicate=1))))
         with serving(fabric):
@@ -77,7 +79,11 @@ def test_damaged_frames_reach_no_attachment(relay: Path) -> None:
 
 
 def test_what_a_link_brings_to_a_full_port_is_dropped_and_counted(relay: Path) -> None:
-    with Board(path=relay) as one, Board(path=relay) as two, WallTime(Fabric([one, two], [Link((0, 1), (1, 0))])) as time_of:
+    with (
+        Board(path=relay) as one,
+        Board(path=relay) as two,
+        WallTime(Fabric([one, two], [Link((0, 1), (1, 0))])) as time_of,
+    ):
         two.limit(1)
         port = time_of.fabric.nodes[1].ports[0]
         assert port.inbound is not None
@@ -104,10 +110,15 @@ def test_fabric_wrong(relay: Path, hubs: Callable[[Config, str], Path]) -> None:
     with pytest.raises(ValueError, match="Fabric boards must be at least one, not none"):
         Fabric([])
     with Board(path=relay) as one, Board(path=hubs(SMALL, "verilator")) as two:
-        for links, message in [([Link((0, 1), (2, 0))], "a place must be a switch of 0 to 1 and one of its ports, not 2:0"),
-                               ([Link((0, 2), (1, 0))], "not 0:2"),
-                               ([Link((0, 1), (1, 0)), Link((1, 0), (0, 0))], "a port takes one cable, and 1:0 has one already")]:
+        for links, message in [
+            ([Link((0, 1), (2, 0))], "a place must be a switch of 0 to 1 and one of its ports, not 2:0"),
+            ([Link((0, 2), (1, 0))], "not 0:2"),
+            ([Link((0, 1), (1, 0)), Link((1, 0), (0, 0))], "a port takes one cable, and 1:0 has one already"),
+        ]:
             with pytest.raises(ValueError, match=message):
                 Fabric([one, two], links)
-        with Fabric([one, two], [Link((0, 1), (1, 0))]) as fabric, pytest.raises(ValueError, match="1:0 has one already"):
+        with (
+            Fabric([one, two], [Link((0, 1), (1, 0))]) as fabric,
+            pytest.raises(ValueError, match="1:0 has one already"),
+        ):
             fabric.plug((1, 0), FrameEnd())

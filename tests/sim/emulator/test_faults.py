@@ -110,8 +110,12 @@ def test_rates_wrong() -> None:
 
 def test_faults_of_one_direction() -> None:
     rates = parse_faults(Rates(loss=0.1), ["0:rx:loss=0.5", "0:rx:delay-us=20", "1:tx:silent_corrupt=1"], 2)
-    assert rates == {(0, "rx"): Rates(loss=0.5, delay_us=20), (0, "tx"): Rates(loss=0.1), (1, "rx"): Rates(loss=0.1),
-                     (1, "tx"): Rates(loss=0.1, silent_corrupt=1)}
+    assert rates == {
+        (0, "rx"): Rates(loss=0.5, delay_us=20),
+        (0, "tx"): Rates(loss=0.1),
+        (1, "rx"): Rates(loss=0.1),
+        (1, "tx"): Rates(loss=0.1, silent_corrupt=1),
+    }
     for wrong in ("2:rx:loss=0", "0:up:loss=0", "0:rx:luck=1", "0:rx:loss", "0:rx:loss=x"):
         with pytest.raises(ValueError, match="a fault must be"):
             parse_faults(Rates(), [wrong], 2)

@@ -34,17 +34,20 @@ def test_words_that_rich_swallows_or_cuts_are_noticed() -> None:
     assert unprinted(typer.main.get_command(made), printed) == ["[plan]", "x" * 90]
 
 
-@pytest.mark.parametrize("arguments, message", [
-    (["--mac", "zz"], "--mac must be an address such as 02:57:49:00:00:01, not 'zz'"),
-    (["--mac", "02:57:49:00:00"], "--mac must be an address such as"),
-    (["--mac", "ff:ff:ff:ff:ff:ff", "--switches", "2"], "--mac must leave room for 2 addresses"),
-    (["--ip", "10.0.0"], "--ip must be an address such as 10.0.0.1, not '10.0.0'"),
-    (["--ip", "255.255.255.255", "--switches", "2"], "--ip must leave room for 2 addresses"),
-    (["--bind", "198.51.100.7"], "this machine has no such address: --bind must be one of its IPv4 addresses"),
-    (["--bind", "no-such-host.invalid"], "this machine has no such address: --bind must be"),
-    (["--udp-base", "65535"], "--udp-base must be at most"),
-    (["--pcap", "/proc/nowhere"], "/proc/nowhere: No such file or directory"),
-])
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--mac", "zz"], "--mac must be an address such as 02:57:49:00:00:01, not 'zz'"),
+        (["--mac", "02:57:49:00:00"], "--mac must be an address such as"),
+        (["--mac", "ff:ff:ff:ff:ff:ff", "--switches", "2"], "--mac must leave room for 2 addresses"),
+        (["--ip", "10.0.0"], "--ip must be an address such as 10.0.0.1, not '10.0.0'"),
+        (["--ip", "255.255.255.255", "--switches", "2"], "--ip must leave room for 2 addresses"),
+        (["--bind", "198.51.100.7"], "this machine has no such address: --bind must be one of its IPv4 addresses"),
+        (["--bind", "no-such-host.invalid"], "this machine has no such address: --bind must be"),
+        (["--udp-base", "65535"], "--udp-base must be at most"),
+        (["--pcap", "/proc/nowhere"], "/proc/nowhere: No such file or directory"),
+    ],
+)
 def test_a_wrong_option_is_a_sentence(hubs: Callable[[Config, str], Path], arguments: list[str], message: str) -> None:
     done = CliRunner().invoke(app, ["--library", str(hubs(ECHO, "verilator")), *arguments])
     assert done.exit_code == 2 and message in done.stderr.replace("\n", " ") and "Errno" not in done.stderr

@@ -8,12 +8,26 @@ from sim.emulator.link import Link, parse_link, parse_place
 def test_links_are_read_as_they_are_meant() -> None:
     assert parse_link("0:3-2:0") == Link((0, 3), (2, 0))
     assert parse_link("0:3-2:0,rate=1e9,delay_us=5,loss=0.01,silent-corrupt=0.5,queue=7") == Link(
-        (0, 3), (2, 0), 1e9, Rates(delay_us=5, loss=0.01, silent_corrupt=0.5), 7)
+        (0, 3), (2, 0), 1e9, Rates(delay_us=5, loss=0.01, silent_corrupt=0.5), 7
+    )
     assert parse_place("12:3") == (12, 3)
 
 
-@pytest.mark.parametrize("given", ["", "0:3", "0:3-2", "0-1", "0:3-2:0-1:1", "0:a-1:0", "0:3-2:0,luck=1", "0:3-2:0,loss", "0:3-2:0,loss=x",
-                                   "0:-1-2:0"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "0:3",
+        "0:3-2",
+        "0-1",
+        "0:3-2:0-1:1",
+        "0:a-1:0",
+        "0:3-2:0,luck=1",
+        "0:3-2:0,loss",
+        "0:3-2:0,loss=x",
+        "0:-1-2:0",
+    ],
+)
 def test_links_wrong(given: str) -> None:
     with pytest.raises(ValueError, match="a link must be switch:port-switch:port"):
         parse_link(given)

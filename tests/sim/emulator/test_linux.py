@@ -1,4 +1,5 @@
-"""Real Linux stacks through the compiled switch: ordinary traffic of four network namespaces while a job sums in the same ports."""
+"""Real Linux stacks through the compiled switch: ordinary traffic of four network namespaces while a job sums in the
+same ports."""
 
 import ctypes
 import json
@@ -72,8 +73,22 @@ class Network:
     def _serve(self) -> subprocess.Popen[str]:
         ready = self.folder / "ready.json"
         taps = [part for host in HOSTS for part in ("--tap", f"{host}={self.interfaces[host]}")]
-        process = self.start([sys.executable, "-m", "sim.emulator", *taps, "--ip", SWITCH_IP, "--mac", SWITCH_MAC,
-                              "--ready-file", str(ready), "--summary", str(self.summary)])
+        process = self.start(
+            [
+                sys.executable,
+                "-m",
+                "sim.emulator",
+                *taps,
+                "--ip",
+                SWITCH_IP,
+                "--mac",
+                SWITCH_MAC,
+                "--ready-file",
+                str(ready),
+                "--summary",
+                str(self.summary),
+            ]
+        )
         until(ready.exists, COMPILE_SECONDS, unless=lambda: process.poll() is not None and process.communicate())
         return process
 
@@ -87,8 +102,15 @@ class Network:
 
     def start(self, command: list[str]) -> subprocess.Popen[str]:
         """A process that ends with the network at the latest, even if we are killed."""
-        process = subprocess.Popen(command, cwd=ROOT, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
+        )
         self.stack.callback(process.communicate)
         self.stack.callback(process.kill)
         return process
@@ -105,14 +127,29 @@ class Network:
 
     def counters(self, host: int) -> dict[str, int]:
         """The switch's, as the command line of the driver reads them at a host."""
-        asking = self.start(["ip", "netns", "exec", self.namespaces[host], sys.executable, "-c", "from iswitch.cli import main; main()",
-                             "counters", "--switch", SWITCH_IP, "--json"])
+        asking = self.start(
+            [
+                "ip",
+                "netns",
+                "exec",
+                self.namespaces[host],
+                sys.executable,
+                "-c",
+                "from iswitch.cli import main; main()",
+                "counters",
+                "--switch",
+                SWITCH_IP,
+                "--json",
+            ]
+        )
         out, err = asking.communicate(timeout=STEP_SECONDS)
         assert asking.returncode == 0, err
         return json.loads(out)
 
     def mac(self, host: int) -> str:
-        return json.loads(ip("-n", self.namespaces[host], "-j", "link", "show", self.interfaces[host]).stdout)[0]["address"]
+        return json.loads(ip("-n", self.namespaces[host], "-j", "link", "show", self.interfaces[host]).stdout)[0][
+            "address"
+        ]
 
 
 def ipv4(host: int) -> str:
@@ -138,7 +175,10 @@ class Training:
     def __init__(self, network: Network):
         self.network, self.stop = network, network.folder / "stop"
         self.progress = [network.folder / f"rounds{host}" for host in HOSTS]
-        self.workers = [network.host(host, "train", SWITCH_IP, host, len(HOSTS), GRADIENT, self.stop, self.progress[host]) for host in HOSTS]
+        self.workers = [
+            network.host(host, "train", SWITCH_IP, host, len(HOSTS), GRADIENT, self.stop, self.progress[host])
+            for host in HOSTS
+        ]
         self.goes_on(since=0)
 
     def rounds(self) -> int:
@@ -147,8 +187,11 @@ class Training:
 
     def goes_on(self, since: int) -> int:
         """Waits for a sum after those; returns how many there are."""
-        return until(lambda: (rounds := self.rounds()) > since and rounds, STEP_SECONDS,
-                     unless=lambda: [worker.communicate() for worker in self.workers if worker.poll() is not None])
+        return until(
+            lambda: (rounds := self.rounds()) > since and rounds,
+            STEP_SECONDS,
+            unless=lambda: [worker.communicate() for worker in self.workers if worker.poll() is not None],
+        )
 
     def end(self) -> list[dict]:
         self.stop.touch()
@@ -157,7 +200,9 @@ class Training:
 
 def pings(network: Network, address_of, size: int) -> list[dict]:
     """Everybody's of everybody else."""
-    asking = [network.host(host, "ping", 20, size, *(address_of(other) for other in HOSTS if other != host)) for host in HOSTS]
+    asking = [
+        network.host(host, "ping", 20, size, *(address_of(other) for other in HOSTS if other != host)) for host in HOSTS
+    ]
     return [network.answer(process) for process in asking]
 
 
@@ -183,9 +228,13 @@ def test_linux_stacks_talk_through_the_switch_while_a_job_sums(network: Network)
     rounds = training.goes_on(since=0)
     steps = [
         lambda: [network.answer(network.host(2, "ping", 20, 56, SWITCH_IP))],
-        lambda: pings(network, ipv4, 56), lambda: pings(network, ipv4, 1472), lambda: pings(network, ipv6, 1452),
-        lambda: transfer(network, 0, 1, ipv4(1), TCP_BYTES), lambda: transfer(network, 3, 2, ipv6(2), TCP_BYTES // 10),
-        lambda: tagged(network, 1, 3, 7, 1518), lambda: tagged(network, 3, 0, 4094, 60),
+        lambda: pings(network, ipv4, 56),
+        lambda: pings(network, ipv4, 1472),
+        lambda: pings(network, ipv6, 1452),
+        lambda: transfer(network, 0, 1, ipv4(1), TCP_BYTES),
+        lambda: transfer(network, 3, 2, ipv6(2), TCP_BYTES // 10),
+        lambda: tagged(network, 1, 3, 7, 1518),
+        lambda: tagged(network, 3, 0, 4094, 60),
     ]
     for step in steps:
         for answered in step() or []:
@@ -200,13 +249,30 @@ def test_linux_stacks_talk_through_the_switch_while_a_job_sums(network: Network)
     assert counters["ADDED"] == len(HOSTS) * segments * ended[0]["rounds"]  # each exactly once
     assert counters["ORDINARY"] > TCP_BYTES // 1500
     assert counters["ANSWERED"] >= len(HOSTS) + 1  # each asked for the address, one pinged
-    assert not [name for name in counters if name in ("IP_CHECKSUM", "UDP_CHECKSUM", "LENGTH", "ADDRESS", "PORT") or "RX_ERROR" in name]
+    assert not [
+        name
+        for name in counters
+        if name in ("IP_CHECKSUM", "UDP_CHECKSUM", "LENGTH", "ADDRESS", "PORT") or "RX_ERROR" in name
+    ]
 
 
 def test_vlan_interfaces_reach_each_other(network: Network) -> None:
     for host in (0, 2):
-        made = ip("-n", network.namespaces[host], "link", "add", "link", network.interfaces[host], "name", "vlan7", "type", "vlan",
-                  "id", "7", check=False)
+        made = ip(
+            "-n",
+            network.namespaces[host],
+            "link",
+            "add",
+            "link",
+            network.interfaces[host],
+            "name",
+            "vlan7",
+            "type",
+            "vlan",
+            "id",
+            "7",
+            check=False,
+        )
         if made.returncode:
             pytest.skip(f"this kernel has no VLAN interfaces: {made.stderr.strip()}")
         ip("-n", network.namespaces[host], "addr", "add", f"10.9.7.{11 + host}/24", "dev", "vlan7")

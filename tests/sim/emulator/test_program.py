@@ -27,10 +27,19 @@ PS_PER_S = 10**12
 
 
 @contextmanager
-def cluster(functions: Sequence[Callable[[Program], Any]], *, path: Path | None = None, machine: Machine = FREE, seed: int = 1,
-            pcap: Path | None = None) -> Iterator[Cluster]:
+def cluster(
+    functions: Sequence[Callable[[Program], Any]],
+    *,
+    path: Path | None = None,
+    machine: Machine = FREE,
+    seed: int = 1,
+    pcap: Path | None = None,
+) -> Iterator[Cluster]:
     """Programs at the ports of one switch, which is the real one unless there is a path."""
-    with Board(path=path, seed=seed) if path else Board(Config(), seed=seed) as board, Fabric([board], pcap=pcap) as fabric:
+    with (
+        Board(path=path, seed=seed) if path else Board(Config(), seed=seed) as board,
+        Fabric([board], pcap=pcap) as fabric,
+    ):
         made = Cluster(fabric, seed=seed)
         for port, function in enumerate(functions):
             made.add((0, port), function, name=f"worker {port}", machine=machine)
@@ -55,9 +64,11 @@ def room() -> memoryview:
 
 # Time
 
+
 @pytest.mark.parametrize("seconds", [0, 1e-12, 0.1, 1 / 3, 1.0000000000004, 7])
 def test_sleeps_and_timeouts_last_as_long_as_was_said(echo: Path, seconds: float) -> None:
     """Rounded up to picoseconds, so that nobody is woken too soon and asks again for nothing."""
+
     def wait(program: Program) -> tuple[float, float, tuple[int, int]]:
         transport = program.transport()
         program.sleep(seconds)
@@ -71,7 +82,9 @@ def test_sleeps_and_timeouts_last_as_long_as_was_said(echo: Path, seconds: float
 
 
 def test_a_time_out_against_the_clock_comes_to_an_end(echo: Path) -> None:
-    """As the driver waits: for what is left until a time. The difference of two floats may be less than they resolve."""
+    """As the driver waits: for what is left until a time. The difference of two floats may be less than they
+    resolve."""
+
     def wait(program: Program) -> list[int]:
         transport, rng, turns = program.transport(), random.Random(1), []
         for _ in range(300):
@@ -93,7 +106,9 @@ def round_trip(program: Program) -> float:
 
 
 @pytest.mark.parametrize("train_us, datagram_us", [(0, 1), (48, 2), (20.005, 2.5)])
-def test_the_processor_s_time_is_spent_once_a_train_and_once_a_datagram_each_way(echo: Path, train_us: float, datagram_us: float) -> None:
+def test_the_processor_s_time_is_spent_once_a_train_and_once_a_datagram_each_way(
+    echo: Path, train_us: float, datagram_us: float
+) -> None:
     (free,) = run([round_trip], path=echo)
     (busy,) = run([round_trip], path=echo, machine=Machine(train_us=train_us, datagram_us=datagram_us))
     assert 2.1e-6 < free < 3e-6  # the cable is a microsecond long
@@ -116,6 +131,7 @@ def test_what_comes_while_the_processor_is_busy_is_received_as_one_train(echo: P
 @pytest.mark.parametrize("elements", [1, 64 * 352])
 def test_default_machines_have_the_round_trips_of_linux(elements: int) -> None:
     """100 to 500 us, be it one segment or a window full of them."""
+
     def work(program: Program) -> float:
         with Worker(world=2, transport=program.transport()) as worker:
             worker.barrier()
@@ -146,7 +162,9 @@ BAD = Machine(rates=Rates(delay_us=1, loss=0.05, duplicate=0.02, reorder=0.05))
 
 
 def summing(sizes: Sequence[int], times: dict[str, list[float]]) -> Callable[[Program], int]:
-    """Sums of vectors that are known exactly, with some computing between them. How many contributions were sent again."""
+    """Sums of vectors that are known exactly, with some computing between them. How many contributions were sent
+    again."""
+
     def work(program: Program) -> int:
         resent, noted = 0, times.setdefault(program.name, [])
         with Worker(world=4, transport=program.transport()) as worker:
@@ -160,6 +178,7 @@ def summing(sizes: Sequence[int], times: dict[str, list[float]]) -> Callable[[Pr
                 program.sleep(1e-4 * (1 + worker.rank))
         noted.append(program.now())
         return resent
+
     return work
 
 
@@ -213,7 +232,9 @@ def test_a_worker_that_computes_is_not_evicted_and_one_that_has_gone_is() -> Non
 
 def test_a_worker_s_timeouts_are_in_virtual_time() -> None:
     def alone(program: Program) -> float:
-        with pytest.raises(Timeout, match=r"waits for 2 workers, of which 1 have joined within 30 s .`join_timeout_s`."):
+        with pytest.raises(
+            Timeout, match=r"waits for 2 workers, of which 1 have joined within 30 s .`join_timeout_s`."
+        ):
             Worker(world=2, transport=program.transport(), join_timeout_s=30)
         return program.now()
 
@@ -221,6 +242,7 @@ def test_a_worker_s_timeouts_are_in_virtual_time() -> None:
 
 
 # Attendants
+
 
 def test_an_attendant_works_while_its_program_rests_and_is_not_held(echo: Path) -> None:
     calls: list[tuple[str, float, int]] = []
@@ -256,6 +278,7 @@ def test_an_attendant_works_while_its_program_rests_and_is_not_held(echo: Path) 
 
 # What goes wrong
 
+
 def test_an_exception_in_a_program_ends_all_and_passes_through(echo: Path) -> None:
     unwound: list[float] = []
 
@@ -290,9 +313,14 @@ def test_workers_that_are_unwound_do_not_wait_for_the_switch() -> None:
 def test_a_deadlock_says_who_waits_for_what(echo: Path) -> None:
     sleep = lambda seconds: lambda program: program.sleep(seconds)
     listen = lambda program: program.transport().receive(room(), math.inf)
-    with pytest.raises(Deadlock, match=r"nobody can go on within 100 s: worker 0 waits for the end of a sleep, worker 1 waits for a datagram$"):
+    with pytest.raises(
+        Deadlock,
+        match=r"nobody can go on within 100 s: worker 0 waits for the end of a sleep, worker 1 waits for a datagram$",
+    ):
         run([sleep(math.inf), listen], path=echo)
-    with pytest.raises(Deadlock, match=r"after 2 s nobody can go on within 5 s: worker 1 waits for the end of a sleep$"):
+    with pytest.raises(
+        Deadlock, match=r"after 2 s nobody can go on within 5 s: worker 1 waits for the end of a sleep$"
+    ):
         run([sleep(2), sleep(5.001)], path=echo, limit_s=5)
     run([sleep(2), sleep(5)], path=echo, limit_s=5)
 

@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 import sim.emulator.cluster
 from iswitch import (
-    AbandonedJobWarning, AsyncWorker, IswitchError, JobReset, Mismatch, NotAMember, Recoverable, Refused, SwitchUnreachable, Timeout, Worker,
+    AbandonedJobWarning,
+    AsyncWorker,
+    IswitchError,
+    JobReset,
+    Mismatch,
+    NotAMember,
+    Recoverable,
+    Refused,
+    SwitchUnreachable,
+    Timeout,
+    Worker,
 )
 from iswitch.abandoned import Watch
 from iswitch.config import Config
@@ -38,7 +48,9 @@ def coarse_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sim.emulator.cluster, "VirtualTime", partial(VirtualTime, tick_us=TICK_US))
 
 
-def run(functions: list[Callable[[Program], Any]], *, machine: Machine = SOUND, limit_s: float = 1000, seed: int = 1) -> list[Any]:
+def run(
+    functions: list[Callable[[Program], Any]], *, machine: Machine = SOUND, limit_s: float = 1000, seed: int = 1
+) -> list[Any]:
     """What each program returns; program k is at port k of one switch."""
     with Board(Config(), seed=seed) as board, Fabric([board]) as fabric:
         cluster = Cluster(fabric, seed=seed)
@@ -49,7 +61,8 @@ def run(functions: list[Callable[[Program], Any]], *, machine: Machine = SOUND, 
 
 
 class Cable:
-    """A program's transport, which carries nothing from `since` until `until`, both in virtual seconds; `up`, `down`: in which directions."""
+    """A program's transport, which carries nothing from `since` until `until`, both in virtual seconds; `up`, `down`:
+    in which directions."""
 
     def __init__(self, program: Program, since: float, until: float, *, up: bool = True, down: bool = True):
         self._inner, self._since, self._until, self._up, self._down = program.transport(), since, until, up, down
@@ -75,6 +88,7 @@ class Cable:
 
 # Time-outs
 
+
 def test_a_rank_that_computes_for_14_s_ends_no_other_with_the_defaults() -> None:
     def work(program: Program) -> float:
         with Worker(world=2, rank=int(program.name[-1]), transport=program.transport()) as worker:
@@ -99,7 +113,11 @@ def test_a_switch_that_dies_in_the_middle_of_a_collective_is_noticed_in_seconds(
             return program.now() - begun, str(caught.value)
 
     for took, message in run([work] * 2):
-        assert took < 20 and "has not answered for 10 s (`switch_timeout_s`)" in message and "`rejoin(timeout_s=...)`" in message
+        assert (
+            took < 20
+            and "has not answered for 10 s (`switch_timeout_s`)" in message
+            and "`rejoin(timeout_s=...)`" in message
+        )
 
 
 def test_an_asynchronous_worker_notices_a_dead_switch_in_seconds() -> None:
@@ -139,7 +157,9 @@ def test_a_time_out_names_its_parameter_and_whom_it_waits_for() -> None:
             if worker.rank == 1:
                 program.sleep(8)
                 return ""
-            with pytest.raises(Timeout, match=r"no result for 5 s \(`timeout_s`\).*rank 1 is not in this collective.*raise `timeout_s`") as caught:
+            with pytest.raises(
+                Timeout, match=r"no result for 5 s \(`timeout_s`\).*rank 1 is not in this collective.*raise `timeout_s`"
+            ) as caught:
                 worker.barrier()
             return str(caught.value)
 
@@ -151,8 +171,11 @@ def test_a_time_out_names_its_parameter_and_whom_it_waits_for() -> None:
 STEPS = 40
 
 
-def train(worker: Worker, program: Program, *, compute_s: float = 0.2, recover_s: float = 60) -> tuple[np.ndarray, list[str]]:
-    """The loop of the README. A worker's gradient is the number of its step, so a sum that mixes steps is not the world times that."""
+def train(
+    worker: Worker, program: Program, *, compute_s: float = 0.2, recover_s: float = 60
+) -> tuple[np.ndarray, list[str]]:
+    """The loop of the README. A worker's gradient is the number of its step, so a sum that mixes steps is not the world
+    times that."""
     weights, errors = np.zeros(50, np.float64), []
     step = worker.share(weights, 0)
     while step < STEPS:
@@ -197,10 +220,16 @@ def test_a_worker_whose_link_is_down_for_20_s_comes_back_to_the_others() -> None
 
 def test_no_step_is_added_to_another_when_a_result_reaches_only_one_worker() -> None:
     """A worker's downlink is dead for longer than its `timeout_s`: the other one has the sum, and is a step ahead."""
+
     def work(program: Program) -> tuple[np.ndarray, list[str]]:
         rank = int(program.name[-1])
-        with Worker(world=2, rank=rank, timeout_s=1.0, switch_timeout_s=3.0,
-                    transport=Cable(program, 2.1, 4.5 if rank == 0 else 2.1, up=False)) as worker:
+        with Worker(
+            world=2,
+            rank=rank,
+            timeout_s=1.0,
+            switch_timeout_s=3.0,
+            transport=Cable(program, 2.1, 4.5 if rank == 0 else 2.1, up=False),
+        ) as worker:
             return train(worker, program)
 
     trained = run([work] * 2)
@@ -217,7 +246,9 @@ def test_rejoin_says_for_how_long_it_tried_and_can_be_called_again() -> None:
             with pytest.raises(IswitchError, match="Call `rejoin`, then `share`"):
                 worker.barrier()
             begun = program.now()
-            with pytest.raises(SwitchUnreachable, match=r"has not answered for 5 s.*`timeout_s` of 5 s; it can be called again"):
+            with pytest.raises(
+                SwitchUnreachable, match=r"has not answered for 5 s.*`timeout_s` of 5 s; it can be called again"
+            ):
                 worker.rejoin(timeout_s=5)
             tried = program.now() - begun
             worker.rejoin(timeout_s=600)
@@ -229,6 +260,7 @@ def test_rejoin_says_for_how_long_it_tried_and_can_be_called_again() -> None:
 
 def test_rejoin_pauses_between_its_tries() -> None:
     """A transport that cannot send says so at once."""
+
     class Refusing(Cable):
         tries = 0
 
@@ -262,7 +294,7 @@ class Echo(Cable):
 
     def receive(self, into: memoryview, timeout_s: float) -> tuple[int, int]:
         if late := self.late:
-            self.late, into[:len(late)] = b"", late
+            self.late, into[: len(late)] = b"", late
             return len(late), len(late)
         size, segment_bytes = super().receive(into, timeout_s)
         if size and into[0] == VERSION << 4 | Type.NOTICE and into[HEADER.fields["count"][1]] == Reason.EPOCH:
@@ -306,6 +338,7 @@ def test_rejoin_in_step_does_nothing() -> None:
 
 # Jobs that dead workers left behind
 
+
 def left_behind(program: Program, rank: int, at: float, **options: Any) -> None:
     """A worker of a job that is at work, and is killed."""
     worker = Worker(rank=rank, transport=program.transport(), **options)
@@ -327,24 +360,37 @@ def restarted(program: Program, **options: Any) -> tuple[float, int]:
         return program.now() - begun, worker.rank
 
 
-@pytest.mark.parametrize("machine, seed, after_s, elastic", [(SOUND, 1, 0.0, False), (LOSSY, 2, 0.0, False), (LOSSY, 3, 20.0, False),
-                                                             (LOSSY, 3, 0.0, True)])
-def test_workers_started_again_together_end_the_running_job_that_they_left_behind(machine: Machine, seed: int, after_s: float,
-                                                                                  elastic: bool) -> None:
+@pytest.mark.parametrize(
+    "machine, seed, after_s, elastic",
+    [(SOUND, 1, 0.0, False), (LOSSY, 2, 0.0, False), (LOSSY, 3, 20.0, False), (LOSSY, 3, 0.0, True)],
+)
+def test_workers_started_again_together_end_the_running_job_that_they_left_behind(
+    machine: Machine, seed: int, after_s: float, elastic: bool
+) -> None:
     def work(program: Program) -> tuple[float, int]:
         rank = int(program.name[-1])
         left_behind(program, rank, 1.0 + 0.4 * rank, world=4)  # killed one after another
         program.sleep(after_s)
         return restarted(program, elastic=elastic)
 
-    with pytest.warns(AbandonedJobWarning, match=r"job 0 at .* was left behind: from none of its members, ranks 0, 1, 2 and 3, .* `evict_s` of 5 s"):
+    with pytest.warns(
+        AbandonedJobWarning,
+        match=r"job 0 at .* was left behind: from none of its members, ranks 0, 1, 2 and 3, .* `evict_s` of 5 s",
+    ):
         done = run([work] * 4, machine=machine, seed=seed)
     assert [rank for _, rank in done] == [0, 1, 2, 3]
-    assert 5 < max(took for took, _ in done) < 8  # it watches for all of `evict_s`, however long the members have been dead
+    assert (
+        5 < max(took for took, _ in done) < 8
+    )  # it watches for all of `evict_s`, however long the members have been dead
 
 
-@pytest.mark.parametrize("machine, seed, options", [(SOUND, 1, {"format": "fp32"}), (LOSSY, 2, {"format": "fp32"}), (LOSSY, 3, {"evict_s": 2.0})])
-def test_workers_started_together_end_a_forming_job_of_other_settings_that_was_left_behind(machine: Machine, seed: int, options: dict) -> None:
+@pytest.mark.parametrize(
+    "machine, seed, options",
+    [(SOUND, 1, {"format": "fp32"}), (LOSSY, 2, {"format": "fp32"}), (LOSSY, 3, {"evict_s": 2.0})],
+)
+def test_workers_started_together_end_a_forming_job_of_other_settings_that_was_left_behind(
+    machine: Machine, seed: int, options: dict
+) -> None:
     def work(program: Program) -> tuple[float, int]:
         if program.name == "worker 3":
             with pytest.raises(SwitchUnreachable):
@@ -373,6 +419,7 @@ def test_a_forming_job_of_the_same_settings_gives_a_dead_workers_rank_away() -> 
 
 def test_a_worker_alone_ends_the_job_that_all_others_left_behind_dead() -> None:
     """An elastic newcomer waits for a boundary that never comes."""
+
     def work(program: Program) -> bool:
         rank = int(program.name[-1])
         left_behind(program, rank, 1.0, world=2)
@@ -403,9 +450,12 @@ def test_asynchronous_workers_started_again_together_end_the_job_that_they_left_
 @pytest.mark.parametrize("evict_s", [5.0, 0.5])
 @pytest.mark.parametrize("elastic", [False, True])
 @pytest.mark.parametrize("cause", ["outage", "stop"])
-def test_silence_that_nobody_could_hear_ends_no_job(cause: str, elastic: bool, evict_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The switch's network is away for longer than `evict_s` just before another program asks for the job's number, or that program is stopped
-    for as long after a look: it knows nothing of the members then."""
+def test_silence_that_nobody_could_hear_ends_no_job(
+    cause: str, elastic: bool, evict_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The switch's network is away for longer than `evict_s` just before another program asks for the job's number, or
+    that program is stopped for as long after a look: it knows nothing of the members then."""
+
     def work(program: Program) -> bool:
         end = 2 + 1.3 * evict_s
         if program.name == "worker 2":
@@ -421,11 +471,19 @@ def test_silence_that_nobody_could_hear_ends_no_job(cause: str, elastic: bool, e
 
                 monkeypatch.setattr(Watch, "look", stopped)
             with pytest.raises((Refused, Timeout)):
-                Worker(world=1 if not elastic else 2, rank=0, elastic=elastic, evict_s=evict_s, join_timeout_s=20,
-                       transport=Cable(program, 2, end if cause == "outage" else 2))
+                Worker(
+                    world=1 if not elastic else 2,
+                    rank=0,
+                    elastic=elastic,
+                    evict_s=evict_s,
+                    join_timeout_s=20,
+                    transport=Cable(program, 2, end if cause == "outage" else 2),
+                )
             return True
         rank = int(program.name[-1])
-        with Worker(world=2, rank=rank, evict_s=evict_s, transport=Cable(program, 2, end if cause == "outage" else 2)) as worker:
+        with Worker(
+            world=2, rank=rank, evict_s=evict_s, transport=Cable(program, 2, end if cause == "outage" else 2)
+        ) as worker:
             worker.barrier()
             program.sleep(30)
             worker.barrier()
@@ -437,6 +495,7 @@ def test_silence_that_nobody_could_hear_ends_no_job(cause: str, elastic: bool, e
 @pytest.mark.parametrize("elastic", [False, True])
 def test_a_live_member_keeps_its_job(elastic: bool) -> None:
     """Rank 1 is dead and started again; rank 0 computes for long, and then evicts rank 1 by waiting for it."""
+
     def work(program: Program) -> list[int]:
         if program.name == "worker 0":
             with Worker(world=2, rank=0, transport=program.transport()) as worker:
@@ -454,9 +513,15 @@ def test_a_live_member_keeps_its_job(elastic: bool) -> None:
                 assert worker.changed and program.now() > 12
                 worker.share(np.zeros(1), 0)
             return []
-        with pytest.raises(Refused, match=r"rank 1 is taken\. Rank 0 .*is alive.*needs elastic=True.*`iswitch reset --job 0 --switch") as caught:
+        with pytest.raises(
+            Refused, match=r"rank 1 is taken\. Rank 0 .*is alive.*needs elastic=True.*`iswitch reset --job 0 --switch"
+        ) as caught:
             Worker(world=2, rank=1, transport=program.transport())
-        assert program.now() < 8 and "rank 1 (10.1.0.2:" in str(caught.value) and "loses its rank after 5 s (`evict_s`)" in str(caught.value)
+        assert (
+            program.now() < 8
+            and "rank 1 (10.1.0.2:" in str(caught.value)
+            and "loses its rank after 5 s (`evict_s`)" in str(caught.value)
+        )
         return []
 
     first, _ = run([work] * 2)
@@ -467,7 +532,9 @@ def test_a_job_whose_members_may_be_silent_for_ever_is_not_ended() -> None:
     def work(program: Program) -> None:
         left_behind(program, 0, 1.0, world=1, evict_s=0, key=7)
         program.sleep(10)
-        with pytest.raises(Refused, match=r"keeps its rank, because the job's `evict_s` is 0.*`iswitch reset --job 0 --key 7 --switch"):
+        with pytest.raises(
+            Refused, match=r"keeps its rank, because the job's `evict_s` is 0.*`iswitch reset --job 0 --key 7 --switch"
+        ):
             Worker(world=1, rank=0, transport=program.transport(), evict_s=0, key=7)
 
     run([work])
@@ -475,18 +542,34 @@ def test_a_job_whose_members_may_be_silent_for_ever_is_not_ended() -> None:
 
 # Workers that do not agree
 
+
 @pytest.mark.parametrize("late", [0, 1])
-@pytest.mark.parametrize("arrays, messages", [
-    ((np.ones(1000, np.float32), np.ones(2000, np.float32)),
-     ("rank 1 sums at least 1,056 elements of window64, and this worker, rank 0, sums 1,000 elements of window64",
-      "rank 0 sums 1,000 elements of window64, and this worker, rank 1, sums 2,000 elements of window64")),
-    ((np.ones(1000, np.float32), np.ones(1000, np.int32)),
-     ("rank 1 sums elements of int32, and this worker, rank 0, sums 1,000 elements of window64",
-      "rank 0 sums elements of window64, and this worker, rank 1, sums 1,000 elements of int32")),
-], ids=["sizes", "formats"])
-def test_arrays_that_differ_are_named_in_seconds_to_the_later_worker(arrays: tuple[np.ndarray, np.ndarray], messages: tuple[str, str],
-                                                                     late: int) -> None:
-    """Its contributions are refused, and the slot shows it why. The earlier worker is told after its `timeout_s` what is likely."""
+@pytest.mark.parametrize(
+    "arrays, messages",
+    [
+        (
+            (np.ones(1000, np.float32), np.ones(2000, np.float32)),
+            (
+                "rank 1 sums at least 1,056 elements of window64, and this worker, rank 0, sums 1,000 elements of window64",
+                "rank 0 sums 1,000 elements of window64, and this worker, rank 1, sums 2,000 elements of window64",
+            ),
+        ),
+        (
+            (np.ones(1000, np.float32), np.ones(1000, np.int32)),
+            (
+                "rank 1 sums elements of int32, and this worker, rank 0, sums 1,000 elements of window64",
+                "rank 0 sums elements of window64, and this worker, rank 1, sums 1,000 elements of int32",
+            ),
+        ),
+    ],
+    ids=["sizes", "formats"],
+)
+def test_arrays_that_differ_are_named_in_seconds_to_the_later_worker(
+    arrays: tuple[np.ndarray, np.ndarray], messages: tuple[str, str], late: int
+) -> None:
+    """Its contributions are refused, and the slot shows it why. The earlier worker is told after its `timeout_s` what
+    is likely."""
+
     def work(program: Program) -> tuple[float, str]:
         rank = int(program.name[-1])
         with Worker(world=2, rank=rank, transport=program.transport(), timeout_s=8) as worker:
@@ -494,7 +577,10 @@ def test_arrays_that_differ_are_named_in_seconds_to_the_later_worker(arrays: tup
             if rank == late:
                 program.sleep(0.5)
             begun = program.now()
-            with pytest.raises(Mismatch if rank == late else Timeout, match=r"(?s)same size and dtype|different sizes or number formats") as caught:
+            with pytest.raises(
+                Mismatch if rank == late else Timeout,
+                match=r"(?s)same size and dtype|different sizes or number formats",
+            ) as caught:
                 worker.allreduce(arrays[rank].copy())
             took = program.now() - begun
             program.sleep(20 - program.now())
@@ -510,10 +596,13 @@ def test_arrays_that_differ_are_named_in_seconds_to_the_later_worker(arrays: tup
 
 def test_arrays_that_differ_only_in_where_they_end_are_told_after_the_time_out() -> None:
     """No register shows that the segment which both sum is the last one of one array only."""
+
     def work(program: Program) -> str:
         rank = int(program.name[-1])
         with Worker(world=2, rank=rank, transport=program.transport(), timeout_s=3) as worker:
-            with pytest.raises(Timeout, match=r"(?s)or the workers sum arrays of different sizes.*`array\.size`.*FORMAT ") as caught:
+            with pytest.raises(
+                Timeout, match=r"(?s)or the workers sum arrays of different sizes.*`array\.size`.*FORMAT "
+            ) as caught:
                 worker.allreduce(np.ones(352 * (1 + rank), np.float32))
             program.sleep(5)
             return str(caught.value)
@@ -522,12 +611,15 @@ def test_arrays_that_differ_only_in_where_they_end_are_told_after_the_time_out()
 
 
 def rises(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes a counter of the whole switch rise each time that a worker reads it, as another job's or a port scanner's frames do."""
+    """Makes a counter of the whole switch rise each time that a worker reads it, as another job's or a port scanner's
+    frames do."""
     counts = itertools.count()
     read = Control.registers
 
     def registers(control: Control, first: int, count: int) -> list[int]:
-        return [next(counts)] if first == Register.OUTCOMES + Outcome[name] and count == 1 else read(control, first, count)
+        return (
+            [next(counts)] if first == Register.OUTCOMES + Outcome[name] and count == 1 else read(control, first, count)
+        )
 
     monkeypatch.setattr(Control, "registers", registers)
 
@@ -546,7 +638,9 @@ def test_frames_of_others_that_the_switch_counts_end_no_collective(monkeypatch: 
 
 
 @pytest.mark.filterwarnings("ignore:the job is halted")
-def test_frames_of_others_that_the_switch_counts_end_no_collective_of_a_halted_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_of_others_that_the_switch_counts_end_no_collective_of_a_halted_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Rank 2 contributes after the halt, so the switch refuses its contributions to a slot that holds rank 1's."""
     rises("LENGTH", monkeypatch)
 
@@ -566,6 +660,7 @@ def test_frames_of_others_that_the_switch_counts_end_no_collective_of_a_halted_j
 
 def test_a_worker_that_is_out_of_step_sends_a_sign_of_life_now_and_then_only() -> None:
     """Another worker has reset the job, so the switch answers each sign of life with a notice."""
+
     def work(program: Program) -> int:
         with Worker(world=2, rank=int(program.name[-1]), transport=program.transport(), timeout_s=1.0) as worker:
             with pytest.raises((Timeout, Mismatch)):
@@ -609,7 +704,10 @@ def test_vectors_of_different_sizes_are_named_in_seconds() -> None:
                 list(worker.updates())
             return str(caught.value)
 
-    assert "400 elements by rank 0, and 401 by this worker, rank 1. Start all workers with the same `size`" in run([work] * 2)[1]
+    assert (
+        "400 elements by rank 0, and 401 by this worker, rank 1. Start all workers with the same `size`"
+        in run([work] * 2)[1]
+    )
 
 
 def test_a_worker_that_was_evicted_is_told_how_to_go_on() -> None:
@@ -623,7 +721,9 @@ def test_a_worker_that_was_evicted_is_told_how_to_go_on() -> None:
                 program.sleep(5)
                 return ""
             program.sleep(8)
-            with pytest.raises(NotAMember, match=r"evicted this worker because nothing came from it for `evict_s`") as caught:
+            with pytest.raises(
+                NotAMember, match=r"evicted this worker because nothing came from it for `evict_s`"
+            ) as caught:
                 worker.barrier()
             return str(caught.value)
 
@@ -657,6 +757,7 @@ def test_reset_by_a_worker_that_was_evicted_is_recoverable() -> None:
 
 def test_a_second_program_in_the_same_job_is_refused_although_it_is_elastic() -> None:
     """All ranks are alive, so nobody will make room."""
+
     def work(program: Program) -> str:
         rank = int(program.name[-1])
         if rank == 2:
@@ -672,4 +773,6 @@ def test_a_second_program_in_the_same_job_is_refused_although_it_is_elastic() ->
         return ""
 
     refused = run([work] * 3)[2]
-    assert "rank 1 is taken" in refused and "is alive" in refused and "every program a `job` number of its own" in refused
+    assert (
+        "rank 1 is taken" in refused and "is alive" in refused and "every program a `job` number of its own" in refused
+    )

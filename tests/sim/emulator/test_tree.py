@@ -27,6 +27,7 @@ UNEVEN = [Leaf(1, 0, frozenset({0, 2, 4})), Leaf(2, 0, frozenset({1, 5}))]
 
 # What is said
 
+
 class Told:
     """Stands in for a `Board`: what it is told of its parents."""
 
@@ -38,16 +39,38 @@ class Told:
         self.parents[job] = where
 
 
-@pytest.mark.parametrize(("given", "leaf"), [
-    ("1-0:0-3", Leaf(1, 0, frozenset({0, 1, 2, 3}))), ("2-1:7,9,30-31:job=3", Leaf(2, 1, frozenset({7, 9, 30, 31}), job=3)),
-    ("0-1:5", Leaf(0, 1, frozenset({5}))),
-])
+@pytest.mark.parametrize(
+    ("given", "leaf"),
+    [
+        ("1-0:0-3", Leaf(1, 0, frozenset({0, 1, 2, 3}))),
+        ("2-1:7,9,30-31:job=3", Leaf(2, 1, frozenset({7, 9, 30, 31}), job=3)),
+        ("0-1:5", Leaf(0, 1, frozenset({5}))),
+    ],
+)
 def test_leaves_are_read(given: str, leaf: Leaf) -> None:
     assert parse_leaf(given) == leaf
 
 
-@pytest.mark.parametrize("given", ["", "1:0", "1-1:0", "1-0", "1-0:", "1-0:3-2", "1-0:32", "1-0:0-99999999999", "1-0:0:2", "1-0:0:job=", "1-0-2:0",
-                                   "1-0:0:job=1:job=2", "1-0:a", "-1-0:0", "1-0:0:job=-1"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "1:0",
+        "1-1:0",
+        "1-0",
+        "1-0:",
+        "1-0:3-2",
+        "1-0:32",
+        "1-0:0-99999999999",
+        "1-0:0:2",
+        "1-0:0:job=",
+        "1-0-2:0",
+        "1-0:0:job=1:job=2",
+        "1-0:a",
+        "-1-0:0",
+        "1-0:0:job=-1",
+    ],
+)
 def test_what_is_no_leaf_is_refused(given: str) -> None:
     with pytest.raises(ValueError, match="a leaf must be switch-parent:ranks or "):
         parse_leaf(given)
@@ -61,14 +84,21 @@ def test_boards_are_told_where_their_parents_are() -> None:
     assert boards[0].parents == {4: {"port": 0, "mac": boards[1].mac, "ip": boards[1].ip, "ranks": 0b11}}
 
 
-@pytest.mark.parametrize(("leaves", "message"), [
-    (["1-0:0", "2-0:0,3"], "a rank must be below one leaf, but 0 is below switches 1 and 2"),
-    (["1-0:0", "1-2:0"], "a leaf must have one parent in a job, but switch 1 has several in job 0"),
-    (["1-2:0"], "a leaf must have one link to its parent, but switch 1 has none to switch 2"),
-    (["3-0:0"], "a leaf's switches must be 0 to 2, not 3"), (["1-3:0"], "a leaf's switches must be 0 to 2, not 3"),
-    (["1-0:0", "0-1:0"], "a tree must have a root, but what is above switch 1 goes round in job 0"),
-    (["1-0:0,1", "0-2:0"], "what is below a leaf is below its parent, too, but rank 1 of switch 1 is not below switch 0"),
-])
+@pytest.mark.parametrize(
+    ("leaves", "message"),
+    [
+        (["1-0:0", "2-0:0,3"], "a rank must be below one leaf, but 0 is below switches 1 and 2"),
+        (["1-0:0", "1-2:0"], "a leaf must have one parent in a job, but switch 1 has several in job 0"),
+        (["1-2:0"], "a leaf must have one link to its parent, but switch 1 has none to switch 2"),
+        (["3-0:0"], "a leaf's switches must be 0 to 2, not 3"),
+        (["1-3:0"], "a leaf's switches must be 0 to 2, not 3"),
+        (["1-0:0", "0-1:0"], "a tree must have a root, but what is above switch 1 goes round in job 0"),
+        (
+            ["1-0:0,1", "0-2:0"],
+            "what is below a leaf is below its parent, too, but rank 1 of switch 1 is not below switch 0",
+        ),
+    ],
+)
 def test_what_is_no_tree_is_refused(leaves: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         plant([Told(number) for number in range(3)], LINKS, [parse_leaf(given) for given in leaves])
@@ -84,10 +114,14 @@ def test_two_links_to_the_parent_are_one_too_many() -> None:
 CONFIG = Config()
 
 
-def run(work: Callable[[Program, int], Any], leaves: Sequence[Leaf], *, workers: int = 6, rates: Rates = LOSSY) -> list[Any]:
+def run(
+    work: Callable[[Program, int], Any], leaves: Sequence[Leaf], *, workers: int = 6, rates: Rates = LOSSY
+) -> list[Any]:
     """Each worker at a port of its own; the same faults on every cable. What each returns."""
-    boards = [Board(CONFIG, seed=3 + number, mac=bytes([2, 0, 0, 0, 0, number]), ip=bytes([10, 0, 0, number + 1]))
-              for number in range(len(leaves) + 1)]
+    boards = [
+        Board(CONFIG, seed=3 + number, mac=bytes([2, 0, 0, 0, 0, number]), ip=bytes([10, 0, 0, number + 1]))
+        for number in range(len(leaves) + 1)
+    ]
     links = [Link((leaf.switch, 3), (leaf.parent, leaf.switch - 1), 10e9, rates) for leaf in leaves]
     taken = {end for link in links for end in (link.one, link.other)}
     free = {number: [port for port in range(4) if (number, port) not in taken] for number in range(len(boards))}
@@ -114,9 +148,12 @@ def numbers(rank: int, size: int) -> np.ndarray:
 CHAIN = [Leaf(1, 0, frozenset({0, 1, 2}))]
 
 
-@pytest.mark.parametrize(("leaves", "workers"), [(TWO_LEAVES, 6), (UNEVEN, 6), (CHAIN, 3)], ids=["two", "uneven", "chain"])
+@pytest.mark.parametrize(
+    ("leaves", "workers"), [(TWO_LEAVES, 6), (UNEVEN, 6), (CHAIN, 3)], ids=["two", "uneven", "chain"]
+)
 def test_drivers_get_exact_sums_from_a_tree(leaves: list[Leaf], workers: int) -> None:
-    """Over cables that lose a frame in twenty, and with sizes about a segment of a tree, one of a switch and a window."""
+    """Over cables that lose a frame in twenty, and with sizes about a segment of a tree, one of a switch and a
+    window."""
     sizes = (1, 179, 180, 181, 352, 353, 180 * 64 + 1)
 
     def work(program: Program, rank: int) -> list[Any]:
@@ -126,7 +163,14 @@ def test_drivers_get_exact_sums_from_a_tree(leaves: list[Leaf], workers: int) ->
             for size in sizes:
                 reduction = worker.allreduce(sums := numbers(rank, size))
                 worker.allreduce(whole := np.full(size, (1 << 30) + rank, np.int32))
-                found.append((sums.view(np.uint32).tolist(), set(whole.tolist()), set(reduction.members.tolist()), reduction.missing))
+                found.append(
+                    (
+                        sums.view(np.uint32).tolist(),
+                        set(whole.tolist()),
+                        set(reduction.members.tolist()),
+                        reduction.missing,
+                    )
+                )
             found.append(worker.broadcast(bytes(range(250)) * 4 if rank == 2 else bytes(1000), root=2))
             worker.barrier()
             return found

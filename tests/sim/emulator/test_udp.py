@@ -10,7 +10,9 @@ from sim.emulator.udp import UdpSocket
 
 def back(frame: bytes) -> bytes:
     """What the switch would send to the frame's sender."""
-    return frame[6:12] + frame[:6] + frame[12:26] + frame[30:34] + frame[26:30] + frame[36:38] + frame[34:36] + frame[38:]
+    return (
+        frame[6:12] + frame[:6] + frame[12:26] + frame[30:34] + frame[26:30] + frame[36:38] + frame[34:36] + frame[38:]
+    )
 
 
 @pytest.mark.parametrize("sizes", [[100] * 200, [0, 0, 5, 5, 3, 5, 9, 9], [1400] * 50 + [7], [9000] * 20, [1, 0, 1]])
@@ -26,8 +28,12 @@ def test_trains_arrive_as_they_were(sizes: list[int]) -> None:
         assert [sink.recv(65536) for _ in payloads] == payloads
         assert port.counts == {"datagrams out": len(payloads)}
         # And the other way: what a client sends as one train is taken apart again.
-        sink.sendmsg([b"".join([b"t" * 500] * 9), b"end"], [(socket.IPPROTO_UDP, 103, (500).to_bytes(2, "little"))], 0,
-                     port.address)
+        sink.sendmsg(
+            [b"".join([b"t" * 500] * 9), b"end"],
+            [(socket.IPPROTO_UDP, 103, (500).to_bytes(2, "little"))],
+            0,
+            port.address,
+        )
         parts = [b"t" * 500] * 9 + [b"end"]
         assert port.take(100) == [card.wrap(part, client) for part in parts] and port.take(100) == []
         port.close()

@@ -1,4 +1,5 @@
-"""Virtual time: exact, the same for the same seeds, and quick where nothing happens. Hubs that pass frames on, in a row."""
+"""Virtual time: exact, the same for the same seeds, and quick where nothing happens. Hubs that pass frames on, in a
+row."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -44,12 +45,15 @@ class Row:
         for side, place in enumerate([(0, 0), (last, 1)]):
             fabric.plug(place, self.ends[side], inbound=cable(), outbound=cable())
             self.ends[side].arrived = lambda side=side: self.came[side].extend(
-                (self.time.now_ps, frame) for frame in self.ends[side].receive())
+                (self.time.now_ps, frame) for frame in self.ends[side].receive()
+            )
         self.time = VirtualTime(fabric)
 
 
 @contextmanager
-def row(relay: Path, links: Sequence[Link], *, seed: int = 1, pcap: Path | None = None, cable_us: float = 0.5) -> Iterator[Row]:
+def row(
+    relay: Path, links: Sequence[Link], *, seed: int = 1, pcap: Path | None = None, cable_us: float = 0.5
+) -> Iterator[Row]:
     with ExitStack() as stack:
         boards = [stack.enter_context(Board(path=relay, seed=seed)) for _ in range(len(links) + 1)]
         yield Row(stack.enter_context(Fabric(boards, links, seed=seed, pcap=pcap)), cable_us)
@@ -60,17 +64,23 @@ def captured(path: Path) -> list[tuple[int, bytes]]:
     return [(int(packet.time * 10**9) * 1000, bytes(packet[Ether])) for packet in rdpcap(str(path))]
 
 
-@pytest.mark.parametrize("rate_bps, delay_us", [(10**9, 0), (10**9, 5), (10 * 10**9, 0.1), (25 * 10**9, 0.333), (100 * 10**9, 1000.001)])
+@pytest.mark.parametrize(
+    "rate_bps, delay_us", [(10**9, 0), (10**9, 5), (10 * 10**9, 0.1), (25 * 10**9, 0.333), (100 * 10**9, 1000.001)]
+)
 def test_rate_and_delay_of_a_link_are_exact(relay: Path, tmp_path: Path, rate_bps: int, delay_us: float) -> None:
     sizes = [60, 61, 64, 1514]
     with row(relay, [Link((0, 1), (1, 0), rate_bps, Rates(delay_us=delay_us))], pcap=tmp_path) as made:
         for number, size in enumerate(sizes):  # far from each other, at odd times
-            made.time.call_at(number * 20_000_017, lambda number=number, size=size: made.ends[0].send(numbered(number, size)))
+            made.time.call_at(
+                number * 20_000_017, lambda number=number, size=size: made.ends[0].send(numbered(number, size))
+            )
         made.time.run()
     entered = captured(tmp_path / "switch0port0.pcap")
     left, arrived = captured(tmp_path / "switch0port1.pcap"), captured(tmp_path / "switch1port0.pcap")
     assert [data for _, data in left] == [data for _, data in arrived] == [numbered(*pair) for pair in enumerate(sizes)]
-    for number, ((in_ps, _), (left_ps, data), (arrived_ps, _), (came_ps, _)) in enumerate(zip(entered, left, arrived, made.came[1])):
+    for number, ((in_ps, _), (left_ps, data), (arrived_ps, _), (came_ps, _)) in enumerate(
+        zip(entered, left, arrived, made.came[1])
+    ):
         # The first tick at which the frame can have come in; captures know nanoseconds.
         assert in_ps == (number * 20_000_017 + 500_000) // 1000 * 1000
         latency = Fraction(8 * (12 + len(data)) * 10**12, rate_bps) + Fraction(str(delay_us)) * PS_PER_US
@@ -90,7 +100,9 @@ class Watched(Board):
 
 @pytest.mark.parametrize("time_ps", [0, 1, 4999, 5000, 5001, 9999, 3_456_789_012_345])
 @pytest.mark.parametrize("clock_hz", [1_000_000, 200_000_000, 322_265_625])
-def test_frames_enter_at_the_first_tick_and_leave_with_the_end_of_their_last_cycle(relay: Path, time_ps: int, clock_hz: int) -> None:
+def test_frames_enter_at_the_first_tick_and_leave_with_the_end_of_their_last_cycle(
+    relay: Path, time_ps: int, clock_hz: int
+) -> None:
     """Ticks are on one grid from time 0, however long a board had nothing to do."""
     with Watched(path=relay) as board, Fabric([board]) as fabric:
         sender, came = FrameEnd(), FrameEnd()
@@ -129,7 +141,9 @@ def traffic(made: Row, seed: int) -> None:
     rng = random.Random(seed)
     for number in range(200):
         end, size = rng.choice(made.ends), rng.choice([60, 61, 300, 1514])
-        made.time.call_at(rng.randrange(3000 * PS_PER_US), lambda end=end, number=number, size=size: end.send(numbered(number, size)))
+        made.time.call_at(
+            rng.randrange(3000 * PS_PER_US), lambda end=end, number=number, size=size: end.send(numbered(number, size))
+        )
     made.time.run()
 
 
@@ -176,12 +190,18 @@ def test_the_real_switch_sums_in_virtual_time() -> None:
             begun = time_of.now_ps
             for end, frame in zip(ends, frames):
                 end.send(frame)
-            return time_of.run() - begun, [[worker.take(frame) for frame in end.receive()] for worker, end in zip(workers, ends)]
+            return time_of.run() - begun, [
+                [worker.take(frame) for frame in end.receive()] for worker, end in zip(workers, ends)
+            ]
 
         exchange([worker.join(world=2, elements=8) for worker in workers])
         exchange([worker.join() for worker in workers])  # with the token, which confirms
-        spent_ps, replies = exchange([worker.contribution(worker.first_seq, np.full(8, rank + 1.5, np.float32))
-                                      for rank, worker in enumerate(workers)])
+        spent_ps, replies = exchange(
+            [
+                worker.contribution(worker.first_seq, np.full(8, rank + 1.5, np.float32))
+                for rank, worker in enumerate(workers)
+            ]
+        )
         assert [[reply.numbers.view("<f4").tolist() for reply in got] for got in replies] == [[[4.0] * 8]] * 2
         assert 2 * PS_PER_US < spent_ps < 4 * PS_PER_US
 
@@ -203,7 +223,10 @@ def test_timers_are_called_in_order_and_on_time(relay: Path) -> None:
         called: list[tuple[str, int]] = []
         note = lambda name: called.append((name, made.time.now_ps))
         made.time.call_at(7_000_000, lambda: note("c"))
-        made.time.call_at(5, lambda: (note("a"), made.time.call_at(5, lambda: note("a again")), made.time.call_at(9, lambda: note("b"))))
+        made.time.call_at(
+            5,
+            lambda: (note("a"), made.time.call_at(5, lambda: note("a again")), made.time.call_at(9, lambda: note("b"))),
+        )
         made.time.call_at(7_000_000, lambda: note("d"))
         made.time.run(6_999_999)
         assert called == [("a", 5), ("a again", 5), ("b", 9)]
@@ -225,7 +248,9 @@ def test_stop_lets_happen_what_is_due_and_nothing_later(relay: Path) -> None:
 def test_virtual_time_refuses_what_it_cannot_hold(relay: Path) -> None:
     with Board(path=relay) as board, Fabric([board]) as fabric:
         fabric.plug((0, 1), UdpSocket(("127.0.0.1", 0), Card(SWITCH_MAC, SWITCH_IP)))
-        with pytest.raises(ValueError, match=r"virtual time is for ends in this process, not for \('127.0.0.1', \d+\) at 0:1"):
+        with pytest.raises(
+            ValueError, match=r"virtual time is for ends in this process, not for \('127.0.0.1', \d+\) at 0:1"
+        ):
             VirtualTime(fabric)
     with Board(path=relay) as board, Fabric([board]) as fabric:
         fabric.plug((0, 1), FrameEnd(), outbound=Wire(rate_bps=10**10))

@@ -1,4 +1,5 @@
-"""One direction of a cable: when frames come out, in which order, and which do not. The oracle is arithmetic on bits."""
+"""One direction of a cable: when frames come out, in which order, and which do not. The oracle is arithmetic on
+bits."""
 
 from fractions import Fraction
 

@@ -21,13 +21,21 @@ SERIAL = 1 << 32
 class Bench:
     """A switch, members of one job at a port each, and what each was sent since `heard` was asked last."""
 
-    def __init__(self, workers: int = 3, *, staleness: int = 1, segments: int = 3, first_seq: int = 0, **settings: int) -> None:
+    def __init__(
+        self, workers: int = 3, *, staleness: int = 1, segments: int = 3, first_seq: int = 0, **settings: int
+    ) -> None:
         self.switch = Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=seed_for_first_seq(first_seq, 7))
         self.clients = [Client.numbered(k, port=k % CONFIG.ports) for k in range(workers)]
         self.log = {client.mac: [] for client in self.clients}
         self.now_us = 0
-        self.settings = {"world": workers, "elements": 16, "format": Format.INT32, "evict_us": EVICT_US, "staleness": staleness,
-                         "segments": segments} | settings
+        self.settings = {
+            "world": workers,
+            "elements": 16,
+            "format": Format.INT32,
+            "evict_us": EVICT_US,
+            "staleness": staleness,
+            "segments": segments,
+        } | settings
         for _ in range(2):
             for client in self.clients:
                 self.send(client, client.join(**self.settings))
@@ -77,7 +85,8 @@ class Bench:
 
 
 def audit(workers: list[AsynchronousWorker], staleness: int) -> int:
-    """Every result is the sum of the granted vectors, each once, and none too old; all have the same results. How many."""
+    """Every result is the sum of the granted vectors, each once, and none too old; all have the same results. How
+    many."""
     results = {}
     for worker in workers:
         for position, result in worker.results.items():
@@ -103,7 +112,7 @@ def disorder(bench: Bench, steps: int, seed: int) -> None:
         bench.send(worker.client, due[rng.integers(len(due))])
         waiting = bench.log[worker.client.mac]
         rng.shuffle(waiting)
-        for frame in waiting[:int(rng.integers(0, 4))]:
+        for frame in waiting[: int(rng.integers(0, 4))]:
             worker.take(frame)
         bench.log[worker.client.mac] = [frame for frame in waiting[3:] if rng.random() < 0.7]
 
@@ -114,18 +123,27 @@ def test_every_granted_vector_is_in_its_sum_once_whatever_the_order(staleness, t
     bench = Bench(4, staleness=staleness, segments=segments, threshold=threshold, first_seq=first_seq)
     disorder(bench, 5000, seed=staleness)
     assert audit(bench.workers, staleness) > 80
-    assert sum(bench.switch.ages[:staleness + 1]) == sum(bench.switch.ages) >= max(len(worker.granted) for worker in bench.workers)
+    assert (
+        sum(bench.switch.ages[: staleness + 1])
+        == sum(bench.switch.ages)
+        >= max(len(worker.granted) for worker in bench.workers)
+    )
     refused = sum(worker.refused for worker in bench.workers)
     assert bench.switch.outcomes[Outcome.REFUSED] >= refused
     assert refused or staleness == 7 or threshold == 4
 
 
 def twice(*arguments, **options):
-    return contribute(*arguments, **options, rules=RULES._replace(may_add=lambda slot, bit: slot.state == SlotState.COLLECTING))
+    return contribute(
+        *arguments, **options, rules=RULES._replace(may_add=lambda slot, bit: slot.state == SlotState.COLLECTING)
+    )
 
 
-@pytest.mark.parametrize(("module", "name", "wrong"), [
-    (claims_of, "age", lambda claims, weights: 0), (switch, "contribute", twice)], ids=["age", "added twice"])
+@pytest.mark.parametrize(
+    ("module", "name", "wrong"),
+    [(claims_of, "age", lambda claims, weights: 0), (switch, "contribute", twice)],
+    ids=["age", "added twice"],
+)
 def test_audit_notices_a_wrong_rule(monkeypatch, module, name, wrong):
     monkeypatch.setattr(module, name, wrong)
     bench = Bench(4, staleness=1, segments=3, threshold=2)
@@ -163,7 +181,12 @@ def test_the_set_is_fixed_by_the_grant_and_everybody_hears_of_it():
     assert bench.send(one, one.claim(1, 0)) == bench.send(two, two.claim(1, 0)) == Outcome.CONTROL
     for client in bench.clients:
         (grant,) = map(parse, bench.heard(client))
-        assert (grant.type, grant.header["seq"], grant.header["members"], grant.header["count"]) == (Type.GRANT, 0, 0b011, 2)
+        assert (grant.type, grant.header["seq"], grant.header["members"], grant.header["count"]) == (
+            Type.GRANT,
+            0,
+            0b011,
+            2,
+        )
         assert (grant.header["member"], grant.header["token"], grant.header["epoch"]) == (255, 0, client.epoch)
     assert bench.send(three, three.contribution(0, np.ones(1, np.int32))) == Outcome.WINDOW
     assert bench.send(one, one.contribution(0, np.ones(1, np.int32))) == Outcome.ADDED
@@ -171,7 +194,9 @@ def test_the_set_is_fixed_by_the_grant_and_everybody_hears_of_it():
     assert bench.send(two, two.contribution(0, np.ones(1, np.int32))) == Outcome.ADDED
     assert bench.send(three, three.contribution(0, np.ones(1, np.int32))) == Outcome.LATE
     assert bench.types(three)[-1] == Type.RESULT
-    assert bench.send(one, one.contribution(3, np.ones(1, np.int32), behind=1)) == Outcome.WINDOW  # granted to nobody yet
+    assert (
+        bench.send(one, one.contribution(3, np.ones(1, np.int32), behind=1)) == Outcome.WINDOW
+    )  # granted to nobody yet
 
 
 def test_repeated_claim_is_answered_with_the_kept_grant_to_its_sender_alone():
@@ -195,7 +220,12 @@ def test_claim_with_weights_older_than_the_staleness_is_refused_and_can_be_made_
     old = last.claim(1, 0)
     assert [bench.send(last, old) for _ in range(2)] == [Outcome.REFUSED] * 2
     answer = parse(bench.heard(last)[-1])
-    assert (answer.type, answer.header["seq"], answer.header["members"], answer.header["member"]) == (Type.REFUSE, 1, 6, 2)
+    assert (answer.type, answer.header["seq"], answer.header["members"], answer.header["member"]) == (
+        Type.REFUSE,
+        1,
+        6,
+        2,
+    )
     assert int(answer.header["token"]) == last.token
     assert bench.send(last, last.claim(1, 3)) == Outcome.CONTROL
     assert bench.switch.ages == [2, 1, 0, 0, 0, 0, 0, 0]
@@ -431,10 +461,17 @@ def test_deadline_and_boundary_mean_nothing_in_an_asynchronous_job():
     assert bench.send(one, one.fbcast(1)) == Outcome.REFUSED
 
 
-@pytest.mark.parametrize(("settings", "reason"), [
-    ({"staleness": 8, "segments": 1}, Reason.STALENESS), ({"staleness": 1, "segments": 0}, Reason.STALENESS),
-    ({"staleness": 1, "segments": 1 << 24}, Reason.SEGMENTS), ({"staleness": 2, "segments": 3}, Reason.STALENESS),
-    ({"staleness": 1, "segments": 4}, Reason.SEGMENTS), ({"staleness": 0, "segments": 0}, Reason.STALENESS)])
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"staleness": 8, "segments": 1}, Reason.STALENESS),
+        ({"staleness": 1, "segments": 0}, Reason.STALENESS),
+        ({"staleness": 1, "segments": 1 << 24}, Reason.SEGMENTS),
+        ({"staleness": 2, "segments": 3}, Reason.STALENESS),
+        ({"staleness": 1, "segments": 4}, Reason.SEGMENTS),
+        ({"staleness": 0, "segments": 0}, Reason.STALENESS),
+    ],
+)
 def test_join_names_the_setting_that_is_not_the_jobs(settings, reason):
     bench = Bench(3)
     new = Client.numbered(7, port=3)

@@ -1,10 +1,21 @@
-"""A job that goes on while its members change, wait no longer, or are told to pause: frames in, frames out, of the golden switch."""
+"""A job that goes on while its members change, wait no longer, or are told to pause: frames in, frames out, of the
+golden switch."""
 
 import numpy as np
 import pytest
 
 from iswitch.config import Config
-from iswitch.wire import SILENCE_TICK_US, ContributionFlag, Format, JobState, Outcome, Reason, ResultFlag, Standing, Type
+from iswitch.wire import (
+    SILENCE_TICK_US,
+    ContributionFlag,
+    Format,
+    JobState,
+    Outcome,
+    Reason,
+    ResultFlag,
+    Standing,
+    Type,
+)
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client
 from sim.model.switch import Switch
 
@@ -45,7 +56,9 @@ class Bench:
     def add(self, client: Client, seq: int, *, low: int | None = None, flags: int = 0) -> Outcome:
         """A contribution of 1 << member to the seq."""
         number = np.array([1 << client.member], np.int32)
-        return self.send(client, client.contribution(seq, number, behind=seq - (seq if low is None else low), flags=flags))
+        return self.send(
+            client, client.contribution(seq, number, behind=seq - (seq if low is None else low), flags=flags)
+        )
 
     def newcomer(self, index: int) -> Client:
         """Somebody with a new address who has asked, and has confirmed."""
@@ -204,7 +217,7 @@ def test_while_a_job_forms_the_silent_yield_their_seats():
             dead.take(copy)
     asked = restarted.join(member=0, **settings)
     for now_us, reason in ((EVICT_US, Reason.MEMBER), (EVICT_US + 2 * SILENCE_TICK_US, Reason.DONE)):
-        (_, copy), = switch.receive(2, asked, now_us)
+        ((_, copy),) = switch.receive(2, asked, now_us)
         assert restarted.take(copy).reason == reason
     assert switch.jobs[1].live == 0
 
@@ -256,7 +269,9 @@ def test_fbcast_completes_an_open_segment_and_a_repeat_does_nothing():
     for _ in range(2):
         assert bench.send(two, frame) == Outcome.CONTROL
     assert [reply.type for reply in bench.heard(two)] == [Type.ACK, Type.RESULT, Type.ACK]
-    assert [(int(reply.header["members"]), reply.flags) for reply in bench.heard(three)] == [(0b001, ResultFlag.PARTIAL)]
+    assert [(int(reply.header["members"]), reply.flags) for reply in bench.heard(three)] == [
+        (0b001, ResultFlag.PARTIAL)
+    ]
     assert bench.add(three, seq) == Outcome.LATE
 
 
@@ -312,8 +327,16 @@ def test_captured_frames_change_nothing_when_they_are_played_again():
 
     bench.switch.receive = tap
     seq = one.first_seq
-    for frame in (gone.join(), gone.contribution(seq, np.ones(1, np.int32), flags=BOUNDARY), gone.receipt(seq + 1),
-                  gone.set_h(1), gone.halt(), gone.halt(False), gone.set_h(2), gone.leave()):
+    for frame in (
+        gone.join(),
+        gone.contribution(seq, np.ones(1, np.int32), flags=BOUNDARY),
+        gone.receipt(seq + 1),
+        gone.set_h(1),
+        gone.halt(),
+        gone.halt(False),
+        gone.set_h(2),
+        gone.leave(),
+    ):
         bench.send(gone, frame)
     bench.switch.receive = plain
     new = bench.newcomer(9)

@@ -7,7 +7,18 @@ import pytest
 
 from iswitch.config import Config
 from iswitch.wire import (
-    MAGIC, NO_MEMBER, UDP_PORT, Action, ContributionFlag, Format, JobState, Mode, Outcome, Reason, Register, ResultFlag,
+    MAGIC,
+    NO_MEMBER,
+    UDP_PORT,
+    Action,
+    ContributionFlag,
+    Format,
+    JobState,
+    Mode,
+    Outcome,
+    Reason,
+    Register,
+    ResultFlag,
     Type,
 )
 from sim.bench.oracle import window64_sum
@@ -23,7 +34,9 @@ RNG = np.random.default_rng(1)
 class Bench:
     """A switch and some workers; `log` holds each worker's replies since it was last emptied."""
 
-    def __init__(self, workers: int = 2, *, seed: int = 7, ports: dict[int, int] | None = None, **settings: int) -> None:
+    def __init__(
+        self, workers: int = 2, *, seed: int = 7, ports: dict[int, int] | None = None, **settings: int
+    ) -> None:
         self.switch = Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=seed)
         self.clients = [Client.numbered(k, port=(ports or {}).get(k, k)) for k in range(workers)]
         self.log = {client.mac: [] for client in self.clients}
@@ -60,8 +73,11 @@ class Bench:
 
     def changes(self) -> dict[str, int]:
         """Every counter that has moved since `forget`."""
-        return {name: count - self.counted[name] for name, count in self.switch.counters().items()
-                if count != self.counted[name]}
+        return {
+            name: count - self.counted[name]
+            for name, count in self.switch.counters().items()
+            if count != self.counted[name]
+        }
 
 
 def test_joins_make_a_running_job():
@@ -80,12 +96,17 @@ def test_joins_make_a_running_job():
     assert last["first_seq"] % CONFIG.slots == 0
     zeros = dict.fromkeys(bench.switch.counters(), 0)
     assert bench.switch.counters() == zeros | {
-        "outcome.CONTROL": 6, "port0.RX_FRAMES": 2, "port0.TX_FRAMES": 2, "port1.RX_FRAMES": 4, "port1.TX_FRAMES": 4}
+        "outcome.CONTROL": 6,
+        "port0.RX_FRAMES": 2,
+        "port0.TX_FRAMES": 2,
+        "port1.RX_FRAMES": 4,
+        "port1.TX_FRAMES": 4,
+    }
 
 
 def test_int32_sum_is_numpys():
     bench = Bench(3, format=Format.INT32).join()
-    terms = RNG.integers(-2**31, 2**31, (3, 16), dtype=np.int64).astype(np.int32)
+    terms = RNG.integers(-(2**31), 2**31, (3, 16), dtype=np.int64).astype(np.int32)
     for client, numbers in zip(bench.clients, terms):
         bench.send(client, client.contribution(client.first_seq, numbers))
     for client in bench.clients:
@@ -94,7 +115,8 @@ def test_int32_sum_is_numpys():
         assert np.array_equal(reply.numbers.view(np.int32), terms.sum(axis=0, dtype=np.int32))
         assert (reply.header["count"], reply.header["members"], reply.flags, reply.header["member"]) == (3, 7, 0, 255)
     assert bench.changes() == {"outcome.ADDED": 3, "stat.RESULTS": 1} | {
-        f"port{p}.{way}_FRAMES": 1 for p in range(3) for way in ("RX", "TX")}
+        f"port{p}.{way}_FRAMES": 1 for p in range(3) for way in ("RX", "TX")
+    }
 
 
 def test_window64_sum_is_that_of_fractions_in_any_order():
@@ -158,8 +180,16 @@ def test_repeats_are_not_added_and_get_a_lost_result_again():
     bench.send(other, other.receipt(one.first_seq + 1, behind=0, want=True))
     assert len(bench.replies(other)) == 1
     assert bench.changes() == {
-        "outcome.ADDED": 2, "outcome.DUPLICATE": 3, "outcome.RECEIPT": 2, "stat.RESULTS": 1, "stat.RESENT": 2,
-        "port0.RX_FRAMES": 4, "port0.TX_FRAMES": 2, "port1.RX_FRAMES": 3, "port1.TX_FRAMES": 2}
+        "outcome.ADDED": 2,
+        "outcome.DUPLICATE": 3,
+        "outcome.RECEIPT": 2,
+        "stat.RESULTS": 1,
+        "stat.RESENT": 2,
+        "port0.RX_FRAMES": 4,
+        "port0.TX_FRAMES": 2,
+        "port1.RX_FRAMES": 3,
+        "port1.TX_FRAMES": 2,
+    }
 
 
 def test_partial_results_and_latecomers():
@@ -170,7 +200,8 @@ def test_partial_results_and_latecomers():
             bench.send(client, client.contribution(first_seq + k, np.array([1], np.int32)))
     assert bench.changes()["outcome.SLOT_HELD"] == 2
     assert [(int(r.header["members"]), int(r.header["count"]), r.flags) for r in bench.replies(slow)] == [
-        (6, 2, ResultFlag.PARTIAL)] * CONFIG.slots
+        (6, 2, ResultFlag.PARTIAL)
+    ] * CONFIG.slots
     bench.forget()
     bench.send(slow, slow.contribution(first_seq, np.array([1], np.int32)))
     bench.send(slow, slow.receipt(first_seq + 2, behind=2))
@@ -179,8 +210,13 @@ def test_partial_results_and_latecomers():
     bench.send(fast[0], fast[0].contribution(first_seq + CONFIG.slots, np.array([1], np.int32)))
     bench.send(slow, slow.contribution(first_seq, np.array([1], np.int32)))
     assert {name: count for name, count in bench.changes().items() if name.startswith(("outcome", "stat"))} == {
-        "outcome.LATE": 1, "outcome.RECEIPT": 2, "outcome.SLOT_HELD": 1, "outcome.ADDED": 1, "outcome.STALE": 1,
-        "stat.RESENT": 1}
+        "outcome.LATE": 1,
+        "outcome.RECEIPT": 2,
+        "outcome.SLOT_HELD": 1,
+        "outcome.ADDED": 1,
+        "outcome.STALE": 1,
+        "stat.RESENT": 1,
+    }
 
 
 def test_leave_completes_what_waits_and_a_repeat_is_done_once_more():
@@ -194,15 +230,27 @@ def test_leave_completes_what_waits_and_a_repeat_is_done_once_more():
     for client in (stays, also):
         results = bench.replies(client)
         assert [(int(r.header["seq"] - client.first_seq), int(r.header["members"]), r.flags) for r in results] == [
-            (0, 3, 0), (1, 3, 0)]
+            (0, 3, 0),
+            (1, 3, 0),
+        ]
         assert all(list(r.numbers) == [6] for r in results)
     assert [(r.type, r.reason, int(r.ack["live"])) for r in bench.replies(leaves)] == [(Type.ACK, Reason.DONE, 2)] * 2
     bench.send(leaves, leaves.contribution(leaves.first_seq + 2, np.array([3], np.int32)))
     assert bench.replies(leaves)[0].reason == Reason.MEMBER
     assert bench.changes() == {
-        "outcome.ADDED": 4, "outcome.CONTROL": 2, "outcome.MEMBER": 1, "stat.RESULTS": 2, "stat.FORCED": 2,
-        "stat.NOTICES": 1, "port0.RX_FRAMES": 2, "port0.TX_FRAMES": 2, "port1.RX_FRAMES": 2, "port1.TX_FRAMES": 2,
-        "port2.RX_FRAMES": 3, "port2.TX_FRAMES": 3}
+        "outcome.ADDED": 4,
+        "outcome.CONTROL": 2,
+        "outcome.MEMBER": 1,
+        "stat.RESULTS": 2,
+        "stat.FORCED": 2,
+        "stat.NOTICES": 1,
+        "port0.RX_FRAMES": 2,
+        "port0.TX_FRAMES": 2,
+        "port1.RX_FRAMES": 2,
+        "port1.TX_FRAMES": 2,
+        "port2.RX_FRAMES": 3,
+        "port2.TX_FRAMES": 3,
+    }
     for client in (stays, also):
         bench.send(client, client.leave())
     assert bench.replies(also)[-1].ack["state"] == JobState.NONE
@@ -222,7 +270,10 @@ def test_quarantine_leaves_the_whole_contribution_out(poison):
     assert (reply.header["members"], reply.header["token"]) == (6, 1)
     assert reply.flags == ResultFlag.PARTIAL | ResultFlag.TAINTED
     assert {k: v for k, v in bench.changes().items() if not k.startswith("port")} == {
-        "outcome.ADDED": 2, "outcome.QUARANTINED": 1, "stat.RESULTS": 1}
+        "outcome.ADDED": 2,
+        "outcome.QUARANTINED": 1,
+        "stat.RESULTS": 1,
+    }
 
 
 def test_all_quarantined_is_zeros_with_count_zero():
@@ -302,7 +353,9 @@ def test_after_set_h_a_repeat_ends_a_slot_that_has_enough():
         bench.send(client, client.contribution(one.first_seq, np.array([5], np.int32)))
     bench.send(one, one.set_h(2))
     assert not [r for r in bench.replies(one) if r.type == Type.RESULT]
-    bench.send(other, other.contribution(one.first_seq, np.array([99], np.int32), flags=ContributionFlag.RETRANSMISSION))
+    bench.send(
+        other, other.contribution(one.first_seq, np.array([99], np.int32), flags=ContributionFlag.RETRANSMISSION)
+    )
     for client in bench.clients:
         [result] = [r for r in bench.replies(client) if r.type == Type.RESULT]
         assert (result.numbers.tolist(), result.header["members"], result.flags) == ([10], 3, ResultFlag.PARTIAL)
@@ -311,17 +364,38 @@ def test_after_set_h_a_repeat_ends_a_slot_that_has_enough():
     assert bench.changes()["outcome.LATE"] == 1
 
 
-@pytest.mark.parametrize(("change", "reason"), [
-    ({"job": 2}, Reason.JOB), ({"world": 0}, Reason.WORLD), ({"world": 5}, Reason.WORLD),
-    ({"world": 3, "threshold": 3}, Reason.WORLD), ({"threshold": 0}, Reason.THRESHOLD),
-    ({"threshold": 3}, Reason.THRESHOLD), ({"threshold": 1}, Reason.THRESHOLD), ({"format": 0}, Reason.FORMAT),
-    ({"format": 4}, Reason.FORMAT), ({"format": Format.INT32}, Reason.FORMAT), ({"fraction": -127}, Reason.FRACTION),
-    ({"fraction": 150}, Reason.FRACTION), ({"fraction": 43}, Reason.FRACTION), ({"elements": 0}, Reason.ELEMENTS),
-    ({"elements": 17}, Reason.ELEMENTS), ({"elements": 15}, Reason.ELEMENTS), ({"mode": 2}, Reason.MODE),
-    ({"mode": Mode.PROPAGATE}, Reason.MODE), ({"deadline_us": 1}, Reason.DEADLINE), ({"deadline_us": 2**31}, Reason.DEADLINE),
-    ({"evict_us": 2**14}, Reason.EVICT), ({"evict_us": 2**14 - 1}, Reason.EVICT), ({"evict_us": 2**29}, Reason.EVICT), ({"key": 1}, Reason.KEY),
-    ({"member": 0}, Reason.DONE), ({"member": 2}, Reason.MEMBER), ({"token": 9}, Reason.TOKEN),
-])
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"job": 2}, Reason.JOB),
+        ({"world": 0}, Reason.WORLD),
+        ({"world": 5}, Reason.WORLD),
+        ({"world": 3, "threshold": 3}, Reason.WORLD),
+        ({"threshold": 0}, Reason.THRESHOLD),
+        ({"threshold": 3}, Reason.THRESHOLD),
+        ({"threshold": 1}, Reason.THRESHOLD),
+        ({"format": 0}, Reason.FORMAT),
+        ({"format": 4}, Reason.FORMAT),
+        ({"format": Format.INT32}, Reason.FORMAT),
+        ({"fraction": -127}, Reason.FRACTION),
+        ({"fraction": 150}, Reason.FRACTION),
+        ({"fraction": 43}, Reason.FRACTION),
+        ({"elements": 0}, Reason.ELEMENTS),
+        ({"elements": 17}, Reason.ELEMENTS),
+        ({"elements": 15}, Reason.ELEMENTS),
+        ({"mode": 2}, Reason.MODE),
+        ({"mode": Mode.PROPAGATE}, Reason.MODE),
+        ({"deadline_us": 1}, Reason.DEADLINE),
+        ({"deadline_us": 2**31}, Reason.DEADLINE),
+        ({"evict_us": 2**14}, Reason.EVICT),
+        ({"evict_us": 2**14 - 1}, Reason.EVICT),
+        ({"evict_us": 2**29}, Reason.EVICT),
+        ({"key": 1}, Reason.KEY),
+        ({"member": 0}, Reason.DONE),
+        ({"member": 2}, Reason.MEMBER),
+        ({"token": 9}, Reason.TOKEN),
+    ],
+)
 def test_a_join_is_refused_with_the_reason(change, reason):
     bench = Bench(2)
     one, other = bench.clients
@@ -334,8 +408,11 @@ def test_a_join_is_refused_with_the_reason(change, reason):
     bench.send(other, other.join(**settings, **head))
     (reply,) = bench.replies(other)
     assert reply.reason == reason
-    assert bench.changes() == {"port1.RX_FRAMES": 1, "port1.TX_FRAMES": 1,
-                               "outcome.REFUSED" if reason else "outcome.CONTROL": 1}
+    assert bench.changes() == {
+        "port1.RX_FRAMES": 1,
+        "port1.TX_FRAMES": 1,
+        "outcome.REFUSED" if reason else "outcome.CONTROL": 1,
+    }
     if reason:
         assert (reply.header["member"], reply.header["token"]) == (head["member"], head["token"])
 
@@ -347,28 +424,43 @@ def test_other_refusals():
     bench.clients.append(late)
     bench.log[late.mac] = []
     cases = [
-        (late, late.join(**bench.settings), Reason.MEMBER), (one, one.join(token=one.token ^ 2), Reason.TOKEN),
-        (one, one.leave(job=1), Reason.JOB), (one, one.leave(member=3), Reason.MEMBER),
-        (one, one.leave(member=77), Reason.MEMBER), (one, one.leave(token=0), Reason.TOKEN),
+        (late, late.join(**bench.settings), Reason.MEMBER),
+        (one, one.join(token=one.token ^ 2), Reason.TOKEN),
+        (one, one.leave(job=1), Reason.JOB),
+        (one, one.leave(member=3), Reason.MEMBER),
+        (one, one.leave(member=77), Reason.MEMBER),
+        (one, one.leave(token=0), Reason.TOKEN),
         (other, other.leave(member=one.member, token=one.token), Reason.MEMBER),
-        (one, one.control(0), Reason.ACTION), (one, one.control(8), Reason.ACTION), (one, one.fbcast(one.first_seq), Reason.SEQ),
+        (one, one.control(0), Reason.ACTION),
+        (one, one.control(8), Reason.ACTION),
+        (one, one.fbcast(one.first_seq), Reason.SEQ),
         (one, one.reset(epoch=one.epoch + 1), Reason.EPOCH),
-        (one, one.set_h(1, seq=2**31 + 1), Reason.NUMBER), (one, one.set_h(1, seq=0), Reason.DONE),
+        (one, one.set_h(1, seq=2**31 + 1), Reason.NUMBER),
+        (one, one.set_h(1, seq=0), Reason.DONE),
     ]
     for client, frame, reason in cases:
         bench.send(client, frame)
         assert bench.replies(client)[-1].reason == reason
     assert {k: v for k, v in bench.changes().items() if k.startswith(("outcome", "stat"))} == {
-        "outcome.REFUSED": 12, "outcome.CONTROL": 1}
+        "outcome.REFUSED": 12,
+        "outcome.CONTROL": 1,
+    }
 
 
 def wrong(frame: bytes, at: int) -> bytes:
-    return frame[:at] + bytes([frame[at] ^ 1]) + frame[at + 1:]
+    return frame[:at] + bytes([frame[at] ^ 1]) + frame[at + 1 :]
 
 
 def ours(client: Client, payload: bytes, **addresses) -> bytes:
-    fields = {"eth_dst": SWITCH_MAC, "eth_src": client.mac, "ip_src": client.ip, "ip_dst": SWITCH_IP,
-              "udp_src": client.udp_port, "udp_dst": UDP_PORT, "payload": payload}
+    fields = {
+        "eth_dst": SWITCH_MAC,
+        "eth_src": client.mac,
+        "ip_src": client.ip,
+        "ip_dst": SWITCH_IP,
+        "udp_src": client.udp_port,
+        "udp_dst": UDP_PORT,
+        "payload": payload,
+    }
     return udp_frame(**(fields | addresses))
 
 
@@ -430,8 +522,13 @@ def test_forming_port_and_address():
     one.udp_port += 1
     bench.send(one, one.receipt(one.first_seq))
     assert {k: v for k, v in bench.changes().items() if k.startswith(("outcome", "stat"))} == {
-        "outcome.MEMBER": 1, "stat.NOTICES": 1, "outcome.CONTROL": 1, "outcome.FORMING": 2, "outcome.PORT": 1,
-        "outcome.ADDRESS": 1}
+        "outcome.MEMBER": 1,
+        "stat.NOTICES": 1,
+        "outcome.CONTROL": 1,
+        "outcome.FORMING": 2,
+        "outcome.PORT": 1,
+        "outcome.ADDRESS": 1,
+    }
 
 
 def test_format_and_length_are_those_of_the_slot():
@@ -441,7 +538,10 @@ def test_format_and_length_are_those_of_the_slot():
     bench.send(other, other.contribution(one.first_seq, ONE, format=Format.INT32))
     bench.send(third, third.contribution(one.first_seq, np.ones(2, np.float32)))
     assert {k: v for k, v in bench.changes().items() if k.startswith("outcome")} == {
-        "outcome.ADDED": 1, "outcome.FORMAT": 1, "outcome.LENGTH": 1}
+        "outcome.ADDED": 1,
+        "outcome.FORMAT": 1,
+        "outcome.LENGTH": 1,
+    }
 
 
 def test_notices_are_rare():
@@ -449,14 +549,24 @@ def test_notices_are_rare():
     client = bench.clients[0]
     for bench.now_us in (2**32 - 50, 2**32 - 1, 49, 50, 149, 150):
         bench.send(client, client.receipt(0, token=1))
-    assert bench.changes() == {"outcome.TOKEN": 6, "stat.NOTICES": 3, "stat.NOTICES_SUPPRESSED": 3,
-                               "port0.RX_FRAMES": 6, "port0.TX_FRAMES": 3}
+    assert bench.changes() == {
+        "outcome.TOKEN": 6,
+        "stat.NOTICES": 3,
+        "stat.NOTICES_SUPPRESSED": 3,
+        "port0.RX_FRAMES": 6,
+        "port0.TX_FRAMES": 3,
+    }
 
 
-@pytest.mark.parametrize(("frame", "error", "counter"), [
-    (bytes(60), True, "RX_ERROR"), (bytes(59), True, "RX_ERROR"), (bytes(59), False, "RX_RUNT"),
-    (bytes(CONFIG.frame_bytes_max + 1), False, "RX_OVERSIZE"),
-])
+@pytest.mark.parametrize(
+    ("frame", "error", "counter"),
+    [
+        (bytes(60), True, "RX_ERROR"),
+        (bytes(59), True, "RX_ERROR"),
+        (bytes(59), False, "RX_RUNT"),
+        (bytes(CONFIG.frame_bytes_max + 1), False, "RX_OVERSIZE"),
+    ],
+)
 def test_bad_frames_vanish_at_the_port(frame, error, counter):
     switch = Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)
     assert switch.receive(2, frame, 0, error) == []
@@ -468,9 +578,12 @@ def almost_ours() -> dict[str, bytes]:
     client = Client.numbered(1)
     frame = client.contribution(0, ONE)
     frames = {
-        "other protocol": ordinary(SWITCH_MAC, client.mac), "largest": ordinary(SWITCH_MAC, client.mac, 1518),
-        "IPv4 options": frame[:14] + b"\x46" + frame[15:], "fragment": frame[:20] + b"\x20\0" + frame[22:],
-        "last fragment": frame[:20] + b"\x40\x01" + frame[22:], "TCP": frame[:23] + b"\x06" + frame[24:],
+        "other protocol": ordinary(SWITCH_MAC, client.mac),
+        "largest": ordinary(SWITCH_MAC, client.mac, 1518),
+        "IPv4 options": frame[:14] + b"\x46" + frame[15:],
+        "fragment": frame[:20] + b"\x20\0" + frame[22:],
+        "last fragment": frame[:20] + b"\x40\x01" + frame[22:],
+        "TCP": frame[:23] + b"\x06" + frame[24:],
         "other address": ours(client, bytes(22), ip_dst=b"\x0a\0\0\x02"),
         "other port": ours(client, bytes(22), udp_dst=UDP_PORT + 1),
         "VLAN": frame[:12] + b"\x81\0\0\x01" + frame[12:],
@@ -484,7 +597,12 @@ def test_ordinary_frames_to_nobody_known_go_everywhere_else_unchanged(kind):
     frame = almost_ours()[kind]
     assert switch.receive(1, frame, 0) == [(0, frame), (2, frame), (3, frame)]
     assert switch.counters() == dict.fromkeys(switch.counters(), 0) | {
-        "outcome.ORDINARY": 1, "port1.RX_FRAMES": 1, "port0.TX_FRAMES": 1, "port2.TX_FRAMES": 1, "port3.TX_FRAMES": 1}
+        "outcome.ORDINARY": 1,
+        "port1.RX_FRAMES": 1,
+        "port0.TX_FRAMES": 1,
+        "port2.TX_FRAMES": 1,
+        "port3.TX_FRAMES": 1,
+    }
 
 
 @pytest.mark.parametrize("kind", almost_ours())
@@ -544,5 +662,18 @@ def test_struct_of_a_frame_from_the_switch():
     ((port, frame),) = bench.send(client, client.join(**bench.settings))
     assert port == client.port
     assert struct.unpack(">6s6sHBBHHHBB2x4s4sHH", frame[:38]) == (
-        client.mac, SWITCH_MAC, 0x0800, 0x45, 0, 114, 0, 0x4000, 64, 17, SWITCH_IP, client.ip, UDP_PORT,
-        client.udp_port)
+        client.mac,
+        SWITCH_MAC,
+        0x0800,
+        0x45,
+        0,
+        114,
+        0,
+        0x4000,
+        64,
+        17,
+        SWITCH_IP,
+        client.ip,
+        UDP_PORT,
+        client.udp_port,
+    )

@@ -7,8 +7,20 @@ import pytest
 
 from iswitch.config import Config
 from iswitch.wire import (
-    BROADCAST_MEMBER, HEADER, NO_MEMBER, SILENCE_TICK_US, UPLINK_TAIL, Action, ContributionFlag, Format, JobState, Mode, Outcome, Reason,
-    ResultFlag, Type,
+    BROADCAST_MEMBER,
+    HEADER,
+    NO_MEMBER,
+    SILENCE_TICK_US,
+    UPLINK_TAIL,
+    Action,
+    ContributionFlag,
+    Format,
+    JobState,
+    Mode,
+    Outcome,
+    Reason,
+    ResultFlag,
+    Type,
     ones_complement_sum,
 )
 from sim.bench.client import SWITCH_IP, Client
@@ -30,7 +42,7 @@ def adverse(rng, world, segments, size=16, limit=141):
     payloads[:, :, 2] = 1 << 31
     payloads[:, :, 3] = rng.integers(0, 1 << 23, (world, segments))
     half = world // 2
-    payloads[half:2 * half, :, -4:] = payloads[:half, :, -4:] ^ 1 << 31
+    payloads[half : 2 * half, :, -4:] = payloads[:half, :, -4:] ^ 1 << 31
     return payloads
 
 
@@ -39,8 +51,13 @@ def adverse(rng, world, segments, size=16, limit=141):
 @pytest.mark.parametrize("numbers", ["normal", "adverse"])
 def test_a_tree_gives_the_bits_of_one_switch_and_of_exact_fractions(shape, rates, numbers):
     rng = np.random.default_rng(3)
-    payloads = adverse(rng, 8, 12) if numbers == "adverse" else (
-        rng.standard_normal((8, 12, 16)) * 10.0 ** rng.integers(-12, 3, (8, 12, 16))).astype(np.float32).view(np.uint32)
+    payloads = (
+        adverse(rng, 8, 12)
+        if numbers == "adverse"
+        else (rng.standard_normal((8, 12, 16)) * 10.0 ** rng.integers(-12, 3, (8, 12, 16)))
+        .astype(np.float32)
+        .view(np.uint32)
+    )
     tree = Tree(shape, **rates).join()
     found = tree.reduce(payloads)
     tree.agree()
@@ -59,7 +76,8 @@ def test_sequence_numbers_wrap_all_over_the_tree(shape):
     found = tree.reduce(payloads)
     tree.agree()
     assert [reply.numbers.tolist() for reply in found] == [
-        [window64_sum(column, 44) for column in payloads[:, s].T.tolist()] for s in range(12)]
+        [window64_sum(column, 44) for column in payloads[:, s].T.tolist()] for s in range(12)
+    ]
 
 
 def test_receipts_go_up_as_the_worst_of_the_members():
@@ -128,7 +146,12 @@ def test_an_uplink_is_what_the_protocol_says():
     assert len(uplinks) == 2
     for frame, ranks in zip(uplinks, (0x0F, 0xF0)) if uplinks[0][56] == 0x0F else zip(uplinks, (0xF0, 0x0F)):
         header, tail = np.frombuffer(frame, HEADER, 1, 42)[0], np.frombuffer(frame[-8:], UPLINK_TAIL, 1)[0]
-        assert (int(header["format_flags"]), int(header["count"]), int(header["members"]), int(header["behind"])) == (4, 4, ranks, 0)
+        assert (int(header["format_flags"]), int(header["count"]), int(header["members"]), int(header["behind"])) == (
+            4,
+            4,
+            ranks,
+            0,
+        )
         assert (len(frame), int(tail["tainted"]), int(tail["flags"])) == (64 + 8 * 16 + 8, 0, 0)
         assert np.frombuffer(frame, "<i8", 16, 64).tolist() == [4 << 44] * 16
         assert ones_complement_sum(frame[42:]) == 0xFFFF
@@ -138,8 +161,20 @@ def test_the_model_sends_and_reads_the_vector_typed_by_hand():
     text = (Path(__file__).parents[2] / "vectors/uplink.hex").read_text(encoding="utf-8")
     vector = bytes.fromhex("".join(line.partition("#")[0] for line in text.splitlines()))
     numbers = np.array([2 << 44, -(3 << 43)])
-    payload = compose.uplink(job=1, epoch=0x1234, seq=0x89ABCDEC, member=1, token=0xCAFEBABF, format=Format.FIXED64,
-                             flags=ContributionFlag.RETRANSMISSION, behind=3, ranks=0b1001, tainted=0b10, partial=True, numbers=numbers)
+    payload = compose.uplink(
+        job=1,
+        epoch=0x1234,
+        seq=0x89ABCDEC,
+        member=1,
+        token=0xCAFEBABF,
+        format=Format.FIXED64,
+        flags=ContributionFlag.RETRANSMISSION,
+        behind=3,
+        ranks=0b1001,
+        tainted=0b10,
+        partial=True,
+        numbers=numbers,
+    )
     parent = Parent(0, *address(0), ranks=0b1011)
     assert compose.address(compose.Own(*address(1)), parent.source, payload) == vector
     message = parse(5, vector, SWITCH_IP, TreeSwitch.types)
@@ -162,8 +197,11 @@ def test_no_member_is_told_that_the_job_runs_before_all_ranks_are_there():
     assert {client.epoch for client in tree.clients} == {tree.switches[0].jobs[0].epoch}
 
 
-@pytest.mark.parametrize(("rank", "ranks", "reason"), [(1, 1 << 0, Reason.MEMBER), (1, 1 << 4, Reason.MEMBER), (4, 1 << 0, Reason.MEMBER)],
-                         ids=["taken", "of another leaf", "of another leaf too"])
+@pytest.mark.parametrize(
+    ("rank", "ranks", "reason"),
+    [(1, 1 << 0, Reason.MEMBER), (1, 1 << 4, Reason.MEMBER), (4, 1 << 0, Reason.MEMBER)],
+    ids=["taken", "of another leaf", "of another leaf too"],
+)
 def test_a_rank_has_one_place(rank, ranks, reason):
     tree = Tree()
     for _ in range(2):
@@ -208,7 +246,8 @@ def test_a_rank_below_a_leaf_is_given_to_nobody_else(member):
 
 
 def test_who_never_confirmed_yields_each_of_its_ranks():
-    """Strangers at the root with ranks of both leaves, as of workers that were misled and died, do not keep the tree from forming."""
+    """Strangers at the root with ranks of both leaves, as of workers that were misled and died, do not keep the tree
+    from forming."""
     tree = Tree()
     for number, member in enumerate((1, 3, 6)):
         tree.network.hosts[0, 3] = lambda frame: None
@@ -217,7 +256,9 @@ def test_who_never_confirmed_yields_each_of_its_ranks():
     assert {client.epoch for client in tree.clients} == {tree.switches[0].jobs[0].epoch}
 
 
-@pytest.mark.parametrize(("settings", "reason"), [({"threshold": 7}, Reason.THRESHOLD), ({"elements": 181}, Reason.ELEMENTS)])
+@pytest.mark.parametrize(
+    ("settings", "reason"), [({"threshold": 7}, Reason.THRESHOLD), ({"elements": 181}, Reason.ELEMENTS)]
+)
 def test_a_leaf_refuses_what_a_tree_cannot_do(settings, reason):
     tree = Tree(config=Config(ports=8, members=8, window=2, elements=352))
     tree.send(0, tree.clients[0].join(**{"world": 8, "elements": 180} | settings))
@@ -230,7 +271,9 @@ def test_what_the_parent_refuses_the_leaf_refuses():
     tree = Tree()
     other = Client.numbered(99, port=2)
     tree.network.hosts[0, 2] = lambda frame: None
-    tree.network.send((0, 2), other.join(world=2, elements=16))  # a job of this number is there already, with another world
+    tree.network.send(
+        (0, 2), other.join(world=2, elements=16)
+    )  # a job of this number is there already, with another world
     for _ in range(4):
         for rank in range(4):
             tree.send(rank, tree.clients[rank].join(world=8, elements=16))
@@ -253,7 +296,7 @@ def test_departures_anywhere_let_the_others_go_on(shape, rates):
                 break
         else:
             raise AssertionError(f"nobody lets {rank} go")
-        part = payloads[:, 4 + 2 * count:6 + 2 * count]
+        part = payloads[:, 4 + 2 * count : 6 + 2 * count]
         found = tree.reduce(part, start=4 + 2 * count)
         left = [r for r in range(8) if r not in tree.gone]
         for s, reply in enumerate(found):
@@ -303,15 +346,27 @@ def test_results_and_answers_count_only_from_the_parent():
     assert leaf.jobs[0].state == JobState.RUNNING
 
 
-@pytest.mark.parametrize(("slip", "outcome"), [
-    ({"members": 0x1F}, Outcome.MEMBER), ({"token": 1}, Outcome.TOKEN), ({"format_flags": Format.FP32}, Outcome.FORMAT),
-    ({"format_flags": Format.WINDOW64}, Outcome.FORMAT),
-    ({"version_type": 1 << 4 | Type.CONTRIBUTION, "format_flags": Format.WINDOW64}, Outcome.TYPE),
-], ids=["ranks of others", "token", "another float format", "rounded", "a switch contributes"])
+@pytest.mark.parametrize(
+    ("slip", "outcome"),
+    [
+        ({"members": 0x1F}, Outcome.MEMBER),
+        ({"token": 1}, Outcome.TOKEN),
+        ({"format_flags": Format.FP32}, Outcome.FORMAT),
+        ({"format_flags": Format.WINDOW64}, Outcome.FORMAT),
+        ({"version_type": 1 << 4 | Type.CONTRIBUTION, "format_flags": Format.WINDOW64}, Outcome.TYPE),
+    ],
+    ids=["ranks of others", "token", "another float format", "rounded", "a switch contributes"],
+)
 def test_an_uplink_is_checked(slip, outcome):
     tree = Tree().join()
-    (sent_up,) = [frame for rank in range(4) for port, frame in tree.switches[1].receive(
-        1 + rank % 2, tree.clients[rank].contribution(tree.clients[rank].first_seq, np.ones(16, np.float32)), 0) if port == 0]
+    (sent_up,) = [
+        frame
+        for rank in range(4)
+        for port, frame in tree.switches[1].receive(
+            1 + rank % 2, tree.clients[rank].contribution(tree.clients[rank].first_seq, np.ones(16, np.float32)), 0
+        )
+        if port == 0
+    ]
     header = np.frombuffer(sent_up, HEADER, 1, 42).copy()
     for name, value in slip.items():
         header[name] = value
@@ -336,7 +391,9 @@ def test_nobody_joins_a_tree_that_runs(rank, where):
     again = Client.numbered(50, port=client.port)
     again.ranks, again.switch_mac, again.switch_ip = client.ranks, client.switch_mac, client.switch_ip
     seen = []
-    tree.network.hosts[tree.homes[rank], 1 + rank % 2] = lambda frame: seen.append(again.take(frame)) if frame[:6] == again.mac else tree.take(frame)
+    tree.network.hosts[tree.homes[rank], 1 + rank % 2] = lambda frame: (
+        seen.append(again.take(frame)) if frame[:6] == again.mac else tree.take(frame)
+    )
     tree.send(rank, again.join(world=8, elements=16))
     tree.send(rank, client.leave())
     tree.send(rank, again.join(world=8, elements=16))
@@ -349,7 +406,10 @@ def test_what_only_the_root_may_do_or_nobody(switch):
     tree = Tree(TREES["uneven, a worker at the root"]).join()
     rank = tree.homes.index(switch)
     client = tree.clients[rank]
-    for frame, at_root in ((client.rising(Action.HALT, {"mode": 1}), Reason.ACTION), (client.rising(Action.FBCAST, {"segment": 7}), Reason.SEQ)):
+    for frame, at_root in (
+        (client.rising(Action.HALT, {"mode": 1}), Reason.ACTION),
+        (client.rising(Action.FBCAST, {"segment": 7}), Reason.SEQ),
+    ):
         tree.send(rank, frame)
         assert tree.log[rank][-1].reason == (at_root if switch == 0 else Reason.ACTION)
 
@@ -368,7 +428,8 @@ def test_an_eviction_at_a_leaf_closes_its_slots_and_they_go_up():
 
 
 def test_a_leaf_is_not_evicted_for_the_silence_of_one_of_its_workers():
-    """The root is asked first each time, by the other leaf. Of those who wait below this one it hears by their repeats."""
+    """The root is asked first each time, by the other leaf. Of those who wait below this one it hears by their
+    repeats."""
     tree = Tree()
     tree.join(evict_us=2 * SILENCE_TICK_US)
     one = np.ones(16, np.float32)
@@ -384,7 +445,9 @@ def test_a_leaf_is_not_evicted_for_the_silence_of_one_of_its_workers():
 def test_what_a_contribution_says_of_its_segment_goes_up_and_is_compared(flags):
     tree = Tree().join()
     for rank in range(7):
-        tree.send(rank, tree.clients[rank].contribution(tree.clients[rank].first_seq, np.ones(16, np.float32), flags=flags))
+        tree.send(
+            rank, tree.clients[rank].contribution(tree.clients[rank].first_seq, np.ones(16, np.float32), flags=flags)
+        )
     slot = tree.switches[0].jobs[0].ring.slots[0]
     assert (slot.boundary, slot.whole) == (flags == ContributionFlag.BOUNDARY, flags == ContributionFlag.WHOLE)
     tree.send(7, tree.clients[7].contribution(tree.clients[7].first_seq, np.ones(16, np.float32)))
@@ -392,7 +455,8 @@ def test_what_a_contribution_says_of_its_segment_goes_up_and_is_compared(flags):
 
 
 def test_a_result_that_opened_its_slot_answers_whoever_comes_late():
-    """FBCAST at the root ends a segment of which a leaf has heard nothing; its workers' boundary is none for the result."""
+    """FBCAST at the root ends a segment of which a leaf has heard nothing; its workers' boundary is none for the
+    result."""
     tree = Tree(TREES["uneven, a worker at the root"]).join()
     root, leaf = tree.clients[3], tree.clients[0]
     one = np.ones(16, np.float32)

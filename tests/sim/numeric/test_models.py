@@ -10,8 +10,30 @@ from sim.bench.oracle import INF, NAN, exact, mpfr_add, nearest, patterns, windo
 from sim.model.numeric import fp32, lane, window64
 
 FRACTIONS = [-126, -70, -1, 0, 1, 24, 44, 58, 100, 125, 126, 127, 140, 148, 149]
-SPECIAL = [0, 1, 2, 3, 0x7FFFFF, 0x800000, 0x800001, 0xFFFFFF, 0x1000000, 0x3F800000, 0x3F800001, 0x3FFFFFFF,
-           0x4B000000, 0x4B7FFFFF, 0x4B800000, 0x7F000000, 0x7F7FFFFE, 0x7F7FFFFF, INF, INF + 1, NAN, 0x7FFFFFFF]
+SPECIAL = [
+    0,
+    1,
+    2,
+    3,
+    0x7FFFFF,
+    0x800000,
+    0x800001,
+    0xFFFFFF,
+    0x1000000,
+    0x3F800000,
+    0x3F800001,
+    0x3FFFFFFF,
+    0x4B000000,
+    0x4B7FFFFF,
+    0x4B800000,
+    0x7F000000,
+    0x7F7FFFFE,
+    0x7F7FFFFF,
+    INF,
+    INF + 1,
+    NAN,
+    0x7FFFFFFF,
+]
 SPECIAL += [pattern | 1 << 31 for pattern in SPECIAL]
 
 
@@ -36,7 +58,7 @@ def test_result_is_nearest_float_to_scaled_sum(fraction):
     sums = {0, 1, -1, 2**63 - 1, -(2**63), -(2**63) + 1}
     sums |= {s * ((1 << p) + d) for p in range(63) for d in (-1, 0, 1) for s in (1, -1)}
     ties = rng.integers(1 << 23, 1 << 24, 200) * 2 + 1
-    sums |= {int(t) * 2**int(p) + int(d) for t, p, d in zip(ties, rng.integers(0, 38, 200), rng.integers(-1, 2, 200))}
+    sums |= {int(t) * 2 ** int(p) + int(d) for t, p, d in zip(ties, rng.integers(0, 38, 200), rng.integers(-1, 2, 200))}
     sums |= {int(x) >> int(n) for x, n in zip(rng.integers(-(2**63), 2**63 - 1, 300), rng.integers(0, 63, 300))}
     sums = sorted(sums)
     results = window64.from_fixed(np.array(sums, dtype=np.int64), fraction)
@@ -47,7 +69,7 @@ def test_fp32_addition_is_mpfrs():
     rng = np.random.default_rng(1)
     pairs = [(a, b) for a in SPECIAL for b in SPECIAL]
     a = np.concatenate([np.array([p[0] for p in pairs], dtype=np.uint32), patterns(rng, 4000)])
-    near = np.clip((a[len(pairs):] >> 23 & 0xFF).astype(np.int64) + rng.integers(-27, 28, 4000), 0, 255)
+    near = np.clip((a[len(pairs) :] >> 23 & 0xFF).astype(np.int64) + rng.integers(-27, 28, 4000), 0, 255)
     close = (patterns(rng, 4000) & 0x807FFFFF) | (near << 23).astype(np.uint32)
     b = np.concatenate([np.array([p[1] for p in pairs], dtype=np.uint32), close])
     assert fp32.add(a, b).tolist() == [mpfr_add(x, y) for x, y in zip(a.tolist(), b.tolist())]
@@ -105,12 +127,16 @@ def tree_fold(format, payloads, parts, fraction=44):
     for n, part in enumerate(parts):
         below = None
         for k, index in enumerate(part):
-            below, _ = lane.accumulate(format, below, payloads[index], fraction=fraction, limit=limit, include=True, first=k == 0)
+            below, _ = lane.accumulate(
+                format, below, payloads[index], fraction=fraction, limit=limit, include=True, first=k == 0
+            )
         stored = lane.accumulate_uplink(format, stored, lane.uplink(format, below), first=n == 0)
     return lane.result(format, stored, fraction)
 
 
-@pytest.mark.parametrize("parts", [[range(32)], [range(16), range(16, 32)], [range(k, 32, 7) for k in range(7)], [[k] for k in range(32)]])
+@pytest.mark.parametrize(
+    "parts", [[range(32)], [range(16), range(16, 32)], [range(k, 32, 7) for k in range(7)], [[k] for k in range(32)]]
+)
 @pytest.mark.parametrize("fraction", [-126, 0, 44, 126, 149])
 def test_partial_sums_change_no_bit(parts, fraction):
     rng, limit = np.random.default_rng(9), lane.exponent_limit(fraction)
@@ -118,7 +144,10 @@ def test_partial_sums_change_no_bit(parts, fraction):
     payloads[:, 0] = (limit - 1 << 23) | 0x7FFFFF  # as large as it can get
     payloads[:, 1] = (limit - 1 << 23) | 0x807FFFFF  # as near to the mark of poison
     payloads[5, 2] = NAN
-    assert tree_fold(Format.WINDOW64, payloads, parts, fraction).tolist() == fold(Format.WINDOW64, payloads, fraction).tolist()
+    assert (
+        tree_fold(Format.WINDOW64, payloads, parts, fraction).tolist()
+        == fold(Format.WINDOW64, payloads, fraction).tolist()
+    )
     assert tree_fold(Format.INT32, payloads, parts).tolist() == fold(Format.INT32, payloads).tolist()
 
 
@@ -142,10 +171,15 @@ def test_sum_of_nobody_is_zero_and_the_excluded_change_nothing(format):
 
 def test_taint_is_what_the_format_cannot_sum():
     for format, payload, limit, tainted in (
-        (Format.WINDOW64, [0, 0x3F800000], 127, True), (Format.WINDOW64, [0, 0x3F7FFFFF], 127, False),
-        (Format.WINDOW64, [0xFF800000], 255, True), (Format.WINDOW64, [0xFF7FFFFF], 255, False),
-        (Format.FP32, [0, 0xFF7FFFFF], 127, False), (Format.FP32, [INF, 0], 127, True), (Format.FP32, [NAN], 0, True),
-        (Format.INT32, [NAN, INF], 0, False), (Format.WINDOW64, [], 0, False),
+        (Format.WINDOW64, [0, 0x3F800000], 127, True),
+        (Format.WINDOW64, [0, 0x3F7FFFFF], 127, False),
+        (Format.WINDOW64, [0xFF800000], 255, True),
+        (Format.WINDOW64, [0xFF7FFFFF], 255, False),
+        (Format.FP32, [0, 0xFF7FFFFF], 127, False),
+        (Format.FP32, [INF, 0], 127, True),
+        (Format.FP32, [NAN], 0, True),
+        (Format.INT32, [NAN, INF], 0, False),
+        (Format.WINDOW64, [], 0, False),
     ):
         assert lane.is_tainted(format, payload, limit) is tainted
 
@@ -166,8 +200,11 @@ def test_fraction_wrong(fraction):
 @pytest.mark.parametrize("format", [0, Format.FIXED64, 5])
 def test_format_wrong(format):
     stored = lane.Stored(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=bool))
-    for call in (lambda: lane.is_tainted(format, [0], 1), lambda: lane.result(format, stored, 0),
-                 lambda: lane.accumulate(format, stored, [0], fraction=0, limit=185, include=True, first=False)):
+    for call in (
+        lambda: lane.is_tainted(format, [0], 1),
+        lambda: lane.result(format, stored, 0),
+        lambda: lane.accumulate(format, stored, [0], fraction=0, limit=185, include=True, first=False),
+    ):
         with pytest.raises(ValueError, match=r"format must be WINDOW64|is not a valid Format"):
             call()
 

@@ -1,4 +1,5 @@
-"""Plans that run: what is promised is what compiled switches do, in virtual time; and what no fabric can run is refused."""
+"""Plans that run: what is promised is what compiled switches do, in virtual time; and what no fabric can run is
+refused."""
 
 from dataclasses import replace
 
@@ -43,7 +44,12 @@ def alone() -> Topology:
     return Topology(graph)
 
 
-CASES = {"uplinks bind": racks(6.0), "cables of workers bind": racks(40.0), "three in a row": chain(), "one switch": alone()}
+CASES = {
+    "uplinks bind": racks(6.0),
+    "cables of workers bind": racks(40.0),
+    "three in a row": chain(),
+    "one switch": alone(),
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -55,7 +61,11 @@ def test_a_plan_runs_at_the_rate_that_it_promises(case: str) -> None:
 
 def test_a_slower_cable_than_planned_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     topology = CASES["uplinks bind"]
-    monkeypatch.setattr(sim.timing.plan, "fabric_of", lambda told, boards, scale, seed: fabric_of(told, boards, scale=0.9 * scale, seed=seed))
+    monkeypatch.setattr(
+        sim.timing.plan,
+        "fabric_of",
+        lambda told, boards, scale, seed: fabric_of(told, boards, scale=0.9 * scale, seed=seed),
+    )
     found = measure(topology, one_tree(topology, levels=None, adjacent=True), scale=SCALE, segments=SEGMENTS)
     assert found.difference < -0.05
 

@@ -24,28 +24,48 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
-    parser = argparse.ArgumentParser(prog=_PROGRAM, description=(
-        "Schedule AllReduce in rounds on a network whose switches only forward, and compare with a lower bound."))
+    parser = argparse.ArgumentParser(
+        prog=_PROGRAM,
+        description=(
+            "Schedule AllReduce in rounds on a network whose switches only forward, and compare with a lower bound."
+        ),
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     table = commands.add_parser(
-        "table", help="print the rounds that each scheduler needs, on all topologies of docs/allreduce.md or on the named ones")
+        "table",
+        help="print the rounds that each scheduler needs, on all topologies of docs/allreduce.md or on the named ones",
+    )
     table.add_argument("topology", nargs="*", help=f"a topology such as {CASES[0]} (default: all {len(CASES)})")
     _add_episodes(table)
     table.add_argument("--json", type=Path, metavar="FILE", help="also write the table as JSON")
     table.add_argument("--plot", type=Path, metavar="PNG", help="draw the rounds relative to the bound")
     table.set_defaults(run=_table)
 
-    train = commands.add_parser("train", help="train the policies of the learned scheduler with PPO, on one core (needs torch)")
-    train.add_argument("--out", type=Path, default=Path("weights.json"), metavar="FILE", help="where to write the weights (default: %(default)s)")
-    train.add_argument("--iterations", type=int, metavar="N", help="number of PPO updates (default: that of the packaged policies)")
-    train.add_argument("--seed", type=int, default=1, metavar="N", help="seed of all random numbers (default: %(default)s)")
+    train = commands.add_parser(
+        "train", help="train the policies of the learned scheduler with PPO, on one core (needs torch)"
+    )
+    train.add_argument(
+        "--out",
+        type=Path,
+        default=Path("weights.json"),
+        metavar="FILE",
+        help="where to write the weights (default: %(default)s)",
+    )
+    train.add_argument(
+        "--iterations", type=int, metavar="N", help="number of PPO updates (default: that of the packaged policies)"
+    )
+    train.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="seed of all random numbers (default: %(default)s)"
+    )
     train.add_argument("--history", type=Path, metavar="FILE", help="write the mean rounds of every iteration as JSON")
     train.add_argument("--plot", type=Path, metavar="PNG", help="draw the mean rounds over the iterations")
     train.set_defaults(run=_train)
 
     schedule = commands.add_parser("schedule", help="find the shortest schedule for one topology, and its lower bound")
-    schedule.add_argument("topology", help="a name such as DCell(4,1), or a .json file with a graph in the node-link format of networkx")
+    schedule.add_argument(
+        "topology", help="a name such as DCell(4,1), or a .json file with a graph in the node-link format of networkx"
+    )
     _add_episodes(schedule)
     schedule.add_argument("--json", type=Path, metavar="FILE", help="write the schedule as JSON")
     schedule.add_argument("--xml", type=Path, metavar="FILE", help="write the schedule as XML, in the format of MSCCL")
@@ -67,15 +87,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _add_episodes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-k", type=int, default=16, metavar="N",
-                        help="episodes of the greedy and of the learned scheduler, of which the shortest counts (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of all random numbers (default: %(default)s)")
-    parser.add_argument("--weights", type=Path, metavar="FILE", help="weights of the learned scheduler (default: the packaged ones)")
+    parser.add_argument(
+        "-k",
+        type=int,
+        default=16,
+        metavar="N",
+        help="episodes of the greedy and of the learned scheduler, of which the shortest counts (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="seed of all random numbers (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--weights", type=Path, metavar="FILE", help="weights of the learned scheduler (default: the packaged ones)"
+    )
 
 
 def _table(options: argparse.Namespace) -> None:
     from iswitch.plan.allreduce.plots import plot_rounds
     from iswitch.plan.allreduce.table import HEADER, row
+
     names = options.topology or list(CASES)
     rows = []
     print(HEADER)
@@ -95,7 +125,12 @@ def _train(options: argparse.Namespace) -> None:
     from iswitch.plan.allreduce.network import Network
     from iswitch.plan.allreduce.plots import plot_learning
     from iswitch.plan.allreduce.train import Settings, train
-    settings = Settings(seed=options.seed) if options.iterations is None else Settings(seed=options.seed, iterations=options.iterations)
+
+    settings = (
+        Settings(seed=options.seed)
+        if options.iterations is None
+        else Settings(seed=options.seed, iterations=options.iterations)
+    )
     history: list[dict[str, float]] = []
     begin = time.monotonic()
 
@@ -119,22 +154,34 @@ def _schedule(options: argparse.Namespace) -> None:
     from iswitch.plan.allreduce.plots import plot_links
     from iswitch.plan.allreduce.policy import Policy
     from iswitch.plan.exchange import graph_of
+
     if options.topology.endswith(".json"):
         graph = graph_of(Path(options.topology).read_text(encoding="utf-8"), options.topology)
         demand_few(options.topology, sum(kind == "host" for _, kind in graph.nodes(data="kind")))
     else:
         graph = build(options.topology)
-    found = compare(graph, policy=Policy.load(options.weights) if options.weights else None, k=options.k, seed=options.seed,
-                    tell=lambda name, schedule: print(f"{name:25} {schedule.length:5} rounds {schedule.flows:6} flows", flush=True))
+    found = compare(
+        graph,
+        policy=Policy.load(options.weights) if options.weights else None,
+        k=options.k,
+        seed=options.seed,
+        tell=lambda name, schedule: print(f"{name:25} {schedule.length:5} rounds {schedule.flows:6} flows", flush=True),
+    )
     limits = found.bounds
-    print(f"best: {found.best.name}, {found.best.length} rounds; no schedule has fewer than {limits.best} (gap {100 * found.gap:.1f} %), "
-          f"none with reductions before broadcasts fewer than {limits.two_phases}")
+    print(
+        f"best: {found.best.name}, {found.best.length} rounds; no schedule has fewer than {limits.best} (gap {100 * found.gap:.1f} %), "
+        f"none with reductions before broadcasts fewer than {limits.two_phases}"
+    )
     if options.json:
         options.json.write_text(to_json(graph, found.best), encoding="utf-8")
     if options.xml:
         options.xml.write_text(to_xml(graph, found.best), encoding="utf-8")
     if options.plot:
-        plot_links(Network(graph), [found.schedules[name] for name in ("ring", "fixed trees", "greedy", "learned")], options.plot)
+        plot_links(
+            Network(graph),
+            [found.schedules[name] for name in ("ring", "fixed trees", "greedy", "learned")],
+            options.plot,
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""What everybody does: parameter server, sharded servers, ring; plain (nobody sums on the way) or over flow trees (servers do)."""
+"""What everybody does: parameter server, sharded servers, ring; plain (nobody sums on the way) or over flow trees
+(servers do)."""
 
 import random
 from collections import Counter
@@ -8,7 +9,17 @@ from iswitch.plan.allreduce.network import Network
 from iswitch.plan.allreduce.schedule import Flow, Op, Path, Schedule, mirrored, packed
 from iswitch.plan.allreduce.trees import balanced_tree, spread
 
-__all__ = ["closed_ps", "closed_ring", "good_order", "parameter_server", "plain_server", "ring", "routes", "sharded", "sharded_plain"]
+__all__ = [
+    "closed_ps",
+    "closed_ring",
+    "good_order",
+    "parameter_server",
+    "plain_server",
+    "ring",
+    "routes",
+    "sharded",
+    "sharded_plain",
+]
 
 RESTARTS, STEPS = 200, 1000
 """Of the search for a ring: how often it begins, and how far it goes each time."""
@@ -16,6 +27,7 @@ TRIES = 20
 
 
 # Over flow trees
+
 
 def parameter_server(network: Network) -> Schedule:
     """All chunks are summed at server 0 on the way over a flow tree each, and go back by them."""
@@ -36,12 +48,17 @@ def sharded(network: Network, draw: random.Random | None = None) -> Schedule:
 
 # Plain
 
+
 def routes(network: Network, root: int) -> dict[int, list[int]]:
-    """Hops from `root` to every other server: shortest ways, so that the most used link is used least (by trying, not proved)."""
+    """Hops from `root` to every other server: shortest ways, so that the most used link is used least (by trying, not
+    proved)."""
     best: tuple[int, dict[int, list[int]]] | None = None
     distance = network.distance[root].tolist()
     ways_to = [list(_ways(network, root, server)) for server in range(network.size)]
-    links_of = [[[link for hop in way for link in network.hop_links[hop].tolist() if link >= 0] for way in ways] for ways in ways_to]
+    links_of = [
+        [[link for hop in way for link in network.hop_links[hop].tolist() if link >= 0] for way in ways]
+        for ways in ways_to
+    ]
     for seed in range(TRIES):
         draw, load = random.Random(seed), Counter[int]()
         found: dict[int, list[int]] = {}
@@ -51,7 +68,9 @@ def routes(network: Network, root: int) -> dict[int, list[int]]:
             used = links_of[server]
             choices = list(range(len(used)))
             draw.shuffle(choices)
-            at = min(choices, key=lambda at: (max(load[link] + 1 for link in used[at]), sum(load[link] for link in used[at])))
+            at = min(
+                choices, key=lambda at: (max(load[link] + 1 for link in used[at]), sum(load[link] for link in used[at]))
+            )
             found[server] = ways_to[server][at]
             load.update(used[at])
         if best is None or max(load.values()) < best[0]:
@@ -105,20 +124,28 @@ def _plain(name: str, network: Network, roots: list[tuple[int, int]]) -> Schedul
         path = jobs[index][0][::-1]
         return Flow(chunk, path, Op.MERGE if path[-1] == servers[root] else Op.HOLD, servers[server])
 
-    return Schedule(name, network.size, [[back(index) for index in taken] for taken in reversed(rounds)]
-                    + [[out(index) for index in taken] for taken in rounds])
+    return Schedule(
+        name,
+        network.size,
+        [[back(index) for index in taken] for taken in reversed(rounds)]
+        + [[out(index) for index in taken] for taken in rounds],
+    )
 
 
 def closed_ps(network: Network) -> int:
     """Rounds of `plain_server`: all N chunks of all servers behind the root's fullest link, in and out again."""
-    load = Counter(int(link) for way in routes(network, 0).values() for hop in way for link in network.hop_links[hop] if link >= 0)
+    load = Counter(
+        int(link) for way in routes(network, 0).values() for hop in way for link in network.hop_links[hop] if link >= 0
+    )
     return 2 * network.size * max(load.values())
 
 
 # Ring
 
+
 def ring(network: Network, order: Sequence[int] | None = None, *, name: str = "ring") -> Schedule:
-    """Reduce-scatter and all-gather round a ring of all servers, in the order of their numbers unless given; a step ends before the next begins."""
+    """Reduce-scatter and all-gather round a ring of all servers, in the order of their numbers unless given; a step
+    ends before the next begins."""
     order = list(range(network.size)) if order is None else list(order)
     if sorted(order) != list(range(network.size)):
         raise ValueError(f"ring order must hold each of {network.size} servers once, not {order!r}")
@@ -135,8 +162,18 @@ def ring(network: Network, order: Sequence[int] | None = None, *, name: str = "r
     pattern = packed(jobs, priority=ranks)
 
     def step(chunk_of: Callable[[int], int], op: Op) -> list[list[Flow]]:
-        return [[Flow(chunk_of(facts[index][0]), jobs[index][0], op if facts[index][1] else Op.HOLD, servers[order[facts[index][0]]])
-                 for index in taken] for taken in pattern]
+        return [
+            [
+                Flow(
+                    chunk_of(facts[index][0]),
+                    jobs[index][0],
+                    op if facts[index][1] else Op.HOLD,
+                    servers[order[facts[index][0]]],
+                )
+                for index in taken
+            ]
+            for taken in pattern
+        ]
 
     rounds: list[list[Flow]] = []
     for turn in range(size - 1):
@@ -147,21 +184,28 @@ def ring(network: Network, order: Sequence[int] | None = None, *, name: str = "r
 
 
 def _ring_ways(network: Network, order: Sequence[int]) -> list[list[int]]:
-    """Way of each server in the ring to the next: shortest, the longest chosen first, over the links that carry least."""
-    pairs = [(position, server, following) for position, (server, following) in enumerate(zip(order, [*order[1:], order[0]]))]
+    """Way of each server in the ring to the next: shortest, the longest chosen first, over the links that carry
+    least."""
+    pairs = [
+        (position, server, following) for position, (server, following) in enumerate(zip(order, [*order[1:], order[0]]))
+    ]
     load: Counter[int] = Counter()
     ways: list[list[int]] = [[] for _ in pairs]
     for position, server, following in sorted(pairs, key=lambda pair: -network.distance[pair[1], pair[2]]):
         choices = list(_ways(network, server, following))
         used = [[link for hop in way for link in network.hop_links[hop].tolist() if link >= 0] for way in choices]
-        at = min(range(len(choices)), key=lambda at: (max(load[link] for link in used[at]), len(used[at]), sum(load[link] for link in used[at])))
+        at = min(
+            range(len(choices)),
+            key=lambda at: (max(load[link] for link in used[at]), len(used[at]), sum(load[link] for link in used[at])),
+        )
         ways[position] = choices[at]
         load.update(used[at])
     return ways
 
 
 def closed_ring(network: Network, order: Sequence[int] | None = None) -> int:
-    """Least rounds of a ring over the ways that `ring` takes: 2(N-1) steps, each as long as its worst link or way needs.
+    """Least rounds of a ring over the ways that `ring` takes: 2(N-1) steps, each as long as its worst link or way
+    needs.
 
     A link that n flows cross, all with at least h hops before and t hops after it, needs h + n + t rounds.
     """
@@ -172,13 +216,18 @@ def closed_ring(network: Network, order: Sequence[int] | None = None) -> int:
             for link in network.hop_links[hop].tolist():
                 if link >= 0:
                     crossing.setdefault(link, []).append((leg, len(way) - 1 - leg))
-    longest = max(head + tail + sum(h >= head and t >= tail for h, t in flows)
-                  for flows in crossing.values() for head in {h for h, _ in flows} for tail in {t for _, t in flows})
+    longest = max(
+        head + tail + sum(h >= head and t >= tail for h, t in flows)
+        for flows in crossing.values()
+        for head in {h for h, _ in flows}
+        for tail in {t for _, t in flows}
+    )
     return 2 * (network.size - 1) * longest
 
 
 def good_order(network: Network, *, seed: int = 0) -> list[int]:
-    """An order in which a step takes one round, every flow one hop over links of its own, if the search finds one; else by numbers."""
+    """An order in which a step takes one round, every flow one hop over links of its own, if the search finds one; else
+    by numbers."""
     draw = random.Random(seed)
     leaving: dict[int, list[int]] = {}
     for hop, source in enumerate(network.source.tolist()):
@@ -204,7 +253,11 @@ def _cycle(network: Network, leaving: dict[int, list[int]], draw: random.Random)
             return False
         here = order[-1]
         last = len(order) == network.size
-        choices = [hop for hop in leaving[here] if used.isdisjoint(links[hop]) and (target[hop] == 0 if last else target[hop] not in seen)]
+        choices = [
+            hop
+            for hop in leaving[here]
+            if used.isdisjoint(links[hop]) and (target[hop] == 0 if last else target[hop] not in seen)
+        ]
         if last:
             return bool(choices)
         ways_on = {target[hop]: sum(target[on] not in seen for on in leaving[target[hop]]) for hop in choices}

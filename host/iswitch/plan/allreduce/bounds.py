@@ -13,13 +13,15 @@ __all__ = ["Bounds", "bounds"]
 class Bounds:
     """Each holds for every schedule that `replay` accepts without aggregating switches; so does the largest, `best`.
 
-    ports: a chunk's sum takes N-1 transfers at least, and N-1 more take it everywhere, so 2 N (N-1) must come in by all servers' ports.
-    inlet: all N chunks must come in by the ports of each server.
-    spread: with p ports at most, what a server has can be at (p+1)^r servers after r rounds.
-    distance: hops between the two servers that are farthest apart.
-    two_phases: least for a schedule that ends its reductions before any broadcast begins (not a bound of others). Each phase moves
-        N (N-1) units, takes a chunk from one server to all or back, and over the hops of the least remote server at least.
+    ports: a chunk's sum takes N-1 transfers at least, and N-1 more take it everywhere, so 2 N (N-1) must come in by all
+    servers' ports. inlet: all N chunks must come in by the ports of each server. spread: with p ports at most, what a
+    server has can be at (p+1)^r servers after r rounds. distance: hops between the two servers that are farthest apart.
+    two_phases: least for a schedule that ends its reductions before any broadcast begins (not a bound of others). Each
+    phase moves
+        N (N-1) units, takes a chunk from one server to all or back, and over the hops of the least remote server at
+        least.
     """
+
     ports: int
     inlet: int
     spread: int

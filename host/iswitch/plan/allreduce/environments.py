@@ -1,14 +1,17 @@
 """Gymnasium environments of both levels, one game or many in step; importing this registers them.
 
     gymnasium.make("iswitch/FlowTreeSelection-v0", topology="BCube(3,1)")
-    gymnasium.make_vec("iswitch/WorkloadScheduling-v0", num_envs=16, vectorization_mode="vector_entry_point", topology="DCell(4,1)")
+    gymnasium.make_vec("iswitch/WorkloadScheduling-v0", num_envs=16, vectorization_mode="vector_entry_point",
+    topology="DCell(4,1)")
 
-FlowTreeSelection (upper): a step is a round. Observation [tree, feature], action one bit a tree; the lower level then fills the round.
-WorkloadScheduling (lower): a step is one workload, number hop * chunks + chunk. Observation "flows" [workload, feature], and "mask", which
-workloads may be taken; one that may not is refused, at a price. When none is left the round ends, and the upper level selects for the next.
+FlowTreeSelection (upper): a step is a round. Observation [tree, feature], action one bit a tree; the lower level then
+fills the round. WorkloadScheduling (lower): a step is one workload, number hop * chunks + chunk. Observation "flows"
+[workload, feature], and "mask", which workloads may be taken; one that may not is refused, at a price. When none is
+left the round ends, and the upper level selects for the next.
 
-Both see features of trees and flows, never the whole state, and none that depends on the size of the topology; so one model plays all.
-Reward: minus the share of server ports that a round leaves idle, at its end. Over a game that is the port bound minus the rounds of a phase.
+Both see features of trees and flows, never the whole state, and none that depends on the size of the topology; so one
+model plays all. Reward: minus the share of server ports that a round leaves idle, at its end. Over a game that is the
+port bound minus the rounds of a phase.
 """
 
 from typing import Any
@@ -42,12 +45,17 @@ class _Game:
         self.partner: Scorer = partner or Scarcest()
         size = self.growth.size
         network = self.growth.network
-        most = float(max(len(network.hops), network.ports.sum()))  # all features are shares but two: workloads of a link, rounds over
+        most = float(
+            max(len(network.hops), network.ports.sum())
+        )  # all features are shares but two: workloads of a link, rounds over
         self.trees = gymnasium.spaces.Box(-1, most, (size, len(TREE_FEATURES)), np.float32)
         self.workloads = len(network.hops) * size
-        self.flows = gymnasium.spaces.Dict({
-            "flows": gymnasium.spaces.Box(-1, most, (self.workloads, len(FLOW_FEATURES) + DYNAMIC), np.float32),
-            "mask": gymnasium.spaces.MultiBinary(self.workloads)})
+        self.flows = gymnasium.spaces.Dict(
+            {
+                "flows": gymnasium.spaces.Box(-1, most, (self.workloads, len(FLOW_FEATURES) + DYNAMIC), np.float32),
+                "mask": gymnasium.spaces.MultiBinary(self.workloads),
+            }
+        )
         self.features = np.zeros((copies, self.workloads, len(FLOW_FEATURES)), np.float32)
 
     def fill(self, pool: NDArray[Any], which: NDArray[np.bool_], draw: np.random.Generator) -> Floats:
@@ -76,8 +84,8 @@ class _Game:
         copy, row = np.nonzero(mask)
         hop, chunk = np.divmod(row, growth.size)
         flows = np.zeros((*mask.shape, len(FLOW_FEATURES) + DYNAMIC), np.float32)
-        flows[copy, row, :len(FLOW_FEATURES)] = self.features[copy, row]
-        flows[copy, row, len(FLOW_FEATURES):] = changing(growth, copy, hop, chunk, growth.have.sum(1))
+        flows[copy, row, : len(FLOW_FEATURES)] = self.features[copy, row]
+        flows[copy, row, len(FLOW_FEATURES) :] = changing(growth, copy, hop, chunk, growth.have.sum(1))
         return {"flows": flows, "mask": mask}
 
     def take(self, workload: NDArray[np.int64], which: NDArray[np.bool_]) -> Floats:
@@ -96,10 +104,14 @@ class _Game:
 
 
 class FlowTreeSelection(gymnasium.Env[Floats, NDArray[np.int8]]):
-    """The upper POMDP. `lower` scores workloads (`Scarcest` unless given); `topology` is a name that `build` knows, or a graph."""
+    """The upper POMDP. `lower` scores workloads (`Scarcest` unless given); `topology` is a name that `build` knows, or
+    a graph."""
+
     metadata: dict[str, Any] = {"render_modes": []}
 
-    def __init__(self, topology: str | nx.Graph = "BCube(3,1)", lower: Scorer | None = None, render_mode: None = None) -> None:
+    def __init__(
+        self, topology: str | nx.Graph = "BCube(3,1)", lower: Scorer | None = None, render_mode: None = None
+    ) -> None:
         self.game = _Game(topology, 1, lower)
         self.render_mode = render_mode
         self.observation_space = self.game.trees
@@ -113,14 +125,23 @@ class FlowTreeSelection(gymnasium.Env[Floats, NDArray[np.int8]]):
     def step(self, action: NDArray[np.int8]) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
         growth = self.game.growth
         idle = self.game.fill(np.asarray(action, bool)[None], np.ones(1, bool), self.np_random)
-        return growth.tree_features()[0], -float(idle[0]), bool(growth.done[0]), False, {"rounds": int(growth.rounds[0])}
+        return (
+            growth.tree_features()[0],
+            -float(idle[0]),
+            bool(growth.done[0]),
+            False,
+            {"rounds": int(growth.rounds[0])},
+        )
 
 
 class WorkloadScheduling(gymnasium.Env[dict[str, NDArray[Any]], np.int64]):
     """The lower POMDP. `upper` selects flow trees (all of them unless given)."""
+
     metadata: dict[str, Any] = {"render_modes": []}
 
-    def __init__(self, topology: str | nx.Graph = "BCube(3,1)", upper: Scorer | None = None, render_mode: None = None) -> None:
+    def __init__(
+        self, topology: str | nx.Graph = "BCube(3,1)", upper: Scorer | None = None, render_mode: None = None
+    ) -> None:
         self.game = _Game(topology, 1, upper)
         self.render_mode = render_mode
         self.observation_space = self.game.flows
@@ -130,7 +151,9 @@ class WorkloadScheduling(gymnasium.Env[dict[str, NDArray[Any]], np.int64]):
         seen = {name: value[0] for name, value in self.game.observed().items()}
         return seen, {"rounds": int(self.game.growth.rounds[0]), "action_mask": seen["mask"]}
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         super().reset(seed=seed)
         self.game.growth.reset()
         self.game.begin(np.ones(1, bool))
@@ -144,6 +167,7 @@ class WorkloadScheduling(gymnasium.Env[dict[str, NDArray[Any]], np.int64]):
 
 class _Vector(VectorEnv[Any, Any, Any]):
     """Many games in step; one that is over starts anew at the next step, whatever the action, without reward."""
+
     metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}
 
     def __init__(self, num_envs: int, topology: str | nx.Graph, partner: Scorer | None) -> None:
@@ -155,7 +179,10 @@ class _Vector(VectorEnv[Any, Any, Any]):
 
     def _spaces(self, observation: gymnasium.Space[Any], action: gymnasium.Space[Any]) -> None:
         self.single_observation_space, self.single_action_space = observation, action
-        self.observation_space, self.action_space = batch_space(observation, self.num_envs), batch_space(action, self.num_envs)
+        self.observation_space, self.action_space = (
+            batch_space(observation, self.num_envs),
+            batch_space(action, self.num_envs),
+        )
 
     def _restart(self, which: NDArray[np.bool_]) -> None:
         self.game.growth.restart(which)
@@ -166,7 +193,9 @@ class _Vector(VectorEnv[Any, Any, Any]):
     def _play(self, actions: Any, which: NDArray[np.bool_]) -> Floats:
         return -self.game.fill(np.asarray(actions, bool), which, self.np_random)
 
-    def reset(self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed[0] if isinstance(seed, list) else seed, options=options)
         self.over[:] = False
         self._restart(np.ones(self.num_envs, bool))
@@ -210,4 +239,6 @@ class WorkloadSchedulingVector(_Vector):
 
 
 for _name in ("FlowTreeSelection", "WorkloadScheduling"):
-    gymnasium.register(id=f"iswitch/{_name}-v0", entry_point=f"{__name__}:{_name}", vector_entry_point=f"{__name__}:{_name}Vector")
+    gymnasium.register(
+        id=f"iswitch/{_name}-v0", entry_point=f"{__name__}:{_name}", vector_entry_point=f"{__name__}:{_name}Vector"
+    )

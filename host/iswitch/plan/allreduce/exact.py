@@ -1,4 +1,5 @@
-"""The fewest rounds there can be, proved by HiGHS, on tiny networks: time is spread out, a binary for every hop, chunk and round."""
+"""The fewest rounds there can be, proved by HiGHS, on tiny networks: time is spread out, a binary for every hop, chunk
+and round."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -16,13 +17,16 @@ __all__ = ["Exact", "exact"]
 
 @dataclass(frozen=True)
 class Exact:
-    """`schedule`: of as many rounds as `least` if something was found; `least`: no schedule of the kind has fewer rounds."""
+    """`schedule`: of as many rounds as `least` if something was found; `least`: no schedule of the kind has fewer
+    rounds."""
+
     schedule: Schedule | None
     least: int
 
 
 class _No(Enum):
     """Why there is no schedule."""
+
     INFEASIBLE = "none exists"
     UNDECIDED = "not known in time"
 
@@ -40,10 +44,11 @@ class _Program(Program):
 
 
 def exact(network: Network, *, time_limit_s: float = 60.0, most: int | None = None) -> Exact:
-    """Fewest rounds of a schedule that sums chunk c once, at server c, and copies it from there; broadcasts may begin before all sums are done.
+    """Fewest rounds of a schedule that sums chunk c once, at server c, and copies it from there; broadcasts may begin
+    before all sums are done.
 
-    Tries one round more after the other from the bound on, `time_limit_s` for each, and ends at the first that is feasible, at one not
-    decided in time, or after `most`.
+    Tries one round more after the other from the bound on, `time_limit_s` for each, and ends at the first that is
+    feasible, at one not decided in time, or after `most`.
     """
     least = bounds(network).best
     while most is None or least <= most:
@@ -70,12 +75,12 @@ def _within(network: Network, rounds: int, time_limit_s: float) -> Schedule | _N
             program.sums(1, 1, gather[source == server, root])
             program.sums(1, 1, spread[target == server, root])
             for at in range(rounds):
-                sent = gather[source == server, root, :at + 1]
+                sent = gather[source == server, root, : at + 1]
                 for hop in np.flatnonzero(target == server):
                     program.sums(-INFINITY, 1, np.append(gather[hop, root, at], sent))  # nothing comes to who has sent
-                for hop in np.flatnonzero(source == server):                              # who sends has got
+                for hop in np.flatnonzero(source == server):  # who sends has got
                     program.sums(-INFINITY, 0, spread[hop, root, at], spread[target == server, root, :at])
-                for hop in np.flatnonzero(source == root):                                # the root begins when all have sent
+                for hop in np.flatnonzero(source == root):  # the root begins when all have sent
                     program.sums(-INFINITY, 0, spread[hop, root, at], gather[source == server, root, :at])
     for link in range(len(network.links)):
         using = (network.hop_links == link).any(1)
@@ -85,6 +90,15 @@ def _within(network: Network, rounds: int, time_limit_s: float) -> Schedule | _N
     if found.status != "optimal":
         return _No.INFEASIBLE if found.status == "infeasible" else _No.UNDECIDED
     taken = np.array(found.values) > 0.5
-    return Schedule("exact", size, [
-        [Flow(chunk, network.hops[hop], op, network.hops[hop][0]) for op, numbers in ((Op.MERGE, gather), (Op.COPY, spread))
-         for hop, chunk in np.argwhere(taken[numbers[:, :, at]]).tolist()] for at in range(rounds)])
+    return Schedule(
+        "exact",
+        size,
+        [
+            [
+                Flow(chunk, network.hops[hop], op, network.hops[hop][0])
+                for op, numbers in ((Op.MERGE, gather), (Op.COPY, spread))
+                for hop, chunk in np.argwhere(taken[numbers[:, :, at]]).tolist()
+            ]
+            for at in range(rounds)
+        ],
+    )

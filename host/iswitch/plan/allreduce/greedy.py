@@ -1,4 +1,5 @@
-"""What the learned policies must beat: growing flow trees by a rule of thumb, once, or the best of many games with ties drawn anew."""
+"""What the learned policies must beat: growing flow trees by a rule of thumb, once, or the best of many games with ties
+drawn anew."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,8 @@ SURELY = 50.0
 
 
 class Scarcest:
-    """Takes first what its target can get over the fewest other links, then the chunk with the fewest copies; selects all flow trees."""
+    """Takes first what its target can get over the fewest other links, then the chunk with the fewest copies; selects
+    all flow trees."""
 
     WEIGHTS = {"sources of the chunk on the target's other links": -100.0, "copies of the chunk": -30.0}
 

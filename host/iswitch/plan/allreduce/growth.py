@@ -1,8 +1,9 @@
 """Flow trees that grow: many copies of one broadcast at once, advanced flow by flow and round by round.
 
-Every server begins with its own chunk. A workload is a hop and a chunk, that the hop's source has and its target lacks; it makes the
-target part of the chunk's flow tree. A round is over when no workload is left whose links are free; what arrived can be sent on from
-the next round. When every server has every chunk the mirror of the broadcast is the reduction, so an AllReduce takes twice the rounds.
+Every server begins with its own chunk. A workload is a hop and a chunk, that the hop's source has and its target lacks;
+it makes the target part of the chunk's flow tree. A round is over when no workload is left whose links are free; what
+arrived can be sent on from the next round. When every server has every chunk the mirror of the broadcast is the
+reduction, so an AllReduce takes twice the rounds.
 """
 
 from functools import cached_property
@@ -35,7 +36,15 @@ FLOW_FEATURES = (
     "length of the path",
     "tree selected",
 )
-TREE_FEATURES = ("copies", "copies beyond the average", "workloads ready", "servers that can be reached now", "way left", "rounds over", "units left")
+TREE_FEATURES = (
+    "copies",
+    "copies beyond the average",
+    "workloads ready",
+    "servers that can be reached now",
+    "way left",
+    "rounds over",
+    "units left",
+)
 
 
 class Wiring:
@@ -68,7 +77,8 @@ class Wiring:
 
 
 class Growth:
-    """`copies` broadcasts on one network, in step. `have[copy, server, chunk]` counts what arrives in this round, `held` does not."""
+    """`copies` broadcasts on one network, in step. `have[copy, server, chunk]` counts what arrives in this round,
+    `held` does not."""
 
     def __init__(self, wiring: Wiring, copies: int) -> None:
         self.wiring, self.copies, self.network = wiring, copies, wiring.network
@@ -80,7 +90,9 @@ class Growth:
         size = self.size
         self.have = np.zeros((self.copies, size, size), bool)
         self.held = np.zeros_like(self.have)
-        self.near = np.zeros((self.copies, size, size), np.int64)  # [copy, server, chunk]: hops from the nearest that has it
+        self.near = np.zeros(
+            (self.copies, size, size), np.int64
+        )  # [copy, server, chunk]: hops from the nearest that has it
         self.open = np.zeros((self.copies, len(self.network.hops), size), bool)
         self.pool = np.ones((self.copies, size), bool)
         self.rounds = np.zeros(self.copies, np.int64)
@@ -109,12 +121,14 @@ class Growth:
         return np.asarray(self.have.all((1, 2)))
 
     def select(self, pool: Bools) -> None:
-        """The flow trees (of chunks) whose workloads come first in this round; what they leave free the others may use."""
+        """The flow trees (of chunks) whose workloads come first in this round; what they leave free the others may
+        use."""
         self.pool = pool.astype(bool)
 
     @property
     def candidates(self) -> Bools:
-        """[copy, hop, chunk]: workloads that may be taken now: those of selected trees, or, when there are none, the others."""
+        """[copy, hop, chunk]: workloads that may be taken now: those of selected trees, or, when there are none, the
+        others."""
         chosen = self.open & self.pool[:, None, :]
         some = np.asarray(chosen.any((1, 2)))
         return np.where(some[:, None, None], chosen, self.open)
@@ -134,7 +148,8 @@ class Growth:
             self.log[copy][-1].append((h, c))
 
     def end_round(self, which: Bools | None = None) -> Floats:
-        """Closes the round of those copies (all, unless given) that are not done; the share of server ports that each left idle, else 0."""
+        """Closes the round of those copies (all, unless given) that are not done; the share of server ports that each
+        left idle, else 0."""
         which = (np.ones(self.copies, bool) if which is None else which) & ~self.held.all((1, 2))
         new = self.have & ~self.held & which[:, None, None]
         idle = np.where(which, 1 - new.sum((1, 2)) / self.network.ports.sum(), 0).astype(np.float32)
@@ -163,11 +178,22 @@ class Growth:
         degree = wiring.degree[None, :, None]
         fan_in = wiring.fan_in[network.target][None, :, None]
         shape = ready.shape
-        parts = (copies, into, out, same / fan_in, (sources[:, network.target] - same) / fan_in,
-                 ((wiring.neighbours @ lacks) / degree)[:, network.target], ((wiring.neighbours @ alone) / degree)[:, network.target],
-                 (nearer / size)[:, network.target], near.max(1)[:, None, :] / wiring.diameter, behind[:, network.target],
-                 (behind - behind.mean(1, keepdims=True))[:, network.target], ((wiring.source_sum @ ready) / degree)[:, network.source],
-                 wiring.length[None, :, None], self.pool[which][:, None, :])
+        parts = (
+            copies,
+            into,
+            out,
+            same / fan_in,
+            (sources[:, network.target] - same) / fan_in,
+            ((wiring.neighbours @ lacks) / degree)[:, network.target],
+            ((wiring.neighbours @ alone) / degree)[:, network.target],
+            (nearer / size)[:, network.target],
+            near.max(1)[:, None, :] / wiring.diameter,
+            behind[:, network.target],
+            (behind - behind.mean(1, keepdims=True))[:, network.target],
+            ((wiring.source_sum @ ready) / degree)[:, network.source],
+            wiring.length[None, :, None],
+            self.pool[which][:, None, :],
+        )
         features = np.empty((*shape, len(parts)), np.float32)
         for column, part in enumerate(parts):
             features[..., column] = part
@@ -180,14 +206,23 @@ class Growth:
         reach = ((wiring.target_sum @ self.open.astype(np.float32)) > 0).sum(1) / size
         ready = self.open.sum(1) / len(self.network.hops)
         least = (size - 1) * size / self.network.ports.sum()
-        parts = (copies, copies - copies.mean(1, keepdims=True), ready, reach, self.near.max(1) / wiring.diameter,
-                 self.rounds[:, None] / least, 1 - copies.mean(1, keepdims=True))
+        parts = (
+            copies,
+            copies - copies.mean(1, keepdims=True),
+            ready,
+            reach,
+            self.near.max(1) / wiring.diameter,
+            self.rounds[:, None] / least,
+            1 - copies.mean(1, keepdims=True),
+        )
         return np.stack([np.broadcast_to(part, copies.shape) for part in parts], -1).astype(np.float32)
 
     def broadcast(self, copy: int) -> list[list[Flow]]:
         """The rounds of one copy so far."""
         hops = self.network.hops
-        return [[Flow(chunk, hops[hop], Op.COPY, hops[hop][0]) for hop, chunk in taken] for taken in self.log[copy] if taken]
+        return [
+            [Flow(chunk, hops[hop], Op.COPY, hops[hop][0]) for hop, chunk in taken] for taken in self.log[copy] if taken
+        ]
 
     def schedule(self, copy: int, name: str) -> Schedule:
         """AllReduce from one copy that is done: its mirror, then itself."""

@@ -9,10 +9,11 @@ __all__ = ["closed_in_network", "in_network"]
 
 
 def in_network(network: Network) -> tuple[Schedule, list[object]]:
-    """Chunks go up one tree a round apart, summed at every node, and down again; with it the switches that must aggregate.
+    """Chunks go up one tree a round apart, summed at every node, and down again; with it the switches that must
+    aggregate.
 
-    The tree is breadth first from the node from which the farthest server is least far, a switch if there is one as good. N servers
-    and depth D (links) make N + 2D - 1 rounds: both ways of a link are busy at once.
+    The tree is breadth first from the node from which the farthest server is least far, a switch if there is one as
+    good. N servers and depth D (links) make N + 2D - 1 rounds: both ways of a link are busy at once.
     """
     graph, root = network.graph, _root(network)
     tree = nx.bfs_tree(graph, root)
@@ -32,7 +33,10 @@ def in_network(network: Network) -> tuple[Schedule, list[object]]:
 
 def _root(network: Network) -> object:
     graph = network.graph
-    far = {node: max(lengths[server] for server in network.servers) for node, lengths in nx.all_pairs_shortest_path_length(graph)}
+    far = {
+        node: max(lengths[server] for server in network.servers)
+        for node, lengths in nx.all_pairs_shortest_path_length(graph)
+    }
     return min(graph, key=lambda node: (far[node], graph.nodes[node]["kind"] != "switch"))
 
 

@@ -1,4 +1,5 @@
-"""The learned scheduler as one uses it: games of the trained policies, beside everything simpler, and the shortest of all comes out."""
+"""The learned scheduler as one uses it: games of the trained policies, beside everything simpler, and the shortest of
+all comes out."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,6 +46,7 @@ def learned(policy: Policy, wiring: Wiring, *, k: int, seed: int) -> Schedule:
 @dataclass(frozen=True)
 class Comparison:
     """Schedules of one topology, all replayed, by name; and what none can go below."""
+
     bounds: Bounds
     schedules: dict[str, Schedule]
 
@@ -59,10 +61,16 @@ class Comparison:
         return self.best.length / self.bounds.best - 1
 
 
-def compare(graph: nx.Graph, *, policy: Policy | None = None, k: int = 16, seed: int = 0,
-            tell: Callable[[str, Schedule], object] = lambda name, schedule: None) -> Comparison:
-    """All schedulers on one topology; `policy` is the packaged one unless given, `k` games for greedy and learned alike. tell: hears of each
-    schedule when it is made and replayed."""
+def compare(
+    graph: nx.Graph,
+    *,
+    policy: Policy | None = None,
+    k: int = 16,
+    seed: int = 0,
+    tell: Callable[[str, Schedule], object] = lambda name, schedule: None,
+) -> Comparison:
+    """All schedulers on one topology; `policy` is the packaged one unless given, `k` games for greedy and learned
+    alike. tell: hears of each schedule when it is made and replayed."""
     if k < 1:
         raise ValueError(f"compare k must be at least 1, not {k!r}")
     network = Network(graph)
@@ -72,7 +80,9 @@ def compare(graph: nx.Graph, *, policy: Policy | None = None, k: int = 16, seed:
         "ring": lambda: ring(network, good_order(network)),
         "fixed trees": lambda: overlapped(sharded(network)),
         "greedy": lambda: overlapped(greedy(wiring, seed=seed)),
-        f"greedy, best of {k}": lambda: overlapped(best_of(Scarcest(), wiring, k=k, seed=seed, name=f"greedy, best of {k}")),
+        f"greedy, best of {k}": lambda: overlapped(
+            best_of(Scarcest(), wiring, k=k, seed=seed, name=f"greedy, best of {k}")
+        ),
         "learned": lambda: overlapped(learned(chosen, wiring, k=k, seed=seed)),
     }
     schedules = {}

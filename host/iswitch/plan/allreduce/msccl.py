@@ -33,6 +33,7 @@ class Step:
 @dataclass(frozen=True)
 class Block:
     """`send` and `recv` are peers, -1 none."""
+
     send: int
     recv: int
     steps: list[Step]
@@ -41,6 +42,7 @@ class Block:
 @dataclass(frozen=True)
 class Algorithm:
     """GPUs' thread blocks; `scratch` places of each GPU."""
+
     chunks: int
     scratch: list[int]
     gpus: list[list[Block]]
@@ -75,7 +77,9 @@ def parse(text: str) -> Algorithm:
 
 def _shape(element: ElementTree.Element, tag: str) -> None:
     if element.tag != tag or set(element.keys()) != ATTRIBUTES[tag]:
-        raise ProgramError(f"<{element.tag}> with {sorted(element.keys())} where a <{tag}> with {sorted(ATTRIBUTES[tag])} must be")
+        raise ProgramError(
+            f"<{element.tag}> with {sorted(element.keys())} where a <{tag}> with {sorted(ATTRIBUTES[tag])} must be"
+        )
 
 
 def _number(element: ElementTree.Element, name: str, least: int) -> int:
@@ -96,7 +100,9 @@ def _children(parent: ElementTree.Element, tag: str) -> list[ElementTree.Element
 def _block(block: ElementTree.Element, chunks: int, scratch: int, gpus: int) -> Block:
     send, recv = _number(block, "send", -1), _number(block, "recv", -1)
     if max(send, recv) >= gpus or (send < 0) == (recv < 0) or block.get("chan") != "0":
-        raise ProgramError(f"thread block must send or receive, with one peer below {gpus} on channel 0: {block.attrib}")
+        raise ProgramError(
+            f"thread block must send or receive, with one peer below {gpus} on channel 0: {block.attrib}"
+        )
     steps = []
     for step in _children(block, "step"):
         kind, place = step.get("type", ""), (step.get("srcbuf", ""), _number(step, "srcoff", -1))
@@ -107,7 +113,11 @@ def _block(block: ElementTree.Element, chunks: int, scratch: int, gpus: int) -> 
         if kind == "nop":
             if place[1] != -1 or step.get("cnt") != "0":
                 raise ProgramError(f"a nop has no place and no count: {step.attrib}")
-        elif place[0] not in ("i", "s") or not 0 <= place[1] < (chunks if place[0] == "i" else scratch) or step.get("cnt") != "1":
+        elif (
+            place[0] not in ("i", "s")
+            or not 0 <= place[1] < (chunks if place[0] == "i" else scratch)
+            or step.get("cnt") != "1"
+        ):
             raise ProgramError(f"step has no such place, or not the count 1: {step.attrib}")
         wait = (_number(step, "depid", -1), _number(step, "deps", -1))
         if (wait[0] < 0) != (wait[1] < 0):

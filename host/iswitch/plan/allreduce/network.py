@@ -1,4 +1,5 @@
-"""What a scheduler sees of a topology: servers, directed links, and the hops from server to server over switches alone."""
+"""What a scheduler sees of a topology: servers, directed links, and the hops from server to server over switches
+alone."""
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
@@ -17,11 +18,13 @@ PATHS = 4
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """Servers and directed links of a graph, numbered; a hop is a shortest path between two servers with nothing but switches between them.
+    """Servers and directed links of a graph, numbered; a hop is a shortest path between two servers with nothing but
+    switches between them.
 
-    `graph`: undirected, nodes with `kind` "host" or "switch". Server i is the i-th host in the graph's order. Arrays over hops: `source`,
-    `target` (servers) and `hop_links` (links of the path in order, -1 after the last).
+    `graph`: undirected, nodes with `kind` "host" or "switch". Server i is the i-th host in the graph's order. Arrays
+    over hops: `source`, `target` (servers) and `hop_links` (links of the path in order, -1 after the last).
     """
+
     graph: nx.Graph
     servers: list[Hashable] = field(init=False, repr=False)
     links: list[tuple[Hashable, Hashable]] = field(init=False, repr=False)
@@ -86,7 +89,7 @@ class Network:
         longest = max(len(path) for path in self.hops) - 1
         table = np.full((len(self.hops), longest), -1)
         for row, path in zip(table, self.hops):
-            row[:len(path) - 1] = [self.link_index[link] for link in pairwise(path)]
+            row[: len(path) - 1] = [self.link_index[link] for link in pairwise(path)]
         return table
 
     @cached_property
@@ -110,8 +113,13 @@ class Network:
     @cached_property
     def far(self) -> NDArray[np.int64]:
         """Least links from server to server, over whatever nodes."""
-        return np.array([[lengths[b] for b in self.servers] for a in self.servers
-                         for lengths in (nx.single_source_shortest_path_length(self.graph, a),)])
+        return np.array(
+            [
+                [lengths[b] for b in self.servers]
+                for a in self.servers
+                for lengths in (nx.single_source_shortest_path_length(self.graph, a),)
+            ]
+        )
 
     @cached_property
     def arriving(self) -> list[list[int]]:

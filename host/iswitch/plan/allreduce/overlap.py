@@ -1,4 +1,5 @@
-"""Begins the broadcast of each chunk as soon as its own sum is done, not when all are: the same flows in fewer rounds, if links allow."""
+"""Begins the broadcast of each chunk as soon as its own sum is done, not when all are: the same flows in fewer rounds,
+if links allow."""
 
 from collections.abc import Hashable
 
@@ -10,8 +11,8 @@ __all__ = ["overlapped"]
 def overlapped(schedule: Schedule) -> Schedule:
     """List scheduling of the schedule's own flows in their old order; the schedule itself if that does not shorten it.
 
-    A flow waits for what it read or wrote over in the old order: values that its sender got before, and for a copy, what its target
-    had sent or got. Held values are not for it (ValueError).
+    A flow waits for what it read or wrote over in the old order: values that its sender got before, and for a copy,
+    what its target had sent or got. Held values are not for it (ValueError).
     """
     flows = [flow for row in schedule.rounds for flow in row]
     if any(flow.op is Op.HOLD for flow in flows):

@@ -12,6 +12,7 @@ __all__ = ["plot_learning", "plot_links", "plot_rounds"]
 def plot_links(network: Network, schedules: Sequence[Schedule], path: Path) -> None:
     """Directed links in use, round by round, one line for each schedule; the dashed line is all of them."""
     from matplotlib.figure import Figure
+
     figure = Figure(figsize=(8, 4), layout="constrained")
     axes = figure.add_subplot()
     for schedule in schedules:
@@ -26,11 +27,17 @@ def plot_links(network: Network, schedules: Sequence[Schedule], path: Path) -> N
 def plot_rounds(names: Sequence[str], bounds: Sequence[int], rounds: Mapping[str, Sequence[int]], path: Path) -> None:
     """Rounds over the bound, topology by topology, a bar for each scheduler."""
     from matplotlib.figure import Figure
+
     figure = Figure(figsize=(11, 4), layout="constrained")
     axes = figure.add_subplot()
     width = 0.8 / len(rounds)
     for at, (scheduler, counts) in enumerate(rounds.items()):
-        axes.bar([place + at * width for place in range(len(names))], [count / bound for count, bound in zip(counts, bounds)], width, label=scheduler)
+        axes.bar(
+            [place + at * width for place in range(len(names))],
+            [count / bound for count, bound in zip(counts, bounds)],
+            width,
+            label=scheduler,
+        )
     axes.axhline(1, color="grey", linestyle="--", linewidth=1)
     axes.set_xticks([place + 0.4 - width / 2 for place in range(len(names))], names, rotation=45, ha="right")
     axes.set(ylabel="rounds / bound", ylim=(0.8, None))
@@ -41,6 +48,7 @@ def plot_rounds(names: Sequence[str], bounds: Sequence[int], rounds: Mapping[str
 def plot_learning(history: Sequence[dict[str, float]], bounds: dict[str, int], path: Path) -> None:
     """Mean rounds over the bound of each topology that was trained on, iteration by iteration."""
     from matplotlib.figure import Figure
+
     figure = Figure(figsize=(8, 4), layout="constrained")
     axes = figure.add_subplot()
     for name, bound in bounds.items():

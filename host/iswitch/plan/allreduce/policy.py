@@ -1,4 +1,5 @@
-"""The two policies as numbers: small nets over features of one flow tree or one workload, the same for every topology; numpy alone."""
+"""The two policies as numbers: small nets over features of one flow tree or one workload, the same for every topology;
+numpy alone."""
 
 import json
 from dataclasses import dataclass
@@ -27,16 +28,20 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True)
 class Policy:
-    """Weights of both nets, by name; `hidden` tanh units in one layer each. Lower: score, and weights of DYNAMIC; upper: logit of selection.
+    """Weights of both nets, by name; `hidden` tanh units in one layer each. Lower: score, and weights of DYNAMIC;
+    upper: logit of selection.
 
-    A `steady` one reckons in binary64 and rounds to DECIMALS, so that what is equal by symmetry is equal on every machine, and ties with it.
+    A `steady` one reckons in binary64 and rounds to DECIMALS, so that what is equal by symmetry is equal on every
+    machine, and ties with it.
     """
+
     weights: dict[str, Floats]
     steady: bool = False
 
     @classmethod
     def blank(cls, *, hidden: int = 32, seed: int = 0) -> "Policy":
-        """Random first layers; last layers such that all workloads are as good, and of nine trees eight are selected."""
+        """Random first layers; last layers such that all workloads are as good, and of nine trees eight are
+        selected."""
         draw = np.random.default_rng(seed)
         weights = {}
         for net, inputs, outputs in (("lower", len(FLOW_FEATURES), 1 + DYNAMIC), ("upper", len(TREE_FEATURES), 2)):
@@ -50,7 +55,10 @@ class Policy:
     def net(self, name: str, features: Floats) -> Floats:
         weights: dict[str, NDArray[Any]] = self.weights
         if self.steady:
-            weights, features = {at: value.astype(np.float64) for at, value in weights.items() if at.startswith(name)}, features.astype(np.float64)
+            weights, features = (
+                {at: value.astype(np.float64) for at, value in weights.items() if at.startswith(name)},
+                features.astype(np.float64),
+            )
         hidden = np.tanh(features @ weights[f"{name}.0"] + weights[f"{name}.0b"])
         outputs = hidden @ weights[f"{name}.1"] + weights[f"{name}.1b"]
         return np.asarray(outputs.round(DECIMALS) if self.steady else outputs, np.float32)
@@ -61,9 +69,13 @@ class Policy:
 
     @classmethod
     def load(cls, path: Path) -> "Policy":
-        """Return the policy of a file that `save` has written, without exploration. ValueError if it is another file."""
+        """Return the policy of a file that `save` has written, without exploration. ValueError if it is another
+        file."""
         try:
-            weights = {name: np.array(value, np.float32) for name, value in json.loads(path.read_text(encoding="utf-8")).items()}
+            weights = {
+                name: np.array(value, np.float32)
+                for name, value in json.loads(path.read_text(encoding="utf-8")).items()
+            }
         except (ValueError, TypeError, AttributeError):
             weights = {}
         if weights.keys() != cls.blank().weights.keys():
@@ -73,8 +85,9 @@ class Policy:
 
 @dataclass
 class Picks:
-    """One workload taken by each of several copies. Flat over all their candidates: `row` in the round's features, `segment` (0, 1, ... for
-    the copies in `which`), and what changes; `choice` is a flat position for each segment."""
+    """One workload taken by each of several copies. Flat over all their candidates: `row` in the round's features,
+    `segment` (0, 1, ... for the copies in `which`), and what changes; `choice` is a flat position for each segment."""
+
     which: Ints
     row: Ints
     segment: Ints
@@ -84,7 +97,9 @@ class Picks:
 
 @dataclass
 class Round:
-    """One round of all copies, for training. Arrays [copy, ...], flow features [copy, hop, chunk, feature] flat but for the last."""
+    """One round of all copies, for training. Arrays [copy, ...], flow features [copy, hop, chunk, feature] flat but for
+    the last."""
+
     tree_features: Floats
     pool: NDArray[np.bool_]
     going: NDArray[np.bool_]
@@ -97,8 +112,8 @@ Trace = list[Round]
 
 
 def changing(growth: Growth, copy: Ints, hop: Ints, chunk: Ints, arrived: Ints) -> Floats:
-    """What is left of the round to each candidate: candidates for its last link and for its first (in logarithms), and copies of its chunk,
-    those arriving included (`arrived[copy, chunk]`). [candidate, DYNAMIC]."""
+    """What is left of the round to each candidate: candidates for its last link and for its first (in logarithms), and
+    copies of its chunk, those arriving included (`arrived[copy, chunk]`). [candidate, DYNAMIC]."""
     wiring, size = growth.wiring, growth.size
     columns = np.empty((len(copy), DYNAMIC), np.float32)
     for column, (number, count) in enumerate(((wiring.into, wiring.into_count), (wiring.out_of, wiring.out_count))):
@@ -108,8 +123,11 @@ def changing(growth: Growth, copy: Ints, hop: Ints, chunk: Ints, arrived: Ints) 
     return columns
 
 
-def fill(growth: Growth, score: Floats, draw: np.random.Generator, temperature: float, picks: list[Picks] | None) -> None:
-    """Takes workloads in all copies until none is left in any, those of the selected trees first. `score`: [copy * hop * chunk, 1 + DYNAMIC]."""
+def fill(
+    growth: Growth, score: Floats, draw: np.random.Generator, temperature: float, picks: list[Picks] | None
+) -> None:
+    """Takes workloads in all copies until none is left in any, those of the selected trees first. `score`: [copy * hop
+    * chunk, 1 + DYNAMIC]."""
     network, wiring, size, hops = growth.network, growth.wiring, growth.size, len(growth.network.hops)
     arrived = growth.have.sum(1)
     blocked = np.zeros((growth.copies, hops), bool)
@@ -128,7 +146,9 @@ def fill(growth: Growth, score: Floats, draw: np.random.Generator, temperature: 
             part = score[row]
             total = part[:, 0] + (part[:, 1:] * columns).sum(1)
             if temperature:
-                total -= np.float32(temperature) * np.log(draw.standard_exponential(len(total), dtype=np.float32) + np.float32(1e-30))
+                total -= np.float32(temperature) * np.log(
+                    draw.standard_exponential(len(total), dtype=np.float32) + np.float32(1e-30)
+                )
             best = np.flatnonzero(total == np.maximum.reduceat(total, starts)[segment])
             choice = best[np.unique(segment[best], return_index=True)[1]]
             if picks is not None:
@@ -138,8 +158,11 @@ def fill(growth: Growth, score: Floats, draw: np.random.Generator, temperature: 
             arrived[which, chunk[choice]] += 1
 
 
-def rollout(policy: Scorer, growth: Growth, draw: np.random.Generator, *, temperature: float = 1.0, trace: Trace | None = None) -> Ints:
-    """Plays all copies to the end from where they are; rounds of each. Temperature 0 takes the best, whatever `draw`."""
+def rollout(
+    policy: Scorer, growth: Growth, draw: np.random.Generator, *, temperature: float = 1.0, trace: Trace | None = None
+) -> Ints:
+    """Plays all copies to the end from where they are; rounds of each. Temperature 0 takes the best, whatever
+    `draw`."""
     while not growth.done.all():
         going = ~growth.done
         tree_features = growth.tree_features()

@@ -1,8 +1,9 @@
-"""Replays a schedule on the graph itself and objects to whatever breaks the rules; shares no code with what makes schedules.
+"""Replays a schedule on the graph itself and objects to whatever breaks the rules; shares no code with what makes
+schedules.
 
-Rules: a round lets every directed link carry one unit; a flow holds its whole path for the round, and only switches lie inside a
-path; values are those at the begin of the round; nodes that merge are hosts, and those switches that `aggregating` names.
-At the end every host must have, of every chunk, each host's contribution exactly once.
+Rules: a round lets every directed link carry one unit; a flow holds its whole path for the round, and only switches lie
+inside a path; values are those at the begin of the round; nodes that merge are hosts, and those switches that
+`aggregating` names. At the end every host must have, of every chunk, each host's contribution exactly once.
 """
 
 from collections.abc import Collection, Hashable
@@ -23,7 +24,8 @@ class ScheduleError(ValueError):
 
 
 def replay(graph: nx.Graph, schedule: Schedule, *, aggregating: Collection[Hashable] = ()) -> NDArray[np.int64]:
-    """Whose contribution is how often in what: counts[host, chunk, contributor], all ones. ScheduleError says round, flow and rule."""
+    """Whose contribution is how often in what: counts[host, chunk, contributor], all ones. ScheduleError says round,
+    flow and rule."""
     hosts = [node for node, kind in graph.nodes(data="kind") if kind == "host"]
     number = {host: index for index, host in enumerate(hosts)}
     merging = set(hosts) | set(aggregating)
@@ -83,6 +85,8 @@ def replay(graph: nx.Graph, schedule: Schedule, *, aggregating: Collection[Hasha
     wrong = np.argwhere(counts != 1)
     if len(wrong):
         host, chunk, giver = wrong[0]
-        raise ScheduleError(f"chunk {chunk} at {hosts[host]} has {counts[host, chunk, giver]} times the contribution of {hosts[giver]}, "
-                            f"and {len(wrong) - 1} more such")
+        raise ScheduleError(
+            f"chunk {chunk} at {hosts[host]} has {counts[host, chunk, giver]} times the contribution of {hosts[giver]}, "
+            f"and {len(wrong) - 1} more such"
+        )
     return counts

@@ -1,4 +1,5 @@
-"""A schedule: rounds of flows, each of which carries one chunk from node to node and is merged, copied or held there."""
+"""A schedule: rounds of flows, each of which carries one chunk from node to node and is merged, copied or held
+there."""
 
 import heapq
 from collections.abc import Hashable, Sequence
@@ -15,14 +16,17 @@ Path = tuple[Hashable, ...]
 
 class Op(StrEnum):
     """What the node at the end of a flow does with the value that arrives."""
+
     MERGE = "merge"  # adds it to its own
-    COPY = "copy"    # takes it for its own
-    HOLD = "hold"    # keeps it beside its own, under the origin's name, to send it on
+    COPY = "copy"  # takes it for its own
+    HOLD = "hold"  # keeps it beside its own, under the origin's name, to send it on
 
 
 @dataclass(frozen=True)
 class Flow:
-    """One unit of `chunk` along `path` (nodes, both ends included). The value is that of `origin`: the sender's own, or one that it holds."""
+    """One unit of `chunk` along `path` (nodes, both ends included). The value is that of `origin`: the sender's own, or
+    one that it holds."""
+
     chunk: int
     path: Path
     op: Op
@@ -36,7 +40,9 @@ class Flow:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Rounds of simultaneous flows. What a flow carries is what its sender has when the round begins; `chunks` is the number of servers."""
+    """Rounds of simultaneous flows. What a flow carries is what its sender has when the round begins; `chunks` is the
+    number of servers."""
+
     name: str
     chunks: int
     rounds: list[list[Flow]] = field(repr=False)
@@ -59,18 +65,22 @@ class Schedule:
 
 
 def mirrored(broadcast: list[list[Flow]]) -> list[list[Flow]]:
-    """Rounds that gather into each chunk's first owner what `broadcast` (COPY alone) spreads from there: time and links turned round.
+    """Rounds that gather into each chunk's first owner what `broadcast` (COPY alone) spreads from there: time and links
+    turned round.
 
-    A server that got a chunk in round r and passed it on later has, in the mirror, all those sums before it sends its own. Links are
-    directed pairs, so two flows that share none share none in the mirror.
+    A server that got a chunk in round r and passed it on later has, in the mirror, all those sums before it sends its
+    own. Links are directed pairs, so two flows that share none share none in the mirror.
     """
     if any(flow.op is not Op.COPY or flow.origin != flow.path[0] for flows in broadcast for flow in flows):
         raise ValueError("only a broadcast of copies has a mirror")
-    return [[Flow(flow.chunk, flow.path[::-1], Op.MERGE, flow.path[-1]) for flow in flows] for flows in reversed(broadcast)]
+    return [
+        [Flow(flow.chunk, flow.path[::-1], Op.MERGE, flow.path[-1]) for flow in flows] for flows in reversed(broadcast)
+    ]
 
 
 def packed(jobs: Sequence[tuple[Path, Sequence[int]]], *, priority: Sequence[Any]) -> list[list[int]]:
-    """List scheduling: every round takes jobs, least `priority` first, whose links are still free; rounds of indices into `jobs`.
+    """List scheduling: every round takes jobs, least `priority` first, whose links are still free; rounds of indices
+    into `jobs`.
 
     A job is a path and the indices of those that must be over before it starts.
     """
@@ -82,7 +92,9 @@ def packed(jobs: Sequence[tuple[Path, Sequence[int]]], *, priority: Sequence[Any
     ranked = sorted(range(len(jobs)), key=priority.__getitem__)
     rank = {index: place for place, index in enumerate(ranked)}
     links: dict[Path, list[tuple[Hashable, Hashable]]] = {path: list(pairwise(path)) for path, _ in jobs}
-    ready: dict[Path, list[int]] = {path: [] for path in links}  # ranks, a heap for each path: of jobs on one path a round takes one at most
+    ready: dict[Path, list[int]] = {
+        path: [] for path in links
+    }  # ranks, a heap for each path: of jobs on one path a round takes one at most
     for place, index in enumerate(ranked):
         if not waits[index]:
             ready[jobs[index][0]].append(place)

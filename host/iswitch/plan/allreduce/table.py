@@ -13,20 +13,37 @@ from iswitch.plan.allreduce.replay import replay
 
 __all__ = ["HEADER", "Row", "row"]
 
-COLUMNS = (("topology", 19), ("N", 3), ("PS", 5), ("merging", 7), ("sharded", 7), ("ring 0,1,..", 11), ("ring", 5), ("fixed trees", 11),
-           ("greedy", 6), ("best of k", 9), ("learned", 7), ("bound", 5), ("2 phases", 8), ("gap", 6), ("in network", 10))
+COLUMNS = (
+    ("topology", 19),
+    ("N", 3),
+    ("PS", 5),
+    ("merging", 7),
+    ("sharded", 7),
+    ("ring 0,1,..", 11),
+    ("ring", 5),
+    ("fixed trees", 11),
+    ("greedy", 6),
+    ("best of k", 9),
+    ("learned", 7),
+    ("bound", 5),
+    ("2 phases", 8),
+    ("gap", 6),
+    ("in network", 10),
+)
 HEADER = "  ".join(f"{name:{'<' if name == 'topology' else '>'}{width}}" for name, width in COLUMNS)
 
 
 @dataclass(frozen=True)
 class Row:
     """A line, and its numbers by name."""
+
     text: str
     numbers: dict[str, int | float | str | bool]
 
 
 def row(name: str, *, k: int = 16, seed: int = 0, weights: Path | None = None) -> Row:
-    """Rounds of every scheduler on the topology `name`; an asterisk marks one that the packaged policies were trained on."""
+    """Rounds of every scheduler on the topology `name`; an asterisk marks one that the packaged policies were trained
+    on."""
     graph = build(name)
     network = Network(graph)
     plain = {"PS": plain_server(network), "sharded": sharded_plain(network), "ring 0,1,..": ring(network)}
@@ -39,12 +56,24 @@ def row(name: str, *, k: int = 16, seed: int = 0, weights: Path | None = None) -
     best = f"best of {k}"
     limits = found.bounds
     numbers: dict[str, int | float | str | bool] = {
-        "topology": name, "trained on": name in TRAINED_ON, "N": network.size, "PS": plain["PS"].length,
+        "topology": name,
+        "trained on": name in TRAINED_ON,
+        "N": network.size,
+        "PS": plain["PS"].length,
         "merging": rounds["parameter server, merging"],
-        "sharded": plain["sharded"].length, "ring 0,1,..": plain["ring 0,1,.."].length, "ring": rounds["ring"],
-        "fixed trees": rounds["fixed trees"], "greedy": rounds["greedy"], best: rounds[f"greedy, {best}"], "learned": rounds["learned"],
-        "bound": limits.best, "2 phases": limits.two_phases,
-        "emitted": found.best.name, "gap": round(found.gap, 4), "in network": tree.length}
+        "sharded": plain["sharded"].length,
+        "ring 0,1,..": plain["ring 0,1,.."].length,
+        "ring": rounds["ring"],
+        "fixed trees": rounds["fixed trees"],
+        "greedy": rounds["greedy"],
+        best: rounds[f"greedy, {best}"],
+        "learned": rounds["learned"],
+        "bound": limits.best,
+        "2 phases": limits.two_phases,
+        "emitted": found.best.name,
+        "gap": round(found.gap, 4),
+        "in network": tree.length,
+    }
     cells = []
     for column, width in COLUMNS:
         value = numbers[best if column == "best of k" else column]

@@ -1,4 +1,5 @@
-"""PPO at both levels: one pair of nets plays several topologies, and learns to leave few ports idle. Needs torch; same seed, same weights."""
+"""PPO at both levels: one pair of nets plays several topologies, and learns to leave few ports idle. Needs torch; same
+seed, same weights."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,12 @@ __all__ = ["Settings", "train"]
 
 Vector = NDArray[np.float32]
 
+
 @dataclass(frozen=True)
 class Settings:
-    """`iterations` updates, each on `copies` games of every one of `topologies`. The reward of a round is minus the share of ports left idle."""
+    """`iterations` updates, each on `copies` games of every one of `topologies`. The reward of a round is minus the
+    share of ports left idle."""
+
     topologies: tuple[str, ...] = TRAINED_ON
     iterations: int = 200
     copies: int = 16
@@ -41,17 +45,19 @@ class Settings:
 
 @dataclass
 class Batch:
-    """What one topology's games teach, as tensors. Flow part: flat candidates of `picks`; tree part: one bit a tree and round."""
-    trees: torch.Tensor            # [state, tree, feature]
-    pool: torch.Tensor             # [state, tree]
-    returns: torch.Tensor          # [state]
-    tree_advantage: torch.Tensor   # [state]
-    flows: torch.Tensor            # [row, feature], those that were candidates
-    row: torch.Tensor              # of each candidate
-    segment: torch.Tensor          # of each candidate: number of the pick
-    changing: torch.Tensor         # [candidate, DYNAMIC]
-    choice: torch.Tensor           # [pick]: which candidate
-    flow_advantage: torch.Tensor   # [pick]
+    """What one topology's games teach, as tensors. Flow part: flat candidates of `picks`; tree part: one bit a tree and
+    round."""
+
+    trees: torch.Tensor  # [state, tree, feature]
+    pool: torch.Tensor  # [state, tree]
+    returns: torch.Tensor  # [state]
+    tree_advantage: torch.Tensor  # [state]
+    flows: torch.Tensor  # [row, feature], those that were candidates
+    row: torch.Tensor  # of each candidate
+    segment: torch.Tensor  # of each candidate: number of the pick
+    changing: torch.Tensor  # [candidate, DYNAMIC]
+    choice: torch.Tensor  # [pick]: which candidate
+    flow_advantage: torch.Tensor  # [pick]
 
 
 def advantages(trace: Trace, value: Sequence[np.ndarray], discount_lambda: float) -> tuple[np.ndarray, np.ndarray]:
@@ -94,9 +100,14 @@ def collect(policy: Policy, wiring: Wiring, settings: Settings, draw: np.random.
     return Batch(
         trees=torch.as_tensor(np.array([step.tree_features for step in trace])[going]),
         pool=torch.as_tensor(np.array([step.pool for step in trace])[going], dtype=torch.float32),
-        returns=torch.as_tensor(returns[going], dtype=torch.float32), tree_advantage=torch.as_tensor(scaled[going], dtype=torch.float32),
-        flows=flat(flows, torch.float32), row=flat(rows, torch.int64), segment=flat(segments, torch.int64),
-        changing=flat(changes, torch.float32), choice=flat(choices, torch.int64), flow_advantage=flat(flow_gains, torch.float32),
+        returns=torch.as_tensor(returns[going], dtype=torch.float32),
+        tree_advantage=torch.as_tensor(scaled[going], dtype=torch.float32),
+        flows=flat(flows, torch.float32),
+        row=flat(rows, torch.int64),
+        segment=flat(segments, torch.int64),
+        changing=flat(changes, torch.float32),
+        choice=flat(choices, torch.int64),
+        flow_advantage=flat(flow_gains, torch.float32),
     ), 2 * float(lengths.mean())
 
 
@@ -105,7 +116,9 @@ class Nets(torch.nn.Module):
 
     def __init__(self, policy: Policy) -> None:
         super().__init__()
-        parameters = {name.replace(".", "_"): torch.nn.Parameter(torch.tensor(value)) for name, value in policy.weights.items()}
+        parameters = {
+            name.replace(".", "_"): torch.nn.Parameter(torch.tensor(value)) for name, value in policy.weights.items()
+        }
         self.weights = torch.nn.ParameterDict(parameters)
 
     def net(self, name: str, features: torch.Tensor) -> torch.Tensor:
@@ -117,7 +130,8 @@ class Nets(torch.nn.Module):
         return Policy({name.replace("_", "."): value.detach().numpy().copy() for name, value in self.weights.items()})
 
     def chances(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Logarithms of the chances of what was picked and of which bits were set; mean entropy of picks; value of each state."""
+        """Logarithms of the chances of what was picked and of which bits were set; mean entropy of picks; value of each
+        state."""
         score = self.net("lower", batch.flows)[batch.row]
         total = score[:, 0] + (score[:, 1:] * batch.changing).sum(1)
         picks = len(batch.choice)
@@ -144,16 +158,22 @@ def exchange(nets: Nets, share: Callable[[Vector], object]) -> None:
     share(vector)
     start = 0
     for gradient in gradients:
-        gradient.copy_(torch.from_numpy(vector[start:start + gradient.numel()]).view_as(gradient))
+        gradient.copy_(torch.from_numpy(vector[start : start + gradient.numel()]).view_as(gradient))
         start += gradient.numel()
 
 
-def train(settings: Settings, *, tell: Callable[[int, dict[str, float]], None] | None = None,
-          share: Callable[[Vector], object] | None = None, rank: int = 0) -> Policy:
+def train(
+    settings: Settings,
+    *,
+    tell: Callable[[int, dict[str, float]], None] | None = None,
+    share: Callable[[Vector], object] | None = None,
+    rank: int = 0,
+) -> Policy:
     """The policy after `settings.iterations`; `tell` hears the number of each and the mean rounds by topology.
 
     With several workers `share` replaces a worker's whole gradient, one float32 vector, by the mean of all in place, as
-    `worker.allreduce(vector, op="mean")` does; each plays games of its own, drawn from its `rank`, and all end with the same weights.
+    `worker.allreduce(vector, op="mean")` does; each plays games of its own, drawn from its `rank`, and all end with the
+    same weights.
     """
     if rank < 0:
         raise ValueError(f"train rank must be at least 0, not {rank!r}")
@@ -177,9 +197,12 @@ def train(settings: Settings, *, tell: Callable[[int, dict[str, float]], None] |
             for at in draw.permutation(len(batches)):
                 batch, (picks_before, bits_before) = batches[at], before[at]
                 picks, bits, entropy, value = nets.chances(batch)
-                loss = (clipped(picks, picks_before, batch.flow_advantage, settings.clip)
-                        + clipped(bits, bits_before, batch.tree_advantage[:, None], settings.clip)
-                        + 0.5 * torch.nn.functional.mse_loss(value, batch.returns) - settings.entropy * entropy)
+                loss = (
+                    clipped(picks, picks_before, batch.flow_advantage, settings.clip)
+                    + clipped(bits, bits_before, batch.tree_advantage[:, None], settings.clip)
+                    + 0.5 * torch.nn.functional.mse_loss(value, batch.returns)
+                    - settings.entropy * entropy
+                )
                 optimizer.zero_grad()
                 loss.backward()
                 if share:

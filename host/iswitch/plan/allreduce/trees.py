@@ -1,4 +1,5 @@
-"""Flow trees: along which hops a chunk spreads from its root to every server, and, turned round, along which it is summed there."""
+"""Flow trees: along which hops a chunk spreads from its root to every server, and, turned round, along which it is
+summed there."""
 
 import random
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ Load = list[int]
 
 @dataclass(frozen=True)
 class FlowTree:
-    """`hops[s]`: the hop by which the chunk reaches server s, -1 at the root; `order`: servers, parents before children."""
+    """`hops[s]`: the hop by which the chunk reaches server s, -1 at the root; `order`: servers, parents before
+    children."""
+
     network: Network
     chunk: int
     root: int
@@ -43,11 +46,14 @@ class FlowTree:
 
 
 def balanced_tree(network: Network, root: int, chunk: int, load: Load, draw: random.Random | None = None) -> FlowTree:
-    """Nearest servers first, each below a server nearer to the root, by a shortest hop whose links carry least so far. Adds itself to `load`.
+    """Nearest servers first, each below a server nearer to the root, by a shortest hop whose links carry least so far.
+    Adds itself to `load`.
 
     `draw` settles the order of equals and ties; without it the lowest number does.
     """
-    far = (network.distance if network.distance.max() > 1 else network.far)[root]  # between one-port servers all is one hop, so links count
+    far = (network.distance if network.distance.max() > 1 else network.far)[
+        root
+    ]  # between one-port servers all is one hop, so links count
     hops, order = [-1] * network.size, [root]
     rest = [server for server in range(network.size) if server != root]
     if draw:
@@ -70,7 +76,8 @@ def balanced_tree(network: Network, root: int, chunk: int, load: Load, draw: ran
 
 
 def spread(trees: list[FlowTree], *, draw: random.Random | None = None) -> list[list[Flow]]:
-    """Rounds that copy each tree's chunk from its root to all servers: deepest remaining way first, then the larger subtree."""
+    """Rounds that copy each tree's chunk from its root to all servers: deepest remaining way first, then the larger
+    subtree."""
     jobs: list[tuple[Path, list[int]]] = []
     ranks: list[tuple[float, ...]] = []
     chunks: list[int] = []
@@ -82,4 +89,7 @@ def spread(trees: list[FlowTree], *, draw: random.Random | None = None) -> list[
             jobs.append((tree.network.hops[tree.hops[server]], [place[parent]] if parent != tree.root else []))
             ranks.append((-tree.height[server], -tree.below[server], draw.random() if draw else tree.chunk))
             chunks.append(tree.chunk)
-    return [[Flow(chunks[index], jobs[index][0], Op.COPY, jobs[index][0][0]) for index in taken] for taken in packed(jobs, priority=ranks)]
+    return [
+        [Flow(chunks[index], jobs[index][0], Op.COPY, jobs[index][0][0]) for index in taken]
+        for taken in packed(jobs, priority=ranks)
+    ]

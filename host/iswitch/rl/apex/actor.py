@@ -21,7 +21,8 @@ _REPORT_S = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class ActorProgress:
-    """rank; steps and episodes of its games so far; the mean of the latest returns; the version it plays with; what it added and pushed."""
+    """rank; steps and episodes of its games so far; the mean of the latest returns; the version it plays with; what it
+    added and pushed."""
 
     rank: int
     steps: int
@@ -32,27 +33,45 @@ class ActorProgress:
     bytes_pushed: int
 
 
-def act(replay: Replay, options: Options, rank: int, start: Start, report: Callable[[ActorProgress], Any] = lambda _: None) -> ActorProgress:
+def act(
+    replay: Replay, options: Options, rank: int, start: Start, report: Callable[[ActorProgress], Any] = lambda _: None
+) -> ActorProgress:
     """Plays until the learner publishes its end. TimeoutError if it publishes nothing."""
-    games, schedule = Games(options, rank), Schedule(options, start, replay.turns(options.add_items)) if options.lockstep else None
+    games, schedule = (
+        Games(options, rank),
+        Schedule(options, start, replay.turns(options.add_items)) if options.lockstep else None,
+    )
     version, rounds, told = start.version, 0, time.monotonic()
 
     def progress() -> ActorProgress:
         returns = list(games.returns)
-        return ActorProgress(rank=rank, steps=games.steps, episodes=games.episodes, mean_return=sum(returns) / len(returns) if returns else 0.0,
-                             version=version, items=rounds * options.add_items, bytes_pushed=replay.statistics().bytes_pushed)
+        return ActorProgress(
+            rank=rank,
+            steps=games.steps,
+            episodes=games.episodes,
+            mean_return=sum(returns) / len(returns) if returns else 0.0,
+            version=version,
+            items=rounds * options.add_items,
+            bytes_pushed=replay.statistics().bytes_pushed,
+        )
 
     while True:
         needed = schedule.version(rounds) if schedule else start.version + 1
         late = version < needed
-        if found := replay.get_parameters(newer_than=version, timeout=WAIT_S if late else 0.0) if late or not schedule else None:
+        if (
+            found := replay.get_parameters(newer_than=version, timeout=WAIT_S if late else 0.0)
+            if late or not schedule
+            else None
+        ):
             version, payload = found
             if payload.startswith(STOP):
                 replay.flush()
                 return progress()
             games.network.load(np.frombuffer(payload, np.float32, games.network.size))
         elif late:
-            raise TimeoutError(f"actor {rank} waited {WAIT_S:g} s for version {needed} of the parameters, and has {version}")
+            raise TimeoutError(
+                f"actor {rank} waited {WAIT_S:g} s for version {needed} of the parameters, and has {version}"
+            )
         columns, priorities = games.play(options.add_items)
         replay.extend(columns, priorities, turn=schedule.add(rounds, rank) if schedule else 0)
         rounds += 1

@@ -1,8 +1,9 @@
-"""Atari frames through the switch: every frame is pushed once, however many stacks it is in, and what is drawn is what was pushed.
+"""Atari frames through the switch: every frame is pushed once, however many stacks it is in, and what is drawn is what
+was pushed.
 
-One process with two clients. An actor's plays a game with a convolutional network, and adds n-step transitions between stacks of four frames with
-priorities of its own. A learner's draws batches, compares every row with a digest of what was pushed, takes steps of double DQN, and sets
-priorities anew. It is about bytes, not about scores.
+One process with two clients. An actor's plays a game with a convolutional network, and adds n-step transitions between
+stacks of four frames with priorities of its own. A learner's draws batches, compares every row with a digest of what
+was pushed, takes steps of double DQN, and sets priorities anew. It is about bytes, not about scores.
 """
 
 import hashlib
@@ -32,7 +33,8 @@ SPEC = spec_of(Field((STACKED, SIDE, SIDE), np.uint8, stacked=STACKED))
 
 @dataclass(frozen=True, kw_only=True)
 class AtariOptions:
-    """transitions: that are added, `add_items` at a time. batches: that are drawn meanwhile, evenly. epsilon: chance of a random action."""
+    """transitions: that are added, `add_items` at a time. batches: that are drawn meanwhile, evenly. epsilon: chance of
+    a random action."""
 
     game: str = "Breakout"
     seed: int = 1
@@ -49,19 +51,30 @@ class AtariOptions:
 
     def __post_init__(self) -> None:
         if self.add_items < 1 or self.transitions < 1 or self.transitions % self.add_items:
-            raise ValueError(f"AtariOptions transitions must be a multiple of add_items, {self.add_items}, not {self.transitions!r}")
+            raise ValueError(
+                f"AtariOptions transitions must be a multiple of add_items, {self.add_items}, not {self.transitions!r}"
+            )
         if not 1 <= self.batches <= self.transitions // self.add_items:
-            raise ValueError(f"AtariOptions batches must be 1 to {self.transitions // self.add_items}, as often as something is added, "
-                             f"not {self.batches!r}")
+            raise ValueError(
+                f"AtariOptions batches must be 1 to {self.transitions // self.add_items}, as often as something is added, "
+                f"not {self.batches!r}"
+            )
 
     @property
     def learning(self) -> Options:
-        return Options(learning_rate=self.learning_rate, horizon=self.horizon, discount=self.discount, batch=self.batch, exponent=self.exponent)
+        return Options(
+            learning_rate=self.learning_rate,
+            horizon=self.horizon,
+            discount=self.discount,
+            batch=self.batch,
+            exponent=self.exponent,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class AtariProgress:
-    """So far. frames: of the game. scored: in all episodes. drawn: rows that were compared, `gone` of them came without data. loss: the last one."""
+    """So far. frames: of the game. scored: in all episodes. drawn: rows that were compared, `gone` of them came without
+    data. loss: the last one."""
 
     added: int
     frames: int
@@ -81,7 +94,10 @@ class AtariProgress:
 def digests(data: Mapping[str, npt.NDArray[Any]]) -> list[bytes]:
     """Of each row, all fields in it."""
     rows = len(data["action"])
-    return [hashlib.blake2b(b"".join(data[name][row].tobytes() for name in SPEC), digest_size=16).digest() for row in range(rows)]
+    return [
+        hashlib.blake2b(b"".join(data[name][row].tobytes() for name in SPEC), digest_size=16).digest()
+        for row in range(rows)
+    ]
 
 
 class AtariActor:
@@ -103,9 +119,15 @@ class AtariActor:
         """So many new transitions, with their priorities."""
         while len(self._complete) < count:
             at_random = self._random.random() < self.options.epsilon
-            action = int(self._random.integers(self.game.actions)) if at_random else int(self._values(self._seen[None]).argmax())
+            action = (
+                int(self._random.integers(self.game.actions))
+                if at_random
+                else int(self._values(self._seen[None]).argmax())
+            )
             after, scored, terminated, truncated = self.game.step(action)
-            self._complete += self._builder.step(self._seen, action, float(np.sign(scored)), after, terminated=terminated, truncated=truncated)
+            self._complete += self._builder.step(
+                self._seen, action, float(np.sign(scored)), after, terminated=terminated, truncated=truncated
+            )
             self.scored += scored
             self._seen = after
             if terminated or truncated:
@@ -116,10 +138,14 @@ class AtariActor:
         return batch, priorities_of(errors, self.options.exponent)
 
 
-def play(actor_replay: Replay, learner_replay: Replay, options: AtariOptions,
-         report: Callable[[AtariProgress, dict[str, npt.NDArray[Any]] | None], Any] = lambda progress, batch: None) -> AtariProgress:
-    """Fills the table and draws from it. report: called whenever something was added, with the batch that was drawn, if one was.
-    RuntimeError if what is drawn is not what was pushed."""
+def play(
+    actor_replay: Replay,
+    learner_replay: Replay,
+    options: AtariOptions,
+    report: Callable[[AtariProgress, dict[str, npt.NDArray[Any]] | None], Any] = lambda progress, batch: None,
+) -> AtariProgress:
+    """Fills the table and draws from it. report: called whenever something was added, with the batch that was drawn, if
+    one was. RuntimeError if what is drawn is not what was pushed."""
     game = AtariGame(options.game)
     online, target = (for_frames(STACKED, game.actions, options.seed) for _ in range(2))
     improver, actor = Improver(online, target, options.learning), AtariActor(options, game, online)
@@ -132,7 +158,9 @@ def play(actor_replay: Replay, learner_replay: Replay, options: AtariOptions,
         added = actor_replay.extend(data, priorities)
         pushed.update(zip(added.items.tolist(), digests(data)))
         draws = number * options.batches // adds > (number - 1) * options.batches // adds
-        batch = learner_replay.sample(options.batch, beta=options.beta, seed=options.seed << 32 | number) if draws else None
+        batch = (
+            learner_replay.sample(options.batch, beta=options.beta, seed=options.seed << 32 | number) if draws else None
+        )
         if batch:
             for item, digest, missing in zip(batch.items.tolist(), digests(batch.data), batch.gone):
                 if not missing and digest != pushed[item]:
@@ -140,8 +168,16 @@ def play(actor_replay: Replay, learner_replay: Replay, options: AtariOptions,
             errors, loss = improver.improve(batch.data, batch.weights)
             learner_replay.update_priority(batch.items, priorities_of(errors, options.exponent))
             drawn, gone = drawn + len(batch.items), gone + int(batch.gone.sum())
-        progress = AtariProgress(added=number * options.add_items, frames=game.frames, episodes=actor.episodes, scored=actor.scored, drawn=drawn,
-                                 gone=gone, loss=loss, bytes_pushed=actor_replay.statistics().bytes_pushed)
+        progress = AtariProgress(
+            added=number * options.add_items,
+            frames=game.frames,
+            episodes=actor.episodes,
+            scored=actor.scored,
+            drawn=drawn,
+            gone=gone,
+            loss=loss,
+            bytes_pushed=actor_replay.statistics().bytes_pushed,
+        )
         report(progress, dict(batch.data) if batch else None)
     assert progress
     return progress

@@ -1,7 +1,9 @@
-"""Double DQN with n-step returns (van Hasselt et al. 2016): TD errors, the priorities made of them, and the learner's step.
+"""Double DQN with n-step returns (van Hasselt et al. 2016): TD errors, the priorities made of them, and the learner's
+step.
 
-The online network chooses the action whose value, by the target network, counts: TD error = reward + discount * target(next)[argmax online(next)] -
-online(observation)[action]. Actors compute the same in numpy, with the one network that they have in both places.
+The online network chooses the action whose value, by the target network, counts: TD error = reward + discount *
+target(next)[argmax online(next)] - online(observation)[action]. Actors compute the same in numpy, with the one network
+that they have in both places.
 """
 
 import math
@@ -50,14 +52,21 @@ class Improver:
         nn.utils.vector_to_parameters(self._target_weights, target.parameters())  # of which they are views from now on
 
     def improve(self, batch: Columns, weights: Vector) -> tuple[Vector, float]:
-        """One step by a batch, whose rows count with their importance weights. The batch's TD errors before it, and its loss.
-        FloatingPointError if that is none."""
+        """One step by a batch, whose rows count with their importance weights. The batch's TD errors before it, and its
+        loss. FloatingPointError if that is none."""
         column = {name: torch.from_numpy(np.ascontiguousarray(rows)) for name, rows in batch.items()}
         values = self.online(column["observation"])
         with torch.no_grad():
-            wanted = targets(column["reward"], column["discount"], self.online(column["next_observation"]), self.target(column["next_observation"]))
+            wanted = targets(
+                column["reward"],
+                column["discount"],
+                self.online(column["next_observation"]),
+                self.target(column["next_observation"]),
+            )
         errors = wanted - values.gather(-1, column["action"][:, None])[:, 0]
-        loss = (torch.from_numpy(weights) * nn.functional.huber_loss(errors, torch.zeros_like(errors), reduction="none")).mean()
+        loss = (
+            torch.from_numpy(weights) * nn.functional.huber_loss(errors, torch.zeros_like(errors), reduction="none")
+        ).mean()
         if not math.isfinite(loss.item()):
             raise FloatingPointError(f"the loss of step {self.replica.steps} is {loss.item()}")
         self.replica.gradient.zero_()

@@ -1,6 +1,7 @@
 """Dueling networks (Wang et al. 2016): Q is a state's value and the actions' advantages, less their mean.
 
-A learner's is a torch module; an actor's is the same in numpy, which for a few rows is several times faster and needs no torch.
+A learner's is a torch module; an actor's is the same in numpy, which for a few rows is several times faster and needs
+no torch.
 """
 
 import math
@@ -33,7 +34,9 @@ def _initialised(net: Dueling, seed: int) -> Dueling:
     generator = torch.Generator().manual_seed(seed)
     for layer in net.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d):
-            nn.init.orthogonal_(layer.weight, 1.0 if layer in (net.value, net.advantage) else math.sqrt(2), generator=generator)
+            nn.init.orthogonal_(
+                layer.weight, 1.0 if layer in (net.value, net.advantage) else math.sqrt(2), generator=generator
+            )
             nn.init.zeros_(layer.bias)
     return net
 
@@ -53,17 +56,30 @@ class _Unit(nn.Module):
 
 def for_frames(stacked: int, actions: int, seed: int) -> Dueling:
     """The convolutions of Mnih et al. 2015, for stacks of 84 x 84 bytes."""
-    body = nn.Sequential(_Unit(), nn.Conv2d(stacked, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(),
-                         nn.Conv2d(64, 64, 3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(64 * 7 * 7, 512), nn.ReLU())
+    body = nn.Sequential(
+        _Unit(),
+        nn.Conv2d(stacked, 32, 8, 4),
+        nn.ReLU(),
+        nn.Conv2d(32, 64, 4, 2),
+        nn.ReLU(),
+        nn.Conv2d(64, 64, 3, 1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(64 * 7 * 7, 512),
+        nn.ReLU(),
+    )
     return _initialised(Dueling(body, 512, actions), seed)
 
 
 class DuelingArrays:
-    """What `for_vectors` gives, in numpy, with the weights of a vector: those of the torch module's parameters in their order."""
+    """What `for_vectors` gives, in numpy, with the weights of a vector: those of the torch module's parameters in their
+    order."""
 
     def __init__(self, size: int, actions: int, hidden: int) -> None:
         layers = [(hidden, size), (hidden, hidden), (1, hidden), (actions, hidden)]
-        self._shapes: list[tuple[int, ...]] = [shape for rows, columns in layers for shape in ((rows, columns), (rows,))]
+        self._shapes: list[tuple[int, ...]] = [
+            shape for rows, columns in layers for shape in ((rows, columns), (rows,))
+        ]
         self.size = sum(map(math.prod, self._shapes))
         self.load(np.zeros(self.size, np.float32))
 

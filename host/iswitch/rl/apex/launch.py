@@ -31,10 +31,17 @@ _TIMEOUT_S = 60.0
 _LEARNER = -1  # as a rank
 
 
-def launch(options: Options, addresses: Sequence[str], out: Path, *, watch: Callable[[], None] = lambda: None,
-           console: Console | None = None, notes: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Train with a process for each actor and one for the learner. The learner talks to addresses[0], a port of the switch, actor r to
-    addresses[r + 1], beginning again when there are fewer. The table must be empty.
+def launch(
+    options: Options,
+    addresses: Sequence[str],
+    out: Path,
+    *,
+    watch: Callable[[], None] = lambda: None,
+    console: Console | None = None,
+    notes: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Train with a process for each actor and one for the learner. The learner talks to addresses[0], a port of the
+    switch, actor r to addresses[r + 1], beginning again when there are fewer. The table must be empty.
 
     watch: called several times a second; may raise, which ends the training. notes: go into the summary.
     Writes `summary.json` and `learning_curve.png` into `out`, and returns the summary. Raises LaunchError.
@@ -86,8 +93,10 @@ def launch(options: Options, addresses: Sequence[str], out: Path, *, watch: Call
     (out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     draw(summary, out / "learning_curve.png")
     if added != sent:
-        raise LaunchError(f"the switch says that {added:,} items were added, but {options.actors} actors sent {sent:,}. Does it serve others "
-                          "meanwhile?")
+        raise LaunchError(
+            f"the switch says that {added:,} items were added, but {options.actors} actors sent {sent:,}. Does it serve others "
+            "meanwhile?"
+        )
     tell(summary, out, console)
     return summary
 
@@ -111,14 +120,29 @@ def _work(rank: int, address: str, options: Options, start: Start, send: Callabl
             send(Done(last))
 
 
-def _run(options: Options, addresses: Sequence[str], console: Console, start: Start, actors_curve: list[ActorProgress],
-         watch: Callable[[], None]) -> list[Any]:
+def _run(
+    options: Options,
+    addresses: Sequence[str],
+    console: Console,
+    start: Start,
+    actors_curve: list[ActorProgress],
+    watch: Callable[[], None],
+) -> list[Any]:
     """What the learner ends with, and the actors by rank. actors_curve: gets what actors report."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as torch's: of numpy in the processes
     with Crew("iswitch.rl.apex.launch") as crew:
         for rank in range(_LEARNER, options.actors):
-            crew.start(rank, "learner" if rank == _LEARNER else f"actor {rank}", _work, rank, addresses[(rank + 1) % len(addresses)], options, start)
+            crew.start(
+                rank,
+                "learner" if rank == _LEARNER else f"actor {rank}",
+                _work,
+                rank,
+                addresses[(rank + 1) % len(addresses)],
+                options,
+                start,
+            )
         with Display(options, console) as display:
+
             def heard(rank: int, message: ActorProgress | LearnerProgress) -> None:
                 if isinstance(message, ActorProgress):
                     actors_curve.append(message)
@@ -131,9 +155,15 @@ def _run(options: Options, addresses: Sequence[str], console: Console, start: St
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m iswitch.rl.apex", description="Ape-X DQN; replay by the switch")
-    parser.add_argument("--switch", default="127.0.0.1:27000-27003", metavar="HOST:PORT[-PORT][,...]",
-                        help="addresses of the switch: the learner's, then the actors', beginning again when there are fewer (%(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("build/demo-apex"), help="folder for summary and curves (%(default)s)")
+    parser.add_argument(
+        "--switch",
+        default="127.0.0.1:27000-27003",
+        metavar="HOST:PORT[-PORT][,...]",
+        help="addresses of the switch: the learner's, then the actors', beginning again when there are fewer (%(default)s)",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/demo-apex"), help="folder for summary and curves (%(default)s)"
+    )
     for field in fields(Options):
         name = "--" + field.name.replace("_", "-")
         if isinstance(field.default, bool):

@@ -23,8 +23,9 @@ _CONFIRMED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerProgress:
-    """Where a learner is when it publishes. returns: of an evaluation's episodes, if there was one. loss: mean of the steps since the last one. adds,
-    draws, filled, total: of the table. stale: priorities that came after their item was gone. gone: rows that came without data."""
+    """Where a learner is when it publishes. returns: of an evaluation's episodes, if there was one. loss: mean of the
+    steps since the last one. adds, draws, filled, total: of the table. stale: priorities that came after their item was
+    gone. gone: rows that came without data."""
 
     step: int
     version: int
@@ -45,7 +46,8 @@ class LearnerProgress:
 
 @dataclass(frozen=True, kw_only=True)
 class Learned:
-    """What a learner ends with: the weights of its best evaluation. drawn: items, and drawn_sha256 of all of them in their order."""
+    """What a learner ends with: the weights of its best evaluation. drawn: items, and drawn_sha256 of all of them in
+    their order."""
 
     weights: Vector
     best_step: int
@@ -82,15 +84,25 @@ class _Table:
             yield from self.replay.prefetch(options.batch, depth=2, beta=options.beta)
         else:
             for step in range(options.steps):
-                yield self.replay.sample(options.batch, beta=options.beta, seed=options.seed << 32 | step + 1, turn=self.schedule.sample(step))
+                yield self.replay.sample(
+                    options.batch,
+                    beta=options.beta,
+                    seed=options.seed << 32 | step + 1,
+                    turn=self.schedule.sample(step),
+                )
 
     def update(self, step: int, batch: Batch, errors: Vector) -> None:
         """Priorities by a batch's TD errors; not waited for."""
         self.drawn += len(batch.items)
         self.hash.update(batch.items.tobytes())
         self.gone += int(batch.gone.sum())
-        self._updates.append(self.replay.update_priority(
-            batch.items, priorities_of(errors, self.options.exponent), turn=self.schedule.update(step) if self.schedule else 0))
+        self._updates.append(
+            self.replay.update_priority(
+                batch.items,
+                priorities_of(errors, self.options.exponent),
+                turn=self.schedule.update(step) if self.schedule else 0,
+            )
+        )
 
     def publish(self, parameters: Vector | bytes) -> None:
         self.version += 1
@@ -119,7 +131,9 @@ def _try(weights: Vector, options: Options, step: int) -> tuple[float, ...]:
     return tuple(returns)
 
 
-def learn(replay: Replay, options: Options, start: Start, report: Callable[[LearnerProgress], Any] = lambda _: None) -> Learned:
+def learn(
+    replay: Replay, options: Options, start: Start, report: Callable[[LearnerProgress], Any] = lambda _: None
+) -> Learned:
     """Learns until an evaluation is good, or for as many steps as the options say."""
     begin = time.perf_counter()
     observed, actions = sizes(options)
@@ -138,9 +152,21 @@ def learn(replay: Replay, options: Options, start: Start, report: Callable[[Lear
         weights = improver.replica.weights()
         returns = () if step % options.evaluate_every else _try(weights, options, step)
         seen = replay.statistics()
-        curve.append(LearnerProgress(
-            step=step, version=table.version, returns=returns, loss=sum(losses) / len(losses), adds=seen.adds, draws=seen.draws,
-            filled=seen.filled, total=seen.total, gone=table.gone, stale=table.stale(), seconds=time.perf_counter() - begin))
+        curve.append(
+            LearnerProgress(
+                step=step,
+                version=table.version,
+                returns=returns,
+                loss=sum(losses) / len(losses),
+                adds=seen.adds,
+                draws=seen.draws,
+                filled=seen.filled,
+                total=seen.total,
+                gone=table.gone,
+                stale=table.stale(),
+                seconds=time.perf_counter() - begin,
+            )
+        )
         report(curve[-1])
         losses.clear()
         if (mean := curve[-1].mean_return) is not None:
@@ -150,5 +176,11 @@ def learn(replay: Replay, options: Options, start: Start, report: Callable[[Lear
         if step < options.steps:
             table.publish(weights)
     table.stop()
-    return Learned(weights=best[2], best_step=best[1], curve=curve, drawn=table.drawn, drawn_sha256=table.hash.hexdigest(),
-                   seconds=time.perf_counter() - begin)
+    return Learned(
+        weights=best[2],
+        best_step=best[1],
+        curve=curve,
+        drawn=table.drawn,
+        drawn_sha256=table.hash.hexdigest(),
+        seconds=time.perf_counter() - begin,
+    )

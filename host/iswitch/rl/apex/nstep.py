@@ -1,8 +1,8 @@
 """Transitions over several steps: the discounted rewards of n steps, and what follows them.
 
-A transition from step t sums discount^k * reward[t + k] over the n steps from t, or over those that its episode still had; what its last
-observation is worth then counts with `discount`: discount^n, at a truncated end discount to the number of steps that there were, and 0 where the
-episode terminated, for there nothing follows.
+A transition from step t sums discount^k * reward[t + k] over the n steps from t, or over those that its episode still
+had; what its last observation is worth then counts with `discount`: discount^n, at a truncated end discount to the
+number of steps that there were, and 0 where the episode terminated, for there nothing follows.
 """
 
 from collections import deque
@@ -34,10 +34,18 @@ class NStep:
         self._begun: deque[tuple[npt.NDArray[Any], int]] = deque()
         self._rewards: deque[float] = deque()
 
-    def step(self, observation: npt.NDArray[Any], action: int, reward: float, next_observation: npt.NDArray[Any],
-             *, terminated: bool, truncated: bool) -> list[Transition]:
-        """The transitions that are complete with this step, the oldest first; at an episode's end all that were begun. Observations are kept
-        as they are given, not copied."""
+    def step(
+        self,
+        observation: npt.NDArray[Any],
+        action: int,
+        reward: float,
+        next_observation: npt.NDArray[Any],
+        *,
+        terminated: bool,
+        truncated: bool,
+    ) -> list[Transition]:
+        """The transitions that are complete with this step, the oldest first; at an episode's end all that were begun.
+        Observations are kept as they are given, not copied."""
         self._begun.append((observation, action))
         self._rewards.append(reward)
         done: list[Transition] = []
@@ -46,8 +54,15 @@ class NStep:
             reward_sum = 0.0
             for later in reversed(self._rewards):
                 reward_sum = later + self.discount * reward_sum
-            done.append(Transition(observation=first, action=taken, reward=reward_sum, next_observation=next_observation,
-                                   discount=0.0 if terminated else self.discount ** len(self._rewards)))
+            done.append(
+                Transition(
+                    observation=first,
+                    action=taken,
+                    reward=reward_sum,
+                    next_observation=next_observation,
+                    discount=0.0 if terminated else self.discount ** len(self._rewards),
+                )
+            )
             self._rewards.popleft()
         return done
 

@@ -15,7 +15,8 @@ STOP = b"stop"
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is learned and how. A learner's step is one batch; `steps`, `publish_every` and `evaluate_every` count those."""
+    """What is learned and how. A learner's step is one batch; `steps`, `publish_every` and `evaluate_every` count
+    those."""
 
     environment: str = "CartPole-v1"
     seed: int = 1
@@ -52,11 +53,23 @@ class Options:
     good_return: float = 485.0
     """Stop when an evaluation's episodes return as much on average."""
     lockstep: bool = False
-    """Every operation on the table in an order that was fixed beforehand: the same seed gives the same draws and the same weights."""
+    """Every operation on the table in an order that was fixed beforehand: the same seed gives the same draws and the
+    same weights."""
 
     def __post_init__(self) -> None:
-        for name in ("actors", "games", "add_items", "horizon", "hidden", "batch", "steps", "warmup", "publish_every",
-                     "evaluate_every", "evaluation_episodes"):
+        for name in (
+            "actors",
+            "games",
+            "add_items",
+            "horizon",
+            "hidden",
+            "batch",
+            "steps",
+            "warmup",
+            "publish_every",
+            "evaluate_every",
+            "evaluation_episodes",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"Options {name} must be at least 1, not {getattr(self, name)!r}")
         if not 0 <= self.discount <= 1:
@@ -64,9 +77,13 @@ class Options:
         if self.ratio <= 0:
             raise ValueError(f"Options ratio must be above 0, not {self.ratio!r}")
         if self.steps % self.evaluate_every:
-            raise ValueError(f"Options steps must be a multiple of evaluate_every, {self.evaluate_every}, not {self.steps!r}")
+            raise ValueError(
+                f"Options steps must be a multiple of evaluate_every, {self.evaluate_every}, not {self.steps!r}"
+            )
         if self.evaluate_every % self.publish_every:
-            raise ValueError(f"Options evaluate_every must be a multiple of publish_every, {self.publish_every}, not {self.evaluate_every!r}")
+            raise ValueError(
+                f"Options evaluate_every must be a multiple of publish_every, {self.publish_every}, not {self.evaluate_every!r}"
+            )
 
     def epsilon_of(self, game: int) -> float:
         """How often game `game` of all actors' games acts at random."""

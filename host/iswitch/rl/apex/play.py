@@ -16,7 +16,8 @@ from iswitch.rl.apex.options import Options, Vector
 __all__ = ["HELD_OUT", "TRIALS", "Games", "evaluate", "sizes"]
 
 TRIALS, HELD_OUT = 2**30, 2**31
-"""First seeds of the episodes by which a learner sees when to stop, and of those that nobody sees before the end. Actors' are below."""
+"""First seeds of the episodes by which a learner sees when to stop, and of those that nobody sees before the end.
+Actors' are below."""
 _RECENT = 20
 
 
@@ -25,8 +26,10 @@ def sizes(options: Options) -> tuple[int, int]:
     with gymnasium.make(options.environment) as game:
         seen, actions = game.observation_space, game.action_space
     if not (isinstance(seen, spaces.Box) and len(seen.shape) == 1 and isinstance(actions, spaces.Discrete)):
-        raise ValueError(f"Options environment must show a vector and take one of several actions, as CartPole does; "
-                         f"{options.environment!r} shows {seen} and takes {actions}")
+        raise ValueError(
+            f"Options environment must show a vector and take one of several actions, as CartPole does; "
+            f"{options.environment!r} shows {seen} and takes {actions}"
+        )
     return seen.shape[0], int(actions.n)
 
 
@@ -67,7 +70,9 @@ class Games:
         for k, action in enumerate(actions.tolist()):
             before = self._observations[k].copy()
             after, reward, terminated, truncated, _ = self._games[k].step(action)
-            self._complete += self._builders[k].step(before, action, float(reward), after, terminated=terminated, truncated=truncated)
+            self._complete += self._builders[k].step(
+                before, action, float(reward), after, terminated=terminated, truncated=truncated
+            )
             self._running[k] += float(reward)
             if terminated or truncated:
                 self.returns.append(self._running[k])

@@ -1,8 +1,9 @@
 """The order of a training in lockstep: which turn of the table belongs to which operation of which process.
 
-In a round every actor adds once, in the order of their ranks. Then, once `warmup` items are there, the learner takes a whole number of steps, each a
-SAMPLE and an UPDATE. What the learner publishes after its steps is what actors use from the next round on: nobody can run ahead of it, because the
-learner cannot draw in a round before all actors have added, and an actor of a round waits for the version that belongs to it.
+In a round every actor adds once, in the order of their ranks. Then, once `warmup` items are there, the learner takes a
+whole number of steps, each a SAMPLE and an UPDATE. What the learner publishes after its steps is what actors use from
+the next round on: nobody can run ahead of it, because the learner cannot draw in a round before all actors have added,
+and an actor of a round waits for the version that belongs to it.
 """
 
 from dataclasses import dataclass
@@ -14,8 +15,8 @@ __all__ = ["Schedule"]
 
 @dataclass(frozen=True)
 class Schedule:
-    """Rounds and a learner's steps count from 0. turns_per_add: of the table, that an actor's adding takes: one for each datagram.
-    ValueError if the options do not make whole rounds."""
+    """Rounds and a learner's steps count from 0. turns_per_add: of the table, that an actor's adding takes: one for
+    each datagram. ValueError if the options do not make whole rounds."""
 
     options: Options
     start: Start
@@ -24,10 +25,14 @@ class Schedule:
     def __post_init__(self) -> None:
         drawn = self.options.actors * self.options.add_items * self.options.ratio
         if drawn < self.options.batch or drawn % self.options.batch:
-            raise ValueError(f"in lockstep actors * add_items * ratio must be a multiple of batch, {self.options.batch}, not {drawn:g}")
+            raise ValueError(
+                f"in lockstep actors * add_items * ratio must be a multiple of batch, {self.options.batch}, not {drawn:g}"
+            )
         if self.options.publish_every % self.steps:
-            raise ValueError(f"in lockstep publish_every must be a multiple of {self.steps}, the steps of a round, "
-                             f"not {self.options.publish_every}")
+            raise ValueError(
+                f"in lockstep publish_every must be a multiple of {self.steps}, the steps of a round, "
+                f"not {self.options.publish_every}"
+            )
 
     @property
     def steps(self) -> int:

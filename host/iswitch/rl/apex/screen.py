@@ -1,4 +1,5 @@
-"""Atari games as Mnih et al. 2015 see them: grey frames of 84 x 84 bytes, one for four of the game's, in stacks of the last four."""
+"""Atari games as Mnih et al. 2015 see them: grey frames of 84 x 84 bytes, one for four of the game's, in stacks of the
+last four."""
 
 from collections import deque
 
@@ -29,14 +30,17 @@ def shrink(frame: Frame, side: int = SIDE) -> Frame:
 
 
 class AtariGame:
-    """A game that repeats each action for four frames, the last two of which make one, pixel by pixel the brighter: sprites flicker."""
+    """A game that repeats each action for four frames, the last two of which make one, pixel by pixel the brighter:
+    sprites flicker."""
 
     def __init__(self, game: str) -> None:
         """game: "Breakout". ValueError if there is none of that name."""
         gymnasium.register_envs(ale_py)
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         try:
-            self._game = gymnasium.make(f"ALE/{game}-v5", obs_type="grayscale", frameskip=1, repeat_action_probability=0.0)
+            self._game = gymnasium.make(
+                f"ALE/{game}-v5", obs_type="grayscale", frameskip=1, repeat_action_probability=0.0
+            )
         except gymnasium.error.Error as error:
             raise ValueError(f"there is no Atari game {game!r}: {error}") from None
         self.actions = int(self._game.action_space.n)  # type: ignore[attr-defined]

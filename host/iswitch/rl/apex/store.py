@@ -1,4 +1,5 @@
-"""What an Ape-X training needs of a replay: `iswitch.replay.ReplayClient` has it, and so has whatever stands in for it."""
+"""What an Ape-X training needs of a replay: `iswitch.replay.ReplayClient` has it, and so has whatever stands in for
+it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
@@ -67,7 +68,9 @@ class Replay(Protocol):
 
     def update_priority(self, items: Any, priorities: Any, *, turn: int = 0) -> Iterable[int]: ...
 
-    def limit(self, *, size: int = 1, ratio: float = 0.0, behind: int | None = None, ahead: int | None = None) -> Any: ...
+    def limit(
+        self, *, size: int = 1, ratio: float = 0.0, behind: int | None = None, ahead: int | None = None
+    ) -> Any: ...
 
     def set_parameters(self, version: int, data: Any, *, shout: bool = True) -> Any: ...
 
@@ -78,5 +81,10 @@ class Replay(Protocol):
 
 def spec_of(observation: Field) -> dict[str, Field]:
     """The fields of a transition between two observations."""
-    return {"observation": observation, "action": Field((), np.int64), "reward": Field((), np.float32), "next_observation": observation,
-            "discount": Field((), np.float32)}
+    return {
+        "observation": observation,
+        "action": Field((), np.int64),
+        "reward": Field((), np.float32),
+        "next_observation": observation,
+        "discount": Field((), np.float32),
+    }

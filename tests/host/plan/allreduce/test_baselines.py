@@ -1,8 +1,17 @@
-"""Parameter server, ring and fixed trees against closed forms and the values published for them; greedy at or below those of greedy."""
+"""Parameter server, ring and fixed trees against closed forms and the values published for them; greedy at or below
+those of greedy."""
 
 import pytest
 
-from iswitch.plan.allreduce.baselines import closed_ps, closed_ring, good_order, parameter_server, plain_server, ring, sharded
+from iswitch.plan.allreduce.baselines import (
+    closed_ps,
+    closed_ring,
+    good_order,
+    parameter_server,
+    plain_server,
+    ring,
+    sharded,
+)
 from iswitch.plan.allreduce.cases import CASES, SERVER_CENTRIC, build
 from iswitch.plan.allreduce.greedy import Scarcest, best_of, greedy
 from iswitch.plan.allreduce.growth import Wiring
@@ -11,16 +20,36 @@ from iswitch.plan.allreduce.overlap import overlapped
 from iswitch.plan.allreduce.replay import replay
 from iswitch.plan.allreduce.schedule import Flow, Op, Schedule
 
-# name: parameter server plain and merging, ring 0, 1, ... and in a good order, greedy, best of up to 160; computed apart from this package
+# name: parameter server plain and merging, ring 0, 1, ... and in a good order, greedy, best of up to 160; computed
+# apart from this package
 REFERENCE = {
-    "BCube(2,1)": (16, 10, 12, 6, 4, 4), "BCube(3,1)": (72, 36, 32, 16, 12, 10), "BCube(4,1)": (256, 98, 60, 30, 24, 20),
-    "BCube(5,1)": (600, 200, 96, 48, 40, 32), "BCube(2,2)": (48, 18, 42, 14, 8, 8), "BCube(3,2)": (486, 110, 156, 52, 32, 28),
-    "BCube(2,3)": (128, 36, 120, 30, 14, 12), "DCell(2,1)": (36, 16, 30, 10, 6, 6), "DCell(3,1)": (144, 52, 88, 22, 14, 12),
-    "DCell(4,1)": (480, 126, 152, 38, 26, 26), "DCell(5,1)": (None, 248, 232, 58, 46, 44), "DCell(2,2)": (None, 94, 574, 82, 44, 38),
-    "Jellyfish(8,3)": (112, 48, 14, 14, 18, 16), "Jellyfish(10,3)": (180, 60, 54, 18, 32, 26), "Jellyfish(16,4)": (480, 130, 30, 30, 50, 38),
-    "Jellyfish(20,4)": (760, 160, 76, 38, 56, 48), "Jellyfish(8,3,1,2)": (480, 128, 30, 30, 60, 56),
+    "BCube(2,1)": (16, 10, 12, 6, 4, 4),
+    "BCube(3,1)": (72, 36, 32, 16, 12, 10),
+    "BCube(4,1)": (256, 98, 60, 30, 24, 20),
+    "BCube(5,1)": (600, 200, 96, 48, 40, 32),
+    "BCube(2,2)": (48, 18, 42, 14, 8, 8),
+    "BCube(3,2)": (486, 110, 156, 52, 32, 28),
+    "BCube(2,3)": (128, 36, 120, 30, 14, 12),
+    "DCell(2,1)": (36, 16, 30, 10, 6, 6),
+    "DCell(3,1)": (144, 52, 88, 22, 14, 12),
+    "DCell(4,1)": (480, 126, 152, 38, 26, 26),
+    "DCell(5,1)": (None, 248, 232, 58, 46, 44),
+    "DCell(2,2)": (None, 94, 574, 82, 44, 38),
+    "Jellyfish(8,3)": (112, 48, 14, 14, 18, 16),
+    "Jellyfish(10,3)": (180, 60, 54, 18, 32, 26),
+    "Jellyfish(16,4)": (480, 130, 30, 30, 50, 38),
+    "Jellyfish(20,4)": (760, 160, 76, 38, 56, 48),
+    "Jellyfish(8,3,1,2)": (480, 128, 30, 30, 60, 56),
 }
-LARGE = ("BCube(5,1)", "BCube(3,2)", "DCell(5,1)", "DCell(2,2)", "Jellyfish(16,4)", "Jellyfish(20,4)", "Jellyfish(8,3,1,2)")
+LARGE = (
+    "BCube(5,1)",
+    "BCube(3,2)",
+    "DCell(5,1)",
+    "DCell(2,2)",
+    "Jellyfish(16,4)",
+    "Jellyfish(20,4)",
+    "Jellyfish(8,3,1,2)",
+)
 BEST_OF = {"DCell(3,1)": 64}  # games that best-of-k plays where 16 are not enough
 
 
@@ -40,7 +69,8 @@ def test_parameter_server_needs_its_closed_form(networks, name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_ring_in_the_order_of_numbers_needs_its_closed_form(networks, name):
-    """Published values come from ways chosen without regard to one another; ours spread over the links. Jellyfish's depend on the drawing."""
+    """Published values come from ways chosen without regard to one another; ours spread over the links. Jellyfish's
+    depend on the drawing."""
     network, published = networks[name], REFERENCE[name][2]
     schedule = ring(network)
     assert schedule.length == closed_ring(network)
@@ -75,7 +105,9 @@ def test_greedy_is_at_or_below_its_published_value(networks, name):
     assert schedule.length <= REFERENCE[name][4]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in CASES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in CASES]
+)
 def test_best_of_k_is_at_or_below_its_published_value(networks, name):
     network = networks[name]
     schedule = overlapped(best_of(Scarcest(), Wiring(network), k=BEST_OF.get(name, 16), seed=0, name="best of k"))

@@ -1,4 +1,5 @@
-"""Both levels as Gymnasium environments: its own checker, one game and many, refusals, and rewards that say the rounds."""
+"""Both levels as Gymnasium environments: its own checker, one game and many, refusals, and rewards that say the
+rounds."""
 
 import warnings
 
@@ -34,12 +35,16 @@ def test_rewards_of_both_levels_sum_to_port_bound_minus_rounds(topology):
         seen, facts = environment.reset(seed=1)
         total, over = 0.0, False
         while not over:
-            action = allowed(facts["action_mask"], draw) if "action_mask" in facts else environment.action_space.sample()
+            action = (
+                allowed(facts["action_mask"], draw) if "action_mask" in facts else environment.action_space.sample()
+            )
             seen, reward, over, cut, facts = environment.step(action)
             assert environment.observation_space.contains(seen) and not cut
             total += reward
         growth = environment.unwrapped.game.growth
-        assert total == pytest.approx(growth.size * (growth.size - 1) / growth.network.ports.sum() - facts["rounds"], abs=1e-4)
+        assert total == pytest.approx(
+            growth.size * (growth.size - 1) / growth.network.ports.sum() - facts["rounds"], abs=1e-4
+        )
 
 
 def test_workload_that_may_not_be_taken_costs_and_changes_nothing():
@@ -51,8 +56,13 @@ def test_workload_that_may_not_be_taken_costs_and_changes_nothing():
 
 
 def test_observations_do_not_depend_on_the_topology():
-    spaces = [[gymnasium.make(name, topology=topology).observation_space for topology in ("BCube(2,1)", "DCell(2,1)", "Jellyfish(4,2,1)")]
-              for name in IDS]
+    spaces = [
+        [
+            gymnasium.make(name, topology=topology).observation_space
+            for topology in ("BCube(2,1)", "DCell(2,1)", "Jellyfish(4,2,1)")
+        ]
+        for name in IDS
+    ]
     assert len({space.shape[1] for space in spaces[0]}) == len({space["flows"].shape[1] for space in spaces[1]}) == 1
 
 
@@ -88,6 +98,7 @@ def test_same_seed_same_game():
         environment = gymnasium.make(IDS[0], topology="BCube(3,1)")
         environment.reset(seed=seed)
         return [environment.step(np.ones(9, np.int8))[0].tobytes() for _ in range(3)]
+
     assert play(5) == play(5) != play(6)
 
 

@@ -22,5 +22,5 @@ def test_fewest_rounds_of_tiny_networks(name):
 def test_what_is_not_found_is_not_claimed():
     network = Network(build("BCube(2,1)"))
     found = exact(network, most=3)
-    assert found.schedule is None and found.least == 4            # three are proved too few
+    assert found.schedule is None and found.least == 4  # three are proved too few
     assert exact(network, time_limit_s=0).least == bounds(network).best

@@ -1,4 +1,5 @@
-"""Growing flow trees: the two ways to take workloads agree, games end in schedules that sum, features are what their names say."""
+"""Growing flow trees: the two ways to take workloads agree, games end in schedules that sum, features are what their
+names say."""
 
 import numpy as np
 import pytest
@@ -36,7 +37,8 @@ def test_games_at_random_sum_in_every_copy(name, copies):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_rounds_end_only_when_nothing_is_left(name):
-    """Workload by workload through the masks: every one offered is one that `replay` accepts, and no link that could be used stays free."""
+    """Workload by workload through the masks: every one offered is one that `replay` accepts, and no link that could be
+    used stays free."""
     growth, draw = Growth(wiring(name), 2), np.random.default_rng(2)
     while not growth.done.all():
         while (open_ := growth.candidates).any():
@@ -45,7 +47,7 @@ def test_rounds_end_only_when_nothing_is_left(name):
             growth.take(which, picks // growth.size, picks % growth.size)
         busy = np.zeros((2, len(growth.network.hops)), bool)
         for copy in range(2):
-            for hop, _ in (growth.log[copy][-1] if growth.log[copy] else []):
+            for hop, _ in growth.log[copy][-1] if growth.log[copy] else []:
                 busy[copy] |= growth.wiring.conflicts[hop]
         could = growth.held[:, growth.network.source] & ~growth.have[:, growth.network.target]
         assert not (could & ~busy[:, :, None]).any()
@@ -82,7 +84,12 @@ def test_restart_leaves_other_copies_alone():
     before = growth.have[1].copy(), growth.rounds[1], growth.near[1].copy()
     growth.restart(np.array([True, False]))
     assert (growth.have[0] == np.eye(4, dtype=bool)).all() and growth.rounds[0] == 0 and not growth.done[0]
-    assert (growth.have[1] == before[0]).all() and growth.rounds[1] == before[1] and (growth.near[1] == before[2]).all() and growth.done[1]
+    assert (
+        (growth.have[1] == before[0]).all()
+        and growth.rounds[1] == before[1]
+        and (growth.near[1] == before[2]).all()
+        and growth.done[1]
+    )
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -100,7 +107,10 @@ def test_features_are_shares(name):
             picks = np.array([draw.choice(np.flatnonzero(open_[copy])) for copy in which])
             growth.take(which, picks // growth.size, picks % growth.size)
         growth.end_round()
-    by_paths = [FLOW_FEATURES.index(name) for name in ("workloads that want the link into the target", "targets of the chunk at the source")]
+    by_paths = [
+        FLOW_FEATURES.index(name)
+        for name in ("workloads that want the link into the target", "targets of the chunk at the source")
+    ]
     assert np.min(least) >= -1 and np.delete(np.max(most, 0), by_paths).max() <= 1 + 1e-6
     assert np.max(most, 0)[by_paths[0]] <= PATHS * growth.size and np.max(most, 0)[by_paths[1]] <= PATHS
 
@@ -112,8 +122,10 @@ def test_features_count_what_they_say():
     assert feature(growth, "copies of the chunk")[0, hop].tolist() == [0.25] * 4
     assert feature(growth, "chunks that the target lacks")[0, hop, 0] == 0.75
     assert feature(growth, "neighbours of the target that lack the chunk")[0, hop].tolist() == [0.5, 1.0, 1.0, 0.5]
-    assert feature(growth, "neighbours that lack it and have no source yet")[0, hop, 0] == 0.5          # h3, that h2 has not reached
-    assert feature(growth, "servers to which the chunk comes nearer")[0, hop, 0] == 0.5                 # h1 and h3
+    assert (
+        feature(growth, "neighbours that lack it and have no source yet")[0, hop, 0] == 0.5
+    )  # h3, that h2 has not reached
+    assert feature(growth, "servers to which the chunk comes nearer")[0, hop, 0] == 0.5  # h1 and h3
     assert feature(growth, "way left for the chunk")[0, hop, 0] == 1
     assert feature(growth, "sources of the chunk on the target's other links")[0, hop].tolist() == [0, 0, 0, 0.5]  # h3
 
@@ -141,7 +153,9 @@ def test_games_are_drawn_from_their_seed():
 
 def test_best_is_the_shortest_game():
     at = wiring("BCube(3,1)")
-    assert best_of(Scarcest(), at, k=8, seed=0, name="best").length == 2 * games(Scarcest(), at, k=8, seed=0).rounds.min()
+    assert (
+        best_of(Scarcest(), at, k=8, seed=0, name="best").length == 2 * games(Scarcest(), at, k=8, seed=0).rounds.min()
+    )
     assert best_of(Scarcest(), at, k=8, seed=0, name="best").length <= greedy(at).length + 2
 
 

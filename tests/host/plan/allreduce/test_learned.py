@@ -1,4 +1,5 @@
-"""The learned scheduler, as packaged: never above parameter server or ring, below greedy where greedy leaves room, best of all comes out."""
+"""The learned scheduler, as packaged: never above parameter server or ring, below greedy where greedy leaves room, best
+of all comes out."""
 
 import random
 
@@ -18,9 +19,28 @@ from iswitch.plan.allreduce.network import Network
 from iswitch.plan.allreduce.overlap import overlapped
 from iswitch.plan.allreduce.replay import replay
 
-SMALL = ("BCube(2,1)", "BCube(3,1)", "BCube(4,1)", "BCube(2,2)", "BCube(2,3)", "DCell(2,1)", "DCell(3,1)", "DCell(4,1)",
-         "Jellyfish(8,3)", "Jellyfish(10,3)")
-BELOW_GREEDY = ("BCube(3,1)", "BCube(4,1)", "BCube(2,3)", "DCell(3,1)", "DCell(4,1)", "BCube(5,1)", "BCube(3,2)", "DCell(5,1)")
+SMALL = (
+    "BCube(2,1)",
+    "BCube(3,1)",
+    "BCube(4,1)",
+    "BCube(2,2)",
+    "BCube(2,3)",
+    "DCell(2,1)",
+    "DCell(3,1)",
+    "DCell(4,1)",
+    "Jellyfish(8,3)",
+    "Jellyfish(10,3)",
+)
+BELOW_GREEDY = (
+    "BCube(3,1)",
+    "BCube(4,1)",
+    "BCube(2,3)",
+    "DCell(3,1)",
+    "DCell(4,1)",
+    "BCube(5,1)",
+    "BCube(3,2)",
+    "DCell(5,1)",
+)
 """Of the twelve server-centric ones; on the other four greedy is at a bound."""
 
 
@@ -33,6 +53,7 @@ def found():
         if name not in kept:
             kept[name] = compare(build(name))
         return kept[name]
+
     return get
 
 
@@ -51,7 +72,9 @@ def test_learned_is_at_or_below_parameter_server_ring_and_greedy(found, name):
 @pytest.mark.parametrize("name", SIZES)
 def test_the_best_comes_out_with_its_bound(found, name):
     compared = found(name)
-    assert compared.best.length == min(schedule.length for schedule in compared.schedules.values()) >= compared.bounds.best
+    assert (
+        compared.best.length == min(schedule.length for schedule in compared.schedules.values()) >= compared.bounds.best
+    )
     assert compared.gap == pytest.approx(compared.best.length / compared.bounds.best - 1)
 
 
@@ -75,11 +98,15 @@ def test_more_games_never_lengthen_and_seeds_reproduce():
 def test_greedy_cannot_be_helped_by_overlapping_what_learned_beats():
     """The comparison is fair: greedy too has its phases overlapped, and as many games."""
     wiring = Wiring(Network(build("BCube(3,1)")))
-    assert overlapped(best_of(Scarcest(), wiring, k=64, seed=1, name="greedy")).length > learned(trained(), wiring, k=1, seed=0).length
+    assert (
+        overlapped(best_of(Scarcest(), wiring, k=64, seed=1, name="greedy")).length
+        > learned(trained(), wiring, k=1, seed=0).length
+    )
 
 
 def anything(seed):
-    """Three to five switches, and four to eight hosts with one to three cables each, to switches and now and then to one another."""
+    """Three to five switches, and four to eight hosts with one to three cables each, to switches and now and then to
+    one another."""
     draw = random.Random(seed)
     hosts, switches = [f"h{at}" for at in range(draw.randint(4, 8))], [f"s{at}" for at in range(draw.randint(3, 5))]
     graph = nx.Graph()

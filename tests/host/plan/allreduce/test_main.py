@@ -22,7 +22,9 @@ QUICK = ("BCube(2,1)", "BCube(3,1)", "DCell(2,1)", "DCell(3,1)", "Jellyfish(8,3)
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES])
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+)
 def test_the_table_in_the_docs_is_what_the_command_says(name):
     assert f"\n{row(name).text}\n" in (ROOT / "docs/allreduce.md").read_text(encoding="utf-8")
 
@@ -32,17 +34,55 @@ def test_the_header_in_the_docs_is_the_commands():
 
 
 def test_table_says_rounds_bound_and_gap(capsys, tmp_path):
-    assert main(["table", "BCube(2,1)", "DCell(2,1)", "-k", "2", "--json", str(tmp_path / "table.json"), "--plot", str(tmp_path / "table.png")]) == 0
+    assert (
+        main(
+            [
+                "table",
+                "BCube(2,1)",
+                "DCell(2,1)",
+                "-k",
+                "2",
+                "--json",
+                str(tmp_path / "table.json"),
+                "--plot",
+                str(tmp_path / "table.png"),
+            ]
+        )
+        == 0
+    )
     header, *lines = capsys.readouterr().out.splitlines()
     assert all(word in header for word in ("PS", "ring", "greedy", "learned", "bound", "gap")) and len(lines) == 2
     numbers = json.loads((tmp_path / "table.json").read_text())[0]
-    assert [numbers[key] for key in ("PS", "ring 0,1,..", "ring", "bound", "in network", "gap")] == [16, 12, 6, 3, 9, 0.3333]
+    assert [numbers[key] for key in ("PS", "ring 0,1,..", "ring", "bound", "in network", "gap")] == [
+        16,
+        12,
+        6,
+        3,
+        9,
+        0.3333,
+    ]
     assert (tmp_path / "table.png").read_bytes().startswith(PNG)
 
 
 def test_schedule_writes_files_that_sum(capsys, tmp_path):
     paths = {kind: tmp_path / f"best.{kind}" for kind in ("json", "xml", "png")}
-    assert main(["schedule", "BCube(3,1)", "-k", "2", "--json", str(paths["json"]), "--xml", str(paths["xml"]), "--plot", str(paths["png"])]) == 0
+    assert (
+        main(
+            [
+                "schedule",
+                "BCube(3,1)",
+                "-k",
+                "2",
+                "--json",
+                str(paths["json"]),
+                "--xml",
+                str(paths["xml"]),
+                "--plot",
+                str(paths["png"]),
+            ]
+        )
+        == 0
+    )
     said = capsys.readouterr().out
     assert "best: learned, 8 rounds; no schedule has fewer than 8 (gap 0.0 %)" in said
     assert "parameter server, merging    32 rounds" in said, "the table's column `merging`, not its `PS`"
@@ -63,21 +103,33 @@ def test_schedule_of_a_topology_file(capsys, tmp_path):
 def test_train_writes_weights_history_and_picture(capsys, tmp_path):
     pytest.importorskip("torch")
     paths = [tmp_path / name for name in ("weights.json", "history.json", "curve.png")]
-    assert main(["train", "--iterations", "1", "--out", str(paths[0]), "--history", str(paths[1]), "--plot", str(paths[2])]) == 0
+    assert (
+        main(
+            ["train", "--iterations", "1", "--out", str(paths[0]), "--history", str(paths[1]), "--plot", str(paths[2])]
+        )
+        == 0
+    )
     assert "1/1" in capsys.readouterr().out
     assert Policy.load(paths[0]).weights["lower.0"].shape == (14, 32)
     assert len(json.loads(paths[1].read_text())) == 1 and paths[2].read_bytes().startswith(PNG)
     assert main(["schedule", "BCube(2,1)", "-k", "1", "--weights", str(paths[0])]) == 0
 
 
-@pytest.mark.parametrize("arguments, message", [
-    (["schedule", "Ring(4)"], "topology must be like"), (["schedule", "DCell(4)"], "DCell takes 2 numbers, not"),
-    (["table", "BCube(1,1)"], "BCube needs"), (["schedule", "no.json"], "no.json"),
-    (["schedule", "BCube(2,1)", "-k", "0"], "k must be at least 1"), (["schedule", "BCube(2,)"], "topology must be like"),
-    (["schedule", "BCube(30,3)"], "BCube(30,3) must have at most 256 servers to be scheduled, not 810000"),
-    (["table", "DCell(9,90)"], "DCell(9,90) must have at most 256 servers to be scheduled, not over 10^9"),
-    (["table", "Jellyfish(100,4,1,3)"], "servers to be scheduled, not 300"), (["schedule", "BCube(0,9)"], "BCube needs n >= 2"),
-])
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["schedule", "Ring(4)"], "topology must be like"),
+        (["schedule", "DCell(4)"], "DCell takes 2 numbers, not"),
+        (["table", "BCube(1,1)"], "BCube needs"),
+        (["schedule", "no.json"], "no.json"),
+        (["schedule", "BCube(2,1)", "-k", "0"], "k must be at least 1"),
+        (["schedule", "BCube(2,)"], "topology must be like"),
+        (["schedule", "BCube(30,3)"], "BCube(30,3) must have at most 256 servers to be scheduled, not 810000"),
+        (["table", "DCell(9,90)"], "DCell(9,90) must have at most 256 servers to be scheduled, not over 10^9"),
+        (["table", "Jellyfish(100,4,1,3)"], "servers to be scheduled, not 300"),
+        (["schedule", "BCube(0,9)"], "BCube needs n >= 2"),
+    ],
+)
 def test_nonsense_is_told_in_a_line(capsys, arguments, message):
     assert main(arguments) == 1
     assert message in capsys.readouterr().err
@@ -88,8 +140,14 @@ def test_a_file_that_is_not_there_is_told_without_a_number(capsys):
     assert capsys.readouterr().err == "no.json: No such file or directory\n"
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("[", "net.json:1: not JSON: "), ("{}", "net.json: not a graph in networkx's node-link JSON"), ("[1]", "net.json: not a graph in")])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[", "net.json:1: not JSON: "),
+        ("{}", "net.json: not a graph in networkx's node-link JSON"),
+        ("[1]", "net.json: not a graph in"),
+    ],
+)
 def test_a_file_that_is_no_graph_is_told(capsys, tmp_path, text, message):
     (tmp_path / "net.json").write_text(text)
     assert main(["schedule", str(tmp_path / "net.json")]) == 1
@@ -107,6 +165,7 @@ def test_a_file_of_too_many_servers_is_told(capsys, tmp_path):
 
 def test_every_schedule_is_told_when_it_is_made(capsys, monkeypatch):
     """So a large topology shows how far it is."""
+
     def stop(*_, **__):
         raise ValueError("stopped")
 
@@ -114,7 +173,12 @@ def test_every_schedule_is_told_when_it_is_made(capsys, monkeypatch):
     assert main(["schedule", "BCube(2,1)", "-k", "1"]) == 1
     told = capsys.readouterr()
     assert [line[:25].strip() for line in told.out.splitlines()] == [
-        "parameter server, merging", "ring", "fixed trees", "greedy", "greedy, best of 1"]
+        "parameter server, merging",
+        "ring",
+        "fixed trees",
+        "greedy",
+        "greedy, best of 1",
+    ]
     assert told.err == "stopped\n"
 
 
@@ -124,17 +188,28 @@ def test_training_without_torch_is_told(capsys, monkeypatch):
     assert main(["train"]) == 1
     assert capsys.readouterr().err == (
         "python -m iswitch.plan.allreduce needs torch, which is not installed: pip install 'iswitch-rl[plan,torch]', or in a checkout of the "
-        "project pip install '.[plan,torch]'\n")
+        "project pip install '.[plan,torch]'\n"
+    )
 
 
-@pytest.mark.parametrize(("package", "arguments"), [("networkx", ["--help"]), ("networkx", ["schedule", "BCube(2,1)"]),
-                                                    ("matplotlib", ["table", "BCube(2,1)", "--plot", "x.png"])])
+@pytest.mark.parametrize(
+    ("package", "arguments"),
+    [
+        ("networkx", ["--help"]),
+        ("networkx", ["schedule", "BCube(2,1)"]),
+        ("matplotlib", ["table", "BCube(2,1)", "--plot", "x.png"]),
+    ],
+)
 def test_without_its_extra_scheduling_names_it(package, arguments):
-    code = (f"import runpy, sys\nsys.modules[{package!r}] = None\nsys.argv[1:] = {arguments!r}\n"
-            "runpy.run_module('iswitch.plan.allreduce', run_name='__main__')\n")
+    code = (
+        f"import runpy, sys\nsys.modules[{package!r}] = None\nsys.argv[1:] = {arguments!r}\n"
+        "runpy.run_module('iswitch.plan.allreduce', run_name='__main__')\n"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.startswith(f"python -m iswitch.plan.allreduce needs {package}, which is not installed: pip install 'iswitch-rl[plan]'")
+    assert done.stderr.startswith(
+        f"python -m iswitch.plan.allreduce needs {package}, which is not installed: pip install 'iswitch-rl[plan]'"
+    )
 
 
 def test_train_iterations_wrong(capsys):

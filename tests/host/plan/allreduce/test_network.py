@@ -17,8 +17,12 @@ PORT_BOUNDS = (3, 8, 15, 24, 5, 18, 8, 5, 11, 19, 29, 28, 14, 18, 30, 38, 30)
 @pytest.mark.parametrize("name", CASES)
 def test_hops_are_shortest_and_pass_switches_alone(name):
     network = Network(build(name))
-    without = {server: network.graph.subgraph([node for node, kind in network.graph.nodes(data="kind") if kind == "switch"] + [server])
-               for server in network.servers}
+    without = {
+        server: network.graph.subgraph(
+            [node for node, kind in network.graph.nodes(data="kind") if kind == "switch"] + [server]
+        )
+        for server in network.servers
+    }
     for path in network.hops:
         assert all(network.graph.nodes[node]["kind"] == "switch" for node in path[1:-1])
         if len(path) > 2:
@@ -61,11 +65,14 @@ def test_bounds_of_unlike_servers():
     assert (found.ports, found.inlet, found.spread, found.distance) == (3, 4, 1, 2) and found.best == 4
 
 
-@pytest.mark.parametrize("edges, kinds, message", [
-    ([("a", "b")], {"a": "host", "b": "router"}, "kind of node 'b'"),
-    ([("a", "s")], {"a": "host", "s": "switch"}, "at least 2 hosts"),
-    ([("a", "s"), ("b", "t")], {"a": "host", "b": "host", "s": "switch", "t": "switch"}, "every host must reach"),
-])
+@pytest.mark.parametrize(
+    "edges, kinds, message",
+    [
+        ([("a", "b")], {"a": "host", "b": "router"}, "kind of node 'b'"),
+        ([("a", "s")], {"a": "host", "s": "switch"}, "at least 2 hosts"),
+        ([("a", "s"), ("b", "t")], {"a": "host", "b": "host", "s": "switch", "t": "switch"}, "every host must reach"),
+    ],
+)
 def test_graph_wrong(edges, kinds, message):
     graph = nx.Graph(edges)
     nx.set_node_attributes(graph, kinds, "kind")

@@ -13,8 +13,14 @@ from iswitch.plan.allreduce.replay import ScheduleError, replay
 from iswitch.plan.allreduce.schedule import Flow, Op, Schedule, mirrored, packed
 
 SMALL = ("BCube(2,1)", "BCube(3,1)", "BCube(2,2)", "DCell(2,1)", "DCell(3,1)", "Jellyfish(8,3)", "Jellyfish(4,2,1,2)")
-MAKERS = {"plain": plain_server, "merging": parameter_server, "sharded plain": sharded_plain, "fixed trees": sharded, "ring": ring,
-          "good ring": lambda network: ring(network, good_order(network))}
+MAKERS = {
+    "plain": plain_server,
+    "merging": parameter_server,
+    "sharded plain": sharded_plain,
+    "fixed trees": sharded,
+    "ring": ring,
+    "good ring": lambda network: ring(network, good_order(network)),
+}
 
 
 @pytest.mark.parametrize("maker", MAKERS)
@@ -39,14 +45,20 @@ def test_the_sums_are_those_of_real_numbers():
     """The checker counts contributions; integers added by the same flows come to the same."""
     network = Network(build("BCube(3,1)"))
     schedule = sharded(network)
-    values = np.random.default_rng(1).integers(-2**40, 2**40, (network.size, network.size))
-    have = {(server, chunk): int(values[index, chunk]) for index, server in enumerate(network.servers) for chunk in range(network.size)}
+    values = np.random.default_rng(1).integers(-(2**40), 2**40, (network.size, network.size))
+    have = {
+        (server, chunk): int(values[index, chunk])
+        for index, server in enumerate(network.servers)
+        for chunk in range(network.size)
+    }
     for flows in schedule.rounds:
         arriving = [(flow, have[flow.path[0], flow.chunk]) for flow in flows]
         for flow, value in arriving:
             place = flow.path[-1], flow.chunk
             have[place] = have[place] + value if flow.op is Op.MERGE else value
-    assert all(have[server, chunk] == values[:, chunk].sum() for server in network.servers for chunk in range(network.size))
+    assert all(
+        have[server, chunk] == values[:, chunk].sum() for server in network.servers for chunk in range(network.size)
+    )
 
 
 def changed(schedule, at, index, flow):
@@ -64,7 +76,10 @@ def mutants(schedule):
         for index, flow in enumerate(flows):
             yield "left out", changed(schedule, at, index, None)
             yield "other chunk", changed(schedule, at, index, replace(flow, chunk=(flow.chunk + 1) % schedule.chunks))
-            yield "other operation", changed(schedule, at, index, replace(flow, op=Op.COPY if flow.op is Op.MERGE else Op.MERGE))
+            yield (
+                "other operation",
+                changed(schedule, at, index, replace(flow, op=Op.COPY if flow.op is Op.MERGE else Op.MERGE)),
+            )
             if flow.op is Op.MERGE:
                 yield "twice", replace(schedule, rounds=[*schedule.rounds[:at], [flow], *schedule.rounds[at:]])
 
@@ -96,13 +111,16 @@ def broken(flow, *, at=0):
     return graph, replace(schedule, rounds=rounds)
 
 
-@pytest.mark.parametrize("flow, rule", [
-    (Flow(9, ("h0", "s0.0", "h1"), Op.MERGE, "h0"), "no such chunk"),
-    (Flow(0, ("h0",), Op.MERGE, "h0"), "one merging node to another"),
-    (Flow(0, ("h0", "s0.0"), Op.MERGE, "h0"), "one merging node to another"),
-    (Flow(0, ("h0", "s0.0", "h1", "s1.1", "h3"), Op.MERGE, "h0"), "do not forward"),
-    (Flow(0, ("h0", "s0.1", "h2"), Op.MERGE, "h0"), "no link"),
-])
+@pytest.mark.parametrize(
+    "flow, rule",
+    [
+        (Flow(9, ("h0", "s0.0", "h1"), Op.MERGE, "h0"), "no such chunk"),
+        (Flow(0, ("h0",), Op.MERGE, "h0"), "one merging node to another"),
+        (Flow(0, ("h0", "s0.0"), Op.MERGE, "h0"), "one merging node to another"),
+        (Flow(0, ("h0", "s0.0", "h1", "s1.1", "h3"), Op.MERGE, "h0"), "do not forward"),
+        (Flow(0, ("h0", "s0.1", "h2"), Op.MERGE, "h0"), "no link"),
+    ],
+)
 def test_flow_wrong(flow, rule):
     with pytest.raises(ScheduleError, match=rule):
         replay(*broken(flow))

@@ -1,4 +1,5 @@
-"""PPO's parts against small cases worked by hand, chances against the games that were played, and the same seed gives the same weights."""
+"""PPO's parts against small cases worked by hand, chances against the games that were played, and the same seed gives
+the same weights."""
 
 import threading
 from types import SimpleNamespace
@@ -21,8 +22,10 @@ TINY = Settings(topologies=("BCube(2,1)", "DCell(2,1)"), iterations=2, copies=4,
 
 def test_advantages_by_hand():
     """Two copies, the second over after one round."""
-    trace = [SimpleNamespace(going=np.array([True, True]), idle=np.array([0.5, 0.25])),
-             SimpleNamespace(going=np.array([True, False]), idle=np.array([1.0, 0.0]))]
+    trace = [
+        SimpleNamespace(going=np.array([True, True]), idle=np.array([0.5, 0.25])),
+        SimpleNamespace(going=np.array([True, False]), idle=np.array([1.0, 0.0])),
+    ]
     gains, returns = advantages(trace, [np.array([-1.0, -0.5]), np.array([-0.75, 9.0])], 0.5)
     later = -1.0 + 0.75
     assert gains.tolist() == [[-0.5 - 0.75 + 1.0 + 0.5 * later, -0.25 + 0.5], [later, 0.0]]
@@ -58,7 +61,11 @@ def test_chances_are_those_of_the_softmax_over_candidates():
         assert float(picks[pick].detach()) == pytest.approx(np.log(chance[at]), abs=1e-4)
     selected = 1 / (1 + np.exp(-policy.net("upper", batch.trees.numpy())[..., 0]))
     expected = np.log(np.where(batch.pool.numpy() > 0, selected, 1 - selected))
-    assert np.allclose(bits.detach().numpy(), expected, atol=1e-4) and float(entropy.detach()) > 0 and value.shape == batch.returns.shape
+    assert (
+        np.allclose(bits.detach().numpy(), expected, atol=1e-4)
+        and float(entropy.detach()) > 0
+        and value.shape == batch.returns.shape
+    )
 
 
 def test_every_pick_of_a_game_can_be_learned_from():
@@ -72,7 +79,9 @@ def test_every_pick_of_a_game_can_be_learned_from():
 def test_nets_and_policy_are_the_same_function():
     policy = Policy.blank(seed=2)
     features = np.random.default_rng(0).normal(size=(5, 14)).astype(np.float32)
-    assert np.allclose(Nets(policy).net("lower", torch.tensor(features)).detach().numpy(), policy.net("lower", features), atol=1e-6)
+    assert np.allclose(
+        Nets(policy).net("lower", torch.tensor(features)).detach().numpy(), policy.net("lower", features), atol=1e-6
+    )
     assert all((Nets(policy).policy().weights[name] == value).all() for name, value in policy.weights.items())
 
 
@@ -91,6 +100,7 @@ def test_workers_that_share_gradients_end_with_the_same_weights():
             meeting.wait(60)
             vector[:] = (vectors[0] + vectors[1]) / 2
             meeting.wait(60)
+
         policies[rank] = train(TINY, share=share, rank=rank)
 
     workers = [threading.Thread(target=work, args=(rank,)) for rank in range(2)]
@@ -122,7 +132,9 @@ def test_training_tells_rounds_of_every_topology():
 
 def test_weights_in_the_package_have_been_trained():
     blank = Policy.blank(seed=1)
-    assert {name: value.shape for name, value in trained().weights.items()} == {name: value.shape for name, value in blank.weights.items()}
+    assert {name: value.shape for name, value in trained().weights.items()} == {
+        name: value.shape for name, value in blank.weights.items()
+    }
     assert all(np.abs(trained().weights[name] - blank.weights[name]).max() > 0.1 for name in ("lower.0", "lower.1"))
 
 
@@ -134,10 +146,15 @@ def test_at_least_half_of_the_table_is_held_out():
 def test_training_shortens_games():
     """A few minutes on one topology: fewer rounds on the mean, there and on a larger one not trained on."""
     lengths = []
-    policy = train(Settings(topologies=("BCube(3,1)",), iterations=60), tell=lambda _, means: lengths.append(means["BCube(3,1)"]))
+    policy = train(
+        Settings(topologies=("BCube(3,1)",), iterations=60), tell=lambda _, means: lengths.append(means["BCube(3,1)"])
+    )
     assert np.mean(lengths[-5:]) < np.mean(lengths[:5]) - 0.5
     wiring = Wiring(Network(build("BCube(4,1)")))
-    means = [rollout(scorer, Growth(wiring, 16), np.random.default_rng(0)).mean() for scorer in (policy, Policy.blank(seed=1))]
+    means = [
+        rollout(scorer, Growth(wiring, 16), np.random.default_rng(0)).mean()
+        for scorer in (policy, Policy.blank(seed=1))
+    ]
     assert means[0] < means[1]
 
 

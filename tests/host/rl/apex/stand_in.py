@@ -1,6 +1,8 @@
-"""Stands in for `iswitch.replay.ReplayClient` and its switch: the same methods, within one process, exact proportional draws by numpy.
+"""Stands in for `iswitch.replay.ReplayClient` and its switch: the same methods, within one process, exact proportional
+draws by numpy.
 
-Turns and limits are waited for, if there is somebody to wait for: with one thread for each client, of which one runs at a time.
+Turns and limits are waited for, if there is somebody to wait for: with one thread for each client, of which one runs at
+a time.
 """
 
 import threading
@@ -48,8 +50,14 @@ class StandIn:
     def extend(self, columns, priorities, *, turn=0):
         table, count = self.table, len(priorities)
         with table.lock:
-            self._begin("add", turn, lambda: not table.ratio or table.filled < table.size or table.credit + count * table.ratio <= table.ahead,
-                        self.turns(count))
+            self._begin(
+                "add",
+                turn,
+                lambda: (
+                    not table.ratio or table.filled < table.size or table.credit + count * table.ratio <= table.ahead
+                ),
+                self.turns(count),
+            )
             if table.ratio and table.filled >= table.size:
                 table.credit += count * table.ratio
             for k in range(count):
@@ -65,19 +73,33 @@ class StandIn:
     def sample(self, count, *, beta=0.4, stratified=True, seed=None, turn=0, items=0):
         table = self.table
         with table.lock:
-            self._begin("sample", turn, lambda: table.filled >= max(1, table.size) and (
-                not table.ratio or count <= table.credit + table.behind))
+            self._begin(
+                "sample",
+                turn,
+                lambda: (
+                    table.filled >= max(1, table.size) and (not table.ratio or count <= table.credit + table.behind)
+                ),
+            )
             table.credit -= count if table.ratio else 0
             random = self.random if seed is None else np.random.default_rng(seed)
             upto = np.cumsum(table.priorities)
-            slots = np.searchsorted(upto, (np.arange(count) + random.random(count)) / count * upto[-1], side="right").clip(0, table.filled - 1)
+            slots = np.searchsorted(
+                upto, (np.arange(count) + random.random(count)) / count * upto[-1], side="right"
+            ).clip(0, table.filled - 1)
             newest = (table.adds - 1 - slots) // table.capacity * table.capacity + slots
             weights = (upto[-1] / table.filled / table.priorities[slots]) ** beta
             table.draws += count
             data = {name: np.stack([table.rows[slot][name] for slot in slots]) for name in table.rows[0]}
             table.lock.notify_all()
-        return SimpleNamespace(data=data, items=(newest + table.capacity).astype(np.uint32), weights=(weights / weights.max()).astype(np.float32),
-                               priorities=table.priorities[slots].astype(np.float32), total=upto[-1], filled=table.filled, gone=np.zeros(count, bool))
+        return SimpleNamespace(
+            data=data,
+            items=(newest + table.capacity).astype(np.uint32),
+            weights=(weights / weights.max()).astype(np.float32),
+            priorities=table.priorities[slots].astype(np.float32),
+            total=upto[-1],
+            filled=table.filled,
+            gone=np.zeros(count, bool),
+        )
 
     def prefetch(self, count, *, depth=2, beta=0.4):
         waiting = deque()
@@ -116,8 +138,16 @@ class StandIn:
 
     def statistics(self):
         table = self.table
-        return SimpleNamespace(filled=table.filled, adds=table.adds, draws=table.draws, total=table.priorities.sum(), turn=table.turn,
-                               version=table.version, bytes_pushed=self.bytes_pushed, resent=0)
+        return SimpleNamespace(
+            filled=table.filled,
+            adds=table.adds,
+            draws=table.draws,
+            total=table.priorities.sum(),
+            turn=table.turn,
+            version=table.version,
+            bytes_pushed=self.bytes_pushed,
+            resent=0,
+        )
 
     def close(self):
         pass

@@ -1,4 +1,5 @@
-"""Atari transitions through a client and the golden switch, in virtual time: what is drawn is what was pushed, in few bytes."""
+"""Atari transitions through a client and the golden switch, in virtual time: what is drawn is what was pushed, in few
+bytes."""
 
 from dataclasses import replace
 
@@ -79,8 +80,14 @@ def test_an_error_of_the_watch_ends_it(tmp_path):
         launch_atari(FEW, [model.address(0)], tmp_path, watch=watch)
 
 
-@pytest.mark.parametrize("change,why", [({"transitions": 95}, "multiple of add_items, 16"), ({"batches": 7}, "batches must be 1 to 6"),
-                                        ({"batches": 0}, "batches must be 1 to 6")])
+@pytest.mark.parametrize(
+    "change,why",
+    [
+        ({"transitions": 95}, "multiple of add_items, 16"),
+        ({"batches": 7}, "batches must be 1 to 6"),
+        ({"batches": 0}, "batches must be 1 to 6"),
+    ],
+)
 def test_options_that_make_no_sense_are_refused(change, why):
     with pytest.raises(ValueError, match=why):
         replace(FEW, **change)

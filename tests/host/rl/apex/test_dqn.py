@@ -15,9 +15,13 @@ OPTIONS = Options(hidden=8, learning_rate=1e-2, target_rate=0.25)
 
 def batch(rows=32, seed=1):
     rng = np.random.default_rng(seed)
-    return {"observation": rng.normal(size=(rows, 4)).astype(np.float32), "action": rng.integers(2, size=rows),
-            "reward": rng.normal(size=rows).astype(np.float32), "next_observation": rng.normal(size=(rows, 4)).astype(np.float32),
-            "discount": rng.choice(np.array([0, 0.9, 0.99], np.float32), rows)}
+    return {
+        "observation": rng.normal(size=(rows, 4)).astype(np.float32),
+        "action": rng.integers(2, size=rows),
+        "reward": rng.normal(size=rows).astype(np.float32),
+        "next_observation": rng.normal(size=(rows, 4)).astype(np.float32),
+        "discount": rng.choice(np.array([0, 0.9, 0.99], np.float32), rows),
+    }
 
 
 def values_of(net, seen):
@@ -40,7 +44,9 @@ def improver(target_seed=1):
     made = Improver(for_vectors(4, 2, 8, 1), for_vectors(4, 2, 8, 1), OPTIONS)
     with torch.no_grad():
         other = nn.utils.parameters_to_vector(for_vectors(4, 2, 8, target_seed).parameters())
-        for parameter, part in zip(made.target.parameters(), other.split([p.numel() for p in made.target.parameters()])):
+        for parameter, part in zip(
+            made.target.parameters(), other.split([p.numel() for p in made.target.parameters()])
+        ):
             parameter.copy_(part.view_as(parameter))
     return made
 
@@ -76,7 +82,9 @@ def test_the_target_follows_the_online_network():
     before = nn.utils.parameters_to_vector(made.target.parameters()).detach().clone()
     made.improve(batch(), np.ones(32, np.float32))
     online = torch.from_numpy(made.replica.weights())
-    assert torch.allclose(nn.utils.parameters_to_vector(made.target.parameters()), before + 0.25 * (online - before), atol=1e-6)
+    assert torch.allclose(
+        nn.utils.parameters_to_vector(made.target.parameters()), before + 0.25 * (online - before), atol=1e-6
+    )
 
 
 def test_the_loss_falls():

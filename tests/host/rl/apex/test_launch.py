@@ -12,8 +12,19 @@ from iswitch.rl.launch import LaunchError
 
 from sim.bench.udp_model import Faults, UdpModel
 
-FEW = Options(actors=2, games=2, add_items=24, batch=32, ratio=2.0, warmup=60, publish_every=6, evaluate_every=12, steps=24, hidden=8,
-              evaluation_episodes=2)
+FEW = Options(
+    actors=2,
+    games=2,
+    add_items=24,
+    batch=32,
+    ratio=2.0,
+    warmup=60,
+    publish_every=6,
+    evaluate_every=12,
+    steps=24,
+    hidden=8,
+    evaluation_episodes=2,
+)
 LOCKSTEP = replace(FEW, lockstep=True)
 LONG = replace(FEW, steps=120_000)
 
@@ -31,7 +42,9 @@ def test_everything_is_added_once(faults, tmp_path):
     with switch(faults) as model:
         summary = launch(FEW, addresses(model), tmp_path)
         table = model.switch.service.tables[0]
-        assert table.adds == summary["items_added"] == summary["items_sent"] and not any(place.open for place in model.switch.service.places)
+        assert table.adds == summary["items_added"] == summary["items_sent"] and not any(
+            place.open for place in model.switch.service.places
+        )
     assert summary["items_drawn"] == FEW.steps * FEW.batch and summary["learner_steps"] == FEW.steps
     assert summary["versions"] == 1 + FEW.steps // FEW.publish_every
     assert json.loads((tmp_path / "summary.json").read_text()) == json.loads(json.dumps(summary))
@@ -43,7 +56,10 @@ def test_in_lockstep_a_bad_network_changes_neither_draws_nor_weights(tmp_path):
     for faults in (None, Faults(loss=0.05, duplication=0.05, reordering=0.05)):
         with switch(faults) as model:
             found.append(launch(LOCKSTEP, addresses(model), tmp_path))
-    assert found[0]["weights_sha256"] == found[1]["weights_sha256"] and found[0]["drawn_sha256"] == found[1]["drawn_sha256"]
+    assert (
+        found[0]["weights_sha256"] == found[1]["weights_sha256"]
+        and found[0]["drawn_sha256"] == found[1]["drawn_sha256"]
+    )
     assert found[0]["items_added"] == found[1]["items_added"]
 
 

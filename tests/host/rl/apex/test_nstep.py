@@ -8,17 +8,30 @@ DISCOUNT = 0.9
 
 
 def episode(length, seed, end):
-    """Steps (observation, action, reward, next observation, terminated, truncated) of which the last ends as it is told."""
+    """Steps (observation, action, reward, next observation, terminated, truncated) of which the last ends as it is
+    told."""
     rng = np.random.default_rng(seed)
     seen = rng.random((length + 1, 3)).astype(np.float32)
-    return [(seen[t], int(rng.integers(4)), float(rng.normal()), seen[t + 1], t == length - 1 and end == "terminated",
-             t == length - 1 and end == "truncated") for t in range(length)]
+    return [
+        (
+            seen[t],
+            int(rng.integers(4)),
+            float(rng.normal()),
+            seen[t + 1],
+            t == length - 1 and end == "terminated",
+            t == length - 1 and end == "truncated",
+        )
+        for t in range(length)
+    ]
 
 
 def made(steps, horizon):
     builder = NStep(horizon, DISCOUNT)
-    return [each for observation, action, reward, after, terminated, truncated in steps
-            for each in builder.step(observation, action, reward, after, terminated=terminated, truncated=truncated)]
+    return [
+        each
+        for observation, action, reward, after, terminated, truncated in steps
+        for each in builder.step(observation, action, reward, after, terminated=terminated, truncated=truncated)
+    ]
 
 
 def naive(steps, horizon):
@@ -54,7 +67,10 @@ def test_sums_are_those_of_the_whole_episode(horizon, length, end):
 
 @pytest.mark.parametrize("horizon", [1, 3, 5])
 def test_episodes_do_not_mix(horizon):
-    parts = [episode(length, seed=length, end=end) for length, end in ((4, "terminated"), (1, "truncated"), (7, "truncated"), (2, "goes on"))]
+    parts = [
+        episode(length, seed=length, end=end)
+        for length, end in ((4, "terminated"), (1, "truncated"), (7, "truncated"), (2, "goes on"))
+    ]
     expected = [each for part in parts for each in naive(part, horizon)]
     assert_same(made([step for part in parts for step in part], horizon), expected)
 
@@ -74,8 +90,12 @@ def test_columns_have_a_row_for_each_transition_in_its_order():
     found = made(episode(6, seed=3, end="terminated"), 3)
     table = columns(found)
     assert {name: (column.dtype, column.shape) for name, column in table.items()} == {
-        "observation": (np.float32, (6, 3)), "action": (np.int64, (6,)), "reward": (np.float32, (6,)), "next_observation": (np.float32, (6, 3)),
-        "discount": (np.float32, (6,))}
+        "observation": (np.float32, (6, 3)),
+        "action": (np.int64, (6,)),
+        "reward": (np.float32, (6,)),
+        "next_observation": (np.float32, (6, 3)),
+        "discount": (np.float32, (6,)),
+    }
     for row, each in enumerate(found):
         assert (table["observation"][row] == each.observation).all() and table["action"][row] == each.action
         assert table["reward"][row] == np.float32(each.reward) and table["discount"][row] == np.float32(each.discount)

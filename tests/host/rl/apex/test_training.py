@@ -21,8 +21,19 @@ spec.loader.exec_module(stand_in)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-FEW = Options(actors=2, games=2, add_items=8, batch=16, ratio=4.0, warmup=60, publish_every=4, evaluate_every=16, steps=48, hidden=8,
-              evaluation_episodes=2)
+FEW = Options(
+    actors=2,
+    games=2,
+    add_items=8,
+    batch=16,
+    ratio=4.0,
+    warmup=60,
+    publish_every=4,
+    evaluate_every=16,
+    steps=48,
+    hidden=8,
+    evaluation_episodes=2,
+)
 LOCKSTEP = replace(FEW, lockstep=True)
 AT_FIRST = Start()
 
@@ -31,7 +42,10 @@ def train(options, start=AT_FIRST, capacity=512, **published):
     """The table, what the learner ended with, what the actors did."""
     table = stand_in.Table(capacity)
     table.turn, table.version = start.turn, start.version
-    bodies = [partial(act, stand_in.StandIn(table, f"actor {rank}", rank), options, rank, start) for rank in range(options.actors)]
+    bodies = [
+        partial(act, stand_in.StandIn(table, f"actor {rank}", rank), options, rank, start)
+        for rank in range(options.actors)
+    ]
     learner = partial(learn, stand_in.StandIn(table, "learner", 99), options, start, **published)
     *actors, learned = in_turns(table.lock, [*bodies, learner])
     return table, learned, actors
@@ -50,7 +64,9 @@ def test_all_that_actors_added_is_in_the_table_and_all_was_drawn_that_the_learne
 def test_lockstep_gives_the_same_draws_and_weights_again():
     first, again = train(LOCKSTEP), train(LOCKSTEP)
     assert first[1].weights_sha256 == again[1].weights_sha256 and first[1].drawn_sha256 == again[1].drawn_sha256
-    assert [replace(point, seconds=0) for point in first[1].curve] == [replace(point, seconds=0) for point in again[1].curve]
+    assert [replace(point, seconds=0) for point in first[1].curve] == [
+        replace(point, seconds=0) for point in again[1].curve
+    ]
     other = train(replace(LOCKSTEP, seed=2))
     assert other[1].weights_sha256 != first[1].weights_sha256 and other[1].drawn_sha256 != first[1].drawn_sha256
 
@@ -63,10 +79,18 @@ def test_lockstep_does_not_depend_on_where_the_table_was():
 def test_in_lockstep_operations_are_in_the_order_of_the_schedule():
     table, _, _ = train(LOCKSTEP)
     schedule = Schedule(LOCKSTEP, Start())
-    expected = {schedule.sample(step): ("sample", "learner") for step in range(48)} | {
-        schedule.update(step): ("update", "learner") for step in range(48)} | {
-        schedule.add(number, rank): ("add", f"actor {rank}") for number in range(schedule.warm_rounds + 48 // schedule.steps) for rank in range(2)}
-    assert [(kind, name, turn) for kind, name, turn in table.order] == [(*expected[turn], turn) for turn in sorted(expected)]
+    expected = (
+        {schedule.sample(step): ("sample", "learner") for step in range(48)}
+        | {schedule.update(step): ("update", "learner") for step in range(48)}
+        | {
+            schedule.add(number, rank): ("add", f"actor {rank}")
+            for number in range(schedule.warm_rounds + 48 // schedule.steps)
+            for rank in range(2)
+        }
+    )
+    assert [(kind, name, turn) for kind, name, turn in table.order] == [
+        (*expected[turn], turn) for turn in sorted(expected)
+    ]
 
 
 def test_draws_stay_at_the_ratio_when_all_run_freely():
@@ -78,7 +102,10 @@ def test_draws_stay_at_the_ratio_when_all_run_freely():
 def test_a_good_evaluation_ends_the_training_when_more_episodes_confirm_it():
     options = replace(FEW, good_return=1.0)
     _, learned, _ = train(options)
-    assert learned.best_step == learned.curve[-1].step == 16 and len(learned.curve[-1].returns) == 4 * options.evaluation_episodes
+    assert (
+        learned.best_step == learned.curve[-1].step == 16
+        and len(learned.curve[-1].returns) == 4 * options.evaluation_episodes
+    )
 
 
 def test_the_best_weights_are_kept():
@@ -98,7 +125,10 @@ def test_an_actor_without_parameters_gives_up():
 
 def test_actors_play_different_games_and_the_same_again():
     first, second, again = (Games(FEW, rank).play(20)[0] for rank in (0, 1, 0))
-    assert all((first[name] == again[name]).all() for name in first) and (first["observation"] != second["observation"]).any()
+    assert (
+        all((first[name] == again[name]).all() for name in first)
+        and (first["observation"] != second["observation"]).any()
+    )
 
 
 def test_transitions_are_steps_of_one_game():
@@ -106,7 +136,11 @@ def test_transitions_are_steps_of_one_game():
     columns, _ = Games(replace(FEW, horizon=1), 0).play(200)
     before, after = columns["observation"], columns["next_observation"]
     assert np.allclose(after[:, [0, 2]], before[:, [0, 2]] + 0.02 * before[:, [1, 3]], atol=1e-5)
-    assert (columns["reward"] == 1).all() and set(columns["action"]) == {0, 1} and set(columns["discount"]) == set(np.array([0, 0.99], np.float32))
+    assert (
+        (columns["reward"] == 1).all()
+        and set(columns["action"]) == {0, 1}
+        and set(columns["discount"]) == set(np.array([0, 0.99], np.float32))
+    )
 
 
 def test_returns_are_of_as_many_steps_as_the_horizon():

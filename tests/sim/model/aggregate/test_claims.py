@@ -6,15 +6,14 @@ import pytest
 
 from iswitch.wire import Operation, Outcome, SlotState, Type
 from sim.model.aggregate import ring as ring_of
-from sim.model.aggregate.claims import (
-    Answer, Claimant, Claims, Grant, admit, behind, claim, granted, leave, new_claims,
-)
+from sim.model.aggregate.claims import Answer, Claimant, Claims, Grant, admit, behind, claim, granted, leave, new_claims
 
 SERIAL = 1 << 32
 
 
 class Ledger:
-    """The same promises in other words. `accepted[m]`: each claim of m that was not refused, with its update or None."""
+    """The same promises in other words. `accepted[m]`: each claim of m that was not refused, with its update or
+    None."""
 
     def __init__(self, staleness: int, threshold: int, members: int) -> None:
         self.staleness, self.threshold = staleness, threshold
@@ -22,7 +21,8 @@ class Ledger:
         self.accepted: list[dict[int, int | None]] = [{} for _ in range(members)]
 
     def claim(self, m: int, k: int, version: int, held: int, live: set[int], paused: bool) -> tuple:
-        """Outcome; ("grant", receivers, update, members) or ("refuse", k); age. `held`: m has said that it holds so many updates."""
+        """Outcome; ("grant", receivers, update, members) or ("refuse", k); age. `held`: m has said that it holds so
+        many updates."""
         mine, update = self.accepted[m], len(self.updates)
         last = max(mine, default=0)
         if k < last:
@@ -93,8 +93,15 @@ def test_claims_are_what_a_ledger_says(staleness, segments):
                 version = max(0, update + rng.randint(-staleness - 2, 1))
                 held = max(0, update - rng.choice([0, 0, 0, 0, 1, 2]))
                 paused = rng.random() < 0.1
-                ring = state_of(mask(live), ledger.threshold, joining=paused << 5, have=tuple(
-                    (first_seq + (held if n == m else rng.randint(0, update)) * segments) % SERIAL for n in range(members)))
+                ring = state_of(
+                    mask(live),
+                    ledger.threshold,
+                    joining=paused << 5,
+                    have=tuple(
+                        (first_seq + (held if n == m else rng.randint(0, update)) * segments) % SERIAL
+                        for n in range(members)
+                    ),
+                )
                 verdict = claim(claims, ring, member=m, k=k, weights=(first_seq + version * segments) % SERIAL)
                 outcome, answer, age = ledger.claim(m, k, version, held, live, paused)
                 claims = verdict.claims
@@ -118,9 +125,15 @@ def test_the_example_of_the_protocol():
     a, b, c = 0, 1, 2
     claims = new_claims(0, segments=2, staleness=1, members=3)
     for member, k, weights, expected in (
-            (a, 1, 0, None), (b, 1, 0, Answer(Type.GRANT, 0b111, 0, 0b011)), (c, 1, 0, None),
-            (b, 1, 0, Answer(Type.GRANT, 0b010, 0, 0b011)), (a, 2, 2, Answer(Type.GRANT, 0b111, 2, 0b101)),
-            (a, 3, 2, None), (b, 2, 2, Answer(Type.GRANT, 0b111, 4, 0b011)), (c, 2, 0, Answer(Type.REFUSE, 0b100, 2, 6))):
+        (a, 1, 0, None),
+        (b, 1, 0, Answer(Type.GRANT, 0b111, 0, 0b011)),
+        (c, 1, 0, None),
+        (b, 1, 0, Answer(Type.GRANT, 0b010, 0, 0b011)),
+        (a, 2, 2, Answer(Type.GRANT, 0b111, 2, 0b101)),
+        (a, 3, 2, None),
+        (b, 2, 2, Answer(Type.GRANT, 0b111, 4, 0b011)),
+        (c, 2, 0, Answer(Type.REFUSE, 0b100, 2, 6)),
+    ):
         verdict = claim(claims, state_of(0b111, 2, have=(weights,) * 3), member=member, k=k, weights=weights)
         assert verdict.answer == expected
         claims = verdict.claims
@@ -133,11 +146,21 @@ def test_k_is_a_serial_number():
 
 
 def test_a_claim_is_believed_as_far_as_the_receipts_of_its_sender_go():
-    """Weights are compared as serial numbers with what the sender holds, whatever others do; what it claimed comes again later."""
+    """Weights are compared as serial numbers with what the sender holds, whatever others do; what it claimed comes
+    again later."""
     claims = Claims(2, 2, 1, (Grant(SERIAL - 2, 0b11), Grant(0, 0b11)), (Claimant(1), Claimant(1)))
-    for have, outcome in ((SERIAL - 1, Outcome.UNHELD), (0, Outcome.CONTROL), (1, Outcome.CONTROL), (2, Outcome.CONTROL)):
+    for have, outcome in (
+        (SERIAL - 1, Outcome.UNHELD),
+        (0, Outcome.CONTROL),
+        (1, Outcome.CONTROL),
+        (2, Outcome.CONTROL),
+    ):
         verdict = claim(claims, state_of(0b11, 2, have=(have, 2)), member=0, k=2, weights=0)
-        assert (verdict.outcome, verdict.answer, verdict.age) == (outcome, None, 1 if outcome == Outcome.CONTROL else None)
+        assert (verdict.outcome, verdict.answer, verdict.age) == (
+            outcome,
+            None,
+            1 if outcome == Outcome.CONTROL else None,
+        )
         assert (verdict.claims == claims) == (outcome == Outcome.UNHELD)
     assert claim(claims, state_of(0b11, 2, have=(1, 2)), member=0, k=1, weights=2).outcome == Outcome.UNHELD
     assert claim(claims, state_of(0b11, 2, have=(1, 2)), member=0, k=1, weights=3).outcome == Outcome.WINDOW
@@ -165,8 +188,15 @@ GRANTED = Claims(SERIAL - 2, 2, 1, (Grant(SERIAL - 4, 0b011),), (Claimant(1), Cl
 
 
 def contribute(ring: ring_of.Ring, claims: Claims, member: int, seq: int) -> ring_of.Step:
-    return ring_of.contribute(ring, member=member, seq=seq, behind=seq - (SERIAL - 4), length=64, whole=True,
-                              granted=granted(claims, seq) or 0)
+    return ring_of.contribute(
+        ring,
+        member=member,
+        seq=seq,
+        behind=seq - (SERIAL - 4),
+        length=64,
+        whole=True,
+        granted=granted(claims, seq) or 0,
+    )
 
 
 def test_a_slot_ends_when_all_granted_are_in():
@@ -196,7 +226,9 @@ def test_who_was_not_granted_gets_a_complete_result_again():
 
 
 def want(ring: ring_of.Ring, claims: Claims, seq: int) -> ring_of.Step:
-    return ring_of.receipt(ring, member=2, seq=seq, behind=0, want=True, granted=granted(claims, seq), format=2, length=4)
+    return ring_of.receipt(
+        ring, member=2, seq=seq, behind=0, want=True, granted=granted(claims, seq), format=2, length=4
+    )
 
 
 def test_a_result_that_all_have_left_is_empty_and_goes_to_all():

@@ -1,4 +1,5 @@
-"""The switch as a host, by scapy: it builds the questions, and takes the answers apart and recomputes their checksums."""
+"""The switch as a host, by scapy: it builds the questions, and takes the answers apart and recomputes their
+checksums."""
 
 import pytest
 from scapy.layers.inet import ICMP, IP
@@ -24,28 +25,56 @@ def test_who_has_is_answered_to_the_sender(to, sender_ip):
     """From 0.0.0.0 it is a probe (RFC 5227), which must be answered too."""
     request = Ether(src=ASKER, dst=to) / ARP(op="who-has", hwsrc=ASKER, psrc=sender_ip, pdst=ADDRESS)
     reply = answer(padded(request), OWN)
-    assert reply == padded(Ether(src=MAC, dst=ASKER) / ARP(op="is-at", hwsrc=MAC, psrc=ADDRESS, hwdst=ASKER, pdst=sender_ip))
+    assert reply == padded(
+        Ether(src=MAC, dst=ASKER) / ARP(op="is-at", hwsrc=MAC, psrc=ADDRESS, hwdst=ASKER, pdst=sender_ip)
+    )
     assert Ether(reply)[ARP].answers(request[ARP])
 
 
 @pytest.mark.parametrize("padding", [0, 1, 100, 1472])
 def test_what_follows_a_request_follows_the_answer(padding):
-    request = bytes(Ether(src=ASKER, dst=MAC) / ARP(hwsrc=ASKER, psrc=ASKER_IP, pdst=ADDRESS)) + bytes(k & 255 for k in range(18 + padding))
+    request = bytes(Ether(src=ASKER, dst=MAC) / ARP(hwsrc=ASKER, psrc=ASKER_IP, pdst=ADDRESS)) + bytes(
+        k & 255 for k in range(18 + padding)
+    )
     assert answer(request, OWN)[42:] == request[42:]
 
 
-@pytest.mark.parametrize("change", [
-    {"op": "is-at"}, {"op": 3}, {"hwtype": 6}, {"ptype": 0x86DD}, {"hwlen": 8}, {"plen": 16}, {"pdst": "10.0.0.2"}, {"hwsrc": "ff:ff:ff:ff:ff:ff"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"op": "is-at"},
+        {"op": 3},
+        {"hwtype": 6},
+        {"ptype": 0x86DD},
+        {"hwlen": 8},
+        {"plen": 16},
+        {"pdst": "10.0.0.2"},
+        {"hwsrc": "ff:ff:ff:ff:ff:ff"},
+    ],
+)
 def test_other_arp_is_not_answered(change):
-    fields = {"op": 1, "hwsrc": ASKER, "psrc": ASKER_IP, "pdst": ADDRESS, "hwtype": 1, "ptype": 0x0800, "hwlen": 6, "plen": 4}
+    fields = {
+        "op": 1,
+        "hwsrc": ASKER,
+        "psrc": ASKER_IP,
+        "pdst": ADDRESS,
+        "hwtype": 1,
+        "ptype": 0x0800,
+        "hwlen": 6,
+        "plen": 4,
+    }
     assert answer(padded(Ether(src=ASKER, dst=MAC) / ARP(**fields)), OWN) is not None
     assert answer(padded(Ether(src=ASKER, dst=MAC) / ARP(**fields | change)), OWN) is None
 
 
 def ping(size: int, fill=lambda k: k & 255, **ip) -> Ether:
     """A request of `size` bytes before padding."""
-    return (Ether(src=ASKER, dst=MAC) / IP(**({"src": ASKER_IP, "dst": ADDRESS, "ttl": 37, "id": 4711, "flags": "DF", "tos": 0x2C} | ip))
-            / ICMP(type=8, id=0x1234, seq=7) / Raw(bytes(fill(k) for k in range(size - 42))))
+    return (
+        Ether(src=ASKER, dst=MAC)
+        / IP(**({"src": ASKER_IP, "dst": ADDRESS, "ttl": 37, "id": 4711, "flags": "DF", "tos": 0x2C} | ip))
+        / ICMP(type=8, id=0x1234, seq=7)
+        / Raw(bytes(fill(k) for k in range(size - 42)))
+    )
 
 
 @pytest.mark.parametrize("size", [42, 43, 44, 59, 60, 61, 63, 64, 65, 100, 101, 1513, 1514])
@@ -84,9 +113,20 @@ def test_a_wrong_icmp_checksum_stays_wrong():
     assert Ether(bytes(reply))[ICMP].chksum != seen
 
 
-@pytest.mark.parametrize("change", [
-    {"flags": "MF"}, {"frag": 1}, {"ihl": 6, "options": b"\1\1\1\1"}, {"dst": "10.0.0.2"}, {"proto": 17}, {"version": 6}, {"chksum": 1},
-    {"len": 27}, {"len": 101 - 14}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"flags": "MF"},
+        {"frag": 1},
+        {"ihl": 6, "options": b"\1\1\1\1"},
+        {"dst": "10.0.0.2"},
+        {"proto": 17},
+        {"version": 6},
+        {"chksum": 1},
+        {"len": 27},
+        {"len": 101 - 14},
+    ],
+)
 def test_other_ipv4_is_not_answered(change):
     assert answer(padded(ping(100)), OWN) is not None
     assert answer(padded(ping(100, **change)), OWN) is None
@@ -99,7 +139,9 @@ def test_other_icmp_is_not_answered(field, value):
     assert answer(padded(packet), OWN) is None
 
 
-@pytest.mark.parametrize(("src", "dst"), [(ASKER, "ff:ff:ff:ff:ff:ff"), (ASKER, "02:00:00:00:00:09"), ("03:00:00:00:00:01", MAC)])
+@pytest.mark.parametrize(
+    ("src", "dst"), [(ASKER, "ff:ff:ff:ff:ff:ff"), (ASKER, "02:00:00:00:00:09"), ("03:00:00:00:00:01", MAC)]
+)
 def test_ping_to_another_or_from_a_group_is_not_answered(src, dst):
     packet = ping(100)
     packet[Ether].src, packet[Ether].dst = src, dst

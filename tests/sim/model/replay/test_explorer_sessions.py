@@ -34,22 +34,45 @@ def explore(scenario: Scenario) -> int:
     return len(SessionExplorer(scenario).run())
 
 
-@pytest.mark.parametrize("scenario", [ALONE, GIVES_UP, IN_TURN, TWO, SAMPLERS, SIDE_BY_SIDE, WRAPPING, RESET, WRAPPING._replace(resets=2), GHOSTS,
-                                      *(pytest.param(scenario, marks=pytest.mark.slow) for scenario in (BUSY, SAMPLERS._replace(resets=1)))])
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        ALONE,
+        GIVES_UP,
+        IN_TURN,
+        TWO,
+        SAMPLERS,
+        SIDE_BY_SIDE,
+        WRAPPING,
+        RESET,
+        WRAPPING._replace(resets=2),
+        GHOSTS,
+        *(pytest.param(scenario, marks=pytest.mark.slow) for scenario in (BUSY, SAMPLERS._replace(resets=1))),
+    ],
+)
 def test_the_rules_hold(scenario):
     assert explore(scenario) > 50
 
 
 def further(by: int) -> Rules:
     """A new session's numbers begin `by` behind where those of the one before it ended."""
-    return RULES._replace(opened=lambda place, *about: RULES.opened(place, *about)._replace(next=(place.next + by) % SERIAL))
+    return RULES._replace(
+        opened=lambda place, *about: RULES.opened(place, *about)._replace(next=(place.next + by) % SERIAL)
+    )
 
 
-@pytest.mark.parametrize("scenario", [LATE, GHOSTS_OF_TWO, pytest.param(GHOSTS_OF_FOUR, marks=pytest.mark.slow),
-                                      pytest.param(GHOSTS_OF_SAMPLERS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        LATE,
+        GHOSTS_OF_TWO,
+        pytest.param(GHOSTS_OF_FOUR, marks=pytest.mark.slow),
+        pytest.param(GHOSTS_OF_SAMPLERS, marks=pytest.mark.slow),
+    ],
+)
 def test_a_session_that_is_opened_again_by_an_old_open_needs_other_numbers(scenario):
-    """A client whose place was another's for a while gets it back: its requests of before might be next. With `kept` numbers between, none is. Since
-    two sessions were opened meanwhile, half of that would do, and nothing less."""
+    """A client whose place was another's for a while gets it back: its requests of before might be next. With `kept`
+    numbers between, none is. Since two sessions were opened meanwhile, half of that would do, and nothing less."""
     for by in {0, scenario.kept // 2 - 1}:
         with pytest.raises(Violation, match=r"^a request is carried out before its turn"):
             explore(scenario._replace(rules=further(by)))
@@ -142,35 +165,89 @@ class RepeatsItsKind(Toy):
 
 
 PROMISES = {
-    "next is reset at OPEN": (GHOSTS._replace(rules=RULES._replace(
-        opened=lambda place, *about: RULES.opened(place, *about)._replace(next=0))), "a request is carried out twice"),
-    "a place changes hands with its answers": (GHOSTS_OF_TWO._replace(rules=RULES._replace(opened=hands_over_as_it_is)),
-                                               "an answer is taken for that of another execution"),
+    "next is reset at OPEN": (
+        GHOSTS._replace(
+            rules=RULES._replace(opened=lambda place, *about: RULES.opened(place, *about)._replace(next=0))
+        ),
+        "a request is carried out twice",
+    ),
+    "a place changes hands with its answers": (
+        GHOSTS_OF_TWO._replace(rules=RULES._replace(opened=hands_over_as_it_is)),
+        "an answer is taken for that of another execution",
+    ),
     "who asks for what is old is told nothing": (LATE._replace(toy=IsSilentAboutTheOld), "a request is never answered"),
-    "repeats are carried out": (ALONE._replace(rules=RULES._replace(order=executes_repeats)), "a request is carried out twice"),
-    "what is ahead is carried out": (ALONE._replace(rules=RULES._replace(order=executes_what_is_ahead)), "a request is carried out before its turn"),
-    "serial numbers are compared as numbers": (WRAPPING._replace(rules=RULES._replace(order=compares_as_numbers)), "a request is never answered"),
-    "no token is asked for": (RESET._replace(rules=RULES._replace(find=asks_no_token)), "a request is carried out under somebody else's session"),
-    "too few answers are kept": (TWO._replace(rules=RULES._replace(keeping=lambda place, answer, most: RULES.keeping(place, answer, most - 1))),
-                                 "a client gives up a session that it has"),
-    "another nonce is thought the same": (TWO._replace(rules=RULES._replace(
-        holder=lambda places, nonce: 0 if places[0].open else None)), "a client is given somebody else's session"),
-    "anybody's place is given away": (TWO._replace(rules=RULES._replace(offer=takes_any)), "somebody who was heard loses the place"),
-    "no silent one's place is given away": (TWO._replace(rules=RULES._replace(offer=gives_no_silent)), "nobody gets a place although all are silent"),
-    "CLOSE does not free the place": (IN_TURN._replace(rules=RULES._replace(closed=closes_nothing, offer=gives_no_silent)),
-                                      "nobody gets a place although all are silent"),
+    "repeats are carried out": (
+        ALONE._replace(rules=RULES._replace(order=executes_repeats)),
+        "a request is carried out twice",
+    ),
+    "what is ahead is carried out": (
+        ALONE._replace(rules=RULES._replace(order=executes_what_is_ahead)),
+        "a request is carried out before its turn",
+    ),
+    "serial numbers are compared as numbers": (
+        WRAPPING._replace(rules=RULES._replace(order=compares_as_numbers)),
+        "a request is never answered",
+    ),
+    "no token is asked for": (
+        RESET._replace(rules=RULES._replace(find=asks_no_token)),
+        "a request is carried out under somebody else's session",
+    ),
+    "too few answers are kept": (
+        TWO._replace(rules=RULES._replace(keeping=lambda place, answer, most: RULES.keeping(place, answer, most - 1))),
+        "a client gives up a session that it has",
+    ),
+    "another nonce is thought the same": (
+        TWO._replace(rules=RULES._replace(holder=lambda places, nonce: 0 if places[0].open else None)),
+        "a client is given somebody else's session",
+    ),
+    "anybody's place is given away": (
+        TWO._replace(rules=RULES._replace(offer=takes_any)),
+        "somebody who was heard loses the place",
+    ),
+    "no silent one's place is given away": (
+        TWO._replace(rules=RULES._replace(offer=gives_no_silent)),
+        "nobody gets a place although all are silent",
+    ),
+    "CLOSE does not free the place": (
+        IN_TURN._replace(rules=RULES._replace(closed=closes_nothing, offer=gives_no_silent)),
+        "nobody gets a place although all are silent",
+    ),
     "a refused request takes no number": (ALONE._replace(toy=RefusesForNothing), "a request is never answered"),
     "a request that waits takes its number": (ALONE._replace(toy=WaitsForNothing), "a request is never answered"),
-    "a repeat is answered with its own kind": (GIVES_UP._replace(toy=RepeatsItsKind), "an answer is taken for that of another execution"),
+    "a repeat is answered with its own kind": (
+        GIVES_UP._replace(toy=RepeatsItsKind),
+        "an answer is taken for that of another execution",
+    ),
     "SKIP takes no number": (GIVES_UP._replace(toy=TakesNoNumber), "a request is never answered"),
-    "a client has more under way than is kept": (TWO._replace(habits=Habits(window=3)), "a client gives up a session that it has"),
+    "a client has more under way than is kept": (
+        TWO._replace(habits=Habits(window=3)),
+        "a client gives up a session that it has",
+    ),
     "a client does not heed OLD": (LATE._replace(habits=Habits(deaf=True)), "a request is never answered"),
-    "a client heeds OLD of what was answered": (ALONE._replace(habits=Habits(any_old=True)), "a client gives up a session that it has"),
-    "a client takes a wait for an answer": (ALONE._replace(habits=Habits(takes_waits=True)), "an answer is taken for that of another execution"),
-    "a client closes while something is unanswered": (ALONE._replace(habits=Habits(closes_early=True)), "a client loses an answer by its own CLOSE"),
-    "a client uses a number again": (GIVES_UP._replace(habits=Habits(reuses=True)), "an answer is taken for that of another execution"),
-    "a client believes that a SKIP skipped": (GIVES_UP._replace(habits=Habits(believes=True)), "an answer is taken for that of another execution"),
-    "a client does not look at seq": (ALONE._replace(habits=Habits(any_seq=True)), "an answer is taken for that of another execution"),
+    "a client heeds OLD of what was answered": (
+        ALONE._replace(habits=Habits(any_old=True)),
+        "a client gives up a session that it has",
+    ),
+    "a client takes a wait for an answer": (
+        ALONE._replace(habits=Habits(takes_waits=True)),
+        "an answer is taken for that of another execution",
+    ),
+    "a client closes while something is unanswered": (
+        ALONE._replace(habits=Habits(closes_early=True)),
+        "a client loses an answer by its own CLOSE",
+    ),
+    "a client uses a number again": (
+        GIVES_UP._replace(habits=Habits(reuses=True)),
+        "an answer is taken for that of another execution",
+    ),
+    "a client believes that a SKIP skipped": (
+        GIVES_UP._replace(habits=Habits(believes=True)),
+        "an answer is taken for that of another execution",
+    ),
+    "a client does not look at seq": (
+        ALONE._replace(habits=Habits(any_seq=True)),
+        "an answer is taken for that of another execution",
+    ),
 }
 
 

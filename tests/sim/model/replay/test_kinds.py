@@ -9,7 +9,17 @@ from iswitch.wire import Type
 from sim.bench.replay_bench import ReplayBench, fields
 from sim.bench.replay_client import ReplayClient, told
 
-REPLAY = Replay(tables=2, capacity=16, priority_bits=20, times_bits=2, sessions=3, kept=2, draws=512, record_bytes=64, log_bytes=4096)
+REPLAY = Replay(
+    tables=2,
+    capacity=16,
+    priority_bits=20,
+    times_bits=2,
+    sessions=3,
+    kept=2,
+    draws=512,
+    record_bytes=64,
+    log_bytes=4096,
+)
 CONFIG = Config(ports=4, members=4, jobs=2, window=2, elements=704, replay=REPLAY)
 """Ports let frames pass that the service finds too long."""
 RECORD = bytes(range(64))
@@ -27,9 +37,21 @@ def ones(count: int) -> list[tuple[int, bytes]]:
 # Form
 
 LENGTHS = {
-    Kind.OPEN: [(0, 8)], Kind.CLOSE: [(0, 0)], Kind.WRITE: [(1, 72), (22, 1416)], Kind.ADD: [(1, 72), (19, 1368)],
-    Kind.SAMPLE: [(1, 32), (512, 32)], Kind.UPDATE: [(1, 8), (177, 1416)], Kind.PUBLISH: [(0, 16)], Kind.LIMIT: [(0, 24)], Kind.SKIP: [(0, 0)],
-    Kind.FETCH: [(1, 8), (22, 176)], Kind.LOAD: [(1, 8), (22, 8)], Kind.LOOK: [(0, 0)], Kind.LIST: [(1, 8), (160, 8)], Kind.SHOUT: [(1, 8), (22, 8)]}
+    Kind.OPEN: [(0, 8)],
+    Kind.CLOSE: [(0, 0)],
+    Kind.WRITE: [(1, 72), (22, 1416)],
+    Kind.ADD: [(1, 72), (19, 1368)],
+    Kind.SAMPLE: [(1, 32), (512, 32)],
+    Kind.UPDATE: [(1, 8), (177, 1416)],
+    Kind.PUBLISH: [(0, 16)],
+    Kind.LIMIT: [(0, 24)],
+    Kind.SKIP: [(0, 0)],
+    Kind.FETCH: [(1, 8), (22, 176)],
+    Kind.LOAD: [(1, 8), (22, 8)],
+    Kind.LOOK: [(0, 0)],
+    Kind.LIST: [(1, 8), (160, 8)],
+    Kind.SHOUT: [(1, 8), (22, 8)],
+}
 """Counts, the least and the most, and the bytes of a body with so many."""
 
 
@@ -51,9 +73,13 @@ def test_a_body_is_as_long_as_kind_and_count_say(bench, kind):
     assert least == 0 or length_fault(0, size - each)
 
 
-@pytest.mark.parametrize("record_bytes, items, records", [(64, 19, 22), (128, 10, 11), (256, 5, 5), (512, 2, 2), (1024, 1, 1)])
+@pytest.mark.parametrize(
+    "record_bytes, items, records", [(64, 19, 22), (128, 10, 11), (256, 5, 5), (512, 2, 2), (1024, 1, 1)]
+)
 def test_as_many_items_as_fit(record_bytes, items, records):
-    bench = ReplayBench(Config(elements=704, replay=Replay(capacity=32, sessions=2, record_bytes=record_bytes, log_bytes=4096)))
+    bench = ReplayBench(
+        Config(elements=704, replay=Replay(capacity=32, sessions=2, record_bytes=record_bytes, log_bytes=4096))
+    )
     client = bench.client()
     made = [(k + 1, bytes([k]) * record_bytes) for k in range(items + 1)]
     assert bench.one(client, client.add(0, made)).reason == Fate.LENGTH
@@ -66,16 +92,25 @@ def test_as_many_items_as_fit(record_bytes, items, records):
 
 def test_the_first_check_that_fails_says_what_becomes_of_it(bench):
     client = bench.client()
-    cases = [({"kind": 200, "table": 9, "count": 9, "token": 0}, Fate.KIND), ({"table": 2, "count": 9, "token": 0}, Fate.TABLE),
-             ({"count": 9, "token": 0}, Fate.LENGTH), ({"token": 0}, Fate.SESSION), ({"session": 1}, Fate.SESSION), ({"session": 255}, Fate.SESSION)]
+    cases = [
+        ({"kind": 200, "table": 9, "count": 9, "token": 0}, Fate.KIND),
+        ({"table": 2, "count": 9, "token": 0}, Fate.TABLE),
+        ({"count": 9, "token": 0}, Fate.LENGTH),
+        ({"token": 0}, Fate.SESSION),
+        ({"session": 1}, Fate.SESSION),
+        ({"session": 255}, Fate.SESSION),
+    ]
     for wrong, fate in cases:
         bench.now_us += 100
         answer = bench.one(client, client.request(**({"kind": Kind.SKIP} | wrong)))
         assert answer.reason == fate
-        assert [int(answer.header[name]) for name in wrong if name != "count"] == [value for name, value in wrong.items() if name != "count"]
+        assert [int(answer.header[name]) for name in wrong if name != "count"] == [
+            value for name, value in wrong.items() if name != "count"
+        ]
 
 
 # Order
+
 
 def test_numbers_are_serial(bench):
     bench.switch.service.places = [place._replace(next=2**32 - 4) for place in bench.switch.service.places]
@@ -98,7 +133,12 @@ def test_a_skip_is_told_what_had_been_carried_out(bench):
     assert again.rows == first.rows and again.header["kind"] == Kind.SAMPLE and again.header["table"] == 0
     assert bench.one(client, client.sample(2, 4, 9, items=4)).reason == Fate.ITEMS
     skipped = bench.one(client, client.skip(2))
-    assert skipped.header["kind"] == Kind.SKIP and fields(skipped, "reason", "next", "draws", "turn") == (Fate.DONE, 3, 4, 3)
+    assert skipped.header["kind"] == Kind.SKIP and fields(skipped, "reason", "next", "draws", "turn") == (
+        Fate.DONE,
+        3,
+        4,
+        3,
+    )
     late = bench.one(client, client.sample(2, 4, 9))
     assert late.header["kind"] == Kind.SKIP and late.rows == []
     assert bench.fates() == {"DONE": 4, "ITEMS": 1, "REPEATED": 2}
@@ -156,10 +196,16 @@ def test_places_go_to_the_lowest_free_then_to_the_lowest_silent(bench):
 
 # Waiting
 
+
 def test_requests_wait_for_their_turn(bench):
     client, other = bench.client(0), bench.client(1)
     assert bench.one(client, client.update(0, [(16, 3)], turn=3)).reason == Fate.TURN
-    assert fields(bench.one(other, other.add(0, ones(2), turn=2)), "reason", "next", "turn", "done") == (Fate.TURN, 0, 1, 0)
+    assert fields(bench.one(other, other.add(0, ones(2), turn=2)), "reason", "next", "turn", "done") == (
+        Fate.TURN,
+        0,
+        1,
+        0,
+    )
     assert bench.one(other, other.add(0, ones(2), turn=1)).reason == Fate.DONE
     assert bench.one(other, other.sample(1, 3, 1, turn=2)).reason == Fate.DONE
     assert fields(bench.one(client, client.update(0, [(16, 3)], turn=3)), "reason", "turn") == (Fate.DONE, 4)
@@ -212,8 +258,17 @@ def test_credit_keeps_draws_and_items_in_their_ratio(bench):
     bench.one(client, client.limit(0, size=4, ratio=5 << 15, behind=3, ahead=12))
     seq = 1
     for frame, fate, credit in [
-        ("add", 3, 0), ("sample", 1, None), ("add", 2, 0), ("sample", 4, None), ("sample", 3, -3), ("sample", 1, None), ("add", 7, None),
-        ("add", 6, 12), ("add", 1, None), ("sample", 16, None), ("sample", 15, -3),
+        ("add", 3, 0),
+        ("sample", 1, None),
+        ("add", 2, 0),
+        ("sample", 4, None),
+        ("sample", 3, -3),
+        ("sample", 1, None),
+        ("add", 7, None),
+        ("add", 6, 12),
+        ("add", 1, None),
+        ("sample", 16, None),
+        ("sample", 15, -3),
     ]:
         count, done = fate, credit is not None
         answer = bench.one(client, client.add(seq, ones(count)) if frame == "add" else client.sample(seq, count, 1))
@@ -233,7 +288,11 @@ def test_what_was_drawn_often_enough_is_drawn_no_more(bench):
     assert fields(answer, "total", "lowest", "highest") == (10_005, 5, 89)
     assert fields(bench.one(client, client.look()), "total", "lowest", "highest") == (5, 5, 5)
     assert bench.one(client, client.list(0, 2)).rows == [(16, 5), (17, 0)]
-    assert fields(bench.one(client, client.update(3, [(17, 1), (16, 0)])), "done", "stale", "total") == (2, 0, 0)  # an update does not wake it
+    assert fields(bench.one(client, client.update(3, [(17, 1), (16, 0)])), "done", "stale", "total") == (
+        2,
+        0,
+        0,
+    )  # an update does not wake it
     assert bench.one(client, client.sample(4, 1, 1)).reason == Fate.EMPTY
     assert fields(bench.one(client, client.add(4, ones(16))), "total") == (16,)
     assert bench.switch.service.tables[0].times == [0] * 16
@@ -248,16 +307,19 @@ def test_without_limits_of_times_nothing_is_counted(bench):
 
 # Parameters
 
+
 def test_parameters_are_found_where_they_were_published(bench):
     learner, actor = bench.client(0), bench.client(1)
     truth = np.random.default_rng(5).bytes(10 * UNIT_BYTES)
     bench.one(learner, learner.write(0, 0, truth))
     assert fields(bench.one(actor, actor.look()), "version") == (0,)
-    for seq, (start, units, version, fate) in enumerate([(0, 11, 1, Fate.RANGE), (3, 7, 2, Fate.DONE), (11, 0, 3, Fate.RANGE)], 1):
+    for seq, (start, units, version, fate) in enumerate(
+        [(0, 11, 1, Fate.RANGE), (3, 7, 2, Fate.DONE), (11, 0, 3, Fate.RANGE)], 1
+    ):
         assert bench.one(learner, learner.publish(seq, start, units, version)).reason == fate
     look = bench.one(actor, actor.look())
     assert fields(look, "publisher", "version", "start", "units") == (0, 2, 3, 7)
-    assert bench.one(actor, actor.load(3, 7, log=0)).payload == truth[3 * UNIT_BYTES:]
+    assert bench.one(actor, actor.load(3, 7, log=0)).payload == truth[3 * UNIT_BYTES :]
     assert fields(bench.one(actor, actor.look(table=1)), "version") == (0,)
     bench.one(learner, learner.write(4, 10, RECORD, oldest=4))
     gone = bench.one(actor, actor.load(3, 7, log=0))
@@ -272,11 +334,25 @@ def test_a_shout_is_heard_by_all_others_where_they_were(bench):
     assert [port for port, _ in sent] == [1, 2, 0]
     for actor, (_, frame) in zip(actors, sent):
         heard = told(frame)
-        assert frame[:6] == actor.mac and frame[36:38] == actor.udp_port.to_bytes(2, "big") and heard.payload == truth[UNIT_BYTES:]
+        assert (
+            frame[:6] == actor.mac
+            and frame[36:38] == actor.udp_port.to_bytes(2, "big")
+            and heard.payload == truth[UNIT_BYTES:]
+        )
         assert [int(heard.header[name]) for name in ("kind", "session", "table", "seq", "token", "turn")] == [
-            Kind.SHOUT, actor.session, 1, 1, actor.token, 0]
+            Kind.SHOUT,
+            actor.session,
+            1,
+            1,
+            actor.token,
+            0,
+        ]
     answer = told(sent[2][1])
-    assert answer.reason == Fate.DONE and [int(answer.header[name]) for name in ("seq", "token", "count")] == [9, learner.token, 0]
+    assert answer.reason == Fate.DONE and [int(answer.header[name]) for name in ("seq", "token", "count")] == [
+        9,
+        learner.token,
+        0,
+    ]
     bench.one(actors[0], actors[0].close(0))
     assert [port for port, _ in bench.send(learner, learner.shout(0, 1))] == [2, 0]
     for frame in (learner.shout(3, 2), learner.load(0, 1, log=1, kind=Kind.SHOUT)):

@@ -1,4 +1,5 @@
-"""Random traffic of clients that come and go, frames sent twice, late, out of order or lost: what comes of it is a sequential execution."""
+"""Random traffic of clients that come and go, frames sent twice, late, out of order or lost: what comes of it is a
+sequential execution."""
 
 import random
 
@@ -16,12 +17,23 @@ from sim.model.replay.draws import stride
 from sim.model.replay.log import wrong_write
 from sim.model.replay.table import Table
 
-REPLAY = Replay(tables=2, capacity=16, priority_bits=20, times_bits=3, sessions=3, kept=4, draws=512, record_bytes=128, log_bytes=4096)
+REPLAY = Replay(
+    tables=2,
+    capacity=16,
+    priority_bits=20,
+    times_bits=3,
+    sessions=3,
+    kept=4,
+    draws=512,
+    record_bytes=128,
+    log_bytes=4096,
+)
 LIMITLESS = {"size": 0, "ratio": 0, "behind": 0, "ahead": 0, "times": 0}
 
 
 class Actor:
-    """A client that keeps the rules: at most `kept` under way, what is not answered again, SKIP for what waits too long."""
+    """A client that keeps the rules: at most `kept` under way, what is not answered again, SKIP for what waits too
+    long."""
 
     def __init__(self, bench: ReplayBench, oracle: Oracle, rng: random.Random, index: int) -> None:
         self.bench, self.oracle, self.rng = bench, oracle, rng
@@ -38,13 +50,22 @@ class Actor:
         self.client.opened(answer := self.bench.one(self.client, self.client.open()))
         self.seq, self.waited = self.oracle.opened(self.client.session), {}
         assert fields(answer, "next", "written", "oldest") == (
-            self.seq, len(self.oracle.units[self.client.session]), self.oracle.oldest[self.client.session])
+            self.seq,
+            len(self.oracle.units[self.client.session]),
+            self.oracle.oldest[self.client.session],
+        )
 
     def begin(self) -> None:
         """Another request, if there may be one more."""
         if len(self.waiting) < REPLAY.kept and self.seq < min(self.waiting, default=self.seq) + REPLAY.kept:
-            self.waiting[self.seq] = self.op(self.rng.choice([Kind.ADD] * 3 + [Kind.SAMPLE] * 4 + [Kind.UPDATE] * 3 + [
-                Kind.WRITE, Kind.WRITE, Kind.WRITE, Kind.PUBLISH, Kind.LIMIT, Kind.LIMIT, Kind.SKIP]))
+            self.waiting[self.seq] = self.op(
+                self.rng.choice(
+                    [Kind.ADD] * 3
+                    + [Kind.SAMPLE] * 4
+                    + [Kind.UPDATE] * 3
+                    + [Kind.WRITE, Kind.WRITE, Kind.WRITE, Kind.PUBLISH, Kind.LIMIT, Kind.LIMIT, Kind.SKIP]
+                )
+            )
             self.send(self.seq)
             self.seq += 1
 
@@ -59,14 +80,38 @@ class Actor:
         ends = len(self.oracle.units[session])
         about = {
             Kind.ADD: lambda: {"items": [(priority(), rng.randbytes(128)) for _ in range(rng.randint(1, 10))]},
-            Kind.SAMPLE: lambda: {"count": (count := rng.choice([1, 2, 40, 160, 161, 512])), "seed": rng.getrandbits(128),
-                                  "items": rng.choice([0, len(truth.items) + 3]), "stride": rng.choice([0, stride(max(count, 2))])},
+            Kind.SAMPLE: lambda: {
+                "count": (count := rng.choice([1, 2, 40, 160, 161, 512])),
+                "seed": rng.getrandbits(128),
+                "items": rng.choice([0, len(truth.items) + 3]),
+                "stride": rng.choice([0, stride(max(count, 2))]),
+            },
             Kind.UPDATE: lambda: {"rows": [(recent(), priority()) for _ in range(rng.choice([1, 5, 30]))]},
-            Kind.WRITE: lambda: {"start": ends + rng.choice([0, 0, 0, 1]), "units": rng.randbytes(UNIT_BYTES * rng.choice([1, 2, 20, 22])),
-                                 "oldest": max(ends - rng.choice([20, 50, 80]), self.oracle.oldest[session])},
-            Kind.PUBLISH: lambda: {"start": max(ends - rng.randint(0, 70), 0), "units": rng.randint(0, 20), "version": rng.getrandbits(32)},
-            Kind.LIMIT: lambda: LIMITLESS | rng.choice([{}, {"times": rng.choice([1, 1, 3, 7, 8])}, {
-                "size": rng.randint(0, 18), "ratio": rng.randint(0, 3 << 17), "behind": rng.randint(0, 600), "ahead": rng.randint(0, 30)}]),
+            Kind.WRITE: lambda: {
+                "start": ends + rng.choice([0, 0, 0, 1]),
+                "units": rng.randbytes(UNIT_BYTES * rng.choice([1, 2, 20, 22])),
+                "oldest": max(ends - rng.choice([20, 50, 80]), self.oracle.oldest[session]),
+            },
+            Kind.PUBLISH: lambda: {
+                "start": max(ends - rng.randint(0, 70), 0),
+                "units": rng.randint(0, 20),
+                "version": rng.getrandbits(32),
+            },
+            Kind.LIMIT: lambda: (
+                LIMITLESS
+                | rng.choice(
+                    [
+                        {},
+                        {"times": rng.choice([1, 1, 3, 7, 8])},
+                        {
+                            "size": rng.randint(0, 18),
+                            "ratio": rng.randint(0, 3 << 17),
+                            "behind": rng.randint(0, 600),
+                            "ahead": rng.randint(0, 30),
+                        },
+                    ]
+                )
+            ),
         }.get(kind, dict)()
         waits = kind in (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT) and rng.random() < 0.1
         return Op(kind, table, truth.turn + 2 if waits else 0, about)
@@ -75,8 +120,15 @@ class Actor:
         header = {"table": op.table, "turn": op.turn}
         if op.kind == Kind.LIMIT:
             return self.client.limit(seq, header=header, **op.about)
-        build = {Kind.ADD: self.client.add, Kind.SAMPLE: self.client.sample, Kind.UPDATE: self.client.update, Kind.WRITE: self.client.write,
-                 Kind.PUBLISH: self.client.publish, Kind.SKIP: self.client.skip, Kind.CLOSE: self.client.close}[op.kind]
+        build = {
+            Kind.ADD: self.client.add,
+            Kind.SAMPLE: self.client.sample,
+            Kind.UPDATE: self.client.update,
+            Kind.WRITE: self.client.write,
+            Kind.PUBLISH: self.client.publish,
+            Kind.SKIP: self.client.skip,
+            Kind.CLOSE: self.client.close,
+        }[op.kind]
         return build(seq, **op.about, **header)
 
     def answered(self, seq: int, answer: Told) -> None:
@@ -93,7 +145,10 @@ class Run:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.bench, self.oracle = ReplayBench(Config(elements=16, window=2, members=4, jobs=2, replay=REPLAY)), Oracle(REPLAY)
+        self.bench, self.oracle = (
+            ReplayBench(Config(elements=16, window=2, members=4, jobs=2, replay=REPLAY)),
+            Oracle(REPLAY),
+        )
         self.actors = [Actor(self.bench, self.oracle, self.rng, k) for k in range(3)]
         self.kept: dict[tuple[int, int], list[Told]] = {}
 
@@ -136,7 +191,10 @@ class Run:
             assert fate == expected["reason"]
             for answer in answers:
                 assert {name: int(answer.status[name]) for name in expected} == expected
-            assert len(answers) == max(1, -(-len(rows) // 160)) and [row for answer in answers for row in answer.rows] == rows
+            assert (
+                len(answers) == max(1, -(-len(rows) // 160))
+                and [row for answer in answers for row in answer.rows] == rows
+            )
             self.kept[session, seq] = answers
         for answer in answers if self.rng.random() < 0.8 else []:
             actor.answered(seq, answer)
@@ -153,7 +211,10 @@ class Run:
             assert int(data.header["turn"]) == sum(1 << k for k, item in enumerate(found) if not item)
         else:
             start, count = max(self.oracle.oldest[log] + rng.randint(-1, 30), 0), rng.randint(1, 22)
-            expected, data = self.oracle.load(log, start, count), self.bench.one(client, client.load(start, count, log=log))
+            expected, data = (
+                self.oracle.load(log, start, count),
+                self.bench.one(client, client.load(start, count, log=log)),
+            )
             assert (data.payload, int(data.header["turn"])) == (expected or b"", expected is None)
 
     def finish(self) -> None:
@@ -189,7 +250,11 @@ def needs_no_credit(table: Table, count: int, items: int) -> Fate | None:
 
 MUTANTS = {
     "an update finds what fills the slot now": (Table, "slot", lambda self, item: item % self.capacity),
-    "no update is stale": (Table, "update", lambda self, item, priority: self.set(item % self.capacity, min(priority, self.top)) is None),
+    "no update is stale": (
+        Table,
+        "update",
+        lambda self, item, priority: self.set(item % self.capacity, min(priority, self.top)) is None,
+    ),
     "draws are not counted": (Table, "use", lambda self, rows: None),
     "items need no credit": (Table, "add_waits", lambda self, count: None),
     "draws need no credit": (Table, "sample_waits", needs_no_credit),

@@ -10,7 +10,17 @@ from sim.bench.replay_bench import ReplayBench, fields
 from sim.bench.replay_client import ReplayClient
 from sim.model.replay import draws
 
-REPLAY = Replay(tables=2, capacity=16, priority_bits=20, times_bits=2, sessions=3, kept=2, draws=512, record_bytes=64, log_bytes=4096)
+REPLAY = Replay(
+    tables=2,
+    capacity=16,
+    priority_bits=20,
+    times_bits=2,
+    sessions=3,
+    kept=2,
+    draws=512,
+    record_bytes=64,
+    log_bytes=4096,
+)
 CONFIG = Config(ports=4, members=4, jobs=2, window=2, elements=16, replay=REPLAY)
 RNG = np.random.default_rng(8)
 
@@ -34,7 +44,13 @@ def test_open_gives_the_lowest_place():
     assert (first.session, second.session) == (0, 1)
     again = bench.one(first, first.open(seq=77, session=9, token=5))
     assert again.reason == Fate.DONE and fields(again, "nonce", "next") == (first.nonce, 0)
-    assert [int(again.header[name]) for name in ("kind", "session", "seq", "token", "count")] == [Kind.OPEN, 0, 77, 5, 0]
+    assert [int(again.header[name]) for name in ("kind", "session", "seq", "token", "count")] == [
+        Kind.OPEN,
+        0,
+        77,
+        5,
+        0,
+    ]
     assert bench.fates() == {"DONE": 3}
     assert bench.switch.outcomes[Outcome.REPLAY] == 3
 
@@ -44,9 +60,25 @@ def test_items_are_numbered_from_the_capacity_and_keep_their_records():
     client = bench.client()
     first, second = items([5, 6, 7]), items(range(14))
     answer = bench.one(client, client.add(0, first))
-    assert fields(answer, "adds", "done", "filled", "total", "turn", "next", "lowest", "highest") == (3, 3, 3, 18, 2, 1, 5, 7)
+    assert fields(answer, "adds", "done", "filled", "total", "turn", "next", "lowest", "highest") == (
+        3,
+        3,
+        3,
+        18,
+        2,
+        1,
+        5,
+        7,
+    )
     answer = bench.one(client, client.add(1, second))
-    assert fields(answer, "adds", "done", "filled", "total", "turn", "next") == (17, 14, 16, 6 + 7 + sum(range(14)), 3, 2)
+    assert fields(answer, "adds", "done", "filled", "total", "turn", "next") == (
+        17,
+        14,
+        16,
+        6 + 7 + sum(range(14)),
+        3,
+        2,
+    )
     data = bench.one(client, client.fetch([16, 17, 32, 33, 15, 0]))
     assert data.type == Type.DATA and int(data.header["turn"]) == 0b111001 and int(data.header["count"]) == 6
     assert data.payload == bytes(64) + first[1][1] + second[13][1] + bytes(192)
@@ -65,7 +97,9 @@ def test_draws_are_those_of_a_search_in_cumulative_sums():
         assert [int(answer.header["fragments"]) for answer in answers] == list(range(-(-count // 160)))
         positions = [fraction * int(ends[-1]) >> 64 for fraction in draws.fractions(seed, count, stride)]
         leaves = np.searchsorted(ends, positions, side="right")
-        assert [row for answer in answers for row in answer.rows] == [(16 + leaf, priorities[leaf]) for leaf in leaves.tolist()]
+        assert [row for answer in answers for row in answer.rows] == [
+            (16 + leaf, priorities[leaf]) for leaf in leaves.tolist()
+        ]
         for answer in answers:
             assert fields(answer, "reason", "done", "total", "turn") == (Fate.DONE, count, ends[-1], seq + 2)
     assert fields(answers[0], "draws") == (1 + 160 + 161 + 512,)
@@ -95,11 +129,11 @@ def test_a_log_reads_as_it_was_written():
     client, other = bench.client(0), bench.client(1)
     truth = units(80)
     for seq, (start, count, oldest) in enumerate([(0, 22, 0), (22, 22, 0), (44, 20, 0), (64, 16, 16)]):
-        answer = bench.one(client, client.write(seq, start, truth[64 * start:64 * (start + count)], oldest))
+        answer = bench.one(client, client.write(seq, start, truth[64 * start : 64 * (start + count)], oldest))
         assert fields(answer, "reason", "written", "oldest", "next") == (Fate.DONE, start + count, oldest, seq + 1)
     for start, count in [(16, 1), (60, 20), (58, 22), (79, 1)]:
         data = bench.one(other, other.load(start, count, log=0, seq=5))
-        assert data.type == Type.DATA and data.payload == truth[64 * start:64 * (start + count)]
+        assert data.type == Type.DATA and data.payload == truth[64 * start : 64 * (start + count)]
     for start, count, log in [(15, 1, 0), (80, 1, 0), (79, 2, 0), (0, 1, 1), (0, 1, 3), (16, 1, 255)]:
         data = bench.one(other, other.load(start, count, log=log))
         assert (data.type, data.payload, int(data.header["turn"])) == (Type.DATA, b"", 1)
@@ -108,8 +142,18 @@ def test_a_log_reads_as_it_was_written():
 def test_a_write_that_is_wrong_takes_its_number_and_changes_nothing():
     bench = Bench()
     client = bench.client()
-    cases = [(0, 10, 0, Fate.DONE), (9, 1, 0, Fate.RANGE), (11, 1, 0, Fate.RANGE), (10, 22, 11, Fate.RANGE), (10, 22, 4, Fate.DONE),
-             (32, 1, 3, Fate.RANGE), (32, 22, 4, Fate.DONE), (54, 15, 4, Fate.MEMORY), (54, 14, 4, Fate.DONE), (68, 22, 68, Fate.DONE)]
+    cases = [
+        (0, 10, 0, Fate.DONE),
+        (9, 1, 0, Fate.RANGE),
+        (11, 1, 0, Fate.RANGE),
+        (10, 22, 11, Fate.RANGE),
+        (10, 22, 4, Fate.DONE),
+        (32, 1, 3, Fate.RANGE),
+        (32, 22, 4, Fate.DONE),
+        (54, 15, 4, Fate.MEMORY),
+        (54, 14, 4, Fate.DONE),
+        (68, 22, 68, Fate.DONE),
+    ]
     for seq, (start, count, oldest, fate) in enumerate(cases):
         before = bytes(bench.switch.service.memory.bytes)
         answer = bench.one(client, client.write(seq, start, units(count), oldest))
@@ -137,8 +181,12 @@ def test_a_repeat_is_answered_from_what_was_kept():
 def test_faults_are_answered_once_in_an_interval_and_say_nothing_else():
     bench = Bench()
     client = bench.client()
-    faults = [(client.request(14), Fate.KIND), (client.look(table=2), Fate.TABLE), (client.look(count=1), Fate.LENGTH),
-              (client.look(token=1), Fate.SESSION)]
+    faults = [
+        (client.request(14), Fate.KIND),
+        (client.look(table=2), Fate.TABLE),
+        (client.look(count=1), Fate.LENGTH),
+        (client.look(token=1), Fate.SESSION),
+    ]
     for frame, fate in faults:
         bench.now_us += NOTICE_INTERVAL_US
         answer = bench.one(client, frame)
@@ -178,5 +226,9 @@ def test_a_corrupt_request_is_not_carried_out():
     frame = client.open()
     assert bench.send(client, frame[:70] + bytes([frame[70] ^ 1]) + frame[71:]) == []
     assert bench.send(client, frame[:-1]) == []
-    assert (bench.switch.outcomes[Outcome.UDP_CHECKSUM], bench.switch.outcomes[Outcome.LENGTH], sum(bench.fates().values())) == (1, 1, 0)
+    assert (
+        bench.switch.outcomes[Outcome.UDP_CHECKSUM],
+        bench.switch.outcomes[Outcome.LENGTH],
+        sum(bench.fates().values()),
+    ) == (1, 1, 0)
     assert bench.one(client, client.open(checksum=False)).reason == Fate.DONE

@@ -34,7 +34,12 @@ def test_draws_are_those_of_a_search_in_the_cumulative_sums(capacity, priority_b
         assert tree.total == total and tree.priorities[leaf] == priority
         border = int(priorities[:leaf].sum())
         at = [-(-(max(border + k, 0) << FRACTION_BITS) // total) for k in (-1, 0)] if total else []
-        for fraction in (0, LAST_FRACTION, rng.getrandbits(FRACTION_BITS), *(min(fraction, LAST_FRACTION) for fraction in at)):
+        for fraction in (
+            0,
+            LAST_FRACTION,
+            rng.getrandbits(FRACTION_BITS),
+            *(min(fraction, LAST_FRACTION) for fraction in at),
+        ):
             assert tree.draw(fraction) == drawn(priorities, fraction)
 
 

@@ -1,5 +1,6 @@
-"""The frames `tests/vectors/replay_*.hex`, put down field by field from `docs/replay.md` with sums of plain integers: one conversation, which the
-bench's client and the golden switch must repeat byte by byte. scapy judges the checksums."""
+"""The frames `tests/vectors/replay_*.hex`, put down field by field from `docs/replay.md` with sums of plain integers:
+one conversation, which the bench's client and the golden switch must repeat byte by byte. scapy judges the
+checksums."""
 
 from pathlib import Path
 
@@ -14,7 +15,14 @@ from sim.bench.replay_client import ReplayClient
 
 VECTORS = Path(__file__).parents[3] / "vectors"
 REPLAY = Replay(tables=1, capacity=32, priority_bits=16, sessions=2, kept=2, draws=16, record_bytes=64, log_bytes=4096)
-REQUESTS = {"open": "opened", "write": "written", "add": "added", "sample": "sampled", "update": "updated", "fetch": "data"}
+REQUESTS = {
+    "open": "opened",
+    "write": "written",
+    "add": "added",
+    "sample": "sampled",
+    "update": "updated",
+    "fetch": "data",
+}
 """With their answers, in order."""
 
 
@@ -37,9 +45,12 @@ def client() -> ReplayClient:
 def test_the_client_sends_the_vectors():
     asks = client()
     assert {
-        "open": asks.open(session=0, seq=7), "write": asks.write(5, 3, bytes(0xC0 + k for k in range(64)), oldest=2),
-        "add": asks.add(6, [(0, counting(0)), (300, counting(128))], turn=1), "sample": asks.sample(7, 3, 2 << 64 | 1, items=2, fragments=1),
-        "update": asks.update(8, [(33, 20), (31, 7)]), "fetch": asks.fetch([33, 31], seq=0x89ABCDEF),
+        "open": asks.open(session=0, seq=7),
+        "write": asks.write(5, 3, bytes(0xC0 + k for k in range(64)), oldest=2),
+        "add": asks.add(6, [(0, counting(0)), (300, counting(128))], turn=1),
+        "sample": asks.sample(7, 3, 2 << 64 | 1, items=2, fragments=1),
+        "update": asks.update(8, [(33, 20), (31, 7)]),
+        "fetch": asks.fetch([33, 31], seq=0x89ABCDEF),
     } == {name: vector(name) for name in REQUESTS}
 
 
