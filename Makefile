@@ -110,10 +110,10 @@ bench: $(TEST)  ## how fast the switch and its driver are
 	python -m sim.bench.bench
 
 cartpole-time: $(DEMO)  ## virtual seconds until CartPole is played well, with one slow worker
-	python -m sim.timing.cartpole
+	python -m sim.cluster.cartpole
 
 timing: $(BOARDS)  ## place and route for ECP5 and report the clock
-	python -m hw.timing
+	python -m hw.synthesis.timing
 
 bitstream: $(BOARDS)  ## everything for BOARD=colorlight_5a_75b, in build/; MAC=02:69:73:77:00:01 IP=10.0.0.100 of the switch
 	python -m hw.board.bitstream $(BOARD) $(if $(MAC),--mac $(MAC)) $(if $(IP),--ip $(IP))

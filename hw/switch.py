@@ -5,19 +5,19 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.aggregate.aggregator import Aggregator
-from hw.control.core import Core, Trace
-from hw.control.counters import Counters
-from hw.control.reply import Addressed, ReplyComposer
-from hw.control.tables import Parent, Verdict
-from hw.frame import Cut, Word
-from hw.net.arbiter import Arbiter, Laned
-from hw.net.gate import Gate
-from hw.net.merge import Merge
-from hw.net.output import OutputPort
-from hw.net.parser import Parser
-from hw.net.responder import Responder
-from hw.net.stamp import Stamp
-from hw.queue import PacketQueue
+from hw.decide.core import Core, Trace
+from hw.decide.counters import Counters
+from hw.egress.reply_composer import Addressed, ReplyComposer
+from hw.decide.tables import Parent, Verdict
+from hw.stream.packet import Cut, Word
+from hw.ingress.arbiter import Arbiter, Laned
+from hw.decide.gate import Gate
+from hw.egress.merge import Merge
+from hw.egress.output_port import OutputPort
+from hw.ingress.parser import Parser
+from hw.bridge.responder import Responder
+from hw.egress.stamp import Stamp
+from hw.ingress.packet_queue import PacketQueue
 from hw.replay.engine import Engine
 from iswitch.config import Config
 from iswitch.wire import PortCounter, Stat

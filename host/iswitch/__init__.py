@@ -1,7 +1,7 @@
 """iswitch: gradient sums inside an FPGA network switch."""
 
-from iswitch.aggregate import Worker
-from iswitch.asynchronous import AsyncWorker
+from iswitch.worker import Worker
+from iswitch.async_worker import AsyncWorker
 from iswitch.errors import (
     AbandonedJobWarning,
     Diverged,
@@ -20,8 +20,8 @@ from iswitch.errors import (
     TaintWarning,
     Timeout,
 )
-from iswitch.reduction import Reduction
-from iswitch.update import Update
+from iswitch.results import Reduction
+from iswitch.driver.update import Update
 
 __all__ = [
     "AbandonedJobWarning",

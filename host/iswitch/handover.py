@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from iswitch.aggregate import Worker
-from iswitch.control import Control
+from iswitch.worker import Worker
+from iswitch.control.client import Control
 from iswitch.errors import IswitchError
-from iswitch.sharing import fill, flat
+from iswitch.control.state_transfer import fill, flat
 from iswitch.wire import JobState
 
 __all__ = ["NOTE", "free_job", "hand_over"]

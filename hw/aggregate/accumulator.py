@@ -5,9 +5,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.aggregate.ring import popcount
+from hw.decide.ring import popcount
 from hw.aggregate.sequencer import Beat
-from hw.frame import NEVER_READ_BEFORE_WRITTEN
+from hw.stream.packet import NEVER_READ_BEFORE_WRITTEN
 from hw.numeric.lane import POISON, STORED_BITS, Lane
 from iswitch.config import Config
 

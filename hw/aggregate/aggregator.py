@@ -8,8 +8,8 @@ from amaranth.lib.wiring import In, Out, connect
 from hw.aggregate.accumulator import LOOP, Accumulator, Emitted
 from hw.aggregate.result import ResultComposer, ResultWord
 from hw.aggregate.sequencer import Sequencer
-from hw.control.tables import ResultHeader, Work
-from hw.frame import Word
+from hw.decide.tables import ResultHeader, Work
+from hw.stream.packet import Word
 from iswitch.config import Config
 
 __all__ = ["Aggregator"]

@@ -6,11 +6,11 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from hw.aggregate.accumulator import Emitted
-from hw.aggregate.ring import popcount
-from hw.control.tables import ResultHeader
-from hw.frame import Word
-from hw.layout import layout
-from hw.queue import sum_halves
+from hw.decide.ring import popcount
+from hw.decide.tables import ResultHeader
+from hw.stream.packet import Word
+from hw.interface.layout import layout
+from hw.ingress.packet_queue import sum_halves
 from iswitch.config import Config
 from iswitch.wire import ADDRESSES, HEADER, NO_MEMBER, TAIL_BYTES, UPLINK_TAIL, VERSION, Format, Type
 

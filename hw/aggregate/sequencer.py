@@ -5,8 +5,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
 
-from hw.control.tables import ResultHeader, Work
-from hw.frame import Word
+from hw.decide.tables import ResultHeader, Work
+from hw.stream.packet import Word
 from iswitch.config import Config
 from iswitch.wire import Format, Operation
 

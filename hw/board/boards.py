@@ -79,7 +79,7 @@ def alveo(name: str, title: str, part: str, available: Mapping[str, int], *, cag
             core_mhz=core_mhz,
             config=Config(ports=ports, bus_bits=512, window=64, replay=Replay(capacity=1 << 17)),
             available=available,
-            maker="hw.board.vivado:make",
+            maker="hw.board.xilinx.vivado:make",
         )
         for suffix, ports, gbps, core_mhz in (("", lanes, 10, 250), ("_4x25g", 4, 25, 300), ("_1x100g", 1, 100, 300))
     )
@@ -107,7 +107,7 @@ BOARDS = {
                 uplinks=False,
             ),
             available=LFE5U_25F,
-            maker="hw.board.ecp5:make",
+            maker="hw.board.ecp5.project:make",
         ),
         Board(
             name="versa_ecp5",
@@ -128,7 +128,7 @@ BOARDS = {
                 uplinks=False,
             ),
             available=LFE5U_45F,
-            maker="hw.board.ecp5:make",
+            maker="hw.board.ecp5.project:make",
         ),
         Board(
             name="ecpix5_85f",
@@ -141,7 +141,7 @@ BOARDS = {
                 ports=1, bus_bits=64, members=8, jobs=2, window=16, queue_bytes=8192, mac_entries=256, uplinks=False
             ),
             available=LFE5U_85F,
-            maker="hw.board.ecp5:make",
+            maker="hw.board.ecp5.project:make",
         ),
         Board(
             name="netfpga_sume",
@@ -152,7 +152,7 @@ BOARDS = {
             core_mhz=200,
             config=Config(ports=4, bus_bits=256, window=64, replay=Replay(capacity=1 << 17)),
             available=XC7VX690T,
-            maker="hw.board.vivado:make",
+            maker="hw.board.xilinx.vivado:make",
         ),
         *alveo("alveo_u250", "Alveo U250", "xcu250-figd2104-2L-e", XCU250, cages=2),
         *alveo("alveo_u280", "Alveo U280", "xcu280-fsvh2892-2L-e", XCU280, cages=2),

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from hw.board.boards import BOARDS, DEFAULT, Board
 from hw.board.shell import Shell
-from hw.build import NO_LATCH, component_verilog, tool
+from hw.synthesis.emit import NO_LATCH, component_verilog, tool
 from iswitch.config import Config
 
 __all__ = [

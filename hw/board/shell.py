@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.control.tables import Parent
-from hw.frame import Word
+from hw.decide.tables import Parent
+from hw.stream.packet import Word
 from hw.switch import Switch
 from iswitch.config import Config
 from iswitch.wire import Outcome

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import AsyncFIFO
 from amaranth.lib.wiring import In, Out
 
-from hw.frame import Word, require_bus
+from hw.stream.packet import Word, require_bus
 
 __all__ = ["Crossing"]
 
@@ -22,7 +22,7 @@ class Crossing(wiring.Component):
     Either side may be reset by itself, for at least 4 cycles of the slower clock. What is in the memory is lost when
     `write` is reset, and a frame that has begun to leave ends there with an error; when `read` is reset, the rest of
     such a frame is skipped. So no frame ends as if it were whole which is not. Where both sides are always reset
-    together, and LUTs are scarce, `hw.board.crossing` is the smaller one.
+    together, and LUTs are scarce, `hw.board.ecp5.crossing` is the smaller one.
     """
 
     def __init__(self, *, bus_bits: int, depth: int, whole: bool = False):

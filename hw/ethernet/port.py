@@ -13,7 +13,7 @@ from hw.ethernet.pcs import PcsReceiver, PcsTransmitter
 from hw.ethernet.receive import Receiver
 from hw.ethernet.transmit import Transmitter
 from hw.ethernet.width import Narrow, Widen
-from hw.frame import Word, require_bus
+from hw.stream.packet import Word, require_bus
 
 __all__ = ["Port10G"]
 

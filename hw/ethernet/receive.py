@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.ethernet.crc import RESIDUE, Crc32
 from hw.ethernet.xgmii import ALL_IDLE, PREAMBLE, START, TERMINATE, Xgmii, holds
-from hw.frame import Word
+from hw.stream.packet import Word
 
 __all__ = ["Receiver"]
 

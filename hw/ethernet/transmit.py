@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.ethernet.crc import Crc32
 from hw.ethernet.xgmii import ALL_ERRORS, ALL_IDLE, IDLE, PREAMBLE, REMOTE_FAULT, TERMINATE, Xgmii, twice
-from hw.frame import Word
+from hw.stream.packet import Word
 
 __all__ = ["Transmitter"]
 

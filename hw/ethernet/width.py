@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.frame import Word, require_bus
+from hw.stream.packet import Word, require_bus
 
 __all__ = ["Narrow", "Widen"]
 

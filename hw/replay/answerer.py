@@ -4,12 +4,12 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.control.tables import Address
-from hw.layout import layout
+from hw.decide.tables import Address
+from hw.interface.layout import layout
 from hw.replay.kept import Answer, Kept
 from hw.replay.outlet import Head
 from iswitch.config import Replay
-from iswitch.replay_wire import DRAWN, DRAWS_PER_FRAGMENT, ROW_BYTES, STATUS, Kind
+from iswitch.wire.replay import DRAWN, DRAWS_PER_FRAGMENT, ROW_BYTES, STATUS, Kind
 from iswitch.wire import VERSION, Type
 
 __all__ = ["Answerer", "Asked"]

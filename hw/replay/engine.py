@@ -7,11 +7,11 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import bits_for
 
-from hw.control.reply import Addressed
-from hw.frame import Word
-from hw.layout import layout
+from hw.egress.reply_composer import Addressed
+from hw.stream.packet import Word
+from hw.interface.layout import layout
 from hw.replay.answerer import Answerer
-from hw.replay.axi import Axi4, address_bits_of
+from hw.interface.axi import Axi4, address_bits_of
 from hw.replay.draws import Draws
 from hw.replay.inlet import Arrived, Inlet
 from hw.replay.judge import LEAD_ROWS, Form, Judge, Table, as_lead, known_kind
@@ -25,7 +25,7 @@ from hw.replay.transfers import loads, memory, stores
 from hw.replay.units import UnitReader, UnitWriter
 from hw.replay.whole import WholeFrames
 from iswitch.config import Config
-from iswitch.replay_wire import LIMITS, LIST, LOAD, OPEN, PUBLISH, REPLAY_FRAME, ROW_BYTES, SAMPLE, WRITE, Fate, Kind
+from iswitch.wire.replay import LIMITS, LIST, LOAD, OPEN, PUBLISH, REPLAY_FRAME, ROW_BYTES, SAMPLE, WRITE, Fate, Kind
 from iswitch.wire import FRAME_BYTES
 
 __all__ = ["Engine"]

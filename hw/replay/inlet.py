@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
-from hw.frame import Cut, Word
-from hw.net.store import FrameStore
-from hw.queue import LENGTH_BITS
+from hw.stream.packet import Cut, Word
+from hw.stream.frame_store import FrameStore
+from hw.ingress.packet_queue import LENGTH_BITS
 
 __all__ = ["Arrived", "Inlet", "Row"]
 

@@ -5,11 +5,11 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
-from hw.layout import layout
-from hw.queue import LENGTH_BITS
+from hw.interface.layout import layout
+from hw.ingress.packet_queue import LENGTH_BITS
 from hw.replay.sessions import Session
 from iswitch.config import Replay
-from iswitch.replay_wire import (
+from iswitch.wire.replay import (
     BODY_BYTES,
     DRAWS_PER_FRAGMENT,
     LIMITS,

@@ -5,10 +5,10 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.frame import NEVER_READ_BEFORE_WRITTEN
-from hw.layout import layout
+from hw.stream.packet import NEVER_READ_BEFORE_WRITTEN
+from hw.interface.layout import layout
 from iswitch.config import Replay
-from iswitch.replay_wire import DRAWN, DRAWS_PER_FRAGMENT, STATUS
+from iswitch.wire.replay import DRAWN, DRAWS_PER_FRAGMENT, STATUS
 
 __all__ = ["Answer", "Kept"]
 

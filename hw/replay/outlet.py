@@ -4,12 +4,12 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.control.reply import Addressed
-from hw.control.tables import Address
-from hw.frame import Cut, require_bus
-from hw.layout import layout
-from hw.queue import sum_halves
-from iswitch.replay_wire import BODY_BYTES, END, REPLAY_HEADER, ROW_BYTES, STATUS
+from hw.egress.reply_composer import Addressed
+from hw.decide.tables import Address
+from hw.stream.packet import Cut, require_bus
+from hw.interface.layout import layout
+from hw.ingress.packet_queue import sum_halves
+from iswitch.wire.replay import BODY_BYTES, END, REPLAY_HEADER, ROW_BYTES, STATUS
 from iswitch.wire import ADDRESSES, FRAME_BYTES
 
 __all__ = ["FRAME_ROWS", "ROW_BITS", "Head", "Outlet"]

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import Component
 from amaranth.utils import exact_log2
 
 from hw.replay.answerer import Answerer
-from hw.replay.axi import address_bits_of
+from hw.interface.axi import address_bits_of
 from hw.replay.draws import Draws
 from hw.replay.engine import Engine
 from hw.replay.histogram import Histogram

@@ -5,8 +5,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.control.tables import Address
-from iswitch.replay_wire import SESSION_SILENT_US
+from hw.decide.tables import Address
+from iswitch.wire.replay import SESSION_SILENT_US
 
 __all__ = ["Session", "Sessions"]
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.utils import exact_log2
 
-from hw.layout import layout
-from iswitch.replay_wire import ROW_BYTES, STATUS, UNIT_BYTES, Fate, Kind
+from hw.interface.layout import layout
+from iswitch.wire.replay import ROW_BYTES, STATUS, UNIT_BYTES, Fate, Kind
 from iswitch.wire import NOTICE_INTERVAL_US, VERSION, Type
 
 __all__ = ["send", "settle"]

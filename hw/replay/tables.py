@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.frame import Cut
+from hw.stream.packet import Cut
 from hw.replay.sampler import Result, Sampler
 from hw.replay.slots import Command
 from iswitch.config import Replay

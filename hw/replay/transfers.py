@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib.memory import Memory
 from amaranth.utils import exact_log2
 
-from iswitch.replay_wire import ROW_BYTES, UNIT_BYTES, Fate, Kind
+from iswitch.wire.replay import ROW_BYTES, UNIT_BYTES, Fate, Kind
 
 __all__ = ["loads", "memory", "stores"]
 

@@ -6,9 +6,9 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect
 from amaranth.utils import exact_log2
 
-from hw.frame import Cut
-from hw.replay.axi import Address, ReadData, WriteData, WriteResponse, incrementing
-from iswitch.replay_wire import ROW_BYTES, UNIT_BYTES
+from hw.stream.packet import Cut
+from hw.interface.axi import Address, ReadData, WriteData, WriteResponse, incrementing
+from iswitch.wire.replay import ROW_BYTES, UNIT_BYTES
 
 __all__ = ["BEATS", "Beat", "UnitReader", "UnitWriter"]
 

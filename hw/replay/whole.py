@@ -5,8 +5,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from hw.control.reply import Addressed
-from hw.frame import Word
+from hw.egress.reply_composer import Addressed
+from hw.stream.packet import Word
 from hw.replay.outlet import FRAME_ROWS, ROW_BITS
 
 __all__ = ["WholeFrames"]

@@ -11,7 +11,7 @@ from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiBus, AxiRam
 
 from iswitch.config import Config
-from iswitch.replay_wire import Fate
+from iswitch.wire.replay import Fate
 from sim.bench.cocotb_bus import bursts, none, until
 from sim.bench.cocotb_memory import held, pause, start
 from sim.bench.engine import Sent, Story
@@ -56,10 +56,10 @@ class Fields:
 
 
 WORD = {"data": CONFIG.bus_bits, "count": BUS_BYTES.bit_length(), "last": 1, "error": 1}
-"""As `hw.frame.Word`."""
+"""As `hw.stream.packet.Word`."""
 IN, ARRIVED = Fields(**WORD), Fields(port=4, length=14)
 OUT = Fields(**WORD, port=4, address=96, length=14)
-"""As `hw.control.reply.Addressed`."""
+"""As `hw.egress.reply_composer.Addressed`."""
 
 
 class Bench:

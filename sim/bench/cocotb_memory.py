@@ -10,7 +10,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiBus, AxiMaster, AxiRam, AxiResp
 
-from iswitch.replay_wire import UNIT_BYTES
+from iswitch.wire.replay import UNIT_BYTES
 from sim.bench.cocotb_bus import bursts, none, until
 
 __all__ = ["RAM_BYTES"]

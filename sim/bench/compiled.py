@@ -16,7 +16,7 @@ from amaranth.hdl import ClockDomain, Const, Module, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In
 
-from hw.build import payload_memories_uninitialised
+from hw.synthesis.emit import payload_memories_uninitialised
 from sim.emulator import toolchain
 from sim.emulator.toolchain import FAST, ROOT, digest, made_once, shared, verilate
 

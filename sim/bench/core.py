@@ -11,9 +11,9 @@ import numpy as np
 from amaranth.hdl import Value
 from amaranth.lib import data
 
-from hw.control.core import Core
-from hw.control.tables import Address
-from hw.control.tables import Parent as PARENT
+from hw.decide.core import Core
+from hw.decide.tables import Address
+from hw.decide.tables import Parent as PARENT
 from iswitch.config import Config
 from iswitch.wire import (
     ACK,
@@ -33,11 +33,11 @@ from iswitch.wire import (
 )
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.bench.stream import Bench, Sink, Source, pack
-from sim.model.aggregate import tree
-from sim.model.aggregate.claims import Answer
-from sim.model.aggregate.ring import Names, Work
-from sim.model.net import compose
-from sim.model.parse import is_ours
+from sim.model.decide import tree
+from sim.model.decide.claims import Answer
+from sim.model.decide.ring import Names, Work
+from sim.model.egress import compose
+from sim.model.ingress.parse import is_ours
 from sim.model.switch import Frames
 from sim.model.tree_switch import Parent, TreeSwitch
 

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from iswitch.config import Config
-from iswitch.replay_wire import Fate, Kind
+from iswitch.wire.replay import Fate, Kind
 from iswitch.wire import ADDRESSES
 
 from sim.bench.replay_client import ReplayClient
 from sim.bench.replay_traffic import ReplayTraffic
-from sim.model.control.membership import Source
+from sim.model.decide.membership import Source
 from sim.model.replay.service import Service
 
 __all__ = ["Burst", "Sent", "Story", "address", "source_of"]
@@ -42,7 +42,7 @@ def source_of(port: int, frame: bytes) -> Source:
 
 
 def address(source: Source) -> int:
-    """`hw.control.tables.Address` as a number."""
+    """`hw.decide.tables.Address` as a number."""
     return int.from_bytes(source.mac + source.ip.to_bytes(4, "big") + source.udp_port.to_bytes(2, "big"), "little")
 
 

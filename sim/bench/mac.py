@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw.ethernet.fault import LinkFault
 from hw.ethernet.receive import Receiver
 from hw.ethernet.transmit import Transmitter
-from hw.frame import Word
+from hw.stream.packet import Word
 
 __all__ = ["Mac"]
 

@@ -5,7 +5,7 @@ import random
 from collections import deque
 from typing import Any, NamedTuple
 
-from hw.replay.axi import Burst, Response
+from hw.interface.axi import Burst, Response
 
 __all__ = ["Memory"]
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from types import ModuleType
 
-from sim.model.search import Violation
+from sim.explore.search import Violation
 
 __all__ = ["broken_promise", "mutant"]
 

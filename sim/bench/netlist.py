@@ -5,7 +5,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from hw.build import rtlil, tool
+from hw.synthesis.emit import rtlil, tool
 from iswitch.config import Config
 
 __all__ = ["MODELS", "mapped", "modelled", "netlist", "through"]
@@ -62,5 +62,5 @@ def through(text: str, top: str = "top", *, models: str = "") -> str:
 
 @cache
 def mapped(config: Config) -> str:
-    """The netlist of `hw.build.rtlil`, for the `design` of an emulated board: the same ports. Minutes."""
+    """The netlist of `hw.synthesis.emit.rtlil`, for the `design` of an emulated board: the same ports. Minutes."""
     return through(rtlil(config), "switch")

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from iswitch.config import Config
-from iswitch.replay_wire import ADD_ROW, BODY_BYTES, DRAWS_PER_FRAGMENT, UPDATE_ROW, Fate
+from iswitch.wire.replay import ADD_ROW, BODY_BYTES, DRAWS_PER_FRAGMENT, UPDATE_ROW, Fate
 from iswitch.wire import Type
 from sim.bench.replay_client import ReplayClient, Told, told
 from sim.bench.sumtree import fractions

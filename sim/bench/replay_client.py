@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from iswitch.replay_wire import (
+from iswitch.wire.replay import (
     ADD_ROW,
     ALL_FRAGMENTS,
     DRAWN,

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from iswitch.config import Config
-from iswitch.transport import Attending, Buffer
+from iswitch.driver.transport import Attending, Buffer
 from iswitch.wire import ADDRESSES, UDP_PORT
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, udp_frame
 from sim.emulator.endpoint import train_of
@@ -96,7 +96,7 @@ class Network:
 
 
 class NodeTransport:
-    """A host's `iswitch.transport.Transport`."""
+    """A host's `iswitch.driver.transport.Transport`."""
 
     def __init__(self, network: Network, index: int) -> None:
         self.network, self.index = network, index

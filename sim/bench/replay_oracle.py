@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from iswitch.config import Replay
-from iswitch.replay_wire import UNIT_BYTES, Fate, Kind
+from iswitch.wire.replay import UNIT_BYTES, Fate, Kind
 from sim.model.replay.draws import fractions
 
 __all__ = ["Item", "Op", "Oracle", "OracleTable"]

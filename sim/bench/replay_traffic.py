@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 
 from iswitch.config import Config, Replay
-from iswitch.replay_wire import ADD_ROW, BODY_BYTES, PAYLOAD_BYTES, UNIT_BYTES, Kind
+from iswitch.wire.replay import ADD_ROW, BODY_BYTES, PAYLOAD_BYTES, UNIT_BYTES, Kind
 
 from sim.bench.replay_client import ReplayClient
 

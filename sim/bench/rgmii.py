@@ -5,9 +5,9 @@ from pathlib import Path
 from amaranth.back import rtlil as rtlil_backend
 from amaranth.hdl import ClockDomain, Module, Signal
 
-from hw.board.liteeth import verilog as mac_verilog
-from hw.board.rgmii import MAC, RgmiiPort
-from hw.build import payload_memories_uninitialised, tool
+from hw.board.ecp5.liteeth import verilog as mac_verilog
+from hw.board.ecp5.rgmii import MAC, RgmiiPort
+from hw.synthesis.emit import payload_memories_uninitialised, tool
 
 __all__ = ["DOMAIN", "verilog"]
 

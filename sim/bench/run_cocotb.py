@@ -35,7 +35,7 @@ VERILATOR = [
 
 def run(simulator: str = "verilator", *, waves: bool = False, only: str = "", folder: Path = BUILD) -> list[Path]:
     """`simulate` for the switch."""
-    from hw.build import verilog  # so that `CONFIG` is there for who has no Amaranth
+    from hw.synthesis.emit import verilog  # so that `CONFIG` is there for who has no Amaranth
 
     return simulate("switch", verilog(CONFIG), MODULE, simulator, waves=waves, only=only, folder=folder)
 

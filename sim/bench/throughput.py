@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from amaranth.sim import Simulator
 
-from hw.queue import PacketQueue
+from hw.ingress.packet_queue import PacketQueue
 from iswitch.config import Config
 from iswitch.wire import FRAME_BYTES, Format, Outcome, PortCounter
 from sim.bench.client import Client, ordinary

@@ -22,7 +22,7 @@ TREES = {
     "three levels": ((-1, 0, 1, 1), (2, 3, 2, 3, 1, 0, 3, 2)),
     "chain": ((-1, 0, 1), (2,) * 8),
 }
-"""Parents of the switches and homes of the workers, as in `explorer_tree.py`."""
+"""Parents of the switches and homes of the workers, as in `sim/explore/tree.py`."""
 TWO = TREES["two leaves"]
 
 Shape = tuple[tuple[int, ...], tuple[int, ...]]

@@ -52,7 +52,7 @@ def library(config: Config, engine: str = "verilator", trace: bool = False, *, d
     """Path of the shared library of a switch, compiled now unless one of the same RTL, glue and flags exists.
 
     trace: with waveforms (`Board.wave`; Verilator only), which costs speed. design: another source of RTLIL than
-    `hw.build.rtlil`. Processes that ask for the same library at the same time wait for the one that compiles it.
+    `hw.synthesis.emit.rtlil`. Processes that ask for the same library at the same time wait for the one that compiles it.
     """
     if engine not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
@@ -107,7 +107,7 @@ def _recipe(config: Config, engine: str, trace: bool) -> list[str]:
 
 def _rtlil(config: Config, design: Design | None) -> str:
     if design is None:
-        from hw.build import rtlil  # not needed to use a library, and slow to import
+        from hw.synthesis.emit import rtlil  # not needed to use a library, and slow to import
 
         design = rtlil
     # Where in the sources a wire comes from is of no use here, and would make the name depend on the machine.

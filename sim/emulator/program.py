@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from iswitch.transport import RECEIVE_BYTES, Buffer
+from iswitch.driver.transport import RECEIVE_BYTES, Buffer
 from sim.emulator.card import Client
 from sim.emulator.endpoint import TRAIN_SEGMENTS, Host, Hosts, train_of
 from sim.emulator.faults import PS_PER_US, Rates
@@ -88,7 +88,7 @@ class Program:
     # For the program
 
     def transport(self) -> "ProgramTransport":
-        """A new UDP socket of this host, for a `Worker`: `iswitch.transport.Transport`."""
+        """A new UDP socket of this host, for a `Worker`: `iswitch.driver.transport.Transport`."""
         self._udp_port += 1
         return ProgramTransport(self, self._hosts.host(Client(self._ip, self._udp_port)))
 
@@ -198,7 +198,7 @@ class Program:
 
 
 class _Attendant:
-    """`iswitch.transport.Attending`: the program itself calls `tend` while it rests, unless it is `held`."""
+    """`iswitch.driver.transport.Attending`: the program itself calls `tend` while it rests, unless it is `held`."""
 
     def __init__(self, host: Host, tend: Callable[[], float], others: list["_Attendant"], due_ps: int):
         self._host, self._tend, self._others = host, tend, others
@@ -225,7 +225,7 @@ class _Attendant:
 
 
 class ProgramTransport:
-    """A driver's `iswitch.transport.Transport` in virtual time: a socket of a program's host."""
+    """A driver's `iswitch.driver.transport.Transport` in virtual time: a socket of a program's host."""
 
     def __init__(self, program: Program, host: Host):
         self._program, self._host = program, host

@@ -40,19 +40,21 @@ def _ports_in_use() -> str:
 
 def _wrong_key() -> str:
     with UdpModel(Config(ports=1, bus_bits=64)) as model, Worker(model.address(), world=1, key=7):
-        said = _printed("from iswitch.cli import main; main()", "reset", "--job", "0", "--switch", model.address())
+        said = _printed(
+            "from iswitch.tools.cli import main; main()", "reset", "--job", "0", "--switch", model.address()
+        )
         return said.replace(model.address(), ADDRESS)
 
 
 MISTAKES = [
     Mistake(
         "`iswitch status` without the extra `cli`",
-        lambda: _without("rich typer", "import iswitch.cli"),
+        lambda: _without("rich typer", "import iswitch.tools.cli"),
         "`pip install '.[cli]'` in a checkout.",
     ),
     Mistake(
         "`iswitch plan FILE` without the extra `plan`",
-        lambda: _without("highspy networkx", "from iswitch.cli import main; main()", "plan", "fabric.yaml"),
+        lambda: _without("highspy networkx", "from iswitch.tools.cli import main; main()", "plan", "fabric.yaml"),
         "`pip install '.[cli,plan]'` in a checkout.",
     ),
     Mistake(

@@ -1,6 +1,6 @@
 import pytest
-from iswitch.control import Control
-from iswitch.probe import Probe
+from iswitch.control.client import Control
+from iswitch.tools.probe import Probe
 
 
 @pytest.fixture

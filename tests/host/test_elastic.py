@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from iswitch import HaltedWarning, MembershipChanged, NotAMember, Refused, Worker
 from iswitch.config import Config
-from iswitch.sharing import elect
+from iswitch.control.state_transfer import elect
 
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.bench.udp_model import Faults, UdpModel, kill, together

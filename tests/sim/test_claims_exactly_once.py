@@ -12,7 +12,7 @@ from sim.bench.client import Client
 from sim.bench.designs import TWO_PORTS
 from sim.emulator.engine import Board
 from sim.emulator.faults import DIRECTIONS, PS_PER_US, Faults, Rates
-from sim.model.control.random import seed_for_first_seq
+from sim.model.decide.random import seed_for_first_seq
 
 SMALL = TWO_PORTS
 RATES = Rates(loss=0.03, duplicate=0.03, reorder=0.05, corrupt=0.01)

@@ -13,7 +13,7 @@ from sim.bench.designs import TWO_PORTS
 from sim.bench.hosts import Hosts
 from sim.bench.throughput import joined, stations
 from sim.bench.traffic import Traffic, adverse_numbers
-from sim.model.control.random import seed_for_first_seq
+from sim.model.decide.random import seed_for_first_seq
 
 SMALL = TWO_PORTS
 WIDE = Config(ports=3, bus_bits=512, members=32, window=4, elements=352)

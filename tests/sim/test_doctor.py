@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from iswitch import Worker
-from iswitch.doctor import examine
-from iswitch.path import Finding, Mark
+from iswitch.tools.doctor import examine
+from iswitch.tools.path_checks import Finding, Mark
 from sim.bench.designs import TWO_PORTS
 from sim.emulator.emulator import Emulator
 from sim.emulator.engine import Board

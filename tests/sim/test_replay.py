@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from iswitch.replay_wire import Fate
+from iswitch.wire.replay import Fate
 from iswitch.wire import Outcome
 from sim.bench.cosimulation import Divergence, Pair
 from sim.bench.replay_traffic import NARROW, SMALL, ReplayTraffic

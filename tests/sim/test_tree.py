@@ -20,7 +20,7 @@ from sim.emulator.faults import PS_PER_US, Faults, Rates
 from sim.emulator.link import Link
 from sim.emulator.virtual import VirtualTime
 from sim.emulator.wire import Wire
-from sim.model.control.random import seed_for_first_seq
+from sim.model.decide.random import seed_for_first_seq
 
 SMALL = TREE
 WIDE = Config(ports=4, bus_bits=256, members=8, window=2, elements=352)

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Iterator
 
 from iswitch.replay.messages import Reply, Status, encode, serial
-from iswitch.replay_wire import ALL_FRAGMENTS, DRAWS_PER_FRAGMENT, WAITS, Fate, Kind
-from iswitch.timer import RetransmissionTimer
+from iswitch.wire.replay import ALL_FRAGMENTS, DRAWS_PER_FRAGMENT, WAITS, Fate, Kind
+from iswitch.driver.timer import RetransmissionTimer
 
 __all__ = ["Channel", "Request"]
 

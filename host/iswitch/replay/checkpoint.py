@@ -16,7 +16,7 @@ import numpy as np
 from iswitch.replay.reading import Fetching, Loading
 from iswitch.replay.records import Field, Layout, units_of
 from iswitch.replay.session import Session
-from iswitch.replay_wire import DRAWN, DRAWS_PER_FRAGMENT, LIST, Kind
+from iswitch.wire.replay import DRAWN, DRAWS_PER_FRAGMENT, LIST, Kind
 
 __all__ = ["Snapshot", "read_table"]
 

@@ -22,8 +22,8 @@ from iswitch.replay.seeds import SEED_BITS
 from iswitch.replay.session import Session
 from iswitch.replay.statistics import Statistics
 from iswitch.replay.writer import Added, Writer, turns_from
-from iswitch.replay_wire import BODY_BYTES, LIMITS, UNIT_BYTES, UPDATE_ROW, Fate, Kind
-from iswitch.transport import Transport, UdpTransport
+from iswitch.wire.replay import BODY_BYTES, LIMITS, UNIT_BYTES, UPDATE_ROW, Fate, Kind
+from iswitch.driver.transport import Transport, UdpTransport
 from iswitch.wire import Register
 
 __all__ = ["ReplayClient", "Updated"]

@@ -2,7 +2,7 @@
 it."""
 
 from iswitch.errors import IswitchError, Timeout
-from iswitch.replay_wire import Fate
+from iswitch.wire.replay import Fate
 
 __all__ = ["MemoryExhausted", "NoPlace", "NoReplayService", "NotServed", "SessionLost"]
 

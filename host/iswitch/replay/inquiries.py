@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable
 
 from iswitch.replay.messages import Reply, encode
-from iswitch.replay_wire import Fate, Kind
-from iswitch.timer import RetransmissionTimer
+from iswitch.wire.replay import Fate, Kind
+from iswitch.driver.timer import RetransmissionTimer
 
 __all__ = ["Inquiries", "Inquiry"]
 

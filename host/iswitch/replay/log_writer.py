@@ -7,7 +7,7 @@ from iswitch.replay.errors import MemoryExhausted
 from iswitch.replay.log import LogSpace
 from iswitch.replay.records import units_of
 from iswitch.replay.session import Session
-from iswitch.replay_wire import PAYLOAD_BYTES, UNIT_BYTES, WRITE, Kind
+from iswitch.wire.replay import PAYLOAD_BYTES, UNIT_BYTES, WRITE, Kind
 
 __all__ = ["LogWriter"]
 

@@ -1,18 +1,18 @@
-"""Requests as bytes, and what comes back taken apart: `iswitch.replay_wire` for a client."""
+"""Requests as bytes, and what comes back taken apart: `iswitch.wire.replay` for a client."""
 
 import struct
 from typing import NamedTuple
 
 import numpy as np
 
-from iswitch.replay_wire import END, REPLAY_HEADER, ROW_BYTES, STATUS, Kind
+from iswitch.wire.replay import END, REPLAY_HEADER, ROW_BYTES, STATUS, Kind
 from iswitch.wire import VERSION, Type
 
 __all__ = ["Header", "Reply", "Status", "encode", "parse", "serial"]
 
 
 class Header(NamedTuple):
-    """`replay_wire.REPLAY_HEADER` as Python integers."""
+    """`wire.replay.REPLAY_HEADER` as Python integers."""
 
     version_type: int
     kind: int
@@ -27,7 +27,7 @@ class Header(NamedTuple):
 
 
 class Status(NamedTuple):
-    """`replay_wire.STATUS` as Python integers."""
+    """`wire.replay.STATUS` as Python integers."""
 
     reason: int
     lowest: int

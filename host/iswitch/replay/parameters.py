@@ -18,7 +18,7 @@ from iswitch.replay.messages import Reply, Status
 from iswitch.replay.reading import Loading
 from iswitch.replay.records import units_of
 from iswitch.replay.session import Session
-from iswitch.replay_wire import LOAD, PAYLOAD_BYTES, PUBLISH, UNIT_BYTES, Fate, Kind
+from iswitch.wire.replay import LOAD, PAYLOAD_BYTES, PUBLISH, UNIT_BYTES, Fate, Kind
 
 __all__ = ["Parameters"]
 

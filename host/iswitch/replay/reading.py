@@ -11,7 +11,7 @@ from iswitch.replay.inquiries import Inquiry
 from iswitch.replay.messages import Reply
 from iswitch.replay.records import Layout, units_of
 from iswitch.replay.session import Session
-from iswitch.replay_wire import FETCH_ROW, LOAD, PAYLOAD_BYTES, UNIT_BYTES, Kind
+from iswitch.wire.replay import FETCH_ROW, LOAD, PAYLOAD_BYTES, UNIT_BYTES, Kind
 
 __all__ = ["Fetching", "Loading", "Reading"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from iswitch.replay_wire import UNIT_BYTES
+from iswitch.wire.replay import UNIT_BYTES
 
 __all__ = ["Field", "Layout", "units_of"]
 

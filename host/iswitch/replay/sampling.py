@@ -12,7 +12,7 @@ from iswitch.replay.reading import Reading
 from iswitch.replay.records import Layout
 from iswitch.replay.seeds import spread
 from iswitch.replay.session import Session
-from iswitch.replay_wire import DRAWN, SAMPLE, Fate, Kind
+from iswitch.wire.replay import DRAWN, SAMPLE, Fate, Kind
 
 __all__ = ["Batch", "Sampling", "Wish"]
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from iswitch.config import Replay
-from iswitch.control import Control
+from iswitch.control.client import Control
 from iswitch.errors import IswitchError, SwitchUnreachable
 from iswitch.replay.channel import Channel, Request
 from iswitch.replay.errors import NoPlace, NoReplayService, NotServed, SessionLost
 from iswitch.replay.inquiries import Inquiries, Inquiry
 from iswitch.replay.messages import Reply, Status, encode, parse, serial
-from iswitch.replay_wire import PAYLOAD_BYTES, SESSION_SILENT_US, Fate, Kind
-from iswitch.transport import RECEIVE_BYTES, Transport
+from iswitch.wire.replay import PAYLOAD_BYTES, SESSION_SILENT_US, Fate, Kind
+from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.wire import Type
 
 __all__ = ["Session", "Shouted"]

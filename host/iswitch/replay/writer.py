@@ -14,7 +14,7 @@ from iswitch.replay.log import ItemsHold
 from iswitch.replay.log_writer import LogWriter
 from iswitch.replay.records import Layout, units_of
 from iswitch.replay.session import Session
-from iswitch.replay_wire import ADD_ROW, BODY_BYTES, Fate, Kind
+from iswitch.wire.replay import ADD_ROW, BODY_BYTES, Fate, Kind
 
 __all__ = ["Added", "Writer", "turns_from"]
 

@@ -19,7 +19,7 @@ from iswitch.rl.ppo import batch_of, gae, loss
 from iswitch.rl.replica import Replica, Vector
 from iswitch.rl.rollout import Agent, EnvRunner
 from iswitch.rl.training import Episodes, Options, Pace, Progress, Trained
-from iswitch.update import Update
+from iswitch.driver.update import Update
 
 __all__ = ["Pipeline", "Result", "Tally", "size", "train"]
 

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 from iswitch.config import Replay
-from iswitch.replay_wire import (
+from iswitch.wire.replay import (
     ADD_ROW,
     BODY_BYTES,
     DRAWS_PER_FRAGMENT,
@@ -35,7 +35,7 @@ from iswitch.replay_wire import (
     Kind,
 )
 from iswitch.wire import NOTICE_INTERVAL_US
-from sim.model.control.membership import Source
+from sim.model.decide.membership import Source
 from sim.model.replay import frames
 from sim.model.replay.frames import Kept, Request
 from sim.model.replay.session import RULES, SERIAL, Place, Rules

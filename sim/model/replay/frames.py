@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from iswitch.replay_wire import DRAWN, DRAWS_PER_FRAGMENT, END, REPLAY_HEADER, STATUS, UNIT_BYTES, Fate, Kind
+from iswitch.wire.replay import DRAWN, DRAWS_PER_FRAGMENT, END, REPLAY_HEADER, STATUS, UNIT_BYTES, Fate, Kind
 from iswitch.wire import VERSION, Type
-from sim.model.net.compose import balanced
+from sim.model.egress.compose import balanced
 
 __all__ = ["Kept", "Request", "answer", "answers", "data", "request"]
 

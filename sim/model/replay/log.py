@@ -5,7 +5,7 @@ Unit u of a log is in place u modulo `log_units` of it, so what is not older tha
 """
 
 from iswitch.config import Replay
-from iswitch.replay_wire import UNIT_BYTES, Fate
+from iswitch.wire.replay import UNIT_BYTES, Fate
 from sim.model.replay.session import SERIAL, Place
 
 __all__ = ["Memory", "there", "wrong_write"]

@@ -15,7 +15,7 @@ PUBLISH of none is not.
 from collections.abc import Callable
 
 from iswitch.config import Replay
-from iswitch.replay_wire import (
+from iswitch.wire.replay import (
     ADD_ROW,
     FETCH_ROW,
     LIMITS,
@@ -29,7 +29,7 @@ from iswitch.replay_wire import (
     Kind,
     ReplayRegister,
 )
-from sim.model.control.membership import Source
+from sim.model.decide.membership import Source
 from sim.model.replay import frames
 from sim.model.replay.dispatcher import Dispatcher, Effect, Sent
 from sim.model.replay.frames import Request

@@ -7,8 +7,8 @@ wrong ones.
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from iswitch.replay_wire import SESSION_SILENT_US, Fate
-from sim.model.control.membership import Source
+from iswitch.wire.replay import SESSION_SILENT_US, Fate
+from sim.model.decide.membership import Source
 
 __all__ = ["RULES", "SERIAL", "Place", "Rules"]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from iswitch.config import Replay
-from iswitch.replay_wire import Fate
+from iswitch.wire.replay import Fate
 from sim.model.replay.draws import fractions
 from sim.model.replay.session import SERIAL
 from sim.model.replay.slots import Handle, Slots

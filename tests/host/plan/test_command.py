@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from iswitch.cli import app
+from iswitch.tools.cli import app
 from iswitch.plan.check import examine
 from iswitch.plan.compare import plan_of
 from iswitch.plan.exchange import node_link
@@ -188,7 +188,7 @@ def without(packages, code, *arguments):
     )
 
 
-@pytest.mark.parametrize("module", ["iswitch", "iswitch.cli"])
+@pytest.mark.parametrize("module", ["iswitch", "iswitch.tools.cli"])
 def test_neither_the_driver_nor_the_command_line_needs_what_planning_needs(module):
     """As if the extra `plan` were not installed."""
     done = without("highspy,networkx,yaml", f"import {module}\nassert 'iswitch.plan' not in sys.modules\n")
@@ -200,7 +200,7 @@ def test_neither_the_driver_nor_the_command_line_needs_what_planning_needs(modul
     [[], ["docs/plan_seed.yaml"], ["docs/plan_seed.yaml", "--kind", "level", "--lose", "L1"], ["--unknown"]],
 )
 def test_without_its_extra_the_planner_names_it_whatever_the_arguments(arguments):
-    done = without("networkx", "import iswitch.cli\niswitch.cli.main()\n", "plan", *arguments)
+    done = without("networkx", "import iswitch.tools.cli\niswitch.cli.main()\n", "plan", *arguments)
     assert (done.returncode, done.stderr) == (
         1,
         "iswitch plan needs networkx, which is not installed: pip install 'iswitch-rl[cli,plan]', or in a checkout of the project pip install "
@@ -209,12 +209,12 @@ def test_without_its_extra_the_planner_names_it_whatever_the_arguments(arguments
 
 
 def test_without_its_extra_the_help_of_the_planner_names_it():
-    done = without("networkx", "import iswitch.cli\niswitch.cli.main()\n", "plan", "--help")
+    done = without("networkx", "import iswitch.tools.cli\niswitch.cli.main()\n", "plan", "--help")
     assert "pip install 'iswitch-rl[cli,plan]'" in done.stdout
 
 
 def test_without_its_extra_the_command_line_names_it():
-    done = without("rich,typer", "import iswitch.cli\n")
+    done = without("rich,typer", "import iswitch.tools.cli\n")
     assert done.returncode == 1 and done.stderr.startswith(
         "the command line of iswitch needs rich and typer, which are not installed: pip install"
     )

@@ -9,7 +9,7 @@ import pytest
 from iswitch.replay import channel as sound
 from iswitch.replay.channel import Channel, Request
 from iswitch.replay.messages import Header, Reply, Status, parse
-from iswitch.replay_wire import DRAWS_PER_FRAGMENT, WAITS, Fate, Kind
+from iswitch.wire.replay import DRAWS_PER_FRAGMENT, WAITS, Fate, Kind
 
 from sim.bench.mutant import mutant
 

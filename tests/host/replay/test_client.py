@@ -8,7 +8,7 @@ from iswitch.config import Config, Replay
 from iswitch.errors import SwitchUnreachable
 from iswitch.replay import Field, NoPlace, NoReplayService, NotServed, ReplayClient, SessionLost
 from iswitch.replay.seeds import spread
-from iswitch.replay_wire import Fate, Kind
+from iswitch.wire.replay import Fate, Kind
 
 from sim.bench.replay_network import Network
 from sim.bench.statistics import chi_square, quantile

@@ -6,7 +6,7 @@ import random
 import pytest
 from iswitch.replay import inquiries as sound
 from iswitch.replay.messages import Header, Reply
-from iswitch.replay_wire import Kind
+from iswitch.wire.replay import Kind
 from iswitch.wire import VERSION, Type
 
 from sim.bench.mutant import mutant

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from iswitch.replay.channel import Channel, Request
 from iswitch.replay.messages import encode, parse, serial
-from iswitch.replay_wire import ADD_ROW, DRAWN, FETCH_ROW, SAMPLE, UPDATE_ROW, WRITE, Fate, Kind
+from iswitch.wire.replay import ADD_ROW, DRAWN, FETCH_ROW, SAMPLE, UPDATE_ROW, WRITE, Fate, Kind
 from iswitch.wire import ADDRESSES
 
 VECTORS = Path(__file__).parents[2] / "vectors"

@@ -5,7 +5,7 @@ import pytest
 from iswitch.config import Config, Replay
 from iswitch.replay import Field, MemoryExhausted, ReplayClient
 from iswitch.replay.channel import Request
-from iswitch.replay_wire import LOAD, PUBLISH, WRITE, Kind
+from iswitch.wire.replay import LOAD, PUBLISH, WRITE, Kind
 
 from sim.bench.replay_network import Network
 

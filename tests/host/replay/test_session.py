@@ -5,7 +5,7 @@ import pytest
 from iswitch.config import Config, Replay
 from iswitch.replay import Field, ReplayClient, SessionLost
 from iswitch.replay.channel import Request
-from iswitch.replay_wire import Fate, Kind
+from iswitch.wire.replay import Fate, Kind
 
 from sim.bench.replay_network import Network
 

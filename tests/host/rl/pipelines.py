@@ -8,8 +8,8 @@ import threading
 from functools import partial
 
 import numpy as np
-from iswitch.reduction import Reduction
-from iswitch.update import Update
+from iswitch.results import Reduction
+from iswitch.driver.update import Update
 from iswitch.wire import HEADER
 
 from sim.bench.turns import in_turns

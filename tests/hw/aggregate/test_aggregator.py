@@ -12,7 +12,7 @@ from hw.aggregate.result import ResultComposer
 from hw.numeric.lane import Lane
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 from sim.bench.traffic import adverse_numbers
-from sim.model.net import compose
+from sim.model.egress import compose
 from sim.model.numeric import lane as model
 
 ADDRESS_BYTES = 42

@@ -7,7 +7,7 @@ from iswitch.wire import ones_complement_sum
 
 from hw.aggregate.result import ResultComposer
 from sim.bench.stream import Bench, from_words, to_words
-from sim.model.net import compose
+from sim.model.egress import compose
 
 BUSES = [64, 256, 512]
 ADDRESS_BYTES = 42

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import Component, In, Out
 import hw.board.lint
 from hw.board.boards import BOARDS, DEFAULT
 from hw.board.lint import WAIVERS, Waiver, Finding, check_structure, lint, parse, refused, unneeded, verilator
-from hw.build import component_verilog
+from hw.synthesis.emit import component_verilog
 from iswitch.config import Config
 
 

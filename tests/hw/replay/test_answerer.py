@@ -10,7 +10,7 @@ from amaranth.hdl import Value
 from hw.replay.answerer import Answerer
 from hw.replay.kept import Kept
 from iswitch.config import Replay
-from iswitch.replay_wire import ALL_FRAGMENTS, END, REPLAY_HEADER, STATUS, Kind
+from iswitch.wire.replay import ALL_FRAGMENTS, END, REPLAY_HEADER, STATUS, Kind
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench
 from sim.model.replay import frames

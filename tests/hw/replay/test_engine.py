@@ -12,11 +12,11 @@ import hw.replay.settling
 import hw.replay.transfers
 import pytest
 from amaranth.hdl import Value
-from hw.frame import Word
+from hw.stream.packet import Word
 from hw.replay.engine import Engine
 from hw.replay.sampler import Sampler
 from iswitch.config import Config
-from iswitch.replay_wire import END, STATUS, Fate
+from iswitch.wire.replay import END, STATUS, Fate
 from iswitch.wire import ADDRESSES, FRAME_BYTES
 from sim.bench import cocotb_engine
 from sim.bench.engine import Sent, Story, source_of

@@ -3,10 +3,10 @@
 for."""
 
 import pytest
-from hw.frame import Word
+from hw.stream.packet import Word
 from hw.replay.engine import Engine
 from iswitch.config import Config, Replay
-from iswitch.replay_wire import Fate
+from iswitch.wire.replay import Fate
 from iswitch.wire import ADDRESSES
 from sim.bench.memory import Memory
 from sim.bench.replay_client import ReplayClient

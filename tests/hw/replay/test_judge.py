@@ -12,7 +12,7 @@ from amaranth.hdl import Value
 from hw.replay.judge import LEAD_ROWS, Form, Judge, Table
 from hw.replay.sessions import Session
 from iswitch.config import Replay
-from iswitch.replay_wire import (
+from iswitch.wire.replay import (
     BODY_BYTES,
     LIMITS,
     LIST,

@@ -9,12 +9,12 @@ import hw.replay.outlet
 import numpy as np
 import pytest
 from hw.replay.outlet import BODY_ROWS, HEAD_ROWS, Outlet
-from iswitch.replay_wire import END, REPLAY_HEADER
+from iswitch.wire.replay import END, REPLAY_HEADER
 from iswitch.wire import ADDRESSES, FRAME_BYTES, ones_complement_sum
 from scapy.utils import checksum
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, from_words
-from sim.model.net import compose
+from sim.model.egress import compose
 
 WIDTHS = [64, 256, 512]
 BETWEEN = 2

@@ -9,10 +9,10 @@ import pytest
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import connect, flipped
-from hw.replay.axi import Burst, Response
+from hw.interface.axi import Burst, Response
 from hw.replay.ram import OnChipRam
 from hw.replay.units import BEATS
-from iswitch.replay_wire import UNIT_BYTES
+from iswitch.wire.replay import UNIT_BYTES
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench
 from sim.bench.units import Units

@@ -9,7 +9,7 @@ from amaranth.hdl import Module, ResetInserter, Signal, Value
 from amaranth.sim import Simulator
 from hw.replay.sessions import Session, Sessions
 from iswitch.config import Replay
-from iswitch.replay_wire import SESSION_SILENT_US
+from iswitch.wire.replay import SESSION_SILENT_US
 from sim.bench.mutant import mutant
 from sim.bench.stream import pack
 from sim.model.replay.service import Service

@@ -6,9 +6,9 @@ import random
 
 import hw.replay.units
 import pytest
-from hw.replay.axi import Response
+from hw.interface.axi import Response
 from hw.replay.units import BEATS, UnitReader, UnitWriter
-from iswitch.replay_wire import UNIT_BYTES
+from iswitch.wire.replay import UNIT_BYTES
 from sim.bench.memory import Memory
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""What `hw.build.for_synthesis` takes on trust: under any traffic and any stalls no such memory is read where it is
+"""What `hw.synthesis.emit.for_synthesis` takes on trust: under any traffic and any stalls no such memory is read where it is
 written."""
 
 import random
@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-import hw.board.crossing
-import hw.net.parser
-import hw.net.store
-import hw.queue
-from hw.frame import Word
+import hw.board.ecp5.crossing
+import hw.ingress.parser
+import hw.stream.frame_store
+import hw.ingress.packet_queue
+from hw.stream.packet import Word
 from sim.bench.collisions import collisions_refused
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, from_words, to_words
 
-HW = Path(hw.queue.__file__).parent
+HW = Path(hw.__file__).parent
 BUS, FRAMES = 64, 40
 PATTERNS = [(0.0, 0.0), (0.0, 0.6), (0.6, 0.0), (0.1, 0.1), (0.4, 0.5)]
 """Of cycles, in which the entry and the exit pause."""
@@ -28,7 +28,7 @@ def frames(seed, sizes):
     return [rng.randbytes(rng.choice(sizes)) for _ in range(FRAMES)]
 
 
-def queued(seed, stalls, module=hw.queue):
+def queued(seed, stalls, module=hw.ingress.packet_queue):
     """Frames of the shortest memory, some of them damaged, too short or too long."""
     dut, rng = module.PacketQueue(bus_bits=BUS, depth=32, frame_bytes_max=200, scans_depth=16), random.Random(seed)
     bench, spoilt = Bench(dut, seed=seed), [rng.random() < 0.2 for _ in range(FRAMES)]
@@ -45,7 +45,7 @@ def queued(seed, stalls, module=hw.queue):
     ]
 
 
-def stored(seed, stalls, module=hw.net.store):
+def stored(seed, stalls, module=hw.stream.frame_store):
     """Frames that fit or do not, shown up to three times."""
     dut, sent = module.FrameStore(bus_bits=BUS, depth=16), frames(seed, [7, 8, 9, 16, 60, 64, 65, 127, 128, 129])
     bench, rng = Bench(dut, seed=seed), random.Random(seed)
@@ -72,7 +72,7 @@ def stored(seed, stalls, module=hw.net.store):
     assert bench.strobes["stat_drop"] == len(sent) - len(set(shown))
 
 
-def parsed(seed, stalls, module=hw.net.parser):
+def parsed(seed, stalls, module=hw.ingress.parser):
     """Frames whose words wait until somebody takes them."""
     dut, sent = module.Parser(bus_bits=BUS, depth=16), frames(seed, [60, 63, 64, 65, 72, 128, 129, 300])
     bench = Bench(dut, seed=seed)
@@ -84,7 +84,7 @@ def parsed(seed, stalls, module=hw.net.parser):
     assert from_words(out.items, BUS) == sent and len(headers.items) == len(sent)
 
 
-def crossed(seed, stalls, module=hw.board.crossing):
+def crossed(seed, stalls, module=hw.board.ecp5.crossing):
     """From a clock to the same one."""
     for whole in (False, True):
         dut = module.Crossing(Word(BUS), depth=16, i_domain="sync", o_domain="sync", whole=whole)
@@ -95,7 +95,12 @@ def crossed(seed, stalls, module=hw.board.crossing):
         assert from_words(out.items, BUS) == sent
 
 
-BENCHES = {"queue.py": queued, "net/store.py": stored, "net/parser.py": parsed, "board/crossing.py": crossed}
+BENCHES = {
+    "ingress/packet_queue.py": queued,
+    "stream/frame_store.py": stored,
+    "ingress/parser.py": parsed,
+    "board/ecp5/crossing.py": crossed,
+}
 
 
 def test_every_memory_with_the_promise_has_its_bench():
@@ -115,12 +120,12 @@ def test_no_word_is_read_while_it_is_written(bench, stalls):
 @pytest.mark.parametrize(
     ("bench", "module", "sound", "wrong"),
     [
-        (queued, hw.queue, "(level < self.depth - 1)", "(level <= self.depth)"),
-        (stored, hw.net.store, "(spare >= 0) & ((spare != 0) | ~late)", "(spare >= -2)"),
-        (parsed, hw.net.parser, "level < self.depth - 1", "level <= self.depth"),
+        (queued, hw.ingress.packet_queue, "(level < self.depth - 1)", "(level <= self.depth)"),
+        (stored, hw.stream.frame_store, "(spare >= 0) & ((spare != 0) | ~late)", "(spare >= -2)"),
+        (parsed, hw.ingress.parser, "level < self.depth - 1", "level <= self.depth"),
         (
             crossed,
-            hw.board.crossing,
+            hw.board.ecp5.crossing,
             "Mux(put.en, gray((write + 1)[:bits]), gray(write)) != read_there ^ (0b11 << bits - 2)",
             "1",
         ),

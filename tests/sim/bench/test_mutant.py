@@ -4,7 +4,7 @@ import pytest
 
 from sim.bench import hosts
 from sim.bench.mutant import broken_promise, mutant
-from sim.model.search import Violation
+from sim.explore.search import Violation
 
 
 def test_the_mutant_has_the_slip_and_the_module_has_not():

@@ -5,7 +5,7 @@ from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.frame import Cut, Word
+from hw.stream.packet import Cut, Word
 from sim.bench.stream import STALLS, Bench, BrokenPromise, from_words, pack, to_words, unpack
 
 

@@ -9,7 +9,7 @@ from sim.emulator.engine import Board
 
 SMALL = Config(ports=2, bus_bits=64)
 DOCUMENTED_QUEUE_CYCLES = 7
-"""Of `hw.queue.PacketQueue`."""
+"""Of `hw.ingress.packet_queue.PacketQueue`."""
 
 
 @pytest.mark.parametrize("config", [Config(), SMALL], ids=["256 bits", "64 bits"])

@@ -23,10 +23,10 @@ def checkout(tmp_path, monkeypatch):
     "file, matters",
     [
         ("hw/switch.py", True),
-        ("host/iswitch/wire.py", True),
+        ("host/iswitch/wire/__init__.py", True),
         ("host/iswitch/config.py", True),
-        ("host/iswitch/aggregate.py", False),
-        ("host/iswitch/cli.py", False),
+        ("host/iswitch/worker.py", False),
+        ("host/iswitch/tools/cli.py", False),
     ],
 )
 def test_only_what_the_gateware_imports_is_in_the_key(checkout, file, matters):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from iswitch import Worker
 from iswitch.config import Config
-from iswitch.transport import RECEIVE_BYTES
+from iswitch.driver.transport import RECEIVE_BYTES
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.emulator.card import Client
 from sim.emulator.endpoint import FrameEnd, Host, Hosts, HostTransport

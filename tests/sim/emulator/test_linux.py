@@ -135,7 +135,7 @@ class Network:
                 self.namespaces[host],
                 sys.executable,
                 "-c",
-                "from iswitch.cli import main; main()",
+                "from iswitch.tools.cli import main; main()",
                 "counters",
                 "--switch",
                 SWITCH_IP,

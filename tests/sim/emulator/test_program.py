@@ -14,7 +14,7 @@ import pytest
 import sim.emulator.program
 from iswitch import NotAMember, Timeout, Worker
 from iswitch.config import Config
-from iswitch.transport import RECEIVE_BYTES
+from iswitch.driver.transport import RECEIVE_BYTES
 from sim.emulator.cluster import Cluster, Deadlock
 from sim.emulator.engine import Board
 from sim.emulator.fabric import Fabric

@@ -21,11 +21,11 @@ from iswitch import (
     Timeout,
     Worker,
 )
-from iswitch.abandoned import Watch
+from iswitch.control.abandoned import Watch
 from iswitch.config import Config
-from iswitch.control import Control
-from iswitch.transport import Buffer
-from iswitch.views import JobView
+from iswitch.control.client import Control
+from iswitch.driver.transport import Buffer
+from iswitch.control.inspection import JobView
 from iswitch.wire import HEADER, VERSION, Outcome, Reason, Register, Type
 from sim.bench.udp_model import kill
 from sim.emulator.cluster import Cluster

@@ -24,7 +24,7 @@ from iswitch.wire import (
 from sim.bench.oracle import window64_sum
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, ordinary, udp_frame
 from sim.bench.hosts import Host, arp_request, echo_request
-from sim.model.control.random import seed_for_first_seq
+from sim.model.decide.random import seed_for_first_seq
 from sim.model.switch import Switch
 
 CONFIG = Config(ports=4, members=4, jobs=2, window=2, elements=16)

@@ -26,11 +26,11 @@ from iswitch.wire import (
 from sim.bench.client import SWITCH_IP, Client
 from sim.bench.oracle import NAN, patterns, window64_sum
 from sim.bench.tree import BAD, FLAT, TREES, Tree, address, facts
-from sim.model.control.random import seed_for_first_seq
-from sim.model.net import compose
+from sim.model.decide.random import seed_for_first_seq
+from sim.model.egress import compose
 from sim.model.network import Network
 from sim.model.numeric import lane, window64
-from sim.model.parse import parse
+from sim.model.ingress.parse import parse
 from sim.model.tree_switch import Parent, TreeSwitch, uplink
 
 

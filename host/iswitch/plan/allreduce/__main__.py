@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from iswitch.extras import demands, extra_of, lacking
+from iswitch.tools.extras import demands, extra_of, lacking
 from iswitch.plan.errors import told
 
 _PROGRAM = "python -m iswitch.plan.allreduce"

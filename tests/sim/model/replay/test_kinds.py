@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from iswitch.config import Config, Replay
-from iswitch.replay_wire import SESSION_SILENT_US, UNIT_BYTES, Fate, Kind
+from iswitch.wire.replay import SESSION_SILENT_US, UNIT_BYTES, Fate, Kind
 from iswitch.wire import Type
 from sim.bench.replay_bench import ReplayBench, fields
 from sim.bench.replay_client import ReplayClient, told

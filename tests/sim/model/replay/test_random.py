@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from iswitch.config import Config, Replay
-from iswitch.replay_wire import UNIT_BYTES, WAITS, Fate, Kind
+from iswitch.wire.replay import UNIT_BYTES, WAITS, Fate, Kind
 from sim.bench.replay_bench import ReplayBench, fields
 from sim.bench.replay_client import ReplayClient, Told
 from sim.bench.replay_oracle import Op, Oracle

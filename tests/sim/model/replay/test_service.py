@@ -3,7 +3,7 @@
 import numpy as np
 
 from iswitch.config import Config, Replay
-from iswitch.replay_wire import Fate, Kind, ReplayRegister
+from iswitch.wire.replay import Fate, Kind, ReplayRegister
 from iswitch.wire import NOTICE_INTERVAL_US, Action, Outcome, Register, Stat, Type
 from sim.bench.client import Client, parse
 from sim.bench.replay_bench import ReplayBench, fields

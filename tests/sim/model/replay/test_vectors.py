@@ -9,7 +9,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from iswitch.config import Config, Replay
-from iswitch.replay_wire import UNIT_BYTES
+from iswitch.wire.replay import UNIT_BYTES
 from sim.bench.replay_bench import ReplayBench
 from sim.bench.replay_client import ReplayClient
 

@@ -1,0 +1,238 @@
+"""Examine a switch and the network path to it, from its name to its drop counters, for `iswitch doctor`.
+
+The examination changes no job. It reads registers. It sends segments to job 255, which no switch has, so that the
+switch answers with a NOTICE. To check a key it sends a Join that the switch refuses whatever the key is.
+"""
+
+import secrets
+import statistics
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from iswitch.config import Config
+from iswitch.control.client import Control
+from iswitch.errors import IswitchError, SwitchUnreachable
+from iswitch.control.explanations import Grade, explained
+from iswitch.tools.path_checks import (
+    Finding,
+    Mark,
+    Watched,
+    delay,
+    full_segment,
+    loss,
+    round_trips,
+    silence,
+    tos,
+    window,
+)
+from iswitch.tools.probe import Probe
+from iswitch.driver.transport import UdpTransport
+from iswitch.control.inspection import JobView, MemberView, awaited, read_have, read_job, read_member
+from iswitch.wire import HEADER, TAIL_BYTES, VERSION, Action, Format, JobState, Reason
+
+__all__ = ["Socket", "examine"]
+
+_WATCHED_S = 1.0
+"""Seconds between the two readings of the counters."""
+_SILENT_S = 5.0
+"""A member that is awaited and silent for longer is reported."""
+
+
+class Socket(Protocol):
+    """What the kernel grants to a worker's socket: see `UdpTransport`."""
+
+    gso: bool
+    gro: bool
+
+    @property
+    def receive_buffer_bytes(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+def examine(
+    address: str,
+    *,
+    job: int | None = None,
+    key: int | None = None,
+    rate_gbps: float = 1.0,
+    timeout_s: float = 3.0,
+    probe: Callable[[str], Watched] = Probe,
+    worker_socket: Callable[[str], Socket] = UdpTransport,
+) -> Iterator[Finding]:
+    """Yield the findings as they are made. End early if the switch does not answer.
+
+    Parameters
+    ----------
+    address : str
+        Address of the switch, "host:port" or "host".
+    job, key : int
+        Check that this is the key of this job. job None: no such check.
+    rate_gbps : float
+        Speed of the links in Gb/s, to compare the throughput of the window with.
+    timeout_s : float
+        Seconds to wait for an answer of the switch.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the address has the wrong form.
+    """
+    try:
+        watched = probe(address)
+    except SwitchUnreachable as error:
+        figure, _, remedy = str(error).partition(": ")
+        yield Finding("name", Mark.BAD, figure, remedy)
+        return
+    try:
+        yield Finding("name", Mark.OK, f"{address} is at {watched.peer}")
+        control = Control(watched, address=address, timeout_s=timeout_s)
+        config = control.config()
+        yield Finding(
+            "switch",
+            Mark.OK,
+            f"iswitch, protocol version {VERSION}: {config.ports} ports, {config.jobs} jobs of up to "
+            f"{config.members} workers, window {config.window}, segments of up to {config.elements} elements",
+        )
+        before = control.counters(config.ports)
+        began = watched.now()
+        trips = round_trips(control, watched)
+        watched.sleep(max(0.0, began + _WATCHED_S - watched.now()))
+        after, seconds = control.counters(config.ports), watched.now() - began
+        yield delay(trips)
+        yield loss(watched.sent, watched.received)
+        yield full_segment(watched, config)
+        yield tos(watched.tos)
+        if trips:
+            yield window(config, statistics.median(trips), rate_gbps)
+        yield from _kernel(worker_socket(address), config)
+        yield from _jobs(control, config)
+        if job is not None and key is not None:
+            yield _key(control, config, job, key)
+        yield from _counted(before, after, seconds)
+    except SwitchUnreachable:
+        yield silence(watched)
+    except IswitchError as error:
+        yield Finding(
+            "switch",
+            Mark.BAD,
+            str(error),
+            "install the driver of the switch's version, and check that the address is that of a switch",
+        )
+    finally:
+        watched.close()
+
+
+def _kernel(granted: Socket, config: Config) -> Iterator[Finding]:
+    try:
+        has, needs = (
+            granted.receive_buffer_bytes,
+            2 * config.window * (HEADER.itemsize + 4 * config.elements + TAIL_BYTES),
+        )
+        if has >= needs:
+            yield Finding("buffer", Mark.OK, f"{has:,} bytes for received datagrams; a window needs {needs:,}")
+        else:
+            yield Finding(
+                "buffer",
+                Mark.WARNING,
+                f"{has:,} bytes for received datagrams, but a window needs {needs:,}",
+                f"this host will lose results: `sysctl -w net.core.rmem_max={needs}`",
+            )
+        lacks = [name for name, there in (("GSO", granted.gso), ("GRO", granted.gro)) if not there]
+        if lacks:
+            yield Finding(
+                "offload",
+                Mark.WARNING,
+                f"no UDP {' and '.join(lacks)}",
+                "use Linux 5.0 or newer; before, each segment takes a system call",
+            )
+        else:
+            yield Finding("offload", Mark.OK, "UDP GSO and GRO: many segments per system call")
+    finally:
+        granted.close()
+
+
+def _jobs(control: Control, config: Config) -> Iterator[Finding]:
+    jobs = [read_job(control, number) for number in range(config.jobs)]
+    for job in jobs:
+        if job.state != JobState.NONE:
+            members = [read_member(control, job.job, member) for member in range(job.world)]
+            yield _job(job, members, awaited(control, job, read_have(control, job), config.window))
+    if not any(job.state for job in jobs):
+        yield Finding("jobs", Mark.OK, f"all {config.jobs} jobs are free")
+
+
+def _job(job: JobView, members: list[MemberView], missing: list[int]) -> Finding:
+    name, figure = (
+        f"job {job.job}",
+        f"{job.state.name.lower()}, {len(job.live)} of {job.world} workers, threshold {job.threshold}",
+    )
+    if job.state == JobState.HALTED:
+        return Finding(name, Mark.WARNING, figure, "call `resume` in any of its workers")
+    if job.state == JobState.FORMING:
+        return Finding(
+            name,
+            Mark.WARNING,
+            f"{figure}; lacks {_listed(missing)}",
+            "start the missing workers, with the same arguments",
+        )
+    silent = [members[member] for member in missing if members[member].silent_s > _SILENT_S]
+    if silent:
+        each = ", ".join(
+            f"rank {member.member} ({member.address} at port {member.port}, silent for {member.silent_s:.0f} s)"
+            for member in silent
+        )
+        return Finding(
+            name,
+            Mark.WARNING,
+            f"{figure}; waits for {each}",
+            "check that worker; if it has died, lower the threshold with "
+            f"`set_threshold`, or end the job with `iswitch reset --job {job.job}`",
+        )
+    return Finding(name, Mark.OK, figure)
+
+
+def _listed(members: list[int]) -> str:
+    return f"rank{'s' * (len(members) > 1)} {', '.join(map(str, members))}"
+
+
+def _key(control: Control, config: Config, job: int, key: int) -> Finding:
+    """Check a key with a Join that the switch never grants: no entry has its token.
+
+    If the key is right, the switch refuses the Join for its `world`, which it checks after the key.
+    """
+    world = read_job(control, job).world if job < config.jobs else 0
+    if not world:
+        return Finding("key", Mark.WARNING, f"job {job} does not exist now", "repeat the check while its workers run")
+    answer = control.request(
+        Action.JOIN,
+        job=job,
+        key=key,
+        token=secrets.randbits(32) | 1,
+        world=world % config.members + 1,
+        threshold=1,
+        format=Format.WINDOW64,
+        elements=1,
+    )
+    if answer.reason == Reason.KEY:
+        return Finding(
+            "key", Mark.BAD, f"{key} is not the key of job {job}", "use the key of its workers, or another job number"
+        )
+    return Finding("key", Mark.OK, f"{key} is the key of job {job}")
+
+
+def _counted(before: dict[str, int], after: dict[str, int], seconds: float) -> Iterator[Finding]:
+    """Yield a finding for each counter of drops and unusual events, worst first. A fault is bad as long as its counter
+    rises."""
+    found = []
+    for name, count in after.items():
+        grade, meaning, remedy = explained(name)
+        rise = (count - before[name]) % 2**32
+        if count and grade != Grade.FINE:
+            mark = Mark.OK if grade == Grade.USUAL else Mark.BAD if rise else Mark.WARNING
+            lately = f", {rise:,} of them in the last {seconds:.1f} s" if rise else ""
+            found.append(Finding(name, mark, f"{count:,}{lately}: {meaning}", remedy))
+    order = [Mark.BAD, Mark.WARNING, Mark.OK]
+    yield from sorted(found, key=lambda finding: order.index(finding.mark))
+    if not found:
+        yield Finding("counters", Mark.OK, "the switch has dropped no frame and seen no unusual one")

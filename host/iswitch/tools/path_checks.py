@@ -1,0 +1,209 @@
+"""Checks of the network path to a switch, for `iswitch doctor`: reachability, round-trip time, loss, packet size, ToS,
+window."""
+
+import secrets
+import statistics
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from iswitch.config import Config
+from iswitch.control.client import Control
+from iswitch.tools.probe import neighbour
+from iswitch.driver.transport import RECEIVE_BYTES, Transport
+from iswitch.wire import ADDRESSES, HEADER, TAIL_BYTES, VERSION, Format, Register, Type
+
+__all__ = ["Finding", "Mark", "Watched", "delay", "full_segment", "loss", "round_trips", "silence", "tos", "window"]
+
+_READS, _READING_S = 200, 5.0
+_SEGMENT_TRIES, _SEGMENT_WAIT_S = 8, 0.25
+_NO_JOB = 255
+_DATAGRAM_OVERHEAD = 28  # IPv4 and UDP
+_TOLERABLE_LOSS = 0.02
+
+
+class Mark(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    BAD = "bad"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Result of a check. `remedy` is a sentence on what to do; it may be empty if the mark is ok."""
+
+    check: str
+    mark: Mark
+    figure: str
+    remedy: str = ""
+
+
+class Watched(Transport, Protocol):
+    """A transport with the facts that the checks need: see `Probe`."""
+
+    sent: int
+    received: int
+    tos: int
+    refused: bool
+    fault: str
+    remedy: str
+    peer: str
+
+    @property
+    def mtu(self) -> int: ...
+
+
+def silence(watched: Watched) -> Finding:
+    """Return why the switch does not answer, as far as this machine can know."""
+    peer = watched.peer
+    if watched.fault:
+        return Finding("switch", Mark.BAD, f"cannot be reached: {watched.fault}", watched.remedy)
+    if watched.refused:
+        return Finding(
+            "switch",
+            Mark.BAD,
+            "its host answers, but no program listens at this UDP port",
+            "start the switch, or give the right port: a board has 26963, the emulator 27000 and the following ones",
+        )
+    try:
+        known = neighbour(peer, Path("/proc/net/arp").read_text())
+    except OSError:
+        known = None
+    if known is False:
+        return Finding(
+            "switch",
+            Mark.BAD,
+            f"no host answers ARP requests for {peer}",
+            "check the cable, the link LEDs, the power of the switch, and that its address is in the subnet of this interface",
+        )
+    return Finding(
+        "switch",
+        Mark.BAD,
+        "does not answer, for an unknown reason" + (", although its host answers ARP requests" if known else ""),
+        f"check address and port, firewalls on the path (`nft list ruleset`), and the route (`ip route get {peer}`)",
+    )
+
+
+def round_trips(control: Control, watched: Watched) -> list[float]:
+    """Return the round-trip times of READ requests in seconds, ascending.
+
+    A request that was repeated is left out, because its reply may be to either copy (Karn's algorithm).
+    """
+    trips: list[float] = []
+    end = watched.now() + _READING_S
+    for _ in range(_READS):
+        sent, began = watched.sent, watched.now()
+        control.read(Register.MAGIC)
+        now = watched.now()
+        if watched.sent == sent + 1:
+            trips.append(now - began)
+        if now > end:
+            break
+    return sorted(trips)
+
+
+def delay(trips: list[float]) -> Finding:
+    if not trips:
+        return Finding(
+            "round trip", Mark.WARNING, "longer than 50 ms", "look for congestion on the path, or use a nearer switch"
+        )
+    p99 = trips[min(len(trips) - 1, len(trips) * 99 // 100)]
+    return Finding(
+        "round trip",
+        Mark.OK,
+        f"median {1e3 * statistics.median(trips):.2f} ms, p99 {1e3 * p99:.2f} ms of {len(trips)} requests",
+    )
+
+
+def loss(sent: int, received: int) -> Finding:
+    """Compare the numbers of requests and replies. Late replies have arrived by the time of this check."""
+    lost = sent - received
+    if lost <= 0:
+        return Finding("loss", Mark.OK, f"none of {sent} requests")
+    return Finding(
+        "loss",
+        Mark.BAD if lost > _TOLERABLE_LOSS * sent else Mark.WARNING,
+        f"{lost} of {sent} requests, or their replies, were lost",
+        "sums stay right, but wait for retransmissions: look below for a counter that rises; if none rises, packets are lost between "
+        "this machine and the port of the switch",
+    )
+
+
+def full_segment(watched: Watched, config: Config) -> Finding:
+    """Send a packet as long as the longest result, and wait for the NOTICE that the switch sends for it."""
+    size = HEADER.itemsize + 4 * config.elements + TAIL_BYTES
+    needed = size + _DATAGRAM_OVERHEAD
+    token = secrets.randbits(32) | 1
+    header = np.zeros(1, HEADER)
+    for name, value in {
+        "version_type": VERSION << 4 | Type.CONTRIBUTION,
+        "job": _NO_JOB,
+        "token": token,
+        "format_flags": Format.INT32,
+        "count": 1,
+    }.items():
+        header[name] = value
+    datagram, buffer = header.tobytes().ljust(size, b"\0"), memoryview(bytearray(RECEIVE_BYTES))
+    try:
+        for _ in range(_SEGMENT_TRIES):
+            watched.send(datagram, size)
+            end = watched.now() + _SEGMENT_WAIT_S
+            while (left := end - watched.now()) > 0:
+                length, _ = watched.receive(buffer, left)
+                if length >= HEADER.itemsize and _notices(np.frombuffer(buffer[: HEADER.itemsize], HEADER)[0], token):
+                    return Finding("segment", Mark.OK, f"the longest packets, {needed} bytes of IPv4, reach the switch")
+    except ValueError:
+        fits = (watched.mtu - _DATAGRAM_OVERHEAD - HEADER.itemsize - TAIL_BYTES) // 4
+        return Finding(
+            "segment",
+            Mark.BAD,
+            f"packets of {needed} bytes of IPv4 do not fit the path's MTU of {watched.mtu}",
+            f"set the MTU to {needed} or more on every interface of the path"
+            + (f", or let all workers join with elements={fits}" if fits > 0 else ""),
+        )
+    return Finding(
+        "segment",
+        Mark.BAD,
+        f"packets of {needed} bytes of IPv4 do not reach the switch, short ones do",
+        f"a device on the path has a smaller MTU: set it to {needed} or more, or let all workers join with fewer `elements`",
+    )
+
+
+def _notices(header: np.void, token: int) -> bool:
+    return int(header["version_type"]) & 15 == Type.NOTICE and int(header["token"]) == token
+
+
+def tos(tos: int) -> Finding:
+    if tos > 0:
+        return Finding(
+            "ToS",
+            Mark.WARNING,
+            f"replies arrive with ToS {tos:#04x}, the switch sends 0",
+            "a device on the path rewrites the ToS: let it do so in both directions, or results and contributions use different queues",
+        )
+    unseen = "the ToS of contributions cannot be seen from here"
+    seen = (
+        "replies arrive with 0, as the switch sends them"
+        if tos == 0
+        else "this kernel does not report the ToS of replies"
+    )
+    return Finding("ToS", Mark.OK, f"{seen}; {unseen}")
+
+
+def window(config: Config, trip_s: float, rate_gbps: float) -> Finding:
+    """Compare the links' speed with the throughput that the window allows: that many segments in flight per round
+    trip."""
+    flight = config.window * (ADDRESSES.itemsize + HEADER.itemsize + 4 * config.elements)
+    gbps = flight * 8 / trip_s / 1e9
+    figure = f"{config.window} segments in flight, {flight:,} bytes per round trip: at most {gbps:.2f} Gb/s"
+    if gbps >= rate_gbps:
+        return Finding("window", Mark.OK, figure)
+    return Finding(
+        "window",
+        Mark.WARNING,
+        f"{figure}, but links have {rate_gbps:g} (`--rate`)",
+        "shorten the path, or build the switch with a larger `window` or `elements` (the emulated switch itself is slow)",
+    )

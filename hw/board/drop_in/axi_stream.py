@@ -1,0 +1,188 @@
+"""Between AXI4-Stream with ports in `tuser`, as NetFPGA and OpenNIC have it, and the switch's streams, one for each
+port."""
+
+from dataclasses import dataclass
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out
+
+from hw.stream.packet import Word
+
+__all__ = ["NETFPGA", "OPENNIC", "AxiStream", "Tuser", "TxMerge", "RxSplit"]
+
+LENGTH_BITS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuser:
+    """What stands beside a packet's first beat: its `length` in bytes, and source and destination, a bit for each
+    place; the offset of each. `places`: of our ports 0, 1, ... which bit each is. `split`: three signals, tuser_size,
+    tuser_src and tuser_dst, not one."""
+
+    width: int
+    length: int
+    source: int
+    destination: int
+    field_bits: int
+    places: tuple[int, ...]
+    split: bool = False
+
+    def __post_init__(self) -> None:
+        if len(set(self.places)) != len(self.places) or not all(0 <= place < self.field_bits for place in self.places):
+            raise ValueError(f"Tuser places must be different bits below {self.field_bits}, not {self.places!r}")
+
+
+NETFPGA = Tuser(width=128, length=0, source=16, destination=24, field_bits=8, places=(0, 2, 4, 6))
+"""The reference pipeline's on NetFPGA-SUME: the four ports' bits, between which those of the host's queues are."""
+OPENNIC = Tuser(width=48, length=0, source=16, destination=32, field_bits=16, places=(6, 7), split=True)
+"""The user box's: MAC ports from bit 6 on, PCIe functions below."""
+
+
+class AxiStream(wiring.Signature):
+    """Out for who sends."""
+
+    def __init__(self, bus_bits: int, tuser: Tuser):
+        super().__init__(
+            {
+                "tdata": Out(bus_bits),
+                "tkeep": Out(bus_bits // 8),
+                "tuser": Out(tuser.width),
+                "tlast": Out(1),
+                "tvalid": Out(1),
+                "tready": In(1),
+            }
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AxiStream) and self.members == other.members
+
+
+class RxSplit(wiring.Component):
+    """Packets of all ports, one after another, to `rx` of each.
+
+    Combinational: a beat passes in its cycle, and a port that is not ready stalls all. Where a packet goes is what its
+    first beat's source says, the lowest of our places if there are several. A packet of no place of ours is taken and
+    dropped; `stranger` pulses with its last beat. `tkeep` counts in the last beat only, ones from the lowest byte on; a
+    beat is full until then (as AXI4-Stream packets there are).
+    """
+
+    def __init__(self, bus_bits: int, tuser: Tuser):
+        self.bus_bits, self.tuser = bus_bits, tuser
+        super().__init__(
+            {
+                "i": In(AxiStream(bus_bits, tuser)),
+                "rx": Out(stream.Signature(Word(bus_bits))).array(len(tuser.places)),
+                "frame": Out(1),
+                "stranger": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        i, tuser = self.i, self.tuser
+        source = i.tuser[tuser.source : tuser.source + tuser.field_bits]
+        ours = Cat(source[place] for place in tuser.places)
+        inside, kept, wanted = Signal(), Signal(len(tuser.places)), Signal(len(tuser.places))
+        lowest = ours & -ours
+        m.d.comb += wanted.eq(Mux(inside, kept, lowest[: len(ours)]))
+        count = sum(i.tkeep[k] for k in range(self.bus_bits // 8))
+        for port, rx in enumerate(self.rx):
+            m.d.comb += [
+                rx.valid.eq(i.tvalid & wanted[port]),
+                rx.payload.data.eq(i.tdata),
+                rx.payload.last.eq(i.tlast),
+                rx.payload.count.eq(Mux(i.tlast, count, self.bus_bits // 8)),
+            ]
+        m.d.comb += [
+            i.tready.eq(Cat(rx.ready & wanted[port] for port, rx in enumerate(self.rx)).any() | (wanted == 0)),
+            self.frame.eq(i.tvalid & i.tready & i.tlast),
+            self.stranger.eq(self.frame & (wanted == 0)),
+        ]
+        with m.If(i.tvalid):
+            # From the first offer on, taken or not.
+            m.d.sync += [inside.eq(~(i.tready & i.tlast)), kept.eq(wanted)]
+        return m
+
+
+class TxMerge(wiring.Component):
+    """Frames of all ports to one stream, round robin, each whole; `tuser` has its length and its port as destination,
+    the source is 0.
+
+    The length stands at the front, so a frame leaves when all of it came: store and forward, in memory for `words` of
+    all ports together, at least twice the longest frame. A first beat comes 2 cycles after the last word was taken if
+    nothing else waits; one beat a cycle. A stalled `o` stalls the ports when the memory is full.
+    """
+
+    def __init__(self, bus_bits: int, tuser: Tuser, *, words: int):
+        if words < 4:
+            raise ValueError(f"TxMerge words must be at least 4, not {words!r}")
+        self.bus_bits, self.tuser, self.words = bus_bits, tuser, words
+        super().__init__(
+            {
+                "tx": In(stream.Signature(Word(bus_bits))).array(len(tuser.places)),
+                "o": Out(AxiStream(bus_bits, tuser)),
+                "frame": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        ports, tuser, bus_bytes = len(self.tx), self.tuser, self.bus_bits // 8
+        entry = data.StructLayout({"length": LENGTH_BITS, "port": range(max(ports, 2))})
+        m.submodules.words = words = SyncFIFOBuffered(width=Word(self.bus_bits).size, depth=self.words)
+        m.submodules.lengths = lengths = SyncFIFOBuffered(width=entry.size, depth=self.words)
+
+        within, current, served, following = (
+            Signal(),
+            Signal(range(max(ports, 2))),
+            Signal(range(max(ports, 2))),
+            Signal(range(max(ports, 2))),
+        )
+        with m.Switch(served):
+            for last in range(ports):
+                with m.Case(last):
+                    for distance in reversed(range(1, ports + 1)):
+                        with m.If(self.tx[(last + distance) % ports].valid):
+                            m.d.comb += following.eq((last + distance) % ports)
+        grant, takes, length, put = Signal.like(current), Signal(), Signal(LENGTH_BITS), Signal(entry)
+        word, valid = Signal(Word(self.bus_bits)), Signal()
+        m.d.comb += [
+            grant.eq(Mux(within, current, following)),
+            word.eq(Array(tx.payload for tx in self.tx)[grant]),
+            valid.eq(Array(tx.valid for tx in self.tx)[grant]),
+            takes.eq(valid & words.w_rdy & lengths.w_rdy),
+            words.w_en.eq(takes),
+            words.w_data.eq(word),
+            put.length.eq(length + word.count),
+            put.port.eq(grant),
+            lengths.w_data.eq(put),
+            lengths.w_en.eq(takes & word.last),
+        ]
+        for port, tx in enumerate(self.tx):
+            m.d.comb += tx.ready.eq(takes & (grant == port))
+        with m.If(takes):
+            m.d.sync += [
+                within.eq(~word.last),
+                current.eq(grant),
+                served.eq(grant),
+                length.eq(Mux(word.last, 0, length + word.count)),
+            ]
+
+        o, about, shown = self.o, Signal(entry), Signal(Word(self.bus_bits))
+        destination = Array(1 << place for place in tuser.places)[about.port]
+        m.d.comb += [
+            about.eq(lengths.r_data),
+            shown.eq(words.r_data),
+            o.tvalid.eq(words.r_rdy & lengths.r_rdy),
+            o.tdata.eq(shown.data),
+            o.tlast.eq(shown.last),
+            o.tkeep.eq(Cat(shown.count > k for k in range(bus_bytes))),
+            words.r_en.eq(o.tvalid & o.tready),
+            lengths.r_en.eq(o.tvalid & o.tready & shown.last),
+            self.frame.eq(lengths.r_en),
+            o.tuser[tuser.length : tuser.length + LENGTH_BITS].eq(about.length),
+            o.tuser[tuser.destination : tuser.destination + tuser.field_bits].eq(destination),
+        ]
+        return m

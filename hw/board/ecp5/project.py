@@ -1,0 +1,179 @@
+"""ECP5 boards: pins, the whole design around the shell, and the way from it to a bitstream with yosys and nextpnr."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amaranth.build import Pins, PinsN, Platform, Resource, Subsignal
+from amaranth.hdl import Cat, ClockDomain, ClockSignal, Elaboratable, Module, Signal
+from amaranth.lib import io
+from amaranth.lib.cdc import FFSynchronizer
+from amaranth.lib.wiring import connect
+from amaranth_boards.colorlight_5a75b_r7_0 import Colorlight_5A75B_R70Platform
+from amaranth_boards.ecpix5 import ECPIX585Platform
+from amaranth_boards.versa_ecp5 import VersaECP5Platform
+from rich.console import Console
+
+from hw.synthesis import route
+from hw.board.boards import DEFAULT_IP, DEFAULT_MAC, Board
+from hw.board.ecp5.clocks import Clocks, wire_domain
+from hw.board.ecp5.liteeth import verilog
+from hw.board.ecp5.rgmii import MAC, RgmiiPort
+from hw.board.shell import Shell, wire_order
+from hw.synthesis.emit import for_synthesis
+
+__all__ = ["WIRE_MHZ", "WIRINGS", "Top", "Wiring", "make", "platform_of", "prepare"]
+
+WIRE_MHZ = 125.0
+"""Of RGMII at 1 Gbit/s: four bits at each edge (RGMII 2.0, table 3)."""
+
+PINS = {"tx_clk": "o", "tx_ctl": "o", "tx_data": "o", "rx_clk": "i", "rx_ctl": "i", "rx_data": "i"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wiring:
+    """What of a board is used. `clock`: a resource of `mhz`. `leds`: where the shell's lights are shown, by their
+    number, as (resource, number, part of it). `straps`: switches that change the lowest bits of the addresses. Delays:
+    what the PHY does not add to the clock that it takes (tx), and to the data against the clock that it sends (rx)."""
+
+    platform: type[Platform]
+    clock: str
+    mhz: float
+    leds: dict[int, tuple[str, int, str]]
+    straps: int = 0
+    restart: str = ""
+    tx_delay_ns: float = 0.0
+    rx_delay_ns: float = 0.0
+
+
+WIRINGS = {
+    # The only LED: contributions that count. Links have lights of their own in the sockets.
+    "colorlight_5a_75b": Wiring(
+        platform=Colorlight_5A75B_R70Platform, clock="clk25", mhz=25.0, leds={2: ("led", 0, "")}, rx_delay_ns=2.0
+    ),
+    "versa_ecp5": Wiring(
+        platform=VersaECP5Platform,
+        clock="clk100",
+        mhz=100.0,
+        leds={k: ("led", k, "") for k in range(4)},
+        straps=4,
+        restart="rst",
+    ),
+    "ecpix5_85f": Wiring(
+        platform=ECPIX585Platform,
+        clock="clk100",
+        mhz=100.0,
+        restart="rst",
+        tx_delay_ns=2.0,
+        leds={0: ("rgb_led", 0, "g"), 1: ("rgb_led", 0, "b"), 2: ("rgb_led", 0, "r")},
+    ),
+}
+
+
+def platform_of(wiring: Wiring) -> Platform:
+    """The board's platform with its ports in resources of one form, `port` 0, 1, ..., and each PHY reset pin once, as
+    `phy_reset` 0, ..."""
+    resources: list[Resource] = []
+    resets: list[str] = []
+    for resource in wiring.platform.resources:
+        if resource.name != "eth_rgmii":
+            resources.append(resource)
+            continue
+        parts = {part.name.replace("ctrl", "ctl"): part.ios[0] for part in resource.ios}
+        resources.append(
+            Resource(
+                "port",
+                resource.number,
+                *(Subsignal(name, Pins(" ".join(parts[name].names), dir=parts[name].dir)) for name in PINS),
+                resource.attrs,
+            )
+        )
+        # Two PHYs can share a reset.
+        if parts["rst"].names[0] not in resets:
+            resources.append(Resource("phy_reset", len(resets), PinsN(parts["rst"].names[0], dir="o"), resource.attrs))
+            resets.append(parts["rst"].names[0])
+    return type(
+        "Platform",
+        (wiring.platform,),
+        {"resources": resources, "default_clk": None, "default_rst": None, "phy_resets": len(resets)},
+    )()
+
+
+class Top(Elaboratable):
+    """The shell, a MAC for each port, clocks and pins."""
+
+    def __init__(self, board: Board, *, mac: str, ip: str):
+        self.board, self.mac, self.ip = board, wire_order(mac), wire_order(ip)
+
+    def elaborate(self, platform):
+        m = Module()
+        wiring, config = WIRINGS[self.board.name], self.board.config
+        domains = tuple(f"port_{port}" for port in range(config.ports))
+        m.domains += [ClockDomain("sync"), *map(wire_domain, domains)]
+        m.submodules.clocks = clocks = Clocks(board_mhz=wiring.mhz, core_mhz=self.board.core_mhz, domains=domains)
+        m.submodules.shell = shell = Shell(config, clock_hz=round(self.board.core_mhz * 1e6))
+
+        def pin(port, direction: str):
+            m.submodules += (buffer := io.Buffer(direction, port))
+            return buffer.i if direction == "i" else buffer.o
+
+        m.d.comb += [
+            clocks.clock.eq(pin(platform.request(wiring.clock, dir="-"), "i")),
+            ClockSignal("sync").eq(clocks.core),
+            clocks.restart.eq(pin(platform.request(wiring.restart, dir="-"), "i") if wiring.restart else 0),
+            *(
+                pin(platform.request("phy_reset", number, dir="-"), "o").eq(clocks.phy_reset)
+                for number in range(platform.phy_resets)
+            ),
+        ]
+
+        for number, domain in enumerate(domains):
+            m.submodules[domain] = port = RgmiiPort(
+                bus_bits=config.bus_bits, domain=domain, frame_bytes_max=config.frame_bytes_max
+            )
+            pins = platform.request("port", number, dir={name: "-" for name in PINS})
+            platform.add_clock_constraint(pins.rx_clk.io, WIRE_MHZ * 1e6)
+            m.d.comb += ClockSignal(domain).eq(pin(pins.rx_clk, "i"))
+            for name, way in PINS.items():
+                if name != "rx_clk":
+                    here, there = getattr(port, name), pin(getattr(pins, name), way)
+                    m.d.comb += there.eq(here) if way == "o" else here.eq(there)
+            connect(m, port.rx, shell.rx[number])
+            connect(m, shell.tx[number], port.tx)
+            m.d.comb += shell.link[number].eq(port.link)
+
+        straps = Signal(8)
+        if wiring.straps:
+            switches = Cat(pin(platform.request("switch", number, dir="-"), "i") for number in range(wiring.straps))
+            m.submodules.straps = FFSynchronizer(switches, straps[: wiring.straps])
+        m.d.comb += [shell.own_mac.eq(self.mac ^ straps << 40), shell.own_ip.eq(self.ip ^ straps << 24)]
+        requested: dict[tuple[str, int], Any] = {}
+        for light, (resource, number, part) in wiring.leds.items():
+            if (resource, number) not in requested:
+                requested[resource, number] = platform.request(
+                    resource, number, dir={name: "-" for name in "rgb"} if part else "-"
+                )
+            led = requested[resource, number]
+            m.d.comb += pin(getattr(led, part) if part else led, "o").eq(shell.leds[light])
+        return m
+
+
+def prepare(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP) -> None:
+    """Writes what yosys and nextpnr are to read: `<board>.il`, `<MAC>.v` and the constraints `<board>.lpf`."""
+    wiring = WIRINGS[board.name]
+    with for_synthesis():
+        plan = platform_of(wiring).prepare(Top(board, mac=mac, ip=ip), board.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (f"{board.name}.il", f"{board.name}.lpf"):
+        text = plan.files[name]
+        (folder / name).write_text(text if isinstance(text, str) else text.decode())
+    (folder / f"{MAC}.v").write_text(verilog(MAC, tx_delay_ns=wiring.tx_delay_ns, rx_delay_ns=wiring.rx_delay_ns))
+
+
+def make(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP) -> dict[str, Any]:
+    """`<board>.bit` and `.svf` in the folder, and the report. RuntimeError if a tool fails."""
+    with Console(stderr=True).status("gateware") as status:
+        prepare(board, folder, mac=mac, ip=ip)
+        required = {route.CORE: route.Clock("clk", board.core_mhz)}
+        required |= {f"port_{port}": route.Clock(f"port_{port}.", WIRE_MHZ) for port in range(board.config.ports)}
+        return route.bitstream(board, folder, required=required, sources=[f"{MAC}.v"], progress=status.update)

@@ -1,0 +1,188 @@
+"""Whether a frame is well formed, and whether its sender is who it says: the first check that fails."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.decide.first import first_failing
+from hw.decide.tables import Parent, job_row, member_row
+from hw.interface.layout import big
+from hw.ingress.parser import Headers
+from iswitch.config import Config
+from iswitch.wire import (
+    ACK,
+    ADDRESSES,
+    CONTROL,
+    FRAME_BYTES,
+    TAIL_BYTES,
+    UDP_PORT,
+    UPLINK_TAIL,
+    VERSION,
+    Format,
+    JobState,
+    Outcome,
+    Type,
+)
+
+__all__ = ["Checks", "same_sender"]
+
+IP_AT = ADDRESSES.fields["ip_version_ihl"][1]
+UDP_AT = ADDRESSES.fields["udp_src"][1]
+
+
+def same_sender(headers, member):
+    """The port (as one condition) and the addresses (as another) are those the member joined with."""
+    frame = headers.frame
+    return (
+        headers.arrival.port == member.port,
+        (frame.eth_src.as_value() == member.address.mac)
+        & (frame.ip_src.as_value() == member.address.ip)
+        & (frame.udp_src.as_value() == member.address.udp),
+    )
+
+
+class Checks(wiring.Component):
+    """The table of docs/protocol.md section 3, down to what needs a slot.
+
+    Each check is registered: `fault`, `outcome` and `payload` follow the inputs by one cycle, all else is
+    combinational. `fault`: `outcome` says which check failed. A sound control message has no fault and `control` set;
+    `answer`: an acknowledgement or a notice from the parent. `payload`: bytes of the numbers, at four an element.
+    `leaf`: the job has a parent. `request`: of the replay service.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__(
+            {
+                "headers": In(Headers),
+                "job": In(job_row(config)),
+                "member": In(member_row(config)),
+                "fault": Out(1),
+                "outcome": Out(Outcome),
+                "control": Out(1),
+                "receipt": Out(1),
+                "claim": Out(1),
+                "payload": Out(14),
+                "request": Out(1),
+                **(
+                    {"parent": In(Parent), "leaf": Out(1), "answer": Out(1), "uplink": Out(1), "install": Out(1)}
+                    if config.uplinks
+                    else {}
+                ),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        frame, scan = self.headers.frame, self.headers.arrival.scan
+        job, member = self.job, self.member
+        kind = frame.version_type[:4]
+        format = frame.format_flags[:4]
+        lengths, ends_well, payload, body = Signal(), Signal(), Signal.like(self.payload), Signal.like(scan.length)
+        m.d.comb += [
+            self.control.eq(kind == Type.CONTROL),
+            self.receipt.eq(kind == Type.RECEIPT),
+            self.claim.eq(kind == Type.CLAIM),
+            payload.eq(body),
+            ends_well.eq(1),
+            lengths.eq(
+                (big(frame.ip_length) == scan.length - IP_AT)
+                & (big(frame.udp_length) == scan.length - UDP_AT)
+                & (scan.length >= FRAME_BYTES)
+            ),
+        ]
+        m.d.sync += self.payload.eq(payload)
+        m.d.comb += body.eq(scan.length - FRAME_BYTES)
+        bare = self.receipt | self.claim
+        types, above = self.control | bare | (kind == Type.CONTRIBUTION) | self.request, Const(0)
+        if self.config.replay:
+            m.d.comb += self.request.eq(kind == Type.REQUEST)
+        format_good = bare | (format == job.numeric) | (format == Format.INT32)
+        sizes = [(~self.control | (body == CONTROL.itemsize), Outcome.LENGTH)]
+        payload_good = Signal()
+        if self.config.uplinks:
+            wide = format == Format.FIXED64
+            m.d.comb += [
+                self.answer.eq((kind == Type.ACK) | (kind == Type.NOTICE)),
+                self.uplink.eq(kind == Type.UPLINK),
+                self.install.eq(kind == Type.RESULT),
+                self.leaf.eq((frame.job < self.config.jobs) & self.parent.valid[0]),
+            ]
+            above = self.answer | self.install
+            types = types | above | self.uplink
+            sizes += [
+                ((kind != Type.ACK) | (body == ACK.itemsize), Outcome.LENGTH),
+                ((kind != Type.NOTICE) | (body == 0), Outcome.LENGTH),
+            ]
+            for tailed, tail, halves in ((self.uplink, UPLINK_TAIL.itemsize, wide), (self.install, TAIL_BYTES, 0)):
+                numbers = Signal.like(body)
+                m.d.comb += numbers.eq(scan.length - (FRAME_BYTES + tail))
+                with m.If(tailed):
+                    m.d.comb += [payload.eq(numbers >> halves), ends_well.eq((body > tail) & ~(numbers[0] & halves))]
+            format_good = Mux(
+                self.uplink,
+                (format == Format.INT32) | (format == Mux(job.numeric == Format.WINDOW64, Format.FIXED64, job.numeric)),
+                format_good,
+            )
+        with m.If(bare):
+            m.d.comb += payload_good.eq(payload == 0)
+        with m.Else():
+            m.d.comb += payload_good.eq(ends_well & (payload != 0) & (payload[:2] == 0) & (payload[2:] <= job.elements))
+        port_good, address_good = same_sender(self.headers, member)
+        checks = [
+            (frame.version_type[4:] == VERSION, Outcome.VERSION),
+            (lengths, Outcome.LENGTH),
+            (scan.ip_good, Outcome.IP_CHECKSUM),
+            (scan.udp_good, Outcome.UDP_CHECKSUM),
+            (types, Outcome.TYPE),
+            *sizes,
+        ]
+        ring_checks = [
+            ((frame.job < self.config.jobs) & (job.state != JobState.NONE), Outcome.JOB),
+            (frame.epoch == job.epoch, Outcome.EPOCH),
+            ((frame.member < self.config.members) & member.live, Outcome.MEMBER),
+            (frame.token == member.token, Outcome.TOKEN),
+            (port_good, Outcome.PORT),
+            (address_good, Outcome.ADDRESS),
+            ((job.state != JobState.FORMING) & job.live.bit_select(frame.member, 1), Outcome.FORMING),
+            (~self.claim | job.segments.any(), Outcome.TYPE),
+            (bare | (job.state != JobState.HALTED), Outcome.HALTED),
+            (format_good, Outcome.FORMAT),
+            (payload_good, Outcome.LENGTH),
+        ]
+        if self.config.uplinks:
+            # Who sends for several sends partial sums, and names nobody else; a parent is where it was said to be.
+            said = frame.members | scan.tainted
+            ring_checks += [
+                (~self.uplink | ((said & ~Cat(member.ranks, Const(0, 32 - len(member.ranks)))) == 0), Outcome.MEMBER),
+                ((kind != Type.CONTRIBUTION) | ((member.ranks & (member.ranks - 1)) == 0), Outcome.TYPE),
+            ]
+            from_there = (
+                (frame.eth_src.as_value() == self.parent.mac)
+                & (frame.ip_src.as_value() == self.parent.ip)
+                & (big(frame.udp_src) == UDP_PORT)
+            )
+            checks += [
+                (~above | good, outcome)
+                for good, outcome in (
+                    (self.leaf, Outcome.TYPE),
+                    (job.state != JobState.NONE, Outcome.JOB),
+                    (self.headers.arrival.port == self.parent.port, Outcome.PORT),
+                    (from_there, Outcome.ADDRESS),
+                )
+            ]
+            checks += [
+                (~self.install | good, outcome)
+                for good, outcome in (
+                    (job.up_running, Outcome.FORMING),
+                    (frame.epoch == job.epoch, Outcome.EPOCH),
+                    (format_good, Outcome.FORMAT),
+                    (payload_good, Outcome.LENGTH),
+                )
+            ]
+        checks += [(self.control | self.request | above | good, outcome) for good, outcome in ring_checks]
+        good = Signal(len(checks))
+        m.d.sync += good.eq(Cat(holds for holds, _ in checks))
+        fault, outcome = first_failing(zip(good, (name for _, name in checks), strict=True))
+        m.d.comb += [self.fault.eq(fault), self.outcome.eq(outcome)]
+        return m

@@ -1,0 +1,174 @@
+"""The rules of claims as logic; the truth is `sim/model/decide/claims.py`."""
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.decide.ring import popcount
+from hw.decide.tables import SEQ, claims_row, job_row
+from iswitch.config import Config
+from iswitch.wire import STALENESS_MAX, Outcome
+
+__all__ = ["Claims", "forget"]
+
+
+def forget(m, row, after, gone):
+    """`after` is the row without the members in the set `gone`, who claim nothing and are granted nothing."""
+    m.d.comb += [after.eq(row), after.waiting.eq(row.waiting & ~gone)]
+    for kept, before in zip(after.grants, row.grants, strict=True):
+        m.d.comb += kept.members.eq(before.members & ~gone)
+    for k, left in enumerate(gone):
+        with m.If(left):
+            m.d.comb += after.last[k].eq(0)
+
+
+class Claims(wiring.Component):
+    """Decides one CLAIM; of a contribution or receipt it says to whom the seq is granted. Given the rows of the job and
+    what members hold.
+
+    In three steps, for there are S + 1 kept grants: comparisons of serial numbers, what follows of all of them, the
+    decision. The first two are registered, the third is combinational: inputs must be held for three cycles, outputs
+    are right in the third. `at`: the weights of a claim, or the seq that is looked up. `covered`, `granted`: the update
+    that owns it is known, and granted to these. `behind`: the live members not known to hold all that was granted. Of a
+    claim, `k` is its number: `grants` is a GRANT of `base` to `members`, sent to `receivers`; `waits` whom the claimant
+    waits for. Nothing of this is built if the switch has no asynchronous jobs.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__(
+            {
+                "at": In(SEQ),
+                "k": In(SEQ),
+                "member": In(range(config.members)),
+                "job": In(job_row(config)),
+                "row": In(claims_row(config)),
+                "have": In(data.ArrayLayout(SEQ, config.members)),
+                "covered": Out(1),
+                "granted": Out(config.members),
+                "behind": Out(config.members),
+                "outcome": Out(Outcome),
+                "age": Out(range(STALENESS_MAX + 1)),
+                "write": Out(1),
+                "row_next": Out(claims_row(config)),
+                "grants": Out(1),
+                "base": Out(SEQ),
+                "members": Out(config.members),
+                "receivers": Out(config.members),
+                "waits": Out(config.members),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        if not self.config.staleness:
+            return m
+        job, row, kept = self.job, self.row, self.row.grants
+        bit = Signal(self.config.members)
+        m.d.comb += bit.eq(1 << self.member)
+        waiting, holds = Signal(self.config.members), []
+
+        # Serial distances, modulo 2^32 and signed (RFC 1982), and to whom they apply.
+        ahead, beyond, more = Signal(signed(32)), Signal(signed(32)), Signal(signed(32))
+        m.d.comb += [
+            ahead.eq(self.k - Array(row.last)[self.member]),
+            beyond.eq(self.at - row.base),
+            more.eq(self.at - Array(self.have)[self.member]),
+        ]
+        older, repeats, future, unheld, least = Signal(), Signal(), Signal(), Signal(), Signal(SEQ)
+        m.d.comb += least.eq(0 - job.segments)
+        at_or_after, owns, valid, lacks = [], [], [], []
+        for k, grant in enumerate(kept):
+            # It owns what is 0 to M - 1 ahead of its base: -M < distance <= 0, modulo 2^32.
+            distance = Signal(signed(32), name=f"distance_{k}")
+            m.d.comb += distance.eq(grant.base - self.at)
+            valid.append(grant.valid & (job.staleness >= k))
+            at_or_after.append(valid[k] & (distance >= 0))
+            owns.append(valid[k] & ((distance == 0) | (distance.as_unsigned() > least)))
+            holds.append(valid[k] & (grant.members & bit).any())
+        for k in range(self.config.members):
+            lacks.append(job.live[k] & (self.have[k] != row.base))
+        after, owners, holding = Signal(len(kept)), Signal(len(kept)), Signal(len(kept))
+        m.d.sync += [
+            older.eq(ahead < 0),
+            repeats.eq(ahead == 0),
+            future.eq(beyond > 0),
+            unheld.eq(more > 0),
+            after.eq(Cat(*at_or_after)),
+            owners.eq(Cat(*owns)),
+            self.behind.eq(Cat(*lacks)),
+            holding.eq(Cat(*holds)),
+            waiting.eq(row.waiting | bit),
+        ]
+
+        # What follows: age, the newest kept grant of the sender, and whether enough wait.
+        enough, old = Signal(), Signal()
+        age, granted, mine, own = (
+            Signal(range(len(kept) + 1)),
+            Signal(self.config.members),
+            Signal(),
+            Signal.like(kept[0]),
+        )
+        for k in reversed(range(len(kept))):
+            with m.If(owners[k]):
+                m.d.comb += granted.eq(kept[k].members)
+            with m.If(holding[k]):
+                m.d.comb += [mine.eq(1), own.eq(kept[k])]
+        kept_own, kept_mine, waited, joins, late = Signal.like(own), Signal(), Signal(), Signal(), Signal.like(waiting)
+        m.d.comb += age.eq(popcount(after))
+        m.d.sync += [
+            self.age.eq(age),
+            old.eq(age > job.staleness),
+            self.covered.eq(owners.any()),
+            self.granted.eq(granted),
+            kept_mine.eq(mine),
+            kept_own.eq(own),
+            waited.eq((row.waiting & bit).any()),
+            joins.eq(job.joining.any()),
+            late.eq(job.live & ~waiting),
+            enough.eq((popcount(waiting) >= job.threshold) | ~(job.live & ~waiting).any()),
+        ]
+
+        next_row = self.row_next
+        m.d.comb += [next_row.eq(row), self.base.eq(row.base), self.members.eq(waiting), self.receivers.eq(job.live)]
+        with m.If(older):
+            m.d.comb += self.outcome.eq(Outcome.STALE)
+        with m.Elif(future):
+            m.d.comb += self.outcome.eq(Outcome.WINDOW)
+        with m.Elif(unheld):
+            m.d.comb += self.outcome.eq(Outcome.UNHELD)
+        with m.Elif(repeats & ~waited):
+            m.d.comb += [
+                self.outcome.eq(Outcome.DUPLICATE),
+                self.grants.eq(kept_mine),
+                self.base.eq(kept_own.base),
+                self.members.eq(kept_own.members),
+                self.receivers.eq(bit),
+            ]
+        with m.Elif(~repeats & old):
+            m.d.comb += self.outcome.eq(Outcome.REFUSED)
+        with m.Else():
+            m.d.comb += [
+                self.outcome.eq(Mux(repeats, Outcome.DUPLICATE, Outcome.CONTROL)),
+                self.write.eq(1),
+                next_row.waiting.eq(waiting),
+            ]
+            for k in range(self.config.members):
+                with m.If(bit[k]):
+                    m.d.comb += next_row.last[k].eq(self.k)
+            with m.If(joins):
+                m.d.comb += self.waits.eq(self.behind)
+            with m.Elif(~enough):
+                m.d.comb += self.waits.eq(late)
+            with m.Else():
+                m.d.comb += [
+                    self.grants.eq(1),
+                    next_row.waiting.eq(0),
+                    next_row.base.eq(row.base + job.segments),
+                    next_row.grants[0].valid.eq(1),
+                    next_row.grants[0].base.eq(row.base),
+                    next_row.grants[0].members.eq(waiting),
+                ]
+                for k in range(1, len(kept)):
+                    m.d.comb += next_row.grants[k].eq(kept[k - 1])
+        return m

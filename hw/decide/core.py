@@ -1,0 +1,384 @@
+"""One frame after another: look up, check, decide, write. The switch's protocol state machine."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect
+from amaranth.utils import exact_log2
+
+from hw.decide.claims import Claims
+from hw.decide.ring import Ring, admission, lowest
+from hw.decide.case import Case
+from hw.decide.checks import Checks
+from hw.decide.inquiry import inquire
+from hw.decide.membership.membership import Membership
+from hw.decide.random import Random
+from hw.egress.reply_composer import Reply
+from hw.decide.response import NOTICES, respond, respond_above
+from hw.decide.tables import Binding, Parent, Tables, Verdict, slot_number
+from hw.decide.work import work_of
+from hw.bridge.forwarder import Forwarder
+from hw.ingress.parser import Headers
+from iswitch.config import Config
+from iswitch.wire import (
+    NOTICE_INTERVAL_US,
+    SILENCE_TICK_US,
+    STALENESS_MAX,
+    VERSION,
+    Action,
+    Operation,
+    Outcome,
+    Reason,
+    Standing,
+    Stat,
+    Type,
+)
+
+__all__ = ["Core", "Trace"]
+
+
+class Trace(data.Struct):
+    """What became of a frame, for whoever watches."""
+
+    outcome: Outcome
+    port: 4
+    job: 8
+    member: 8
+    seq: 32
+
+
+class Core(wiring.Component):
+    """Takes frames' headers one at a time and gives exactly one outcome and one verdict for each, in order.
+
+    An ordinary frame has its verdict 2 cycles after its headers were taken, and the next headers are taken after 2; a
+    request for the replay service has its verdict after 3, the next after 4; a contribution, receipt or claim after 5
+    and 6, or after 5 and 9 while somebody waits to join its asynchronous job; a control message takes as many cycles as
+    its walk through the tables, and so does a member that is evicted because the frame's sender waits for it. Not ready
+    after a reset until the tables are wiped, the `MacTable` among them. `decided` with `trace`, `claimed` with `age`,
+    and `stats` tell of the cycle before. `headers` wait while a verdict or a reply cannot be handed on. A verdict with
+    a reply and the reply are offered together, each while the other's receiver is ready: a receiver must stay ready
+    until it is served, as a `Cut` and the `ReplyComposer` do. A Join or Leave for the parent in `parents` follows the
+    frame that caused it. The truth is `sim/model/tree_switch.py`; the rules are docs/protocol.md.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__(
+            {
+                "headers": In(stream.Signature(Headers)),
+                "verdicts": Out(stream.Signature(Verdict(config))),
+                "replies": Out(stream.Signature(Reply)),
+                "now_us": In(32),
+                "seed": In(64),
+                "own_mac": In(48),
+                "own_ip": In(32),
+                "parents": In(Parent).array(config.jobs),
+                "bind": Out(stream.Signature(Binding(config), always_ready=True)),
+                "read_address": Out(32),
+                "read_value": In(32),
+                "decided": Out(1),
+                "trace": Out(Trace),
+                "claimed": Out(1),
+                "age": Out(range(STALENESS_MAX + 1)),
+                "stats": Out(1).array(len(Stat)),
+                "busy": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        m.submodules.tables = tables = Tables(config)
+        m.submodules.checks = checks = Checks(config)
+        m.submodules.ring = ring = Ring(config)
+        m.submodules.claims = claims = Claims(config)
+        m.submodules.random = random = Random()
+        m.submodules.membership = membership = Membership(config)
+        m.submodules.forwarder = forwarder = Forwarder(config)
+        connect(m, membership.tables, tables.members)
+
+        case = Case(m, config, tables=tables, checks=checks, ring=ring, claims=claims, membership=membership)
+        held, held_us, frame, rows, kind, given, decision = (
+            case.held,
+            case.held_us,
+            case.frame,
+            case.rows,
+            case.kind,
+            case.given,
+            case.decision,
+        )
+        verdict, uplinks = self.verdicts.payload, config.uplinks
+        inquire(m, case, self.parents)
+        m.d.comb += [
+            random.seed.eq(self.seed),
+            random.draw.eq(membership.draw),
+            membership.random.eq(random.value),
+            membership.headers.eq(held),
+            self.bind.payload.eq(membership.binding.payload),
+            self.bind.valid.eq(membership.binding.valid),
+            self.read_address.eq(membership.read_address),
+            membership.read_value.eq(self.read_value),
+            ring.tick.eq(held_us >> exact_log2(SILENCE_TICK_US)),
+            tables.tick.eq(ring.tick),
+            membership.tick.eq(ring.tick),
+        ]
+        rises, asks, reports, replied = Const(0), Const(0), Const(0), Const(1)
+        if uplinks:
+            rises, asks, reports, replied = verdict.work.result.up, membership.asks, ring.reports, membership.answers
+            m.d.comb += [membership.parent.eq(case.parent), membership.leaf.eq(kind.leaf)]
+        handed, operation = Signal(), verdict.work.operation
+        m.d.comb += handed.eq(self.verdicts.valid & self.verdicts.ready)
+        m.d.sync += [
+            self.decided.eq(0),
+            self.claimed.eq(0),
+            self.age.eq(claims.age),
+            *(stat.eq(0) for stat in self.stats),
+            self.trace.port.eq(held.arrival.port),
+            self.trace.job.eq(frame.job),
+            self.trace.member.eq(frame.member),
+            self.trace.seq.eq(frame.seq),
+            self.stats[Stat.RESULTS].eq(
+                handed
+                & verdict.works
+                & verdict.work.emit
+                & ~rises
+                & (operation != Operation.RESEND)
+                & (operation != Operation.GRANT)
+            ),
+            self.stats[Stat.RESENT].eq(handed & verdict.works & (operation == Operation.RESEND)),
+            self.stats[Stat.FORCED].eq(handed & verdict.works & (operation == Operation.FORCE)),
+        ]
+        m.d.comb += [
+            forwarder.headers.eq(self.headers.payload),
+            forwarder.takes.eq(self.headers.valid & self.headers.ready),
+            forwarder.own_mac.eq(self.own_mac),
+            forwarder.own_ip.eq(self.own_ip),
+            forwarder.now_us.eq(self.now_us),
+        ]
+        fault, outcome, ordinary = Signal(), Signal(Outcome), Signal()
+        victim = Signal(range(config.members))
+        m.d.comb += [membership.victim.eq(victim), membership.silent.eq(ring.silent)]
+
+        # Pointers: from the arriving frame while idle, from the held one afterwards.
+        upcoming = self.headers.payload.frame
+        m.d.comb += rows.job_next.eq(rows.job_row)
+        decides = Signal()
+        admitted = admission(m, decision.completes, decision.slot_next, decides, rows)
+        work = work_of(m, case, admitted)
+        with m.If(~ordinary):  # beside an ordinary frame's verdict the rows are already those of the next
+            m.d.comb += verdict.work.eq(work)
+        m.d.comb += [
+            rows.job.eq(frame.job),
+            rows.member.eq(frame.member),
+            rows.slot.eq(slot_number(config, frame.job, frame.seq)),
+            rows.slot_next.eq(decision.slot_next),
+            rows.have_next.eq(ring.low),
+            verdict.frame.eq(1),
+            verdict.length.eq(held.arrival.scan.length),
+        ]
+
+        # In an asynchronous job: whom a claim or a newcomer waits for, and whether this is a boundary.
+        claim, newcomers = Signal(), Signal()
+        late, absent, knocks = Signal(config.members), Signal(config.members, reset_less=True), Signal()
+        m.d.comb += [
+            claim.eq(kind.claim & ~fault),
+            newcomers.eq(rows.job_row.segments.any() & rows.job_row.joining.any()),
+            late.eq(Mux(knocks, claims.behind & ring.silent, absent)),
+            rows.claims_next.eq(claims.row_next),
+        ]
+        m.d.sync += victim.eq(lowest(late))
+        unheard = given.waits & ~(1 << frame.member) & ring.silent
+
+        noticed_us, noticed = Signal(32), Signal()
+        notes, mutes, tells, counts, evicts = (
+            Signal(name=name) for name in ("notes", "mutes", "tells", "counts", "evicts")
+        )
+        final, works, hands = Signal(Outcome), Signal(), Signal()
+        notice, may_notice = Signal(), Signal()
+        m.d.sync += [notice.eq(0), may_notice.eq(~noticed | ((held_us - noticed_us)[:32] >= NOTICE_INTERVAL_US))]
+        for name in NOTICES:
+            with m.If(fault & (outcome == name) & ~kind.answer & ~kind.install):
+                m.d.sync += notice.eq(1)
+
+        with m.FSM() as fsm:
+            m.d.comb += self.busy.eq(
+                ~fsm.ongoing("IDLE") | ordinary | forwarder.busy | self.decided | Cat(self.stats).any()
+            )
+            with m.State("WIPE"):
+                m.d.comb += tables.control.eq(1)
+                with m.If(membership.wiped & forwarder.wiped):
+                    m.next = "IDLE"
+            with m.State("IDLE"):
+                # The route of an ordinary frame comes while the next headers are taken.
+                m.d.comb += [
+                    self.headers.ready.eq(~ordinary | self.verdicts.ready),
+                    rows.job.eq(upcoming.job),
+                    rows.member.eq(upcoming.member),
+                    rows.slot.eq(slot_number(config, upcoming.job, upcoming.seq)),
+                ]
+                with m.If(ordinary):
+                    m.d.comb += [
+                        self.verdicts.valid.eq(1),
+                        verdict.ports.eq(forwarder.route.ports),
+                        verdict.answer.eq(forwarder.route.answer),
+                    ]
+                    m.d.sync += [self.trace.outcome.eq(forwarder.route.outcome), self.decided.eq(self.verdicts.ready)]
+                with m.If(self.verdicts.ready):
+                    m.d.sync += ordinary.eq(0)
+                with m.If(self.headers.valid & self.headers.ready):
+                    m.d.sync += [held.eq(self.headers.payload), held_us.eq(self.now_us)]
+                    m.next = "CHECK"
+            with m.State("CHECK"):
+                # The rows are here; checks and differences are registered.
+                m.next = "JUDGE"
+                with m.If(~held.ours):
+                    m.d.sync += ordinary.eq(1)
+                    m.next = "IDLE"
+            with m.State("JUDGE"):
+                m.d.sync += [fault.eq(checks.fault), outcome.eq(checks.outcome)]
+                m.next = "WEIGH"
+                with m.If((kind.control | kind.answer) & ~checks.fault):
+                    m.next = "CONTROL"
+                with m.Elif(kind.request & ~checks.fault):
+                    m.next = "REQUEST"
+            with m.State("WEIGH"):
+                # Reasons for and against the frame are registered, each by itself.
+                m.next = "DECIDE"
+            with m.State("REQUEST"):
+                m.d.comb += self.verdicts.valid.eq(1)
+                m.d.sync += [self.trace.outcome.eq(Outcome.REPLAY), self.decided.eq(self.verdicts.ready)]
+                if config.replay:
+                    m.d.comb += [verdict.replay.eq(1), verdict.port.eq(held.arrival.port)]
+                with m.If(self.verdicts.ready):
+                    m.next = "IDLE"
+            with m.State("DECIDE"):
+                m.d.sync += [
+                    *(kept.eq(getattr(ring, name)) for name, kept in vars(decision).items()),
+                    case.stays.eq(ring.resend | (ring.operation == Operation.SEND_UP)),
+                    tells.eq(notice & may_notice | ~fault & reports | claim & (given.outcome == Outcome.REFUSED)),
+                    notes.eq(notice & may_notice),
+                    mutes.eq(notice & ~may_notice),
+                    final.eq(Mux(fault, outcome, Mux(claim, given.outcome, ring.outcome))),
+                    works.eq(~fault & Mux(claim, given.grants, ring.works)),
+                    counts.eq(~fault & ~claim),
+                    evicts.eq(Mux(claim, unheard.any(), ~fault & ring.evicts)),
+                    absent.eq(Mux(claim, unheard, ring.late)),
+                ]
+                m.next = "HAND"
+            with m.State("HAND"):
+                # A notice that cannot be handed on at once holds the frame back; nothing is decided twice.
+                m.d.comb += [
+                    self.verdicts.valid.eq(~tells | self.replies.ready),
+                    self.replies.valid.eq(tells & self.verdicts.ready),
+                    hands.eq((~tells | self.replies.ready) & self.verdicts.ready),
+                    verdict.works.eq(works),
+                ]
+                m.d.sync += self.trace.outcome.eq(final)
+                with m.If(hands):
+                    m.d.comb += [
+                        rows.slot_write.eq(counts & decision.slot_write),
+                        rows.have_write.eq(Mux(counts & decision.advance, 1 << frame.member, 0)),
+                        rows.heard_write.eq(
+                            Mux(fault & (outcome != Outcome.HALTED) | kind.install, 0, 1 << frame.member)
+                        ),
+                        decides.eq(counts),
+                        rows.claims_write.eq(claim & given.write),
+                    ]
+                    m.d.sync += [
+                        self.decided.eq(1),
+                        self.claimed.eq(claim & (given.outcome == Outcome.CONTROL)),
+                        self.stats[Stat.ADMITTED].eq(counts & admitted.any()),
+                        self.stats[Stat.EVICTED].eq(evicts),
+                        self.stats[Stat.NOTICES].eq(notes),
+                        self.stats[Stat.NOTICES_SUPPRESSED].eq(mutes),
+                    ]
+                    with m.If(notes):
+                        m.d.sync += [noticed.eq(1), noticed_us.eq(held_us)]
+                    m.next = "IDLE"
+                    with m.If(evicts):
+                        m.next = "EVICT"
+                    with m.Elif(~fault & newcomers):
+                        m.next = "LOOK"
+            with m.State("EVICT"):
+                m.d.comb += [
+                    tables.control.eq(1),
+                    membership.active.eq(1),
+                    membership.evicts.eq(1),
+                    verdict.frame.eq(0),
+                    verdict.works.eq(1),
+                    self.verdicts.valid.eq(membership.forces),
+                    membership.forced.eq(membership.forces & self.verdicts.ready),
+                ]
+                m.d.sync += self.stats[Stat.ADMITTED].eq(membership.forced & membership.admitted.any())
+                with m.If(membership.done):
+                    m.d.sync += knocks.eq(0)
+                    m.next = "IDLE"
+                    with m.If(newcomers):
+                        m.next = "LOOK"
+            with m.State("LOOK"):
+                # The row of what is held shows the frame's own receipt in the next cycle, and what follows of it in the
+                # one after.
+                m.next = "KNOCK"
+            with m.State("KNOCK"):
+                m.next = "ENTER"
+                with m.If(knocks & late.any()):
+                    m.d.sync += self.stats[Stat.EVICTED].eq(1)
+                    m.next = "EVICT"
+            with m.State("ENTER"):
+                # At a boundary of an asynchronous job those who wait are let in; they lack nothing below the next
+                # update.
+                m.d.sync += knocks.eq(0)
+                m.next = "IDLE"
+                with m.If(~claims.behind.any()):
+                    job = rows.job_row
+                    m.d.comb += [
+                        rows.job_write.eq(1),
+                        rows.job_next.live.eq(job.live | job.joining),
+                        rows.job_next.joining.eq(0),
+                        rows.start_write.eq(job.joining),
+                        rows.start_next.eq(rows.claims_row.base),
+                    ]
+                    m.d.sync += self.stats[Stat.ADMITTED].eq(1)
+            with m.State("CONTROL"):
+                # The membership machine has the tables until it answers; departures hand out operations on the way.
+                m.d.comb += [
+                    tables.control.eq(1),
+                    membership.active.eq(1),
+                    self.verdicts.valid.eq(membership.forces | (membership.done & (self.replies.ready | ~replied))),
+                    verdict.frame.eq(~membership.forces),
+                    verdict.works.eq(membership.forces),
+                    membership.forced.eq(membership.forces & self.verdicts.ready),
+                    self.replies.valid.eq(membership.done & self.verdicts.ready & replied),
+                ]
+                m.d.sync += [
+                    self.stats[Stat.ADMITTED].eq(membership.forced & membership.admitted.any()),
+                    self.trace.outcome.eq(Mux(membership.reason == Reason.DONE, Outcome.CONTROL, Outcome.REFUSED)),
+                ]
+                if uplinks:
+                    with m.If(~membership.answers):
+                        m.d.sync += self.trace.outcome.eq(Mux(membership.unknown, Outcome.TOKEN, Outcome.CONTROL))
+                with m.If(membership.done & self.verdicts.ready & (self.replies.ready | ~replied)):
+                    m.d.sync += self.decided.eq(1)
+                    m.next = "IDLE"
+                    with m.If(asks):
+                        m.next = "ASK"
+                    with m.Elif(newcomers):
+                        m.d.sync += knocks.eq(
+                            (held.body.action == Action.JOIN) & (membership.body.standing == Standing.JOINING)
+                        )
+                        m.next = "LOOK"
+            with m.State("ASK"):
+                m.d.comb += [tables.control.eq(1), membership.active.eq(1), self.replies.valid.eq(1)]
+                with m.If(self.replies.ready):
+                    m.next = "IDLE"
+        reply = self.replies.payload
+        respond(m, case, reply, outcome, control=fsm.ongoing("CONTROL"))
+        if uplinks:
+            respond_above(
+                m, case, reply, asks=fsm.ongoing("ASK"), reports=~fault & decision.reports & fsm.ongoing("HAND")
+            )
+        with m.If(claim):
+            m.d.comb += [
+                reply.header.version_type.eq(VERSION << 4 | Type.REFUSE),
+                reply.header.members.eq(rows.claims_row.base),
+            ]
+        return m

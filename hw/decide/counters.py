@@ -1,0 +1,239 @@
+"""The registers: what the switch is, and a counter for everything that happens to a frame."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from iswitch.config import Config
+from iswitch.wire.replay import Fate, ReplayRegister
+from iswitch.wire import MAGIC, STALENESS_MAX, VERSION, Outcome, PortCounter, Register, Stat, port_counter_register
+
+__all__ = ["BANK", "ChoiceBank", "Counters", "EventBank"]
+
+BANK = 8
+"""Registers in a group; every group begins at a multiple of it."""
+
+
+def walk_round(m, depth: int, whole):
+    """A pointer that goes round `depth` words for ever; `whole` is set when it has been at all of them since the
+    reset."""
+    walk = Signal(range(depth), name="walk")
+    m.d.sync += walk.eq(Mux(walk == depth - 1, 0, walk + 1))
+    with m.If(walk == depth - 1):
+        m.d.sync += whole.eq(1)
+    return walk
+
+
+class ChoiceBank(wiring.Component):
+    """`choices` counters of 32 bits, which wrap; in a cycle of `happens` the one at `choice` counts. `value` shows the
+    one at `address` 1 cycle later, with every event before that cycle; read it as often as you like.
+
+    One thing happens in a cycle, so the counters are words of a memory. It is wiped after a reset: until `wiped`, which
+    takes `choices` cycles, nothing may happen nor be read.
+    """
+
+    def __init__(self, choices: int):
+        if choices < 2:
+            raise ValueError(f"ChoiceBank choices must be at least 2, not {choices!r}")
+        self.choices = choices
+        super().__init__(
+            {
+                "happens": In(1),
+                "choice": In(range(choices)),
+                "address": In(range(choices)),
+                "value": Out(32),
+                "wiped": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.memory = memory = Memory(shape=unsigned(32), depth=self.choices, init=[])
+        put, had, get = memory.write_port(), memory.read_port(domain="comb"), memory.read_port(domain="comb")
+        walk, whole = walk_round(m, self.choices, self.wiped), self.wiped
+        m.d.comb += [
+            had.addr.eq(self.choice),
+            put.addr.eq(Mux(whole, self.choice, walk)),
+            put.data.eq(Mux(whole, had.data + 1, 0)),
+            put.en.eq(self.happens | ~whole),
+            get.addr.eq(self.address),
+        ]
+        m.d.sync += self.value.eq(get.data)
+        return m
+
+
+class EventBank(wiring.Component):
+    """Counters of 32 bits, which wrap; event k, of `event_bits[k]` bits, is added to the k-th in every cycle. `value`
+    shows the one at `address` 1 cycle later, with every event before that cycle; read it as often as you like.
+
+    Any of them may happen at once. The lower bits of each counter are registers; the upper ones are words of a memory,
+    which a walk visits one a cycle. It sees by the highest of the lower bits, and by what that was before, whether they
+    have gone round, which they cannot do between two visits more than once. After a reset it is wiped: until `wiped`,
+    one more cycle than there are counters, nothing may be read.
+    """
+
+    def __init__(self, event_bits: Sequence[int]):
+        if len(event_bits) < 2 or min(event_bits) < 0:
+            raise ValueError(f"EventBank event_bits must be at least 2 widths, not {event_bits!r}")
+        self.event_bits = event_bits
+        # Between two visits, and until the second is seen in the memory.
+        self.low_bits = ceil_log2((len(event_bits) + 1) * (2 ** max(event_bits) - 1)) + 1
+        super().__init__(
+            {
+                "events": In(data.StructLayout({f"{k}": bits for k, bits in enumerate(event_bits)})),
+                "address": In(range(len(event_bits))),
+                "value": Out(32),
+                "wiped": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        depth = len(self.event_bits)
+        above = data.StructLayout({"high": 32 - self.low_bits, "seen": 1})
+        m.submodules.memory = memory = Memory(shape=above, depth=depth, init=[])
+        put, had, get = memory.write_port(), memory.read_port(domain="comb"), memory.read_port(domain="comb")
+        whole = Signal()
+        walk = walk_round(m, depth, whole)
+
+        low = []
+        for k, bits in enumerate(self.event_bits):
+            count = Signal(self.low_bits, name=f"low_{k}")
+            if bits:
+                m.d.sync += count.eq(count + self.events[f"{k}"])
+            low.append(count)
+        # A visit takes two cycles, to look and to write.
+        top, before, visited = Signal(), Signal(above), Signal(range(depth))
+        m.d.sync += [
+            top.eq(Array(count[-1] for count in low)[walk]),
+            before.eq(had.data),
+            visited.eq(walk),
+            self.wiped.eq(whole),
+        ]
+        m.d.comb += [
+            had.addr.eq(walk),
+            put.addr.eq(visited),
+            put.en.eq(1),
+            put.data.seen.eq(top),
+            put.data.high.eq(Mux(self.wiped, before.high + (before.seen & ~top), 0)),
+            get.addr.eq(self.address),
+        ]
+        # One of each eight is chosen before the edge, of these one behind it.
+        groups = [low[first : first + BANK] for first in range(0, depth, BANK)]
+        lower = Array(Signal(self.low_bits, name=f"lower_{k}") for k in range(len(groups)))
+        upper, number = Signal(above), Signal(range(len(groups) + 1))
+        m.d.sync += [upper.eq(get.data), number.eq(self.address[3:])]
+        m.d.sync += [chosen.eq(Array(group)[self.address[:3]]) for chosen, group in zip(lower, groups, strict=True)]
+        m.d.comb += self.value.eq(Cat(lower[number], upper.high + (upper.seen & ~lower[number][-1])))
+        return m
+
+
+class Counters(wiring.Component):
+    """Banks of counters and what is constant, behind one address.
+
+    `port_events[port][k]` and `stats[k]` count in every cycle, `outcome` in the cycle of `decided`, `age` in that of
+    `claimed`, `fate` in that of `fated`; what happens is registered first, for it comes from the ends of long paths.
+    `value` shows the register at `address` 1 cycle later, with all that happened before the cycle before that one.
+    Until `wiped`, after a reset, nothing may be read, `decided`, `claimed` or `fated`; it takes a cycle for each
+    counter of the largest bank.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        # The groups of events that any cycle may have, one behind the other in a bank.
+        blocks = {Register.STATS // BANK + k for k in range(-(-len(Stat) // BANK))} | {
+            port_counter_register(port, event) // BANK for port in range(config.ports) for event in PortCounter
+        }
+        self.blocks = sorted(blocks)
+        super().__init__(
+            {
+                "decided": In(1),
+                "outcome": In(Outcome),
+                "flushed": In(range(config.lanes + 1)),
+                "claimed": In(1),
+                "age": In(range(STALENESS_MAX + 1)),
+                **({"fated": In(1), "fate": In(Fate)} if config.replay else {}),
+                "stats": In(1).array(len(Stat)),
+                "port_events": In(1).array(config.ports, len(PortCounter)),
+                "address": In(32),
+                "value": Out(32),
+                "wiped": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        c = self.config
+        banks: list[ChoiceBank | EventBank] = []
+        shown = []
+
+        def show(firsts: Iterable[int], registers: int, value):
+            """The value, one cycle late itself, where the address is one of so many registers from one of `firsts`,
+            multiples of so many, a power of two."""
+            chosen = Signal(name=f"chosen_{len(shown)}")
+            m.d.sync += chosen.eq(
+                Cat(self.address[ceil_log2(registers) :] == first // registers for first in firsts).any()
+            )
+            shown.append(Mux(chosen, value, 0))
+
+        constants = {
+            Register.MAGIC: MAGIC,
+            Register.VERSION: VERSION,
+            Register.PORTS: c.ports,
+            Register.BUS_BITS: c.bus_bits,
+            Register.MEMBERS: c.members,
+            Register.JOBS: c.jobs,
+            Register.WINDOW: c.window,
+            Register.ELEMENTS: c.elements,
+        }
+        show([0], BANK, self._constant(m, constants, BANK, "constant"))
+        if c.replay:
+            about = {register: getattr(c.replay, register.name.lower()) for register in ReplayRegister}
+            show([Register.REPLAY], 2 * BANK, self._constant(m, about, 2 * BANK, "about"))
+
+        # One of several things: numbered as their registers are, so that the lower bits of an address are the number.
+        outcomes = self._choice(m, banks, "outcomes", 32, self.decided, self.outcome + Register.OUTCOMES)
+        show(range(Register.OUTCOMES, Register.OUTCOMES + 32, BANK), BANK, outcomes)
+        if c.staleness:
+            show([Register.AGES], BANK, self._choice(m, banks, "ages", BANK, self.claimed, self.age))
+        if c.replay:
+            show([Register.REPLAY_FATES], 2 * BANK, self._choice(m, banks, "fates", 2 * BANK, self.fated, self.fate))
+
+        events = {
+            Register.STATS + stat: self.flushed if stat == Stat.TERMS_FLUSHED else self.stats[stat] for stat in Stat
+        }
+        events |= {
+            port_counter_register(port, event): self.port_events[port][event]
+            for port in range(c.ports)
+            for event in PortCounter
+        }
+        counted = [events.get(BANK * block + k) for block in self.blocks for k in range(BANK)]
+        m.submodules.events = bank = EventBank([0 if event is None else len(event) for event in counted])
+        happened = Signal(len(bank.events.as_value()))
+        m.d.sync += happened.eq(Cat(event for event in counted if event is not None))
+        m.d.comb += bank.events.as_value().eq(happened)
+        banks.append(bank)
+        for number, block in enumerate(self.blocks):
+            with m.If(self.address[3:8] == block % 32):
+                m.d.comb += bank.address.eq(BANK * number + self.address[:3])
+        show([BANK * block for block in self.blocks], BANK, bank.value)
+        m.d.comb += [self.value.eq(reduce(or_, shown)), self.wiped.eq(Cat(bank.wiped for bank in banks).all())]
+        return m
+
+    def _constant(self, m, numbers: Mapping[int, int], registers: int, name: str):
+        shown = Signal(32, name=name)
+        m.d.sync += shown.eq(Array(numbers.get(k, 0) for k in range(registers))[self.address[: ceil_log2(registers)]])
+        return shown
+
+    def _choice(self, m, banks: list[ChoiceBank | EventBank], name: str, choices: int, happens, choice):
+        m.submodules[name] = bank = ChoiceBank(choices)
+        banks.append(bank)
+        m.d.sync += [bank.happens.eq(happens), bank.choice.eq(choice)]
+        m.d.comb += bank.address.eq(self.address)
+        return bank.value

@@ -1,0 +1,98 @@
+"""Carries out the core's verdicts on the frames that wait behind the parser."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.decide.tables import Verdict, Work
+from hw.stream.packet import Word
+from hw.ingress.packet_queue import LENGTH_BITS
+from hw.replay.inlet import Arrived
+from iswitch.config import Config
+from iswitch.wire import FRAME_BYTES, Operation
+
+__all__ = ["Flooded", "Gate"]
+
+
+class Flooded(data.StructLayout):
+    """A word of an ordinary frame, with the set of ports it leaves by and the frame's length."""
+
+    def __init__(self, config: Config):
+        super().__init__({"word": Word(config.bus_bits), "ports": config.ports, "length": LENGTH_BITS})
+
+
+class Gate(wiring.Component):
+    """One verdict for one frame, in order: its words go to `floods` or `requests`, or its payload to `contributions`,
+    or nowhere.
+
+    Every operation goes to `works` first. Combinational: latency 0, one word per cycle. `floods` and `requests`, which
+    come with `arrived`, cannot stall (a full queue drops, and counts); `works` and `contributions` stall the lane.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        word = Word(config.bus_bits)
+        super().__init__(
+            {
+                "verdicts": In(stream.Signature(Verdict(config))),
+                "words": In(stream.Signature(word)),
+                "works": Out(stream.Signature(Work(config))),
+                "contributions": Out(stream.Signature(word)),
+                "floods": Out(stream.Signature(Flooded(config), always_ready=True)),
+                **(
+                    {"requests": Out(stream.Signature(word, always_ready=True)), "arrived": Out(Arrived)}
+                    if config.replay
+                    else {}
+                ),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        header_words = FRAME_BYTES // self.config.bus_bytes
+        verdict = self.verdicts.payload
+        index = Signal(range(header_words + 1))
+        handed = Signal()
+        settled = Signal()
+        adds = verdict.works & (
+            (verdict.work.operation == Operation.CONTRIBUTE) | (verdict.work.operation == Operation.INSTALL_DOWN)
+        )
+        m.d.comb += [
+            self.works.payload.eq(verdict.work),
+            self.works.valid.eq(self.verdicts.valid & verdict.works & ~handed),
+            settled.eq(~verdict.works | handed | self.works.ready),
+            self.contributions.payload.eq(self.words.payload),
+            self.floods.payload.word.eq(self.words.payload),
+            self.floods.payload.ports.eq(verdict.ports),
+            self.floods.payload.length.eq(verdict.length),
+        ]
+        if self.config.replay:
+            m.d.comb += [
+                self.requests.payload.eq(self.words.payload),
+                self.arrived.port.eq(verdict.port),
+                self.arrived.length.eq(verdict.length),
+                self.requests.valid.eq(self.verdicts.valid & verdict.replay & self.words.valid),
+            ]
+        with m.If(self.verdicts.valid & ~verdict.frame):
+            m.d.comb += self.verdicts.ready.eq(settled)
+        with m.Elif(self.verdicts.valid):
+            ends = self.words.payload.last
+            with m.If(adds & (index == header_words)):
+                m.d.comb += [
+                    self.contributions.valid.eq(self.words.valid & handed),
+                    self.words.ready.eq(self.contributions.ready & handed),
+                ]
+            with m.Else():
+                m.d.comb += [
+                    self.words.ready.eq(settled | ~ends),
+                    self.floods.valid.eq(self.words.valid & verdict.ports.any()),
+                ]
+            with m.If(self.words.valid & self.words.ready):
+                m.d.comb += self.verdicts.ready.eq(ends)
+                with m.If(ends):
+                    m.d.sync += index.eq(0)
+                with m.Elif(index != header_words):
+                    m.d.sync += index.eq(index + 1)
+        with m.If(self.verdicts.valid):
+            m.d.sync += handed.eq(~self.verdicts.ready & (handed | (verdict.works & self.works.ready)))
+        return m

@@ -1,0 +1,61 @@
+"""How far behind the slowest live member of a job is."""
+
+from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from hw.decide.tables import SEQ
+from iswitch.config import Config
+
+__all__ = ["Lowest"]
+
+
+class Lowest(wiring.Component):
+    """The lowest seq whose result some live member may lack: `tree.lowest` of `sim/model/decide/tree.py`.
+
+    Live members lack results within 4W of each other's, so a few bits of how far each is from `member` tell the least;
+    `member` itself counts as `gain` ahead of what `have` says. 3 cycles after `have`, `live` and `member`, 2 after
+    `gain`, which is not negative; one a cycle.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__(
+            {
+                "have": In(data.ArrayLayout(SEQ, config.members)),
+                "live": In(config.members),
+                "member": In(range(config.members)),
+                "gain": In(32),
+                "lowest": Out(SEQ),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        bits = exact_log2(self.config.slots) + 3
+        nearest = (1 << bits - 1) - 1
+        mine, kept, again = Signal(SEQ), Signal(SEQ), Signal(SEQ)
+        m.d.comb += mine.eq(self.have[self.member])
+        m.d.sync += [kept.eq(mine), again.eq(kept)]
+        distances, counts, own = [], Signal(), Signal(signed(bits))
+        for k in range(self.config.members):
+            distance = Signal(signed(bits), name=f"distance_{k}")
+            m.d.sync += distance.eq(Mux(self.live[k] & (self.member != k), (self.have[k] - mine)[:bits], nearest))
+            distances.append(distance)
+        m.d.sync += [counts.eq(self.live.bit_select(self.member, 1)), own.eq(Mux(counts, self.gain[:bits], nearest))]
+        # Of the others by fours in one cycle, of all in the next.
+        fours = self._halve(self._halve(distances))
+        least_of = [Signal(signed(bits), name=f"least_of_{k}") for k in range(len(fours))]
+        m.d.sync += [one.eq(value) for one, value in zip(least_of, fours, strict=True)]
+        while len(least_of) > 1:
+            least_of = self._halve(least_of)
+        last = self._halve([*least_of, own])
+        reference, least = Signal(SEQ), Signal(signed(bits))
+        m.d.sync += [reference.eq(again), least.eq(last[0])]
+        m.d.comb += self.lowest.eq(reference + least)
+        return m
+
+    def _halve(self, values):
+        """The lower of each pair."""
+        return [Mux(a < b, a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) & ~1 :]

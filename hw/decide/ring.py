@@ -1,0 +1,440 @@
+"""The ring's rules as combinational logic; the truth is `sim/model/decide/ring.py`."""
+
+from types import SimpleNamespace
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from hw.decide.lowest import Lowest
+from hw.decide.tables import SEQ, TICK, job_row, slot_row
+from iswitch.config import Config
+from iswitch.wire import SILENCE_TICK_US, Operation, Outcome, SlotState
+
+__all__ = ["Asked", "Report", "Ring", "admission", "has_enough", "is_complete", "lowest", "popcount"]
+
+
+def popcount(bits):
+    """Number of ones, as a balanced tree."""
+    counts = list(bits)
+    while len(counts) > 1:
+        counts = [a + b for a, b in zip(counts[::2], counts[1::2], strict=False)] + counts[len(counts) & ~1 :]
+    return counts[0]
+
+
+def lowest(bits):
+    """Index of the lowest one, as a balanced tree; 0 if there is none."""
+    found = [(bit, Mux(bit, k, 0)) for k, bit in enumerate(bits)]
+    while len(found) > 1:
+        pairs = zip(found[::2], found[1::2], strict=False)
+        found = [(here | later, Mux(here, k, other)) for (here, k), (later, other) in pairs] + found[len(found) & ~1 :]
+    return found[0][1]
+
+
+def has_enough(whole, count, threshold, overdue):
+    """Enough workers are in the sum, or it has been open for too long, unless it waits for all."""
+    return ~whole & ((count >= threshold) | overdue)
+
+
+def is_complete(slot, enough):
+    """Nobody is left to wait for, or it has enough."""
+    return ~(slot.expected & ~slot.arrived).any() | enough
+
+
+def admission(m, completes, slot, now, tables):
+    """At a boundary those who wait to join are let in: if `completes`, the slot as it will be is complete. Returns
+    their set, and `now` writes it to the job's row in `tables`."""
+    job, after = tables.job_row, tables.job_next
+    closes, new = completes & slot.boundary, Signal(len(job.live), name="admitted")
+    m.d.comb += new.eq(Mux(closes, job.joining, 0))
+    with m.If(closes & now):
+        m.d.comb += [
+            tables.job_write.eq(1),
+            after.live.eq(job.live | new),
+            after.joining.eq(0),
+            after.newcomers.eq(new),
+            after.start.eq(slot.seq + 1),
+            tables.start_write.eq(new),
+            tables.start_next.eq(slot.seq + 1),
+        ]
+    return new
+
+
+class Asked(data.Struct):
+    """What the ring needs to know of a contribution or a receipt. In an asynchronous job `whole` is set and `boundary`
+    is not, and `covered` says that the seq belongs to an update that was granted. In trees also of an `uplink`, or of a
+    result from above to `install`; `ranks`, `tainted_ranks`: whose numbers it brings, and whose were rejected."""
+
+    receipt: 1
+    want: 1
+    boundary: 1
+    whole: 1
+    seq: 32
+    behind: 16
+    numeric: 4
+    length: 14
+    tainted: 1
+    covered: 1
+    uplink: 1
+    install: 1
+    ranks: 32
+    tainted_ranks: 32
+    partial: 1
+
+
+class Report(data.Struct):
+    """A receipt to the parent: nobody below lacks a result below `seq - behind`; `want`: that of `seq` is wanted."""
+
+    seq: SEQ
+    behind: 16
+    want: 1
+
+
+class Ring(wiring.Component):
+    """Decides one contribution or receipt, given the rows of its job, its slot and what the members hold; in an
+    asynchronous job (`asked.granted`) also to whom the seq is granted, if it is known to be (`asked.covered`).
+
+    In four steps, because it is the longest logic in the switch: differences of serial numbers and times, what follows
+    of each alone, what follows of several, and the decision. The first three are registered, the fourth is
+    combinational. Inputs must be held for four cycles (`leaf` and `asked.length` need be right from the second,
+    `asked.covered` and `granted` in the third); `outcome` and what follows are right in the fourth. `silent`, a cycle
+    after `heard`: members of whom nothing has come for as long as the job allows. `evicts`: the sender waits for some
+    of these, the set `late`.
+
+    In trees (`sim/model/decide/tree.py`) what a `leaf` would complete goes `up`; `report` is right in the fourth
+    cycle, too; `lowest` is what its worst live member lacks, 4 cycles after `have` and the job's row; `reports`: it
+    sends its parent a receipt, `report`, for a member's or for a repeat that it can only wait with. While it `departs`
+    nobody has a message that counts.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__(
+            {
+                "asked": In(Asked),
+                "member": In(range(config.members)),
+                "job": In(job_row(config)),
+                "slot": In(slot_row(config)),
+                "have": In(data.ArrayLayout(SEQ, config.members)),
+                "heard": In(data.ArrayLayout(TICK, config.members)),
+                "now_us": In(32),
+                "tick": In(TICK),
+                "granted": In(config.members),
+                "outcome": Out(Outcome),
+                "advance": Out(1),
+                "low": Out(32),
+                "slot_write": Out(1),
+                "slot_next": Out(slot_row(config)),
+                "works": Out(1),
+                "operation": Out(Operation),
+                "include": Out(1),
+                "first": Out(1),
+                "emit": Out(1),
+                "resend": Out(1),
+                "completes": Out(1),
+                "silent": Out(config.members),
+                "evicts": Out(1),
+                "late": Out(config.members),
+                **(
+                    {
+                        "leaf": In(1),
+                        "departs": In(1),
+                        "up": Out(1),
+                        "lowest": Out(SEQ),
+                        "reports": Out(1),
+                        "report": Out(Report),
+                    }
+                    if config.uplinks
+                    else {}
+                ),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        asked, slot, job = self.asked, self.slot, self.job
+        uplinks = self.config.uplinks
+        uplink, installing = (asked.uplink, asked.install) if uplinks else (Const(0), Const(0))
+        slots, window = self.config.slots, self.config.window
+
+        # First, serial distances, modulo 2^32 and signed (RFC 1982).
+        low = Signal(32)
+        m.d.comb += low.eq(asked.seq - asked.behind)
+        ahead, gain = Signal(signed(32)), Signal(signed(32))
+        mine = Signal(32)
+        m.d.comb += mine.eq(self.have[self.member])
+        behind_bad, early, overdue = Signal(), Signal(), Signal()
+        lacking, quiet = [], []
+        allowed = job.evict >> exact_log2(SILENCE_TICK_US)
+        for k in range(self.config.members):
+            known, silence = Signal(signed(32), name=f"known_{k}"), Signal(TICK, name=f"silence_{k}")
+            m.d.comb += [known.eq(self.have[k] - slot.seq), silence.eq(self.tick - self.heard[k])]
+            lacking.append(job.live[k] & (known <= 0))
+            quiet.append((allowed != 0) & (silence > allowed))
+        lacks, before_start, age, bit = (
+            Signal(self.config.members),
+            Signal(signed(32)),
+            Signal(32),
+            Signal(self.config.members),
+        )
+        same, rejects, tally = Signal(), Signal(), Signal(range(self.config.members + 1))
+        m.d.comb += [before_start.eq(asked.seq - job.start), age.eq(self.now_us - slot.opened)]
+        m.d.sync += [
+            bit.eq(Mux(installing, 0, 1 << self.member)),
+            ahead.eq(asked.seq - slot.seq),
+            same.eq(asked.seq == slot.seq),
+            gain.eq(low - mine),
+            self.low.eq(low),
+            behind_bad.eq(Mux(asked.receipt, asked.behind > window, asked.behind >= Mux(uplink, slots, window))),
+            lacks.eq(Cat(*lacking)),
+            self.silent.eq(Cat(*quiet)),
+            early.eq(before_start < 0),
+            overdue.eq((job.deadline != 0) & (age >= job.deadline)),
+            tally.eq(popcount(slot.members)),
+            rejects.eq(Mux(uplink, asked.ranks == 0, asked.tainted & ~job.mode)),
+        ]
+
+        # Second, what each of these says with the slot. It `opens` for a later lap, or `grows`. From here on a frame's
+        # kind is in registers.
+        after = self.slot_next
+        leaf, receipt, installs = self.leaf if uplinks else Const(0), Signal(), Signal()
+        m.d.sync += [receipt.eq(asked.receipt), installs.eq(installing)]
+        opens, grows, collecting, complete, sent_up, stored = (
+            Signal(),
+            Signal(slot_row(self.config)),
+            Signal(),
+            Signal(),
+            Signal(),
+            Signal(),
+        )
+        count = Signal.like(tally)
+        m.d.sync += [
+            collecting.eq(slot.state == SlotState.COLLECTING),
+            complete.eq(slot.state == SlotState.COMPLETE),
+            sent_up.eq((slot.state == SlotState.SENT_UP) if uplinks else 0),
+        ]
+        m.d.comb += [
+            opens.eq((ahead >= 0) & ~same),
+            grows.arrived.eq(Mux(opens, 0, slot.arrived) | bit),
+            grows.members.eq(Mux(opens, 0, slot.members) | Mux(rejects, 0, bit)),
+            grows.expected.eq(Mux(opens, job.live & ~Mux(early, job.newcomers, 0), slot.expected)),
+            grows.whole.eq(Mux(installs, ~opens & slot.whole, asked.whole)),
+            count.eq(Mux(opens, 0, tally) + (~rejects & bit.any())),  # who adds is not in the slot
+        ]
+        gains, jumps, far, lap, claimed, anew = (
+            Signal(name=name) for name in ("gains", "jumps", "far", "lap", "claimed", "anew")
+        )
+        arrived, members, expected = (
+            Signal(self.config.members, name=name) for name in ("arrived", "members", "expected")
+        )
+        here, held, enough = (Signal(name=name) for name in ("here", "held", "enough"))
+        closes, other_format, other_length = Signal(), Signal(), Signal()
+        m.d.sync += [
+            gains.eq(gain > 0),
+            jumps.eq(gain > slots),
+            far.eq(ahead > slots),
+            lap.eq(ahead == slots),
+            claimed.eq(job.segments.any()),
+            anew.eq(opens & job.segments.any()),
+            arrived.eq(grows.arrived),
+            members.eq(grows.members),
+            expected.eq(grows.expected),
+            here.eq((slot.arrived & bit).any()),
+            held.eq(collecting | sent_up | (complete & (lacks & ~bit).any())),
+            stored.eq(complete & same),
+            enough.eq(has_enough(grows.whole, count, job.threshold, overdue & ~opens)),
+            closes.eq(is_complete(slot, has_enough(slot.whole, tally, job.threshold, overdue))),
+            # A result does not say them, and may have opened the slot.
+            other_format.eq(
+                ~opens
+                & (
+                    (asked.numeric != slot.numeric)
+                    | ((asked.boundary != slot.boundary) | (asked.whole != slot.whole)) & ~installs & ~(leaf & complete)
+                )
+            ),
+            other_length.eq(~opens & (asked.length != slot.length)),
+        ]
+
+        # Third, what follows of several: who is expected then, whether those are all there, and what speaks against the
+        # frame.
+        filled = SimpleNamespace(arrived=arrived, expected=Mux(anew, self.granted, expected))
+        full, fresh, joins, beyond, stale, taken, outside, repeated, lapped, anybody = (
+            Signal(name=name)
+            for name in (
+                "full",
+                "fresh",
+                "joins",
+                "beyond",
+                "stale",
+                "taken",
+                "outside",
+                "repeated",
+                "lapped",
+                "anybody",
+            )
+        )
+        awaited, expects, late, granted_late = (
+            Signal(self.config.members, name=name) for name in ("awaited", "expects", "late", "granted_late")
+        )
+        absent = self.silent & ~bit
+        m.d.comb += awaited.eq(Mux(collecting, slot.expected & ~slot.arrived, lacks))
+        m.d.sync += [
+            expects.eq(filled.expected),
+            full.eq(is_complete(filled, enough)),
+            fresh.eq(opens | (slot.members == 0)),
+            joins.eq(job.joining.any()),
+            late.eq(awaited & absent),
+            granted_late.eq(self.granted & absent),
+            anybody.eq(self.granted.any()),
+            beyond.eq(~installs & (behind_bad | jumps) | (~receipt & far)),
+            stale.eq((ahead < 0) | (same & (slot.state == SlotState.EMPTY))),
+            # Whoever opens a slot within its window holds the result on the lap before.
+            taken.eq(opens & held),
+            outside.eq(claimed & (opens | collecting) & ~(filled.expected & bit).any()),
+            repeated.eq(~opens & ~installs & (here | ~collecting)),
+            # Nobody opened the slot that the next lap of an asynchronous job has granted.
+            lapped.eq(asked.want & claimed & asked.covered & lap),
+        ]
+
+        # Fourth, the decision, and the slot as it will be.
+        closed = Mux(leaf, SlotState.SENT_UP, SlotState.COMPLETE)
+        waits = Signal()
+        m.d.comb += [
+            after.arrived.eq(arrived),
+            after.members.eq(members),
+            after.expected.eq(expects),
+            self.emit.eq(full),
+            self.late.eq(late),
+            self.include.eq(~rejects),
+            self.first.eq(fresh),
+            after.seq.eq(asked.seq),
+            after.numeric.eq(asked.numeric),
+            after.length.eq(asked.length),
+            after.boundary.eq(Mux(installs, ~opens & slot.boundary, asked.boundary)),
+            after.whole.eq(grows.whole),
+            after.opened.eq(Mux(opens, Mux(installs, 0, self.now_us), slot.opened)),
+            after.state.eq(Mux(installs, SlotState.COMPLETE, Mux(self.emit, closed, SlotState.COLLECTING))),
+            self.completes.eq(self.slot_write & (after.state == SlotState.COMPLETE) & ~installs),
+            after.change.eq(self.completes & after.boundary & joins),
+        ]
+        if uplinks:
+            m.d.comb += [
+                after.ranks.eq(Mux(opens | installs, 0, slot.ranks) | Mux(rejects & ~installs, 0, asked.ranks)),
+                after.tainted.eq(Mux(opens | installs, 0, slot.tainted) | asked.tainted_ranks),
+                after.partial.eq(asked.partial & (uplink | installs) | slot.partial & ~opens & ~installs),
+            ]
+        else:
+            m.d.comb += after.tainted.eq(Mux(opens, 0, slot.tainted) | Mux(asked.tainted, bit, 0))
+
+        m.d.comb += [self.advance.eq(gains & ~installs), self.operation.eq(Operation.CONTRIBUTE)]
+        with m.If(beyond):
+            m.d.comb += [self.outcome.eq(Outcome.WINDOW), self.advance.eq(0)]
+        with m.Elif(receipt):
+            m.d.comb += [
+                self.outcome.eq(Outcome.RECEIPT),
+                self.resend.eq(asked.want & stored),
+                waits.eq(asked.want & collecting & same),
+            ]
+            with m.If(asked.want & sent_up & same):
+                m.d.comb += [self.works.eq(1), self.operation.eq(Operation.SEND_UP)]
+            with m.Elif(lapped):
+                with m.If(held):
+                    m.d.comb += waits.eq(1)
+                with m.Elif(anybody):
+                    m.d.comb += [waits.eq(1), self.late.eq(granted_late)]
+                with m.Else():
+                    m.d.comb += [
+                        self.works.eq(1),
+                        self.operation.eq(Operation.FORCE),
+                        self.include.eq(0),
+                        self.slot_write.eq(1),
+                        after.arrived.eq(0),
+                        after.members.eq(0),
+                        after.tainted.eq(0),
+                        after.numeric.eq(job.numeric),
+                        after.length.eq(4),
+                        after.opened.eq(0),
+                        after.state.eq(SlotState.COMPLETE),
+                        self.emit.eq(1),
+                    ]
+                    if uplinks:
+                        m.d.comb += [after.ranks.eq(0), after.partial.eq(0)]
+        with m.Elif(stale):
+            m.d.comb += self.outcome.eq(Outcome.STALE)
+        with m.Elif(taken):
+            m.d.comb += [self.outcome.eq(Outcome.SLOT_HELD), waits.eq(~installs)]
+        with m.Elif(outside):
+            m.d.comb += self.outcome.eq(Outcome.WINDOW)
+        with m.Elif(other_format):
+            m.d.comb += self.outcome.eq(Outcome.FORMAT)
+        with m.Elif(other_length):
+            m.d.comb += self.outcome.eq(Outcome.LENGTH)
+        with m.Elif(installs & stored):
+            m.d.comb += self.outcome.eq(Outcome.DUPLICATE)
+        with m.Elif(repeated):
+            m.d.comb += [self.outcome.eq(Mux(here, Outcome.DUPLICATE, Outcome.LATE)), self.resend.eq(stored)]
+            # SET_H may have made enough of what an open slot already has, or its time is over: a repeat ends it.
+            with m.If(collecting & closes):
+                m.d.comb += [
+                    self.works.eq(1),
+                    self.operation.eq(Operation.FORCE),
+                    self.include.eq(0),
+                    self.slot_write.eq(1),
+                    after.members.eq(slot.members),
+                    after.tainted.eq(slot.tainted),
+                    after.state.eq(closed),
+                ]
+                if uplinks:
+                    m.d.comb += [after.ranks.eq(slot.ranks), after.partial.eq(slot.partial)]
+            with m.Elif(sent_up):
+                m.d.comb += [self.works.eq(1), self.operation.eq(Operation.SEND_UP)]
+            with m.Else():
+                m.d.comb += waits.eq(collecting)
+        with m.Else():
+            m.d.comb += [
+                self.outcome.eq(Mux(rejects, Outcome.QUARANTINED, Outcome.ADDED)),
+                self.slot_write.eq(1),
+                self.works.eq(~rejects | self.emit),
+                self.operation.eq(Mux(rejects, Operation.FORCE, Operation.CONTRIBUTE)),
+            ]
+            with m.If(installs):
+                m.d.comb += [
+                    self.outcome.eq(Outcome.ADDED),
+                    self.works.eq(1),
+                    self.operation.eq(Operation.INSTALL_DOWN),
+                    self.include.eq(1),
+                    self.first.eq(1),
+                ]
+        with m.If(self.resend):
+            m.d.comb += [self.works.eq(1), self.operation.eq(Operation.RESEND)]
+
+        m.d.comb += self.evicts.eq(waits & self.late.any())
+        if uplinks:
+            m.submodules.lowest = worst = Lowest(self.config)
+            least, apart = Signal(SEQ), Signal(signed(32))
+            near = receipt & asked.want & (apart >= 0) & (apart <= window)
+            repeats = (self.outcome == Outcome.DUPLICATE) & ~installs
+            m.d.sync += self.lowest.eq(least)
+            m.d.comb += [
+                worst.have.eq(self.have),
+                worst.live.eq(job.live),
+                worst.member.eq(self.member),
+                worst.gain.eq(Mux((gain >= 0) & ~self.departs, gain, 0)),
+                least.eq(worst.lowest),
+                apart.eq(asked.seq - least),
+                self.up.eq(
+                    leaf
+                    & self.works
+                    & (
+                        (self.operation == Operation.CONTRIBUTE) & self.emit
+                        | (self.operation == Operation.FORCE)
+                        | (self.operation == Operation.SEND_UP)
+                    )
+                ),
+                self.reports.eq(leaf & ((self.outcome == Outcome.RECEIPT) | repeats) & ~self.works),
+                self.report.want.eq(near),
+                self.report.seq.eq(Mux(near, asked.seq, least)),
+                self.report.behind.eq(Mux(near, apart, 0)),
+            ]
+        return m

@@ -1,0 +1,146 @@
+"""Jobs, members and slots as registers: what the tables hold, for anybody who reads, without any secret."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from hw.decide.tables import SEQ, TICK, job_row, member_row, slot_number, slot_row
+from hw.interface.layout import layout
+from iswitch.config import Config
+from iswitch.wire import (
+    JOB_VIEW,
+    MEMBER_VIEW,
+    REGISTERS_PER_READ,
+    SLOT_VIEW,
+    VIEWED_JOBS,
+    VIEWED_MEMBERS,
+    VIEWED_SLOTS,
+    JobState,
+    Register,
+    Standing,
+)
+
+__all__ = ["Views"]
+
+JOB_BITS, MEMBER_BITS, SLOT_BITS = exact_log2(VIEWED_JOBS), exact_log2(VIEWED_MEMBERS), exact_log2(VIEWED_SLOTS)
+WORD_BITS = exact_log2(REGISTERS_PER_READ)
+
+
+class Views(wiring.Component):
+    """Translates the `address` of a register into pointers to rows, one cycle later, and the rows, which come another
+    cycle later, into its `value`.
+
+    `viewed`: the address of two cycles before belongs to a view; `value` is 0 where there is no such job, member or
+    slot. The views are aligned to their sizes, so that job, member, slot and word of an address are some of its bits.
+    One address a cycle. The records are `iswitch.wire`'s; truth: `sim/model/decide/views.py`.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__(
+            {
+                "address": In(32),
+                "tick": In(TICK),
+                "job": Out(range(config.jobs)),
+                "member": Out(range(config.members)),
+                "slot": Out(range(config.jobs * config.slots)),
+                "job_row": In(job_row(config)),
+                "member_row": In(member_row(config)),
+                "slot_row": In(slot_row(config)),
+                "have": In(data.ArrayLayout(SEQ, config.members)),
+                "heard": In(data.ArrayLayout(TICK, config.members)),
+                "viewed": Out(1),
+                "value": Out(32),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        member, slot, low = (
+            self.address[WORD_BITS:][:MEMBER_BITS],
+            self.address[WORD_BITS:][:SLOT_BITS],
+            self.address[:MEMBER_BITS],
+        )
+        # Of the rows that have come: which word, and whose.
+        pointed, before, having = Signal.like(self.member), Signal(MEMBER_BITS), Signal(MEMBER_BITS)
+        m.d.sync += [self.member.eq(member), pointed.eq(self.member), before.eq(low), having.eq(before)]
+        word = having[:WORD_BITS]
+        points, values = [], []
+        for base, below, there, value in (
+            (Register.JOBS_VIEW, WORD_BITS, 1, self._job(m).as_value().word_select(word, 32)),
+            (Register.HAVE_VIEW, MEMBER_BITS, low < config.members, self.have[having]),
+            (
+                Register.MEMBERS_VIEW,
+                WORD_BITS + MEMBER_BITS,
+                member < config.members,
+                self._member(m, pointed).as_value().word_select(word, 32),
+            ),
+            (
+                Register.SLOTS_VIEW,
+                WORD_BITS + SLOT_BITS,
+                slot < config.slots,
+                self._slot(m).as_value().word_select(word, 32),
+            ),
+        ):
+            number, size = self.address[below : below + JOB_BITS], below + JOB_BITS
+            inside, point, sought, known = self.address[size:] == base >> size, Signal(), Signal(), Signal()
+            m.d.sync += [point.eq(inside), sought.eq(inside & there & (number < config.jobs)), known.eq(sought)]
+            with m.If(inside):
+                m.d.sync += [self.job.eq(number), self.slot.eq(slot_number(config, number, slot))]
+            points.append(point)
+            values.append(Mux(known & (self.job_row.state != JobState.NONE), value, 0))
+        m.d.sync += self.viewed.eq(Cat(points).any())
+        m.d.comb += self.value.eq(reduce(or_, values))
+        return m
+
+    def _job(self, m):
+        shown, row = Signal(layout(JOB_VIEW)), self.job_row
+        m.d.comb += [
+            shown.state.eq(row.state),
+            shown["format"].eq(row.numeric),
+            shown.fraction.eq(row.fraction),
+            shown.epoch.eq(row.epoch),
+            shown.elements.eq(row.elements),
+            shown.world.eq(row.world),
+            shown.threshold.eq(row.threshold),
+            shown.mode.eq(row.mode),
+            shown.live.eq(row.live),
+            shown.joining.eq(row.joining),
+            shown.first_seq.eq(row.first),
+            shown.deadline_us.eq(row.deadline),
+            shown.evict_us.eq(row.evict),
+        ]
+        return shown
+
+    def _member(self, m, index):
+        shown, row = Signal(layout(MEMBER_VIEW)), self.member_row
+        live = self.job_row.live.bit_select(index, 1)
+        with m.If(row.pending | row.live):
+            m.d.comb += [
+                shown.standing.eq(Mux(row.pending, Standing.PENDING, Mux(live, Standing.LIVE, Standing.JOINING))),
+                shown.port.eq(row.port),
+                shown.udp.as_value().eq(row.address.udp),
+                shown.ip.as_value().eq(row.address.ip),
+                shown.mac.as_value().eq(row.address.mac),
+                shown.silent.eq(self.tick - self.heard[index]),
+            ]
+        return shown
+
+    def _slot(self, m):
+        shown, row = Signal(layout(SLOT_VIEW)), self.slot_row
+        m.d.comb += [
+            shown.seq.eq(row.seq),
+            shown.state.eq(row.state),
+            shown["format"].eq(row.numeric),
+            shown.length.eq(row.length),
+            shown.arrived.eq(row.arrived),
+            shown.members.eq(row.members),
+            shown.expected.eq(row.expected),
+            shown.tainted.eq(row.tainted),
+        ]
+        return shown

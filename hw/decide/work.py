@@ -1,0 +1,114 @@
+"""The operation that a decision gives the aggregator to do."""
+
+from amaranth.hdl import Mux, Signal
+
+from hw.decide.case import Case
+from hw.decide.tables import Work, slot_row
+from iswitch.wire import ContributionFlag, Format, Operation, ResultFlag, SlotState
+
+__all__ = ["work_of"]
+
+
+def work_of(m, case: Case, admitted) -> Signal:
+    """The Work, at once: on the slot as the ring has decided that it will be, or stays, or which membership `forces`.
+    Who is `admitted` gets the result, too. A claim is a GRANT."""
+    work = Signal(Work(case.config))
+    _sum(m, case, work, admitted)
+    with m.If(case.kind.claim & ~case.membership.forces):
+        _grant(m, case, work)
+    return work
+
+
+def _sum(m, case: Case, work, admitted):
+    config, kind, rows, frame, decision, membership = (
+        case.config,
+        case.kind,
+        case.rows,
+        case.frame,
+        case.decision,
+        case.membership,
+    )
+    job, uplinks, forces, leaf = rows.job_row, config.uplinks, membership.forces, kind.leaf
+    slot = Signal(slot_row(config))
+    again = ~forces & (decision.operation == Operation.SEND_UP)
+    m.d.comb += slot.eq(
+        Mux(
+            forces,
+            membership.closed.as_value(),
+            Mux(case.stays, rows.slot_row.as_value(), decision.slot_next.as_value()),
+        )
+    )
+    lacks = (slot.expected & ~slot.members).any()
+    partial = slot.partial | lacks & ~(leaf & (slot.state == SlotState.COMPLETE)) if uplinks else lacks
+    flags = (
+        Mux(partial, ResultFlag.PARTIAL, 0)
+        | Mux(decision.resend & ~forces, ResultFlag.RESENT, 0)
+        | Mux(slot.tainted.any(), ResultFlag.TAINTED, 0)
+        | Mux(slot.change, ResultFlag.CHANGE, 0)
+    )
+    first = Mux(forces, slot.members == 0, decision.first)
+    operation = Mux(forces, Operation.FORCE, decision.operation)
+    m.d.comb += [
+        work.operation.eq(operation),
+        work.slot.eq(Mux(forces, membership.tables.slot, rows.slot)),
+        work.first.eq(first & (operation != Operation.RESEND) & (operation != Operation.SEND_UP)),
+        work.include.eq((operation == Operation.CONTRIBUTE) | (operation == Operation.INSTALL_DOWN)),
+        work.write.eq(work.include | ((operation == Operation.FORCE) & first)),
+        work.emit.eq((operation != Operation.CONTRIBUTE) | decision.emit),
+        work.fraction.eq(job.fraction),
+        work.limit.eq(job.limit),
+        work.result.job.eq(frame.job),
+        work.result.epoch.eq(job.epoch),
+        work.result.seq.eq(slot.seq),
+        work.result.numeric.eq(slot.numeric),
+        work.result.flags.eq(flags),
+        work.result.members.eq(slot.ranks if uplinks else slot.members),
+        work.result.tainted.eq(slot.tainted),
+        work.result.length.eq(slot.length),
+        work.result.recipients.eq(
+            Mux(operation == Operation.RESEND, 1 << frame.member, job.live | Mux(forces, membership.admitted, admitted))
+        ),
+    ]
+    if uplinks:
+        adds = ~forces & (operation == Operation.CONTRIBUTE)
+        installs = ~forces & (operation == Operation.INSTALL_DOWN)
+        up = Mux(forces, leaf, decision.up)
+        m.d.comb += [
+            work.wide.eq(adds & kind.uplink & (slot.numeric == Format.WINDOW64)),
+            work.tailed.eq(adds & kind.uplink | installs),
+            work.as_is.eq(leaf & (installs | (operation == Operation.RESEND))),
+            work.result.up.eq(up),
+            work.result.member.eq(job.up_member),
+            work.result.token.eq(job.up_token),
+            work.result.behind.eq(slot.seq - case.ring.lowest),
+            work.result.partial.eq(partial),
+        ]
+        with m.If(up):
+            m.d.comb += [
+                work.result.flags.eq(
+                    Mux(again, ContributionFlag.RETRANSMISSION, 0)
+                    | Mux(slot.boundary, ContributionFlag.BOUNDARY, 0)
+                    | Mux(slot.whole, ContributionFlag.WHOLE, 0)
+                ),
+                work.result.recipients.eq(1 << config.members),
+            ]
+            with m.If(slot.numeric == Format.WINDOW64):
+                m.d.comb += work.result.numeric.eq(Format.FIXED64)
+
+
+def _grant(m, case: Case, work):
+    """A frame to its receivers without numbers, in the order of results."""
+    given = case.given
+    m.d.comb += [
+        work.operation.eq(Operation.GRANT),
+        work.first.eq(0),
+        work.include.eq(0),
+        work.write.eq(0),
+        work.emit.eq(1),
+        work.result.eq(0),
+        work.result.job.eq(case.frame.job),
+        work.result.epoch.eq(case.rows.job_row.epoch),
+        work.result.seq.eq(given.base),
+        work.result.members.eq(given.members),
+        work.result.recipients.eq(given.receivers),
+    ]

@@ -1,0 +1,120 @@
+"""Composes acknowledgements and notices, and what a leaf says to its parent beside its sums."""
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.decide.tables import Address
+from hw.stream.packet import Word, require_bus
+from hw.interface.layout import layout
+from hw.ingress.packet_queue import LENGTH_BITS, sum_halves
+from iswitch.wire import ACK, ADDRESSES, FRAME_BYTES, HEADER
+
+__all__ = ["Addressed", "Reply", "ReplyComposer"]
+
+
+class Reply(data.Struct):
+    """One reply: our header, with a body if it `acknowledges`, or asks a parent. `receipt`: to a parent, with the
+    complement in `members` instead of `behind`."""
+
+    port: 4
+    address: Address
+    acknowledges: 1
+    receipt: 1
+    header: layout(HEADER)
+    body: layout(ACK)
+
+
+class Addressed(data.StructLayout):
+    """A word of a reply, with where the frame goes; `length` is the frame's. Constant for the frame but for the
+    word."""
+
+    def __init__(self, bus_bits: int):
+        super().__init__({"word": Word(bus_bits), "port": 4, "address": Address, "length": LENGTH_BITS})
+
+
+class ReplyComposer(wiring.Component):
+    """Turns a Reply into the words of a frame whose UDP payload sums to zero; addresses are stamped at the port.
+
+    The complement stands before the body, so the words are looked at twice: once to be added up, once to be sent.
+    Latency is as many cycles as the frame has words that are not addresses alone, plus 5; one reply at a time; `o` may
+    stall.
+    """
+
+    def __init__(self, *, bus_bits: int):
+        require_bus("ReplyComposer", bus_bits)
+        self.bus_bits = bus_bits
+        super().__init__(
+            {"replies": In(stream.Signature(Reply)), "o": Out(stream.Signature(Addressed(bus_bits))), "busy": Out(1)}
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        bus_bytes = self.bus_bits // 8
+        header_words = FRAME_BYTES // bus_bytes
+        image = Signal(data.StructLayout({"header": layout(HEADER), "body": layout(ACK)}), reset_less=True)
+        octets = Cat(Const(0, 8 * ADDRESSES.itemsize), image)
+        words = Array(octets[first : first + self.bus_bits] for first in range(0, len(octets), self.bus_bits))
+        begin = ADDRESSES.itemsize // bus_bytes
+        asked, payload = self.replies.payload, self.o.payload
+        receipt = Signal()
+        acknowledges, at, word = Signal(), Signal(range(len(words) + 1)), Signal(self.bus_bits)
+        part, total, folded = Signal(22), Signal(22), Signal(17)
+        through = at == Mux(acknowledges, len(words), header_words)
+        m.d.comb += [
+            folded.eq(total[:16] + total[16:]),
+            payload.word.data.eq(word),
+            payload.word.count.eq(bus_bytes),
+            payload.word.last.eq(through),
+            payload.length.eq(Mux(acknowledges, 2 * FRAME_BYTES, FRAME_BYTES)),
+        ]
+        port, address = Signal.like(asked.port), Signal(Address, reset_less=True)
+        m.d.comb += [payload.port.eq(port), payload.address.eq(address)]
+        with m.FSM() as fsm:
+            m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
+            with m.State("IDLE"):
+                m.d.comb += self.replies.ready.eq(1)
+                with m.If(self.replies.valid):
+                    m.d.sync += [
+                        image.header.eq(asked.header),
+                        image.header.behind.eq(Mux(asked.receipt, asked.header.behind, 0)),
+                        receipt.eq(asked.receipt),
+                        image.body.eq(asked.body),
+                        acknowledges.eq(asked.acknowledges),
+                        port.eq(asked.port),
+                        address.eq(asked.address),
+                        at.eq(begin),
+                        part.eq(0),
+                        total.eq(0),
+                        word.eq(0),
+                    ]
+                    m.next = "ADD"
+            with m.State("ADD"):
+                m.d.sync += [
+                    word.eq(words[at]),
+                    at.eq(at + 1),
+                    part.eq(sum_halves(word, 0, bus_bytes)),
+                    total.eq(total + part),
+                ]
+                with m.If(through):
+                    m.next = "REST"
+            with m.State("REST"):
+                m.d.sync += total.eq(total + part)
+                m.next = "FOLD"
+            with m.State("FOLD"):
+                complement = ~(folded[:16] + folded[16:])[:16]
+                with m.If(receipt):
+                    m.d.sync += image.header.members.eq(complement)
+                with m.Else():
+                    m.d.sync += image.header.behind.eq(complement)
+                m.next = "LOAD"
+            with m.State("LOAD"):
+                m.d.sync += [word.eq(words[0]), at.eq(1)]
+                m.next = "SEND"
+            with m.State("SEND"):
+                m.d.comb += self.o.valid.eq(1)
+                with m.If(self.o.ready):
+                    m.d.sync += [word.eq(words[at]), at.eq(at + 1)]
+                    with m.If(through):
+                        m.next = "IDLE"
+        return m

@@ -1,0 +1,145 @@
+"""Shows each frame's headers beside its words."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.stream.packet import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN, Word, require_bus
+from hw.interface.layout import big, layout
+from hw.ingress.arbiter import Arrival, Laned
+from iswitch.wire import CONTROL, FRAME, FRAME_BYTES, UDP_PORT, Type
+
+__all__ = ["Headers", "Parser"]
+
+FRAME_LAYOUT = layout(FRAME)
+CONTROL_LAYOUT = layout(CONTROL)
+
+
+class Headers(data.Struct):
+    """The first 64 bytes of a frame, and of a control message or an acknowledgement also the next 64. `ours` decides
+    the path it takes."""
+
+    frame: FRAME_LAYOUT
+    body: CONTROL_LAYOUT
+    arrival: Arrival
+    ours: 1
+
+
+class Parser(wiring.Component):
+    """One `headers` item for each frame; the frame's words wait in `o` behind it.
+
+    `ours`: IPv4 without options, not a fragment, UDP to our port at our address; everything else is ordinary. Latency:
+    the item appears 2 cycles after the frame's 64th byte (of a control message or an acknowledgement: its 128th), the
+    words 2 cycles after they came in. One word per cycle as long as `headers` are taken faster than frames come and
+    `o`, 64 words deep, is drained.
+    """
+
+    def __init__(self, *, bus_bits: int, depth: int = 64):
+        require_bus("Parser", bus_bits)
+        if depth < 2 or depth & (depth - 1):
+            raise ValueError(f"Parser depth must be a power of two above 1, not {depth!r}")
+        self.bus_bits = bus_bits
+        self.depth = depth
+        super().__init__(
+            {
+                "i": In(stream.Signature(Laned(bus_bits))),
+                "own_ip": In(32),
+                "headers": Out(stream.Signature(Headers)),
+                "o": Out(stream.Signature(Word(bus_bits))),
+                "busy": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        header_words = FRAME_BYTES * 8 // self.bus_bits
+        word = self.i.payload.word
+
+        # Gathered where each word belongs, and shown a cycle later: a word from the bus goes into registers alone.
+        gathered, arrival = Signal(FRAME_BYTES * 8 * 2, reset_less=True), Signal(Arrival, reset_less=True)
+        item = Signal(Headers, reset_less=True)
+        index = Signal(range(2 * header_words + 1))
+        head = data.View(FRAME_LAYOUT, gathered[: FRAME_BYTES * 8])
+        ours = (
+            (big(head.eth_type) == 0x0800)
+            & (head.ip_version_ihl == 0x45)
+            & ((big(head.ip_fragment) & 0x3FFF) == 0)
+            & (head.ip_protocol == 17)
+            & (head.ip_dst.as_value() == self.own_ip)
+            & (big(head.udp_dst) == UDP_PORT)
+        )
+        control = ours & ((head.version_type[:4] == Type.CONTROL) | (head.version_type[:4] == Type.ACK))
+
+        # What the word before completed: the header, or what may be the body of a control message, which is waited for.
+        headed, bodied, ended, waits = Signal(), Signal(), Signal(), Signal()
+        shows, free, moves, taken = Signal(), Signal(), Signal(), Signal()
+        m.d.comb += [
+            free.eq(~self.headers.valid | self.headers.ready),
+            shows.eq(headed & (~control | ended) | bodied & waits),
+            moves.eq(~(headed | bodied) | free),
+            taken.eq(self.i.valid & self.i.ready),
+            self.headers.payload.eq(item),
+            self.busy.eq(self._wait(m, taken, moves) | headed | bodied | self.headers.valid),
+        ]
+        with m.If(self.headers.ready):
+            m.d.sync += self.headers.valid.eq(0)
+        with m.If(moves):
+            m.d.sync += [
+                headed.eq(taken & (index == header_words - 1)),
+                ended.eq(word.last),
+                bodied.eq(taken & (index >= header_words) & (word.last | (index == 2 * header_words - 1))),
+            ]
+            with m.If(headed | bodied):
+                m.d.sync += waits.eq(headed & control)
+            with m.If(shows):
+                m.d.sync += self.headers.valid.eq(1)
+        with m.If(free):
+            # Nobody looks unless it is shown: a thousand registers need not wait for that to be known.
+            m.d.sync += [
+                item.frame.eq(head),
+                item.body.eq(gathered[FRAME_BYTES * 8 :]),
+                item.ours.eq(ours),
+                item.arrival.eq(arrival),
+            ]
+        with m.If(taken):
+            m.d.sync += arrival.eq(self.i.payload.arrival)
+            with m.If(word.last):
+                m.d.sync += index.eq(0)
+            with m.Elif(index < 2 * header_words):
+                m.d.sync += index.eq(index + 1)
+            with m.Switch(index):
+                for k in range(2 * header_words):
+                    with m.Case(k):
+                        m.d.sync += gathered[k * self.bus_bits : (k + 1) * self.bus_bits].eq(word.data)
+        return m
+
+    def _wait(self, m, taken, moves):
+        """The frames' words, as long as their headers are looked at; whether there are any."""
+        m.submodules.memory = memory = Memory(
+            shape=Word(self.bus_bits),
+            depth=self.depth,
+            init=[],
+            attrs=NEVER_READ_BEFORE_WRITTEN | NEVER_READ_WHILE_WRITTEN,
+        )
+        put, get = memory.write_port(), memory.read_port()
+        write, read, level = (Signal(self.depth.bit_length()) for _ in range(3))
+        filled, onward, room = Signal(), Signal(), Signal(init=1)
+        # Known a cycle before, when one word more could have come: the last place is that in front of `o`.
+        m.d.sync += room.eq(level < self.depth - 1)
+        m.d.comb += [
+            level.eq(write - read),
+            self.i.ready.eq(room & moves),
+            put.addr.eq(write[:-1]),
+            put.data.eq(self.i.payload.word),
+            put.en.eq(taken),
+            onward.eq(~filled | self.o.ready),
+            get.addr.eq(read[:-1]),
+            get.en.eq(onward & (write != read)),
+            self.o.valid.eq(filled),
+            self.o.payload.eq(get.data),
+        ]
+        m.d.sync += [write.eq(write + taken), read.eq(read + get.en)]
+        with m.If(onward):
+            m.d.sync += filled.eq(get.en)
+        return (write != read) | filled

@@ -1,0 +1,214 @@
+"""From a synthesised ECP5 design to a bitstream whose timing is met: yosys, nextpnr with one seed after another,
+ecppack; and the report."""
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hw.board.boards import Board
+from hw.synthesis.emit import tool
+
+__all__ = ["CORE", "RESOURCES", "SECONDS", "SEEDS", "Clock", "bitstream", "device_options", "report", "synthesise"]
+
+SEEDS = (1, 2, 3, 4)
+"""Of the placement, tried until timing is met."""
+SECONDS = 7200
+"""For which a seed is placed and routed, before the next one is tried: a router can go on for ever over wires that it
+cannot free. Twice what the fullest board takes beside other work."""
+CORE = "core"
+"""The name of the switch's clock."""
+RESOURCES = {"TRELLIS_COMB": "LUT", "TRELLIS_FF": "FF", "DP16KD": "EBR", "MULT18X18D": "DSP"}
+"""nextpnr's names of what is scarce, and ours. RAM in LUTs is counted with the LUTs."""
+SYNTHESIS = "-nowidelut"
+"""Five-input multiplexers made of pairs of LUTs cost the whole switch some 5 % more LUTs than they save."""
+
+LOGIC_SHARE = 0.5
+"""Of a clock's period, what the mapper may use: the wires take the rest. Of Yosys' figures, whose wires are 0.3 ns
+each."""
+
+
+class Clock(NamedTuple):
+    """A clock that must reach `mhz`. Its net's name in the netlist begins with `net`."""
+
+    net: str
+    mhz: float
+
+
+def device_options(part: str) -> list[str]:
+    """nextpnr's, of a part like LFE5U-25F-6BG256. ValueError if it is none of the ECP5 family."""
+    found = re.fullmatch(r"LFE5(U|UM|UM5G)-(\d+)F-(\d)BG(\d+)", part)
+    if not found:
+        raise ValueError(f"part must be an ECP5 in a ball grid array, not {part!r}")
+    family, size, speed, balls = found.groups()
+    return [
+        f"--{ {'U': '', 'UM': 'um-', 'UM5G': 'um5g-'}[family] }{size}k",
+        "--package",
+        f"CABGA{balls}",
+        "--speed",
+        speed,
+    ]
+
+
+def synthesise(name: str, folder: Path, sources: list[str], *, core_mhz: float, apart: tuple[str, ...] = ()) -> None:
+    """`<name>.json` of `<name>.il` and Verilog sources.
+
+    Submodules `apart`, those of faster clocks, are each mapped alone and for the shortest delay. The rest is mapped to
+    be as small as its clock allows: Yosys makes all as fast as it can otherwise, and knows one delay for the whole of
+    what it maps.
+    """
+    read = [*(f"read_verilog {source}" for source in sources), f"read_rtlil {name}.il"]
+
+    def run(log: str, *script: str) -> None:
+        tool("yosys", ["-q", "-l", f"{log}.log", "-p", "; ".join(script)], folder)
+
+    for part in apart:
+        run(
+            part,
+            *read,
+            f"synth_ecp5 {SYNTHESIS} -top {name}.{part}",
+            "delete =A:blackbox =A:whitebox",
+            f"write_rtlil {part}.il",
+        )
+    modules = " ".join(f"{name}.{part}" for part in apart)
+    run(
+        "yosys",
+        *read,
+        *([f"blackbox {modules}"] if apart else []),
+        f"scratchpad -set abc9.D {round(LOGIC_SHARE * 1e6 / core_mhz)}",
+        f"synth_ecp5 {SYNTHESIS} -top {name}",
+        *([f"delete {modules}"] if apart else []),
+        "write_rtlil whole.il",
+    )
+    run(
+        "merge",
+        "read_rtlil whole.il",
+        *(f"read_rtlil {part}.il" for part in apart),
+        f"hierarchy -top {name}",
+        "flatten",
+        "clean",
+        f"write_json {name}.json",
+    )
+
+
+def bitstream(
+    board: Board,
+    folder: Path,
+    *,
+    required: dict[str, Clock],
+    sources: list[str],
+    progress: Callable[[str], None],
+    seeds: tuple[int, ...] = SEEDS,
+) -> dict[str, Any]:
+    """`<board>.bit` and `<board>.svf`, if one of the seeds meets the timing, and the report of the best of them.
+    `late`: seeds given up.
+
+    `required`: the clocks by names; each but CORE has a submodule of that name to itself. RuntimeError if a tool fails,
+    or finds a clock without a constraint, or if no seed is routed within SECONDS.
+    """
+    name, begun = board.name, time.monotonic()
+    for old in (f"{name}.bit", f"{name}.svf"):
+        (folder / old).unlink(missing_ok=True)
+    progress(f"{name}: synthesis")
+    synthesise(
+        name, folder, sources, core_mhz=board.core_mhz, apart=tuple(clock for clock in required if clock != CORE)
+    )
+    best: dict[str, Any] = {}
+    late: list[int] = []
+    for seed in seeds:
+        progress(f"{name}: placing and routing with seed {seed}; up to an hour, nextpnr.log says how far it is")
+        routed = folder / "nextpnr.json"
+        routed.unlink(missing_ok=True)
+        failure = ""
+        try:
+            tool(
+                "nextpnr-ecp5",
+                [
+                    "-q",
+                    "--log",
+                    "nextpnr.log",
+                    *device_options(board.part),
+                    "--json",
+                    f"{name}.json",
+                    "--lpf",
+                    f"{name}.lpf",
+                    "--textcfg",
+                    f"{name}.config",
+                    "--report",
+                    "nextpnr.json",
+                    "--freq",
+                    str(board.core_mhz),
+                    "--seed",
+                    str(seed),
+                ],
+                folder,
+                seconds=SECONDS,
+            )
+        except subprocess.TimeoutExpired:
+            late.append(seed)
+            continue
+        except RuntimeError as error:
+            failure = str(error)
+        if not routed.exists():
+            raise RuntimeError(failure)
+        found = report(json.loads(routed.read_text()), required) | {"board": name, "part": board.part, "seed": seed}
+        if found["timing_met"] and failure:
+            raise RuntimeError(failure)
+        if not best or slack(found) > slack(best):
+            best = found
+        if found["timing_met"]:
+            progress(f"{name}: bitstream")
+            tool(
+                "ecppack",
+                ["--compress", "--input", f"{name}.config", "--bit", f"{name}.bit", "--svf", f"{name}.svf"],
+                folder,
+            )
+            break
+    if not best:
+        raise RuntimeError(
+            f"none of the seeds {', '.join(map(str, late))} was routed within {SECONDS} seconds: raise SECONDS in hw/synthesis/route.py on a slower "
+            "machine, or make the board's Config smaller"
+        )
+    return best | {
+        "bitstream": f"{name}.bit" if best["timing_met"] else None,
+        "seeds": list(seeds[: seeds.index(seed) + 1]),
+        "late": late,
+        "seconds": round(time.monotonic() - begun),
+    }
+
+
+def slack(found: dict[str, Any]) -> float:
+    return min(clock["slack_ns"] for clock in found["clocks"].values())
+
+
+def report(routed: dict[str, Any], required: dict[str, Clock]) -> dict[str, Any]:
+    """What nextpnr says, in our words. RuntimeError if a clock is not one of `required`, is missing, or was routed for
+    less."""
+    clocks = {}
+    for net, clock in routed["fmax"].items():
+        name = next((name for name in required if net.removeprefix("$glbnet$").startswith(required[name].net)), None)
+        if name is None or name in clocks or clock["constraint"] < required[name].mhz - 0.01:
+            raise RuntimeError(
+                f"clock {net}, routed for {clock['constraint']:.2f} MHz, is none of {', '.join(required)}"
+            )
+        clocks[name] = {
+            "required_mhz": required[name].mhz,
+            "achieved_mhz": round(clock["achieved"], 2),
+            "slack_ns": round(1e3 / required[name].mhz - 1e3 / clock["achieved"], 3),
+        }
+    if clocks.keys() != required.keys():
+        raise RuntimeError(f"no path was timed with {', '.join(required.keys() - clocks.keys())}")
+    return {
+        "timing_met": all(clock["slack_ns"] >= 0 for clock in clocks.values()),
+        "clocks": {name: clocks[name] for name in required},
+        "resources": {
+            ours: {
+                "used": routed["utilization"][theirs]["used"],
+                "available": routed["utilization"][theirs]["available"],
+            }
+            for theirs, ours in RESOURCES.items()
+        },
+    }

@@ -1,0 +1,206 @@
+"""The frames that the switch sends: results, notices and acknowledgements, and the addresses put around them.
+
+Header, body and tail together sum to zero in ones' complement, so the UDP checksum depends on addresses, ports and
+length alone: it is computed here without looking at the payload, as the gateware does.
+"""
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+
+from iswitch.wire import (
+    ACK,
+    ADDRESSES,
+    BROADCAST_MEMBER,
+    CONTROL,
+    HEADER,
+    TAIL,
+    UDP_PORT,
+    UPLINK_TAIL,
+    VERSION,
+    ContributionFlag,
+    Reason,
+    ResultFlag,
+    Type,
+    ones_complement_sum,
+)
+from sim.model.decide.membership import Source
+
+__all__ = ["Own", "ack", "address", "balanced", "control", "grant", "notice", "receipt", "refuse", "result", "uplink"]
+
+COMPLEMENT_AT = HEADER.fields["behind"][1]
+RECEIPT_COMPLEMENT_AT = HEADER.fields["members"][1]
+
+
+class Own(NamedTuple):
+    """The switch's addresses."""
+
+    mac: bytes
+    ip: bytes
+
+
+def header(type: Type, **fields: int) -> bytes:
+    record = np.zeros(1, HEADER)
+    record["version_type"] = VERSION << 4 | type
+    for name, value in fields.items():
+        record[name] = value
+    return record.tobytes()
+
+
+def balanced(payload: bytes, at: int) -> bytes:
+    """`payload` with the big-endian 16 bits at `at`, now 0, chosen so that it sums to zero."""
+    complement = 0xFFFF - ones_complement_sum(payload)
+    return payload[:at] + struct.pack(">H", complement) + payload[at + 2 :]
+
+
+def result(
+    *, job: int, epoch: int, seq: int, format: int, flags: int, members: int, tainted: int, numbers: np.ndarray
+) -> bytes:
+    """UDP payload of a result; the same for every receiver."""
+    head = header(
+        Type.RESULT,
+        job=job,
+        epoch=epoch,
+        seq=seq,
+        member=BROADCAST_MEMBER,
+        format_flags=flags << 4 | format,
+        count=members.bit_count(),
+        members=members,
+        token=tainted,
+    )
+    payload = head + numbers.astype("<u4").tobytes() + np.zeros(1, TAIL).tobytes()
+    return balanced(payload, len(payload) - TAIL.itemsize + TAIL.fields["complement"][1])
+
+
+def notice(*, job: int, epoch: int, seq: int, member: int, token: int, reason: Reason) -> bytes:
+    """UDP payload of a notice."""
+    return balanced(
+        header(Type.NOTICE, job=job, epoch=epoch, seq=seq, member=member, token=token, count=reason), COMPLEMENT_AT
+    )
+
+
+def grant(*, job: int, epoch: int, base: int, members: int) -> bytes:
+    """UDP payload of a GRANT; the same for every receiver."""
+    return balanced(
+        header(
+            Type.GRANT,
+            job=job,
+            epoch=epoch,
+            seq=base,
+            member=BROADCAST_MEMBER,
+            count=members.bit_count(),
+            members=members,
+        ),
+        COMPLEMENT_AT,
+    )
+
+
+def refuse(*, job: int, epoch: int, k: int, member: int, token: int, base: int) -> bytes:
+    """UDP payload of a REFUSE of claim `k`; `base`: of the next update."""
+    return balanced(
+        header(Type.REFUSE, job=job, epoch=epoch, seq=k, member=member, token=token, members=base), COMPLEMENT_AT
+    )
+
+
+def ack(
+    *, job: int, epoch: int, seq: int, member: int, token: int, registers: tuple[int, ...] = (0,) * 8, **body: int
+) -> bytes:
+    """UDP payload of an acknowledgement; `body` names fields of `ACK`."""
+    record = np.zeros(1, ACK)
+    record["registers"] = registers
+    for name, value in body.items():
+        record[name] = value
+    head = header(Type.ACK, job=job, epoch=epoch, seq=seq, member=member, token=token)
+    return balanced(head + record.tobytes(), COMPLEMENT_AT)
+
+
+def uplink(
+    *,
+    job: int,
+    epoch: int,
+    seq: int,
+    member: int,
+    token: int,
+    format: int,
+    flags: int,
+    behind: int,
+    ranks: int,
+    tainted: int,
+    partial: bool,
+    numbers: np.ndarray,
+) -> bytes:
+    """UDP payload of an uplink: `numbers` are int64 or uint32."""
+    head = header(
+        Type.UPLINK,
+        job=job,
+        epoch=epoch,
+        seq=seq,
+        member=member,
+        token=token,
+        behind=behind,
+        members=ranks,
+        format_flags=flags << 4 | format,
+        count=ranks.bit_count(),
+    )
+    tail = np.zeros(1, UPLINK_TAIL)
+    tail["flags"], tail["tainted"] = ResultFlag.PARTIAL if partial else 0, tainted
+    payload = head + numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()
+    return balanced(payload + tail.tobytes(), len(payload) + UPLINK_TAIL.fields["complement"][1])
+
+
+def receipt(*, job: int, epoch: int, seq: int, member: int, token: int, behind: int, want: bool) -> bytes:
+    """UDP payload of a receipt from a switch; the complement stands in `members`, which a receipt has no use for."""
+    return balanced(
+        header(
+            Type.RECEIPT,
+            job=job,
+            epoch=epoch,
+            seq=seq,
+            member=member,
+            token=token,
+            behind=behind,
+            format_flags=(ContributionFlag.WANT if want else 0) << 4,
+        ),
+        RECEIPT_COMPLEMENT_AT,
+    )
+
+
+def control(*, job: int, seq: int, member: int, token: int, ranks: int, epoch: int = 0, **body: int) -> bytes:
+    """UDP payload of a control message from a switch, complement in `behind`; `body` names fields of `CONTROL`."""
+    record = np.zeros(1, CONTROL)
+    for name, value in body.items():
+        record[name] = value
+    return balanced(
+        header(Type.CONTROL, job=job, epoch=epoch, seq=seq, member=member, token=token, members=ranks)
+        + record.tobytes(),
+        COMPLEMENT_AT,
+    )
+
+
+def address(own: Own, to: Source, payload: bytes) -> bytes:
+    """The whole frame around a UDP payload that sums to zero."""
+    record = np.zeros(1, ADDRESSES)
+    udp_length = 8 + len(payload)
+    fields = {
+        "eth_dst": np.frombuffer(to.mac, "u1"),
+        "eth_src": np.frombuffer(own.mac, "u1"),
+        "eth_type": 0x0800,
+        "ip_version_ihl": 0x45,
+        "ip_length": 20 + udp_length,
+        "ip_fragment": 0x4000,
+        "ip_ttl": 64,
+        "ip_protocol": 17,
+        "ip_src": int.from_bytes(own.ip, "big"),
+        "ip_dst": to.ip,
+        "udp_src": UDP_PORT,
+        "udp_dst": to.udp_port,
+        "udp_length": udp_length,
+    }
+    for name, value in fields.items():
+        record[name] = value
+    blank = record.tobytes()
+    record["ip_checksum"] = 0xFFFF - ones_complement_sum(blank[14:34])
+    pseudo = blank[26:34] + struct.pack(">HH", 17, udp_length)
+    record["udp_checksum"] = 0xFFFF - ones_complement_sum(pseudo + blank[34:42]) or 0xFFFF
+    return record.tobytes() + payload

@@ -1,0 +1,199 @@
+"""Joining a job when answers are lost, on a clock of its own against the golden switch."""
+
+import itertools
+
+import numpy as np
+import pytest
+from iswitch.config import Config
+from iswitch.control.client import Control, Membership
+from iswitch.errors import Refused, SwitchUnreachable
+from iswitch.wire import NO_MEMBER, UDP_PORT, Action, ContributionFlag, Format, JobState, Mode, Standing, Type
+
+from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, parse, udp_frame
+from sim.model.switch import Switch
+
+CONFIG = Config(ports=4, bus_bits=64, members=4, window=4, elements=4)
+KEY = 0x6B6579
+
+
+class Wire:
+    """A transport to port `port` of a switch, in which answers to Joins can be lost. `joins`: the standings and job
+    states they told, those of lost ones too."""
+
+    def __init__(self, switch, port, *, lost=(), then=None):
+        self.switch, self.client, self.lost, self.then = switch, Client.numbered(port), lost, then or {}
+        self.clock, self.inbox, self.joins, self.numbers = 1.0, [], [], itertools.count(1)
+
+    def randbits(self, bits):
+        return next(self.numbers)
+
+    def now(self):
+        return self.clock
+
+    def sleep(self, seconds):
+        self.clock += seconds
+
+    def send(self, train, segment_bytes):
+        c = self.client
+        frame = udp_frame(
+            eth_dst=SWITCH_MAC,
+            eth_src=c.mac,
+            ip_src=c.ip,
+            ip_dst=SWITCH_IP,
+            udp_src=c.udp_port,
+            udp_dst=UDP_PORT,
+            payload=bytes(train),
+        )
+        for _, reply in self.switch.receive(c.port, frame, int(self.clock * 1e6)):
+            answer = parse(reply)
+            if reply[:6] != c.mac or answer.type != Type.ACK:
+                continue
+            index = len(self.joins)
+            if answer.ack["action"] != Action.JOIN or index not in self.lost:
+                self.inbox.append(reply[42 : 42 + int.from_bytes(reply[38:40]) - 8])
+            if answer.ack["action"] == Action.JOIN:
+                self.joins.append((Standing(int(answer.ack["standing"])), JobState(int(answer.ack["state"]))))
+                self.then.get(index, lambda: None)()
+
+    def receive(self, into, timeout_s):
+        if not self.inbox:
+            self.clock += timeout_s
+            return 0, 0
+        datagram = self.inbox.pop(0)
+        into[: len(datagram)] = datagram
+        return len(datagram), len(datagram)
+
+
+class Bench:
+    """A job of two whose members are at ports 0 and 1."""
+
+    def __init__(self, segments):
+        self.switch, self.segments = Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1), segments
+        self.members = [Client.numbered(port) for port in range(2)]
+
+    def tell(self, client, frame):
+        for _, reply in self.switch.receive(client.port, frame, 1_000_000):
+            if reply[:6] == client.mac:
+                client.take(reply)
+
+    def enter(self, client):
+        self.tell(client, client.join(world=2, elements=4, segments=self.segments, member=client.port))
+        self.tell(client, client.join())
+
+    def run(self):
+        """Both are there, and then the second leaves."""
+        for client in self.members:
+            self.enter(client)
+        self.tell(self.members[1], self.members[1].control(Action.LEAVE, seq=1))
+        assert self.job.state == JobState.RUNNING and self.job.live == 1
+        return self
+
+    def boundary(self):
+        """In a synchronous job; an asynchronous one in which nothing is granted is at one anyway."""
+        if not self.segments:
+            first = self.members[0]
+            self.tell(
+                first, first.contribution(first.first_seq, np.ones(4, np.float32), flags=ContributionFlag.BOUNDARY)
+            )
+
+    @property
+    def job(self):
+        return self.switch.jobs[0]
+
+    def join(self, wire, *, elastic=True):
+        """Whether it is a newcomer, and what it ends with."""
+        control = Control(wire)
+        membership = Membership(
+            job=0,
+            key=KEY,
+            world=2,
+            threshold=2,
+            format=Format.WINDOW64,
+            fraction=44,
+            elements=4,
+            mode=Mode.QUARANTINE,
+            nonce=99,
+            wanted=NO_MEMBER,
+            segments=self.segments,
+        )
+        membership = control.join(membership, timeout_s=30, elastic=elastic)
+        assert self.job.live >> membership.member & 1 and membership.token == self.job.entries[membership.member].token
+        return control.newcomer, membership
+
+
+@pytest.mark.parametrize("segments", [0, 3], ids=["synchronous", "asynchronous"])
+@pytest.mark.parametrize("lost", [(), (0,), (1,), (2,), (0, 2), (1, 2), (1, 2, 3)])
+def test_a_newcomer_knows_that_it_is_one_whatever_is_lost(segments, lost):
+    """If the answer is lost that says that it waits for a boundary, the next one says that it is live."""
+    bench = Bench(segments).run()
+    confirmed = 1 + (0 in lost)
+    wire = Wire(bench.switch, 2, lost=lost, then={confirmed: bench.boundary})
+    newcomer, membership = bench.join(wire)
+    assert newcomer and membership.first_seq == bench.members[0].first_seq + (not segments)
+    assert wire.joins[confirmed][0] == Standing.JOINING and wire.joins[-1][0] == Standing.LIVE
+
+
+@pytest.mark.parametrize("segments", [0, 3], ids=["synchronous", "asynchronous"])
+@pytest.mark.parametrize("lost", [(), (0,), (1,), (0, 2), (1, 2)])
+@pytest.mark.parametrize("last", [False, True])
+def test_who_was_there_from_the_start_is_no_newcomer_whatever_is_lost(segments, lost, last):
+    bench = Bench(segments)
+    if last:
+        bench.enter(bench.members[0])
+    wire = Wire(bench.switch, 2, lost=lost, then={} if last else {2: lambda: bench.enter(bench.members[1])})
+    newcomer, _ = bench.join(wire, elastic=False)
+    assert not newcomer and wire.joins[-1] == (Standing.LIVE, JobState.RUNNING)
+
+
+@pytest.mark.parametrize("waited", [1, 2], ids=["joining", "joining for longer"])
+def test_who_waited_for_a_job_that_ended_is_no_newcomer_to_the_one_after_it(waited):
+    def begin_anew():
+        Control(Wire(bench.switch, 3)).end_job(0, KEY)
+        bench.members[0].token = bench.members[0].number = 0
+        bench.enter(bench.members[0])
+
+    bench = Bench(0).run()
+    wire = Wire(bench.switch, 2, then={waited: begin_anew})
+    newcomer, _ = bench.join(wire)
+    assert not newcomer and wire.joins[waited][0] == Standing.JOINING and bench.job.live.bit_count() == 2
+
+
+@pytest.mark.parametrize("ended", [1, 2, 3])
+def test_who_is_a_member_of_a_forming_job_that_ends_joins_the_one_after_it(ended):
+    """A member of a forming job takes the end of the job for nothing but that."""
+
+    def begin_anew():
+        Control(Wire(bench.switch, 3)).end_job(0, KEY)
+
+    bench = Bench(0)
+    wire = Wire(bench.switch, 2, then={ended: begin_anew, ended + 4: lambda: bench.enter(bench.members[1])})
+    newcomer, _ = bench.join(wire, elastic=False)
+    assert not newcomer and wire.joins[-1] == (Standing.LIVE, JobState.RUNNING) and bench.job.live.bit_count() == 2
+
+
+@pytest.mark.parametrize("lost", [(), (0,), (1,)])
+def test_a_running_job_is_not_even_waited_for_unless_elastic(lost):
+    """Who waits for a boundary holds an asynchronous job up."""
+    bench = Bench(3).run()
+    wire = Wire(bench.switch, 2, lost=lost)
+    with pytest.raises(Refused, match="is running already"):
+        bench.join(wire, elastic=False)
+    assert (
+        {standing for standing, _ in wire.joins} == {Standing.PENDING}
+        and not bench.job.ring.joining
+        and bench.job.live == 1
+    )
+
+
+def test_a_switch_that_does_not_answer_is_told_with_the_fault_of_this_machine():
+    class Cut(Wire):
+        fault = "the network interface on the way to it is down; set the interface up (`ip link`)"
+
+        def send(self, train, segment_bytes):
+            pass
+
+    with pytest.raises(
+        SwitchUnreachable,
+        match=r"has not answered for 2 s: the network interface .* is down; set .*`ip link`\); start the switch",
+    ):
+        Control(Cut(Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1), 0), timeout_s=2.0).read(0)

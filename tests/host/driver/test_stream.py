@@ -1,0 +1,531 @@
+"""The driver's end of asynchronous jobs against the golden switch, on a clock of its own: programs that compute for
+some time, a network that delays, loses, doubles and overtakes, members that die."""
+
+import heapq
+import itertools
+import random
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from iswitch.driver import stream as stream_module
+from iswitch.config import Config
+from iswitch.control.client import Membership
+from iswitch.driver.stream import DEPTH, Stream, Vector
+from iswitch.driver.update import Layout
+from iswitch.wire import HEADER, UDP_PORT, Format, Mode, Outcome, Type
+
+from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
+from sim.model.decide import random as chance_of_switch
+from sim.model.switch import Switch
+
+CONFIG = Config(ports=4, bus_bits=64, members=4, window=4, elements=4)
+DELAY_S = 0.0001
+ADDRESS_BYTES = 42
+
+
+@dataclass
+class Network:
+    """Time, and frames on their way to the switch and back. loss, doubled, late: chances for each frame in each
+    direction."""
+
+    loss: float = 0.0
+    doubled: float = 0.0
+    late: float = 0.0
+    seed: int = 1
+    now: float = 1.0
+    nodes: list["Node"] = field(default_factory=list)
+
+    def __post_init__(self):
+        self.switch = Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=self.seed)
+        self.chance = random.Random(self.seed)
+        self.events, self.order = [], itertools.count()
+        self.grants = {}  # what the switch said, by base: members
+
+    def at(self, when, what, *arguments):
+        heapq.heappush(self.events, (when, next(self.order), what, arguments))
+
+    def carry(self, what, *arguments):
+        if self.chance.random() < self.loss:
+            return
+        for _ in range(1 + (self.chance.random() < self.doubled)):
+            late = self.chance.random() < self.late
+            self.at(
+                self.now + DELAY_S * (1 + self.chance.random() / 10 + late * self.chance.random() * 20),
+                what,
+                *arguments,
+            )
+
+    def deliver(self, port, frame):
+        for egress, reply in self.switch.receive(port, frame, int(self.now * 1e6) % 2**32):
+            header = np.frombuffer(reply, HEADER, 1, ADDRESS_BYTES)[0]
+            if header["version_type"] & 15 == Type.GRANT:
+                self.grants[int(header["seq"])] = int(header["members"])
+            node = next(node for node in self.nodes if node.client.mac == reply[:6])
+            assert node.client.port == egress
+            size = int.from_bytes(reply[38:40]) - 8
+            self.carry(node.arrive, reply[ADDRESS_BYTES : ADDRESS_BYTES + size])
+
+    def run(self, until, *, most_s=30.0):
+        """Until something holds; whether it came to that. Looked at between events."""
+        end = self.now + most_s
+        while not until():
+            if not self.events or self.events[0][0] > end:
+                return False
+            self.now, _, what, arguments = heapq.heappop(self.events)
+            what(*arguments)
+        return True
+
+
+class Node:
+    """A worker: a stream, the network card it sees, and a program that computes for `compute_s()` seconds, for ever."""
+
+    def __init__(self, network, rank, *, compute_s, takes=True):
+        self.network, self.rank, self.compute_s, self.takes = network, rank, compute_s, takes
+        self.client = Client.numbered(rank)
+        self.inbox, self.wakes, self.dead, self.pushes = [], itertools.count(1), False, True
+        self.updates, self.vectors, self.ready_vector, self.dropped = [], [], None, 0
+        network.nodes.append(self)
+
+    def join(self, frame):
+        [(_, reply)] = self.network.switch.receive(self.client.port, frame, int(self.network.now * 1e6))
+        self.client.take(reply)
+
+    def begin(self, size, *, world, staleness, evict_us=0, format=Format.INT32, backlog=None, **settings):
+        self.layout = Layout(size, CONFIG.elements, world)
+        c = self.client
+        self.join(c.join())
+        membership = Membership(
+            job=c.job,
+            key=c.key,
+            world=world,
+            threshold=0,
+            format=format,
+            fraction=44,
+            elements=CONFIG.elements,
+            mode=Mode.QUARANTINE,
+            nonce=c.nonce,
+            wanted=self.rank,
+            evict_us=evict_us,
+            staleness=staleness,
+            segments=self.layout.segments,
+            member=c.member,
+            token=c.token,
+            epoch=c.epoch,
+            window=c.window,
+            first_seq=c.first_seq,
+        )
+        self.stream = Stream(self, membership, self.layout, backlog=backlog or staleness + 2)
+        self.generator = np.random.default_rng(self.rank)
+        self.wake(0)
+        self.compute()
+
+    # As a transport
+
+    def train_segments(self, segment_bytes):
+        return 3
+
+    def now(self):
+        return self.network.now
+
+    def send(self, train, segment_bytes):
+        for at in range(0, len(train), segment_bytes):
+            c = self.client
+            frame = udp_frame(
+                eth_dst=SWITCH_MAC,
+                eth_src=c.mac,
+                ip_src=c.ip,
+                ip_dst=SWITCH_IP,
+                udp_src=c.udp_port,
+                udp_dst=UDP_PORT,
+                payload=bytes(train[at : at + segment_bytes]),
+            )
+            self.network.carry(self.network.deliver, c.port, frame)
+
+    def receive(self, into, timeout_s):
+        if not self.inbox:
+            return 0, 0
+        datagram = self.inbox.pop(0)
+        into[: len(datagram)] = datagram
+        return len(datagram), len(datagram)
+
+    # As a machine
+
+    def arrive(self, datagram):
+        self.inbox.append(datagram)
+        self.tend()
+
+    def wake(self, number):
+        if number == 0 or number == self.awaited:
+            self.tend()
+
+    def tend(self):
+        if self.dead:
+            return
+        rest_s = self.stream.tend()
+        self.proceed()
+        self.awaited = next(self.wakes)
+        self.network.at(self.network.now + rest_s, self.wake, self.awaited)
+
+    # As a program
+
+    def compute(self):
+        self.apply()
+        self.version = self.stream.taken
+        self.network.at(self.network.now + self.compute_s(), self.finish)
+
+    def apply(self):
+        while self.takes and (arrival := self.stream.take()):
+            self.updates.append(arrival)
+
+    def finish(self):
+        if not self.dead and self.pushes:
+            values = self.generator.integers(0, 2**31, self.layout.size, np.int32)
+            trailer = self.layout.trailer()
+            trailer[self.rank] = self.version, 0, self.rank
+            self.ready_vector = Vector(values, trailer, self.version, CONFIG.elements)
+            self.ready_vector.values = values
+            self.proceed()
+
+    def proceed(self):
+        """Pushes what is ready when there is room, and computes again."""
+        if self.ready_vector and self.stream.queued < DEPTH:
+            self.vectors.append(self.ready_vector)
+            self.stream.offer(self.ready_vector)
+            self.ready_vector = None
+            self.compute()
+        else:
+            self.apply()
+
+
+def job(size, *, world=3, staleness=2, threshold=2, compute_s=None, network=None, first_seq=None, **settings):
+    """A network with a job that runs. compute_s: for each rank, a time or a function."""
+    network = network or Network()
+    times = compute_s or [lambda: 0.001 * network.chance.random()] * world
+    nodes = [
+        Node(network, rank, compute_s=time if callable(time) else lambda time=time: time)
+        for rank, time in enumerate(times)
+    ]
+    segments = Layout(size, CONFIG.elements, world).segments
+    for node in nodes:
+        node.join(
+            node.client.join(
+                world=world,
+                elements=CONFIG.elements,
+                format=settings.get("format", Format.INT32),
+                threshold=threshold,
+                staleness=staleness,
+                segments=segments,
+                evict_us=settings.get("evict_us", 0),
+            )
+        )
+    for node in nodes:
+        node.join(node.client.join())
+    for node in nodes:
+        node.begin(size, world=world, staleness=staleness, **settings)
+    return network
+
+
+def check(network, nodes=None):
+    """Every granted vector is in one update, once; updates are what the vectors in them say; and nobody differs."""
+    nodes = nodes or [node for node in network.nodes if not node.dead]
+    several = {
+        update: [(node.rank, vector) for node in network.nodes for vector in node.vectors if vector.update == update]
+        for update in range(max(len(node.updates) for node in nodes))
+    }
+    for node in nodes:
+        granted = [vector.update for vector in node.vectors if vector.update >= 0]
+        assert granted == sorted(set(granted))
+        for number, arrival in enumerate(node.updates):
+            parts = several[number]
+            expected = np.zeros(node.layout.size, np.int32)
+            with np.errstate(over="ignore"):
+                for _, vector in parts:
+                    expected += vector.values
+            members = sum(1 << rank for rank, _ in parts)
+            assert (arrival.headers["members"] == members).all()
+            assert np.array_equal(arrival.sum, expected)
+            for rank, vector in parts:
+                assert arrival.trailer[rank].tolist() == (vector.version, 0, rank)
+                assert number - vector.version <= node.stream.membership.staleness
+    return True
+
+
+def trained(network, goal, **options):
+    return network.run(lambda: all(len(node.updates) >= goal or node.dead for node in network.nodes), **options)
+
+
+BAD = {"loss": 0.05, "doubled": 0.05, "late": 0.05}
+
+
+@pytest.mark.parametrize("faults", [{}, BAD, {"loss": 0.2}], ids=["sound", "bad network", "lossy"])
+@pytest.mark.parametrize("size", [1, 4, 5, 11, 40])
+def test_each_granted_vector_is_in_one_update_once_and_updates_are_equal(size, faults):
+    network = job(size, network=Network(**faults))
+    assert trained(network, 60, most_s=60.0)
+    assert check(network)
+
+
+@pytest.mark.parametrize(("loss", "most_s"), [(0.05, 0.7), (0.2, 5.0)])
+def test_loss_does_not_leave_a_back_off_behind(loss, most_s):
+    """With a back-off that lasts until a delay is measured this takes 1 s and 29 s."""
+    assert trained(job(40, network=Network(loss=loss)), 60, most_s=most_s)
+
+
+@pytest.mark.parametrize("staleness", [0, 1, 7])
+@pytest.mark.parametrize("threshold", [1, 2, 3])
+def test_no_vector_is_older_than_the_staleness_and_the_switch_counts_the_same_ages(staleness, threshold):
+    network = job(9, staleness=staleness, threshold=threshold, network=Network(**BAD), compute_s=[0.001, 0.0013, 0.004])
+    assert trained(network, 60)
+    assert check(network)
+    known = sum((node.stream.ages for node in network.nodes), start=type(network.nodes[0].stream.ages)())
+    counted = {age: count for age, count in enumerate(network.switch.ages) if count}
+    assert max(counted) <= staleness
+    assert (
+        0 <= sum(counted.values()) - known.total() <= len(network.nodes)
+    )  # those that wait, or whose GRANT is on its way
+
+
+def test_a_slow_worker_does_not_hold_the_others_and_gets_in_when_they_wait():
+    network = job(9, staleness=1, threshold=2, compute_s=[0.001, 0.001, 0.5])
+    assert trained(network, 400)
+    slow = network.nodes[2]
+    assert network.now < 1.0 + 0.9 and slow.stream.ages.total() <= 1
+    network.nodes[0].pushes = False  # now two are needed, and two are there
+    assert network.run(lambda: slow.stream.ages.total() >= 3)
+    assert slow.stream.refused and check(network)
+
+
+def test_what_was_computed_ahead_with_refused_weights_is_dropped_with_it():
+    network = job(5, staleness=0, threshold=1, compute_s=[0.0005, 100, 100])
+    late = network.nodes[2]
+    assert trained(network, 5)
+    for _ in range(2):
+        late.stream.offer(Vector(np.zeros(5, np.int32), late.layout.trailer(), 0, CONFIG.elements))
+    assert network.run(lambda: not late.stream.queued)
+    assert late.stream.refused == 2
+    late.stream.offer(Vector(np.zeros(5, np.int32), late.layout.trailer(), 0, CONFIG.elements))
+    assert late.stream.refused == 3 and not late.stream.queued
+
+
+def test_what_waits_is_not_pushed_out_by_what_comes_after_a_refusal():
+    network = job(5, threshold=1, compute_s=[100, 0.0005, 100])
+    assert trained(network, 2)
+    stream, layout = network.nodes[0].stream, network.nodes[0].layout
+    first, second, third = (Vector(np.full(5, k, np.int32), layout.trailer(), k, CONFIG.elements) for k in range(3))
+    stream.offer(first)
+    stream.offer(second)
+    stream._be_refused(first)  # heard while an acknowledgement was waited for
+    stream.offer(third)
+    assert (stream._claimed, stream._waiting, stream.refused) == (second, third, 1)
+
+
+@pytest.mark.parametrize("goal", range(1, 40, 6))
+@pytest.mark.parametrize("faults", [{}, BAD], ids=["sound", "bad network"])
+def test_a_killed_worker_is_put_out_and_the_others_go_on(faults, goal):
+    network = job(30, threshold=3, evict_us=100_000, network=Network(**faults, seed=goal))
+    network.run(lambda: max(len(node.updates) for node in network.nodes) >= goal)
+    network.nodes[1].dead = True
+    before = max(len(node.updates) for node in network.nodes)
+    assert trained(network, before + 20)
+    first, _, third = network.nodes
+    both = min(len(first.updates), len(third.updates))
+    for ours, theirs in zip(first.updates[:both], third.updates):
+        assert (
+            ours.sum.tobytes() == theirs.sum.tobytes()
+            and ours.headers["members"].tobytes() == theirs.headers["members"].tobytes()
+        )
+    assert network.switch.counters()["stat.EVICTED"] == 1
+
+
+def test_an_update_whose_members_are_all_gone_changes_nothing_and_holds_nobody():
+    """The only member granted dies between its GRANT and its first segment."""
+    network = job(30, threshold=1, evict_us=100_000, compute_s=[0.001, 10, 10])
+    first = network.nodes[0]
+    first.stream._send_new = lambda now: None
+    assert network.run(lambda: first.stream._granted)
+    first.dead = True
+    for node in network.nodes[1:]:
+        node.compute_s = lambda: 0.001
+        node.finish()
+    assert network.run(lambda: all(len(node.updates) >= 10 for node in network.nodes[1:]))
+    abandoned = network.nodes[1].updates[0]
+    assert not abandoned.headers["count"].any() and not abandoned.sum.any() and not abandoned.trailer["version"].any()
+
+
+def test_a_program_that_takes_no_updates_holds_the_others_at_the_ring_and_no_longer():
+    network = job(5, staleness=2, threshold=2, compute_s=[0.001, 0.001, 100], backlog=4)
+    idle = network.nodes[2]
+    idle.takes = False
+    assert not trained(network, 60, most_s=3.0)
+    assert len(idle.stream.ready) == 4
+    ring = 2 * CONFIG.window // idle.stream.segments + 1
+    assert 4 <= len(network.nodes[0].updates) <= 4 + ring + 1
+    idle.takes = True
+    idle.apply()
+    assert trained(network, 60)
+    assert check(network)
+
+
+def test_seq_wraps_in_the_middle_of_an_update(monkeypatch):
+    network = Network(**BAD)
+    real = chance_of_switch.offer
+
+    def offer(state, slots, *, new_job):
+        after, made = real(state, slots, new_job=new_job)
+        return after, made._replace(first_seq=2**32 - 40)
+
+    monkeypatch.setattr(chance_of_switch, "offer", offer)
+    job(11, network=network)
+    assert network.nodes[0].client.first_seq == 2**32 - 40
+    assert trained(network, 40)
+    assert check(network)
+
+
+@pytest.mark.parametrize("format", [Format.WINDOW64, Format.FP32])
+def test_a_job_of_floats_has_a_trailer_of_integers(format):
+    network = job(11, format=format, threshold=3, compute_s=[1000.0] * 3)
+    for node in network.nodes:
+        trailer = node.layout.trailer()
+        trailer[node.rank] = 0, 0, 2**63 + node.rank
+        node.stream.offer(Vector(np.full(11, 2.0**node.rank, np.float32), trailer, 0, CONFIG.elements))
+    assert trained(network, 1)
+    for node in network.nodes:
+        [arrival] = node.updates
+        assert arrival.sum.tolist() == [7.0] * 11
+        assert arrival.trailer["digest"].tolist() == [2**63 + rank for rank in range(3)]
+
+
+def test_backlog_must_be_above_the_staleness():
+    with pytest.raises(ValueError, match="backlog must be above the staleness, 2, not 2"):
+        job(5, staleness=2, backlog=2)
+
+
+def test_nothing_more_is_offered_than_the_pipeline_holds():
+    network = job(5, compute_s=[100] * 3)
+    stream, layout = network.nodes[0].stream, network.nodes[0].layout
+    for _ in range(DEPTH):
+        stream.offer(Vector(np.zeros(5, np.int32), layout.trailer(), 0, CONFIG.elements))
+    with pytest.raises(ValueError, match="vectors on their way must be below 2, not 2"):
+        stream.offer(Vector(np.zeros(5, np.int32), layout.trailer(), 0, CONFIG.elements))
+
+
+def test_no_vector_is_offered_with_weights_that_are_not_complete():
+    network = job(5, compute_s=[100] * 3)
+    stream, layout = network.nodes[0].stream, network.nodes[0].layout
+    with pytest.raises(ValueError, match="version must be at most 0, the updates that are complete, not 1"):
+        stream.offer(Vector(np.zeros(5, np.int32), layout.trailer(), 1, CONFIG.elements))
+
+
+class Forgetful(Network):
+    """The first receipt of each member for what it holds is lost."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.told = set()
+
+    def deliver(self, port, frame):
+        header = np.frombuffer(frame, HEADER, 1, ADDRESS_BYTES)[0]
+        holds = int(header["member"]), int(header["seq"]) - int(header["behind"])
+        if header["version_type"] & 15 != Type.RECEIPT or holds in self.told:
+            super().deliver(port, frame)
+        else:
+            self.told.add(holds)
+
+
+def test_a_claim_whose_receipt_was_lost_is_believed_when_it_comes_again():
+    network = job(5, world=2, staleness=0, threshold=2, network=Forgetful(), compute_s=[0.001] * 2)
+    assert trained(network, 50) and check(network)
+    assert 50 <= network.switch.outcomes[Outcome.UNHELD] <= 110
+
+
+def test_an_idle_member_gives_signs_of_life():
+    network = job(5, evict_us=100_000, compute_s=[0.001, 0.001, 1000])
+    assert trained(network, 300)
+    network.run(lambda: False, most_s=1.0)
+    assert network.switch.counters()["stat.EVICTED"] == 0
+
+
+def test_nobody_is_put_out_of_a_job_that_is_halted_for_long():
+    """Who was granted an update sends contributions and nothing else, while others ask for its results."""
+    network = job(9, staleness=1, threshold=1, evict_us=100_000, compute_s=[0.001, 0.0012, 0.0015])
+    assert trained(network, 20)
+    client = network.nodes[0].client
+    for on in (True, False):
+        network.deliver(client.port, client.halt(on))
+        network.run(lambda: False, most_s=1.0 * on)
+    assert network.switch.counters()["stat.EVICTED"] == 0
+    assert trained(network, 40) and check(network)
+
+
+# What the checks above are worth: each of these drivers breaks a rule, and is found out.
+
+Real = stream_module.Stream
+
+
+def takes_any_grant(stream, vector, base):
+    stream._last_granted = -1
+    Real._be_granted(stream, vector, base)
+
+
+def keeps_what_was_computed_ahead(stream, vector):
+    waiting = stream._waiting
+    Real._be_refused(stream, vector)
+    stream._waiting, stream._newer_than = waiting, -1
+
+
+def claims_once(stream, now):
+    if stream._claimed is None:
+        Real._claim(stream, now)
+        stream._claim_at = np.inf
+
+
+def says_more_than_it_holds(stream, positions, *, want):
+    stream.low += 3
+    Real._send_receipts(stream, positions + 3, want=want)
+    stream.low -= 3
+
+
+MUTANTS = {
+    "takes any GRANT that names it": ("_be_granted", takes_any_grant),
+    "claims once": ("_claim", claims_once),
+    "acknowledges what it lacks": ("_send_receipts", says_more_than_it_holds),
+    "asks for nothing": ("_ask", lambda stream, positions, now: None),
+    "hears no refusal": ("_be_refused", lambda stream, vector: None),
+    "drops what was computed ahead from the books": ("_be_refused", keeps_what_was_computed_ahead),
+}
+
+
+def holds(network):
+    try:
+        trained_well = trained(network, 80, most_s=5.0) and check(network)
+        refused = sum(node.stream.refused for node in network.nodes)
+        lost = sum(vector.update < 0 for node in network.nodes for vector in node.vectors)
+        under_way = sum(node.stream.queued for node in network.nodes)
+        return trained_well and refused <= lost <= refused + under_way
+    except (AssertionError, KeyError, IndexError, ValueError):
+        return False
+
+
+def lame(seed):
+    return job(21, staleness=1, threshold=2, network=Network(**BAD, seed=seed), compute_s=[0.0003, 0.0005, 0.0047])
+
+
+def test_the_driver_holds_what_its_mutants_do_not():
+    assert all(holds(lame(seed)) for seed in range(4))
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_driver_that_breaks_a_rule_is_found_out(monkeypatch, name):
+    method, mutant = MUTANTS[name]
+
+    class Mutant(Stream):
+        pass
+
+    setattr(Mutant, method, mutant)
+    monkeypatch.setitem(globals(), "Stream", Mutant)
+    assert not all(holds(lame(seed)) for seed in range(4))
+
+
+def test_mutants_are_of_methods_that_there_are():
+    assert all(hasattr(stream_module.Stream, method) for method, _ in MUTANTS.values())

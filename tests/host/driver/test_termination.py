@@ -1,0 +1,262 @@
+"""SIGTERM: workers leave their jobs, and the program's own handler stays in charge."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+
+import pytest
+from iswitch import AsyncWorker, NotAMember, Worker
+from iswitch.driver import termination
+from iswitch.config import Config
+from iswitch.driver.termination import call_before_termination
+from iswitch.wire import HEADER, VERSION, Action, JobState, Type
+
+from sim.bench.client import SWITCH_IP, SWITCH_MAC
+from sim.bench.udp_model import UdpModel
+from sim.model.tree_switch import TreeSwitch
+
+SMALL = Config(ports=4, window=4, elements=16, members=8)
+PROGRAM = """
+import signal, sys, time
+import numpy as np
+from iswitch import AsyncWorker, Worker
+
+def stop(*_):
+    print("mine", flush=True)
+    sys.exit(7)
+
+{before}
+worker = {worker}
+{after}
+print("ready", flush=True)
+{work}
+"""
+WORKER, BOTH = 'Worker("{address}", world=1)', 'Worker("{address}", world=2, rank=0)'
+ASYNC = 'AsyncWorker("{address}", world=1, size=8)'
+OWN = "signal.signal(signal.SIGTERM, stop)"
+
+
+@pytest.fixture
+def model():
+    with UdpModel(SMALL) as made:
+        yield made
+
+
+@pytest.fixture
+def ended(monkeypatch):
+    """What the handler does to this process at its end, instead of ending it."""
+    signals = []
+    monkeypatch.setattr(termination.os, "kill", lambda pid, number: signals.append((pid, number)))
+    yield signals
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def terminate(model, *, worker=WORKER, before="", after="", work="time.sleep(60)", ready="ready\n"):
+    """Starts a program, ends it by SIGTERM when it is ready: how it ended, and what it printed after that."""
+    text = PROGRAM.format(before=before, after=after, work=work, worker=worker.format(address=model.address()))
+    process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.read(len(ready)) == ready
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    return process.returncode, out
+
+
+@pytest.mark.parametrize("worker", [WORKER, ASYNC], ids=["Worker", "AsyncWorker"])
+def test_a_process_that_is_ended_by_sigterm_leaves_its_job(model, worker):
+    assert terminate(model, worker=worker) == (-signal.SIGTERM, "")
+    assert model.switch.jobs[0].state == JobState.NONE
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_the_programs_own_handler_decides(model, where):
+    assert terminate(model, **{where: OWN}) == (7, "mine\n")
+    assert model.switch.jobs[0].state == JobState.NONE  # at the end of the interpreter
+
+
+@contextmanager
+def another_rank(model):
+    """Rank 1 of two, a thread of this process that stays until the end of the block."""
+    done = threading.Event()
+
+    def work():
+        with Worker(model.address(1), world=2, rank=1):
+            done.wait(30)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_process_in_the_middle_of_a_collective_leaves_its_job():
+    with UdpModel(SMALL) as model, another_rank(model):
+        assert terminate(model, worker=BOTH, work="worker.allreduce(np.ones(100, np.float32))")[0] == -signal.SIGTERM
+        assert model.switch.jobs[0].live == 0b10
+
+
+class Lossy(UdpModel):
+    """Loses the first LEAVE."""
+
+    leaves = 0
+
+    def _pass(self, port, payload, peer):
+        if payload[0] == VERSION << 4 | Type.CONTROL and payload[HEADER.itemsize] == Action.LEAVE:
+            self.leaves += 1
+            if self.leaves == 1:
+                return []
+        return super()._pass(port, payload, peer)
+
+
+@pytest.mark.parametrize("work", ["worker.barrier()", "time.sleep(60)"])
+def test_the_goodbye_is_repeated_if_its_datagram_is_lost(work):
+    with Lossy(SMALL) as model, another_rank(model):
+        code, _ = terminate(
+            model,
+            worker=BOTH,
+            work=f"import threading; threading.Timer(0.5, print, ['in it'], dict(flush=True)).start(); {work}",
+            ready="ready\nin it\n",
+        )
+        assert code == -signal.SIGTERM and model.leaves == 2 and model.switch.jobs[0].live == 0b10
+
+
+def test_after_sigkill_the_same_command_ends_the_job_that_was_left_behind(model):
+    options = "world=1, rank=0, key=9, evict_s=0.5"
+    text = PROGRAM.format(before="", after="", work="time.sleep(60)", worker=f'Worker("{model.address()}", {options})')
+    for number in range(2):
+        process = subprocess.Popen(
+            [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout.readline() == "ready\n"
+        process.kill()
+        _, err = process.communicate()
+        assert ("AbandonedJobWarning: job 0 at" in err and "`evict_s` of 0.5 s" in err) == (number == 1)
+
+
+# In this process
+
+
+def test_workers_leave_and_the_default_action_follows(model, ended):
+    with Worker(model.address(), world=1) as worker, AsyncWorker(model.address(1), world=1, size=8, job=1) as other:
+        assert signal.getsignal(signal.SIGTERM) is termination._terminate
+        termination._terminate(signal.SIGTERM, None)
+        assert ended == [(os.getpid(), signal.SIGTERM)] and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        assert [job.state for job in model.switch.jobs[:2]] == [JobState.NONE] * 2
+        assert not worker.leave() and not other.leave()
+    assert not termination._goodbyes
+
+
+def test_a_handler_that_calls_the_one_before_it_ends_the_process_itself(model, ended):
+    with Worker(model.address(), world=1):
+        previous = signal.signal(signal.SIGTERM, lambda number, frame: previous(number, frame))
+        signal.raise_signal(signal.SIGTERM)
+        assert model.switch.jobs[0].state == JobState.NONE and not ended
+
+
+def test_the_handler_does_not_wait_for_a_lock_that_its_own_thread_holds(model, ended):
+    """The signal comes in the middle of a collective, which holds the attendant."""
+    with Worker(model.address(), world=1) as worker:
+        with worker._attendant:
+            termination._terminate(signal.SIGTERM, None)
+        assert ended and model.switch.jobs[0].state == JobState.NONE
+
+
+def test_the_same_without_epoll(model, ended, monkeypatch):
+    monkeypatch.delattr("select.epoll")
+    test_the_handler_does_not_wait_for_a_lock_that_its_own_thread_holds(model, ended)
+
+
+def test_a_switch_that_is_gone_holds_the_end_up_for_a_second_at_most(model, ended):
+    with Worker(model.address(), world=1):
+        model.deaf = True
+        termination._terminate(signal.SIGTERM, None)
+        assert ended
+
+
+def test_a_worker_that_waits_for_the_others_leaves_the_forming_job(model, ended):
+    def signal_when_it_waits():
+        model.until(lambda switch: switch.jobs[0].live)
+        ended.append("waits")
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
+
+    threading.Thread(target=signal_when_it_waits).start()
+    with pytest.raises(Exception, match="waits for 2 workers"):
+        Worker(model.address(), world=2, rank=0, join_timeout_s=1)
+    assert ended == ["waits", (os.getpid(), signal.SIGTERM)]
+
+
+def test_a_worker_in_rejoin_gives_up_the_seat_that_it_waits_in(model, ended, monkeypatch):
+    """The switch restarts; the worker creates the job again, and waits for the others."""
+
+    def other():
+        with Worker(model.address(1), world=2, rank=1):
+            pass
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    with Worker(model.address(), world=2, rank=0) as worker:
+        thread.join()
+        with model.lock:
+            model.switch = TreeSwitch(SMALL, mac=SWITCH_MAC, ip=SWITCH_IP, seed=99)
+        with pytest.raises(NotAMember):
+            worker.barrier()
+        states = []
+        monkeypatch.setattr(termination.os, "kill", lambda *_: states.append(model.switch.jobs[0].state))
+
+        def signal_when_it_waits():
+            model.until(lambda switch: switch.jobs[0].live)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
+
+        thread = threading.Thread(target=signal_when_it_waits)
+        thread.start()
+        with pytest.raises(Exception, match="waits for 2 workers"):
+            worker.rejoin(timeout_s=2)
+        thread.join()
+        assert states == [JobState.NONE]
+
+
+def test_a_handler_of_the_program_and_an_ignored_signal_stay(model):
+    for handler in (signal.SIG_IGN, lambda *_: None):
+        before = signal.signal(signal.SIGTERM, handler)
+        try:
+            with Worker(model.address(), world=1):
+                assert signal.getsignal(signal.SIGTERM) is handler
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+def test_after_the_last_worker_the_signal_has_its_default_action_again(model):
+    with Worker(model.address(), world=1):
+        with Worker(model.address(1), world=1, job=1):
+            pass
+        assert signal.getsignal(signal.SIGTERM) is termination._terminate
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_other_threads_set_no_handler():
+    thread = threading.Thread(target=lambda: call_before_termination(print))
+    thread.start()
+    thread.join()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and not termination._goodbyes
+
+
+def test_a_forked_child_does_not_sign_its_parent_off(model):
+    with Worker(model.address(), world=1) as worker:
+        if (child := os.fork()) == 0:
+            try:
+                worker.barrier()
+            except NotAMember as error:
+                if "is its child: make a Worker in each process" in str(error):
+                    signal.raise_signal(signal.SIGTERM)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+        worker.barrier()
+        assert worker.leave()

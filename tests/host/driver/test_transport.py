@@ -1,0 +1,227 @@
+"""Trains over loopback, with the kernel's help and without."""
+
+import errno
+import os
+import socket
+
+import numpy as np
+import pytest
+from iswitch import SwitchUnreachable
+from iswitch.driver.transport import RECEIVE_BYTES, UdpTransport, parse_address
+from iswitch.wire import UDP_PORT
+
+
+@pytest.fixture
+def peer():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        made.bind(("127.0.0.1", 0))
+        made.settimeout(5)
+        yield made
+
+
+@pytest.fixture(params=[False, True], ids=["trains", "plain"])
+def transport(request, peer):
+    made = UdpTransport(f"127.0.0.1:{peer.getsockname()[1]}", plain=request.param)
+    yield made
+    made.close()
+
+
+def test_address_without_port_gets_the_switch_s():
+    assert parse_address("switch") == ("switch", UDP_PORT)
+    assert parse_address("10.0.0.1:7") == ("10.0.0.1", 7)
+
+
+@pytest.mark.parametrize(
+    ("address", "word"),
+    [
+        ("", ""),
+        (":1", ""),
+        ("host:", "1 to 65535"),
+        ("host:x", "1 to 65535"),
+        ("host:0", "1 to 65535"),
+        ("host:65536", "1 to 65535"),
+        ("host:-1", "1 to 65535"),
+        ("udp://host:1", 'leave out "udp://"'),
+        ("::1", "IPv4"),
+        ("[::1]:1", "IPv4"),
+        ("fe80::1%eth0", "IPv4"),
+    ],
+)
+def test_address_wrong(address, word):
+    with pytest.raises(ValueError, match=f"host:port.*{word}"):
+        parse_address(address)
+
+
+@pytest.mark.parametrize("address", [None, b"host:1", ("127.0.0.1", 27000), 27000])
+def test_address_of_a_wrong_type(address):
+    with pytest.raises(TypeError, match=r'must be a str such as "10\.0\.0\.1:26963", not '):
+        UdpTransport(address)
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "two..dots", "x" * 80])
+def test_unknown_host_is_told(host):
+    with pytest.raises(
+        SwitchUnreachable, match=r"there is no host .*check the spelling|cannot be looked up.*pass the IPv4 address"
+    ):
+        UdpTransport(f"{host}:1")
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (socket.EAI_NONAME, "there is no host 'board'.*check the spelling"),
+        (socket.EAI_AGAIN, "'board' cannot be looked up.*no name server.*resolv.conf"),
+    ],
+)
+def test_a_name_that_is_unknown_is_told_from_a_name_server_that_is_silent(number, words, monkeypatch):
+    def look_up(*_):
+        raise socket.gaierror(number, "for some reason")
+
+    monkeypatch.setattr("socket.getaddrinfo", look_up)
+    with pytest.raises(SwitchUnreachable, match=words):
+        UdpTransport("board:1")
+
+
+class Failing:
+    """A socket of which one call fails."""
+
+    def __init__(self, real, call, number):
+        self._real, self._call, self._number = real, call, number
+
+    def __getattr__(self, name):
+        if name == self._call:
+            return self._fail
+        return getattr(self._real, name)
+
+    def _fail(self, *_):
+        raise OSError(self._number, os.strerror(self._number))
+
+
+def test_a_host_without_a_route_is_told(monkeypatch):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as real:
+        monkeypatch.setattr("socket.socket", lambda *_: Failing(real, "connect", errno.ENETUNREACH))
+        with pytest.raises(SwitchUnreachable, match=r"no route.*`ip route get 198\.51\.100\.7`"):
+            UdpTransport("198.51.100.7:1")
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        errno.ENETUNREACH,
+        errno.EHOSTUNREACH,
+        errno.EPERM,
+        errno.ENETDOWN,
+        errno.ENOBUFS,
+        errno.EINVAL,
+        errno.EACCES,
+        errno.EHOSTDOWN,
+        errno.ENOMEM,
+    ],
+)
+def test_a_datagram_that_cannot_be_sent_now_is_lost_and_the_reason_kept(transport, number):
+    real, transport._socket = transport._socket, Failing(transport._socket, "send", number)
+    transport.send(b"1", 1)
+    assert transport.fault and "; " in transport.fault
+    transport._socket = real
+    transport.send(b"1", 1)
+    assert not transport.fault
+
+
+def test_a_closed_transport_sends_nothing(transport):
+    transport.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        transport.send(b"1", 1)
+
+
+def test_a_train_that_no_datagram_of_it_could_replace_leaves_gso_on(peer):
+    """A blackhole route refuses trains and datagrams with the same error that a device without GSO gives."""
+    transport = UdpTransport(f"127.0.0.1:{peer.getsockname()[1]}")
+    real, transport.gso = transport._socket, True
+    transport._socket = Failing(Failing(real, "sendmsg", errno.EINVAL), "send", errno.EINVAL)
+    transport.send(bytes(30), 10)
+    assert transport.gso and transport.fault.startswith("Invalid argument; ")
+    transport._socket = real
+    transport.close()
+
+
+def test_an_error_while_receiving_is_told(transport, peer):
+    transport.send(b"1", 1)
+    peer.sendto(b"2", peer.recvfrom(10)[1])
+    transport._socket = Failing(transport._socket, "recvmsg_into" if transport.gro else "recv_into", errno.EMSGSIZE)
+    with pytest.raises(ValueError, match="fewer `elements`"):
+        transport.receive(memoryview(bytearray(RECEIVE_BYTES)), 5)
+
+
+@pytest.mark.parametrize("size", [1, 100, 1430, 1431, 45 * 1430, 44 * 1430 + 5])
+def test_train_arrives_as_datagrams(transport, peer, size):
+    train = np.random.default_rng(size).bytes(size)
+    transport.send(memoryview(train), 1430)
+    received = [peer.recv(RECEIVE_BYTES) for _ in range(-(-size // 1430))]
+    assert b"".join(received) == train
+    assert {len(part) for part in received[:-1]} <= {1430}
+
+
+def test_datagrams_arrive_in_order_whatever_their_sizes(transport, peer):
+    sizes = [1434] * 10 + [200] + [1434] * 3 + [22, 86, 86, 1434, 1, 2, 3, 9000, 1434] + [86] * 70 + [1434] * 60
+    parts = [bytes([k % 251]) * size for k, size in enumerate(sizes)]
+    transport.send(b"hello", 5)
+    _, client = peer.recvfrom(100)
+    received, buffer = [], memoryview(bytearray(RECEIVE_BYTES))
+    for part in parts:
+        peer.sendto(part, client)
+    while len(received) < len(parts):
+        size, segment_bytes = transport.receive(buffer, 5)
+        assert size
+        received += [bytes(buffer[at : min(at + segment_bytes, size)]) for at in range(0, size, segment_bytes)]
+    assert received == parts
+    assert transport.receive(buffer, 0.01) == (0, 0)
+
+
+def test_kernel_train_is_received_whole(peer):
+    transport = UdpTransport(f"127.0.0.1:{peer.getsockname()[1]}")
+    if not (transport.gso and transport.gro):
+        pytest.skip("this kernel has no UDP trains")
+    transport.send(b"hello", 5)
+    _, client = peer.recvfrom(100)
+    sender = UdpTransport(f"127.0.0.1:{client[1]}")
+    sender._socket.close()
+    with socket.socket(fileno=socket.dup(peer.fileno())) as again:
+        again.connect(client)
+        sender._socket = again
+        sender.send(bytes(10 * 1434 + 100), 1434)
+    assert transport.receive(memoryview(bytearray(RECEIVE_BYTES)), 5) == (10 * 1434 + 100, 1434)
+    transport.close()
+
+
+def test_device_without_trains_gets_datagrams(peer):
+    transport = UdpTransport(f"127.0.0.1:{peer.getsockname()[1]}")
+    real = transport._socket
+
+    class Old:
+        def __getattr__(self, name):
+            return getattr(real, name)
+
+        def sendmsg(self, *_):
+            raise OSError(errno.EIO, "no checksum offload")
+
+    transport.gso, transport._socket = True, Old()
+    transport.send(bytes(30), 10)
+    assert [len(peer.recv(100)) for _ in range(3)] == [10] * 3
+    assert not transport.gso
+    transport.close()
+
+
+def test_segment_above_the_mtu_is_told(peer):
+    transport = UdpTransport(f"127.0.0.1:{peer.getsockname()[1]}", plain=True)
+    with pytest.raises(ValueError, match="fewer `elements`"):
+        transport.send(bytes(65508), 65508)
+    transport.close()
+
+
+def test_shut_port_is_noted(transport, peer):
+    peer.close()
+    transport.send(b"1", 1)
+    buffer = memoryview(bytearray(RECEIVE_BYTES))
+    assert transport.receive(buffer, 1) == (0, 0)
+    assert transport.refused

@@ -1,0 +1,504 @@
+"""Asynchronous workers over UDP, in threads, against the golden switch."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from iswitch import (
+    AsyncWorker,
+    Diverged,
+    JobReset,
+    MembershipChanged,
+    Mismatch,
+    NotAMember,
+    Refused,
+    TaintedError,
+    TaintWarning,
+    Timeout,
+    Worker,
+)
+from iswitch.config import Config
+from iswitch.control.client import Control
+from iswitch.driver.transport import UdpTransport
+from iswitch.wire import JobState
+
+from sim.bench.client import SWITCH_IP, SWITCH_MAC
+from sim.bench.udp_model import Faults, UdpModel, kill
+from sim.model.switch import Switch
+
+SMALL = Config(ports=4, window=4, elements=16, members=8)
+EVICT_S = 2.0  # a starved thread on a busy machine must not look dead
+BAD = Faults(loss=0.05, duplication=0.05, reordering=0.05)
+
+
+@pytest.fixture(params=[Faults(), BAD], ids=["sound", "bad network"])
+def model(request):
+    with UdpModel(SMALL, faults=request.param) as made:
+        yield made
+
+
+def together(model, world, body, **options):
+    """`body(worker)` for each rank in a thread; what they return, by rank, or the first error."""
+
+    def run(rank):
+        with AsyncWorker(model.address(rank % 4), rank=rank, world=world, **options) as worker:
+            return body(worker)
+
+    with ThreadPoolExecutor(world) as pool:
+        futures = [pool.submit(run, rank) for rank in range(world)]
+        return [future.result(timeout=60) for future in futures]
+
+
+def train(worker, goal, *, size, compute_s=0.0):
+    """Updates until there are `goal`; this worker's k-th vector is one bit of its own, so that a sum shows who is in it
+    and how often."""
+    taken, pushed = [], 0
+    while len(taken) < goal:
+        for update in worker.updates():
+            taken.append(update)
+            if len(taken) == goal:
+                return taken
+        time.sleep(compute_s)  # stands for computing, as below
+        worker.push(np.full(size, 1 << worker.rank + 4 * (pushed % 7), np.int32))
+        pushed += 1
+    return taken
+
+
+@pytest.mark.parametrize("size", [1, 16, 17, 200])
+def test_all_workers_are_given_the_same_updates_with_each_member_once(model, size):
+    def body(worker):
+        taken = train(worker, 40, size=size)
+        return (
+            [(update.number, update.members, update.sum.tobytes()) for update in taken],
+            worker.digest,
+            taken,
+            worker.check(),
+        )
+
+    answers = together(model, 3, body, size=size, staleness=2, threshold=2, format="int32")
+    assert len({digest for _, digest, _, _ in answers}) == 1
+    assert answers[0][0] == answers[1][0] == answers[2][0]
+    for update in answers[0][2]:
+        assert update.number == answers[0][2].index(update) and update.count == len(update.members) >= 2
+        assert len(set(update.sum.tolist())) == 1
+        bits = [bit for bit in range(28) if int(update.sum[0]) >> bit & 1]
+        assert sorted(bit % 4 for bit in bits) == list(update.members) == sorted(update.ages)
+        assert all(0 <= age <= 2 for age in update.ages.values())
+    for rank, (_, _, _, confirmed) in enumerate(answers):
+        assert confirmed[rank] == 40 and all(confirmed[other] >= 30 for other in confirmed)
+    assert sum(model.switch.ages[3:]) == 0
+
+
+def test_a_sleeping_worker_does_not_hold_the_others_and_gets_in_later(model):
+    done = threading.Event()
+
+    def body(worker):
+        if worker.rank < 2:
+            taken = train(worker, 60, size=20, compute_s=0.001)
+            if worker.rank == 0:
+                done.set()
+            while not any(2 in update.members for update in taken[-10:]):  # slower now, so that it gets in
+                taken += train(worker, 1, size=20, compute_s=0.02)
+            return taken, worker.version
+        version = worker.version
+        assert done.wait(30)
+        worker.push(np.zeros(20, np.int32), version=version)
+        while not worker.refused:
+            assert worker.wait()
+            list(worker.updates())
+        in_it = []
+        while not in_it:
+            in_it += [update for update in worker.updates() if 2 in update.members]
+            if not in_it:
+                worker.push(np.zeros(20, np.int32))
+        return worker.refused, worker.ages
+
+    refused, ages = together(model, 3, body, size=20, staleness=2, threshold=2, format="int32", backlog=200)[2]
+    assert refused >= 1 and ages.total() >= 1
+
+
+def test_a_killed_worker_is_put_out_and_the_others_go_on(model):
+    died = threading.Event()
+
+    def body(worker):
+        if worker.rank == 2:
+            train(worker, 10, size=40)
+            kill(worker)
+            died.set()
+            return None
+        taken = train(worker, 10, size=40)
+        assert died.wait(30)
+        while len(taken) < 60:
+            taken += train(worker, 1, size=40)
+        return worker.digest, [update.members for update in taken][-1]
+
+    answers = together(model, 3, body, size=40, staleness=1, threshold=3, format="int32", evict_s=EVICT_S)
+    assert answers[0] == answers[1] and answers[0][1] == (0, 1)
+    assert model.switch.counters()["stat.EVICTED"] == 1
+
+
+class Trainee:
+    """Weights that every update changes, and whose gradient is the weights."""
+
+    def __init__(self, worker):
+        self.worker, self.weights, self.members = worker, np.linspace(-1, 1, 40, dtype=np.float32), []
+
+    def train(self, goal):
+        """Until so many updates are in the weights."""
+        while True:
+            self.worker.share(self.weights)
+            for update in self.worker.updates():
+                self.weights -= np.float32(0.1) * update.mean()
+                self.members.append(update.members)
+                if self.worker.version == goal:
+                    return self
+            time.sleep(0.002)
+            self.worker.push(self.weights * np.float32(1 + self.worker.rank))
+
+
+@pytest.mark.parametrize("threshold", [1, 2, 3])
+@pytest.mark.parametrize("staleness", [0, 3])
+def test_a_killed_worker_comes_back_and_is_given_the_weights_of_the_others(model, threshold, staleness):
+    options = {
+        "world": 3,
+        "size": 40,
+        "threshold": threshold,
+        "staleness": staleness,
+        "evict_s": EVICT_S,
+        "elastic": True,
+        "timeout_s": 20,
+        "join_timeout_s": 20,
+    }
+    goal = 10_000
+
+    def run(rank):
+        nonlocal goal
+        try:
+            return survive(rank) if rank < 2 else die_and_come_back()
+        except BaseException:
+            goal = 0  # the others need not go on
+            raise
+
+    def survive(rank):
+        with AsyncWorker(model.address(rank), rank=rank, **options) as worker:
+            trainee = Trainee(worker).train(20)
+            while worker.version < goal:
+                trainee.train(worker.version + 1)
+            return trainee.weights, worker.digest, trainee.members, worker.version
+
+    def die_and_come_back():
+        nonlocal goal
+        with AsyncWorker(model.address(2), rank=2, **options) as worker:
+            Trainee(worker).train(20)
+            kill(worker)
+        with AsyncWorker(model.address(3), rank=2, **options) as worker:
+            assert worker.newcomer
+            with pytest.raises(MembershipChanged, match="call `share` first"):
+                list(worker.updates())
+            with pytest.raises(MembershipChanged, match="call `share` first"):
+                worker.push(np.zeros(40, np.float32))
+            trainee = Trainee(worker)
+            trainee.weights[:] = np.nan
+            worker.share(trainee.weights)
+            assert not worker.newcomer and worker.version > 20
+            goal = worker.version + len(worker._stream.ready) + 60
+            trainee.train(goal)
+            return trainee.weights, worker.digest, trainee.members, worker.version
+
+    with ThreadPoolExecutor(3) as pool:
+        answers = [future.result(timeout=60) for future in [pool.submit(run, rank) for rank in range(3)]]
+    assert len({(weights.tobytes(), digest, version) for weights, digest, _, version in answers}) == 1
+    assert np.isfinite(answers[0][0]).all()
+    members = answers[2][2]
+    assert answers[0][2][-len(members) :] == answers[1][2][-len(members) :] == members
+    assert (0, 1, 2) in members or any(2 in each for each in members)
+    assert model.switch.counters()["stat.ADMITTED"] == model.switch.counters()["stat.EVICTED"] == 1
+
+
+def test_a_newcomer_to_whom_nobody_gives_anything_is_told():
+    with UdpModel(SMALL) as model:
+
+        def run(rank):
+            with AsyncWorker(model.address(rank), rank=rank, world=2, size=8, threshold=1, elastic=True) as worker:
+                if rank == 1:
+                    worker.leave()
+                    with AsyncWorker(
+                        model.address(1), rank=1, world=2, size=8, threshold=1, elastic=True, timeout_s=0.5
+                    ) as again:
+                        with pytest.raises(Timeout, match="has given its weights within"):
+                            again.share(np.zeros(8))
+                    over.set()
+                while not over.is_set():
+                    for _ in worker.updates():
+                        pass
+                    worker.push(np.ones(8, np.float32))
+
+        over = threading.Event()
+        with ThreadPoolExecutor(2) as pool:
+            for future in [pool.submit(run, rank) for rank in range(2)]:
+                future.result(timeout=60)
+
+
+def test_means_divide_by_who_is_in_the_sum_and_the_order_of_arrival_does_not_matter(model):
+    def body(worker):
+        weights = np.linspace(-1, 1, 50, dtype=np.float32)
+        while worker.version < 30:
+            for update in worker.updates():
+                weights -= np.float32(0.1) * update.mean()
+                if worker.version == 30:
+                    return weights
+            worker.push(weights * np.float32(worker.rank + 1))
+        return weights
+
+    answers = together(model, 3, body, size=50, staleness=3, threshold=2)
+    assert len({weights.tobytes() for weights in answers}) == 1
+    assert np.abs(answers[0]).max() < 0.2
+
+
+def test_who_leaves_is_no_longer_waited_for(model):
+    def body(worker):
+        taken = train(worker, 5 + 5 * worker.rank, size=30)
+        worker.leave()  # whether the answer to it comes within a second is up to the machine, too
+        return len(taken)
+
+    assert together(model, 3, body, size=30, staleness=1, threshold=3, format="int32") == [5, 10, 15]
+
+
+def test_nothing_that_a_neighbour_of_infinity_sends_is_in_a_sum():
+    with UdpModel(SMALL) as model:
+
+        def body(worker):
+            vector = np.ones(32, np.float32)
+            vector[3] = np.nan if worker.rank else 1.0
+            worker.push(vector)
+            assert worker.wait()
+            [update] = worker.updates()
+            assert "members=(0, 1), tainted=(1,)" in repr(update)
+            return update.tainted, update.counts[:2].tolist(), update.members, set(update.sum[:16]), set(update.mean())
+
+        with pytest.warns(
+            TaintWarning, match=r"rank 1 sent NaN.* in 1 of 2 segments, which are left out .*, in update 0\."
+        ):
+            assert together(model, 2, body, size=32, on_taint="warn") == [((1,), [1, 2], (0, 1), {1.0}, {1.0})] * 2
+
+
+def test_a_tainted_update_is_raised_at_all_workers_and_those_after_it_come():
+    with UdpModel(SMALL) as model:
+
+        def body(worker):
+            for value in (np.nan if worker.rank else 1.0, 2.0):
+                worker.push(np.full(32, value, np.float32))
+            assert worker.wait()
+            with pytest.raises(TaintedError, match=r"rank 1 sent NaN.*in update 0.*on_taint=") as caught:
+                list(worker.updates())
+            while not (later := list(worker.updates())):
+                worker.wait()
+            return (
+                caught.value.result.number,
+                caught.value.result.tainted,
+                later[0].number,
+                set(later[0].sum),
+                worker.digest,
+            )
+
+        first, second = together(model, 2, body, size=32)
+        assert first == second and first[:4] == (0, (1,), 1, {4.0})
+
+
+def test_other_bytes_at_one_worker_are_noticed_when_its_next_vector_comes():
+    with UdpModel(SMALL) as model:
+
+        def body(worker):
+            if worker.rank == 1:
+                take = worker._stream.take
+
+                def spoilt():
+                    arrival = take()
+                    if arrival and worker.version == 3:
+                        arrival.sum[0] += 1
+                    return arrival
+
+                worker._stream.take = spoilt
+            with pytest.raises(Diverged, match=r"was not given the same first [345] updates"):
+                train(worker, 30, size=20)
+            with pytest.raises(Diverged):
+                worker.check()
+            with pytest.raises(Diverged):
+                list(worker.updates())
+            assert len(worker.digest) == 64
+            return worker.version
+
+        assert max(together(model, 2, body, size=20, staleness=1, format="int32")) <= 7
+
+
+def test_a_push_that_nobody_joins_ends_with_what_the_switch_counted():
+    with UdpModel(SMALL) as model:
+
+        def body(worker):
+            if worker.rank == 1:
+                return over.wait(30)
+            for _ in range(2):
+                worker.push(np.zeros(5, np.float32))
+            begun = time.monotonic()
+            with pytest.raises(Timeout, match="waits until 2 of 2 workers have one ready"):
+                worker.push(np.zeros(5, np.float32))
+            assert time.monotonic() - begun >= 0.3
+            worker.set_threshold(1)
+            worker.push(np.zeros(5, np.float32))
+            over.set()
+            return True
+
+        over = threading.Event()
+        assert together(model, 2, body, size=5, timeout_s=0.3) == [True, True]
+
+
+def test_wait_says_whether_something_came():
+    with UdpModel(SMALL) as model:
+
+        def body(worker):
+            assert not worker.wait(0.05)
+            worker.push(np.zeros(5, np.float32))
+            assert worker.wait(5)
+            [update] = worker.updates()
+            return update.count
+
+        assert together(model, 2, body, size=5) == [2, 2]
+
+
+def end(model, deed, told):
+    """Two workers train until one of them does a deed; then both find themselves told."""
+
+    def body(worker):
+        train(worker, 5, size=20)
+        barrier.wait(10)
+        if worker.rank == 0:
+            deed(worker)
+        told(worker)
+
+    barrier = threading.Barrier(2)
+    together(model, 2, body, size=20, format="int32")
+
+
+def test_a_job_that_was_ended_or_a_switch_that_was_restarted_is_told():
+    with UdpModel(SMALL) as model:
+
+        def restart(_):
+            with model.lock:
+                model.switch = Switch(SMALL, mac=SWITCH_MAC, ip=SWITCH_IP, seed=99)
+
+        def told(worker):
+            with pytest.raises(NotAMember, match="a restart of the switch"):
+                train(worker, 10_000, size=20)
+            with pytest.raises(NotAMember):
+                worker.push(np.zeros(20, np.int32))  # also if there is a place for it
+            assert not worker.leave()
+            with pytest.raises(NotAMember, match="has left its job"):
+                worker.wait(0.1)
+
+        end(model, restart, told)
+
+
+def test_a_reset_of_the_job_ends_it_for_asynchronous_workers():
+    with UdpModel(SMALL) as model:
+
+        def reset(worker):
+            with worker._attendant:
+                worker._control.reset(worker._stream.membership)
+
+        def told(worker):
+            with pytest.raises(JobReset, match="begin again with a new AsyncWorker"):
+                train(worker, 10_000, size=20)
+
+        end(model, reset, told)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"staleness": 1}, "`staleness` is not the job's"),
+        ({"size": 40}, "`segments` is not the job's"),
+        ({"key": 1}, "the key is not"),
+    ],
+)
+def test_workers_that_differ_are_refused_naming_the_setting(options, message):
+    with UdpModel(SMALL) as model, ThreadPoolExecutor(2) as pool:
+        common = {"world": 2, "size": 10, "job": 3}
+        first = pool.submit(lambda: AsyncWorker(model.address(), rank=0, **common, join_timeout_s=1.0))
+        model.until(lambda switch: switch.jobs[3].state != JobState.NONE)
+        with pytest.raises(Refused, match=message):
+            AsyncWorker(model.address(1), rank=1, **common | options)
+        with pytest.raises(Timeout, match="waits for 2 workers"):
+            first.result()
+
+
+def test_a_job_is_asynchronous_for_all_or_for_none():
+    with UdpModel(SMALL) as model, ThreadPoolExecutor(2) as pool:
+        first = pool.submit(
+            lambda: AsyncWorker(model.address(), rank=0, world=2, size=10, staleness=0, join_timeout_s=1.0)
+        )
+        model.until(lambda switch: switch.jobs[0].state != JobState.NONE)
+        with pytest.raises(Refused, match="`segments` is not the job's"):
+            Worker(model.address(1), rank=1, world=2)
+        with pytest.raises(Timeout):
+            first.result()
+
+
+def test_vectors_of_other_lengths_with_as_many_segments_are_found_out():
+    with UdpModel(SMALL) as model:
+
+        def body(rank):
+            with AsyncWorker(model.address(rank), rank=rank, world=2, size=20 + rank, timeout_s=0.5) as worker:
+                try:
+                    for _ in range(20):
+                        list(worker.updates())
+                        worker.push(np.ones(20 + rank, np.float32))
+                except (Mismatch, Timeout) as error:
+                    return str(error)
+                return ""  # the other one has found it out, and has left
+
+        with ThreadPoolExecutor(2) as pool:
+            assert any("LENGTH" in message or "same length" in message for message in pool.map(body, range(2)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"staleness": 8}, "staleness must be 0 to 7, not 8"),
+        ({"threshold": 3}, "threshold must be 1 to 2, not 3"),
+        ({"size": 0}, "size must be 1 to"),
+        ({"backlog": 3}, "backlog must be 4 to"),
+        ({"format": "fp16"}, "format must be one of"),
+        ({"timeout_s": 0}, "timeout_s must be above 0"),
+        ({"evict_s": 0.001}, "evict_s must be 0, or"),
+        ({"rank": 2}, "rank must be 0 to 1"),
+    ],
+)
+def test_wrong_arguments_are_refused_at_the_door(options, message):
+    with pytest.raises(ValueError, match=message):
+        AsyncWorker("127.0.0.1:1", **{"world": 2, "size": 10} | options)
+
+
+def test_wrong_vectors_are_refused_before_anything_is_sent():
+    with UdpModel(SMALL) as model, AsyncWorker(model.address(), world=1, size=6) as worker:
+        with pytest.raises(TypeError, match=r"vector must be an array of float32, not float64: pass `vector\.astype"):
+            worker.push(np.zeros(6))
+        with pytest.raises(TypeError, match=r"vector must be a numpy\.ndarray, not list: pass `numpy\.array"):
+            worker.push([1.0] * 6)
+        with pytest.raises(ValueError, match="vector must have 6 numbers"):
+            worker.push(np.zeros(7, np.float32))
+        with pytest.raises(ValueError, match="version must be 0 to 0, not 1"):
+            worker.push(np.zeros(6, np.float32), version=1)
+        vector = np.arange(6, dtype=np.float32).reshape(2, 3)
+        worker.push(vector)
+        vector[:] = 9  # a copy was handed over
+        assert worker.wait(5)
+        [update] = worker.updates()
+        assert update.sum.tolist() == [0, 1, 2, 3, 4, 5] and update.ages == {0: 0} and worker.version == 1
+        with pytest.raises(ValueError, match="a mean is of float32"):
+            type(update)(0, update.sum.astype(np.int32), {}, update.reduction).mean()
+        assert "rank 0 of 1, job 0" in repr(worker) and worker.counters()["ADDED"] == worker.segments == 2
+        transport = UdpTransport(model.address(1))
+        assert Control(transport).job(0).live == 1
+        transport.close()

@@ -1,0 +1,100 @@
+import json
+import re
+
+import pytest
+import typer
+from iswitch import Worker
+from iswitch.tools.cli import app
+from iswitch.config import Config
+from iswitch.wire import VERSION
+from typer.testing import CliRunner
+
+from sim.bench.help_texts import unprinted
+from sim.bench.udp_model import UdpModel
+
+
+@pytest.fixture(scope="module")
+def model():
+    with UdpModel(Config(ports=2, window=4, elements=16)) as made:
+        yield made
+
+
+def call(model, *arguments):
+    return CliRunner().invoke(app, [*arguments, "--switch", model.address(1)], env={"COLUMNS": "200"})
+
+
+def test_status_tells_jobs_and_ports(model):
+    with Worker(model.address(), world=1, job=1):
+        text = call(model, "status").output
+    assert "2 ports, 256 bit bus" in text
+    assert "free" in text and "running" in text and "1 of 1" in text
+
+
+def test_counters_are_explained(model):
+    text = call(model, "counters").output
+    assert "CONTROL" in text and "control messages executed" in text and "LENGTH" not in text
+    assert "LENGTH" in call(model, "counters", "--all").output
+
+
+def test_counters_for_programs(model):
+    counts = json.loads(call(model, "counters", "--json", "--all").output)
+    assert counts["LENGTH"] == 0 and counts["port1.RX_FRAMES"] > 0
+
+
+def test_reset_frees_a_job(model):
+    with Worker(model.address(), world=1, key=7):
+        refused = call(model, "reset", "--job", "0")
+        assert refused.exit_code == 1 and "the key is not the job's" in refused.stderr
+        done = call(model, "reset", "--job", "0", "--key", "7")
+        assert done.exit_code == 0 and "is free" in done.output
+    with Worker(model.address(), world=1, key=8):
+        pass
+
+
+def test_doctor_prints_a_line_a_check_and_exits_with_0(model):
+    result = call(model, "doctor", "--rate", "0.001")
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert lines[0].split()[:2] == ["ok", "name"] and lines[1].split()[:2] == ["ok", "switch"]
+    assert any(line.split()[:2] == ["ok", "segment"] for line in lines)
+
+
+def test_doctor_exits_with_1_if_something_is_bad(model):
+    with Worker(model.address(), world=1, job=1, key=7):
+        result = call(model, "doctor", "--job", "1", "--key", "8", "--json")
+        found = {finding["check"]: finding for finding in json.loads(result.output)}
+        assert result.exit_code == 1
+        assert (found["key"]["mark"], found["key"]["figure"]) == ("bad", "8 is not the key of job 1") and found["key"][
+            "remedy"
+        ]
+    result = CliRunner().invoke(app, ["doctor", "--switch", "127.0.0.1:1", "--timeout", "0.2"])
+    assert result.exit_code == 1 and "no program listens" in result.output and "give the right port" in result.output
+    assert CliRunner().invoke(app, ["doctor", "--switch", "127.0.0.1:nowhere"]).exit_code == 1
+
+
+def test_absent_switch_is_a_sentence():
+    result = CliRunner().invoke(app, ["status", "--switch", "127.0.0.1:1", "--timeout", "0.2"])
+    assert result.exit_code == 1
+    assert "start the switch" in result.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize("key", ["-1", str(2**64)])
+def test_a_key_out_of_range_is_a_sentence(model, key):
+    for command in ("reset", "doctor"):
+        result = call(model, command, "--job", "1", "--key", key)
+        assert result.exit_code == 1 and "--key must be 0 to" in result.stderr
+
+
+def test_version_names_package_and_protocol():
+    text = CliRunner().invoke(app, ["--version"]).output
+    assert re.fullmatch(rf"iswitch-rl \d+\.\d+\.\d+.*, protocol version {VERSION}\n", text)
+
+
+COMMANDS = typer.main.get_command(app).commands
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_word_of_a_help_text_is_printed(command, width):
+    printed = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": str(width)}).output
+    assert unprinted(COMMANDS[command], printed) == []

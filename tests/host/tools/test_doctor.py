@@ -1,0 +1,361 @@
+"""Each finding of `iswitch doctor`, over a transport in this process that ails from one thing; then over sockets."""
+
+import errno
+import os
+import secrets
+import socket
+from types import SimpleNamespace
+
+import pytest
+from iswitch import Worker
+from iswitch.config import Config
+from iswitch.tools.doctor import examine
+from iswitch.errors import SwitchUnreachable
+from iswitch.control.explanations import Grade, explained
+from iswitch.tools.path_checks import Mark
+from iswitch.tools.probe import Probe, neighbour
+from iswitch.wire import ADDRESSES, UDP_PORT, JobState, Outcome, Register
+
+from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
+from sim.bench.udp_model import Faults, UdpModel
+from sim.model.switch import Switch
+
+CONFIG = Config(ports=2, members=4, window=4, elements=64)
+LONGEST = 22 + 4 * 64 + 4
+READY = SimpleNamespace(gso=True, gro=True, receive_buffer_bytes=1 << 20, close=lambda: None)
+
+
+CLOCK = SimpleNamespace(now=1e6)
+"""The time of `Patient`s: stands still unless somebody waits, or sends."""
+
+
+class Patient:
+    """A `Watched` to the golden switch. `lost`: numbers of datagrams that vanish; `longest`: longer ones vanish, or
+    with `refuses` are refused by the kernel."""
+
+    def __init__(
+        self,
+        switch=None,
+        *,
+        lost=(),
+        longest=9000,
+        refuses=False,
+        tos=0,
+        deaf=False,
+        fault="",
+        remedy="",
+        refused=False,
+        peer="198.51.100.7",
+    ):
+        self.switch = switch or Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1)
+        self.lost, self.longest, self.refuses, self.deaf = lost, longest, refuses, deaf
+        self.sent, self.received, self.tos, self.refused, self.peer, self.mtu = 0, 0, tos, refused, peer, longest + 28
+        self.fault, self.remedy = fault, remedy
+        self.waiting: list[bytes] = []
+        self.closed = False
+
+    def train_segments(self, segment_bytes):
+        return 1
+
+    def send(self, train, segment_bytes):
+        self.sent += 1
+        CLOCK.now += 1e-4
+        if len(train) > self.longest and self.refuses:
+            raise ValueError("too long")
+        if self.deaf or self.sent in self.lost or len(train) > self.longest:
+            return
+        frame = udp_frame(
+            eth_dst=SWITCH_MAC,
+            eth_src=b"\x02doct.",
+            ip_src=bytes([10, 0, 0, 9]),
+            ip_dst=SWITCH_IP,
+            udp_src=5000,
+            udp_dst=UDP_PORT,
+            payload=bytes(train),
+        )
+        self.waiting += [reply[ADDRESSES.itemsize :] for _, reply in self.switch.receive(0, frame, now_us())]
+
+    def receive(self, into, timeout_s):
+        if not self.waiting:
+            CLOCK.now += timeout_s
+            return 0, 0
+        self.received += 1
+        payload = self.waiting.pop(0)
+        into[: len(payload)] = payload
+        return len(payload), len(payload)
+
+    def now(self):
+        return CLOCK.now
+
+    def sleep(self, seconds):
+        CLOCK.now += seconds
+
+    def randbits(self, bits):
+        return secrets.randbits(bits)
+
+    def close(self):
+        self.closed = True
+
+
+def now_us():
+    return round(CLOCK.now * 1e6) % 2**32
+
+
+def findings(patient, *, socket=READY, **options):
+    options = {"timeout_s": 0.2, "rate_gbps": 0.001} | options
+    found = list(examine("stub", probe=lambda _: patient, worker_socket=lambda _: socket, **options))
+    assert patient.closed
+    assert all(finding.remedy for finding in found if finding.mark != Mark.OK)
+    return {finding.check: finding for finding in found}
+
+
+def only(found, check, mark):
+    """The one thing that is not ok."""
+    assert [(finding.check, finding.mark) for finding in found.values() if finding.mark != Mark.OK] == [(check, mark)]
+    return found[check]
+
+
+def joined(switch, count, world=None):
+    """`count` workers of job 0 have asked, and confirmed."""
+    workers = [Client.numbered(k, port=k % 2) for k in range(count)]
+    for _ in range(2):
+        for worker in workers:
+            for _, frame in switch.receive(worker.port, worker.join(world=world or count, elements=8), 0):
+                worker.take(frame)
+    return workers
+
+
+def test_a_sound_switch_has_nothing_to_complain_of():
+    found = findings(Patient())
+    assert {finding.mark for finding in found.values()} == {Mark.OK}
+    assert list(found) == [
+        "name",
+        "switch",
+        "round trip",
+        "loss",
+        "segment",
+        "ToS",
+        "window",
+        "buffer",
+        "offload",
+        "jobs",
+        "counters",
+    ]
+    assert "of 200 requests" in found["round trip"].figure
+
+
+def test_no_such_host():
+    def probe(_):
+        raise SwitchUnreachable("there is no host 'nowhere': check the spelling")
+
+    [found] = examine("nowhere", probe=probe)
+    assert (found.check, found.mark, found.figure, found.remedy) == (
+        "name",
+        Mark.BAD,
+        "there is no host 'nowhere'",
+        "check the spelling",
+    )
+
+
+@pytest.mark.parametrize(
+    ("ailing", "word"),
+    [
+        ({}, "does not answer"),
+        ({"refused": True}, "no program listens"),
+        ({"fault": "this machine has no route to it", "remedy": "check the route"}, "no route"),
+    ],
+)
+def test_silence_is_told_apart(ailing, word):
+    assert word in only(findings(Patient(deaf=True, **ailing)), "switch", Mark.BAD).figure
+
+
+def test_a_silent_neighbour_has_not_answered_arp():
+    table = """IP address       HW type     Flags       HW address            Mask     Device
+10.0.0.1         0x1         0x0         00:00:00:00:00:00     *        eth0
+10.0.0.2         0x1         0x2         02:00:00:00:00:02     *        eth0
+"""
+    assert [neighbour(f"10.0.0.{host}", table) for host in (1, 2, 3)] == [False, True, None]
+
+
+@pytest.mark.parametrize("register", [Register.MAGIC, Register.VERSION])
+def test_what_is_no_iswitch_of_this_version_is_named(register):
+    class Another(Switch):
+        def counted(self, address):
+            return [value + (address + k == register) for k, value in enumerate(super().counted(address))]
+
+    found = only(findings(Patient(Another(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1))), "switch", Mark.BAD)
+    assert "version" in found.figure
+
+
+@pytest.mark.parametrize(("lost", "mark"), [([30], Mark.WARNING), ([30, 50, 70, 90, 110, 130], Mark.BAD)])
+def test_loss_is_counted_in_repeats(lost, mark):
+    found = only(findings(Patient(lost=lost), timeout_s=1), "loss", mark)
+    registers = 3 + 2 * (4 + 2 + CONFIG.ports + 1)  # what it is, and all counters, twice; there is no replay service
+    assert found.figure.startswith(f"{len(lost)} of {200 + registers + len(lost)} requests")
+
+
+def test_what_is_only_late_is_not_lost():
+    class Slow(Patient):
+        """Answers with the next."""
+
+        def receive(self, into, timeout_s):
+            if len(self.waiting) < 2:
+                CLOCK.now += timeout_s
+                return 0, 0
+            return super().receive(into, timeout_s)
+
+    found = findings(Slow(), timeout_s=1)
+    assert found["round trip"].mark == Mark.WARNING and "longer than 50 ms" in found["round trip"].figure
+    assert found["loss"].mark != Mark.BAD
+
+
+def test_a_segment_that_the_kernel_refuses_tells_what_would_fit():
+    found = only(findings(Patient(longest=LONGEST - 1, refuses=True)), "segment", Mark.BAD)
+    assert f"{LONGEST + 28} bytes" in found.figure and f"MTU of {LONGEST + 27}" in found.figure
+    assert "elements=63" in found.remedy
+
+
+@pytest.mark.parametrize("longest", [LONGEST, LONGEST - 1])
+def test_a_path_that_swallows_long_frames_is_found_and_one_that_just_fits_is_not(longest):
+    found = findings(Patient(longest=longest))
+    if longest < LONGEST:
+        assert "do not reach the switch" in only(found, "segment", Mark.BAD).figure
+    else:
+        assert found["segment"].mark == Mark.OK
+
+
+@pytest.mark.parametrize(
+    ("tos", "mark", "word"),
+    [(0, Mark.OK, "as the switch sends"), (-1, Mark.OK, "does not report"), (0xB8, Mark.WARNING, "0xb8")],
+)
+def test_tos_of_replies(tos, mark, word):
+    found = findings(Patient(tos=tos))["ToS"]
+    assert found.mark == mark and word in found.figure
+
+
+def test_a_window_too_small_for_the_links_is_a_warning():
+    assert "links have 1e+06" in only(findings(Patient(), rate_gbps=1e6), "window", Mark.WARNING).figure
+
+
+@pytest.mark.parametrize(
+    ("lacks", "check"),
+    [
+        ({"receive_buffer_bytes": 2 * 4 * LONGEST - 1}, "buffer"),
+        ({"gso": False}, "offload"),
+        ({"gro": False}, "offload"),
+    ],
+)
+def test_what_the_kernel_lacks(lacks, check):
+    only(findings(Patient(), socket=SimpleNamespace(**vars(READY) | lacks)), check, Mark.WARNING)
+
+
+def test_a_forming_job_lacks_workers():
+    patient = Patient()
+    joined(patient.switch, 2, world=3)
+    assert "lacks rank 2" in only(findings(patient), "job 0", Mark.WARNING).figure
+
+
+def test_a_silent_member_that_others_wait_for_is_named_and_one_that_nobody_waits_for_is_not():
+    patient = Patient()
+    a, _ = joined(patient.switch, 2)
+    assert findings(patient)["job 0"].mark == Mark.OK
+    patient = Patient(patient.switch)
+    patient.switch.receive(a.port, a.contribution(a.first_seq, bytes(4)), now_us())
+    found = only(findings(patient), "job 0", Mark.WARNING)
+    assert "waits for rank 1 (10.0.0.101:40001 at port 1, silent for" in found.figure
+
+
+def test_a_halted_job_is_named():
+    patient = Patient()
+    a, _ = joined(patient.switch, 2)
+    patient.switch.receive(a.port, a.halt(), 0)
+    assert "halted" in only(findings(patient), "job 0", Mark.WARNING).figure
+
+
+@pytest.mark.parametrize("world", [1, 4])
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_a_key_is_tried_without_changing_the_job(world, confirmed):
+    patient = Patient()
+    if confirmed:
+        joined(patient.switch, world)
+    else:
+        worker = Client.numbered(0)
+        patient.switch.receive(0, worker.join(world=world, elements=8), 0)
+    before = patient.switch.jobs
+    assert findings(patient, job=0, key=0x6B6579)["key"].mark == Mark.OK
+    assert findings(Patient(patient.switch), job=0, key=1)["key"].mark == Mark.BAD
+    assert patient.switch.jobs == before and before[0].state == (JobState.RUNNING if confirmed else JobState.FORMING)
+
+
+@pytest.mark.parametrize("job", [1, 2, 255])
+def test_a_key_of_no_job_makes_none(job):
+    patient = Patient()
+    only(findings(patient, job=job, key=1), "key", Mark.WARNING)
+    assert not any(each.state for each in patient.switch.jobs)
+
+
+def test_a_fault_is_bad_while_it_goes_on_and_a_warning_afterwards():
+    class Damaged(Patient):
+        def send(self, train, segment_bytes):
+            super().send(train, segment_bytes)
+            self.switch.receive(1, bytes(64), 0, error=True)
+
+    patient = Damaged()
+    found = only(findings(patient), "port1.RX_ERROR", Mark.BAD)
+    assert "check cable" in found.remedy and " of them in the last " in found.figure
+    only(findings(Patient(patient.switch)), "port1.RX_ERROR", Mark.WARNING)
+
+
+def test_every_counter_of_oddities_is_told_with_the_worst_first():
+    patient = Patient()
+    patient.switch.outcomes = [3] * len(patient.switch.outcomes)
+    found = findings(patient)
+    odd = [name for name in found if name in Outcome.__members__]
+    assert len(odd) == sum(explained(name).grade != Grade.FINE for name in Outcome.__members__)
+    marks = [found[name].mark for name in odd]
+    assert marks == sorted(marks, key=[Mark.BAD, Mark.WARNING, Mark.OK].index)
+    assert all(explained(name).grade != Grade.FINE and explained(name).meaning in found[name].figure for name in odd)
+
+
+def test_over_sockets_loss_is_named():
+    with UdpModel(CONFIG) as model:
+        with Worker(model.address(), world=1, key=7):
+            found = {each.check: each for each in examine(model.address(1), job=0, key=7, rate_gbps=0.001)}
+            assert found["key"].mark == found["segment"].mark == found["ToS"].mark == Mark.OK
+            assert "running" in found["job 0"].figure
+        model.faults = Faults(loss=0.1)
+        found = {each.check: each for each in examine(model.address(1), rate_gbps=0.001)}
+        assert found["loss"].mark == Mark.BAD and found["segment"].mark == Mark.OK
+        model.deaf = True
+        assert {each.check: each for each in examine(model.address(1), timeout_s=0.2)}["switch"].mark == Mark.BAD
+
+
+def test_a_probe_sees_the_tos_of_what_it_receives_and_who_does_not_listen():
+    with UdpModel(CONFIG) as model:
+        probe = Probe(model.address())
+        assert probe.peer == "127.0.0.1" and probe.mtu > 1500
+        probe.close()
+    probe = Probe("127.0.0.1:1")
+    for _ in range(3):
+        probe.send(b"anybody?", 8)
+        probe.receive(memoryview(bytearray(1 << 16)), 0.05)
+    assert probe.refused and probe.sent == 3
+    with pytest.raises(ValueError, match="do not fit"):
+        probe.send(bytes(65507 + 1), 1)
+    probe.close()
+    with pytest.raises(SwitchUnreachable, match=r"there is no host|cannot be looked up"):
+        Probe("no-such-host.invalid")
+
+
+@pytest.mark.parametrize(
+    ("number", "word"), [(errno.ENETUNREACH, "no route"), (errno.EACCES, "broadcast"), (errno.ENODEV, "No such device")]
+)
+def test_a_host_to_which_there_is_no_route_is_named_in_the_remedy(number, word, monkeypatch):
+    class Cut(socket.socket):
+        def connect(self, address):
+            raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("socket.socket", Cut)
+    found = {finding.check: finding for finding in examine("198.51.100.7:27000", timeout_s=0.01)}
+    assert found["switch"].mark == Mark.BAD and word in found["switch"].figure
+    assert "`ip route get 198.51.100.7`" in found["switch"].remedy or number == errno.EACCES

@@ -1,0 +1,194 @@
+"""Frames of `iswitch top`: what stands in them, that it fits 80 columns, and how a live one ends."""
+
+import io
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from iswitch.tools.cli import app
+from iswitch.config import Config
+from iswitch.control.explanations import COUNTERS, Grade
+from iswitch.tools.top import picture, take
+from rich.console import Console
+from typer.testing import CliRunner
+
+from iswitch import Worker
+from sim.bench.client import Client
+from sim.bench.udp_model import UdpModel
+
+CONFIG = Config(ports=2, members=4, window=4, elements=64)
+
+
+@pytest.fixture
+def model():
+    with UdpModel(CONFIG) as made:
+        yield made
+
+
+def text(before, now):
+    console = Console(file=io.StringIO(), width=80)
+    console.print(picture("10.0.0.1:26963", CONFIG, before, now))
+    shown = console.file.getvalue()
+    assert max(map(len, shown.splitlines())) <= 80
+    return shown
+
+
+def row(shown, start):
+    [found] = [line.split() for line in shown.splitlines() if re.match(rf"\s*{start}\b", line)]
+    return found
+
+
+def formed(model, count, world, **settings):
+    """Workers of job 0 that have joined and confirmed."""
+    workers = [Client.numbered(k, port=k % 2) for k in range(count)]
+    for _ in range(2):
+        for worker in workers:
+            for _, frame in model.switch.receive(worker.port, worker.join(world=world, elements=64, **settings), 0):
+                worker.take(frame)
+    return workers
+
+
+def summed(model, workers, seqs):
+    for worker in workers:
+        for seq in seqs:
+            model.switch.receive(worker.port, worker.contribution(worker.first_seq + seq, np.ones(64, np.float32)), 0)
+
+
+def test_a_switch_without_jobs_has_them_free(control):
+    now = take(control, CONFIG)
+    shown = text(now, now)
+    assert "8 of 8 jobs free" in shown and "none" in shown and "rank" not in shown
+
+
+def test_a_job_shows_its_rate_and_each_members_lag(model, control):
+    workers = formed(model, 2, 2)
+    summed(model, workers, range(2))
+    before = take(control, CONFIG)
+    summed(model, workers, range(2, 6))
+    model.switch.receive(1, workers[1].receipt(workers[1].first_seq + 6), 0)
+    now = take(control, CONFIG, before)._replace(at=before.at + 2)
+    shown = text(before, now)
+    assert row(shown, "0  running") == ["0", "running", "2/2", "2", "2", "0.00"]
+    assert row(shown, "0 +0  live")[3:7] == ["0", "10.0.0.100:40000", "02:00:00:00:00:00", "1"]
+    assert row(shown, "0 +1  live")[6] == "0"
+    assert "contributions 4; results 2" in shown
+
+
+def test_a_short_last_segment_counts_as_one_segment_of_the_job(model, control):
+    workers = formed(model, 2, 2)
+    before = take(control, CONFIG)
+    for worker in workers:
+        for seq, elements in enumerate((64, 64, 64, 2)):
+            model.switch.receive(
+                worker.port, worker.contribution(worker.first_seq + seq, np.ones(elements, np.float32)), 0
+            )
+    assert take(control, CONFIG, before).jobs[0].bytes == 4 * (64 + 64 + 64 + 2) / 4
+
+
+def test_a_forming_job_waits_for_those_who_are_absent(model, control):
+    formed(model, 2, 3)
+    before = take(control, CONFIG)
+    shown = text(before, take(control, CONFIG, before))
+    assert row(shown, "0  forming") == ["0", "forming", "2/3", "3", "0", "0.00", "2"]
+    assert row(shown, "0 +2  absent")
+
+
+def test_a_job_that_stands_still_shows_for_whom_it_waits_and_one_that_moves_does_not(model, control):
+    a, b, c = workers = formed(model, 3, 3)
+    before = take(control, CONFIG)
+    summed(model, [a, c], [0])
+    now = take(control, CONFIG, before)
+    assert now.jobs[0].awaited == [b.member]
+    summed(model, [b], [0])
+    for worker in workers:
+        model.switch.receive(worker.port, worker.receipt(worker.first_seq + 1), 0)
+    assert take(control, CONFIG, now).jobs[0].awaited == []
+
+
+def test_who_holds_the_ring_up_by_silence_is_awaited(model, control):
+    """All 2 W results stand in the ring, of one worker alone, and the other has not said that it has the first."""
+    a, b = formed(model, 2, 2, threshold=1)
+    summed(model, [b], range(2 * CONFIG.window))
+    model.switch.receive(b.port, b.receipt(b.first_seq + 2 * CONFIG.window), 0)
+    before = take(control, CONFIG)
+    assert before.jobs[0].awaited == []  # nobody knows yet whether it moves
+    assert take(control, CONFIG, before).jobs[0].awaited == [a.member]
+
+
+def test_drops_that_rise_come_first_and_faults_before_the_usual(model, control):
+    before = take(control, CONFIG)
+    quiet = {name: 0 for name in before.counters}
+    now = quiet | {"DUPLICATE": 20, "LENGTH": 10, "port1.RX_ERROR": 5}
+    shown = text(
+        before._replace(counters=quiet | {"port1.RX_ERROR": 5}), before._replace(counters=now, at=before.at + 10)
+    )
+    tail = shown[shown.index("oddities") :].splitlines()[1:]
+    assert [line.split()[:3] for line in tail] == [
+        ["LENGTH", "1", "10"],
+        ["DUPLICATE", "2", "20"],
+        ["port1.RX_ERROR", "0", "5"],
+    ]
+
+
+def test_a_frame_fits_80_columns_whatever_is_counted(model, control):
+    formed(model, 4, 4)
+    before = take(control, CONFIG)
+    full = {name: 2**32 - 1 for name in before.counters}
+    shown = text(before, before._replace(counters=full, at=before.at + 1))
+    assert "4,294,967,295" in shown and "4.29G" in shown
+    assert sum(counter.grade != Grade.FINE for counter in COUNTERS.values()) > shown[shown.index("oddities") :].count(
+        "\n"
+    )
+
+
+def test_once_prints_one_frame_or_draws_it(model, tmp_path):
+    with Worker(model.address(), world=1):
+        result = CliRunner().invoke(app, ["top", "--once", "--interval", "0.05", "--switch", model.address(1)])
+        assert result.exit_code == 0 and "running" in result.output
+        drawing = tmp_path / "top.svg"
+        result = CliRunner().invoke(
+            app, ["top", "--once", "--interval", "0.05", "--switch", model.address(1), "--svg", str(drawing)]
+        )
+        assert result.exit_code == 0 and drawing.read_text().startswith("<svg")
+    result = CliRunner().invoke(
+        app, ["top", "--once", "--interval", "0.05", "--switch", model.address(1), "--svg", str(tmp_path)]
+    )
+    assert result.exit_code == 1 and "cannot be written" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("end", ["q", signal.SIGINT], ids=["q", "Ctrl-C"])
+def test_a_live_view_ends_cleanly_and_leaves_the_terminal_as_it_was(model, end):
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "iswitch.tools.cli", "top", "--interval", "0.05", "--switch", model.address(1)]
+    heeds = lambda: signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # who started us in the background made us, and it, ignore Ctrl-C
+    with subprocess.Popen(
+        command,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "80"},
+        preexec_fn=heeds,
+    ) as process:
+        os.close(theirs)
+        seen = b""
+        while b"jobs free" not in seen:
+            seen += os.read(ours, 4096)
+        if isinstance(end, str):
+            os.write(ours, end.encode())
+        else:
+            process.send_signal(end)
+        try:
+            while part := os.read(ours, 4096):
+                seen += part
+        except OSError:  # the other side is gone
+            pass
+        assert process.wait(timeout=30) == 0
+    os.close(ours)
+    assert b"\x1b[?1049h" in seen and b"\x1b[?1049l" in seen and b"Traceback" not in seen

@@ -1,0 +1,236 @@
+"""Where stations are, against the golden table: over sets that cannot hold everybody, moves, and time that goes
+round."""
+
+import random
+
+import pytest
+
+import hw.bridge.mac_table
+from hw.bridge.mac_table import MacTable
+from iswitch.config import Config
+from sim.bench.hosts import crowd
+from sim.bench.mutant import mutant
+from sim.bench.stream import Bench
+from sim.model.bridge.forwarder import MacTable as Model
+
+CONFIG = Config(mac_entries=64)
+SETS = CONFIG.mac_entries // 4
+OWN = bytes.fromhex("025749000001")
+TICK_US = 1 << 24
+
+
+def number(mac: bytes) -> int:
+    return int.from_bytes(mac, "little")
+
+
+class Talk:
+    """The gateware and the model. `ask` shows both a frame's addresses; the model answers before it learns."""
+
+    def __init__(self, ctx, dut) -> None:
+        self.ctx, self.dut, self.model, self.now_us = ctx, dut, Model(CONFIG.mac_entries), 0
+
+    async def begin(self) -> None:
+        self.ctx.set(self.dut.own_mac, number(OWN))
+        for _ in range(SETS):
+            assert not self.ctx.get(self.dut.wiped)
+            await self.ctx.tick()
+        assert self.ctx.get(self.dut.wiped)
+
+    async def wait(self, us: int) -> None:
+        await self.ctx.tick()  # what was asked last is stamped in this cycle
+        self.now_us = (self.now_us + us) % 2**32
+        self.ctx.set(self.dut.now_us, self.now_us)
+        self.model.at(self.now_us)
+
+    async def rest(self) -> None:
+        """Until the dead are buried."""
+        for _ in range(SETS + 3):
+            if not self.ctx.get(self.dut.busy):
+                return
+            await self.ctx.tick()
+        raise AssertionError("the walk does not end")
+
+    async def ask(self, destination: bytes, source: bytes, port: int, *, pause: int = 0) -> int | None:
+        ctx, dut = self.ctx, self.dut
+        for name, value in (
+            ("destination", number(destination)),
+            ("source", number(source)),
+            ("ingress", port),
+            ("takes", 1),
+        ):
+            ctx.set(getattr(dut, name), value)
+        await ctx.tick()
+        for name in ("destination", "source"):
+            ctx.set(getattr(dut, name), random.getrandbits(48))
+        ctx.set(dut.takes, 0)
+        await ctx.tick()
+        known = ctx.get(dut.port) if ctx.get(dut.known) else None
+        assert known == self.model.port(destination)
+        self.model.learn(source, port, OWN)
+        for _ in range(pause):
+            await ctx.tick()
+        return known
+
+
+def play(story, table=MacTable) -> None:
+    dut = table(CONFIG)
+
+    async def bench(ctx):
+        talk = Talk(ctx, dut)
+        await talk.begin()
+        await story(talk)
+
+    Bench(dut).drive(bench)
+
+
+STATIONS = [
+    *crowd(64, 7),
+    *(bytes([2, 0, 0, 0, 0, k]) for k in range(10)),
+    OWN,
+    bytes(6),
+    b"\xff" * 6,
+    bytes.fromhex("01005e000001"),
+]
+
+
+def chatter(seed: int, *, turns: int = 1200, pauses: bool = True):
+    async def story(talk):
+        rng = random.Random(seed)
+        seen = set()
+        for _ in range(turns):
+            known = await talk.ask(
+                rng.choice(STATIONS),
+                rng.choice(STATIONS),
+                rng.randrange(16),
+                pause=rng.choice([0, 0, 0, 1, 2, 9]) * pauses,
+            )
+            seen.add(known is None)
+            if rng.random() < 0.06:
+                await talk.rest()
+                await talk.wait(rng.choice([1, TICK_US, 4 * TICK_US, 17 * TICK_US, 18 * TICK_US, 100 * TICK_US]))
+        assert seen == {True, False}
+
+    return story
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_stations_are_where_the_model_says(seed):
+    play(chatter(seed))
+
+
+def test_frames_every_other_cycle_are_all_learnt():
+    play(chatter(7, turns=2000, pauses=False))
+
+
+async def forgotten_after_18_ticks(talk):
+    a, b = STATIONS[:2]
+    await talk.wait(TICK_US - 1)
+    await talk.ask(b, a, 5)
+    await talk.wait(17 * TICK_US)
+    assert await talk.ask(a, b, 6) == 5
+    await talk.wait(1)
+    assert await talk.ask(a, b, 6) is None
+
+
+def test_station_is_forgotten_after_18_ticks_and_not_before():
+    play(forgotten_after_18_ticks)
+
+
+async def gone_round(talk):
+    a, b = STATIONS[:2]
+    await talk.ask(b, a, 5)
+    for _ in range(256 // 16):
+        await talk.wait(16 * TICK_US)
+        await talk.rest()
+    assert talk.now_us == 0
+    assert await talk.ask(a, b, 6) is None
+
+
+def test_a_stamp_that_has_gone_round_is_not_fresh():
+    play(gone_round)
+
+
+async def gone_round_under_load(talk):
+    # Sets next to each other, and somebody in the same way of a third one who is learnt all the time.
+    early, busy = [bytes([2, 0, 0, 0, 0, k]) for k in (4, 5)], STATIONS[0]
+    for port, mac in enumerate(early):
+        await talk.ask(busy, mac, port)
+    for _ in range(16):
+        await talk.wait(16 * TICK_US)
+        turns = 0
+        while talk.ctx.get(talk.dut.busy):
+            await talk.ask(busy, busy, 6)
+            turns += 1
+        assert turns <= SETS + 3
+    assert talk.now_us == 0
+    assert [await talk.ask(mac, busy, 7) for mac in early] == [None, None]
+
+
+def test_the_dead_are_buried_though_a_frame_comes_every_other_cycle():
+    play(gone_round_under_load)
+
+
+def silent_for_longest(renewed: int):
+    async def story(talk):
+        crowded = crowd(64, 6)
+        for port, mac in enumerate(crowded[:4]):
+            await talk.ask(OWN, mac, port)
+        await talk.wait(TICK_US)
+        await talk.ask(OWN, crowded[renewed], 8)
+        await talk.ask(OWN, crowded[4], 9)
+        await talk.ask(OWN, crowded[5], 10)
+        ports = [8 if k == renewed else k for k in range(4)]
+        for gone in [k for k in range(4) if k != renewed][:2]:
+            ports[gone] = None
+        assert [await talk.ask(mac, OWN, 0) for mac in crowded] == [*ports, 9, 10]
+
+    return story
+
+
+@pytest.mark.parametrize("renewed", range(4))
+def test_the_oldest_of_a_set_gives_way_and_the_first_in_doubt(renewed):
+    play(silent_for_longest(renewed))
+
+
+STORIES = [
+    forgotten_after_18_ticks,
+    gone_round,
+    gone_round_under_load,
+    *map(silent_for_longest, range(4)),
+    *map(chatter, range(3)),
+    chatter(7, turns=2000, pauses=False),
+]
+MUTANTS = [
+    ("Mux(same_row, put.en, 0)", "put.en"),
+    ("Mux(same_row, put.en, 0)", "0"),
+    ("(Mux(new, now, before)", "(Mux(0, now, before)"),
+    (" & ~new for", " for"),
+    ("alive(last) & (last.mac == destination)", "0"),
+    ("(last.mac == destination) & fresh", "fresh"),
+    ("~source[0] & ", ""),
+    ("(source != 0) & ", ""),
+    (" & (source != self.own_mac)", ""),
+    ("& ~written[k])", ")"),
+    ("Mux(put.addr == asked, put.en, 0)", "put.en"),
+    ("< LIFETIME_TICKS)", "<= LIFETIME_TICKS)"),
+    ("entry.valid & ((tick", "((tick"),
+    ("alive(entry) & (entry.mac == source)", "entry.valid & (entry.mac == source)"),
+    ("Mux(same.any(), same, oldest)", "oldest"),
+    ("upper = later[1][1] > later", "upper = later[1][1] < later"),
+    ("[(ages[k + 1] > ages[k],", "[(ages[k + 1] < ages[k],"),
+    ("Mux(buries, dead, 0)", "0"),
+    ("Mux(buries, dead, 0)", "dead"),
+    ("entry.stamp.eq(tick), ", ""),
+    ("walking & ~self.takes", "walking"),
+    ("alive(entry) & (entry.mac == destination)", "entry.mac == destination"),
+    ("[wiping.eq(0), walking.eq(0)]", "wiping.eq(0)"),
+    ("entry.valid.eq(learns)", "entry.valid.eq(1)"),
+]
+
+
+@pytest.mark.parametrize(("sound", "wrong"), MUTANTS)
+def test_checks_notice_a_slip_in_the_logic(sound, wrong):
+    table = mutant(hw.bridge.mac_table, sound, wrong).MacTable
+    with pytest.raises(AssertionError):
+        for story in STORIES:
+            play(story, table)

@@ -1,0 +1,255 @@
+"""The checks of docs/protocol.md section 3: each fault by its name, and of two the one that stands first."""
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from amaranth.hdl import Value
+from iswitch.config import Config
+from iswitch.wire import FRAME, Format, JobState, Outcome, Type
+
+from hw.decide.checks import Checks
+from hw.decide.tables import job_row, member_row
+from hw.ingress.parser import Headers
+from sim.bench.client import Client
+from sim.bench.stream import Bench, pack
+
+CONFIG = Config(ports=4, bus_bits=64, members=5, jobs=2, window=4, elements=32, queue_bytes=4096, uplinks=False)
+CLIENT = Client.numbered(7, port=3, job=1)
+
+
+class Case:
+    """A frame, what the queue says of it, and the rows of its job and member. Sound until a fault spoils it."""
+
+    def __init__(self, type=Type.CONTRIBUTION, payload=8):
+        self.payload, self.type = payload, type
+        self.frame = {"epoch": 0x1234, "member": 2, "token": 0xDEADBEEF, "format_flags": Format.WINDOW64}
+        self.override = {}
+        self.scan = {"ip_good": 1, "udp_good": 1}
+        self.port = 3
+        self.job = {
+            "state": JobState.RUNNING,
+            "epoch": 0x1234,
+            "numeric": Format.WINDOW64,
+            "elements": 20,
+            "live": 0b00100,
+        }
+        self.member = {
+            "live": 1,
+            "token": 0xDEADBEEF,
+            "port": 3,
+            "address": {
+                "mac": int.from_bytes(CLIENT.mac, "little"),
+                "ip": int.from_bytes(CLIENT.ip, "little"),
+                "udp": int.from_bytes(CLIENT.udp_port.to_bytes(2, "big"), "little"),
+            },
+        }
+
+    def headers(self):
+        frame = CLIENT.frame(self.type, bytes(self.payload), **self.frame)
+        record = np.frombuffer(frame[:64].ljust(64, b"\0"), FRAME, 1).copy()
+        for name, value in self.override.items():
+            record[name] = value
+        return {
+            "frame": int.from_bytes(record.tobytes(), "little"),
+            "ours": 1,
+            "arrival": {"port": self.port, "scan": self.scan | {"length": self.scan.get("length", len(frame))}},
+        }
+
+
+def spoil(part, **values):
+    def fault(case):
+        getattr(case, part).update(values)
+
+    return fault
+
+
+def attribute(**values):
+    return lambda case: case.__dict__.update(values)
+
+
+FAULTS = [
+    (Outcome.VERSION, "version 0", spoil("frame", version_type=0)),
+    (Outcome.VERSION, "version 2", spoil("frame", version_type=0x20)),
+    (Outcome.LENGTH, "ip length", spoil("override", ip_length=59)),
+    (Outcome.LENGTH, "udp length", spoil("override", udp_length=37)),
+    (Outcome.LENGTH, "padded", spoil("scan", length=74)),
+    (Outcome.LENGTH, "cut", spoil("scan", length=71)),
+    (Outcome.IP_CHECKSUM, "ip", spoil("scan", ip_good=0)),
+    (Outcome.UDP_CHECKSUM, "udp", spoil("scan", udp_good=0)),
+    *((Outcome.TYPE, f"type {kind}", attribute(type=kind)) for kind in (1, 2, 4, 6, 8, 10, 15)),
+    (Outcome.JOB, "number", spoil("frame", job=2)),
+    (Outcome.JOB, "number 255", spoil("frame", job=255)),
+    (Outcome.JOB, "none", spoil("job", state=JobState.NONE)),
+    (Outcome.EPOCH, "epoch", spoil("frame", epoch=0x1235)),
+    (Outcome.MEMBER, "index", spoil("frame", member=5)),
+    (Outcome.MEMBER, "255", spoil("frame", member=255)),
+    (Outcome.MEMBER, "pending", spoil("member", live=0, pending=1)),
+    (Outcome.TOKEN, "token", spoil("frame", token=0xDEADBEEE)),
+    (Outcome.PORT, "port", attribute(port=2)),
+    (Outcome.ADDRESS, "mac", spoil("override", eth_src=np.frombuffer(b"\2\0\0\0\0\6", "u1"))),
+    (Outcome.ADDRESS, "ip", spoil("override", ip_src=0x0A000068)),
+    (Outcome.ADDRESS, "udp", spoil("override", udp_src=40008)),
+    (Outcome.FORMING, "forming", spoil("job", state=JobState.FORMING)),
+    (Outcome.FORMING, "joining", spoil("job", live=0b11011)),
+    (Outcome.TYPE, "claim", attribute(type=Type.CLAIM)),
+    (Outcome.HALTED, "halted", spoil("job", state=JobState.HALTED)),
+    (Outcome.FORMAT, "other", spoil("frame", format_flags=Format.FP32)),
+    (Outcome.FORMAT, "4", spoil("frame", format_flags=4)),
+    (Outcome.LENGTH, "empty", attribute(payload=0)),
+    (Outcome.LENGTH, "odd", attribute(payload=9)),
+    (Outcome.LENGTH, "half", attribute(payload=10)),
+    (Outcome.LENGTH, "too long", attribute(payload=84)),
+]
+
+
+def verdicts(cases, config=CONFIG):
+    """(outcome or None, control, receipt) of each case."""
+    dut, found = Checks(config), []
+
+    async def bench(ctx):
+        for case in cases:
+            for port, shape, item in (
+                (dut.headers, Headers, case.headers()),
+                (dut.job, job_row(config), case.job),
+                (dut.member, member_row(config), case.member),
+            ):
+                ctx.set(Value.cast(port), pack(shape, item))
+            await ctx.tick()
+            fault = ctx.get(dut.fault)
+            found.append((Outcome(ctx.get(dut.outcome)) if fault else None, ctx.get(dut.control), ctx.get(dut.receipt)))
+
+    Bench(dut).drive(bench)
+    return found
+
+
+def spoilt(*faults, **options):
+    case = Case(**options)
+    for fault in faults:
+        fault(case)
+    return case
+
+
+@pytest.mark.parametrize("size", [4, 8, 76, 80])
+def test_sound_contribution_has_no_fault(size):
+    assert (
+        verdicts(
+            [
+                Case(payload=size),
+                spoilt(spoil("frame", format_flags=Format.INT32), payload=size),
+                spoilt(spoil("frame", format_flags=0xF0 | Format.WINDOW64), payload=size),
+            ]
+        )
+        == [(None, 0, 0)] * 3
+    )
+
+
+def test_each_fault_has_its_name():
+    assert [outcome for outcome, *_ in verdicts(spoilt(fault) for *_, fault in FAULTS)] == [
+        outcome for outcome, *_ in FAULTS
+    ]
+
+
+def test_of_two_faults_the_first_in_the_documented_order_counts():
+    pairs = [pair for pair in combinations(FAULTS, 2) if pair[0][0] != pair[1][0]]
+    found = [outcome for outcome, *_ in verdicts(spoilt(second[2], first[2]) for first, second in pairs)]
+    wrong = [
+        (first[:2], second[:2], outcome)
+        for (first, second), outcome in zip(pairs, found, strict=True)
+        if outcome != first[0]
+    ]
+    # A payload of another length also makes the frame's and the scan's lengths differ where the scan's is spoilt: no
+    # matter.
+    assert wrong == []
+
+
+def test_receipt_carries_nothing_and_needs_no_format():
+    cases = [
+        Case(Type.RECEIPT, 0),
+        spoilt(spoil("frame", format_flags=0x8F), type=Type.RECEIPT, payload=0),
+        Case(Type.RECEIPT, 4),
+    ]
+    assert verdicts(cases) == [(None, 0, 1), (None, 0, 1), (Outcome.LENGTH, 0, 1)]
+
+
+def test_claim_carries_nothing_and_belongs_to_an_asynchronous_job_halted_or_not():
+    asynchronous, halted = spoil("job", segments=3), spoil("job", state=JobState.HALTED)
+    cases = [
+        spoilt(asynchronous, type=Type.CLAIM, payload=0),
+        spoilt(asynchronous, halted, type=Type.CLAIM, payload=0),
+        spoilt(type=Type.CLAIM, payload=0),
+        spoilt(asynchronous, type=Type.CLAIM, payload=4),
+    ]
+    assert [outcome for outcome, *_ in verdicts(cases)] == [None, None, Outcome.TYPE, Outcome.LENGTH]
+
+
+def test_control_message_is_of_one_length_and_goes_on_whoever_sends_it():
+    strange = [
+        fault
+        for outcome, _, fault in FAULTS
+        if outcome
+        in (
+            Outcome.JOB,
+            Outcome.EPOCH,
+            Outcome.MEMBER,
+            Outcome.TOKEN,
+            Outcome.PORT,
+            Outcome.ADDRESS,
+            Outcome.FORMING,
+            Outcome.FORMAT,
+        )
+    ]
+    cases = [Case(Type.CONTROL, 64), *(spoilt(fault, type=Type.CONTROL, payload=64) for fault in strange)]
+    assert verdicts(cases) == [(None, 1, 0)] * len(cases)
+    assert verdicts(Case(Type.CONTROL, size) for size in (0, 4, 63, 65, 68, 128)) == [(Outcome.LENGTH, 1, 0)] * 6
+
+
+def test_frame_shorter_than_our_header_is_of_wrong_length():
+    case = spoilt(
+        spoil("override", ip_length=49, udp_length=29), spoil("scan", length=63), type=Type.RECEIPT, payload=0
+    )
+    assert verdicts([case]) == [(Outcome.LENGTH, 0, 1)]
+
+
+TREE = replace(CONFIG, uplinks=True)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "outcome"), [(0b00001, None), (0b10000, None), (0b00011, Outcome.TYPE), (0b11110, Outcome.TYPE)]
+)
+def test_in_a_tree_a_member_of_several_ranks_contributes_nothing_itself(ranks, outcome):
+    assert verdicts([spoilt(spoil("member", ranks=ranks))], TREE) == [(outcome, 0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("format", "size", "said", "tainted", "outcome"),
+    [
+        (Format.FIXED64, 8 + 8, 0b110, 0, None),
+        (Format.FIXED64, 8 * 20 + 8, 0, 0b100, None),
+        (Format.FIXED64, 8 * 21 + 8, 0, 0, Outcome.LENGTH),
+        (Format.FIXED64, 8, 0, 0, Outcome.LENGTH),
+        (Format.FIXED64, 4 + 8, 0, 0, Outcome.LENGTH),
+        (Format.FIXED64, 9 + 8, 0, 0, Outcome.LENGTH),
+        (Format.FIXED64, 4, 0, 0, Outcome.LENGTH),
+        (Format.INT32, 4 + 8, 0b010, 0, None),
+        (Format.INT32, 4 * 20 + 8, 0, 0, None),
+        (Format.INT32, 4 * 21 + 8, 0, 0, Outcome.LENGTH),
+        (Format.INT32, 6 + 8, 0, 0, Outcome.LENGTH),
+        (Format.WINDOW64, 8 + 8, 0, 0, Outcome.FORMAT),
+        (Format.FP32, 8 + 8, 0, 0, Outcome.FORMAT),
+        (Format.FIXED64, 16, 0b001, 0, Outcome.MEMBER),
+        (Format.FIXED64, 16, 0, 0b001, Outcome.MEMBER),
+        (Format.FIXED64, 16, 1 << 31, 0, Outcome.MEMBER),
+        (Format.FIXED64, 16, 0, 1 << 5, Outcome.MEMBER),
+    ],
+)
+def test_an_uplink_has_a_form_and_names_its_senders_ranks(format, size, said, tainted, outcome):
+    case = spoilt(
+        spoil("member", ranks=0b110),
+        spoil("frame", format_flags=format, members=said),
+        spoil("scan", tainted=tainted),
+        type=Type.UPLINK,
+        payload=size,
+    )
+    assert verdicts([case], TREE) == [(outcome, 0, 0)]

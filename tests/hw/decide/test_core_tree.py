@@ -1,0 +1,268 @@
+"""The core in a tree of switches, at the level of headers, against the golden model; every plausible slip in it is
+noticed."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from iswitch.config import Config
+from iswitch.wire import NO_MEMBER, UDP_PORT, Action, ContributionFlag, Format, Reason, Type
+
+from hw.decide.membership import above
+from hw.decide import checks
+from hw.decide.membership import closing
+from hw.decide.membership import context
+from hw.decide import core
+from hw.decide.membership import entry
+from hw.decide.membership import membership
+from hw.decide.membership import orders
+from hw.decide import response
+from hw.decide.membership import search
+from hw.decide import work
+from sim.bench.client import Client
+from sim.bench.core import CoreBench
+from sim.bench.traffic import adverse_numbers
+from sim.bench.tree import BAD, TREES, Tree, address, spoilt, with_fields
+from sim.model.decide.membership import Source
+from sim.model.egress import compose
+
+CONFIG = Config(ports=8, bus_bits=64, members=8, jobs=2, window=2, elements=16, queue_bytes=4096, mac_entries=64)
+
+
+def notice_from(result):
+    """The sender of a result gives notice to somebody of another token."""
+    own = compose.Own(result[6:12], result[26:30])
+    payload = compose.notice(job=0, epoch=0, seq=0, member=0, token=5, reason=Reason.JOB)
+    return compose.address(own, Source(0, result[:6], int.from_bytes(result[30:34], "big"), UDP_PORT), payload)
+
+
+@cache
+def lives(shape="three levels", format=Format.WINDOW64):
+    """Benches of all switches of a tree that has been through everything: joins, sums, late and early ones, departures,
+    a Reset, an end."""
+    rng = np.random.default_rng(1)
+    tree = Tree(TREES[shape], CONFIG, switch=CoreBench, **BAD)
+    told = [[] for _ in tree.switches]
+    for bench, frames in zip(tree.switches, told):
+        bench.receive = lambda port, frame, now_us=0, frames=frames, receive=bench.receive: (
+            frames.append((port, frame)),
+            receive(port, frame),
+        )[1]
+    client, root = tree.clients, tree.homes.index(0) if 0 in tree.homes else None
+    for settings in ({"threshold": 7}, {"elements": 400}, {"fraction": 500}):
+        tree.send(0, client[0].join(**{"world": 8, "elements": 16} | settings))
+    other = Client.numbered(50, port=1)
+    other.switch_mac, other.switch_ip = address(0)
+    tree.switches[0].receive(3, other.join(world=2, elements=16))  # the parent has another job of this number
+    for _ in range(8):
+        for rank in range(8):
+            tree.send(rank, client[rank].join(world=8, elements=16, format=format))
+    tree.switches[0].receive(3, other.end_job())
+    for bench in tree.switches[1:]:
+        other.switch_mac, other.switch_ip = bench.model.own
+        bench.receive(1, other.end_job())
+    for one in client:
+        one.forget(one.nonce + 1)
+    other.switch_mac, other.switch_ip = address(tree.homes[0])
+    leaf = (
+        next(bench for bench in tree.switches[1:] if bench.model.parents[0].mac == address(0)[0]).model.parents[0].ranks
+    )
+    early = Client.numbered(59, port=1)  # takes one of a leaf's ranks at the root, and is not heard of again
+    early.switch_mac, early.switch_ip = address(0)
+    tree.switches[0].receive(1, early.join(member=leaf.bit_length() - 1, world=8, elements=16, format=format))
+    beside = tree.homes.index(tree.homes[0], 1)
+    for _ in range(2):
+        tree.send(beside, client[beside].join(world=8, elements=16, format=format))
+    for ranks in (
+        1 | 1 << 8,
+        1 | 1 << beside,
+        1,
+        1 << 8,
+        1,
+    ):  # no rank of these, not disjoint, one that yields, refused
+        other.ranks = ranks
+        tree.switches[tree.homes[0]].receive(1, other.join(world=8, elements=16, format=format, nonce=len(tree.log[0])))
+        for _ in range(20):
+            tree.send(0, client[0].join(world=8, elements=16, format=format))
+    for _ in range(4):  # leaves what is not there yet, and comes back
+        tree.send(7, client[7].join(world=8, elements=16, format=format))
+    for _ in range(4):
+        tree.send(7, client[7].leave(seq=1))
+    client[7].forget(777)
+    for rank in [rank for rank in range(8) if leaf >> rank & 1] * 12:
+        tree.send(rank, client[rank].join(world=8, elements=16, format=format))
+    for switch, wanted in (
+        (tree.homes[0], NO_MEMBER),
+        (0, NO_MEMBER),
+        (0, leaf.bit_length() - 1),
+    ):  # any rank, and one that a leaf has brought
+        stranger = Client.numbered(60 + switch + wanted % 255, port=1)
+        stranger.switch_mac, stranger.switch_ip = address(switch)
+        tree.switches[switch].receive(1, stranger.join(member=wanted, world=8, elements=16, format=format))
+    tree.join(format=format, world=8, elements=16)
+    other.ranks = 1
+    tree.switches[tree.homes[0]].receive(1, other.join(world=8, elements=16, format=format, nonce=4711))
+    numbers = adverse_numbers(rng, 8 * 8 * 16, 0.02).reshape(8, 8, 16)
+    tree.reduce(numbers[:, :4])
+    tree.reduce(numbers[:, :2], start=4, format=Format.INT32)
+    for bench, frames in zip(tree.switches, told):
+        for port, frame in [(port, frame) for port, frame in frames if frame[42] & 0xF == Type.UPLINK][-2:]:
+            bench.receive(port, with_fields(frame, members=0xFF))
+    for rank in range(8):
+        first = client[rank].first_seq + 6
+        for want in (0, 1):
+            tree.send(rank, client[rank].receipt(first, behind=rank % 3, want=bool(want)))
+        tree.send(rank, client[rank].contribution(first, numbers[rank, 0], flags=ContributionFlag.BOUNDARY))
+        tree.send(rank, client[rank].rising(Action.HALT, {"mode": 1}))
+        tree.send(rank, client[rank].set_h(7))
+        tree.send(rank, client[rank].fbcast(first))
+        tree.send(
+            rank,
+            client[rank].contribution(
+                first, numbers[rank, 0], flags=ContributionFlag.BOUNDARY | ContributionFlag.WHOLE
+            ),
+        )
+    for rank in (0, 4):
+        tree.send(rank, client[rank].contribution(client[rank].first_seq + 7, numbers[rank, 1], behind=1))
+        for _ in range(3):
+            tree.send(rank, client[rank].leave())
+    for rank in (2, 3, 5, 6, 7):
+        tree.send(rank, client[rank].contribution(client[rank].first_seq + 7, numbers[rank, 1], behind=1))
+    for _ in range(4):
+        tree.send(1, client[1].leave(seq=client[1].number + 1))  # nobody else is waited for
+    for rank in (1, 2, 3):
+        tree.send(rank, client[rank].reset())
+    if root is not None:
+        tree.send(root, client[root].reset())
+        for held in tree.held:
+            held.clear()  # the same seqs come again
+        for rank in (1, 2, 3, 5, 6, 7):
+            for _ in range(2):
+                tree.send(rank, client[rank].contribution(client[rank].first_seq + 8, numbers[rank, 1]))
+                tree.send(rank, client[rank].join())
+            tree.send(rank, client[rank].contribution(client[rank].first_seq, numbers[rank, 1]))
+    for bench, frames in zip(tree.switches, told):
+        seen = frames.copy()
+        for port, frame in [(port, frame) for port, frame in seen if frame[42] & 0xF == Type.ACK]:
+            bench.receive(port, frame)  # answers of an earlier epoch
+        for port, frame in [(port, frame) for port, frame in seen if frame[42] & 0xF == Type.RESULT][:1]:
+            bench.receive(port, notice_from(frame))
+        for at in rng.integers(0, len(seen), 150):
+            bench.receive(seen[at][0], spoilt(seen[at][1], rng))
+    if root is not None:
+        tree.send(root, client[root].end_job())
+    for rank in range(8):
+        for _ in range(4):
+            tree.send(rank, client[rank].contribution(client[rank].first_seq, numbers[rank, 1]))
+            tree.send(rank, client[rank].leave())
+    for bench, frames in zip(tree.switches, told):
+        for port, frame in frames[-40:]:
+            bench.receive(port, frame)  # of a job that is gone
+    return tree.switches
+
+
+@cache
+def departed():
+    """A leaf's bench: the slowest of two leaves, whereupon a slot closes that only the other has contributed to."""
+    tree = Tree(((-1, 0), (1, 1)), CONFIG, switch=CoreBench).join()
+    numbers = np.ones((2, 4, 16), np.float32).view(np.uint32)
+    tree.reduce(numbers)
+    tree.send(0, tree.clients[0].contribution(tree.clients[0].first_seq + 4, numbers[0, 0]))
+    tree.send(1, tree.clients[1].leave())
+    return tree.switches[1]
+
+
+def test_what_goes_up_after_a_departure_says_what_the_others_lack():
+    bench = departed()
+    bench.check()
+    assert [done.up[2] for done in bench.model.works if done.up][-1] == 0
+
+
+@pytest.mark.parametrize("stalls", [0, 0.4])
+@pytest.mark.parametrize("switch", range(4))
+def test_a_switch_in_a_tree_has_the_models_outcomes_operations_and_replies(switch, stalls):
+    lives()[switch].check(stalls=stalls)
+
+
+def test_an_fp32_job():
+    lives("uneven, a worker at the root", Format.FP32)[1].check()
+
+
+MUTANTS = {
+    "what goes up goes to the members": (work, "recipients.eq(1 << config.members)", "recipients.eq(job.live)"),
+    "an uplink is of a rounded format": (
+        work,
+        "work.result.numeric.eq(Format.FIXED64)",
+        "work.result.numeric.eq(slot.numeric)",
+    ),
+    "results name members by index": (
+        work,
+        "members.eq(slot.ranks if uplinks else slot.members)",
+        "members.eq(slot.members)",
+    ),
+    "an uplink is not known to be repeated": (work, "Mux(again, ContributionFlag.RETRANSMISSION, 0)", "0"),
+    "a NOTICE answers what came from above": (
+        core,
+        "(outcome == name) & ~kind.answer & ~kind.install",
+        "(outcome == name)",
+    ),
+    "no receipts go up": (core, "notice & may_notice | ~fault & reports |", "notice & may_notice |"),
+    "a receipt never wants": (response, "Mux(report.want, ContributionFlag.WANT << 4, 0)", "0"),
+    "a Leave is numbered as a Join": (response, "Mux(asks, membership.leaves, report.seq)", "Mux(asks, 0, report.seq)"),
+    "a leaf's Join has no ranks": (response, "Mux(asks, parent.ranks, 0)", "0"),
+    "anybody's result is the parent's": (checks, "(from_there, Outcome.ADDRESS)", "(1, Outcome.ADDRESS)"),
+    "a switch may name others' ranks": (checks, "said & ~Cat(member.ranks", "0 & ~Cat(member.ranks"),
+    "an uplink's numbers are as long as a worker's": (checks, "numbers >> halves", "numbers"),
+    "a rank has two places": (search, "c.shut | shared | strange", "c.shut | strange"),
+    "a rank's pending owner does not yield": (search, "shared.eq(shared | ~yields)", "shared.eq(1)"),
+    "who yields keeps its entry": (search, "Mux(other_found, other, wanted)", "wanted"),
+    "who says no ranks gets another's": (search, "(row.ranks & mine).any()", "(row.ranks & frame.members).any()"),
+    "who wants any rank gets another's": (search, "empty = free & ~held", "empty = free"),
+    "an index is not the lowest rank": (search, "wanted.eq(lowest(frame.members))", "wanted.eq(frame.member)"),
+    "an index is no rank that belongs below": (search, "~taken & below.bit_select(previous, 1)", "~taken"),
+    "ranks may be anybody's": (search, "(mine & ~below).any()", "0"),
+    "a newcomer joins a tree that runs": (context, "shut.eq(self.exists & ", "shut.eq(0 & "),
+    "a leaf runs when all below are there": (entry, "there.eq(~c.leaf & (", "there.eq(("),
+    "a leaf asks before all are there": (
+        membership,
+        "c.exists & ~job.up_running & whole",
+        "c.exists & ~job.up_running",
+    ),
+    "a leaf asks though it runs": (membership, "c.exists & ~job.up_running & whole", "c.exists & whole"),
+    "a leaf goes back to an earlier epoch": (above, "newer.eq((later != 0) & ~later[15])", "newer.eq(later != 0)"),
+    "a leaf does not start over": (
+        above,
+        'after.newcomers.eq(0)]\n                m.next = "CREATED"',
+        "after.newcomers.eq(0)]",
+    ),
+    "the last Leave is answered at once": (closing, "c.leaf & told", "told & 0"),
+    "who has left still owns its ranks": (
+        closing,
+        "t.job_next.ranks.eq(job.ranks & ~row.ranks)",
+        "t.job_next.ranks.eq(job.ranks)",
+    ),
+    "a departure completes a leaf's slot": (
+        closing,
+        "Mux(c.leaf, SlotState.SENT_UP, SlotState.COMPLETE)",
+        "SlotState.COMPLETE",
+    ),
+    "any nonce is ours": (above, "said.nonce != job.up_nonce", "0"),
+    "any notice is ours": (above, "m.Elif(it.fresh | ~job.up_running)", "m.Elif(0)"),
+    "halted by a leaf's worker": (orders, "halts & it.in_tree | ", ""),
+    "fewer than all in a tree": (orders, "sets & it.in_tree & ", "0 & "),
+    "a Reset at a leaf": (orders, "resets & ~it.anybody & leaf", "0"),
+    "a refusal by the parent is kept to oneself": (membership, "joins & c.leaf & c.exists", "joins & 0"),
+    "no time for the lowest": (closing, 'm.next = "ROWS"', 'm.next = "SWEEP"'),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant_is_noticed(name, slipped):
+    wrong = slipped(*MUTANTS[name])
+    benches = [
+        departed(),
+        *(bench for shape in ("uneven, a worker at the root", "chain", "three levels") for bench in lives(shape)),
+    ]
+    with pytest.raises((AssertionError, TimeoutError)):
+        for bench in benches:
+            bench.check(core=wrong)

@@ -1,0 +1,317 @@
+# amaranth: UnusedElaboratable=no
+"""Every register at its address, and every event in its counter alone."""
+
+import random
+
+import pytest
+from amaranth.hdl import ResetInserter, Signal
+from amaranth.lib.memory import Memory
+from iswitch.config import Config
+from iswitch.wire import Outcome, PortCounter, Stat
+
+import hw.decide.counters
+from hw.decide.counters import ChoiceBank, Counters, EventBank
+from sim.bench.mutant import mutant
+from sim.bench.stream import Bench
+
+CONFIG = Config(ports=3, bus_bits=64, members=5, jobs=4, window=8, elements=34, queue_bytes=4096)
+CONSTANTS = {0: 0x54575349, 1: 1, 2: 3, 3: 64, 4: 5, 5: 4, 6: 8, 7: 34}
+"""As docs/protocol.md section 5 says."""
+END = 64 + 8 * CONFIG.ports
+
+
+async def registers(ctx, dut, addresses=range(END + 40)):
+    """Non-zero registers; `value` is one cycle behind `address`."""
+    values = {}
+    await ctx.tick()  # what has just happened is registered
+    for address in addresses:
+        ctx.set(dut.address, address)
+        await ctx.tick()
+        if value := ctx.get(dut.value):
+            values[address] = value
+    return values
+
+
+def run(testbench, config=CONFIG, counters=Counters):
+    dut = counters(config)
+
+    async def when_wiped(ctx):
+        await ctx.tick().until(dut.wiped)
+        await testbench(ctx, dut)
+
+    Bench(dut).drive(when_wiped)
+
+
+def test_registers_begin_with_what_the_switch_is():
+    async def bench(ctx, dut):
+        far = [255, 256, 0x10000, 0x80000000, 0xFFFFFFFF, 0x100000008, 1 << 16 | 8]
+        assert (
+            await registers(ctx, dut, [*range(END + 40), *(address % 2**32 for address in far if address < 1 << 32)])
+            == CONSTANTS
+        )
+
+    run(bench)
+
+
+def test_each_event_counts_at_its_address():
+    async def bench(ctx, dut):
+        expected = dict(CONSTANTS)
+        events = [(port, event) for port in range(CONFIG.ports) for event in PortCounter]
+        for k, (port, event) in enumerate(events):
+            ctx.set(dut.port_events[port][event], 1)
+            await ctx.tick().repeat(k + 1)
+            ctx.set(dut.port_events[port][event], 0)
+            expected[64 + 8 * port + event] = k + 1
+        for stat in Stat:
+            if stat == Stat.TERMS_FLUSHED:
+                continue
+            ctx.set(dut.stats[stat], 1)
+            await ctx.tick().repeat(stat + 30)
+            ctx.set(dut.stats[stat], 0)
+            expected[40 + stat] = stat + 30
+        for age in range(8):
+            ctx.set(dut.age, age)
+            await ctx.tick()  # nothing was claimed
+            ctx.set(dut.claimed, 1)
+            await ctx.tick().repeat(age + 5)
+            ctx.set(dut.claimed, 0)
+            expected[56 + age] = age + 5
+        for outcome in Outcome:
+            ctx.set(dut.outcome, outcome)
+            await ctx.tick()  # nothing was decided
+            ctx.set(dut.decided, 1)
+            await ctx.tick().repeat(outcome + 2)
+            ctx.set(dut.decided, 0)
+            expected[8 + outcome] = outcome + 2
+        assert await registers(ctx, dut) == expected
+
+    run(bench)
+
+
+def test_terms_flushed_are_added_up():
+    async def bench(ctx, dut):
+        for terms in (2, 0, 1, 2):
+            ctx.set(dut.flushed, terms)
+            await ctx.tick()
+        ctx.set(dut.flushed, 0)
+        assert await registers(ctx, dut) == CONSTANTS | {45: 5}
+
+    run(bench)
+
+
+def test_all_events_at_once():
+    async def bench(ctx, dut):
+        for port in range(CONFIG.ports):
+            for event in PortCounter:
+                ctx.set(dut.port_events[port][event], 1)
+        for stat in Stat:
+            ctx.set(dut.stats[stat], 1)
+        ctx.set(dut.flushed, 1)
+        ctx.set(dut.decided, 1)
+        await ctx.tick()
+        ctx.set(dut.decided, 0)
+        for port in range(CONFIG.ports):
+            for event in PortCounter:
+                ctx.set(dut.port_events[port][event], 0)
+        for stat in Stat:
+            ctx.set(dut.stats[stat], 0)
+        ctx.set(dut.flushed, 0)
+        assert await registers(ctx, dut) == CONSTANTS | {8: 1} | {40 + stat: 1 for stat in Stat} | {
+            at: 1 for at in range(64, END)
+        }
+
+    run(bench)
+
+
+@pytest.mark.parametrize("start", range(36, 48))
+def test_nothing_is_lost_when_everything_happens_in_every_cycle_beside_reads(start):
+    """The few bits of what is pending must last for the longest turn of a walk."""
+
+    async def bench(ctx, dut):
+        everything = [
+            *(dut.port_events[port][event] for port in range(CONFIG.ports) for event in PortCounter),
+            *(dut.stats[stat] for stat in Stat),
+            dut.decided,
+        ]
+        for signal in everything:
+            ctx.set(signal, 1)
+        ctx.set(dut.flushed, 2)
+        for _ in range(20):
+            await registers(ctx, dut, [start] * 8)
+        cycles = 20 * 9
+        for signal in (*everything, dut.flushed):
+            ctx.set(signal, 0)
+        expected = (
+            CONSTANTS | {8: cycles} | {40 + stat: cycles for stat in Stat} | {at: cycles for at in range(64, END)}
+        )
+        assert await registers(ctx, dut) == expected | {45: 2 * cycles}
+
+    run(bench)
+
+
+def test_a_register_read_again_and_again_shows_every_event_at_once():
+    async def bench(ctx, dut):
+        for count in range(1, 40):
+            ctx.set(dut.stats[0], 1)
+            await ctx.tick()
+            ctx.set(dut.stats[0], 0)
+            assert await registers(ctx, dut, [40]) == {40: count}
+
+    run(bench)
+
+
+def test_a_reset_clears_the_counters():
+    dut, reset = Counters(CONFIG), Signal()
+
+    async def bench(ctx):
+        await ctx.tick().until(dut.wiped)
+        for signal in (dut.stats[1], dut.decided):
+            ctx.set(signal, 1)
+        await ctx.tick().repeat(300)
+        ctx.set(reset, 1)
+        await ctx.tick()
+        ctx.set(reset, 0)
+        for signal in (dut.stats[1], dut.decided):
+            ctx.set(signal, 0)
+        assert not ctx.get(dut.wiped)
+        await ctx.tick().until(dut.wiped)
+        assert await registers(ctx, dut) == CONSTANTS
+
+    Bench(ResetInserter(reset)(dut)).drive(bench)
+
+
+def test_what_happens_while_the_counters_are_wiped_is_counted():
+    """Frames come in, and are dropped, from the first cycle on; none is decided before."""
+    dut = Counters(CONFIG)
+
+    async def bench(ctx):
+        every = [*(dut.port_events[port][event] for port in range(CONFIG.ports) for event in PortCounter), *dut.stats]
+        for signal in every:
+            ctx.set(signal, 1)
+        cycles = 0
+        while not ctx.get(dut.wiped):
+            await ctx.tick()
+            cycles += 1
+        for signal in every:
+            ctx.set(signal, 0)
+        assert cycles == 8 * (2 + CONFIG.ports) + 1
+        counted = {40 + stat: cycles for stat in Stat if stat != Stat.TERMS_FLUSHED} | {
+            at: cycles for at in range(64, END)
+        }
+        assert await registers(ctx, dut) == CONSTANTS | counted
+
+    Bench(dut).drive(bench)
+
+
+def random_events(counters, cycles=1500):
+    """Counts and reads at random, against integers; the register read in each cycle has every event but the last two
+    cycles'."""
+    rng = random.Random(5)
+    busy = [0.0, 0.1, 1.0]
+
+    async def bench(ctx, dut):
+        kinds = [
+            (signal, 64 + 8 * port + event, 1)
+            for port in range(CONFIG.ports)
+            for event, signal in enumerate(dut.port_events[port])
+        ]
+        kinds += [(signal, 40 + stat, 1) for stat, signal in enumerate(dut.stats) if stat != Stat.TERMS_FLUSHED] + [
+            (dut.flushed, 45, 2)
+        ]
+        chance = {at: rng.choice(busy) for _, at, _ in kinds}
+        counted = [dict(CONSTANTS)] * 3
+        for cycle in range(cycles):
+            happened = dict(counted[-1])
+            for signal, at, most in kinds:
+                event = rng.random() < chance[at] and rng.randint(1, most)
+                ctx.set(signal, event)
+                happened[at] = happened.get(at, 0) + event
+            outcome, age = rng.choice(list(Outcome)), rng.randrange(8)
+            decided, claimed = rng.random() < 0.8, rng.random() < 0.8
+            ctx.set(dut.outcome, outcome)
+            ctx.set(dut.decided, decided)
+            ctx.set(dut.age, age)
+            ctx.set(dut.claimed, claimed)
+            happened[8 + outcome] = happened.get(8 + outcome, 0) + decided
+            happened[56 + age] = happened.get(56 + age, 0) + claimed
+            address = rng.choice([rng.randrange(END), 40, 64, 8])
+            ctx.set(dut.address, address)
+            await ctx.tick()
+            assert ctx.get(dut.value) == counted[-2].get(address, 0), (cycle, address)
+            counted = [*counted[1:], happened]
+            if cycle % 400 == 399:
+                chance = {at: rng.choice(busy) for at in chance}
+
+    run(bench, counters=counters)
+
+
+def test_every_cycle_reads_exactly_what_has_happened():
+    random_events(Counters)
+
+
+SLIPS = {
+    "a round is noticed a visit too late": ("upper.high + (upper.seen & ~lower[number][-1])", "upper.high"),
+    "a round is counted at every visit": ("put.data.seen.eq(top)", "put.data.seen.eq(1)"),
+    "a round is never added": ("(before.seen & ~top)", "0"),
+    "too few lower bits": ("(2**max(event_bits) - 1)) + 1", "(2**max(event_bits) - 1)) - 1"),
+    "what nobody chose counts": ("put.en.eq(self.happens | ~whole)", "put.en.eq(1)"),
+    "another register is shown": (
+        "bank.address.eq(BANK * number + self.address[:3])",
+        "bank.address.eq(BANK * number + self.address[:2])",
+    ),
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_mutant_is_noticed(slip):
+    slipped = mutant(hw.decide.counters, *SLIPS[slip]).Counters
+    with pytest.raises(AssertionError):
+        random_events(slipped)
+
+
+def test_counters_wrap(monkeypatch):
+    made = []
+    monkeypatch.setattr(hw.decide.counters, "Memory", lambda **options: made.append(Memory(**options)) or made[-1])
+
+    async def bench(ctx, dut):
+        choices, _, events = made
+        await ctx.tick().repeat(8)  # neither of the first two is being visited
+        ctx.set(choices.data[16], 2**32 - 1)
+        ctx.set(choices.data[17], 2**32 - 1)
+        upper = events.data[0].shape()["high"].shape
+        for at in (0, 1):
+            ctx.set(events.data[at].high, 2**upper - 1)
+        ctx.set(dut.outcome, 8)
+        for cycle in range(2 ** (32 - upper)):
+            ctx.set(dut.decided, cycle == 0)
+            ctx.set(dut.stats[0], 1)
+            await ctx.tick()
+        ctx.set(dut.stats[0], 0)
+        assert await registers(ctx, dut, [16, 17, 40, 41]) == {17: 2**32 - 1, 41: (2**upper - 1) << 32 - upper}
+
+    run(bench)
+
+
+@pytest.mark.parametrize("address", [0, 5, 8])
+def test_value_is_one_cycle_behind_its_address(address):
+    async def bench(ctx, dut):
+        ctx.set(dut.address, 500)
+        await ctx.tick()
+        ctx.set(dut.address, address)
+        assert ctx.get(dut.value) == 0
+        await ctx.tick()
+        assert ctx.get(dut.value) == CONSTANTS.get(address, 0)
+
+    run(bench)
+
+
+@pytest.mark.parametrize("widths", [[], [1], [-1] + [1] * 7])
+def test_event_bits_wrong(widths):
+    with pytest.raises(ValueError, match="EventBank event_bits must be at least 2 widths, not"):
+        EventBank(widths)
+
+
+@pytest.mark.parametrize("choices", [0, 1])
+def test_choices_wrong(choices):
+    with pytest.raises(ValueError, match=f"ChoiceBank choices must be at least 2, not {choices}"):
+        ChoiceBank(choices)

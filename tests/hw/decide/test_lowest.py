@@ -1,0 +1,72 @@
+"""The slowest live member of a job, against the golden model; every plausible slip is noticed."""
+
+import random
+
+import pytest
+from amaranth.hdl import Value
+from iswitch.config import Config
+
+import hw.decide.lowest
+from hw.decide.lowest import Lowest
+from sim.bench.mutant import mutant
+from sim.bench.stream import Bench
+from sim.model.decide import ring as flat
+from sim.model.decide import tree
+
+SERIAL = 1 << 32
+
+
+def config(members, window):
+    return Config(ports=2, bus_bits=64, members=members, jobs=2, window=window, elements=16, queue_bytes=4096)
+
+
+def check(lowest, members=5, window=4):
+    """One question a cycle: members that are live lack results as far from each other's as a ring allows, those that
+    have left any."""
+    rng, dut = random.Random(1), lowest(config(members, window))
+    spread = 4 * window
+
+    async def bench(ctx):
+        for _ in range(600):
+            start = rng.choice([0, SERIAL - 1, SERIAL // 2, rng.randrange(SERIAL)])
+            have = [(start + rng.choice([0, spread, rng.randint(0, spread)])) % SERIAL for _ in range(members)]
+            member = rng.randrange(members)
+            live = rng.randrange(1 << members) | 1 << member
+            have = [at if live >> m & 1 else rng.randrange(SERIAL) for m, at in enumerate(have)]
+            gain = rng.choice([0, 0, 1, 2 * window])
+            for name, value in (
+                ("have", sum(at << 32 * m for m, at in enumerate(have))),
+                ("live", live),
+                ("member", member),
+                ("gain", gain),
+            ):
+                ctx.set(Value.cast(getattr(dut, name)), value)
+            await ctx.tick().repeat(3)
+            have[member] += gain
+            assert ctx.get(dut.lowest) == tree.lowest(flat.Ring((), tuple(have), live, 1)) % SERIAL
+
+    Bench(dut).drive(bench)
+
+
+@pytest.mark.parametrize(("members", "window"), [(2, 1), (3, 4096), (5, 4), (8, 64), (32, 2)])
+def test_lowest_is_the_models(members, window):
+    check(Lowest, members, window)
+
+
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("Mux(self.live[k] & ", "Mux(1 & "),
+        ("a < b", "a > b"),
+        ("slots) + 3", "slots) + 1"),
+        ("Mux(counts, self.gain[:bits], nearest)", "0"),
+        ("& (self.member != k)", ""),
+        ("[*least_of, own]", "least_of"),
+        ("eq(reference + least)", "eq(reference)"),
+        ("reference.eq(again)", "reference.eq(mine + 1)"),
+    ],
+)
+def test_a_slip_is_noticed(sound, wrong):
+    slip = mutant(hw.decide.lowest, sound, wrong).Lowest
+    with pytest.raises(AssertionError):
+        check(slip)

@@ -1,0 +1,413 @@
+"""The ring's logic against the golden model, state by random state; every plausible slip in it is noticed."""
+
+import random
+from functools import cache
+from typing import NamedTuple
+
+import pytest
+from amaranth.hdl import Value
+from amaranth.lib import data
+from iswitch.config import Config
+from iswitch.wire import Operation, Outcome, SlotState
+
+import hw.decide.ring
+from hw.decide.ring import Asked
+from hw.decide.tables import job_row, slot_row
+from sim.bench.mutant import mutant
+from sim.bench.stream import Bench, pack
+from sim.model.decide import ring as model
+
+CONFIG = Config(ports=2, bus_bits=64, members=5, jobs=2, window=4, elements=64, queue_bytes=4096, uplinks=False)
+SERIAL = 1 << 32
+MASKS = range(1 << CONFIG.members)
+
+
+class Case(NamedTuple):
+    """One question to the ring and what it knows. Of the model's slots only the one asked about matters. `granted`: as
+    the model's, in an asynchronous job."""
+
+    ring: model.Ring
+    receipt: bool
+    member: int
+    seq: int
+    behind: int
+    format: int = 0
+    length: int = 0
+    tainted: bool = False
+    quarantine: bool = True
+    want: bool = False
+    boundary: bool = False
+    whole: bool = False
+    now_us: int = 0
+    evict_us: int = 0
+    heard: tuple[int, ...] = ()
+    asynchronous: bool = False
+    granted: int | None = None
+
+    @property
+    def index(self):
+        return self.seq % CONFIG.slots
+
+    def step(self):
+        if self.receipt:
+            return model.receipt(
+                self.ring,
+                member=self.member,
+                seq=self.seq,
+                behind=self.behind,
+                want=self.want,
+                granted=self.granted,
+                format=3,
+                length=4,
+            )
+        granted = self.granted or 0 if self.asynchronous else None
+        return model.contribute(
+            self.ring,
+            member=self.member,
+            seq=self.seq,
+            behind=self.behind,
+            format=self.format,
+            length=self.length,
+            tainted=self.tainted,
+            quarantine=self.quarantine,
+            boundary=self.boundary,
+            whole=self.whole,
+            now_us=self.now_us,
+            granted=granted,
+        )
+
+    def victim(self, waits):
+        """The first of those waited for who has been silent for too long, or None."""
+        late = [
+            m
+            for m, tick in enumerate(self.heard)
+            if waits >> m & 1
+            and m != self.member
+            and self.evict_us >> 14
+            and ((self.now_us >> 14) - tick) % 2**16 > self.evict_us >> 14
+        ]
+        return late[0] if late else None
+
+
+def case(rng):
+    """Mostly states that a ring can be in and questions at the edge of what it allows; some are plain noise."""
+    slots, window = CONFIG.slots, CONFIG.window
+    start = rng.choice([0, SERIAL - slots, SERIAL // 2, SERIAL // 2 - slots, rng.randrange(SERIAL // slots) * slots])
+    here = (start + rng.randrange(slots)) % SERIAL
+    arrived, expected = rng.choice(MASKS), rng.choice(MASKS)
+    slot = model.Slot(
+        here,
+        rng.choice(list(SlotState)[:3]),
+        arrived,
+        arrived & rng.choice(MASKS),
+        arrived & rng.choice(MASKS),
+        expected,
+        rng.randrange(1, 4),
+        4 * rng.randrange(1, 65),
+        rng.random() < 0.4,
+        rng.random() < 0.2,
+        opened_us=rng.randrange(SERIAL),
+    )
+    if slot.state == SlotState.COMPLETE and rng.random() < 0.3:
+        slot = slot._replace(arrived=slot.expected | slot.arrived)
+    laps = rng.choice([0, 0, 0, 1, 1, 1, 2, -1, -2, SERIAL // slots // 2, rng.randrange(-9, 9)])
+    seq, behind = (
+        (here + laps * slots) % SERIAL,
+        rng.choice([0, 1, window - 1, window, window + 1, rng.randrange(65536)]),
+    )
+    low, member = seq - behind, rng.randrange(CONFIG.members)
+    known = [
+        here + rng.choice([1, 1, 2, slots, 0, -1, rng.randrange(-slots, 2 * slots)]) for _ in range(CONFIG.members)
+    ]
+    known[member] = rng.choice([known[member], low, low - 1, low + 1, low - slots, low - slots - 1, here, here + 1])
+    if rng.random() < 0.4:
+        known = [here + 1 + rng.randrange(3) if m != member else at for m, at in enumerate(known)]
+    live, joining = rng.choice(MASKS), rng.choice([0, 0, rng.choice(MASKS)])
+    ring = model.Ring(
+        (slot,) * slots,
+        tuple(at % SERIAL for at in known),
+        live,
+        rng.randint(1, CONFIG.members),
+        joining & ~(live | 1 << member),
+        rng.choice(MASKS),
+        (seq + rng.choice([0, 1, -1, slots, -slots])) % SERIAL,
+        rng.choice([0, 0, 1, 50, 2**31 - 1]),
+    )
+    now_us = (slot.opened_us + rng.choice([0, 1, 49, 50, 2**31, rng.randrange(SERIAL)])) % SERIAL
+    evict_us = rng.choice([0, 2**14, 5 * 2**14 + 3, 2**29 - 1])
+    heard = tuple(
+        ((now_us >> 14) - rng.choice([0, evict_us >> 14, (evict_us >> 14) + 1, rng.randrange(2**16)])) % 2**16
+        for _ in range(CONFIG.members)
+    )
+    asynchronous, granted = rng.random() < 0.4, None
+    if asynchronous:
+        slot = slot._replace(boundary=False, whole=True)
+        ring = ring._replace(slots=(slot,) * slots)
+        granted = rng.choice([None, 0, 1 << member | rng.choice(MASKS), rng.choice(MASKS)])
+    same = rng.random() < 0.8
+    kind = (
+        (slot.boundary, slot.whole) if asynchronous or rng.random() < 0.7 else (rng.random() < 0.5, rng.random() < 0.5)
+    )
+    return Case(
+        ring,
+        rng.random() < 0.25,
+        member,
+        seq,
+        behind,
+        slot.format if same else rng.randrange(1, 4),
+        slot.length if same or rng.random() < 0.5 else 4 * rng.randrange(1, 65),
+        rng.random() < 0.4,
+        rng.random() < 0.6,
+        rng.random() < (0.85 if asynchronous else 0.5),
+        *kind,
+        now_us,
+        evict_us,
+        heard,
+        asynchronous,
+        granted,
+    )
+
+
+def row(layout, value):
+    return {name: value >> field.offset & (1 << field.width) - 1 for name, field in layout}
+
+
+NAMES = {"format": "numeric", "opened_us": "opened"}
+"""Fields of the model's slots that have another name in the gateware."""
+
+
+def inputs(one):
+    slot = one.ring.slots[one.index]
+    return {
+        "asked": pack(
+            Asked,
+            dict(
+                receipt=one.receipt,
+                want=one.want,
+                seq=one.seq,
+                behind=one.behind,
+                numeric=one.format,
+                length=one.length,
+                tainted=one.tainted,
+                boundary=one.boundary,
+                whole=one.whole,
+                covered=one.granted is not None,
+            ),
+        ),
+        "member": one.member,
+        "job": pack(
+            job_row(CONFIG),
+            {
+                "threshold": one.ring.threshold,
+                "live": one.ring.live,
+                "mode": not one.quarantine,
+                "joining": one.ring.joining,
+                "newcomers": one.ring.newcomers,
+                "start": one.ring.start,
+                "deadline": one.ring.deadline_us,
+                "evict": one.evict_us,
+                "segments": 3 * one.asynchronous,
+                "numeric": 3,
+            },
+        ),
+        "slot": pack(slot_row(CONFIG), {NAMES.get(name, name): value for name, value in slot._asdict().items()}),
+        "have": sum(at << 32 * m for m, at in enumerate(one.ring.have)),
+        "heard": sum(at << 16 * m for m, at in enumerate(one.heard)),
+        "now_us": one.now_us,
+        "tick": one.now_us >> 14,
+        "granted": one.granted or 0,
+    }
+
+
+@cache
+def cases(count=4000):
+    """Cases, what goes in, and what the model says."""
+    rng = random.Random(1)
+    return [(one, list(inputs(one).items()), one.step()) for one in (case(rng) for _ in range(count))]
+
+
+def check(ring, some):
+    """Every output that means something in the case, or an AssertionError."""
+    dut = ring(CONFIG)
+    ports = {
+        name: Value.cast(getattr(dut, name))
+        for name in (
+            "outcome",
+            "advance",
+            "low",
+            "slot_write",
+            "slot_next",
+            "works",
+            "operation",
+            "include",
+            "first",
+            "emit",
+            "resend",
+            "completes",
+            "evicts",
+            "late",
+        )
+    }
+    row_layout = data.Layout.cast(slot_row(CONFIG))
+
+    async def bench(ctx):
+        for one, given, step in some:
+            for name, value in given:
+                ctx.set(Value.cast(getattr(dut, name)), value)
+            await ctx.tick().repeat(3)
+            got = {name: ctx.get(port) for name, port in ports.items()}
+            assert got["outcome"] == step.outcome, f"{one}: {Outcome(got['outcome'])!r}, not {step.outcome!r}"
+            known = got["low"] if got["advance"] else one.ring.have[one.member]
+            assert known == step.ring.have[one.member], f"{one}: have {known:#x}"
+            slot = step.ring.slots[one.index]
+            expected = {NAMES.get(name, name): int(value) for name, value in slot._asdict().items()}
+            before = row(row_layout, dict(given)["slot"])
+            assert (row(row_layout, got["slot_next"]) if got["slot_write"] else before) == expected, f"{one}: slot"
+            work = None
+            if got["works"]:
+                resend = got["operation"] == Operation.RESEND
+                assert got["resend"] == resend
+                assert resend or got["include"] == (got["operation"] == Operation.CONTRIBUTE)
+                work = model.Work(
+                    Operation(got["operation"]),
+                    one.index,
+                    not resend and bool(got["first"]),
+                    not resend and bool(got["emit"]),
+                    step.work.receivers if step.work else 0,
+                )
+            assert work == step.work, f"{one}: {work}, not {step.work}"
+            assert got["completes"] == bool(step.work and step.work.emit), f"{one}: completes"
+            assert ((got["late"] & -got["late"]).bit_length() - 1 if got["evicts"] else None) == one.victim(
+                step.waits
+            ), f"{one}: evicts"
+
+    Bench(dut).drive(bench)
+
+
+def test_ring_decides_as_the_model():
+    check(hw.decide.ring.Ring, cases())
+
+
+def test_cases_meet_every_outcome_and_operation():
+    steps = [step for *_, step in cases()]
+    assert {step.outcome for step in steps} == {
+        Outcome.ADDED,
+        Outcome.QUARANTINED,
+        Outcome.RECEIPT,
+        Outcome.DUPLICATE,
+        Outcome.LATE,
+        Outcome.STALE,
+        Outcome.WINDOW,
+        Outcome.SLOT_HELD,
+        Outcome.FORMAT,
+        Outcome.LENGTH,
+    }
+    assert {step.work and (step.work.operation, step.work.first, step.work.emit) for step in steps} == {
+        None,
+        (Operation.RESEND, False, False),
+        *((Operation.CONTRIBUTE, first, emit) for first in (True, False) for emit in (True, False)),
+        (Operation.FORCE, True, True),
+        (Operation.FORCE, False, True),
+    }
+
+
+MUTANTS = [
+    ("asked.behind > window,", "asked.behind >= window,"),
+    ("asked.behind >= Mux(", "asked.behind > Mux("),
+    ("gain > slots", "gain >= slots"),
+    ("ahead > slots", "ahead >= slots"),
+    ("~receipt & far", "far"),
+    ("ahead < 0", "ahead <= 0"),
+    ("(known <= 0)", "(known < 0)"),
+    ("known, silence = Signal(signed(32),", "known, silence = Signal(32,"),
+    ("(lacks & ~bit)", "lacks"),
+    ("job.live[k] & (", "("),
+    ("silence > allowed", "silence >= allowed"),
+    ("(allowed != 0) & ", ""),
+    ("before_start < 0", "before_start <= 0"),
+    ("job.live & ~Mux(early, job.newcomers, 0)", "job.live"),
+    ("age >= job.deadline", "age > job.deadline"),
+    ("(job.deadline != 0) & ", ""),
+    ("overdue & ~opens", "overdue"),
+    ("~whole & (", "("),
+    ("| overdue)", ")"),
+    ("tally, job.threshold, overdue)", "tally, job.threshold, 0)"),
+    ("Mux(opens, 0, tally)", "tally"),
+    ("(~rejects & bit.any())", "bit.any()"),
+    ("has_enough(grows.whole", "has_enough(slot.whole"),
+    ("Mux(opens, Mux(installs, 0, self.now_us), slot.opened)", "self.now_us"),
+    (" & joins)", ")"),
+    ("self.completes & after.boundary", "after.boundary"),
+    ("((asked.boundary != slot.boundary) | ", "("),
+    (" | (asked.whole != slot.whole)", ""),
+    ("Mux(collecting, slot.expected & ~slot.arrived, lacks)", "slot.expected & ~slot.arrived"),
+    ("Mux(collecting, slot.expected & ~slot.arrived, lacks)", "lacks"),
+    ("self.silent & ~bit", "self.silent"),
+    ("waits.eq(asked.want & collecting & same)", "waits.eq(collecting & same)"),
+    ("waits.eq(asked.want & collecting & same)", "waits.eq(asked.want & collecting)"),
+    ("waits.eq(collecting)", "waits.eq(0)"),
+    ("self.outcome.eq(Outcome.SLOT_HELD), waits.eq(~installs)", "self.outcome.eq(Outcome.SLOT_HELD)"),
+    ("Signal(signed(32)), Signal(signed(32))", "Signal(32), Signal(signed(32))"),
+    ("Signal(signed(32)), Signal(signed(32))", "Signal(signed(32)), Signal(32)"),
+    ("gains.eq(gain > 0)", "gains.eq(gain > 1)"),
+    ("count >= threshold", "count > threshold"),
+    ("~(slot.expected & ~slot.arrived)", "~slot.expected"),
+    ("Mux(opens, 0, slot.arrived)", "slot.arrived"),
+    ("Mux(opens, 0, slot.members) | ", "slot.members | "),
+    ("Mux(opens, 0, slot.tainted)", "slot.tainted"),
+    ("Mux(opens, job.live", "Mux(0, job.live"),
+    ("Mux(opens, job.live", "Mux(1, job.live"),
+    ("Mux(anew, self.granted, ", "Mux(0, self.granted, "),
+    ("anew.eq(opens & ", "anew.eq("),
+    (" & ~(filled.expected & bit).any()", " & ~(self.granted & bit).any()"),
+    ("claimed & (opens | collecting) &", "claimed & opens &"),
+    ("claimed & (opens | collecting) &", "claimed &"),
+    ("self.granted & absent", "awaited & absent"),
+    ("asked.want & claimed & asked.covered & lap", "asked.want & claimed & asked.covered"),
+    ("asked.want & claimed & asked.covered & lap", "asked.want & claimed & lap"),
+    ("asked.want & claimed & asked.covered & lap", "claimed & asked.covered & lap"),
+    ("with m.If(held):", "with m.If(0):"),
+    (", self.late.eq(granted_late)]", "]"),
+    ("with m.Elif(anybody):", "with m.Elif(0):"),
+    ("after.arrived.eq(0), ", ""),
+    ("after.members.eq(0), ", ""),
+    ("after.tainted.eq(0), ", ""),
+    ("after.numeric.eq(job.numeric), ", ""),
+    ("after.length.eq(4),", ""),
+    ("after.opened.eq(0), ", ""),
+    ("Mux(rejects, 0, bit)", "bit"),
+    ("asked.tainted & ~job.mode", "asked.tainted"),
+    ("opens | (slot.members == 0)", "opens | (slot.arrived == 0)"),
+    ("opens | (slot.members == 0)", "slot.members == 0"),
+    ("(complete & (lacks", "((lacks"),
+    ("held.eq(collecting | ", "held.eq("),
+    ("opens & held", "held"),
+    ("| (same & (slot.state == SlotState.EMPTY))", ""),
+    ("asked.want & stored", "stored"),
+    ("complete & same", "complete"),
+    ("complete & same", "same"),
+    ("here | ~collecting", "here"),
+    ("here | ~collecting", "~collecting"),
+    ("Mux(here, Outcome.DUPLICATE, Outcome.LATE)", "Outcome.DUPLICATE"),
+    ("self.resend.eq(stored)]", "self.resend.eq(0)]"),
+    ("~rejects | self.emit", "1"),
+    ("~rejects | self.emit", "~rejects"),
+    ("~opens & ((asked.numeric", "((asked.numeric"),
+    ("~opens & (asked.length", "(asked.length"),
+    (", self.advance.eq(0)]", "]"),
+    ("asked.seq - asked.behind", "asked.seq"),
+    ("Mux(self.emit, closed, SlotState.COLLECTING)", "SlotState.COLLECTING"),
+    ("after.members.eq(slot.members), ", ""),
+    ("after.tainted.eq(slot.tainted),\n", "\n"),
+    (
+        "self.include.eq(0), self.slot_write.eq(1),\n                             after",
+        "self.include.eq(0),\n                             after",
+    ),
+]
+
+
+@pytest.mark.parametrize(("sound", "wrong"), MUTANTS)
+def test_check_notices_a_slip_in_the_logic(sound, wrong):
+    slipped = mutant(hw.decide.ring, sound, wrong).Ring
+    with pytest.raises(AssertionError):
+        check(slipped, cases())

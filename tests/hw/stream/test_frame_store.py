@@ -1,0 +1,208 @@
+# amaranth: UnusedElaboratable=no
+"""The frame memory at a port's exit."""
+
+import random
+
+import pytest
+
+import hw.stream.frame_store
+from hw.stream.frame_store import FrameStore
+from sim.bench.mutant import mutant
+from sim.bench.stream import STALLS, Bench, from_words, to_words
+
+
+def run(frames, *, depth=64, notes=16, stalls=0, repeats=None, start=0, bus_bits=64, store=FrameStore):
+    """Frames in, with their index as note; frame k is shown `repeats[k]` times. Returns bench, source, sink."""
+    dut = store(bus_bits=bus_bits, depth=depth, note=8, notes=notes)
+    bench = Bench(dut, stalls=stalls)
+    words = [
+        (k, at, word, len(frame)) for k, frame in enumerate(frames) for at, word in enumerate(to_words(frame, bus_bits))
+    ]
+    source = bench.source(
+        dut.put,
+        [word for _, _, word, _ in words],
+        beside=lambda item: [
+            (dut.first, words[item][1] == 0),
+            (dut.put_note, words[item][0]),
+            (dut.put_bytes, words[item][3]),
+        ],
+    )
+    sink = bench.sink(dut.o, beside=[dut.note, dut.noted], start=start)
+
+    async def repeat(ctx):
+        shown = dict(enumerate(repeats or [1] * len(frames)))
+        async for _, _, valid, ready, last, note, following in ctx.tick().sample(
+            dut.o.valid, dut.o.ready, dut.o.payload.last, dut.note, dut.noted
+        ):
+            if valid and ready and last:
+                shown[note] -= 1
+            if following:
+                ctx.set(dut.again, shown[note] > 1)
+
+    bench.process(repeat)
+    assert bench.run(read=[dut.busy]) == [0]
+    assert all(noted for _, noted in sink.besides)
+    return bench, source, sink
+
+
+def shown(sink, bus_bits=64):
+    """The frames that came out and the note that stood beside each of their words."""
+    frames = from_words(sink.items, bus_bits)
+    notes, at = [], 0
+    for frame in frames:
+        count = -(-len(frame) * 8 // bus_bits)
+        [note] = {note for note, _ in sink.besides[at : at + count]}
+        notes.append(note)
+        at += count
+    return list(zip(notes, frames, strict=True))
+
+
+def noise(sizes, seed=0):
+    rng = random.Random(seed)
+    return [rng.randbytes(size) for size in sizes]
+
+
+@pytest.mark.parametrize("stalls", STALLS)
+@pytest.mark.parametrize("bus_bits", [64, 256, 512])
+def test_frames_leave_in_order_beside_their_notes(bus_bits, stalls):
+    frames = noise((60, 61, 63, 64, 65, 100, 127, 128))
+    bench, _, sink = run(frames, bus_bits=bus_bits, stalls=stalls, depth=128)
+    assert shown(sink, bus_bits) == list(enumerate(frames))
+    assert bench.strobes == {"stat_drop": 0}
+
+
+@pytest.mark.parametrize("stalls", STALLS)
+def test_again_shows_the_same_frame_once_more(stalls):
+    frames, repeats = noise((24, 60, 64, 25, 100, 60)), [3, 1, 2, 4, 1, 3]
+    _, _, sink = run(frames, repeats=repeats, stalls=stalls)
+    assert shown(sink) == [(k, frames[k]) for k, times in enumerate(repeats) for _ in range(times)]
+
+
+def test_frame_that_does_not_fit_is_dropped_whole_and_counted():
+    frames = noise((256, 200, 64, 8, 56, 8))  # 32, 25, 8, 1, 7, 1 words into 64
+    bench, _, sink = run(frames, start=100)
+    assert shown(sink) == [(k, frames[k]) for k in (0, 1, 3)] + [(5, frames[5])]
+    assert bench.strobes == {"stat_drop": 2}
+
+
+def test_memory_can_be_filled_to_the_last_word():
+    frames = noise((256, 256, 8))
+    bench, _, sink = run(frames, start=100)
+    assert shown(sink) == [(0, frames[0]), (1, frames[1])]
+    assert bench.strobes == {"stat_drop": 1}
+
+
+def check_room(bus_bits, store=FrameStore):
+    """Frames that are no whole number of words, each into what those before it left: in words, rounded up, to the last
+    one and not a byte more."""
+    size, free, kept, lengths = bus_bits // 8, 16, [], []
+    for words, partial in (
+        (5, 0),
+        (12, 1),
+        (11, 1),
+        (1, size - 1),
+        (5, 1),
+        (3, 1),
+        (1, 1),
+        (0, 7),
+        (0, 1),
+        (1, 1),
+        (1, 0),
+        (0, 7),
+    ):
+        lengths.append(words * size + partial)
+        if words + (partial > 0) <= free:
+            kept.append(len(lengths) - 1)
+            free -= words + (partial > 0)
+    assert free == 0 and len(kept) < len(lengths) - 3
+    frames = noise(lengths)
+    bench, _, sink = run(frames, depth=16, start=100, bus_bits=bus_bits, store=store)
+    assert shown(sink, bus_bits) == [(k, frames[k]) for k in kept]
+    assert bench.strobes == {"stat_drop": len(frames) - len(kept)}
+
+
+@pytest.mark.parametrize("bus_bits", [64, 256, 512])
+def test_a_frame_fits_where_there_is_a_word_for_its_last_bytes_too(bus_bits):
+    check_room(bus_bits)
+
+
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("Const(0, shift), room", "Const(-1, shift), room"),
+        (">> shift),", ">> shift + 1),"),
+        ("(spare != 0) | ~late", "(spare != 0) | late"),
+        ("(spare != 0) | ~late", "1"),
+    ],
+)
+def test_a_slip_in_rounding_is_noticed(sound, wrong):
+    with pytest.raises((AssertionError, TimeoutError)):
+        check_room(64, mutant(hw.stream.frame_store, sound, wrong).FrameStore)
+
+
+def test_frame_without_room_for_its_note_is_dropped_whole_and_counted():
+    frames = noise([16] * 8)
+    bench, _, sink = run(frames, notes=5, start=100)
+    assert shown(sink) == [(k, frames[k]) for k in range(5)]
+    assert bench.strobes == {"stat_drop": 3}
+
+
+@pytest.mark.parametrize("depth", [1 << 13, 1 << 15, 1 << 16, 1 << 17])
+def test_a_large_memory_takes_what_comes_when_it_is_empty(depth):
+    frames = noise((60, 1514, 64))
+    bench, _, sink = run(frames, depth=depth)
+    assert shown(sink) == list(enumerate(frames))
+    assert bench.strobes == {"stat_drop": 0}
+
+
+def test_memory_is_given_back_for_ever():
+    frames = noise([40, 64, 8] * 12)
+    bench, _, sink = run(frames, depth=16)
+    assert shown(sink) == list(enumerate(frames))
+    assert bench.strobes == {"stat_drop": 0}
+
+
+def test_drops_depend_on_nothing_but_room():
+    """Random frames into a slow reader: those that come out are those that were not counted, each whole."""
+    frames = noise([8 + 7 * k % 60 for k in range(60)], 7)
+    dut = FrameStore(bus_bits=64, depth=16, note=8)
+    bench = Bench(dut)
+    words = [(k, at, word, len(frame)) for k, frame in enumerate(frames) for at, word in enumerate(to_words(frame, 64))]
+    bench.source(
+        dut.put,
+        [word for _, _, word, _ in words],
+        beside=lambda item: [
+            (dut.first, words[item][1] == 0),
+            (dut.put_note, words[item][0]),
+            (dut.put_bytes, words[item][3]),
+        ],
+    )
+    sink = bench.sink(dut.o, beside=[dut.note, dut.noted], stalls=0.6)
+    bench.run()
+    kept = shown(sink)
+    assert [frame for _, frame in kept] == [frames[note] for note, _ in kept]
+    assert [note for note, _ in kept] == sorted({note for note, _ in kept})
+    assert bench.strobes["stat_drop"] == len(frames) - len(kept)
+    assert 10 < len(kept) < len(frames)
+
+
+def test_word_can_be_read_3_cycles_after_it_was_put():
+    _, source, sink = run(noise([200, 64]))
+    assert sink.times == [put + 3 for put in source.times]
+
+
+def test_frame_begins_again_3_cycles_later():
+    _, _, sink = run(noise([64]), repeats=[2])
+    assert sink.times[8] - sink.times[7] == 3
+    assert sink.times[8:] == list(range(sink.times[8], sink.times[8] + 8))
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3, 100])
+def test_depth_wrong(depth):
+    with pytest.raises(ValueError, match=f"FrameStore depth must be a power of two above 1, not {depth}"):
+        FrameStore(bus_bits=64, depth=depth, note=8)
+
+
+def test_bus_bits_wrong():
+    with pytest.raises(ValueError, match="FrameStore bus_bits must be 64, 256 or 512, not 8"):
+        FrameStore(bus_bits=8, depth=64, note=8)

@@ -1,0 +1,91 @@
+"""Trainings of a few updates: what they take follows from what is stated, and nothing else does."""
+
+import dataclasses
+from functools import partial
+
+import numpy as np
+import pytest
+from iswitch.rl.ppo import Options
+from sim.emulator.program import Machine, Program
+from sim.cluster.cartpole import TRAINERS, Costs, Outcome, Row, asynchronous, measure, median_s
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+FEW = Options(
+    workers=3, num_envs=2, num_steps=16, total_steps=3 * 2 * 16 * 4, epochs=2, num_minibatches=2, solved_return=450
+)
+ALL = FEW.updates * FEW.epochs * FEW.num_minibatches
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_the_same_seed_takes_the_same_time(name):
+    rows = [
+        measure(TRAINERS[name], options, Costs(), Machine()) for options in (FEW, FEW, dataclasses.replace(FEW, seed=2))
+    ]
+    assert rows[0] == rows[1] and rows[0].weights_sha256 != rows[2].weights_sha256
+
+
+@pytest.mark.parametrize(
+    "name, solved_return, reached", [("synchronous", 1, True), ("asynchronous", 1, True), ("synchronous", 450, False)]
+)
+def test_a_solved_return_is_told(name, solved_return, reached):
+    row = measure(
+        TRAINERS[name], dataclasses.replace(FEW, solved_return=solved_return, solved_episodes=1), Costs(), Machine()
+    )
+    assert row.reached == reached and (row.updates < ALL) == reached and row.updates % 4 == 0
+
+
+def test_synchronous_training_takes_the_time_of_the_slowest():
+    """But for the sums, each of which takes less than a millisecond."""
+    collectives = FEW.updates * (1 + FEW.epochs * FEW.num_minibatches) + 8  # some for the first `share`
+    rows = {
+        slowdown: measure(TRAINERS["synchronous"], FEW, Costs(slowdown=slowdown), Machine()) for slowdown in (1.0, 5.0)
+    }
+    for slowdown, row in rows.items():
+        computing_s = (
+            slowdown * FEW.updates * (FEW.num_envs * FEW.num_steps * 50e-6 + FEW.epochs * FEW.num_minibatches * 2e-3)
+        )
+        assert (
+            row.updates == ALL
+            and row.steps == FEW.total_steps
+            and computing_s < row.seconds < computing_s + 1e-3 * collectives
+        )
+    assert rows[1.0].weights_sha256 == rows[5.0].weights_sha256
+
+
+def test_asynchronous_training_does_not_wait_for_the_slowest():
+    """It takes as many steps of environments as the synchronous one, most of them with the two fast workers; the slow
+    one is at most in the middle of a gradient when they end."""
+    times = {name: measure(TRAINERS[name], FEW, Costs(slowdown=20), Machine()).seconds for name in TRAINERS}
+    assert times["asynchronous"] < 0.6 * times["synchronous"]
+
+
+def test_the_fewer_are_waited_for_the_sooner_it_ends():
+    rows = {
+        threshold: measure(partial(asynchronous, threshold=threshold, staleness=7), FEW, Costs(), Machine())
+        for threshold in (1, 3)
+    }
+    assert rows[1].seconds < 0.6 * rows[3].seconds and rows[1].updates > rows[3].updates
+
+
+def test_different_weights_are_told():
+    def differs(program: Program, rank: int, options: Options, pace: object) -> Outcome:
+        return Outcome(0, program.now(), 0, 1, 1, np.zeros(1, np.float32), f"{rank}")
+
+    with pytest.raises(RuntimeError, match="the workers' weights differ"):
+        measure(differs, FEW, Costs(), Machine())
+
+
+@pytest.mark.parametrize(
+    "reached, median", [([True, True, True], 2), ([True, True, False], 3), ([False, True, False], None)]
+)
+def test_who_does_not_get_there_took_for_ever(reached, median):
+    """Seeds that take 1, 2 and 3 seconds, in another order."""
+    rows = [Row(1, got_there, seconds, 450.0, 1, 1, 450.0, "") for got_there, seconds in zip(reached, (2.0, 3.0, 1.0))]
+    assert median_s(rows) == median
+
+
+@pytest.mark.parametrize("name", ["step_us", "gradient_us", "slowdown"])
+def test_costs_wrong(name):
+    with pytest.raises(ValueError, match=f"Costs {name} must be above 0, not 0"):
+        Costs(**{name: 0})

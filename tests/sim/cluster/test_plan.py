@@ -1,0 +1,108 @@
+"""Plans that run: what is promised is what compiled switches do, in virtual time; and what no fabric can run is
+refused."""
+
+from dataclasses import replace
+
+import networkx as nx
+import pytest
+import sim.cluster.plan
+from iswitch.config import Config
+from iswitch.plan.configuration import configuration
+from iswitch.plan.exact import one_tree
+from iswitch.plan.generators import leaf_spine, seed_example
+from iswitch.plan.topology import Topology
+from iswitch.rl.ppo import Options
+from sim.emulator.planned import boards_of, config_of, fabric_of
+from sim.cluster.plan import measure, trained
+
+SCALE = 0.01
+SEGMENTS = (128, 448)
+
+
+def racks(uplink_gbps: float, leaves: int = 2, hosts: int = 3) -> Topology:
+    graph = leaf_spine(leaves, 1, hosts, nic_gbps=10.0, uplink_gbps=uplink_gbps)
+    return Topology.of(graph, aggregates={node: 100.0 for node, kind in graph.nodes(data="kind") if kind == "switch"})
+
+
+def chain() -> Topology:
+    """Three switches in a row, whose cables become slower, with workers at all of them."""
+    graph = nx.Graph()
+    graph.add_nodes_from([f"s{k}" for k in range(3)], kind="switch", aggregates=True, capacity_gbps=100.0)
+    for host, (switch, bw_gbps) in enumerate([("s0", 10.0), ("s0", 4.0), ("s1", 10.0), ("s2", 10.0), ("s2", 10.0)]):
+        graph.add_edge(f"w{host}", switch, bw_gbps=bw_gbps)
+        graph.nodes[f"w{host}"]["kind"] = "host"
+    graph.add_edge("s0", "s1", bw_gbps=20.0)
+    graph.add_edge("s1", "s2", bw_gbps=7.0)
+    return Topology(graph)
+
+
+def alone() -> Topology:
+    graph = nx.relabel_nodes(nx.star_graph(4), {0: "s", **{k: f"w{k}" for k in range(1, 5)}})
+    nx.set_edge_attributes(graph, 2.5, "bw_gbps")
+    nx.set_node_attributes(graph, "host", "kind")
+    graph.nodes["s"].update(kind="switch", aggregates=True, capacity_gbps=100.0)
+    return Topology(graph)
+
+
+CASES = {
+    "uplinks bind": racks(6.0),
+    "cables of workers bind": racks(40.0),
+    "three in a row": chain(),
+    "one switch": alone(),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_plan_runs_at_the_rate_that_it_promises(case: str) -> None:
+    topology = CASES[case]
+    found = measure(topology, one_tree(topology, levels=None, adjacent=True), scale=SCALE, segments=SEGMENTS)
+    assert abs(found.difference) <= 0.05, found
+
+
+def test_a_slower_cable_than_planned_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = CASES["uplinks bind"]
+    monkeypatch.setattr(
+        sim.cluster.plan,
+        "fabric_of",
+        lambda told, boards, scale, seed: fabric_of(told, boards, scale=0.9 * scale, seed=seed),
+    )
+    found = measure(topology, one_tree(topology, levels=None, adjacent=True), scale=SCALE, segments=SEGMENTS)
+    assert found.difference < -0.05
+
+
+def test_a_policy_trains_over_the_fabric_of_a_plan() -> None:
+    topology = CASES["uplinks bind"]
+    options = Options(workers=6, num_envs=1, total_steps=6 * 128)
+    results = trained(topology, one_tree(topology, levels=None, adjacent=True), options, scale=SCALE)
+    assert len(results) == 6 and len({sha for _, sha in results}) == 1
+
+
+def test_boards_are_told_what_the_plan_says() -> None:
+    topology = CASES["three in a row"]
+    plan = one_tree(topology, levels=None, adjacent=True)
+    told = configuration(topology, plan)
+    boards = boards_of(told, config_of(told))
+    try:
+        assert [board.mac.hex(":") for board in boards] == [switch["mac"] for switch in told["switches"].values()]
+        with fabric_of(told, boards, scale=0.5) as fabric:
+            speeds = {frozenset((link.one[0], link.other[0])): link.rate_bps for link in fabric.links}
+        assert speeds == {frozenset((0, 1)): 10e9, frozenset((1, 2)): 3.5e9}
+    finally:
+        for board in boards:
+            board.close()
+
+
+def test_the_default_switch_serves_where_it_is_large_enough() -> None:
+    topology = CASES["uplinks bind"]
+    told = configuration(topology, one_tree(topology, levels=None, adjacent=True))
+    assert config_of(told) == Config()
+    larger = racks(40.0, leaves=3, hosts=5)
+    told = configuration(larger, one_tree(larger, levels=None, adjacent=True))
+    assert config_of(told, window=32) == replace(Config(), ports=6, members=16, window=32)
+
+
+def test_what_no_fabric_can_run_is_refused_with_the_reason() -> None:
+    topology = seed_example()
+    told = configuration(topology, one_tree(topology))
+    with pytest.raises(ValueError, match="sums end at the host PS, not at a switch"):
+        config_of(told)

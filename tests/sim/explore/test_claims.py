@@ -1,0 +1,421 @@
+"""Asynchronous jobs in every state that small cases can reach, and the wrong rules that the explorer must find.
+
+All faults at once: see the head of `sim/explore/claims.py`. More updates than grants are kept where S is 0 or 1,
+as a rule; seq wraps. Larger cases are left to `make test-all` for time.
+"""
+
+import pytest
+
+from iswitch.wire import Outcome
+from sim.bench.mutant import broken_promise
+from sim.model.decide import claims as claims_of
+from sim.model.decide.claims import Claimant
+from sim.explore.claims import ClaimsExplorer
+from sim.explore.claims_switch import ClaimsSwitch, Rules, Scenario, renewed
+from sim.explore.claims_symmetry import renumber
+from sim.explore.claims_worker import Habits, Worker
+from sim.explore.search import Violation
+
+TWO = Scenario(workers=2, staleness=1, threshold=1, updates=3)
+THREE = Scenario(workers=3, staleness=0, threshold=2, updates=3)
+AHEAD = TWO._replace(pipelined=True)
+RESET = TWO._replace(resets=1)
+
+SPOILED = frozenset({(0, 1), (1, 1), (1, 2)})
+"""Quarantined contributions: segment 0 of all who begin, segment 1 of whoever."""
+
+RIGHT = {
+    "two, S=0": (1769, TWO._replace(staleness=0)),
+    "two": (981, TWO),
+    "two, S=2": (2332, TWO._replace(staleness=2, updates=4)),
+    "two, S=0, H=2": (79, TWO._replace(staleness=0, threshold=2)),
+    "two, H=2": (79, TWO._replace(threshold=2)),
+    "two, S=2, H=2": (109, TWO._replace(staleness=2, threshold=2, updates=4)),
+    "M=2, W=1": (1877, TWO._replace(segments=2)),
+    "M=1, W=2": (1531, TWO._replace(window=2)),
+    "M=2, W=2": (8851, TWO._replace(segments=2, window=2)),
+    "M=2, W=2, H=2": (320, TWO._replace(segments=2, window=2, threshold=2)),
+    "M=3, W=2, H=2": (575, TWO._replace(segments=3, window=2, threshold=2)),
+    "leave": (1846, TWO._replace(leaves=1)),
+    "leave, M=2": (4030, TWO._replace(segments=2, leaves=1)),
+    "leave, M=2, W=2, H=2": (1387, TWO._replace(segments=2, window=2, threshold=2, leaves=1)),
+    "leave and join": (6380, TWO._replace(leaves=1, joins=1)),
+    "leave and join, M=2, H=2": (1514, TWO._replace(segments=2, threshold=2, leaves=1, joins=1)),
+    "quarantine": (2091, TWO._replace(tainted=SPOILED)),
+    "quarantine, leave, M=2, H=2": (467, TWO._replace(segments=2, threshold=2, leaves=1, tainted=SPOILED)),
+    "SET_H": (3698, TWO._replace(threshold=2, thresholds=(1, 2))),
+    "SET_H, leave": (1416, TWO._replace(updates=2, threshold=2, thresholds=(1, 2), leaves=1)),
+    "ahead, S=0, H=2": (1556, AHEAD._replace(staleness=0, threshold=2)),
+    "ahead": (12352, AHEAD),
+    "ahead, H=2": (2177, AHEAD._replace(threshold=2)),
+    "ahead, S=2, H=2": (6765, AHEAD._replace(staleness=2, threshold=2, updates=4)),
+    "ahead, leave, H=2": (4679, AHEAD._replace(threshold=2, leaves=1)),
+    "lies, S=0": (2898, TWO._replace(staleness=0, lies=True)),
+    "lies": (1673, TWO._replace(lies=True)),
+    "lies, leave, H=2": (343, TWO._replace(threshold=2, lies=True, leaves=1)),
+    "lies, leave, S=0": (929, TWO._replace(staleness=0, updates=2, lies=True, leaves=1)),
+    "lies, M=2, H=2": (182, TWO._replace(staleness=0, segments=2, lies=True, threshold=2)),
+    "RESET": (4148, RESET),
+    "RESET, H=2": (428, RESET._replace(threshold=2)),
+    "RESET, S=0": (1667, RESET._replace(staleness=0, updates=2)),
+    "RESET, leave and join": (5184, RESET._replace(updates=2, leaves=1, joins=1)),
+    "RESET, M=2, W=2, H=2": (2820, RESET._replace(segments=2, window=2, threshold=2, updates=2)),
+    "RESET, SET_H": (4516, RESET._replace(updates=2, thresholds=(1, 2))),
+    "RESET, lies": (2781, RESET._replace(lies=True, updates=2, staleness=0)),
+    "two RESETs": (3162, RESET._replace(resets=2, updates=2)),
+    "RESET, ahead, H=2": (7142, RESET._replace(pipelined=True, threshold=2)),
+    "FBCAST": (981, TWO._replace(fbcasts=True)),
+    "three": (7648, THREE),
+    "three, S=1": (4132, THREE._replace(staleness=1)),
+    "three, H=3, S=1": (249, THREE._replace(threshold=3, staleness=1)),
+    "three, leave": (3096, THREE._replace(updates=2, leaves=1)),
+    "three, leave, H=3": (807, THREE._replace(threshold=3, leaves=1)),
+    "three, SET_H": (3000, THREE._replace(updates=2, thresholds=(2, 3))),
+}
+SLOW = {
+    "M=3, W=2, leave": (28364, TWO._replace(segments=3, window=2, leaves=1)),
+    "SET_H, leave, U=3": (7150, TWO._replace(threshold=2, thresholds=(1, 2), leaves=1)),
+    "S=0, U=4": (7619, TWO._replace(staleness=0, updates=4)),
+    "ahead, S=0": (14697, AHEAD._replace(staleness=0)),
+    "ahead, M=2": (24930, AHEAD._replace(segments=2)),
+    "ahead, U=4": (116244, AHEAD._replace(updates=4)),
+    "ahead, S=2, U=4": (68517, AHEAD._replace(staleness=2, updates=4)),
+    "ahead, H=2, U=5": (36602, AHEAD._replace(threshold=2, updates=5)),
+    "ahead, leave": (17817, AHEAD._replace(leaves=1)),
+    "ahead, leave and join, H=2": (14888, AHEAD._replace(threshold=2, leaves=1, joins=1)),
+    "three, S=1, U=4": (17131, THREE._replace(staleness=1, updates=4)),
+    "three, H=1, S=1": (33551, THREE._replace(threshold=1, staleness=1)),
+    "three, leaves": (5187, THREE._replace(updates=2, leaves=2)),
+    "three, S=1, leave": (11091, THREE._replace(staleness=1, leaves=1)),
+    "three, leave and join": (7172, THREE._replace(updates=2, leaves=1, joins=1)),
+    "three, M=2": (2468, THREE._replace(updates=2, segments=2)),
+    "three, M=2, S=1, U=3": (7492, THREE._replace(staleness=1, segments=2)),
+    "lies, leave and join": (9828, TWO._replace(lies=True, leaves=1, joins=1)),
+    "lies, M=2, W=2": (14457, TWO._replace(lies=True, segments=2, window=2)),
+    "lies, ahead": (22940, AHEAD._replace(lies=True)),
+    "lies, ahead, S=0": (29142, AHEAD._replace(staleness=0, lies=True)),
+    "lies, three, S=0": (12697, TWO._replace(workers=3, staleness=0, updates=2, lies=True)),
+    "lies, three": (75396, TWO._replace(workers=3, lies=True)),
+    "RESET, leave and join, U=3": (22920, RESET._replace(leaves=1, joins=1)),
+    "RESET, ahead": (53269, RESET._replace(pipelined=True)),
+    "RESET, three": (10636, RESET._replace(workers=3, staleness=0, threshold=2, updates=2)),
+    "three, ahead": (8820, THREE._replace(updates=2, staleness=1, pipelined=True)),
+}
+
+
+@pytest.mark.parametrize("name", [*RIGHT, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+def test_every_promise_holds_in_every_state(name):
+    states, scenario = (RIGHT | SLOW)[name]
+    assert len(ClaimsExplorer(scenario).run()) == states
+
+
+# Wrong rules of the switch
+
+
+def any_age(claims, ring, *, weights, **rest):
+    return claims_of.claim(claims, ring._replace(have=(claims.base,) * len(ring.have)), weights=claims.base, **rest)
+
+
+def a_repeat_is_a_new_claim(claims, ring, *, member, k, **rest):
+    if not claims.claimants[member].waiting and k == claims.claimants[member].k:
+        claims = claims_of.leave(claims, member)._replace(grants=claims.grants)
+    return claims_of.claim(claims, ring, member=member, k=k, **rest)
+
+
+def weights_are_believed(claims, ring, *, member, **rest):
+    """The rule before: all that exists, in updates that are not complete too."""
+    have = ring.have[:member] + (claims.base,) + ring.have[member + 1 :]
+    return claims_of.claim(claims, ring._replace(have=have), member=member, **rest)
+
+
+def only_what_it_had_before(claims, ring, *, member, weights, **rest):
+    if weights == ring.have[member] and claims.grants:
+        return claims_of.Verdict(claims, Outcome.UNHELD)
+    return claims_of.claim(claims, ring, member=member, weights=weights, **rest)
+
+
+def ks_outlast_a_reset(claims, first_seq):
+    return renewed(claims, first_seq)._replace(claimants=claims.claimants)
+
+
+def grants_outlast_a_reset(claims, first_seq):
+    return renewed(claims, first_seq)._replace(grants=claims.grants)
+
+
+def the_base_outlasts_a_reset(claims, first_seq):
+    return renewed(claims, first_seq)._replace(base=claims.base)
+
+
+def an_older_claim_is_a_new_one(claims, ring, *, member, k, **rest):
+    if k < claims.claimants[member].k:
+        claims = claims_of.leave(claims, member)._replace(grants=claims.grants)
+    return claims_of.claim(claims, ring, member=member, k=k, **rest)
+
+
+def no_kept_answer(claims, ring, **rest):
+    verdict = claims_of.claim(claims, ring, **rest)
+    return (
+        verdict
+        if verdict.claims.base != claims.base or verdict.outcome == Outcome.REFUSED
+        else verdict._replace(answer=None)
+    )
+
+
+def refused_claims_count_towards_h(claims, ring, **rest):
+    verdict = claims_of.claim(claims, ring, **rest)
+    enough = claims_of.waiting(claims).bit_count() + 1 >= claims_of.quorum(ring)
+    if verdict.outcome == Outcome.REFUSED and claims_of.waiting(claims) and enough:
+        return claims_of.grant(verdict, ring)
+    return verdict
+
+
+def as_many_as_there_were(claims, ring, **rest):
+    return claims_of.claim(claims, ring._replace(live=(1 << len(claims.claimants)) - 1), **rest)
+
+
+def waits_for_nobody(claims, ring, **rest):
+    return claims_of.claim(claims, ring, **rest)._replace(waits=0)
+
+
+def a_repeat_grants_nothing(claims, ring, *, member, k, **rest):
+    if claims.claimants[member] == Claimant(k, True):
+        return claims_of.Verdict(claims, Outcome.DUPLICATE)
+    return claims_of.claim(claims, ring, member=member, k=k, **rest)
+
+
+def a_refusal_is_remembered_as_the_last_answer(claims, ring, *, member, k, **rest):
+    """A refused claim that comes again gets no answer."""
+    verdict = claims_of.claim(claims, ring, member=member, k=k, **rest)
+    if verdict.outcome == Outcome.REFUSED:
+        return verdict._replace(claims=claims_of.put(claims, member, Claimant(k)))
+    return verdict
+
+
+def stays_granted(claims, member):
+    return claims_of.leave(claims, member)._replace(grants=claims.grants)
+
+
+def still_waits(claims, member):
+    return claims_of.leave(claims, member)._replace(claimants=claims.claimants)
+
+
+def keeps_its_number(claims, member):
+    """The next member at the index would have to go on from there."""
+    k = claims.claimants[member].k
+    return claims_of.put(claims_of.leave(claims, member), member, Claimant(k))
+
+
+def at_once(claims, ring):
+    have = tuple(claims.base if ring.joining >> m & 1 else known for m, known in enumerate(ring.have))
+    return ring._replace(live=ring.live | ring.joining, joining=0, have=have)
+
+
+def all_members(claims, seq):
+    return (1 << len(claims.claimants)) - 1
+
+
+def of_s_grants(claims, seq):
+    return claims_of.granted(claims._replace(grants=claims.grants[-claims.staleness :]), seq)
+
+
+def if_anybody_is_left(claims, seq):
+    return claims_of.granted(claims, seq) or None
+
+
+def to_nobody(claims, seq):
+    return None
+
+
+# Wrong rules of the workers
+
+
+def any_grant(worker, update):
+    return worker.waits
+
+
+def any_refusal(worker, k):
+    return worker.waits
+
+
+def at_any_time(worker):
+    return len(worker.vectors) < 2 or not worker.waits
+
+
+def any_grant_of_this_index(worker, update):
+    return worker.waits and all(update > vector.update for vector in worker.vectors)
+
+
+def keeps_its_vectors(worker, epoch):
+    return worker._replace(held=0, epoch=epoch)
+
+
+def keeps_its_results(worker, epoch):
+    return Worker(held=worker.held, epoch=epoch)
+
+
+BOTH = TWO._replace(threshold=2)
+NAMELESS = "a silent worker stops the others, and nobody can tell which"
+
+LYING = TWO._replace(staleness=0, lies=True)
+MUTANTS = {
+    "weights are believed": (
+        LYING._replace(rules=Rules(claim=weights_are_believed)),
+        "more than S + 1 updates are under way",
+    ),
+    "weights are believed, S=1": (
+        AHEAD._replace(lies=True, rules=Rules(claim=weights_are_believed)),
+        "more than S + 1 updates are under way",
+    ),
+    "weights that a worker has just said it holds are not believed": (
+        TWO._replace(rules=Rules(claim=only_what_it_had_before)),
+        "a worker is not believed what it has said",
+    ),
+    "what was sent before a RESET counts": (RESET._replace(epochs=False), "a worker waits for ever"),
+    "a RESET leaves the last k": (
+        RESET._replace(rules=Rules(renew=ks_outlast_a_reset)),
+        "a worker is kept out for ever",
+    ),
+    "a RESET leaves grants": (
+        RESET._replace(rules=Rules(renew=grants_outlast_a_reset)),
+        "an honest worker is told WINDOW",
+    ),
+    "a RESET leaves the base": (
+        RESET._replace(rules=Rules(renew=the_base_outlasts_a_reset)),
+        "a worker waits for ever",
+    ),
+    "FBCAST ends a slot of an update": (BOTH._replace(fbcasts=True, whole=False), "a sum is not that of those granted"),
+    "claims of any age": (TWO._replace(rules=Rules(claim=any_age)), "a vector older than S is granted"),
+    "a repeated claim is a new one": (
+        TWO._replace(staleness=2, rules=Rules(claim=a_repeat_is_a_new_claim)),
+        "a vector is granted twice",
+    ),
+    "an older claim is a new one": (
+        TWO._replace(rules=Rules(claim=an_older_claim_is_a_new_one)),
+        "a vector is granted twice",
+    ),
+    "a repeated claim gets no answer": (TWO._replace(rules=Rules(claim=no_kept_answer)), "a worker waits for ever"),
+    "a refused claim that comes again gets no answer": (
+        TWO._replace(staleness=0, rules=Rules(claim=a_refusal_is_remembered_as_the_last_answer)),
+        "a worker is kept out for ever",
+    ),
+    "refused claims count towards H": (
+        BOTH._replace(workers=3, staleness=0, rules=Rules(claim=refused_claims_count_towards_h)),
+        "an update is granted to too few",
+    ),
+    "H is not lowered to those who live": (
+        BOTH._replace(leaves=1, rules=Rules(claim=as_many_as_there_were)),
+        "a worker waits for ever",
+    ),
+    "a repeat grants nothing after a leave": (
+        BOTH._replace(leaves=1, rules=Rules(claim=a_repeat_grants_nothing)),
+        NAMELESS,
+    ),
+    "a repeat grants nothing after SET_H": (
+        BOTH._replace(thresholds=(1,), rules=Rules(claim=a_repeat_grants_nothing)),
+        NAMELESS,
+    ),
+    "only S grants are kept": (TWO._replace(rules=Rules(granted=of_s_grants)), "an honest worker is told WINDOW"),
+    "all who live are expected": (TWO._replace(rules=Rules(granted=all_members)), "a worker waits for ever"),
+    "a slot ends with H": (BOTH._replace(thresholds=(1, 2), whole=False), "a sum is not that of those granted"),
+    "a leaver stays in its grants": (
+        TWO._replace(leaves=1, rules=Rules(leave=stays_granted)),
+        "a worker waits for ever",
+    ),
+    "a leaver's claim waits on": (
+        BOTH._replace(leaves=1, rules=Rules(leave=still_waits)),
+        "an update is granted to somebody who left",
+    ),
+    "nobody ends what all have left": (
+        TWO._replace(leaves=1, rules=Rules(wanted=if_anybody_is_left)),
+        "a worker waits for ever",
+    ),
+    "who waits for H does not say for whom": (BOTH._replace(rules=Rules(claim=waits_for_nobody)), NAMELESS),
+    "who wants what is granted does not say of whom": (TWO._replace(rules=Rules(wanted=to_nobody)), NAMELESS),
+    "a newcomer inherits k": (TWO._replace(leaves=1, joins=1, rules=Rules(leave=keeps_its_number)), NAMELESS),
+    "a newcomer enters between boundaries": (
+        TWO._replace(staleness=0, leaves=1, joins=1, rules=Rules(admit=at_once)),
+        "more than S + 1 updates are under way",
+    ),
+}
+HABITS = {
+    "a worker keeps its vectors after a RESET": (
+        RESET,
+        Habits(learn=keeps_its_vectors),
+        "a vector is sent to an update that it was not granted",
+    ),
+    "a worker keeps its results after a RESET": (RESET, Habits(learn=keeps_its_results), "a worker waits for ever"),
+    "a worker claims before it tells what it holds": (
+        TWO._replace(staleness=0),
+        Habits(tells=False),
+        "a worker is kept out for ever",
+    ),
+    "a newcomer takes grants of the one before": (
+        TWO._replace(leaves=1, joins=1),
+        Habits(takes_grant=any_grant_of_this_index),
+        "a worker waits for ever",
+    ),
+    "a worker takes any grant that names it": (
+        TWO,
+        Habits(takes_grant=any_grant),
+        "a vector is sent to an update that it was not granted",
+    ),
+    "a worker takes any refusal": (
+        TWO._replace(staleness=0),
+        Habits(takes_refusal=any_refusal),
+        "a worker waits for ever",
+    ),
+    "a worker claims again before the answer": (TWO, Habits(may_claim=at_any_time), "a worker waits for ever"),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant_is_found(name):
+    scenario, promise = MUTANTS[name]
+    assert broken_promise(ClaimsExplorer(scenario).run) == promise
+
+
+@pytest.mark.parametrize("name", HABITS)
+def test_mutant_worker_is_found(name):
+    scenario, habits, promise = HABITS[name]
+    assert broken_promise(ClaimsExplorer(scenario, habits).run) == promise
+
+
+class Forgetful(ClaimsSwitch):
+    """Nobody watches what is forgotten."""
+
+    def check_forgotten(self, core):
+        pass
+
+
+class Afterwards(ClaimsExplorer):
+    """Looks for progress once the first has left."""
+
+    def check_progress(self, state):
+        if self.switch.cores[state.core].ring.live.bit_count() < self.scenario.workers:
+            super().check_progress(state)
+
+
+@pytest.mark.parametrize("explorer", [ClaimsExplorer, Afterwards])
+def test_who_claims_with_weights_that_it_does_not_have_would_stop_the_job_for_ever_even_if_it_leaves(explorer):
+    scenario = LYING._replace(workers=3, leaves=1, rules=Rules(claim=weights_are_believed))
+    search = explorer(scenario)
+    search.switch = Forgetful(scenario)
+    with pytest.raises(Violation, match="a worker waits for ever"):
+        search.run()
+
+
+class EveryNumbering(ClaimsExplorer):
+    def canonical(self, state):
+        return state
+
+
+@pytest.mark.parametrize(
+    "scenario", [TWO, TWO._replace(leaves=1, joins=1, updates=2), AHEAD._replace(threshold=2, leaves=1, updates=2)]
+)
+def test_the_numbering_of_workers_hides_no_state(scenario):
+    def one_of_both(explorer, state):
+        core, workers = explorer.switch.cores[state.core], state.workers
+        return min((core, workers), (renumber(core, (1, 0)), workers[::-1]), key=repr)
+
+    every, one = EveryNumbering(scenario), ClaimsExplorer(scenario)
+    assert {one_of_both(every, state) for state in every.run()} == {one_of_both(one, state) for state in one.run()}

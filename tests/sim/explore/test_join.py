@@ -1,0 +1,55 @@
+"""The Join handshake in every state, with every Join, Leave and answer late, lost and repeated."""
+
+import pytest
+
+from iswitch.wire import NO_MEMBER, JobState, Reason
+from sim.model.decide import membership
+from sim.explore.join import CRASHES, LEAVES, Actor, JoinExplorer
+from sim.explore.search import Violation
+
+RIGHT = {
+    "two": JoinExplorer((Actor(1), Actor(2))),
+    "two want one index": JoinExplorer((Actor(1, 0), Actor(2, 0)), seats=1),
+    "three for two seats": JoinExplorer((Actor(1), Actor(2), Actor(3))),
+    "one crashes and comes again": JoinExplorer((Actor(1), Actor(2, fate=CRASHES), Actor(2, after=1))),
+    "one crashes and comes again at its index": JoinExplorer((Actor(1, 0), Actor(2, 1, CRASHES), Actor(2, 1, after=1))),
+    "all leave and come again": JoinExplorer(
+        (Actor(1, fate=LEAVES), Actor(2, fate=LEAVES), Actor(1, after=0), Actor(2, after=1)), tokens=6
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_joins_end_well_in_every_state(name):
+    RIGHT[name].run()
+
+
+def test_of_two_that_want_one_index_never_both_are_live():
+    states = JoinExplorer((Actor(1, 0), Actor(2, 0)), seats=1).run()
+    assert {state.job.live.bit_count() for state in states} == {0, 1}
+    assert all(state.job.state != JobState.RUNNING for state in states)
+
+
+def counted_at_the_first_join(config, job, request, source, offer, now_us):
+    verdict = membership.join(config, job, request, source, offer, now_us)
+    return verdict._replace(job=membership.confirm(verdict.job, verdict.member)) if verdict.fresh else verdict
+
+
+def only_a_free_index(config, job, request, source, offer, now_us):
+    verdict = membership.join(config, job, request, source, offer, now_us)
+    taken = job.entries and all(
+        entry.state in (membership.EntryState.PENDING, membership.EntryState.LIVE) for entry in job.entries
+    )
+    if verdict.fresh and request.member == NO_MEMBER and taken:
+        return membership.Verdict(job, Reason.MEMBER, request.member, request.token)
+    return verdict
+
+
+def test_mutant_membership_at_the_first_join_is_found():
+    with pytest.raises(Violation, match="never received its token"):
+        JoinExplorer((Actor(1), Actor(2)), join=counted_at_the_first_join).run()
+
+
+def test_mutant_pending_entries_never_yield_is_found():
+    with pytest.raises(Violation, match="a seat stays empty"):
+        JoinExplorer((Actor(1), Actor(2, fate=CRASHES), Actor(2, after=1)), join=only_a_free_index).run()

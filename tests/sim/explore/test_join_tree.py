@@ -1,0 +1,84 @@
+"""Joining in a tree of golden switches in every state, with every frame late, lost and repeated, and mutants of it."""
+
+import pytest
+
+from iswitch.wire import NO_MEMBER, JobState
+from sim.model.decide import membership
+from sim.model.decide.membership import EntryState
+from sim.explore.join_tree import JoinTreeExplorer
+from sim.explore.search import Violation
+from sim.model.tree_switch import TreeSwitch
+
+RIGHT = {
+    "a leaf and a worker at the root": ((-1, 0), (0, 1)),
+    "two at a leaf": ((-1, 0), (1, 1)),
+    "two at a leaf and one at the root": ((-1, 0), (0, 1, 1)),
+    "two leaves": ((-1, 0, 0), (1, 2)),
+    "three levels": ((-1, 0, 1), (2, 0)),
+}
+
+
+@pytest.mark.parametrize("knowing", [True, False], ids=["ranks", "indices"])
+@pytest.mark.parametrize("name", RIGHT)
+def test_joins_end_well_in_every_state(name, knowing):
+    assert len(JoinTreeExplorer(*RIGHT[name], knowing=knowing).run()) > 100
+
+
+def in_order_of_arrival(job, wanted, ranks, now_us):
+    """The rule before this one: an index says nothing of ranks."""
+    free = [k for k, entry in enumerate(job.entries) if entry.state in (EntryState.FREE, EntryState.LEFT)]
+    if any(entry.ranks & ranks for k, entry in enumerate(job.entries) if k not in free):
+        return None
+    return next(((k, 0) for k in free if wanted in (NO_MEMBER, k)), None)
+
+
+def test_indices_in_order_of_arrival_keep_out_who_asks_for_its_rank(monkeypatch):
+    """A leaf that came first has been given what a worker at the root asks for."""
+    monkeypatch.setattr(membership, "seat", in_order_of_arrival)
+    with pytest.raises(Violation, match="never told that the job runs"):
+        JoinTreeExplorer(*RIGHT["two at a leaf and one at the root"], knowing=False).run()
+
+
+def test_a_leaf_never_goes_back_to_the_epoch_before_a_reset():
+    states = JoinTreeExplorer((-1, 0), (0, 1), resets=True).run()
+    leaf = [state.memories[1].job for state in states]
+    assert len({job.epoch for job in leaf if job.state == JobState.RUNNING}) == 2
+
+
+class Hasty(TreeSwitch):
+    """Tells its members that the job runs when those below are there."""
+
+    def decide(self, message, asked, now_us):
+        verdict = super().decide(message, asked, now_us)
+        if message.job in self.parents and self.whole(0, verdict.job):
+            return verdict._replace(job=verdict.job._replace(state=JobState.RUNNING))
+        return verdict
+
+
+class AsksOnce(TreeSwitch):
+    """Sends its Join up only once, without a token."""
+
+    def ask(self, number, *action):
+        return [] if self.above[number].token else super().ask(number, *action)
+
+
+class Gullible(TreeSwitch):
+    """Adopts whatever epoch it is told."""
+
+    def adopt(self, number, epoch, first_seq):
+        if self.jobs[number].epoch != epoch:
+            self.above[number] = self.above[number]._replace(running=False)
+        super().adopt(number, epoch, first_seq)
+
+
+@pytest.mark.parametrize(
+    ("switch", "promise"),
+    [
+        (Hasty, "somebody is missing"),
+        (AsksOnce, "never told that the job runs"),
+        (Gullible, "goes back to an earlier epoch"),
+    ],
+)
+def test_mutant_is_found(switch, promise):
+    with pytest.raises(Violation, match=promise):
+        JoinTreeExplorer((-1, 0), (0, 1), resets=True, switch=switch).run()

@@ -1,0 +1,258 @@
+"""Every state of the sessions' rules in small cases, and that plausible wrong rules do not survive this."""
+
+import pytest
+
+from iswitch.wire.replay import Fate, Kind
+from sim.model.decide.membership import Source
+from sim.model.replay import frames
+from sim.model.replay.dispatcher import Sent
+from sim.explore.replay import ALWAYS, WAITING, Habits, Scenario, SessionExplorer
+from sim.explore.replay_switch import Toy
+from sim.model.replay.frames import Kept, Request
+from sim.model.replay.session import RULES, SERIAL, Place, Rules
+from sim.explore.search import Violation
+
+ADD, WRITE, SAMPLE, CLOSE = Kind.ADD, Kind.WRITE, Kind.SAMPLE, Kind.CLOSE
+
+ALONE = Scenario(((ADD, WRITE, SAMPLE, ADD, CLOSE),), kept=2)
+GIVES_UP = Scenario(((SAMPLE, SAMPLE, ADD),), kept=2, skips=True)
+IN_TURN = Scenario(((ADD, CLOSE), (ADD, CLOSE)))
+TWO = Scenario(((ADD, WRITE, ADD), (ADD, ADD)), kept=2)
+SAMPLERS = Scenario(((SAMPLE, ADD), (SAMPLE,)), kept=2, skips=True)
+SIDE_BY_SIDE = Scenario(((ADD,), (ADD,), (ADD,)), sessions=2)
+WRAPPING = Scenario(((ADD, ADD, SAMPLE, ADD, CLOSE),), kept=2, skips=True, first=SERIAL - 2)
+BUSY = Scenario(((SAMPLE, WRITE, CLOSE), (SAMPLE, ADD)), kept=2, skips=True)
+RESET = TWO._replace(resets=1)
+LATE = Scenario(((ADD, ADD), (ADD,)), kept=2, delays=WAITING)
+GHOSTS = Scenario(((ADD, CLOSE), (ADD, CLOSE)), delays=ALWAYS)
+GHOSTS_OF_TWO = Scenario(((ADD, ADD), (ADD,)), kept=2, delays=ALWAYS)
+GHOSTS_OF_FOUR = Scenario(((ADD, ADD, ADD, ADD), (ADD,)), kept=4, delays=ALWAYS)
+GHOSTS_OF_SAMPLERS = Scenario(((SAMPLE, ADD), (ADD,)), kept=2, skips=True, delays=ALWAYS)
+
+
+def explore(scenario: Scenario) -> int:
+    return len(SessionExplorer(scenario).run())
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        ALONE,
+        GIVES_UP,
+        IN_TURN,
+        TWO,
+        SAMPLERS,
+        SIDE_BY_SIDE,
+        WRAPPING,
+        RESET,
+        WRAPPING._replace(resets=2),
+        GHOSTS,
+        *(pytest.param(scenario, marks=pytest.mark.slow) for scenario in (BUSY, SAMPLERS._replace(resets=1))),
+    ],
+)
+def test_the_rules_hold(scenario):
+    assert explore(scenario) > 50
+
+
+def further(by: int) -> Rules:
+    """A new session's numbers begin `by` behind where those of the one before it ended."""
+    return RULES._replace(
+        opened=lambda place, *about: RULES.opened(place, *about)._replace(next=(place.next + by) % SERIAL)
+    )
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        LATE,
+        GHOSTS_OF_TWO,
+        pytest.param(GHOSTS_OF_FOUR, marks=pytest.mark.slow),
+        pytest.param(GHOSTS_OF_SAMPLERS, marks=pytest.mark.slow),
+    ],
+)
+def test_a_session_that_is_opened_again_by_an_old_open_needs_other_numbers(scenario):
+    """A client whose place was another's for a while gets it back: its requests of before might be next. With `kept`
+    numbers between, none is. Since two sessions were opened meanwhile, half of that would do, and nothing less."""
+    for by in {0, scenario.kept // 2 - 1}:
+        with pytest.raises(Violation, match=r"^a request is carried out before its turn"):
+            explore(scenario._replace(rules=further(by)))
+    assert explore(scenario._replace(rules=further(scenario.kept // 2))) > 1000
+    assert explore(scenario) > 1000
+
+
+def executes_repeats(place: Place, seq: int) -> Fate | None:
+    fate = RULES.order(place, seq)
+    return None if fate == Fate.REPEATED else fate
+
+
+def executes_what_is_ahead(place: Place, seq: int) -> Fate | None:
+    fate = RULES.order(place, seq)
+    return None if fate == Fate.AHEAD else fate
+
+
+def compares_as_numbers(place: Place, seq: int) -> Fate | None:
+    if place.next - len(place.kept) <= seq < place.next:
+        return Fate.REPEATED
+    return None if seq == place.next else Fate.OLD if seq < place.next else Fate.AHEAD
+
+
+def asks_no_token(places, session, token):
+    return places[session] if places[session].open else None
+
+
+def closes_nothing(place: Place) -> Place:
+    return place
+
+
+def takes_any(places, now_us):
+    return next((k for k, place in enumerate(places) if not place.open), 0)
+
+
+def gives_no_silent(places, now_us):
+    return next((k for k, place in enumerate(places) if not place.open), None)
+
+
+def hands_over_as_it_is(place, nonce, source, now_us, kept):
+    return place._replace(open=True, nonce=nonce, heard_us=now_us, source=source)
+
+
+class IsSilentAboutTheOld(Toy):
+    """OLD is no answer."""
+
+    def handle(self, asked: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
+        fate, sent = super().handle(asked, source, now_us)
+        return fate, [] if fate == Fate.OLD else sent
+
+
+class TakesNoNumber(Toy):
+    """Requests of one kind are answered and forgotten."""
+
+    kind = Kind.SKIP
+
+    def carry(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
+        fate, sent = super().carry(asked, source)
+        if asked.kind == self.kind:
+            place = self.places[asked.session]
+            self.places[asked.session] = place._replace(next=(place.next - 1) % SERIAL, kept=place.kept[:-1])
+        return fate, sent
+
+
+class RefusesForNothing(TakesNoNumber):
+    """RANGE does not take the number."""
+
+    kind = Kind.WRITE
+
+
+class WaitsForNothing(Toy):
+    """Who must wait is told so, and the number is gone."""
+
+    def handle(self, asked: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
+        fate, sent = super().handle(asked, source, now_us)
+        if fate == Fate.ITEMS:
+            self.places[asked.session] = RULES.advanced(self.places[asked.session])
+        return fate, sent
+
+
+class RepeatsItsKind(Toy):
+    """A kept answer says the kind of who asks."""
+
+    def handle(self, asked: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
+        fate, sent = super().handle(asked, source, now_us)
+        if fate == Fate.REPEATED:
+            kept = self.places[asked.session].kept[-((self.places[asked.session].next - asked.seq) % SERIAL)]
+            sent = [(source, payload) for payload in frames.answers(asked, Kept(asked.kind, 0, kept.status))]
+        return fate, sent
+
+
+PROMISES = {
+    "next is reset at OPEN": (
+        GHOSTS._replace(
+            rules=RULES._replace(opened=lambda place, *about: RULES.opened(place, *about)._replace(next=0))
+        ),
+        "a request is carried out twice",
+    ),
+    "a place changes hands with its answers": (
+        GHOSTS_OF_TWO._replace(rules=RULES._replace(opened=hands_over_as_it_is)),
+        "an answer is taken for that of another execution",
+    ),
+    "who asks for what is old is told nothing": (LATE._replace(toy=IsSilentAboutTheOld), "a request is never answered"),
+    "repeats are carried out": (
+        ALONE._replace(rules=RULES._replace(order=executes_repeats)),
+        "a request is carried out twice",
+    ),
+    "what is ahead is carried out": (
+        ALONE._replace(rules=RULES._replace(order=executes_what_is_ahead)),
+        "a request is carried out before its turn",
+    ),
+    "serial numbers are compared as numbers": (
+        WRAPPING._replace(rules=RULES._replace(order=compares_as_numbers)),
+        "a request is never answered",
+    ),
+    "no token is asked for": (
+        RESET._replace(rules=RULES._replace(find=asks_no_token)),
+        "a request is carried out under somebody else's session",
+    ),
+    "too few answers are kept": (
+        TWO._replace(rules=RULES._replace(keeping=lambda place, answer, most: RULES.keeping(place, answer, most - 1))),
+        "a client gives up a session that it has",
+    ),
+    "another nonce is thought the same": (
+        TWO._replace(rules=RULES._replace(holder=lambda places, nonce: 0 if places[0].open else None)),
+        "a client is given somebody else's session",
+    ),
+    "anybody's place is given away": (
+        TWO._replace(rules=RULES._replace(offer=takes_any)),
+        "somebody who was heard loses the place",
+    ),
+    "no silent one's place is given away": (
+        TWO._replace(rules=RULES._replace(offer=gives_no_silent)),
+        "nobody gets a place although all are silent",
+    ),
+    "CLOSE does not free the place": (
+        IN_TURN._replace(rules=RULES._replace(closed=closes_nothing, offer=gives_no_silent)),
+        "nobody gets a place although all are silent",
+    ),
+    "a refused request takes no number": (ALONE._replace(toy=RefusesForNothing), "a request is never answered"),
+    "a request that waits takes its number": (ALONE._replace(toy=WaitsForNothing), "a request is never answered"),
+    "a repeat is answered with its own kind": (
+        GIVES_UP._replace(toy=RepeatsItsKind),
+        "an answer is taken for that of another execution",
+    ),
+    "SKIP takes no number": (GIVES_UP._replace(toy=TakesNoNumber), "a request is never answered"),
+    "a client has more under way than is kept": (
+        TWO._replace(habits=Habits(window=3)),
+        "a client gives up a session that it has",
+    ),
+    "a client does not heed OLD": (LATE._replace(habits=Habits(deaf=True)), "a request is never answered"),
+    "a client heeds OLD of what was answered": (
+        ALONE._replace(habits=Habits(any_old=True)),
+        "a client gives up a session that it has",
+    ),
+    "a client takes a wait for an answer": (
+        ALONE._replace(habits=Habits(takes_waits=True)),
+        "an answer is taken for that of another execution",
+    ),
+    "a client closes while something is unanswered": (
+        ALONE._replace(habits=Habits(closes_early=True)),
+        "a client loses an answer by its own CLOSE",
+    ),
+    "a client uses a number again": (
+        GIVES_UP._replace(habits=Habits(reuses=True)),
+        "an answer is taken for that of another execution",
+    ),
+    "a client believes that a SKIP skipped": (
+        GIVES_UP._replace(habits=Habits(believes=True)),
+        "an answer is taken for that of another execution",
+    ),
+    "a client does not look at seq": (
+        ALONE._replace(habits=Habits(any_seq=True)),
+        "an answer is taken for that of another execution",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROMISES)
+def test_a_wrong_rule_falls(name):
+    scenario, promise = PROMISES[name]
+    with pytest.raises(Violation, match=promise):
+        explore(scenario)

@@ -1,0 +1,224 @@
+"""The ring in every state that small cases can reach, and the wrong rules that the explorer must find.
+
+All faults at once: see the head of `sim/explore/ring.py`. Two laps of the ring and a lap more, over the end of seq.
+Left to `make test-all` for time: N = 3, W = 2 with H < N; leaves with H < N at N = 3; SET_H with leaves.
+"""
+
+import pytest
+
+from iswitch.wire import SlotState
+from sim.bench.mutant import broken_promise
+from sim.model.decide.ring import Rules
+from sim.explore.ring import Explorer
+from sim.explore.ring_switch import RingSwitch, Scenario
+from sim.explore.search import Violation
+
+SPOILED = frozenset({(0, 0), (1, 1), (0, 2), (1, 2), (2, 2)})
+"""Quarantined contributions: one, another, and a segment's all three."""
+
+RIGHT = {
+    "two workers": (57, Scenario(workers=2, window=1, segments=4, threshold=2)),
+    "two, H=1": (607, Scenario(workers=2, window=1, segments=4, threshold=1)),
+    "two, H=1, leave": (1577, Scenario(workers=2, window=1, segments=4, threshold=1, leaves=1)),
+    "two, SET_H": (4506, Scenario(workers=2, window=1, segments=4, threshold=2, thresholds=(1, 2))),
+    "three, SET_H": (10310, Scenario(workers=3, window=1, segments=3, threshold=3, thresholds=(2, 3))),
+    "three workers": (223, Scenario(workers=3, window=1, segments=4, threshold=3)),
+    "three, leave": (4303, Scenario(workers=3, window=1, segments=4, threshold=3, leaves=2)),
+    "three, H=2": (8509, Scenario(workers=3, window=1, segments=4, threshold=2)),
+    "three, H=2, quarantine": (648, Scenario(workers=3, window=1, segments=4, threshold=2, tainted=SPOILED)),
+    "window 2": (629, Scenario(workers=2, window=2, segments=6, threshold=2)),
+    "window 2, leave": (3417, Scenario(workers=2, window=2, segments=6, threshold=2, leaves=1)),
+    "window 2, H=1": (20711, Scenario(workers=2, window=2, segments=6, threshold=1)),
+    "three, window 2": (7057, Scenario(workers=3, window=2, segments=6, threshold=3)),
+}
+ENDS = {"workers": 2, "window": 1, "segments": 4, "joins": True, "boundaries": frozenset({1, 3})}
+RIGHT |= {
+    "join": (1731, Scenario(**ENDS, threshold=2, leaves=1)),
+    "join, boundaries everywhere": (
+        10649,
+        Scenario(**ENDS | {"boundaries": frozenset(range(4))}, threshold=2, leaves=1),
+    ),
+    "join, H=1": (3569, Scenario(**ENDS, threshold=1, leaves=1)),
+    "join, all may leave": (1986, Scenario(**ENDS, threshold=2, leaves=2)),
+    "join, window 2": (
+        27423,
+        Scenario(workers=2, window=2, segments=6, threshold=2, leaves=1, joins=True, boundaries=frozenset({2, 5})),
+    ),
+    "join, three": (20131, Scenario(**ENDS | {"workers": 3}, threshold=3, leaves=1)),
+    "forced": (2253, Scenario(workers=2, window=1, segments=4, threshold=2, forces=True)),
+    "deadline": (3785, Scenario(workers=2, window=1, segments=4, threshold=2, deadline=True)),
+    "deadline, one waits for all": (
+        1457,
+        Scenario(workers=2, window=1, segments=4, threshold=2, deadline=True, whole=frozenset({1})),
+    ),
+    "deadline, join": (27449, Scenario(**ENDS, threshold=2, leaves=1, deadline=True)),
+}
+SLOW = {
+    "three, H=1": (17281, Scenario(workers=3, window=1, segments=4, threshold=1)),
+    "three, H=2, leave": (34198, Scenario(workers=3, window=1, segments=4, threshold=2, leaves=1)),
+    "three, quarantine, leave": (
+        3148,
+        Scenario(workers=3, window=1, segments=4, threshold=2, tainted=SPOILED, leaves=1),
+    ),
+    "two, SET_H, leave": (12902, Scenario(workers=2, window=1, segments=4, threshold=2, leaves=1, thresholds=(1, 2))),
+    "window 2, H=1, leave": (43445, Scenario(workers=2, window=2, segments=6, threshold=1, leaves=1)),
+    "window 2, SET_H": (324702, Scenario(workers=2, window=2, segments=6, threshold=2, thresholds=(1, 2))),
+    "join, window 2, H=1": (
+        71645,
+        Scenario(workers=2, window=2, segments=6, threshold=1, leaves=1, joins=True, boundaries=frozenset({2, 5})),
+    ),
+    "join, window 2, boundaries": (
+        77565,
+        Scenario(workers=2, window=2, segments=6, threshold=2, leaves=1, joins=True, boundaries=frozenset({1, 3, 5})),
+    ),
+    "join, window 2, forced": (
+        807751,
+        Scenario(
+            workers=2,
+            window=2,
+            segments=6,
+            threshold=2,
+            leaves=1,
+            joins=True,
+            forces=True,
+            boundaries=frozenset({2, 5}),
+        ),
+    ),
+    "join, three, two may leave": (209104, Scenario(**ENDS | {"workers": 3}, threshold=3, leaves=2)),
+    "deadline, three": (344965, Scenario(workers=3, window=1, segments=4, threshold=3, deadline=True)),
+    "deadline, window 2": (152349, Scenario(workers=2, window=2, segments=5, threshold=2, deadline=True)),
+    "three, window 2, H=2": (471109, Scenario(workers=3, window=2, segments=5, threshold=2)),
+}
+
+
+@pytest.mark.parametrize("name", [*RIGHT, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+def test_every_promise_holds_in_every_state(name):
+    states, scenario = (RIGHT | SLOW)[name]
+    assert len(Explorer(scenario).run()) == states
+
+
+def complete_is_enough(ring, slot) -> bool:
+    return slot.state != SlotState.COLLECTING
+
+
+def anything_goes(ring, slot) -> bool:
+    return True
+
+
+def also_to_a_complete_slot(slot, bit) -> bool:
+    return not slot.arrived & bit
+
+
+def repeats_change_nothing(slot, threshold, overdue) -> bool:
+    return False
+
+
+def also_twice(slot, bit) -> bool:
+    return slot.state == SlotState.COLLECTING
+
+
+def at_any_result(ring, slot) -> int:
+    return ring.joining
+
+
+def whoever_is_live(ring, seq) -> int:
+    return ring.live
+
+
+class Careless(RingSwitch):
+    """Workers for whom the collective after a change is one like others."""
+
+    def is_whole(self, core, segment) -> bool:
+        return False
+
+
+TWO = Scenario(workers=2, window=1, segments=4, threshold=2)
+THREE = Scenario(workers=3, window=1, segments=4, threshold=3)
+
+ELASTIC = Scenario(workers=2, window=2, segments=6, threshold=2, leaves=1, joins=True, boundaries=frozenset({2, 5}))
+
+MUTANTS = {
+    "W slots": (TWO._replace(slots=1), "an honest worker is told SLOT_HELD"),
+    "W slots, overwritten when complete": (
+        TWO._replace(slots=1, rules=Rules(may_overwrite=complete_is_enough)),
+        "a worker waits for ever",
+    ),
+    "W = 2 slots, overwritten when complete": (
+        TWO._replace(window=2, segments=6, slots=2, rules=Rules(may_overwrite=complete_is_enough)),
+        "a worker waits for ever",
+    ),
+    "no receipts, H < N": (THREE._replace(threshold=2, receipts=False), "a worker waits for ever"),
+    "a complete slot is added to": (
+        THREE._replace(threshold=2, rules=Rules(may_add=also_to_a_complete_slot)),
+        "a result changes",
+    ),
+    "a worker is added twice": (TWO._replace(rules=Rules(may_add=also_twice)), "a worker is twice in a sum"),
+    "H < N, overwritten when complete": (
+        THREE._replace(threshold=2, rules=Rules(may_overwrite=complete_is_enough)),
+        "an honest worker is told WINDOW",
+    ),
+    "a repeat does not end a slot that SET_H made complete": (
+        TWO._replace(thresholds=(1, 2), rules=Rules(repeat_completes=repeats_change_nothing)),
+        "a worker waits for ever",
+    ),
+    "deadline, no receipts": (TWO._replace(deadline=True, receipts=False), "a worker waits for ever"),
+    "a repeat does not end a slot whose time is over": (
+        TWO._replace(deadline=True, rules=Rules(repeat_completes=repeats_change_nothing)),
+        "a worker waits for ever",
+    ),
+    "newcomers are let in at any result": (
+        ELASTIC._replace(rules=Rules(admitted=at_any_result)),
+        "a slot does not wait for a member",
+    ),
+    "a slot before the boundary waits for newcomers": (
+        ELASTIC._replace(rules=Rules(expected=whoever_is_live)),
+        "a worker waits for ever",
+    ),
+    "workers go on before they hold all up to the boundary": (ELASTIC._replace(eager=True), "a worker waits for ever"),
+    "the collective after a change is forced": (
+        ELASTIC._replace(forces=True, any_forced=True),
+        "an honest worker is told WINDOW",
+    ),
+    "H < N, overwritten always": (
+        THREE._replace(threshold=2, rules=Rules(may_overwrite=anything_goes)),
+        "an honest worker is told WINDOW",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant_is_found(name):
+    scenario, promise = MUTANTS[name]
+    assert broken_promise(Explorer(scenario).run) == promise
+
+
+class Blind(RingSwitch):
+    """A switch that does not see for whom a repeat waits, so that nobody is ever evicted."""
+
+    def perform(self, core, event):
+        return *super().perform(core, event)[:3], 0
+
+
+@pytest.mark.parametrize("threshold", [1, 2])
+def test_the_dead_must_be_noticed_by_who_waits_for_them(threshold):
+    scenario = Scenario(workers=2, window=1, segments=4, threshold=threshold, leaves=1)
+    Explorer(scenario).run()
+    with pytest.raises(Violation, match="a worker waits for ever"):
+        Explorer(scenario, Blind).run()
+
+
+def test_the_collective_after_a_change_must_wait_for_all():
+    with pytest.raises(Violation, match="an honest worker is told WINDOW"):
+        Explorer(ELASTIC._replace(threshold=1), Careless).run()
+
+
+@pytest.mark.parametrize("scenario", [TWO, THREE, TWO._replace(window=2, segments=6)])
+def test_with_all_contributing_the_window_implies_the_rule_of_overwriting(scenario):
+    Explorer(scenario._replace(rules=Rules(may_overwrite=anything_goes))).run()
+
+
+@pytest.mark.parametrize(
+    "scenario", [TWO._replace(leaves=1), THREE._replace(leaves=2), TWO._replace(window=2, segments=6)]
+)
+def test_with_all_contributing_receipts_are_not_needed(scenario):
+    Explorer(scenario._replace(receipts=False)).run()
