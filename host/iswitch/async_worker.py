@@ -21,16 +21,16 @@ import numpy as np
 from iswitch.driver.buffers import demand_array
 from iswitch.control.client import Membership
 from iswitch.errors import (
-    Diverged,
+    DivergedError,
     HaltedWarning,
     IswitchError,
-    JobReset,
-    MembershipChanged,
-    Mismatch,
-    Refused,
+    JobResetError,
+    MembershipChangedError,
+    MismatchError,
+    RefusedError,
     TaintedError,
     TaintWarning,
-    Timeout,
+    CollectiveTimeoutError,
 )
 from iswitch.control.explanations import odd_rises
 from iswitch.handover import NOTE, free_job, hand_over
@@ -83,8 +83,8 @@ class AsyncWorker(JobWorker):
         acknowledges nothing more, and when the ring is full the others wait for it: a program that computes for long
         takes its updates meanwhile, or the backlog is large. None: as many as there are in 64 MiB, at least 16.
     timeout_s : float
-        Seconds to wait for a place in the pipeline without anything new from the switch, until Timeout. Set it above
-        the longest compute time of the slowest worker that is waited for.
+        Seconds to wait for a place in the pipeline without anything new from the switch, until CollectiveTimeoutError.
+        Set it above the longest compute time of the slowest worker that is waited for.
     switch_timeout_s, join_timeout_s, evict_s
         As in `Worker`.
     elastic : bool
@@ -96,7 +96,7 @@ class AsyncWorker(JobWorker):
 
     Raises
     ------
-    SwitchUnreachable, Refused, Timeout
+    SwitchUnreachableError, RefusedError, CollectiveTimeoutError
         As `Worker`.
     ValueError, TypeError
         If an argument is wrong.
@@ -238,7 +238,7 @@ class AsyncWorker(JobWorker):
     def check(self) -> dict[int, int]:
         """By rank: so many first updates are known to be the same there as here. Each vector brings with it the digest
         of what its worker was given before, and when its update is handed out that is compared: `updates` raises
-        Diverged if it differs."""
+        DivergedError if it differs."""
         self._demand()
         return dict(sorted((self._confirmed | {self.rank: self.version}).items()))
 
@@ -246,8 +246,8 @@ class AsyncWorker(JobWorker):
 
     def updates(self) -> Iterator[Update]:
         """Returns all updates that are complete and were not handed out before, in their order, without waiting. Raises
-        TaintedError in place of a tainted update (`on_taint`); after the last update, what has gone wrong: JobReset,
-        NotAMember, Mismatch, Diverged."""
+        TaintedError in place of a tainted update (`on_taint`); after the last update, what has gone wrong:
+        JobResetError, NotAMemberError, MismatchError, DivergedError."""
         self._demand_weights()
         with self._attendant:
             self._step(0.0)
@@ -266,7 +266,8 @@ class AsyncWorker(JobWorker):
         vector: float32, or int32 in a job of format "int32"; `size` numbers of any shape. version: `version` when its
         computation began; None: as it is now, which is right if no updates were taken meanwhile. Waits while two
         vectors are on their way; so one is summed, and one claims its place, while the next is computed. Raises
-        TypeError, ValueError before anything happens; Timeout, SwitchUnreachable, JobReset, NotAMember, Mismatch.
+        TypeError, ValueError before anything happens; CollectiveTimeoutError, SwitchUnreachableError, JobResetError,
+        NotAMemberError, MismatchError.
         """
         demand_array("vector", vector, self._dtype)
         if vector.dtype.newbyteorder("=") != (wanted := self._dtype.newbyteorder("=")):
@@ -315,7 +316,8 @@ class AsyncWorker(JobWorker):
 
         state: arrays as `Worker.share` takes them, of which this worker's weights are made after all updates that
         `updates` has handed out. It goes by a job of its own, over UDP, for which the switch must have a free number.
-        Raises TypeError, ValueError; Timeout at a newcomer to whom nobody gives anything; else as `updates`.
+        Raises TypeError, ValueError; CollectiveTimeoutError at a newcomer to whom nobody gives anything; else as
+        `updates`.
         """
         arrays = [state] if isinstance(state, np.ndarray) else list(state)
         self._demand_open()
@@ -329,7 +331,7 @@ class AsyncWorker(JobWorker):
                     self._stream.seq_of(self._stream.taken),
                     np.frombuffer(self._digests[self.version], np.uint8),
                 )
-                with contextlib.suppress(Timeout, Refused):  # it is gone, or asks again
+                with contextlib.suppress(CollectiveTimeoutError, RefusedError):  # it is gone, or asks again
                     hand_over(
                         self.address,
                         note,
@@ -345,7 +347,8 @@ class AsyncWorker(JobWorker):
     # The job
 
     def set_threshold(self, threshold: int) -> None:
-        """From now on `threshold` vectors make an update, for all workers of the job. Refused, SwitchUnreachable."""
+        """From now on `threshold` vectors make an update, for all workers of the job. RefusedError,
+        SwitchUnreachableError."""
         demand_int("threshold", threshold, 1, self._layout.world)
         self._demand_open()
         with self._attendant:
@@ -375,9 +378,9 @@ class AsyncWorker(JobWorker):
                     timeout_s=_HANDOVER_S,
                 )
                 break
-            except (Timeout, Refused) as failure:
+            except (CollectiveTimeoutError, RefusedError) as failure:
                 if self._transport.now() >= deadline:
-                    raise Timeout(
+                    raise CollectiveTimeoutError(
                         f"no worker of {self._where} has given its weights within {self.timeout_s:g} s: "
                         "the others must be at work and call `share`; or raise `timeout_s`"
                     ) from failure
@@ -394,7 +397,7 @@ class AsyncWorker(JobWorker):
 
     def _ask(self, job: int, deadline: float) -> None:
         """Becomes part of an update with zeros and the question. A claim tells of weights: those of all updates that
-        are complete here, which is what it is for. Timeout."""
+        are complete here, which is what it is for. CollectiveTimeoutError."""
         stream, granted = self._stream, self._stream.ages.total()
         trailer = self._layout.trailer()
         trailer["asks"][self.rank] = job + 1
@@ -402,11 +405,11 @@ class AsyncWorker(JobWorker):
         while stream.ages.total() == granted:
             left_s = deadline - self._transport.now()
             if not self._until(lambda: stream.complete > version, left_s):
-                raise Timeout("no update is complete")
+                raise CollectiveTimeoutError("no update is complete")
             version = stream.complete
             self._offer(Vector(np.zeros(self._layout.size, self._dtype), trailer, version, self._layout.elements))
             if not self._until(lambda: not stream.queued, left_s):
-                raise Timeout("no update is granted")
+                raise CollectiveTimeoutError("no update is granted")
 
     def _hand_out(self, arrival: Arrival) -> Update:
         """An update with its digest reckoned and its members' digests compared. The latest digests are kept for as long
@@ -448,7 +451,7 @@ class AsyncWorker(JobWorker):
         if own is None and version < min(self._digests):  # from before this worker came
             return
         if own is None or own[: ENTRY["digest"].itemsize] != entry["digest"].tobytes():
-            self._failure = Diverged(
+            self._failure = DivergedError(
                 f"rank {rank} was not given the same first {version} updates as rank {self.rank}, says its vector in update {number}: "
                 "their weights differ. Begin again from saved weights, and look for a switch or a link that damages packets"
             )
@@ -458,7 +461,7 @@ class AsyncWorker(JobWorker):
     def _absorb(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
         try:
             self._stream.absorb(buffer, size, segment_bytes)
-        except (Notice, Mismatch) as failure:
+        except (Notice, MismatchError) as failure:
             self._failure = failure
 
     def _step(self, patience_s: float) -> float:
@@ -467,7 +470,7 @@ class AsyncWorker(JobWorker):
         if self._failure is None:
             try:
                 return self._stream.tend(patience_s)
-            except (Notice, Mismatch) as failure:
+            except (Notice, MismatchError) as failure:
                 self._failure = failure
         while self._transport.receive(self._discarded, 0.0)[0]:
             pass
@@ -478,7 +481,7 @@ class AsyncWorker(JobWorker):
 
     def _until(self, holds: Callable[[], bool], timeout_s: float) -> bool:
         """Works for the stream until something holds. Returns whether it does within `timeout_s`. Raises
-        SwitchUnreachable if nothing comes although the switch was asked."""
+        SwitchUnreachableError if nothing comes although the switch was asked."""
         self._demand_open()
         with self._alone(), self._attendant:
             now = self._transport.now()
@@ -499,8 +502,8 @@ class AsyncWorker(JobWorker):
         return True
 
     def _inquire(self) -> None:
-        """Asks the switch why nothing comes. Raises SwitchUnreachable; what is found otherwise is raised like any other
-        failure."""
+        """Asks the switch why nothing comes. Raises SwitchUnreachableError; what is found otherwise is raised like any
+        other failure."""
         stream, layout = self._stream, self._layout
         low, m = stream.low, stream.membership
         slot = read_slot(self._control, m.job, stream.low_seq, m.window)
@@ -510,7 +513,7 @@ class AsyncWorker(JobWorker):
         theirs = first + slot.length // 4
         last = low == stream.low and low % layout.segments == layout.vector - 1 and slot.seq == stream.low_seq
         if last and slot.state == SlotState.COLLECTING and theirs != layout.size:
-            self._failure = Mismatch(
+            self._failure = MismatchError(
                 f"the workers of {self._where} push vectors of different sizes: {theirs:,} elements by {ranks(slot.arrived)}, and {layout.size:,} "
                 f"by this worker, rank {m.member}. Start all workers with the same `size`"
             )
@@ -518,7 +521,7 @@ class AsyncWorker(JobWorker):
     def _demand_weights(self) -> None:
         self._demand_open()
         if self.newcomer:
-            raise MembershipChanged(
+            raise MembershipChangedError(
                 "this worker has come to a job that runs, and has no weights yet: call `share` first"
             )
 
@@ -526,7 +529,7 @@ class AsyncWorker(JobWorker):
         """Raises what the protocol has ended with, if it has."""
         if isinstance(self._failure, Notice):
             if self._failure.reason == Reason.EPOCH:
-                raise JobReset(
+                raise JobResetError(
                     f"{self._where} was reset by another worker. Workers may have applied different numbers of updates: leave, and begin "
                     "again with a new AsyncWorker from saved weights"
                 )
@@ -536,7 +539,7 @@ class AsyncWorker(JobWorker):
             raise self._failure
 
     def _stalled(self) -> NoReturn:
-        """Timeout with the counters that rose, or SwitchUnreachable."""
+        """CollectiveTimeoutError with the counters that rose, or SwitchUnreachableError."""
         with self._attendant:
             risen = odd_rises(self._before, self._control.counters(self.config.ports))
             job = self._control.job(self._stream.membership.job)

@@ -7,21 +7,21 @@ from iswitch.wire import Reason
 
 __all__ = [
     "AbandonedJobWarning",
-    "Diverged",
+    "DivergedError",
     "HaltedWarning",
     "IswitchError",
-    "JobReset",
-    "MembershipChanged",
-    "Mismatch",
+    "JobResetError",
+    "MembershipChangedError",
+    "MismatchError",
     "MissingWarning",
     "NoContributionError",
-    "NotAMember",
-    "Recoverable",
-    "Refused",
-    "SwitchUnreachable",
+    "NotAMemberError",
+    "RecoverableError",
+    "RefusedError",
+    "SwitchUnreachableError",
     "TaintWarning",
     "TaintedError",
-    "Timeout",
+    "CollectiveTimeoutError",
 ]
 
 
@@ -29,17 +29,17 @@ class IswitchError(Exception):
     """Every error of this package that is not a plain mistake in an argument (those are ValueError and TypeError)."""
 
 
-class Recoverable(IswitchError):
+class RecoverableError(IswitchError):
     """A collective ended without its result, and the program can go on: call `Worker.rejoin`, then `Worker.share`. Base
-    class of SwitchUnreachable, JobReset, NotAMember, Timeout and MembershipChanged. The array that was being reduced
-    may hold partly own elements and partly sums: compute it again."""
+    class of SwitchUnreachableError, JobResetError, NotAMemberError, CollectiveTimeoutError and MembershipChangedError.
+    The array that was being reduced may hold partly own elements and partly sums: compute it again."""
 
 
-class SwitchUnreachable(Recoverable, ConnectionError):
+class SwitchUnreachableError(RecoverableError, ConnectionError):
     """The switch does not answer. `Worker.rejoin(timeout_s=...)` waits until the switch answers again."""
 
 
-class Refused(IswitchError):
+class RefusedError(IswitchError):
     """The switch refused a control message; `reason` says which rule the message broke."""
 
     def __init__(self, message: str, reason: Reason):
@@ -47,16 +47,16 @@ class Refused(IswitchError):
         self.reason = reason
 
 
-class JobReset(Recoverable):
+class JobResetError(RecoverableError):
     """Another member reset the job. The next collective must be `share`, which brings all members to the same step."""
 
 
-class NotAMember(Recoverable):
+class NotAMemberError(RecoverableError):
     """The switch does not know this worker: the worker left or was evicted, the job was ended, or the switch restarted.
     To go on, call `rejoin`, then `share`; or make a new Worker."""
 
 
-class Timeout(Recoverable, TimeoutError):
+class CollectiveTimeoutError(RecoverableError, TimeoutError):
     """A collective made no progress for `timeout_s`, or the workers of a job were not complete within `join_timeout_s`.
 
     counters: the switch's drop counters that rose since this worker joined, by name; empty if the worker has not
@@ -68,16 +68,16 @@ class Timeout(Recoverable, TimeoutError):
         self.counters = counters or {}
 
 
-class MembershipChanged(Recoverable):
+class MembershipChangedError(RecoverableError):
     """The next collective must be `share`: new members wait for the state, or the job began again. Nothing was sent."""
 
 
-class Mismatch(IswitchError):
+class MismatchError(IswitchError):
     """The members of a job do not call the same collective: sizes or number formats differ. This is a mistake in the
     program."""
 
 
-class Diverged(IswitchError):
+class DivergedError(IswitchError):
     """The workers of an asynchronous job did not receive the same updates, so their weights are no longer equal."""
 
 

@@ -14,12 +14,12 @@ from iswitch.driver.buffers import INT, Bytes, filled, octets_of, summed_as
 from iswitch.control.client import Membership
 from iswitch.errors import (
     IswitchError,
-    JobReset,
-    MembershipChanged,
+    JobResetError,
+    MembershipChangedError,
     NoContributionError,
-    NotAMember,
-    Refused,
-    SwitchUnreachable,
+    NotAMemberError,
+    RefusedError,
+    SwitchUnreachableError,
 )
 from iswitch.control.membership import FORMATS, JobWorker, demand_int, demand_one_of, demand_seconds, demand_settings
 from iswitch.results import Reduction, taint_limit
@@ -75,10 +75,10 @@ class Worker(JobWorker):
         Elements in a segment, the same for all workers. None: as many as the switch, or the tree of switches, takes.
         Necessary in a tree where some workers are at the root: `Config.uplink_elements`.
     timeout_s : float
-        Seconds without any result until a collective raises Timeout. Set it above the longest compute time of the
-        slowest worker.
+        Seconds without any result until a collective raises CollectiveTimeoutError. Set it above the longest compute
+        time of the slowest worker.
     switch_timeout_s : float
-        Seconds without an answer of the switch until SwitchUnreachable, also in the middle of a collective.
+        Seconds without an answer of the switch until SwitchUnreachableError, also in the middle of a collective.
     join_timeout_s : float
         Seconds to wait for the other workers to join.
     backlog : int or None
@@ -99,28 +99,28 @@ class Worker(JobWorker):
 
     Raises
     ------
-    SwitchUnreachable
+    SwitchUnreachableError
         If nothing answers at the address.
-    Refused
+    RefusedError
         If the job exists with other settings, the rank is taken by a live worker, or the job is running and `elastic`
         is False.
-    Timeout
+    CollectiveTimeoutError
         If the other workers do not join within `join_timeout_s`.
     ValueError, TypeError
         If an argument is wrong.
 
     Notes
     ----- All workers must call the same collectives in the same order, each worker from one thread. A failed collective
-    leaves in the array partly own elements and partly sums. After any error that is a `Recoverable`, call `rejoin` and
-    then `share`; until then every other collective raises MembershipChanged or IswitchError, so that a worker never
-    adds one step to another worker's next one. NoContributionError and TaintedError leave the worker in step.
+    leaves in the array partly own elements and partly sums. After any error that is a `RecoverableError`, call `rejoin`
+    and then `share`; until then every other collective raises MembershipChangedError or IswitchError, so that a worker
+    never adds one step to another worker's next one. NoContributionError and TaintedError leave the worker in step.
 
     An elastic job begins with `share` and calls it again whenever `changed` is true.
 
     A worker leaves its job when the `with` block or the interpreter ends and when SIGTERM ends the process. If the
-    program has a handler for SIGTERM, that decides (see `iswitch.driver.termination`). If a process is killed, the others
-    evict its worker; if all are killed, the same command started again watches their job for `evict_s`, ends it and
-    begins a new one. A child of `multiprocessing` leaves only at the end of the `with` block.
+    program has a handler for SIGTERM, that decides (see `iswitch.driver.termination`). If a process is killed, the
+    others evict its worker; if all are killed, the same command started again watches their job for `evict_s`, ends it
+    and begins a new one. A child of `multiprocessing` leaves only at the end of the `with` block.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class Worker(JobWorker):
     def _ask_to_join(self, wish: Membership, **how: Any) -> Membership:
         try:
             return super()._ask_to_join(wish, **how)
-        except Refused as refusal:  # in a tree of switches segments are shorter
+        except RefusedError as refusal:  # in a tree of switches segments are shorter
             if refusal.reason != Reason.ELEMENTS or not self._any_length:
                 raise
             return super()._ask_to_join(replace(wish, elements=self.config.uplink_elements), **how)
@@ -249,9 +249,10 @@ class Worker(JobWorker):
         are copied there and back. All workers must pass the same number of elements; 0 is possible, and no traffic.
         "mean" divides each segment by the number of workers in it.
 
-        Raises TypeError, ValueError before anything is sent; Timeout, SwitchUnreachable, JobReset, NotAMember, which
-        are `Recoverable`; Mismatch, NoContributionError, TaintedError; MembershipChanged if the collective must be
-        `share`; IswitchError if another thread is in a collective, or if one failed before.
+        Raises TypeError, ValueError before anything is sent; CollectiveTimeoutError, SwitchUnreachableError,
+        JobResetError, NotAMemberError, which are `RecoverableError`; MismatchError, NoContributionError, TaintedError;
+        MembershipChangedError if the collective must be `share`; IswitchError if another thread is in a collective, or
+        if one failed before.
         """
         format, wire_type = summed_as(array, op, self._ring.membership.format)
         values = np.ascontiguousarray(array, wire_type).reshape(-1)
@@ -340,7 +341,8 @@ class Worker(JobWorker):
     # The job
 
     def set_threshold(self, threshold: int) -> None:
-        """From now on `threshold` workers complete a sum, for all workers of the job. Refused, SwitchUnreachable."""
+        """From now on `threshold` workers complete a sum, for all workers of the job. RefusedError,
+        SwitchUnreachableError."""
         demand_int("threshold", threshold, 1, self.world)
         self._demand_open()
         with self._attendant:
@@ -349,29 +351,29 @@ class Worker(JobWorker):
 
     def reset(self) -> None:
         """Begins the job anew with the same members. Drops what is under way; the present or next collective of the
-        others raises JobReset. The next collective of all must be `share`: one worker may have got a result that
+        others raises JobResetError. The next collective of all must be `share`: one worker may have got a result that
         another one has not.
 
-        Raises Refused, SwitchUnreachable; NotAMember, after which `rejoin` helps.
+        Raises RefusedError, SwitchUnreachableError; NotAMemberError, after which `rejoin` helps.
         """
         self._demand_open()
         with self._attendant:
             try:
                 self._begin_again()
-            except NotAMember as gone:
+            except NotAMemberError as gone:
                 self._broken, self._state["member"] = str(gone), False
                 raise
             self._changed = True
 
     def _begin_again(self) -> None:
-        """The job's new epoch, of this worker's making or of another's. Raises NotAMember, Refused,
-        SwitchUnreachable."""
+        """The job's new epoch, of this worker's making or of another's. Raises NotAMemberError, RefusedError,
+        SwitchUnreachableError."""
         m = self._ring.membership
         known = self._control.renew(m) if self._broken else m
         if known.epoch == m.epoch:
             try:
                 known = self._control.reset(m)
-            except Refused as refused:
+            except RefusedError as refused:
                 if refused.reason in (Reason.JOB, Reason.MEMBER, Reason.TOKEN):
                     raise self._gone(refused.reason, _REMEDY) from None
                 if refused.reason != Reason.EPOCH:
@@ -381,7 +383,7 @@ class Worker(JobWorker):
         self._broken = ""
 
     def rejoin(self, timeout_s: float | None = None) -> None:
-        """Brings this worker back into its job after any `Recoverable` error. The next collective must be `share`.
+        """Brings this worker back into its job after any `RecoverableError` error. The next collective must be `share`.
 
         If the switch does not answer, this waits until it does. If the switch still knows the worker, the job is reset,
         once for all workers that call this; otherwise the worker joins again, or creates the job again after a restart
@@ -394,11 +396,11 @@ class Worker(JobWorker):
 
         Raises
         ------
-        SwitchUnreachable
+        SwitchUnreachableError
             If the switch does not answer for `timeout_s`.
-        Timeout
+        CollectiveTimeoutError
             If the job does not let the worker in, or is not complete, within `timeout_s`.
-        Refused
+        RefusedError
             If another worker has this worker's place.
         """
         limit_s = self._join_timeout_s if timeout_s is None else timeout_s
@@ -412,20 +414,20 @@ class Worker(JobWorker):
                 try:
                     self._control.read(Register.MAGIC, timeout_s=max(deadline - self._transport.now(), _LAST_TRY_S))
                     self._come_back(max(deadline - self._transport.now(), _LAST_TRY_S))
-                except SwitchUnreachable as lost:
+                except SwitchUnreachableError as lost:
                     if self._transport.now() >= deadline:
-                        raise SwitchUnreachable(
+                        raise SwitchUnreachableError(
                             f"{lost}. `rejoin` gave up after its `timeout_s` of {limit_s:g} s; it can be called again"
                         ) from None
                     self._transport.sleep(_LAST_TRY_S)
             self._changed = True
 
     def _come_back(self, limit_s: float) -> None:
-        """To a job whose switch answers. Raises SwitchUnreachable, Refused, Timeout."""
+        """To a job whose switch answers. Raises SwitchUnreachableError, RefusedError, CollectiveTimeoutError."""
         if self._state["member"]:
             try:
                 return self._begin_again()
-            except NotAMember:
+            except NotAMemberError:
                 self._state["member"] = False
         m = replace(self._ring.membership, nonce=self._nonce(), token=0)
         self._ring.restart(self._join(m, elastic=True, timeout_s=limit_s))
@@ -433,11 +435,11 @@ class Worker(JobWorker):
 
     def halt(self) -> None:
         """Suspends the job: collectives of all its workers wait, with a HaltedWarning, until one calls `resume`.
-        Refused, SwitchUnreachable."""
+        RefusedError, SwitchUnreachableError."""
         self._switch_on(False)
 
     def resume(self) -> None:
-        """Lets a halted job go on. Refused, SwitchUnreachable."""
+        """Lets a halted job go on. RefusedError, SwitchUnreachableError."""
         self._switch_on(True)
 
     def _switch_on(self, on: bool) -> None:
@@ -475,7 +477,7 @@ class Worker(JobWorker):
             if self._broken:
                 raise IswitchError(f"this worker can take part in no collective: {self._broken}")
             if self._changed and not within_share:
-                raise MembershipChanged(
+                raise MembershipChangedError(
                     "call `share` before the next collective, on all workers: newcomers were let into the job and wait for "
                     "its state, or the job began again and the workers may be at different steps (`changed` says when)"
                 )
@@ -507,8 +509,8 @@ class Worker(JobWorker):
                 self._noticed(notice.reason)
             except Stalled as stalled:
                 raise self._stall_of(values.size, format).timeout(self._before, self.timeout_s, str(stalled)) from None
-            except SwitchUnreachable as lost:
-                raise SwitchUnreachable(
+            except SwitchUnreachableError as lost:
+                raise SwitchUnreachableError(
                     f"in the middle of a collective of {self._where}: {lost}. `rejoin(timeout_s=...)` waits for the switch; "
                     "then call `share`"
                 ) from None
@@ -521,7 +523,7 @@ class Worker(JobWorker):
         return self._stall
 
     def _inquire(self, elements: int, format: Format) -> None:
-        """Asks the switch why no result comes. Raises Mismatch, SwitchUnreachable."""
+        """Asks the switch why no result comes. Raises MismatchError, SwitchUnreachableError."""
         self._inquiring = True
         try:
             self._stall_of(elements, format).look()
@@ -530,13 +532,13 @@ class Worker(JobWorker):
 
     def _verify(self, notice: Notice) -> None:
         """Returns if the notice is of an epoch before the present one: the network has delivered it late. Otherwise
-        raises the notice; NotAMember, SwitchUnreachable."""
+        raises the notice; NotAMemberError, SwitchUnreachableError."""
         if notice.reason != Reason.EPOCH:
             raise notice
         self._inquiring = True
         try:
             self._renewed = self._control.renew(self._ring.membership)
-        except NotAMember as gone:
+        except NotAMemberError as gone:
             self._broken, self._state["member"] = str(gone), False
             raise
         finally:
@@ -548,7 +550,7 @@ class Worker(JobWorker):
         if reason == Reason.EPOCH:
             self._ring.restart(self._renewed)
             self._broken, self._changed = "", True
-            raise JobReset(
+            raise JobResetError(
                 f"{self._where} was reset by another worker, and what was under way is lost: call `share`, which brings all workers to "
                 "the same step, then go on"
             ) from None

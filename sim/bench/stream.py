@@ -15,7 +15,18 @@ from amaranth.lib import data, stream
 from amaranth.lib.wiring import Component, Out
 from amaranth.sim import Simulator
 
-__all__ = ["STALLS", "Bench", "BrokenPromise", "Sink", "Source", "from_words", "pack", "to_words", "unpack", "watch"]
+__all__ = [
+    "STALLS",
+    "Bench",
+    "BrokenPromiseError",
+    "Sink",
+    "Source",
+    "from_words",
+    "pack",
+    "to_words",
+    "unpack",
+    "watch",
+]
 
 STALLS = [0.0, 0.5]
 """Shares of cycles in which a source or a sink stalls, for parametrized tests."""
@@ -55,7 +66,8 @@ def to_words(frame: bytes, bus_bits: int, *, error: bool = False) -> list[dict[s
 
 
 def from_words(words: Iterable[Any], bus_bits: int) -> list[bytes]:
-    """Whole frames from what a stream of `hw.stream.packet.Word` carried; only the last word of a frame may be short."""
+    """Whole frames from what a stream of `hw.stream.packet.Word` carried; only the last word of a frame may be
+    short."""
     frames, parts = [], b""
     for word in words:
         if not word.last and word.count != bus_bits // 8:
@@ -69,7 +81,7 @@ def from_words(words: Iterable[Any], bus_bits: int) -> list[bytes]:
     return frames
 
 
-class BrokenPromise(AssertionError):
+class BrokenPromiseError(AssertionError):
     """A stream took back what it had offered."""
 
 
@@ -79,7 +91,7 @@ async def watch(ctx, watched, name: str = "stream") -> None:
     payload = Value.cast(watched.payload)
     async for _, _, valid, ready, bits in ctx.tick().sample(watched.valid, watched.ready, payload):
         if promised is not None and not (valid and bits == promised):
-            raise BrokenPromise(f"{name} offered {promised:#x} and then " + (f"{bits:#x}" if valid else "nothing"))
+            raise BrokenPromiseError(f"{name} offered {promised:#x} and then " + (f"{bits:#x}" if valid else "nothing"))
         promised = bits if valid and not ready else None
 
 

@@ -40,7 +40,7 @@ ENGINES = ("verilator", "cxxrtl")
 YOSYS_CXXRTL = (
     "read_rtlil switch.il; read_verilog board.v; hierarchy -top board; write_cxxrtl -noflatten -O6 -g0 switch.cc"
 )
-IMPORTED = re.compile(r"^\s*from (iswitch\.\w+) import", re.MULTILINE)
+IMPORTED = re.compile(r"^\s*from (iswitch(?:\.\w+)+) import", re.MULTILINE)
 """A module of `iswitch` that a source imports; the only form in which hw/ and the wire format do so."""
 TYPICAL_SECONDS = {"verilator": 60, "cxxrtl": 60}
 
@@ -85,9 +85,15 @@ def _sources() -> Iterator[str]:
             continue
         seen.add(path)
         text = path.read_text(encoding="utf-8")
-        waiting += [ROOT / "host" / f"{module.replace('.', '/')}.py" for module in IMPORTED.findall(text)]
+        waiting += [_file_of(module) for module in IMPORTED.findall(text)]
     yield from (f"{path.relative_to(ROOT)}\n{path.read_text(encoding='utf-8')}" for path in sorted(seen))
     yield version("amaranth")
+
+
+def _file_of(module: str) -> Path:
+    """Return the file of a module, or of a package, of `iswitch`."""
+    path = ROOT / "host" / module.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
 def _recipe(config: Config, engine: str, trace: bool) -> list[str]:

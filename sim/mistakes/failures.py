@@ -103,7 +103,7 @@ MISTAKES = [
         "Set `timeout_s` above the longest time that one worker computes, with reserve.",
     ),
     Mistake(
-        "Caught `Timeout`, and called the next collective",
+        "Caught `CollectiveTimeoutError`, and called the next collective",
         _goes_on_after_a_timeout,
         "Do what the message says, on all workers: collectives are possible again after `rejoin` and `share`.",
     ),
@@ -125,6 +125,6 @@ MISTAKES = [
     Mistake(
         "The switch was restarted in the middle of a job",
         _switch_restarted,
-        "Catch `NotAMember`, call `rejoin`, then `share`; or make new workers.",
+        "Catch `NotAMemberError`, call `rejoin`, then `share`; or make new workers.",
     ),
 ]

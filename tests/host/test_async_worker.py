@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from iswitch import (
     AsyncWorker,
-    Diverged,
-    JobReset,
-    MembershipChanged,
-    Mismatch,
-    NotAMember,
-    Refused,
+    DivergedError,
+    JobResetError,
+    MembershipChangedError,
+    MismatchError,
+    NotAMemberError,
+    RefusedError,
     TaintedError,
     TaintWarning,
-    Timeout,
+    CollectiveTimeoutError,
     Worker,
 )
 from iswitch.config import Config
@@ -195,9 +195,9 @@ def test_a_killed_worker_comes_back_and_is_given_the_weights_of_the_others(model
             kill(worker)
         with AsyncWorker(model.address(3), rank=2, **options) as worker:
             assert worker.newcomer
-            with pytest.raises(MembershipChanged, match="call `share` first"):
+            with pytest.raises(MembershipChangedError, match="call `share` first"):
                 list(worker.updates())
-            with pytest.raises(MembershipChanged, match="call `share` first"):
+            with pytest.raises(MembershipChangedError, match="call `share` first"):
                 worker.push(np.zeros(40, np.float32))
             trainee = Trainee(worker)
             trainee.weights[:] = np.nan
@@ -227,7 +227,7 @@ def test_a_newcomer_to_whom_nobody_gives_anything_is_told():
                     with AsyncWorker(
                         model.address(1), rank=1, world=2, size=8, threshold=1, elastic=True, timeout_s=0.5
                     ) as again:
-                        with pytest.raises(Timeout, match="has given its weights within"):
+                        with pytest.raises(CollectiveTimeoutError, match="has given its weights within"):
                             again.share(np.zeros(8))
                     over.set()
                 while not over.is_set():
@@ -321,11 +321,11 @@ def test_other_bytes_at_one_worker_are_noticed_when_its_next_vector_comes():
                     return arrival
 
                 worker._stream.take = spoilt
-            with pytest.raises(Diverged, match=r"was not given the same first [345] updates"):
+            with pytest.raises(DivergedError, match=r"was not given the same first [345] updates"):
                 train(worker, 30, size=20)
-            with pytest.raises(Diverged):
+            with pytest.raises(DivergedError):
                 worker.check()
-            with pytest.raises(Diverged):
+            with pytest.raises(DivergedError):
                 list(worker.updates())
             assert len(worker.digest) == 64
             return worker.version
@@ -342,7 +342,7 @@ def test_a_push_that_nobody_joins_ends_with_what_the_switch_counted():
             for _ in range(2):
                 worker.push(np.zeros(5, np.float32))
             begun = time.monotonic()
-            with pytest.raises(Timeout, match="waits until 2 of 2 workers have one ready"):
+            with pytest.raises(CollectiveTimeoutError, match="waits until 2 of 2 workers have one ready"):
                 worker.push(np.zeros(5, np.float32))
             assert time.monotonic() - begun >= 0.3
             worker.set_threshold(1)
@@ -389,12 +389,12 @@ def test_a_job_that_was_ended_or_a_switch_that_was_restarted_is_told():
                 model.switch = Switch(SMALL, mac=SWITCH_MAC, ip=SWITCH_IP, seed=99)
 
         def told(worker):
-            with pytest.raises(NotAMember, match="a restart of the switch"):
+            with pytest.raises(NotAMemberError, match="a restart of the switch"):
                 train(worker, 10_000, size=20)
-            with pytest.raises(NotAMember):
+            with pytest.raises(NotAMemberError):
                 worker.push(np.zeros(20, np.int32))  # also if there is a place for it
             assert not worker.leave()
-            with pytest.raises(NotAMember, match="has left its job"):
+            with pytest.raises(NotAMemberError, match="has left its job"):
                 worker.wait(0.1)
 
         end(model, restart, told)
@@ -408,7 +408,7 @@ def test_a_reset_of_the_job_ends_it_for_asynchronous_workers():
                 worker._control.reset(worker._stream.membership)
 
         def told(worker):
-            with pytest.raises(JobReset, match="begin again with a new AsyncWorker"):
+            with pytest.raises(JobResetError, match="begin again with a new AsyncWorker"):
                 train(worker, 10_000, size=20)
 
         end(model, reset, told)
@@ -427,9 +427,9 @@ def test_workers_that_differ_are_refused_naming_the_setting(options, message):
         common = {"world": 2, "size": 10, "job": 3}
         first = pool.submit(lambda: AsyncWorker(model.address(), rank=0, **common, join_timeout_s=1.0))
         model.until(lambda switch: switch.jobs[3].state != JobState.NONE)
-        with pytest.raises(Refused, match=message):
+        with pytest.raises(RefusedError, match=message):
             AsyncWorker(model.address(1), rank=1, **common | options)
-        with pytest.raises(Timeout, match="waits for 2 workers"):
+        with pytest.raises(CollectiveTimeoutError, match="waits for 2 workers"):
             first.result()
 
 
@@ -439,9 +439,9 @@ def test_a_job_is_asynchronous_for_all_or_for_none():
             lambda: AsyncWorker(model.address(), rank=0, world=2, size=10, staleness=0, join_timeout_s=1.0)
         )
         model.until(lambda switch: switch.jobs[0].state != JobState.NONE)
-        with pytest.raises(Refused, match="`segments` is not the job's"):
+        with pytest.raises(RefusedError, match="`segments` is not the job's"):
             Worker(model.address(1), rank=1, world=2)
-        with pytest.raises(Timeout):
+        with pytest.raises(CollectiveTimeoutError):
             first.result()
 
 
@@ -454,7 +454,7 @@ def test_vectors_of_other_lengths_with_as_many_segments_are_found_out():
                     for _ in range(20):
                         list(worker.updates())
                         worker.push(np.ones(20 + rank, np.float32))
-                except (Mismatch, Timeout) as error:
+                except (MismatchError, CollectiveTimeoutError) as error:
                     return str(error)
                 return ""  # the other one has found it out, and has left
 

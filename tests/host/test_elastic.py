@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from iswitch import HaltedWarning, MembershipChanged, NotAMember, Refused, Worker
+from iswitch import HaltedWarning, MembershipChangedError, NotAMemberError, RefusedError, Worker
 from iswitch.config import Config
 from iswitch.control.state_transfer import elect
 
@@ -42,7 +42,7 @@ class Trainee:
                     continue
                 gradient = np.full(50, (self.step + 1) * (self.worker.rank + 1), np.float32)
                 self.missing.append(self.worker.allreduce(gradient).missing)
-            except NotAMember:
+            except NotAMemberError:
                 self.worker.rejoin()
                 continue
             self.weights += gradient
@@ -163,7 +163,7 @@ def test_collectives_wait_for_share_once_newcomers_are_in():
             left.wait(5)
             while not worker.changed:
                 worker.allreduce(np.ones(3, np.float32))
-            with pytest.raises(MembershipChanged, match="call `share`"):
+            with pytest.raises(MembershipChangedError, match="call `share`"):
                 worker.allreduce(np.ones(3, np.float32))
             worker.share(np.full(3, 7.0), 0)
             return 7.0
@@ -178,7 +178,7 @@ def test_a_running_job_is_not_joined_unless_elastic():
             if worker.rank == 1:
                 worker.leave()
                 told = r"the job is running already\. Rank 0 .*is alive.*needs elastic=True.*`iswitch reset --job 0 --switch"
-                with pytest.raises(Refused, match=told):
+                with pytest.raises(RefusedError, match=told):
                     Worker(model.address(1), world=2)
                 refused.set()
             else:
@@ -243,7 +243,7 @@ def test_times_out_of_range_are_refused_at_the_door(options, message):
 def test_an_elastic_job_begins_with_share():
     """Otherwise workers with different first weights would diverge unnoticed."""
     with UdpModel(SMALL) as model, Worker(model.address(), world=1, elastic=True) as worker:
-        with pytest.raises(MembershipChanged, match="call `share` before the next collective"):
+        with pytest.raises(MembershipChangedError, match="call `share` before the next collective"):
             worker.allreduce(np.zeros(3, np.float32))
         worker.share(np.zeros(3), 0)
         worker.allreduce(np.zeros(3, np.float32))
@@ -262,6 +262,6 @@ def test_a_share_that_is_interrupted_must_be_called_again(monkeypatch):
         monkeypatch.setattr(worker, "_reduce", interrupted)
         with pytest.raises(KeyboardInterrupt):
             worker.share(np.zeros(3), 0)
-        with pytest.raises(MembershipChanged):
+        with pytest.raises(MembershipChangedError):
             worker.broadcast(np.zeros(3))
         assert worker.share(np.zeros(3), 4) == 4

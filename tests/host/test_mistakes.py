@@ -10,10 +10,10 @@ from iswitch import (
     AsyncWorker,
     IswitchError,
     MissingWarning,
-    NotAMember,
+    NotAMemberError,
     Reduction,
-    Refused,
-    SwitchUnreachable,
+    RefusedError,
+    SwitchUnreachableError,
     TaintWarning,
     Worker,
 )
@@ -38,7 +38,7 @@ def forming():
             waits = pool.submit(Worker, made.address(), world=2, rank=0, key=5, switch_timeout_s=0.5)
             made.until(lambda switch: switch.jobs[0].live)
             yield made.address(1)
-        assert isinstance(waits.exception(), SwitchUnreachable)
+        assert isinstance(waits.exception(), SwitchUnreachableError)
 
 
 ALIVE = r"Rank 0 \(10\.0\.1\.0:\d+, behind port 0 of the switch\) gave its last sign of life 0\.\d s ago"
@@ -71,17 +71,19 @@ RESET = r"If the job's workers are dead, `iswitch reset --job 0{key} --switch 12
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_a_worker_that_differs_is_told_both_values_and_who_holds_the_job(forming, options, message):
-    with pytest.raises(Refused, match=message):
+    with pytest.raises(RefusedError, match=message):
         Worker(forming, **({"world": 2, "rank": 1, "key": 5} | options))
 
 
 def test_a_number_of_a_job_that_the_switch_does_not_have(model):
-    with pytest.raises(Refused, match=r"there is no such job.*the switch has fewer `jobs`"):
+    with pytest.raises(RefusedError, match=r"there is no such job.*the switch has fewer `jobs`"):
         Worker(model.address(), world=1, job=99)
 
 
 def test_more_workers_than_the_switch_can_hold(model):
-    with pytest.raises(Refused, match=r"`world` is not the job's, or more than the switch can hold.*`iswitch status`"):
+    with pytest.raises(
+        RefusedError, match=r"`world` is not the job's, or more than the switch can hold.*`iswitch status`"
+    ):
         Worker(model.address(), world=20)
 
 
@@ -93,7 +95,8 @@ def test_the_address_is_the_environments_unless_one_is_given(model, monkeypatch)
         assert worker.address == model.address(2)
     monkeypatch.delenv("ISWITCH_ADDRESS")
     with pytest.raises(
-        SwitchUnreachable, match=r"the switch at 127\.0\.0\.1:27000 has not answered for 0\.1 s \(`switch_timeout_s`\)"
+        SwitchUnreachableError,
+        match=r"the switch at 127\.0\.0\.1:27000 has not answered for 0\.1 s \(`switch_timeout_s`\)",
     ):
         Worker(world=1, switch_timeout_s=0.1)
 
@@ -159,7 +162,7 @@ def test_one_thread_after_another_may_use_a_worker(model):
 def test_use_after_leave(model, call):
     with Worker(model.address(), world=1) as worker:
         worker.leave()
-        with pytest.raises(NotAMember, match=r"this worker has left its job, job 0 at .*: make a new Worker"):
+        with pytest.raises(NotAMemberError, match=r"this worker has left its job, job 0 at .*: make a new Worker"):
             call(worker)
 
 

@@ -92,7 +92,7 @@ def test_the_loop_with_recovery_ends_with_equal_weights_after_a_reset():
         return np.full_like(weights, step)
 
     with UdpModel() as model:
-        block = snippet("Recoverable").replace("rank=rank", "rank=the_rank, address=address(the_rank)")
+        block = snippet("RecoverableError").replace("rank=rank", "rank=the_rank, address=address(the_rank)")
         block = block.replace(
             "gradient = compute(weights, step)",
             "gradient = compute(weights, step)\n            if step == 50 and the_rank == 2 and not resets:\n"

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from iswitch import (
     IswitchError,
-    JobReset,
-    MembershipChanged,
-    Mismatch,
+    JobResetError,
+    MembershipChangedError,
+    MismatchError,
     MissingWarning,
     NoContributionError,
-    NotAMember,
+    NotAMemberError,
     Reduction,
-    Refused,
-    SwitchUnreachable,
+    RefusedError,
+    SwitchUnreachableError,
     TaintedError,
     TaintWarning,
-    Timeout,
+    CollectiveTimeoutError,
     Worker,
 )
 from iswitch.control import abandoned
@@ -295,7 +295,7 @@ def test_threshold_changes_for_all(model):
             worker.reset()
         gate.wait()
         if worker.rank == 1:
-            with pytest.raises(JobReset):
+            with pytest.raises(JobResetError):
                 worker.allreduce(np.zeros(1, np.float32))
             assert worker.threshold == 1
 
@@ -335,7 +335,7 @@ def test_after_a_timeout_the_others_go_on_without_the_one_that_hangs(model):
             gate.wait()
             return None
         told = r"no result for 0.5 s \(`timeout_s`\).*so rank 2 is not in this collective.*`rejoin`, then `share`.*end its process"
-        with pytest.raises(Timeout, match=told):
+        with pytest.raises(CollectiveTimeoutError, match=told):
             worker.allreduce(np.ones(40, np.float32))
         gate.wait()
         gate.wait()
@@ -381,7 +381,7 @@ def test_absent_switch_is_told(shut):
         if shut:
             silent.close()
         with pytest.raises(
-            SwitchUnreachable,
+            SwitchUnreachableError,
             match=f"127.0.0.1:{port} has not answered for 0.3 s .`switch_timeout_s`.*start the switch",
         ):
             Worker(f"127.0.0.1:{port}", world=1, switch_timeout_s=0.3)
@@ -391,7 +391,7 @@ def test_vanished_switch_is_told(model):
     with Worker(model.address(), world=1, switch_timeout_s=0.2) as worker:
         model.deaf = True
         told = r"in the middle of a collective of job 0.*has not answered for 0.2 s \(`switch_timeout_s`\).*`rejoin"
-        with pytest.raises(SwitchUnreachable, match=told):
+        with pytest.raises(SwitchUnreachableError, match=told):
             worker.barrier()
         model.deaf = False
 
@@ -417,7 +417,7 @@ def test_disagreement_is_refused_by_name(model, options, reason, monkeypatch):
     def body(worker):
         worker.barrier()
         if worker.rank == 0:
-            with pytest.raises(Refused, match="refused to let a worker join") as caught:
+            with pytest.raises(RefusedError, match="refused to let a worker join") as caught:
                 Worker(model.address(), **({"world": 2} | options))
             assert caught.value.reason == reason
         worker.barrier()
@@ -426,7 +426,7 @@ def test_disagreement_is_refused_by_name(model, options, reason, monkeypatch):
 
 
 def test_missing_workers_are_told_and_the_job_is_freed(model):
-    with pytest.raises(Timeout, match="waits for 2 workers, of which 1 have joined"):
+    with pytest.raises(CollectiveTimeoutError, match="waits for 2 workers, of which 1 have joined"):
         Worker(model.address(), world=2, join_timeout_s=0.1)
     with Worker(model.address(), world=1) as worker:
         worker.barrier()
@@ -437,7 +437,8 @@ def test_timeout_names_the_counter_that_explains_it(model):
 
     def body(worker):
         with pytest.raises(
-            Timeout, match=r"(?s)or the workers sum arrays of different sizes.*LENGTH .*arrays of different sizes"
+            CollectiveTimeoutError,
+            match=r"(?s)or the workers sum arrays of different sizes.*LENGTH .*arrays of different sizes",
         ) as caught:
             worker.allreduce(np.ones(3 + worker.rank, np.float32))
         assert caught.value.counters["LENGTH"] >= 1
@@ -453,7 +454,7 @@ def test_timeout_names_the_counter_that_explains_it(model):
         if worker.rank == 1:
             worker.reset()  # finds that the job was reset, and joins in
         gate.wait()
-        with pytest.raises(MembershipChanged, match="call `share` before the next collective"):
+        with pytest.raises(MembershipChangedError, match="call `share` before the next collective"):
             worker.barrier()
         assert worker.share(np.zeros(1), 3) == 3
         worker.barrier()
@@ -470,7 +471,7 @@ def test_result_of_another_size_is_told(model):
             turn.set()
         else:
             turn.wait()
-            with pytest.raises(Mismatch):
+            with pytest.raises(MismatchError):
                 worker.allreduce(np.ones(40, np.float32))
 
     together(model, 2, body, threshold=1)
@@ -487,7 +488,7 @@ def test_reset_is_told_to_the_others(model):
             worker.reset()
         gate.wait()
         if worker.rank:
-            with pytest.raises(JobReset, match=r"reset by another worker.*call `share`"):
+            with pytest.raises(JobResetError, match=r"reset by another worker.*call `share`"):
                 worker.allreduce(array)
         assert worker.changed
         worker.share(np.zeros(1), 0)
@@ -502,11 +503,11 @@ def test_reset_is_told_to_the_others(model):
 def test_ended_job_is_told(model):
     with Worker(model.address(), world=1, key=5) as worker:
         other = UdpTransport(model.address(1))
-        with pytest.raises(Refused, match="key"):
+        with pytest.raises(RefusedError, match="key"):
             Control(other, address="model").end_job(0, 6)
         Control(other).end_job(0, 5)
         other.close()
-        with pytest.raises(NotAMember, match="was ended"):
+        with pytest.raises(NotAMemberError, match="was ended"):
             worker.barrier()
         with pytest.raises(Exception, match="new Worker"):
             worker.barrier()
@@ -516,7 +517,7 @@ def test_left_worker_is_told(model):
     worker = Worker(model.address(), world=1)
     assert worker.leave() is True
     assert worker.leave() is False
-    with pytest.raises(NotAMember, match="has left"):
+    with pytest.raises(NotAMemberError, match="has left"):
         worker.barrier()
 
 

@@ -21,8 +21,8 @@ meets a running job, unless the network delivers a copy of one later than `_SETT
 import math
 import warnings
 
-from iswitch.control.client import Control, Membership, RunsAlready
-from iswitch.errors import AbandonedJobWarning, Refused
+from iswitch.control.client import Control, Membership, JobRunningError
+from iswitch.errors import AbandonedJobWarning, RefusedError
 from iswitch.control.explanations import REFUSALS
 from iswitch.results import ranks
 from iswitch.control.inspection import JobView, MemberView, read_job, read_member
@@ -85,7 +85,7 @@ class Watch:
         self._judged: tuple[int, Reason] | None = None  # the job whose refusal is final if the job repeats it
 
     def look(self) -> JobView:
-        """Read the job and its members. Raises SwitchUnreachable."""
+        """Read the job and its members. Raises SwitchUnreachableError."""
         job = read_job(self.control, self.wish.job)
         self._note_answer()
         if job.epoch != self._epoch:
@@ -144,9 +144,9 @@ class Watch:
             member in self.members and self.silent_s(member) > job.evict_us / 1e6 + _SLACK_S for member in deciding
         )
 
-    def wait(self, refusal: Refused, deadline: float) -> None:
+    def wait(self, refusal: RefusedError, deadline: float) -> None:
         """Return when the worker may join again, because the job has ended or the rank is free. Raises the refusal,
-        with what was seen, if a member is alive or the deadline passes; SwitchUnreachable."""
+        with what was seen, if a member is alive or the deadline passes; SwitchUnreachableError."""
         if refusal.reason not in {Reason.MEMBER, Reason.KEY, *_SETTINGS}:
             raise refusal
         while (job := self.look()).state != JobState.NONE:
@@ -162,7 +162,7 @@ class Watch:
                 if self._judged != (job.epoch, refusal.reason):  # perhaps it was the job before this one that refused
                     self._judged = job.epoch, refusal.reason
                     return
-                raise Refused(self._sentence(job, refusal, deciding), refusal.reason) from None
+                raise RefusedError(self._sentence(job, refusal, deciding), refusal.reason) from None
             self.control.transport.sleep(self._gap_s / _LOOKS_PER_GAP)
         self._vanished += 1
         if self._vanished > _VANISHED_MOST:  # there is no job: the switch itself cannot do what this worker asks for
@@ -177,7 +177,7 @@ class Watch:
         taken : bool
             Another member has the rank.
 
-        Raises Refused if that member is alive; SwitchUnreachable.
+        Raises RefusedError if that member is alive; SwitchUnreachableError.
         """
         if self.control.transport.now() < self._next_look:
             return
@@ -185,10 +185,10 @@ class Watch:
         if job.state > JobState.FORMING and self._dead(job, job.live):
             self._end(job, None)
         elif taken and self.wish.wanted in self._alive:
-            refusal = Refused(f"rank {self.wish.wanted} is taken", Reason.MEMBER)
-            raise Refused(self._sentence(job, refusal, [self.wish.wanted]), Reason.MEMBER)
+            refusal = RefusedError(f"rank {self.wish.wanted} is taken", Reason.MEMBER)
+            raise RefusedError(self._sentence(job, refusal, [self.wish.wanted]), Reason.MEMBER)
 
-    def _end(self, job: JobView, refusal: Refused | None) -> None:
+    def _end(self, job: JobView, refusal: RefusedError | None) -> None:
         silent_s = min(
             self.silent_s(member) for member in self._deciding(job, refusal.reason if refusal else Reason.MEMBER)
         )
@@ -197,7 +197,7 @@ class Watch:
             return  # the members have not been seen for a while, or another worker was faster
         try:
             self.control.end_job(job.job, self.wish.key)
-        except Refused as refused:
+        except RefusedError as refused:
             if refused.reason != Reason.JOB:  # else another worker has ended it in the same moment
                 raise (refusal or refused) from None
         else:
@@ -212,7 +212,7 @@ class Watch:
 
     # Sentences
 
-    def _sentence(self, job: JobView, refusal: Refused, deciding: list[int]) -> str:
+    def _sentence(self, job: JobView, refusal: RefusedError, deciding: list[int]) -> str:
         """The refusal, with the members that are in the way, and what helps."""
         meaning, remedy = REFUSALS[refusal.reason]
         if refusal.reason == Reason.MEMBER and (taken := self._taken(job, refusal)):
@@ -234,11 +234,11 @@ class Watch:
             f"{'. ' if seen else ''}To go on, {remedy}. If the job's workers are dead, {command}"
         )
 
-    def _taken(self, job: JobView, refusal: Refused) -> str:
+    def _taken(self, job: JobView, refusal: RefusedError) -> str:
         """Which place is not free; "" if that is not the reason."""
         if self.wish.wanted in self.members:
             return f"rank {self.wish.wanted} is taken"
-        if isinstance(refusal, RunsAlready):
+        if isinstance(refusal, JobRunningError):
             return "the job is running already"
         return "all ranks are taken" if len(self.members) == job.world else ""
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iswitch.config import Config, Replay
-from iswitch.errors import IswitchError, NotAMember, Refused, SwitchUnreachable, Timeout
+from iswitch.errors import IswitchError, NotAMemberError, RefusedError, SwitchUnreachableError, CollectiveTimeoutError
 from iswitch.control.explanations import REFUSALS
 from iswitch.wire.replay import Fate, ReplayRegister
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
@@ -33,7 +33,7 @@ from iswitch.wire import (
     port_counter_register,
 )
 
-__all__ = ["Answer", "Control", "JobStatus", "Membership", "RunsAlready"]
+__all__ = ["Answer", "Control", "JobStatus", "Membership", "JobRunningError"]
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 0.5
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.001, 0.05
@@ -51,7 +51,7 @@ class Answer(NamedTuple):
         return Reason(int(self.body["reason"]))
 
 
-class RunsAlready(Refused):
+class JobRunningError(RefusedError):
     """The switch would let this worker into a running job, but the worker did not ask for that (`elastic`)."""
 
 
@@ -101,7 +101,7 @@ class Control:
     address : str
         Of the switch, for messages.
     timeout_s : float
-        Seconds without an answer until SwitchUnreachable.
+        Seconds without an answer until SwitchUnreachableError.
     timeout_name : str
         The caller's parameter that sets `timeout_s`, for messages; "" if there is none.
     strangers : callable or None
@@ -140,7 +140,7 @@ class Control:
         **body: int,
     ) -> Answer:
         """Sends one control message and returns its answer, refusals too. `body` names fields of `wire.CONTROL`. Raises
-        SwitchUnreachable if no answer comes within `timeout_s` (None: that of this object)."""
+        SwitchUnreachableError if no answer comes within `timeout_s` (None: that of this object)."""
         if seq is None:
             self._serial = seq = (self._serial + 1) % 2**32
         nonce = body.setdefault("nonce", self.transport.randbits(64))
@@ -173,7 +173,7 @@ class Control:
         found = f"{fault}; " if fault else "its host says that no program listens at this port; " if shut else ""
         name = f" (`{self.timeout_name}`)" if self.timeout_name and timeout_s is None else ""
         port = "" if ":" in self.address else " (26963, since the address names none)"
-        raise SwitchUnreachable(
+        raise SwitchUnreachableError(
             f"the switch at {self.address} has not answered for {limit_s:g} s{name}: "
             f"{found}start the switch (a board, or the emulator on this machine), and check the address and the port{port}"
         )
@@ -195,7 +195,7 @@ class Control:
         return None
 
     def _granted(self, answer: Answer, wish: str) -> Answer:
-        """Returns the answer. Raises Refused if the answer is a refusal."""
+        """Returns the answer. Raises RefusedError if the answer is a refusal."""
         if answer.reason == Reason.DONE:
             return answer
         meaning, remedy = REFUSALS[answer.reason]
@@ -208,7 +208,7 @@ class Control:
             if body["state"]
             else ""
         )
-        raise Refused(
+        raise RefusedError(
             f"the switch at {self.address} refused to {wish}: {meaning}{job}. {remedy[:1].upper()}{remedy[1:]}",
             answer.reason,
         )
@@ -231,7 +231,7 @@ class Control:
         membership : Membership
             What is wished for.
         timeout_s : float
-            Seconds until Timeout.
+            Seconds until CollectiveTimeoutError.
         timeout_name : str
             The caller's parameter that sets `timeout_s`, for messages.
         elastic : bool
@@ -244,7 +244,7 @@ class Control:
         Membership
             What the switch granted.
 
-        Raises Refused, SwitchUnreachable, Timeout.
+        Raises RefusedError, SwitchUnreachableError, CollectiveTimeoutError.
         """
         deadline, pause_s = self.transport.now() + timeout_s, _FIRST_POLL_S
         standing, state, self.newcomer, self.seat = Standing.NONE, JobState.NONE, False, None
@@ -268,7 +268,7 @@ class Control:
                     ):  # a job that forms waits for who is pending, so that a newcomer is told from the others there
                         self.newcomer = state != JobState.FORMING
                 if self.newcomer and not elastic:
-                    raise RunsAlready(
+                    raise JobRunningError(
                         f"job {membership.job} at {self.address} is running already: join it with elastic=True, or use another "
                         "job number",
                         Reason.MEMBER,
@@ -281,20 +281,20 @@ class Control:
                     self.transport.sleep(pause_s)
                     pause_s = min(2 * pause_s, _LONGEST_POLL_S)
         except BaseException as error:
-            if membership.token and not isinstance(error, SwitchUnreachable):
+            if membership.token and not isinstance(error, SwitchUnreachableError):
                 self.leave(membership, timeout_s=0.2)
             raise
         self._number = 0
         return membership
 
-    def _late(self, membership: Membership, answer: Answer, within: str) -> Timeout:
+    def _late(self, membership: Membership, answer: Answer, within: str) -> CollectiveTimeoutError:
         where = f"job {membership.job} at {self.address}"
         if answer.body["state"] == JobState.FORMING:
-            return Timeout(
+            return CollectiveTimeoutError(
                 f"{where} waits for {membership.world} workers, of which {answer.body['live']} have joined {within}: "
                 "start the others, with the same address, job and key"
             )
-        return Timeout(
+        return CollectiveTimeoutError(
             f"{where} is running and has not let this worker in {within}. A running job lets workers in when a collective ends: "
             f"check that its {answer.body['live']} workers are at work, and that this worker's rank is free"
         )
@@ -334,17 +334,17 @@ class Control:
         )
 
     def renew(self, membership: Membership) -> Membership:
-        """The same membership after a reset of the job: its new epoch. NotAMember if it is gone."""
+        """The same membership after a reset of the job: its new epoch. NotAMemberError if it is gone."""
         answer = self._ask_to_join(membership)
         if answer.reason != Reason.DONE:
-            raise NotAMember(
+            raise NotAMemberError(
                 f"job {membership.job} at {self.address} was ended, and the switch does not know this worker any more "
                 f"({REFUSALS[answer.reason][0]}): call `rejoin`, then `share`, or make a new Worker"
             )
         renewed = self._learn(membership, answer)
         if (renewed.token, renewed.member) != (membership.token, membership.member):
             self.leave(renewed, timeout_s=0.2)  # a Join of a job that has ended is a new one
-            raise NotAMember(
+            raise NotAMemberError(
                 f"job {membership.job} at {self.address} was ended and created again: call `rejoin`, then `share`, or make a "
                 "new Worker"
             )
@@ -367,16 +367,16 @@ class Control:
         """Gives the membership up. False if the switch did not confirm it: it is silent, or knew nothing of it."""
         try:
             return self._rising(Action.LEAVE, membership, timeout_s).reason == Reason.DONE
-        except (SwitchUnreachable, OSError):
+        except (SwitchUnreachableError, OSError):
             return False
 
     def reset(self, membership: Membership) -> Membership:
-        """Empties the job's ring; returns the membership in the new epoch. Refused, SwitchUnreachable."""
+        """Empties the job's ring; returns the membership in the new epoch. RefusedError, SwitchUnreachableError."""
         answer = self._granted(self._rising(Action.RESET, membership), f"reset job {membership.job}")
         return replace(membership, epoch=int(answer.header["epoch"]), first_seq=int(answer.body["first_seq"]))
 
     def set_h(self, membership: Membership, threshold: int) -> Membership:
-        """Changes the number of workers that complete a sum, for all members. Refused, SwitchUnreachable."""
+        """Changes the number of workers that complete a sum, for all members. RefusedError, SwitchUnreachableError."""
         self._granted(
             self._rising(Action.SET_H, membership, threshold=threshold),
             f"set the threshold of job {membership.job} to {threshold}",
@@ -384,19 +384,20 @@ class Control:
         return replace(membership, threshold=threshold)
 
     def halt(self, membership: Membership, on: bool) -> None:
-        """Suspends the job for all its members, or lets it go on. Refused, SwitchUnreachable."""
+        """Suspends the job for all its members, or lets it go on. RefusedError, SwitchUnreachableError."""
         self._granted(
             self._rising(Action.HALT, membership, mode=int(on)), f"{'halt' if on else 'resume'} job {membership.job}"
         )
 
     def end_job(self, job: int, key: int) -> None:
-        """Ends a job whoever is in it, which frees its number. Refused, SwitchUnreachable."""
+        """Ends a job whoever is in it, which frees its number. RefusedError, SwitchUnreachableError."""
         self._granted(self.request(Action.RESET, job=job, key=key), f"end job {job}")
 
     # Registers
 
     def read(self, address: int, *, job: int = 0, timeout_s: float | None = None) -> Answer:
-        """Eight registers from `address` in `Answer.body["registers"]`, with the state of `job`. SwitchUnreachable."""
+        """Eight registers from `address` in `Answer.body["registers"]`, with the state of `job`.
+        SwitchUnreachableError."""
         return self.request(Action.READ, address=address, job=job, timeout_s=timeout_s)
 
     def registers(self, first: int, count: int) -> list[int]:

@@ -87,7 +87,7 @@ class SlotView(NamedTuple):
 
 
 def read_job(control: Control, job: int) -> JobView:
-    """SwitchUnreachable."""
+    """SwitchUnreachableError."""
     row = _row(control, job_view_register(job), JOB_VIEW)
     state = JobState(int(row["state"]))
     return JobView(
@@ -108,7 +108,7 @@ def read_job(control: Control, job: int) -> JobView:
 
 
 def read_member(control: Control, job: int, member: int) -> MemberView:
-    """SwitchUnreachable."""
+    """SwitchUnreachableError."""
     row = _row(control, member_view_register(job, member), MEMBER_VIEW)
     return MemberView(
         member,
@@ -121,7 +121,7 @@ def read_member(control: Control, job: int, member: int) -> MemberView:
 
 
 def read_slot(control: Control, job: int, seq: int, window: int) -> SlotView:
-    """The slot in which `seq` has its place; `window`: the switch's. SwitchUnreachable."""
+    """The slot in which `seq` has its place; `window`: the switch's. SwitchUnreachableError."""
     row = _row(control, slot_view_register(job, seq % (2 * window)), SLOT_VIEW)
     return SlotView(
         int(row["seq"]),
@@ -136,7 +136,7 @@ def read_slot(control: Control, job: int, seq: int, window: int) -> SlotView:
 
 def read_have(control: Control, job: JobView) -> dict[int, int]:
     """The lowest seq whose result each live member may lack, as far as it has said; of up to eight members at one
-    moment. SwitchUnreachable."""
+    moment. SwitchUnreachableError."""
     have = control.registers(have_view_register(job.job, 0), job.world)
     return {member: have[member] for member in job.live}
 
@@ -150,7 +150,7 @@ def lowest(have: dict[int, int]) -> int:
 def awaited(control: Control, job: JobView, have: dict[int, int], window: int) -> list[int]:
     """Who keeps a job from going on: while it forms, whoever has not joined; then whoever has not contributed to the
     oldest segment that others have contributed to; or, if the whole ring is full of results, those who have not said
-    that they hold the oldest. Reads the ring up to there. SwitchUnreachable."""
+    that they hold the oldest. Reads the ring up to there. SwitchUnreachableError."""
     if job.state == JobState.FORMING:
         return [member for member in range(job.world) if member not in job.live]
     if not have:

@@ -14,7 +14,7 @@ import numpy as np
 from iswitch.control.abandoned import Watch
 from iswitch.config import Config
 from iswitch.control.client import Control, Membership
-from iswitch.errors import IswitchError, NotAMember, Refused, Timeout
+from iswitch.errors import IswitchError, NotAMemberError, RefusedError, CollectiveTimeoutError
 from iswitch.control.stall import risen_sentences
 from iswitch.driver.termination import call_before_termination
 from iswitch.driver.transport import Attending, Transport, UdpTransport
@@ -150,7 +150,8 @@ class JobWorker(ABC):
             raise
 
     def _join(self, wish: Membership, *, elastic: bool, timeout_s: float | None = None) -> Membership:
-        """Joins, after the end of a job that dead workers left behind. Raises Refused, SwitchUnreachable, Timeout."""
+        """Joins, after the end of a job that dead workers left behind. Raises RefusedError, SwitchUnreachableError,
+        CollectiveTimeoutError."""
         limit_s, name = (self._join_timeout_s, "join_timeout_s") if timeout_s is None else (timeout_s, "timeout_s")
         deadline = self._transport.now() + limit_s
         watch = Watch(self._control, wish)
@@ -163,7 +164,7 @@ class JobWorker(ABC):
                     elastic=elastic,
                     waiting=watch.attend if elastic else None,
                 )
-            except Refused as refusal:
+            except RefusedError as refusal:
                 watch.wait(refusal, deadline)
 
     def _ask_to_join(self, wish: Membership, **how: Any) -> Membership:
@@ -230,8 +231,8 @@ class JobWorker(ABC):
         return self._member.membership.member
 
     def counters(self) -> dict[str, int]:
-        """Returns the switch's counters by name; `iswitch.control.explanations` has a sentence on each. Raises SwitchUnreachable,
-        NotAMember."""
+        """Returns the switch's counters by name; `iswitch.control.explanations` has a sentence on each. Raises
+        SwitchUnreachableError, NotAMemberError."""
         self._demand_open()
         with self._attendant:
             return self._control.counters(self.config.ports)
@@ -253,12 +254,12 @@ class JobWorker(ABC):
 
     def _demand_open(self) -> None:
         if os.getpid() != self._owner_pid:
-            raise NotAMember(
+            raise NotAMemberError(
                 f"this worker belongs to process {self._owner_pid}, and this is its child: make a {type(self).__name__} in each "
                 "process, after the fork"
             )
         if not self._finalizer.alive:
-            raise NotAMember(f"this worker has left its job, {self._where}: make a new {type(self).__name__}")
+            raise NotAMemberError(f"this worker has left its job, {self._where}: make a new {type(self).__name__}")
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -279,13 +280,13 @@ class JobWorker(ABC):
     def _where(self) -> str:
         return f"job {self._member.membership.job} at {self.address}"
 
-    def _gone(self, reason: Reason, remedy: str) -> NotAMember:
-        return NotAMember(
+    def _gone(self, reason: Reason, remedy: str) -> NotAMemberError:
+        return NotAMemberError(
             f"the switch does not know this worker any more ({reason.name}): {self._where} was ended by `iswitch reset`, with its "
             "last member or by a restart of the switch, or the switch evicted this worker because nothing came from it for "
             f"`evict_s`. To go on, {remedy}"
         )
 
-    def _timeout(self, sentence: str, risen: dict[str, int]) -> Timeout:
+    def _timeout(self, sentence: str, risen: dict[str, int]) -> CollectiveTimeoutError:
         """risen: the switch's counters that speak of the cause, and how much they rose."""
-        return Timeout("\n".join([sentence, *risen_sentences(risen)]), risen)
+        return CollectiveTimeoutError("\n".join([sentence, *risen_sentences(risen)]), risen)

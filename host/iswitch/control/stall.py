@@ -5,7 +5,7 @@ from typing import NoReturn
 
 from iswitch.config import Config
 from iswitch.control.client import Control
-from iswitch.errors import Mismatch, Timeout
+from iswitch.errors import MismatchError, CollectiveTimeoutError
 from iswitch.control.explanations import explain, odd_rises
 from iswitch.results import ranks
 from iswitch.driver.ring import Ring
@@ -19,7 +19,7 @@ _MISMATCHES = ("LENGTH", "FORMAT")
 number format or in whether the segment is the last one. They are the whole switch's, so another job or another program
 may have made them rise."""
 _SURE_LOOKS = 3
-"""So often a worker looks before it raises Mismatch."""
+"""So often a worker looks before it raises MismatchError."""
 
 
 class Stall:
@@ -48,8 +48,8 @@ class Stall:
         )  # the segment that was waited for at the last look; looks that found others in its slot with another array
 
     def look(self) -> None:
-        """Ask the switch. Raises Mismatch if the slot of this job shows that the workers' arrays differ, and
-        SwitchUnreachable."""
+        """Ask the switch. Raises MismatchError if the slot of this job shows that the workers' arrays differ, and
+        SwitchUnreachableError."""
         m, low = self.ring.membership, self.ring.low
         job, slot = read_job(self.control, m.job), read_slot(self.control, m.job, low, m.window)
         if low != self._low:
@@ -81,15 +81,15 @@ class Stall:
         return f"{self.elements:,} elements of {self.format.name.lower()}"
 
     def _mismatch(self, finding: str) -> NoReturn:
-        raise Mismatch(
+        raise MismatchError(
             f"the workers of {self.where} do not call the same collective: {finding}. All workers must call the same collectives, on "
             "arrays of the same size and dtype, in the same order: compare the programs. This worker takes part in no collective "
             "until it calls `rejoin`, then `share`"
         )
 
-    def timeout(self, before: dict[str, int], timeout_s: float, progress: str) -> Timeout:
+    def timeout(self, before: dict[str, int], timeout_s: float, progress: str) -> CollectiveTimeoutError:
         """The error after `timeout_s` without a result. before: the counters when the worker joined. Raises
-        SwitchUnreachable."""
+        SwitchUnreachableError."""
         m = self.ring.membership
         risen = odd_rises(before, self.control.counters(self.config.ports))
         live = self.control.job(m.job).live
@@ -104,7 +104,7 @@ class Stall:
             if m.evict_us
             else "then `iswitch reset` ends the job, since `evict_s` is 0"
         )
-        return Timeout(
+        return CollectiveTimeoutError(
             "\n".join(
                 [
                     f"no result for {timeout_s:g} s (`timeout_s`) in a collective of {self.where}: {progress}. "

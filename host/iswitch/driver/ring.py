@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from iswitch.control.client import Membership
-from iswitch.errors import HaltedWarning, Mismatch
+from iswitch.errors import HaltedWarning, MismatchError
 from iswitch.driver.timer import RetransmissionTimer
 from iswitch.driver.packing import Packer, Payloads
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
@@ -68,8 +68,8 @@ class Tally(NamedTuple):
 class Ring:
     """Sends and receives for one member. `reduce` runs one collective; `tend` is for the time between.
 
-    Not safe for threads: one call at a time. After `Notice`, `Stalled`, `Mismatch` or an interrupt the ring is out of
-    step with the others' until `restart`.
+    Not safe for threads: one call at a time. After `Notice`, `Stalled`, `MismatchError` or an interrupt the ring is out
+    of step with the others' until `restart`.
     """
 
     def __init__(self, transport: Transport, membership: Membership, *, backlog: int):
@@ -144,7 +144,7 @@ class Ring:
         without any result, unless the job is halted. whole: wait for everybody, whatever the job's threshold and
         deadline say. inquire: is called each time that no result has come for `inquire_s`, may `absorb` what comes
         meanwhile, and raises what it finds. verify: is called with a Notice, may `absorb` likewise, and returns if the
-        notice is void; otherwise it raises. Raises Notice, Stalled, Mismatch."""
+        notice is void; otherwise it raises. Raises Notice, Stalled, MismatchError."""
         self._format, self._flags = int(format), int(format) | whole * _WHOLE
         self._open(Payloads(values, self.membership.elements))
         segments = self._payloads.size
@@ -315,7 +315,7 @@ class Ring:
         return self.absorb(self._buffer, size, segment_bytes) if size else 0
 
     def absorb(self, buffer: np.ndarray | memoryview, size: int, segment_bytes: int) -> int:
-        """A train of `size` bytes in `buffer`. Returns how many results in it are new. Notice, Mismatch."""
+        """A train of `size` bytes in `buffer`. Returns how many results in it are new. Notice, MismatchError."""
         count, rest = divmod(size, segment_bytes)
         try:
             fresh = self._take(np.ndarray((count, segment_bytes), np.uint8, buffer))
@@ -376,7 +376,7 @@ class Ring:
         elif short:
             payloads.last[:] = body[0]
         else:
-            raise Mismatch(
+            raise MismatchError(
                 f"a result has {size // 4} elements of {Format(int(flags[0]) & 15).name.lower()}, which does not fit this worker's array: all "
                 "workers of a job must call the same collectives, on arrays of the same size and dtype, in the same order"
             )

@@ -17,7 +17,7 @@ from collections import Counter, deque
 import numpy as np
 
 from iswitch.control.client import Membership
-from iswitch.errors import Mismatch
+from iswitch.errors import MismatchError
 from iswitch.driver.ring import Notice
 from iswitch.driver.timer import RetransmissionTimer
 from iswitch.driver.packing import Packer, Payloads
@@ -69,8 +69,8 @@ class Stream:
 
     backlog: so many whole updates are kept for a program that does not take them, above the job's staleness. What comes
     beyond them is neither kept nor acknowledged, which in the end holds the other members at the ring. Not safe for
-    threads: one call at a time. Raises Notice if the switch does not know this member, Mismatch if the members' vectors
-    differ.
+    threads: one call at a time. Raises Notice if the switch does not know this member, MismatchError if the members'
+    vectors differ.
     """
 
     def __init__(self, transport: Transport, membership: Membership, layout: Layout, *, backlog: int):
@@ -295,7 +295,7 @@ class Stream:
             elif size == payloads.last.size and (rows == len(payloads.rows)).all():
                 payloads.last[:] = bodies[which][0]
             else:
-                raise Mismatch(
+                raise MismatchError(
                     "a result differs in size or number format from this worker's vectors: all workers of a job must push vectors "
                     "of the same length and format"
                 )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container
 from typing import Any, Protocol
 
 from iswitch.driver.keepalive import Attendant
-from iswitch.errors import SwitchUnreachable
+from iswitch.errors import SwitchUnreachableError
 from iswitch.wire import UDP_PORT
 
 __all__ = [
@@ -149,7 +149,7 @@ def resolve(address: str) -> tuple[str, int]:
 
     Raises
     ------
-    SwitchUnreachable
+    SwitchUnreachableError
         If the host name has no IPv4 address, or cannot be looked up.
     TypeError, ValueError
         If the address has the wrong form.
@@ -159,7 +159,7 @@ def resolve(address: str) -> tuple[str, int]:
         found = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_DGRAM)
     except socket.gaierror as error:
         if error.errno == socket.EAI_AGAIN:
-            raise SwitchUnreachable(
+            raise SwitchUnreachableError(
                 f"the host name {host!r} cannot be looked up, because no name server answers: pass the IPv4 address of the "
                 "switch, or check /etc/resolv.conf"
             ) from error
@@ -169,8 +169,8 @@ def resolve(address: str) -> tuple[str, int]:
     return str(found[0][4][0]), port
 
 
-def _no_host(host: str) -> SwitchUnreachable:
-    return SwitchUnreachable(
+def _no_host(host: str) -> SwitchUnreachableError:
+    return SwitchUnreachableError(
         f"there is no host {host!r} with an IPv4 address: check the spelling, or pass the IPv4 address of the switch"
     )
 
@@ -187,7 +187,7 @@ class UdpTransport(WallTransport):
 
     Raises
     ------
-    SwitchUnreachable
+    SwitchUnreachableError
         If the host name cannot be resolved, or this machine cannot send to the host.
     TypeError, ValueError
         If the address has the wrong form.
@@ -232,7 +232,9 @@ class UdpTransport(WallTransport):
             self._socket.connect(self._peer)
         except OSError as error:
             why, remedy = fault_of(error, self._peer[0])
-            raise SwitchUnreachable(f"{self._peer[0]}:{self._peer[1]} cannot be reached: {why}; {remedy}") from error
+            raise SwitchUnreachableError(
+                f"{self._peer[0]}:{self._peer[1]} cannot be reached: {why}; {remedy}"
+            ) from error
 
     def _enlarge(self) -> None:
         for forced, usual in ((_SO_RCVBUFFORCE, socket.SO_RCVBUF), (_SO_SNDBUFFORCE, socket.SO_SNDBUF)):

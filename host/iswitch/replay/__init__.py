@@ -1,7 +1,13 @@
 """Prioritized experience replay that a switch serves: a client shaped like the replay buffers people use."""
 
 from iswitch.replay.client import ReplayClient, Updated
-from iswitch.replay.errors import MemoryExhausted, NoPlace, NoReplayService, NotServed, SessionLost
+from iswitch.replay.errors import (
+    MemoryExhaustedError,
+    NoFreeSessionError,
+    NoReplayServiceError,
+    NotServedError,
+    SessionLostError,
+)
 from iswitch.replay.prefetch import Prefetch
 from iswitch.replay.records import Field
 from iswitch.replay.sampling import Batch
@@ -12,13 +18,13 @@ __all__ = [
     "Added",
     "Batch",
     "Field",
-    "MemoryExhausted",
-    "NoPlace",
-    "NoReplayService",
-    "NotServed",
+    "MemoryExhaustedError",
+    "NoFreeSessionError",
+    "NoReplayServiceError",
+    "NotServedError",
     "Prefetch",
     "ReplayClient",
-    "SessionLost",
+    "SessionLostError",
     "Statistics",
     "Updated",
 ]

@@ -45,12 +45,12 @@ class Updated:
 
     @property
     def done(self) -> int:
-        """Items that have the new priority. Waits; NotServed."""
+        """Items that have the new priority. Waits; NotServedError."""
         return self._sum("done")
 
     @property
     def stale(self) -> int:
-        """Items that were gone. Waits; NotServed."""
+        """Items that were gone. Waits; NotServedError."""
         return self._sum("stale")
 
     def __iter__(self) -> Iterator[int]:
@@ -70,7 +70,8 @@ class ReplayClient:
     else. A client that is silent for more than 10 s may lose its place if all are taken and another client wants one.
     It is for one thread.
 
-    Raises SwitchUnreachable, NoReplayService, NoPlace; ValueError and TypeError for wrong arguments.
+    Raises SwitchUnreachableError, NoReplayServiceError, NoFreeSessionError; ValueError and TypeError for wrong
+    arguments.
     """
 
     def __init__(
@@ -137,8 +138,8 @@ class ReplayClient:
 
     def extend(self, data: Mapping[str, npt.ArrayLike], priorities: npt.ArrayLike, *, turn: int = 0) -> Added:
         """Many transitions: arrays with a leading axis of n, priorities (n,). With a turn every datagram takes one,
-        from this one on: n transitions take `turns(n)`, and the result's `turn` is the next. MemoryExhausted if the log
-        is full of what is still in the table."""
+        from this one on: n transitions take `turns(n)`, and the result's `turn` is the next. MemoryExhaustedError if
+        the log is full of what is still in the table."""
         count, arrays = self._layout.columns(data)
         real = np.asarray(priorities, np.float64)
         if real.shape != (count,):
@@ -155,7 +156,7 @@ class ReplayClient:
         return -(-transitions // self._writer.per_add)
 
     def flush(self) -> None:
-        """Sends what waits, and returns when all that was sent is acknowledged. NotServed if adds had to be taken
+        """Sends what waits, and returns when all that was sent is acknowledged. NotServedError if adds had to be taken
         back."""
         self._writer.seal()
         self._session.wait(lambda: not any(request.kind != Kind.SAMPLE for request in self._session.channel.requests()))
@@ -174,7 +175,7 @@ class ReplayClient:
         self._writer.settle()
 
     def _tell(self) -> None:
-        """Raises NotServed for adds that were taken back, once."""
+        """Raises NotServedError for adds that were taken back, once."""
         refused, self._writer.refused = self._writer.refused, []
         refused = [request for request in refused if not request.told]
         for request in refused:
@@ -198,7 +199,7 @@ class ReplayClient:
         """Draws, each item as often as its priority says. stratified: one draw from each of `count` equal parts of the
         total. seed: below 2^128, None: by chance. turn: 0, or the table's turn to wait for. items: waits until so many
         were ever added. normalize: weights are over the greatest of the batch, or of the table, whose least priority is
-        known to an eighth. NotServed."""
+        known to an eighth. NotServedError."""
         wish = Wish(count, beta, stratified, normalize, items)
         wish.check(self.config.draws)
         self._writer.seal()
@@ -280,7 +281,7 @@ class ReplayClient:
         """For all clients of the table, from now on. size: draws wait until so many items are there. ratio: of draws to
         items added, 0: as they like. behind, ahead: how many draws there may be too many, and too few, before draws or
         adds wait; None: two of the largest requests. times: an item drawn so often gets priority 0, 0: never. Returns
-        the table's turn behind it. NotServed."""
+        the table's turn behind it. NotServedError."""
         if not 0 <= ratio < 65536:
             raise ValueError(f"ratio must be 0 to 65536 draws for an item, not {ratio!r}")
         fixed = round(ratio * 65536)
@@ -320,8 +321,8 @@ class ReplayClient:
         self, version: int, data: bytes | bytearray | memoryview | np.ndarray, *, shout: bool = True
     ) -> None:
         """Publishes a network's parameters for the table, from this client's log; versions rise. shout: sends them to
-        all other clients at once, whom they reach if nothing is lost on the way. MemoryExhausted if the log does not
-        hold them."""
+        all other clients at once, whom they reach if nothing is lost on the way. MemoryExhaustedError if the log does
+        not hold them."""
         if not 0 < version < 2**32:
             raise ValueError(f"version must be 1 to {2**32 - 1}, not {version!r}")
         self._writer.seal()
@@ -338,7 +339,7 @@ class ReplayClient:
 
     def statistics(self) -> Statistics:
         """How table, switch and client are doing; what was sent and is not acknowledged may be in it or not.
-        SwitchUnreachable."""
+        SwitchUnreachableError."""
         status, session, scale = self._session.look(), self._session, self._scale
         fates = dict(zip(Fate.__members__, session.control.registers(Register.REPLAY_FATES, len(Fate))))
         self._writer.settle()
@@ -379,7 +380,7 @@ class ReplayClient:
 
         share: (k, n), this is client k of n that restore the file together, for a log of one session may not hold what
         was in those of several. append: the table need not be empty. Others may add and draw meanwhile. ValueError,
-        MemoryExhausted.
+        MemoryExhaustedError.
         """
         part, of = share
         if not 0 <= part < of:
@@ -407,8 +408,9 @@ class ReplayClient:
     # The end
 
     def reopen(self) -> None:
-        """After SessionLost: takes a place anew. What was not acknowledged may or may not have been carried out, and is
-        forgotten here: whoever waits for it gets SessionLost, and prefetching ends. NoPlace, SwitchUnreachable."""
+        """After SessionLostError: takes a place anew. What was not acknowledged may or may not have been carried out,
+        and is forgotten here: whoever waits for it gets SessionLostError, and prefetching ends. NoFreeSessionError,
+        SwitchUnreachableError."""
         for prefetch in list(self._prefetches):
             prefetch.close()
         self._session.open()

@@ -3,7 +3,7 @@
 import numpy as np
 
 from iswitch.replay.channel import Request
-from iswitch.replay.errors import MemoryExhausted
+from iswitch.replay.errors import MemoryExhaustedError
 from iswitch.replay.log import LogSpace
 from iswitch.replay.records import units_of
 from iswitch.replay.session import Session
@@ -35,7 +35,7 @@ class LogWriter:
         """Takes notice of items that were answered."""
 
     def append(self, data: bytes | memoryview) -> int:
-        """Whole units, from where they begin; sent at once as far as they fill requests. MemoryExhausted."""
+        """Whole units, from where they begin; sent at once as far as they fill requests. MemoryExhaustedError."""
         units = units_of(len(data))
         if self.space.room(self.session.adds) < units:
             self._make_room(units)
@@ -66,7 +66,7 @@ class LogWriter:
         self.session.look()
         while self.space.room(self.session.adds) < units:
             if not self.space.give_way():
-                raise MemoryExhausted(self._exhausted(units))
+                raise MemoryExhaustedError(self._exhausted(units))
 
     def _exhausted(self, units: int) -> str:
         config, held = self.session.config, self.space.units - self.space.room(self.session.adds)

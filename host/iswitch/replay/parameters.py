@@ -12,7 +12,7 @@ import numpy as np
 
 from iswitch.errors import IswitchError
 from iswitch.replay.channel import Request
-from iswitch.replay.errors import MemoryExhausted
+from iswitch.replay.errors import MemoryExhaustedError
 from iswitch.replay.log_writer import LogWriter
 from iswitch.replay.messages import Reply, Status
 from iswitch.replay.reading import Loading
@@ -44,7 +44,7 @@ class Parameters:
     # The learner's side
 
     def set(self, version: int, data: bytes, *, shout: bool) -> None:
-        """Writes, publishes, and shouts if asked to. MemoryExhausted if the log cannot hold them."""
+        """Writes, publishes, and shouts if asked to. MemoryExhaustedError if the log cannot hold them."""
         head = np.zeros(1, _HEAD)
         head["magic"], head["version"], head["size"], head["digest"] = _MAGIC, version, len(data), _digest(data)
         whole = head.tobytes() + data
@@ -54,9 +54,9 @@ class Parameters:
         try:
             for at in range(0, len(whole), PAYLOAD_BYTES):
                 self.log.append(whole[at : at + PAYLOAD_BYTES])
-        except MemoryExhausted as full:
+        except MemoryExhaustedError as full:
             self.log.space.unpublish()
-            raise MemoryExhausted(
+            raise MemoryExhaustedError(
                 f"{full}. Parameters of {len(data)} bytes take {units * UNIT_BYTES} of a log of {session.config.log_bytes} bytes, and three versions "
                 "should fit: build the switch with a larger `log_bytes`, give parameters a client of their own, or send them in another way"
             ) from None

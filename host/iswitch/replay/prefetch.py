@@ -45,7 +45,7 @@ class Prefetch:
         return self
 
     def __next__(self) -> Batch:
-        """Waits for the next one. NotServed if it could not be drawn; then the one after it may be asked for."""
+        """Waits for the next one. NotServedError if it could not be drawn; then the one after it may be asked for."""
         if self._closed:
             raise StopIteration
         first = self._ahead[0]

@@ -112,7 +112,7 @@ class Sampling:
 
     @property
     def batch(self) -> Batch:
-        """NotServed if the draws were given up, SessionLost if nobody knows."""
+        """NotServedError if the draws were given up, SessionLostError if nobody knows."""
         if self._batch is None:
             raise self.session.given_up(self.request)
         return self._batch

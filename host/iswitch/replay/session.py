@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from iswitch.config import Replay
 from iswitch.control.client import Control
-from iswitch.errors import IswitchError, SwitchUnreachable
+from iswitch.errors import IswitchError, SwitchUnreachableError
 from iswitch.replay.channel import Channel, Request
-from iswitch.replay.errors import NoPlace, NoReplayService, NotServed, SessionLost
+from iswitch.replay.errors import NoFreeSessionError, NoReplayServiceError, NotServedError, SessionLostError
 from iswitch.replay.inquiries import Inquiries, Inquiry
 from iswitch.replay.messages import Reply, Status, encode, parse, serial
 from iswitch.wire.replay import PAYLOAD_BYTES, SESSION_SILENT_US, Fate, Kind
@@ -55,8 +55,8 @@ class Session:
     """One session, of one table's traffic.
 
     timeout_s: how long the switch may be silent before that is an error. wait_s: how long a request may wait for turn,
-    items, rate or priorities. Raises NoReplayService, NoPlace, SwitchUnreachable; ValueError for a table that is not
-    there.
+    items, rate or priorities. Raises NoReplayServiceError, NoFreeSessionError, SwitchUnreachableError; ValueError for a
+    table that is not there.
     """
 
     def __init__(self, transport: Transport, *, address: str, table: int, timeout_s: float, wait_s: float):
@@ -86,7 +86,7 @@ class Session:
     def _read_config(self) -> Replay:
         built = self.control.config().replay
         if built is None:
-            raise NoReplayService(
+            raise NoReplayServiceError(
                 f"the switch at {self.address} has no replay service: build it, or start the emulator, with a `replay`"
             )
         return built
@@ -94,7 +94,7 @@ class Session:
     # Opening and closing
 
     def open(self) -> None:
-        """Takes a place, with a new nonce. NoPlace, SwitchUnreachable."""
+        """Takes a place, with a new nonce. NoFreeSessionError, SwitchUnreachableError."""
         nonce = self.transport.randbits(64) | 1
         token, tag = nonce % 2**32, self.transport.randbits(32)
         opening = encode(Kind.OPEN, token=token, table=self.table, seq=tag, body=nonce.to_bytes(8, "little"))
@@ -117,11 +117,11 @@ class Session:
                         return
             pause_s = min(2 * pause_s, _LONGEST_OPEN_S)
         if full:
-            raise NoPlace(
+            raise NoFreeSessionError(
                 f"all {self.config.sessions} sessions of the replay service at {self.address} are in use: close a client, wait until one "
                 "that died has been silent for 10 s, or build the switch with more `sessions`"
             )
-        raise SwitchUnreachable(
+        raise SwitchUnreachableError(
             f"the replay service at {self.address} does not answer an OPEN: check the path with `iswitch doctor`"
         )
 
@@ -155,7 +155,7 @@ class Session:
                     self.channel.put(closing)
                 self.pump(min(self.rest_s(), end - now))
                 now = self.transport.now()
-        except SessionLost:
+        except SessionLostError:
             return closing.tries > 0  # the place was closed before, and that answer was lost
         except (IswitchError, OSError):
             return False
@@ -200,7 +200,7 @@ class Session:
 
     def pump(self, wait_s: float = 0.0) -> None:
         """Sends what is due, takes what has come (waiting for something at most so long), and sends what that made due.
-        SessionLost."""
+        SessionLostError."""
         self._send()
         for _ in range(_TRAINS):
             size, segment_bytes = self.transport.receive(self._view, wait_s)
@@ -212,8 +212,8 @@ class Session:
         self._demand_open()
 
     def wait(self, until: Callable[[], bool], *, timeout_s: float | None = None) -> None:
-        """Goes on until something holds. SwitchUnreachable if the switch is silent for `timeout_s` meanwhile;
-        SessionLost."""
+        """Goes on until something holds. SwitchUnreachableError if the switch is silent for `timeout_s` meanwhile;
+        SessionLostError."""
         self.pump()
         if until():
             return
@@ -222,7 +222,7 @@ class Session:
             now = self.transport.now()
             end = max(began, self.heard_at) + silence_s
             if now >= end:
-                raise SwitchUnreachable(
+                raise SwitchUnreachableError(
                     f"the replay service at {self.address} has not answered for {silence_s:g} s: is the switch on, and the path "
                     "whole? (`iswitch doctor`) What was not acknowledged may or may not have been carried out"
                 )
@@ -233,18 +233,18 @@ class Session:
         return min(self.channel.wake_at(), self.inquiries.wake_at())
 
     def served(self, requests: Iterable[Request]) -> None:
-        """Waits until all are settled. NotServed with the reason of the first that was given up."""
+        """Waits until all are settled. NotServedError with the reason of the first that was given up."""
         requests = list(requests)
         self.wait(lambda: all(request.settled for request in requests))
         for request in requests:
             if request.fate in _WAITED or request.fate == Fate.SESSION:
                 raise self.given_up(request)
 
-    def given_up(self, request: Request) -> NotServed | SessionLost:
+    def given_up(self, request: Request) -> NotServedError | SessionLostError:
         """The error for a request that was taken back, or that was on its way when the session was lost."""
         request.told = True
         if request.fate is None or request.fate not in _WAITED or request.status is None:
-            return SessionLost(
+            return SessionLostError(
                 f"{request.kind.name} to table {self.table} at {self.address} was on its way when the session was lost: it may or may "
                 "not have been carried out"
             )
@@ -253,7 +253,7 @@ class Session:
         over = request.fate == Fate.TURN and serial(status.turn, request.turn) > 0
         why = why.format(turn=status.turn, own=request.turn, filled=status.filled, adds=status.adds)
         after = "and that turn is over" if over else f"for {self.wait_s:g} s"
-        return NotServed(
+        return NotServedError(
             f"{request.kind.name} to table {self.table} at {self.address} was not carried out, for {why}, {after}. It was taken back: "
             f"{remedy}",
             request.fate,
@@ -333,9 +333,9 @@ class Session:
 
     def _demand_open(self) -> None:
         if self.lost == _CLOSED:
-            raise SessionLost(f"session {self.index} at {self.address} is closed: make a new client")
+            raise SessionLostError(f"session {self.index} at {self.address} is closed: make a new client")
         if self.lost:
-            raise SessionLost(
+            raise SessionLostError(
                 f"session {self.index} at {self.address} is lost: {self.lost}. What was not acknowledged may or may not have been "
                 "carried out. To go on: `reopen`, or make a new client"
             )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from iswitch.replay.channel import Request
-from iswitch.replay.errors import MemoryExhausted
+from iswitch.replay.errors import MemoryExhaustedError
 from iswitch.replay.frames import RecentFrames
 from iswitch.replay.log import ItemsHold
 from iswitch.replay.log_writer import LogWriter
@@ -41,8 +41,8 @@ class Added:
 
     @property
     def items(self) -> np.ndarray:
-        """The numbers of the items, u4: their handles. Waits until all were added; NotServed if one had to be taken
-        back."""
+        """The numbers of the items, u4: their handles. Waits until all were added; NotServedError if one had to be
+        taken back."""
         for batch, _ in self._parts:
             batch.seal()
         self._session.served(batch.request for batch, _ in self._parts)
@@ -94,7 +94,7 @@ class Writer:
 
     def add(self, arrays: Mapping[str, np.ndarray], priorities: np.ndarray, turn: int = 0) -> Added:
         """Transitions with a leading axis and their priorities (u4). Full datagrams are sent, the rest waits in
-        `batch`, unless there is a turn. MemoryExhausted, with what came before added."""
+        `batch`, unless there is a turn. MemoryExhaustedError, with what came before added."""
         if turn:
             self.seal()
         count, at = len(priorities), 0
@@ -161,7 +161,9 @@ class Writer:
                     self.log.space.forget(hold)
         del self._unsettled[:done]
 
-    def _place(self, arrays: Mapping[str, np.ndarray], hold: ItemsHold | None) -> tuple[int, MemoryExhausted | None]:
+    def _place(
+        self, arrays: Mapping[str, np.ndarray], hold: ItemsHold | None
+    ) -> tuple[int, MemoryExhaustedError | None]:
         """Appends to the log what belongs there, of as many items as there is room for: how many, and why not all.
         Where it is is kept for `_pack`."""
         layout, count = self.layout, len(next(iter(arrays.values())))
@@ -184,7 +186,7 @@ class Writer:
                     start = self.log.append(blob.tobytes())
                     hold.need(start)
                     self._blobs[k] = start % 2**32
-            except MemoryExhausted as full:
+            except MemoryExhaustedError as full:
                 hold.undo(items)
                 return k, full
         return count, None
@@ -213,12 +215,12 @@ class Writer:
         hold.need(start)
         return start
 
-    def _explained(self, full: MemoryExhausted, done: int, count: int) -> MemoryExhausted:
+    def _explained(self, full: MemoryExhaustedError, done: int, count: int) -> MemoryExhaustedError:
         """With the numbers that tell what to do about it."""
         config = self.session.config
         each = self.log.pushed / max(1, self.handed)
         holds = int(config.log_bytes / each) if each else 0
-        return MemoryExhausted(
+        return MemoryExhaustedError(
             f"{full}. So far this client added {self.handed} items with {each:.0f} bytes each in the log, which therefore holds about {holds} of "
             f"them; the table holds {config.capacity} items of all clients. {done} of these {count} transitions were handed over. Build the "
             "switch with a larger `log_bytes` or a smaller `capacity`, spread the transitions over more clients, let them share frames "

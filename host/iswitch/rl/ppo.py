@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from iswitch.errors import NotAMember
+from iswitch.errors import NotAMemberError
 from iswitch.rl.replica import Collective, Replica, Vector
 from iswitch.rl.rollout import Agent, EnvRunner, Rollout, evaluate
 from iswitch.rl.training import Episodes, Options, Pace, Progress, Trained
@@ -156,7 +156,7 @@ def train(
                 continue
             if not trainer.update():
                 continue
-        except NotAMember:  # the switch was restarted, or has evicted this worker
+        except NotAMemberError:  # the switch was restarted, or has evicted this worker
             worker.rejoin()
             continue
         curve.append(

@@ -226,7 +226,7 @@ def reset(
     timeout: WaitOption = DEFAULT_WAIT_S,
 ) -> None:
     """End a job and free its number, for example after its workers were killed. Workers that still run get
-    NotAMember."""
+    NotAMemberError."""
     with _asking(switch, timeout) as control:
         demand_int("--key", key, 0, 2**64 - 1)
         control.end_job(job, key)

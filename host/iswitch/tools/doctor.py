@@ -11,7 +11,7 @@ from typing import Protocol
 
 from iswitch.config import Config
 from iswitch.control.client import Control
-from iswitch.errors import IswitchError, SwitchUnreachable
+from iswitch.errors import IswitchError, SwitchUnreachableError
 from iswitch.control.explanations import Grade, explained
 from iswitch.tools.path_checks import (
     Finding,
@@ -80,7 +80,7 @@ def examine(
     """
     try:
         watched = probe(address)
-    except SwitchUnreachable as error:
+    except SwitchUnreachableError as error:
         figure, _, remedy = str(error).partition(": ")
         yield Finding("name", Mark.BAD, figure, remedy)
         return
@@ -110,7 +110,7 @@ def examine(
         if job is not None and key is not None:
             yield _key(control, config, job, key)
         yield from _counted(before, after, seconds)
-    except SwitchUnreachable:
+    except SwitchUnreachableError:
         yield silence(watched)
     except IswitchError as error:
         yield Finding(

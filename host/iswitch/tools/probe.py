@@ -30,7 +30,7 @@ class Probe(WallTransport):
 
     Raises
     ------
-    SwitchUnreachable
+    SwitchUnreachableError
         If the host name cannot be resolved.
     TypeError, ValueError
         If the address has the wrong form.

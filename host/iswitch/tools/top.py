@@ -17,7 +17,7 @@ from rich.text import Text
 
 from iswitch.config import Config
 from iswitch.control.client import Control
-from iswitch.errors import SwitchUnreachable
+from iswitch.errors import SwitchUnreachableError
 from iswitch.control.explanations import Grade, explained
 from iswitch.control.inspection import (
     JobView,
@@ -61,7 +61,7 @@ class Snapshot(NamedTuple):
 
 
 def take(control: Control, config: Config, before: Snapshot | None = None) -> Snapshot:
-    """SwitchUnreachable."""
+    """SwitchUnreachableError."""
     counters, at = control.counters(config.ports), time.monotonic()
     jobs = {}
     for number in range(config.jobs):
@@ -236,7 +236,7 @@ def watch(control: Control, address: str, console: Console, *, interval_s: float
                 now = take(control, config, before)
                 shown, before = picture(address, config, before, now), now
                 live.update(shown, refresh=True)
-            except SwitchUnreachable as error:
+            except SwitchUnreachableError as error:
                 live.update(Group(shown, Text(str(error), style="bold red")), refresh=True)
 
 

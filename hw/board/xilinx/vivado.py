@@ -23,14 +23,14 @@ from hw.board.shell import Shell
 from hw.board.xilinx.top import Top
 from hw.synthesis.utilisation import xilinx_report
 
-__all__ = ["NoVivado", "TimingNotMet", "make", "stubbed_project"]
+__all__ = ["VivadoMissingError", "TimingNotMetError", "make", "stubbed_project"]
 
 
-class NoVivado(RuntimeError):
+class VivadoMissingError(RuntimeError):
     """There is no Vivado here; all else has been made."""
 
 
-class TimingNotMet(RuntimeError):
+class TimingNotMetError(RuntimeError):
     """Vivado has routed the design, and it is too slow."""
 
 
@@ -64,9 +64,9 @@ def stubbed_project(board: Board) -> Project:
 
 
 def make(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP) -> dict[str, Any]:
-    """The project and what can be said of it. NoVivado, in a sentence, if there is none on PATH; TimingNotMet if Vivado
-    says so; RuntimeError if the project breaks a rule of `hw.board.xilinx.check` or Vivado fails. `report.json` is written in
-    all of these cases but a broken rule."""
+    """The project and what can be said of it. VivadoMissingError, in a sentence, if there is none on PATH;
+    TimingNotMetError if Vivado says so; RuntimeError if the project breaks a rule of `hw.board.xilinx.check` or Vivado
+    fails. `report.json` is written in all of these cases but a broken rule."""
     console = Console(stderr=True)
     with console.status(f"{board.name}: project"):
         top = write_project(board, folder, mac=mac, ip=ip)
@@ -81,7 +81,7 @@ def make(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAUL
         report: dict[str, Any] = {"tool": "yosys", "bitstream": None, "asked_mhz": asked, **synthesis(board)}
     write(report, folder)
     if not shutil.which("vivado"):
-        raise NoVivado(
+        raise VivadoMissingError(
             f"there is no Vivado on PATH, so no bitstream; the project is in {folder}, and build.sh there makes it"
         )
     done = subprocess.run(["sh", "build.sh"], cwd=folder, check=False)
@@ -89,7 +89,7 @@ def make(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAUL
     report["bitstream"] = BITSTREAM if done.returncode == 0 and (folder / BITSTREAM).exists() else None
     write(report, folder)
     if report["timing_met"] is False:
-        raise TimingNotMet(f"timing is not met; {folder / 'timing.rpt'} has the paths")
+        raise TimingNotMetError(f"timing is not met; {folder / 'timing.rpt'} has the paths")
     if report["bitstream"] is None:
         raise RuntimeError(f"Vivado failed; {folder / 'vivado.log'} says why")
     return report

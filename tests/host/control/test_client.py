@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from iswitch.config import Config
 from iswitch.control.client import Control, Membership
-from iswitch.errors import Refused, SwitchUnreachable
+from iswitch.errors import RefusedError, SwitchUnreachableError
 from iswitch.wire import NO_MEMBER, UDP_PORT, Action, ContributionFlag, Format, JobState, Mode, Standing, Type
 
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, parse, udp_frame
@@ -176,7 +176,7 @@ def test_a_running_job_is_not_even_waited_for_unless_elastic(lost):
     """Who waits for a boundary holds an asynchronous job up."""
     bench = Bench(3).run()
     wire = Wire(bench.switch, 2, lost=lost)
-    with pytest.raises(Refused, match="is running already"):
+    with pytest.raises(RefusedError, match="is running already"):
         bench.join(wire, elastic=False)
     assert (
         {standing for standing, _ in wire.joins} == {Standing.PENDING}
@@ -193,7 +193,7 @@ def test_a_switch_that_does_not_answer_is_told_with_the_fault_of_this_machine():
             pass
 
     with pytest.raises(
-        SwitchUnreachable,
+        SwitchUnreachableError,
         match=r"has not answered for 2 s: the network interface .* is down; set .*`ip link`\); start the switch",
     ):
         Control(Cut(Switch(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1), 0), timeout_s=2.0).read(0)

@@ -5,7 +5,7 @@ import os
 import threading
 
 import pytest
-from iswitch import SwitchUnreachable
+from iswitch import SwitchUnreachableError
 from iswitch.driver.keepalive import Attendant
 
 
@@ -18,7 +18,8 @@ def descriptor():
 
 
 @pytest.mark.parametrize(
-    "error", [SwitchUnreachable("no route"), OSError(errno.ENOMEM, "no memory"), ValueError("does not fit the MTU")]
+    "error",
+    [SwitchUnreachableError("no route"), OSError(errno.ENOMEM, "no memory"), ValueError("does not fit the MTU")],
 )
 def test_an_error_does_not_end_the_thread(descriptor, error):
     calls, again = [], threading.Event()

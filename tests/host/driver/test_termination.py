@@ -8,7 +8,7 @@ import threading
 from contextlib import contextmanager
 
 import pytest
-from iswitch import AsyncWorker, NotAMember, Worker
+from iswitch import AsyncWorker, NotAMemberError, Worker
 from iswitch.driver import termination
 from iswitch.config import Config
 from iswitch.driver.termination import call_before_termination
@@ -206,7 +206,7 @@ def test_a_worker_in_rejoin_gives_up_the_seat_that_it_waits_in(model, ended, mon
         thread.join()
         with model.lock:
             model.switch = TreeSwitch(SMALL, mac=SWITCH_MAC, ip=SWITCH_IP, seed=99)
-        with pytest.raises(NotAMember):
+        with pytest.raises(NotAMemberError):
             worker.barrier()
         states = []
         monkeypatch.setattr(termination.os, "kill", lambda *_: states.append(model.switch.jobs[0].state))
@@ -253,7 +253,7 @@ def test_a_forked_child_does_not_sign_its_parent_off(model):
         if (child := os.fork()) == 0:
             try:
                 worker.barrier()
-            except NotAMember as error:
+            except NotAMemberError as error:
                 if "is its child: make a Worker in each process" in str(error):
                     signal.raise_signal(signal.SIGTERM)
             os._exit(1)

@@ -6,7 +6,7 @@ import socket
 
 import numpy as np
 import pytest
-from iswitch import SwitchUnreachable
+from iswitch import SwitchUnreachableError
 from iswitch.driver.transport import RECEIVE_BYTES, UdpTransport, parse_address
 from iswitch.wire import UDP_PORT
 
@@ -62,7 +62,8 @@ def test_address_of_a_wrong_type(address):
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "two..dots", "x" * 80])
 def test_unknown_host_is_told(host):
     with pytest.raises(
-        SwitchUnreachable, match=r"there is no host .*check the spelling|cannot be looked up.*pass the IPv4 address"
+        SwitchUnreachableError,
+        match=r"there is no host .*check the spelling|cannot be looked up.*pass the IPv4 address",
     ):
         UdpTransport(f"{host}:1")
 
@@ -79,7 +80,7 @@ def test_a_name_that_is_unknown_is_told_from_a_name_server_that_is_silent(number
         raise socket.gaierror(number, "for some reason")
 
     monkeypatch.setattr("socket.getaddrinfo", look_up)
-    with pytest.raises(SwitchUnreachable, match=words):
+    with pytest.raises(SwitchUnreachableError, match=words):
         UdpTransport("board:1")
 
 
@@ -101,7 +102,7 @@ class Failing:
 def test_a_host_without_a_route_is_told(monkeypatch):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as real:
         monkeypatch.setattr("socket.socket", lambda *_: Failing(real, "connect", errno.ENETUNREACH))
-        with pytest.raises(SwitchUnreachable, match=r"no route.*`ip route get 198\.51\.100\.7`"):
+        with pytest.raises(SwitchUnreachableError, match=r"no route.*`ip route get 198\.51\.100\.7`"):
             UdpTransport("198.51.100.7:1")
 
 

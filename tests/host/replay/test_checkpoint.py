@@ -5,7 +5,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 from iswitch.config import Config, Replay
-from iswitch.replay import Field, MemoryExhausted, ReplayClient
+from iswitch.replay import Field, MemoryExhaustedError, ReplayClient
 
 from sim.bench.replay_network import Network
 
@@ -129,7 +129,7 @@ def test_several_clients_restore_what_no_log_holds_alone(tmp_path):
         assert len(numbers) > 190
     with (
         ReplayClient(network(log_bytes=1 << 14).transport(), LARGE) as small,
-        pytest.raises(MemoryExhausted, match="more clients"),
+        pytest.raises(MemoryExhaustedError, match="more clients"),
     ):
         small.restore(tmp_path / "table.npz")
 

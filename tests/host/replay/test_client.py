@@ -5,8 +5,15 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 from iswitch.config import Config, Replay
-from iswitch.errors import SwitchUnreachable
-from iswitch.replay import Field, NoPlace, NoReplayService, NotServed, ReplayClient, SessionLost
+from iswitch.errors import SwitchUnreachableError
+from iswitch.replay import (
+    Field,
+    NoFreeSessionError,
+    NoReplayServiceError,
+    NotServedError,
+    ReplayClient,
+    SessionLostError,
+)
 from iswitch.replay.seeds import spread
 from iswitch.wire.replay import Fate, Kind
 
@@ -350,7 +357,7 @@ def test_the_turn_after_the_last_is_the_first(network, client):
 def test_who_waits_too_long_is_told_why_and_nothing_happened(call, fate, message):
     network = Network(config(), loss=0.1)
     with ReplayClient(network.transport(), PLAIN, wait_s=2) as client:
-        with pytest.raises(NotServed, match=message) as raised:
+        with pytest.raises(NotServedError, match=message) as raised:
             call(client)
         assert raised.value.fate == fate
         assert served(network).tables[0].turn == 1
@@ -361,7 +368,7 @@ def test_who_waits_too_long_is_told_why_and_nothing_happened(call, fate, message
 def test_a_turn_that_is_over_is_an_error_at_once(network, client):
     client.extend(transitions(PLAIN, 1), [1.0], turn=1).items.tolist()
     before = network.now
-    with pytest.raises(NotServed, match="and that turn is over"):
+    with pytest.raises(NotServedError, match="and that turn is over"):
         client.sample(4, turn=1)
     assert network.now - before < 0.01
 
@@ -374,7 +381,7 @@ def test_adds_that_were_taken_back_are_told_of_at_the_next_flush():
         client.flush()
         client.extend(transitions(PLAIN, 19), np.ones(19))
         client.extend(transitions(PLAIN, 19), np.ones(19))
-        with pytest.raises(NotServed, match="ratio"):
+        with pytest.raises(NotServedError, match="ratio"):
             client.flush()
         client.flush()
         assert client.statistics().items_added == 38 == served(network).tables[0].adds
@@ -473,7 +480,7 @@ def test_tables_are_apart(network, client):
 
 def test_without_a_free_place_there_is_an_error_that_says_so(network):
     clients = [ReplayClient(network.transport(), PLAIN) for _ in range(4)]
-    with pytest.raises(NoPlace, match="all 4 sessions"):
+    with pytest.raises(NoFreeSessionError, match="all 4 sessions"):
         ReplayClient(network.transport(), PLAIN, timeout_s=1)
     clients[2].close()
     assert ReplayClient(network.transport(), PLAIN, timeout_s=1).session == 2
@@ -484,9 +491,9 @@ def test_who_was_silent_and_lost_its_place_is_told_and_can_open_another(network)
     first.extend(transitions(PLAIN, 5), np.ones(5)).items.tolist()
     network.run(network.now + 11)
     others = [ReplayClient(network.transport(), PLAIN) for _ in range(4)]
-    with pytest.raises(SessionLost, match="reopen"):
+    with pytest.raises(SessionLostError, match="reopen"):
         first.sample(4)
-    with pytest.raises(SessionLost, match="reopen"):
+    with pytest.raises(SessionLostError, match="reopen"):
         first.poll()
     others[1].close()
     first.reopen()
@@ -499,13 +506,13 @@ def test_who_polls_keeps_its_place(network):
             network.run(network.now + 1)
             first.poll()
         others = [ReplayClient(network.transport(), PLAIN) for _ in range(3)]
-        with pytest.raises(NoPlace):
+        with pytest.raises(NoFreeSessionError):
             ReplayClient(network.transport(), PLAIN, timeout_s=1)
         assert len(others) == 3 and first.statistics().filled == 0
 
 
 def test_a_switch_without_the_service_is_an_error():
-    with pytest.raises(NoReplayService, match="has no replay service"):
+    with pytest.raises(NoReplayServiceError, match="has no replay service"):
         ReplayClient(Network(Config(ports=4, members=4)).transport(), PLAIN)
 
 
@@ -513,7 +520,7 @@ def test_a_switch_that_falls_silent_is_an_error(network, client):
     client.extend(transitions(PLAIN, 5), np.ones(5)).items.tolist()
     network.loss = 1.0
     begun = network.now
-    with pytest.raises(SwitchUnreachable, match="has not answered for 10 s"):
+    with pytest.raises(SwitchUnreachableError, match="has not answered for 10 s"):
         client.sample(4)
     assert 9.9 < network.now - begun < 10.5
     network.loss = 0.0
@@ -522,7 +529,7 @@ def test_a_switch_that_falls_silent_is_an_error(network, client):
 
 def test_there_is_nothing_at_the_address():
     network = Network(config(), loss=1.0)
-    with pytest.raises(SwitchUnreachable, match="has not answered"):
+    with pytest.raises(SwitchUnreachableError, match="has not answered"):
         ReplayClient(network.transport(), PLAIN, timeout_s=1)
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 from iswitch.config import Config, Replay
-from iswitch.replay import Field, MemoryExhausted, ReplayClient, SessionLost
+from iswitch.replay import Field, MemoryExhaustedError, ReplayClient, SessionLostError
 from iswitch.replay import frames as sound
 from iswitch.replay.log import LogSpace
 
@@ -222,7 +222,7 @@ def test_units_are_counted_past_their_end():
 def test_a_log_that_is_full_of_what_is_there_is_an_error_that_says_what_to_do():
     with ReplayClient(network(log_bytes=1 << 15).transport(), BLOBS) as client:
         data = {"observation": np.arange(60 * 300).reshape(60, 300).astype(np.float32), "action": np.arange(60)}
-        with pytest.raises(MemoryExhausted) as raised:
+        with pytest.raises(MemoryExhaustedError) as raised:
             client.extend(data, np.ones(60))
         for part in (
             "31616 of its 32768 bytes",
@@ -247,7 +247,7 @@ def test_when_others_have_overwritten_its_items_a_client_s_log_is_free_again():
         data = {"observation": np.ones((19, 300), np.float32), "action": np.arange(19)}
         client.extend(data, np.ones(19))
         for _ in range(7):
-            with pytest.raises(MemoryExhausted):
+            with pytest.raises(MemoryExhaustedError):
                 client.extend(data, np.ones(19))
             net.switch.service.tables[0].add([1] * 16)
         other.flush()
@@ -280,7 +280,10 @@ def test_after_enough_adds_a_former_client_s_log_is_forgotten():
 
 def test_a_log_that_is_not_as_it_was_left_ends_the_session():
     net = network()
-    with pytest.raises(SessionLost, match=r"refused a WRITE \(RANGE\)"), ReplayClient(net.transport(), BLOBS) as client:
+    with (
+        pytest.raises(SessionLostError, match=r"refused a WRITE \(RANGE\)"),
+        ReplayClient(net.transport(), BLOBS) as client,
+    ):
         net.switch.service.places[0] = net.switch.service.places[0]._replace(written=5)
         client.extend({"observation": np.ones((1, 300)), "action": [1]}, [1.0]).items.tolist()
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from iswitch.config import Config, Replay
-from iswitch.replay import Field, MemoryExhausted, ReplayClient
+from iswitch.replay import Field, MemoryExhaustedError, ReplayClient
 from iswitch.replay.channel import Request
 from iswitch.wire.replay import LOAD, PUBLISH, WRITE, Kind
 
@@ -189,7 +189,7 @@ def test_while_a_version_is_overwritten_the_next_is_found():
 def test_parameters_that_no_log_holds_are_an_error_that_says_what_to_do():
     net = network()
     with ReplayClient(net.transport(), SPEC) as learner:
-        with pytest.raises(MemoryExhausted, match="Parameters of 40000 bytes take 40064 of a log of 32768 bytes"):
+        with pytest.raises(MemoryExhaustedError, match="Parameters of 40000 bytes take 40064 of a log of 32768 bytes"):
             learner.set_parameters(1, parameters(40_000))
         learner.set_parameters(1, parameters(30_000))
         learner.set_parameters(2, parameters(30_000, 2))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from iswitch.config import Config, Replay
-from iswitch.replay import Field, NotServed, ReplayClient, SessionLost
+from iswitch.replay import Field, NotServedError, ReplayClient, SessionLostError
 
 from sim.bench.replay_network import Network
 
@@ -89,14 +89,14 @@ def test_after_the_session_was_lost_prefetching_ends():
     prefetch = client.prefetch(8, depth=3)
     updated = client.update_priority([64], [1.0])
     net.switch.service.places[:] = [net.switch.service.places[0]._replace(open=False)] * 3
-    with pytest.raises(SessionLost, match="reopen"):
+    with pytest.raises(SessionLostError, match="reopen"):
         list(prefetch)
     client.reopen()
     assert list(prefetch) == [] and len(client.sample(8)) == 8
-    with pytest.raises(SessionLost, match="UPDATE to table 0 at the switch was on its way"):
+    with pytest.raises(SessionLostError, match="UPDATE to table 0 at the switch was on its way"):
         tuple(updated)
     client.close()
-    with pytest.raises(SessionLost, match="is closed: make a new client"):
+    with pytest.raises(SessionLostError, match="is closed: make a new client"):
         client.sample(8)
 
 
@@ -107,7 +107,7 @@ def test_what_never_comes_is_an_error_after_a_while_and_the_next_can_be_asked_fo
         net.run(net.now + 30)  # nobody waits for it yet
         client.poll()
         before = net.now
-        with pytest.raises(NotServed, match="all priorities are 0"):
+        with pytest.raises(NotServedError, match="all priorities are 0"):
             next(prefetch)
         assert 1.9 < net.now - before < 2.5
         filled(client)

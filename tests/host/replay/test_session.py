@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from iswitch.config import Config, Replay
-from iswitch.replay import Field, ReplayClient, SessionLost
+from iswitch.replay import Field, ReplayClient, SessionLostError
 from iswitch.replay.channel import Request
 from iswitch.wire.replay import Fate, Kind
 
@@ -91,12 +91,12 @@ def test_whose_place_was_another_s_is_told_even_if_the_place_came_back(call):
     extend(client).items.tolist()
     taken_and_given_back(net, opening)
     watch, adds = Watch(net), net.switch.service.tables[0].adds
-    with pytest.raises(SessionLost, match=r"another client had its place meanwhile.*reopen"):
+    with pytest.raises(SessionLostError, match=r"another client had its place meanwhile.*reopen"):
         call(client)
     assert {fate for kind, _, fate in watch.seen if kind != Kind.LOOK} == {Fate.OLD} and net.switch.service.tables[
         0
     ].adds == adds
-    with pytest.raises(SessionLost, match="another client had its place meanwhile"):
+    with pytest.raises(SessionLostError, match="another client had its place meanwhile"):
         client.flush()
     client.reopen()
     assert extend(client).items.tolist() == list(range(69, 74)) and len(client.sample(4)) == 4
@@ -112,11 +112,11 @@ def test_nothing_is_carried_out_behind_what_was_lost_with_the_place():
         client.poll()
         net.lose = lambda payload, there: False
         taken_and_given_back(net, opening, others)
-        with pytest.raises(SessionLost):
+        with pytest.raises(SessionLostError):
             client.flush()
         client.reopen()
         for each in added:
-            with pytest.raises(SessionLost, match="may or may not have been carried out"):
+            with pytest.raises(SessionLostError, match="may or may not have been carried out"):
                 each.items.tolist()
         assert net.switch.service.tables[0].adds == 0
 
@@ -144,7 +144,7 @@ def test_after_another_opening_what_was_shouted_before_is_forgotten():
         net.switch.service.__init__(REPLAY)  # all is forgotten
         for client in (learner, actor):
             net.run(net.now + 0.001)
-            with pytest.raises(SessionLost):
+            with pytest.raises(SessionLostError):
                 client.sample(1)
             client.reopen()
         learner.set_parameters(6, bytes(range(250)) * 4, shout=False)

@@ -10,7 +10,7 @@ import pytest
 from iswitch import Worker
 from iswitch.config import Config
 from iswitch.tools.doctor import examine
-from iswitch.errors import SwitchUnreachable
+from iswitch.errors import SwitchUnreachableError
 from iswitch.control.explanations import Grade, explained
 from iswitch.tools.path_checks import Mark
 from iswitch.tools.probe import Probe, neighbour
@@ -146,7 +146,7 @@ def test_a_sound_switch_has_nothing_to_complain_of():
 
 def test_no_such_host():
     def probe(_):
-        raise SwitchUnreachable("there is no host 'nowhere': check the spelling")
+        raise SwitchUnreachableError("there is no host 'nowhere': check the spelling")
 
     [found] = examine("nowhere", probe=probe)
     assert (found.check, found.mark, found.figure, found.remedy) == (
@@ -343,7 +343,7 @@ def test_a_probe_sees_the_tos_of_what_it_receives_and_who_does_not_listen():
     with pytest.raises(ValueError, match="do not fit"):
         probe.send(bytes(65507 + 1), 1)
     probe.close()
-    with pytest.raises(SwitchUnreachable, match=r"there is no host|cannot be looked up"):
+    with pytest.raises(SwitchUnreachableError, match=r"there is no host|cannot be looked up"):
         Probe("no-such-host.invalid")
 
 

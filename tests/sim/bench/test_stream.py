@@ -6,7 +6,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.stream.packet import Cut, Word
-from sim.bench.stream import STALLS, Bench, BrokenPromise, from_words, pack, to_words, unpack
+from sim.bench.stream import STALLS, Bench, BrokenPromiseError, from_words, pack, to_words, unpack
 
 
 class Register(wiring.Component):
@@ -73,7 +73,7 @@ def test_bench_carries_items_and_counts_strobes(stalls):
 
 @pytest.mark.parametrize("mutant", [Overwrites, Withdraws])
 def test_watch_catches_a_broken_register(mutant):
-    with pytest.raises(BrokenPromise, match="o offered 0x"):
+    with pytest.raises(BrokenPromiseError, match="o offered 0x"):
         run(mutant(), range(100), stalls=0.5)
 
 

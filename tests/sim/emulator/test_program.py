@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sim.emulator.program
-from iswitch import NotAMember, Timeout, Worker
+from iswitch import NotAMemberError, CollectiveTimeoutError, Worker
 from iswitch.config import Config
 from iswitch.driver.transport import RECEIVE_BYTES
 from sim.emulator.cluster import Cluster, Deadlock
@@ -233,7 +233,7 @@ def test_a_worker_that_computes_is_not_evicted_and_one_that_has_gone_is() -> Non
 def test_a_worker_s_timeouts_are_in_virtual_time() -> None:
     def alone(program: Program) -> float:
         with pytest.raises(
-            Timeout, match=r"waits for 2 workers, of which 1 have joined within 30 s .`join_timeout_s`."
+            CollectiveTimeoutError, match=r"waits for 2 workers, of which 1 have joined within 30 s .`join_timeout_s`."
         ):
             Worker(world=2, transport=program.transport(), join_timeout_s=30)
         return program.now()
@@ -303,10 +303,10 @@ def test_workers_that_are_unwound_do_not_wait_for_the_switch() -> None:
         with Worker(world=2, transport=program.transport()) as worker:
             worker.barrier()
             if worker.rank:
-                raise NotAMember("made up")
+                raise NotAMemberError("made up")
             worker.barrier()
 
-    with pytest.raises(NotAMember, match="made up"):
+    with pytest.raises(NotAMemberError, match="made up"):
         run([work] * 2)
 
 

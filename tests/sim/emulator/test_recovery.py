@@ -12,13 +12,13 @@ from iswitch import (
     AbandonedJobWarning,
     AsyncWorker,
     IswitchError,
-    JobReset,
-    Mismatch,
-    NotAMember,
-    Recoverable,
-    Refused,
-    SwitchUnreachable,
-    Timeout,
+    JobResetError,
+    MismatchError,
+    NotAMemberError,
+    RecoverableError,
+    RefusedError,
+    SwitchUnreachableError,
+    CollectiveTimeoutError,
     Worker,
 )
 from iswitch.control.abandoned import Watch
@@ -108,7 +108,7 @@ def test_a_switch_that_dies_in_the_middle_of_a_collective_is_noticed_in_seconds(
             if worker.rank == 1:
                 program.sleep(8)
             begun = program.now()
-            with pytest.raises(SwitchUnreachable) as caught:
+            with pytest.raises(SwitchUnreachableError) as caught:
                 worker.barrier()
             return program.now() - begun, str(caught.value)
 
@@ -128,7 +128,7 @@ def test_an_asynchronous_worker_notices_a_dead_switch_in_seconds() -> None:
             program.sleep(2)
             begun = program.now()
             worker.push(np.ones(10, np.float32))
-            with pytest.raises(SwitchUnreachable, match=r"10 s \(`switch_timeout_s`\)"):
+            with pytest.raises(SwitchUnreachableError, match=r"10 s \(`switch_timeout_s`\)"):
                 worker.wait()
             return program.now() - begun
 
@@ -158,7 +158,8 @@ def test_a_time_out_names_its_parameter_and_whom_it_waits_for() -> None:
                 program.sleep(8)
                 return ""
             with pytest.raises(
-                Timeout, match=r"no result for 5 s \(`timeout_s`\).*rank 1 is not in this collective.*raise `timeout_s`"
+                CollectiveTimeoutError,
+                match=r"no result for 5 s \(`timeout_s`\).*rank 1 is not in this collective.*raise `timeout_s`",
             ) as caught:
                 worker.barrier()
             return str(caught.value)
@@ -186,7 +187,7 @@ def train(
             program.sleep(compute_s)
             gradient = np.full(50, step, np.float32)
             worker.allreduce(gradient, op="mean")
-        except Recoverable as error:
+        except RecoverableError as error:
             errors.append(type(error).__name__)
             worker.rejoin(timeout_s=recover_s)
             continue
@@ -204,7 +205,7 @@ def test_the_recovery_loop_survives_a_switch_that_is_away_for_20_s(machine: Mach
 
     trained = run([work] * 3, machine=machine)
     assert all(np.array_equal(weights, np.full(50, sum(range(STEPS)))) for weights, _ in trained)
-    assert any("SwitchUnreachable" in errors for _, errors in trained)
+    assert any("SwitchUnreachableError" in errors for _, errors in trained)
 
 
 def test_a_worker_whose_link_is_down_for_20_s_comes_back_to_the_others() -> None:
@@ -241,13 +242,13 @@ def test_rejoin_says_for_how_long_it_tried_and_can_be_called_again() -> None:
     def work(program: Program) -> tuple[float, int]:
         with Worker(world=1, transport=Cable(program, 1, 20), switch_timeout_s=2) as worker:
             program.sleep(2)
-            with pytest.raises(SwitchUnreachable):
+            with pytest.raises(SwitchUnreachableError):
                 worker.barrier()
             with pytest.raises(IswitchError, match="Call `rejoin`, then `share`"):
                 worker.barrier()
             begun = program.now()
             with pytest.raises(
-                SwitchUnreachable, match=r"has not answered for 5 s.*`timeout_s` of 5 s; it can be called again"
+                SwitchUnreachableError, match=r"has not answered for 5 s.*`timeout_s` of 5 s; it can be called again"
             ):
                 worker.rejoin(timeout_s=5)
             tried = program.now() - begun
@@ -268,7 +269,7 @@ def test_rejoin_pauses_between_its_tries() -> None:
             if self.cut:
                 self.tries += 1
                 assert self.tries < 1000
-                raise SwitchUnreachable("no route")
+                raise SwitchUnreachableError("no route")
             super().send(train, segment_bytes)
 
     def work(program: Program) -> int:
@@ -277,7 +278,7 @@ def test_rejoin_pauses_between_its_tries() -> None:
             with worker._attendant:  # which would meet the same error
                 program.sleep(2)
                 worker._broken = "a collective before it failed"
-                with pytest.raises(SwitchUnreachable, match="it can be called again"):
+                with pytest.raises(SwitchUnreachableError, match="it can be called again"):
                     worker.rejoin(timeout_s=5)
                 return transport.tries
 
@@ -311,7 +312,7 @@ def test_a_late_notice_of_an_earlier_epoch_changes_nothing() -> None:
                     program.sleep(0.5)
                     worker.reset()
                 else:
-                    with pytest.raises(JobReset):
+                    with pytest.raises(JobResetError):
                         worker.barrier()
                 worker.share(np.zeros(1), 0)
             for step in range(6):
@@ -393,7 +394,7 @@ def test_workers_started_together_end_a_forming_job_of_other_settings_that_was_l
 ) -> None:
     def work(program: Program) -> tuple[float, int]:
         if program.name == "worker 3":
-            with pytest.raises(SwitchUnreachable):
+            with pytest.raises(SwitchUnreachableError):
                 Worker(world=4, rank=1, transport=Cable(program, 0.5, EVER), switch_timeout_s=1, **options)
         else:
             program.sleep(1.5)
@@ -407,7 +408,7 @@ def test_workers_started_together_end_a_forming_job_of_other_settings_that_was_l
 def test_a_forming_job_of_the_same_settings_gives_a_dead_workers_rank_away() -> None:
     def work(program: Program) -> tuple[float, int]:
         if program.name == "worker 3":
-            with pytest.raises(SwitchUnreachable):
+            with pytest.raises(SwitchUnreachableError):
                 Worker(world=4, rank=2, transport=Cable(program, 0.5, EVER), switch_timeout_s=1)
             program.sleep(6)  # or the job runs, and then the others evict the dead worker
         else:
@@ -470,7 +471,7 @@ def test_silence_that_nobody_could_hear_ends_no_job(
                     return job
 
                 monkeypatch.setattr(Watch, "look", stopped)
-            with pytest.raises((Refused, Timeout)):
+            with pytest.raises((RefusedError, CollectiveTimeoutError)):
                 Worker(
                     world=1 if not elastic else 2,
                     rank=0,
@@ -514,7 +515,8 @@ def test_a_live_member_keeps_its_job(elastic: bool) -> None:
                 worker.share(np.zeros(1), 0)
             return []
         with pytest.raises(
-            Refused, match=r"rank 1 is taken\. Rank 0 .*is alive.*needs elastic=True.*`iswitch reset --job 0 --switch"
+            RefusedError,
+            match=r"rank 1 is taken\. Rank 0 .*is alive.*needs elastic=True.*`iswitch reset --job 0 --switch",
         ) as caught:
             Worker(world=2, rank=1, transport=program.transport())
         assert (
@@ -533,7 +535,8 @@ def test_a_job_whose_members_may_be_silent_for_ever_is_not_ended() -> None:
         left_behind(program, 0, 1.0, world=1, evict_s=0, key=7)
         program.sleep(10)
         with pytest.raises(
-            Refused, match=r"keeps its rank, because the job's `evict_s` is 0.*`iswitch reset --job 0 --key 7 --switch"
+            RefusedError,
+            match=r"keeps its rank, because the job's `evict_s` is 0.*`iswitch reset --job 0 --key 7 --switch",
         ):
             Worker(world=1, rank=0, transport=program.transport(), evict_s=0, key=7)
 
@@ -578,7 +581,7 @@ def test_arrays_that_differ_are_named_in_seconds_to_the_later_worker(
                 program.sleep(0.5)
             begun = program.now()
             with pytest.raises(
-                Mismatch if rank == late else Timeout,
+                MismatchError if rank == late else CollectiveTimeoutError,
                 match=r"(?s)same size and dtype|different sizes or number formats",
             ) as caught:
                 worker.allreduce(arrays[rank].copy())
@@ -601,7 +604,8 @@ def test_arrays_that_differ_only_in_where_they_end_are_told_after_the_time_out()
         rank = int(program.name[-1])
         with Worker(world=2, rank=rank, transport=program.transport(), timeout_s=3) as worker:
             with pytest.raises(
-                Timeout, match=r"(?s)or the workers sum arrays of different sizes.*`array\.size`.*FORMAT "
+                CollectiveTimeoutError,
+                match=r"(?s)or the workers sum arrays of different sizes.*`array\.size`.*FORMAT ",
             ) as caught:
                 worker.allreduce(np.ones(352 * (1 + rank), np.float32))
             program.sleep(5)
@@ -663,7 +667,7 @@ def test_a_worker_that_is_out_of_step_sends_a_sign_of_life_now_and_then_only() -
 
     def work(program: Program) -> int:
         with Worker(world=2, rank=int(program.name[-1]), transport=program.transport(), timeout_s=1.0) as worker:
-            with pytest.raises((Timeout, Mismatch)):
+            with pytest.raises((CollectiveTimeoutError, MismatchError)):
                 worker.allreduce(np.ones(10 + worker.rank, np.float32))
             if worker.rank == 0:
                 worker.reset()
@@ -679,12 +683,12 @@ def test_a_worker_that_is_out_of_step_sends_a_sign_of_life_now_and_then_only() -
 def test_a_barrier_against_a_sum_is_a_mismatch() -> None:
     def work(program: Program) -> str:
         with Worker(world=2, rank=int(program.name[-1]), transport=program.transport(), timeout_s=5) as worker:
-            with pytest.raises((Mismatch, Timeout)) as caught:
+            with pytest.raises((MismatchError, CollectiveTimeoutError)) as caught:
                 worker.barrier() if worker.rank else worker.allreduce(np.ones(1000, np.float32))
             program.sleep(5)
             return type(caught.value).__name__
 
-    assert sorted(run([work] * 2)) == ["Mismatch", "Timeout"]
+    assert sorted(run([work] * 2)) == ["MismatchError", "CollectiveTimeoutError"]
 
 
 def test_vectors_of_different_sizes_are_named_in_seconds() -> None:
@@ -697,10 +701,10 @@ def test_vectors_of_different_sizes_are_named_in_seconds() -> None:
                 return ""
             program.sleep(0.5)
             worker.push(np.ones(401, np.float32))
-            with pytest.raises(Mismatch) as caught:
+            with pytest.raises(MismatchError) as caught:
                 worker.wait()
             assert program.now() < 5
-            with pytest.raises(Mismatch):
+            with pytest.raises(MismatchError):
                 list(worker.updates())
             return str(caught.value)
 
@@ -722,7 +726,7 @@ def test_a_worker_that_was_evicted_is_told_how_to_go_on() -> None:
                 return ""
             program.sleep(8)
             with pytest.raises(
-                NotAMember, match=r"evicted this worker because nothing came from it for `evict_s`"
+                NotAMemberError, match=r"evicted this worker because nothing came from it for `evict_s`"
             ) as caught:
                 worker.barrier()
             return str(caught.value)
@@ -744,7 +748,7 @@ def test_reset_by_a_worker_that_was_evicted_is_recoverable() -> None:
                 worker.share(np.zeros(1), 3)
                 return ""
             program.sleep(8)
-            with pytest.raises(NotAMember, match=r"evicted this worker.*call `rejoin`, then `share`") as caught:
+            with pytest.raises(NotAMemberError, match=r"evicted this worker.*call `rejoin`, then `share`") as caught:
                 worker.reset()
             with pytest.raises(IswitchError, match="take part in no collective"):
                 worker.barrier()
@@ -762,7 +766,7 @@ def test_a_second_program_in_the_same_job_is_refused_although_it_is_elastic() ->
         rank = int(program.name[-1])
         if rank == 2:
             program.sleep(1)
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(RefusedError) as refused:
                 Worker(world=2, rank=1, transport=program.transport(), elastic=True)
             assert program.now() < 30
             return str(refused.value)

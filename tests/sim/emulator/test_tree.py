@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from iswitch import Refused, Worker
+from iswitch import RefusedError, Worker
 from iswitch.config import Config
 from iswitch.rl.ppo import Options, train
 from iswitch.wire import Reason
@@ -196,7 +196,7 @@ def test_workers_of_a_leaf_need_not_say_their_ranks() -> None:
 
 def test_a_leaf_refuses_ranks_that_do_not_belong_below_it() -> None:
     def work(program: Program, rank: int) -> Reason:
-        with pytest.raises(Refused, match="not one of those below this switch") as refusal:
+        with pytest.raises(RefusedError, match="not one of those below this switch") as refusal:
             Worker(world=6, rank=(rank + 3) % 6, transport=program.transport())
         return refusal.value.reason
 

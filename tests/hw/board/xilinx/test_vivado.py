@@ -11,7 +11,7 @@ import hw.board.xilinx.project
 import hw.board.xilinx.vivado
 from hw.board.boards import BOARDS
 from hw.board.xilinx.emission import emit_top, shell_stub
-from hw.board.xilinx.vivado import NoVivado, TimingNotMet, make, utilisation
+from hw.board.xilinx.vivado import VivadoMissingError, TimingNotMetError, make, utilisation
 
 SUME = BOARDS["netfpga_sume"]
 COUNTED = {
@@ -60,7 +60,7 @@ def vivado(folder, monkeypatch, *, setup, hold="0.05", pulse="1", bitstream=True
 
 def test_without_vivado_there_is_a_project_and_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(NoVivado, match="there is no Vivado on PATH, so no bitstream; the project is in"):
+    with pytest.raises(VivadoMissingError, match="there is no Vivado on PATH, so no bitstream; the project is in"):
         make(SUME, tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "top.v",
@@ -95,7 +95,7 @@ def test_with_vivado_its_reports_are_the_report(tmp_path, monkeypatch):
 )
 def test_timing_that_is_not_met_is_told(tmp_path, monkeypatch, slack):
     vivado(tmp_path, monkeypatch, bitstream=False, status=1, **slack)
-    with pytest.raises(TimingNotMet, match="timing is not met"):
+    with pytest.raises(TimingNotMetError, match="timing is not met"):
         make(SUME, tmp_path / "out")
     assert json.loads((tmp_path / "out" / "report.json").read_text())["timing_met"] is False
 
