@@ -1,4 +1,4 @@
-# Alveo U250, 8 x 10G. Written by hw/board/constraints.py; a test holds the two together.
+# Alveo U250, 8 x 10G. Written by hw/board/xilinx/constraints.py; a test holds the two together.
 
 # Configuration
 set_property CFGBVS GND [current_design]

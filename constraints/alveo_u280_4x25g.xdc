@@ -1,4 +1,4 @@
-# Alveo U280, 4 x 25G. Written by hw/board/constraints.py; a test holds the two together.
+# Alveo U280, 4 x 25G. Written by hw/board/xilinx/constraints.py; a test holds the two together.
 
 # Configuration
 set_property CFGBVS GND [current_design]

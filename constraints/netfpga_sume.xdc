@@ -1,4 +1,4 @@
-# NetFPGA-SUME. Written by hw/board/constraints.py; a test holds the two together.
+# NetFPGA-SUME. Written by hw/board/xilinx/constraints.py; a test holds the two together.
 
 # Configuration
 set_property CFGBVS GND [current_design]

@@ -34,7 +34,7 @@ from sim.model.egress import compose
 from sim.model.ingress.parse import Message, request
 from sim.model.ingress.parse import parse as parse_to_switch
 
-VECTORS = Path(__file__).parent.parent / "vectors"
+VECTORS = Path(__file__).parents[2] / "vectors"
 NAMES = ("contribution", "result", "receipt", "notice", "join", "ack", "claim", "grant", "refuse")
 FROM_SWITCH = ("result", "notice", "ack", "grant", "refuse")
 
