@@ -19,7 +19,7 @@ from typing import Literal, NoReturn
 import numpy as np
 
 from iswitch.driver.buffers import demand_array
-from iswitch.control.client import Membership
+from iswitch.driver.membership import Membership
 from iswitch.errors import (
     DivergedError,
     HaltedWarning,

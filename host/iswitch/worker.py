@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 
 from iswitch.driver.buffers import INT, Bytes, filled, octets_of, summed_as
-from iswitch.control.client import Membership
+from iswitch.driver.membership import Membership
 from iswitch.errors import (
     IswitchError,
     JobResetError,

@@ -8,7 +8,8 @@ each expiry and ends with any new result.
 from typing import NamedTuple
 
 import numpy as np
-from iswitch.control.client import Control, Membership
+from iswitch.control.client import Control
+from iswitch.driver.membership import Membership
 from iswitch.driver.packing import Packer, Payloads
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.wire import HEADER, NO_MEMBER, TAIL_BYTES, VERSION, ContributionFlag, Format, Mode, Type

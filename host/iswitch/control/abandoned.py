@@ -21,7 +21,8 @@ meets a running job, unless the network delivers a copy of one later than `_SETT
 import math
 import warnings
 
-from iswitch.control.client import Control, Membership, JobRunningError
+from iswitch.control.client import Control, JobRunningError
+from iswitch.driver.membership import Membership
 from iswitch.errors import AbandonedJobWarning, RefusedError
 from iswitch.control.explanations import REFUSALS
 from iswitch.results import ranks

@@ -1,7 +1,7 @@
 """Control messages: membership of a job, and the switch's registers. Section 4 and 5 of `docs/protocol.md`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ from iswitch.config import Config, Replay
 from iswitch.errors import IswitchError, NotAMemberError, RefusedError, SwitchUnreachableError, CollectiveTimeoutError
 from iswitch.control.explanations import REFUSALS
 from iswitch.wire.replay import Fate, ReplayRegister
+from iswitch.driver.membership import Membership
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.wire import (
     ACK,
@@ -20,9 +21,7 @@ from iswitch.wire import (
     REGISTERS_PER_READ,
     VERSION,
     Action,
-    Format,
     JobState,
-    Mode,
     Outcome,
     PortCounter,
     Reason,
@@ -33,7 +32,7 @@ from iswitch.wire import (
     port_counter_register,
 )
 
-__all__ = ["Answer", "Control", "JobStatus", "Membership", "JobRunningError"]
+__all__ = ["Answer", "Control", "JobRunningError", "JobStatus"]
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 0.5
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.001, 0.05
@@ -53,31 +52,6 @@ class Answer(NamedTuple):
 
 class JobRunningError(RefusedError):
     """The switch would let this worker into a running job, but the worker did not ask for that (`elastic`)."""
-
-
-@dataclass(frozen=True)
-class Membership:
-    """What a worker's Join was about and what came of it. `threshold` is the job's when last heard of."""
-
-    job: int
-    key: int
-    world: int
-    threshold: int
-    format: Format
-    fraction: int
-    elements: int
-    mode: Mode
-    nonce: int
-    wanted: int
-    deadline_us: int = 0
-    evict_us: int = 0
-    staleness: int = 0
-    segments: int = 0
-    member: int = NO_MEMBER
-    token: int = 0
-    epoch: int = 0
-    window: int = 0
-    first_seq: int = 0
 
 
 class JobStatus(NamedTuple):

@@ -13,7 +13,8 @@ import numpy as np
 
 from iswitch.control.abandoned import Watch
 from iswitch.config import Config
-from iswitch.control.client import Control, Membership
+from iswitch.control.client import Control
+from iswitch.driver.membership import Membership
 from iswitch.errors import IswitchError, NotAMemberError, RefusedError, CollectiveTimeoutError
 from iswitch.control.stall import risen_sentences
 from iswitch.driver.termination import call_before_termination

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from iswitch.control.client import Membership
+from iswitch.driver.membership import Membership
 from iswitch.wire import HEADER, VERSION, ContributionFlag, Type
 
 __all__ = ["Packer", "Payloads"]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from iswitch.control.client import Membership
+from iswitch.driver.membership import Membership
 from iswitch.errors import HaltedWarning, MismatchError
 from iswitch.driver.timer import RetransmissionTimer
 from iswitch.driver.packing import Packer, Payloads

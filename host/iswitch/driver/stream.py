@@ -16,7 +16,7 @@ from collections import Counter, deque
 
 import numpy as np
 
-from iswitch.control.client import Membership
+from iswitch.driver.membership import Membership
 from iswitch.errors import MismatchError
 from iswitch.driver.ring import Notice
 from iswitch.driver.timer import RetransmissionTimer

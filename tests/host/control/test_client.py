@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 from iswitch.config import Config
-from iswitch.control.client import Control, Membership
+from iswitch.control.client import Control
+from iswitch.driver.membership import Membership
 from iswitch.errors import RefusedError, SwitchUnreachableError
 from iswitch.wire import NO_MEMBER, UDP_PORT, Action, ContributionFlag, Format, JobState, Mode, Standing, Type
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from iswitch.driver import stream as stream_module
 from iswitch.config import Config
-from iswitch.control.client import Membership
+from iswitch.driver.membership import Membership
 from iswitch.driver.stream import DEPTH, Stream, Vector
 from iswitch.driver.update import Layout
 from iswitch.wire import HEADER, UDP_PORT, Format, Mode, Outcome, Type
