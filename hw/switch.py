@@ -5,20 +5,24 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.aggregate.aggregator import Aggregator
+from hw.bridge.responder import Responder
 from hw.decide.core import Core, Trace
 from hw.decide.counters import Counters
-from hw.egress.reply_composer import Addressed, ReplyComposer
-from hw.decide.tables import Parent, Verdict
-from hw.stream.packet import Cut, Word
-from hw.ingress.arbiter import Arbiter, Laned
 from hw.decide.gate import Gate
 from hw.egress.merge import Merge
 from hw.egress.output_port import OutputPort
-from hw.ingress.parser import Parser
-from hw.bridge.responder import Responder
+from hw.egress.reply_composer import ReplyComposer
 from hw.egress.stamp import Stamp
+from hw.ingress.arbiter import Arbiter
 from hw.ingress.packet_queue import PacketQueue
+from hw.ingress.parser import Parser
+from hw.interface.address import Parent
+from hw.interface.headers import Laned
+from hw.interface.reply import Addressed
+from hw.interface.verdict import Verdict
 from hw.replay.engine import Engine
+from hw.stream.packet import Word
+from hw.stream.skid_buffer import Cut
 from iswitch.config import Config
 from iswitch.wire import PortCounter, Stat
 

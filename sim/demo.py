@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from rich.console import Console
+
 from iswitch import IswitchError
 from iswitch.config import Config
 from iswitch.rl.launch import LaunchError, launch, stop_on_signals
 from iswitch.rl.policy import Policy
 from iswitch.rl.training import Options
 from iswitch.rl.watch import watch
-from rich.console import Console
-
 from sim.emulator.faults import PROBABILITIES
 
 __all__ = ["FAULTS", "Emulator", "made", "run"]

@@ -4,10 +4,10 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from iswitch.rl.apex.launch import SOLVED, launch
-from iswitch.rl.apex.options import Options
 from rich.console import Console
 
+from iswitch.rl.apex.launch import SOLVED, launch
+from iswitch.rl.apex.options import Options
 from sim.demo import FAULTS, Emulator, made, run
 from sim.emulator.faults import PROBABILITIES
 from sim.emulator.replay import EMULATED

@@ -5,10 +5,10 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from iswitch.rl.apex.atari import AtariOptions
-from iswitch.rl.apex.atari_launch import launch_atari
 from rich.console import Console
 
+from iswitch.rl.apex.atari import AtariOptions
+from iswitch.rl.apex.atari_launch import launch_atari
 from sim.demo import FAULTS, Emulator, made, run
 from sim.demo_apex import REPLAY
 from sim.emulator.faults import PROBABILITIES

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
 from iswitch import Worker
 from iswitch.config import Config
 from iswitch.plan.allreduce.train import Settings, train
 from iswitch.rl.crew import Crew, Done
-from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
 from sim.demo import Emulator, made, run
 
 __all__ = ["learn", "main"]

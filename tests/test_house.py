@@ -34,7 +34,6 @@ from iswitch.wire import (
     port_counter_register,
     slot_view_register,
 )
-
 from sim.bench import tiers
 
 ROOT = Path(__file__).parent.parent

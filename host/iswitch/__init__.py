@@ -1,9 +1,10 @@
 """iswitch: gradient sums inside an FPGA network switch."""
 
-from iswitch.worker import Worker
 from iswitch.async_worker import AsyncWorker
+from iswitch.driver.update import Update
 from iswitch.errors import (
     AbandonedJobWarning,
+    CollectiveTimeoutError,
     DivergedError,
     HaltedWarning,
     IswitchError,
@@ -18,10 +19,9 @@ from iswitch.errors import (
     SwitchUnreachableError,
     TaintedError,
     TaintWarning,
-    CollectiveTimeoutError,
 )
 from iswitch.results import Reduction
-from iswitch.driver.update import Update
+from iswitch.worker import Worker
 
 __all__ = [
     "AbandonedJobWarning",

@@ -18,9 +18,17 @@ from typing import Literal, NoReturn
 
 import numpy as np
 
+from iswitch.control.explanations import odd_rises
+from iswitch.control.inspection import read_slot
+from iswitch.control.membership import FORMATS, JobWorker, demand_int, demand_settings
 from iswitch.driver.buffers import demand_array
 from iswitch.driver.membership import Membership
+from iswitch.driver.ring import Notice
+from iswitch.driver.stream import DEPTH, Arrival, Stream, Vector
+from iswitch.driver.transport import RECEIVE_BYTES, Transport
+from iswitch.driver.update import ENTRY, Layout, Update
 from iswitch.errors import (
+    CollectiveTimeoutError,
     DivergedError,
     HaltedWarning,
     IswitchError,
@@ -30,17 +38,9 @@ from iswitch.errors import (
     RefusedError,
     TaintedError,
     TaintWarning,
-    CollectiveTimeoutError,
 )
-from iswitch.control.explanations import odd_rises
 from iswitch.handover import NOTE, free_job, hand_over
-from iswitch.control.membership import FORMATS, JobWorker, demand_int, demand_settings
 from iswitch.results import TAINT_ADVICE, Reduction, ranks, taint_limit
-from iswitch.driver.ring import Notice
-from iswitch.driver.stream import DEPTH, Arrival, Stream, Vector
-from iswitch.driver.transport import RECEIVE_BYTES, Transport
-from iswitch.driver.update import ENTRY, Layout, Update
-from iswitch.control.inspection import read_slot
 from iswitch.wire import NO_MEMBER, SEGMENTS_MAX, STALENESS_MAX, Format, Mode, Reason, SlotState
 
 __all__ = ["AsyncWorker"]

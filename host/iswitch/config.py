@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from iswitch.wire.replay import DRAWS_PER_FRAGMENT, PAYLOAD_BYTES, UNIT_BYTES
 from iswitch.wire import FRAME_BYTES, STALENESS_MAX, TAIL_BYTES, UPLINK_TAIL
+from iswitch.wire.replay import DRAWS_PER_FRAGMENT, PAYLOAD_BYTES, UNIT_BYTES
 
 __all__ = ["Config", "Replay"]
 

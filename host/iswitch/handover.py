@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from iswitch.worker import Worker
 from iswitch.control.client import Control
-from iswitch.errors import IswitchError
 from iswitch.control.state_transfer import fill, flat
+from iswitch.errors import IswitchError
 from iswitch.wire import JobState
+from iswitch.worker import Worker
 
 __all__ = ["NOTE", "free_job", "hand_over"]
 

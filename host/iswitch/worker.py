@@ -10,8 +10,13 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
+from iswitch.control.membership import FORMATS, JobWorker, demand_int, demand_one_of, demand_seconds, demand_settings
+from iswitch.control.stall import Stall
+from iswitch.control.state_transfer import elect, fill, flat
 from iswitch.driver.buffers import INT, Bytes, filled, octets_of, summed_as
 from iswitch.driver.membership import Membership
+from iswitch.driver.ring import Notice, Ring, Stalled, Tally
+from iswitch.driver.transport import Transport
 from iswitch.errors import (
     IswitchError,
     JobResetError,
@@ -21,12 +26,7 @@ from iswitch.errors import (
     RefusedError,
     SwitchUnreachableError,
 )
-from iswitch.control.membership import FORMATS, JobWorker, demand_int, demand_one_of, demand_seconds, demand_settings
 from iswitch.results import Reduction, taint_limit
-from iswitch.driver.ring import Notice, Ring, Stalled, Tally
-from iswitch.control.state_transfer import elect, fill, flat
-from iswitch.control.stall import Stall
-from iswitch.driver.transport import Transport
 from iswitch.wire import DEADLINE_US_MAX, HEADER, NO_MEMBER, Format, Mode, Reason, Register
 
 __all__ = ["Worker"]

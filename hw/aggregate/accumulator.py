@@ -5,10 +5,10 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.decide.ring import popcount
 from hw.aggregate.sequencer import Beat
-from hw.stream.packet import NEVER_READ_BEFORE_WRITTEN
 from hw.numeric.lane import POISON, STORED_BITS, Lane
+from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
+from hw.stream.reduction import popcount
 from iswitch.config import Config
 
 __all__ = ["LOOP", "Accumulator", "Emitted"]

@@ -6,9 +6,10 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect
 
 from hw.aggregate.accumulator import LOOP, Accumulator, Emitted
-from hw.aggregate.result import ResultComposer, ResultWord
+from hw.aggregate.result import ResultComposer
 from hw.aggregate.sequencer import Sequencer
-from hw.decide.tables import ResultHeader, Work
+from hw.interface.result import ResultHeader, ResultWord
+from hw.interface.verdict import Work
 from hw.stream.packet import Word
 from iswitch.config import Config
 

@@ -6,45 +6,15 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from hw.aggregate.accumulator import Emitted
-from hw.decide.ring import popcount
-from hw.decide.tables import ResultHeader
-from hw.stream.packet import Word
 from hw.interface.layout import layout
-from hw.ingress.packet_queue import sum_halves
+from hw.interface.result import ResultHeader, ResultWord
+from hw.stream.checksum import sum_halves
+from hw.stream.packet import Word
+from hw.stream.reduction import popcount, sum_of
 from iswitch.config import Config
-from iswitch.wire import ADDRESSES, HEADER, NO_MEMBER, TAIL_BYTES, UPLINK_TAIL, VERSION, Format, Type
+from iswitch.wire import ADDRESSES, HEADER, NO_MEMBER, VERSION, Format, Type
 
-__all__ = ["ResultComposer", "ResultWord", "body_bytes"]
-
-
-def body_bytes(config: Config, header):
-    """Bytes of the payload and of the tail behind our header."""
-    if not config.uplinks:
-        return header.length, Const(TAIL_BYTES)
-    return header.length << (header.up & (header.numeric == Format.FIXED64)), Mux(
-        header.up, UPLINK_TAIL.itemsize, TAIL_BYTES
-    )
-
-
-class ResultWord(data.StructLayout):
-    """A word of a result. `header` is constant for the frame, `words` the frame's length in words."""
-
-    def __init__(self, config: Config):
-        super().__init__(
-            {
-                "word": Word(config.bus_bits),
-                "first": 1,
-                "header": ResultHeader(config),
-                "words": range(config.header_words + config.segment_words + 2),
-            }
-        )
-
-
-def sum_of(values):
-    """As a tree of adders."""
-    while len(values) > 1:
-        values = [a + b for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) & ~1 :]
-    return values[0]
+__all__ = ["ResultComposer"]
 
 
 def folded_twice(total):

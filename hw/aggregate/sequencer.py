@@ -5,7 +5,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
 
-from hw.decide.tables import ResultHeader, Work
+from hw.interface.result import ResultHeader
+from hw.interface.verdict import Work
 from hw.stream.packet import Word
 from iswitch.config import Config
 from iswitch.wire import Format, Operation

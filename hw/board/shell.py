@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.decide.tables import Parent
+from hw.interface.address import Parent
 from hw.stream.packet import Word
 from hw.switch import Switch
 from iswitch.config import Config

@@ -4,9 +4,10 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.bridge.host_requests import Requests
 from hw.bridge.mac_table import MacTable
-from hw.ingress.parser import Headers
-from hw.bridge.host_requests import Answer, Requests
+from hw.interface.headers import Headers
+from hw.interface.verdict import Answer
 from iswitch.config import Config
 from iswitch.wire import Outcome
 

@@ -5,11 +5,12 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.interface.headers import Headers
 from hw.interface.layout import big, layout
-from hw.ingress.parser import Headers
+from hw.interface.verdict import Answer
 from iswitch.wire import ADDRESSES
 
-__all__ = ["ARP", "ECHO", "Answer", "Requests", "wire"]
+__all__ = ["ARP", "ECHO", "Requests", "wire"]
 
 ARP = np.dtype(
     [
@@ -41,17 +42,6 @@ IP_AT, ICMP_AT = ECHO.fields["ip_version_ihl"][1], ECHO.fields["type"][1]
 def wire(octets: str) -> int:
     """Bytes as they follow each other in a frame, the first lowest."""
     return int.from_bytes(bytes.fromhex(octets), "little")
-
-
-class Answer(data.Struct):
-    """What of an answer depends on who asked: the asker's addresses, and of an echo the ICMP checksum, first byte
-    lowest."""
-
-    answers: 1
-    arp: 1
-    mac: 48
-    ip: 32
-    checksum: 16
 
 
 class Requests(wiring.Component):

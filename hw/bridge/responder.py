@@ -4,8 +4,9 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.decide.gate import Flooded
-from hw.bridge.host_requests import ARP, ECHO, Answer, wire
+from hw.bridge.host_requests import ARP, ECHO, wire
+from hw.interface.forwarded import Flooded
+from hw.interface.verdict import Answer
 from iswitch.config import Config
 
 __all__ = ["Responder"]

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 from amaranth.hdl import Const, Signal
 
-from hw.decide.tables import Parent
-from hw.ingress.parser import Headers
+from hw.interface.address import Parent
+from hw.interface.headers import Headers
 from iswitch.config import Config
 
 __all__ = ["Case"]

@@ -5,9 +5,10 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.decide.first import first_failing
-from hw.decide.tables import Parent, job_row, member_row
+from hw.interface.address import Parent
+from hw.interface.headers import Headers
 from hw.interface.layout import big
-from hw.ingress.parser import Headers
+from hw.interface.rows import job_row, member_row
 from iswitch.config import Config
 from iswitch.wire import (
     ACK,

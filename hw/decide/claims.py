@@ -4,8 +4,8 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.decide.ring import popcount
-from hw.decide.tables import SEQ, claims_row, job_row
+from hw.interface.rows import SEQ, claims_row, job_row
+from hw.stream.reduction import popcount
 from iswitch.config import Config
 from iswitch.wire import STALENESS_MAX, Outcome
 

@@ -5,19 +5,23 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 from amaranth.utils import exact_log2
 
-from hw.decide.claims import Claims
-from hw.decide.ring import Ring, admission, lowest
+from hw.bridge.forwarder import Forwarder
 from hw.decide.case import Case
 from hw.decide.checks import Checks
+from hw.decide.claims import Claims
 from hw.decide.inquiry import inquire
 from hw.decide.membership.membership import Membership
 from hw.decide.random import Random
-from hw.egress.reply_composer import Reply
 from hw.decide.response import NOTICES, respond, respond_above
-from hw.decide.tables import Binding, Parent, Tables, Verdict, slot_number
+from hw.decide.ring import Ring, admission
+from hw.decide.tables import Tables
 from hw.decide.work import work_of
-from hw.bridge.forwarder import Forwarder
-from hw.ingress.parser import Headers
+from hw.interface.address import Binding, Parent
+from hw.interface.headers import Headers
+from hw.interface.reply import Reply
+from hw.interface.rows import slot_number
+from hw.interface.verdict import Verdict
+from hw.stream.reduction import lowest
 from iswitch.config import Config
 from iswitch.wire import (
     NOTICE_INTERVAL_US,

@@ -11,8 +11,8 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from iswitch.config import Config
-from iswitch.wire.replay import Fate, ReplayRegister
 from iswitch.wire import MAGIC, STALENESS_MAX, VERSION, Outcome, PortCounter, Register, Stat, port_counter_register
+from iswitch.wire.replay import Fate, ReplayRegister
 
 __all__ = ["BANK", "ChoiceBank", "Counters", "EventBank"]
 

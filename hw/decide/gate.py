@@ -1,24 +1,17 @@
 """Carries out the core's verdicts on the frames that wait behind the parser."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.decide.tables import Verdict, Work
+from hw.interface.forwarded import Flooded
+from hw.interface.replay_request import Arrived
+from hw.interface.verdict import Verdict, Work
 from hw.stream.packet import Word
-from hw.ingress.packet_queue import LENGTH_BITS
-from hw.replay.inlet import Arrived
 from iswitch.config import Config
 from iswitch.wire import FRAME_BYTES, Operation
 
-__all__ = ["Flooded", "Gate"]
-
-
-class Flooded(data.StructLayout):
-    """A word of an ordinary frame, with the set of ports it leaves by and the frame's length."""
-
-    def __init__(self, config: Config):
-        super().__init__({"word": Word(config.bus_bits), "ports": config.ports, "length": LENGTH_BITS})
+__all__ = ["Gate"]
 
 
 class Gate(wiring.Component):

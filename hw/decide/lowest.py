@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.decide.tables import SEQ
+from hw.interface.rows import SEQ
 from iswitch.config import Config
 
 __all__ = ["Lowest"]

@@ -4,7 +4,7 @@ its parent."""
 from amaranth.hdl import Mux, Signal
 
 from hw.decide.case import Case
-from hw.decide.tables import SWITCH_UDP
+from hw.interface.address import SWITCH_UDP
 from hw.interface.layout import layout
 from iswitch.wire import CONTROL, VERSION, Action, ContributionFlag, JobState, Outcome, Reason, Type
 

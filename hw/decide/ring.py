@@ -8,28 +8,12 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from hw.decide.lowest import Lowest
-from hw.decide.tables import SEQ, TICK, job_row, slot_row
+from hw.interface.rows import SEQ, TICK, job_row, slot_row
+from hw.stream.reduction import popcount
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, Operation, Outcome, SlotState
 
-__all__ = ["Asked", "Report", "Ring", "admission", "has_enough", "is_complete", "lowest", "popcount"]
-
-
-def popcount(bits):
-    """Number of ones, as a balanced tree."""
-    counts = list(bits)
-    while len(counts) > 1:
-        counts = [a + b for a, b in zip(counts[::2], counts[1::2], strict=False)] + counts[len(counts) & ~1 :]
-    return counts[0]
-
-
-def lowest(bits):
-    """Index of the lowest one, as a balanced tree; 0 if there is none."""
-    found = [(bit, Mux(bit, k, 0)) for k, bit in enumerate(bits)]
-    while len(found) > 1:
-        pairs = zip(found[::2], found[1::2], strict=False)
-        found = [(here | later, Mux(here, k, other)) for (here, k), (later, other) in pairs] + found[len(found) & ~1 :]
-    return found[0][1]
+__all__ = ["Asked", "Report", "Ring", "admission", "has_enough", "is_complete"]
 
 
 def has_enough(whole, count, threshold, overdue):

@@ -8,8 +8,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.decide.tables import SEQ, TICK, job_row, member_row, slot_number, slot_row
 from hw.interface.layout import layout
+from hw.interface.rows import SEQ, TICK, job_row, member_row, slot_number, slot_row
 from iswitch.config import Config
 from iswitch.wire import (
     JOB_VIEW,

@@ -3,7 +3,8 @@
 from amaranth.hdl import Mux, Signal
 
 from hw.decide.case import Case
-from hw.decide.tables import Work, slot_row
+from hw.interface.rows import slot_row
+from hw.interface.verdict import Work
 from iswitch.wire import ContributionFlag, Format, Operation, ResultFlag, SlotState
 
 __all__ = ["work_of"]

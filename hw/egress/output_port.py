@@ -5,13 +5,12 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.aggregate.result import ResultWord, body_bytes
-from hw.decide.tables import Address, Binding
-from hw.stream.packet import Word
-from hw.decide.gate import Flooded
 from hw.egress.stamp import Checksums, Stamped, merged, stamp_of
+from hw.interface.address import Address, Binding
+from hw.interface.forwarded import Flooded
+from hw.interface.result import ResultWord, body_bytes
 from hw.stream.frame_store import FrameStore
-from hw.ingress.packet_queue import LENGTH_BITS
+from hw.stream.packet import LENGTH_BITS, Word
 from iswitch.config import Config
 from iswitch.wire import ADDRESSES, FRAME_BYTES
 

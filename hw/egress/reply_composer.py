@@ -4,33 +4,14 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.decide.tables import Address
-from hw.stream.packet import Word, require_bus
+from hw.interface.address import Address
 from hw.interface.layout import layout
-from hw.ingress.packet_queue import LENGTH_BITS, sum_halves
+from hw.interface.reply import Addressed, Reply
+from hw.stream.checksum import sum_halves
+from hw.stream.packet import require_bus
 from iswitch.wire import ACK, ADDRESSES, FRAME_BYTES, HEADER
 
-__all__ = ["Addressed", "Reply", "ReplyComposer"]
-
-
-class Reply(data.Struct):
-    """One reply: our header, with a body if it `acknowledges`, or asks a parent. `receipt`: to a parent, with the
-    complement in `members` instead of `behind`."""
-
-    port: 4
-    address: Address
-    acknowledges: 1
-    receipt: 1
-    header: layout(HEADER)
-    body: layout(ACK)
-
-
-class Addressed(data.StructLayout):
-    """A word of a reply, with where the frame goes; `length` is the frame's. Constant for the frame but for the
-    word."""
-
-    def __init__(self, bus_bits: int):
-        super().__init__({"word": Word(bus_bits), "port": 4, "address": Address, "length": LENGTH_BITS})
+__all__ = ["ReplyComposer"]
 
 
 class ReplyComposer(wiring.Component):

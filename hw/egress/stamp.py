@@ -6,11 +6,10 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.egress.reply_composer import Addressed
-from hw.decide.tables import Address
-from hw.stream.packet import Word, require_bus
+from hw.interface.address import Address
 from hw.interface.layout import layout
-from hw.ingress.packet_queue import LENGTH_BITS
+from hw.interface.reply import Addressed
+from hw.stream.packet import LENGTH_BITS, Word, require_bus
 from iswitch.wire import ADDRESSES, FRAME_BYTES, UDP_PORT
 
 __all__ = ["Checksums", "Stamp", "Stamped", "merged", "stamp_of"]

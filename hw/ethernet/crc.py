@@ -7,7 +7,7 @@ from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.numeric.stages import Stages
+from hw.stream.stages import Stages
 
 __all__ = ["RESIDUE", "Crc32"]
 

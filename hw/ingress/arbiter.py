@@ -1,27 +1,13 @@
 """Merges the ports' frames into the switch's one lane."""
 
 from amaranth.hdl import Array, Cat, Module, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.interface.headers import Laned, Scan
 from hw.stream.packet import Word
-from hw.ingress.packet_queue import Scan
 
-__all__ = ["Arbiter", "Arrival", "Laned"]
-
-
-class Arrival(data.Struct):
-    """What stands beside a frame from the arbiter on, constant for the frame."""
-
-    scan: Scan
-    port: 4
-
-
-class Laned(data.StructLayout):
-    """A word in the lane: the word and its frame's Arrival."""
-
-    def __init__(self, bus_bits: int):
-        super().__init__({"word": Word(bus_bits), "arrival": Arrival})
+__all__ = ["Arbiter"]
 
 
 class Arbiter(wiring.Component):

@@ -9,39 +9,17 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import ceil_log2, exact_log2
 
-from hw.stream.packet import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN, Cut, Word, require_bus
+from hw.interface.headers import Scan
+from hw.stream.checksum import sum_halves
+from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
+from hw.stream.packet import LENGTH_BITS, Word, require_bus
+from hw.stream.skid_buffer import Cut
 from iswitch.wire import FRAME, FRAME_BYTES
 
-__all__ = ["FRAME_BYTES_MIN", "PacketQueue", "Scan", "sum_halves"]
+__all__ = ["FRAME_BYTES_MIN", "PacketQueue"]
 
 FRAME_BYTES_MIN = 60
 """IEEE 802.3 clause 3.2.8: 64 octets with the FCS, which the MAC has removed."""
-
-LENGTH_BITS = 14
-
-
-class Scan(data.Struct):
-    """What is known of a frame when it is committed. `exponent`: the largest biased float32 exponent in the payload.
-    `tainted`, `partial`: what an uplink's tail says, if it ends with a whole element."""
-
-    length: LENGTH_BITS
-    ip_good: 1
-    udp_good: 1
-    exponent: 8
-    tainted: 32
-    partial: 1
-
-
-def sum_halves(word, first: int, end: int):
-    """Plain sum of the 16-bit halves of `word` from byte `first` up to byte `end`, each with its first byte lowest.
-
-    What an Internet checksum comes to does not depend on the order of bytes (RFC 1071, section 2): nothing is swapped
-    here, and a complement made of the sum goes into a frame as it is.
-    """
-    halves = [word[8 * k : 8 * k + 16] for k in range(first, end, 2)]
-    while len(halves) > 1:
-        halves = [a + b for a, b in zip(halves[::2], halves[1::2], strict=False)] + halves[len(halves) & ~1 :]
-    return halves[0] if halves else Const(0, 1)
 
 
 def largest_of_fours(values):

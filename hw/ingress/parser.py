@@ -5,25 +5,13 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.stream.packet import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN, Word, require_bus
-from hw.interface.layout import big, layout
-from hw.ingress.arbiter import Arrival, Laned
-from iswitch.wire import CONTROL, FRAME, FRAME_BYTES, UDP_PORT, Type
+from hw.interface.headers import FRAME_LAYOUT, Arrival, Headers, Laned
+from hw.interface.layout import big
+from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
+from hw.stream.packet import Word, require_bus
+from iswitch.wire import FRAME_BYTES, UDP_PORT, Type
 
-__all__ = ["Headers", "Parser"]
-
-FRAME_LAYOUT = layout(FRAME)
-CONTROL_LAYOUT = layout(CONTROL)
-
-
-class Headers(data.Struct):
-    """The first 64 bytes of a frame, and of a control message or an acknowledgement also the next 64. `ours` decides
-    the path it takes."""
-
-    frame: FRAME_LAYOUT
-    body: CONTROL_LAYOUT
-    arrival: Arrival
-    ours: 1
+__all__ = ["Parser"]
 
 
 class Parser(wiring.Component):

@@ -10,8 +10,8 @@ from amaranth.hdl import Cat, Const, Module, Mux
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.numeric.stages import Stages, once
 from hw.numeric.window64 import BOTTOM
+from hw.stream.stages import Stages, once
 
 __all__ = ["DISTANCE_MAX", "Fitter"]
 

@@ -5,8 +5,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.numeric.fp32 import Fitter
-from hw.numeric.stages import Stages, once
 from hw.numeric.window64 import BOTTOM, MANTISSA_BITS, ROOM_BITS, Aligner, Locator, Normaliser, Rounder
+from hw.stream.stages import Stages, once
 from iswitch.wire import Format
 
 __all__ = ["POISON", "STORED_BITS", "Lane"]

@@ -18,7 +18,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from hw.numeric.stages import Stages, once
+from hw.stream.stages import Stages, once
 
 __all__ = [
     "BOTTOM",

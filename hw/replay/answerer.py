@@ -4,13 +4,13 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.decide.tables import Address
+from hw.interface.address import Address
 from hw.interface.layout import layout
 from hw.replay.kept import Answer, Kept
 from hw.replay.outlet import Head
 from iswitch.config import Replay
-from iswitch.wire.replay import DRAWN, DRAWS_PER_FRAGMENT, ROW_BYTES, STATUS, Kind
 from iswitch.wire import VERSION, Type
+from iswitch.wire.replay import DRAWN, DRAWS_PER_FRAGMENT, ROW_BYTES, STATUS, Kind
 
 __all__ = ["Answerer", "Asked"]
 

@@ -7,13 +7,13 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import bits_for
 
-from hw.egress.reply_composer import Addressed
-from hw.stream.packet import Word
-from hw.interface.layout import layout
-from hw.replay.answerer import Answerer
 from hw.interface.axi import Axi4, address_bits_of
+from hw.interface.layout import layout
+from hw.interface.replay_request import Arrived
+from hw.interface.reply import Addressed
+from hw.replay.answerer import Answerer
 from hw.replay.draws import Draws
-from hw.replay.inlet import Arrived, Inlet
+from hw.replay.inlet import Inlet
 from hw.replay.judge import LEAD_ROWS, Form, Judge, Table, as_lead, known_kind
 from hw.replay.kept import Kept
 from hw.replay.outlet import Head, Outlet
@@ -24,9 +24,10 @@ from hw.replay.tables import Tables
 from hw.replay.transfers import loads, memory, stores
 from hw.replay.units import UnitReader, UnitWriter
 from hw.replay.whole import WholeFrames
+from hw.stream.packet import Word
 from iswitch.config import Config
-from iswitch.wire.replay import LIMITS, LIST, LOAD, OPEN, PUBLISH, REPLAY_FRAME, ROW_BYTES, SAMPLE, WRITE, Fate, Kind
 from iswitch.wire import FRAME_BYTES
+from iswitch.wire.replay import LIMITS, LIST, LOAD, OPEN, PUBLISH, REPLAY_FRAME, ROW_BYTES, SAMPLE, WRITE, Fate, Kind
 
 __all__ = ["Engine"]
 

@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
 
-from hw.stream.packet import NEVER_READ_BEFORE_WRITTEN
+from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
 
 __all__ = ["BUCKET_BITS", "Change", "Histogram", "first", "last"]
 

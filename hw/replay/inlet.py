@@ -4,11 +4,12 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
-from hw.stream.packet import Cut, Word
+from hw.interface.replay_request import Arrived
 from hw.stream.frame_store import FrameStore
-from hw.ingress.packet_queue import LENGTH_BITS
+from hw.stream.packet import Word
+from hw.stream.skid_buffer import Cut
 
-__all__ = ["Arrived", "Inlet", "Row"]
+__all__ = ["Inlet", "Row"]
 
 ROW_BITS = 64
 
@@ -18,13 +19,6 @@ class Row(data.Struct):
 
     data: ROW_BITS
     last: 1
-
-
-class Arrived(data.Struct):
-    """Where a frame came in, and its length in bytes."""
-
-    port: 4
-    length: LENGTH_BITS
 
 
 class Inlet(wiring.Component):

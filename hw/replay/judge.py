@@ -6,9 +6,10 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from hw.interface.layout import layout
-from hw.ingress.packet_queue import LENGTH_BITS
 from hw.replay.sessions import Session
+from hw.stream.packet import LENGTH_BITS
 from iswitch.config import Replay
+from iswitch.wire import FRAME_BYTES
 from iswitch.wire.replay import (
     BODY_BYTES,
     DRAWS_PER_FRAGMENT,
@@ -25,7 +26,6 @@ from iswitch.wire.replay import (
     Fate,
     Kind,
 )
-from iswitch.wire import FRAME_BYTES
 
 __all__ = ["LEAD_ROWS", "Form", "Judge", "Table", "as_lead", "known_kind", "there"]
 

@@ -5,8 +5,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.stream.packet import NEVER_READ_BEFORE_WRITTEN
 from hw.interface.layout import layout
+from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
 from iswitch.config import Replay
 from iswitch.wire.replay import DRAWN, DRAWS_PER_FRAGMENT, STATUS
 

@@ -4,13 +4,14 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.egress.reply_composer import Addressed
-from hw.decide.tables import Address
-from hw.stream.packet import Cut, require_bus
+from hw.interface.address import Address
 from hw.interface.layout import layout
-from hw.ingress.packet_queue import sum_halves
-from iswitch.wire.replay import BODY_BYTES, END, REPLAY_HEADER, ROW_BYTES, STATUS
+from hw.interface.reply import Addressed
+from hw.stream.checksum import sum_halves
+from hw.stream.packet import require_bus
+from hw.stream.skid_buffer import Cut
 from iswitch.wire import ADDRESSES, FRAME_BYTES
+from iswitch.wire.replay import BODY_BYTES, END, REPLAY_HEADER, ROW_BYTES, STATUS
 
 __all__ = ["FRAME_ROWS", "ROW_BITS", "Head", "Outlet"]
 

@@ -8,8 +8,8 @@ from typing import Any
 from amaranth.lib.wiring import Component
 from amaranth.utils import exact_log2
 
-from hw.replay.answerer import Answerer
 from hw.interface.axi import address_bits_of
+from hw.replay.answerer import Answerer
 from hw.replay.draws import Draws
 from hw.replay.engine import Engine
 from hw.replay.histogram import Histogram

@@ -8,8 +8,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In
 from amaranth.utils import ceil_log2
 
-from hw.stream.packet import NEVER_READ_BEFORE_WRITTEN
 from hw.interface.axi import Axi4, Burst, Response
+from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
 
 __all__ = ["OnChipRam"]
 

@@ -6,9 +6,9 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib.memory import Memory
 from amaranth.utils import exact_log2
 
-from hw.stream.packet import NEVER_READ_BEFORE_WRITTEN
 from hw.replay.judge import as_lead
 from hw.replay.slots import Kind as Command
+from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
 from iswitch.wire.replay import ADD_ROW, UPDATE_ROW, Kind
 
 __all__ = ["commands", "samples"]

@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.decide.tables import Address
+from hw.interface.address import Address
 from iswitch.wire.replay import SESSION_SILENT_US
 
 __all__ = ["Session", "Sessions"]

@@ -6,8 +6,8 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.utils import exact_log2
 
 from hw.interface.layout import layout
-from iswitch.wire.replay import ROW_BYTES, STATUS, UNIT_BYTES, Fate, Kind
 from iswitch.wire import NOTICE_INTERVAL_US, VERSION, Type
+from iswitch.wire.replay import ROW_BYTES, STATUS, UNIT_BYTES, Fate, Kind
 
 __all__ = ["send", "settle"]
 

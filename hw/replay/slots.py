@@ -8,7 +8,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.stream.packet import NEVER_READ_BEFORE_WRITTEN
+from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
 
 __all__ = ["Command", "Kind", "Placed", "Slots", "generation"]
 

@@ -5,9 +5,9 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.stream.packet import Cut
 from hw.replay.sampler import Result, Sampler
 from hw.replay.slots import Command
+from hw.stream.skid_buffer import Cut
 from iswitch.config import Replay
 
 __all__ = ["HANDLE_BITS", "Tables", "arity"]

@@ -11,9 +11,9 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.stream.packet import NEVER_READ_BEFORE_WRITTEN
 from hw.replay.histogram import Change
 from hw.replay.product import FRACTION_BITS, LATENCY, high_half
+from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
 
 __all__ = ["Found", "Operation", "SumTree", "fanouts"]
 

@@ -6,8 +6,8 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect
 from amaranth.utils import exact_log2
 
-from hw.stream.packet import Cut
 from hw.interface.axi import Address, ReadData, WriteData, WriteResponse, incrementing
+from hw.stream.skid_buffer import Cut
 from iswitch.wire.replay import ROW_BYTES, UNIT_BYTES
 
 __all__ = ["BEATS", "Beat", "UnitReader", "UnitWriter"]

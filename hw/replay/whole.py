@@ -5,9 +5,9 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from hw.egress.reply_composer import Addressed
-from hw.stream.packet import Word
+from hw.interface.reply import Addressed
 from hw.replay.outlet import FRAME_ROWS, ROW_BITS
+from hw.stream.packet import Word
 
 __all__ = ["WholeFrames"]
 

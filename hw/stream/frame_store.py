@@ -8,8 +8,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.stream.packet import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN, Word, require_bus
-from hw.ingress.packet_queue import LENGTH_BITS
+from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
+from hw.stream.packet import LENGTH_BITS, Word, require_bus
 
 __all__ = ["FrameStore"]
 

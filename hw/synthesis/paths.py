@@ -24,9 +24,9 @@ from rich.console import Console
 
 from hw.board.boards import BOARDS
 from hw.board.shell import Shell
+from hw.replay.parts import PARTS as SERVICE
 from hw.synthesis.emit import component_rtlil, tool
 from hw.synthesis.primitives import begins, clock_pin, ends, kind, passes
-from hw.replay.parts import PARTS as SERVICE
 from hw.synthesis.timing import PARTS
 
 __all__ = ["Netlist", "Way", "longest", "main", "synthesise"]

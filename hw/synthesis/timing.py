@@ -23,20 +23,20 @@ from rich.console import Console
 from rich.table import Table
 
 from hw.aggregate.accumulator import LOOP, Accumulator
-from hw.decide.claims import Claims
 from hw.aggregate.result import ResultComposer
 from hw.aggregate.sequencer import Sequencer
-from hw.synthesis import route
-from hw.synthesis.route import CORE, RESOURCES, Clock, device_options
-from hw.synthesis.emit import flat, for_synthesis, tool
+from hw.bridge.forwarder import Forwarder
+from hw.decide.claims import Claims
 from hw.decide.core import Core
 from hw.decide.counters import Counters
-from hw.ingress.arbiter import Arbiter
-from hw.bridge.forwarder import Forwarder
 from hw.egress.output_port import OutputPort
+from hw.ingress.arbiter import Arbiter
+from hw.ingress.packet_queue import PacketQueue
 from hw.ingress.parser import Parser
 from hw.numeric.lane import Lane
-from hw.ingress.packet_queue import PacketQueue
+from hw.synthesis import route
+from hw.synthesis.emit import flat, for_synthesis, tool
+from hw.synthesis.route import CORE, RESOURCES, Clock, device_options
 from iswitch.config import Config
 from iswitch.wire import STALENESS_MAX
 

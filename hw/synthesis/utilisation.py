@@ -25,12 +25,12 @@ from rich.table import Column, Table
 import hw.synthesis.paths
 from hw.board.boards import BOARDS, DEFAULT, Board
 from hw.board.shell import Shell
-from hw.synthesis.expected import update
-from hw.synthesis.paths import Way, longest
-from hw.synthesis.primitives import resources
 from hw.replay.engine import Engine
 from hw.replay.sampler import Sampler
 from hw.replay.tree import SumTree
+from hw.synthesis.expected import update
+from hw.synthesis.paths import Way, longest
+from hw.synthesis.primitives import resources
 from hw.synthesis.timing import PARTS
 from iswitch.config import Config, Replay
 

@@ -59,7 +59,7 @@ WORD = {"data": CONFIG.bus_bits, "count": BUS_BYTES.bit_length(), "last": 1, "er
 """As `hw.stream.packet.Word`."""
 IN, ARRIVED = Fields(**WORD), Fields(port=4, length=14)
 OUT = Fields(**WORD, port=4, address=96, length=14)
-"""As `hw.egress.reply_composer.Addressed`."""
+"""As `hw.interface.reply.Addressed`."""
 
 
 class Bench:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from amaranth.hdl import Assert, Module
 from amaranth.lib.memory import Memory
 
-from hw.stream.packet import NEVER_READ_WHILE_WRITTEN
+from hw.stream.memory import NEVER_READ_WHILE_WRITTEN
 
 __all__ = ["collisions_refused"]
 

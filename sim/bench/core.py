@@ -12,8 +12,8 @@ from amaranth.hdl import Value
 from amaranth.lib import data
 
 from hw.decide.core import Core
-from hw.decide.tables import Address
-from hw.decide.tables import Parent as PARENT
+from hw.interface.address import Address
+from hw.interface.address import Parent as PARENT
 from iswitch.config import Config
 from iswitch.wire import (
     ACK,

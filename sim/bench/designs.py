@@ -9,7 +9,6 @@ switch itself.
 import sys
 
 from iswitch.config import Config
-
 from sim.bench.replay_traffic import NARROW
 from sim.emulator.compile import CompileError, library
 from sim.emulator.defaults import EMULATED

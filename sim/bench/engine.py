@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from iswitch.config import Config
-from iswitch.wire.replay import Fate, Kind
 from iswitch.wire import ADDRESSES
-
+from iswitch.wire.replay import Fate, Kind
 from sim.bench.replay_client import ReplayClient
 from sim.bench.replay_traffic import ReplayTraffic
 from sim.model.decide.membership import Source
@@ -42,7 +41,7 @@ def source_of(port: int, frame: bytes) -> Source:
 
 
 def address(source: Source) -> int:
-    """`hw.decide.tables.Address` as a number."""
+    """`hw.interface.address.Address` as a number."""
     return int.from_bytes(source.mac + source.ip.to_bytes(4, "big") + source.udp_port.to_bytes(2, "big"), "little")
 
 

@@ -3,6 +3,7 @@
 import random
 
 import networkx as nx
+
 from iswitch.plan.topology import Job, Topology
 
 __all__ = ["random_topology"]

@@ -8,6 +8,7 @@ each expiry and ends with any new result.
 from typing import NamedTuple
 
 import numpy as np
+
 from iswitch.control.client import Control
 from iswitch.driver.membership import Membership
 from iswitch.driver.packing import Packer, Payloads

@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from iswitch.config import Config
-from iswitch.wire.replay import ADD_ROW, BODY_BYTES, DRAWS_PER_FRAGMENT, UPDATE_ROW, Fate
 from iswitch.wire import Type
+from iswitch.wire.replay import ADD_ROW, BODY_BYTES, DRAWS_PER_FRAGMENT, UPDATE_ROW, Fate
 from sim.bench.replay_client import ReplayClient, Told, told
 from sim.bench.sumtree import fractions
 from sim.emulator.engine import Board, Frame, Stamp

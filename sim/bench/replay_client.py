@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from iswitch.wire import FRAME_BYTES, UDP_PORT, VERSION, Type
 from iswitch.wire.replay import (
     ADD_ROW,
     ALL_FRAGMENTS,
@@ -31,7 +32,6 @@ from iswitch.wire.replay import (
     Fate,
     Kind,
 )
-from iswitch.wire import FRAME_BYTES, UDP_PORT, VERSION, Type
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, parse, udp_frame
 
 __all__ = ["ReplayClient", "Told", "record", "told"]

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from iswitch.config import Config, Replay
 from iswitch.wire.replay import ADD_ROW, BODY_BYTES, PAYLOAD_BYTES, UNIT_BYTES, Kind
-
 from sim.bench.replay_client import ReplayClient
 
 __all__ = ["NARROW", "SMALL", "ReplayTraffic"]

@@ -8,9 +8,9 @@ from amaranth.hdl import ClockDomain, Module, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.synthesis.emit import payload_memories_uninitialised, tool
 from hw.interface.axi import Axi4, pins
 from hw.replay.units import Beat, UnitReader, UnitWriter
+from hw.synthesis.emit import payload_memories_uninitialised, tool
 
 __all__ = ["Units", "verilog"]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
-from iswitch.config import Config
 from rich.console import Console
 
+from iswitch.config import Config
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.emulator.compile import CompileError
 from sim.emulator.defaults import roomy_queue_bytes
@@ -24,7 +24,8 @@ from sim.emulator.faults import Rates
 from sim.emulator.link import parse_link
 from sim.emulator.plan import Plan
 from sim.emulator.replay import parse_replay
-from sim.emulator.report import show, summary as summarised
+from sim.emulator.report import show
+from sim.emulator.report import summary as summarised
 from sim.emulator.tree import parse_leaf, plant
 from sim.emulator.wall import SLICE_CYCLES, WallTime
 

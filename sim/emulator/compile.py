@@ -12,7 +12,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 from iswitch.config import Config
-
 from sim.emulator import toolchain
 from sim.emulator.toolchain import (
     CXX,

@@ -5,7 +5,6 @@ from amaranth.hdl import Array, Cat, ClockDomain, Module, Mux, Signal
 from amaranth.lib.fifo import SyncFIFOBuffered
 
 from iswitch.config import Config
-
 from sim.emulator.wrapper import PARENT_BITS
 
 __all__ = ["ECHO", "SMALL", "hub", "swapped"]

@@ -31,13 +31,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from iswitch.wire import SlotState, Type
-from sim.model.decide import claims as claims_of
-from sim.explore.ring import Result, lowest_missing
 from sim.explore.claims_switch import Claim, ClaimsSwitch, Core, Enter, Event, Force, Knock, Reset, Scenario, grants_to
 from sim.explore.claims_symmetry import renumber
 from sim.explore.claims_worker import HABITS, ClaimsWorkers, Granted, Habits, Refused, Worker
+from sim.explore.ring import Result, lowest_missing
 from sim.explore.ring_switch import UNKNOWN, Leave, Receipt, SetThreshold
 from sim.explore.search import Violation, put, search
+from sim.model.decide import claims as claims_of
 
 __all__ = ["ClaimsExplorer", "State"]
 

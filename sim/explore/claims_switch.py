@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from iswitch.wire import Operation, Outcome, SlotState, Type
+from sim.explore.cores import Cores
+from sim.explore.ring_switch import UNKNOWN, Leave, Receipt, SetThreshold
+from sim.explore.search import Violation, put
 from sim.model.decide import claims as claims_of
 from sim.model.decide import ring as ring_of
 from sim.model.decide.claims import Answer, Claims, Verdict
 from sim.model.decide.ring import Ring, Work
-from sim.explore.cores import Cores
-from sim.explore.ring_switch import UNKNOWN, Leave, Receipt, SetThreshold
-from sim.explore.search import Violation, put
 
 __all__ = [
     "Claim",

@@ -4,8 +4,8 @@ answer."""
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from sim.explore.ring import Result, lowest_missing
 from sim.explore.claims_switch import Claim, Contribution, Event, Scenario
+from sim.explore.ring import Result, lowest_missing
 from sim.explore.ring_switch import UNKNOWN, Receipt
 
 __all__ = ["HABITS", "ClaimsWorkers", "Granted", "Habits", "Refused", "Vector", "Worker"]

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from iswitch.config import Config
 from iswitch.wire import NO_MEMBER, Action, Format, JobState, Reason
+from sim.explore.search import Violation, search
 from sim.model.decide import membership
 from sim.model.decide.membership import NO_JOB, EntryState, Job, Request, Settings, Source, Verdict
 from sim.model.decide.random import Offer
-from sim.explore.search import Violation, search
 
 __all__ = ["CRASHES", "LEAVES", "STAYS", "Actor", "JoinExplorer"]
 

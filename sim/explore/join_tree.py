@@ -17,9 +17,9 @@ import numpy as np
 
 from iswitch.config import Config
 from iswitch.wire import ACK, FRAME_BYTES, NO_MEMBER, UDP_PORT, Action, Format, JobState, Reason, Type
+from sim.explore.search import Violation, put, search
 from sim.model.decide.membership import Job, Source
 from sim.model.egress import compose
-from sim.explore.search import Violation, put, search
 from sim.model.tree_switch import Above, Parent, TreeSwitch
 
 __all__ = ["JoinTreeExplorer", "State"]

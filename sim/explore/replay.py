@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 
 from iswitch.wire.replay import WAITS, Fate, Kind
 from sim.explore.replay_switch import CARRIED_OUT, SKIPPED, UNKNOWN, Answer, Ask, Core, SessionsSwitch, Toy, mark
-from sim.model.replay.session import RULES, SERIAL, Rules
 from sim.explore.search import Violation, put, search
+from sim.model.replay.session import RULES, SERIAL, Rules
 
 __all__ = ["ALWAYS", "WAITING", "WITHIN", "Habits", "Mind", "Scenario", "SessionExplorer", "State"]
 

@@ -11,13 +11,13 @@ import numpy as np
 
 from iswitch.config import Replay
 from iswitch.wire.replay import REPLAY_HEADER, SESSION_SILENT_US, STATUS, Fate, Kind
-from sim.model.decide.membership import Source
 from sim.explore.cores import Cores
+from sim.explore.search import Violation, put
+from sim.model.decide.membership import Source
 from sim.model.replay import frames
 from sim.model.replay.dispatcher import Dispatcher, Effect, Sent
 from sim.model.replay.frames import Request
 from sim.model.replay.session import RULES, SERIAL, Place, Rules
-from sim.explore.search import Violation, put
 
 __all__ = ["CARRIED_OUT", "SKIPPED", "UNKNOWN", "Answer", "Ask", "Core", "SessionsSwitch", "Toy", "mark"]
 

@@ -7,10 +7,10 @@ A payload is one bit that names its worker and segment; the accumulators are set
 from typing import Any, NamedTuple
 
 from iswitch.wire import Operation, Outcome, SlotState
-from sim.model.decide import ring as rules_of
-from sim.model.decide.ring import RULES, Ring, Rules, Slot, Work
 from sim.explore.cores import Cores
 from sim.explore.search import Violation, put
+from sim.model.decide import ring as rules_of
+from sim.model.decide.ring import RULES, Ring, Rules, Slot, Work
 
 __all__ = [
     "SERIAL",

@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 from iswitch.wire import SlotState
 from sim.explore.ring import Result, lowest_missing
 from sim.explore.ring_switch import UNKNOWN, Contribution, Leave, Receipt
-from sim.explore.tree_switches import Core, Down, Event, Expire, Part, Report, Scenario, SwitchTree, Uplink, known
 from sim.explore.search import Violation, put, search
+from sim.explore.tree_switches import Core, Down, Event, Expire, Part, Report, Scenario, SwitchTree, Uplink, known
 
 __all__ = ["Explorer", "State"]
 

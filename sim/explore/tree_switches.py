@@ -7,13 +7,13 @@ it is made.
 from typing import Any, NamedTuple
 
 from iswitch.wire import Operation, Outcome, SlotState
+from sim.explore.cores import Cores
+from sim.explore.ring_switch import SERIAL, UNKNOWN, Contribution, Leave, Receipt
+from sim.explore.search import Violation, put
 from sim.model.decide import ring as flat
 from sim.model.decide import tree
 from sim.model.decide.ring import Ring, Slot, Work
 from sim.model.decide.tree import RULES, Rules
-from sim.explore.cores import Cores
-from sim.explore.ring_switch import SERIAL, UNKNOWN, Contribution, Leave, Receipt
-from sim.explore.search import Violation, put
 
 __all__ = ["Core", "Down", "Event", "Expire", "Part", "Report", "Scenario", "Sent", "SwitchTree", "Uplink", "known"]
 

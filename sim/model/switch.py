@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from iswitch.config import Config
-from iswitch.wire.replay import Fate
 from iswitch.wire import (
     MAGIC,
     NOTICE_INTERVAL_US,
@@ -34,18 +33,17 @@ from iswitch.wire import (
     Stat,
     Type,
 )
-from sim.model.decide import claims as claims_of
-from sim.model.decide.claims import Answer, Claims
-from sim.model.decide.ring import Names, Ring, Slot, Step, Work, contribute, receipt
-from sim.model.decide import membership
-from sim.model.decide import random
-from sim.model.decide import views
-from sim.model.decide.membership import NO_JOB, EntryState, Job, Source, Verdict
-from sim.model.egress import compose
+from iswitch.wire.replay import Fate
 from sim.model.bridge.forwarder import MacTable, destinations
 from sim.model.bridge.responder import answer
-from sim.model.numeric import lane
+from sim.model.decide import claims as claims_of
+from sim.model.decide import membership, random, views
+from sim.model.decide.claims import Answer, Claims
+from sim.model.decide.membership import NO_JOB, EntryState, Job, Source, Verdict
+from sim.model.decide.ring import Names, Ring, Slot, Step, Work, contribute, receipt
+from sim.model.egress import compose
 from sim.model.ingress.parse import ADDRESS_BYTES, FLAT, Message, parse, request
+from sim.model.numeric import lane
 from sim.model.replay.service import Service
 
 __all__ = ["Switch"]

@@ -40,13 +40,12 @@ from iswitch.wire import (
     SlotState,
     Type,
 )
-from sim.model.decide import tree
-from sim.model.decide.ring import Names, Slot, Step, Work, forward, new_ring
-from sim.model.decide import random
+from sim.model.decide import random, tree
 from sim.model.decide.membership import NO_JOB, Entry, Job, Request, Source, Verdict, live_ranks
+from sim.model.decide.ring import Names, Slot, Step, Work, forward, new_ring
 from sim.model.egress import compose
-from sim.model.numeric import lane
 from sim.model.ingress.parse import FLAT, Message, request
+from sim.model.numeric import lane
 from sim.model.switch import Frames, Switch
 
 __all__ = ["Parent", "TreeSwitch"]

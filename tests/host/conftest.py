@@ -1,4 +1,5 @@
 import pytest
+
 from iswitch.control.client import Control
 from iswitch.tools.probe import Probe
 

@@ -6,8 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+
 from iswitch import (
     AsyncWorker,
+    CollectiveTimeoutError,
     DivergedError,
     JobResetError,
     MembershipChangedError,
@@ -16,14 +18,12 @@ from iswitch import (
     RefusedError,
     TaintedError,
     TaintWarning,
-    CollectiveTimeoutError,
     Worker,
 )
 from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.driver.transport import UdpTransport
 from iswitch.wire import JobState
-
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.bench.udp_model import Faults, UdpModel, kill
 from sim.model.switch import Switch

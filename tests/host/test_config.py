@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+
 from iswitch.config import Config, Replay
 
 WRONG = [

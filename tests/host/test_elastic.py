@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+
 from iswitch import HaltedWarning, MembershipChangedError, NotAMemberError, RefusedError, Worker
 from iswitch.config import Config
 from iswitch.control.state_transfer import elect
-
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.bench.udp_model import Faults, UdpModel, kill, together
 from sim.model.switch import Switch

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+
 from iswitch import (
     AsyncWorker,
     IswitchError,
@@ -18,7 +19,6 @@ from iswitch import (
     Worker,
 )
 from iswitch.config import Config
-
 from sim.bench.udp_model import UdpModel, together
 
 SMALL = Config(ports=4, window=4, elements=16, members=8)

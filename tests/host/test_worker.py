@@ -8,7 +8,9 @@ import warnings
 
 import numpy as np
 import pytest
+
 from iswitch import (
+    CollectiveTimeoutError,
     IswitchError,
     JobResetError,
     MembershipChangedError,
@@ -21,15 +23,13 @@ from iswitch import (
     SwitchUnreachableError,
     TaintedError,
     TaintWarning,
-    CollectiveTimeoutError,
     Worker,
 )
-from iswitch.control import abandoned
 from iswitch.config import Config
+from iswitch.control import abandoned
 from iswitch.control.client import Control
 from iswitch.driver.transport import UdpTransport
 from iswitch.wire import HEADER, Outcome, Reason
-
 from sim.bench.udp_model import Faults, UdpModel, kill, together
 from sim.model.decide import random
 

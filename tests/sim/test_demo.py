@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+
 import sim.demo
 from iswitch import IswitchError
 from iswitch.rl.crew import LaunchError

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from iswitch import Worker
 from iswitch.config import Config
 from iswitch.plan.allreduce.policy import Policy

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from iswitch.wire import ContributionFlag, Format, Outcome, PortCounter, Reason, Type
 
+from iswitch.wire import ContributionFlag, Format, Outcome, PortCounter, Reason, Type
 from sim.bench.client import Client, parse
 from sim.bench.designs import MANY_MEMBERS
 from sim.emulator.engine import Board

@@ -4,6 +4,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+
 from sim.mistakes.stage import message_of, play
 from sim.mistakes.table import SECTIONS, text
 

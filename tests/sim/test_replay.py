@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from iswitch.wire.replay import Fate
 from iswitch.wire import Outcome
+from iswitch.wire.replay import Fate
 from sim.bench.cosimulation import Divergence, Pair
 from sim.bench.replay_traffic import NARROW, SMALL, ReplayTraffic
 from sim.bench.traffic import Traffic

@@ -3,9 +3,9 @@ double and overtake."""
 
 import numpy as np
 import pytest
+
 from iswitch.config import Config
 from iswitch.replay import Field, ReplayClient
-
 from sim.bench.cosimulation import Pair
 from sim.bench.replay_network import Network
 from sim.bench.replay_traffic import NARROW

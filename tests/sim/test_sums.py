@@ -5,8 +5,8 @@ from functools import reduce
 
 import numpy as np
 import pytest
-from iswitch.wire import Format, Mode, Outcome, ResultFlag, Type
 
+from iswitch.wire import Format, Mode, Outcome, ResultFlag, Type
 from sim.bench.client import Client, parse
 from sim.bench.designs import MANY_MEMBERS
 from sim.bench.oracle import NAN, mpfr_add, patterns, window64_sum

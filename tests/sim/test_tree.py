@@ -9,8 +9,8 @@ import pytest
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, Action, Format, JobState, Mode, Outcome, Stat, Type
 from sim.bench.client import Client, Reply
-from sim.bench.designs import TREE
 from sim.bench.cosimulation import Pair
+from sim.bench.designs import TREE
 from sim.bench.traffic import adverse_numbers
 from sim.bench.tree import BAD, FLAT, TREES, Tree, address, facts, spoilt
 from sim.emulator.endpoint import FrameEnd

@@ -22,11 +22,11 @@ import math
 import warnings
 
 from iswitch.control.client import Control, JobRunningError
+from iswitch.control.explanations import REFUSALS
+from iswitch.control.inspection import JobView, MemberView, read_job, read_member
 from iswitch.driver.membership import Membership
 from iswitch.errors import AbandonedJobWarning, RefusedError
-from iswitch.control.explanations import REFUSALS
 from iswitch.results import ranks
-from iswitch.control.inspection import JobView, MemberView, read_job, read_member
 from iswitch.wire import NO_MEMBER, SILENCE_TICK_US, JobState, Reason, Standing
 
 __all__ = ["Watch"]

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iswitch.config import Config, Replay
-from iswitch.errors import IswitchError, NotAMemberError, RefusedError, SwitchUnreachableError, CollectiveTimeoutError
 from iswitch.control.explanations import REFUSALS
-from iswitch.wire.replay import Fate, ReplayRegister
 from iswitch.driver.membership import Membership
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
+from iswitch.errors import CollectiveTimeoutError, IswitchError, NotAMemberError, RefusedError, SwitchUnreachableError
 from iswitch.wire import (
     ACK,
     CONTROL,
@@ -31,6 +30,7 @@ from iswitch.wire import (
     Type,
     port_counter_register,
 )
+from iswitch.wire.replay import Fate, ReplayRegister
 
 __all__ = ["Answer", "Control", "JobRunningError", "JobStatus"]
 

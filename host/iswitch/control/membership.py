@@ -11,14 +11,14 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from iswitch.control.abandoned import Watch
 from iswitch.config import Config
+from iswitch.control.abandoned import Watch
 from iswitch.control.client import Control
-from iswitch.driver.membership import Membership
-from iswitch.errors import IswitchError, NotAMemberError, RefusedError, CollectiveTimeoutError
 from iswitch.control.stall import risen_sentences
+from iswitch.driver.membership import Membership
 from iswitch.driver.termination import call_before_termination
 from iswitch.driver.transport import Attending, Transport, UdpTransport
+from iswitch.errors import CollectiveTimeoutError, IswitchError, NotAMemberError, RefusedError
 from iswitch.wire import EVICT_US_MAX, SILENCE_TICK_US, Format, Reason
 
 __all__ = [

@@ -5,11 +5,11 @@ from typing import NoReturn
 
 from iswitch.config import Config
 from iswitch.control.client import Control
-from iswitch.errors import MismatchError, CollectiveTimeoutError
 from iswitch.control.explanations import explain, odd_rises
-from iswitch.results import ranks
-from iswitch.driver.ring import Ring
 from iswitch.control.inspection import SlotView, read_job, read_slot
+from iswitch.driver.ring import Ring
+from iswitch.errors import CollectiveTimeoutError, MismatchError
+from iswitch.results import ranks
 from iswitch.wire import Format, JobState, SlotState
 
 __all__ = ["Stall", "risen_sentences"]

@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from iswitch.driver.membership import Membership
-from iswitch.errors import HaltedWarning, MismatchError
-from iswitch.driver.timer import RetransmissionTimer
 from iswitch.driver.packing import Packer, Payloads
+from iswitch.driver.timer import RetransmissionTimer
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.driver.window import SendWindow
+from iswitch.errors import HaltedWarning, MismatchError
 from iswitch.wire import HEADER, TAIL_BYTES, VERSION, ContributionFlag, Format, Reason, ResultFlag, Type
 
 __all__ = ["Notice", "Ring", "Stalled", "Tally"]

@@ -17,12 +17,12 @@ from collections import Counter, deque
 import numpy as np
 
 from iswitch.driver.membership import Membership
-from iswitch.errors import MismatchError
+from iswitch.driver.packing import Packer, Payloads
 from iswitch.driver.ring import Notice
 from iswitch.driver.timer import RetransmissionTimer
-from iswitch.driver.packing import Packer, Payloads
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.driver.update import Layout
+from iswitch.errors import MismatchError
 from iswitch.wire import HEADER, TAIL_BYTES, VERSION, ContributionFlag, Format, Reason, ResultFlag, Type
 
 __all__ = ["DEPTH", "Arrival", "Stream", "Vector"]

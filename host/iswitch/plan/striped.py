@@ -13,7 +13,8 @@ from dataclasses import replace
 from iswitch.plan.prices import fixed_prices
 from iswitch.plan.pricing import Pricing
 from iswitch.plan.program import INFINITY, Program
-from iswitch.plan.sites import Site, sites as all_sites
+from iswitch.plan.sites import Site
+from iswitch.plan.sites import sites as all_sites
 from iswitch.plan.topology import Topology
 from iswitch.plan.tree import Plan, Resource, Tree, capacities, fitted, loads
 

@@ -13,9 +13,9 @@ import math
 from collections import deque
 from collections.abc import Iterator
 
+from iswitch.driver.timer import RetransmissionTimer
 from iswitch.replay.messages import Reply, Status, encode, serial
 from iswitch.wire.replay import ALL_FRAGMENTS, DRAWS_PER_FRAGMENT, WAITS, Fate, Kind
-from iswitch.driver.timer import RetransmissionTimer
 
 __all__ = ["Channel", "Request"]
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from iswitch.driver.transport import Transport, UdpTransport
 from iswitch.replay.channel import Request
 from iswitch.replay.checkpoint import Snapshot, read_table
 from iswitch.replay.log_writer import LogWriter
@@ -22,9 +23,8 @@ from iswitch.replay.seeds import SEED_BITS
 from iswitch.replay.session import Session
 from iswitch.replay.statistics import Statistics
 from iswitch.replay.writer import Added, Writer, turns_from
-from iswitch.wire.replay import BODY_BYTES, LIMITS, UNIT_BYTES, UPDATE_ROW, Fate, Kind
-from iswitch.driver.transport import Transport, UdpTransport
 from iswitch.wire import Register
+from iswitch.wire.replay import BODY_BYTES, LIMITS, UNIT_BYTES, UPDATE_ROW, Fate, Kind
 
 __all__ = ["ReplayClient", "Updated"]
 

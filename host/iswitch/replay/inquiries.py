@@ -10,9 +10,9 @@ import math
 from collections import deque
 from collections.abc import Callable
 
+from iswitch.driver.timer import RetransmissionTimer
 from iswitch.replay.messages import Reply, encode
 from iswitch.wire.replay import Fate, Kind
-from iswitch.driver.timer import RetransmissionTimer
 
 __all__ = ["Inquiries", "Inquiry"]
 

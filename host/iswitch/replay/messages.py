@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from iswitch.wire.replay import END, REPLAY_HEADER, ROW_BYTES, STATUS, Kind
 from iswitch.wire import VERSION, Type
+from iswitch.wire.replay import END, REPLAY_HEADER, ROW_BYTES, STATUS, Kind
 
 __all__ = ["Header", "Reply", "Status", "encode", "parse", "serial"]
 

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from iswitch.config import Replay
 from iswitch.control.client import Control
+from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.errors import IswitchError, SwitchUnreachableError
 from iswitch.replay.channel import Channel, Request
 from iswitch.replay.errors import NoFreeSessionError, NoReplayServiceError, NotServedError, SessionLostError
 from iswitch.replay.inquiries import Inquiries, Inquiry
 from iswitch.replay.messages import Reply, Status, encode, parse, serial
-from iswitch.wire.replay import PAYLOAD_BYTES, SESSION_SILENT_US, Fate, Kind
-from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.wire import Type
+from iswitch.wire.replay import PAYLOAD_BYTES, SESSION_SILENT_US, Fate, Kind
 
 __all__ = ["Session", "Shouted"]
 

@@ -15,11 +15,11 @@ import gymnasium
 import numpy as np
 import torch
 
+from iswitch.driver.update import Update
 from iswitch.rl.ppo import batch_of, gae, loss
 from iswitch.rl.replica import Replica, Vector
 from iswitch.rl.rollout import Agent, EnvRunner
 from iswitch.rl.training import Episodes, Options, Pace, Progress, Trained
-from iswitch.driver.update import Update
 
 __all__ = ["Pipeline", "Result", "Tally", "size", "train"]
 

@@ -19,13 +19,13 @@ from rich.console import Console
 
 from iswitch import IswitchError, MissingWarning, Worker
 from iswitch.control.client import Control
+from iswitch.driver.transport import UdpTransport
 from iswitch.rl.crew import Crew, Done, LaunchError
 from iswitch.rl.policy import Policy
 from iswitch.rl.ppo import Result, train
 from iswitch.rl.rollout import evaluate
 from iswitch.rl.show import Display, draw, tell
 from iswitch.rl.training import Options, Progress
-from iswitch.driver.transport import UdpTransport
 
 __all__ = ["LaunchError", "addresses_of", "exit_code", "launch", "main", "stop_on_signals"]
 

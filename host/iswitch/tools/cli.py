@@ -21,13 +21,13 @@ except ImportError as error:
     raise SystemExit(demands("the command line of iswitch", lacking("cli"), "cli")) from error
 
 from iswitch.control.client import Control
-from iswitch.tools.doctor import examine
-from iswitch.errors import IswitchError
 from iswitch.control.explanations import Grade, explain, explained
 from iswitch.control.membership import demand_int
+from iswitch.driver.transport import UdpTransport
+from iswitch.errors import IswitchError
+from iswitch.tools.doctor import examine
 from iswitch.tools.path_checks import Finding, Mark
 from iswitch.tools.top import picture, take, watch
-from iswitch.driver.transport import UdpTransport
 from iswitch.wire import JobState
 
 __all__ = ["app", "main"]

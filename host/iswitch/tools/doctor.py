@@ -11,8 +11,10 @@ from typing import Protocol
 
 from iswitch.config import Config
 from iswitch.control.client import Control
-from iswitch.errors import IswitchError, SwitchUnreachableError
 from iswitch.control.explanations import Grade, explained
+from iswitch.control.inspection import JobView, MemberView, awaited, read_have, read_job, read_member
+from iswitch.driver.transport import UdpTransport
+from iswitch.errors import IswitchError, SwitchUnreachableError
 from iswitch.tools.path_checks import (
     Finding,
     Mark,
@@ -26,8 +28,6 @@ from iswitch.tools.path_checks import (
     window,
 )
 from iswitch.tools.probe import Probe
-from iswitch.driver.transport import UdpTransport
-from iswitch.control.inspection import JobView, MemberView, awaited, read_have, read_job, read_member
 from iswitch.wire import HEADER, TAIL_BYTES, VERSION, Action, Format, JobState, Reason
 
 __all__ = ["Socket", "examine"]

@@ -12,8 +12,8 @@ import numpy as np
 
 from iswitch.config import Config
 from iswitch.control.client import Control
-from iswitch.tools.probe import neighbour
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
+from iswitch.tools.probe import neighbour
 from iswitch.wire import ADDRESSES, HEADER, TAIL_BYTES, VERSION, Format, Register, Type
 
 __all__ = ["Finding", "Mark", "Watched", "delay", "full_segment", "loss", "round_trips", "silence", "tos", "window"]

@@ -17,7 +17,6 @@ from rich.text import Text
 
 from iswitch.config import Config
 from iswitch.control.client import Control
-from iswitch.errors import SwitchUnreachableError
 from iswitch.control.explanations import Grade, explained
 from iswitch.control.inspection import (
     JobView,
@@ -30,6 +29,7 @@ from iswitch.control.inspection import (
     read_slot,
     serial,
 )
+from iswitch.errors import SwitchUnreachableError
 from iswitch.wire import JobState, SlotState, Standing
 
 __all__ = ["Activity", "Snapshot", "picture", "take", "watch"]

@@ -11,9 +11,9 @@ from amaranth.hdl import Cat, ClockDomain, ClockSignal, Module, ResetSignal, Sig
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from hw.board.boards import DEFAULT_IP, DEFAULT_MAC
 from hw.board.drop_in.axi_lite import AxiLite, Register, Registers
 from hw.board.drop_in.axi_stream import NETFPGA, OPENNIC, AxiStream, RxSplit, Tuser, TxMerge
-from hw.board.boards import DEFAULT_IP, DEFAULT_MAC
 from hw.board.shell import Shell, wire_order
 from hw.interface.axi import pins
 from iswitch.config import Config

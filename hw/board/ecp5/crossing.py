@@ -6,7 +6,7 @@ from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.stream.packet import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
+from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
 
 __all__ = ["Crossing"]
 

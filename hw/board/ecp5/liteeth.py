@@ -3,17 +3,17 @@ other."""
 
 import re
 
-from litex.build.io import DDROutput
-from litex.build.lattice.common import lattice_ecp5_trellis_special_overrides
-from litex.gen import LiteXContext, LiteXModule
-from litex.gen.fhdl.verilog import convert
-from litex.soc.interconnect.stream import Buffer, Pipeline
 from liteeth.common import eth_phy_description
 from liteeth.mac.crc import LiteEthMACCRC32Checker, LiteEthMACCRC32Inserter
 from liteeth.mac.gap import LiteEthMACGap
 from liteeth.mac.padding import LiteEthMACPaddingInserter
 from liteeth.mac.preamble import LiteEthMACPreambleChecker, LiteEthMACPreambleInserter
 from liteeth.phy.ecp5rgmii import LiteEthPHYRGMIIRX, LiteEthPHYRGMIITX
+from litex.build.io import DDROutput
+from litex.build.lattice.common import lattice_ecp5_trellis_special_overrides
+from litex.gen import LiteXContext, LiteXModule
+from litex.gen.fhdl.verilog import convert
+from litex.soc.interconnect.stream import Buffer, Pipeline
 from migen import ClockDomain, ClockDomainsRenamer, Instance, Record, ResetInserter, Signal
 
 __all__ = ["PAYLOAD_BYTES_MIN", "TAP_NS", "verilog"]

@@ -14,12 +14,12 @@ from amaranth_boards.ecpix5 import ECPIX585Platform
 from amaranth_boards.versa_ecp5 import VersaECP5Platform
 from rich.console import Console
 
-from hw.synthesis import route
 from hw.board.boards import DEFAULT_IP, DEFAULT_MAC, Board
 from hw.board.ecp5.clocks import Clocks, wire_domain
 from hw.board.ecp5.liteeth import verilog
 from hw.board.ecp5.rgmii import MAC, RgmiiPort
 from hw.board.shell import Shell, wire_order
+from hw.synthesis import route
 from hw.synthesis.emit import for_synthesis
 
 __all__ = ["WIRE_MHZ", "WIRINGS", "Top", "Wiring", "make", "platform_of", "prepare"]

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
+from hw.board.xilinx.ip import PRIMITIVES, Port
 from hw.board.xilinx.netlist import Bit, Netlist, read
 from hw.board.xilinx.script import script_rules
 from hw.board.xilinx.tcl import Command, Nested, commands
 from hw.board.xilinx.xdc import Constraints, options, xdc
-from hw.board.xilinx.ip import PRIMITIVES, Port
 
 __all__ = ["Project", "check"]
 

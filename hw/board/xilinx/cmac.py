@@ -8,7 +8,8 @@ from amaranth.lib.fifo import AsyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from hw.board.xilinx.ip import Ip
-from hw.stream.packet import Cut, Word
+from hw.stream.packet import Word
+from hw.stream.skid_buffer import Cut
 
 __all__ = ["BUS_BITS", "Cmac", "FrameReader", "FrameWriter"]
 

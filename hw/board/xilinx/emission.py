@@ -11,12 +11,12 @@ from amaranth.lib.wiring import Out
 
 from hw.board.boards import Board
 from hw.board.xilinx.flat_shell import shell_module, shell_pins
-from hw.board.xilinx.port import PORT, port_module
-from hw.board.xilinx.top import Top
 from hw.board.xilinx.ip import PRIMITIVES, Port, stub
 from hw.board.xilinx.platform import Synchronizers
-from hw.synthesis.emit import payload_memories_uninitialised, tool
+from hw.board.xilinx.port import PORT, port_module
+from hw.board.xilinx.top import Top
 from hw.interface.axi import Axi4, address_bits_of, pins
+from hw.synthesis.emit import payload_memories_uninitialised, tool
 from iswitch.config import Config
 
 __all__ = ["emit", "emit_port", "emit_shell", "emit_top", "shell_stub", "stubs"]

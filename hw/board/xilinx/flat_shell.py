@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Shape, Signal, Value
 
 from hw.board.boards import Board
 from hw.board.shell import Shell
-from hw.stream.packet import Word
 from hw.interface.axi import pins
+from hw.stream.packet import Word
 
 __all__ = ["shell_module", "shell_pins"]
 

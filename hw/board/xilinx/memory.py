@@ -10,8 +10,8 @@ from amaranth.lib.wiring import connect
 
 from hw.board.xilinx import ip as xilinx_ip
 from hw.board.xilinx.axi_crossing import AxiCrossing, AxiWidener
-from hw.board.xilinx.mig import project
 from hw.board.xilinx.ip import Ip
+from hw.board.xilinx.mig import project
 from hw.interface.axi import pins
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from pathlib import Path
 from hw.board.boards import Board
 from hw.board.xilinx.constraints import xdc
 from hw.board.xilinx.emission import emit_port, emit_shell, emit_top
-from hw.board.xilinx.top import Top
 from hw.board.xilinx.ip import Ip
+from hw.board.xilinx.top import Top
 
 __all__ = ["BITSTREAM", "CLOCKS", "SCRIPT", "TIMING", "build_sh", "project_tcl", "write_project"]
 

@@ -18,18 +18,18 @@ from amaranth.hdl import (
 )
 from amaranth.lib.cdc import ResetSynchronizer
 
-from hw.board.xilinx import ip as xilinx_ip
 from hw.board.boards import DEFAULT_IP, DEFAULT_MAC, Board
+from hw.board.shell import wire_order
+from hw.board.xilinx import ip as xilinx_ip
 from hw.board.xilinx.cmac import Cmac
 from hw.board.xilinx.flat_shell import shell_pins
 from hw.board.xilinx.i2c import I2cWriter
-from hw.board.xilinx.port import PORT, port_pins
-from hw.board.shell import wire_order
-from hw.board.xilinx.si5324 import writes
-from hw.board.xilinx.transceivers import GthQuad, GtyQuad, domains
 from hw.board.xilinx.ip import Ip
 from hw.board.xilinx.memory import MEMORIES
 from hw.board.xilinx.platform import PLATFORMS, Platform, Synchronizers
+from hw.board.xilinx.port import PORT, port_pins
+from hw.board.xilinx.si5324 import writes
+from hw.board.xilinx.transceivers import GthQuad, GtyQuad, domains
 from hw.interface.axi import Axi4, address_bits_of, pins
 
 __all__ = ["FREERUN_MHZ", "Crossing", "Domain", "Top"]

@@ -15,11 +15,11 @@ from rich.console import Console
 
 import hw.synthesis.paths
 from hw.board.boards import DEFAULT_IP, DEFAULT_MAC, Board
+from hw.board.shell import Shell
 from hw.board.xilinx.check import Project, check
 from hw.board.xilinx.constraints import xdc
 from hw.board.xilinx.emission import emit_port, emit_top, shell_stub, stubs
 from hw.board.xilinx.project import BITSTREAM, CLOCKS, SCRIPT, TIMING, build_sh, project_tcl, write_project
-from hw.board.shell import Shell
 from hw.board.xilinx.top import Top
 from hw.synthesis.utilisation import xilinx_report
 

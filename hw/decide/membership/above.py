@@ -3,8 +3,8 @@
 from amaranth.hdl import Mux, Signal
 from amaranth.lib import data
 
-from hw.decide.membership.context import Context
 from hw.decide.flags import flags
+from hw.decide.membership.context import Context
 from hw.interface.layout import layout
 from iswitch.wire import ACK, NO_MEMBER, Action, JobState, Reason, Type
 

@@ -2,9 +2,10 @@
 
 from amaranth.hdl import Mux, Signal
 
-from hw.decide.ring import has_enough, is_complete, popcount
 from hw.decide.membership.context import Context
-from hw.decide.tables import slot_row
+from hw.decide.ring import has_enough, is_complete
+from hw.interface.rows import slot_row
+from hw.stream.reduction import popcount
 from iswitch.wire import Reason, SlotState
 
 __all__ = ["close"]

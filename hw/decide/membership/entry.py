@@ -2,9 +2,9 @@
 
 from amaranth.hdl import Mux, Signal
 
-from hw.decide.ring import popcount
 from hw.decide.membership.context import Context
-from hw.decide.tables import SWITCH_UDP
+from hw.interface.address import SWITCH_UDP
+from hw.stream.reduction import popcount
 from iswitch.wire import NO_MEMBER, JobState, Reason
 
 __all__ = ["enter"]

@@ -5,17 +5,20 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.decide.claims import forget
-from hw.decide.ring import admission, popcount
 from hw.decide.membership.above import heed
 from hw.decide.membership.closing import close
 from hw.decide.membership.context import Context
 from hw.decide.membership.entry import enter
 from hw.decide.membership.orders import obey
 from hw.decide.membership.search import search
-from hw.decide.tables import SENDER, SETTINGS, TICK, Access, Binding, Parent, slot_number, slot_row
+from hw.decide.ring import admission
+from hw.decide.tables import Access
 from hw.decide.views import Views
+from hw.interface.address import Binding, Parent
+from hw.interface.headers import Headers
 from hw.interface.layout import layout
-from hw.ingress.parser import Headers
+from hw.interface.rows import SENDER, SETTINGS, TICK, slot_number, slot_row
+from hw.stream.reduction import popcount
 from iswitch.config import Config
 from iswitch.wire import ACK, REGISTERS_PER_READ, Action, Reason, Standing
 

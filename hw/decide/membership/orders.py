@@ -3,8 +3,8 @@ once."""
 
 from amaranth.hdl import Mux, Signal
 
-from hw.decide.membership.context import Context
 from hw.decide.flags import flags
+from hw.decide.membership.context import Context
 from iswitch.wire import NO_MEMBER, Action, JobState, Reason
 
 __all__ = ["obey"]

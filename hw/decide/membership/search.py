@@ -2,10 +2,10 @@
 
 from amaranth.hdl import Cat, Mux, Signal
 
-from hw.decide.ring import lowest
-from hw.decide.membership.context import Context
 from hw.decide.first import first_failing
+from hw.decide.membership.context import Context
 from hw.decide.membership.settings import agreement, limits, limits_in_tree
+from hw.stream.reduction import lowest
 from iswitch.wire import NO_MEMBER, JobState, Reason
 
 __all__ = ["search"]

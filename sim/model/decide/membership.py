@@ -26,8 +26,8 @@ from iswitch.wire import (
 )
 from sim.model.decide import claims as claims_of
 from sim.model.decide.claims import Claims
-from sim.model.decide.ring import Ring, Work, force, forward, leave, new_ring
 from sim.model.decide.random import Offer
+from sim.model.decide.ring import Ring, Work, force, forward, leave, new_ring
 
 __all__ = [
     "NO_JOB",

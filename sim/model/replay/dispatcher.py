@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 from iswitch.config import Replay
+from iswitch.wire import NOTICE_INTERVAL_US
 from iswitch.wire.replay import (
     ADD_ROW,
     BODY_BYTES,
@@ -34,7 +35,6 @@ from iswitch.wire.replay import (
     Fate,
     Kind,
 )
-from iswitch.wire import NOTICE_INTERVAL_US
 from sim.model.decide.membership import Source
 from sim.model.replay import frames
 from sim.model.replay.frames import Kept, Request

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from iswitch.wire.replay import DRAWN, DRAWS_PER_FRAGMENT, END, REPLAY_HEADER, STATUS, UNIT_BYTES, Fate, Kind
 from iswitch.wire import VERSION, Type
+from iswitch.wire.replay import DRAWN, DRAWS_PER_FRAGMENT, END, REPLAY_HEADER, STATUS, UNIT_BYTES, Fate, Kind
 from sim.model.egress.compose import balanced
 
 __all__ = ["Kept", "Request", "answer", "answers", "data", "request"]

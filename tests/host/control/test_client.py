@@ -4,12 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
+
 from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.driver.membership import Membership
 from iswitch.errors import RefusedError, SwitchUnreachableError
 from iswitch.wire import NO_MEMBER, UDP_PORT, Action, ContributionFlag, Format, JobState, Mode, Standing, Type
-
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, parse, udp_frame
 from sim.model.switch import Switch
 

@@ -1,7 +1,8 @@
 import pytest
+
 from iswitch.control.explanations import COUNTERS, REFUSALS, Grade, explain
-from iswitch.wire.replay import Fate
 from iswitch.wire import Outcome, PortCounter, Reason, Stat
+from iswitch.wire.replay import Fate
 
 
 def test_every_counter_and_refusal_has_its_sentence():

@@ -4,8 +4,9 @@ import re
 
 import numpy as np
 import pytest
-from iswitch.driver.buffers import INT, demand_array, filled, octets_of, summed_as
+
 from iswitch.control.state_transfer import flat
+from iswitch.driver.buffers import INT, demand_array, filled, octets_of, summed_as
 from iswitch.wire import Format
 
 FLOAT = np.dtype("<f4")

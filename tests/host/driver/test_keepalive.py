@@ -5,6 +5,7 @@ import os
 import threading
 
 import pytest
+
 from iswitch import SwitchUnreachableError
 from iswitch.driver.keepalive import Attendant
 

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from iswitch.driver.membership import Membership
 from iswitch.driver.ring import Notice, Ring, Stalled
 from iswitch.wire import HEADER, TAIL_BYTES, VERSION, ContributionFlag, Format, Mode, Reason, ResultFlag, Type

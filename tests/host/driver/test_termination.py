@@ -8,12 +8,12 @@ import threading
 from contextlib import contextmanager
 
 import pytest
+
 from iswitch import AsyncWorker, NotAMemberError, Worker
-from iswitch.driver import termination
 from iswitch.config import Config
+from iswitch.driver import termination
 from iswitch.driver.termination import call_before_termination
 from iswitch.wire import HEADER, VERSION, Action, JobState, Type
-
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.bench.udp_model import UdpModel
 from sim.model.tree_switch import TreeSwitch

@@ -6,6 +6,7 @@ import socket
 
 import numpy as np
 import pytest
+
 from iswitch import SwitchUnreachableError
 from iswitch.driver.transport import RECEIVE_BYTES, UdpTransport, parse_address
 from iswitch.wire import UDP_PORT

@@ -1,4 +1,5 @@
 import pytest
+
 from iswitch.driver.window import SendWindow
 
 

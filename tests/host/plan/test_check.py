@@ -3,6 +3,7 @@
 import copy
 
 import pytest
+
 from iswitch.plan.check import examine
 from iswitch.plan.exact import one_tree
 from iswitch.plan.exchange import node_link

@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from iswitch.tools.cli import app
+from typer.testing import CliRunner
+
 from iswitch.plan.check import examine
 from iswitch.plan.compare import plan_of
 from iswitch.plan.exchange import node_link
 from iswitch.plan.reading import read
-from typer.testing import CliRunner
+from iswitch.tools.cli import app
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"

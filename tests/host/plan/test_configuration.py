@@ -6,6 +6,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
+
 from iswitch.config import Config
 from iswitch.plan.compare import plan_of
 from iswitch.plan.configuration import configuration, difference, ranges, renewed
@@ -13,7 +14,6 @@ from iswitch.plan.exact import one_tree
 from iswitch.plan.generators import leaf_spine, seed_example
 from iswitch.plan.topology import Topology
 from iswitch.plan.whatif import lose
-
 from sim.emulator.link import parse_link
 from sim.emulator.tree import parse_leaf, plant
 

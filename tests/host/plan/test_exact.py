@@ -4,6 +4,7 @@ from itertools import combinations, pairwise, product
 
 import networkx as nx
 import pytest
+
 from iswitch.plan.check import examine
 from iswitch.plan.compare import plan_of
 from iswitch.plan.exact import one_tree
@@ -11,7 +12,6 @@ from iswitch.plan.exchange import node_link
 from iswitch.plan.generators import leaf_spine, seed_example
 from iswitch.plan.sites import Upgrade
 from iswitch.plan.topology import Job, Topology, TopologyError
-
 from sim.bench.fabrics import random_topology
 
 

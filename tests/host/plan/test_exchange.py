@@ -4,11 +4,11 @@ import json
 
 import networkx as nx
 import pytest
+
 from iswitch.plan.exchange import from_graphml, from_json, node_link, to_graphml, to_json
 from iswitch.plan.generators import fat_tree, seed_example
 from iswitch.plan.reading import read
 from iswitch.plan.topology import Topology, TopologyError
-
 from sim.bench.fabrics import random_topology
 
 

@@ -3,11 +3,11 @@ import xml.etree.ElementTree as ElementTree
 from itertools import pairwise
 
 import pytest
+
 from iswitch.plan.compare import plan_of
 from iswitch.plan.generators import fat_tree, leaf_spine, seed_example
 from iswitch.plan.picture import picture
 from iswitch.plan.topology import Topology
-
 from sim.bench.fabrics import random_topology
 
 NAMES = {"": "http://www.w3.org/2000/svg"}

@@ -1,4 +1,5 @@
 import pytest
+
 from iswitch.plan.exact import one_tree
 from iswitch.plan.generators import seed_example
 from iswitch.plan.prices import binding, fixed_prices

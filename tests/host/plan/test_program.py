@@ -1,4 +1,5 @@
 import pytest
+
 from iswitch.plan.program import INFINITY, Program
 
 

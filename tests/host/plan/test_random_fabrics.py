@@ -1,13 +1,13 @@
 """Five hundred random fabrics: every plan is proved, and holds; the schemes stand in the order in which they must."""
 
 import pytest
+
 from iswitch.plan.check import examine
 from iswitch.plan.compare import baselines
 from iswitch.plan.exact import one_tree
 from iswitch.plan.exchange import node_link
 from iswitch.plan.striped import several_trees
 from iswitch.plan.topology import TopologyError
-
 from sim.bench.fabrics import random_topology
 
 PARTS, PART = 10, 50

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from iswitch.plan.exchange import to_json
 from iswitch.plan.generators import leaf_spine, seed_example
 from iswitch.plan.reading import read, read_text

@@ -1,6 +1,7 @@
 """The example of the paper: 1, 2.4375 and 3 Gb/s, with the load of every cable."""
 
 import pytest
+
 from iswitch.plan.baselines import atp_like, no_aggregation
 from iswitch.plan.check import examine
 from iswitch.plan.compare import plan_of

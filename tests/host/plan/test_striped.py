@@ -3,6 +3,7 @@
 from itertools import product
 
 import pytest
+
 from iswitch.plan.check import examine
 from iswitch.plan.exchange import node_link
 from iswitch.plan.generators import leaf_spine, seed_example

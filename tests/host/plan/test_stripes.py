@@ -1,11 +1,11 @@
 import pytest
+
 from iswitch.plan.baselines import atp_like
 from iswitch.plan.check import examine
 from iswitch.plan.compare import plan_of
 from iswitch.plan.exchange import node_link
 from iswitch.plan.generators import seed_example
 from iswitch.plan.stripes import stripes
-
 from sim.bench.fabrics import random_topology
 
 

@@ -2,6 +2,7 @@
 
 import networkx as nx
 import pytest
+
 from iswitch.plan.generators import fat_tree, leaf_spine, seed_example
 from iswitch.plan.topology import Job, Topology, TopologyError, natural
 

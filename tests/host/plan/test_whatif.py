@@ -1,4 +1,5 @@
 import pytest
+
 from iswitch.plan.compare import plan_of
 from iswitch.plan.exact import one_tree
 from iswitch.plan.exchange import to_json

@@ -6,11 +6,11 @@ import random
 import struct
 
 import pytest
+
 from iswitch.replay import channel as sound
 from iswitch.replay.channel import Channel, Request
 from iswitch.replay.messages import Header, Reply, Status, parse
 from iswitch.wire.replay import DRAWS_PER_FRAGMENT, WAITS, Fate, Kind
-
 from sim.bench.mutant import mutant
 
 RTT_S = 0.0001

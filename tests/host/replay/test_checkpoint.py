@@ -4,9 +4,9 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+
 from iswitch.config import Config, Replay
 from iswitch.replay import Field, MemoryExhaustedError, ReplayClient
-
 from sim.bench.replay_network import Network
 
 REPLAY = Replay(

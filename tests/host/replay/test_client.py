@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+
 from iswitch.config import Config, Replay
 from iswitch.errors import SwitchUnreachableError
 from iswitch.replay import (
@@ -16,7 +17,6 @@ from iswitch.replay import (
 )
 from iswitch.replay.seeds import spread
 from iswitch.wire.replay import Fate, Kind
-
 from sim.bench.replay_network import Network
 from sim.bench.statistics import chi_square, quantile
 from sim.bench.udp_model import UdpModel

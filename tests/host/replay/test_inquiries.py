@@ -4,11 +4,11 @@ import heapq
 import random
 
 import pytest
+
 from iswitch.replay import inquiries as sound
 from iswitch.replay.messages import Header, Reply
-from iswitch.wire.replay import Kind
 from iswitch.wire import VERSION, Type
-
+from iswitch.wire.replay import Kind
 from sim.bench.mutant import mutant
 
 DELAY_S = 0.0001

@@ -5,11 +5,11 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+
 from iswitch.config import Config, Replay
 from iswitch.replay import Field, MemoryExhaustedError, ReplayClient, SessionLostError
 from iswitch.replay import frames as sound
 from iswitch.replay.log import LogSpace
-
 from sim.bench.mutant import mutant
 from sim.bench.replay_network import Network
 

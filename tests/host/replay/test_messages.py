@@ -4,10 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from iswitch.replay.channel import Channel, Request
 from iswitch.replay.messages import encode, parse, serial
-from iswitch.wire.replay import ADD_ROW, DRAWN, FETCH_ROW, SAMPLE, UPDATE_ROW, WRITE, Fate, Kind
 from iswitch.wire import ADDRESSES
+from iswitch.wire.replay import ADD_ROW, DRAWN, FETCH_ROW, SAMPLE, UPDATE_ROW, WRITE, Fate, Kind
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 TOKEN = 0xCAFEBABF

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 from iswitch.config import Config, Replay
-
 from sim.bench.replay_network import Network
 
 

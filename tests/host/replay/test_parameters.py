@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+
 from iswitch.config import Config, Replay
 from iswitch.replay import Field, MemoryExhaustedError, ReplayClient
 from iswitch.replay.channel import Request
 from iswitch.wire.replay import LOAD, PUBLISH, WRITE, Kind
-
 from sim.bench.replay_network import Network
 
 SPEC = {"x": Field((3,), np.float32)}

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+
 from iswitch.config import Config, Replay
 from iswitch.replay import Field, NotServedError, ReplayClient, SessionLostError
-
 from sim.bench.replay_network import Network
 
 SPEC = {"x": Field((3,), np.float32), "k": Field((), np.int32)}

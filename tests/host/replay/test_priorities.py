@@ -5,9 +5,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+
 from iswitch.replay import priorities as sound
 from iswitch.replay.priorities import Scale, bucket, bucket_begin, importance_weights
-
 from sim.bench.mutant import mutant
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from iswitch.replay.records import Field, Layout
 
 PLAIN = {

@@ -4,9 +4,9 @@ import random
 
 import numpy as np
 import pytest
+
 from iswitch.config import Config, Replay
 from iswitch.replay import Field, ReplayClient
-
 from sim.bench.replay_network import Network
 
 SPEC = {"stack": Field((3, 8, 8), np.uint8, stacked=3), "long": Field((30,), np.float32), "number": Field((), np.int64)}

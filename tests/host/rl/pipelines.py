@@ -8,10 +8,10 @@ import threading
 from functools import partial
 
 import numpy as np
-from iswitch.results import Reduction
-from iswitch.driver.update import Update
-from iswitch.wire import HEADER
 
+from iswitch.driver.update import Update
+from iswitch.results import Reduction
+from iswitch.wire import HEADER
 from sim.bench.turns import in_turns
 
 DEPTH = 2

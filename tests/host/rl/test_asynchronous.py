@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from iswitch import AsyncWorker
 from iswitch.rl.asynchronous import Tally, size, train
 from iswitch.rl.rollout import evaluate
 from iswitch.rl.training import Options
-
 from sim.bench.udp_model import UdpModel
 
 spec = importlib.util.spec_from_file_location("pipelines", Path(__file__).with_name("pipelines.py"))

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 
 import pytest
+
 from iswitch.errors import IswitchError
 from iswitch.rl.crew import Crew, Done, LaunchError
 

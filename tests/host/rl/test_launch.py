@@ -6,13 +6,14 @@ import multiprocessing
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
+
 from iswitch.config import Config
 from iswitch.rl.launch import LaunchError, exit_code, launch, main
 from iswitch.rl.policy import Policy
 from iswitch.rl.rollout import evaluate
 from iswitch.rl.show import tell
 from iswitch.rl.training import Options
-from rich.console import Console
 from sim.bench.udp_model import Faults, UdpModel
 
 FEW = Options(workers=2, num_envs=1, num_steps=16, total_steps=2 * 16 * 2, epochs=1, hidden=8, evaluation_episodes=2)

@@ -5,11 +5,12 @@ import hashlib
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+
 from iswitch.rl.policy import Policy
 from iswitch.rl.rollout import HELD_OUT, Agent, episode, evaluate
 from iswitch.rl.training import Options
 from iswitch.rl.watch import frame, watch
-from PIL import Image
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+
 from iswitch.rl.launch import addresses_of
 from iswitch.rl.ppo import batch_of, gae, loss, train
 from iswitch.rl.replica import Replica

@@ -3,12 +3,12 @@ import re
 
 import pytest
 import typer
-from iswitch import Worker
-from iswitch.tools.cli import app
-from iswitch.config import Config
-from iswitch.wire import VERSION
 from typer.testing import CliRunner
 
+from iswitch import Worker
+from iswitch.config import Config
+from iswitch.tools.cli import app
+from iswitch.wire import VERSION
 from sim.bench.help_texts import unprinted
 from sim.bench.udp_model import UdpModel
 

@@ -7,15 +7,15 @@ import socket
 from types import SimpleNamespace
 
 import pytest
+
 from iswitch import Worker
 from iswitch.config import Config
-from iswitch.tools.doctor import examine
-from iswitch.errors import SwitchUnreachableError
 from iswitch.control.explanations import Grade, explained
+from iswitch.errors import SwitchUnreachableError
+from iswitch.tools.doctor import examine
 from iswitch.tools.path_checks import Mark
 from iswitch.tools.probe import Probe, neighbour
 from iswitch.wire import ADDRESSES, UDP_PORT, JobState, Outcome, Register
-
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
 from sim.bench.udp_model import Faults, UdpModel
 from sim.model.switch import Switch

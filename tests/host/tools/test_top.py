@@ -10,14 +10,14 @@ import sys
 
 import numpy as np
 import pytest
-from iswitch.tools.cli import app
-from iswitch.config import Config
-from iswitch.control.explanations import COUNTERS, Grade
-from iswitch.tools.top import picture, take
 from rich.console import Console
 from typer.testing import CliRunner
 
 from iswitch import Worker
+from iswitch.config import Config
+from iswitch.control.explanations import COUNTERS, Grade
+from iswitch.tools.cli import app
+from iswitch.tools.top import picture, take
 from sim.bench.client import Client
 from sim.bench.udp_model import UdpModel
 

@@ -23,8 +23,8 @@ from iswitch.wire import (
     Mode,
     Outcome,
     Reason,
-    Standing,
     ResultFlag,
+    Standing,
     Type,
     ones_complement_sum,
 )

@@ -5,12 +5,12 @@ import random
 import numpy as np
 import pytest
 from amaranth.hdl import Value
-from iswitch.config import Config
-from iswitch.wire import Format
 
 from hw.aggregate.accumulator import LOOP, Accumulator, Emitted
 from hw.aggregate.sequencer import Beat
 from hw.numeric.lane import Lane
+from iswitch.config import Config
+from iswitch.wire import Format
 from sim.bench.stream import Bench, pack
 from sim.bench.traffic import adverse_numbers
 from sim.model.numeric import lane as model

@@ -4,12 +4,12 @@ import random
 
 import numpy as np
 import pytest
-from iswitch.config import Config
-from iswitch.wire import Format, Operation
 
 from hw.aggregate.aggregator import Aggregator
 from hw.aggregate.result import ResultComposer
 from hw.numeric.lane import Lane
+from iswitch.config import Config
+from iswitch.wire import Format, Operation
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 from sim.bench.traffic import adverse_numbers
 from sim.model.egress import compose

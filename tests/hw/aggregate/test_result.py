@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from iswitch.config import Config
-from iswitch.wire import ones_complement_sum
 
 from hw.aggregate.result import ResultComposer
+from iswitch.config import Config
+from iswitch.wire import ones_complement_sum
 from sim.bench.stream import Bench, from_words, to_words
 from sim.model.egress import compose
 

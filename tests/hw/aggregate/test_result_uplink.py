@@ -5,14 +5,14 @@ import random
 
 import numpy as np
 import pytest
-from iswitch.config import Config
-from iswitch.wire import UPLINK_TAIL, Format, Operation, ones_complement_sum
 
 import hw.aggregate.accumulator
 import hw.aggregate.aggregator
 import hw.aggregate.result
 import hw.aggregate.sequencer
 from hw.aggregate.aggregator import Aggregator
+from iswitch.config import Config
+from iswitch.wire import UPLINK_TAIL, Format, Operation, ones_complement_sum
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 from sim.bench.traffic import adverse_numbers

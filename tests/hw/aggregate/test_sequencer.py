@@ -6,10 +6,10 @@ import random
 
 import pytest
 from amaranth.hdl import Value
-from iswitch.config import Config
-from iswitch.wire import Operation
 
 from hw.aggregate.sequencer import LOOP_MIN, Beat, Sequencer
+from iswitch.config import Config
+from iswitch.wire import Operation
 from sim.bench.stream import STALLS, Bench, to_words
 
 CONFIG = Config(ports=2, bus_bits=64, members=4, jobs=2, window=2, elements=16, queue_bytes=4096)

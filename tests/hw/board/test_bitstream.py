@@ -4,9 +4,10 @@ bitstream."""
 import json
 import types
 
-import hw.board.bitstream
 import pytest
 import typer
+
+import hw.board.bitstream
 from hw.board.bitstream import main, verdict
 from hw.board.boards import BOARDS, DEFAULT, DEFAULT_IP, DEFAULT_MAC
 

@@ -6,10 +6,9 @@ from amaranth.lib.wiring import Component, In, Out
 
 import hw.board.lint
 from hw.board.boards import BOARDS, DEFAULT
-from hw.board.lint import WAIVERS, Waiver, Finding, check_structure, lint, parse, refused, unneeded, verilator
+from hw.board.lint import WAIVERS, Finding, Waiver, check_structure, lint, parse, refused, unneeded, verilator
 from hw.synthesis.emit import component_verilog
 from iswitch.config import Config
-
 
 EACH = [
     pytest.param(board, id=name, marks=[] if name == DEFAULT else [pytest.mark.slow]) for name, board in BOARDS.items()

@@ -1,12 +1,12 @@
 # amaranth: UnusedElaboratable=no
 """What every board puts around the switch: time against exact integers, lights, addresses."""
 
-import hw.board.shell
 import numpy as np
 import pytest
-from hw.board.shell import Microseconds, wire_order
-
 from amaranth.sim import Simulator
+
+import hw.board.shell
+from hw.board.shell import Microseconds, wire_order
 from iswitch.config import Config
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, ordinary
 from sim.bench.mutant import mutant

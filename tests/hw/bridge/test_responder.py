@@ -9,8 +9,8 @@ from sim.bench.client import SWITCH_IP, SWITCH_MAC, ordinary
 from sim.bench.hosts import Host, arp_request, echo_request
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench, from_words, to_words
-from sim.model.egress.compose import Own
 from sim.model.bridge.responder import answer
+from sim.model.egress.compose import Own
 
 OWN = Own(SWITCH_MAC, SWITCH_IP)
 HOST = Host(bytes.fromhex("020000000142"), bytes([10, 0, 2, 7]), 1)

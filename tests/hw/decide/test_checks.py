@@ -6,12 +6,12 @@ from itertools import combinations
 import numpy as np
 import pytest
 from amaranth.hdl import Value
-from iswitch.config import Config
-from iswitch.wire import FRAME, Format, JobState, Outcome, Type
 
 from hw.decide.checks import Checks
-from hw.decide.tables import job_row, member_row
-from hw.ingress.parser import Headers
+from hw.interface.headers import Headers
+from hw.interface.rows import job_row, member_row
+from iswitch.config import Config
+from iswitch.wire import FRAME, Format, JobState, Outcome, Type
 from sim.bench.client import Client
 from sim.bench.stream import Bench, pack
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import pytest
 from amaranth.hdl import Value
 from amaranth.lib import data
-from iswitch.config import Config
-from iswitch.wire import Outcome, Type
 
 import hw.decide.claims
-from hw.decide.tables import claims_row, job_row
+from hw.interface.rows import claims_row, job_row
+from iswitch.config import Config
+from iswitch.wire import Outcome, Type
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, pack, unpack
 from sim.model.decide import claims as model

@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+
 from iswitch.config import Config
 from iswitch.wire import Operation, Outcome
-
 from sim.bench.client import Client, ordinary
 from sim.bench.core import CoreBench
 from sim.bench.traffic import Traffic

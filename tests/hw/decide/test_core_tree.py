@@ -5,20 +5,11 @@ from functools import cache
 
 import numpy as np
 import pytest
+
+from hw.decide import checks, core, response, work
+from hw.decide.membership import above, closing, context, entry, membership, orders, search
 from iswitch.config import Config
 from iswitch.wire import NO_MEMBER, UDP_PORT, Action, ContributionFlag, Format, Reason, Type
-
-from hw.decide.membership import above
-from hw.decide import checks
-from hw.decide.membership import closing
-from hw.decide.membership import context
-from hw.decide import core
-from hw.decide.membership import entry
-from hw.decide.membership import membership
-from hw.decide.membership import orders
-from hw.decide import response
-from hw.decide.membership import search
-from hw.decide import work
 from sim.bench.client import Client
 from sim.bench.core import CoreBench
 from sim.bench.traffic import adverse_numbers

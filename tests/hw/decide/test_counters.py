@@ -6,11 +6,11 @@ import random
 import pytest
 from amaranth.hdl import ResetInserter, Signal
 from amaranth.lib.memory import Memory
-from iswitch.config import Config
-from iswitch.wire import Outcome, PortCounter, Stat
 
 import hw.decide.counters
 from hw.decide.counters import ChoiceBank, Counters, EventBank
+from iswitch.config import Config
+from iswitch.wire import Outcome, PortCounter, Stat
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench
 

@@ -6,9 +6,9 @@ import pytest
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from iswitch.wire import Reason
 
 from hw.decide.first import first_failing
+from iswitch.wire import Reason
 from sim.bench.stream import Bench
 
 

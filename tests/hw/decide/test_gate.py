@@ -3,10 +3,10 @@
 import random
 
 import pytest
-from iswitch.config import Config
-from iswitch.wire import Operation
 
 from hw.decide.gate import Gate
+from iswitch.config import Config
+from iswitch.wire import Operation
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 
 

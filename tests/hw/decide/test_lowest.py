@@ -4,10 +4,10 @@ import random
 
 import pytest
 from amaranth.hdl import Value
-from iswitch.config import Config
 
 import hw.decide.lowest
 from hw.decide.lowest import Lowest
+from iswitch.config import Config
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench
 from sim.model.decide import ring as flat

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import pytest
 from amaranth.hdl import Value
 from amaranth.lib import data
-from iswitch.config import Config
-from iswitch.wire import Operation, Outcome, SlotState
 
 import hw.decide.ring
 from hw.decide.ring import Asked
-from hw.decide.tables import job_row, slot_row
+from hw.interface.rows import job_row, slot_row
+from iswitch.config import Config
+from iswitch.wire import Operation, Outcome, SlotState
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, pack
 from sim.model.decide import ring as flat

@@ -4,9 +4,10 @@ import random
 
 from amaranth.hdl import Value
 from amaranth.lib import data
-from iswitch.config import Config
 
-from hw.decide.tables import CROWD, SENDER, SETTINGS, Tables, claims_row, job_row, member_row, slot_row
+from hw.decide.tables import Tables
+from hw.interface.rows import CROWD, SENDER, SETTINGS, claims_row, job_row, member_row, slot_row
+from iswitch.config import Config
 from sim.bench.stream import Bench
 
 CONFIG = Config(ports=2, bus_bits=64, members=3, jobs=2, window=1, elements=4, queue_bytes=4096)

@@ -3,6 +3,7 @@ done."""
 
 import numpy as np
 import pytest
+
 from iswitch.config import Config
 from iswitch.wire import (
     JOB_VIEW,
@@ -21,7 +22,6 @@ from iswitch.wire import (
     member_view_register,
     slot_view_register,
 )
-
 from sim.bench.client import Client
 from sim.bench.core import CoreBench
 from sim.model.decide.random import seed_for_first_seq

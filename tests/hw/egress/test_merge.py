@@ -3,8 +3,8 @@
 
 import pytest
 
-from hw.ingress.arbiter import Laned
 from hw.egress.merge import Merge
+from hw.interface.headers import Laned
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 
 

@@ -4,12 +4,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from iswitch.config import Config
-from iswitch.wire import UDP_PORT, Format, Reason, ones_complement_sum
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from hw.egress.output_port import OutputPort
+from iswitch.config import Config
+from iswitch.wire import UDP_PORT, Format, Reason, ones_complement_sum
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, ordinary
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 from sim.model.decide.membership import Source

@@ -5,9 +5,9 @@ import random
 
 import numpy as np
 import pytest
-from iswitch.wire import ACK, HEADER, Reason, ones_complement_sum
 
 from hw.egress.reply_composer import ReplyComposer
+from iswitch.wire import ACK, HEADER, Reason, ones_complement_sum
 from sim.bench.stream import STALLS, Bench, from_words
 from sim.model.egress import compose
 

@@ -4,12 +4,12 @@
 import random
 
 import pytest
-from iswitch.wire import UDP_PORT, Reason, ones_complement_sum
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 import hw.egress.stamp
 from hw.egress.stamp import Stamp
+from iswitch.wire import UDP_PORT, Reason, ones_complement_sum
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, from_words, to_words
 from sim.model.decide.membership import Source

@@ -2,9 +2,9 @@
 """What the parser shows of a frame, at every bus width."""
 
 import pytest
-from iswitch.wire import CONTROL, FRAME, Action, Type
 
 from hw.ingress.parser import Parser
+from iswitch.wire import CONTROL, FRAME, Action, Type
 from sim.bench.client import SWITCH_IP, Client, ordinary
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 

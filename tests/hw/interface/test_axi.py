@@ -4,6 +4,7 @@
 import pytest
 from amaranth.hdl import Module
 from amaranth.lib.wiring import ConnectionError, connect
+
 from hw.interface.axi import INTO_MEMORY, Axi4, incrementing, pins
 
 FROM_MANAGER = """

@@ -5,9 +5,9 @@ import pytest
 from amaranth.hdl import Module, Shape, Signal, signed, unsigned
 from amaranth.lib import data
 from amaranth.sim import Simulator
-from iswitch.wire import ACK, ADDRESSES, CONTROL, FRAME, HEADER, TAIL
 
 from hw.interface.layout import big, layout
+from iswitch.wire import ACK, ADDRESSES, CONTROL, FRAME, HEADER, TAIL
 
 RECORDS = {"HEADER": HEADER, "ADDRESSES": ADDRESSES, "FRAME": FRAME, "TAIL": TAIL, "CONTROL": CONTROL, "ACK": ACK}
 

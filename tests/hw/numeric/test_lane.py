@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from amaranth.hdl import Module
 from amaranth.sim import Simulator
-from iswitch.wire import Format
 
 import hw.numeric.lane
 from hw.numeric.lane import Lane
 from hw.numeric.window64 import Aligner, Rounder
+from iswitch.wire import Format
 from sim.bench.mutant import mutant
 from sim.model.numeric import lane as model
 

@@ -3,10 +3,11 @@
 
 import random
 
-import hw.replay.answerer
 import numpy as np
 import pytest
 from amaranth.hdl import Value
+
+import hw.replay.answerer
 from hw.replay.answerer import Answerer
 from hw.replay.kept import Kept
 from iswitch.config import Replay

@@ -2,8 +2,9 @@
 
 import random
 
-import hw.replay.draws
 import pytest
+
+import hw.replay.draws
 from hw.replay.draws import Draws
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench

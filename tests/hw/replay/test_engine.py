@@ -6,18 +6,19 @@ from collections import Counter
 from dataclasses import replace
 from itertools import count, pairwise
 
+import pytest
+from amaranth.hdl import Value
+
 import hw.replay.engine
 import hw.replay.sampling
 import hw.replay.settling
 import hw.replay.transfers
-import pytest
-from amaranth.hdl import Value
-from hw.stream.packet import Word
 from hw.replay.engine import Engine
 from hw.replay.sampler import Sampler
+from hw.stream.packet import Word
 from iswitch.config import Config
-from iswitch.wire.replay import END, STATUS, Fate
 from iswitch.wire import ADDRESSES, FRAME_BYTES
+from iswitch.wire.replay import END, STATUS, Fate
 from sim.bench import cocotb_engine
 from sim.bench.engine import Sent, Story, source_of
 from sim.bench.memory import Memory

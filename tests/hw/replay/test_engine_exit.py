@@ -3,11 +3,12 @@
 for."""
 
 import pytest
-from hw.stream.packet import Word
+
 from hw.replay.engine import Engine
+from hw.stream.packet import Word
 from iswitch.config import Config, Replay
-from iswitch.wire.replay import Fate
 from iswitch.wire import ADDRESSES
+from iswitch.wire.replay import Fate
 from sim.bench.memory import Memory
 from sim.bench.replay_client import ReplayClient
 from sim.bench.stream import Bench, from_words, pack, to_words

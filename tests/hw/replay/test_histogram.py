@@ -3,11 +3,12 @@
 
 import random
 
-import hw.replay.histogram
 import numpy as np
 import pytest
 from amaranth.hdl import Module, ResetInserter, Signal
 from amaranth.sim import Simulator
+
+import hw.replay.histogram
 from hw.replay.histogram import Histogram
 from sim.bench.compiled import Compiled
 from sim.bench.mutant import mutant

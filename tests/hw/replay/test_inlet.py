@@ -3,8 +3,9 @@
 import random
 import struct
 
-import hw.replay.inlet
 import pytest
+
+import hw.replay.inlet
 from hw.replay.inlet import Inlet
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench, to_words

@@ -5,13 +5,15 @@ import random
 from dataclasses import replace
 from types import SimpleNamespace
 
-import hw.replay.judge
 import numpy as np
 import pytest
 from amaranth.hdl import Value
+
+import hw.replay.judge
 from hw.replay.judge import LEAD_ROWS, Form, Judge, Table
 from hw.replay.sessions import Session
 from iswitch.config import Replay
+from iswitch.wire import FRAME_BYTES
 from iswitch.wire.replay import (
     BODY_BYTES,
     LIMITS,
@@ -26,7 +28,6 @@ from iswitch.wire.replay import (
     Fate,
     Kind,
 )
-from iswitch.wire import FRAME_BYTES
 from sim.bench.mutant import mutant
 from sim.bench.replay_client import record
 from sim.bench.stream import Bench, pack

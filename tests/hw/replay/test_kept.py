@@ -5,6 +5,7 @@ import random
 
 import pytest
 from amaranth.hdl import Value
+
 from hw.replay.kept import Answer, Kept
 from iswitch.config import Replay
 from sim.bench.stream import Bench

@@ -3,9 +3,10 @@ ours; slips are noticed."""
 
 import re
 
+import pytest
+
 import hw.replay.ram
 import hw.replay.units
-import pytest
 from hw.replay.ram import OnChipRam
 from sim.bench.cocotb_memory import RAM_BYTES
 from sim.bench.mutant import mutant

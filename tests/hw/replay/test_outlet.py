@@ -5,13 +5,14 @@ noticed."""
 import random
 from itertools import pairwise
 
-import hw.replay.outlet
 import numpy as np
 import pytest
-from hw.replay.outlet import BODY_ROWS, HEAD_ROWS, Outlet
-from iswitch.wire.replay import END, REPLAY_HEADER
-from iswitch.wire import ADDRESSES, FRAME_BYTES, ones_complement_sum
 from scapy.utils import checksum
+
+import hw.replay.outlet
+from hw.replay.outlet import BODY_ROWS, HEAD_ROWS, Outlet
+from iswitch.wire import ADDRESSES, FRAME_BYTES, ones_complement_sum
+from iswitch.wire.replay import END, REPLAY_HEADER
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, from_words
 from sim.model.egress import compose

@@ -3,6 +3,7 @@
 
 import pytest
 from amaranth.hdl import Fragment
+
 from hw.replay.parts import PARTS
 from iswitch.config import Config, Replay
 

@@ -3,10 +3,11 @@
 
 import random
 
-import hw.replay.product
 import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
+
+import hw.replay.product
 from hw.replay.product import FRACTION_BITS, LATENCY
 from sim.bench.mutant import mutant
 

@@ -4,11 +4,12 @@ not to be."""
 
 import random
 
-import hw.replay.ram
 import pytest
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import connect, flipped
+
+import hw.replay.ram
 from hw.interface.axi import Burst, Response
 from hw.replay.ram import OnChipRam
 from hw.replay.units import BEATS

@@ -2,8 +2,9 @@
 
 import random
 
-import hw.replay.sampler
 import pytest
+
+import hw.replay.sampler
 from hw.replay.sampler import Sampler
 from hw.replay.slots import Kind
 from sim.bench.mutant import mutant

@@ -3,10 +3,11 @@ slip is noticed."""
 
 import random
 
-import hw.replay.sessions
 import pytest
 from amaranth.hdl import Module, ResetInserter, Signal, Value
 from amaranth.sim import Simulator
+
+import hw.replay.sessions
 from hw.replay.sessions import Session, Sessions
 from iswitch.config import Replay
 from iswitch.wire.replay import SESSION_SILENT_US

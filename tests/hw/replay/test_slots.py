@@ -3,8 +3,9 @@
 
 import random
 
-import hw.replay.slots
 import pytest
+
+import hw.replay.slots
 from hw.replay.slots import Kind, Slots
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench

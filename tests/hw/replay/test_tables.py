@@ -3,9 +3,10 @@
 import random
 from dataclasses import replace
 
-import hw.replay.tables
 import pytest
 from amaranth.hdl import Value
+
+import hw.replay.tables
 from hw.replay.slots import Kind
 from hw.replay.tables import HANDLE_BITS, Tables
 from iswitch.config import Replay

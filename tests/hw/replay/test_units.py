@@ -4,8 +4,9 @@ noticed."""
 
 import random
 
-import hw.replay.units
 import pytest
+
+import hw.replay.units
 from hw.interface.axi import Response
 from hw.replay.units import BEATS, UnitReader, UnitWriter
 from iswitch.wire.replay import UNIT_BYTES

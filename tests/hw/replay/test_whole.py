@@ -4,8 +4,9 @@ room."""
 
 import random
 
-import hw.replay.whole
 import pytest
+
+import hw.replay.whole
 from hw.replay.outlet import FRAME_ROWS
 from hw.replay.whole import WholeFrames
 from sim.bench.mutant import mutant

@@ -4,7 +4,8 @@
 import pytest
 from amaranth.hdl import Shape
 
-from hw.stream.packet import Cut, Word
+from hw.stream.packet import Word
+from hw.stream.skid_buffer import Cut
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 
 

@@ -6,10 +6,10 @@ import subprocess
 from collections import Counter
 
 import pytest
-from iswitch.config import Config
 
-from hw.synthesis.emit import for_synthesis, payload_memories_uninitialised, rtlil, tool, verilog
 from hw.switch import Switch
+from hw.synthesis.emit import for_synthesis, payload_memories_uninitialised, rtlil, tool, verilog
+from iswitch.config import Config
 
 SMALL = Config(ports=2, bus_bits=64, members=2, jobs=2, window=1, elements=2, queue_bytes=4096)
 PORTS = {

@@ -4,8 +4,9 @@ serves."""
 import json
 import subprocess
 
-import hw.synthesis.route
 import pytest
+
+import hw.synthesis.route
 from hw.board.boards import BOARDS
 from hw.synthesis.route import SECONDS, Clock, bitstream, device_options, report
 

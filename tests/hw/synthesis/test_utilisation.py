@@ -10,10 +10,10 @@ from amaranth.lib.wiring import Component, In, Out
 
 import hw.synthesis.paths
 from hw.board.boards import BOARDS
-from hw.synthesis.utilisation import DESIGNS, Design, available, block_rams, count, xilinx_report
+from hw.replay.tree import SumTree
 from hw.synthesis.expected import TABLE, differences, read
 from hw.synthesis.primitives import resources
-from hw.replay.tree import SumTree
+from hw.synthesis.utilisation import DESIGNS, Design, available, block_rams, count, xilinx_report
 
 QUICK = ("sume-queue", "sume-parser", "sume-sequencer", "sume-counters", "sampler-10x27")
 """Components that are counted in every run of the tests; whole boards and the other components take minutes."""

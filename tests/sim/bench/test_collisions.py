@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import hw.board.ecp5.crossing
+import hw.ingress.packet_queue
 import hw.ingress.parser
 import hw.stream.frame_store
-import hw.ingress.packet_queue
 from hw.stream.packet import Word
 from sim.bench.collisions import collisions_refused
 from sim.bench.mutant import mutant

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from sim.bench import demo_seeds
 from sim.bench.demo_seeds import deepest_fall, main, seeds_of
 

@@ -4,6 +4,7 @@ import pytest
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import connect, flipped
+
 from hw.interface.axi import Address, Axi4, Burst, Response
 from sim.bench.memory import Memory, Request
 from sim.bench.stream import STALLS, Bench

@@ -13,8 +13,8 @@ import sim.bench.netlist
 import sim.emulator.compile
 import sim.emulator.toolchain
 from hw.board.boards import BOARDS, DEFAULT
-from hw.synthesis.emit import tool
 from hw.ingress.packet_queue import PacketQueue
+from hw.synthesis.emit import tool
 from iswitch.config import Config
 from iswitch.wire import Format, Outcome, Type
 from sim.bench.client import Client, ordinary, parse

@@ -2,8 +2,8 @@
 by hand."""
 
 import pytest
-from iswitch.config import Config, Replay
 
+from iswitch.config import Config, Replay
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.bench.replay_boundary import Boundary, boundary
 from sim.emulator.engine import Frame, Stamp

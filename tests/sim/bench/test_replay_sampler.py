@@ -1,9 +1,9 @@
 # amaranth: UnusedElaboratable=no
 """The sampler's cycles for a batch, and that they are not counted unless it did the work."""
 
-import hw.replay.sampler
 import pytest
 
+import hw.replay.sampler
 from sim.bench.mutant import mutant
 from sim.bench.replay_sampler import CompiledSampler, Cycles, sampler_cycles
 

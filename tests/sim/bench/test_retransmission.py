@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+
 from iswitch import Worker
 from iswitch.config import Config
 from sim.bench.retransmission import SIZES, in_virtual_time

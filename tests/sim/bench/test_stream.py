@@ -5,7 +5,8 @@ from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.stream.packet import Cut, Word
+from hw.stream.packet import Word
+from hw.stream.skid_buffer import Cut
 from sim.bench.stream import STALLS, Bench, BrokenPromiseError, from_words, pack, to_words, unpack
 
 

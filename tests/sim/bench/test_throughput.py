@@ -1,9 +1,9 @@
 """The measurements of `make bench` measure what they say."""
 
 import pytest
+
 from iswitch.config import Config
 from iswitch.wire import Format
-
 from sim.bench.throughput import latencies, mixed, ordinary_throughput, queue_cycles, throughput
 from sim.emulator.engine import Board
 

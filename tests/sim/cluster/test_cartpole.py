@@ -5,9 +5,10 @@ from functools import partial
 
 import numpy as np
 import pytest
+
 from iswitch.rl.ppo import Options
-from sim.emulator.program import Machine, Program
 from sim.cluster.cartpole import TRAINERS, Costs, Outcome, Row, asynchronous, measure, median_s
+from sim.emulator.program import Machine, Program
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import networkx as nx
 import pytest
+
 import sim.cluster.plan
 from iswitch.config import Config
 from iswitch.plan.configuration import configuration
@@ -12,8 +13,8 @@ from iswitch.plan.exact import one_tree
 from iswitch.plan.generators import leaf_spine, seed_example
 from iswitch.plan.topology import Topology
 from iswitch.rl.ppo import Options
-from sim.emulator.planned import boards_of, config_of, fabric_of
 from sim.cluster.plan import measure, trained
+from sim.emulator.planned import boards_of, config_of, fabric_of
 
 SCALE = 0.01
 SEGMENTS = (128, 448)

@@ -5,6 +5,7 @@ from functools import cache, partial
 from pathlib import Path
 
 import pytest
+
 from iswitch.config import Config
 from sim.emulator.compile import ENGINES, library
 from sim.emulator.hub import SMALL, hub

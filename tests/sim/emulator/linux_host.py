@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+
 from iswitch import Worker
 
 ECHO4, REPLY4, ECHO6, REPLY6 = 8, 0, 128, 129

@@ -1,9 +1,10 @@
 """The frames a network card would send, against scapy."""
 
 import pytest
-from iswitch.wire import UDP_PORT
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
+
+from iswitch.wire import UDP_PORT
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.emulator.card import Card, Client
 

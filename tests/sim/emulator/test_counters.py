@@ -1,6 +1,7 @@
 """Counters read by READ messages, from the golden model in a board's place."""
 
 import pytest
+
 from iswitch.config import Config
 from iswitch.wire import VERSION, Register
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, ordinary

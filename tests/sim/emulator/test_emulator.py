@@ -14,10 +14,11 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
-from iswitch.config import Config
-from iswitch.wire import UDP_PORT
 from scapy.layers.l2 import Ether
 from scapy.utils import rdpcap
+
+from iswitch.config import Config
+from iswitch.wire import UDP_PORT
 from sim.bench.until import until
 from sim.emulator.card import Client
 from sim.emulator.emulator import Emulator

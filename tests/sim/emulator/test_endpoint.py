@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from iswitch import Worker
 from iswitch.config import Config
 from iswitch.driver.transport import RECEIVE_BYTES

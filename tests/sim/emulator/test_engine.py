@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+
 from iswitch.config import Config
 from sim.emulator import compile as compiling
 from sim.emulator.compile import CompileError, library

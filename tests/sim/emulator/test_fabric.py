@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
 from iswitch.config import Config
 from sim.bench.client import ordinary
 from sim.emulator.endpoint import FrameEnd

@@ -1,6 +1,7 @@
 """Faults are a function of seed, port, direction and position; their rates are those asked for."""
 
 import pytest
+
 from sim.emulator.faults import HOLD_US, PS_PER_US, Faults, Passed, Rates, parse_faults
 
 COUNT = 20_000

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
+
 from iswitch.config import Config
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.bench.help_texts import unprinted
@@ -15,7 +17,6 @@ from sim.emulator.card import Card
 from sim.emulator.faults import PROBABILITIES, Rates
 from sim.emulator.hub import ECHO
 from sim.emulator.udp import UdpSocket
-from typer.testing import CliRunner
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -1,6 +1,7 @@
 """Links as they are spelled on the command line."""
 
 import pytest
+
 from sim.emulator.faults import Rates
 from sim.emulator.link import Link, parse_link, parse_place
 

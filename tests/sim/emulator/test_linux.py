@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+
 from iswitch.config import Config
 from sim.bench.until import until
 from sim.emulator.tap import Tap

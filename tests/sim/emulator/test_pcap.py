@@ -4,6 +4,7 @@ from pathlib import Path
 
 from scapy.layers.l2 import Ether
 from scapy.utils import rdpcap
+
 from sim.bench.client import ordinary
 from sim.emulator.pcap import Capture
 

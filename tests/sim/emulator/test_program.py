@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 import sim.emulator.program
-from iswitch import NotAMemberError, CollectiveTimeoutError, Worker
+from iswitch import CollectiveTimeoutError, NotAMemberError, Worker
 from iswitch.config import Config
 from iswitch.driver.transport import RECEIVE_BYTES
 from sim.emulator.cluster import Cluster, Deadlock

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 import sim.emulator.cluster
 from iswitch import (
     AbandonedJobWarning,
     AsyncWorker,
+    CollectiveTimeoutError,
     IswitchError,
     JobResetError,
     MismatchError,
@@ -18,14 +20,13 @@ from iswitch import (
     RecoverableError,
     RefusedError,
     SwitchUnreachableError,
-    CollectiveTimeoutError,
     Worker,
 )
-from iswitch.control.abandoned import Watch
 from iswitch.config import Config
+from iswitch.control.abandoned import Watch
 from iswitch.control.client import Control
-from iswitch.driver.transport import Buffer
 from iswitch.control.inspection import JobView
+from iswitch.driver.transport import Buffer
 from iswitch.wire import HEADER, VERSION, Outcome, Reason, Register, Type
 from sim.bench.udp_model import kill
 from sim.emulator.cluster import Cluster

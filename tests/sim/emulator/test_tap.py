@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from sim.emulator.engine import Board
 from sim.emulator.fabric import Fabric
 from sim.emulator.tap import Tap

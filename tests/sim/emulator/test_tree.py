@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from iswitch import RefusedError, Worker
 from iswitch.config import Config
 from iswitch.rl.ppo import Options, train

@@ -3,6 +3,7 @@
 import socket
 
 import pytest
+
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.emulator.card import Card, Client
 from sim.emulator.udp import UdpSocket

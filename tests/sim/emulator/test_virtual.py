@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from iswitch.config import Config
 from scapy.layers.l2 import Ether
 from scapy.utils import rdpcap
+
+from iswitch.config import Config
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, Reply, ordinary
 from sim.emulator.card import Card
 from sim.emulator.endpoint import FrameEnd

@@ -4,6 +4,7 @@ bits."""
 from fractions import Fraction
 
 import pytest
+
 from sim.emulator.faults import PS_PER_US, Faults, Passed, Rates
 from sim.emulator.wire import Wire
 

@@ -8,13 +8,13 @@ import pytest
 
 from iswitch.wire import Outcome
 from sim.bench.mutant import broken_promise
-from sim.model.decide import claims as claims_of
-from sim.model.decide.claims import Claimant
 from sim.explore.claims import ClaimsExplorer
 from sim.explore.claims_switch import ClaimsSwitch, Rules, Scenario, renewed
 from sim.explore.claims_symmetry import renumber
 from sim.explore.claims_worker import Habits, Worker
 from sim.explore.search import Violation
+from sim.model.decide import claims as claims_of
+from sim.model.decide.claims import Claimant
 
 TWO = Scenario(workers=2, staleness=1, threshold=1, updates=3)
 THREE = Scenario(workers=3, staleness=0, threshold=2, updates=3)

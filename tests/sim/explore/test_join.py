@@ -3,9 +3,9 @@
 import pytest
 
 from iswitch.wire import NO_MEMBER, JobState, Reason
-from sim.model.decide import membership
 from sim.explore.join import CRASHES, LEAVES, Actor, JoinExplorer
 from sim.explore.search import Violation
+from sim.model.decide import membership
 
 RIGHT = {
     "two": JoinExplorer((Actor(1), Actor(2))),

@@ -3,10 +3,10 @@
 import pytest
 
 from iswitch.wire import NO_MEMBER, JobState
-from sim.model.decide import membership
-from sim.model.decide.membership import EntryState
 from sim.explore.join_tree import JoinTreeExplorer
 from sim.explore.search import Violation
+from sim.model.decide import membership
+from sim.model.decide.membership import EntryState
 from sim.model.tree_switch import TreeSwitch
 
 RIGHT = {

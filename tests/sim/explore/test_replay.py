@@ -3,14 +3,14 @@
 import pytest
 
 from iswitch.wire.replay import Fate, Kind
+from sim.explore.replay import ALWAYS, WAITING, Habits, Scenario, SessionExplorer
+from sim.explore.replay_switch import Toy
+from sim.explore.search import Violation
 from sim.model.decide.membership import Source
 from sim.model.replay import frames
 from sim.model.replay.dispatcher import Sent
-from sim.explore.replay import ALWAYS, WAITING, Habits, Scenario, SessionExplorer
-from sim.explore.replay_switch import Toy
 from sim.model.replay.frames import Kept, Request
 from sim.model.replay.session import RULES, SERIAL, Place, Rules
-from sim.explore.search import Violation
 
 ADD, WRITE, SAMPLE, CLOSE = Kind.ADD, Kind.WRITE, Kind.SAMPLE, Kind.CLOSE
 

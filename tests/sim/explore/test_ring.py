@@ -8,10 +8,10 @@ import pytest
 
 from iswitch.wire import SlotState
 from sim.bench.mutant import broken_promise
-from sim.model.decide.ring import Rules
 from sim.explore.ring import Explorer
 from sim.explore.ring_switch import RingSwitch, Scenario
 from sim.explore.search import Violation
+from sim.model.decide.ring import Rules
 
 SPOILED = frozenset({(0, 0), (1, 1), (0, 2), (1, 2), (2, 2)})
 """Quarantined contributions: one, another, and a segment's all three."""

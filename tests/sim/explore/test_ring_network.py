@@ -7,8 +7,8 @@ needs room for two: few segments at N = 2, more in `make test-all`.
 import pytest
 
 from sim.explore.ring import Explorer
-from sim.explore.ring_switch import Scenario
 from sim.explore.ring_network import DUPLICATE, LOSS, REORDER, LinkExplorer
+from sim.explore.ring_switch import Scenario
 
 ALL = frozenset({LOSS, DUPLICATE, REORDER})
 TWO = Scenario(workers=2, window=1, segments=4, threshold=2)

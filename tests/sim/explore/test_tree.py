@@ -9,14 +9,14 @@ import random
 import pytest
 
 from iswitch.wire import SlotState
+from sim.explore.ring import Result, lowest_missing
+from sim.explore.ring_switch import UNKNOWN, Leave
+from sim.explore.search import Violation
+from sim.explore.tree import Explorer
+from sim.explore.tree_switches import Down, Scenario
 from sim.model.decide import ring as flat
 from sim.model.decide.ring import forward
 from sim.model.decide.tree import Rules
-from sim.explore.ring import Result, lowest_missing
-from sim.explore.ring_switch import UNKNOWN, Leave
-from sim.explore.tree import Explorer
-from sim.explore.tree_switches import Down, Scenario
-from sim.explore.search import Violation
 
 NOBODY = frozenset()
 SPOILED = frozenset({(0, 0), (1, 1), (0, 2), (1, 2), (2, 2)})

@@ -9,8 +9,8 @@ from sim.bench.asynchronous import AsynchronousWorker, element
 from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, parse
 from sim.model import switch
 from sim.model.decide import claims as claims_of
-from sim.model.decide.ring import RULES, contribute
 from sim.model.decide.random import seed_for_first_seq
+from sim.model.decide.ring import RULES, contribute
 from sim.model.switch import Switch
 
 CONFIG = Config(ports=4, bus_bits=64, members=5, jobs=2, window=2, elements=16)

@@ -28,9 +28,9 @@ from sim.bench.oracle import NAN, patterns, window64_sum
 from sim.bench.tree import BAD, FLAT, TREES, Tree, address, facts
 from sim.model.decide.random import seed_for_first_seq
 from sim.model.egress import compose
+from sim.model.ingress.parse import parse
 from sim.model.network import Network
 from sim.model.numeric import lane, window64
-from sim.model.ingress.parse import parse
 from sim.model.tree_switch import Parent, TreeSwitch, uplink
 
 

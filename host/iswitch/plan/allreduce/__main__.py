@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from iswitch.tools.extras import demands, extra_of, lacking
 from iswitch.plan.errors import told
+from iswitch.tools.extras import demands, extra_of, lacking
 
 _PROGRAM = "python -m iswitch.plan.allreduce"
 

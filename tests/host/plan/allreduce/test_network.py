@@ -1,5 +1,7 @@
 """What a scheduler sees: hops over switches alone, links, distances; and lower bounds that hold."""
 
+from itertools import pairwise
+
 import networkx as nx
 import pytest
 
@@ -8,7 +10,6 @@ from iswitch.plan.allreduce.bounds import bounds
 from iswitch.plan.allreduce.cases import CASES, build
 from iswitch.plan.allreduce.network import PATHS, Network
 from iswitch.plan.allreduce.overlap import overlapped
-from itertools import pairwise
 
 PORT_BOUNDS = (3, 8, 15, 24, 5, 18, 8, 5, 11, 19, 29, 28, 14, 18, 30, 38, 30)
 """2(N-1)/d rounded up, from the published sizes."""

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("torch", reason="training needs torch")
 
 import torch
+
 from iswitch.plan.allreduce.cases import SERVER_CENTRIC, TRAINED_ON, build
 from iswitch.plan.allreduce.growth import Growth, Wiring
 from iswitch.plan.allreduce.learned import trained

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from iswitch.config import Config, Replay
 from iswitch.replay import ReplayClient
 from iswitch.rl.apex.atari import NAIVE_BYTES, SPEC, AtariOptions, digests, play
 from iswitch.rl.apex.atari_launch import launch_atari
 from iswitch.rl.launch import LaunchError
-
 from sim.bench.replay_network import Network
 from sim.bench.udp_model import UdpModel
 

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
+
 from iswitch.rl.apex.dqn import LEAST, Improver, errors_of_actor, priorities_of, targets
 from iswitch.rl.apex.dueling import DuelingArrays, for_vectors
 from iswitch.rl.apex.options import Options
-from torch import nn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

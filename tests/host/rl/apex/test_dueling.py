@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from iswitch.rl.apex.dueling import DuelingArrays, for_frames, for_vectors
 from torch import nn
+
+from iswitch.rl.apex.dueling import DuelingArrays, for_frames, for_vectors
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -5,11 +5,11 @@ import multiprocessing
 from dataclasses import replace
 
 import pytest
+
 from iswitch.config import Config, Replay
 from iswitch.rl.apex.launch import launch
 from iswitch.rl.apex.options import Options
 from iswitch.rl.launch import LaunchError
-
 from sim.bench.udp_model import Faults, UdpModel
 
 FEW = Options(

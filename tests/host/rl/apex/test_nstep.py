@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from iswitch.rl.apex.nstep import NStep, columns
 
 DISCOUNT = 0.9

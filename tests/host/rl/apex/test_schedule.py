@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+
 from iswitch.rl.apex.options import Options, Start
 from iswitch.rl.apex.schedule import Schedule
 

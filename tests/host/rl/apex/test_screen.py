@@ -3,6 +3,7 @@ of."""
 
 import numpy as np
 import pytest
+
 from iswitch.rl.apex.screen import SIDE, STACKED, AtariGame, shrink
 
 

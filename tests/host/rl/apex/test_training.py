@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from iswitch.rl.apex.actor import act
 from iswitch.rl.apex.learner import learn
 from iswitch.rl.apex.options import STOP, Options, Start
 from iswitch.rl.apex.play import HELD_OUT, Games, evaluate
 from iswitch.rl.apex.schedule import Schedule
-
 from sim.bench.turns import in_turns
 
 spec = importlib.util.spec_from_file_location("stand_in", Path(__file__).with_name("stand_in.py"))

@@ -13,11 +13,11 @@ from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 from scapy.layers.l2 import ARP, Ether
 
-from hw.board.xilinx.emission import emit
-from hw.board.drop_in.core import CORES, DropIn, flat, registers
 from hw.board.drop_in.axi_stream import NETFPGA, OPENNIC
+from hw.board.drop_in.core import CORES, DropIn, flat, registers
 from hw.board.shell import Microseconds
-from hw.decide.tables import Parent
+from hw.board.xilinx.emission import emit
+from hw.interface.address import Parent
 from hw.stream.packet import Word
 from iswitch.config import Config
 from sim.bench.run_cocotb import BUILD, simulate

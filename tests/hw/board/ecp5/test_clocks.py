@@ -3,16 +3,16 @@ their way between two."""
 
 from fractions import Fraction
 
-import hw.board.ecp5.clocks
 import pytest
+from amaranth.hdl import ClockDomain, Module
+from amaranth.lib.cdc import FFSynchronizer
+from amaranth.sim import Simulator
+
+import hw.board.ecp5.clocks
 from hw.board.boards import BOARDS
 from hw.board.ecp5.clocks import DIVIDER_MAX, PHASE_MHZ, VCO_MHZ, Pll, Resets, wire_domain
 from hw.board.ecp5.crossing import Crossing
 from hw.board.ecp5.project import WIRINGS
-
-from amaranth.hdl import ClockDomain, Module
-from amaranth.lib.cdc import FFSynchronizer
-from amaranth.sim import Simulator
 from sim.bench.mutant import mutant
 
 PHY_CYCLES = 20

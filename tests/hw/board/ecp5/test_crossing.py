@@ -3,14 +3,14 @@
 
 import random
 
-import hw.board.ecp5.crossing
 import pytest
-from hw.board.ecp5.crossing import Crossing
-
 from amaranth.hdl import ClockDomain, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.sim import Simulator
+
+import hw.board.ecp5.crossing
+from hw.board.ecp5.crossing import Crossing
 from hw.stream.packet import Word
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, pack

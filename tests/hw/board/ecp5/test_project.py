@@ -6,14 +6,14 @@ import json
 import re
 from collections import Counter
 
-import hw.board.ecp5.project
 import pytest
+from amaranth.hdl import Cat, Module
+from amaranth.lib.wiring import Component, connect, flipped
+
+import hw.board.ecp5.project
 from hw.board.boards import BOARDS
 from hw.board.ecp5.project import WIRE_MHZ, WIRINGS, make, platform_of, prepare
 from hw.board.ecp5.rgmii import MAC
-
-from amaranth.hdl import Cat, Module
-from amaranth.lib.wiring import Component, connect, flipped
 
 ECP5 = pytest.mark.parametrize("name", WIRINGS)
 

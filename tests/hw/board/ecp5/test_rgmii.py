@@ -2,8 +2,9 @@
 """The whole MAC of an ECP5 board, LiteEth's and ours, at its RGMII pins against somebody else's models; slips are
 noticed."""
 
-import hw.board.ecp5.rgmii
 import pytest
+
+import hw.board.ecp5.rgmii
 from hw.board.ecp5.rgmii import RgmiiPort
 from sim.bench.mutant import mutant
 from sim.bench.rgmii import DOMAIN, verilog

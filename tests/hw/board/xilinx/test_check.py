@@ -7,9 +7,9 @@ from functools import cache
 import pytest
 
 from hw.board.boards import BOARDS
-from hw.board.xilinx.check import check
-from hw.board.ecp5.project import prepare
 from hw.board.ecp5.lpf import check_lpf
+from hw.board.ecp5.project import prepare
+from hw.board.xilinx.check import check
 from hw.board.xilinx.vivado import stubbed_project
 
 XILINX = [name for name, board in BOARDS.items() if board.maker == "hw.board.xilinx.vivado:make"]

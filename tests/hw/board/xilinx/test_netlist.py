@@ -2,8 +2,8 @@
 
 import pytest
 
-from hw.board.xilinx.netlist import read
 from hw.board.xilinx.ip import PRIMITIVES, ports
+from hw.board.xilinx.netlist import read
 
 HEAD = "module top(input a, input b, input d, output q, input [3:0] at, input w);\n"
 BOX = {"box": ports("in clock ck\nin ck x\nout ck y\nin async z")}

@@ -10,10 +10,10 @@ import pytest
 
 from hw.board.boards import BOARDS
 from hw.board.xilinx.constraints import xdc
-from hw.board.xilinx.vivado import stubbed_project
-from hw.board.xilinx.top import Top
 from hw.board.xilinx.ip import stub
 from hw.board.xilinx.platform import PLATFORMS, SUME
+from hw.board.xilinx.top import Top
+from hw.board.xilinx.vivado import stubbed_project
 
 ROOT = Path(__file__).parents[4]
 XILINX = [name for name, board in BOARDS.items() if board.maker == "hw.board.xilinx.vivado:make"]

@@ -4,8 +4,8 @@ connected."""
 import pytest
 from amaranth.sim import Simulator
 
-from hw.board.xilinx.transceivers import Blocks, Sequence, domains
 from hw.board.xilinx.ip import gth, gty
+from hw.board.xilinx.transceivers import Blocks, Sequence, domains
 
 
 def test_the_gearbox_takes_32_blocks_in_33_cycles():

@@ -11,7 +11,7 @@ import hw.board.xilinx.project
 import hw.board.xilinx.vivado
 from hw.board.boards import BOARDS
 from hw.board.xilinx.emission import emit_top, shell_stub
-from hw.board.xilinx.vivado import VivadoMissingError, TimingNotMetError, make, utilisation
+from hw.board.xilinx.vivado import TimingNotMetError, VivadoMissingError, make, utilisation
 
 SUME = BOARDS["netfpga_sume"]
 COUNTED = {

@@ -5,13 +5,11 @@ from itertools import product
 
 import numpy as np
 import pytest
+
+from hw.decide import core, work
+from hw.decide.membership import closing, membership
 from iswitch.config import Config
 from iswitch.wire import Action, JobState, Operation, Outcome, Reason, Standing
-
-from hw.decide.membership import closing
-from hw.decide import core
-from hw.decide.membership import membership
-from hw.decide import work
 from sim.bench.client import Client
 from sim.bench.core import CoreBench
 from sim.model.decide.random import seed_for_first_seq

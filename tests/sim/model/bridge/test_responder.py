@@ -7,8 +7,8 @@ from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Raw
 
 from sim.bench.client import SWITCH_IP, SWITCH_MAC
-from sim.model.egress.compose import Own
 from sim.model.bridge.responder import answer
+from sim.model.egress.compose import Own
 
 OWN = Own(SWITCH_MAC, SWITCH_IP)
 MAC, ADDRESS = "02:57:49:00:00:01", "10.0.0.1"

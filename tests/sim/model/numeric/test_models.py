@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from iswitch.wire import Format
 
+from iswitch.wire import Format
 from sim.bench.oracle import INF, NAN, exact, mpfr_add, nearest, patterns, window64_sum
 from sim.model.numeric import fp32, lane, window64
 

@@ -4,6 +4,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
+
 from sim.model.replay.draws import fractions, numbers, stride
 
 PUBLISHED = [

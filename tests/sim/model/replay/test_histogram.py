@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+
 from sim.model.replay.histogram import Histogram, bucket, least
 
 STARTS = np.array([*range(16), *(m << e for e in range(1, 29) for m in range(8, 16))], np.uint64)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from iswitch.config import Config, Replay
-from iswitch.wire.replay import SESSION_SILENT_US, UNIT_BYTES, Fate, Kind
 from iswitch.wire import Type
+from iswitch.wire.replay import SESSION_SILENT_US, UNIT_BYTES, Fate, Kind
 from sim.bench.replay_bench import ReplayBench, fields
 from sim.bench.replay_client import ReplayClient, told
 

@@ -5,7 +5,7 @@ from amaranth.hdl import Fragment, Module, Signal
 from amaranth.lib import data
 from amaranth.sim import Simulator
 
-from hw.numeric.stages import Stages
+from hw.stream.stages import Stages
 
 
 class Split(data.Struct):

@@ -1,0 +1,56 @@
+"""A result on its way to the ports."""
+
+from amaranth.hdl import Const, Mux
+from amaranth.lib import data
+
+from hw.interface.rows import SEQ
+from hw.stream.packet import Word
+from iswitch.config import Config
+from iswitch.wire import TAIL_BYTES, UPLINK_TAIL, Format
+
+__all__ = ["ResultHeader", "ResultWord", "body_bytes"]
+
+
+class ResultHeader(data.StructLayout):
+    """What the header of a result says, and who gets it (`recipients`, members of `job`, the parent behind them).
+    `length`: payload bytes at four an element. `up`: it is an uplink, whose other fields are these and the `partial` of
+    its tail. A GRANT has no length: its `seq` is the base, its `members` those granted."""
+
+    def __init__(self, config: Config):
+        super().__init__(
+            {
+                "job": range(config.jobs),
+                "epoch": 16,
+                "seq": SEQ,
+                "numeric": 4,
+                "flags": 4,
+                "members": config.members,
+                "tainted": config.members,
+                "recipients": config.members + config.uplinks,
+                "length": range(4 * config.elements + 1),
+                **({"up": 1, "member": 8, "token": 32, "behind": 16, "partial": 1} if config.uplinks else {}),
+            }
+        )
+
+
+def body_bytes(config: Config, header):
+    """Bytes of the payload and of the tail behind our header."""
+    if not config.uplinks:
+        return header.length, Const(TAIL_BYTES)
+    return header.length << (header.up & (header.numeric == Format.FIXED64)), Mux(
+        header.up, UPLINK_TAIL.itemsize, TAIL_BYTES
+    )
+
+
+class ResultWord(data.StructLayout):
+    """A word of a result. `header` is constant for the frame, `words` the frame's length in words."""
+
+    def __init__(self, config: Config):
+        super().__init__(
+            {
+                "word": Word(config.bus_bits),
+                "first": 1,
+                "header": ResultHeader(config),
+                "words": range(config.header_words + config.segment_words + 2),
+            }
+        )

@@ -1,0 +1,63 @@
+"""The verdict on a frame, and the operation of the aggregator that follows from it."""
+
+from amaranth.hdl import signed
+from amaranth.lib import data
+
+from hw.interface.result import ResultHeader
+from hw.stream.packet import LENGTH_BITS
+from iswitch.config import Config
+from iswitch.wire import Operation
+
+__all__ = ["Answer", "Verdict", "Work"]
+
+
+class Work(data.StructLayout):
+    """One operation for the aggregator. `include`: add the payload; `first`: overwrite; `write`: store the sum; `emit`:
+    send it out under `result`. `wide`: the payload has 8 bytes an element; `tailed`: a tail stands behind it; `as_is`:
+    what is stored is a result from above."""
+
+    def __init__(self, config: Config):
+        super().__init__(
+            {
+                "operation": Operation,
+                "slot": range(config.jobs * config.slots),
+                "include": 1,
+                "first": 1,
+                "write": 1,
+                "emit": 1,
+                "fraction": signed(9),
+                "limit": 8,
+                "result": ResultHeader(config),
+                **({"wide": 1, "tailed": 1, "as_is": 1} if config.uplinks else {}),
+            }
+        )
+
+
+class Verdict(data.StructLayout):
+    """The core's word on a frame, or (`frame` = 0) an operation that needs none. `ports`: the set of those by which an
+    ordinary frame leaves, as the `answer` if it is one. `replay`: it is a request for the replay service, from
+    `port`."""
+
+    def __init__(self, config: Config):
+        super().__init__(
+            {
+                "frame": 1,
+                "ports": config.ports,
+                "answer": Answer,
+                "length": LENGTH_BITS,
+                "works": 1,
+                "work": Work(config),
+                **({"replay": 1, "port": 4} if config.replay else {}),
+            }
+        )
+
+
+class Answer(data.Struct):
+    """What of an answer depends on who asked: the asker's addresses, and of an echo the ICMP checksum, first byte
+    lowest."""
+
+    answers: 1
+    arp: 1
+    mac: 48
+    ip: 32
+    checksum: 16
