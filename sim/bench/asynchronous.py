@@ -8,7 +8,7 @@ them.
 import numpy as np
 
 from iswitch.wire import Format, Standing, Type
-from sim.bench.client import Client
+from sim.frames.client import Client
 
 __all__ = ["AsynchronousWorker", "element"]
 

@@ -31,8 +31,8 @@ from iswitch.wire import (
     Type,
     ones_complement_sum,
 )
-from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.bench.stream import Bench, Sink, Source, pack
+from sim.frames.client import SWITCH_IP, SWITCH_MAC
 from sim.model.decide import tree
 from sim.model.decide.claims import Answer
 from sim.model.decide.ring import Names, Work

@@ -16,9 +16,9 @@ from iswitch.wire import (
     member_view_register,
     slot_view_register,
 )
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client
 from sim.emulator.compile import Design
 from sim.emulator.engine import Board
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client
 from sim.model.tree_switch import Parent, TreeSwitch
 
 __all__ = ["Divergence", "Pair"]

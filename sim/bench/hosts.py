@@ -6,7 +6,7 @@ import numpy as np
 
 from iswitch.config import Config
 from iswitch.wire import ones_complement_sum
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, ordinary
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, ordinary
 
 __all__ = ["BROADCAST", "Host", "Hosts", "arp_request", "crowd", "echo_request", "spoilt"]
 

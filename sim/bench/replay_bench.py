@@ -1,8 +1,8 @@
 """A golden switch with a replay service and its clients, a frame at a time."""
 
 from iswitch.config import Config
-from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.bench.replay_client import ReplayClient, Told, told
+from sim.frames.client import SWITCH_IP, SWITCH_MAC
 from sim.model.switch import Switch
 
 __all__ = ["ReplayBench", "fields"]

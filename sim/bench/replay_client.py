@@ -32,7 +32,7 @@ from iswitch.wire.replay import (
     Fate,
     Kind,
 )
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, parse, udp_frame
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, parse, udp_frame
 
 __all__ = ["ReplayClient", "Told", "record", "told"]
 

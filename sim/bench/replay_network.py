@@ -13,8 +13,8 @@ from collections.abc import Callable
 from iswitch.config import Config
 from iswitch.driver.transport import Attending, Buffer
 from iswitch.wire import ADDRESSES, UDP_PORT
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, udp_frame
 from sim.emulator.endpoint import train_of
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, udp_frame
 from sim.model.switch import Switch
 
 __all__ = ["Network", "NodeTransport"]

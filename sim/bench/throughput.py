@@ -13,10 +13,10 @@ from amaranth.sim import Simulator
 from hw.ingress.packet_queue import PacketQueue
 from iswitch.config import Config
 from iswitch.wire import FRAME_BYTES, Format, Outcome, PortCounter
-from sim.bench.client import Client, ordinary
 from sim.bench.hosts import Host
 from sim.emulator.counters import counters
 from sim.emulator.engine import Board, Frame
+from sim.frames.client import Client, ordinary
 
 __all__ = [
     "Mixed",

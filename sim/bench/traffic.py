@@ -10,8 +10,8 @@ import numpy as np
 
 from iswitch.config import Config
 from iswitch.wire import FRAME_BYTES, SILENCE_TICK_US, ContributionFlag, Format, Type
-from sim.bench.client import Client, ordinary
 from sim.bench.hosts import Hosts
+from sim.frames.client import Client, ordinary
 
 __all__ = ["ADVERSE", "Traffic", "adverse_numbers", "broken_frames"]
 

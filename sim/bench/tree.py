@@ -7,7 +7,7 @@ import numpy as np
 
 from iswitch.config import Config
 from iswitch.wire import ADDRESSES, FRAME_BYTES, HEADER, UDP_PORT, VERSION, JobState, Reason, ResultFlag, Type
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, Reply, udp_frame
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, Reply, udp_frame
 from sim.model.network import Network
 from sim.model.tree_switch import Parent, TreeSwitch
 

@@ -18,7 +18,7 @@ from iswitch import Worker
 from iswitch.config import Config
 from iswitch.control.membership import JobWorker
 from iswitch.wire import ADDRESSES, UDP_PORT
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, udp_frame
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, udp_frame
 from sim.model.tree_switch import TreeSwitch
 
 __all__ = ["Faults", "UdpModel", "kill", "together"]

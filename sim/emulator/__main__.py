@@ -15,7 +15,6 @@ import typer
 from rich.console import Console
 
 from iswitch.config import Config
-from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.emulator.compile import CompileError
 from sim.emulator.defaults import roomy_queue_bytes
 from sim.emulator.engine import Board, BoardError
@@ -28,6 +27,7 @@ from sim.emulator.report import show
 from sim.emulator.report import summary as summarised
 from sim.emulator.tree import parse_leaf, plant
 from sim.emulator.wall import SLICE_CYCLES, WallTime
+from sim.frames.client import SWITCH_IP, SWITCH_MAC
 
 DEFAULT = Config()
 

@@ -1,8 +1,8 @@
 """Reads a board's registers the way anybody would: with READ messages, through a port."""
 
 from iswitch.wire import REGISTERS_PER_READ, Outcome, PortCounter, Register, Stat, port_counter_register
-from sim.bench.client import Client, parse
 from sim.emulator.engine import Board, BoardError
+from sim.frames.client import Client, parse
 
 __all__ = ["counters", "read"]
 

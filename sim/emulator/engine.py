@@ -13,8 +13,8 @@ import numpy as np
 
 from iswitch.config import Config
 from iswitch.wire import Outcome
-from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.emulator.compile import Design, library
+from sim.frames.client import SWITCH_IP, SWITCH_MAC
 
 __all__ = ["Board", "BoardError", "Decision", "Frame", "Stamp"]
 

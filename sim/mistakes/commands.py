@@ -6,10 +6,10 @@ import sys
 
 from iswitch import Worker
 from iswitch.config import Config
-from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.bench.udp_model import UdpModel
 from sim.emulator.card import Card
 from sim.emulator.udp import UdpSocket
+from sim.frames.client import SWITCH_IP, SWITCH_MAC
 from sim.mistakes.stage import ADDRESS, Mistake
 
 __all__ = ["MISTAKES"]

@@ -24,8 +24,8 @@ from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.driver.transport import UdpTransport
 from iswitch.wire import JobState
-from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.bench.udp_model import Faults, UdpModel, kill
+from sim.frames.client import SWITCH_IP, SWITCH_MAC
 from sim.model.switch import Switch
 
 SMALL = Config(ports=4, window=4, elements=16, members=8)

@@ -10,8 +10,8 @@ import pytest
 from iswitch import HaltedWarning, MembershipChangedError, NotAMemberError, RefusedError, Worker
 from iswitch.config import Config
 from iswitch.control.state_transfer import elect
-from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.bench.udp_model import Faults, UdpModel, kill, together
+from sim.frames.client import SWITCH_IP, SWITCH_MAC
 from sim.model.switch import Switch
 
 SMALL = Config(ports=4, window=4, elements=16, members=8)

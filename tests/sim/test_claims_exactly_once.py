@@ -8,10 +8,10 @@ import pytest
 
 from iswitch.wire import Action, Format, Type
 from sim.bench.asynchronous import AsynchronousWorker, element
-from sim.bench.client import Client
 from sim.bench.designs import TWO_PORTS
 from sim.emulator.engine import Board
 from sim.emulator.faults import DIRECTIONS, PS_PER_US, Faults, Rates
+from sim.frames.client import Client
 from sim.model.decide.random import seed_for_first_seq
 
 SMALL = TWO_PORTS

@@ -7,12 +7,12 @@ import pytest
 
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, Format, Mode, Outcome, Stat
-from sim.bench.client import Client, ordinary, parse
 from sim.bench.cosimulation import Divergence, Pair
 from sim.bench.designs import TWO_PORTS
 from sim.bench.hosts import Hosts
 from sim.bench.throughput import joined, stations
 from sim.bench.traffic import Traffic, adverse_numbers
+from sim.frames.client import Client, ordinary, parse
 from sim.model.decide.random import seed_for_first_seq
 
 SMALL = TWO_PORTS

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from iswitch.wire import ContributionFlag, Format, Outcome, PortCounter, Reason, Type
-from sim.bench.client import Client, parse
 from sim.bench.designs import MANY_MEMBERS
 from sim.emulator.engine import Board
+from sim.frames.client import Client, parse
 
 CONFIG = MANY_MEMBERS
 

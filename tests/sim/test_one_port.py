@@ -6,9 +6,9 @@ import pytest
 
 from iswitch.config import Config
 from iswitch.wire import Format, Mode, Outcome
-from sim.bench.client import SWITCH_MAC, Client, ordinary
 from sim.bench.cosimulation import Pair
 from sim.bench.traffic import Traffic
+from sim.frames.client import SWITCH_MAC, Client, ordinary
 
 ONE = Config(
     ports=1,

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from iswitch.wire import Format, Mode, Outcome, ResultFlag, Type
-from sim.bench.client import Client, parse
 from sim.bench.designs import MANY_MEMBERS
 from sim.bench.oracle import NAN, mpfr_add, patterns, window64_sum
 from sim.emulator.engine import Board
+from sim.frames.client import Client, parse
 
 CONFIG = MANY_MEMBERS
 SIZES = [64, 1, 63, 2]

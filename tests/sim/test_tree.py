@@ -8,7 +8,6 @@ import pytest
 
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, Action, Format, JobState, Mode, Outcome, Stat, Type
-from sim.bench.client import Client, Reply
 from sim.bench.cosimulation import Pair
 from sim.bench.designs import TREE
 from sim.bench.traffic import adverse_numbers
@@ -20,6 +19,7 @@ from sim.emulator.faults import PS_PER_US, Faults, Rates
 from sim.emulator.link import Link
 from sim.emulator.virtual import VirtualTime
 from sim.emulator.wire import Wire
+from sim.frames.client import Client, Reply
 from sim.model.decide.random import seed_for_first_seq
 
 SMALL = TREE

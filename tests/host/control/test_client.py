@@ -10,7 +10,7 @@ from iswitch.control.client import Control
 from iswitch.driver.membership import Membership
 from iswitch.errors import RefusedError, SwitchUnreachableError
 from iswitch.wire import NO_MEMBER, UDP_PORT, Action, ContributionFlag, Format, JobState, Mode, Standing, Type
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, parse, udp_frame
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, parse, udp_frame
 from sim.model.switch import Switch
 
 CONFIG = Config(ports=4, bus_bits=64, members=4, window=4, elements=4)

@@ -7,8 +7,8 @@ import pytest
 from iswitch.config import Config
 from iswitch.control.inspection import awaited, lowest, read_have, read_job, read_member, read_slot, serial
 from iswitch.wire import Format, JobState, SlotState, Standing
-from sim.bench.client import Client
 from sim.bench.udp_model import UdpModel
+from sim.frames.client import Client
 from sim.model.decide.random import seed_for_first_seq
 
 FIRST = 2**32 - 8

@@ -15,7 +15,7 @@ from iswitch.driver.membership import Membership
 from iswitch.driver.stream import DEPTH, Stream, Vector
 from iswitch.driver.update import Layout
 from iswitch.wire import HEADER, UDP_PORT, Format, Mode, Outcome, Type
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
 from sim.model.decide import random as chance_of_switch
 from sim.model.switch import Switch
 

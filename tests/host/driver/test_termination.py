@@ -14,8 +14,8 @@ from iswitch.config import Config
 from iswitch.driver import termination
 from iswitch.driver.termination import call_before_termination
 from iswitch.wire import HEADER, VERSION, Action, JobState, Type
-from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.bench.udp_model import UdpModel
+from sim.frames.client import SWITCH_IP, SWITCH_MAC
 from sim.model.tree_switch import TreeSwitch
 
 SMALL = Config(ports=4, window=4, elements=16, members=8)

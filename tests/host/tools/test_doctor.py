@@ -16,8 +16,8 @@ from iswitch.tools.doctor import examine
 from iswitch.tools.path_checks import Mark
 from iswitch.tools.probe import Probe, neighbour
 from iswitch.wire import ADDRESSES, UDP_PORT, JobState, Outcome, Register
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
 from sim.bench.udp_model import Faults, UdpModel
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
 from sim.model.switch import Switch
 
 CONFIG = Config(ports=2, members=4, window=4, elements=64)

@@ -28,7 +28,7 @@ from iswitch.wire import (
     Type,
     ones_complement_sum,
 )
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, parse
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, parse
 from sim.model.decide.membership import Source
 from sim.model.egress import compose
 from sim.model.ingress.parse import Message, request

@@ -8,9 +8,9 @@ from amaranth.sim import Simulator
 import hw.board.shell
 from hw.board.shell import Microseconds, wire_order
 from iswitch.config import Config
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, ordinary
 from sim.bench.mutant import mutant
 from sim.bench.stream import pack, to_words
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary
 
 CONFIG = Config(
     ports=2,

@@ -7,10 +7,10 @@ import hw.bridge.forwarder
 from hw.bridge.forwarder import Forwarder
 from iswitch.config import Config
 from iswitch.wire import Outcome, ones_complement_sum
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, ordinary
 from sim.bench.hosts import Hosts
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, ordinary
 from sim.model.switch import Switch
 
 CONFIG = Config(ports=3, bus_bits=64, members=4, window=2, elements=16, queue_bytes=4096, mac_entries=64)

@@ -6,10 +6,10 @@ import pytest
 import hw.bridge.host_requests
 from hw.bridge.host_requests import Requests
 from iswitch.wire import ones_complement_sum
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, ordinary
 from sim.bench.hosts import BROADCAST, Host, arp_request, echo_request, spoilt
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary
 from sim.model.bridge.responder import answer
 from sim.model.egress.compose import Own
 

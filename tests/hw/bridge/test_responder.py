@@ -5,10 +5,10 @@ import pytest
 import hw.bridge.responder
 from hw.bridge.responder import Responder
 from iswitch.config import Config
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, ordinary
 from sim.bench.hosts import Host, arp_request, echo_request
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench, from_words, to_words
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, ordinary
 from sim.model.bridge.responder import answer
 from sim.model.egress.compose import Own
 

@@ -12,8 +12,8 @@ from hw.interface.headers import Headers
 from hw.interface.rows import job_row, member_row
 from iswitch.config import Config
 from iswitch.wire import FRAME, Format, JobState, Outcome, Type
-from sim.bench.client import Client
 from sim.bench.stream import Bench, pack
+from sim.frames.client import Client
 
 CONFIG = Config(ports=4, bus_bits=64, members=5, jobs=2, window=4, elements=32, queue_bytes=4096, uplinks=False)
 CLIENT = Client.numbered(7, port=3, job=1)

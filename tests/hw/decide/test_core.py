@@ -7,9 +7,9 @@ import pytest
 
 from iswitch.config import Config
 from iswitch.wire import Operation, Outcome
-from sim.bench.client import Client, ordinary
 from sim.bench.core import CoreBench
 from sim.bench.traffic import Traffic
+from sim.frames.client import Client, ordinary
 
 CONFIG = Config(ports=3, bus_bits=64, members=4, jobs=2, window=2, elements=16, queue_bytes=4096, mac_entries=64)
 

@@ -10,10 +10,10 @@ from hw.decide import checks, core, response, work
 from hw.decide.membership import above, closing, context, entry, membership, orders, search
 from iswitch.config import Config
 from iswitch.wire import NO_MEMBER, UDP_PORT, Action, ContributionFlag, Format, Reason, Type
-from sim.bench.client import Client
 from sim.bench.core import CoreBench
 from sim.bench.traffic import adverse_numbers
 from sim.bench.tree import BAD, TREES, Tree, address, spoilt, with_fields
+from sim.frames.client import Client
 from sim.model.decide.membership import Source
 from sim.model.egress import compose
 

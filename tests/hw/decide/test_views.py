@@ -22,8 +22,8 @@ from iswitch.wire import (
     member_view_register,
     slot_view_register,
 )
-from sim.bench.client import Client
 from sim.bench.core import CoreBench
+from sim.frames.client import Client
 from sim.model.decide.random import seed_for_first_seq
 
 CONFIGS = [

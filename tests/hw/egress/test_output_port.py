@@ -10,8 +10,8 @@ from scapy.layers.l2 import Ether
 from hw.egress.output_port import OutputPort
 from iswitch.config import Config
 from iswitch.wire import UDP_PORT, Format, Reason, ones_complement_sum
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, ordinary
 from sim.bench.stream import STALLS, Bench, from_words, to_words
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary
 from sim.model.decide.membership import Source
 from sim.model.egress import compose
 

@@ -5,8 +5,8 @@ import pytest
 
 from hw.ingress.parser import Parser
 from iswitch.wire import CONTROL, FRAME, Action, Type
-from sim.bench.client import SWITCH_IP, Client, ordinary
 from sim.bench.stream import STALLS, Bench, from_words, to_words
+from sim.frames.client import SWITCH_IP, Client, ordinary
 
 BUSES = [64, 256, 512]
 CLIENT = Client.numbered(7)

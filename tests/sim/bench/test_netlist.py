@@ -17,11 +17,11 @@ from hw.ingress.packet_queue import PacketQueue
 from hw.synthesis.emit import tool
 from iswitch.config import Config
 from iswitch.wire import Format, Outcome, Type
-from sim.bench.client import Client, ordinary, parse
 from sim.bench.compiled import Compiled
 from sim.bench.cosimulation import Pair
 from sim.bench.netlist import MODELS, mapped, netlist, through
 from sim.bench.traffic import adverse_numbers
+from sim.frames.client import Client, ordinary, parse
 
 SMALL = Config(
     ports=2,

@@ -5,8 +5,8 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from iswitch.wire import UDP_PORT
-from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.emulator.card import Card, Client
+from sim.frames.client import SWITCH_IP, SWITCH_MAC
 
 CLIENT = Client(bytes([127, 0, 0, 1]), 40123)
 

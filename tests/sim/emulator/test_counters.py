@@ -4,9 +4,9 @@ import pytest
 
 from iswitch.config import Config
 from iswitch.wire import VERSION, Register
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, ordinary
 from sim.emulator.counters import counters, read
 from sim.emulator.engine import BoardError, Frame
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, ordinary
 from sim.model.switch import Switch
 
 

@@ -12,7 +12,6 @@ import pytest
 from iswitch import Worker
 from iswitch.config import Config
 from iswitch.driver.transport import RECEIVE_BYTES
-from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.emulator.card import Client
 from sim.emulator.endpoint import FrameEnd, Host, Hosts, HostTransport
 from sim.emulator.engine import Board
@@ -22,6 +21,7 @@ from sim.emulator.link import Link
 from sim.emulator.virtual import VirtualTime
 from sim.emulator.wall import WallTime
 from sim.emulator.wire import Wire
+from sim.frames.client import SWITCH_IP, SWITCH_MAC
 
 
 def client(number: int) -> Client:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from iswitch.config import Config
-from sim.bench.client import ordinary
 from sim.emulator.endpoint import FrameEnd
 from sim.emulator.engine import Board
 from sim.emulator.fabric import Fabric
@@ -19,6 +18,7 @@ from sim.emulator.link import Link
 from sim.emulator.port import PENDING_FRAMES
 from sim.emulator.wall import WallTime
 from sim.emulator.wire import Wire
+from sim.frames.client import ordinary
 
 FRAMES = [ordinary(b"\x02RIGHT", b"\x02LEFT!", 60 + number) for number in range(100)]
 

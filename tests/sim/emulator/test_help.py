@@ -10,13 +10,13 @@ import typer
 from typer.testing import CliRunner
 
 from iswitch.config import Config
-from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.bench.help_texts import unprinted
 from sim.emulator.__main__ import app
 from sim.emulator.card import Card
 from sim.emulator.faults import PROBABILITIES, Rates
 from sim.emulator.hub import ECHO
 from sim.emulator.udp import UdpSocket
+from sim.frames.client import SWITCH_IP, SWITCH_MAC
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -5,8 +5,8 @@ from pathlib import Path
 from scapy.layers.l2 import Ether
 from scapy.utils import rdpcap
 
-from sim.bench.client import ordinary
 from sim.emulator.pcap import Capture
+from sim.frames.client import ordinary
 
 
 def test_captures_are_read_by_scapy(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ import socket
 
 import pytest
 
-from sim.bench.client import SWITCH_IP, SWITCH_MAC
 from sim.emulator.card import Card, Client
 from sim.emulator.udp import UdpSocket
+from sim.frames.client import SWITCH_IP, SWITCH_MAC
 
 
 def back(frame: bytes) -> bytes:

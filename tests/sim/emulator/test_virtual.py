@@ -15,7 +15,6 @@ from scapy.layers.l2 import Ether
 from scapy.utils import rdpcap
 
 from iswitch.config import Config
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, Reply, ordinary
 from sim.emulator.card import Card
 from sim.emulator.endpoint import FrameEnd
 from sim.emulator.engine import Board, Frame
@@ -25,6 +24,7 @@ from sim.emulator.link import Link
 from sim.emulator.udp import UdpSocket
 from sim.emulator.virtual import VirtualTime
 from sim.emulator.wire import Wire
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, Reply, ordinary
 
 CYCLE_PS = 5000
 LEFT, RIGHT = b"\x02LEFT!", b"\x02RIGHT"

@@ -6,7 +6,7 @@ import pytest
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, Action, Format, Outcome, Reason, Register, SlotState, Standing, Type
 from sim.bench.asynchronous import AsynchronousWorker, element
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, parse
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, parse
 from sim.model import switch
 from sim.model.decide import claims as claims_of
 from sim.model.decide.random import seed_for_first_seq

@@ -16,7 +16,7 @@ from iswitch.wire import (
     Standing,
     Type,
 )
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client
 from sim.model.switch import Switch
 
 CONFIG = Config(ports=4, bus_bits=64, members=4, jobs=2, window=2, elements=16)

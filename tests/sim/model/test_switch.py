@@ -21,9 +21,9 @@ from iswitch.wire import (
     ResultFlag,
     Type,
 )
-from sim.bench.client import SWITCH_IP, SWITCH_MAC, Client, ordinary, udp_frame
 from sim.bench.hosts import Host, arp_request, echo_request
 from sim.bench.oracle import window64_sum
+from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, ordinary, udp_frame
 from sim.model.decide.random import seed_for_first_seq
 from sim.model.switch import Switch
 

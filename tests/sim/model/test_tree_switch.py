@@ -23,9 +23,9 @@ from iswitch.wire import (
     Type,
     ones_complement_sum,
 )
-from sim.bench.client import SWITCH_IP, Client
 from sim.bench.oracle import NAN, patterns, window64_sum
 from sim.bench.tree import BAD, FLAT, TREES, Tree, address, facts
+from sim.frames.client import SWITCH_IP, Client
 from sim.model.decide.random import seed_for_first_seq
 from sim.model.egress import compose
 from sim.model.ingress.parse import parse

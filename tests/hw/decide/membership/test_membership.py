@@ -10,8 +10,8 @@ from hw.decide import core, work
 from hw.decide.membership import closing, membership
 from iswitch.config import Config
 from iswitch.wire import Action, JobState, Operation, Outcome, Reason, Standing
-from sim.bench.client import Client
 from sim.bench.core import CoreBench
+from sim.frames.client import Client
 from sim.model.decide.random import seed_for_first_seq
 
 CONFIG = Config(ports=4, bus_bits=64, members=3, jobs=2, window=2, elements=16, queue_bytes=4096, mac_entries=64)

@@ -6,7 +6,7 @@ from scapy.layers.inet import ICMP, IP
 from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Raw
 
-from sim.bench.client import SWITCH_IP, SWITCH_MAC
+from sim.frames.client import SWITCH_IP, SWITCH_MAC
 from sim.model.bridge.responder import answer
 from sim.model.egress.compose import Own
 

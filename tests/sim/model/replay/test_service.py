@@ -5,9 +5,9 @@ import numpy as np
 from iswitch.config import Config, Replay
 from iswitch.wire import NOTICE_INTERVAL_US, Action, Outcome, Register, Stat, Type
 from iswitch.wire.replay import Fate, Kind, ReplayRegister
-from sim.bench.client import Client, parse
 from sim.bench.replay_bench import ReplayBench, fields
 from sim.bench.replay_client import ReplayClient
+from sim.frames.client import Client, parse
 from sim.model.replay import draws
 
 REPLAY = Replay(

@@ -153,7 +153,7 @@ class Client:
             key,
         )
 
-    def frame(self, kind: int, payload: bytes = b"", *, checksum: bool = True, **fields: int) -> bytes:
+    def frame(self, kind: int, payload: bytes = b"", *, checksum: bool = True, **fields: Any) -> bytes:
         """Any frame to the switch; `fields` override the header's."""
         header = np.zeros(1, HEADER)
         values = {
@@ -185,7 +185,7 @@ class Client:
         flags: int = 0,
         format: int | None = None,
         checksum: bool = True,
-        **fields: int,
+        **fields: Any,
     ) -> bytes:
         """`numbers`: an array of 4-byte elements (float32, int32, u32), or raw bytes."""
         payload = numbers if isinstance(numbers, bytes) else np.ascontiguousarray(numbers).tobytes()
@@ -197,16 +197,16 @@ class Client:
             **({"seq": seq % 2**32, "behind": behind, "count": 1, "format_flags": flags << 4 | form} | fields),
         )
 
-    def receipt(self, seq: int, *, behind: int = 0, want: bool = False, **fields: int) -> bytes:
+    def receipt(self, seq: int, *, behind: int = 0, want: bool = False, **fields: Any) -> bytes:
         """Says that nothing below `seq - behind` is lacking; with `want` asks for the result of `seq`."""
         flags = ContributionFlag.WANT if want else 0
         return self.frame(Type.RECEIPT, **({"seq": seq % 2**32, "behind": behind, "format_flags": flags << 4} | fields))
 
-    def claim(self, k: int, weights: int, **fields: int) -> bytes:
+    def claim(self, k: int, weights: int, **fields: Any) -> bytes:
         """The member's vector `k` is ready, computed with weights that lack the results from seq `weights` on."""
         return self.frame(Type.CLAIM, **({"seq": k, "members": weights % 2**32} | fields))
 
-    def control(self, action: int, body: dict[str, int] | None = None, **fields: int) -> bytes:
+    def control(self, action: int, body: dict[str, int] | None = None, **fields: Any) -> bytes:
         """Any control message; `body` names fields of `CONTROL`, `fields` those of the header."""
         record = np.zeros(1, CONTROL)
         for name, value in ({"action": action} | (body or {})).items():
@@ -247,20 +247,20 @@ class Client:
             members=self.ranks,
         )
 
-    def rising(self, action: int, body: dict[str, int] | None = None, **fields: int) -> bytes:
+    def rising(self, action: int, body: dict[str, int] | None = None, **fields: Any) -> bytes:
         """A control message with the next number; `seq=` repeats an older one."""
         if "seq" not in fields:
             self.number += 1
             fields["seq"] = self.number
         return self.control(action, {"nonce": self.nonce} | (body or {}), **fields)
 
-    def leave(self, **fields: int) -> bytes:
+    def leave(self, **fields: Any) -> bytes:
         return self.rising(Action.LEAVE, **fields)
 
-    def reset(self, **fields: int) -> bytes:
+    def reset(self, **fields: Any) -> bytes:
         return self.rising(Action.RESET, **fields)
 
-    def end_job(self, key: int | None = None, **fields: int) -> bytes:
+    def end_job(self, key: int | None = None, **fields: Any) -> bytes:
         """The RESET that ends the job whoever asks, by key."""
         return self.control(
             Action.RESET,
@@ -268,17 +268,17 @@ class Client:
             **({"member": NO_MEMBER, "token": 0} | fields),
         )
 
-    def set_h(self, threshold: int, **fields: int) -> bytes:
+    def set_h(self, threshold: int, **fields: Any) -> bytes:
         return self.rising(Action.SET_H, {"threshold": threshold}, **fields)
 
-    def fbcast(self, segment: int, **fields: int) -> bytes:
+    def fbcast(self, segment: int, **fields: Any) -> bytes:
         """The segment of this seq is to complete with what it has."""
         return self.rising(Action.FBCAST, {"segment": segment % 2**32}, **fields)
 
-    def halt(self, on: bool = True, **fields: int) -> bytes:
+    def halt(self, on: bool = True, **fields: Any) -> bytes:
         return self.rising(Action.HALT, {"mode": int(on)}, **fields)
 
-    def read(self, address: int, **fields: int) -> bytes:
+    def read(self, address: int, **fields: Any) -> bytes:
         return self.control(Action.READ, {"address": address, "nonce": self.nonce}, **fields)
 
     def take(self, frame: bytes) -> Reply:
