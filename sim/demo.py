@@ -13,12 +13,12 @@ from typing import TypeVar
 
 from rich.console import Console
 
+from examples.launch import LaunchError, launch, stop_on_signals
+from examples.policy import Policy
+from examples.training import Options
+from examples.watch import watch
 from iswitch import IswitchError
 from iswitch.config import Config
-from iswitch.rl.launch import LaunchError, launch, stop_on_signals
-from iswitch.rl.policy import Policy
-from iswitch.rl.training import Options
-from iswitch.rl.watch import watch
 from sim.emulator.faults import PROBABILITIES
 
 __all__ = ["FAULTS", "Emulator", "made", "run"]

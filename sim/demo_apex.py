@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from iswitch.rl.apex.launch import SOLVED, launch
-from iswitch.rl.apex.options import Options
+from examples.apex.launch import SOLVED, launch
+from examples.apex.options import Options
 from sim.demo import FAULTS, Emulator, made, run
 from sim.emulator.faults import PROBABILITIES
 from sim.emulator.replay import EMULATED

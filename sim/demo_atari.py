@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from iswitch.rl.apex.atari import AtariOptions
-from iswitch.rl.apex.atari_launch import launch_atari
+from examples.apex.atari import AtariOptions
+from examples.apex.atari_launch import launch_atari
 from sim.demo import FAULTS, Emulator, made, run
 from sim.demo_apex import REPLAY
 from sim.emulator.faults import PROBABILITIES

@@ -11,16 +11,16 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from examples.crew import Crew, Done
 from iswitch import Worker
 from iswitch.config import Config
 from iswitch.plan.allreduce.train import Settings, train
-from iswitch.rl.crew import Crew, Done
 from sim.demo import Emulator, made, run
 
 __all__ = ["learn", "main"]
 
 TIMEOUT_S = 60.0
-"""A collective without progress; long, as in `iswitch.rl.launch`."""
+"""A collective without progress; long, as in `examples.launch`."""
 
 Progress = tuple[int, dict[str, float]]
 """An iteration, and the mean rounds of its games by topology."""

@@ -37,7 +37,7 @@ from iswitch.wire import (
 from sim.bench import tiers
 
 ROOT = Path(__file__).parent.parent
-SOURCES = sorted(path for top in ("host/iswitch", "hw", "sim") for path in (ROOT / top).rglob("*.py"))
+SOURCES = sorted(path for top in ("host/iswitch", "hw", "sim", "examples") for path in (ROOT / top).rglob("*.py"))
 PROTOCOL = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
 
 UNTESTED: dict[str, str] = {
@@ -71,7 +71,15 @@ def breaches(under: str, *forbidden: str) -> list[str]:
 
 
 def test_the_driver_imports_neither_gateware_nor_simulation():
-    assert breaches("host/iswitch/", "hw", "sim", "amaranth", "tests") == []
+    assert breaches("host/iswitch/", "hw", "sim", "amaranth", "examples", "tests") == []
+
+
+def test_examples_import_neither_gateware_nor_simulation():
+    """And only the demos and the virtual cluster import the examples."""
+    assert breaches("examples/", "hw", "sim", "amaranth", "tests") == []
+    assert breaches("hw/", "examples") == []
+    users = {breach.partition(" ")[0] for breach in breaches("sim/", "examples")}
+    assert {name for name in users if not name.startswith(("sim/demo", "sim/cluster/"))} == set()
 
 
 def test_golden_models_import_no_gateware():

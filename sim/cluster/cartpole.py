@@ -24,11 +24,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from examples import asynchronous as rl_asynchronous
+from examples.ppo import Options, Pace, evaluate, train
+from examples.replica import Vector
 from iswitch import AsyncWorker, Worker
 from iswitch.config import Config
-from iswitch.rl import asynchronous as rl_asynchronous
-from iswitch.rl.ppo import Options, Pace, evaluate, train
-from iswitch.rl.replica import Vector
 from iswitch.wire import STALENESS_MAX
 from sim.emulator.cluster import Cluster
 from sim.emulator.engine import Board

@@ -18,6 +18,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from examples.ppo import Options, train
 from iswitch import Worker
 from iswitch.plan.configuration import configuration
 from iswitch.plan.errors import told
@@ -26,7 +27,6 @@ from iswitch.plan.reading import read
 from iswitch.plan.report import binds
 from iswitch.plan.topology import Topology, TopologyError
 from iswitch.plan.tree import Plan
-from iswitch.rl.ppo import Options, train
 from sim.emulator.cluster import Cluster
 from sim.emulator.planned import boards_of, config_of, fabric_of, plug
 from sim.emulator.program import Program

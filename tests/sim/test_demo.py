@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import sim.demo
+from examples.crew import LaunchError
+from examples.policy import Policy
 from iswitch import IswitchError
-from iswitch.rl.crew import LaunchError
-from iswitch.rl.policy import Policy
 from sim.demo import made, run
 
 

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from iswitch.rl.ppo import Options
+from examples.ppo import Options
 from sim.cluster.cartpole import TRAINERS, Costs, Outcome, Row, asynchronous, measure, median_s
 from sim.emulator.program import Machine, Program
 

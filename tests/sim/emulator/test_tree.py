@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from examples.ppo import Options, train
 from iswitch import RefusedError, Worker
 from iswitch.config import Config
-from iswitch.rl.ppo import Options, train
 from iswitch.wire import Reason
 from sim.bench.oracle import window64_sum
 from sim.emulator.cluster import Cluster

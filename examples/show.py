@@ -1,0 +1,132 @@
+"""The display of a training: lines while it runs, its learning curve, and its results."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from examples.training import Options, Progress
+
+__all__ = ["Display", "draw", "tell"]
+
+_LINE_EVERY = 5
+
+
+class Display:
+    """Prints a line for every fifth update, and on a terminal one below them that changes with each."""
+
+    def __init__(self, options: Options, console: Console) -> None:
+        self.options, self.console = options, console
+        self.last: Progress | None = None
+        self.live = Live(Text("the workers start ..."), console=console, transient=True)
+
+    def __enter__(self) -> "Display":
+        self.console.print(
+            f"{'update':>10} {'steps':>9} {'mean return':>12} {'allreduces':>11} {'per s':>6} {'time':>8}"
+        )
+        if self.console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.last and self.last.update % _LINE_EVERY:
+            self.console.print(self.line(self.last))
+        if self.console.is_terminal:
+            self.live.stop()
+
+    def line(self, now: Progress) -> Text:
+        """Return the line of one report."""
+        without = f"   without rank {', '.join(map(str, now.missing))}" if now.missing else ""
+        return Text(
+            f"{f'{now.update}/{self.options.updates}':>10} {now.steps:>9,} {now.mean_return:>12.1f} "
+            f"{now.allreduces:>11,} {now.allreduces / now.seconds:>6.0f} {now.seconds:>6.1f} s{without}"
+        )
+
+    def show(self, now: Progress) -> None:
+        """Show a report."""
+        news = self.last is not None and self.last.missing != now.missing
+        self.last = now
+        if now.update % _LINE_EVERY == 0 or news:
+            self.console.print(self.line(now))
+        self.live.update(self.line(now))
+
+
+def draw(curve: list[Progress], summary: dict[str, Any], path: Path) -> None:
+    """Draw the learning curve into a PNG."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    options = summary["options"]
+    figure, axes = pyplot.subplots(figsize=(7, 3.6), layout="constrained")
+    axes.plot(
+        [point.steps for point in curve],
+        [point.mean_return for point in curve],
+        label=f"training, latest {options['solved_episodes']} episodes",
+    )
+    axes.axhline(
+        summary["mean_reward_eval"],
+        color="tab:green",
+        linestyle="--",
+        label=f"evaluation, {len(summary['rewards_eval'])} episodes: {summary['mean_reward_eval']:.0f}",
+    )
+    axes.axhline(options["solved_return"], color="gray", linestyle=":", label=f"solved: {options['solved_return']:g}")
+    top = max([summary["mean_reward_eval"], options["solved_return"], *(point.mean_return for point in curve)])
+    axes.set(
+        xlabel="environment steps of all workers",
+        ylabel="mean return",
+        xlim=(0, None),
+        ylim=(0, 1.06 * top),
+        title=f"{options['environment']}: {summary['workers']} workers, "
+        f"{summary['allreduces']:,} allreduces by the switch",
+    )
+    axes.legend(loc="lower right")
+    axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=100)
+    pyplot.close(figure)
+
+
+def tell(summary: dict[str, Any], out: Path, console: Console) -> None:
+    """Print the results of a training, and what helps if the environment is not solved."""
+    rewards, options = np.array(summary["rewards_eval"]), summary["options"]
+    counters = summary["switch_counters"]
+    if summary["contributions_expected"]:
+        share = f"({summary['workers']} workers x {summary['segments']:,} segments)"
+    else:
+        share = f"(evictions of workers: {counters.get('EVICTED', 0)}, admissions: {counters.get('ADMITTED', 0)})"
+    verdict = "solved" if summary["solved"] else "NOT SOLVED"
+    for what, value in (
+        (
+            "evaluation",
+            f"mean return {rewards.mean():.1f} of {rewards.size} unseen episodes "
+            f"(worst {rewards.min():.0f}): {verdict}, the threshold is {options['solved_return']:g}",
+        ),
+        ("weights", f"the same on all {summary['workers']} workers, sha256 {summary['weights_sha256'][0][:16]}..."),
+        (
+            "switch",
+            f"{summary['contributions_accepted']:,} contributions added, each exactly once {share}; "
+            f"{counters.get('DUPLICATE', 0):,} retransmissions ignored (normal while a worker waits)",
+        ),
+        (
+            "time",
+            f"{summary['train_s']:.1f} s, of them {summary['allreduce_s']:.1f} s in {summary['allreduces']:,} "
+            f"allreduces ({summary['allreduce_ms']:.1f} ms each, waiting for the slowest included)",
+        ),
+        ("files", ", ".join(f"{out}/{name}" for name in ("policy.npz", "summary.json", "learning_curve.png"))),
+    ):
+        console.print(Text(f"{what:>10}  {value}"), soft_wrap=True)
+    if not summary["solved"]:
+        console.print(
+            Text(
+                f"This policy is not good: its mean return of {rewards.mean():.1f} is below "
+                f"{options['solved_return']:g}. Training depends on chance. Try another seed "
+                f"(--seed {options['seed'] + 1}), or train for longer "
+                f"(--total-steps {2 * options['total_steps']}).",
+                style="red",
+            ),
+            soft_wrap=True,
+        )

@@ -1,5 +1,0 @@
-"""`python -m iswitch.rl.apex --switch 127.0.0.1:27000-27003`: Ape-X on this machine, with a switch that runs."""
-
-from iswitch.rl.apex.launch import main
-
-raise SystemExit(main())

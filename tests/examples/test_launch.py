@@ -1,0 +1,112 @@
+"""Worker processes against the golden model of the switch over UDP."""
+
+import io
+import json
+import multiprocessing
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from examples.launch import LaunchError, exit_code, launch, main
+from examples.policy import Policy
+from examples.rollout import evaluate
+from examples.show import tell
+from examples.training import Options
+from iswitch.config import Config
+from sim.bench.udp_model import Faults, UdpModel
+
+FEW = Options(workers=2, num_envs=1, num_steps=16, total_steps=2 * 16 * 2, epochs=1, hidden=8, evaluation_episodes=2)
+LONG = Options(workers=2, num_envs=1, num_steps=16, total_steps=1_000_000, hidden=8)
+
+
+def addresses(model):
+    return [model.address(port) for port in range(model.config.ports)]
+
+
+@pytest.mark.parametrize("faults", [Faults(), Faults(loss=0.05, duplication=0.05, reordering=0.05)])
+def test_every_contribution_is_added_once(faults, tmp_path):
+    with UdpModel(faults=faults) as model:
+        summary = launch(FEW, addresses(model), tmp_path)
+    state = 3 * summary["parameters"] + 4  # weights, two moments, two counters of 8 bytes
+    segments = 1 + -(-state // Config().elements) + 2 * (1 + 2)
+    assert summary["contributions_accepted"] == summary["contributions_expected"] == FEW.workers * segments
+    assert len(set(summary["weights_sha256"])) == 1
+    assert summary["allreduces"] == 2 * (1 + 2)
+    assert json.loads((tmp_path / "summary.json").read_text()) == json.loads(json.dumps(summary))
+    assert (tmp_path / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_end_states_that_the_environment_is_not_solved_and_the_weights_are_kept(tmp_path):
+    text = io.StringIO()
+    with UdpModel() as model:
+        summary = launch(FEW, addresses(model), tmp_path, console=Console(file=text, width=200))
+    said = " ".join(text.getvalue().split())
+    assert summary["solved"] is False and summary["mean_reward_eval"] < FEW.solved_return
+    assert f"(worst {min(summary['rewards_eval']):.0f}): NOT SOLVED, the threshold is 475" in said
+    assert f"This policy is not good: its mean return of {summary['mean_reward_eval']:.1f} is below 475." in said
+    assert "Try another seed (--seed 2), or train for longer (--total-steps 128)." in said
+    policy = Policy.load(tmp_path / "policy.npz")
+    assert f"{tmp_path}/policy.npz" in said and {policy.weights_sha256} == set(summary["weights_sha256"])
+    assert evaluate(policy.weights, FEW) == summary["rewards_eval"]
+    assert policy.mean_return == summary["mean_reward_eval"]
+
+    text.truncate(0)
+    tell(summary | {"solved": True}, tmp_path, Console(file=text, width=200))
+    said = text.getvalue()
+    assert ": solved, the threshold is 475" in said and "not good" not in said and "another seed" not in said
+
+
+def test_a_training_that_does_not_solve_the_environment_fails(tmp_path, capsys):
+    few = [
+        "--workers",
+        "1",
+        "--num-envs",
+        "1",
+        "--num-steps",
+        "16",
+        "--total-steps",
+        "16",
+        "--epochs",
+        "1",
+        "--evaluation-episodes",
+        "1",
+    ]
+    with UdpModel() as model:
+        assert main(["--switch", ",".join(addresses(model)), "--out", str(tmp_path), *few]) == 1
+    assert "This policy is not good" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("returned, code", [(None, 0), ({}, 0), (True, 0), (False, 1)])
+def test_only_false_is_a_failure(returned, code):
+    assert exit_code(lambda: returned) == code
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_others_go_on_without_a_killed_worker_which_comes_back_with_their_weights(rank, tmp_path):
+    options = replace(LONG, workers=3, total_steps=16 * 3 * 400, solved_return=1000.0, evaluation_episodes=2)
+    with UdpModel() as model:
+        summary = launch(options, addresses(model), tmp_path, kill=rank)
+    assert len(summary["weights_sha256"]) == 3 and len(set(summary["weights_sha256"])) == 1
+    counters = summary["switch_counters"]
+    assert (counters["EVICTED"], counters["ADMITTED"]) == (1, 1)
+    missing = [tuple(point["missing"]) for point in summary["curve"]]
+    if rank:  # else it is the newcomer's curve, which begins afterwards
+        assert set(missing) == {(), (rank,)} and missing[0] == missing[-1] == ()
+    assert summary["contributions_expected"] is None
+
+
+def test_without_restarts_the_death_of_a_worker_ends_all(tmp_path):
+    with UdpModel() as model, pytest.raises(LaunchError, match="died"):
+        launch(LONG, addresses(model), tmp_path, restarts=0, kill=1)
+    assert not multiprocessing.active_children()
+
+
+def test_death_of_the_switch_ends_all(tmp_path):
+    def watch() -> None:
+        if multiprocessing.active_children():
+            raise LaunchError("the switch is gone")
+
+    with UdpModel() as model, pytest.raises(LaunchError, match="is gone"):
+        launch(LONG, addresses(model), tmp_path, watch=watch)
+    assert not multiprocessing.active_children()
