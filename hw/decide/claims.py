@@ -43,7 +43,7 @@ class Claims(wiring.Component):
                 "member": In(range(config.members)),
                 "job": In(job_row(config)),
                 "row": In(claims_row(config)),
-                "have": In(data.ArrayLayout(SEQ, config.members)),
+                "acknowledged": In(data.ArrayLayout(SEQ, config.members)),
                 "covered": Out(1),
                 "granted": Out(config.members),
                 "behind": Out(config.members),
@@ -73,7 +73,7 @@ class Claims(wiring.Component):
         m.d.comb += [
             ahead.eq(self.k - Array(row.last)[self.member]),
             beyond.eq(self.at - row.base),
-            more.eq(self.at - Array(self.have)[self.member]),
+            more.eq(self.at - Array(self.acknowledged)[self.member]),
         ]
         older, repeats, future, unheld, least = Signal(), Signal(), Signal(), Signal(), Signal(SEQ)
         m.d.comb += least.eq(0 - job.segments)
@@ -87,7 +87,7 @@ class Claims(wiring.Component):
             owns.append(valid[k] & ((distance == 0) | (distance.as_unsigned() > least)))
             holds.append(valid[k] & (grant.members & bit).any())
         for k in range(self.config.members):
-            lacks.append(job.live[k] & (self.have[k] != row.base))
+            lacks.append(job.live[k] & (self.acknowledged[k] != row.base))
         after, owners, holding = Signal(len(kept)), Signal(len(kept)), Signal(len(kept))
         m.d.sync += [
             older.eq(ahead < 0),

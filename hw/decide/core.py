@@ -175,7 +175,7 @@ class Core(wiring.Component):
             rows.member.eq(frame.member),
             rows.slot.eq(slot_number(config, frame.job, frame.seq)),
             rows.slot_next.eq(decision.slot_next),
-            rows.have_next.eq(ring.low),
+            rows.acknowledged_next.eq(ring.low),
             verdict.frame.eq(1),
             verdict.length.eq(held.arrival.scan.length),
         ]
@@ -339,7 +339,7 @@ class Core(wiring.Component):
                         rows.job_next.live.eq(job.live | job.joining),
                         rows.job_next.joining.eq(0),
                         rows.start_write.eq(job.joining),
-                        rows.start_next.eq(rows.claims_row.base),
+                        rows.admitted_seq_next.eq(rows.claims_row.base),
                     ]
                     m.d.sync += self.stats[Stat.ADMITTED].eq(1)
             with m.State("CONTROL"):

@@ -27,7 +27,7 @@ def inquire(m, case: Case, parents):
         ring.member.eq(frame.member),
         ring.job.eq(rows.job_row),
         ring.slot.eq(rows.slot_row),
-        ring.have.eq(rows.have),
+        ring.acknowledged.eq(rows.acknowledged),
         ring.heard.eq(rows.heard),
         ring.now_us.eq(case.held_us),
         ring.granted.eq(claims.granted),
@@ -35,7 +35,7 @@ def inquire(m, case: Case, parents):
         asked.seq.eq(frame.seq),
         asked.behind.eq(frame.behind),
         asked.want.eq(frame.format_flags[7]),
-        asked.whole.eq(frame.format_flags[7] | asynchronous),
+        asked.requires_all.eq(frame.format_flags[7] | asynchronous),
         asked.boundary.eq(frame.format_flags[5] & ~asynchronous),
         asked.numeric.eq(Mux(format == Format.FIXED64, Format.WINDOW64, format)),
         asked.length.eq(checks.payload),
@@ -46,7 +46,7 @@ def inquire(m, case: Case, parents):
         claims.member.eq(frame.member),
         claims.job.eq(rows.job_row),
         claims.row.eq(rows.claims_row),
-        claims.have.eq(rows.have),
+        claims.acknowledged.eq(rows.acknowledged),
     ]
     if case.config.uplinks:
         m.d.sync += case.parent.eq(Array(parents)[rows.job])

@@ -15,7 +15,7 @@ class Lowest(wiring.Component):
     """The lowest seq whose result some live member may lack: `tree.lowest` of `sim/model/decide/tree.py`.
 
     Live members lack results within 4W of each other's, so a few bits of how far each is from `member` tell the least;
-    `member` itself counts as `gain` ahead of what `have` says. 3 cycles after `have`, `live` and `member`, 2 after
+    `member` itself counts as `gain` ahead of what `acknowledged` says. 3 cycles after `acknowledged`, `live` and `member`, 2 after
     `gain`, which is not negative; one a cycle.
     """
 
@@ -23,7 +23,7 @@ class Lowest(wiring.Component):
         self.config = config
         super().__init__(
             {
-                "have": In(data.ArrayLayout(SEQ, config.members)),
+                "acknowledged": In(data.ArrayLayout(SEQ, config.members)),
                 "live": In(config.members),
                 "member": In(range(config.members)),
                 "gain": In(32),
@@ -36,12 +36,14 @@ class Lowest(wiring.Component):
         bits = exact_log2(self.config.slots) + 3
         nearest = (1 << bits - 1) - 1
         mine, kept, again = Signal(SEQ), Signal(SEQ), Signal(SEQ)
-        m.d.comb += mine.eq(self.have[self.member])
+        m.d.comb += mine.eq(self.acknowledged[self.member])
         m.d.sync += [kept.eq(mine), again.eq(kept)]
         distances, counts, own = [], Signal(), Signal(signed(bits))
         for k in range(self.config.members):
             distance = Signal(signed(bits), name=f"distance_{k}")
-            m.d.sync += distance.eq(Mux(self.live[k] & (self.member != k), (self.have[k] - mine)[:bits], nearest))
+            m.d.sync += distance.eq(
+                Mux(self.live[k] & (self.member != k), (self.acknowledged[k] - mine)[:bits], nearest)
+            )
             distances.append(distance)
         m.d.sync += [counts.eq(self.live.bit_select(self.member, 1)), own.eq(Mux(counts, self.gain[:bits], nearest))]
         # Of the others by fours in one cycle, of all in the next.

@@ -16,9 +16,9 @@ from iswitch.wire import SILENCE_TICK_US, Operation, Outcome, SlotState
 __all__ = ["Asked", "Report", "Ring", "admission", "has_enough", "is_complete"]
 
 
-def has_enough(whole, count, threshold, overdue):
+def has_enough(requires_all, count, threshold, overdue):
     """Enough workers are in the sum, or it has been open for too long, unless it waits for all."""
-    return ~whole & ((count >= threshold) | overdue)
+    return ~requires_all & ((count >= threshold) | overdue)
 
 
 def is_complete(slot, enough):
@@ -37,23 +37,23 @@ def admission(m, completes, slot, now, tables):
             tables.job_write.eq(1),
             after.live.eq(job.live | new),
             after.joining.eq(0),
-            after.newcomers.eq(new),
-            after.start.eq(slot.seq + 1),
+            after.admitted.eq(new),
+            after.admitted_seq.eq(slot.seq + 1),
             tables.start_write.eq(new),
-            tables.start_next.eq(slot.seq + 1),
+            tables.admitted_seq_next.eq(slot.seq + 1),
         ]
     return new
 
 
 class Asked(data.Struct):
-    """What the ring needs to know of a contribution or a receipt. In an asynchronous job `whole` is set and `boundary`
+    """What the ring needs to know of a contribution or a receipt. In an asynchronous job `requires_all` is set and `boundary`
     is not, and `covered` says that the seq belongs to an update that was granted. In trees also of an `uplink`, or of a
     result from above to `install`; `ranks`, `tainted_ranks`: whose numbers it brings, and whose were rejected."""
 
     receipt: 1
     want: 1
     boundary: 1
-    whole: 1
+    requires_all: 1
     seq: 32
     behind: 16
     numeric: 4
@@ -87,7 +87,7 @@ class Ring(wiring.Component):
     of these, the set `late`.
 
     In trees (`sim/model/decide/tree.py`) what a `leaf` would complete goes `up`; `report` is right in the fourth
-    cycle, too; `lowest` is what its worst live member lacks, 4 cycles after `have` and the job's row; `reports`: it
+    cycle, too; `lowest` is what its worst live member lacks, 4 cycles after `acknowledged` and the job's row; `reports`: it
     sends its parent a receipt, `report`, for a member's or for a repeat that it can only wait with. While it `departs`
     nobody has a message that counts.
     """
@@ -100,7 +100,7 @@ class Ring(wiring.Component):
                 "member": In(range(config.members)),
                 "job": In(job_row(config)),
                 "slot": In(slot_row(config)),
-                "have": In(data.ArrayLayout(SEQ, config.members)),
+                "acknowledged": In(data.ArrayLayout(SEQ, config.members)),
                 "heard": In(data.ArrayLayout(TICK, config.members)),
                 "now_us": In(32),
                 "tick": In(TICK),
@@ -147,13 +147,13 @@ class Ring(wiring.Component):
         m.d.comb += low.eq(asked.seq - asked.behind)
         ahead, gain = Signal(signed(32)), Signal(signed(32))
         mine = Signal(32)
-        m.d.comb += mine.eq(self.have[self.member])
+        m.d.comb += mine.eq(self.acknowledged[self.member])
         behind_bad, early, overdue = Signal(), Signal(), Signal()
         lacking, quiet = [], []
         allowed = job.evict >> exact_log2(SILENCE_TICK_US)
         for k in range(self.config.members):
             known, silence = Signal(signed(32), name=f"known_{k}"), Signal(TICK, name=f"silence_{k}")
-            m.d.comb += [known.eq(self.have[k] - slot.seq), silence.eq(self.tick - self.heard[k])]
+            m.d.comb += [known.eq(self.acknowledged[k] - slot.seq), silence.eq(self.tick - self.heard[k])]
             lacking.append(job.live[k] & (known <= 0))
             quiet.append((allowed != 0) & (silence > allowed))
         lacks, before_start, age, bit = (
@@ -163,7 +163,7 @@ class Ring(wiring.Component):
             Signal(self.config.members),
         )
         same, rejects, tally = Signal(), Signal(), Signal(range(self.config.members + 1))
-        m.d.comb += [before_start.eq(asked.seq - job.start), age.eq(self.now_us - slot.opened)]
+        m.d.comb += [before_start.eq(asked.seq - job.admitted_seq), age.eq(self.now_us - slot.opened)]
         m.d.sync += [
             bit.eq(Mux(installing, 0, 1 << self.member)),
             ahead.eq(asked.seq - slot.seq),
@@ -202,8 +202,8 @@ class Ring(wiring.Component):
             opens.eq((ahead >= 0) & ~same),
             grows.arrived.eq(Mux(opens, 0, slot.arrived) | bit),
             grows.members.eq(Mux(opens, 0, slot.members) | Mux(rejects, 0, bit)),
-            grows.expected.eq(Mux(opens, job.live & ~Mux(early, job.newcomers, 0), slot.expected)),
-            grows.whole.eq(Mux(installs, ~opens & slot.whole, asked.whole)),
+            grows.expected.eq(Mux(opens, job.live & ~Mux(early, job.admitted, 0), slot.expected)),
+            grows.requires_all.eq(Mux(installs, ~opens & slot.requires_all, asked.requires_all)),
             count.eq(Mux(opens, 0, tally) + (~rejects & bit.any())),  # who adds is not in the slot
         ]
         gains, jumps, far, lap, claimed, anew = (
@@ -227,14 +227,16 @@ class Ring(wiring.Component):
             here.eq((slot.arrived & bit).any()),
             held.eq(collecting | sent_up | (complete & (lacks & ~bit).any())),
             stored.eq(complete & same),
-            enough.eq(has_enough(grows.whole, count, job.threshold, overdue & ~opens)),
-            closes.eq(is_complete(slot, has_enough(slot.whole, tally, job.threshold, overdue))),
+            enough.eq(has_enough(grows.requires_all, count, job.threshold, overdue & ~opens)),
+            closes.eq(is_complete(slot, has_enough(slot.requires_all, tally, job.threshold, overdue))),
             # A result does not say them, and may have opened the slot.
             other_format.eq(
                 ~opens
                 & (
                     (asked.numeric != slot.numeric)
-                    | ((asked.boundary != slot.boundary) | (asked.whole != slot.whole)) & ~installs & ~(leaf & complete)
+                    | ((asked.boundary != slot.boundary) | (asked.requires_all != slot.requires_all))
+                    & ~installs
+                    & ~(leaf & complete)
                 )
             ),
             other_length.eq(~opens & (asked.length != slot.length)),
@@ -296,7 +298,7 @@ class Ring(wiring.Component):
             after.numeric.eq(asked.numeric),
             after.length.eq(asked.length),
             after.boundary.eq(Mux(installs, ~opens & slot.boundary, asked.boundary)),
-            after.whole.eq(grows.whole),
+            after.requires_all.eq(grows.requires_all),
             after.opened.eq(Mux(opens, Mux(installs, 0, self.now_us), slot.opened)),
             after.state.eq(Mux(installs, SlotState.COMPLETE, Mux(self.emit, closed, SlotState.COLLECTING))),
             self.completes.eq(self.slot_write & (after.state == SlotState.COMPLETE) & ~installs),
@@ -401,7 +403,7 @@ class Ring(wiring.Component):
             repeats = (self.outcome == Outcome.DUPLICATE) & ~installs
             m.d.sync += self.lowest.eq(least)
             m.d.comb += [
-                worst.have.eq(self.have),
+                worst.acknowledged.eq(self.acknowledged),
                 worst.live.eq(job.live),
                 worst.member.eq(self.member),
                 worst.gain.eq(Mux((gain >= 0) & ~self.departs, gain, 0)),

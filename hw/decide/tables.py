@@ -14,7 +14,7 @@ __all__ = ["Access", "Tables"]
 class Access(wiring.Signature):
     """One user's view of the tables. It points with `job`, `member` and `slot`; the rows there come one cycle later,
     and a row is written where it points. `have_write` and `start_write` select members whose lowest seq lacked becomes
-    `have_next` or `start_next`, `heard_write` those that have been heard now. `job_write` is of a job's row but what
+    `acknowledged_next` or `admitted_seq_next`, `heard_write` those that have been heard now. `job_write` is of a job's row but what
     its founder says, which is written by `job_founds`, too; `member_write` of a member's but who it is, which
     `member_enters` writes, too. These are for who `registers` members: of another's `job_next` only who is live,
     joining or new, and from where, is written."""
@@ -36,9 +36,9 @@ class Access(wiring.Signature):
                 "slot_write": Out(1),
                 "slot_next": Out(slot),
                 "have_write": Out(config.members),
-                "have_next": Out(SEQ),
+                "acknowledged_next": Out(SEQ),
                 "start_write": Out(config.members),
-                "start_next": Out(SEQ),
+                "admitted_seq_next": Out(SEQ),
                 "heard_write": Out(config.members),
                 "claims_write": Out(1),
                 "claims_next": Out(claims),
@@ -46,7 +46,7 @@ class Access(wiring.Signature):
                 "member_row": In(member),
                 "slot_row": In(slot),
                 "claims_row": In(claims),
-                "have": In(data.ArrayLayout(SEQ, config.members)),
+                "acknowledged": In(data.ArrayLayout(SEQ, config.members)),
                 "heard": In(data.ArrayLayout(TICK, config.members)),
             }
         )
@@ -170,14 +170,16 @@ class Tables(wiring.Component):
             claims = row("claims_next", claims_row(config))
             store("claims", "job", claims.shape(), "claims_row", both("claims_next", claims), enable("claims_write"))
 
-        have_next, start_next = (Mux(late, later(name), getattr(frames, name)) for name in ("have_next", "start_next"))
+        acknowledged_next, admitted_seq_next = (
+            Mux(late, later(name), getattr(frames, name)) for name in ("acknowledged_next", "admitted_seq_next")
+        )
         starts = enable("start_write")
         for name, size, enables, values in (
             (
-                "have",
+                "acknowledged",
                 SEQ,
                 enable("have_write") | starts,
-                [Mux(starts[k], start_next, have_next) for k in range(config.members)],
+                [Mux(starts[k], admitted_seq_next, acknowledged_next) for k in range(config.members)],
             ),
             ("heard", TICK, enable("heard_write"), [self.tick] * config.members),
         ):

@@ -51,7 +51,7 @@ class Views(wiring.Component):
                 "job_row": In(job_row(config)),
                 "member_row": In(member_row(config)),
                 "slot_row": In(slot_row(config)),
-                "have": In(data.ArrayLayout(SEQ, config.members)),
+                "acknowledged": In(data.ArrayLayout(SEQ, config.members)),
                 "heard": In(data.ArrayLayout(TICK, config.members)),
                 "viewed": Out(1),
                 "value": Out(32),
@@ -73,7 +73,7 @@ class Views(wiring.Component):
         points, values = [], []
         for base, below, there, value in (
             (Register.JOBS_VIEW, WORD_BITS, 1, self._job(m).as_value().word_select(word, 32)),
-            (Register.HAVE_VIEW, MEMBER_BITS, low < config.members, self.have[having]),
+            (Register.HAVE_VIEW, MEMBER_BITS, low < config.members, self.acknowledged[having]),
             (
                 Register.MEMBERS_VIEW,
                 WORD_BITS + MEMBER_BITS,

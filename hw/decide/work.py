@@ -89,7 +89,7 @@ def _sum(m, case: Case, work, admitted):
                 work.result.flags.eq(
                     Mux(again, ContributionFlag.RETRANSMISSION, 0)
                     | Mux(slot.boundary, ContributionFlag.BOUNDARY, 0)
-                    | Mux(slot.whole, ContributionFlag.WHOLE, 0)
+                    | Mux(slot.requires_all, ContributionFlag.WHOLE, 0)
                 ),
                 work.result.recipients.eq(1 << config.members),
             ]

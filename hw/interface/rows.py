@@ -40,7 +40,7 @@ SETTINGS = (
 """Of a job: what its founder says, written once."""
 
 
-CROWD = ("live", "joining", "newcomers", "start")
+CROWD = ("live", "joining", "admitted", "admitted_seq")
 """Of a job: what changes at a boundary, too, and not only by control messages."""
 
 
@@ -50,9 +50,9 @@ SENDER = ("nonce", "address", "port")
 
 def job_row(config: Config) -> data.StructLayout:
     """One job. `elements` is its largest segment, `limit` the biased exponent at which window64 rejects; `deadline` and
-    `evict` in microseconds; `segments` is 0 if it is synchronous. Of `live`, `joining`, `newcomers` and `start` the
+    `evict` in microseconds; `segments` is 0 if it is synchronous. Of `live`, `joining`, `admitted` and `admitted_seq` the
     model's `ring.Ring` says what they are. In trees: `tree` as in the model's `membership.Job`, `ranks` those of all
-    who have confirmed, and what the switch is to its parent (`up_...`, the model's `tree_switch.Above`)."""
+    who have confirmed, and what the switch is to its parent (`up_...`, the model's `tree_switch.ParentMembership`)."""
     return data.StructLayout(
         {
             "state": JobState,
@@ -72,8 +72,8 @@ def job_row(config: Config) -> data.StructLayout:
             "segments": range(SEGMENTS_MAX if config.staleness else 1),
             "live": config.members,
             "joining": config.members,
-            "newcomers": config.members,
-            "start": SEQ,
+            "admitted": config.members,
+            "admitted_seq": SEQ,
             **(
                 {
                     "tree": 1,
@@ -124,7 +124,7 @@ def slot_row(config: Config) -> data.StructLayout:
             "numeric": 4,
             "length": range(4 * config.elements + 1),
             "boundary": 1,
-            "whole": 1,
+            "requires_all": 1,
             "change": 1,
             "opened": 32,
             **({"ranks": members, "partial": 1} if config.uplinks else {}),

@@ -115,7 +115,7 @@ class ClaimsExplorer:
             yield from (
                 Force(k)
                 for k, slot in enumerate(core.ring.slots)
-                if slot.state == SlotState.COLLECTING and not slot.whole
+                if slot.state == SlotState.COLLECTING and not slot.requires_all
             )
 
     def entries(self, core: Core) -> Iterator[Event]:

@@ -79,7 +79,7 @@ class Scenario(NamedTuple):
     resets: int = 0
     fbcasts: bool = False
     rules: Rules = Rules()
-    whole: bool = True
+    requires_all: bool = True
     epochs: bool = True
 
 
@@ -245,7 +245,7 @@ class ClaimsSwitch(Cores[Core]):
         verdict = self.rules.claim(before, core.ring, member=event.worker, k=event.k, weights=self.base(event.version))
         if verdict.outcome == Outcome.WINDOW and event.version <= len(core.granted):
             raise Violation("an honest worker is told WINDOW")
-        if verdict.outcome == Outcome.UNHELD and self.base(event.version) == core.ring.have[event.worker]:
+        if verdict.outcome == Outcome.UNHELD and self.base(event.version) == core.ring.acknowledged[event.worker]:
             raise Violation("a worker is not believed what it has said")
         core, answer = core._replace(claims=verdict.claims), verdict.answer
         if verdict.outcome == Outcome.CONTROL:
@@ -288,7 +288,7 @@ class ClaimsSwitch(Cores[Core]):
             member=event.worker,
             seq=seq,
             behind=event.segment - event.low,
-            whole=self.scenario.whole,
+            requires_all=self.scenario.requires_all,
             tainted=(event.segment, event.k) in self.scenario.tainted,
             granted=self.rules.granted(core.claims, seq) or 0,
         )

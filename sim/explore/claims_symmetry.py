@@ -27,7 +27,9 @@ def renumber(core: Core, order: tuple[int, ...]) -> Core:
     )
     grants = tuple(grant._replace(members=moved(grant.members)) for grant in claims.grants)
     return core._replace(
-        ring=ring._replace(slots=slots, have=moved_row(ring.have), live=moved(ring.live), joining=moved(ring.joining)),
+        ring=ring._replace(
+            slots=slots, acknowledged=moved_row(ring.acknowledged), live=moved(ring.live), joining=moved(ring.joining)
+        ),
         claims=claims._replace(grants=grants, claimants=moved_row(claims.claimants)),
         memory=tuple(map(moved_sum, core.memory)),
         truth=tuple(members if members == UNKNOWN else moved(members) for members in core.truth),

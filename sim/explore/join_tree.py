@@ -20,7 +20,7 @@ from iswitch.wire import ACK, FRAME_BYTES, NO_MEMBER, UDP_PORT, Action, Format, 
 from sim.explore.search import Violation, put, search
 from sim.model.decide.membership import Job, Source
 from sim.model.egress import compose
-from sim.model.tree_switch import Above, Parent, TreeSwitch
+from sim.model.tree_switch import Parent, ParentMembership, TreeSwitch
 
 __all__ = ["JoinTreeExplorer", "State"]
 
@@ -32,7 +32,7 @@ class Memory(NamedTuple):
     """What a switch knows."""
 
     job: Job
-    above: Above | None
+    above: ParentMembership | None
     random: int
 
 

@@ -110,7 +110,9 @@ class Explorer:
         yield from (SetThreshold(h) for h in s.thresholds if h != ring.threshold)
         collecting = [slot for slot in ring.slots if slot.state == SlotState.COLLECTING]
         if s.forces:
-            yield from (Force(self.switch.segment(slot)) for slot in collecting if s.any_forced or not slot.whole)
+            yield from (
+                Force(self.switch.segment(slot)) for slot in collecting if s.any_forced or not slot.requires_all
+            )
         if s.deadline:
             yield from (Overdue(self.switch.segment(slot)) for slot in collecting if not slot.opened_us)
 
@@ -163,7 +165,7 @@ class Explorer:
         s, ring = self.scenario, self.switch.cores[state.core].ring
         alive = [m for m in range(s.workers) if ring.live >> m & 1]
         enough = 1 if s.deadline else ring.threshold
-        knowing = ring.live & ~ring.newcomers
+        knowing = ring.live & ~ring.admitted
         for quiet in combinations(alive, 0 if s.tainted else max(0, len(alive) - enough)):
             if not knowing or any(knowing >> m & 1 for m in alive if m not in quiet):
                 self.reach_goal(state, quiet)

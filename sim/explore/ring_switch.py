@@ -50,7 +50,7 @@ class Scenario(NamedTuple):
     tainted: frozenset[tuple[int, int]] = frozenset()
     joins: bool = False
     boundaries: frozenset[int] = frozenset()
-    whole: frozenset[int] = frozenset()
+    requires_all: frozenset[int] = frozenset()
     forces: bool = False
     deadline: bool = False
     rules: Rules = RULES
@@ -135,7 +135,7 @@ class RingSwitch(Cores[Core]):
         ring = rules_of.new_ring(self.first_seq, s.window, s.workers, live, s.threshold, int(s.deadline))
         if s.slots:
             slots = tuple(Slot((self.first_seq + k - s.slots) % SERIAL) for k in range(s.slots))
-            ring = ShortRing(slots, ring.have, live, s.threshold)
+            ring = ShortRing(slots, ring.acknowledged, live, s.threshold)
         return self.intern(Core(ring, (0,) * len(ring.slots), (UNKNOWN,) * s.segments, (0,) * s.workers))
 
     def perform(self, core: Core, event: Event) -> tuple[Core, int, int, int]:
@@ -163,7 +163,7 @@ class RingSwitch(Cores[Core]):
                     seq=self.seq(event.segment),
                     behind=event.segment - event.low,
                     boundary=event.segment in s.boundaries,
-                    whole=self.is_whole(core, event.segment),
+                    requires_all=self.is_whole(core, event.segment),
                     tainted=(event.worker, event.segment) in s.tainted,
                     rules=s.rules,
                 )
@@ -183,7 +183,8 @@ class RingSwitch(Cores[Core]):
         core = core._replace(
             ring=ring,
             start=tuple(
-                self.segment(Slot(ring.have[m])) if new >> m & 1 else start for m, start in enumerate(core.start)
+                self.segment(Slot(ring.acknowledged[m])) if new >> m & 1 else start
+                for m, start in enumerate(core.start)
             ),
         )
         segment, receivers = UNKNOWN, 0
@@ -212,10 +213,10 @@ class RingSwitch(Cores[Core]):
             raise Violation("a sum is not that of its members' payloads")
         taking_part = sum(1 << m for m, start in enumerate(core.start) if core.ring.live >> m & 1 and start <= segment)
         waiting = taking_part & ~slot.arrived
-        forced = isinstance(event, Force) or slot.opened_us and not slot.whole
+        forced = isinstance(event, Force) or slot.opened_us and not slot.requires_all
         if work.emit and slot.members.bit_count() < core.ring.threshold and waiting and not forced:
             raise Violation("a slot completes with too few workers")
-        if work.emit and slot.whole and waiting and not forced:
+        if work.emit and slot.requires_all and waiting and not forced:
             raise Violation("a slot that waits for all completes without somebody")
         if work.emit and taking_part & ~slot.expected:
             raise Violation("a slot does not wait for a member")
@@ -234,7 +235,7 @@ class RingSwitch(Cores[Core]):
         """The collective after a change waits for all. Whoever sends for it holds the result that says so."""
         last = max((end for end in self.scenario.boundaries if end < segment), default=UNKNOWN)
         change = last != UNKNOWN and core.truth[last] >> self.scenario.workers == 1
-        return segment in self.scenario.whole or change
+        return segment in self.scenario.requires_all or change
 
     def seq(self, segment: int) -> int:
         return (self.first_seq + segment) % SERIAL

@@ -153,7 +153,7 @@ class SwitchTree(Cores[Core]):
             member = self.place[event.worker] if isinstance(event, Leave) else self.seat[event.switch]
             core = core._replace(told=put(core.told, member, known(core.truth)))
             if ring.live == 1 << member:  # the job ends here; what may still be under way says what the last one held
-                ring = ring._replace(live=0, have=(ring.have[member],) * len(ring.have))
+                ring = ring._replace(live=0, acknowledged=(ring.acknowledged[member],) * len(ring.acknowledged))
             else:
                 ring, works = tree.leave(ring, member, leaf=leaf)
         elif isinstance(event, Expire):
@@ -272,4 +272,4 @@ class SwitchTree(Cores[Core]):
 
     def worst(self, core: Core) -> int:
         """The `low` that a leaf may say to have."""
-        return self.segment(self.scenario.rules.lowest(core.ring) if core.ring.live else core.ring.have[0])
+        return self.segment(self.scenario.rules.lowest(core.ring) if core.ring.live else core.ring.acknowledged[0])

@@ -235,9 +235,12 @@ class Switch:
                 length=4,
             )
         tainted = lane.is_tainted(message.format, np.frombuffer(message.payload, "<u4"), self.limit(job))
-        boundary, whole = bool(message.flags & ContributionFlag.BOUNDARY), bool(message.flags & ContributionFlag.WHOLE)
+        boundary, requires_all = (
+            bool(message.flags & ContributionFlag.BOUNDARY),
+            bool(message.flags & ContributionFlag.WHOLE),
+        )
         if job.claims:
-            boundary, whole, granted = False, True, granted or 0
+            boundary, requires_all, granted = False, True, granted or 0
         return contribute(
             job.ring,
             member=message.member,
@@ -247,7 +250,7 @@ class Switch:
             length=len(message.payload),
             tainted=tainted,
             boundary=boundary,
-            whole=whole,
+            requires_all=requires_all,
             quarantine=job.settings.mode == Mode.QUARANTINE,
             now_us=now_us,
             granted=granted,

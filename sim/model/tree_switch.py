@@ -67,7 +67,7 @@ class Parent(NamedTuple):
         return Source(self.port, self.mac, int.from_bytes(self.ip, "big"), UDP_PORT)
 
 
-class Above(NamedTuple):
+class ParentMembership(NamedTuple):
     """What a leaf is to its parent. `running`: the parent has said so. `reason`: why its last Join was refused."""
 
     nonce: int
@@ -115,7 +115,7 @@ class TreeSwitch(Switch):
         if not config.uplinks:
             self.types = FLAT
         self.parents = parents or {}
-        self.above: dict[int, Above] = {}
+        self.above: dict[int, ParentMembership] = {}
 
     def aggregate(self, message: Message, now_us: int) -> tuple[Outcome, Frames]:
         """Whatever is no control message."""
@@ -157,7 +157,10 @@ class TreeSwitch(Switch):
         if job.claims:  # of such there are no trees
             return super().step(job, message, now_us)
         leaf = message.job in self.parents
-        boundary, whole = bool(message.flags & ContributionFlag.BOUNDARY), bool(message.flags & ContributionFlag.WHOLE)
+        boundary, requires_all = (
+            bool(message.flags & ContributionFlag.BOUNDARY),
+            bool(message.flags & ContributionFlag.WHOLE),
+        )
         if message.type == Type.RECEIPT:
             return self.receipt(message)[0]
         if message.type == Type.UPLINK:
@@ -172,7 +175,7 @@ class TreeSwitch(Switch):
                 format=Format.WINDOW64 if message.format == Format.FIXED64 else message.format,
                 length=4 * numbers.size,
                 boundary=boundary,
-                whole=whole,
+                requires_all=requires_all,
                 tainted=tainted,
                 partial=bool(flags & ResultFlag.PARTIAL),
                 uplink=True,
@@ -191,7 +194,7 @@ class TreeSwitch(Switch):
             format=message.format,
             length=len(message.payload),
             boundary=boundary,
-            whole=whole,
+            requires_all=requires_all,
             tainted=tainted,
             now_us=now_us,
         )
@@ -273,7 +276,7 @@ class TreeSwitch(Switch):
                 format=sent_up_as(slot.format),
                 flags=ContributionFlag.RETRANSMISSION * again
                 | ContributionFlag.BOUNDARY * slot.boundary
-                | ContributionFlag.WHOLE * slot.whole,
+                | ContributionFlag.WHOLE * slot.requires_all,
                 behind=forward(slot.seq, tree.lowest(job.ring)) % 2**16,
                 ranks=names.ranks,
                 tainted=names.tainted,
@@ -334,12 +337,12 @@ class TreeSwitch(Switch):
             return Outcome.CONTROL, []
         fresh = message.token != above.token
         if reason != Reason.DONE:
-            start_over = Above(above.nonce, reason=Reason.DONE if reason == Reason.TOKEN else reason)
+            start_over = ParentMembership(above.nonce, reason=Reason.DONE if reason == Reason.TOKEN else reason)
             self.above[number] = above if above.running else start_over
         elif int(body["window"]) != self.config.window:
             self.above[number] = above._replace(reason=Reason.ELEMENTS)
         elif fresh and not above.running:
-            self.above[number] = Above(above.nonce, message.member, message.token)
+            self.above[number] = ParentMembership(above.nonce, message.member, message.token)
             return Outcome.CONTROL, self.ask(number)
         elif not fresh and body["state"] == JobState.RUNNING:
             self.adopt(number, message.epoch, int(body["first_seq"]))
@@ -443,7 +446,7 @@ class TreeSwitch(Switch):
             return verdict
         if number not in self.above:
             self.random = random.step(self.random)
-            self.above[number] = Above(nonce=self.random)
+            self.above[number] = ParentMembership(nonce=self.random)
         above = self.above[number]
         state = JobState.RUNNING if above.running else JobState.FORMING
         if asked.action == Action.JOIN and verdict.reason == Reason.DONE:

@@ -68,7 +68,7 @@ def heed(m, c: Context):
                     after.state.eq(JobState.RUNNING),
                     after.up_running.eq(1),
                     after.joining.eq(0),
-                    after.newcomers.eq(0),
+                    after.admitted.eq(0),
                 ]
                 m.next = "CREATED"
         with m.Elif(it.fresh | ~job.up_running):

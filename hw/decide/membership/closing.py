@@ -21,7 +21,7 @@ def close(m, c: Context):
     # What the rows say, a cycle later.
     remaining, alone, told = Signal.like(c.bit), Signal(), Signal()
     m.d.comb += remaining.eq(job.live & ~c.bit)
-    m.d.sync += [alone.eq((remaining & ~job.newcomers) == 0), told.eq(job.up_token != 0 if uplinks else 0)]
+    m.d.sync += [alone.eq((remaining & ~job.admitted) == 0), told.eq(job.up_token != 0 if uplinks else 0)]
     with m.State("PART"):
         m.d.comb += [
             t.member_write.eq(1),
@@ -58,7 +58,7 @@ def close(m, c: Context):
 
     collecting, passed, remains = slot.state == SlotState.COLLECTING, Signal(), Signal(slot_row(config))
     members = Signal(range(config.members + 1))
-    enough = has_enough(slot.whole, members, job.threshold, 0)
+    enough = has_enough(slot.requires_all, members, job.threshold, 0)
     m.d.sync += members.eq(popcount(slot.members))
     m.d.comb += [remains.eq(slot), remains.expected.eq(slot.expected & ~c.bit)]
 
@@ -73,7 +73,10 @@ def close(m, c: Context):
         m.next = "TARGET"
     with m.State("TARGET"):
         here = slot.seq == c.asked.segment
-        m.d.sync += [forces.eq(here & collecting & ~slot.whole), passed.eq(here & (slot.state == SlotState.COMPLETE))]
+        m.d.sync += [
+            forces.eq(here & collecting & ~slot.requires_all),
+            passed.eq(here & (slot.state == SlotState.COMPLETE)),
+        ]
         note(slot, SlotState.COMPLETE)
         m.next = "FORCE"
     with m.State("FORCE"):

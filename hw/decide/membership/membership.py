@@ -97,7 +97,7 @@ class Membership(wiring.Component):
             t.job_next.eq(c.job),
             t.member_next.eq(c.row),
             t.slot_next.eq(t.slot_row),
-            t.have_next.eq(c.job.first),
+            t.acknowledged_next.eq(c.job.first),
             bound.job.eq(frame.job),
             bound.member.eq(c.index),
             bound.port.eq(self.headers.arrival.port),
@@ -219,7 +219,7 @@ class Membership(wiring.Component):
             views.job_row.eq(c.job),
             views.member_row.eq(c.row),
             views.slot_row.eq(t.slot_row),
-            views.have.eq(t.have),
+            views.acknowledged.eq(t.acknowledged),
             views.heard.eq(t.heard),
         ]
         with m.State("READ"):
@@ -269,7 +269,7 @@ class Membership(wiring.Component):
         with m.If(joins):
             live = (job.live & c.bit).any()
             m.d.comb += body.standing.eq(Mux(row.pending, Standing.PENDING, Mux(live, Standing.LIVE, Standing.JOINING)))
-            with m.If((job.newcomers & c.bit).any()):
-                m.d.comb += body.first_seq.eq(job.start)
+            with m.If((job.admitted & c.bit).any()):
+                m.d.comb += body.first_seq.eq(job.admitted_seq)
             with m.If(job.segments.any() & live):
-                m.d.comb += body.first_seq.eq(Array(t.have)[c.index])
+                m.d.comb += body.first_seq.eq(Array(t.acknowledged)[c.index])

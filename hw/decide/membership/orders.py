@@ -99,5 +99,5 @@ def obey(m, c: Context):
                         m.d.comb += t.job_next.state.eq(Mux(asked.mode != 0, JobState.HALTED, JobState.RUNNING))
                     m.next = "SETTLE"
                 with m.Default():
-                    m.d.comb += [t.job_next.epoch.eq(job.epoch + 1), t.job_next.newcomers.eq(0)]
+                    m.d.comb += [t.job_next.epoch.eq(job.epoch + 1), t.job_next.admitted.eq(0)]
                     m.next = "CLEAR"

@@ -129,7 +129,7 @@ def claim(claims: Claims, ring: Ring, *, member: int, k: int, weights: int) -> V
         return Verdict(claims, Outcome.STALE)
     if forward(weights, claims.base) > 0:
         return Verdict(claims, Outcome.WINDOW)
-    if forward(weights, ring.have[member]) > 0:
+    if forward(weights, ring.acknowledged[member]) > 0:
         return Verdict(claims, Outcome.UNHELD)
     if not newer and not claimant.waiting:
         return Verdict(claims, Outcome.DUPLICATE, kept_answer(claims, member))
@@ -179,7 +179,9 @@ def leave(claims: Claims, member: int) -> Claims:
 
 def behind(claims: Claims, ring: Ring) -> int:
     """The live members who are not known to hold every result that was granted. Nobody: this is a boundary."""
-    return sum(1 << m for m, have in enumerate(ring.have) if ring.live >> m & 1 and have != claims.base)
+    return sum(
+        1 << m for m, acknowledged in enumerate(ring.acknowledged) if ring.live >> m & 1 and acknowledged != claims.base
+    )
 
 
 def admit(claims: Claims, ring: Ring) -> Ring:
@@ -188,5 +190,5 @@ def admit(claims: Claims, ring: Ring) -> Ring:
     + 1."""
     if not ring.joining or behind(claims, ring):
         return ring
-    have = tuple(claims.base if ring.joining >> m & 1 else known for m, known in enumerate(ring.have))
-    return ring._replace(live=ring.live | ring.joining, joining=0, have=have)
+    acknowledged = tuple(claims.base if ring.joining >> m & 1 else known for m, known in enumerate(ring.acknowledged))
+    return ring._replace(live=ring.live | ring.joining, joining=0, acknowledged=acknowledged)

@@ -141,8 +141,8 @@ class Job(NamedTuple):
         """The first seq of a member: the job's, unless it was let in at the last boundary. In an asynchronous job what
         it may lack: a newcomer has told of nothing yet."""
         if self.claims and self.live >> member & 1:
-            return self.ring.have[member]
-        return self.ring.start if self.ring.newcomers >> member & 1 else self.first_seq
+            return self.ring.acknowledged[member]
+        return self.ring.admitted_seq if self.ring.admitted >> member & 1 else self.first_seq
 
 
 NO_JOB = Job(JobState.NONE, 0, 0, Settings(*(0,) * 8), 0, Ring((), (), 0, 0), (), ())
@@ -346,7 +346,7 @@ def forced(config: Config, job: Job, seq: int) -> tuple[Job, tuple[Work, ...]] |
     """FBCAST: the segment completes with what it has. None if it is not open, or waits for all."""
     index = seq % config.slots
     slot = job.ring.slots[index]
-    if slot.seq != seq or slot.state == SlotState.EMPTY or slot.state == SlotState.COLLECTING and slot.whole:
+    if slot.seq != seq or slot.state == SlotState.EMPTY or slot.state == SlotState.COLLECTING and slot.requires_all:
         return None
     if slot.state == SlotState.COMPLETE:
         return job, ()

@@ -40,7 +40,7 @@ def forward(newer: int, older: int) -> int:
 
 class Slot(NamedTuple):
     """One slot. `arrived`: heard from in this lap. `members`: in the sum. `expected`: still waited for at the opening,
-    less those who left. `length` in bytes. `boundary`: the last segment of a collective. `whole`: waits for everybody
+    less those who left. `length` in bytes. `boundary`: the last segment of a collective. `requires_all`: waits for everybody
     expected, whatever threshold and deadline say. `change`: newcomers were let in when it completed. `opened_us`: the
     time of its opening."""
 
@@ -53,7 +53,7 @@ class Slot(NamedTuple):
     format: int = 0
     length: int = 0
     boundary: bool = False
-    whole: bool = False
+    requires_all: bool = False
     change: bool = False
     opened_us: int = 0
 
@@ -69,17 +69,17 @@ class Names(NamedTuple):
 
 class Ring(NamedTuple):
     """One job's slots and what is known of each member: `have[m]` is the lowest seq whose result m may lack. `joining`:
-    who waits for the next boundary. `newcomers`: who was let in at the last one, with `start` for a first seq; its slot
+    who waits for the next boundary. `admitted`: who was let in at the last one, with `admitted_seq` for a first seq; its slot
     may have completed while slots before it were not even open. `deadline_us`: a slot open for so long waits no longer;
     0: there is none. `names`: one for each slot, or none."""
 
     slots: tuple[Slot, ...]
-    have: tuple[int, ...]
+    acknowledged: tuple[int, ...]
     live: int
     threshold: int
     joining: int = 0
-    newcomers: int = 0
-    start: int = 0
+    admitted: int = 0
+    admitted_seq: int = 0
     deadline_us: int = 0
     names: tuple[Names, ...] = ()
 
@@ -112,7 +112,7 @@ def complete(slot: Slot, threshold: int, overdue: bool = False) -> bool:
     """Nobody is left to wait for; or enough workers are in the sum, or it has been open for too long, unless it waits
     for all."""
     enough = slot.members.bit_count() >= threshold or overdue
-    return not slot.expected & ~slot.arrived or (enough and not slot.whole)
+    return not slot.expected & ~slot.arrived or (enough and not slot.requires_all)
 
 
 def is_overdue(ring: Ring, slot: Slot, now_us: int) -> bool:
@@ -121,7 +121,11 @@ def is_overdue(ring: Ring, slot: Slot, now_us: int) -> bool:
 
 def lacking(ring: Ring, slot: Slot) -> int:
     """The live members who are not known to hold this slot's result."""
-    return sum(1 << m for m, have in enumerate(ring.have) if ring.live >> m & 1 and forward(have, slot.seq) <= 0)
+    return sum(
+        1 << m
+        for m, acknowledged in enumerate(ring.acknowledged)
+        if ring.live >> m & 1 and forward(acknowledged, slot.seq) <= 0
+    )
 
 
 def holders(ring: Ring, slot: Slot) -> int:
@@ -152,7 +156,7 @@ def admitted(ring: Ring, slot: Slot) -> int:
 
 def expected(ring: Ring, seq: int) -> int:
     """Whom a slot waits for that opens for `seq`."""
-    return ring.live & ~(ring.newcomers if forward(seq, ring.start) < 0 else 0)
+    return ring.live & ~(ring.admitted if forward(seq, ring.admitted_seq) < 0 else 0)
 
 
 class Rules(NamedTuple):
@@ -176,13 +180,13 @@ def new_ring(first_seq: int, window: int, members: int, live: int, threshold: in
 
 def acknowledge(ring: Ring, member: int, seq: int, behind: int) -> Ring | None:
     """The sender lacks nothing below `seq - behind`. None: farther than the ring allows anyone to be."""
-    ahead = forward(seq - behind, ring.have[member])
+    ahead = forward(seq - behind, ring.acknowledged[member])
     if ahead > len(ring.slots):
         return None
     if ahead <= 0:
         return ring
-    have = (seq - behind) % SERIAL
-    return ring._replace(have=ring.have[:member] + (have,) + ring.have[member + 1 :])
+    acknowledged = (seq - behind) % SERIAL
+    return ring._replace(acknowledged=ring.acknowledged[:member] + (acknowledged,) + ring.acknowledged[member + 1 :])
 
 
 def put(ring: Ring, index: int, slot: Slot) -> Ring:
@@ -194,8 +198,14 @@ def finish(ring: Ring, index: int, slot: Slot, rules: Rules) -> Ring:
     new = rules.admitted(ring, slot)
     if slot.boundary or new:
         start = (slot.seq + 1) % SERIAL
-        have = tuple(start if new >> m & 1 else known for m, known in enumerate(ring.have))
-        ring = ring._replace(live=ring.live | new, joining=ring.joining & ~new, newcomers=new, start=start, have=have)
+        acknowledged = tuple(start if new >> m & 1 else known for m, known in enumerate(ring.acknowledged))
+        ring = ring._replace(
+            live=ring.live | new,
+            joining=ring.joining & ~new,
+            admitted=new,
+            admitted_seq=start,
+            acknowledged=acknowledged,
+        )
     return put(ring, index, slot._replace(state=SlotState.COMPLETE, change=bool(new)))
 
 
@@ -215,7 +225,7 @@ def contribute(
     format: int = 0,
     length: int = 0,
     boundary: bool = False,
-    whole: bool = False,
+    requires_all: bool = False,
     tainted: bool = False,
     quarantine: bool = True,
     now_us: int = 0,
@@ -224,7 +234,7 @@ def contribute(
     rules: Rules = RULES,
 ) -> Step:
     """One contribution that passed the checks of membership and form. `granted`: in an asynchronous job, where all are
-    `whole`, the live members to whom `seq` is granted; otherwise all are expected. `behind` is less than `reach`, or
+    `requires_all`, the live members to whom `seq` is granted; otherwise all are expected. `behind` is less than `reach`, or
     than W if that is 0."""
     index = seq % len(ring.slots)
     slot, bit = ring.slots[index], 1 << member
@@ -245,14 +255,14 @@ def contribute(
             format=format,
             length=length,
             boundary=boundary,
-            whole=whole,
+            requires_all=requires_all,
             opened_us=now_us,
         )
     elif slot.state == SlotState.EMPTY:
         return Step(ring, Outcome.STALE)
     if granted is not None and slot.state == SlotState.COLLECTING and not slot.expected & bit:
         return Step(ring, Outcome.WINDOW)
-    if (format, boundary, whole) != (slot.format, slot.boundary, slot.whole):
+    if (format, boundary, requires_all) != (slot.format, slot.boundary, slot.requires_all):
         return Step(ring, Outcome.FORMAT)
     if length != slot.length:
         return Step(ring, Outcome.LENGTH)
@@ -305,7 +315,7 @@ def receipt(
             return Step(known, Outcome.RECEIPT, waits=holders(known, slot))
         if granted:
             return Step(known, Outcome.RECEIPT, waits=granted)
-        empty = Slot(seq, SlotState.COLLECTING, format=format, length=length, whole=True)
+        empty = Slot(seq, SlotState.COLLECTING, format=format, length=length, requires_all=True)
         known, work = force(put(known, index, empty), index, rules)
         return Step(known, Outcome.RECEIPT, work)
     waits = slot.expected & ~slot.arrived if want and slot.seq == seq and slot.state == SlotState.COLLECTING else 0
@@ -318,7 +328,7 @@ def leave(ring: Ring, member: int, rules: Rules = RULES) -> tuple[Ring, list[Wor
     bit = 1 << member
     ring = ring._replace(live=ring.live & ~bit, joining=ring.joining & ~bit)
     works: list[Work] = []
-    if not ring.live & ~ring.newcomers:
+    if not ring.live & ~ring.admitted:
         return ring._replace(live=0, joining=0), works
     for index, slot in enumerate(ring.slots):
         if slot.state != SlotState.COLLECTING:

@@ -42,8 +42,8 @@ class Report(NamedTuple):
 
 def lowest(ring: Ring) -> int:
     """The lowest seq whose result some live member may lack. At least one member is live."""
-    lives = [have for m, have in enumerate(ring.have) if ring.live >> m & 1]
-    return min(lives, key=lambda have: forward(have, lives[0]))
+    lives = [acknowledged for m, acknowledged in enumerate(ring.acknowledged) if ring.live >> m & 1]
+    return min(lives, key=lambda acknowledged: forward(acknowledged, lives[0]))
 
 
 def may_install(slot: Slot) -> bool:
@@ -102,7 +102,7 @@ def contribute(
     format: int = 0,
     length: int = 0,
     boundary: bool = False,
-    whole: bool = False,
+    requires_all: bool = False,
     tainted: int = 0,
     partial: bool = False,
     uplink: bool = False,
@@ -121,9 +121,9 @@ def contribute(
     """
     index = seq % len(ring.slots)
     if leaf and ring.slots[index].seq == seq and ring.slots[index].state == SlotState.COMPLETE:
-        boundary, whole = (
+        boundary, requires_all = (
             ring.slots[index].boundary,
-            ring.slots[index].whole,
+            ring.slots[index].requires_all,
         )  # a result that opened the slot did not say
     step = flat.contribute(
         ring,
@@ -133,7 +133,7 @@ def contribute(
         format=format,
         length=length,
         boundary=boundary,
-        whole=whole,
+        requires_all=requires_all,
         tainted=bool(tainted) or not ranks,
         quarantine=not ranks,
         now_us=now_us,

@@ -28,7 +28,7 @@ def register(config: Config, jobs: Sequence[Job], address: int, now_us: int) -> 
     """The register at `address`; 0 if it belongs to nothing that there is, None if to no view."""
     number, member = divmod(address - Register.HAVE_VIEW, VIEWED_MEMBERS)
     if 0 <= number < VIEWED_JOBS:
-        return jobs[number].ring.have[member] if exists(config, jobs, number) and member < config.members else 0
+        return jobs[number].ring.acknowledged[member] if exists(config, jobs, number) and member < config.members else 0
     for base, rows, show, record in (
         (Register.JOBS_VIEW, 1, job_fields, JOB_VIEW),
         (Register.MEMBERS_VIEW, VIEWED_MEMBERS, member_fields, MEMBER_VIEW),

@@ -64,7 +64,7 @@ def case(rng):
     weights = (near + rng.choice([0, 0, 0, 1, -1, -segments, SERIAL // 2, rng.randrange(SERIAL)])) % SERIAL
     if rng.random() < 0.3:  # the sender holds about what its weights have
         known = (weights + rng.choice([0, 0, 1, -1, segments, SERIAL // 2, SERIAL // 2 + 1])) % SERIAL
-        ring = ring._replace(have=ring.have[:member] + (known,) + ring.have[member + 1 :])
+        ring = ring._replace(acknowledged=ring.acknowledged[:member] + (known,) + ring.acknowledged[member + 1 :])
     seq = (near + rng.choice([0, 1, -1, segments - 1, rng.randrange(SERIAL)])) % SERIAL if rng.random() < 0.3 else None
     return Case(claims, ring, member, k, weights, seq, tuple(grants[kept:]) if kept == staleness + 1 else ())
 
@@ -102,7 +102,7 @@ def inputs(one):
             },
         ),
         "row": row_of(one.claims, one.beyond),
-        "have": sum(at << 32 * m for m, at in enumerate(one.ring.have)),
+        "acknowledged": sum(at << 32 * m for m, at in enumerate(one.ring.acknowledged)),
     }
 
 
@@ -207,7 +207,7 @@ MUTANTS = [
     ),
     ("more > 0", "more >= 0"),
     ("more > 0", "more != 0"),
-    ("Array(self.have)[self.member]", "self.have[0]"),
+    ("Array(self.acknowledged)[self.member]", "self.acknowledged[0]"),
     ("m.Elif(unheld)", "m.Elif(0)"),
     ("(job.staleness >= k)", "(job.staleness > k)"),
     ("grant.valid & ", ""),

@@ -223,8 +223,8 @@ MUTANTS = {
     "a leaf goes back to an earlier epoch": (above, "newer.eq((later != 0) & ~later[15])", "newer.eq(later != 0)"),
     "a leaf does not start over": (
         above,
-        'after.newcomers.eq(0)]\n                m.next = "CREATED"',
-        "after.newcomers.eq(0)]",
+        'after.admitted.eq(0)]\n                m.next = "CREATED"',
+        "after.admitted.eq(0)]",
     ),
     "the last Leave is answered at once": (closing, "c.leaf & told", "told & 0"),
     "who has left still owns its ranks": (

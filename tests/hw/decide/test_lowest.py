@@ -29,21 +29,21 @@ def check(lowest, members=5, window=4):
     async def bench(ctx):
         for _ in range(600):
             start = rng.choice([0, SERIAL - 1, SERIAL // 2, rng.randrange(SERIAL)])
-            have = [(start + rng.choice([0, spread, rng.randint(0, spread)])) % SERIAL for _ in range(members)]
+            acknowledged = [(start + rng.choice([0, spread, rng.randint(0, spread)])) % SERIAL for _ in range(members)]
             member = rng.randrange(members)
             live = rng.randrange(1 << members) | 1 << member
-            have = [at if live >> m & 1 else rng.randrange(SERIAL) for m, at in enumerate(have)]
+            acknowledged = [at if live >> m & 1 else rng.randrange(SERIAL) for m, at in enumerate(acknowledged)]
             gain = rng.choice([0, 0, 1, 2 * window])
             for name, value in (
-                ("have", sum(at << 32 * m for m, at in enumerate(have))),
+                ("acknowledged", sum(at << 32 * m for m, at in enumerate(acknowledged))),
                 ("live", live),
                 ("member", member),
                 ("gain", gain),
             ):
                 ctx.set(Value.cast(getattr(dut, name)), value)
             await ctx.tick().repeat(3)
-            have[member] += gain
-            assert ctx.get(dut.lowest) == tree.lowest(flat.Ring((), tuple(have), live, 1)) % SERIAL
+            acknowledged[member] += gain
+            assert ctx.get(dut.lowest) == tree.lowest(flat.Ring((), tuple(acknowledged), live, 1)) % SERIAL
 
     Bench(dut).drive(bench)
 

@@ -37,7 +37,7 @@ class Case(NamedTuple):
     quarantine: bool = True
     want: bool = False
     boundary: bool = False
-    whole: bool = False
+    requires_all: bool = False
     now_us: int = 0
     evict_us: int = 0
     heard: tuple[int, ...] = ()
@@ -71,7 +71,7 @@ class Case(NamedTuple):
             tainted=self.tainted,
             quarantine=self.quarantine,
             boundary=self.boundary,
-            whole=self.whole,
+            requires_all=self.requires_all,
             now_us=self.now_us,
             granted=granted,
         )
@@ -141,12 +141,14 @@ def case(rng):
     )
     asynchronous, granted = rng.random() < 0.4, None
     if asynchronous:
-        slot = slot._replace(boundary=False, whole=True)
+        slot = slot._replace(boundary=False, requires_all=True)
         ring = ring._replace(slots=(slot,) * slots)
         granted = rng.choice([None, 0, 1 << member | rng.choice(MASKS), rng.choice(MASKS)])
     same = rng.random() < 0.8
     kind = (
-        (slot.boundary, slot.whole) if asynchronous or rng.random() < 0.7 else (rng.random() < 0.5, rng.random() < 0.5)
+        (slot.boundary, slot.requires_all)
+        if asynchronous or rng.random() < 0.7
+        else (rng.random() < 0.5, rng.random() < 0.5)
     )
     return Case(
         ring,
@@ -190,7 +192,7 @@ def inputs(one):
                 length=one.length,
                 tainted=one.tainted,
                 boundary=one.boundary,
-                whole=one.whole,
+                requires_all=one.requires_all,
                 covered=one.granted is not None,
             ),
         ),
@@ -202,8 +204,8 @@ def inputs(one):
                 "live": one.ring.live,
                 "mode": not one.quarantine,
                 "joining": one.ring.joining,
-                "newcomers": one.ring.newcomers,
-                "start": one.ring.start,
+                "admitted": one.ring.admitted,
+                "admitted_seq": one.ring.admitted_seq,
                 "deadline": one.ring.deadline_us,
                 "evict": one.evict_us,
                 "segments": 3 * one.asynchronous,
@@ -211,7 +213,7 @@ def inputs(one):
             },
         ),
         "slot": pack(slot_row(CONFIG), {NAMES.get(name, name): value for name, value in slot._asdict().items()}),
-        "have": sum(at << 32 * m for m, at in enumerate(one.ring.have)),
+        "acknowledged": sum(at << 32 * m for m, at in enumerate(one.ring.acknowledged)),
         "heard": sum(at << 16 * m for m, at in enumerate(one.heard)),
         "now_us": one.now_us,
         "tick": one.now_us >> 14,
@@ -257,8 +259,8 @@ def check(ring, some):
             await ctx.tick().repeat(3)
             got = {name: ctx.get(port) for name, port in ports.items()}
             assert got["outcome"] == step.outcome, f"{one}: {Outcome(got['outcome'])!r}, not {step.outcome!r}"
-            known = got["low"] if got["advance"] else one.ring.have[one.member]
-            assert known == step.ring.have[one.member], f"{one}: have {known:#x}"
+            known = got["low"] if got["advance"] else one.ring.acknowledged[one.member]
+            assert known == step.ring.acknowledged[one.member], f"{one}: have {known:#x}"
             slot = step.ring.slots[one.index]
             expected = {NAMES.get(name, name): int(value) for name, value in slot._asdict().items()}
             before = row(row_layout, dict(given)["slot"])
@@ -325,21 +327,21 @@ MUTANTS = [
     ("silence > allowed", "silence >= allowed"),
     ("(allowed != 0) & ", ""),
     ("before_start < 0", "before_start <= 0"),
-    ("job.live & ~Mux(early, job.newcomers, 0)", "job.live"),
+    ("job.live & ~Mux(early, job.admitted, 0)", "job.live"),
     ("age >= job.deadline", "age > job.deadline"),
     ("(job.deadline != 0) & ", ""),
     ("overdue & ~opens", "overdue"),
-    ("~whole & (", "("),
+    ("~requires_all & (", "("),
     ("| overdue)", ")"),
     ("tally, job.threshold, overdue)", "tally, job.threshold, 0)"),
     ("Mux(opens, 0, tally)", "tally"),
     ("(~rejects & bit.any())", "bit.any()"),
-    ("has_enough(grows.whole", "has_enough(slot.whole"),
+    ("has_enough(grows.requires_all", "has_enough(slot.requires_all"),
     ("Mux(opens, Mux(installs, 0, self.now_us), slot.opened)", "self.now_us"),
     (" & joins)", ")"),
     ("self.completes & after.boundary", "after.boundary"),
     ("((asked.boundary != slot.boundary) | ", "("),
-    (" | (asked.whole != slot.whole)", ""),
+    (" | (asked.requires_all != slot.requires_all)", ""),
     ("Mux(collecting, slot.expected & ~slot.arrived, lacks)", "slot.expected & ~slot.arrived"),
     ("Mux(collecting, slot.expected & ~slot.arrived, lacks)", "lacks"),
     ("self.silent & ~bit", "self.silent"),

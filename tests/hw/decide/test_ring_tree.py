@@ -38,7 +38,7 @@ class Case(NamedTuple):
     format: int
     length: int
     boundary: bool
-    whole: bool
+    requires_all: bool
     want: bool
     rejected: bool
     quarantine: bool
@@ -75,7 +75,7 @@ class Case(NamedTuple):
             "format": self.format,
             "length": self.length,
             "boundary": self.boundary,
-            "whole": self.whole,
+            "requires_all": self.requires_all,
             "now_us": self.now_us,
         }
         if self.kind == UPLINK:
@@ -138,7 +138,7 @@ def case(rng):
         behind,
         slot.format if same else rng.randrange(1, 4),
         slot.length if rng.random() < 0.85 else 4 * rng.randrange(1, 65),
-        *((slot.boundary, slot.whole) if rng.random() < 0.7 else (rng.random() < 0.5, rng.random() < 0.5)),
+        *((slot.boundary, slot.requires_all) if rng.random() < 0.7 else (rng.random() < 0.5, rng.random() < 0.5)),
         rng.random() < 0.6,
         rng.random() < 0.3,
         rng.random() < 0.6,
@@ -165,7 +165,7 @@ def inputs(one):
                 "length": one.length,
                 "tainted": one.kind in (WORKER, RESULT) and one.rejected,
                 "boundary": one.boundary,
-                "whole": one.whole,
+                "requires_all": one.requires_all,
                 "uplink": one.kind == UPLINK,
                 "install": one.kind == RESULT,
                 "ranks": ranks,
@@ -188,7 +188,7 @@ def inputs(one):
         "slot": pack(
             slot_row(CONFIG), {NAMES.get(name, name): value for name, value in slot._asdict().items()} | names._asdict()
         ),
-        "have": sum(at << 32 * m for m, at in enumerate(one.ring.have)),
+        "acknowledged": sum(at << 32 * m for m, at in enumerate(one.ring.acknowledged)),
         "heard": 0,
         "now_us": one.now_us,
         "tick": 0,
@@ -203,8 +203,10 @@ def repeat(rng):
     slot = slot._replace(
         seq=one.seq, state=SlotState.COLLECTING, arrived=slot.arrived & expected | bit, expected=expected
     )
-    have = tuple(one.seq if m == one.member else at for m, at in enumerate(one.ring.have))
-    ring = one.ring._replace(slots=(slot,) * CONFIG.slots, have=have, live=one.ring.live | expected, deadline_us=0)
+    acknowledged = tuple(one.seq if m == one.member else at for m, at in enumerate(one.ring.acknowledged))
+    ring = one.ring._replace(
+        slots=(slot,) * CONFIG.slots, acknowledged=acknowledged, live=one.ring.live | expected, deadline_us=0
+    )
     return one._replace(
         kind=rng.choice([WORKER, UPLINK]),
         ring=ring,
@@ -212,7 +214,7 @@ def repeat(rng):
         format=slot.format,
         length=slot.length,
         boundary=slot.boundary,
-        whole=slot.whole,
+        requires_all=slot.requires_all,
     )
 
 
@@ -227,7 +229,7 @@ def cases(count=2500):
 
 def near(ring):
     """Members lack results within 4W of each other's, as in a ring that honest members use."""
-    live = [have for m, have in enumerate(ring.have) if ring.live >> m & 1]
+    live = [acknowledged for m, acknowledged in enumerate(ring.acknowledged) if ring.live >> m & 1]
     return all(abs(flat.forward(a, b)) <= 2 * CONFIG.slots for a in live for b in live)
 
 
@@ -268,8 +270,8 @@ def check(ring, some):
             await ctx.tick()
             got["lowest"] = ctx.get(ports["lowest"])
             assert got["outcome"] == step.outcome, f"{one}: {Outcome(got['outcome'])!r}, not {step.outcome!r}"
-            known = got["low"] if got["advance"] else one.ring.have[one.member]
-            assert known == step.ring.have[one.member], f"{one}: have {known:#x}"
+            known = got["low"] if got["advance"] else one.ring.acknowledged[one.member]
+            assert known == step.ring.acknowledged[one.member], f"{one}: have {known:#x}"
             slot, names = step.ring.slots[one.index], tree.names(step.ring, one.index)
             expected = {NAMES.get(name, name): int(value) for name, value in slot._asdict().items()} | {
                 name: int(value) for name, value in names._asdict().items()
@@ -330,7 +332,7 @@ MUTANTS = [
     ("Mux(leaf, SlotState.SENT_UP, SlotState.COMPLETE)", "SlotState.COMPLETE"),
     ("Mux(installs, SlotState.COMPLETE, ", "Mux(0, SlotState.COMPLETE, "),
     ("Mux(installs, ~opens & slot.boundary, asked.boundary)", "asked.boundary"),
-    ("Mux(installs, ~opens & slot.whole, asked.whole)", "asked.whole"),
+    ("Mux(installs, ~opens & slot.requires_all, asked.requires_all)", "asked.requires_all"),
     ("Mux(installs, 0, self.now_us)", "self.now_us"),
     ("Mux(opens | installs, 0, slot.ranks)", "Mux(opens, 0, slot.ranks)"),
     ("Mux(opens | installs, 0, slot.ranks)", "slot.ranks"),

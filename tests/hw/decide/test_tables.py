@@ -31,7 +31,7 @@ def test_rows_are_what_was_last_written_there_by_whoever_had_control():
         "claims": data.Layout.cast(claims_row(CONFIG)).size,
     }
     stored = {"job": [0] * jobs, "member": [0] * (jobs * members), "slot": [0] * slots, "claims": [0] * jobs}
-    have = [[0] * members for _ in range(jobs)]
+    acknowledged = [[0] * members for _ in range(jobs)]
     others = {
         name: set(dict(data.Layout.cast(row(CONFIG)))) - set(fields)
         for name, row, fields in (("job", job_row, SETTINGS), ("member", member_row, SENDER))
@@ -53,7 +53,7 @@ def test_rows_are_what_was_last_written_there_by_whoever_had_control():
                 stored[name][at[name]] = new
         for member in range(members):
             if given["have_write"] >> member & 1:
-                have[at["job"]][member] = given["have_next"]
+                acknowledged[at["job"]][member] = given["acknowledged_next"]
 
     async def bench(ctx):
         late = None
@@ -66,7 +66,7 @@ def test_rows_are_what_was_last_written_there_by_whoever_had_control():
                     "member": rng.randrange(members),
                     "slot": rng.randrange(slots),
                     "have_write": rng.randrange(1 << members) if rng.random() < 0.5 else 0,
-                    "have_next": rng.randrange(1 << 32),
+                    "acknowledged_next": rng.randrange(1 << 32),
                 }
                 for name, width in widths.items():
                     if access is dut.members or name != "member":  # who serves frames writes no members
@@ -87,7 +87,7 @@ def test_rows_are_what_was_last_written_there_by_whoever_had_control():
                 "claims": chosen["job"],
             }
             expected = {name: stored[name][at[name]] for name in widths}
-            expected_have = list(have[at["job"]])
+            expected_have = list(acknowledged[at["job"]])
             if late:
                 write(1, *late)
             if not control:
@@ -96,6 +96,6 @@ def test_rows_are_what_was_last_written_there_by_whoever_had_control():
             await ctx.tick()
             for access in (dut.frames, dut.members):
                 assert {name: ctx.get(Value.cast(getattr(access, f"{name}_row"))) for name in widths} == expected
-                assert [ctx.get(access.have[member]) for member in range(members)] == expected_have
+                assert [ctx.get(access.acknowledged[member]) for member in range(members)] == expected_have
 
     Bench(dut).drive(bench)

@@ -113,7 +113,9 @@ def test_every_promise_holds_in_every_state(name):
 
 
 def any_age(claims, ring, *, weights, **rest):
-    return claims_of.claim(claims, ring._replace(have=(claims.base,) * len(ring.have)), weights=claims.base, **rest)
+    return claims_of.claim(
+        claims, ring._replace(acknowledged=(claims.base,) * len(ring.acknowledged)), weights=claims.base, **rest
+    )
 
 
 def a_repeat_is_a_new_claim(claims, ring, *, member, k, **rest):
@@ -124,12 +126,12 @@ def a_repeat_is_a_new_claim(claims, ring, *, member, k, **rest):
 
 def weights_are_believed(claims, ring, *, member, **rest):
     """The rule before: all that exists, in updates that are not complete too."""
-    have = ring.have[:member] + (claims.base,) + ring.have[member + 1 :]
-    return claims_of.claim(claims, ring._replace(have=have), member=member, **rest)
+    acknowledged = ring.acknowledged[:member] + (claims.base,) + ring.acknowledged[member + 1 :]
+    return claims_of.claim(claims, ring._replace(acknowledged=acknowledged), member=member, **rest)
 
 
 def only_what_it_had_before(claims, ring, *, member, weights, **rest):
-    if weights == ring.have[member] and claims.grants:
+    if weights == ring.acknowledged[member] and claims.grants:
         return claims_of.Verdict(claims, Outcome.UNHELD)
     return claims_of.claim(claims, ring, member=member, weights=weights, **rest)
 
@@ -206,8 +208,8 @@ def keeps_its_number(claims, member):
 
 
 def at_once(claims, ring):
-    have = tuple(claims.base if ring.joining >> m & 1 else known for m, known in enumerate(ring.have))
-    return ring._replace(live=ring.live | ring.joining, joining=0, have=have)
+    acknowledged = tuple(claims.base if ring.joining >> m & 1 else known for m, known in enumerate(ring.acknowledged))
+    return ring._replace(live=ring.live | ring.joining, joining=0, acknowledged=acknowledged)
 
 
 def all_members(claims, seq):
@@ -283,7 +285,10 @@ MUTANTS = {
         RESET._replace(rules=Rules(renew=the_base_outlasts_a_reset)),
         "a worker waits for ever",
     ),
-    "FBCAST ends a slot of an update": (BOTH._replace(fbcasts=True, whole=False), "a sum is not that of those granted"),
+    "FBCAST ends a slot of an update": (
+        BOTH._replace(fbcasts=True, requires_all=False),
+        "a sum is not that of those granted",
+    ),
     "claims of any age": (TWO._replace(rules=Rules(claim=any_age)), "a vector older than S is granted"),
     "a repeated claim is a new one": (
         TWO._replace(staleness=2, rules=Rules(claim=a_repeat_is_a_new_claim)),
@@ -316,7 +321,7 @@ MUTANTS = {
     ),
     "only S grants are kept": (TWO._replace(rules=Rules(granted=of_s_grants)), "an honest worker is told WINDOW"),
     "all who live are expected": (TWO._replace(rules=Rules(granted=all_members)), "a worker waits for ever"),
-    "a slot ends with H": (BOTH._replace(thresholds=(1, 2), whole=False), "a sum is not that of those granted"),
+    "a slot ends with H": (BOTH._replace(thresholds=(1, 2), requires_all=False), "a sum is not that of those granted"),
     "a leaver stays in its grants": (
         TWO._replace(leaves=1, rules=Rules(leave=stays_granted)),
         "a worker waits for ever",

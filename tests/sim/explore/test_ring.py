@@ -49,7 +49,7 @@ RIGHT |= {
     "deadline": (3785, Scenario(workers=2, window=1, segments=4, threshold=2, deadline=True)),
     "deadline, one waits for all": (
         1457,
-        Scenario(workers=2, window=1, segments=4, threshold=2, deadline=True, whole=frozenset({1})),
+        Scenario(workers=2, window=1, segments=4, threshold=2, deadline=True, requires_all=frozenset({1})),
     ),
     "deadline, join": (27449, Scenario(**ENDS, threshold=2, leaves=1, deadline=True)),
 }

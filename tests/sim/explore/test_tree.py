@@ -117,8 +117,8 @@ def never(slot) -> bool:
 
 
 def best(ring) -> int:
-    lives = [have for m, have in enumerate(ring.have) if ring.live >> m & 1]
-    return max(lives, key=lambda have: forward(have, lives[0]))
+    lives = [acknowledged for m, acknowledged in enumerate(ring.acknowledged) if ring.live >> m & 1]
+    return max(lives, key=lambda acknowledged: forward(acknowledged, lives[0]))
 
 
 def a_window(ring) -> int:

@@ -86,7 +86,7 @@ def test_receipts_go_up_as_the_worst_of_the_members():
     seat = next(m for m, entry in enumerate(root.entries) if entry.ranks == 0x0F)
     for rank, behind, known in ((0, 0, 0), (1, 1, 0), (2, 0, 0), (3, 0, 1), (1, 0, 2)):
         tree.send(rank, tree.clients[rank].receipt(first + 2, behind=behind))
-        assert tree.switches[0].jobs[0].ring.have[seat] == (first + known) % 2**32
+        assert tree.switches[0].jobs[0].ring.acknowledged[seat] == (first + known) % 2**32
     assert leaf.counters()["outcome.RECEIPT"] == tree.switches[0].counters()["outcome.RECEIPT"] == 5
 
 
@@ -449,7 +449,7 @@ def test_what_a_contribution_says_of_its_segment_goes_up_and_is_compared(flags):
             rank, tree.clients[rank].contribution(tree.clients[rank].first_seq, np.ones(16, np.float32), flags=flags)
         )
     slot = tree.switches[0].jobs[0].ring.slots[0]
-    assert (slot.boundary, slot.whole) == (flags == ContributionFlag.BOUNDARY, flags == ContributionFlag.WHOLE)
+    assert (slot.boundary, slot.requires_all) == (flags == ContributionFlag.BOUNDARY, flags == ContributionFlag.WHOLE)
     tree.send(7, tree.clients[7].contribution(tree.clients[7].first_seq, np.ones(16, np.float32)))
     assert tree.switches[2].counters()["outcome.FORMAT"] == 1
 

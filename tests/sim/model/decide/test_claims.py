@@ -59,9 +59,9 @@ class Ledger:
         return self.updates[update] if kept else None
 
 
-def state_of(live: int, threshold: int, joining: int = 0, have: tuple[int, ...] = (0,) * 5) -> ring_of.Ring:
+def state_of(live: int, threshold: int, joining: int = 0, acknowledged: tuple[int, ...] = (0,) * 5) -> ring_of.Ring:
     """Of the ring only what claims look at."""
-    return ring_of.Ring((), have, live, threshold, joining)
+    return ring_of.Ring((), acknowledged, live, threshold, joining)
 
 
 def mask(members: set[int]) -> int:
@@ -97,7 +97,7 @@ def test_claims_are_what_a_ledger_says(staleness, segments):
                     mask(live),
                     ledger.threshold,
                     joining=paused << 5,
-                    have=tuple(
+                    acknowledged=tuple(
                         (first_seq + (held if n == m else rng.randint(0, update)) * segments) % SERIAL
                         for n in range(members)
                     ),
@@ -134,7 +134,7 @@ def test_the_example_of_the_protocol():
         (b, 2, 2, Answer(Type.GRANT, 0b111, 4, 0b011)),
         (c, 2, 0, Answer(Type.REFUSE, 0b100, 2, 6)),
     ):
-        verdict = claim(claims, state_of(0b111, 2, have=(weights,) * 3), member=member, k=k, weights=weights)
+        verdict = claim(claims, state_of(0b111, 2, acknowledged=(weights,) * 3), member=member, k=k, weights=weights)
         assert verdict.answer == expected
         claims = verdict.claims
 
@@ -149,34 +149,34 @@ def test_a_claim_is_believed_as_far_as_the_receipts_of_its_sender_go():
     """Weights are compared as serial numbers with what the sender holds, whatever others do; what it claimed comes
     again later."""
     claims = Claims(2, 2, 1, (Grant(SERIAL - 2, 0b11), Grant(0, 0b11)), (Claimant(1), Claimant(1)))
-    for have, outcome in (
+    for acknowledged, outcome in (
         (SERIAL - 1, Outcome.UNHELD),
         (0, Outcome.CONTROL),
         (1, Outcome.CONTROL),
         (2, Outcome.CONTROL),
     ):
-        verdict = claim(claims, state_of(0b11, 2, have=(have, 2)), member=0, k=2, weights=0)
+        verdict = claim(claims, state_of(0b11, 2, acknowledged=(acknowledged, 2)), member=0, k=2, weights=0)
         assert (verdict.outcome, verdict.answer, verdict.age) == (
             outcome,
             None,
             1 if outcome == Outcome.CONTROL else None,
         )
         assert (verdict.claims == claims) == (outcome == Outcome.UNHELD)
-    assert claim(claims, state_of(0b11, 2, have=(1, 2)), member=0, k=1, weights=2).outcome == Outcome.UNHELD
-    assert claim(claims, state_of(0b11, 2, have=(1, 2)), member=0, k=1, weights=3).outcome == Outcome.WINDOW
+    assert claim(claims, state_of(0b11, 2, acknowledged=(1, 2)), member=0, k=1, weights=2).outcome == Outcome.UNHELD
+    assert claim(claims, state_of(0b11, 2, acknowledged=(1, 2)), member=0, k=1, weights=3).outcome == Outcome.WINDOW
 
 
 def test_who_waits_says_for_whom():
     claims = Claims(2, 2, 1, (Grant(0, 1),), (Claimant(1), Claimant(1), Claimant()))
-    assert claim(claims, state_of(0b111, 2, have=(2, 0, 0)), member=0, k=2, weights=2).waits == 0b110
+    assert claim(claims, state_of(0b111, 2, acknowledged=(2, 0, 0)), member=0, k=2, weights=2).waits == 0b110
     assert claim(claims, state_of(0b111, 2, 0b1000, (2, 2, 0)), member=0, k=2, weights=2).waits == 0b100
 
 
 def test_newcomers_enter_where_everybody_holds_what_was_granted():
     claims = Claims(2, 2, 1, (Grant(0, 1),), (Claimant(1),) * 3)
     assert admit(claims, state_of(0b011, 2, 0b100, (2, 2, 0))) == state_of(0b111, 2, 0, (2, 2, 2))
-    for have in ((2, 1, 0), (0, 2, 0)):
-        early = state_of(0b011, 2, 0b100, have)
+    for acknowledged in ((2, 1, 0), (0, 2, 0)):
+        early = state_of(0b011, 2, 0b100, acknowledged)
         assert behind(claims, early) and admit(claims, early) == early
     assert behind(claims, state_of(0b001, 2, 0, (2, 0, 0))) == 0
 
@@ -194,7 +194,7 @@ def contribute(ring: ring_of.Ring, claims: Claims, member: int, seq: int) -> rin
         seq=seq,
         behind=seq - (SERIAL - 4),
         length=64,
-        whole=True,
+        requires_all=True,
         granted=granted(claims, seq) or 0,
     )
 
@@ -242,13 +242,15 @@ def test_a_result_that_all_have_left_is_empty_and_goes_to_all():
     assert plain == ring_of.Step(ring, Outcome.RECEIPT)
     step = want(ring, claims, SERIAL - 4)
     assert step.work == ring_of.Work(Operation.FORCE, 0, True, True, 0b100)
-    assert step.ring.slots[0] == ring_of.Slot(SERIAL - 4, SlotState.COMPLETE, format=2, length=4, whole=True)
+    assert step.ring.slots[0] == ring_of.Slot(SERIAL - 4, SlotState.COMPLETE, format=2, length=4, requires_all=True)
     assert want(step.ring, claims, SERIAL - 4).work.operation == Operation.RESEND
 
 
 def test_an_abandoned_slot_is_not_taken_from_a_result_that_somebody_lacks():
     ring = ring_of.new_ring(0, 1, 3, 0b111, 3)
-    held = ring._replace(slots=(ring_of.Slot(0, SlotState.COMPLETE, 0b011, 0b011), ring.slots[1]), have=(0, 2, 2))
+    held = ring._replace(
+        slots=(ring_of.Slot(0, SlotState.COMPLETE, 0b011, 0b011), ring.slots[1]), acknowledged=(0, 2, 2)
+    )
     claims = Claims(3, 1, 2, (Grant(0, 0b011), Grant(1, 0b011), Grant(2, 0)), (Claimant(),) * 3)
     assert want(held, claims, 2) == ring_of.Step(held, Outcome.RECEIPT, waits=0b001)
-    assert want(held._replace(have=(1, 2, 2)), claims, 2).work.emit
+    assert want(held._replace(acknowledged=(1, 2, 2)), claims, 2).work.emit
