@@ -12,7 +12,7 @@ from hw.stream.checksum import sum_halves
 from hw.stream.packet import Word
 from hw.stream.reduction import popcount, sum_of
 from iswitch.config import Config
-from iswitch.wire import ADDRESSES, HEADER, NO_MEMBER, VERSION, Format, Type
+from iswitch.wire import ADDRESSES, BROADCAST_MEMBER, HEADER, Format, Type, version_type
 
 __all__ = ["ResultComposer"]
 
@@ -99,11 +99,11 @@ class ResultComposer(wiring.Component):
             ]
         image = Signal(layout(HEADER))
         m.d.comb += [
-            image.version_type.eq(VERSION << 4 | Mux(known.grants, Type.GRANT, Type.RESULT)),
+            image.version_type.eq(version_type(Mux(known.grants, Type.GRANT, Type.RESULT))),
             image.job.eq(header.job),
             image.epoch.eq(header.epoch),
             image.seq.eq(header.seq),
-            image.member.eq(NO_MEMBER),
+            image.member.eq(BROADCAST_MEMBER),
             image.format_flags.eq(Cat(header.numeric, header.flags)),
             image.count.eq(known.count),
             image.members.eq(header.members),
@@ -112,7 +112,7 @@ class ResultComposer(wiring.Component):
         if trees:
             with m.If(header.up):
                 m.d.comb += [
-                    image.version_type.eq(VERSION << 4 | Type.UPLINK),
+                    image.version_type.eq(version_type(Type.UPLINK)),
                     image.member.eq(header.member),
                     image.token.eq(header.token),
                     image.behind.eq(header.behind),

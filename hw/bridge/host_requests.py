@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from hw.interface.headers import Headers
 from hw.interface.layout import big, layout
 from hw.interface.verdict import Answer
-from iswitch.wire import ADDRESSES
+from iswitch.wire import ADDRESSES, ETHERTYPE_IPV4, IP_PROTOCOL_ICMP, IPV4_FRAGMENT_MASK, IPV4_VERSION_IHL
 
 __all__ = ["ARP", "ECHO", "Requests", "wire"]
 
@@ -75,10 +75,10 @@ class Requests(wiring.Component):
             ),
             asks_echo.eq(
                 to_us
-                & (big(echo.eth_type) == 0x0800)
-                & (echo.ip_version_ihl == 0x45)
-                & ((big(echo.ip_fragment) & 0x3FFF) == 0)
-                & (echo.ip_protocol == 1)
+                & (big(echo.eth_type) == ETHERTYPE_IPV4)
+                & (echo.ip_version_ihl == IPV4_VERSION_IHL)
+                & ((big(echo.ip_fragment) & IPV4_FRAGMENT_MASK) == 0)
+                & (echo.ip_protocol == IP_PROTOCOL_ICMP)
                 & scan.ip_good
                 & (length >= ECHO.itemsize - IP_AT)
                 & (length <= scan.length - IP_AT)

@@ -14,6 +14,7 @@ from iswitch.wire import (
     ACK,
     ADDRESSES,
     CONTROL,
+    FLAGS_SHIFT,
     FRAME_BYTES,
     TAIL_BYTES,
     UDP_PORT,
@@ -78,7 +79,7 @@ class Checks(wiring.Component):
         frame, scan = self.headers.frame, self.headers.arrival.scan
         job, member = self.job, self.member
         kind = frame.version_type[:4]
-        format = frame.format_flags[:4]
+        format = frame.format_flags[:FLAGS_SHIFT]
         lengths, ends_well, payload, body = Signal(), Signal(), Signal.like(self.payload), Signal.like(scan.length)
         m.d.comb += [
             self.control.eq(kind == Type.CONTROL),

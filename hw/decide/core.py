@@ -27,7 +27,6 @@ from iswitch.wire import (
     NOTICE_INTERVAL_US,
     SILENCE_TICK_US,
     STALENESS_MAX,
-    VERSION,
     Action,
     Operation,
     Outcome,
@@ -35,6 +34,7 @@ from iswitch.wire import (
     Standing,
     Stat,
     Type,
+    version_type,
 )
 
 __all__ = ["Core", "Trace"]
@@ -382,7 +382,7 @@ class Core(wiring.Component):
             )
         with m.If(claim):
             m.d.comb += [
-                reply.header.version_type.eq(VERSION << 4 | Type.REFUSE),
+                reply.header.version_type.eq(version_type(Type.REFUSE)),
                 reply.header.members.eq(rows.claims_row.base),
             ]
         return m

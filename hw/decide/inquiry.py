@@ -3,7 +3,7 @@
 from amaranth.hdl import Array, Mux
 
 from hw.decide.case import Case
-from iswitch.wire import Format, ResultFlag
+from iswitch.wire import FLAGS_SHIFT, ContributionFlag, Format, ResultFlag, flag_bit
 
 __all__ = ["inquire"]
 
@@ -19,7 +19,7 @@ def inquire(m, case: Case, parents):
         case.claims,
         case.ring.asked,
     )
-    format, asynchronous = frame.format_flags[:4], rows.job_row.segments.any()
+    format, asynchronous = frame.format_flags[:FLAGS_SHIFT], rows.job_row.segments.any()
     m.d.comb += [
         checks.headers.eq(case.held),
         checks.job.eq(rows.job_row),
@@ -34,9 +34,9 @@ def inquire(m, case: Case, parents):
         asked.receipt.eq(checks.receipt),
         asked.seq.eq(frame.seq),
         asked.behind.eq(frame.behind),
-        asked.want.eq(frame.format_flags[7]),
-        asked.requires_all.eq(frame.format_flags[7] | asynchronous),
-        asked.boundary.eq(frame.format_flags[5] & ~asynchronous),
+        asked.want.eq(frame.format_flags[flag_bit(ContributionFlag.WANT)]),
+        asked.requires_all.eq(frame.format_flags[flag_bit(ContributionFlag.WHOLE)] | asynchronous),
+        asked.boundary.eq(frame.format_flags[flag_bit(ContributionFlag.BOUNDARY)] & ~asynchronous),
         asked.numeric.eq(Mux(format == Format.FIXED64, Format.WINDOW64, format)),
         asked.length.eq(checks.payload),
         asked.covered.eq(claims.covered),
@@ -69,7 +69,7 @@ def inquire(m, case: Case, parents):
             m.d.comb += [
                 asked.ranks.eq(frame.members),
                 asked.tainted_ranks.eq(frame.token),
-                asked.partial.eq((frame.format_flags >> 4 & ResultFlag.PARTIAL) != 0),
+                asked.partial.eq((frame.format_flags >> FLAGS_SHIFT & ResultFlag.PARTIAL) != 0),
             ]
 
 

@@ -6,7 +6,7 @@ from amaranth.hdl import Mux, Signal
 from hw.decide.case import Case
 from hw.interface.address import SWITCH_UDP
 from hw.interface.layout import layout
-from iswitch.wire import CONTROL, VERSION, Action, ContributionFlag, JobState, Outcome, Reason, Type
+from iswitch.wire import CONTROL, FLAGS_SHIFT, Action, ContributionFlag, JobState, Outcome, Reason, Type, version_type
 
 __all__ = ["NOTICES", "respond", "respond_above"]
 
@@ -29,7 +29,7 @@ def respond(m, case: Case, reply, outcome, *, control):
         reply.address.ip.eq(frame.ip_src),
         reply.address.udp.eq(frame.udp_src),
         reply.acknowledges.eq(control),
-        reply.header.version_type.eq(Mux(control, VERSION << 4 | Type.ACK, VERSION << 4 | Type.NOTICE)),
+        reply.header.version_type.eq(Mux(control, version_type(Type.ACK), version_type(Type.NOTICE))),
         reply.header.job.eq(frame.job),
         reply.header.seq.eq(frame.seq),
         reply.body.eq(membership.body),
@@ -70,7 +70,7 @@ def respond_above(m, case: Case, reply, *, asks, reports):
             reply.receipt.eq(reports),
             reply.body.as_value().eq(asked.as_value()),
             reply.header.count.eq(0),
-            reply.header.version_type.eq(VERSION << 4 | Mux(asks, Type.CONTROL, Type.RECEIPT)),
+            reply.header.version_type.eq(version_type(Mux(asks, Type.CONTROL, Type.RECEIPT))),
             reply.header.epoch.eq(Mux(asks, 0, job.epoch)),
             reply.header.seq.eq(Mux(asks, membership.leaves, report.seq)),
             reply.header.member.eq(job.up_member),
@@ -80,5 +80,5 @@ def respond_above(m, case: Case, reply, *, asks, reports):
     with m.If(reports):
         m.d.comb += [
             reply.header.behind.eq(report.behind),
-            reply.header.format_flags.eq(Mux(report.want, ContributionFlag.WANT << 4, 0)),
+            reply.header.format_flags.eq(Mux(report.want, ContributionFlag.WANT << FLAGS_SHIFT, 0)),
         ]

@@ -10,11 +10,19 @@ from hw.interface.address import Address
 from hw.interface.layout import layout
 from hw.interface.reply import Addressed
 from hw.stream.packet import LENGTH_BITS, Word, require_bus
-from iswitch.wire import ADDRESSES, FRAME_BYTES, UDP_PORT
+from iswitch.wire import (
+    ADDRESSES,
+    ETHERTYPE_IPV4,
+    FRAME_BYTES,
+    IP_PROTOCOL_UDP,
+    IP_TTL,
+    IPV4_DONT_FRAGMENT,
+    IPV4_VERSION_IHL,
+    UDP_PORT,
+)
 
 __all__ = ["Checksums", "Stamp", "Stamped", "merged", "stamp_of"]
 
-VERSION_IHL, FRAGMENT, TTL, PROTOCOL = 0x45, 0x4000, 64, 17
 IP_AT, UDP_AT = (ADDRESSES.fields[name][1] for name in ("ip_version_ihl", "udp_src"))
 
 
@@ -68,8 +76,11 @@ class Checksums(wiring.Component):
         own_ip_part, own_udp_part, ip_part, udp_part, hosts, ports, rest, ip_total, udp_total = registers
         # The length of the frame stands once in IPv4's header, and twice in what UDP sums.
         m.d.sync += [
-            own_ip_part.eq(halves(self.own_ip) + ((VERSION_IHL << 8) + FRAGMENT + (TTL << 8 | PROTOCOL) - IP_AT)),
-            own_udp_part.eq(halves(self.own_ip) + (PROTOCOL + UDP_PORT - 2 * UDP_AT)),
+            own_ip_part.eq(
+                halves(self.own_ip)
+                + ((IPV4_VERSION_IHL << 8) + IPV4_DONT_FRAGMENT + (IP_TTL << 8 | IP_PROTOCOL_UDP) - IP_AT)
+            ),
+            own_udp_part.eq(halves(self.own_ip) + (IP_PROTOCOL_UDP + UDP_PORT - 2 * UDP_AT)),
         ]
         with m.If(self.steps[0]):
             m.d.sync += [ip_part.eq(own_ip_part + self.length), udp_part.eq(own_udp_part + (self.length << 1))]
@@ -104,12 +115,12 @@ def stamp_of(m, own_mac, own_ip, address, length, checksums):
     for name, value in (
         ("eth_dst", address.mac),
         ("eth_src", own_mac),
-        ("eth_type", swapped(number(0x0800))),
-        ("ip_version_ihl", VERSION_IHL),
+        ("eth_type", swapped(number(ETHERTYPE_IPV4))),
+        ("ip_version_ihl", IPV4_VERSION_IHL),
         ("ip_length", swapped(ip_length)),
-        ("ip_fragment", swapped(number(FRAGMENT))),
-        ("ip_ttl", TTL),
-        ("ip_protocol", PROTOCOL),
+        ("ip_fragment", swapped(number(IPV4_DONT_FRAGMENT))),
+        ("ip_ttl", IP_TTL),
+        ("ip_protocol", IP_PROTOCOL_UDP),
         ("ip_checksum", checksums.ip),
         ("ip_src", own_ip),
         ("ip_dst", address.ip),

@@ -14,7 +14,7 @@ from hw.stream.checksum import sum_halves
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
 from hw.stream.packet import LENGTH_BITS, Word, require_bus
 from hw.stream.skid_buffer import Cut
-from iswitch.wire import FRAME, FRAME_BYTES
+from iswitch.wire import FRAME, FRAME_BYTES, IP_PROTOCOL_UDP
 
 __all__ = ["FRAME_BYTES_MIN", "PacketQueue"]
 
@@ -245,7 +245,7 @@ class PacketQueue(wiring.Component):
         m.d.sync += whole.eq(summed_valid & summed.last & summed.good)
         with m.If(summed_valid):
             m.d.sync += [last[name].eq(summed[name]) for name in ("length", "end", *tail)]
-            protocol = 17 << 8 << total.shape()["udp"].offset
+            protocol = IP_PROTOCOL_UDP << 8 << total.shape()["udp"].offset
             before = data.View(total.shape(), Mux(summed.first, Const(protocol, total.shape().size), total.as_value()))
             m.d.sync += [
                 total.ip.eq(before.ip + summed.ip),

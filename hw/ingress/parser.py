@@ -9,7 +9,15 @@ from hw.interface.headers import FRAME_LAYOUT, Arrival, Headers, Laned
 from hw.interface.layout import big
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
 from hw.stream.packet import Word, require_bus
-from iswitch.wire import FRAME_BYTES, UDP_PORT, Type
+from iswitch.wire import (
+    ETHERTYPE_IPV4,
+    FRAME_BYTES,
+    IP_PROTOCOL_UDP,
+    IPV4_FRAGMENT_MASK,
+    IPV4_VERSION_IHL,
+    UDP_PORT,
+    Type,
+)
 
 __all__ = ["Parser"]
 
@@ -50,10 +58,10 @@ class Parser(wiring.Component):
         index = Signal(range(2 * header_words + 1))
         head = data.View(FRAME_LAYOUT, gathered[: FRAME_BYTES * 8])
         ours = (
-            (big(head.eth_type) == 0x0800)
-            & (head.ip_version_ihl == 0x45)
-            & ((big(head.ip_fragment) & 0x3FFF) == 0)
-            & (head.ip_protocol == 17)
+            (big(head.eth_type) == ETHERTYPE_IPV4)
+            & (head.ip_version_ihl == IPV4_VERSION_IHL)
+            & ((big(head.ip_fragment) & IPV4_FRAGMENT_MASK) == 0)
+            & (head.ip_protocol == IP_PROTOCOL_UDP)
             & (head.ip_dst.as_value() == self.own_ip)
             & (big(head.udp_dst) == UDP_PORT)
         )

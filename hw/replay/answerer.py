@@ -9,7 +9,7 @@ from hw.interface.layout import layout
 from hw.replay.kept import Answer, Kept
 from hw.replay.outlet import Head
 from iswitch.config import Replay
-from iswitch.wire import VERSION, Type
+from iswitch.wire import Type, version_type
 from iswitch.wire.replay import DRAWN, DRAWS_PER_FRAGMENT, ROW_BYTES, STATUS, Kind
 
 __all__ = ["Answerer", "Asked"]
@@ -72,7 +72,7 @@ class Answerer(wiring.Component):
             head.port.eq(asked.port),
             head.address.eq(asked.address),
             head.rows.eq(STATUS_ROWS + rows),
-            header.version_type.eq(VERSION << 4 | Type.ANSWER),
+            header.version_type.eq(version_type(Type.ANSWER)),
             header.kind.eq(answer.kind),
             header.session.eq(asked.session),
             header.table.eq(answer.table),

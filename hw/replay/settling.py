@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.utils import exact_log2
 
 from hw.interface.layout import layout
-from iswitch.wire import NOTICE_INTERVAL_US, VERSION, Type
+from iswitch.wire import NOTICE_INTERVAL_US, Type, version_type
 from iswitch.wire.replay import ROW_BYTES, STATUS, UNIT_BYTES, Fate, Kind
 
 __all__ = ["send", "settle"]
@@ -113,7 +113,7 @@ def send(m: Module, s: SimpleNamespace) -> None:
         kept.at.eq(Mux(answerer.busy, answerer.at, s.list_at)),
         head.port.eq(asked.port),
         head.address.eq(asked.address),
-        header.version_type.eq(VERSION << 4 | Type.DATA),
+        header.version_type.eq(version_type(Type.DATA)),
         header.kind.eq(s.kind),
         header.session.eq(frame.session),
         header.table.eq(frame.table),

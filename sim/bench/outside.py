@@ -13,13 +13,13 @@ from iswitch.control.client import Control
 from iswitch.driver.membership import Membership
 from iswitch.driver.packing import Packer, Payloads
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
-from iswitch.wire import HEADER, NO_MEMBER, TAIL_BYTES, VERSION, ContributionFlag, Format, Mode, Type
+from iswitch.wire import FLAGS_SHIFT, HEADER, NO_MEMBER, TAIL_BYTES, ContributionFlag, Format, Mode, Type, version_type
 
 __all__ = ["OutsideClient", "Sum"]
 
 LEAST_S, MOST_S = 0.02, 1.0
 GIVE_UP_S = 60.0
-_RETRANSMISSION = int(ContributionFlag.RETRANSMISSION) << 4
+_RETRANSMISSION = int(ContributionFlag.RETRANSMISSION) << FLAGS_SHIFT
 
 
 class Sum(NamedTuple):
@@ -120,7 +120,7 @@ class OutsideClient:
                 continue
             header = datagram[: HEADER.itemsize].view(HEADER)[0]
             index = (int(header["seq"]) - self._base) % 2**32
-            if (header["version_type"], header["job"], header["epoch"]) != (VERSION << 4 | Type.RESULT, m.job, m.epoch):
+            if (header["version_type"], header["job"], header["epoch"]) != (version_type(Type.RESULT), m.job, m.epoch):
                 continue
             if index < payloads.size and not held[index]:
                 row = payloads.rows[index] if index < len(payloads.rows) else payloads.last

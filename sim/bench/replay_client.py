@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from iswitch.wire import FRAME_BYTES, UDP_PORT, VERSION, Type
+from iswitch.wire import FRAME_BYTES, UDP_PORT, Type, version_type
 from iswitch.wire.replay import (
     ADD_ROW,
     ALL_FRAGMENTS,
@@ -101,7 +101,7 @@ class ReplayClient:
     def request(self, kind: int, body: bytes = b"", *, checksum: bool = True, **fields: int) -> bytes:
         """Any request; `fields` are those of the header."""
         values = {
-            "version_type": VERSION << 4 | Type.REQUEST,
+            "version_type": version_type(Type.REQUEST),
             "kind": kind,
             "session": self.session,
             "table": self.table,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from iswitch.config import Config
-from iswitch.wire import ADDRESSES, FRAME_BYTES, HEADER, UDP_PORT, VERSION, JobState, Reason, ResultFlag, Type
+from iswitch.wire import ADDRESSES, FRAME_BYTES, HEADER, UDP_PORT, JobState, Reason, ResultFlag, Type, version_type
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, Reply, udp_frame
 from sim.model.network import Network
 from sim.model.tree_switch import Parent, TreeSwitch
@@ -200,7 +200,7 @@ def spoilt(frame: bytes, rng: np.random.Generator) -> bytes:
     for _ in range(int(rng.integers(1, 3))):
         name = str(rng.choice([*HEADER.names, "type", "low", "cut", "body"]))
         if name == "type":
-            header["version_type"] = VERSION << 4 | int(rng.choice(list(Type)))
+            header["version_type"] = version_type(int(rng.choice(list(Type))))
         elif name == "low":
             header[str(rng.choice(["seq", "behind", "epoch", "count"]))] += int(rng.choice([-4, -1, 1, 4])) % 2**16
         elif name == "cut":

@@ -4,13 +4,22 @@ import socket
 import struct
 from typing import NamedTuple
 
-from iswitch.wire import ADDRESSES, UDP_PORT
+from iswitch.wire import (
+    ADDRESSES,
+    ETHERTYPE_IPV4,
+    IP_PROTOCOL_UDP,
+    IP_TTL,
+    IPV4_DONT_FRAGMENT,
+    IPV4_VERSION_IHL,
+    UDP_PORT,
+)
 
 __all__ = ["FRAME_BYTES_LEAST", "Card", "Client"]
 
 FRAME_BYTES_LEAST = 60
 """Ethernet's minimum, without FCS (IEEE 802.3, 3.2.8)."""
 ADDRESS_BYTES = ADDRESSES.itemsize
+_IPV4 = ETHERTYPE_IPV4.to_bytes(2) + bytes([IPV4_VERSION_IHL])
 
 
 class Client(NamedTuple):
@@ -52,15 +61,17 @@ class Card:
         if len(self._heads) > 1 << 16:
             self._heads.clear()
         self._clients[client.mac + client.ip + struct.pack(">H", client.udp_port)] = client.address
-        ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 28 + length, 0, 0x4000, 64, 17, 0, client.ip, self.switch_ip)
+        head = IPV4_VERSION_IHL, 0, 28 + length, 0, IPV4_DONT_FRAGMENT, IP_TTL, IP_PROTOCOL_UDP, 0
+        ip = struct.pack(">BBHHHBBH4s4s", *head, client.ip, self.switch_ip)
         ip = ip[:10] + (0xFFFF - int.from_bytes(ip) % 0xFFFF).to_bytes(2) + ip[12:]
         udp = struct.pack(">HHH", client.udp_port, UDP_PORT, 8 + length)
-        pseudo = client.ip + self.switch_ip + struct.pack(">HH", 17, 8 + length)
-        return self.switch_mac + client.mac + b"\x08\x00" + ip + udp, int.from_bytes(pseudo + udp) % 0xFFFF
+        pseudo = client.ip + self.switch_ip + struct.pack(">HH", IP_PROTOCOL_UDP, 8 + length)
+        ethernet = self.switch_mac + client.mac + ETHERTYPE_IPV4.to_bytes(2)
+        return ethernet + ip + udp, int.from_bytes(pseudo + udp) % 0xFFFF
 
     def unwrap(self, frame: bytes) -> tuple[tuple[str, int], bytes] | str:
         """Whom a frame is for and its payload, or why no client gets it."""
-        if len(frame) < ADDRESS_BYTES or frame[12:15] != b"\x08\x00\x45" or frame[23] != 17:
+        if len(frame) < ADDRESS_BYTES or frame[12:15] != _IPV4 or frame[23] != IP_PROTOCOL_UDP:
             return "not UDP over IPv4"
         address = self._clients.get(frame[:6] + frame[30:34] + frame[36:38])
         if address is None:

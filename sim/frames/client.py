@@ -13,14 +13,19 @@ import numpy as np
 from iswitch.wire import (
     ACK,
     CONTROL,
+    ETHERTYPE_IPV4,
+    FLAGS_SHIFT,
     FRAME,
     FRAME_BYTES,
     HEADER,
+    IP_PROTOCOL_UDP,
+    IP_TTL,
+    IPV4_DONT_FRAGMENT,
+    IPV4_VERSION_IHL,
     NO_MEMBER,
     TAIL,
     TAIL_BYTES,
     UDP_PORT,
-    VERSION,
     Action,
     ContributionFlag,
     Format,
@@ -28,6 +33,7 @@ from iswitch.wire import (
     Reason,
     Type,
     ones_complement_sum,
+    version_type,
 )
 
 __all__ = ["SWITCH_IP", "SWITCH_MAC", "Client", "Reply", "ordinary", "parse", "udp_frame"]
@@ -52,14 +58,15 @@ def udp_frame(
     """Ethernet, IPv4 and UDP around a payload, with right checksums; `checksum=False` sends UDP checksum 0 ("none").
     Frames below 60 bytes are padded with zeros."""
     udp_length = 8 + len(payload)
-    ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + udp_length, 0, 0x4000, 64, 17, 0, ip_src, ip_dst)
+    head = IPV4_VERSION_IHL, 0, 20 + udp_length, 0, IPV4_DONT_FRAGMENT, IP_TTL, IP_PROTOCOL_UDP, 0
+    ip = struct.pack(">BBHHHBBH4s4s", *head, ip_src, ip_dst)
     ip = ip[:10] + struct.pack(">H", 0xFFFF - ones_complement_sum(ip)) + ip[12:]
     udp = struct.pack(">HHHH", udp_src, udp_dst, udp_length, 0)
     if checksum:
-        pseudo = ip_src + ip_dst + struct.pack(">BBH", 0, 17, udp_length)
+        pseudo = ip_src + ip_dst + struct.pack(">BBH", 0, IP_PROTOCOL_UDP, udp_length)
         value = 0xFFFF - ones_complement_sum(pseudo + udp + payload)
         udp = udp[:6] + struct.pack(">H", value or 0xFFFF)
-    return (eth_dst + eth_src + b"\x08\x00" + ip + udp + payload).ljust(60, b"\0")
+    return (eth_dst + eth_src + ETHERTYPE_IPV4.to_bytes(2) + ip + udp + payload).ljust(60, b"\0")
 
 
 def ordinary(eth_dst: bytes, eth_src: bytes, size: int = 60, eth_type: int = 0x88B5) -> bytes:
@@ -98,7 +105,7 @@ def parse(frame: bytes) -> Reply:
         )
     if ones_complement_sum(ip) != 0xFFFF:
         raise ValueError(f"IPv4 checksum must be right, not {header['ip_checksum']:#06x}")
-    pseudo = frame[26:34] + struct.pack(">BBH", 0, 17, len(udp))
+    pseudo = frame[26:34] + struct.pack(">BBH", 0, IP_PROTOCOL_UDP, len(udp))
     if header["udp_checksum"] == 0 or ones_complement_sum(pseudo + udp) != 0xFFFF:
         raise ValueError(f"UDP checksum must be right and present, not {header['udp_checksum']:#06x}")
     if ones_complement_sum(udp[8:]) != 0xFFFF:
@@ -157,7 +164,7 @@ class Client:
         """Any frame to the switch; `fields` override the header's."""
         header = np.zeros(1, HEADER)
         values = {
-            "version_type": VERSION << 4 | kind,
+            "version_type": version_type(kind),
             "job": self.job,
             "epoch": self.epoch,
             "member": self.member,
@@ -194,13 +201,17 @@ class Client:
             Type.CONTRIBUTION,
             payload,
             checksum=checksum,
-            **({"seq": seq % 2**32, "behind": behind, "count": 1, "format_flags": flags << 4 | form} | fields),
+            **(
+                {"seq": seq % 2**32, "behind": behind, "count": 1, "format_flags": flags << FLAGS_SHIFT | form} | fields
+            ),
         )
 
     def receipt(self, seq: int, *, behind: int = 0, want: bool = False, **fields: Any) -> bytes:
         """Says that nothing below `seq - behind` is lacking; with `want` asks for the result of `seq`."""
         flags = ContributionFlag.WANT if want else 0
-        return self.frame(Type.RECEIPT, **({"seq": seq % 2**32, "behind": behind, "format_flags": flags << 4} | fields))
+        return self.frame(
+            Type.RECEIPT, **({"seq": seq % 2**32, "behind": behind, "format_flags": flags << FLAGS_SHIFT} | fields)
+        )
 
     def claim(self, k: int, weights: int, **fields: Any) -> bytes:
         """The member's vector `k` is ready, computed with weights that lack the results from seq `weights` on."""

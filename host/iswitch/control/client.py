@@ -29,6 +29,7 @@ from iswitch.wire import (
     Stat,
     Type,
     port_counter_register,
+    version_type,
 )
 from iswitch.wire.replay import Fate, ReplayRegister
 
@@ -36,7 +37,7 @@ __all__ = ["Answer", "Control", "JobRunningError", "JobStatus"]
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 0.5
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.001, 0.05
-_ACK_VERSION_TYPE = VERSION << 4 | Type.ACK
+_ACK_VERSION_TYPE = version_type(Type.ACK)
 
 
 class Answer(NamedTuple):
@@ -120,7 +121,7 @@ class Control:
         nonce = body.setdefault("nonce", self.transport.randbits(64))
         record = np.zeros(1, np.dtype(HEADER.descr + CONTROL.descr))
         fields = {
-            "version_type": VERSION << 4 | Type.CONTROL,
+            "version_type": version_type(Type.CONTROL),
             "job": job,
             "epoch": epoch,
             "seq": seq,

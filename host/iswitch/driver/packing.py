@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from iswitch.driver.membership import Membership
-from iswitch.wire import HEADER, VERSION, ContributionFlag, Type
+from iswitch.wire import FLAGS_SHIFT, HEADER, ContributionFlag, Type, version_type
 
 __all__ = ["Packer", "Payloads"]
 
-_BOUNDARY = int(ContributionFlag.BOUNDARY) << 4  # arithmetic on enumerations is slow
+_BOUNDARY = int(ContributionFlag.BOUNDARY) << FLAGS_SHIFT  # arithmetic on enumerations is slow
 
 
 class Payloads:
@@ -37,7 +37,7 @@ class Packer:
         self._view = self._buffer.data
         self._payloads = self._buffer.reshape(train_segments, size)[:, HEADER.itemsize :]
         headers = np.ndarray(train_segments, HEADER, self._buffer, 0, (size,))
-        headers["version_type"] = VERSION << 4 | Type.CONTRIBUTION
+        headers["version_type"] = version_type(Type.CONTRIBUTION)
         headers["count"] = 1
         for name in ("job", "epoch", "member", "token"):
             headers[name] = getattr(membership, name)
@@ -47,7 +47,7 @@ class Packer:
 
         receipts = np.zeros(train_segments, HEADER)
         receipts[:] = headers
-        receipts["version_type"] = VERSION << 4 | Type.RECEIPT
+        receipts["version_type"] = version_type(Type.RECEIPT)
         receipts["count"] = 0
         self._receipts = receipts
         self._receipts_view = receipts.view(np.uint8).data
@@ -96,5 +96,5 @@ class Packer:
         receipts, chosen = self._receipts[:count], indices[:count]
         receipts["seq"] = (chosen + base).astype(np.uint32)
         receipts["behind"] = chosen - low
-        receipts["format_flags"] = ContributionFlag.WANT << 4 if want else 0
+        receipts["format_flags"] = ContributionFlag.WANT << FLAGS_SHIFT if want else 0
         return self._receipts_view[: count * HEADER.itemsize]

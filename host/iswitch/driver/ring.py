@@ -20,14 +20,28 @@ from iswitch.driver.timer import RetransmissionTimer
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.driver.window import SendWindow
 from iswitch.errors import HaltedWarning, MismatchError
-from iswitch.wire import HEADER, TAIL_BYTES, VERSION, ContributionFlag, Format, Reason, ResultFlag, Type
+from iswitch.wire import (
+    FLAGS_SHIFT,
+    HEADER,
+    TAIL_BYTES,
+    ContributionFlag,
+    Format,
+    Reason,
+    ResultFlag,
+    Type,
+    version_type,
+)
 
 __all__ = ["Notice", "Ring", "Stalled", "Tally"]
 
-_NOTICE = VERSION << 4 | Type.NOTICE
-_RETRANSMISSION = int(ContributionFlag.RETRANSMISSION) << 4  # arithmetic on enumerations is slow
-_WHOLE = int(ContributionFlag.WHOLE) << 4
-_PARTIAL, _RESENT, _CHANGE = int(ResultFlag.PARTIAL) << 4, int(ResultFlag.RESENT) << 4, int(ResultFlag.CHANGE) << 4
+_NOTICE = version_type(Type.NOTICE)
+_RETRANSMISSION = int(ContributionFlag.RETRANSMISSION) << FLAGS_SHIFT  # arithmetic on enumerations is slow
+_WHOLE = int(ContributionFlag.WHOLE) << FLAGS_SHIFT
+_PARTIAL, _RESENT, _CHANGE = (
+    int(ResultFlag.PARTIAL) << FLAGS_SHIFT,
+    int(ResultFlag.RESENT) << FLAGS_SHIFT,
+    int(ResultFlag.CHANGE) << FLAGS_SHIFT,
+)
 _GAP = 3
 """A segment is taken for lost when so many that were sent after it have come back."""
 _PROBES, _PROBES_LOSSY = 1, 8
@@ -86,7 +100,7 @@ class Ring:
         self.packer = Packer(membership, self.transport.train_segments(HEADER.itemsize + 4 * membership.elements))
         self.set_threshold(membership.threshold)
         self.base = membership.first_seq
-        self._word = VERSION << 4 | Type.RESULT | membership.job << 8 | membership.epoch << 16
+        self._word = version_type(Type.RESULT) | membership.job << 8 | membership.epoch << 16
         self._kept: list[np.ndarray] = []  # trains of results for later collectives, as received
         self._nothing = Payloads(np.empty(0, np.float32), membership.elements)
         self._format = self._flags = int(membership.format)

@@ -23,15 +23,25 @@ from iswitch.driver.timer import RetransmissionTimer
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.driver.update import Layout
 from iswitch.errors import MismatchError
-from iswitch.wire import HEADER, TAIL_BYTES, VERSION, ContributionFlag, Format, Reason, ResultFlag, Type
+from iswitch.wire import (
+    FLAGS_SHIFT,
+    HEADER,
+    TAIL_BYTES,
+    ContributionFlag,
+    Format,
+    Reason,
+    ResultFlag,
+    Type,
+    version_type,
+)
 
 __all__ = ["DEPTH", "Arrival", "Stream", "Vector"]
 
 DEPTH = 2
 """Vectors on their way: one in flight, one that waits or is claimed meanwhile."""
-_RETRANSMISSION = int(ContributionFlag.RETRANSMISSION) << 4  # arithmetic on enumerations is slow
-_RESENT = int(ResultFlag.RESENT) << 4
-_KINDS = {VERSION << 4 | kind: kind for kind in (Type.GRANT, Type.REFUSE, Type.NOTICE)}
+_RETRANSMISSION = int(ContributionFlag.RETRANSMISSION) << FLAGS_SHIFT  # arithmetic on enumerations is slow
+_RESENT = int(ResultFlag.RESENT) << FLAGS_SHIFT
+_KINDS = {version_type(kind): kind for kind in (Type.GRANT, Type.REFUSE, Type.NOTICE)}
 _GAP = 3
 """A segment is taken for lost when so many later ones are here."""
 _CAP_S = 0.05
@@ -80,7 +90,7 @@ class Stream:
         self.packer = Packer(membership, transport.train_segments(HEADER.itemsize + 4 * membership.elements))
         self._buffer = np.empty(RECEIVE_BYTES, np.uint8)
         self._view = self._buffer.data
-        self._word = VERSION << 4 | Type.RESULT | membership.job << 8 | membership.epoch << 16
+        self._word = version_type(Type.RESULT) | membership.job << 8 | membership.epoch << 16
         self._formats = int(membership.format), int(Format.INT32)
         self._kind = "<i4" if membership.format == Format.INT32 else "<f4"
 
@@ -389,7 +399,7 @@ class Stream:
         self._claim_at = now + self._claim_wait_s
         m, claim = self.membership, np.zeros(1, HEADER)
         for name, value in (
-            ("version_type", VERSION << 4 | Type.CLAIM),
+            ("version_type", version_type(Type.CLAIM)),
             ("job", m.job),
             ("epoch", m.epoch),
             ("seq", self._k),

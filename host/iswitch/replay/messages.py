@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from iswitch.wire import VERSION, Type
+from iswitch.wire import Type, version_type
 from iswitch.wire.replay import END, REPLAY_HEADER, ROW_BYTES, STATUS, Kind
 
 __all__ = ["Header", "Reply", "Status", "encode", "parse", "serial"]
@@ -59,7 +59,7 @@ def _packing(record: "np.dtype[np.void]", fields: tuple[str, ...]) -> struct.Str
 
 
 _HEADER, _STATUS = _packing(REPLAY_HEADER, Header._fields), _packing(STATUS, Status._fields)
-_REQUEST, _ANSWER, _DATA = (VERSION << 4 | type for type in (Type.REQUEST, Type.ANSWER, Type.DATA))
+_REQUEST, _ANSWER, _DATA = (version_type(type) for type in (Type.REQUEST, Type.ANSWER, Type.DATA))
 _BODY = REPLAY_HEADER.itemsize
 _ROWS = _BODY + STATUS.itemsize
 _END = END.itemsize

@@ -14,7 +14,7 @@ from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.tools.probe import neighbour
-from iswitch.wire import ADDRESSES, HEADER, TAIL_BYTES, VERSION, Format, Register, Type
+from iswitch.wire import ADDRESSES, HEADER, TAIL_BYTES, Format, Register, Type, version_type
 
 __all__ = ["Finding", "Mark", "Watched", "delay", "full_segment", "loss", "round_trips", "silence", "tos", "window"]
 
@@ -139,7 +139,7 @@ def full_segment(watched: Watched, config: Config) -> Finding:
     token = secrets.randbits(32) | 1
     header = np.zeros(1, HEADER)
     for name, value in {
-        "version_type": VERSION << 4 | Type.CONTRIBUTION,
+        "version_type": version_type(Type.CONTRIBUTION),
         "job": _NO_JOB,
         "token": token,
         "format_flags": Format.INT32,

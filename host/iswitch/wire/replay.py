@@ -9,7 +9,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from iswitch.wire import ADDRESSES, FRAME_BYTES
+from iswitch.wire.frames import ADDRESSES, FRAME_BYTES
 
 __all__ = [
     "ADD_ROW",
@@ -120,7 +120,7 @@ class ReplayRegister(IntEnum):
 
 # Offsets in the comments count from the first byte after the UDP header.
 _HEADER_FIELDS = [
-    ("version_type", "<u1"),  # 0   VERSION << 4 | Type
+    ("version_type", "<u1"),  # 0   version_type(Type)
     ("kind", "<u1"),  # 1   Kind
     ("session", "<u1"),  # 2
     ("table", "<u1"),  # 3

@@ -2,7 +2,7 @@
 
 import struct
 
-from iswitch.wire import ones_complement_sum
+from iswitch.wire import IPV4_FRAGMENT_MASK, ones_complement_sum
 from sim.model.egress.compose import Own
 
 __all__ = ["answer"]
@@ -45,7 +45,7 @@ def echo(frame: bytes, own: Own) -> bytes | None:
         frame[:6] != own.mac
         or frame[6] & 1
         or frame[12:15] != b"\x08\0\x45"
-        or fragment & 0x3FFF
+        or fragment & IPV4_FRAGMENT_MASK
         or protocol != 1
         or not 28 <= length <= len(frame) - IP_AT
         or ones_complement_sum(frame[IP_AT:ICMP_AT]) != 0xFFFF

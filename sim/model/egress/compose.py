@@ -14,16 +14,22 @@ from iswitch.wire import (
     ADDRESSES,
     BROADCAST_MEMBER,
     CONTROL,
+    ETHERTYPE_IPV4,
+    FLAGS_SHIFT,
     HEADER,
+    IP_PROTOCOL_UDP,
+    IP_TTL,
+    IPV4_DONT_FRAGMENT,
+    IPV4_VERSION_IHL,
     TAIL,
     UDP_PORT,
     UPLINK_TAIL,
-    VERSION,
     ContributionFlag,
     Reason,
     ResultFlag,
     Type,
     ones_complement_sum,
+    version_type,
 )
 from sim.model.decide.membership import Source
 
@@ -42,7 +48,7 @@ class Own(NamedTuple):
 
 def header(type: Type, **fields: int) -> bytes:
     record = np.zeros(1, HEADER)
-    record["version_type"] = VERSION << 4 | type
+    record["version_type"] = version_type(type)
     for name, value in fields.items():
         record[name] = value
     return record.tobytes()
@@ -64,7 +70,7 @@ def result(
         epoch=epoch,
         seq=seq,
         member=BROADCAST_MEMBER,
-        format_flags=flags << 4 | format,
+        format_flags=flags << FLAGS_SHIFT | format,
         count=members.bit_count(),
         members=members,
         token=tainted,
@@ -140,7 +146,7 @@ def uplink(
         token=token,
         behind=behind,
         members=ranks,
-        format_flags=flags << 4 | format,
+        format_flags=flags << FLAGS_SHIFT | format,
         count=ranks.bit_count(),
     )
     tail = np.zeros(1, UPLINK_TAIL)
@@ -160,7 +166,7 @@ def receipt(*, job: int, epoch: int, seq: int, member: int, token: int, behind: 
             member=member,
             token=token,
             behind=behind,
-            format_flags=(ContributionFlag.WANT if want else 0) << 4,
+            format_flags=(ContributionFlag.WANT if want else 0) << FLAGS_SHIFT,
         ),
         RECEIPT_COMPLEMENT_AT,
     )
@@ -185,12 +191,12 @@ def address(own: Own, to: Source, payload: bytes) -> bytes:
     fields = {
         "eth_dst": np.frombuffer(to.mac, "u1"),
         "eth_src": np.frombuffer(own.mac, "u1"),
-        "eth_type": 0x0800,
-        "ip_version_ihl": 0x45,
+        "eth_type": ETHERTYPE_IPV4,
+        "ip_version_ihl": IPV4_VERSION_IHL,
         "ip_length": 20 + udp_length,
-        "ip_fragment": 0x4000,
-        "ip_ttl": 64,
-        "ip_protocol": 17,
+        "ip_fragment": IPV4_DONT_FRAGMENT,
+        "ip_ttl": IP_TTL,
+        "ip_protocol": IP_PROTOCOL_UDP,
         "ip_src": int.from_bytes(own.ip, "big"),
         "ip_dst": to.ip,
         "udp_src": UDP_PORT,
@@ -201,6 +207,6 @@ def address(own: Own, to: Source, payload: bytes) -> bytes:
         record[name] = value
     blank = record.tobytes()
     record["ip_checksum"] = 0xFFFF - ones_complement_sum(blank[14:34])
-    pseudo = blank[26:34] + struct.pack(">HH", 17, udp_length)
+    pseudo = blank[26:34] + struct.pack(">HH", IP_PROTOCOL_UDP, udp_length)
     record["udp_checksum"] = 0xFFFF - ones_complement_sum(pseudo + blank[34:42]) or 0xFFFF
     return record.tobytes() + payload

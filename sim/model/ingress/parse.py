@@ -5,7 +5,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from iswitch.wire import ACK, CONTROL, FRAME, FRAME_BYTES, HEADER, UDP_PORT, VERSION, Outcome, Type, ones_complement_sum
+from iswitch.wire import (
+    ACK,
+    CONTROL,
+    ETHERTYPE_IPV4,
+    FRAME,
+    FRAME_BYTES,
+    HEADER,
+    IP_PROTOCOL_UDP,
+    IPV4_FRAGMENT_MASK,
+    IPV4_VERSION_IHL,
+    UDP_PORT,
+    VERSION,
+    Outcome,
+    Type,
+    ones_complement_sum,
+)
 from sim.model.decide.membership import Request, Settings, Source
 
 __all__ = ["ADDRESS_BYTES", "FLAT", "Message", "parse", "request"]
@@ -42,10 +57,10 @@ def is_ours(frame: bytes, ip: bytes) -> bool:
     eth_type, version_ihl, _, _, _, fragment = struct.unpack_from(">HBBHHH", frame, 12)
     protocol, destination, udp_dst = frame[23], frame[30:34], int.from_bytes(frame[36:38], "big")
     return (
-        eth_type == 0x0800
-        and version_ihl == 0x45
-        and not fragment & 0x3FFF
-        and protocol == 17
+        eth_type == ETHERTYPE_IPV4
+        and version_ihl == IPV4_VERSION_IHL
+        and not fragment & IPV4_FRAGMENT_MASK
+        and protocol == IP_PROTOCOL_UDP
         and destination == ip
         and udp_dst == UDP_PORT
     )

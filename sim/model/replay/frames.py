@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from iswitch.wire import VERSION, Type
+from iswitch.wire import Type, version_type
 from iswitch.wire.replay import DRAWN, DRAWS_PER_FRAGMENT, END, REPLAY_HEADER, STATUS, UNIT_BYTES, Fate, Kind
 from sim.model.egress.compose import balanced
 
@@ -61,7 +61,7 @@ def header(type: Type, asked: Request, **fields: int) -> bytes:
     """That of a request, but for `fields`, and 0 for what an answer has no use for."""
     record = np.zeros(1, REPLAY_HEADER)
     repeated = {name: getattr(asked, name) for name in ("kind", "session", "table", "seq", "token")}
-    for name, value in ({"version_type": VERSION << 4 | type} | repeated | fields).items():
+    for name, value in ({"version_type": version_type(type)} | repeated | fields).items():
         record[name] = value
     return record.tobytes()
 

@@ -7,7 +7,18 @@ import pytest
 
 from iswitch.driver.membership import Membership
 from iswitch.driver.ring import Notice, Ring, Stalled
-from iswitch.wire import HEADER, TAIL_BYTES, VERSION, ContributionFlag, Format, Mode, Reason, ResultFlag, Type
+from iswitch.wire import (
+    FLAGS_SHIFT,
+    HEADER,
+    TAIL_BYTES,
+    ContributionFlag,
+    Format,
+    Mode,
+    Reason,
+    ResultFlag,
+    Type,
+    version_type,
+)
 
 ELEMENTS, WINDOW = 4, 8
 MEMBER = Membership(
@@ -71,7 +82,7 @@ class Script(Clock):
 def result(header, payload, **fields):
     made = np.zeros(1, HEADER)
     made[0] = header
-    made["version_type"] = VERSION << 4 | Type.RESULT
+    made["version_type"] = version_type(Type.RESULT)
     made["format_flags"] = header["format_flags"] & 15
     made["members"], made["count"], made["member"], made["token"] = 3, 2, 255, 0
     for name, value in fields.items():
@@ -99,7 +110,7 @@ def test_contributions_keep_to_the_window_and_say_what_is_held():
     assert [flags(header) & ContributionFlag.BOUNDARY > 0 for header in script.sent] == [False] * 29 + [True]
     first = script.sent[0]
     assert [int(first[name]) for name in ("version_type", "job", "epoch", "member", "token", "count")] == [
-        VERSION << 4 | Type.CONTRIBUTION,
+        version_type(Type.CONTRIBUTION),
         1,
         7,
         1,
@@ -209,7 +220,12 @@ def test_results_that_come_early_are_not_contributed_to():
             seqs = [(int(header["seq"]) + k) % 2**32 for k in range(20)]
             return [
                 result(
-                    header, payload, seq=seq, format_flags=ResultFlag.PARTIAL << 4 | Format.WINDOW64, count=1, members=1
+                    header,
+                    payload,
+                    seq=seq,
+                    format_flags=ResultFlag.PARTIAL << FLAGS_SHIFT | Format.WINDOW64,
+                    count=1,
+                    members=1,
                 )
                 for seq in seqs
             ]
@@ -221,9 +237,9 @@ def test_results_that_come_early_are_not_contributed_to():
         tally = ring.reduce(np.ones(ELEMENTS * size, np.float32), Format.WINDOW64, 1.0)
         assert (tally.headers["count"] == 1).all() and tally.odd
         ring.tend()
-    contributed = {index(h) for h in script.sent if h["version_type"] == VERSION << 4 | Type.CONTRIBUTION}
+    contributed = {index(h) for h in script.sent if h["version_type"] == version_type(Type.CONTRIBUTION)}
     assert contributed == set(range(6))  # of the first collective, which left before the results came
-    receipts = [h for h in script.sent if h["version_type"] == VERSION << 4 | Type.RECEIPT]
+    receipts = [h for h in script.sent if h["version_type"] == version_type(Type.RECEIPT)]
     assert receipts and all(h["behind"] <= WINDOW for h in receipts)
 
 
@@ -244,7 +260,7 @@ def test_backlog_bounds_what_is_acknowledged():
     [
         {"epoch": 6},
         {"job": 0},
-        {"version_type": VERSION << 4 | Type.UPLINK},
+        {"version_type": version_type(Type.UPLINK)},
         {"seq": MEMBER.first_seq - 1},
         {"seq": 2**20},
     ],
@@ -262,7 +278,7 @@ def test_stray_results_change_nothing(fields):
 def notice(header, **fields):
     made = np.zeros(1, HEADER)
     made[0] = header
-    made["version_type"], made["count"], made["format_flags"] = VERSION << 4 | Type.NOTICE, Reason.MEMBER, 0
+    made["version_type"], made["count"], made["format_flags"] = version_type(Type.NOTICE), Reason.MEMBER, 0
     for name, value in fields.items():
         made[name] = value
     return made.tobytes()

@@ -13,7 +13,7 @@ from iswitch import AsyncWorker, NotAMemberError, Worker
 from iswitch.config import Config
 from iswitch.driver import termination
 from iswitch.driver.termination import call_before_termination
-from iswitch.wire import HEADER, VERSION, Action, JobState, Type
+from iswitch.wire import HEADER, Action, JobState, Type, version_type
 from sim.bench.udp_model import UdpModel
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
 from sim.model.tree_switch import TreeSwitch
@@ -109,7 +109,7 @@ class Lossy(UdpModel):
     leaves = 0
 
     def _pass(self, port, payload, peer):
-        if payload[0] == VERSION << 4 | Type.CONTROL and payload[HEADER.itemsize] == Action.LEAVE:
+        if payload[0] == version_type(Type.CONTROL) and payload[HEADER.itemsize] == Action.LEAVE:
             self.leaves += 1
             if self.leaves == 1:
                 return []

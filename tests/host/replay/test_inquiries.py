@@ -7,12 +7,12 @@ import pytest
 
 from iswitch.replay import inquiries as sound
 from iswitch.replay.messages import Header, Reply
-from iswitch.wire import VERSION, Type
+from iswitch.wire import Type, version_type
 from iswitch.wire.replay import Kind
 from sim.bench.mutant import mutant
 
 DELAY_S = 0.0001
-DATA = VERSION << 4 | Type.DATA
+DATA = version_type(Type.DATA)
 
 
 def reply_to(payload):

@@ -198,7 +198,7 @@ MUTANTS = {
         "(outcome == name)",
     ),
     "no receipts go up": (core, "notice & may_notice | ~fault & reports |", "notice & may_notice |"),
-    "a receipt never wants": (response, "Mux(report.want, ContributionFlag.WANT << 4, 0)", "0"),
+    "a receipt never wants": (response, "Mux(report.want, ContributionFlag.WANT << FLAGS_SHIFT, 0)", "0"),
     "a Leave is numbered as a Join": (response, "Mux(asks, membership.leaves, report.seq)", "Mux(asks, 0, report.seq)"),
     "a leaf's Join has no ranks": (response, "Mux(asks, parent.ranks, 0)", "0"),
     "anybody's result is the parent's": (checks, "(from_there, Outcome.ADDRESS)", "(1, Outcome.ADDRESS)"),

@@ -27,7 +27,7 @@ from iswitch.control.abandoned import Watch
 from iswitch.control.client import Control
 from iswitch.control.inspection import JobView
 from iswitch.driver.transport import Buffer
-from iswitch.wire import HEADER, VERSION, Outcome, Reason, Register, Type
+from iswitch.wire import HEADER, Outcome, Reason, Register, Type, version_type
 from sim.bench.udp_model import kill
 from sim.emulator.cluster import Cluster
 from sim.emulator.engine import Board
@@ -299,7 +299,7 @@ class Echo(Cable):
             self.late, into[: len(late)] = b"", late
             return len(late), len(late)
         size, segment_bytes = super().receive(into, timeout_s)
-        if size and into[0] == VERSION << 4 | Type.NOTICE and into[HEADER.fields["count"][1]] == Reason.EPOCH:
+        if size and into[0] == version_type(Type.NOTICE) and into[HEADER.fields["count"][1]] == Reason.EPOCH:
             self.notices.append(bytes(into[:segment_bytes]))
         return size, segment_bytes
 

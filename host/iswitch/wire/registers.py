@@ -1,0 +1,216 @@
+"""The register map: what the switch was built with, its counters, and views of jobs, members and slots."""
+
+from enum import IntEnum
+
+import numpy as np
+
+from iswitch.wire.control import REGISTERS_PER_READ
+
+__all__ = [
+    "JOB_VIEW",
+    "MAGIC",
+    "MEMBER_VIEW",
+    "Outcome",
+    "PortCounter",
+    "Register",
+    "SILENCE_TICK_US",
+    "SLOT_VIEW",
+    "Stat",
+    "VIEWED_JOBS",
+    "VIEWED_MEMBERS",
+    "VIEWED_SLOTS",
+    "have_view_register",
+    "job_view_register",
+    "member_view_register",
+    "port_counter_register",
+    "slot_view_register",
+]
+
+MAGIC = 0x54575349
+"""First register, "ISWT" in memory order."""
+VIEWED_JOBS, VIEWED_MEMBERS, VIEWED_SLOTS = 16, 32, 1 << 13
+"""The addresses of the views leave room for this many jobs, members of a job and slots of a job in any switch."""
+SILENCE_TICK_US = 1 << 14
+"""Unit of a member's time of silence, which is counted modulo 2^16 (18 minutes)."""
+
+
+class Outcome(IntEnum):
+    """Outcome of a frame that reached the switch's core: exactly one for each frame, and each with a counter."""
+
+    ORDINARY = 0
+    ADDED = 1
+    QUARANTINED = 2
+    RECEIPT = 3
+    CONTROL = 4
+    REFUSED = 5
+    DUPLICATE = 6
+    LATE = 7
+    STALE = 8
+    WINDOW = 9
+    SLOT_HELD = 10
+    FORMING = 11
+    JOB = 12
+    EPOCH = 13
+    MEMBER = 14
+    TOKEN = 15
+    PORT = 16
+    ADDRESS = 17
+    VERSION = 18
+    TYPE = 19
+    LENGTH = 20
+    FORMAT = 21
+    IP_CHECKSUM = 22
+    UDP_CHECKSUM = 23
+    FILTERED = 24
+    RESERVED = 25
+    ANSWERED = 26
+    UNANSWERED = 27
+    HALTED = 28
+    UNHELD = 29
+    REPLAY = 30
+
+
+class Stat(IntEnum):
+    """Events that are not the outcome of one frame, each with a counter."""
+
+    RESULTS = 0
+    RESENT = 1
+    FORCED = 2
+    NOTICES = 3
+    NOTICES_SUPPRESSED = 4
+    TERMS_FLUSHED = 5
+    EVICTED = 6
+    ADMITTED = 7
+    REPLAY_DROPPED = 8
+    SATURATED = 9
+    MEMORY_ERRORS = 10
+
+
+class PortCounter(IntEnum):
+    """Counters that each port has."""
+
+    RX_ERROR = 0
+    RX_RUNT = 1
+    RX_OVERSIZE = 2
+    TX_DROP_RESULT = 3
+    TX_DROP_REPLY = 4
+    TX_DROP_ORDINARY = 5
+    TX_FRAMES = 6
+    RX_FRAMES = 7
+
+
+class Register(IntEnum):
+    """Address of the first register of each group. Registers have 32 bits; a READ returns `REGISTERS_PER_READ` of them
+    from any address."""
+
+    MAGIC = 0
+    VERSION = 1
+    PORTS = 2
+    BUS_BITS = 3
+    MEMBERS = 4
+    JOBS = 5
+    WINDOW = 6
+    ELEMENTS = 7
+    OUTCOMES = 8
+    STATS = 40
+    AGES = 56
+    PORT_COUNTERS = 64
+    REPLAY_FATES = 224
+    REPLAY = 240
+    JOBS_VIEW = 1 << 10
+    HAVE_VIEW = 1 << 11
+    MEMBERS_VIEW = 1 << 12
+    SLOTS_VIEW = 1 << 20
+
+
+for _counters, _first, _end in (
+    (Outcome, Register.OUTCOMES, Register.STATS),
+    (Stat, Register.STATS, Register.AGES),
+    (PortCounter, Register.PORT_COUNTERS, Register.REPLAY_FATES),
+):
+    if len(_counters) > _end - _first:
+        raise ImportError(f"{_counters.__name__} has {len(_counters)} counters, but {_end - _first} addresses")
+
+
+def port_counter_register(port: int, counter: PortCounter) -> int:
+    """Return the register address of one port's counter."""
+    return Register.PORT_COUNTERS + port * len(PortCounter) + counter
+
+
+def job_view_register(job: int) -> int:
+    """Return the register address of a job's `JOB_VIEW`."""
+    return Register.JOBS_VIEW + job * REGISTERS_PER_READ
+
+
+def have_view_register(job: int, member: int) -> int:
+    """Return the register address of the lowest seq whose result a member may lack, as far as it has reported.
+
+    The registers of a job's members are neighbours.
+    """
+    return Register.HAVE_VIEW + job * VIEWED_MEMBERS + member
+
+
+def member_view_register(job: int, member: int) -> int:
+    """Return the register address of a member's `MEMBER_VIEW`."""
+    return Register.MEMBERS_VIEW + (job * VIEWED_MEMBERS + member) * REGISTERS_PER_READ
+
+
+def slot_view_register(job: int, slot: int) -> int:
+    """Return the register address of a slot's `SLOT_VIEW`. Slot `s` holds the segments with seq = s modulo 2 W."""
+    return Register.SLOTS_VIEW + (job * VIEWED_SLOTS + slot) * REGISTERS_PER_READ
+
+
+JOB_VIEW = np.dtype(
+    [
+        ("state", "<u1"),
+        ("format", "<u1"),
+        ("fraction", "<i2"),
+        ("epoch", "<u2"),
+        ("elements", "<u2"),
+        ("world", "<u1"),
+        ("threshold", "<u1"),
+        ("mode", "<u1"),
+        ("reserved", "<u1"),
+        ("live", "<u4"),
+        ("joining", "<u4"),
+        ("first_seq", "<u4"),
+        ("deadline_us", "<u4"),
+        ("evict_us", "<u4"),
+    ]
+)
+"""A job, as its eight registers show it at one moment; zeros if there is no such job. `live`, `joining`: sets of
+members."""
+
+MEMBER_VIEW = np.dtype(
+    [
+        ("standing", "<u1"),
+        ("port", "<u1"),
+        ("udp", ">u2"),
+        ("ip", ">u4"),
+        ("mac", "u1", 6),
+        ("silent", "<u2"),
+        ("reserved", "<u4", 4),
+    ]
+)
+"""A member: its standing, its addresses, and its time of silence in units of `SILENCE_TICK_US`."""
+
+SLOT_VIEW = np.dtype(
+    [
+        ("seq", "<u4"),
+        ("state", "<u1"),
+        ("format", "<u1"),
+        ("length", "<u2"),
+        ("arrived", "<u4"),
+        ("members", "<u4"),
+        ("expected", "<u4"),
+        ("tainted", "<u4"),
+        ("reserved", "<u4", 2),
+    ]
+)
+"""A slot. A collecting slot waits for the members that are in `expected` and not in `arrived`. `length`: bytes."""
+
+for _record in (JOB_VIEW, MEMBER_VIEW, SLOT_VIEW):
+    if _record.itemsize != 4 * REGISTERS_PER_READ:
+        raise ImportError(
+            f"wire record {_record.names} is {_record.itemsize} bytes, but a view has {4 * REGISTERS_PER_READ}"
+        )
