@@ -14,7 +14,7 @@ from rich.table import Table
 from examples.crew import Crew, Done
 from iswitch import Worker
 from iswitch.config import Config
-from iswitch.plan.allreduce.train import Settings, train
+from iswitch.plan.allreduce.learning.train import Settings, train
 from sim.demo import Emulator, made, run
 
 __all__ = ["learn", "main"]
@@ -48,7 +48,7 @@ def _train(
     """The sha256 of every worker's weights, and a table of how worker 0 learnt."""
     table, begun = Table("", "s", *settings.topologies, box=SIMPLE), time.monotonic()
     every = max(1, settings.iterations // 10)
-    with Crew("iswitch.plan.allreduce.train") as crew, console.status("the workers start ...") as status:
+    with Crew("iswitch.plan.allreduce.learning.train") as crew, console.status("the workers start ...") as status:
         for rank, address in enumerate(addresses):
             crew.start(rank, f"worker {rank}", learn, settings, rank, len(addresses), address, out)
 

@@ -4,7 +4,7 @@ import random
 
 import networkx as nx
 
-from iswitch.plan.topology import Job, Topology
+from iswitch.plan.topology.topology import Job, Topology
 
 __all__ = ["random_topology"]
 

@@ -20,13 +20,13 @@ from rich.table import Table
 
 from examples.ppo import Options, train
 from iswitch import Worker
-from iswitch.plan.configuration import configuration
-from iswitch.plan.errors import told
-from iswitch.plan.exact import one_tree
-from iswitch.plan.reading import read
-from iswitch.plan.report import binds
-from iswitch.plan.topology import Topology, TopologyError
-from iswitch.plan.tree import Plan
+from iswitch.plan.output.configuration import configuration
+from iswitch.plan.output.words import binds
+from iswitch.plan.solver.single_tree import one_tree
+from iswitch.plan.solver.tree import Plan
+from iswitch.plan.topology.errors import told
+from iswitch.plan.topology.topology import Topology, TopologyError
+from iswitch.plan.topology.yaml_file import read
 from sim.emulator.cluster import Cluster
 from sim.emulator.planned import boards_of, config_of, fabric_of, plug
 from sim.emulator.program import Program

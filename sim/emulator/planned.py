@@ -1,4 +1,4 @@
-"""The fabric of a plan: switches, cables and parents as `iswitch.plan.configuration` tells them, for programs in
+"""The fabric of a plan: switches, cables and parents as `iswitch.plan.output.configuration` tells them, for programs in
 virtual time."""
 
 import ipaddress

@@ -5,8 +5,8 @@ import pytest
 
 from iswitch import Worker
 from iswitch.config import Config
-from iswitch.plan.allreduce.policy import Policy
-from iswitch.plan.allreduce.train import Settings, train
+from iswitch.plan.allreduce.learning.policy import Policy
+from iswitch.plan.allreduce.learning.train import Settings, train
 from sim.emulator.cluster import Cluster
 from sim.emulator.engine import Board
 from sim.emulator.fabric import Fabric

@@ -1,9 +1,9 @@
 """Which switch sums whose gradients, over which cables, so that all workers are as fast as can be. Needs `pip install
 'iswitch-rl[plan]'`.
 
-    from iswitch.plan.compare import plan_of
-    from iswitch.plan.configuration import configuration
-    from iswitch.plan.reading import read
+    from iswitch.plan.schemes import plan_of
+    from iswitch.plan.output.configuration import configuration
+    from iswitch.plan.topology.yaml_file import read
 
     topology = read(Path("fabric.yaml"))
     plan = plan_of(topology, "tree")

@@ -95,7 +95,7 @@ def plan(
 
     The exit code is 1 if there is no plan.
     """
-    from iswitch.plan.present import Asked, present
+    from iswitch.plan.run import Asked, present
 
     present(
         Asked(

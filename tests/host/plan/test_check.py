@@ -5,10 +5,10 @@ import copy
 import pytest
 
 from iswitch.plan.check import examine
-from iswitch.plan.exact import one_tree
-from iswitch.plan.exchange import node_link
-from iswitch.plan.generators import seed_example
-from iswitch.plan.topology import Topology
+from iswitch.plan.solver.single_tree import one_tree
+from iswitch.plan.topology.generators import seed_example
+from iswitch.plan.topology.graph_file import node_link
+from iswitch.plan.topology.topology import Topology
 
 
 def change(*path, to):

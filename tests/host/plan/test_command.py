@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from iswitch.plan.check import examine
-from iswitch.plan.compare import plan_of
-from iswitch.plan.exchange import node_link
-from iswitch.plan.reading import read
+from iswitch.plan.schemes import plan_of
+from iswitch.plan.topology.graph_file import node_link
+from iswitch.plan.topology.yaml_file import read
 from iswitch.tools.cli import app
 
 ROOT = Path(__file__).parents[3]
@@ -201,7 +201,7 @@ def test_neither_the_driver_nor_the_command_line_needs_what_planning_needs(modul
     [[], ["docs/plan_seed.yaml"], ["docs/plan_seed.yaml", "--kind", "level", "--lose", "L1"], ["--unknown"]],
 )
 def test_without_its_extra_the_planner_names_it_whatever_the_arguments(arguments):
-    done = without("networkx", "import iswitch.tools.cli\niswitch.cli.main()\n", "plan", *arguments)
+    done = without("networkx", "import iswitch.tools.cli\niswitch.tools.cli.main()\n", "plan", *arguments)
     assert (done.returncode, done.stderr) == (
         1,
         "iswitch plan needs networkx, which is not installed: pip install 'iswitch-rl[cli,plan]', or in a checkout of the project pip install "
@@ -210,7 +210,7 @@ def test_without_its_extra_the_planner_names_it_whatever_the_arguments(arguments
 
 
 def test_without_its_extra_the_help_of_the_planner_names_it():
-    done = without("networkx", "import iswitch.tools.cli\niswitch.cli.main()\n", "plan", "--help")
+    done = without("networkx", "import iswitch.tools.cli\niswitch.tools.cli.main()\n", "plan", "--help")
     assert "pip install 'iswitch-rl[cli,plan]'" in done.stdout
 
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from iswitch.plan.baselines import atp_like, no_aggregation
+from iswitch.plan.baselines.grid import grid, relaxed
+from iswitch.plan.baselines.systems import atp_like, no_aggregation
 from iswitch.plan.check import examine
-from iswitch.plan.compare import plan_of
-from iswitch.plan.exact import one_tree
-from iswitch.plan.exchange import node_link
-from iswitch.plan.generators import seed_example
-from iswitch.plan.grid import grid, relaxed
-from iswitch.plan.striped import several_trees
-from iswitch.plan.topology import Topology
+from iswitch.plan.schemes import plan_of
+from iswitch.plan.solver.several_trees import several_trees
+from iswitch.plan.solver.single_tree import one_tree
+from iswitch.plan.topology.generators import seed_example
+from iswitch.plan.topology.graph_file import node_link
+from iswitch.plan.topology.topology import Topology
 
 
 def loads(topology, plan):

@@ -9,10 +9,10 @@ import pytest
 import sim.cluster.plan
 from examples.ppo import Options
 from iswitch.config import Config
-from iswitch.plan.configuration import configuration
-from iswitch.plan.exact import one_tree
-from iswitch.plan.generators import leaf_spine, seed_example
-from iswitch.plan.topology import Topology
+from iswitch.plan.output.configuration import configuration
+from iswitch.plan.solver.single_tree import one_tree
+from iswitch.plan.topology.generators import leaf_spine, seed_example
+from iswitch.plan.topology.topology import Topology
 from sim.cluster.plan import measure, trained
 from sim.emulator.planned import boards_of, config_of, fabric_of
 

@@ -7,13 +7,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from iswitch.plan.errors import told
+from iswitch.plan.topology.errors import told
 from iswitch.tools.extras import demands, extra_of, lacking
 
 _PROGRAM = "python -m iswitch.plan.allreduce"
 
 try:
-    from iswitch.plan.allreduce.cases import CASES, build, demand_few
+    from iswitch.plan.allreduce.model.topologies import CASES, build, demand_few
 except ModuleNotFoundError as error:
     if extra_of(error.name) is None:
         raise
@@ -121,10 +121,10 @@ def _table(options: argparse.Namespace) -> None:
 
 
 def _train(options: argparse.Namespace) -> None:
-    from iswitch.plan.allreduce.bounds import bounds
-    from iswitch.plan.allreduce.network import Network
+    from iswitch.plan.allreduce.learning.train import Settings, train
+    from iswitch.plan.allreduce.model.bounds import bounds
+    from iswitch.plan.allreduce.model.network import Network
     from iswitch.plan.allreduce.plots import plot_learning
-    from iswitch.plan.allreduce.train import Settings, train
 
     settings = (
         Settings(seed=options.seed)
@@ -148,12 +148,12 @@ def _train(options: argparse.Namespace) -> None:
 
 
 def _schedule(options: argparse.Namespace) -> None:
-    from iswitch.plan.allreduce.export import to_json, to_xml
-    from iswitch.plan.allreduce.learned import compare
-    from iswitch.plan.allreduce.network import Network
+    from iswitch.plan.allreduce.files.export import to_json, to_xml
+    from iswitch.plan.allreduce.learning.learned import compare
+    from iswitch.plan.allreduce.learning.policy import Policy
+    from iswitch.plan.allreduce.model.network import Network
     from iswitch.plan.allreduce.plots import plot_links
-    from iswitch.plan.allreduce.policy import Policy
-    from iswitch.plan.exchange import graph_of
+    from iswitch.plan.topology.graph_file import graph_of
 
     if options.topology.endswith(".json"):
         graph = graph_of(Path(options.topology).read_text(encoding="utf-8"), options.topology)

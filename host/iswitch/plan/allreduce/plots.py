@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from iswitch.plan.allreduce.network import Network
-from iswitch.plan.allreduce.schedule import Schedule
+from iswitch.plan.allreduce.model.network import Network
+from iswitch.plan.allreduce.model.schedule import Schedule
 
 __all__ = ["plot_learning", "plot_links", "plot_rounds"]
 

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from iswitch.plan.allreduce.baselines import plain_server, ring, sharded_plain
-from iswitch.plan.allreduce.cases import TRAINED_ON, build
-from iswitch.plan.allreduce.in_network import in_network
-from iswitch.plan.allreduce.learned import compare
-from iswitch.plan.allreduce.network import Network
-from iswitch.plan.allreduce.policy import Policy
-from iswitch.plan.allreduce.replay import replay
+from iswitch.plan.allreduce.learning.learned import compare
+from iswitch.plan.allreduce.learning.policy import Policy
+from iswitch.plan.allreduce.model.network import Network
+from iswitch.plan.allreduce.model.replay import replay
+from iswitch.plan.allreduce.model.topologies import TRAINED_ON, build
+from iswitch.plan.allreduce.schedulers.baselines import plain_server, ring, sharded_plain
+from iswitch.plan.allreduce.schedulers.in_network import in_network
 
 __all__ = ["HEADER", "Row", "row"]
 

@@ -9,13 +9,13 @@ import networkx as nx
 import pytest
 
 from iswitch.plan.allreduce.__main__ import main
-from iswitch.plan.allreduce.cases import CASES, build
-from iswitch.plan.allreduce.export import from_json
-from iswitch.plan.allreduce.msccl import parse, run
-from iswitch.plan.allreduce.policy import Policy
-from iswitch.plan.allreduce.replay import replay
+from iswitch.plan.allreduce.files.export import from_json
+from iswitch.plan.allreduce.files.msccl import parse, run
+from iswitch.plan.allreduce.learning.policy import Policy
+from iswitch.plan.allreduce.model.replay import replay
+from iswitch.plan.allreduce.model.topologies import CASES, build
 from iswitch.plan.allreduce.table import HEADER, row
-from iswitch.plan.server_centric import bcube
+from iswitch.plan.topology.server_centric import bcube
 
 ROOT = Path(__file__).parents[4]
 QUICK = ("BCube(2,1)", "BCube(3,1)", "DCell(2,1)", "DCell(3,1)", "Jellyfish(8,3)")
@@ -169,7 +169,7 @@ def test_every_schedule_is_told_when_it_is_made(capsys, monkeypatch):
     def stop(*_, **__):
         raise ValueError("stopped")
 
-    monkeypatch.setattr("iswitch.plan.allreduce.learned.learned", stop)
+    monkeypatch.setattr("iswitch.plan.allreduce.learning.learned.learned", stop)
     assert main(["schedule", "BCube(2,1)", "-k", "1"]) == 1
     told = capsys.readouterr()
     assert [line[:25].strip() for line in told.out.splitlines()] == [
@@ -184,7 +184,7 @@ def test_every_schedule_is_told_when_it_is_made(capsys, monkeypatch):
 
 def test_training_without_torch_is_told(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "iswitch.plan.allreduce.train", raising=False)
+    monkeypatch.delitem(sys.modules, "iswitch.plan.allreduce.learning.train", raising=False)
     assert main(["train"]) == 1
     assert capsys.readouterr().err == (
         "python -m iswitch.plan.allreduce needs torch, which is not installed: pip install 'iswitch-rl[plan,torch]', or in a checkout of the "

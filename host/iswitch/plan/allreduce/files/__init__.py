@@ -1,0 +1,1 @@
+"""Schedules as files: JSON and the XML of MSCCL."""

@@ -1,0 +1,92 @@
+"""Replays a schedule on the graph itself and objects to whatever breaks the rules; shares no code with what makes
+schedules.
+
+Rules: a round lets every directed link carry one unit; a flow holds its whole path for the round, and only switches lie
+inside a path; values are those at the begin of the round; nodes that merge are hosts, and those switches that
+`aggregating` names. At the end every host must have, of every chunk, each host's contribution exactly once.
+"""
+
+from collections.abc import Collection, Hashable
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from iswitch.plan.allreduce.model.schedule import Schedule
+
+__all__ = ["ScheduleError", "replay"]
+
+Value = NDArray[np.int64]
+
+
+class ScheduleError(ValueError):
+    """A schedule breaks a rule, or does not sum."""
+
+
+def replay(graph: nx.Graph, schedule: Schedule, *, aggregating: Collection[Hashable] = ()) -> NDArray[np.int64]:
+    """Whose contribution is how often in what: counts[host, chunk, contributor], all ones. ScheduleError says round,
+    flow and rule."""
+    hosts = [node for node, kind in graph.nodes(data="kind") if kind == "host"]
+    number = {host: index for index, host in enumerate(hosts)}
+    merging = set(hosts) | set(aggregating)
+    if schedule.chunks != len(hosts):
+        raise ScheduleError(f"{schedule.chunks} chunks for {len(hosts)} hosts")
+    own: dict[tuple[Hashable, int], Value] = {}
+    held: dict[tuple[Hashable, int, Hashable], Value] = {}
+    for node in merging:
+        for chunk in range(len(hosts)):
+            own[node, chunk] = np.zeros(len(hosts), np.int64)
+            if node in number:
+                own[node, chunk][number[node]] = 1
+
+    for at, flows in enumerate(schedule.rounds):
+        used: set[tuple[Hashable, Hashable]] = set()
+        arrivals = []
+        for flow in flows:
+            where = f"round {at}, chunk {flow.chunk}, {'-'.join(map(str, flow.path))}"
+            source, target = flow.path[0], flow.path[-1]
+            if not 0 <= flow.chunk < len(hosts):
+                raise ScheduleError(f"{where}: no such chunk")
+            if len(flow.path) < 2 or source not in merging or target not in merging:
+                raise ScheduleError(f"{where}: a flow goes from one merging node to another")
+            if any(graph.nodes[node]["kind"] != "switch" for node in flow.path[1:-1] if node in graph):
+                raise ScheduleError(f"{where}: hosts do not forward within a round")
+            for link in zip(flow.path, flow.path[1:]):
+                if not graph.has_edge(*link):
+                    raise ScheduleError(f"{where}: no link {link[0]}-{link[1]}")
+                if link in used:
+                    raise ScheduleError(f"{where}: link {link[0]}-{link[1]} carries two units")
+                used.add(link)
+            if flow.origin == source:
+                value = own[source, flow.chunk]
+            elif (source, flow.chunk, flow.origin) in held:
+                value = held[source, flow.chunk, flow.origin]
+            else:
+                raise ScheduleError(f"{where}: {source} holds nothing of {flow.origin}")
+            arrivals.append((flow, target, value.copy(), where))
+        merged = {(target, flow.chunk) for flow, target, _, _ in arrivals if flow.op == "merge"}
+        replaced = set()
+        for flow, target, value, where in arrivals:
+            place = (target, flow.chunk)
+            if flow.op == "hold":
+                held[target, flow.chunk, flow.origin] = value
+            elif place in replaced:
+                raise ScheduleError(f"{where}: a copy and another value arrive in one round")
+            elif flow.op == "merge":
+                own[place] = own[place] + value
+            elif flow.op == "copy":
+                if place in merged:
+                    raise ScheduleError(f"{where}: a copy and another value arrive in one round")
+                own[place] = value
+                replaced.add(place)
+            else:
+                raise ScheduleError(f"{where}: unknown operation {flow.op!r}")
+    counts = np.array([[own[host, chunk] for chunk in range(len(hosts))] for host in hosts])
+    wrong = np.argwhere(counts != 1)
+    if len(wrong):
+        host, chunk, giver = wrong[0]
+        raise ScheduleError(
+            f"chunk {chunk} at {hosts[host]} has {counts[host, chunk, giver]} times the contribution of {hosts[giver]}, "
+            f"and {len(wrong) - 1} more such"
+        )
+    return counts

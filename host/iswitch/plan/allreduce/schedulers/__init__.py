@@ -1,0 +1,1 @@
+"""Schedulers that do not learn."""

@@ -1,0 +1,1 @@
+"""Schemes to compare plans with: no aggregation, ATP, SwitchML, GRID."""

@@ -1,0 +1,1 @@
+"""What a plan is turned into: configuration, stripes, text, drawing."""

@@ -1,0 +1,249 @@
+"""A plan as an SVG picture: switches, cables with what they carry of what they can, and who sums whom."""
+
+from collections import defaultdict
+from html import escape
+from itertools import pairwise
+
+import networkx as nx
+
+from iswitch.plan.output.words import gbps, listed
+from iswitch.plan.solver.tree import Plan, Resource, capacities, used
+from iswitch.plan.topology.topology import Topology, natural
+
+__all__ = ["picture"]
+
+COLOURS = ("#1b6ca8", "#c2571a", "#2e7d32", "#7b3fa0", "#a3274b", "#00796b", "#6d4c41", "#546e7a")
+FULL, BUSY, FREE, INK, PAPER = "#c62828", "#e09f1f", "#9aa5ae", "#1c2328", "#ffffff"
+COLUMN, BOX, ROW, EDGE = 128, 104, 150, 40
+HEAD, LEGEND, LEAST = 52, 34, 810
+
+
+class _Canvas:
+    """Where everything is. A box of workers is those of one place with one home; boxes of a switch stand below it, and
+    switches above those they have below them."""
+
+    def __init__(self, topology: Topology, plan: Plan):
+        self.topology, self.plan, self.tree = topology, plan, plan.trees[0]
+        boxes: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+        for worker, home in self.tree.homes.items():
+            boxes[self.tree.up[worker][1] if len(self.tree.up[worker]) > 1 else next(iter(topology.graph[worker]))][
+                home
+            ].append(worker)
+        near = [switch for switch in topology.switches if switch in boxes]
+        transit = topology.graph.subgraph(topology.switches)
+        far = {
+            switch: min(
+                nx.shortest_path_length(transit, switch, one) for one in near if nx.has_path(transit, switch, one)
+            )
+            for switch in topology.switches
+            if any(nx.has_path(transit, switch, one) for one in near)
+        }
+        levels = max(far.values(), default=0)
+        self.at: dict[str, tuple[float, float]] = {}
+        self.boxes: list[tuple[str, str, list[str], float]] = []
+        column: float = 0
+        beside = any(far.get(a) == far.get(b) == 0 for a, b in transit.edges)
+        floor = HEAD + ROW * (levels + bool(topology.ps)) + 40
+        for switch in near:
+            first = column
+            for home, workers in sorted(boxes[switch].items(), key=lambda item: (item[0] != switch, natural(item[0]))):
+                self.boxes.append((switch, home, workers, EDGE + COLUMN * (column + 0.5)))
+                column += 1
+            self.at[switch] = (EDGE + COLUMN * (first + column) / 2, floor)
+            column += 0.75 * beside
+        self.width = max(2 * EDGE + COLUMN * (column - 0.75 * beside), LEAST)
+        for level in range(1, levels + 1):
+            here = [switch for switch in topology.switches if far.get(switch) == level]
+            for number, switch in enumerate(here):
+                self.at[switch] = (self.width * (number + 1) / (len(here) + 1), floor - ROW * level)
+        if topology.ps:
+            self.at[topology.ps] = (self.at[min(topology.graph[topology.ps], key=natural)][0], HEAD + 30)
+        self.base = floor + ROW * 0.75
+        self.height = self.base + 40 + LEGEND
+        places = sorted(self.tree.summing, key=natural)
+        self.colour = {place: COLOURS[number % len(COLOURS)] for number, place in enumerate(places)}
+
+
+def picture(topology: Topology, plan: Plan) -> str:
+    """Loads are of all trees, arrows and homes of the fastest. Solid arrows are sums, dashed ones gradients, in the
+    colour of who adds them up."""
+    canvas = _Canvas(topology, plan)
+    more = f", the fastest of {len(plan.trees)} trees" if len(plan.trees) > 1 else ""
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {canvas.width:g} {canvas.height:g}" width="{canvas.width:g}" '
+        f'height="{canvas.height:g}" font-family="DejaVu Sans, Helvetica, sans-serif" font-size="12" fill="{INK}">',
+        f'<rect width="100%" height="100%" fill="{PAPER}"/>',
+        "<defs>"
+        + "".join(
+            f'<marker id="to{number}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+            f'<path d="M0 0L8 4L0 8z" fill="{colour}"/></marker>'
+            for number, colour in enumerate(COLOURS)
+        )
+        + "</defs>",
+        f'<text x="{EDGE}" y="28" font-size="16" font-weight="bold">{escape(plan.scheme)}{more}: {gbps(plan.rate_gbps)} Gb/s from each of '
+        f"{len(canvas.tree.homes)} workers</text>",
+    ]
+    parts += _cables(canvas) + _workers(canvas) + _nodes(canvas) + _legend(canvas)
+    return "\n".join(parts) + "\n</svg>\n"
+
+
+def _shade(load: float, room: float) -> str:
+    return FULL if load >= room * (1 - 1e-6) else BUSY if load >= 0.8 * room else FREE
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}"
+
+
+def _text(x: float, y: float, text: str, colour: str = INK, more: str = "") -> str:
+    """In the middle of x, with paper behind it."""
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="{colour}" stroke="{PAPER}" stroke-width="4" paint-order="stroke" '
+        f'stroke-linejoin="round"{more}>{escape(text)}</text>'
+    )
+
+
+def _cables(canvas: _Canvas) -> list[str]:
+    """Between switches and to the ps: a grey line, above it the streams that go along, in the middle the loads of both
+    directions."""
+    topology, load, room = canvas.topology, used(canvas.topology, canvas.plan.trees), capacities(canvas.topology)
+    streams: dict[tuple[str, str], list[tuple[str, bool]]] = defaultdict(list)
+    for child, path in canvas.tree.up.items():
+        for hop in pairwise(path):
+            kind = (path[-1], child in canvas.tree.parents)
+            if kind not in streams[hop]:
+                streams[hop].append(kind)
+    parts, labels = [], []
+    for a, b in sorted(
+        (tuple(sorted(edge, key=natural)) for edge in topology.graph.edges),
+        key=lambda edge: [natural(end) for end in edge],
+    ):
+        if a not in canvas.at or b not in canvas.at:
+            continue
+        (ax, ay), (bx, by) = canvas.at[a], canvas.at[b]
+        # Cables along a row go over what stands between their ends.
+        between = [other for other, (x, y) in canvas.at.items() if y == ay == by and min(ax, bx) < x < max(ax, bx)]
+        bend = 150 if between else 0
+        there, back = load.get(Resource("link", a, b), 0.0), load.get(Resource("link", b, a), 0.0)
+        most = room[Resource("link", a, b)]
+        colour = _shade(max(there, back), most)
+        parts.append(
+            f'<path d="M{ax:.1f} {ay:.1f}Q{(ax + bx) / 2:.1f} {(ay + by) / 2 - bend:.1f} {bx:.1f} {by:.1f}" fill="none" stroke="{colour}" '
+            'stroke-opacity="0.35" stroke-width="14"/>'
+        )
+        lanes = [(hop, kind) for hop in ((a, b), (b, a)) for kind in streams[hop]]
+        for lane, ((at, _), (home, summed)) in enumerate(lanes):
+            shift = (lane - (len(lanes) - 1) / 2) * 5
+            number = COLOURS.index(canvas.colour[home])
+            parts.append(
+                f'<path d="{_cut(canvas, a, b, bend, shift, back=at == b)}" fill="none" stroke="{canvas.colour[home]}" stroke-width="2.5"'
+                f'{"" if summed else " stroke-dasharray=" + chr(34) + "5 4" + chr(34)} marker-end="url(#to{number})"/>'
+            )
+        if not (name := topology.graph.edges[a, b].get("name")) and not there and not back:
+            continue
+        # Nearer to the end with fewer cables, lest labels meet; arrows say up and down, or right and left.
+        low = 0.5 if ay == by or topology.ps in (a, b) else 0.22 if ay > by else 0.78
+        mx, my = ax + (bx - ax) * low, ay + (by - ay) * low - bend / 2
+        first = (ay > by) if ay != by else ax < bx
+        signs = "↑↓" if ay != by else "→←"
+        one, other = (there, back) if first else (back, there)
+        labels.append(_text(mx, my - 3, name, more=' font-weight="bold"') if name else "")
+        labels.append(
+            _text(
+                mx,
+                my + (12 if name else 4),
+                f"{signs[0]}{_short(one)} {signs[1]}{_short(other)}/{_short(most)}",
+                FULL if colour == FULL else INK,
+                ' font-size="11"',
+            )
+        )
+    return parts + [label for label in labels if label]
+
+
+def _cut(canvas: _Canvas, a: str, b: str, bend: float, shift: float, *, back: bool) -> str:
+    """The part of a cable's curve that no node covers, from a to b, or back."""
+    (ax, ay), (bx, by) = canvas.at[a], canvas.at[b]
+    cx, cy = (ax + bx) / 2, (ay + by) / 2 - bend
+    point = lambda t: (
+        (1 - t) ** 2 * ax + 2 * t * (1 - t) * cx + t * t * bx,
+        (1 - t) ** 2 * ay + 2 * t * (1 - t) * cy + t * t * by,
+    )
+    outside = lambda t, x, y: abs(point(t)[0] - x) > BOX / 2 + 4 or abs(point(t)[1] - y) > 30
+    steps = [number / 100 for number in range(101)]
+    first = next((t for t in steps if outside(t, ax, ay)), 0.3)
+    last = next((t for t in reversed(steps) if outside(t, bx, by)), 0.7)
+    along = [point(first + (last - first) * number / 12) for number in (range(12, -1, -1) if back else range(13))]
+    length = ((bx - ax) ** 2 + (by - ay) ** 2) ** 0.5 or 1.0
+    dx, dy = -(by - ay) / length * shift, (bx - ax) / length * shift
+    return "M" + "L".join(f"{x + dx:.1f} {y + dy:.1f}" for x, y in along)
+
+
+def _workers(canvas: _Canvas) -> list[str]:
+    load, room = used(canvas.topology, canvas.plan.trees), capacities(canvas.topology)
+    parts = []
+    for switch, home, workers, x in canvas.boxes:
+        sx, sy = canvas.at[switch]
+        cable = Resource("link", workers[0], switch)
+        colour, number = canvas.colour[home], COLOURS.index(canvas.colour[home])
+        parts.append(
+            f'<path d="M{x:.1f} {canvas.base - 18:.1f}L{sx:.1f} {sy + 26:.1f}" fill="none" '
+            f'stroke="{_shade(load.get(cable, 0.0), room[cable])}" stroke-opacity="0.35" stroke-width="8"/>'
+        )
+        parts.append(
+            f'<path d="M{x:.1f} {canvas.base - 18:.1f}L{(x + 3 * sx) / 4:.1f} {(canvas.base - 18 + 3 * (sy + 26)) / 4:.1f}" fill="none" '
+            f'stroke="{colour}" stroke-width="2.5" stroke-dasharray="5 4" marker-end="url(#to{number})"/>'
+        )
+        parts.append(
+            f'<rect x="{x - BOX / 2:.1f}" y="{canvas.base - 18:.1f}" width="{BOX}" height="36" rx="6" fill="{PAPER}" stroke="{colour}" '
+            'stroke-width="2"/>'
+        )
+        name = listed(workers)
+        shown = name if len(name) < 17 else f"{len(workers)} workers"
+        title = f"<title>{escape(name)}</title>"
+        parts.append(f'<text x="{x:.1f}" y="{canvas.base - 2:.1f}" text-anchor="middle">{title}{escape(shown)}</text>')
+        parts.append(
+            f'<text x="{x:.1f}" y="{canvas.base + 12:.1f}" text-anchor="middle" font-size="11" fill="{colour}">to {escape(home)}</text>'
+        )
+        parts.append(
+            _text(
+                (x + sx) / 2,
+                (canvas.base - 18 + sy + 26) / 2 + 8,
+                f"{_short(load.get(cable, 0.0))}/{_short(room[cable])}",
+                FULL if load.get(cable, 0.0) >= room[cable] * (1 - 1e-6) else INK,
+                ' font-size="11"',
+            )
+        )
+    return parts
+
+
+def _nodes(canvas: _Canvas) -> list[str]:
+    topology, load, room = canvas.topology, used(canvas.topology, canvas.plan.trees), capacities(canvas.topology)
+    parts = []
+    for node, (x, y) in canvas.at.items():
+        colour = canvas.colour.get(node, FREE)
+        shape = 'rx="26"' if node == topology.ps else 'rx="4"'
+        parts.append(
+            f'<rect x="{x - BOX / 2:.1f}" y="{y - 26:.1f}" width="{BOX}" height="52" {shape} fill="{PAPER}" stroke="{colour}" '
+            f'stroke-width="{3 if node in canvas.colour else 1.5}"/>'
+        )
+        parts.append(f'<text x="{x:.1f}" y="{y - 5:.1f}" text-anchor="middle" font-weight="bold">{escape(node)}</text>')
+        resource = Resource("ingress" if node == topology.ps else "capacity", node)
+        taken = load.get(resource, 0.0)
+        text = (
+            "forwards"
+            if not taken
+            else f"sums {_short(taken)}/{_short(room[resource])}"
+            if resource in room
+            else f"takes {_short(taken)}"
+        )
+        full = resource in room and taken >= room[resource] * (1 - 1e-6)
+        parts.append(
+            f'<text x="{x:.1f}" y="{y + 14:.1f}" text-anchor="middle" font-size="11" fill="{FULL if full else INK}">{text}</text>'
+        )
+    return parts
+
+
+def _legend(canvas: _Canvas) -> list[str]:
+    y = canvas.height - 14
+    note = "Gb/s carried / there is, each way; red is full. Solid arrows are sums, dashed ones gradients, in the colour of who adds them up."
+    return [f'<text x="{EDGE}" y="{y:.1f}" font-size="11" fill="#546e7a">{note}</text>']

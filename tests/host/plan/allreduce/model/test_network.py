@@ -1,0 +1,92 @@
+"""What a scheduler sees: hops over switches alone, links, distances; and lower bounds that hold."""
+
+from itertools import pairwise
+
+import networkx as nx
+import pytest
+
+from iswitch.plan.allreduce.model.bounds import bounds
+from iswitch.plan.allreduce.model.network import PATHS, Network
+from iswitch.plan.allreduce.model.topologies import CASES, build
+from iswitch.plan.allreduce.schedulers.baselines import sharded
+from iswitch.plan.allreduce.schedulers.overlap import overlapped
+
+PORT_BOUNDS = (3, 8, 15, 24, 5, 18, 8, 5, 11, 19, 29, 28, 14, 18, 30, 38, 30)
+"""2(N-1)/d rounded up, from the published sizes."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_hops_are_shortest_and_pass_switches_alone(name):
+    network = Network(build(name))
+    without = {
+        server: network.graph.subgraph(
+            [node for node, kind in network.graph.nodes(data="kind") if kind == "switch"] + [server]
+        )
+        for server in network.servers
+    }
+    for path in network.hops:
+        assert all(network.graph.nodes[node]["kind"] == "switch" for node in path[1:-1])
+        if len(path) > 2:
+            assert nx.shortest_path_length(without[path[0]], path[0], path[-2]) == len(path) - 2
+    pairs = [(path[0], path[-1]) for path in network.hops]
+    assert max(pairs.count(pair) for pair in set(pairs)) <= PATHS and len(set(network.hops)) == len(network.hops)
+
+
+def test_links_of_a_hop_are_those_of_its_path():
+    network = Network(build("Jellyfish(8,3)"))
+    for path, row in zip(network.hops, network.hop_links):
+        assert [network.links[link] for link in row if link >= 0] == list(pairwise(path))
+
+
+def test_ports_and_distances():
+    network = Network(build("BCube(2,2)"))
+    assert set(network.ports) == {3}
+    assert [[bin(a ^ b).count("1") for b in range(8)] for a in range(8)] == network.distance.tolist()
+    assert (network.far == 2 * network.distance).all()
+
+
+@pytest.mark.parametrize("name, ports", list(zip(CASES, PORT_BOUNDS)))
+def test_port_bound_is_that_of_the_formula(name, ports):
+    assert bounds(Network(build(name))).ports == ports
+
+
+@pytest.mark.parametrize("name", ["BCube(2,1)", "BCube(3,1)", "DCell(3,1)", "Jellyfish(8,3)"])
+def test_no_schedule_is_below_the_bounds(name):
+    network = Network(build(name))
+    limits, schedule = bounds(network), sharded(network)
+    assert schedule.length >= limits.two_phases >= limits.best
+    assert overlapped(schedule).length >= limits.best
+
+
+def test_bounds_of_unlike_servers():
+    """A server of one port needs a round for every chunk, whatever the others have."""
+    graph = nx.Graph([("a", "b"), ("b", "c"), ("c", "d"), ("d", "b")])
+    nx.set_node_attributes(graph, "host", "kind")
+    found = bounds(Network(graph))
+    assert (found.ports, found.inlet, found.spread, found.distance) == (3, 4, 1, 2) and found.best == 4
+
+
+@pytest.mark.parametrize(
+    "edges, kinds, message",
+    [
+        ([("a", "b")], {"a": "host", "b": "router"}, "kind of node 'b'"),
+        ([("a", "s")], {"a": "host", "s": "switch"}, "at least 2 hosts"),
+        ([("a", "s"), ("b", "t")], {"a": "host", "b": "host", "s": "switch", "t": "switch"}, "every host must reach"),
+    ],
+)
+def test_graph_wrong(edges, kinds, message):
+    graph = nx.Graph(edges)
+    nx.set_node_attributes(graph, kinds, "kind")
+    with pytest.raises(ValueError, match=message):
+        Network(graph)
+
+
+@pytest.mark.parametrize("name", ["BCube", "Ring(3)", "BCube(2)", "DCell(2,1,1)", "Jellyfish(8,3,1,1,1)", "BCube(2;1)"])
+def test_topology_name_wrong(name):
+    with pytest.raises(ValueError):
+        build(name)
+
+
+def test_names_take_seed_and_hosts():
+    assert nx.utils.graphs_equal(build("jellyfish(8, 3, 1)"), build("Jellyfish(8,3)"))
+    assert len(Network(build("Jellyfish(8,3,1,2)")).servers) == 16

@@ -1,0 +1,67 @@
+"""Five hundred random fabrics: every plan is proved, and holds; the schemes stand in the order in which they must."""
+
+import pytest
+
+from iswitch.plan.check import examine
+from iswitch.plan.schemes import baselines
+from iswitch.plan.solver.several_trees import several_trees
+from iswitch.plan.solver.single_tree import one_tree
+from iswitch.plan.topology.graph_file import node_link
+from iswitch.plan.topology.topology import TopologyError
+from sim.bench.fabrics import random_topology
+
+PARTS, PART = 10, 50
+SAME = 1e-6
+
+
+def planned_or_full(topology, levels):
+    """Nothing only where no switch can be the root for as many members as there are; a ps takes all."""
+    try:
+        return one_tree(topology, levels=levels)
+    except TopologyError as error:
+        if topology.ps is not None or "no tree reaches all workers" not in str(error):
+            raise
+        return None
+
+
+def holds(topology, plan, levels):
+    assert examine(node_link(topology), plan.json(), levels=levels)[1] == []
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_plans_hold_and_are_proved(part):
+    planned = 0
+    for seed in range(part * PART, (part + 1) * PART):
+        topology = random_topology(seed)
+        levels = 1 if seed % 2 else None
+        plan = planned_or_full(topology, levels)
+        if plan is None:
+            continue
+        planned += 1
+        assert plan.gap < SAME
+        holds(topology, plan, levels)
+    assert planned > PART * 0.9
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_schemes_are_in_order(part):
+    for seed in range(1000 + part * 3, 1000 + part * 3 + 3):
+        topology = random_topology(seed)
+        level, tree = planned_or_full(topology, 1), planned_or_full(topology, None)
+        if level is None or tree is None:
+            continue
+        levels, trees = several_trees(topology, start=level.trees), several_trees(topology, levels=None)
+        for plan, most in ((level, 1), (tree, None), (levels, 1), (trees, None)):
+            assert plan.gap < SAME
+            holds(topology, plan, most)
+        assert level.rate_gbps <= tree.rate_gbps * (1 + SAME) and level.rate_gbps <= levels.rate_gbps * (1 + SAME)
+        assert tree.rate_gbps <= trees.rate_gbps * (1 + SAME) and levels.rate_gbps <= trees.rate_gbps * (1 + SAME)
+        for row in baselines(topology):
+            assert row.plan or row.why in (
+                "no switch has room for all workers (members)",
+                "a switch has no room for all of its workers (members)",
+            )
+            if row.plan:
+                holds(row.topology, row.plan, 1)
+            if row.plan and topology.ps:
+                assert row.plan.rate_gbps <= levels.rate_gbps * (1 + SAME), row.scheme

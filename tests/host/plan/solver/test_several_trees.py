@@ -1,0 +1,115 @@
+"""Several trees, against the linear program of all trees there are."""
+
+from itertools import product
+
+import pytest
+
+from iswitch.plan.check import examine
+from iswitch.plan.solver.linear_program import Program
+from iswitch.plan.solver.pricing import Pricing
+from iswitch.plan.solver.several_trees import several_trees
+from iswitch.plan.solver.sites import sites
+from iswitch.plan.solver.tree import Tree, capacities, fitted, loads
+from iswitch.plan.topology.generators import leaf_spine, seed_example
+from iswitch.plan.topology.graph_file import node_link
+from iswitch.plan.topology.topology import Topology
+
+
+def all_trees(topology):
+    """Of the triangle: every home of every worker, by both ways round, every sum by both ways to the ps."""
+    ring = {"S1": ("S2", "S3"), "S2": ("S1", "S3"), "S3": ("S1", "S2")}
+
+    def ways(a, b):
+        inner = [[a]] if a == b else [[a, b], [a, *(set(ring) - {a, b}), b]]
+        return inner
+
+    workers = topology.workers
+    at = {worker: next(iter(topology.graph[worker])) for worker in workers}
+    choices = [
+        [
+            (home, (worker, *path, *(("PS",) if home == "PS" else ())))
+            for home in (*ring, "PS")
+            for path in ways(at[worker], "S3" if home == "PS" else home)
+        ]
+        for worker in workers
+    ]
+    for choice in product(*choices):
+        homes = {worker: home for worker, (home, _) in zip(workers, choice)}
+        used = sorted({home for home in homes.values() if home != "PS"})
+        for above in product(*([(*path, "PS") for path in ways(switch, "S3")] for switch in used)):
+            up = {worker: path for worker, (_, path) in zip(workers, choice)} | dict(zip(used, above))
+            yield Tree(rate_gbps=1.0, root="PS", homes=homes, parents=dict.fromkeys(used, "PS"), up=up)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("multicast", 4, 4, 3),
+        ("none", 4, 4, 3),
+        ("none", 3.5, 5, 2.5),
+        ("multicast", 5, 6, 2),
+        ("none", 6, 3.7, 1.9),
+    ],
+)
+def small(request):
+    returning, capacity_gbps, server_gbps, last_gbps = request.param
+    graph = seed_example(capacity_gbps=capacity_gbps, return_path=returning).graph.copy()
+    graph.remove_nodes_from(["W3", "W4", "W6", "W7", "W8"])
+    graph.edges["PS", "S3"]["bw_gbps"] = float(server_gbps)
+    graph.edges["S2", "S3"]["bw_gbps"] = float(last_gbps)
+    for worker in ("W1", "W2", "W5"):
+        (switch,) = graph[worker]
+        graph.edges[worker, switch]["bw_gbps"] = 10.0
+    return Topology(graph)
+
+
+def test_no_packing_of_all_trees_is_faster(small):
+    room, rows, program = capacities(small), {}, Program()
+    for tree in all_trees(small):
+        share = program.variable(cost=-1.0)
+        for resource, load in loads(small, tree).items():
+            if resource in room:
+                rows.setdefault(resource, {})[share] = load
+    for resource, terms in rows.items():
+        program.row(terms, 0, room[resource])
+    plan = several_trees(small)
+    assert plan.rate_gbps == pytest.approx(-program.solve().objective, rel=1e-6)
+    assert plan.gap < 1e-6
+
+
+def test_the_cheapest_tree_is_the_cheapest(small):
+    room = capacities(small)
+    for step in range(5):
+        prices = {
+            resource: (1 + (7 * number + 3 * step) % 11) / gbps
+            for number, (resource, gbps) in enumerate(sorted(room.items()))
+        }
+        cost = lambda tree: sum(prices.get(resource, 0.0) * load for resource, load in loads(small, tree).items())
+        tree, bound = Pricing(small, sites(small), 1).cheapest(prices)
+        assert cost(tree) == pytest.approx(min(map(cost, all_trees(small)))) == bound
+
+
+def test_stripes_over_two_spines_use_both():
+    """Each spine's cables are half of what the workers bring."""
+    topology = Topology.of(
+        leaf_spine(2, 2, 2, nic_gbps=10, uplink_gbps=10),
+        aggregates={"leaf1": 100, "leaf2": 100, "spine1": 100, "spine2": 100},
+    )
+    topology = topology.changed(overhead_bytes=0)
+    plan = several_trees(topology, levels=None)
+    assert plan.rate_gbps == pytest.approx(10) and plan.gap < 1e-6 and len(plan.trees) > 1
+    assert examine(node_link(topology), plan.json())[1] == []
+    assert {"spine1", "spine2"} <= {node for tree in plan.trees for path in tree.up.values() for node in path}
+
+
+def test_one_tree_is_enough_where_it_is_as_fast_as_cables():
+    topology = seed_example()
+    start = [fitted(topology, tree) for tree in several_trees(topology).trees]
+    assert several_trees(topology, start=start).rate_gbps == pytest.approx(3)
+
+
+def test_time_that_is_up_leaves_a_plan_and_a_bound():
+    topology = seed_example(capacity_gbps=6)
+    plan = several_trees(topology, time_s=1e-9)
+    assert examine(node_link(topology), plan.json())[1] == []
+    assert plan.rate_gbps <= several_trees(topology).rate_gbps * (1 + 1e-6) <= plan.bound_gbps * (1 + 2e-6)

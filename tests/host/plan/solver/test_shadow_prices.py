@@ -1,0 +1,60 @@
+import pytest
+
+from iswitch.plan.solver.several_trees import several_trees
+from iswitch.plan.solver.shadow_prices import binding, fixed_prices
+from iswitch.plan.solver.single_tree import one_tree
+from iswitch.plan.solver.tree import Resource, capacities, fitted
+from iswitch.plan.topology.generators import seed_example
+from iswitch.plan.topology.topology import Topology
+
+
+def more(topology, resource, gbps):
+    """The same with more of one resource."""
+    graph = topology.graph.copy()
+    if resource.kind == "link":
+        pytest.fail("a cable has more in both directions")
+    graph.nodes[resource.at][f"{resource.kind}_gbps"] += gbps
+    return Topology(graph)
+
+
+def test_the_price_is_what_more_brings():
+    """One resource binds: S1 sums four gradients."""
+    topology = seed_example(without="L2", capacity_gbps=8)
+    plan = one_tree(topology)
+    resource = Resource("capacity", "S1")
+    assert plan.prices == {resource: pytest.approx(0.25)}
+    faster = fitted(more(topology, resource, 0.5), plan.trees[0])
+    assert faster.rate_gbps - plan.rate_gbps == pytest.approx(0.5 * 0.25)
+
+
+def test_what_binds_with_others_is_worth_nothing_alone():
+    plan = one_tree(seed_example())
+    assert Resource("link", "S1", "S3") in plan.prices and set(plan.prices.values()) == {0.0}
+    assert set(plan.prices) == set(binding(seed_example(), plan.trees))
+
+
+def test_prices_of_several_trees_are_gains():
+    topology = seed_example(capacity_gbps=6)
+    plan = several_trees(topology)
+    priced = {resource: price for resource, price in plan.prices.items() if resource.kind == "capacity" and price}
+    assert priced
+    for resource, price in priced.items():
+        later = several_trees(more(topology, resource, 0.01), start=plan.trees)
+        assert later.rate_gbps - plan.rate_gbps >= 0.01 * price * (1 - 1e-3)
+
+
+def test_everything_more_makes_everything_faster():
+    """A scale of all capacities is one of the rate."""
+    topology = seed_example(capacity_gbps=6)
+    plan = several_trees(topology)
+    graph = topology.graph.copy()
+    for *_, data in graph.edges(data=True):
+        data["bw_gbps"] *= 2
+    for switch in ("S1", "S2", "S3"):
+        graph.nodes[switch]["capacity_gbps"] *= 2
+    assert several_trees(Topology(graph)).rate_gbps == pytest.approx(2 * plan.rate_gbps, rel=1e-6)
+
+
+def test_nothing_full_has_no_price():
+    topology = seed_example()
+    assert fixed_prices(topology, ()) == {} and capacities(topology)

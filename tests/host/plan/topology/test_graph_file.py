@@ -1,0 +1,103 @@
+"""Node-link JSON and GraphML: there and back the same; units and duplicates looked at."""
+
+import json
+
+import networkx as nx
+import pytest
+
+from iswitch.plan.topology.generators import fat_tree, seed_example
+from iswitch.plan.topology.graph_file import from_graphml, from_json, node_link, to_graphml, to_json
+from iswitch.plan.topology.topology import Topology, TopologyError
+from iswitch.plan.topology.yaml_file import read
+from sim.bench.fabrics import random_topology
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_there_and_back(seed, tmp_path):
+    topology = random_topology(seed)
+    text = to_json(topology)
+    (tmp_path / "fabric.json").write_text(text)
+    to_graphml(topology, tmp_path / "fabric.graphml")
+    assert (
+        to_json(from_json(text))
+        == to_json(read(tmp_path / "fabric.json"))
+        == to_json(read(tmp_path / "fabric.graphml"))
+        == text
+    )
+
+
+def test_the_text_does_not_depend_on_the_order_of_building():
+    graph = fat_tree(4)
+    turned = nx.Graph()
+    for node in reversed(list(graph)):
+        turned.add_node(node, **graph.nodes[node])
+    for a, b in reversed(list(graph.edges)):
+        turned.add_edge(b, a, **graph.edges[a, b])
+    make = lambda given: to_json(Topology.of(given, aggregates={"core1": 100}))
+    assert make(graph) == make(turned)
+
+
+def test_edges_are_edges_and_the_old_name_is_read():
+    data = node_link(seed_example())
+    assert "edges" in data and "links" not in data
+    assert to_json(from_json(json.dumps(data | {"links": data.pop("edges")}))) == to_json(seed_example())
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"nodes": [{"id": "a"}]}', '{"nodes": 3, "edges": []}'])
+def test_what_is_no_topology_is_refused(text):
+    with pytest.raises(TopologyError):
+        from_json(text)
+
+
+def drawn(tmp_path, change):
+    graph = seed_example().graph.copy()
+    change(graph)
+    nx.write_graphml(graph, tmp_path / "drawn.graphml")
+    return tmp_path / "drawn.graphml"
+
+
+def test_what_a_drawing_tool_adds_is_left_out(tmp_path):
+    path = drawn(
+        tmp_path, lambda graph: [data.update(x=1.0, colour="red", label="Rack") for _, data in graph.nodes(data=True)]
+    )
+    assert to_json(from_graphml(path)) == to_json(seed_example())
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda graph: graph.edges["S1", "S2"].update(bandwidth=3.0), "bandwidth of S[12]-S[12] is unknown"),
+        (lambda graph: graph.edges["S1", "S2"].update(bw=3.0), "bw of"),
+        (
+            lambda graph: graph.nodes["S1"].update(capacity="9 Gb/s"),
+            "capacity of S1 is unknown; known are .*capacity_gbps",
+        ),
+        (
+            lambda graph: [data.update(bw_gbps="3") for *_, data in graph.edges(data=True)],
+            "bw_gbps of .* must be a number, not '3'",
+        ),
+        (lambda graph: graph.edges["S1", "S2"].pop("bw_gbps"), "bw_gbps of S1-S2 is missing"),
+        (lambda graph: graph.nodes["W1"].pop("kind"), "kind of W1 must be host or switch, not None"),
+    ],
+)
+def test_quantities_without_units_are_refused(tmp_path, change, why):
+    with pytest.raises(TopologyError, match=why):
+        from_graphml(drawn(tmp_path, change))
+
+
+def test_two_cables_are_refused(tmp_path):
+    path = tmp_path / "two.graphml"
+    to_graphml(seed_example(), path)
+    text = path.read_text()
+    at = text.index("<edge ")
+    edge = text[at : text.index("</edge>") + len("</edge>")]
+    path.write_text(text.replace(edge, edge + edge.replace("<edge ", '<edge id="again" ')))
+    with pytest.raises(TopologyError, match="two cables"):
+        from_graphml(path)
+
+
+def test_what_is_no_graphml_is_refused(tmp_path):
+    path = tmp_path / "none.graphml"
+    path.write_text("<graph")
+    with pytest.raises(TopologyError, match="not GraphML"):
+        from_graphml(path)

@@ -1,0 +1,143 @@
+"""Topologies and jobs: what is alike, ranks, sizes of streams, topologies made by number, and what is refused."""
+
+import networkx as nx
+import pytest
+
+from iswitch.plan.topology.generators import fat_tree, leaf_spine, seed_example
+from iswitch.plan.topology.topology import Job, Topology, TopologyError, natural
+
+
+def test_workers_that_nothing_tells_apart_are_together():
+    graph = leaf_spine(2, 1, 3)
+    graph.edges["leaf2-h3", "leaf2"]["bw_gbps"] = 25.0
+    graph.add_edge("leaf1-h1", "leaf2", bw_gbps=10.0)
+    topology = Topology.of(graph, aggregates={"spine1": 100})
+    assert [(group.at, group.workers, group.nic_gbps) for group in topology.groups()] == [
+        ("leaf1", ("leaf1-h2", "leaf1-h3"), 10.0),
+        ("leaf2", ("leaf2-h1", "leaf2-h2"), 10.0),
+        ("leaf2", ("leaf2-h3",), 25.0),
+        ("leaf1-h1", ("leaf1-h1",), 0.0),
+    ]
+
+
+def test_ranks_go_by_number_not_by_letter():
+    topology = Topology.of(leaf_spine(11, 1, 2), aggregates={"spine1": 100})
+    assert (
+        topology.workers[:4] == ["leaf1-h1", "leaf1-h2", "leaf2-h1", "leaf2-h2"] and topology.workers[-1] == "leaf11-h2"
+    )
+
+
+def test_names_sort_by_all_that_is_in_them():
+    """What nothing tells apart would be in the order of a set, another one in each process."""
+    names = ["", "1", "2b", "10a", "10b", "PS", "S2", "S10", "S10-x", "core", "leaf"]
+    assert sorted(reversed(names), key=natural) == names and len(set(map(tuple, map(natural, names)))) == len(names)
+
+
+def test_sizes_of_streams():
+    """704 bytes of elements travel in 792, their partial sums in 1,496."""
+    job = Job()
+    assert (job.gradient_size, job.partial_size, job.result_size) == (792 / 704, 1496 / 704, 792 / 704)
+    assert Job(return_path="none").result_size == 0
+    assert job.slots_gbps(64) == pytest.approx(64 * 704 * 8 / 50e-6 / 1e9)
+
+
+def test_slots_of_a_fast_cable():
+    """10 Gb/s, 50 us, 1 KiB: 62 slots."""
+    job = Job(payload_bytes=1024)
+    assert job.slots_gbps(61) < 10 < job.slots_gbps(62)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"return_path": "up"}, "return_path must be"),
+        ({"payload_bytes": 6}, "payload_bytes must be whole"),
+        ({"overhead_bytes": -1}, "overhead_bytes must be"),
+        ({"uplink_bytes_per_element": 2}, "uplink_bytes_per_element must be"),
+        ({"round_trip_us": -1.0}, "round_trip_us must be"),
+        ({"gradient_bytes": -4}, "gradient_bytes must be"),
+        ({"gradient_bytes": 0.5}, "gradient_bytes must be a whole number, not 0.5"),
+        ({"payload_bytes": "704"}, "payload_bytes must be a number, not '704'"),
+        ({"payload_bytes": True}, "payload_bytes must be a number, not True"),
+        ({"round_trip_us": float("inf")}, "round_trip_us must be a number, not inf"),
+        ({"gradient_bytes": float("nan")}, "must be a number, not nan"),
+    ],
+)
+def test_job_wrong(settings, why):
+    with pytest.raises(TopologyError, match=why):
+        Job(**settings)
+
+
+def test_whole_numbers_of_a_job_are_whole_whatever_a_file_calls_them():
+    graph = seed_example().graph.copy()
+    graph.graph.update(payload_bytes=704.0, gradient_bytes=1e8)
+    job = Topology(graph).job
+    assert (str(job.payload_bytes), str(job.gradient_bytes)) == ("704", "100000000")
+
+
+def test_directed_and_parallel_graphs_are_refused():
+    for kind in (nx.DiGraph, nx.MultiGraph):
+        with pytest.raises(TopologyError, match="undirected graph with at most one cable"):
+            Topology(kind(seed_example().graph))
+
+
+def bad(change):
+    graph = seed_example().graph.copy()
+    change(graph)
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda graph: graph.graph.update(nonsense=1), "an unknown attribute: 'nonsense'"),
+        (lambda graph: graph.nodes["S1"].update(colour="red"), "S1 has an unknown attribute: 'colour'"),
+        (lambda graph: graph.add_edge("S1", "S1", bw_gbps=1), "not S1 with itself"),
+        (lambda graph: graph.edges["S1", "S2"].update(bw_gbps=float("inf")), "bw_gbps of S1-S2 must be above 0"),
+        (lambda graph: graph.edges["S1", "S2"].update(bw_gbps=True), "must be a number, not True"),
+        (lambda graph: graph.nodes["S1"].update(slots=float("inf")), "slots of S1 must be a whole number, not inf"),
+        (lambda graph: graph.nodes["S1"].update(slots=float("nan")), "slots of S1 must be a whole number, not nan"),
+        (lambda graph: graph.edges["S1", "S2"].update(name="L3"), "two are called L3"),
+        (lambda graph: nx.relabel_nodes(graph, {"S1": "a=b"}, copy=False), "a name must be text without"),
+        (lambda graph: nx.relabel_nodes(graph, {"S1": 7}, copy=False), "a name must be text|not supported"),
+        (lambda graph: graph.remove_nodes_from([f"W{number}" for number in range(1, 9)]), "at least one worker"),
+        (lambda graph: graph.remove_edges_from([("S1", "S2"), ("S1", "S3")]), "W1 has no path to PS"),
+        (lambda graph: graph.remove_edge("W2", "S1"), "W2 has no cable"),
+    ],
+)
+def test_what_cannot_be_planned_with_is_refused(change, why):
+    with pytest.raises((TopologyError, TypeError), match=why):
+        Topology(bad(change))
+
+
+def test_somewhere_sums_must_end():
+    graph = seed_example().graph.copy()
+    graph.nodes["PS"]["role"] = "other"
+    Topology(graph)
+    for switch in ("S1", "S2", "S3"):
+        graph.nodes[switch]["aggregates"] = False
+    with pytest.raises(TopologyError, match="a ps, or a switch that aggregates"):
+        Topology(graph)
+
+
+def test_fat_tree_counts_are_those_of_the_paper():
+    for k in (2, 4, 6):
+        graph = fat_tree(k)
+        kinds = [kind for _, kind in graph.nodes(data="kind")]
+        assert kinds.count("host") == k**3 // 4 and kinds.count("switch") == 5 * k * k // 4
+        assert graph.number_of_edges() == 3 * k**3 // 4 and nx.is_connected(graph)
+        assert {graph.degree(node) for node, kind in graph.nodes(data="kind") if kind == "switch"} == {k}
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        (lambda: fat_tree(3), "k must be even"),
+        (lambda: fat_tree(4, bw_gbps=0), "bw_gbps must be above 0"),
+        (lambda: leaf_spine(0, 1, 1), "leaves must be above"),
+        (lambda: leaf_spine(1, 1, 1, uplink_gbps=-1), "uplink_gbps must be above"),
+    ],
+)
+def test_generators_wrong(call, why):
+    with pytest.raises(ValueError, match=why):
+        call()
