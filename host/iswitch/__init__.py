@@ -1,6 +1,7 @@
 """iswitch: gradient sums inside an FPGA network switch."""
 
 from iswitch.async_worker import AsyncWorker
+from iswitch.distribution import __version__
 from iswitch.driver.update import Update
 from iswitch.errors import (
     AbandonedJobWarning,
@@ -46,5 +47,3 @@ __all__ = [
     "Worker",
     "__version__",
 ]
-
-__version__ = "0.1.0"

@@ -41,7 +41,7 @@ def _ports_in_use() -> str:
 def _wrong_key() -> str:
     with UdpModel(Config(ports=1, bus_bits=64)) as model, Worker(model.address(), world=1, key=7):
         said = _printed(
-            "from iswitch.tools.cli import main; main()", "reset", "--job", "0", "--switch", model.address()
+            "from iswitch.tools.cli import main; main()", "end-job", "--job", "0", "--switch", model.address()
         )
         return said.replace(model.address(), ADDRESS)
 
@@ -58,7 +58,7 @@ MISTAKES = [
         "`pip install '.[cli,plan]'` in a checkout.",
     ),
     Mistake(
-        "`iswitch reset --job 0` of a job with a key",
+        "`iswitch end-job --job 0` of a job with a key",
         _wrong_key,
         "Add `--key`, with the number that its workers joined with.",
     ),

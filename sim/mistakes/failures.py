@@ -120,7 +120,7 @@ MISTAKES = [
     Mistake(
         "Killed all workers (`kill -9`), and started them again",
         lambda: _restarted(together=True),
-        "Nothing, if the workers of the old job are silent for longer than `evict_s`. `iswitch reset --job 0` ends the old job at once.",
+        "Nothing, if the workers of the old job are silent for longer than `evict_s`. `iswitch end-job --job 0` ends the old job at once.",
     ),
     Mistake(
         "The switch was restarted in the middle of a job",

@@ -95,7 +95,7 @@ MISTAKES = [
     Mistake(
         "Started workers with different `world`",
         lambda: _joins({"world": 4, "rank": 0}, {"world": 3, "rank": 1}),
-        "Pass the same `world` to all. If a job from an earlier run is left, end it with `iswitch reset --job 0`.",
+        "Pass the same `world` to all. If a job from an earlier run is left, end it with `iswitch end-job --job 0`.",
     ),
     Mistake(
         "Asked for more workers than the switch can hold: `world=16`",

@@ -177,7 +177,7 @@ def test_a_running_job_is_not_joined_unless_elastic():
         def body(worker):
             if worker.rank == 1:
                 worker.leave()
-                told = r"the job is running already\. Rank 0 .*is alive.*needs elastic=True.*`iswitch reset --job 0 --switch"
+                told = r"the job is running already\. Rank 0 .*is alive.*needs elastic=True.*`iswitch end-job --job 0 --switch"
                 with pytest.raises(RefusedError, match=told):
                     Worker(model.address(1), world=2)
                 refused.set()

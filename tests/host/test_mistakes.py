@@ -42,7 +42,7 @@ def forming():
 
 
 ALIVE = r"Rank 0 \(10\.0\.1\.0:\d+, behind port 0 of the switch\) gave its last sign of life 0\.\d s ago"
-RESET = r"If the job's workers are dead, `iswitch reset --job 0{key} --switch 127\.0\.0\.1:\d+` ends the job$"
+END_JOB = r"If the job's workers are dead, `iswitch end-job --job 0{key} --switch 127\.0\.0\.1:\d+` ends the job$"
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ RESET = r"If the job's workers are dead, `iswitch reset --job 0{key} --switch 12
     [
         (
             {"rank": 0},
-            rf"rank 0 is taken\. {ALIVE} and is alive\. To go on, give every worker a rank of its own.*{RESET.format(key=' --key 5')}",
+            rf"rank 0 is taken\. {ALIVE} and is alive\. To go on, give every worker a rank of its own.*{END_JOB.format(key=' --key 5')}",
         ),
         (
             {"world": 3},
@@ -65,7 +65,7 @@ RESET = r"If the job's workers are dead, `iswitch reset --job 0{key} --switch 12
         ({"mode": "propagate"}, r"`mode` is not the job's\..*start all workers with the same `mode`"),
         (
             {"key": 6},
-            rf"the key is not the job's\. {ALIVE}.*use the job's key, or another job number.*{RESET.format(key=' --key KEY')}",
+            rf"the key is not the job's\. {ALIVE}.*use the job's key, or another job number.*{END_JOB.format(key=' --key KEY')}",
         ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

@@ -228,7 +228,7 @@ class Watch:
             meaning = difference
         seen = "; ".join(self._holder(member, job) for member in deciding[:4])
         command = (
-            f"`iswitch reset --job {job.job}{self._key(refusal.reason)} --switch {self.control.address}` ends the job"
+            f"`iswitch end-job --job {job.job}{self._key(refusal.reason)} --switch {self.control.address}` ends the job"
         )
         return (
             f"the switch at {self.control.address} refused to let a worker join job {job.job}: {meaning}. {seen[:1].upper()}{seen[1:]}"

@@ -75,7 +75,7 @@ COUNTERS: dict[str, Counter] = {
         Grade.USUAL,
         "contributions that came before every worker had the earlier result of the same slot: a worker lags "
         "behind, or has died without leaving",
-        "find the worker with `iswitch top`; end its job with `iswitch reset`",
+        "find the worker with `iswitch top`; end its job with `iswitch end-job`",
     ),
     "FORMING": Counter(
         Grade.USUAL, "contributions that came before all workers of the job had joined", "start the missing workers"

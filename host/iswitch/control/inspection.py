@@ -1,4 +1,4 @@
-"""Jobs, members and slots as the switch shows them to anybody; section 5 of `docs/protocol.md`."""
+"""Read jobs, members and slots from the switch's registers, as any host may. Section 5 of `docs/protocol.md`."""
 
 from ipaddress import IPv4Address
 from typing import NamedTuple
@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from iswitch.control.client import Control
+from iswitch.serial import serial_distance
 from iswitch.wire import (
     JOB_VIEW,
     MEMBER_VIEW,
@@ -25,18 +26,41 @@ __all__ = [
     "JobView",
     "MemberView",
     "SlotView",
-    "awaited",
-    "lowest",
-    "read_have",
+    "awaited_ranks",
+    "lowest_serial",
     "read_job",
     "read_member",
+    "read_progress",
     "read_slot",
-    "serial",
 ]
 
 
 class JobView(NamedTuple):
-    """A job at one moment; of a job that is NONE all but `job` is zero. `live`, `joining`: its members, rising."""
+    """A job at one moment. If its state is NONE, all fields but `job` are zero.
+
+    Attributes
+    ----------
+    job : int
+        Number of the job.
+    state : JobState
+        Whether the job exists, and whether it forms, runs or is halted.
+    format : Format or None
+        Number format of its sums; None if there is no job.
+    fraction : int
+        Elements are rounded to multiples of 2^-fraction.
+    epoch : int
+        Number of resets, modulo 2^32, from a random start.
+    elements : int
+        The most elements in a segment.
+    world, threshold : int
+        Number of workers, and of those that complete a sum.
+    live, joining : list of int
+        Ranks of the members, and of the members that wait to be admitted, in ascending order.
+    first_seq : int
+        Number of the first segment after the last reset.
+    deadline_us, evict_us : int
+        Settings of the job in microseconds; 0: off.
+    """
 
     job: int
     state: JobState
@@ -54,7 +78,21 @@ class JobView(NamedTuple):
 
 
 class MemberView(NamedTuple):
-    """A member at one moment. `port`: of the switch."""
+    """A member at one moment.
+
+    Attributes
+    ----------
+    member : int
+        Rank of the member.
+    standing : Standing
+        How far the member has joined.
+    port : int
+        The switch's port behind which the member is.
+    address, mac : str
+        "IP:port" and MAC address from which the member joined.
+    silent_s : float
+        Seconds since its last sign of life.
+    """
 
     member: int
     standing: Standing
@@ -65,8 +103,21 @@ class MemberView(NamedTuple):
 
 
 class SlotView(NamedTuple):
-    """A slot at one moment. `length`: bytes of a contribution's payload; `format`: its numbers' (0 in an empty slot).
-    The rest: members, rising."""
+    """A slot of a job's ring at one moment.
+
+    Attributes
+    ----------
+    seq : int
+        Number of the segment in the slot.
+    state : SlotState
+        Whether the slot is empty, collects contributions or is complete.
+    format : int
+        Number format of the contributions; 0 in an empty slot.
+    length : int
+        Bytes of a contribution's payload.
+    arrived, members, expected : list of int
+        Ranks that have contributed, that are in the sum, and that the slot waits for, in ascending order.
+    """
 
     seq: int
     state: SlotState
@@ -78,17 +129,15 @@ class SlotView(NamedTuple):
 
     @property
     def missing(self) -> list[int]:
-        """Whom it waits for."""
-        return (
-            [member for member in self.expected if member not in self.arrived]
-            if self.state == SlotState.COLLECTING
-            else []
-        )
+        """Ranks that the slot still waits for."""
+        if self.state != SlotState.COLLECTING:
+            return []
+        return [member for member in self.expected if member not in self.arrived]
 
 
 def read_job(control: Control, job: int) -> JobView:
-    """SwitchUnreachableError."""
-    row = _row(control, job_view_register(job), JOB_VIEW)
+    """Read a job. Raises SwitchUnreachableError."""
+    row = _read_row(control, job_view_register(job), JOB_VIEW)
     state = JobState(int(row["state"]))
     return JobView(
         job,
@@ -99,8 +148,8 @@ def read_job(control: Control, job: int) -> JobView:
         int(row["elements"]),
         int(row["world"]),
         int(row["threshold"]),
-        _set(row["live"]),
-        _set(row["joining"]),
+        _ranks(row["live"]),
+        _ranks(row["joining"]),
         int(row["first_seq"]),
         int(row["deadline_us"]),
         int(row["evict_us"]),
@@ -108,8 +157,8 @@ def read_job(control: Control, job: int) -> JobView:
 
 
 def read_member(control: Control, job: int, member: int) -> MemberView:
-    """SwitchUnreachableError."""
-    row = _row(control, member_view_register(job, member), MEMBER_VIEW)
+    """Read a member of a job by its rank. Raises SwitchUnreachableError."""
+    row = _read_row(control, member_view_register(job, member), MEMBER_VIEW)
     return MemberView(
         member,
         Standing(int(row["standing"])),
@@ -121,59 +170,80 @@ def read_member(control: Control, job: int, member: int) -> MemberView:
 
 
 def read_slot(control: Control, job: int, seq: int, window: int) -> SlotView:
-    """The slot in which `seq` has its place; `window`: the switch's. SwitchUnreachableError."""
-    row = _row(control, slot_view_register(job, seq % (2 * window)), SLOT_VIEW)
+    """Read the slot that belongs to segment `seq`, where `window` is that of the switch. Raises
+    SwitchUnreachableError."""
+    row = _read_row(control, slot_view_register(job, seq % (2 * window)), SLOT_VIEW)
     return SlotView(
         int(row["seq"]),
         SlotState(int(row["state"])),
         int(row["format"]) & 15,
         int(row["length"]),
-        _set(row["arrived"]),
-        _set(row["members"]),
-        _set(row["expected"]),
+        _ranks(row["arrived"]),
+        _ranks(row["members"]),
+        _ranks(row["expected"]),
     )
 
 
-def read_have(control: Control, job: JobView) -> dict[int, int]:
-    """The lowest seq whose result each live member may lack, as far as it has said; of up to eight members at one
-    moment. SwitchUnreachableError."""
-    have = control.registers(have_view_register(job.job, 0), job.world)
-    return {member: have[member] for member in job.live}
+def read_progress(control: Control, job: JobView) -> dict[int, int]:
+    """Read for each live member, by rank, the lowest segment whose result the member has not acknowledged. Up to eight
+    members are read at one moment. Raises SwitchUnreachableError."""
+    progress = control.registers(have_view_register(job.job, 0), job.world)
+    return {member: progress[member] for member in job.live}
 
 
-def lowest(have: dict[int, int]) -> int:
-    """Of serial numbers that are near to each other; 0 without any."""
-    near = next(iter(have.values()), 0)
-    return min(have.values(), key=lambda seq: serial(seq, near), default=0)
+def lowest_serial(numbers: dict[int, int]) -> int:
+    """Return the lowest of serial numbers that are near to each other; 0 if there are none."""
+    near = next(iter(numbers.values()), 0)
+    return min(numbers.values(), key=lambda number: serial_distance(number, near), default=0)
 
 
-def awaited(control: Control, job: JobView, have: dict[int, int], window: int) -> list[int]:
-    """Who keeps a job from going on: while it forms, whoever has not joined; then whoever has not contributed to the
-    oldest segment that others have contributed to; or, if the whole ring is full of results, those who have not said
-    that they hold the oldest. Reads the ring up to there. SwitchUnreachableError."""
+def awaited_ranks(control: Control, job: JobView, progress: dict[int, int], window: int) -> list[int]:
+    """Find the ranks that keep a job from making progress.
+
+    While the job forms, these are the ranks that have not joined. In a running job, these are the ranks that have not
+    contributed to the oldest segment to which others have contributed. If the whole ring is full of results, these are
+    the ranks that have not acknowledged the oldest result. Reads the ring up to that segment.
+
+    Parameters
+    ----------
+    control : Control
+        Connection to the switch.
+    job : JobView
+        The job, from `read_job`.
+    progress : dict of int to int
+        Progress of its members, from `read_progress`.
+    window : int
+        Window of the switch, in segments.
+
+    Returns
+    -------
+    list of int
+        Ranks; empty if the job waits for nobody.
+
+    Raises
+    ------
+    SwitchUnreachableError
+        If the switch does not answer.
+    """
     if job.state == JobState.FORMING:
         return [member for member in range(job.world) if member not in job.live]
-    if not have:
+    if not progress:
         return []
-    low = lowest(have)
+    low = lowest_serial(progress)
     for seq in range(low, low + 2 * window):
         slot = read_slot(control, job.job, seq, window)
         if slot.seq != seq % 2**32 or slot.state == SlotState.EMPTY:
             return []
         if slot.state == SlotState.COLLECTING:
             return slot.missing
-    return [member for member, seq in have.items() if seq == low]
+    return [member for member, seq in progress.items() if seq == low]
 
 
-def serial(newer: int, older: int) -> int:
-    """How far `newer` is ahead of `older` modulo 2^32, in [-2^31, 2^31) (RFC 1982)."""
-    return (newer - older + (1 << 31)) % (1 << 32) - (1 << 31)
-
-
-def _row(control: Control, address: int, record: np.dtype) -> np.void:
+def _read_row(control: Control, address: int, record: np.dtype) -> np.void:
     row: np.void = control.read(address).body["registers"].astype("<u4").view(record)[0]
     return row
 
 
-def _set(bits: int) -> list[int]:
+def _ranks(bits: int) -> list[int]:
+    """Return the positions of the bits that are 1."""
     return [member for member in range(32) if int(bits) >> member & 1]

@@ -283,7 +283,7 @@ class JobWorker(ABC):
 
     def _gone(self, reason: Reason, remedy: str) -> NotAMemberError:
         return NotAMemberError(
-            f"the switch does not know this worker any more ({reason.name}): {self._where} was ended by `iswitch reset`, with its "
+            f"the switch does not know this worker any more ({reason.name}): {self._where} was ended by `iswitch end-job`, with its "
             "last member or by a restart of the switch, or the switch evicted this worker because nothing came from it for "
             f"`evict_s`. To go on, {remedy}"
         )

@@ -102,7 +102,7 @@ class Stall:
         evicted = (
             "the switch evicts it after `evict_s`"
             if m.evict_us
-            else "then `iswitch reset` ends the job, since `evict_s` is 0"
+            else "then `iswitch end-job` ends the job, since `evict_s` is 0"
         )
         return CollectiveTimeoutError(
             "\n".join(

@@ -1,7 +1,7 @@
 """Examine a switch and the network path to it, from its name to its drop counters, for `iswitch doctor`.
 
 The examination changes no job. It reads registers. It sends segments to job 255, which no switch has, so that the
-switch answers with a NOTICE. To check a key it sends a Join that the switch refuses whatever the key is.
+switch answers with a NOTICE. To check a key, it sends a Join that the switch refuses whatever the key is.
 """
 
 import secrets
@@ -12,20 +12,20 @@ from typing import Protocol
 from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.control.explanations import Grade, explained
-from iswitch.control.inspection import JobView, MemberView, awaited, read_have, read_job, read_member
+from iswitch.control.inspection import JobView, MemberView, awaited_ranks, read_job, read_member, read_progress
 from iswitch.driver.transport import UdpTransport
 from iswitch.errors import IswitchError, SwitchUnreachableError
 from iswitch.tools.path_checks import (
     Finding,
     Mark,
-    Watched,
-    delay,
-    full_segment,
-    loss,
-    round_trips,
-    silence,
-    tos,
-    window,
+    ProbeTransport,
+    check_loss,
+    check_round_trips,
+    check_segment_size,
+    check_tos,
+    check_window,
+    explain_silence,
+    measure_round_trips,
 )
 from iswitch.tools.probe import Probe
 from iswitch.wire import HEADER, TAIL_BYTES, VERSION, Action, Format, JobState, Reason
@@ -35,11 +35,11 @@ __all__ = ["Socket", "examine"]
 _WATCHED_S = 1.0
 """Seconds between the two readings of the counters."""
 _SILENT_S = 5.0
-"""A member that is awaited and silent for longer is reported."""
+"""A member is reported if a job waits for it and it has been silent for longer."""
 
 
 class Socket(Protocol):
-    """What the kernel grants to a worker's socket: see `UdpTransport`."""
+    """What the kernel granted to a worker's socket. `UdpTransport` has these attributes."""
 
     gso: bool
     gro: bool
@@ -57,21 +57,32 @@ def examine(
     key: int | None = None,
     rate_gbps: float = 1.0,
     timeout_s: float = 3.0,
-    probe: Callable[[str], Watched] = Probe,
+    probe: Callable[[str], ProbeTransport] = Probe,
     worker_socket: Callable[[str], Socket] = UdpTransport,
 ) -> Iterator[Finding]:
-    """Yield the findings as they are made. End early if the switch does not answer.
+    """Yield each finding as soon as its check is done. End early if the switch does not answer.
 
     Parameters
     ----------
     address : str
         Address of the switch, "host:port" or "host".
-    job, key : int
-        Check that this is the key of this job. job None: no such check.
+    job : int or None
+        Job whose key is checked; None: no such check.
+    key : int
+        The key that `job` should have.
     rate_gbps : float
-        Speed of the links in Gb/s, to compare the throughput of the window with.
+        Speed of the links in Gb/s. The throughput that the window allows is compared with it.
     timeout_s : float
         Seconds to wait for an answer of the switch.
+    probe : callable
+        Makes the transport for the checks from the address.
+    worker_socket : callable
+        Makes a socket like that of a worker from the address.
+
+    Yields
+    ------
+    Finding
+        The result of a check.
 
     Raises
     ------
@@ -79,14 +90,14 @@ def examine(
         If the address has the wrong form.
     """
     try:
-        watched = probe(address)
+        transport = probe(address)
     except SwitchUnreachableError as error:
         figure, _, remedy = str(error).partition(": ")
         yield Finding("name", Mark.BAD, figure, remedy)
         return
     try:
-        yield Finding("name", Mark.OK, f"{address} is at {watched.peer}")
-        control = Control(watched, address=address, timeout_s=timeout_s)
+        yield Finding("name", Mark.OK, f"{address} is at {transport.peer}")
+        control = Control(transport, address=address, timeout_s=timeout_s)
         config = control.config()
         yield Finding(
             "switch",
@@ -94,24 +105,24 @@ def examine(
             f"iswitch, protocol version {VERSION}: {config.ports} ports, {config.jobs} jobs of up to "
             f"{config.members} workers, window {config.window}, segments of up to {config.elements} elements",
         )
-        before = control.counters(config.ports)
-        began = watched.now()
-        trips = round_trips(control, watched)
-        watched.sleep(max(0.0, began + _WATCHED_S - watched.now()))
-        after, seconds = control.counters(config.ports), watched.now() - began
-        yield delay(trips)
-        yield loss(watched.sent, watched.received)
-        yield full_segment(watched, config)
-        yield tos(watched.tos)
-        if trips:
-            yield window(config, statistics.median(trips), rate_gbps)
-        yield from _kernel(worker_socket(address), config)
-        yield from _jobs(control, config)
+        counters_before = control.counters(config.ports)
+        began = transport.now()
+        round_trip_s = measure_round_trips(control, transport)
+        transport.sleep(max(0.0, began + _WATCHED_S - transport.now()))
+        counters_after, interval_s = control.counters(config.ports), transport.now() - began
+        yield check_round_trips(round_trip_s)
+        yield check_loss(transport.sent, transport.received)
+        yield check_segment_size(transport, config)
+        yield check_tos(transport.tos)
+        if round_trip_s:
+            yield check_window(config, statistics.median(round_trip_s), rate_gbps)
+        yield from _check_socket(worker_socket(address), config)
+        yield from _check_jobs(control, config)
         if job is not None and key is not None:
-            yield _key(control, config, job, key)
-        yield from _counted(before, after, seconds)
+            yield _check_key(control, config, job, key)
+        yield from _check_counters(counters_before, counters_after, interval_s)
     except SwitchUnreachableError:
-        yield silence(watched)
+        yield explain_silence(transport)
     except IswitchError as error:
         yield Finding(
             "switch",
@@ -120,31 +131,34 @@ def examine(
             "install the driver of the switch's version, and check that the address is that of a switch",
         )
     finally:
-        watched.close()
+        transport.close()
 
 
-def _kernel(granted: Socket, config: Config) -> Iterator[Finding]:
+def _check_socket(granted: Socket, config: Config) -> Iterator[Finding]:
+    """Check the receive buffer of a worker's socket, and whether the kernel sends and receives trains of datagrams."""
     try:
-        has, needs = (
+        granted_bytes, needed_bytes = (
             granted.receive_buffer_bytes,
             2 * config.window * (HEADER.itemsize + 4 * config.elements + TAIL_BYTES),
         )
-        if has >= needs:
-            yield Finding("buffer", Mark.OK, f"{has:,} bytes for received datagrams; a window needs {needs:,}")
+        if granted_bytes >= needed_bytes:
+            yield Finding(
+                "buffer", Mark.OK, f"{granted_bytes:,} bytes for received datagrams; a window needs {needed_bytes:,}"
+            )
         else:
             yield Finding(
                 "buffer",
                 Mark.WARNING,
-                f"{has:,} bytes for received datagrams, but a window needs {needs:,}",
-                f"this host will lose results: `sysctl -w net.core.rmem_max={needs}`",
+                f"{granted_bytes:,} bytes for received datagrams, but a window needs {needed_bytes:,}",
+                f"this host will lose results: `sysctl -w net.core.rmem_max={needed_bytes}`",
             )
-        lacks = [name for name, there in (("GSO", granted.gso), ("GRO", granted.gro)) if not there]
-        if lacks:
+        missing = [name for name, there in (("GSO", granted.gso), ("GRO", granted.gro)) if not there]
+        if missing:
             yield Finding(
                 "offload",
                 Mark.WARNING,
-                f"no UDP {' and '.join(lacks)}",
-                "use Linux 5.0 or newer; before, each segment takes a system call",
+                f"no UDP {' and '.join(missing)}",
+                "use Linux 5.0 or newer: older kernels take a system call for each segment",
             )
         else:
             yield Finding("offload", Mark.OK, "UDP GSO and GRO: many segments per system call")
@@ -152,17 +166,18 @@ def _kernel(granted: Socket, config: Config) -> Iterator[Finding]:
         granted.close()
 
 
-def _jobs(control: Control, config: Config) -> Iterator[Finding]:
+def _check_jobs(control: Control, config: Config) -> Iterator[Finding]:
+    """Check that no job of the switch waits for a worker."""
     jobs = [read_job(control, number) for number in range(config.jobs)]
     for job in jobs:
         if job.state != JobState.NONE:
             members = [read_member(control, job.job, member) for member in range(job.world)]
-            yield _job(job, members, awaited(control, job, read_have(control, job), config.window))
+            yield _check_job(job, members, awaited_ranks(control, job, read_progress(control, job), config.window))
     if not any(job.state for job in jobs):
         yield Finding("jobs", Mark.OK, f"all {config.jobs} jobs are free")
 
 
-def _job(job: JobView, members: list[MemberView], missing: list[int]) -> Finding:
+def _check_job(job: JobView, members: list[MemberView], awaited: list[int]) -> Finding:
     name, figure = (
         f"job {job.job}",
         f"{job.state.name.lower()}, {len(job.live)} of {job.world} workers, threshold {job.threshold}",
@@ -173,10 +188,10 @@ def _job(job: JobView, members: list[MemberView], missing: list[int]) -> Finding
         return Finding(
             name,
             Mark.WARNING,
-            f"{figure}; lacks {_listed(missing)}",
+            f"{figure}; lacks {_list_ranks(awaited)}",
             "start the missing workers, with the same arguments",
         )
-    silent = [members[member] for member in missing if members[member].silent_s > _SILENT_S]
+    silent = [members[member] for member in awaited if members[member].silent_s > _SILENT_S]
     if silent:
         each = ", ".join(
             f"rank {member.member} ({member.address} at port {member.port}, silent for {member.silent_s:.0f} s)"
@@ -187,17 +202,17 @@ def _job(job: JobView, members: list[MemberView], missing: list[int]) -> Finding
             Mark.WARNING,
             f"{figure}; waits for {each}",
             "check that worker; if it has died, lower the threshold with "
-            f"`set_threshold`, or end the job with `iswitch reset --job {job.job}`",
+            f"`set_threshold`, or end the job with `iswitch end-job --job {job.job}`",
         )
     return Finding(name, Mark.OK, figure)
 
 
-def _listed(members: list[int]) -> str:
+def _list_ranks(members: list[int]) -> str:
     return f"rank{'s' * (len(members) > 1)} {', '.join(map(str, members))}"
 
 
-def _key(control: Control, config: Config, job: int, key: int) -> Finding:
-    """Check a key with a Join that the switch never grants: no entry has its token.
+def _check_key(control: Control, config: Config, job: int, key: int) -> Finding:
+    """Check a key with a Join that the switch never grants, because no member has its token.
 
     If the key is right, the switch refuses the Join for its `world`, which it checks after the key.
     """
@@ -221,16 +236,16 @@ def _key(control: Control, config: Config, job: int, key: int) -> Finding:
     return Finding("key", Mark.OK, f"{key} is the key of job {job}")
 
 
-def _counted(before: dict[str, int], after: dict[str, int], seconds: float) -> Iterator[Finding]:
-    """Yield a finding for each counter of drops and unusual events, worst first. A fault is bad as long as its counter
-    rises."""
+def _check_counters(before: dict[str, int], after: dict[str, int], interval_s: float) -> Iterator[Finding]:
+    """Yield a finding for each counter of drops and unusual events, the worst first. A fault is bad as long as its
+    counter rises."""
     found = []
     for name, count in after.items():
         grade, meaning, remedy = explained(name)
         rise = (count - before[name]) % 2**32
         if count and grade != Grade.FINE:
             mark = Mark.OK if grade == Grade.USUAL else Mark.BAD if rise else Mark.WARNING
-            lately = f", {rise:,} of them in the last {seconds:.1f} s" if rise else ""
+            lately = f", {rise:,} of them in the last {interval_s:.1f} s" if rise else ""
             found.append(Finding(name, mark, f"{count:,}{lately}: {meaning}", remedy))
     order = [Mark.BAD, Mark.WARNING, Mark.OK]
     yield from sorted(found, key=lambda finding: order.index(finding.mark))

@@ -13,12 +13,23 @@ import numpy as np
 from iswitch.config import Config
 from iswitch.control.client import Control
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
-from iswitch.tools.probe import neighbour
-from iswitch.wire import ADDRESSES, HEADER, TAIL_BYTES, Format, Register, Type, version_type
+from iswitch.tools.probe import answers_arp
+from iswitch.wire import ADDRESSES, HEADER, TAIL_BYTES, VERSION, Format, Register, Type
 
-__all__ = ["Finding", "Mark", "Watched", "delay", "full_segment", "loss", "round_trips", "silence", "tos", "window"]
+__all__ = [
+    "Finding",
+    "Mark",
+    "ProbeTransport",
+    "check_loss",
+    "check_round_trips",
+    "check_segment_size",
+    "check_tos",
+    "check_window",
+    "explain_silence",
+    "measure_round_trips",
+]
 
-_READS, _READING_S = 200, 5.0
+_REQUESTS, _MEASUREMENT_S = 200, 5.0
 _SEGMENT_TRIES, _SEGMENT_WAIT_S = 8, 0.25
 _NO_JOB = 255
 _DATAGRAM_OVERHEAD = 28  # IPv4 and UDP
@@ -26,6 +37,8 @@ _TOLERABLE_LOSS = 0.02
 
 
 class Mark(StrEnum):
+    """How good the result of a check is."""
+
     OK = "ok"
     WARNING = "warning"
     BAD = "bad"
@@ -33,7 +46,19 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of a check. `remedy` is a sentence on what to do; it may be empty if the mark is ok."""
+    """The result of a check.
+
+    Attributes
+    ----------
+    check : str
+        Name of the check.
+    mark : Mark
+        How good the result is.
+    figure : str
+        What was measured or found.
+    remedy : str
+        What to do, as a sentence; may be empty if the mark is ok.
+    """
 
     check: str
     mark: Mark
@@ -41,8 +66,8 @@ class Finding:
     remedy: str = ""
 
 
-class Watched(Transport, Protocol):
-    """A transport with the facts that the checks need: see `Probe`."""
+class ProbeTransport(Transport, Protocol):
+    """A transport that records what the checks need. `Probe` has these attributes and describes them."""
 
     sent: int
     received: int
@@ -56,12 +81,12 @@ class Watched(Transport, Protocol):
     def mtu(self) -> int: ...
 
 
-def silence(watched: Watched) -> Finding:
-    """Return why the switch does not answer, as far as this machine can know."""
-    peer = watched.peer
-    if watched.fault:
-        return Finding("switch", Mark.BAD, f"cannot be reached: {watched.fault}", watched.remedy)
-    if watched.refused:
+def explain_silence(transport: ProbeTransport) -> Finding:
+    """Return the reason why the switch does not answer, as far as this machine can know it."""
+    peer = transport.peer
+    if transport.fault:
+        return Finding("switch", Mark.BAD, f"cannot be reached: {transport.fault}", transport.remedy)
+    if transport.refused:
         return Finding(
             "switch",
             Mark.BAD,
@@ -69,7 +94,7 @@ def silence(watched: Watched) -> Finding:
             "start the switch, or give the right port: a board has 26963, the emulator 27000 and the following ones",
         )
     try:
-        known = neighbour(peer, Path("/proc/net/arp").read_text())
+        known = answers_arp(peer, Path("/proc/net/arp").read_text())
     except OSError:
         known = None
     if known is False:
@@ -87,39 +112,45 @@ def silence(watched: Watched) -> Finding:
     )
 
 
-def round_trips(control: Control, watched: Watched) -> list[float]:
-    """Return the round-trip times of READ requests in seconds, ascending.
+def measure_round_trips(control: Control, transport: ProbeTransport) -> list[float]:
+    """Measure round-trip times of READ requests.
 
-    A request that was repeated is left out, because its reply may be to either copy (Karn's algorithm).
+    A request that was retransmitted is left out, because its reply may answer either copy (Karn's algorithm).
+
+    Returns
+    -------
+    list of float
+        Seconds, in ascending order.
     """
-    trips: list[float] = []
-    end = watched.now() + _READING_S
-    for _ in range(_READS):
-        sent, began = watched.sent, watched.now()
+    round_trip_s: list[float] = []
+    end = transport.now() + _MEASUREMENT_S
+    for _ in range(_REQUESTS):
+        sent, began = transport.sent, transport.now()
         control.read(Register.MAGIC)
-        now = watched.now()
-        if watched.sent == sent + 1:
-            trips.append(now - began)
+        now = transport.now()
+        if transport.sent == sent + 1:
+            round_trip_s.append(now - began)
         if now > end:
             break
-    return sorted(trips)
+    return sorted(round_trip_s)
 
 
-def delay(trips: list[float]) -> Finding:
-    if not trips:
+def check_round_trips(round_trip_s: list[float]) -> Finding:
+    """Report the median and the 99th percentile of round-trip times in ascending order."""
+    if not round_trip_s:
         return Finding(
             "round trip", Mark.WARNING, "longer than 50 ms", "look for congestion on the path, or use a nearer switch"
         )
-    p99 = trips[min(len(trips) - 1, len(trips) * 99 // 100)]
+    p99 = round_trip_s[min(len(round_trip_s) - 1, len(round_trip_s) * 99 // 100)]
     return Finding(
         "round trip",
         Mark.OK,
-        f"median {1e3 * statistics.median(trips):.2f} ms, p99 {1e3 * p99:.2f} ms of {len(trips)} requests",
+        f"median {1e3 * statistics.median(round_trip_s):.2f} ms, p99 {1e3 * p99:.2f} ms of {len(round_trip_s)} requests",
     )
 
 
-def loss(sent: int, received: int) -> Finding:
-    """Compare the numbers of requests and replies. Late replies have arrived by the time of this check."""
+def check_loss(sent: int, received: int) -> Finding:
+    """Compare the numbers of requests and replies. Call it when late replies have arrived."""
     lost = sent - received
     if lost <= 0:
         return Finding("loss", Mark.OK, f"none of {sent} requests")
@@ -132,14 +163,14 @@ def loss(sent: int, received: int) -> Finding:
     )
 
 
-def full_segment(watched: Watched, config: Config) -> Finding:
+def check_segment_size(transport: ProbeTransport, config: Config) -> Finding:
     """Send a packet as long as the longest result, and wait for the NOTICE that the switch sends for it."""
     size = HEADER.itemsize + 4 * config.elements + TAIL_BYTES
     needed = size + _DATAGRAM_OVERHEAD
     token = secrets.randbits(32) | 1
     header = np.zeros(1, HEADER)
     for name, value in {
-        "version_type": version_type(Type.CONTRIBUTION),
+        "version_type": VERSION << 4 | Type.CONTRIBUTION,
         "job": _NO_JOB,
         "token": token,
         "format_flags": Format.INT32,
@@ -149,18 +180,18 @@ def full_segment(watched: Watched, config: Config) -> Finding:
     datagram, buffer = header.tobytes().ljust(size, b"\0"), memoryview(bytearray(RECEIVE_BYTES))
     try:
         for _ in range(_SEGMENT_TRIES):
-            watched.send(datagram, size)
-            end = watched.now() + _SEGMENT_WAIT_S
-            while (left := end - watched.now()) > 0:
-                length, _ = watched.receive(buffer, left)
-                if length >= HEADER.itemsize and _notices(np.frombuffer(buffer[: HEADER.itemsize], HEADER)[0], token):
+            transport.send(datagram, size)
+            end = transport.now() + _SEGMENT_WAIT_S
+            while (left := end - transport.now()) > 0:
+                length, _ = transport.receive(buffer, left)
+                if length >= HEADER.itemsize and _is_notice(np.frombuffer(buffer[: HEADER.itemsize], HEADER)[0], token):
                     return Finding("segment", Mark.OK, f"the longest packets, {needed} bytes of IPv4, reach the switch")
     except ValueError:
-        fits = (watched.mtu - _DATAGRAM_OVERHEAD - HEADER.itemsize - TAIL_BYTES) // 4
+        fits = (transport.mtu - _DATAGRAM_OVERHEAD - HEADER.itemsize - TAIL_BYTES) // 4
         return Finding(
             "segment",
             Mark.BAD,
-            f"packets of {needed} bytes of IPv4 do not fit the path's MTU of {watched.mtu}",
+            f"packets of {needed} bytes of IPv4 do not fit the path's MTU of {transport.mtu}",
             f"set the MTU to {needed} or more on every interface of the path"
             + (f", or let all workers join with elements={fits}" if fits > 0 else ""),
         )
@@ -172,11 +203,12 @@ def full_segment(watched: Watched, config: Config) -> Finding:
     )
 
 
-def _notices(header: np.void, token: int) -> bool:
+def _is_notice(header: np.void, token: int) -> bool:
     return int(header["version_type"]) & 15 == Type.NOTICE and int(header["token"]) == token
 
 
-def tos(tos: int) -> Finding:
+def check_tos(tos: int) -> Finding:
+    """Check the Type of Service of the last reply, -1 if the kernel does not report it."""
     if tos > 0:
         return Finding(
             "ToS",
@@ -193,11 +225,10 @@ def tos(tos: int) -> Finding:
     return Finding("ToS", Mark.OK, f"{seen}; {unseen}")
 
 
-def window(config: Config, trip_s: float, rate_gbps: float) -> Finding:
-    """Compare the links' speed with the throughput that the window allows: that many segments in flight per round
-    trip."""
+def check_window(config: Config, round_trip_s: float, rate_gbps: float) -> Finding:
+    """Compare the speed of the links with the throughput that the window allows: `window` segments per round trip."""
     flight = config.window * (ADDRESSES.itemsize + HEADER.itemsize + 4 * config.elements)
-    gbps = flight * 8 / trip_s / 1e9
+    gbps = flight * 8 / round_trip_s / 1e9
     figure = f"{config.window} segments in flight, {flight:,} bytes per round trip: at most {gbps:.2f} Gb/s"
     if gbps >= rate_gbps:
         return Finding("window", Mark.OK, figure)

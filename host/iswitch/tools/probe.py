@@ -1,4 +1,4 @@
-"""A transport that records what it sent, the ToS of replies, and errors of the kernel. For `iswitch doctor`."""
+"""A transport for `iswitch doctor` that records what it sent, the ToS of replies, and errors of the kernel."""
 
 import contextlib
 import errno
@@ -7,7 +7,7 @@ import socket
 
 from iswitch.driver.transport import Buffer, WallTransport, fault_of, resolve
 
-__all__ = ["Probe", "neighbour"]
+__all__ = ["Probe", "answers_arp"]
 
 _IP_MTU, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO, _IP_RECVTOS = 14, 10, 2, 13
 
@@ -18,13 +18,13 @@ class Probe(WallTransport):
     Attributes
     ----------
     sent, received : int
-        Datagrams so far.
+        Number of datagrams so far.
     tos : int
         Type of Service of the last received datagram; -1 if the kernel does not report it.
     refused : bool
-        The host of the switch has reported that no program listens at the port.
+        True if the host of the switch has reported that no program listens at the port.
     fault, remedy : str
-        Why the kernel could not send the last datagram, and what to do; empty if it could.
+        Why the kernel could not send the last datagram, and what to do; empty if the kernel sent it.
     peer : str
         IPv4 address of the switch.
 
@@ -54,7 +54,7 @@ class Probe(WallTransport):
 
     @property
     def mtu(self) -> int:
-        """The MTU of the path in bytes, as far as the kernel knows; 0 if it does not."""
+        """MTU of the path in bytes; 0 if the kernel does not know it."""
         with contextlib.suppress(OSError):
             return int(self._socket.getsockopt(socket.IPPROTO_IP, _IP_MTU))
         return 0
@@ -63,7 +63,7 @@ class Probe(WallTransport):
         return 1
 
     def send(self, train: Buffer, segment_bytes: int) -> None:
-        """`Transport.send` of one datagram. ValueError if it does not fit the path's MTU."""
+        """Send one datagram. Raises ValueError if it does not fit the MTU of the path."""
         self.sent += 1
         if not self._connected:
             return
@@ -104,9 +104,21 @@ class Probe(WallTransport):
         self._socket.close()
 
 
-def neighbour(ip: str, table: str) -> bool | None:
-    """Return whether a host has answered ARP, from the text of /proc/net/arp; None without an entry: the host is behind
-    a router, or is this one."""
+def answers_arp(ip: str, table: str) -> bool | None:
+    """Return whether a host has answered ARP requests.
+
+    Parameters
+    ----------
+    ip : str
+        IPv4 address of the host.
+    table : str
+        Text of /proc/net/arp.
+
+    Returns
+    -------
+    bool or None
+        None if the table has no entry for the host: the host is behind a router, or it is this machine.
+    """
     rows = [line.split() for line in table.splitlines()[1:]]
     found = [int(row[2], 16) & 2 for row in rows if row[:1] == [ip]]
     return any(found) if found else None

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from iswitch.config import Config
-from iswitch.control.inspection import awaited, lowest, read_have, read_job, read_member, read_slot, serial
+from iswitch.control.inspection import awaited_ranks, lowest_serial, read_job, read_member, read_progress, read_slot
 from iswitch.wire import Format, JobState, SlotState, Standing
 from sim.bench.udp_model import UdpModel
 from sim.frames.client import Client
@@ -56,7 +56,7 @@ def test_a_job_and_its_members_read_as_they_joined(model, control):
     )
     assert read_member(control, 0, 1)[:5] == (1, Standing.LIVE, 1, "10.0.0.101:40001", "02:00:00:00:00:01")
     assert read_member(control, 0, 2).standing == Standing.NONE
-    assert awaited(control, read_job(control, 0), {}, CONFIG.window) == [2]
+    assert awaited_ranks(control, read_job(control, 0), {}, CONFIG.window) == [2]
 
 
 def test_a_slot_tells_who_is_missing_until_it_is_complete(model, control):
@@ -66,11 +66,11 @@ def test_a_slot_tells_who_is_missing_until_it_is_complete(model, control):
     contribute(model, a, 0)
     slot = read_slot(control, 0, FIRST, CONFIG.window)
     assert slot == (FIRST, SlotState.COLLECTING, Format.WINDOW64, 20, [0, 2], [0, 2], [0, 1, 2]) and slot.missing == [1]
-    assert awaited(control, job, read_have(control, job), CONFIG.window) == [1]
+    assert awaited_ranks(control, job, read_progress(control, job), CONFIG.window) == [1]
     contribute(model, b, 0)
     slot = read_slot(control, 0, FIRST, CONFIG.window)
     assert slot.state == SlotState.COMPLETE and slot.missing == []
-    assert awaited(control, job, read_have(control, job), CONFIG.window) == []
+    assert awaited_ranks(control, job, read_progress(control, job), CONFIG.window) == []
 
 
 def test_complete_segments_are_passed_over_and_serial_numbers_wrap(model, control):
@@ -79,18 +79,13 @@ def test_complete_segments_are_passed_over_and_serial_numbers_wrap(model, contro
     for seq in range(10):
         contribute(model, a, seq, behind=min(seq, 1))
         contribute(model, b, seq, behind=min(seq, 3))
-    assert read_have(control, job) == {0: 0, 1: 2**32 - 2} and lowest(read_have(control, job)) == 2**32 - 2
-    assert awaited(control, job, read_have(control, job), CONFIG.window) == []
+    assert (
+        read_progress(control, job) == {0: 0, 1: 2**32 - 2} and lowest_serial(read_progress(control, job)) == 2**32 - 2
+    )
+    assert awaited_ranks(control, job, read_progress(control, job), CONFIG.window) == []
     contribute(model, b, 10, behind=3)
-    assert awaited(control, job, read_have(control, job), CONFIG.window) == [0]
+    assert awaited_ranks(control, job, read_progress(control, job), CONFIG.window) == [0]
 
 
-@pytest.mark.parametrize(
-    ("newer", "older", "ahead"), [(0, 2**32 - 1, 1), (2**32 - 1, 0, -1), (5, 5, 0), (2**31, 0, -(2**31))]
-)
-def test_serial_numbers_compare_as_in_rfc_1982(newer, older, ahead):
-    assert serial(newer, older) == ahead
-
-
-def test_nobody_has_no_lowest():
-    assert lowest({}) == 0
+def test_no_numbers_have_the_lowest_0():
+    assert lowest_serial({}) == 0

@@ -41,11 +41,11 @@ def test_counters_for_programs(model):
     assert counts["LENGTH"] == 0 and counts["port1.RX_FRAMES"] > 0
 
 
-def test_reset_frees_a_job(model):
+def test_end_job_frees_the_number_of_a_job(model):
     with Worker(model.address(), world=1, key=7):
-        refused = call(model, "reset", "--job", "0")
+        refused = call(model, "end-job", "--job", "0")
         assert refused.exit_code == 1 and "the key is not the job's" in refused.stderr
-        done = call(model, "reset", "--job", "0", "--key", "7")
+        done = call(model, "end-job", "--job", "0", "--key", "7")
         assert done.exit_code == 0 and "is free" in done.output
     with Worker(model.address(), world=1, key=8):
         pass
@@ -80,7 +80,7 @@ def test_absent_switch_is_a_sentence():
 
 @pytest.mark.parametrize("key", ["-1", str(2**64)])
 def test_a_key_out_of_range_is_a_sentence(model, key):
-    for command in ("reset", "doctor"):
+    for command in ("end-job", "doctor"):
         result = call(model, command, "--job", "1", "--key", key)
         assert result.exit_code == 1 and "--key must be 0 to" in result.stderr
 

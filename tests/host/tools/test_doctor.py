@@ -1,4 +1,4 @@
-"""Each finding of `iswitch doctor`, over a transport in this process that ails from one thing; then over sockets."""
+"""Each finding of `iswitch doctor`, over a transport in this process that has one fault; then over sockets."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ from iswitch.control.explanations import Grade, explained
 from iswitch.errors import SwitchUnreachableError
 from iswitch.tools.doctor import examine
 from iswitch.tools.path_checks import Mark
-from iswitch.tools.probe import Probe, neighbour
+from iswitch.tools.probe import Probe, answers_arp
 from iswitch.wire import ADDRESSES, UDP_PORT, JobState, Outcome, Register
 from sim.bench.udp_model import Faults, UdpModel
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
@@ -26,12 +26,12 @@ READY = SimpleNamespace(gso=True, gro=True, receive_buffer_bytes=1 << 20, close=
 
 
 CLOCK = SimpleNamespace(now=1e6)
-"""The time of `Patient`s: stands still unless somebody waits, or sends."""
+"""The time of all `FaultyTransport`s. It advances only when a transport waits or sends."""
 
 
-class Patient:
-    """A `Watched` to the golden switch. `lost`: numbers of datagrams that vanish; `longest`: longer ones vanish, or
-    with `refuses` are refused by the kernel."""
+class FaultyTransport:
+    """A `ProbeTransport` to the golden switch. `lost`: numbers of datagrams that are lost; `longest`: longer datagrams are
+    lost, or with `refuses` the kernel refuses them."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ def joined(switch, count, world=None):
 
 
 def test_a_sound_switch_has_nothing_to_complain_of():
-    found = findings(Patient())
+    found = findings(FaultyTransport())
     assert {finding.mark for finding in found.values()} == {Mark.OK}
     assert list(found) == [
         "name",
@@ -166,15 +166,15 @@ def test_no_such_host():
     ],
 )
 def test_silence_is_told_apart(ailing, word):
-    assert word in only(findings(Patient(deaf=True, **ailing)), "switch", Mark.BAD).figure
+    assert word in only(findings(FaultyTransport(deaf=True, **ailing)), "switch", Mark.BAD).figure
 
 
-def test_a_silent_neighbour_has_not_answered_arp():
+def test_a_silent_answers_arp_has_not_answered_arp():
     table = """IP address       HW type     Flags       HW address            Mask     Device
 10.0.0.1         0x1         0x0         00:00:00:00:00:00     *        eth0
 10.0.0.2         0x1         0x2         02:00:00:00:00:02     *        eth0
 """
-    assert [neighbour(f"10.0.0.{host}", table) for host in (1, 2, 3)] == [False, True, None]
+    assert [answers_arp(f"10.0.0.{host}", table) for host in (1, 2, 3)] == [False, True, None]
 
 
 @pytest.mark.parametrize("register", [Register.MAGIC, Register.VERSION])
@@ -183,19 +183,19 @@ def test_what_is_no_iswitch_of_this_version_is_named(register):
         def counted(self, address):
             return [value + (address + k == register) for k, value in enumerate(super().counted(address))]
 
-    found = only(findings(Patient(Another(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1))), "switch", Mark.BAD)
+    found = only(findings(FaultyTransport(Another(CONFIG, mac=SWITCH_MAC, ip=SWITCH_IP, seed=1))), "switch", Mark.BAD)
     assert "version" in found.figure
 
 
 @pytest.mark.parametrize(("lost", "mark"), [([30], Mark.WARNING), ([30, 50, 70, 90, 110, 130], Mark.BAD)])
 def test_loss_is_counted_in_repeats(lost, mark):
-    found = only(findings(Patient(lost=lost), timeout_s=1), "loss", mark)
+    found = only(findings(FaultyTransport(lost=lost), timeout_s=1), "loss", mark)
     registers = 3 + 2 * (4 + 2 + CONFIG.ports + 1)  # what it is, and all counters, twice; there is no replay service
     assert found.figure.startswith(f"{len(lost)} of {200 + registers + len(lost)} requests")
 
 
 def test_what_is_only_late_is_not_lost():
-    class Slow(Patient):
+    class Slow(FaultyTransport):
         """Answers with the next."""
 
         def receive(self, into, timeout_s):
@@ -210,14 +210,14 @@ def test_what_is_only_late_is_not_lost():
 
 
 def test_a_segment_that_the_kernel_refuses_tells_what_would_fit():
-    found = only(findings(Patient(longest=LONGEST - 1, refuses=True)), "segment", Mark.BAD)
+    found = only(findings(FaultyTransport(longest=LONGEST - 1, refuses=True)), "segment", Mark.BAD)
     assert f"{LONGEST + 28} bytes" in found.figure and f"MTU of {LONGEST + 27}" in found.figure
     assert "elements=63" in found.remedy
 
 
 @pytest.mark.parametrize("longest", [LONGEST, LONGEST - 1])
 def test_a_path_that_swallows_long_frames_is_found_and_one_that_just_fits_is_not(longest):
-    found = findings(Patient(longest=longest))
+    found = findings(FaultyTransport(longest=longest))
     if longest < LONGEST:
         assert "do not reach the switch" in only(found, "segment", Mark.BAD).figure
     else:
@@ -229,12 +229,12 @@ def test_a_path_that_swallows_long_frames_is_found_and_one_that_just_fits_is_not
     [(0, Mark.OK, "as the switch sends"), (-1, Mark.OK, "does not report"), (0xB8, Mark.WARNING, "0xb8")],
 )
 def test_tos_of_replies(tos, mark, word):
-    found = findings(Patient(tos=tos))["ToS"]
+    found = findings(FaultyTransport(tos=tos))["ToS"]
     assert found.mark == mark and word in found.figure
 
 
 def test_a_window_too_small_for_the_links_is_a_warning():
-    assert "links have 1e+06" in only(findings(Patient(), rate_gbps=1e6), "window", Mark.WARNING).figure
+    assert "links have 1e+06" in only(findings(FaultyTransport(), rate_gbps=1e6), "window", Mark.WARNING).figure
 
 
 @pytest.mark.parametrize(
@@ -246,27 +246,27 @@ def test_a_window_too_small_for_the_links_is_a_warning():
     ],
 )
 def test_what_the_kernel_lacks(lacks, check):
-    only(findings(Patient(), socket=SimpleNamespace(**vars(READY) | lacks)), check, Mark.WARNING)
+    only(findings(FaultyTransport(), socket=SimpleNamespace(**vars(READY) | lacks)), check, Mark.WARNING)
 
 
 def test_a_forming_job_lacks_workers():
-    patient = Patient()
+    patient = FaultyTransport()
     joined(patient.switch, 2, world=3)
     assert "lacks rank 2" in only(findings(patient), "job 0", Mark.WARNING).figure
 
 
 def test_a_silent_member_that_others_wait_for_is_named_and_one_that_nobody_waits_for_is_not():
-    patient = Patient()
+    patient = FaultyTransport()
     a, _ = joined(patient.switch, 2)
     assert findings(patient)["job 0"].mark == Mark.OK
-    patient = Patient(patient.switch)
+    patient = FaultyTransport(patient.switch)
     patient.switch.receive(a.port, a.contribution(a.first_seq, bytes(4)), now_us())
     found = only(findings(patient), "job 0", Mark.WARNING)
     assert "waits for rank 1 (10.0.0.101:40001 at port 1, silent for" in found.figure
 
 
 def test_a_halted_job_is_named():
-    patient = Patient()
+    patient = FaultyTransport()
     a, _ = joined(patient.switch, 2)
     patient.switch.receive(a.port, a.halt(), 0)
     assert "halted" in only(findings(patient), "job 0", Mark.WARNING).figure
@@ -275,7 +275,7 @@ def test_a_halted_job_is_named():
 @pytest.mark.parametrize("world", [1, 4])
 @pytest.mark.parametrize("confirmed", [True, False])
 def test_a_key_is_tried_without_changing_the_job(world, confirmed):
-    patient = Patient()
+    patient = FaultyTransport()
     if confirmed:
         joined(patient.switch, world)
     else:
@@ -283,19 +283,19 @@ def test_a_key_is_tried_without_changing_the_job(world, confirmed):
         patient.switch.receive(0, worker.join(world=world, elements=8), 0)
     before = patient.switch.jobs
     assert findings(patient, job=0, key=0x6B6579)["key"].mark == Mark.OK
-    assert findings(Patient(patient.switch), job=0, key=1)["key"].mark == Mark.BAD
+    assert findings(FaultyTransport(patient.switch), job=0, key=1)["key"].mark == Mark.BAD
     assert patient.switch.jobs == before and before[0].state == (JobState.RUNNING if confirmed else JobState.FORMING)
 
 
 @pytest.mark.parametrize("job", [1, 2, 255])
 def test_a_key_of_no_job_makes_none(job):
-    patient = Patient()
+    patient = FaultyTransport()
     only(findings(patient, job=job, key=1), "key", Mark.WARNING)
     assert not any(each.state for each in patient.switch.jobs)
 
 
 def test_a_fault_is_bad_while_it_goes_on_and_a_warning_afterwards():
-    class Damaged(Patient):
+    class Damaged(FaultyTransport):
         def send(self, train, segment_bytes):
             super().send(train, segment_bytes)
             self.switch.receive(1, bytes(64), 0, error=True)
@@ -303,11 +303,11 @@ def test_a_fault_is_bad_while_it_goes_on_and_a_warning_afterwards():
     patient = Damaged()
     found = only(findings(patient), "port1.RX_ERROR", Mark.BAD)
     assert "check cable" in found.remedy and " of them in the last " in found.figure
-    only(findings(Patient(patient.switch)), "port1.RX_ERROR", Mark.WARNING)
+    only(findings(FaultyTransport(patient.switch)), "port1.RX_ERROR", Mark.WARNING)
 
 
 def test_every_counter_of_oddities_is_told_with_the_worst_first():
-    patient = Patient()
+    patient = FaultyTransport()
     patient.switch.outcomes = [3] * len(patient.switch.outcomes)
     found = findings(patient)
     odd = [name for name in found if name in Outcome.__members__]

@@ -17,9 +17,10 @@ from iswitch import Worker
 from iswitch.config import Config
 from iswitch.control.explanations import COUNTERS, Grade
 from iswitch.tools.cli import app
-from iswitch.tools.top import picture, take
+from iswitch.tools.snapshot import read_snapshot
+from iswitch.tools.top import frame
+from sim.bench.client import Client
 from sim.bench.udp_model import UdpModel
-from sim.frames.client import Client
 
 CONFIG = Config(ports=2, members=4, window=4, elements=64)
 
@@ -32,7 +33,7 @@ def model():
 
 def text(before, now):
     console = Console(file=io.StringIO(), width=80)
-    console.print(picture("10.0.0.1:26963", CONFIG, before, now))
+    console.print(frame("10.0.0.1:26963", CONFIG, before, now))
     shown = console.file.getvalue()
     assert max(map(len, shown.splitlines())) <= 80
     return shown
@@ -48,8 +49,8 @@ def formed(model, count, world, **settings):
     workers = [Client.numbered(k, port=k % 2) for k in range(count)]
     for _ in range(2):
         for worker in workers:
-            for _, frame in model.switch.receive(worker.port, worker.join(world=world, elements=64, **settings), 0):
-                worker.take(frame)
+            for _, reply in model.switch.receive(worker.port, worker.join(world=world, elements=64, **settings), 0):
+                worker.take(reply)
     return workers
 
 
@@ -60,7 +61,7 @@ def summed(model, workers, seqs):
 
 
 def test_a_switch_without_jobs_has_them_free(control):
-    now = take(control, CONFIG)
+    now = read_snapshot(control, CONFIG)
     shown = text(now, now)
     assert "8 of 8 jobs free" in shown and "none" in shown and "rank" not in shown
 
@@ -68,10 +69,10 @@ def test_a_switch_without_jobs_has_them_free(control):
 def test_a_job_shows_its_rate_and_each_members_lag(model, control):
     workers = formed(model, 2, 2)
     summed(model, workers, range(2))
-    before = take(control, CONFIG)
+    before = read_snapshot(control, CONFIG)
     summed(model, workers, range(2, 6))
     model.switch.receive(1, workers[1].receipt(workers[1].first_seq + 6), 0)
-    now = take(control, CONFIG, before)._replace(at=before.at + 2)
+    now = read_snapshot(control, CONFIG, before)._replace(time_s=before.time_s + 2)
     shown = text(before, now)
     assert row(shown, "0  running") == ["0", "running", "2/2", "2", "2", "0.00"]
     assert row(shown, "0 +0  live")[3:7] == ["0", "10.0.0.100:40000", "02:00:00:00:00:00", "1"]
@@ -81,33 +82,33 @@ def test_a_job_shows_its_rate_and_each_members_lag(model, control):
 
 def test_a_short_last_segment_counts_as_one_segment_of_the_job(model, control):
     workers = formed(model, 2, 2)
-    before = take(control, CONFIG)
+    before = read_snapshot(control, CONFIG)
     for worker in workers:
         for seq, elements in enumerate((64, 64, 64, 2)):
             model.switch.receive(
                 worker.port, worker.contribution(worker.first_seq + seq, np.ones(elements, np.float32)), 0
             )
-    assert take(control, CONFIG, before).jobs[0].bytes == 4 * (64 + 64 + 64 + 2) / 4
+    assert read_snapshot(control, CONFIG, before).jobs[0].contribution_bytes == 4 * (64 + 64 + 64 + 2) / 4
 
 
 def test_a_forming_job_waits_for_those_who_are_absent(model, control):
     formed(model, 2, 3)
-    before = take(control, CONFIG)
-    shown = text(before, take(control, CONFIG, before))
+    before = read_snapshot(control, CONFIG)
+    shown = text(before, read_snapshot(control, CONFIG, before))
     assert row(shown, "0  forming") == ["0", "forming", "2/3", "3", "0", "0.00", "2"]
     assert row(shown, "0 +2  absent")
 
 
 def test_a_job_that_stands_still_shows_for_whom_it_waits_and_one_that_moves_does_not(model, control):
     a, b, c = workers = formed(model, 3, 3)
-    before = take(control, CONFIG)
+    before = read_snapshot(control, CONFIG)
     summed(model, [a, c], [0])
-    now = take(control, CONFIG, before)
+    now = read_snapshot(control, CONFIG, before)
     assert now.jobs[0].awaited == [b.member]
     summed(model, [b], [0])
     for worker in workers:
         model.switch.receive(worker.port, worker.receipt(worker.first_seq + 1), 0)
-    assert take(control, CONFIG, now).jobs[0].awaited == []
+    assert read_snapshot(control, CONFIG, now).jobs[0].awaited == []
 
 
 def test_who_holds_the_ring_up_by_silence_is_awaited(model, control):
@@ -115,17 +116,18 @@ def test_who_holds_the_ring_up_by_silence_is_awaited(model, control):
     a, b = formed(model, 2, 2, threshold=1)
     summed(model, [b], range(2 * CONFIG.window))
     model.switch.receive(b.port, b.receipt(b.first_seq + 2 * CONFIG.window), 0)
-    before = take(control, CONFIG)
+    before = read_snapshot(control, CONFIG)
     assert before.jobs[0].awaited == []  # nobody knows yet whether it moves
-    assert take(control, CONFIG, before).jobs[0].awaited == [a.member]
+    assert read_snapshot(control, CONFIG, before).jobs[0].awaited == [a.member]
 
 
 def test_drops_that_rise_come_first_and_faults_before_the_usual(model, control):
-    before = take(control, CONFIG)
+    before = read_snapshot(control, CONFIG)
     quiet = {name: 0 for name in before.counters}
     now = quiet | {"DUPLICATE": 20, "LENGTH": 10, "port1.RX_ERROR": 5}
     shown = text(
-        before._replace(counters=quiet | {"port1.RX_ERROR": 5}), before._replace(counters=now, at=before.at + 10)
+        before._replace(counters=quiet | {"port1.RX_ERROR": 5}),
+        before._replace(counters=now, time_s=before.time_s + 10),
     )
     tail = shown[shown.index("oddities") :].splitlines()[1:]
     assert [line.split()[:3] for line in tail] == [
@@ -137,9 +139,9 @@ def test_drops_that_rise_come_first_and_faults_before_the_usual(model, control):
 
 def test_a_frame_fits_80_columns_whatever_is_counted(model, control):
     formed(model, 4, 4)
-    before = take(control, CONFIG)
+    before = read_snapshot(control, CONFIG)
     full = {name: 2**32 - 1 for name in before.counters}
-    shown = text(before, before._replace(counters=full, at=before.at + 1))
+    shown = text(before, before._replace(counters=full, time_s=before.time_s + 1))
     assert "4,294,967,295" in shown and "4.29G" in shown
     assert sum(counter.grade != Grade.FINE for counter in COUNTERS.values()) > shown[shown.index("oddities") :].count(
         "\n"
@@ -165,16 +167,16 @@ def test_once_prints_one_frame_or_draws_it(model, tmp_path):
 def test_a_live_view_ends_cleanly_and_leaves_the_terminal_as_it_was(model, end):
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "iswitch.tools.cli", "top", "--interval", "0.05", "--switch", model.address(1)]
-    heeds = lambda: signal.signal(
+    restore_interrupt = lambda: signal.signal(
         signal.SIGINT, signal.SIG_DFL
-    )  # who started us in the background made us, and it, ignore Ctrl-C
+    )  # a parent that runs in the background makes its children ignore Ctrl-C
     with subprocess.Popen(
         command,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
         env=os.environ | {"TERM": "xterm", "COLUMNS": "80"},
-        preexec_fn=heeds,
+        preexec_fn=restore_interrupt,
     ) as process:
         os.close(theirs)
         seen = b""

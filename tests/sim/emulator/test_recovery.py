@@ -517,7 +517,7 @@ def test_a_live_member_keeps_its_job(elastic: bool) -> None:
             return []
         with pytest.raises(
             RefusedError,
-            match=r"rank 1 is taken\. Rank 0 .*is alive.*needs elastic=True.*`iswitch reset --job 0 --switch",
+            match=r"rank 1 is taken\. Rank 0 .*is alive.*needs elastic=True.*`iswitch end-job --job 0 --switch",
         ) as caught:
             Worker(world=2, rank=1, transport=program.transport())
         assert (
@@ -537,7 +537,7 @@ def test_a_job_whose_members_may_be_silent_for_ever_is_not_ended() -> None:
         program.sleep(10)
         with pytest.raises(
             RefusedError,
-            match=r"keeps its rank, because the job's `evict_s` is 0.*`iswitch reset --job 0 --key 7 --switch",
+            match=r"keeps its rank, because the job's `evict_s` is 0.*`iswitch end-job --job 0 --key 7 --switch",
         ):
             Worker(world=1, rank=0, transport=program.transport(), evict_s=0, key=7)
 

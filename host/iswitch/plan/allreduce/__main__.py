@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from iswitch.distribution import describe_missing, extra_of, missing_from
 from iswitch.plan.topology.errors import told
-from iswitch.tools.extras import demands, extra_of, lacking
 
 _PROGRAM = "python -m iswitch.plan.allreduce"
 
@@ -17,7 +17,7 @@ try:
 except ModuleNotFoundError as error:
     if extra_of(error.name) is None:
         raise
-    raise SystemExit(demands(_PROGRAM, lacking("plan"), "plan")) from error
+    raise SystemExit(describe_missing(_PROGRAM, missing_from("plan"), "plan")) from error
 
 __all__ = ["main"]
 
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if (extra := extra_of(error.name)) is None:
             raise
-        print(demands(_PROGRAM, lacking(extra), *dict.fromkeys(("plan", extra))), file=sys.stderr)
+        print(describe_missing(_PROGRAM, missing_from(extra), *dict.fromkeys(("plan", extra))), file=sys.stderr)
         return 1
     except (OSError, ValueError) as error:
         print(told(error), file=sys.stderr)

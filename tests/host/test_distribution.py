@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from iswitch.tools.extras import EXTRAS, demands, extra_of, lacking, version
+from iswitch.distribution import EXTRAS, describe_missing, extra_of, missing_from, version
 
-PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
@@ -31,7 +31,7 @@ def test_the_extra_of_a_module():
 
 def test_what_is_lacking(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "yaml", None)
-    assert "pyyaml" in lacking("plan")
+    assert "pyyaml" in missing_from("plan")
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_what_is_lacking(monkeypatch):
     ],
 )
 def test_a_sentence(names, words):
-    text = demands("this", names, "cli", "plan")
+    text = describe_missing("this", names, "cli", "plan")
     assert (
         text.startswith(f"this {words} installed")
         and "pip install 'iswitch-rl[cli,plan]'" in text
