@@ -19,8 +19,8 @@ from iswitch.control.explanations import COUNTERS, Grade
 from iswitch.tools.cli import app
 from iswitch.tools.snapshot import read_snapshot
 from iswitch.tools.top import frame
-from sim.bench.client import Client
 from sim.bench.udp_model import UdpModel
+from sim.frames.client import Client
 
 CONFIG = Config(ports=2, members=4, window=4, elements=64)
 
