@@ -21,8 +21,8 @@ from hw.interface.headers import Laned
 from hw.interface.reply import Addressed
 from hw.interface.verdict import Verdict
 from hw.replay.engine import Engine
-from hw.stream.packet import Word
-from hw.stream.skid_buffer import Cut
+from hw.stream.packet import Packet
+from hw.stream.skid_buffer import SkidBuffer
 from iswitch.config import Config
 from iswitch.wire import PortCounter, Stat
 
@@ -53,7 +53,7 @@ class Switch(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         self.engine = Engine(config) if config.replay else None
-        word = stream.Signature(Word(config.bus_bits))
+        word = stream.Signature(Packet(config.bus_bits))
         super().__init__(
             {
                 "rx": In(word).array(config.ports),
@@ -75,10 +75,10 @@ class Switch(wiring.Component):
         m = Module()
         config = self.config
         m.submodules.arbiter = arbiter = Arbiter(ports=config.ports, bus_bits=config.bus_bits)
-        m.submodules.lane = lane = Cut(Laned(config.bus_bits))
+        m.submodules.lane = lane = SkidBuffer(Laned(config.bus_bits))
         m.submodules.parser = parser = Parser(bus_bits=config.bus_bits)
         m.submodules.core = core = Core(config)
-        m.submodules.verdicts = verdicts = Cut(Verdict(config))
+        m.submodules.verdicts = verdicts = SkidBuffer(Verdict(config))
         m.submodules.gate = gate = Gate(config)
         m.submodules.responder = responder = Responder(config)
         m.submodules.aggregator = aggregator = Aggregator(config)

@@ -10,7 +10,7 @@ from hw.aggregate.result import ResultComposer
 from hw.aggregate.sequencer import Sequencer
 from hw.interface.result import ResultHeader, ResultWord
 from hw.interface.verdict import Work
-from hw.stream.packet import Word
+from hw.stream.packet import Packet
 from iswitch.config import Config
 
 __all__ = ["Aggregator"]
@@ -32,7 +32,7 @@ class Aggregator(wiring.Component):
         super().__init__(
             {
                 "works": In(stream.Signature(Work(config))),
-                "contributions": In(stream.Signature(Word(config.bus_bits))),
+                "contributions": In(stream.Signature(Packet(config.bus_bits))),
                 "results": Out(stream.Signature(ResultWord(config), always_ready=True)),
                 "flushed": Out(range(config.lanes + 1)),
                 "busy": Out(1),

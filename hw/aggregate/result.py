@@ -9,8 +9,8 @@ from hw.aggregate.accumulator import Emitted
 from hw.interface.layout import layout
 from hw.interface.result import ResultHeader, ResultWord
 from hw.stream.checksum import sum_halves
-from hw.stream.packet import Word
-from hw.stream.reduction import popcount, sum_of
+from hw.stream.packet import Packet
+from hw.stream.reduction import popcount, tree_sum
 from iswitch.config import Config
 from iswitch.wire import ADDRESSES, BROADCAST_MEMBER, HEADER, Format, Type, version_type
 
@@ -144,7 +144,7 @@ class ResultComposer(wiring.Component):
         made = Signal(
             data.StructLayout(
                 {
-                    "word": Word(bus_bits),
+                    "word": Packet(bus_bits),
                     "first": 1,
                     "at": lanes,
                     "header": ResultHeader(config),
@@ -218,7 +218,7 @@ class ResultComposer(wiring.Component):
                 for part, quarter in zip(parts, quarters, strict=True)
             ]
         with m.If(valid[1]):
-            m.d.sync += [added.eq(summed), total.eq(Mux(summed.first, 0, total) + sum_of(parts))]
+            m.d.sync += [added.eq(summed), total.eq(Mux(summed.first, 0, total) + tree_sum(parts))]
         with m.If(valid[2]):
             m.d.sync += [folded.eq(added), complement.eq(~folded_twice(total))]
         with m.If(valid[3]):

@@ -7,7 +7,7 @@ from amaranth.utils import ceil_log2, exact_log2
 
 from hw.interface.result import ResultHeader
 from hw.interface.verdict import Work
-from hw.stream.packet import Word
+from hw.stream.packet import Packet
 from iswitch.config import Config
 from iswitch.wire import Format, Operation
 
@@ -64,7 +64,7 @@ class Sequencer(wiring.Component):
         super().__init__(
             {
                 "works": In(stream.Signature(Work(config))),
-                "contributions": In(stream.Signature(Word(config.bus_bits))),
+                "contributions": In(stream.Signature(Packet(config.bus_bits))),
                 "room": In(range(4 * config.segment_words + 1)),
                 "beat": Out(Beat(config)),
                 "results": Out(stream.Signature(ResultHeader(config))),
@@ -106,7 +106,7 @@ class Sequencer(wiring.Component):
 
         # What came of a payload, waiting for its beat. Behind the end of a frame the bus carries anything; it must not
         # be counted.
-        word = Signal(Word(config.bus_bits), reset_less=True)
+        word = Signal(Packet(config.bus_bits), reset_less=True)
         word_valid = Signal()
         drains = Signal()
         go, last, ends, loads, frees = (Signal(name=name) for name in ("go", "last", "ends", "loads", "frees"))

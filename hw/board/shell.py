@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.interface.address import Parent
-from hw.stream.packet import Word
+from hw.stream.packet import Packet
 from hw.switch import Switch
 from iswitch.config import Config
 from iswitch.wire import Outcome
@@ -62,7 +62,7 @@ class Shell(wiring.Component):
         self.config = config
         self.clock = Microseconds(clock_hz=clock_hz)
         self.switch = Switch(config)
-        word = stream.Signature(Word(config.bus_bits))
+        word = stream.Signature(Packet(config.bus_bits))
         engine = self.switch.engine
         super().__init__(
             {

@@ -6,7 +6,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.interface.headers import Headers
-from hw.interface.layout import big, layout
+from hw.interface.layout import from_big_endian, layout
 from hw.interface.verdict import Answer
 from iswitch.wire import ADDRESSES, ETHERTYPE_IPV4, IP_PROTOCOL_ICMP, IPV4_FRAGMENT_MASK, IPV4_VERSION_IHL
 
@@ -63,7 +63,7 @@ class Requests(wiring.Component):
         arp, echo = (data.View(layout(record), octets[: 8 * record.itemsize]) for record in (ARP, ECHO))
         value = lambda field: field.as_value()
         to_us, to_all = value(arp.eth_dst) == self.own_mac, value(arp.eth_dst) == wire("ff" * 6)
-        length = big(echo.ip_length)
+        length = from_big_endian(echo.ip_length)
         asks_arp, asks_echo = Signal(), Signal()
         m.d.comb += [
             asks_arp.eq(
@@ -75,9 +75,9 @@ class Requests(wiring.Component):
             ),
             asks_echo.eq(
                 to_us
-                & (big(echo.eth_type) == ETHERTYPE_IPV4)
+                & (from_big_endian(echo.eth_type) == ETHERTYPE_IPV4)
                 & (echo.ip_version_ihl == IPV4_VERSION_IHL)
-                & ((big(echo.ip_fragment) & IPV4_FRAGMENT_MASK) == 0)
+                & ((from_big_endian(echo.ip_fragment) & IPV4_FRAGMENT_MASK) == 0)
                 & (echo.ip_protocol == IP_PROTOCOL_ICMP)
                 & scan.ip_good
                 & (length >= ECHO.itemsize - IP_AT)

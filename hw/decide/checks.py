@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw.decide.first import first_failing
 from hw.interface.address import Parent
 from hw.interface.headers import Headers
-from hw.interface.layout import big
+from hw.interface.layout import from_big_endian
 from hw.interface.rows import job_row, member_row
 from iswitch.config import Config
 from iswitch.wire import (
@@ -88,8 +88,8 @@ class Checks(wiring.Component):
             payload.eq(body),
             ends_well.eq(1),
             lengths.eq(
-                (big(frame.ip_length) == scan.length - IP_AT)
-                & (big(frame.udp_length) == scan.length - UDP_AT)
+                (from_big_endian(frame.ip_length) == scan.length - IP_AT)
+                & (from_big_endian(frame.udp_length) == scan.length - UDP_AT)
                 & (scan.length >= FRAME_BYTES)
             ),
         ]
@@ -162,7 +162,7 @@ class Checks(wiring.Component):
             from_there = (
                 (frame.eth_src.as_value() == self.parent.mac)
                 & (frame.ip_src.as_value() == self.parent.ip)
-                & (big(frame.udp_src) == UDP_PORT)
+                & (from_big_endian(frame.udp_src) == UDP_PORT)
             )
             checks += [
                 (~above | good, outcome)

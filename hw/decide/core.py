@@ -21,7 +21,7 @@ from hw.interface.headers import Headers
 from hw.interface.reply import Reply
 from hw.interface.rows import slot_number
 from hw.interface.verdict import Verdict
-from hw.stream.reduction import lowest
+from hw.stream.reduction import lowest_set
 from iswitch.config import Config
 from iswitch.wire import (
     NOTICE_INTERVAL_US,
@@ -60,7 +60,7 @@ class Core(wiring.Component):
     after a reset until the tables are wiped, the `MacTable` among them. `decided` with `trace`, `claimed` with `age`,
     and `stats` tell of the cycle before. `headers` wait while a verdict or a reply cannot be handed on. A verdict with
     a reply and the reply are offered together, each while the other's receiver is ready: a receiver must stay ready
-    until it is served, as a `Cut` and the `ReplyComposer` do. A Join or Leave for the parent in `parents` follows the
+    until it is served, as a `SkidBuffer` and the `ReplyComposer` do. A Join or Leave for the parent in `parents` follows the
     frame that caused it. The truth is `sim/model/tree_switch.py`; the rules are docs/protocol.md.
     """
 
@@ -189,7 +189,7 @@ class Core(wiring.Component):
             late.eq(Mux(knocks, claims.behind & ring.silent, absent)),
             rows.claims_next.eq(claims.row_next),
         ]
-        m.d.sync += victim.eq(lowest(late))
+        m.d.sync += victim.eq(lowest_set(late))
         unheard = given.waits & ~(1 << frame.member) & ring.silent
 
         noticed_us, noticed = Signal(32), Signal()

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw.interface.forwarded import Flooded
 from hw.interface.replay_request import Arrived
 from hw.interface.verdict import Verdict, Work
-from hw.stream.packet import Word
+from hw.stream.packet import Packet
 from iswitch.config import Config
 from iswitch.wire import FRAME_BYTES, Operation
 
@@ -24,7 +24,7 @@ class Gate(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        word = Word(config.bus_bits)
+        word = Packet(config.bus_bits)
         super().__init__(
             {
                 "verdicts": In(stream.Signature(Verdict(config))),

@@ -10,7 +10,7 @@ from hw.interface.address import Address, Binding
 from hw.interface.forwarded import Flooded
 from hw.interface.result import ResultWord, body_bytes
 from hw.stream.frame_store import FrameStore
-from hw.stream.packet import LENGTH_BITS, Word
+from hw.stream.packet import LENGTH_BITS, Packet
 from iswitch.config import Config
 from iswitch.wire import ADDRESSES, FRAME_BYTES
 
@@ -47,7 +47,7 @@ class OutputPort(wiring.Component):
                 "bind": In(stream.Signature(Binding(config), always_ready=True)),
                 "own_mac": In(48),
                 "own_ip": In(32),
-                "tx": Out(stream.Signature(Word(config.bus_bits))),
+                "tx": Out(stream.Signature(Packet(config.bus_bits))),
                 "stat_drop_result": Out(1),
                 "stat_drop_reply": Out(1),
                 "stat_drop_ordinary": Out(1),
@@ -135,7 +135,7 @@ class OutputPort(wiring.Component):
         m.d.comb += [checksums.own_ip.eq(self.own_ip), checksums.length.eq(now.length), checksums.address.eq(look.data)]
         stamp = stamp_of(m, self.own_mac, self.own_ip, look.data, now.length, checksums)
         valids = Cat(store.o.valid for store in stores)
-        word = Signal(Word(bus_bits))
+        word = Signal(Packet(bus_bits))
         m.d.comb += [
             word.eq(Array(store.o.payload for store in stores)[source]),
             results.again.eq(now.recipients.any()),

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from hw.interface.address import Address
 from hw.interface.layout import layout
 from hw.interface.reply import Addressed
-from hw.stream.packet import LENGTH_BITS, Word, require_bus
+from hw.stream.packet import LENGTH_BITS, Packet, require_bus
 from iswitch.wire import (
     ADDRESSES,
     ETHERTYPE_IPV4,
@@ -151,7 +151,7 @@ class Stamped(data.StructLayout):
     word."""
 
     def __init__(self, bus_bits: int):
-        super().__init__({"word": Word(bus_bits), "port": 4, "length": LENGTH_BITS})
+        super().__init__({"word": Packet(bus_bits), "port": 4, "length": LENGTH_BITS})
 
 
 class Stamp(wiring.Component):
@@ -179,7 +179,7 @@ class Stamp(wiring.Component):
         m = Module()
         header_words = FRAME_BYTES * 8 // self.bus_bits
         came = data.StructLayout(
-            {"first": 1, "word": Word(self.bus_bits), "port": 4, "length": LENGTH_BITS, "address": Address}
+            {"first": 1, "word": Packet(self.bus_bits), "port": 4, "length": LENGTH_BITS, "address": Address}
         )
         stages = [Signal(came, name=f"stage_{k}", reset_less=True) for k in range(5)]
         valids = Signal(len(stages))

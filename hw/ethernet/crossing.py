@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import AsyncFIFO
 from amaranth.lib.wiring import In, Out
 
-from hw.stream.packet import Word, require_bus
+from hw.stream.packet import Packet, require_bus
 
 __all__ = ["Crossing"]
 
@@ -30,11 +30,11 @@ class Crossing(wiring.Component):
         if depth < 4 or depth & (depth - 1):
             raise ValueError(f"Crossing depth must be a power of two of at least 4, not {depth!r}")
         self.bus_bits, self.depth, self.whole = bus_bits, depth, whole
-        super().__init__({"i": In(stream.Signature(Word(bus_bits))), "o": Out(stream.Signature(Word(bus_bits)))})
+        super().__init__({"i": In(stream.Signature(Packet(bus_bits))), "o": Out(stream.Signature(Packet(bus_bits)))})
 
     def elaborate(self, platform):
         m = Module()
-        shape = Word(self.bus_bits)
+        shape = Packet(self.bus_bits)
         m.submodules.words = words = AsyncFIFO(width=shape.size, depth=self.depth, r_domain="read", w_domain="write")
         m.d.comb += [
             self.i.ready.eq(words.w_rdy),

@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.stream.packet import Word, require_bus
+from hw.stream.packet import Packet, require_bus
 
 __all__ = ["OWED_MAX", "Overflow"]
 
@@ -23,7 +23,10 @@ class Overflow(wiring.Component):
     def __init__(self, *, bus_bits: int):
         require_bus("Overflow", bus_bits)
         super().__init__(
-            {"i": In(stream.Signature(Word(bus_bits), always_ready=True)), "o": Out(stream.Signature(Word(bus_bits)))}
+            {
+                "i": In(stream.Signature(Packet(bus_bits), always_ready=True)),
+                "o": Out(stream.Signature(Packet(bus_bits))),
+            }
         )
 
     def elaborate(self, platform):

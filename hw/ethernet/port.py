@@ -13,7 +13,7 @@ from hw.ethernet.pcs import PcsReceiver, PcsTransmitter
 from hw.ethernet.receive import Receiver
 from hw.ethernet.transmit import Transmitter
 from hw.ethernet.width import Narrow, Widen
-from hw.stream.packet import Word, require_bus
+from hw.stream.packet import Packet, require_bus
 
 __all__ = ["Port10G"]
 
@@ -66,7 +66,7 @@ class Port10G(wiring.Component):
             raise ValueError(f"Port10G frame_bytes_max must be at least 60, not {frame_bytes_max!r}")
         self.bus_bits, self.frame_bytes_max, self.msb_first = bus_bits, frame_bytes_max, msb_first
         self.pcs_receiver = PcsReceiver(slip_cycles=slip_cycles, ber_blocks=ber_blocks, ber_limit=ber_limit)
-        word = stream.Signature(Word(bus_bits))
+        word = stream.Signature(Packet(bus_bits))
         super().__init__(
             {
                 "txd": Out(64),

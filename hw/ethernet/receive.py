@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.ethernet.crc import RESIDUE, Crc32
 from hw.ethernet.xgmii import ALL_IDLE, PREAMBLE, START, TERMINATE, Xgmii, holds
-from hw.stream.packet import Word
+from hw.stream.packet import Packet
 
 __all__ = ["Receiver"]
 
@@ -46,7 +46,7 @@ class Held(data.Struct):
 class Cut(data.Struct):
     """What the frame keeps of a word."""
 
-    word: Word(8 * BYTES)
+    word: Packet(8 * BYTES)
     valid: 1
 
 
@@ -65,7 +65,7 @@ class Receiver(wiring.Component):
 
     def __init__(self):
         super().__init__(
-            {"xgmii": In(Xgmii, init=ALL_IDLE), "o": Out(stream.Signature(Word(8 * BYTES), always_ready=True))}
+            {"xgmii": In(Xgmii, init=ALL_IDLE), "o": Out(stream.Signature(Packet(8 * BYTES), always_ready=True))}
         )
 
     def elaborate(self, platform):

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.ethernet.crc import Crc32
 from hw.ethernet.xgmii import ALL_ERRORS, ALL_IDLE, IDLE, PREAMBLE, REMOTE_FAULT, TERMINATE, Xgmii, twice
-from hw.stream.packet import Word
+from hw.stream.packet import Packet
 
 __all__ = ["Transmitter"]
 
@@ -80,7 +80,7 @@ class Transmitter(wiring.Component):
     def __init__(self):
         super().__init__(
             {
-                "i": In(stream.Signature(Word(8 * BYTES))),
+                "i": In(stream.Signature(Packet(8 * BYTES))),
                 "xgmii": Out(Xgmii, init=ALL_IDLE),
                 "remote_fault": In(1),
                 "halt": In(1),

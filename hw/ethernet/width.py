@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.stream.packet import Word, require_bus
+from hw.stream.packet import Packet, require_bus
 
 __all__ = ["Narrow", "Widen"]
 
@@ -19,8 +19,8 @@ class Widen(wiring.Component):
         self.pieces = bus_bits // (8 * BYTES)
         super().__init__(
             {
-                "i": In(stream.Signature(Word(8 * BYTES), always_ready=True)),
-                "o": Out(stream.Signature(Word(bus_bits), always_ready=True)),
+                "i": In(stream.Signature(Packet(8 * BYTES), always_ready=True)),
+                "o": Out(stream.Signature(Packet(bus_bits), always_ready=True)),
             }
         )
 
@@ -49,11 +49,11 @@ class Narrow(wiring.Component):
     def __init__(self, *, bus_bits: int):
         require_bus("Narrow", bus_bits)
         self.bus_bits = bus_bits
-        super().__init__({"i": In(stream.Signature(Word(bus_bits))), "o": Out(stream.Signature(Word(8 * BYTES)))})
+        super().__init__({"i": In(stream.Signature(Packet(bus_bits))), "o": Out(stream.Signature(Packet(8 * BYTES)))})
 
     def elaborate(self, platform):
         m = Module()
-        word, filled, is_last_piece = Signal(Word(self.bus_bits), reset_less=True), Signal(), Signal()
+        word, filled, is_last_piece = Signal(Packet(self.bus_bits), reset_less=True), Signal(), Signal()
         m.d.comb += [
             is_last_piece.eq(word.count <= BYTES),
             self.i.ready.eq(~filled | self.o.ready & is_last_piece),

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.interface.headers import Laned, Scan
-from hw.stream.packet import Word
+from hw.stream.packet import Packet
 
 __all__ = ["Arbiter"]
 
@@ -21,7 +21,7 @@ class Arbiter(wiring.Component):
         if not 1 <= ports <= 16:
             raise ValueError(f"Arbiter ports must be 1 to 16, not {ports!r}")
         self.ports = ports
-        word = stream.Signature(Word(bus_bits))
+        word = stream.Signature(Packet(bus_bits))
         super().__init__(
             {
                 "frames": In(word).array(ports),

@@ -12,8 +12,8 @@ from amaranth.utils import ceil_log2, exact_log2
 from hw.interface.headers import Scan
 from hw.stream.checksum import sum_halves
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
-from hw.stream.packet import LENGTH_BITS, Word, require_bus
-from hw.stream.skid_buffer import Cut
+from hw.stream.packet import LENGTH_BITS, Packet, require_bus
+from hw.stream.skid_buffer import SkidBuffer
 from iswitch.wire import FRAME, FRAME_BYTES, IP_PROTOCOL_UDP
 
 __all__ = ["FRAME_BYTES_MIN", "PacketQueue"]
@@ -56,8 +56,8 @@ class PacketQueue(wiring.Component):
         self.uplinks = uplinks
         super().__init__(
             {
-                "i": In(stream.Signature(Word(bus_bits))),
-                "o": Out(stream.Signature(Word(bus_bits))),
+                "i": In(stream.Signature(Packet(bus_bits))),
+                "o": Out(stream.Signature(Packet(bus_bits))),
                 "scans": Out(stream.Signature(Scan)),
                 "busy": Out(1),
                 "stat_frame": Out(1),
@@ -69,14 +69,14 @@ class PacketQueue(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        word = Word(8 * self.bus_bytes)
+        word = Packet(8 * self.bus_bytes)
         m.submodules.memory = memory = Memory(
             shape=word, depth=self.depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN | NEVER_READ_WHILE_WRITTEN
         )
         put, get = memory.write_port(), memory.read_port()
         m.submodules.fifo = fifo = SyncFIFO(width=data.Layout.cast(Scan).size, depth=self.scans_depth)
         # Who takes a scan does not reach the level of the memory.
-        m.submodules.shown = shown = Cut(Scan)
+        m.submodules.shown = shown = SkidBuffer(Scan)
         connect(m, shown.o, flipped(self.scans))
         pointer_bits = ceil_log2(self.depth) + 1
         write, start, committed, read = (

@@ -6,9 +6,9 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.interface.headers import FRAME_LAYOUT, Arrival, Headers, Laned
-from hw.interface.layout import big
+from hw.interface.layout import from_big_endian
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
-from hw.stream.packet import Word, require_bus
+from hw.stream.packet import Packet, require_bus
 from iswitch.wire import (
     ETHERTYPE_IPV4,
     FRAME_BYTES,
@@ -42,7 +42,7 @@ class Parser(wiring.Component):
                 "i": In(stream.Signature(Laned(bus_bits))),
                 "own_ip": In(32),
                 "headers": Out(stream.Signature(Headers)),
-                "o": Out(stream.Signature(Word(bus_bits))),
+                "o": Out(stream.Signature(Packet(bus_bits))),
                 "busy": Out(1),
             }
         )
@@ -58,12 +58,12 @@ class Parser(wiring.Component):
         index = Signal(range(2 * header_words + 1))
         head = data.View(FRAME_LAYOUT, gathered[: FRAME_BYTES * 8])
         ours = (
-            (big(head.eth_type) == ETHERTYPE_IPV4)
+            (from_big_endian(head.eth_type) == ETHERTYPE_IPV4)
             & (head.ip_version_ihl == IPV4_VERSION_IHL)
-            & ((big(head.ip_fragment) & IPV4_FRAGMENT_MASK) == 0)
+            & ((from_big_endian(head.ip_fragment) & IPV4_FRAGMENT_MASK) == 0)
             & (head.ip_protocol == IP_PROTOCOL_UDP)
             & (head.ip_dst.as_value() == self.own_ip)
-            & (big(head.udp_dst) == UDP_PORT)
+            & (from_big_endian(head.udp_dst) == UDP_PORT)
         )
         control = ours & ((head.version_type[:4] == Type.CONTROL) | (head.version_type[:4] == Type.ACK))
 
@@ -113,7 +113,7 @@ class Parser(wiring.Component):
     def _wait(self, m, taken, moves):
         """The frames' words, as long as their headers are looked at; whether there are any."""
         m.submodules.memory = memory = Memory(
-            shape=Word(self.bus_bits),
+            shape=Packet(self.bus_bits),
             depth=self.depth,
             init=[],
             attrs=NEVER_READ_BEFORE_WRITTEN | NEVER_READ_WHILE_WRITTEN,

@@ -2,7 +2,7 @@
 
 from amaranth.lib import data
 
-from hw.stream.packet import LENGTH_BITS, Word
+from hw.stream.packet import LENGTH_BITS, Packet
 from iswitch.config import Config
 
 __all__ = ["Flooded"]
@@ -12,4 +12,4 @@ class Flooded(data.StructLayout):
     """A word of an ordinary frame, with the set of ports it leaves by and the frame's length."""
 
     def __init__(self, config: Config):
-        super().__init__({"word": Word(config.bus_bits), "ports": config.ports, "length": LENGTH_BITS})
+        super().__init__({"word": Packet(config.bus_bits), "ports": config.ports, "length": LENGTH_BITS})

@@ -3,7 +3,7 @@
 from amaranth.lib import data
 
 from hw.interface.layout import layout
-from hw.stream.packet import LENGTH_BITS, Word
+from hw.stream.packet import LENGTH_BITS, Packet
 from iswitch.wire import CONTROL, FRAME
 
 __all__ = ["Arrival", "CONTROL_LAYOUT", "FRAME_LAYOUT", "Headers", "Laned", "Scan"]
@@ -32,7 +32,7 @@ class Laned(data.StructLayout):
     """A word in the lane: the word and its frame's Arrival."""
 
     def __init__(self, bus_bits: int):
-        super().__init__({"word": Word(bus_bits), "arrival": Arrival})
+        super().__init__({"word": Packet(bus_bits), "arrival": Arrival})
 
 
 FRAME_LAYOUT = layout(FRAME)

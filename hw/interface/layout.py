@@ -4,14 +4,14 @@ import numpy as np
 from amaranth.hdl import Cat, signed, unsigned
 from amaranth.lib import data
 
-__all__ = ["big", "layout"]
+__all__ = ["from_big_endian", "layout"]
 
 
 def layout(record: np.dtype) -> data.FlexibleLayout:
     """The record as bits, byte 0 lowest: a view of it indexes a bus word without any swap.
 
     Little-endian integers become numbers. Big-endian ones and byte arrays become arrays of bytes in wire order, so that
-    reading one as a number is an explicit act (`big`).
+    reading one as a number is an explicit act (`from_big_endian`).
     """
     fields = {}
     for name, (kind, offset, *_) in record.fields.items():
@@ -25,6 +25,6 @@ def layout(record: np.dtype) -> data.FlexibleLayout:
     return data.FlexibleLayout(8 * record.itemsize, fields)
 
 
-def big(octets):
+def from_big_endian(octets):
     """A big-endian field of a view as a number."""
     return Cat(*(octets[k] for k in reversed(range(octets.shape().length))))

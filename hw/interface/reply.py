@@ -4,7 +4,7 @@ from amaranth.lib import data
 
 from hw.interface.address import Address
 from hw.interface.layout import layout
-from hw.stream.packet import LENGTH_BITS, Word
+from hw.stream.packet import LENGTH_BITS, Packet
 from iswitch.wire import ACK, HEADER
 
 __all__ = ["Addressed", "Reply"]
@@ -27,4 +27,4 @@ class Addressed(data.StructLayout):
     word."""
 
     def __init__(self, bus_bits: int):
-        super().__init__({"word": Word(bus_bits), "port": 4, "address": Address, "length": LENGTH_BITS})
+        super().__init__({"word": Packet(bus_bits), "port": 4, "address": Address, "length": LENGTH_BITS})

@@ -4,7 +4,7 @@ from amaranth.hdl import Const, Mux
 from amaranth.lib import data
 
 from hw.interface.rows import SEQ
-from hw.stream.packet import Word
+from hw.stream.packet import Packet
 from iswitch.config import Config
 from iswitch.wire import TAIL_BYTES, UPLINK_TAIL, Format
 
@@ -48,7 +48,7 @@ class ResultWord(data.StructLayout):
     def __init__(self, config: Config):
         super().__init__(
             {
-                "word": Word(config.bus_bits),
+                "word": Packet(config.bus_bits),
                 "first": 1,
                 "header": ResultHeader(config),
                 "words": range(config.header_words + config.segment_words + 2),

@@ -24,7 +24,7 @@ from hw.replay.tables import Tables
 from hw.replay.transfers import loads, memory, stores
 from hw.replay.units import UnitReader, UnitWriter
 from hw.replay.whole import WholeFrames
-from hw.stream.packet import Word
+from hw.stream.packet import Packet
 from iswitch.config import Config
 from iswitch.wire import FRAME_BYTES
 from iswitch.wire.replay import LIMITS, LIST, LOAD, OPEN, PUBLISH, REPLAY_FRAME, ROW_BYTES, SAMPLE, WRITE, Fate, Kind
@@ -57,7 +57,7 @@ class Engine(wiring.Component):
         self.address_bits = address_bits_of(self.replay.memory_bytes)
         super().__init__(
             {
-                "words": In(stream.Signature(Word(config.bus_bits), always_ready=True)),
+                "words": In(stream.Signature(Packet(config.bus_bits), always_ready=True)),
                 "first": In(1),
                 "arrived": In(Arrived),
                 "o": Out(stream.Signature(Addressed(config.bus_bits))),

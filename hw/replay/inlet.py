@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In, Out, connect
 
 from hw.interface.replay_request import Arrived
 from hw.stream.frame_store import FrameStore
-from hw.stream.packet import Word
-from hw.stream.skid_buffer import Cut
+from hw.stream.packet import Packet
+from hw.stream.skid_buffer import SkidBuffer
 
 __all__ = ["Inlet", "Row"]
 
@@ -35,7 +35,7 @@ class Inlet(wiring.Component):
         self.store = FrameStore(bus_bits=bus_bits, depth=depth, note=Arrived, notes=64)
         super().__init__(
             {
-                "words": In(stream.Signature(Word(bus_bits), always_ready=True)),
+                "words": In(stream.Signature(Packet(bus_bits), always_ready=True)),
                 "first": In(1),
                 "arrived": In(Arrived),
                 "rows": Out(stream.Signature(Row)),
@@ -48,7 +48,7 @@ class Inlet(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.store = store = self.store
-        m.submodules.cut = cut = Cut(data.StructLayout({"row": Row, "arrived": Arrived}))
+        m.submodules.cut = cut = SkidBuffer(data.StructLayout({"row": Row, "arrived": Arrived}))
         connect(m, wiring.flipped(self.words), store.put)
         rows = self.bus_bits // ROW_BITS
         word, put = store.o.payload, cut.i.payload

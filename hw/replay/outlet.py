@@ -9,7 +9,7 @@ from hw.interface.layout import layout
 from hw.interface.reply import Addressed
 from hw.stream.checksum import sum_halves
 from hw.stream.packet import require_bus
-from hw.stream.skid_buffer import Cut
+from hw.stream.skid_buffer import SkidBuffer
 from iswitch.wire import ADDRESSES, FRAME_BYTES
 from iswitch.wire.replay import BODY_BYTES, END, REPLAY_HEADER, ROW_BYTES, STATUS
 
@@ -62,7 +62,7 @@ class Outlet(wiring.Component):
         )
         body = Signal.like(left)
         row, valid, taken = Signal(ROW_BITS), Signal(), Signal()
-        m.submodules.cut = cut = Cut(ROW_BITS)
+        m.submodules.cut = cut = SkidBuffer(ROW_BITS)
         connect(m, flipped(self.rows), cut.i)
 
         # Rows fill a word; the last one may leave it unfinished.

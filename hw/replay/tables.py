@@ -7,7 +7,7 @@ from amaranth.utils import exact_log2
 
 from hw.replay.sampler import Result, Sampler
 from hw.replay.slots import Command
-from hw.stream.skid_buffer import Cut
+from hw.stream.skid_buffer import SkidBuffer
 from iswitch.config import Replay
 
 __all__ = ["HANDLE_BITS", "Tables", "arity"]
@@ -51,7 +51,7 @@ class Tables(wiring.Component):
         pending, begun, now = Signal(range(1 << 8)), Signal(), Signal()
         m.d.sync += begun.eq(self.ready)
         ready = []
-        m.submodules.cut = cut = Cut(self.commands.payload.shape())
+        m.submodules.cut = cut = SkidBuffer(self.commands.payload.shape())
         for k, sampler in enumerate(self.samplers):
             m.submodules[f"sampler_{k}"] = sampler
             m.d.comb += [

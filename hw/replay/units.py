@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out, connect
 from amaranth.utils import exact_log2
 
 from hw.interface.axi import Address, ReadData, WriteData, WriteResponse, incrementing
-from hw.stream.skid_buffer import Cut
+from hw.stream.skid_buffer import SkidBuffer
 from iswitch.wire.replay import ROW_BYTES, UNIT_BYTES
 
 __all__ = ["BEATS", "Beat", "UnitReader", "UnitWriter"]
@@ -117,7 +117,7 @@ class UnitWriter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.cut = cut = Cut(WriteData())
+        m.submodules.cut = cut = SkidBuffer(WriteData())
         # Units that were not answered, and those of them whose beats were not all taken.
         pending, open = (Signal(range(self.outstanding + 1), name=name) for name in ("pending", "open"))
         taken, whole, told, beat = (

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.interface.reply import Addressed
 from hw.replay.outlet import FRAME_ROWS, ROW_BITS
-from hw.stream.packet import Word
+from hw.stream.packet import Packet
 
 __all__ = ["WholeFrames"]
 
@@ -32,7 +32,7 @@ class WholeFrames(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        word_bits = Word(self.bus_bits).size
+        word_bits = Packet(self.bus_bits).size
         came, shown = self.i.payload, self.o.payload
         beside, behind = (Cat(payload.port, payload.address, payload.length) for payload in (came, shown))
         m.submodules.words = words = SyncFIFOBuffered(width=word_bits, depth=self.depth)

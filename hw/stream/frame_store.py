@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
-from hw.stream.packet import LENGTH_BITS, Word, require_bus
+from hw.stream.packet import LENGTH_BITS, Packet, require_bus
 
 __all__ = ["FrameStore"]
 
@@ -32,10 +32,10 @@ class FrameStore(wiring.Component):
         self.note_bits = None if note is None else Shape.cast(note).width
         super().__init__(
             {
-                "put": In(stream.Signature(Word(bus_bits), always_ready=True)),
+                "put": In(stream.Signature(Packet(bus_bits), always_ready=True)),
                 "first": In(1),
                 "put_bytes": In(LENGTH_BITS),
-                "o": Out(stream.Signature(Word(bus_bits))),
+                "o": Out(stream.Signature(Packet(bus_bits))),
                 "again": In(1),
                 "stat_drop": Out(1),
                 "busy": Out(1),
@@ -46,7 +46,7 @@ class FrameStore(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.memory = memory = Memory(
-            shape=Word(self.bus_bits),
+            shape=Packet(self.bus_bits),
             depth=self.depth,
             init=[],
             attrs=NEVER_READ_BEFORE_WRITTEN | NEVER_READ_WHILE_WRITTEN,

@@ -2,7 +2,7 @@
 
 from amaranth.lib import data
 
-__all__ = ["LENGTH_BITS", "Word", "require_bus"]
+__all__ = ["LENGTH_BITS", "Packet", "require_bus"]
 
 
 def require_bus(owner: str, bus_bits: int) -> None:
@@ -11,12 +11,12 @@ def require_bus(owner: str, bus_bits: int) -> None:
         raise ValueError(f"{owner} bus_bits must be 64, 256 or 512, not {bus_bits!r}")
 
 
-class Word(data.StructLayout):
+class Packet(data.StructLayout):
     """One bus word of a frame. `count` is the number of valid bytes: all of them but in the word with `last`. `error`
     (a bad FCS) means something only with `last`. Byte 0 of the frame is the lowest byte of the first word."""
 
     def __init__(self, bus_bits: int):
-        require_bus("Word", bus_bits)
+        require_bus("Packet", bus_bits)
         self.bus_bits = bus_bits
         super().__init__({"data": bus_bits, "count": range(bus_bits // 8 + 1), "last": 1, "error": 1})
 

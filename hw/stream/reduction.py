@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Mux
 
-__all__ = ["lowest", "popcount", "sum_of"]
+__all__ = ["lowest_set", "popcount", "tree_sum"]
 
 
 def popcount(bits):
@@ -13,7 +13,7 @@ def popcount(bits):
     return counts[0]
 
 
-def lowest(bits):
+def lowest_set(bits):
     """Index of the lowest one, as a balanced tree; 0 if there is none."""
     found = [(bit, Mux(bit, k, 0)) for k, bit in enumerate(bits)]
     while len(found) > 1:
@@ -22,7 +22,7 @@ def lowest(bits):
     return found[0][1]
 
 
-def sum_of(values):
+def tree_sum(values):
     """As a tree of adders."""
     while len(values) > 1:
         values = [a + b for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) & ~1 :]

@@ -4,10 +4,10 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["Cut"]
+__all__ = ["SkidBuffer"]
 
 
-class Cut(wiring.Component):
+class SkidBuffer(wiring.Component):
     """A stream with both its forward and its backward path registered.
 
     Latency 1 cycle, one item per cycle, holds up to two items while `o` stalls.

@@ -56,7 +56,7 @@ class Fields:
 
 
 WORD = {"data": CONFIG.bus_bits, "count": BUS_BYTES.bit_length(), "last": 1, "error": 1}
-"""As `hw.stream.packet.Word`."""
+"""As `hw.stream.packet.Packet`."""
 IN, ARRIVED = Fields(**WORD), Fields(port=4, length=14)
 OUT = Fields(**WORD, port=4, address=96, length=14)
 """As `hw.interface.reply.Addressed`."""

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw.ethernet.fault import LinkFault
 from hw.ethernet.receive import Receiver
 from hw.ethernet.transmit import Transmitter
-from hw.stream.packet import Word
+from hw.stream.packet import Packet
 
 __all__ = ["Mac"]
 
@@ -17,7 +17,7 @@ class Mac(wiring.Component):
 
     def __init__(self, *, transmitter: type[Transmitter] = Transmitter, receiver: type[Receiver] = Receiver):
         self.transmitter, self.receiver, self.fault = transmitter(), receiver(), LinkFault()
-        word = Word(64)
+        word = Packet(64)
         super().__init__(
             {
                 "i": In(stream.Signature(word)),

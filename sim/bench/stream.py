@@ -51,7 +51,7 @@ def unpack(shape, bits: int):
 
 
 def to_words(frame: bytes, bus_bits: int, *, error: bool = False) -> list[dict[str, int]]:
-    """Items for a stream of `hw.stream.packet.Word`."""
+    """Items for a stream of `hw.stream.packet.Packet`."""
     size = bus_bits // 8
     parts = [frame[at : at + size] for at in range(0, len(frame), size)]
     return [
@@ -66,7 +66,7 @@ def to_words(frame: bytes, bus_bits: int, *, error: bool = False) -> list[dict[s
 
 
 def from_words(words: Iterable[Any], bus_bits: int) -> list[bytes]:
-    """Whole frames from what a stream of `hw.stream.packet.Word` carried; only the last word of a frame may be
+    """Whole frames from what a stream of `hw.stream.packet.Packet` carried; only the last word of a frame may be
     short."""
     frames, parts = [], b""
     for word in words:

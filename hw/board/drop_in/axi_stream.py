@@ -8,7 +8,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from hw.stream.packet import Word
+from hw.stream.packet import Packet
 
 __all__ = ["NETFPGA", "OPENNIC", "AxiStream", "Tuser", "TxMerge", "RxSplit"]
 
@@ -73,7 +73,7 @@ class RxSplit(wiring.Component):
         super().__init__(
             {
                 "i": In(AxiStream(bus_bits, tuser)),
-                "rx": Out(stream.Signature(Word(bus_bits))).array(len(tuser.places)),
+                "rx": Out(stream.Signature(Packet(bus_bits))).array(len(tuser.places)),
                 "frame": Out(1),
                 "stranger": Out(1),
             }
@@ -121,7 +121,7 @@ class TxMerge(wiring.Component):
         self.bus_bits, self.tuser, self.words = bus_bits, tuser, words
         super().__init__(
             {
-                "tx": In(stream.Signature(Word(bus_bits))).array(len(tuser.places)),
+                "tx": In(stream.Signature(Packet(bus_bits))).array(len(tuser.places)),
                 "o": Out(AxiStream(bus_bits, tuser)),
                 "frame": Out(1),
             }
@@ -131,7 +131,7 @@ class TxMerge(wiring.Component):
         m = Module()
         ports, tuser, bus_bytes = len(self.tx), self.tuser, self.bus_bits // 8
         entry = data.StructLayout({"length": LENGTH_BITS, "port": range(max(ports, 2))})
-        m.submodules.words = words = SyncFIFOBuffered(width=Word(self.bus_bits).size, depth=self.words)
+        m.submodules.words = words = SyncFIFOBuffered(width=Packet(self.bus_bits).size, depth=self.words)
         m.submodules.lengths = lengths = SyncFIFOBuffered(width=entry.size, depth=self.words)
 
         within, current, served, following = (
@@ -147,7 +147,7 @@ class TxMerge(wiring.Component):
                         with m.If(self.tx[(last + distance) % ports].valid):
                             m.d.comb += following.eq((last + distance) % ports)
         grant, takes, length, put = Signal.like(current), Signal(), Signal(LENGTH_BITS), Signal(entry)
-        word, valid = Signal(Word(self.bus_bits)), Signal()
+        word, valid = Signal(Packet(self.bus_bits)), Signal()
         m.d.comb += [
             grant.eq(Mux(within, current, following)),
             word.eq(Array(tx.payload for tx in self.tx)[grant]),
@@ -170,7 +170,7 @@ class TxMerge(wiring.Component):
                 length.eq(Mux(word.last, 0, length + word.count)),
             ]
 
-        o, about, shown = self.o, Signal(entry), Signal(Word(self.bus_bits))
+        o, about, shown = self.o, Signal(entry), Signal(Packet(self.bus_bits))
         destination = Array(1 << place for place in tuser.places)[about.port]
         m.d.comb += [
             about.eq(lengths.r_data),

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.board.ecp5.crossing import Crossing
 from hw.ethernet.overflow import Overflow
-from hw.stream.packet import Word
+from hw.stream.packet import Packet
 
 __all__ = ["CROSSING_DEPTH", "MAC", "RgmiiPort"]
 
@@ -48,7 +48,7 @@ class RgmiiPort(wiring.Component):
         if tx_depth * bus_bits // 8 < frame_bytes_max:
             raise ValueError(f"RgmiiPort tx_depth must hold a frame of {frame_bytes_max} bytes, not {tx_depth!r} words")
         self.bus_bits, self.domain, self.tx_depth, self.rx_depth = bus_bits, domain, tx_depth, rx_depth
-        word = stream.Signature(Word(bus_bits))
+        word = stream.Signature(Packet(bus_bits))
         super().__init__(
             {
                 "rx": Out(word),
@@ -65,7 +65,7 @@ class RgmiiPort(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         domain = m.d[self.domain]
-        word = Word(self.bus_bits)
+        word = Packet(self.bus_bits)
         m.submodules.rx_overflow = overflow = DomainRenamer(self.domain)(Overflow(bus_bits=self.bus_bits))
         m.submodules.rx_crossing = rx = Crossing(
             word, depth=self.rx_depth, i_domain=self.domain, o_domain="sync", whole=False
@@ -109,7 +109,7 @@ class RgmiiPort(wiring.Component):
     def _send(self, m, domain, words, bytes):
         """Words to bytes, one each cycle."""
         # Eight bytes left are counted as none.
-        word, full = Signal(Word(self.bus_bits)), Signal()
+        word, full = Signal(Packet(self.bus_bits)), Signal()
         index, left = Signal(3), Signal(3)
         ends = left == 1
         m.d.comb += [

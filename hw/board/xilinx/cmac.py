@@ -8,8 +8,8 @@ from amaranth.lib.fifo import AsyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from hw.board.xilinx.ip import Ip
-from hw.stream.packet import Word
-from hw.stream.skid_buffer import Cut
+from hw.stream.packet import Packet
+from hw.stream.skid_buffer import SkidBuffer
 
 __all__ = ["BUS_BITS", "Cmac", "FrameReader", "FrameWriter"]
 
@@ -43,20 +43,20 @@ class FrameWriter(wiring.Component):
                 "keep": In(BYTES),
                 "last": In(1),
                 "bad": In(1),
-                "rx": Out(stream.Signature(Word(BUS_BITS))),
+                "rx": Out(stream.Signature(Packet(BUS_BITS))),
             }
         )
 
     def elaborate(self, platform):
         m = Module()
-        layout = Word(BUS_BITS)
+        layout = Packet(BUS_BITS)
         m.submodules.queue = queue = AsyncFIFO(width=layout.size, depth=self.words, w_domain=DOMAIN, r_domain="sync")
         self._store(m, queue, layout)
 
         # The register in front of `rx` holds what was offered, whatever a reset does to the queue. `inside` is where
         # the queue's exit is, which a reset of the core does not move; `begun` is what the switch has seen: the rest of
         # a frame that it has forgotten is not for it.
-        m.submodules.cut = cut = Cut(layout)
+        m.submodules.cut = cut = SkidBuffer(layout)
         inside, begun, broken, skips, taken = Signal(reset_less=True), Signal(), Signal(), Signal(), Signal()
         m.d.comb += skips.eq(inside & ~begun)
         with m.If(broken):
@@ -130,7 +130,7 @@ class FrameReader(wiring.Component):
         self.words = words
         super().__init__(
             {
-                "tx": In(stream.Signature(Word(BUS_BITS))),
+                "tx": In(stream.Signature(Packet(BUS_BITS))),
                 "valid": Out(1),
                 "data": Out(BUS_BITS),
                 "keep": Out(BYTES),
@@ -142,10 +142,10 @@ class FrameReader(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.queue = queue = AsyncFIFO(
-            width=Word(BUS_BITS).size, depth=self.words, w_domain="sync", r_domain=DOMAIN
+            width=Packet(BUS_BITS).size, depth=self.words, w_domain="sync", r_domain=DOMAIN
         )
         m.submodules.ends = ends = AsyncFIFO(width=1, depth=self.words, w_domain="sync", r_domain=DOMAIN)
-        word = Signal(Word(BUS_BITS))
+        word = Signal(Packet(BUS_BITS))
         ended, taken = Signal(2), Signal()
         sending, fresh = (
             Signal(reset_less=True),
@@ -189,7 +189,7 @@ class Cmac(Elaboratable):
 
     def __init__(self, ip: Ip):
         self.ip = ip
-        word = stream.Signature(Word(BUS_BITS))
+        word = stream.Signature(Packet(BUS_BITS))
         self.rx, self.tx = word.create(path=("rx",)), word.flip().create(path=("tx",))
         self.link, self.reset, self.refclk_p, self.refclk_n = Signal(), Signal(), Signal(), Signal()
         self.rx_p, self.rx_n, self.tx_p, self.tx_n = (Signal(4) for _ in range(4))

@@ -5,14 +5,14 @@ from amaranth.hdl import Module, Shape, Signal, Value
 from hw.board.boards import Board
 from hw.board.shell import Shell
 from hw.interface.axi import pins
-from hw.stream.packet import Word
+from hw.stream.packet import Packet
 
 __all__ = ["shell_module", "shell_pins"]
 
 
 def shell_pins(config) -> list[tuple[str, str, int, tuple]]:
     """The shell's flat pins: name, direction, width, and where in the shell it is."""
-    word = Word(config.bus_bits)
+    word = Packet(config.bus_bits)
     found: list[tuple[str, str, int, tuple]] = []
     for p in range(config.ports):
         for side, flow, back in (("rx", "in", "out"), ("tx", "out", "in")):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from amaranth.hdl import ClockDomain, ClockSignal, Module, ResetSignal, Shape, Signal
 
 from hw.ethernet.port import Port10G
-from hw.stream.packet import Word
+from hw.stream.packet import Packet
 from iswitch.config import Config
 
 __all__ = ["PORT", "port_module", "port_pins"]
@@ -29,7 +29,7 @@ def port_pins(bus_bits: int) -> Iterator[tuple[str, str, int]]:
         ("gt_rx_slip", "o", 1),
         ("link", "o", 1),
     )
-    word = Word(bus_bits)
+    word = Packet(bus_bits)
     for side, forth, back in (("rx", "o", "i"), ("tx", "i", "o")):
         for name, member in (("data", "data"), ("bytes", "count"), ("last", "last"), ("error", "error")):
             if (side, name) != ("tx", "error"):

@@ -5,7 +5,7 @@ from amaranth.hdl import Cat, Mux, Signal
 from hw.decide.first import first_failing
 from hw.decide.membership.context import Context
 from hw.decide.membership.settings import agreement, limits, limits_in_tree
-from hw.stream.reduction import lowest
+from hw.stream.reduction import lowest_set
 from iswitch.wire import NO_MEMBER, JobState, Reason
 
 __all__ = ["search"]
@@ -49,7 +49,7 @@ def search(m, c: Context):
         ]
         if uplinks:
             with m.If(frame.members.any()):
-                m.d.sync += [wanted.eq(lowest(frame.members)), mine.eq(frame.members)]
+                m.d.sync += [wanted.eq(lowest_set(frame.members)), mine.eq(frame.members)]
         m.next = "JUDGE"
     with m.State("JUDGE"):
         fails, why = first_failing(zip(holds, (name for _, name in rules), strict=True))
@@ -98,7 +98,7 @@ def search(m, c: Context):
                 with m.Elif(other_found):
                     m.next = "OTHER"
         with m.Else():
-            m.d.sync += index.eq(Mux(empty.any(), lowest(empty), lowest(yielding)))
+            m.d.sync += index.eq(Mux(empty.any(), lowest_set(empty), lowest_set(yielding)))
             m.next = "CREATE"
             with m.If(~(empty | yielding).any()):
                 c.refuse(m, Reason.MEMBER)

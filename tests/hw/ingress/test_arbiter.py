@@ -93,5 +93,5 @@ def test_ports_wrong(ports):
 
 
 def test_bus_bits_wrong():
-    with pytest.raises(ValueError, match="Word bus_bits must be 64, 256 or 512, not 128"):
+    with pytest.raises(ValueError, match="Packet bus_bits must be 64, 256 or 512, not 128"):
         Arbiter(ports=2, bus_bits=128)

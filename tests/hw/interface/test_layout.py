@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Shape, Signal, signed, unsigned
 from amaranth.lib import data
 from amaranth.sim import Simulator
 
-from hw.interface.layout import big, layout
+from hw.interface.layout import from_big_endian, layout
 from iswitch.wire import ACK, ADDRESSES, CONTROL, FRAME, HEADER, TAIL
 
 RECORDS = {"HEADER": HEADER, "ADDRESSES": ADDRESSES, "FRAME": FRAME, "TAIL": TAIL, "CONTROL": CONTROL, "ACK": ACK}
@@ -44,7 +44,7 @@ def test_big_reads_the_first_byte_as_the_highest():
     record, found = Signal(layout(ADDRESSES)), {}
     m = Module()
     numbers = {name: Signal(8 * ADDRESSES[name].itemsize, name=name) for name in ("eth_type", "ip_src", "udp_dst")}
-    m.d.comb += [signal.eq(big(record[name])) for name, signal in numbers.items()]
+    m.d.comb += [signal.eq(from_big_endian(record[name])) for name, signal in numbers.items()]
 
     async def bench(ctx):
         image = np.zeros(1, ADDRESSES)

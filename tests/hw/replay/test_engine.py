@@ -15,7 +15,7 @@ import hw.replay.settling
 import hw.replay.transfers
 from hw.replay.engine import Engine
 from hw.replay.sampler import Sampler
-from hw.stream.packet import Word
+from hw.stream.packet import Packet
 from iswitch.config import Config
 from iswitch.wire import ADDRESSES, FRAME_BYTES
 from iswitch.wire.replay import END, STATUS, Fate
@@ -82,7 +82,7 @@ class Alone:
             ctx.set(dut.arrived, {"port": port, "length": len(frame)})
             for k, word in enumerate(to_words(frame, width)):
                 ctx.set(dut.first, k == 0)
-                ctx.set(Value.cast(dut.words.payload), pack(Word(width), word))
+                ctx.set(Value.cast(dut.words.payload), pack(Packet(width), word))
                 ctx.set(dut.words.valid, 1)
                 await self.tick(ctx)
             ctx.set(dut.words.valid, 0)

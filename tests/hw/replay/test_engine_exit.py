@@ -5,7 +5,7 @@ for."""
 import pytest
 
 from hw.replay.engine import Engine
-from hw.stream.packet import Word
+from hw.stream.packet import Packet
 from iswitch.config import Config, Replay
 from iswitch.wire import ADDRESSES
 from iswitch.wire.replay import Fate
@@ -60,7 +60,8 @@ class Beside:
                 ctx.set(dut.first, 1)
                 for word in to_words(frame, self.config.bus_bits):
                     ctx.set(
-                        dut.words.payload, Word(self.config.bus_bits).from_bits(pack(Word(self.config.bus_bits), word))
+                        dut.words.payload,
+                        Packet(self.config.bus_bits).from_bits(pack(Packet(self.config.bus_bits), word)),
                     )
                     ctx.set(dut.words.valid, 1)
                     await ctx.tick()
@@ -138,7 +139,7 @@ def test_every_frame_is_carried_out_or_dropped():
             ctx.set(beside.dut.arrived, {"port": 0, "length": len(frame)})
             for k, word in enumerate(words):
                 ctx.set(beside.dut.first, k == 0)
-                ctx.set(beside.dut.words.payload, Word(64).from_bits(pack(Word(64), word)))
+                ctx.set(beside.dut.words.payload, Packet(64).from_bits(pack(Packet(64), word)))
                 ctx.set(beside.dut.words.valid, 1)
                 await ctx.tick()
         ctx.set(beside.dut.words.valid, 0)

@@ -12,7 +12,7 @@ import hw.board.ecp5.crossing
 import hw.ingress.packet_queue
 import hw.ingress.parser
 import hw.stream.frame_store
-from hw.stream.packet import Word
+from hw.stream.packet import Packet
 from sim.bench.collisions import collisions_refused
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, from_words, to_words
@@ -87,7 +87,7 @@ def parsed(seed, stalls, module=hw.ingress.parser):
 def crossed(seed, stalls, module=hw.board.ecp5.crossing):
     """From a clock to the same one."""
     for whole in (False, True):
-        dut = module.Crossing(Word(BUS), depth=16, i_domain="sync", o_domain="sync", whole=whole)
+        dut = module.Crossing(Packet(BUS), depth=16, i_domain="sync", o_domain="sync", whole=whole)
         sent, bench = frames(seed, [1, 8, 9, 64, 127, 128]), Bench(dut, seed=seed)
         bench.source(dut.i, [word for frame in sent for word in to_words(frame, BUS)], stalls=stalls[0])
         out = bench.sink(dut.o, stalls=stalls[1])

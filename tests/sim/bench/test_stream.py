@@ -5,8 +5,8 @@ from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.stream.packet import Word
-from hw.stream.skid_buffer import Cut
+from hw.stream.packet import Packet
+from hw.stream.skid_buffer import SkidBuffer
 from sim.bench.stream import STALLS, Bench, BrokenPromiseError, from_words, pack, to_words, unpack
 
 
@@ -93,12 +93,12 @@ def test_words_are_the_frame(bus_bits, size):
     frame = bytes(k * 7 % 256 for k in range(size))
     words = to_words(frame, bus_bits)
     assert len(words) == -(-size // (bus_bits // 8))
-    shape = Word(bus_bits)
+    shape = Packet(bus_bits)
     assert from_words([unpack(shape, pack(shape, word)) for word in words], bus_bits) == [frame]
 
 
 def test_word_before_the_last_must_be_full():
-    shape = Word(64)
+    shape = Packet(64)
     with pytest.raises(AssertionError, match="count must be 8 before the last word, not 7"):
         from_words([shape.const({"data": 0, "count": 7})], 64)
     with pytest.raises(AssertionError, match="must end"):
@@ -106,7 +106,7 @@ def test_word_before_the_last_must_be_full():
 
 
 def test_bench_gives_up_on_a_component_that_stands_still():
-    dut = Cut(8)
+    dut = SkidBuffer(8)
     bench = Bench(dut)
     bench.source(dut.i, range(5))
     with pytest.raises(TimeoutError, match=r"quiet within 100 cycles; sources still hold \[3\] items"):

@@ -18,7 +18,7 @@ from hw.board.drop_in.core import CORES, DropIn, flat, registers
 from hw.board.shell import Microseconds
 from hw.board.xilinx.emission import emit
 from hw.interface.address import Parent
-from hw.stream.packet import Word
+from hw.stream.packet import Packet
 from iswitch.config import Config
 from sim.bench.run_cocotb import BUILD, simulate
 
@@ -54,7 +54,7 @@ class Reflector(wiring.Component):
 
     def __init__(self, config, clock_hz):
         self.config, self.clock = config, Microseconds(clock_hz=clock_hz)
-        word = stream.Signature(Word(config.bus_bits))
+        word = stream.Signature(Packet(config.bus_bits))
         super().__init__(
             {
                 "rx": In(word).array(config.ports),
@@ -72,7 +72,7 @@ class Reflector(wiring.Component):
         m.submodules.clock = self.clock
         for port, rx in enumerate(self.rx):
             tx = self.tx[(port + 1) % self.config.ports]
-            m.submodules[f"fifo_{port}"] = fifo = SyncFIFOBuffered(width=Word(self.config.bus_bits).size, depth=8)
+            m.submodules[f"fifo_{port}"] = fifo = SyncFIFOBuffered(width=Packet(self.config.bus_bits).size, depth=8)
             m.d.comb += [
                 fifo.w_data.eq(rx.payload),
                 fifo.w_en.eq(rx.valid),

@@ -11,11 +11,11 @@ from amaranth.sim import Simulator
 
 import hw.board.ecp5.crossing
 from hw.board.ecp5.crossing import Crossing
-from hw.stream.packet import Word
+from hw.stream.packet import Packet
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, pack
 
-SHAPE = Word(64)
+SHAPE = Packet(64)
 CLOCKS = [(20.0, 8.0), (8.0, 20.0), (8.0, 8.0), (10.0, 9.99), (7.3, 31.1)]
 """Periods in ns of writer and reader."""
 
