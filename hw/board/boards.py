@@ -12,20 +12,48 @@ DEFAULT_MAC = "02:69:73:77:00:01"
 """Locally administered (IEEE 802, bit 1 of the first byte)."""
 DEFAULT_IP = "10.0.0.100"
 OVERHEAD_BYTES = 8 + 4 + 12
-"""Of a frame on the cable: preamble, FCS and gap (IEEE 802.3, clauses 3.1.1 and 4.4.2)."""
+"""Overhead of a frame on the cable: preamble, FCS and inter-frame gap (IEEE 802.3, clauses 3.1.1 and 4.4.2)."""
 CYCLES_MIN = 2
-"""That the core takes for an ordinary frame. The service's own shortest frames take more (docs/results.md); full
+"""Cycles that the core takes for an ordinary frame. The switch's own shortest frames take more (docs/results.md); full
 segments do not."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """A board. `part` with package and speed grade; `gbps` of each of the switch's ports; `core_mhz`: what the core is
-    clocked with, and must be timed for; `available` in the part; `maker`: module and function that make its project,
-    `function(board, folder) -> report`."""
+    """A board and the switch that it is built with.
+
+    Attributes
+    ----------
+    name : str
+        Name on the command line.
+    title : str
+        Name in print.
+    platform : str
+        Key of the board's pins, clocks and constraints: several boards of this table can be one card.
+    part : str
+        The FPGA, with package and speed grade.
+    family : str
+        ecp5, xc7 (7 series) or xcup (UltraScale+).
+    config : Config
+        The switch.
+    gbps : float
+        Rate of each port.
+    core_mhz : float
+        Clock of the switch, which timing must meet.
+    available : mapping of str to int
+        Resources of the part by name.
+    maker : str
+        "module:function" that makes the project; the function takes (board, folder) and returns a report.
+
+    Raises
+    ------
+    ValueError
+        If `core_mhz` is too slow for line rate.
+    """
 
     name: str
     title: str
+    platform: str
     part: str
     family: str
     config: Config
@@ -43,11 +71,12 @@ class Board:
 
 
 def line_rate_mhz(config: Config, gbps: float) -> float:
-    """The clock with which the one lane takes all that all ports can bring, frames of any one length, back to back.
+    """Return the core clock in MHz at which the shared pipeline takes line rate from all ports at once, for frames of
+    every length back to back.
 
-    A frame of n bytes (60 and up) takes ceil(n / bus bytes) cycles of the lane, but at least CYCLES_MIN, and 8 (n +
-    OVERHEAD_BYTES) / gbps nanoseconds on each cable. Results do not add to that: they leave beside the lane, each
-    port's at most as fast as its contributions came.
+    A frame of n bytes (60 and up) takes ceil(n / bus bytes) cycles of the pipeline, but at least CYCLES_MIN, and
+    8 (n + OVERHEAD_BYTES) / gbps nanoseconds on each cable. Results do not add to that: they leave on a path of their
+    own, at most as fast as their contributions came.
     """
     worst = 0.0
     for length in range(60, config.frame_bytes_max + 1):
@@ -66,13 +95,14 @@ XCU50 = {"LUT": 871_680, "FF": 1_743_360, "RAMB36": 1_344, "DSP": 5_952}
 
 
 def alveo(name: str, title: str, part: str, available: Mapping[str, int], *, cages: int) -> tuple[Board, ...]:
-    """A card by what is in its cages: 10G lanes of all of them, under the card's own name; 25G lanes of one; 100G of
-    one."""
+    """Return the boards of one Alveo card: with 10G lanes in all cages (named after the card), with four 25G lanes in
+    one cage, and with 100G in one cage."""
     lanes = 4 * cages
     return tuple(
         Board(
             name=name + suffix,
             title=f"{title}, {ports} x {gbps}G",
+            platform=name,
             part=part,
             family="xcup",
             gbps=gbps,
@@ -91,6 +121,7 @@ BOARDS = {
         Board(
             name="colorlight_5a_75b",
             title="Colorlight 5A-75B (revision 7.0)",
+            platform="colorlight_5a_75b",
             part="LFE5U-25F-6BG256",
             family="ecp5",
             gbps=1,
@@ -112,6 +143,7 @@ BOARDS = {
         Board(
             name="versa_ecp5",
             title="Lattice Versa ECP5",
+            platform="versa_ecp5",
             part="LFE5UM-45F-8BG381",
             family="ecp5",
             gbps=1,
@@ -133,6 +165,7 @@ BOARDS = {
         Board(
             name="ecpix5_85f",
             title="LambdaConcept ECPIX-5 85F",
+            platform="ecpix5_85f",
             part="LFE5UM5G-85F-8BG554",
             family="ecp5",
             gbps=1,
@@ -146,6 +179,7 @@ BOARDS = {
         Board(
             name="netfpga_sume",
             title="NetFPGA-SUME",
+            platform="netfpga_sume",
             part="xc7vx690tffg1761-3",
             family="xc7",
             gbps=10,

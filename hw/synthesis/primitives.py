@@ -1,7 +1,7 @@
 """The Xilinx primitives that Yosys maps to (7 series: UG953; UltraScale+: UG974): which begin, end and pass ways
 between registers, and their LUTs.
 
-A cell is as Yosys' write_json has it. Nothing here knows a delay; levels are those of `hw.synthesis.paths`.
+A cell is as Yosys' write_json has it. Nothing here knows a delay; levels are those of `hw.synthesis.timing_paths`.
 """
 
 import re

@@ -34,9 +34,9 @@ from hw.ingress.arbiter import Arbiter
 from hw.ingress.packet_queue import PacketQueue
 from hw.ingress.parser import Parser
 from hw.numeric.lane import Lane
-from hw.synthesis import route
+from hw.synthesis import place_and_route as route
 from hw.synthesis.emit import flat, for_synthesis, tool
-from hw.synthesis.route import CORE, RESOURCES, Clock, device_options
+from hw.synthesis.place_and_route import CORE, RESOURCES, Clock, device_options
 from iswitch.config import Config
 from iswitch.wire import STALENESS_MAX
 
@@ -169,7 +169,7 @@ def place(name: str, module: Module, pins: list[Signal], *, seed: int = 1, devic
 
 
 def report(routed: dict[str, Any], netlist: dict[str, Any]) -> dict[str, Any]:
-    """As of a board (`hw.synthesis.route.report`), and the slowest path, with places from the netlist."""
+    """As of a board (`hw.synthesis.place_and_route.report`), and the slowest path, with places from the netlist."""
     names = {name: net["attributes"].get("src", "") for name, net in netlist["modules"]["top"]["netnames"].items()}
     path = next(
         p["path"] for p in routed["critical_paths"] if p["from"].startswith("posedge") and p["to"].startswith("posedge")

@@ -19,7 +19,7 @@ from hw.board.ecp5.clocks import Clocks, wire_domain
 from hw.board.ecp5.liteeth import verilog
 from hw.board.ecp5.rgmii import MAC, RgmiiPort
 from hw.board.shell import Shell, wire_order
-from hw.synthesis import route
+from hw.synthesis import place_and_route as route
 from hw.synthesis.emit import for_synthesis
 
 __all__ = ["WIRE_MHZ", "WIRINGS", "Top", "Wiring", "make", "platform_of", "prepare"]
@@ -176,4 +176,12 @@ def make(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAUL
         prepare(board, folder, mac=mac, ip=ip)
         required = {route.CORE: route.Clock("clk", board.core_mhz)}
         required |= {f"port_{port}": route.Clock(f"port_{port}.", WIRE_MHZ) for port in range(board.config.ports)}
-        return route.bitstream(board, folder, required=required, sources=[f"{MAC}.v"], progress=status.update)
+        return route.bitstream(
+            board.name,
+            folder,
+            part=board.part,
+            core_mhz=board.core_mhz,
+            required=required,
+            sources=[f"{MAC}.v"],
+            progress=status.update,
+        )

@@ -81,9 +81,7 @@ class Top(Elaboratable):
 
     def __init__(self, board: Board, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP):
         self.board, self.config, self.mac, self.ip = board, board.config, mac, ip
-        self.platform: Platform = PLATFORMS[
-            board.name if board.name in PLATFORMS else "_".join(board.name.split("_")[:2])
-        ]
+        self.platform: Platform = PLATFORMS[board.platform]
         self.wiring = Wiring()
         self.buses = {pin.port.partition("[")[0] for pin in self.platform.pins if "[" in pin.port}
 

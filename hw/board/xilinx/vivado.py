@@ -13,15 +13,15 @@ from typing import Any
 
 from rich.console import Console
 
-import hw.synthesis.paths
+import hw.synthesis.timing_paths
 from hw.board.boards import DEFAULT_IP, DEFAULT_MAC, Board
 from hw.board.shell import Shell
+from hw.board.utilisation import xilinx_report
 from hw.board.xilinx.check import Project, check
 from hw.board.xilinx.constraints import xdc
 from hw.board.xilinx.emission import emit_port, emit_top, shell_stub, stubs
 from hw.board.xilinx.project import BITSTREAM, CLOCKS, SCRIPT, TIMING, build_sh, project_tcl, write_project
 from hw.board.xilinx.top import Top
-from hw.synthesis.utilisation import xilinx_report
 
 __all__ = ["VivadoMissingError", "TimingNotMetError", "make", "stubbed_project"]
 
@@ -103,7 +103,7 @@ def synthesis(board: Board) -> dict[str, Any]:
     """What Yosys makes of the shell: resources, and the longest ways through logic; minutes. Neither the vendor's IP
     nor the ports behind transceivers are in it."""
     shell = Shell(board.config, clock_hz=round(board.core_mhz * 1e6))
-    netlist, cells = hw.synthesis.paths.synthesise(board.name, shell, family=board.family)
+    netlist, cells = hw.synthesis.timing_paths.synthesise(board.name, shell, family=board.family)
     return xilinx_report(board, netlist, cells)
 
 

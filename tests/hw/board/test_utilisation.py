@@ -1,4 +1,4 @@
-"""What `python -m hw.synthesis.utilisation` counts: of a component of which one knows it, against the table in docs/boards.md, and in
+"""What `python -m hw.board.utilisation` counts: of a component of which one knows it, against the table in docs/boards.md, and in
 a board's report."""
 
 from dataclasses import replace
@@ -8,12 +8,12 @@ from amaranth.hdl import Module
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Out
 
-import hw.synthesis.paths
+import hw.synthesis.timing_paths
 from hw.board.boards import BOARDS
+from hw.board.expected import TABLE, differences, read
+from hw.board.utilisation import DESIGNS, Design, available, block_rams, count, xilinx_report
 from hw.replay.tree import SumTree
-from hw.synthesis.expected import TABLE, differences, read
 from hw.synthesis.primitives import resources
-from hw.synthesis.utilisation import DESIGNS, Design, available, block_rams, count, xilinx_report
 
 QUICK = ("sume-queue", "sume-parser", "sume-sequencer", "sume-counters", "sampler-10x27")
 """Components that are counted in every run of the tests; whole boards and the other components take minutes."""
@@ -46,7 +46,7 @@ class Shelf(Component):
 
 @pytest.fixture
 def build(tmp_path, monkeypatch):
-    monkeypatch.setattr(hw.synthesis.paths, "BUILD", tmp_path)
+    monkeypatch.setattr(hw.synthesis.timing_paths, "BUILD", tmp_path)
 
 
 def test_a_component_of_which_one_knows(build):
@@ -93,7 +93,7 @@ def test_whole_sume_is_within_its_part_by_the_table():
 @pytest.mark.parametrize("family", ["xc7", "xcup"])
 def test_report_of_a_board_that_nobody_here_can_place(family, build):
     board = replace(BOARDS["netfpga_sume"], family=family)
-    netlist, cells = hw.synthesis.paths.synthesise("shelf", Shelf(), family=family)
+    netlist, cells = hw.synthesis.timing_paths.synthesise("shelf", Shelf(), family=family)
     report = xilinx_report(board, netlist, cells)
     assert (report["board"], report["part"], report["timing_met"]) == (board.name, board.part, None)
     assert report["clocks"].keys() == {"clk"} and report["clocks"]["clk"]["achieved_mhz"] is None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hw.synthesis.expected import BEGIN, COLUMNS, END, TABLE, TOLERANCE, differences, read, update
+from hw.board.expected import BEGIN, COLUMNS, END, TABLE, TOLERANCE, differences, read, update
 
 ONE = {"LUT": 1000, "FF": 40_000, "RAMB36": 20, "RAMB18": 3, "URAM": 0, "DSP": 100, "levels": 7}
 
@@ -59,7 +59,7 @@ def test_growth_and_shrinking_are_noticed_beyond_the_tolerance(column):
     (grew,) = differences("a", ONE | {column: ONE[column] + edge + 1}, ONE)
     (shrank,) = differences("a", ONE | {column: ONE[column] - edge - 1}, ONE)
     assert grew.startswith(f"{column} of a grew from") and shrank.startswith(f"{column} of a shrank from")
-    assert grew.endswith("python -m hw.synthesis.utilisation --update --only a")
+    assert grew.endswith("python -m hw.board.utilisation --update --only a")
 
 
 def test_levels_and_what_was_none_have_no_tolerance():

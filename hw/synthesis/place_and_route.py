@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hw.board.boards import Board
 from hw.synthesis.emit import tool
 
 __all__ = ["CORE", "RESOURCES", "SECONDS", "SEEDS", "Clock", "bitstream", "device_options", "report", "synthesise"]
@@ -95,9 +94,11 @@ def synthesise(name: str, folder: Path, sources: list[str], *, core_mhz: float, 
 
 
 def bitstream(
-    board: Board,
+    name: str,
     folder: Path,
     *,
+    part: str,
+    core_mhz: float,
     required: dict[str, Clock],
     sources: list[str],
     progress: Callable[[str], None],
@@ -109,13 +110,11 @@ def bitstream(
     `required`: the clocks by names; each but CORE has a submodule of that name to itself. RuntimeError if a tool fails,
     or finds a clock without a constraint, or if no seed is routed within SECONDS.
     """
-    name, begun = board.name, time.monotonic()
+    begun = time.monotonic()
     for old in (f"{name}.bit", f"{name}.svf"):
         (folder / old).unlink(missing_ok=True)
     progress(f"{name}: synthesis")
-    synthesise(
-        name, folder, sources, core_mhz=board.core_mhz, apart=tuple(clock for clock in required if clock != CORE)
-    )
+    synthesise(name, folder, sources, core_mhz=core_mhz, apart=tuple(clock for clock in required if clock != CORE))
     best: dict[str, Any] = {}
     late: list[int] = []
     for seed in seeds:
@@ -130,7 +129,7 @@ def bitstream(
                     "-q",
                     "--log",
                     "nextpnr.log",
-                    *device_options(board.part),
+                    *device_options(part),
                     "--json",
                     f"{name}.json",
                     "--lpf",
@@ -140,7 +139,7 @@ def bitstream(
                     "--report",
                     "nextpnr.json",
                     "--freq",
-                    str(board.core_mhz),
+                    str(core_mhz),
                     "--seed",
                     str(seed),
                 ],
@@ -154,7 +153,7 @@ def bitstream(
             failure = str(error)
         if not routed.exists():
             raise RuntimeError(failure)
-        found = report(json.loads(routed.read_text()), required) | {"board": name, "part": board.part, "seed": seed}
+        found = report(json.loads(routed.read_text()), required) | {"board": name, "part": part, "seed": seed}
         if found["timing_met"] and failure:
             raise RuntimeError(failure)
         if not best or slack(found) > slack(best):
@@ -169,8 +168,9 @@ def bitstream(
             break
     if not best:
         raise RuntimeError(
-            f"none of the seeds {', '.join(map(str, late))} was routed within {SECONDS} seconds: raise SECONDS in hw/synthesis/route.py on a slower "
-            "machine, or make the board's Config smaller"
+            f"none of the seeds {', '.join(map(str, late))} was routed within {SECONDS} seconds: raise SECONDS "
+            "in hw/synthesis/place_and_route.py on a "
+            "slower machine, or make the board's Config smaller"
         )
     return best | {
         "bitstream": f"{name}.bit" if best["timing_met"] else None,

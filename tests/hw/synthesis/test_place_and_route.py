@@ -6,10 +6,11 @@ import subprocess
 
 import pytest
 
-import hw.synthesis.route
+import hw.synthesis.place_and_route
 from hw.board.boards import BOARDS
-from hw.synthesis.route import SECONDS, Clock, bitstream, device_options, report
+from hw.synthesis.place_and_route import SECONDS, Clock, bitstream, device_options, report
 
+BOARD = BOARDS["colorlight_5a_75b"]
 REQUIRED = {"core": Clock("clocks.", 50.0), "port_0": Clock("port_0.", 125.0)}
 USED = {"TRELLIS_COMB": 20000, "TRELLIS_FF": 15000, "DP16KD": 54, "MULT18X18D": 0, "DCCA": 3}
 
@@ -90,14 +91,16 @@ def tools(monkeypatch, results):
         if name == "ecppack":
             (folder / "colorlight_5a_75b.bit").write_text("bits")
 
-    monkeypatch.setattr(hw.synthesis.route, "tool", tool)
+    monkeypatch.setattr(hw.synthesis.place_and_route, "tool", tool)
     return calls
 
 
 def make(folder):
     return bitstream(
-        BOARDS["colorlight_5a_75b"],
+        BOARD.name,
         folder,
+        part=BOARD.part,
+        core_mhz=BOARD.core_mhz,
         required=REQUIRED,
         sources=["mac.v"],
         progress=lambda what: None,
@@ -160,6 +163,6 @@ def test_a_tool_that_fails_for_another_reason_is_heard(monkeypatch, tmp_path):
         if name == "nextpnr-ecp5":
             raise RuntimeError("out of pins")
 
-    monkeypatch.setattr(hw.synthesis.route, "tool", tool)
+    monkeypatch.setattr(hw.synthesis.place_and_route, "tool", tool)
     with pytest.raises(RuntimeError, match="out of pins"):
         make(tmp_path)

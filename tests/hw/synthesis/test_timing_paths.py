@@ -1,4 +1,4 @@
-"""`hw.synthesis.paths` on netlists whose ways one can count by hand, on random ones, and on what Yosys makes of designs whose
+"""`hw.synthesis.timing_paths` on netlists whose ways one can count by hand, on random ones, and on what Yosys makes of designs whose
 depth is known."""
 
 import random
@@ -10,12 +10,12 @@ from amaranth.hdl import Cat, ClockDomain, ClockSignal, Module, Signal
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import Component, In, Out
 
-import hw.synthesis.paths
+import hw.synthesis.timing_paths
 from hw.board.boards import BOARDS
 from hw.synthesis.emit import tool
-from hw.synthesis.paths import longest, synthesise
 from hw.synthesis.primitives import MULTIPLIER_LEVELS, begins, clock_pin, ends, kind, passes, resources
 from hw.synthesis.timing import PARTS
+from hw.synthesis.timing_paths import critical_paths, synthesise
 
 
 class Sketch:
@@ -69,7 +69,7 @@ class Sketch:
 
     def ways(self, **options):
         names = {net: {"bits": [bit], "hide_name": int(net.startswith("$"))} for net, bit in self.bits.items()}
-        return longest(
+        return critical_paths(
             {"modules": {"top": {"cells": self.cells, "ports": self.ports, "netnames": names}}}, "top", **options
         )
 
@@ -258,7 +258,7 @@ MUTANTS = {
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
 def test_who_counts_wrongly_is_noticed(mutant, monkeypatch):
     for name, function in mutant.items():
-        monkeypatch.setattr(hw.synthesis.paths, name, function)
+        monkeypatch.setattr(hw.synthesis.timing_paths, name, function)
     with pytest.raises((AssertionError, ValueError, StopIteration, KeyError)):
         ways_have_the_levels_that_one_counts()
         multipliers_have_the_levels_that_one_counts()
@@ -426,9 +426,9 @@ class Known(Component):
 
 @pytest.mark.parametrize("family", ["xc7", "xcup"])
 def test_designs_of_which_one_knows(family, tmp_path, monkeypatch):
-    monkeypatch.setattr(hw.synthesis.paths, "BUILD", tmp_path)
+    monkeypatch.setattr(hw.synthesis.timing_paths, "BUILD", tmp_path)
     netlist, cells = synthesise("known", Known(), family=family)
-    ways = longest(netlist, "top", most=99)
+    ways = critical_paths(netlist, "top", most=99)
     found = {(way.clock, way.end): way for way in ways["clk"] + ways["c[63]"]}
     assert found["c[63]", "full"].levels == 1 and found["c[63]", "full"].begin == "seen"
     assert found["clk", "total"].levels == 2  # LUTs, then one chain of 64 bits
@@ -447,10 +447,10 @@ def test_designs_of_which_one_knows(family, tmp_path, monkeypatch):
 
 
 def test_a_component_of_a_board(tmp_path, monkeypatch):
-    monkeypatch.setattr(hw.synthesis.paths, "BUILD", tmp_path)
+    monkeypatch.setattr(hw.synthesis.timing_paths, "BUILD", tmp_path)
     config = BOARDS["colorlight_5a_75b"].config
     netlist, cells = synthesise("queue", PARTS["queue"](config))
-    (clock, port) = (longest(netlist, "top", ports=True)[clock] for clock in ("clk", "port"))
+    (clock, port) = (critical_paths(netlist, "top", ports=True)[clock] for clock in ("clk", "port"))
     assert 2 <= clock[0].levels <= 16 and port and resources(cells)["FF"] > 100
     assert not [way for way in clock if re.match(r"\$(abc|auto|techmap)", way.end)]
 
@@ -461,10 +461,10 @@ def test_a_component_of_a_board(tmp_path, monkeypatch):
         tmp_path / "queue",
     )
     monkeypatch.setattr(
-        hw.synthesis.paths,
+        hw.synthesis.timing_paths,
         "passes",
         lambda cell, pin, position: passes(cell, pin, position) if kind(cell["type"]) == "lut" else (),
     )
-    monkeypatch.setattr(hw.synthesis.paths, "ends", lambda cell, pin: None if kind(cell["type"]) == "lut" else 0)
-    most = max(way.levels for ways in longest(netlist, "top", ports=True).values() for way in ways)
+    monkeypatch.setattr(hw.synthesis.timing_paths, "ends", lambda cell, pin: None if kind(cell["type"]) == "lut" else 0)
+    most = max(way.levels for ways in critical_paths(netlist, "top", ports=True).values() for way in ways)
     assert most == int(re.search(r"length=(\d+)", (tmp_path / "queue" / "path.txt").read_text()).group(1)) >= 3

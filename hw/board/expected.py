@@ -7,7 +7,7 @@ from pathlib import Path
 __all__ = ["BEGIN", "COLUMNS", "END", "TABLE", "TOLERANCE", "differences", "read", "update"]
 
 TABLE = Path(__file__).parents[2] / "docs" / "boards.md"
-BEGIN, END = "<!-- counts: python -m hw.synthesis.utilisation --update -->", "<!-- end of counts -->"
+BEGIN, END = "<!-- counts: python -m hw.board.utilisation --update -->", "<!-- end of counts -->"
 COLUMNS = ("LUT", "FF", "RAMB36", "RAMB18", "URAM", "DSP", "levels")
 TOLERANCE = 0.05
 """By how much a count may grow or shrink before its row must be written anew."""
@@ -56,6 +56,6 @@ def differences(name: str, counted: Mapping[str, int], expected: Mapping[str, in
         if abs(now - then) > (0 if column == "levels" else TOLERANCE * then):
             wrong.append(
                 f"{column} of {name} {'grew' if now > then else 'shrank'} from {then:,} to {now:,}; if that is meant: "
-                f"python -m hw.synthesis.utilisation --update --only {name}"
+                f"python -m hw.board.utilisation --update --only {name}"
             )
     return wrong

@@ -1,11 +1,11 @@
-"""`python -m hw.synthesis.utilisation`: what the boards' designs and their components take of a Xilinx part, by Yosys: a synthesis
-without placement.
+"""`python -m hw.board.utilisation`: resource utilisation of the boards' designs and of components in a Xilinx part, as
+Yosys synthesises them, without placement.
 
 LUTs are an upper bound, since vendors' tools put two small ones into one, and include those that are memory. The
-longest ways are counted in levels (`hw.synthesis.paths`); how long they take is not known before they are placed. Designs of
+longest ways are counted in levels (`hw.synthesis.timing_paths`); how long they take is not known before they are placed. Designs of
 ECP5 boards are mapped to the 7 series, as a second opinion.
 
-What is expected stands in docs/boards.md (`hw.synthesis.expected`); `--update` writes what was counted there.
+What is expected stands in docs/boards.md (`hw.board.expected`); `--update` writes what was counted there.
 """
 
 import json
@@ -22,16 +22,16 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Column, Table
 
-import hw.synthesis.paths
+import hw.synthesis.timing_paths
 from hw.board.boards import BOARDS, DEFAULT, Board
+from hw.board.expected import update
 from hw.board.shell import Shell
 from hw.replay.engine import Engine
 from hw.replay.sampler import Sampler
 from hw.replay.tree import SumTree
-from hw.synthesis.expected import update
-from hw.synthesis.paths import Way, longest
 from hw.synthesis.primitives import resources
 from hw.synthesis.timing import PARTS
+from hw.synthesis.timing_paths import TimingPath, critical_paths
 from iswitch.config import Config, Replay
 
 __all__ = ["CORE_CLOCK", "DESIGNS", "Design", "available", "block_rams", "count", "main", "xilinx_report"]
@@ -99,8 +99,8 @@ in front. The service is all of it, at 256 bits; of 20 it is phased and does not
 def count(name: str, design: Design) -> dict[str, Any]:
     """Resources, the most levels, and the longest ways. Files are left in `build/levels/<name>`."""
     begun = time.monotonic()
-    netlist, cells = hw.synthesis.paths.synthesise(name, design.make(), family=design.family)
-    ways = longest(netlist, "top", most=WAYS, ports=design.ports)
+    netlist, cells = hw.synthesis.timing_paths.synthesise(name, design.make(), family=design.family)
+    ways = critical_paths(netlist, "top", most=WAYS, ports=design.ports)
     return {
         **resources(cells),
         "levels": max((found[0].levels for found in ways.values()), default=0),
@@ -109,7 +109,7 @@ def count(name: str, design: Design) -> dict[str, Any]:
     }
 
 
-def described(ways: Mapping[str, list[Way]]) -> list[dict[str, Any]]:
+def described(ways: Mapping[str, list[TimingPath]]) -> list[dict[str, Any]]:
     return sorted((asdict(way) for found in ways.values() for way in found), key=lambda way: -way["levels"])
 
 
@@ -136,11 +136,11 @@ def xilinx_report(
     """`report.json` of a board that no tool here can place: `timing_met` and `achieved_mhz` are None, since nothing is
     known of them.
 
-    netlist, cells: as `hw.synthesis.paths.synthesise` gives them. required_mhz: of clocks by their names in the netlist; that of
+    netlist, cells: as `hw.synthesis.timing_paths.synthesise` gives them. required_mhz: of clocks by their names in the netlist; that of
     the core is known. "block RAM" is what RAMB36 and RAMB18 take together, in whole RAMB36.
     """
     needed = {CORE_CLOCK: board.core_mhz, **(required_mhz or {})}
-    ways = longest(netlist, top, most=WAYS)
+    ways = critical_paths(netlist, top, most=WAYS)
     used, most = resources(dict(cells)), available(board)
     found = {name: {"used": number, "available": most[name]} for name, number in used.items() if number or most[name]}
     found["block RAM"] = {"used": ceil(block_rams(used)), "available": most["RAMB36"]}
