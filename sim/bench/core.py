@@ -122,7 +122,7 @@ class Recorder(TreeSwitch):
             flags = (
                 ContributionFlag.RETRANSMISSION * again
                 | ContributionFlag.BOUNDARY * slot.boundary
-                | ContributionFlag.WHOLE * slot.whole
+                | ContributionFlag.WHOLE * slot.requires_all
             )
             numeric = Format.FIXED64 if slot.format == Format.WINDOW64 else slot.format
             receivers, up = (
