@@ -19,7 +19,7 @@ from examples.ppo import batch_of, gae, loss
 from examples.replica import Replica, Vector
 from examples.rollout import Agent, EnvRunner
 from examples.training import Episodes, Options, Pace, Progress, Trained
-from iswitch.driver.update import Update
+from iswitch import Update
 
 __all__ = ["Pipeline", "Result", "Tally", "size", "train"]
 

@@ -2,7 +2,6 @@
 
 from iswitch.async_worker import AsyncWorker
 from iswitch.distribution import __version__
-from iswitch.driver.update import Update
 from iswitch.errors import (
     AbandonedJobWarning,
     CollectiveTimeoutError,
@@ -21,7 +20,7 @@ from iswitch.errors import (
     TaintedError,
     TaintWarning,
 )
-from iswitch.results import Reduction
+from iswitch.results import Reduction, Update
 from iswitch.worker import Worker
 
 __all__ = [

@@ -26,7 +26,7 @@ from iswitch.driver.membership import Membership
 from iswitch.driver.ring import Notice
 from iswitch.driver.stream import DEPTH, Arrival, Stream, Vector
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
-from iswitch.driver.update import ENTRY, Layout, Update
+from iswitch.driver.update_layout import TRAILER_ENTRY, UpdateLayout
 from iswitch.errors import (
     CollectiveTimeoutError,
     DivergedError,
@@ -40,7 +40,7 @@ from iswitch.errors import (
     TaintWarning,
 )
 from iswitch.handover import NOTE, free_job, hand_over
-from iswitch.results import TAINT_ADVICE, Reduction, ranks, taint_limit
+from iswitch.results import TAINT_ADVICE, Reduction, Update, format_ranks, rejected_values
 from iswitch.wire import NO_MEMBER, SEGMENTS_MAX, STALENESS_MAX, Format, Mode, Reason, SlotState
 
 __all__ = ["AsyncWorker"]
@@ -167,7 +167,7 @@ class AsyncWorker(JobWorker):
         self.on_taint = on_taint
         self._failure: IswitchError | Notice | None = None
         self._discarded = memoryview(bytearray(RECEIVE_BYTES))
-        self._layout = Layout(size, elements or self.config.elements, world)
+        self._layout = UpdateLayout(size, elements or self.config.elements, world)
         wish = Membership(
             job=job,
             key=key,
@@ -225,9 +225,9 @@ class AsyncWorker(JobWorker):
         return self._stream.ages.copy()
 
     @property
-    def resent(self) -> int:
+    def retransmissions(self) -> int:
         """Contributions that this worker sent more than once."""
-        return self._stream.resent
+        return self._stream.retransmissions
 
     @property
     def digest(self) -> str:
@@ -279,7 +279,7 @@ class AsyncWorker(JobWorker):
         self._demand_weights()
         version = self.version if version is None else version
         demand_int("version", version, 0, self.version)
-        values, trailer = np.array(vector, self._dtype, order="C").reshape(-1), self._layout.trailer()
+        values, trailer = np.array(vector, self._dtype, order="C").reshape(-1), self._layout.empty_trailer()
         trailer[self.rank] = version, 0, np.frombuffer(self._digests.get(version, bytes(8)), "<u8", 1)[0]
         self._offer(Vector(values, trailer, version - self._first, self._layout.elements))
 
@@ -399,8 +399,8 @@ class AsyncWorker(JobWorker):
         """Becomes part of an update with zeros and the question. A claim tells of weights: those of all updates that
         are complete here, which is what it is for. CollectiveTimeoutError."""
         stream, granted = self._stream, self._stream.ages.total()
-        trailer = self._layout.trailer()
-        trailer["asks"][self.rank] = job + 1
+        trailer = self._layout.empty_trailer()
+        trailer["transfer_job"][self.rank] = job + 1
         version = -1
         while stream.ages.total() == granted:
             left_s = deadline - self._transport.now()
@@ -414,10 +414,10 @@ class AsyncWorker(JobWorker):
     def _hand_out(self, arrival: Arrival) -> Update:
         """An update with its digest reckoned and its members' digests compared. The latest digests are kept for as long
         as a vector can refer to them."""
-        number, vector = self.version - 1, self._layout.vector
+        number, vector = self.version - 1, self._layout.vector_segments
         members = np.bitwise_and.reduce(arrival.headers["members"][vector:])
         entries = {rank: arrival.trailer[rank] for rank in range(self._layout.world) if members >> np.uint32(rank) & 1}
-        asking = {rank: int(entry["asks"]) - 1 for rank, entry in entries.items() if entry["asks"]}
+        asking = {rank: int(entry["transfer_job"]) - 1 for rank, entry in entries.items() if entry["transfer_job"]}
         entries = {rank: entry for rank, entry in entries.items() if rank not in asking}
         for rank, entry in entries.items():
             self._compare(number, rank, entry)
@@ -438,8 +438,8 @@ class AsyncWorker(JobWorker):
             Reduction(self._layout.world, self._layout.elements, 0, headers),
         )
         if update.tainted and self.on_taint != "ignore":
-            limit = taint_limit(self._stream.membership.format, self._stream.membership.fraction)
-            message = f"{update.reduction.taint(limit)}, in update {number}. {TAINT_ADVICE}"
+            limit = rejected_values(self._stream.membership.format, self._stream.membership.fraction)
+            message = f"{update.reduction.describe_taint(limit)}, in update {number}. {TAINT_ADVICE}"
             if self.on_taint == "raise":
                 raise TaintedError(message, update)
             warnings.warn(message, TaintWarning, stacklevel=3)
@@ -450,7 +450,7 @@ class AsyncWorker(JobWorker):
         own = self._digests.get(version)
         if own is None and version < min(self._digests):  # from before this worker came
             return
-        if own is None or own[: ENTRY["digest"].itemsize] != entry["digest"].tobytes():
+        if own is None or own[: TRAILER_ENTRY["digest"].itemsize] != entry["digest"].tobytes():
             self._failure = DivergedError(
                 f"rank {rank} was not given the same first {version} updates as rank {self.rank}, says its vector in update {number}: "
                 "their weights differ. Begin again from saved weights, and look for a switch or a link that damages packets"
@@ -508,14 +508,14 @@ class AsyncWorker(JobWorker):
         low, m = stream.low, stream.membership
         slot = read_slot(self._control, m.job, stream.low_seq, m.window)
         first = (
-            layout.vector - 1
+            layout.vector_segments - 1
         ) * layout.elements  # of the vector's last segment; Joins compare the number of segments
         theirs = first + slot.length // 4
-        last = low == stream.low and low % layout.segments == layout.vector - 1 and slot.seq == stream.low_seq
+        last = low == stream.low and low % layout.segments == layout.vector_segments - 1 and slot.seq == stream.low_seq
         if last and slot.state == SlotState.COLLECTING and theirs != layout.size:
             self._failure = MismatchError(
-                f"the workers of {self._where} push vectors of different sizes: {theirs:,} elements by {ranks(slot.arrived)}, and {layout.size:,} "
-                f"by this worker, rank {m.member}. Start all workers with the same `size`"
+                f"the workers of {self._where} push vectors of different sizes: {theirs:,} elements by "
+                f"{format_ranks(slot.arrived)}, and {layout.size:,} by this worker, rank {m.member}. Start all workers with the same `size`"
             )
 
     def _demand_weights(self) -> None:

@@ -1,4 +1,4 @@
-"""Which workers are in a sum, and what a collective says if some are not."""
+"""Results of collectives and updates: the workers that are in a sum, and the errors and warnings about the others."""
 
 import warnings
 from collections.abc import Sequence
@@ -9,136 +9,245 @@ import numpy as np
 from iswitch.errors import MissingWarning, NoContributionError, TaintedError, TaintWarning
 from iswitch.wire import Format
 
-__all__ = ["TAINT_ADVICE", "Reduction", "ranks", "ranks_of", "taint_limit"]
+__all__ = ["TAINT_ADVICE", "Reduction", "Update", "format_ranks", "ranks_of", "rejected_values"]
 
 _REMEDY = (
-    "If the numbers are large, a smaller `fraction`, the same for all workers, takes larger ones and rounds small ones more coarsely; if "
-    "they are NaN, look at that rank's loss"
+    "If the values are large, choose a smaller `fraction`, the same on all workers: it admits larger values and rounds small ones more "
+    "coarsely. If they are NaN, look at the loss of that rank"
 )
-TAINT_ADVICE = _REMEDY + '. on_taint="warn" or "ignore" does not raise TaintedError'
+TAINT_ADVICE = _REMEDY + '. With on_taint="warn" or "ignore" the worker does not raise TaintedError'
 
 
 @dataclass(frozen=True, repr=False)
 class Reduction:
-    """Which workers are in a sum. An array is cut into segments, each of which is a sum of its own.
+    """The workers that are in each segment of a sum.
 
-    world: workers of the job. elements: numbers in a segment (the last may have fewer). resent: contributions that this
-    worker sent more than once. odd: the switch flagged a segment as partial or tainted.
+    The driver cuts an array into segments, and the switch sums each segment by itself. So one segment can lack a worker
+    that another segment contains.
+
+    Parameters
+    ----------
+    world : int
+        Workers of the job.
+    elements : int
+        Elements in a segment; the last segment may have fewer.
+    retransmissions : int
+        Contributions that this worker sent more than once.
+    headers : numpy.ndarray
+        `iswitch.wire.HEADER`, shape (segments,): the header of each segment's result.
+    flagged : bool
+        True if the switch marked a segment as partial or tainted.
     """
 
     world: int
     elements: int
-    resent: int
+    retransmissions: int
     headers: np.ndarray = field(repr=False)
-    odd: bool = field(repr=False, default=False)
+    flagged: bool = field(repr=False, default=False)
 
     @property
     def counts(self) -> np.ndarray:
-        """u16, (segments,): how many workers are in each segment's sum."""
+        """uint16, shape (segments,): the number of workers in each segment's sum."""
         return self.headers["count"]
 
     @property
-    def members(self) -> np.ndarray:
-        """u32, (segments,): bit r is set if rank r is in the segment's sum."""
+    def member_masks(self) -> np.ndarray:
+        """uint32, shape (segments,): bit r is 1 if rank r is in the segment's sum."""
         return self.headers["members"]
 
     @property
+    def members(self) -> tuple[int, ...]:
+        """Ranks that are in the sum of at least one segment."""
+        return ranks_of(int(np.bitwise_or.reduce(self.member_masks, initial=0)))
+
+    @property
     def tainted(self) -> tuple[int, ...]:
-        """Ranks whose contribution to any segment held NaN, an infinity or a number out of range."""
+        """Ranks that sent NaN, an infinity or an element out of range in at least one segment."""
         return ranks_of(int(np.bitwise_or.reduce(self.headers["token"], initial=0)))
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Ranks that are not in the sum of at least one segment: too late (threshold), quarantined, or no longer in the
-        job."""
-        everybody = (1 << self.world) - 1
-        return ranks_of(everybody & ~int(np.bitwise_and.reduce(self.headers["members"], initial=everybody)))
+        """Ranks that at least one segment lacks: too slow (threshold, deadline), quarantined, or not in the job."""
+        all_ranks = (1 << self.world) - 1
+        return ranks_of(all_ranks & ~int(np.bitwise_and.reduce(self.member_masks, initial=all_ranks)))
 
     @property
     def absent(self) -> tuple[int, ...]:
-        """Ranks that are missing without being tainted: too late (threshold), or no longer in the job."""
+        """Ranks that are missing and not tainted: too slow (threshold, deadline), or not in the job."""
         return tuple(rank for rank in self.missing if rank not in self.tainted)
 
     @property
-    def whole(self) -> bool:
-        """All workers are in every segment's sum."""
+    def complete(self) -> bool:
+        """True if every worker is in the sum of every segment."""
         return not self.missing
 
     def __repr__(self) -> str:
-        return f"Reduction(world={self.world}, segments={len(self.headers)}, missing={self.missing}, tainted={self.tainted}, resent={self.resent})"
+        return (
+            f"Reduction(world={self.world}, segments={len(self.headers)}, missing={self.missing}, tainted={self.tainted}, "
+            f"retransmissions={self.retransmissions})"
+        )
 
     def divide(self, values: np.ndarray) -> None:
-        """Sums to means, in place: each segment of `values`, 1-D float32, by the number of workers in it."""
+        """Turn sums into means, in place.
+
+        Parameters
+        ----------
+        values : numpy.ndarray
+            float32, 1-D: the sum. Each segment is divided by the number of workers in it.
+        """
         count = int(self.counts[0])
         if np.count_nonzero(self.counts == count) == len(self.counts):
             values /= np.float32(max(1, count))
         else:
             values /= np.repeat(np.maximum(self.counts, 1).astype(np.float32), self.elements)[: values.size]
 
-    def judge(self, *, warn_missing: Sequence[int], number: int, limit: str, on_taint: str) -> None:
-        """Say what is unusual about a result that is in place.
+    def report_problems(self, *, warn_missing: Sequence[int], number: int, rejected: str, on_taint: str) -> None:
+        """Raise or warn if the result lacks workers or is tainted. The result itself is in place already.
 
         Parameters
         ----------
         warn_missing : sequence of int
-            Ranks that were expected and are not in the sum, to warn of.
+            Ranks to warn about: they were expected and are not in the sum.
         number : int
-            Of the collective. It makes each warning's text new, because Python shows the same text only once.
-        limit : str
-            Which numbers the job does not take, as a part of a sentence.
-        on_taint : str
-            As in `Worker`.
+            Number of the collective. It makes the text of each warning new, because Python shows the same text once.
+        rejected : str
+            The values that the job rejects, as `rejected_values` returns them.
+        on_taint : {"raise", "warn", "ignore"}
+            What to do about a tainted segment.
 
         Raises
         ------
         NoContributionError
-            If a segment holds no worker's numbers.
+            If a segment contains no worker's elements.
         TaintedError
             If a contribution was tainted and `on_taint` is "raise".
         """
         if not self.counts.all():
             raise NoContributionError(
-                f"{int((self.counts == 0).sum())} of {len(self.counts)} segments hold no worker's numbers: {ranks(self.tainted)} sent {limit}. "
-                f"{_REMEDY}"
+                f"{int((self.counts == 0).sum())} of {len(self.counts)} segments contain no worker's elements: "
+                f"{format_ranks(self.tainted)} sent {rejected}. {_REMEDY}"
             )
         if warn_missing:
             warnings.warn(
-                f"{ranks(warn_missing)} {'are' if len(warn_missing) > 1 else 'is'} not in the sum of collective {number}: a worker has "
-                "left, was evicted because it was silent for `evict_s`, or a lower threshold was set. `Reduction.counts` says how many "
-                "workers are in each segment. This warning comes again when other ranks are missing",
+                f"the sum of collective {number} lacks {format_ranks(warn_missing)}: the worker has left, the switch evicted it after "
+                "`evict_s` of silence, or a worker lowered the threshold. `Reduction.counts` gives the number of workers in each "
+                "segment. The next warning comes when other ranks are missing",
                 MissingWarning,
                 stacklevel=4,
             )
         if on_taint != "ignore" and self.tainted:
-            message = f"{self.taint(limit)}, in collective {number}. {TAINT_ADVICE}"
+            message = f"{self.describe_taint(rejected)}, in collective {number}. {TAINT_ADVICE}"
             if on_taint == "raise":
                 raise TaintedError(message, self)
             warnings.warn(message, TaintWarning, stacklevel=4)
 
-    def taint(self, limit: str) -> str:
-        """Which ranks sent what, in how many segments, and what became of it; as the beginning of a sentence."""
+    def describe_taint(self, rejected: str) -> str:
+        """Return the beginning of a sentence: which ranks sent which values, in how many segments, and the effect."""
         segments = int(np.count_nonzero(self.headers["token"]))
         left_out = set(self.tainted) <= set(self.missing)
-        return (
-            f"{ranks(self.tainted)} sent {limit} in {segments} of {len(self.headers)} segments"
-            f"{', which are left out of the sums of those segments' if left_out else ', which makes NaN of those sums'}"
-        )
+        effect = "so the switch left them out of the sums of those segments" if left_out else "so those sums are NaN"
+        return f"{format_ranks(self.tainted)} sent {rejected} in {segments} of {len(self.headers)} segments, {effect}"
 
 
-def taint_limit(format: Format, fraction: int) -> str:
-    """Which numbers a job does not take, as a part of a sentence."""
+@dataclass(frozen=True, repr=False)
+class Update:
+    """An update of an asynchronous job: the sum of the vectors of some workers.
+
+    Parameters
+    ----------
+    number : int
+        Number of the update, from 0. All workers receive the same updates in this order.
+    sum : numpy.ndarray
+        float32, or int32 in a job of format "int32"; shape (size,). The program may keep and change it.
+    versions : dict of int to int
+        For each rank in the update: the number of updates in the weights that its vector was computed with.
+    reduction : Reduction
+        The workers that are in each segment of the sum.
+    """
+
+    number: int
+    sum: np.ndarray = field(repr=False)
+    versions: dict[int, int]
+    reduction: Reduction = field(repr=False)
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Ranks whose vector is in the sum of at least one segment."""
+        return self.reduction.members
+
+    @property
+    def count(self) -> int:
+        """Number of `members`. A segment has fewer if a worker left or sent NaN: see `counts`."""
+        return len(self.members)
+
+    @property
+    def counts(self) -> np.ndarray:
+        """uint16, shape (segments,): the number of workers in each segment's sum. A segment of no worker is zeros."""
+        return self.reduction.counts
+
+    @property
+    def tainted(self) -> tuple[int, ...]:
+        """Ranks whose vector held NaN, an infinity or an element out of range. The sum lacks such segments."""
+        return self.reduction.tainted
+
+    @property
+    def ages(self) -> dict[int, int]:
+        """For each rank in the update: the number of updates between the vector's weights and this update, at most the
+        job's staleness."""
+        return {rank: self.number - version for rank, version in self.versions.items()}
+
+    def __repr__(self) -> str:
+        return f"Update(number={self.number}, members={self.members}, tainted={self.tainted}, versions={self.versions})"
+
+    def mean(self) -> np.ndarray:
+        """Return the mean: each segment of the sum, divided by the number of workers in it.
+
+        Returns
+        -------
+        numpy.ndarray
+            float32, shape (size,), a new array.
+
+        Raises
+        ------
+        ValueError
+            If the job sums int32.
+        """
+        if self.sum.dtype != np.float32:
+            raise ValueError(
+                "`mean` needs a job of float32 vectors, because a mean of integers is not an integer: divide `sum`"
+            )
+        values = self.sum.copy()
+        self.reduction.divide(values)
+        return values
+
+
+def rejected_values(format: Format, fraction: int) -> str:
+    """Return the values that a job does not add, as a part of a sentence.
+
+    Parameters
+    ----------
+    format : Format
+        Number format of the job.
+    fraction : int
+        Fraction bits of "window64".
+
+    Returns
+    -------
+    str
+        For example "NaN or an infinity".
+    """
     if format != Format.WINDOW64:
         return "NaN or an infinity"
-    return f"NaN, an infinity or a number with |x| >= {2.0 ** (58 - fraction):g} (`fraction` is {fraction})"
+    return f"NaN, an infinity or a value with |x| >= {2.0 ** (58 - fraction):g} (`fraction` is {fraction})"
 
 
 def ranks_of(mask: int) -> tuple[int, ...]:
-    """The ranks r of which bit r is set."""
+    """Return the ranks r for which bit r of a mask is 1."""
     return tuple(rank for rank in range(mask.bit_length()) if mask >> rank & 1)
 
 
-def ranks(members: Sequence[int], conjunction: str = "and") -> str:
-    """The ranks as a part of a sentence: "rank 1", "ranks 0, 1 and 4"."""
+def format_ranks(members: Sequence[int], conjunction: str = "and") -> str:
+    """Return ranks as a part of a sentence: "rank 1", or "ranks 0, 1 and 4"."""
     if len(members) == 1:
         return f"rank {members[0]}"
     return f"ranks {', '.join(map(str, members[:-1]))} {conjunction} {members[-1]}" if members else "no rank"

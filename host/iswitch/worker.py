@@ -26,7 +26,7 @@ from iswitch.errors import (
     RefusedError,
     SwitchUnreachableError,
 )
-from iswitch.results import Reduction, taint_limit
+from iswitch.results import Reduction, rejected_values
 from iswitch.wire import DEADLINE_US_MAX, HEADER, NO_MEMBER, Format, Mode, Reason, Register
 
 __all__ = ["Worker"]
@@ -262,7 +262,7 @@ class Worker(JobWorker):
                 reduction.divide(values)
             if not np.may_share_memory(values, array):
                 array[...] = values.reshape(array.shape)
-            if reduction.odd or not reduction.whole or self._missing:
+            if reduction.flagged or not reduction.complete or self._missing:
                 self._judge(reduction)
         return reduction
 
@@ -270,10 +270,10 @@ class Worker(JobWorker):
         """What is to be said of a result that is in place; a warning each time that other ranks are missing."""
         everybody = self.threshold == self.world
         missing = reduction.absent if everybody else ()
-        reduction.judge(
+        reduction.report_problems(
             warn_missing=missing if missing != self._missing else (),
             number=self._collectives,
-            limit=taint_limit(self._ring.membership.format, self._ring.membership.fraction),
+            rejected=rejected_values(self._ring.membership.format, self._ring.membership.fraction),
             on_taint=self.on_taint,
         )
         self._missing = missing
@@ -291,7 +291,7 @@ class Worker(JobWorker):
         if self.rank == root:
             values.view(np.uint8)[: data.size] = data
         reduction = self._collect(values, Format.INT32, whole=True)
-        if not (reduction.members >> np.uint32(root) & 1).all():
+        if not (reduction.member_masks >> np.uint32(root) & 1).all():
             raise NoContributionError(f"the broadcast has nothing of its root, rank {root}: it has left the job")
         return buffer if self.rank == root else filled(buffer, values.view(np.uint8)[: data.size])
 
@@ -331,7 +331,7 @@ class Worker(JobWorker):
             if self._admitted:
                 continue
             spread = self._collect(values, Format.INT32, whole=True, within_share=True)
-            if (spread.members >> np.uint32(root) & 1).all() and not self._admitted:
+            if (spread.member_masks >> np.uint32(root) & 1).all() and not self._admitted:
                 break
         self._changed = False
         if root != self.rank:

@@ -54,7 +54,7 @@ def work(rank: int, port: int, size: int, repetitions: int) -> list[tuple[float,
             begun = time.monotonic()
             reduction = worker.allreduce(array)
             spans.append((begun, time.monotonic()))
-            if not reduction.whole:
+            if not reduction.complete:
                 raise RuntimeError(f"ranks {reduction.missing} are not in the sum")
     return spans[1:]
 

@@ -78,7 +78,7 @@ def _sums(client: Any, elements: int, now: Callable[[], float], rank: int, size:
     for number in range(repetitions):
         array = np.full(size, rank + number, np.float32)
         begun = now()
-        resent += client.allreduce(array).resent
+        resent += client.allreduce(array).retransmissions
         times.append((begun, now()))
         if not (array == WORLD * number + sum(range(WORLD))).all():
             raise RuntimeError(f"sum {number} of rank {rank} is wrong")

@@ -9,8 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from iswitch.driver.update import Update
-from iswitch.results import Reduction
+from iswitch.results import Reduction, Update
 from iswitch.wire import HEADER
 from sim.bench.turns import in_turns
 

@@ -279,7 +279,7 @@ def test_nothing_that_a_neighbour_of_infinity_sends_is_in_a_sum():
             return update.tainted, update.counts[:2].tolist(), update.members, set(update.sum[:16]), set(update.mean())
 
         with pytest.warns(
-            TaintWarning, match=r"rank 1 sent NaN.* in 1 of 2 segments, which are left out .*, in update 0\."
+            TaintWarning, match=r"rank 1 sent NaN.* in 1 of 2 segments, so the switch left them out .*, in update 0\."
         ):
             assert together(model, 2, body, size=32, on_taint="warn") == [((1,), [1, 2], (0, 1), {1.0}, {1.0})] * 2
 
@@ -496,7 +496,7 @@ def test_wrong_vectors_are_refused_before_anything_is_sent():
         assert worker.wait(5)
         [update] = worker.updates()
         assert update.sum.tolist() == [0, 1, 2, 3, 4, 5] and update.ages == {0: 0} and worker.version == 1
-        with pytest.raises(ValueError, match="a mean is of float32"):
+        with pytest.raises(ValueError, match="`mean` needs a job of float32"):
             type(update)(0, update.sum.astype(np.int32), {}, update.reduction).mean()
         assert "rank 0 of 1, job 0" in repr(worker) and worker.counters()["ADDED"] == worker.segments == 2
         transport = UdpTransport(model.address(1))

@@ -67,7 +67,7 @@ def test_sums_are_exact_at_every_boundary(plain):
         for arrays, reductions in together(model, 2, body, plain=plain, timeout_s=30):
             for size, array, reduction in zip(SIZES, arrays, reductions):
                 assert np.array_equal(array, total(2, size))
-                assert reduction.whole
+                assert reduction.complete
                 assert reduction.counts.tolist() == [2] * -(-size // ELEMENTS)
 
 
@@ -78,7 +78,7 @@ def test_sums_are_exact_over_a_bad_network(plain, format):
     def body(worker):
         arrays = [numbers(worker.rank, size, k) for k, size in enumerate(sizes)]
         for array in arrays:
-            assert worker.allreduce(array).whole
+            assert worker.allreduce(array).complete
         return arrays
 
     with UdpModel(SMALL, faults=BAD) as model:
@@ -196,10 +196,10 @@ def test_laggard_gets_the_results_it_is_not_in(model, backlog):
     (ahead, first), (late, second) = together(model, 2, body, threshold=1, backlog=backlog, timeout_s=30)
     for mine, other, reduction, same in zip(ahead, late, first, second):
         assert np.array_equal(mine, other)
-        assert np.array_equal(reduction.members, same.members)
+        assert np.array_equal(reduction.member_masks, same.member_masks)
         assert (reduction.counts == 1).all()
     if backlog is None:
-        assert all(reduction.missing == (1,) and not reduction.whole for reduction in first)
+        assert all(reduction.missing == (1,) and not reduction.complete for reduction in first)
         assert all(np.array_equal(array, numbers(0, size)) for array, size in zip(ahead, sizes))
 
 
@@ -215,14 +215,15 @@ def test_mean_divides_each_segment_by_its_own_count(model):
         assert array.tolist() == [6.0] * 16 + [4.0] * 16 + [6.0] * 16
         assert reduction.tainted == reduction.missing == (1,)
         assert reduction.counts.tolist() == [2, 1, 2]
-        assert reduction.members.tolist() == [3, 1, 3]
+        assert reduction.member_masks.tolist() == [3, 1, 3]
+        assert reduction.members == (0, 1)
 
 
 def test_tainted_contribution_is_reported_as_asked(model):
     def body(worker):
         array = np.full(3, np.inf if worker.rank == 1 else 1.0, np.float32)
         how = worker.on_taint = ("raise", "warn")[worker.rank]
-        told = r"rank 1 sent NaN, an infinity or a number with .x. >= 16384 .*in 1 of 1 segments, which are left out.*in collective 1\..*on_taint="
+        told = r"rank 1 sent NaN, an infinity or a value with .x. >= 16384 .*in 1 of 1 segments, so .* left them out.*in collective 1\..*on_taint="
         with pytest.raises(TaintedError, match=told) if how == "raise" else contextlib.nullcontext():
             worker.allreduce(array)
         worker.on_taint = "ignore"
@@ -243,7 +244,7 @@ def test_propagated_taint_makes_nan(model):
     def body(worker):
         array = np.full(3, np.inf if worker.rank == 1 else 1.0, np.float32)
         reduction = worker.allreduce(array)
-        return array, reduction.tainted, reduction.whole
+        return array, reduction.tainted, reduction.complete
 
     for array, tainted, whole in together(model, 2, body, mode="propagate", on_taint="ignore"):
         assert np.isnan(array).all()
@@ -253,7 +254,7 @@ def test_propagated_taint_makes_nan(model):
 def test_sum_of_nobody_raises(model):
     def body(worker):
         with pytest.raises(
-            NoContributionError, match="1 of 1 segments hold no worker's numbers: ranks 0 and 1 sent NaN"
+            NoContributionError, match="1 of 1 segments contain no worker's elements: ranks 0 and 1 sent NaN"
         ):
             worker.allreduce(np.full(3, np.nan, np.float32))
         worker.barrier()
@@ -359,7 +360,7 @@ def test_sum_without_a_worker_that_has_left_warns(model):
             gone.set()
             return
         assert gone.wait(10)
-        with pytest.warns(MissingWarning, match="rank 1 is not in the sum of collective 2: a worker has left"):
+        with pytest.warns(MissingWarning, match="the sum of collective 2 lacks rank 1: the worker has left"):
             worker.allreduce(np.ones(3, np.float32))
 
     together(model, 2, body)
@@ -586,7 +587,7 @@ def test_broadcast_and_barrier_wait_for_everybody_whatever_the_threshold(model):
 
 def test_reduction_of_nothing_is_whole():
     reduction = Reduction(2, 16, 0, np.zeros(0, HEADER))
-    assert reduction.whole and reduction.tainted == ()
+    assert reduction.complete and reduction.tainted == ()
 
 
 def test_without_epoll(model, monkeypatch):

@@ -48,7 +48,7 @@ def test_a_sound_switch_with_a_running_job_has_nothing_bad():
         assert found["segment"].mark == found["ToS"].mark == found["key"].mark == found["job 0"].mark == Mark.OK
         assert found["job 0"].figure.startswith("running, 1 of 1 workers")
         assert "key" in named(findings(ports[1], job=0, key=6))
-        assert worker.allreduce(np.ones(1000, np.float32)).whole
+        assert worker.allreduce(np.ones(1000, np.float32)).complete
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from iswitch.control.explanations import REFUSALS
 from iswitch.control.inspection import JobView, MemberView, read_job, read_member
 from iswitch.driver.membership import Membership
 from iswitch.errors import AbandonedJobWarning, RefusedError
-from iswitch.results import ranks
+from iswitch.results import format_ranks
 from iswitch.wire import NO_MEMBER, SILENCE_TICK_US, JobState, Reason, Standing
 
 __all__ = ["Watch"]
@@ -203,7 +203,7 @@ class Watch:
                 raise (refusal or refused) from None
         else:
             warnings.warn(
-                f"job {job.job} at {self.control.address} was left behind: from none of its members, {ranks(list(self.members))}, "
+                f"job {job.job} at {self.control.address} was left behind: from none of its members, {format_ranks(list(self.members))}, "
                 f"anything came while this worker watched for {silent_s:.1f} s, longer than the job's `evict_s` of "
                 f"{job.evict_us / 1e6:g} s. This worker has ended that job and joins a new one",
                 AbandonedJobWarning,

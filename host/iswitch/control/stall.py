@@ -9,7 +9,7 @@ from iswitch.control.explanations import explain, odd_rises
 from iswitch.control.inspection import SlotView, read_job, read_slot
 from iswitch.driver.ring import Ring
 from iswitch.errors import CollectiveTimeoutError, MismatchError
-from iswitch.results import ranks
+from iswitch.results import format_ranks
 from iswitch.wire import Format, JobState, SlotState
 
 __all__ = ["Stall", "risen_sentences"]
@@ -62,7 +62,7 @@ class Stall:
             self._looks += 1
             if self._looks >= _SURE_LOOKS:
                 self._mismatch(
-                    f"{ranks(slot.arrived)} {'sum' if len(slot.arrived) > 1 else 'sums'} {theirs}, and this worker, rank {m.member}, "
+                    f"{format_ranks(slot.arrived)} {'sum' if len(slot.arrived) > 1 else 'sums'} {theirs}, and this worker, rank {m.member}, "
                     f"sums {self._own()}"
                 )
 
@@ -95,7 +95,11 @@ class Stall:
         live = self.control.job(m.job).live
         slot = read_slot(self.control, m.job, self.ring.low, m.window)
         missing = slot.missing if slot.seq == self.ring.low else []
-        absent = f"{ranks(missing)} {'are' if len(missing) > 1 else 'is'}" if missing else "most likely one of them is"
+        absent = (
+            f"{format_ranks(missing)} {'are' if len(missing) > 1 else 'is'}"
+            if missing
+            else "most likely one of them is"
+        )
         cause = f"{absent} not in this collective (computing, stopped, killed, or in another collective)"
         if any(name in risen for name in _MISMATCHES):
             cause += ", or the workers sum arrays of different sizes or number formats: print `array.size` and `array.dtype` on each"

@@ -21,7 +21,7 @@ from iswitch.driver.packing import Packer, Payloads
 from iswitch.driver.ring import Notice
 from iswitch.driver.timer import RetransmissionTimer
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
-from iswitch.driver.update import Layout
+from iswitch.driver.update_layout import UpdateLayout
 from iswitch.errors import MismatchError
 from iswitch.wire import (
     FLAGS_SHIFT,
@@ -68,9 +68,9 @@ class Arrival:
     """Results of one update, in place. headers: (segments,) `HEADER`; sum, trailer: zeros where nothing has come or
     nobody contributed."""
 
-    def __init__(self, layout: Layout, kind: str):
+    def __init__(self, layout: UpdateLayout, kind: str):
         self.headers = np.zeros(layout.segments, HEADER)
-        self.sum, self.trailer = np.zeros(layout.size, kind), layout.trailer()
+        self.sum, self.trailer = np.zeros(layout.size, kind), layout.empty_trailer()
         self.parts = Payloads(self.sum, layout.elements), Payloads(self.trailer.view(np.uint8), layout.elements)
 
 
@@ -83,7 +83,7 @@ class Stream:
     vectors differ.
     """
 
-    def __init__(self, transport: Transport, membership: Membership, layout: Layout, *, backlog: int):
+    def __init__(self, transport: Transport, membership: Membership, layout: UpdateLayout, *, backlog: int):
         if backlog <= membership.staleness:  # or an update granted to this member could be one that it does not keep
             raise ValueError(f"backlog must be above the staleness, {membership.staleness}, not {backlog!r}")
         self.transport, self.membership, self.layout, self.backlog = transport, membership, layout, backlog
@@ -123,7 +123,7 @@ class Stream:
         """Vectors that were too old."""
         self.ages: Counter[int] = Counter()
         """How many updates were granted between the weights of a granted vector and its own, and how often."""
-        self.resent = 0
+        self.retransmissions = 0
         """Contributions sent more than once."""
         self.news = 0
         """Trains and answers with something new in them."""
@@ -292,7 +292,7 @@ class Stream:
         arrival.headers[segments] = headers
         somebody = headers["count"] > 0
         for payloads, format, first, end in zip(
-            arrival.parts, self._formats, (0, self.layout.vector), (self.layout.vector, self.segments)
+            arrival.parts, self._formats, (0, self.layout.vector_segments), (self.layout.vector_segments, self.segments)
         ):
             which = somebody & (first <= segments) & (segments < end)
             if not which.any():
@@ -424,9 +424,9 @@ class Stream:
     def _contribute(self, vector: Vector, positions: np.ndarray, now: float, flags: int) -> None:
         base = vector.update * self.segments
         segments = positions - base
-        split = int(np.searchsorted(segments, self.layout.vector))
+        split = int(np.searchsorted(segments, self.layout.vector_segments))
         for payloads, format, first, chosen in zip(
-            vector.parts, self._formats, (0, self.layout.vector), (segments[:split], segments[split:])
+            vector.parts, self._formats, (0, self.layout.vector_segments), (segments[:split], segments[split:])
         ):
             for train in self.packer.scattered(
                 payloads,
@@ -448,7 +448,7 @@ class Stream:
             chosen = positions[updates == update]
             if vector := self._contributed(update):
                 chosen = chosen[chosen < vector.next]
-                self.resent += len(chosen)
+                self.retransmissions += len(chosen)
                 self._contribute(vector, chosen, now, _RETRANSMISSION)
             elif len(chosen := chosen[chosen <= self.low + self.membership.window]):
                 self._asked[chosen % len(self._lack)] += 1

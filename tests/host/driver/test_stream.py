@@ -13,7 +13,7 @@ from iswitch.config import Config
 from iswitch.driver import stream as stream_module
 from iswitch.driver.membership import Membership
 from iswitch.driver.stream import DEPTH, Stream, Vector
-from iswitch.driver.update import Layout
+from iswitch.driver.update_layout import UpdateLayout
 from iswitch.wire import HEADER, UDP_PORT, Format, Mode, Outcome, Type
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
 from sim.model.decide import random as chance_of_switch
@@ -92,7 +92,7 @@ class Node:
         self.client.take(reply)
 
     def begin(self, size, *, world, staleness, evict_us=0, format=Format.INT32, backlog=None, **settings):
-        self.layout = Layout(size, CONFIG.elements, world)
+        self.layout = UpdateLayout(size, CONFIG.elements, world)
         c = self.client
         self.join(c.join())
         membership = Membership(
@@ -181,7 +181,7 @@ class Node:
     def finish(self):
         if not self.dead and self.pushes:
             values = self.generator.integers(0, 2**31, self.layout.size, np.int32)
-            trailer = self.layout.trailer()
+            trailer = self.layout.empty_trailer()
             trailer[self.rank] = self.version, 0, self.rank
             self.ready_vector = Vector(values, trailer, self.version, CONFIG.elements)
             self.ready_vector.values = values
@@ -206,7 +206,7 @@ def job(size, *, world=3, staleness=2, threshold=2, compute_s=None, network=None
         Node(network, rank, compute_s=time if callable(time) else lambda time=time: time)
         for rank, time in enumerate(times)
     ]
-    segments = Layout(size, CONFIG.elements, world).segments
+    segments = UpdateLayout(size, CONFIG.elements, world).segments
     for node in nodes:
         node.join(
             node.client.join(
@@ -301,10 +301,10 @@ def test_what_was_computed_ahead_with_refused_weights_is_dropped_with_it():
     late = network.nodes[2]
     assert trained(network, 5)
     for _ in range(2):
-        late.stream.offer(Vector(np.zeros(5, np.int32), late.layout.trailer(), 0, CONFIG.elements))
+        late.stream.offer(Vector(np.zeros(5, np.int32), late.layout.empty_trailer(), 0, CONFIG.elements))
     assert network.run(lambda: not late.stream.queued)
     assert late.stream.refused == 2
-    late.stream.offer(Vector(np.zeros(5, np.int32), late.layout.trailer(), 0, CONFIG.elements))
+    late.stream.offer(Vector(np.zeros(5, np.int32), late.layout.empty_trailer(), 0, CONFIG.elements))
     assert late.stream.refused == 3 and not late.stream.queued
 
 
@@ -312,7 +312,9 @@ def test_what_waits_is_not_pushed_out_by_what_comes_after_a_refusal():
     network = job(5, threshold=1, compute_s=[100, 0.0005, 100])
     assert trained(network, 2)
     stream, layout = network.nodes[0].stream, network.nodes[0].layout
-    first, second, third = (Vector(np.full(5, k, np.int32), layout.trailer(), k, CONFIG.elements) for k in range(3))
+    first, second, third = (
+        Vector(np.full(5, k, np.int32), layout.empty_trailer(), k, CONFIG.elements) for k in range(3)
+    )
     stream.offer(first)
     stream.offer(second)
     stream._be_refused(first)  # heard while an acknowledgement was waited for
@@ -386,7 +388,7 @@ def test_seq_wraps_in_the_middle_of_an_update(monkeypatch):
 def test_a_job_of_floats_has_a_trailer_of_integers(format):
     network = job(11, format=format, threshold=3, compute_s=[1000.0] * 3)
     for node in network.nodes:
-        trailer = node.layout.trailer()
+        trailer = node.layout.empty_trailer()
         trailer[node.rank] = 0, 0, 2**63 + node.rank
         node.stream.offer(Vector(np.full(11, 2.0**node.rank, np.float32), trailer, 0, CONFIG.elements))
     assert trained(network, 1)
@@ -405,16 +407,16 @@ def test_nothing_more_is_offered_than_the_pipeline_holds():
     network = job(5, compute_s=[100] * 3)
     stream, layout = network.nodes[0].stream, network.nodes[0].layout
     for _ in range(DEPTH):
-        stream.offer(Vector(np.zeros(5, np.int32), layout.trailer(), 0, CONFIG.elements))
+        stream.offer(Vector(np.zeros(5, np.int32), layout.empty_trailer(), 0, CONFIG.elements))
     with pytest.raises(ValueError, match="vectors on their way must be below 2, not 2"):
-        stream.offer(Vector(np.zeros(5, np.int32), layout.trailer(), 0, CONFIG.elements))
+        stream.offer(Vector(np.zeros(5, np.int32), layout.empty_trailer(), 0, CONFIG.elements))
 
 
 def test_no_vector_is_offered_with_weights_that_are_not_complete():
     network = job(5, compute_s=[100] * 3)
     stream, layout = network.nodes[0].stream, network.nodes[0].layout
     with pytest.raises(ValueError, match="version must be at most 0, the updates that are complete, not 1"):
-        stream.offer(Vector(np.zeros(5, np.int32), layout.trailer(), 1, CONFIG.elements))
+        stream.offer(Vector(np.zeros(5, np.int32), layout.empty_trailer(), 1, CONFIG.elements))
 
 
 class Forgetful(Network):

@@ -45,7 +45,7 @@ def test_repeats_while_a_worker_computes_for_a_second_are_few(name):
             resent = []
             for _ in range(3):
                 program.sleep(1.0 if rank == 0 else 0.0)
-                resent.append(worker.allreduce(np.ones(SIZES[name], np.float32)).resent)
+                resent.append(worker.allreduce(np.ones(SIZES[name], np.float32)).retransmissions)
             return resent
 
     with Board(Config()) as board, Fabric([board]) as fabric:

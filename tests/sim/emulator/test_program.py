@@ -173,8 +173,8 @@ def summing(sizes: Sequence[int], times: dict[str, list[float]]) -> Callable[[Pr
                 numbers = np.arange(size, dtype=np.float32) % 1000
                 array = numbers + 1000 * worker.rank + number
                 reduction = worker.allreduce(array)
-                assert np.array_equal(array, 4 * numbers + 6000 + 4 * number) and reduction.whole
-                resent += reduction.resent
+                assert np.array_equal(array, 4 * numbers + 6000 + 4 * number) and reduction.complete
+                resent += reduction.retransmissions
                 noted.append(program.now())
                 program.sleep(1e-4 * (1 + worker.rank))
         noted.append(program.now())
