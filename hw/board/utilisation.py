@@ -27,8 +27,8 @@ from hw.board.boards import BOARDS, DEFAULT, Board
 from hw.board.expected import update
 from hw.board.shell import Shell
 from hw.replay.engine import Engine
-from hw.replay.sampler import Sampler
-from hw.replay.tree import SumTree
+from hw.replay.sampling.sampler import Sampler
+from hw.replay.sampling.sum_tree import SumTree
 from hw.synthesis.primitives import resources
 from hw.synthesis.timing import PARTS
 from hw.synthesis.timing_paths import TimingPath, critical_paths

@@ -11,19 +11,19 @@ from hw.interface.axi import Axi4, address_bits_of
 from hw.interface.layout import layout
 from hw.interface.replay_request import Arrived
 from hw.interface.reply import Addressed
-from hw.replay.answerer import Answerer
-from hw.replay.draws import Draws
-from hw.replay.inlet import Inlet
-from hw.replay.judge import LEAD_ROWS, Form, Judge, Table, as_lead, known_kind
-from hw.replay.kept import Kept
-from hw.replay.outlet import Head, Outlet
-from hw.replay.sampling import commands, samples
-from hw.replay.sessions import Session, Sessions
-from hw.replay.settling import send, settle
-from hw.replay.tables import Tables
-from hw.replay.transfers import loads, memory, stores
-from hw.replay.units import UnitReader, UnitWriter
-from hw.replay.whole import WholeFrames
+from hw.replay.execute.sampling import commands, samples
+from hw.replay.execute.settling import send, settle
+from hw.replay.execute.transfers import loads, memory, stores
+from hw.replay.memory.units import UnitReader, UnitWriter
+from hw.replay.reply.answers import Answerer
+from hw.replay.reply.cache import Kept
+from hw.replay.reply.framer import Head, Outlet
+from hw.replay.reply.store_and_forward import WholeFrames
+from hw.replay.request.admission import LEAD_ROWS, Form, Judge, Table, as_lead, known_kind
+from hw.replay.request.receiver import Inlet
+from hw.replay.request.sessions import Session, Sessions
+from hw.replay.sampling.fractions import Draws
+from hw.replay.sampling.samplers import Tables
 from hw.stream.packet import Packet
 from iswitch.config import Config
 from iswitch.wire import FRAME_BYTES

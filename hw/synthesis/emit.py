@@ -10,7 +10,7 @@ from amaranth.back import rtlil as rtlil_backend
 from amaranth.hdl import Cat, Const, Module, Shape, Signal, Value
 from amaranth.lib.wiring import Component, connect
 
-from hw.replay.ram import OnChipRam
+from hw.replay.memory.ram import OnChipRam
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
 from hw.switch import Switch
 from iswitch.config import Config

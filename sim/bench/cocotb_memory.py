@@ -1,6 +1,6 @@
 """Emitted Verilog at the bus, against the AXI4 memory and the AXI4 master of cocotbext-axi, which are somebody else's.
 
-Tops: `units` is `sim.bench.units.Units`, `ram` is `hw.replay.ram.OnChipRam`.
+Tops: `units` is `sim.bench.units.Units`, `ram` is `hw.replay.memory.ram.OnChipRam`.
 """
 
 import random

@@ -1,13 +1,13 @@
-"""How many cycles the sampler of `hw/replay/sampler.py` takes for a batch, compiled; all that it finds is compared with
+"""How many cycles the sampler of `hw/replay/sampling/sampler.py` takes for a batch, compiled; all that it finds is compared with
 sums by numpy."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from hw.replay.histogram import BUCKET_BITS
-from hw.replay.sampler import Sampler
-from hw.replay.slots import Kind
+from hw.replay.sampling.histogram import BUCKET_BITS
+from hw.replay.sampling.sampler import Sampler
+from hw.replay.sampling.slots import Kind
 from sim.bench.compiled import Compiled
 from sim.bench.sumtree import fractions
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hw.replay.tree import SumTree
+from hw.replay.sampling.sum_tree import SumTree
 from sim.bench.compiled import Compiled
 from sim.model.replay.draws import fractions as of_a_batch
 from sim.model.replay.tree import SumTree as Model
@@ -67,7 +67,7 @@ class CompiledTree:
 
 
 def fractions(count: int, seed: int = 1) -> np.ndarray:
-    """Those of a batch, as `hw/replay/draws.py` makes them."""
+    """Those of a batch, as `hw/replay/sampling/fractions.py` makes them."""
     return np.array(of_a_batch(seed, count), np.uint64)
 
 

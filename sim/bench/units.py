@@ -9,7 +9,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.interface.axi import Axi4, pins
-from hw.replay.units import Beat, UnitReader, UnitWriter
+from hw.replay.memory.units import Beat, UnitReader, UnitWriter
 from hw.synthesis.emit import payload_memories_uninitialised, tool
 
 __all__ = ["Units", "verilog"]

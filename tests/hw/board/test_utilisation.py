@@ -12,7 +12,7 @@ import hw.synthesis.timing_paths
 from hw.board.boards import BOARDS
 from hw.board.expected import TABLE, differences, read
 from hw.board.utilisation import DESIGNS, Design, available, block_rams, count, xilinx_report
-from hw.replay.tree import SumTree
+from hw.replay.sampling.sum_tree import SumTree
 from hw.synthesis.primitives import resources
 
 QUICK = ("sume-queue", "sume-parser", "sume-sequencer", "sume-counters", "sampler-10x27")

@@ -10,11 +10,11 @@ import pytest
 from amaranth.hdl import Value
 
 import hw.replay.engine
-import hw.replay.sampling
-import hw.replay.settling
-import hw.replay.transfers
+import hw.replay.execute.sampling
+import hw.replay.execute.settling
+import hw.replay.execute.transfers
 from hw.replay.engine import Engine
-from hw.replay.sampler import Sampler
+from hw.replay.sampling.sampler import Sampler
 from hw.stream.packet import Packet
 from iswitch.config import Config
 from iswitch.wire import ADDRESSES, FRAME_BYTES
@@ -239,7 +239,7 @@ def test_no_replay_wrong():
         Engine(replace(CONFIG, replay=None))
 
 
-MODULES = [hw.replay.engine, hw.replay.sampling, hw.replay.transfers, hw.replay.settling]
+MODULES = [hw.replay.engine, hw.replay.execute.sampling, hw.replay.execute.transfers, hw.replay.execute.settling]
 SLIPS = [
     ("row.next + s.replay.kept)", "row.next)"),
     ("session.open.eq(1), ", ""),

@@ -3,7 +3,7 @@
 
 import pytest
 
-import hw.replay.sampler
+import hw.replay.sampling.sampler
 from sim.bench.mutant import mutant
 from sim.bench.replay_sampler import CompiledSampler, Cycles, sampler_cycles
 
@@ -20,6 +20,6 @@ def test_a_batch_takes_a_cycle_each_and_the_latency():
 
 @pytest.mark.slow
 def test_a_slip_is_noticed():
-    slip = mutant(hw.replay.sampler, "operation.new.eq(placed.new)", "operation.new.eq(placed.old)").Sampler
+    slip = mutant(hw.replay.sampling.sampler, "operation.new.eq(placed.new)", "operation.new.eq(placed.old)").Sampler
     with pytest.raises(RuntimeError, match="is not what numpy finds"):
         CompiledSampler(sampler=slip, capacity=32, **SMALL)

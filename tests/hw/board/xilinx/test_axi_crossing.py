@@ -11,7 +11,7 @@ from amaranth.sim import Simulator
 import hw.board.xilinx.axi_crossing
 from hw.board.xilinx.axi_crossing import AxiCrossing, AxiWidener
 from hw.interface.axi import Burst, Response
-from hw.replay.ram import OnChipRam
+from hw.replay.memory.ram import OnChipRam
 from sim.bench.mutant import mutant
 
 ADDRESS_BITS, BYTES, UNIT = 13, 4096, 64

@@ -1,0 +1,277 @@
+# amaranth: UnusedElaboratable=no
+"""Units of memory, read and written: every byte, in order, whatever the memory does; every plausible slip is
+noticed."""
+
+import random
+
+import pytest
+
+import hw.replay.memory.units
+from hw.interface.axi import Response
+from hw.replay.memory.units import BEATS, UnitReader, UnitWriter
+from iswitch.wire.replay import UNIT_BYTES
+from sim.bench.memory import Memory
+from sim.bench.mutant import mutant
+from sim.bench.stream import STALLS, Bench
+
+ADDRESS_BITS = 20
+SIZE = 1 << 16
+
+
+def addresses(count, *, seed=1):
+    """In a row, again and again the same, and anywhere; each side of a multiple of 4096. The low bits mean nothing."""
+    rng = random.Random(seed)
+    places = [0, 4096 - UNIT_BYTES, 4096, SIZE - UNIT_BYTES]
+    while len(places) < count:
+        places += rng.choice(
+            [[places[-1]] * 2, [(places[-1] + UNIT_BYTES) % SIZE], [rng.randrange(0, SIZE, UNIT_BYTES)]]
+        )
+    return [place + rng.randrange(UNIT_BYTES) for place in places[:count]]
+
+
+def words(contents, address):
+    start = address // UNIT_BYTES * UNIT_BYTES
+    return [int.from_bytes(contents[at : at + 8], "little") for at in range(start, start + UNIT_BYTES, 8)]
+
+
+def check_reader(reader=UnitReader, *, outstanding=8, stalls=0.0, latency=1, count=60, slow=None, size=SIZE):
+    """slow: stalls of who takes the beats, if others than all others' are meant."""
+    contents = bytearray(random.Random(2).randbytes(size))
+    asked = addresses(count)
+    bench = Bench(dut := reader(ADDRESS_BITS, outstanding=outstanding), stalls=stalls)
+    memory = Memory(contents, stalls=stalls, latency=latency).attach(bench, ar=dut.ar, r=dut.r)
+    source, sink = bench.source(dut.units, asked), bench.sink(dut.beats, stalls=stalls if slow is None else slow)
+    errors, ahead = [], []
+
+    async def follow(ctx):
+        asking = waiting = given = 0
+        async for _, _, error, asks, goes, comes, ready in ctx.tick().sample(
+            dut.error, dut.ar.valid, dut.ar.ready, dut.r.valid, dut.r.ready
+        ):
+            asking, given, waiting = (
+                asking + (asks and goes),
+                given + (comes and ready),
+                waiting + (comes and not ready),
+            )
+            errors.append(error)
+            ahead.append(asking - given // BEATS)
+            assert not waiting, "memory was made to wait"
+
+    bench.process(follow)
+    bench.run(quiet=60 + latency)
+    there = lambda address: address < len(contents)
+    expected = [
+        (word, k == BEATS - 1)
+        for address in asked
+        for k, word in enumerate(words(contents, address) if there(address) else [0] * BEATS)
+    ]
+    assert [(item.data, item.last) for item in sink.items] == expected
+    assert memory.reads == [address // UNIT_BYTES * UNIT_BYTES for address in asked]
+    assert sum(errors) == BEATS * sum(not there(address) for address in asked)
+    assert max(ahead) <= outstanding
+    return source, sink
+
+
+@pytest.mark.parametrize("stalls", STALLS)
+@pytest.mark.parametrize("latency", [1, 30])
+@pytest.mark.parametrize("outstanding", [1, 2, 8])
+def test_what_is_read_is_what_is_there(outstanding, latency, stalls):
+    check_reader(outstanding=outstanding, latency=latency, stalls=stalls)
+
+
+def test_who_does_not_take_beats_does_not_make_memory_wait():
+    check_reader(slow=0.9)
+
+
+def test_a_beat_a_cycle():
+    source, sink = check_reader(latency=40)
+    assert sink.times[-1] - sink.times[0] == len(sink.times) - 1
+
+
+def test_what_is_not_there_is_an_error():
+    """Memory says so for each beat. The bytes that it gives are passed on."""
+    check_reader(size=4096)
+
+
+def check_writer(
+    writer=UnitWriter, *, outstanding=8, stalls=0.0, latency=1, count=60, beats_first=False, beats_late=0, size=SIZE
+):
+    rng = random.Random(3)
+    contents, expected, asked = bytearray(size), bytearray(SIZE), addresses(count)
+    data = [rng.randbytes(UNIT_BYTES) for _ in asked]
+    for address, unit in zip(asked, data):
+        start = address // UNIT_BYTES * UNIT_BYTES
+        expected[start : start + UNIT_BYTES] = unit
+    bench = Bench(dut := writer(ADDRESS_BITS, outstanding=outstanding), stalls=stalls)
+    memory = Memory(contents, stalls=stalls, latency=latency, beats_first=beats_first).attach(
+        bench, aw=dut.aw, w=dut.w, b=dut.b
+    )
+    bench.source(dut.units, asked)
+    beats = bench.source(dut.beats, [word for unit in data for word in words(unit, 0)], start=beats_late)
+    begun = done = errors = 0
+
+    async def follow(ctx):
+        nonlocal begun, done, errors
+        offered = ended = 0  # addresses on the bus, and units whose last beat was
+        async for _, _, valid, ready, busy, error, answers, taken, asks, goes, puts, last, took in ctx.tick().sample(
+            dut.units.valid,
+            dut.units.ready,
+            dut.busy,
+            dut.error,
+            dut.b.valid,
+            dut.b.ready,
+            dut.aw.valid,
+            dut.aw.ready,
+            dut.w.valid,
+            dut.w.payload.last,
+            dut.w.ready,
+        ):
+            assert busy == (begun != done), f"{begun - done} units on their way, and busy is {busy}"
+            assert begun - done <= outstanding
+            assert not puts or ended < offered + asks, "a beat is there before its address"
+            begun, done, errors = begun + (valid and ready), done + (answers and taken), errors + error
+            offered, ended = offered + (asks and goes), ended + (puts and last and took)
+
+    bench.process(follow)
+    bench.run(quiet=60 + latency)
+    assert contents == expected[:size] and begun == done == count
+    assert memory.writes == [address // UNIT_BYTES * UNIT_BYTES for address in asked]
+    assert errors == sum(address >= size for address in asked)
+    return beats
+
+
+@pytest.mark.parametrize("stalls", STALLS)
+@pytest.mark.parametrize("latency", [1, 30])
+@pytest.mark.parametrize("outstanding", [1, 2, 8])
+def test_what_was_written_is_there_when_the_writer_is_not_busy(outstanding, latency, stalls):
+    check_writer(outstanding=outstanding, latency=latency, stalls=stalls)
+
+
+def test_a_beat_a_cycle_is_written():
+    beats = check_writer(latency=40)
+    assert beats.times[-1] - beats.times[0] == len(beats.times) - 1
+
+
+@pytest.mark.parametrize("stalls", STALLS)
+def test_memory_may_want_to_see_the_beats_first(stalls):
+    """AXI4 lets it wait for them before it takes their address."""
+    check_writer(beats_first=True, stalls=stalls)
+
+
+def test_beats_that_come_late_keep_the_writer_busy():
+    check_writer(beats_late=100)
+
+
+def test_what_cannot_be_written_is_an_error():
+    check_writer(size=4096)
+
+
+def check_strays(*, reader=UnitReader, writer=UnitWriter):
+    """Beats and answers that were asked for before a reset, of which the part knows nothing."""
+    for channel, dut in (("r", reader(ADDRESS_BITS)), ("b", writer(ADDRESS_BITS))):
+
+        async def testbench(ctx, channel=channel, dut=dut):
+            stray = getattr(dut, channel)
+            ctx.set(stray.payload.resp, Response.SLVERR)
+            ctx.set(stray.valid, 1)
+            for _ in range(11):
+                await ctx.tick()
+                assert not ctx.get(dut.error) and not ctx.get(dut.beats.valid if channel == "r" else dut.busy)
+            ctx.set(stray.valid, 0)
+            ctx.set(dut.units.valid, 1)
+            await ctx.tick()
+            ctx.set(dut.units.valid, 0)
+            if channel == "b":
+                assert ctx.get(dut.busy)
+                return
+            found = []
+            ctx.set(stray.valid, 1)
+            ctx.set(dut.beats.ready, 1)
+            for k in range(BEATS + 6):
+                ctx.set(stray.payload.data, k)
+                await ctx.tick()
+                if ctx.get(dut.beats.valid):
+                    found.append((ctx.get(dut.beats.payload.data), ctx.get(dut.beats.payload.last)))
+            assert found == [(k, k == BEATS - 1) for k in range(BEATS)]
+
+        Bench(dut).drive(testbench)
+
+
+def test_what_was_asked_for_before_a_reset_is_not_taken():
+    check_strays()
+
+
+@pytest.mark.parametrize("unit", [UnitReader, UnitWriter])
+def test_parameters_wrong(unit):
+    with pytest.raises(ValueError, match=f"{unit.__name__} address_bits must be 13 to 64, not 12"):
+        unit(12)
+    with pytest.raises(ValueError, match=f"{unit.__name__} outstanding must be 1 to 64, not 0"):
+        unit(ADDRESS_BITS, outstanding=0)
+
+
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        # a beat is dropped, or memory is made to wait, when nobody takes beats
+        ("(held != self.outstanding)", "1"),
+        ("depth=self.outstanding * BEATS", "depth=self.outstanding * BEATS - 1"),
+        ("self.beats.ready & self.beats.payload.last", "self.beats.ready"),
+        ("held + taken - left", "held + taken"),
+        ("put.last.eq(beat == BEATS - 1), fifo", "put.last.eq(beat == 0), fifo"),
+        ("beat + came", "beat + 1"),
+        ("fifo.r_en.eq(self.beats.ready)", "fifo.r_en.eq(1)"),
+        ("self.r.payload.resp[1]", "0"),
+        ("came & self.r.payload.resp[1]", "self.r.payload.resp[1]"),
+        ("self.r.valid & (awaited != 0)", "self.r.valid"),
+        # an address goes lost, is told twice, changes while it is offered
+        ("self.units.ready.eq(~self.ar.valid & (held", "self.units.ready.eq((held"),
+        ("self.ar.valid.eq(0)", "self.ar.valid.eq(self.ar.valid)"),
+        ("with m.Elif(self.ar.ready):", "with m.Else():"),
+        # units come in another order
+        ("self.ar.valid.eq(1), address.eq(aligned(", "self.ar.valid.eq(1), address.eq(UNIT_BYTES ^ aligned("),
+        ("Const(0, exact_log2(UNIT_BYTES)), address", "address[:exact_log2(UNIT_BYTES)], address"),
+    ],
+)
+def test_a_slip_in_the_reader_is_noticed(sound, wrong):
+    slip = mutant(hw.replay.memory.units, sound, wrong).UnitReader
+    with pytest.raises((AssertionError, TimeoutError)):
+        check_reader(slip, count=20)
+        check_reader(slip, count=40, stalls=0.5)
+        check_reader(slip, count=20, slow=0.95)
+        check_reader(slip, count=20, size=4096, stalls=0.5)
+        check_strays(reader=slip)
+
+
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        # busy ends before memory has answered
+        ("self.busy.eq(pending != 0)", "self.busy.eq(open != 0)"),
+        ("pending + taken - told", "pending + taken - whole"),
+        ("pending + taken - told", "pending + taken"),
+        ("self.b.ready.eq(1)", "self.b.ready.eq(0)"),
+        ("(pending != self.outstanding)", "1"),
+        ("self.b.payload.resp[1]", "0"),
+        ("told & self.b.payload.resp[1]", "self.b.payload.resp[1]"),
+        ("self.b.valid & self.busy", "self.b.valid"),
+        # beats
+        ("self.beats.valid & (open != 0)", "self.beats.valid"),
+        ("cut.i.ready & (open != 0)", "cut.i.ready"),
+        ("open + taken - whole", "open + taken"),
+        ("put.strb.eq(-1)", "put.strb.eq(127)"),
+        ("put.last.eq(beat == BEATS - 1), whole", "put.last.eq(beat == 0), whole"),
+        ("beat + (cut.i.valid & cut.i.ready)", "beat + cut.i.valid"),
+        ("self.beats.valid & (open != 0)", "self.beats.valid & (open != 0) & ~self.aw.valid"),
+        # addresses
+        ("self.units.ready.eq(~self.aw.valid & (pending", "self.units.ready.eq((pending"),
+        ("self.aw.valid.eq(0)", "self.aw.valid.eq(self.aw.valid)"),
+    ],
+)
+def test_a_slip_in_the_writer_is_noticed(sound, wrong):
+    slip = mutant(hw.replay.memory.units, sound, wrong).UnitWriter
+    with pytest.raises((AssertionError, TimeoutError)):
+        check_writer(slip, count=20, latency=40)
+        check_writer(slip, count=40, stalls=0.5)
+        check_writer(slip, count=10, beats_first=True)
+        check_writer(slip, count=20, size=4096, stalls=0.5)
+        check_strays(writer=slip)

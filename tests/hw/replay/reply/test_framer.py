@@ -1,0 +1,221 @@
+# amaranth: UnusedElaboratable=no
+"""Frames of the replay service as they leave: header, body and complement, checked by scapy; every plausible slip is
+noticed."""
+
+import random
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scapy.utils import checksum
+
+import hw.replay.reply.framer
+from hw.replay.reply.framer import BODY_ROWS, HEAD_ROWS, Outlet
+from iswitch.wire import ADDRESSES, FRAME_BYTES, ones_complement_sum
+from iswitch.wire.replay import END, REPLAY_HEADER
+from sim.bench.mutant import mutant
+from sim.bench.stream import Bench, from_words
+from sim.model.egress import compose
+
+WIDTHS = [64, 256, 512]
+BETWEEN = 2
+
+
+def header(octets=None, **fields):
+    made = np.frombuffer(octets or bytes(REPLAY_HEADER.itemsize), REPLAY_HEADER).copy()
+    for name, value in fields.items():
+        made[name] = value
+    return made[0]
+
+
+def jobs_of(lengths, seed=1):
+    """A head and a body for each length in rows: any bytes."""
+    rng = random.Random(seed)
+    return [
+        (
+            {
+                "port": rng.randrange(16),
+                "address": {"mac": rng.getrandbits(48), "ip": rng.getrandbits(32), "udp": rng.getrandbits(16)},
+            },
+            header(rng.randbytes(REPLAY_HEADER.itemsize)),
+            [rng.getrandbits(64) for _ in range(length)],
+        )
+        for length in lengths
+    ]
+
+
+def adverse():
+    """Sums at the borders of 16 bits: nothing but zeros, nothing but ones, and what comes to 0xFFFF, to 0x10000 and to
+    0x1FFFF."""
+    where = {"port": 3, "address": {"mac": 1, "ip": 2, "udp": 3}}
+    return [
+        (where, header(), [2**64 - 1] * BODY_ROWS),
+        (where, header(), [0] * 8),
+        (where, header(), [0xFFFF_FFFF, 1]),
+        (where, header(), [2**64 - 1]),
+        (where, header(), [0xFFFF]),
+        (where, header(), [0xFFFE << 48, 1]),
+        (where, header(), [0xFFFF, 1 << 16]),
+        (where, header(b"\xff" * REPLAY_HEADER.itemsize), []),
+        (where, header(seq=0xFFFF), [0xFFFF << 32] * 5),
+    ]
+
+
+class Exit:
+    """`frames` out of an outlet, and for each what stood beside its words."""
+
+    def __init__(self, jobs, *, bus_bits, outlet=Outlet, asked=0.0, given=0.0, stalls=0.0):
+        dut = outlet(bus_bits=bus_bits)
+        bench = Bench(dut)
+        heads = [
+            where | {"header": int.from_bytes(header.tobytes(), "little"), "rows": len(body)}
+            for where, header, body in jobs
+        ]
+        self.heads = bench.source(dut.heads, heads, stalls=asked)
+        self.rows = bench.source(dut.rows, [row for _, _, body in jobs for row in body], stalls=given)
+        self.sink = bench.sink(dut.o, stalls=stalls)
+
+        async def follow(ctx):
+            open = 0
+            async for _, _, asked, taken, gives, goes, last, busy in ctx.tick().sample(
+                dut.heads.valid, dut.heads.ready, dut.o.valid, dut.o.ready, dut.o.payload.word.last, dut.busy
+            ):
+                assert busy == (open > 0), f"{open} frames are under way, and busy is {busy}"
+                open += (asked and taken) - (gives and goes and last)
+
+        bench.process(follow)
+        bench.run(limit=8000, quiet=100)
+        self.frames = from_words([item.word for item in self.sink.items], bus_bits)
+        assert not any(item.word.error for item in self.sink.items)
+        self.about, here = [], []
+        for item in self.sink.items:
+            here.append((item.port, item.address.mac, item.address.ip, item.address.udp, item.length))
+            if item.word.last:
+                assert len(set(here)) == 1, "port, address and length must be the same for all words of a frame"
+                self.about.append(here[0])
+                here = []
+
+
+def check(jobs, bus_bits, **options):
+    out = Exit(jobs, bus_bits=bus_bits, **options)
+    assert len(out.frames) == len(out.about) == len(jobs)
+    for frame, about, (where, header, body) in zip(out.frames, out.about, jobs, strict=True):
+        payload = header.tobytes() + b"".join(row.to_bytes(8, "little") for row in body)
+        assert frame[: ADDRESSES.itemsize] == bytes(ADDRESSES.itemsize)
+        assert frame[ADDRESSES.itemsize : -END.itemsize] == payload
+        end = np.frombuffer(frame[-END.itemsize :], END)[0]
+        assert not any(end["reserved"])
+        assert int(end["complement"]) == checksum(payload), "scapy's Internet checksum of all before"
+        assert ones_complement_sum(frame[ADDRESSES.itemsize :]) == 0xFFFF
+        assert frame[ADDRESSES.itemsize :] == compose.balanced(
+            payload + bytes(END.itemsize), len(payload) + END.fields["complement"][1]
+        )
+        address = where["address"]
+        assert about == (where["port"], address["mac"], address["ip"], address["udp"], len(frame))
+    return out
+
+
+@pytest.mark.parametrize("bus_bits", WIDTHS)
+@pytest.mark.parametrize(
+    ("asked", "given", "stalls"), [(0, 0, 0), (0, 0.5, 0), (0, 0, 0.5), (0.9, 0.5, 0.5), (0.97, 0, 0)]
+)
+def test_a_frame_is_header_rows_and_what_makes_the_sum_zero(bus_bits, asked, given, stalls):
+    check(jobs_of([*range(18), BODY_ROWS - 1, BODY_ROWS, 0, 0, 1]), bus_bits, asked=asked, given=given, stalls=stalls)
+
+
+@pytest.mark.parametrize("bus_bits", WIDTHS)
+def test_sums_that_carry_into_the_complement(bus_bits):
+    check(adverse(), bus_bits)
+    check(adverse(), bus_bits, stalls=0.5)
+
+
+def test_sums_of_every_remainder():
+    """A body of one row may come to any sum: some at random, and those about 0 and 2^16."""
+    where = {"port": 0, "address": {"mac": 0, "ip": 0, "udp": 0}}
+    tried = [*range(8), *range(0xFFF8, 0x10008), *(random.Random(4).sample(range(1 << 17), 60))]
+    check([(where, header(), [total // 2 | (total - total // 2) << 16]) for total in tried], 64)
+
+
+@pytest.mark.parametrize("bus_bits", WIDTHS)
+def test_a_row_a_cycle_and_2_cycles_between_frames(bus_bits):
+    """The first word leaves when it is full: so many cycles as it has rows behind the head."""
+    places, lengths = bus_bits // 64, [0, 1, 7, 8, 9, 40]
+    out = check(jobs_of(lengths), bus_bits)
+    assert out.sink.times[0] - out.heads.times[0] == places + 1
+    ends = [out.sink.times[k] for k, item in enumerate(out.sink.items) if item.word.last]
+    for (before, after), length in zip(pairwise(ends), lengths[1:], strict=True):
+        assert after - before == HEAD_ROWS + length + 1 + BETWEEN
+    firsts = [0] + [k + 1 for k, item in enumerate(out.sink.items[:-1]) if item.word.last]
+    for head, first in zip(out.heads.times, firsts, strict=True):
+        assert out.sink.times[first] - head == places + 1
+
+
+def test_rows_leave_only_with_the_head_that_they_belong_to():
+    """Two that are there too soon are taken, and wait for it."""
+    dut = Outlet(bus_bits=64)
+    bench = Bench(dut)
+    heads = bench.source(dut.heads, [{"rows": 2}, {"rows": 3}], stalls=0.98)
+    rows, sink = bench.source(dut.rows, range(1, 6)), bench.sink(dut.o)
+    bench.run(quiet=300)
+    first, second = heads.times
+    assert [time > first for time in rows.times] == [False] * 2 + [True] * 3 and [
+        time > second for time in rows.times
+    ] == [False] * 4 + [True]
+    frames = from_words([item.word for item in sink.items], 64)
+    assert [[frame[at] for at in range(FRAME_BYTES, len(frame) - END.itemsize, 8)] for frame in frames] == [
+        [1, 2],
+        [3, 4, 5],
+    ]
+
+
+@pytest.mark.parametrize("bus_bits", [0, 65, 128])
+def test_bus_wrong(bus_bits):
+    with pytest.raises(ValueError, match=f"Outlet bus_bits must be 64, 256 or 512, not {bus_bits}"):
+        Outlet(bus_bits=bus_bits)
+
+
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        # words
+        ("valid & (~full | self.o.ready)", "valid"),
+        ("valid & (~full | self.o.ready)", "valid & ~full"),
+        ("with m.If(self.o.ready):", "with m.If(1):"),
+        ("count.eq((at + 1) << 3)", "count.eq(at << 3)"),
+        ("last.eq(ends)", "last.eq(0)"),
+        ("with m.If(ends | (at == places - 1)):", "with m.If(ends):"),
+        ("with m.If(ends | (at == places - 1)):", "with m.If(at == places - 1):"),
+        ("[full.eq(1), at.eq(0)]", "[full.eq(1)]"),
+        # the sum
+        ("folded[:16] + folded[16])", "folded[:16])"),
+        ("total[:16] + total[16:]", "total[:16]"),
+        ("total.eq(0),", "total.eq(total),"),
+        ("complement << ROW_BITS - 16", "complement"),
+        ("~(folded[:16]", "(folded[:16]"),
+        ("sum_halves(row, 0, ROW_BYTES)", "sum_halves(row, 0, 6)"),
+        # what goes beside
+        ("with m.If(self.heads.valid & ~full):", "with m.If(self.heads.valid):"),
+        ("self.heads.ready.eq(~full)", "self.heads.ready.eq(1)"),
+        ("+ (asked.rows << 3)", ""),
+        ("FRAME_BYTES + END.itemsize +", "FRAME_BYTES +"),
+        ("port.eq(asked.port), address", "address"),
+        ("address.eq(asked.address),", ""),
+        ("| full)", ")"),
+        ('~fsm.ongoing("IDLE") | full', "full"),
+        # rows
+        ("left.eq(HEAD_ROWS - 1)", "left.eq(HEAD_ROWS)"),
+        ("left.eq(body - 1)", "left.eq(body)"),
+        ("with m.If(body == 0):", "with m.If(0):"),
+        ("cut.o.ready.eq(~full | self.o.ready)", "cut.o.ready.eq(1)"),
+        ("valid.eq(cut.o.valid)", "valid.eq(1)"),
+        ("<< 8 * ADDRESSES.itemsize", "<< 8 * ADDRESSES.itemsize - 8"),
+    ],
+)
+def test_a_slip_is_noticed(sound, wrong):
+    slip = mutant(hw.replay.reply.framer, sound, wrong).Outlet
+    with pytest.raises((AssertionError, TimeoutError)):
+        check(adverse(), 256, outlet=slip)
+        for rates in ((0, 0, 0), (0, 0.5, 0.5)):
+            check(
+                jobs_of([0, 1, 2, 3, 4, 30, 0, 7]), 256, outlet=slip, **dict(zip(("asked", "given", "stalls"), rates))
+            )

@@ -1,0 +1,95 @@
+# amaranth: UnusedElaboratable=no
+"""Frames of the replay service leave whole, without a gap, in order, with what stands beside them; the longest has
+room."""
+
+import random
+
+import pytest
+
+import hw.replay.reply.store_and_forward
+from hw.replay.reply.framer import FRAME_ROWS
+from hw.replay.reply.store_and_forward import WholeFrames
+from sim.bench.mutant import mutant
+from sim.bench.stream import STALLS, Bench, from_words, to_words
+
+SHORTEST, LONGEST = 64 + 64 + 8, 64 + 1408 + 8
+
+
+def items(frames, bus_bits):
+    return [
+        {"word": word, "port": k % 16, "length": len(frame), "address": {"mac": k, "ip": len(frame), "udp": 7 * k}}
+        for k, frame in enumerate(frames)
+        for word in to_words(frame, bus_bits)
+    ]
+
+
+def frames_of(sizes):
+    rng = random.Random(len(sizes))
+    return [rng.randbytes(size) for size in sizes]
+
+
+MIXED = [SHORTEST] * 20 + [LONGEST, SHORTEST, LONGEST, LONGEST, 1416, *range(SHORTEST, 400, 32)]
+
+
+def check(part=WholeFrames, *, bus_bits=64, stalls=0.0, pauses=0.0, sizes=tuple(MIXED)):
+    """pauses: of what comes; stalls: of what leaves."""
+    bench = Bench(dut := part(bus_bits=bus_bits), stalls=stalls)
+    frames = frames_of(sizes)
+    bench.source(dut.i, items(frames, bus_bits), stalls=pauses)
+    sink = bench.sink(dut.o)
+    (busy,) = bench.run(read=[dut.busy], limit=60_000)
+    assert not busy
+    assert from_words([item.word for item in sink.items], bus_bits) == frames
+    beside = [
+        (k % 16, len(frame), k, len(frame), 7 * k) for k, frame in enumerate(frames) for _ in to_words(frame, bus_bits)
+    ]
+    assert [
+        (item.port, item.length, item.address.mac, item.address.ip, item.address.udp) for item in sink.items
+    ] == beside
+    return sink
+
+
+@pytest.mark.parametrize("bus_bits", [64, 256, 512])
+@pytest.mark.parametrize("pauses", [0.0, 0.9])
+@pytest.mark.parametrize("stalls", STALLS)
+def test_frames_stay_whole_and_in_order(bus_bits, pauses, stalls):
+    check(bus_bits=bus_bits, pauses=pauses, stalls=stalls)
+
+
+@pytest.mark.parametrize("bus_bits", [64, 256, 512])
+def test_a_frame_that_has_begun_has_no_gap(bus_bits):
+    sink = check(bus_bits=bus_bits, pauses=0.8)
+    starts = [k for k in range(len(sink.items)) if k == 0 or sink.items[k - 1].word.last]
+    for start, end in zip(starts, [*starts[1:], len(sink.items)], strict=True):
+        assert sink.times[end - 1] - sink.times[start] == end - 1 - start
+
+
+def test_a_word_a_cycle_from_frame_to_frame():
+    sink = check(sizes=(LONGEST,) * 6)
+    assert sink.times[-1] - sink.times[0] == len(sink.times) - 1
+
+
+@pytest.mark.parametrize("bus_bits", [64, 256, 512])
+def test_the_longest_frame_there_could_be_has_room(bus_bits):
+    check(bus_bits=bus_bits, sizes=(8 * FRAME_ROWS,) * 3)
+
+
+MUTANTS = {
+    "frames begin at once": ("words.r_rdy & (whole != 0)", "words.r_rdy"),
+    "what leaves is not counted": ("whole + comes - goes", "whole | comes"),
+    "notes of each word": ("words.w_en & first)", "words.w_en)"),
+    "notes are not taken away": ("notes.r_en.eq(goes)", "notes.r_en.eq(0)"),
+    "half the memory": (".bit_length()", ".bit_length() // 2"),
+}
+
+
+@pytest.mark.parametrize(("sound", "wrong"), MUTANTS.values(), ids=MUTANTS)
+def test_slips_are_noticed(sound, wrong):
+    broken = mutant(hw.replay.reply.store_and_forward, sound, wrong).WholeFrames
+    with pytest.raises((AssertionError, TimeoutError)):
+        sink = check(broken, pauses=0.8)
+        starts = [k for k in range(len(sink.items)) if k == 0 or sink.items[k - 1].word.last]
+        assert all(
+            sink.times[end - 1] - sink.times[start] == end - 1 - start
+            for start, end in zip(starts, [*starts[1:], len(sink.items)], strict=True)
+        )

@@ -1,0 +1,175 @@
+"""The entry of the replay service: whole frames as rows, or none; every plausible slip is noticed."""
+
+import random
+import struct
+
+import pytest
+
+import hw.replay.request.receiver
+from hw.replay.request.receiver import Inlet
+from sim.bench.mutant import mutant
+from sim.bench.stream import STALLS, Bench, to_words
+
+WIDTHS = [64, 256, 512]
+LATENCY = 4
+
+
+def frames_of(lengths, seed=1):
+    rng = random.Random(seed)
+    return [rng.randbytes(length) for length in lengths]
+
+
+def rows_of(frame):
+    return [(row, at == len(frame) - 8) for at, (row,) in zip(range(0, len(frame), 8), struct.iter_unpack("<Q", frame))]
+
+
+class Entry:
+    """Frames into an inlet, each from a port of its own number modulo 16; `frames` are those that came out, with where
+    they had come in."""
+
+    def __init__(self, frames, *, bus_bits, inlet=Inlet, depth=64, sent=0.0, stalls=0.0, start=0, quiet=30):
+        self.dut = dut = inlet(bus_bits=bus_bits, depth=depth)
+        bench, words, beside = Bench(dut), [], []
+        for k, frame in enumerate(frames):
+            arrived = {"port": k % 16, "length": len(frame)}
+            here = to_words(frame, bus_bits)
+            words += here
+            beside += [[(dut.first, at == 0), (dut.arrived, arrived)] for at in range(len(here))]
+        self.source = bench.source(dut.words, words, stalls=sent, beside=lambda k: beside[k])
+        self.sink = bench.sink(dut.rows, stalls=stalls, start=start, beside=[dut.arrived_o])
+
+        async def follow(ctx):
+            inside = 0  # frames, and their rows that have not left
+            async for _, _, valid, first, drops, gives, takes, last, busy in ctx.tick().sample(
+                dut.words.valid,
+                dut.first,
+                dut.stat_drop,
+                dut.rows.valid,
+                dut.rows.ready,
+                dut.rows.payload.last,
+                dut.busy,
+            ):
+                assert busy == (inside > 0), f"{inside} frames are inside, and busy is {busy}"
+                inside += (valid and first and not drops) - (gives and takes and last)
+
+        bench.process(follow)
+        bench.run(quiet=quiet, limit=12_000)
+        self.dropped, self.frames, rows, about = bench.strobes["stat_drop"], [], [], set()
+        for item, (arrived,) in zip(self.sink.items, self.sink.besides, strict=True):
+            rows.append((item.data, bool(item.last)))
+            about.add((arrived.port, arrived.length))
+            if item.last:
+                assert len(about) == 1, "where a frame came in must be the same for all of its rows"
+                self.frames.append((rows, about.pop()))
+                rows = []
+        assert not rows, "a frame must end"
+
+
+def expected(frames, which=None):
+    return [(rows_of(frame), (k % 16, len(frame))) for k, frame in enumerate(frames) if which is None or k in which]
+
+
+def check_rows(bus_bits, *, inlet=Inlet, sent=0.0, stalls=0.0):
+    """Every number of rows up to three words and more, and the longest frames."""
+    frames = frames_of([*range(8, 3 * bus_bits // 8 + 16, 8), 1472, 64, 1480, 1488])
+    entry = Entry(frames, bus_bits=bus_bits, inlet=inlet, depth=1024, sent=sent, stalls=stalls)
+    assert entry.frames == expected(frames) and entry.dropped == 0
+
+
+@pytest.mark.parametrize("stalls", STALLS)
+@pytest.mark.parametrize("sent", STALLS)
+@pytest.mark.parametrize("bus_bits", WIDTHS)
+def test_rows_are_the_bytes_of_the_frames_in_order(bus_bits, sent, stalls):
+    check_rows(bus_bits, sent=sent, stalls=stalls)
+
+
+@pytest.mark.parametrize("bus_bits", WIDTHS)
+def test_a_row_a_cycle_and_the_first_4_cycles_after_its_word(bus_bits):
+    entry = Entry(frames_of([64, 72, 200, 64]), bus_bits=bus_bits, depth=1024)
+    assert entry.sink.times[0] - entry.source.times[0] == LATENCY
+    assert entry.sink.times == list(range(entry.sink.times[0], entry.sink.times[0] + len(entry.sink.times)))
+
+
+def check_drops(bus_bits, inlet=Inlet):
+    """Nobody takes rows until all was sent: what fits is decided frame by frame, at its first word."""
+    bus_bytes = bus_bits // 8
+    lengths = [
+        5 * bus_bytes,
+        8 * bus_bytes + 8,
+        2 * bus_bytes + 8,
+        9 * bus_bytes,
+        8,
+        8 * bus_bytes,
+        bus_bytes + 8,
+        2 * bus_bytes,
+        bus_bytes,
+        bus_bytes + 8,
+        8,
+        8,
+        8,
+    ]
+    words = [-(-length // bus_bytes) for length in lengths]
+    there, free = [], 16
+    for k, size in enumerate(words):
+        if size <= free:
+            there.append(k)
+            free -= size
+    assert free == 0 and 0 < len(there) < len(lengths) - 3
+    frames = frames_of(lengths)
+    entry = Entry(frames, bus_bits=bus_bits, inlet=inlet, depth=16, start=sum(words) + 30)
+    assert entry.frames == expected(frames, there)
+    assert entry.dropped == len(lengths) - len(there)
+
+
+@pytest.mark.parametrize("bus_bits", WIDTHS)
+def test_a_frame_without_room_is_dropped_whole_and_those_after_it_are_not_harmed(bus_bits):
+    check_drops(bus_bits)
+
+
+@pytest.mark.parametrize("bus_bits", WIDTHS)
+def test_while_rows_leave_slowly_each_frame_is_whole_or_counted(bus_bits):
+    frames = frames_of(
+        [8 * random.Random(2).choice([1, 8, 9, 30, 60]) for _ in range(10)] + [8 * k for k in range(1, 60)]
+    )
+    entry = Entry(frames, bus_bits=bus_bits, depth=64, stalls=0.9, quiet=100)
+    given, of = expected(frames), iter(expected(frames))
+    assert all(frame in of for frame in entry.frames), "in order, and each as it was sent"
+    assert 0 < len(entry.frames) < len(given) and len(entry.frames) + entry.dropped == len(given)
+
+
+def test_more_than_64_frames_at_a_time_are_too_many():
+    frames = frames_of([24] * 70)
+    entry = Entry(frames, bus_bits=512, depth=128, start=150)
+    assert entry.frames == expected(frames, range(64)) and entry.dropped == 6
+
+
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("(at + 1) << 3", "at << 3"),
+        ("(at + 1) << 3", "(at + 2) << 3"),
+        ("word.last & ends", "word.last"),
+        ("word.last & ends", "ends"),
+        ("cut.i.ready & ends", "cut.i.ready"),
+        ("with m.If(cut.i.valid & cut.i.ready):", "with m.If(cut.i.valid):"),
+        ("at.eq(0)\n", "at.eq(at)\n"),
+        ("eq(self.arrived.length)", "eq(self.arrived.length - 8)"),
+        ("eq(self.arrived.length)", "eq(self.arrived.length + 8)"),
+        ("self.arrived_o.eq(cut.o.payload.arrived)", "self.arrived_o.eq(store.note)"),
+        ("put.arrived.eq(store.note)", "put.arrived.eq(self.arrived)"),
+        ("store.first.eq(self.first)", "store.first.eq(self.words.valid)"),
+        ("self.stat_drop.eq(store.stat_drop)", "self.stat_drop.eq(0)"),
+        ("store.busy | self.rows.valid", "self.rows.valid"),
+        ("store.busy | self.rows.valid", "store.busy"),
+        ("store.busy | self.rows.valid", "1"),
+        ("notes=64", "notes=32"),
+    ],
+)
+def test_a_slip_is_noticed(sound, wrong):
+    slip = mutant(hw.replay.request.receiver, sound, wrong).Inlet
+    with pytest.raises((AssertionError, TimeoutError)):
+        for stalls in STALLS:
+            check_rows(256, inlet=slip, stalls=stalls)
+        check_drops(256, inlet=slip)
+        frames = frames_of([8] * 64)
+        assert Entry(frames, bus_bits=512, inlet=slip, depth=128, start=150).frames == expected(frames)

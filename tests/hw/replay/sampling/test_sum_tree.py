@@ -1,0 +1,354 @@
+# amaranth: UnusedElaboratable=no
+"""The sum tree in gateware against its golden model: every draw, every total, and the cycle in which each comes."""
+
+import random
+
+import pytest
+from amaranth.hdl import Module, ResetInserter, Signal, Value
+from amaranth.sim import Simulator
+
+import hw.replay.sampling.sum_tree
+from hw.replay.sampling.sum_tree import SumTree, fanouts
+from sim.bench.mutant import mutant
+from sim.bench.stream import STALLS, Bench, pack
+from sim.model.replay.tree import FRACTION_BITS
+from sim.model.replay.tree import SumTree as Model
+
+LAST_FRACTION = (1 << FRACTION_BITS) - 1
+ARITIES = [2, 4, 8, 16]
+PRIORITY_BITS = [1, 18, 27]
+
+
+class Story:
+    """Operations, and what is to be found behind each. Fields that mean nothing are noise."""
+
+    def __init__(self, capacity: int, priority_bits: int, *, phased: bool, seed: int = 0) -> None:
+        self.model, self.phased, self.rng = (
+            Model(capacity=capacity, priority_bits=priority_bits),
+            phased,
+            random.Random(seed),
+        )
+        self.items: list[dict[str, int]] = []
+        self.entered: list[tuple[int, int]] = []
+        self.found: list[dict[str, int]] = []
+
+    def noise(self) -> dict[str, int]:
+        bits = self.rng.getrandbits
+        priority = lambda: bits(self.model.priority_bits)
+        return {
+            "leaf": self.rng.randrange(self.model.capacity),
+            "keeps": bits(1),
+            "old": priority(),
+            "new": priority(),
+            "fraction": bits(FRACTION_BITS),
+        }
+
+    def update(self, leaf: int, priority: int) -> None:
+        old = self.model.update(leaf, priority)
+        self.items.append(
+            self.noise() | {"draws": 0, "leaf": leaf, "new": priority} | ({"keeps": 0} if self.phased else {"old": old})
+        )
+        self.entered.append((old, priority))
+        self.found.append({"draws": 0, "empty": 0, "leaf": leaf, "priority": priority, "total": self.model.total})
+
+    def keep(self, leaf: int) -> None:
+        """An update that changes nothing; in a phased tree whatever it says."""
+        self.update(leaf, self.model.priorities[leaf])
+        if self.phased:
+            self.items[-1] |= {"keeps": 1, "new": self.noise()["new"]}
+
+    def draw(self, fraction: int) -> None:
+        drawn = self.model.draw(fraction)
+        self.items.append(self.noise() | {"draws": 1, "fraction": fraction})
+        leaf, priority, total = drawn or (0, 0, 0)
+        self.found.append({"draws": 1, "empty": int(drawn is None), "leaf": leaf, "priority": priority, "total": total})
+
+    def draw_at(self, position: int) -> None:
+        """The first fraction that leads there."""
+        self.draw(-(-(position << FRACTION_BITS) // self.model.total))
+
+    def draw_at_border(self, leaf: int) -> None:
+        """The last position before a leaf's interval, or the first in it."""
+        if self.model.total:
+            border = sum(self.model.priorities[:leaf])
+            self.draw_at(min(max(border - self.rng.randrange(2), 0), self.model.total - 1))
+        else:
+            self.draw(self.rng.choice([0, LAST_FRACTION]))
+
+    def mix(self, count: int, leaves: list[int]) -> None:
+        """Updates and draws in any order, among leaves of which some are met again at once."""
+        top = (1 << self.model.priority_bits) - 1
+        for _ in range(count):
+            leaf = self.rng.choice(leaves)
+            kind = self.rng.randrange(8)
+            if kind == 0:
+                self.keep(leaf)
+            elif kind < 4:
+                self.update(leaf, self.rng.choice([0, 1, top, self.rng.randint(0, top)]))
+            elif kind < 6:
+                self.draw_at_border(leaf)
+            else:
+                self.draw(self.rng.choice([0, LAST_FRACTION, self.rng.getrandbits(FRACTION_BITS)]))
+
+
+def mixed(capacity: int, priority_bits: int, *, phased: bool, seed: int = 0, count: int = 300) -> Story:
+    """Neighbours on both sides of every level's borders, and leaves anywhere."""
+    story = Story(capacity, priority_bits, phased=phased, seed=seed)
+    near = {(1 << bits) + k for bits in range(capacity.bit_length() - 1) for k in (-1, 0, 1)} | {
+        0,
+        1,
+        capacity - 1,
+        capacity // 2,
+    }
+    leaves = sorted(leaf for leaf in near if leaf < capacity) + [story.rng.randrange(capacity) for _ in range(8)]
+    story.mix(count // 2, story.rng.sample(leaves, 3))
+    story.mix(count - count // 2, leaves)
+    return story
+
+
+def check(story: Story, *, tree=SumTree, stalls: float = 0, **parameters) -> None:
+    model = story.model
+    dut = tree(capacity=model.capacity, priority_bits=model.priority_bits, phased=story.phased, **parameters)
+    bench, totals = Bench(dut, stalls=stalls), []
+    source, sink, entered = bench.source(dut.operations, story.items), bench.sink(dut.found), bench.sink(dut.entered)
+
+    async def follow(ctx):
+        async for _, _, total in ctx.tick().sample(dut.total):
+            totals.append(total)
+
+    bench.process(follow)
+    wiped = model.capacity // dut.arity
+    bench.run(
+        quiet=dut.latency + 3,
+        limit=wiped + 200 + (1 + 2 * (stalls > 0)) * len(story.items) * (dut.drain if story.phased else 1),
+    )
+    assert [{name: getattr(item, name) for name in story.found[0]} for item in sink.items] == story.found
+    assert sink.times == [time + dut.latency for time in source.times]
+    assert [(item.old, item.new) for item in entered.items] == story.entered
+    assert entered.times == [time + dut.entry for time, item in zip(source.times, story.items) if not item["draws"]]
+    assert [totals[time + 1 + 2 * story.phased] for time in source.times] == [found["total"] for found in story.found]
+    free = drained = wiped
+    for item, offered, time in zip(story.items, source.offered, source.times):
+        free = max(free, offered)
+        assert time == (max(free, drained) if story.phased and not item["draws"] else free)
+        free, drained = time + 1, time + dut.drain if item["draws"] else drained
+
+
+def shapes():
+    """Capacities on both sides of a level's end, for each arity; priorities of all widths among them."""
+    for arity in ARITIES:
+        for k, capacity in enumerate((2 * arity, 1 << 10, 1 << 11, 1 << 12)):
+            yield arity, capacity, PRIORITY_BITS[(k + arity.bit_length()) % 3]
+
+
+@pytest.mark.parametrize("stalls", STALLS)
+@pytest.mark.parametrize("phased", [False, True])
+@pytest.mark.parametrize("arity,capacity,priority_bits", list(shapes()))
+def test_each_operation_finds_what_the_model_does(arity, capacity, priority_bits, phased, stalls):
+    check(mixed(capacity, priority_bits, phased=phased, seed=capacity + arity, count=200), arity=arity, stalls=stalls)
+
+
+@pytest.mark.parametrize("phased", [False, True])
+@pytest.mark.parametrize("priority_bits", PRIORITY_BITS)
+def test_widths(priority_bits, phased):
+    check(mixed(256, priority_bits, phased=phased), arity=4)
+
+
+def one_leaf(phased: bool, capacity: int = 64) -> Story:
+    """Nothing but one leaf and its neighbour, every cycle."""
+    story = Story(capacity, 18, phased=phased, seed=5)
+    for leaf in (0, capacity // 2 - 1, capacity - 2):
+        for _ in range(40):
+            story.update(leaf, story.rng.getrandbits(18))
+            if story.rng.random() < 0.5:
+                story.draw_at_border(leaf + 1)
+        story.mix(100, [leaf, leaf + 1])
+    return story
+
+
+@pytest.mark.parametrize("phased", [False, True])
+@pytest.mark.parametrize("arity", ARITIES)
+def test_back_to_back_on_one_leaf(arity, phased):
+    check(one_leaf(phased), arity=arity)
+
+
+def one_hot(phased: bool, capacity: int = 64) -> Story:
+    """Empty, one leaf, empty again; wherever the leaf is, all draws find it."""
+    story = Story(capacity, 18, phased=phased)
+    for leaf in (0, 1, capacity // 2 - 1, capacity // 2, capacity - 1):
+        for fraction in (0, LAST_FRACTION // 2, LAST_FRACTION):
+            story.draw(fraction)
+        for priority in (1, (1 << 18) - 1):
+            story.update(leaf, priority)
+            for fraction in (0, LAST_FRACTION // 2, LAST_FRACTION):
+                story.draw(fraction)
+                assert story.found[-1]["leaf"] == leaf
+        story.update(leaf, 0)
+    story.draw(LAST_FRACTION)
+    return story
+
+
+@pytest.mark.parametrize("phased", [False, True])
+@pytest.mark.parametrize("arity", ARITIES)
+def test_empty_and_one_hot(arity, phased):
+    check(one_hot(phased), arity=arity)
+
+
+def full(phased: bool, capacity: int = 64, priority_bits: int = 27) -> Story:
+    """The largest total there can be, and a draw on both sides of each border in it."""
+    story = Story(capacity, priority_bits, phased=phased)
+    top = (1 << priority_bits) - 1
+    for leaf in range(capacity):
+        story.update(leaf, top)
+    for leaf in range(capacity):
+        story.draw_at(leaf * top)
+        story.draw_at((leaf + 1) * top - 1)
+        assert [found["leaf"] for found in story.found[-2:]] == [leaf, leaf]
+    story.draw(LAST_FRACTION)
+    assert story.found[-1]["leaf"] == capacity - 1
+    return story
+
+
+@pytest.mark.parametrize("phased", [False, True])
+@pytest.mark.parametrize("arity,priority_bits", [(2, 1), (4, 36), (8, 18), (16, 27)])
+def test_saturated(arity, priority_bits, phased):
+    check(full(phased, priority_bits=priority_bits), arity=arity)
+
+
+@pytest.mark.parametrize("phased,latency,drain", [(False, 20, 1), (True, 22, 18)])
+def test_latency_by_hand(phased, latency, drain):
+    """2^20 leaves, five levels: two to look up, the total, four pieces of a product, the root, three times three, the
+    leaves' five."""
+    dut = SumTree(capacity=1 << 20, phased=phased)
+    assert (dut.fanouts, dut.latency, dut.drain) == ([16] * 5, latency, drain)
+
+
+def test_fanouts_by_hand():
+    assert fanouts(1 << 11, 16) == [8, 16, 16] and fanouts(32, 16) == [2, 16] and fanouts(8, 2) == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "parameters,message",
+    [
+        ({"arity": 3}, "SumTree arity must be a power of two from 2 to 64, not 3"),
+        ({"arity": 1}, "SumTree arity must be a power of two from 2 to 64, not 1"),
+        ({"arity": 128}, "SumTree arity must be a power of two from 2 to 64, not 128"),
+        ({"arity": 4.0}, "SumTree arity must be a power of two from 2 to 64, not 4.0"),
+        ({"capacity": 16}, "SumTree capacity must be a power of two from 32 to 16777216, not 16"),
+        ({"capacity": 100}, "SumTree capacity must be a power of two from 32 to 16777216, not 100"),
+        ({"capacity": 1 << 25}, "SumTree capacity must be a power of two from 32 to 16777216, not 33554432"),
+        ({"priority_bits": 0}, "SumTree priority_bits must be 1 to 36, not 0"),
+        ({"priority_bits": 37}, "SumTree priority_bits must be 1 to 36, not 37"),
+    ],
+)
+def test_parameters_wrong(parameters, message):
+    with pytest.raises(ValueError) as raised:
+        SumTree(**{"capacity": 64} | parameters)
+    assert str(raised.value) == message
+
+
+def restart(story_of, tree=SumTree, *, phased: bool = False) -> None:
+    """Stops in the middle of a story by a reset, then begins another: nothing of the first is left, in no memory and
+    not in the pipe."""
+    dut, restarts = tree(capacity=64, priority_bits=18, arity=4, phased=phased), Signal()
+    top = Module()
+    top.submodules.tree = ResetInserter(restarts)(dut)
+    simulator = Simulator(top)
+    simulator.add_clock(1e-8)
+
+    async def play(ctx):
+        for story, whole in ((full(phased, 64, 18), False), (story_of(phased), True)):
+            items = [pack(dut.operations.payload.shape(), item) for item in story.items]
+            for _ in range(16):
+                assert not ctx.get(dut.operations.ready | dut.found.valid)
+                await ctx.tick()
+            assert ctx.get(dut.operations.ready)
+            taken, found = 0, []
+            while len(found) < (len(items) if whole else len(items) // 2):
+                ctx.set(dut.operations.valid, taken < len(items))
+                ctx.set(Value.cast(dut.operations.payload), items[min(taken, len(items) - 1)])
+                _, _, ready, valid, bits = await ctx.tick().sample(
+                    dut.operations.ready, dut.found.valid, Value.cast(dut.found.payload)
+                )
+                taken += ready
+                if valid:
+                    found.append(bits)
+            expected = [pack(dut.found.payload.shape(), item) for item in story.found]
+            assert found == expected[: len(found)]
+            ctx.set(dut.operations.valid, 0)
+            ctx.set(restarts, 1)
+            await ctx.tick()
+            ctx.set(restarts, 0)
+
+    simulator.add_testbench(play)
+    simulator.run()
+
+
+@pytest.mark.parametrize("phased", [False, True])
+def test_a_reset_wipes_all(phased):
+    restart(one_hot, phased=phased)
+    restart(one_leaf, phased=phased)
+
+
+STORIES = [
+    *(
+        lambda tree, phased=phased: check(mixed(1 << 9, 18, phased=phased, count=250), tree=tree, arity=4)
+        for phased in (False, True)
+    ),
+    lambda tree: check(mixed(1 << 9, 18, phased=True, count=200), tree=tree, arity=4, stalls=0.5),
+    *(lambda tree, make=make: check(make(False), tree=tree, arity=4) for make in (one_leaf, one_hot, full)),
+    lambda tree: restart(one_leaf, tree),
+    lambda tree: restart(one_leaf, tree, phased=True),
+]
+MUTANTS = [
+    # forwarding between the stages of a level
+    ("Mux(updates & same(passing, here), new, Mux(", "Mux(0, new, Mux("),
+    ("Mux(writes & same(out, here), written, read.data)", "read.data"),
+    ("updates & same(passing, here)", "updates"),
+    ("writes & same(out, here)", "writes"),
+    ("memory.read_port(transparent_for=[write])", "memory.read_port()"),
+    ("one.leaf[low:] == other.leaf[low:]", "one.leaf[low + 1:] == other.leaf[low + 1:]"),
+    # half-open intervals
+    ("Cat(~left[-1] for left in lefts[1:])", "Cat(left > 0 for left in lefts[1:])"),
+    ("last.rest >= end", "last.rest > end"),
+    # what an update changes
+    ("(mine <= k)", "(mine < k)"),
+    ("~step.draws & step.valid & (mine", "step.valid & (mine"),
+    ("~step.draws & step.valid & (mine", "~step.draws & (mine"),
+    ("Mux(valid & ~entering.draws, change, 0)", "Mux(valid, change, 0)"),
+    ("Mux(valid & ~entering.draws, change, 0)", "Mux(~entering.draws, change, 0)"),
+    ("signed(self.priority_bits + 1))", "signed(self.priority_bits))"),
+    ("Mux(entering.draws, 0, entering.leaf)", "entering.leaf"),
+    ("Mux(step.valid & ~step.draws, 1 << step.leaf[:bits], 0)", "Mux(step.valid, 1 << step.leaf[:bits], 0)"),
+    # what a draw finds
+    ("step.fraction, step.total", "step.fraction, step.priority"),
+    ("range(LATENCY)", "range(LATENCY - 1)"),
+    ("left[:len(rest)] for", "step.rest for"),
+    ("empty = last.draws & (last.total == 0)", "empty = Const(0)"),
+    ("leaf.eq(Mux(empty, 0,", "leaf.eq(Mux(Const(0), 0,"),
+    ("Mux(last.draws, chosen, 0))),", "chosen)),"),
+    ("selected(here, rows[2])", "selected(here, rows[1])"),
+    ("here.eq(Cat(Const(1, 1), reached) & ~Cat(reached, Const(0, 1))), chosen", "here.eq(1 | reached << 1), chosen"),
+    ("step.total.eq(after)", "step.total.eq(self.total)"),
+    ("self.entered.valid.eq(valid & ~entering.draws)", "self.entered.valid.eq(valid)"),
+    # phases
+    ("Mux(asked.keeps, 0, 1 << asked", "Mux(0, 0, 1 << asked"),
+    ("Mux(held.keeps, old, held.new)", "held.new"),
+    ("(asked.draws | (drawing == 0))", "1"),
+    ("(taken & asked.draws) - drawn)", "(taken & asked.draws) - (drawn & (drawing > 1)))"),
+    ("m.d.comb += drawn.eq(step.valid & step.draws)", "m.d.comb += drawn.eq(step.draws)"),
+    ("self._leaf_stage + 5", "self._leaf_stage + 4"),
+    # wiping
+    ("write.en.eq(-1), write.data.eq(0)]", "write.en.eq(0), write.data.eq(0)]"),
+    ("write.en.eq(writes | ~wiped)", "write.en.eq(writes)"),
+    ("wiped.eq(wipe == self.capacity // self.arity - 1)", "wiped.eq(1)"),
+    ("m.d.comb += [ready.eq(wiped), valid", "m.d.comb += [ready.eq(1), valid"),
+]
+
+
+@pytest.mark.parametrize("sound,wrong", MUTANTS)
+def test_checks_notice_a_slip_in_the_logic(sound, wrong):
+    tree = mutant(hw.replay.sampling.sum_tree, sound, wrong).SumTree
+    with pytest.raises((AssertionError, TimeoutError)):
+        for story in STORIES:
+            story(tree)
