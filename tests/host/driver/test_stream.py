@@ -513,6 +513,7 @@ def lame(seed):
     return job(21, staleness=1, threshold=2, network=Network(**BAD, seed=seed), compute_s=[0.0003, 0.0005, 0.0047])
 
 
+@pytest.mark.mutant
 def test_the_driver_holds_what_its_mutants_do_not():
     assert all(holds(lame(seed)) for seed in range(4))
 
@@ -529,5 +530,6 @@ def test_a_driver_that_breaks_a_rule_is_found_out(monkeypatch, name):
     assert not all(holds(lame(seed)) for seed in range(4))
 
 
+@pytest.mark.mutant
 def test_mutants_are_of_methods_that_there_are():
     assert all(hasattr(stream_module.Stream, method) for method, _ in MUTANTS.values())

@@ -126,6 +126,7 @@ def test_all_is_carried_out_once_in_order_whatever_the_network_does(first, kept,
         check(sound, first=first, kept=kept, seed=seed, **faults)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     "right, wrong",
     [
@@ -136,7 +137,7 @@ def test_all_is_carried_out_once_in_order_whatever_the_network_does(first, kept,
         ("(self.low + len(self._flight)) % 2**32", "(self.low + len(self._flight) + 1) % 2**32"),
     ],
 )
-def test_the_check_sees_a_slip(right, wrong):
+def test_the_check_sees_a_mutant(right, wrong):
     with pytest.raises((AssertionError, KeyError)):
         check(mutant(sound, right, wrong), loss=0.3)
 

@@ -64,7 +64,8 @@ def test_everyone_gets_the_own_answer_whatever_the_network_does(faults):
         run(sound, seed=seed, **faults)
 
 
-def test_the_check_sees_a_slip():
+@pytest.mark.mutant
+def test_the_check_sees_a_mutant():
     with pytest.raises((AssertionError, AttributeError)):
         run(mutant(sound, "self._tag = (self._tag + 1) % 2**32", "self._tag = (self._tag + 1) % 2"))
 

@@ -162,6 +162,7 @@ def test_a_frame_that_is_not_kept_any_more_is_written_again():
     overwritten()
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     "scenario, right, wrong",
     [
@@ -169,7 +170,7 @@ def test_a_frame_that_is_not_kept_any_more_is_written_again():
         (overwritten, "place[0] < oldest", "False"),
     ],
 )
-def test_the_check_sees_a_slip(scenario, right, wrong, monkeypatch):
+def test_the_check_sees_a_mutant(scenario, right, wrong, monkeypatch):
     monkeypatch.setattr("iswitch.replay.writer.RecentFrames", mutant(sound, right, wrong).RecentFrames)
     with pytest.raises(AssertionError):
         scenario()

@@ -44,6 +44,7 @@ def test_a_priority_is_the_nearest_integer_never_0_never_too_large(bits, scale):
     check(sound, bits, scale)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     "right, wrong",
     [
@@ -52,7 +53,7 @@ def test_a_priority_is_the_nearest_integer_never_0_never_too_large(bits, scale):
         ("int((scaled > self.most).sum())", "int((scaled >= self.most).sum())"),
     ],
 )
-def test_the_check_sees_a_slip(right, wrong):
+def test_the_check_sees_a_mutant(right, wrong):
     with pytest.raises(AssertionError):
         for bits in (4, 18, 27):
             for scale in (None, 1, 65536):

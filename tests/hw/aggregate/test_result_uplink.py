@@ -296,6 +296,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_noticed(name, monkeypatch):
     part, before, after = MUTANTS[name]

@@ -152,6 +152,7 @@ def test_lights_show_links_frames_contributions_and_losses(monkeypatch):
     check(hw.board.shell, monkeypatch)
 
 
+@pytest.mark.mutant
 def test_a_light_that_shows_another_thing_is_noticed(monkeypatch):
     with pytest.raises(AssertionError):
         check(mutant(hw.board.shell, "== Outcome.ADDED", "== Outcome.CONTROL"), monkeypatch)

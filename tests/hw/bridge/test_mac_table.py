@@ -228,8 +228,9 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(("sound", "wrong"), MUTANTS)
-def test_checks_notice_a_slip_in_the_logic(sound, wrong):
+def test_checks_notice_a_mutant_in_the_logic(sound, wrong):
     table = mutant(hw.bridge.mac_table, sound, wrong).MacTable
     with pytest.raises(AssertionError):
         for story in STORIES:

@@ -247,6 +247,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_noticed(name, slipped):
     wrong = slipped(*MUTANTS[name])

@@ -262,6 +262,7 @@ SLIPS = {
 }
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize("slip", SLIPS)
 def test_mutant_is_noticed(slip):
     slipped = mutant(hw.decide.counters, *SLIPS[slip]).Counters

@@ -53,6 +53,7 @@ def test_lowest_is_the_models(members, window):
     check(Lowest, members, window)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -66,7 +67,7 @@ def test_lowest_is_the_models(members, window):
         ("reference.eq(again)", "reference.eq(mine + 1)"),
     ],
 )
-def test_a_slip_is_noticed(sound, wrong):
-    slip = mutant(hw.decide.lowest, sound, wrong).Lowest
+def test_a_mutant_is_noticed(sound, wrong):
+    broken = mutant(hw.decide.lowest, sound, wrong).Lowest
     with pytest.raises(AssertionError):
-        check(slip)
+        check(broken)

@@ -370,8 +370,9 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(("sound", "wrong"), MUTANTS)
-def test_check_notices_a_slip_in_the_logic(sound, wrong):
-    slip = mutant(hw.decide.ring, sound, wrong).Ring
+def test_check_notices_a_mutant_in_the_logic(sound, wrong):
+    broken = mutant(hw.decide.ring, sound, wrong).Ring
     with pytest.raises(AssertionError):
-        check(slip, cases())
+        check(broken, cases())

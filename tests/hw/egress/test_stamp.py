@@ -125,6 +125,7 @@ SLIPS = {
 }
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize("slip", SLIPS)
 def test_mutant_is_noticed(slip):
     expected, _, sink = stamped(512, stamp=mutant(hw.egress.stamp, *SLIPS[slip]).Stamp)

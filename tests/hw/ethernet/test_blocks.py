@@ -202,6 +202,7 @@ def test_without_lock_there_are_local_faults_and_frames_begin_anew():
     ]
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("side", "sound", "wrong"),
     [
@@ -216,7 +217,7 @@ def test_without_lock_there_are_local_faults_and_frames_begin_anew():
         ("decode", "with m.If(taken.sound)", "with m.If(1)"),
     ],
 )
-def test_slips_are_noticed(side, sound, wrong):
+def test_mutants_are_noticed(side, sound, wrong):
     broken = mutant(hw.ethernet.blocks, sound, wrong)
     if side == "encode":
         given = legal() + ORDER["idle inside a frame"][0]

@@ -74,6 +74,7 @@ def test_a_frame_and_its_fcs_leave_the_residue():
     assert RESIDUE not in run([words(frame) for frame in spoilt])[0]
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -84,7 +85,7 @@ def test_a_frame_and_its_fcs_leave_the_residue():
         ("BYTES - bit // 8)", "BYTES - 1 - bit // 8)"),
     ],
 )
-def test_slips_are_noticed(sound, wrong):
+def test_mutants_are_noticed(sound, wrong):
     frames = [random.Random(length).randbytes(length) for length in (60, 64, 65)]
     make = mutant(hw.ethernet.crc, sound, wrong).Crc32
     assert run([words(frame) for frame in frames], make=make)[0] != [zlib.crc32(frame) for frame in frames]

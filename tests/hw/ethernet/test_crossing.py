@@ -134,6 +134,7 @@ def test_a_reset_of_either_side_makes_no_frame_whole_that_is_not(domain, whole, 
     assert len(good) < len(frames)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong", "options"),
     [
@@ -142,7 +143,7 @@ def test_a_reset_of_either_side_makes_no_frame_whole_that_is_not(domain, whole, 
         ("skips.eq(inside & ~begun)", "skips.eq(0)", {}),
     ],
 )
-def test_slips_are_noticed(sound, wrong, options):
+def test_mutants_are_noticed(sound, wrong, options):
     make = mutant(hw.ethernet.crossing, sound, wrong).Crossing
     frames = [noise(40 + k % 50, k) for k in range(150)]
     if options:

@@ -77,6 +77,7 @@ def test_faults_agree_with_the_figure():
     assert set(model(columns)) == {0, 1, 2}
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -86,6 +87,6 @@ def test_faults_agree_with_the_figure():
         ("Mux(is_remote == was_remote, count, 0)", "count"),
     ],
 )
-def test_slips_are_noticed(sound, wrong):
+def test_mutants_are_noticed(sound, wrong):
     columns = traffic(1)
     assert run(columns, make=mutant(hw.ethernet.fault, sound, wrong).LinkFault) != model(columns)

@@ -55,7 +55,8 @@ def test_locked_after_64_good_headers_and_not_after_63():
     assert locks([True] * 63 + [False]) == [(0, 0)] * 63 + [(0, 1)]
 
 
-def test_without_lock_a_wrong_header_slips_once_and_nothing_is_looked_at_meanwhile():
+@pytest.mark.mutant
+def test_without_lock_a_wrong_header_mutants_once_and_nothing_is_looked_at_meanwhile():
     assert locks([False] * 9) == [(0, 1), (0, 0), (0, 0), (0, 0)] * 2 + [(0, 1)]
 
 
@@ -76,6 +77,7 @@ def test_lock_agrees_with_the_figure_on_noise():
     assert {locked for locked, _ in found} == {0, 1}
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -85,7 +87,7 @@ def test_lock_agrees_with_the_figure_on_noise():
         ("self.slip.eq(1), seen.eq(0)", "seen.eq(0)"),
     ],
 )
-def test_slips_of_the_lock_are_noticed(sound, wrong):
+def test_mutants_of_the_lock_are_noticed(sound, wrong):
     make = mutant(hw.ethernet.lock, sound, wrong).BlockLock
     headers = [True] * 64 + [False] * 15 + [True] * 49 + [False] * 16 + [True] * 3 + [False] * 6 + [True] * 64
     assert locks(headers, make=make) != model(headers, 3)
@@ -106,7 +108,8 @@ def test_errors_below_the_limit_and_errors_without_lock_do_not_count():
     assert run(dut, [False] * 200, ("high",), [(dut.locked, 0)]).count((1,)) == 0
 
 
-def test_a_slip_of_the_monitor_is_noticed():
+@pytest.mark.mutant
+def test_a_mutant_of_the_monitor_is_noticed():
     for sound, wrong in (
         ("self.high.eq(wrong == self.limit)]", "self.high.eq(0)]"),
         ("with m.If(~self.locked):", "with m.If(0):"),

@@ -1,4 +1,4 @@
-"""The MAC as emitted Verilog, against an XGMII source and an XGMII sink that are not ours; slips are noticed."""
+"""The MAC as emitted Verilog, against an XGMII source and an XGMII sink that are not ours; mutants are noticed."""
 
 import re
 
@@ -20,6 +20,7 @@ def test_the_mac_agrees_with_another_source_and_another_sink():
     assert len(run(Mac())) == 8
 
 
+@pytest.mark.mutant
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "sound", "wrong", "failing"),
@@ -30,7 +31,7 @@ def test_the_mac_agrees_with_another_source_and_another_sink():
         (hw.ethernet.receive, "m.d.sync += shifted.eq(late)", "m.d.sync += shifted.eq(0)", "received"),
     ],
 )
-def test_slips_are_noticed(tmp_path, module, sound, wrong, failing):
+def test_mutants_are_noticed(tmp_path, module, sound, wrong, failing):
     """Without the deficit count, with short gaps, with a wrong FCS not told, without starts in lane 4. Quick sibling:
     the tests of the halves."""
     broken = mutant(module, sound, wrong)

@@ -90,6 +90,7 @@ def test_many_ends_are_kept_while_there_is_no_room_and_no_more_than_that():
     assert len(found) == 1 + OWED_MAX
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -112,7 +113,7 @@ def test_many_ends_are_kept_while_there_is_no_room_and_no_more_than_that():
         ("losing.eq(loses & ~self.i.payload.last)", "losing.eq(losing | loses)"),
     ],
 )
-def test_slips_are_noticed(sound, wrong):
+def test_mutants_are_noticed(sound, wrong):
     frames = mixed()
     with pytest.raises((AssertionError, TimeoutError)):
         found, errors, _, _, lost = run(

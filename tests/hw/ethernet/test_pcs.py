@@ -119,7 +119,8 @@ def test_a_wrong_bit_spoils_at_most_the_words_it_meets():
         assert {k - at // 66 for k in wrong} <= set(range(PcsReceiver.LATENCY - 2, PcsReceiver.LATENCY + 3))
 
 
-def test_slips_are_noticed():
+@pytest.mark.mutant
+def test_mutants_are_noticed():
     sent = [QUIET] * 100 + traffic(5)
     reference = receive(line_of(sent))
     for sound, wrong in (

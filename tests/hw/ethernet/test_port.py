@@ -162,10 +162,12 @@ def judge(make):
     ]
 
 
-def test_the_judge_of_slips_finds_none_in_the_port():
+@pytest.mark.mutant
+def test_the_judge_of_mutants_finds_none_in_the_port():
     judge(Port10G)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -175,7 +177,7 @@ def test_the_judge_of_slips_finds_none_in_the_port():
         ("bits[::-1] if self.msb_first", "bits if self.msb_first"),
     ],
 )
-def test_slips_are_noticed(sound, wrong):
+def test_mutants_are_noticed(sound, wrong):
     with pytest.raises(AssertionError):
         judge(mutant(hw.ethernet.port, sound, wrong).Port10G)
 

@@ -149,10 +149,12 @@ def judge(make):
     assert frames[:-1:2] == good and len(frames[-1]) == 1
 
 
-def test_the_judge_of_slips_finds_none_in_the_receiver():
+@pytest.mark.mutant
+def test_the_judge_of_mutants_finds_none_in_the_receiver():
     judge(Receiver)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -167,6 +169,6 @@ def test_the_judge_of_slips_finds_none_in_the_receiver():
         ("seen.sound.eq(Mux(start, is_preamble, sound))", "seen.sound.eq(sound)"),
     ],
 )
-def test_slips_are_noticed(sound, wrong):
+def test_mutants_are_noticed(sound, wrong):
     with pytest.raises(AssertionError):
         judge(mutant(hw.ethernet.receive, sound, wrong).Receiver)

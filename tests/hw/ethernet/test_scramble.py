@@ -62,6 +62,7 @@ def test_a_wrong_bit_on_the_line_is_wrong_now_39_and_58_bits_later(bit):
     assert places == [256 + bit, 256 + bit + 39, 256 + bit + 58]
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("part", "oracle"),
     [

@@ -139,10 +139,12 @@ def judge(make):
     assert 0 <= sum(GAP_BYTES - gap for gap in gaps(found)) <= 3
 
 
-def test_the_judge_of_slips_finds_none_in_the_transmitter():
+@pytest.mark.mutant
+def test_the_judge_of_mutants_finds_none_in_the_transmitter():
     judge(Transmitter)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -158,6 +160,6 @@ def test_the_judge_of_slips_finds_none_in_the_transmitter():
         ("Mux(word.count > lane, word.data", "Mux(word.count >= lane, word.data"),
     ],
 )
-def test_slips_are_noticed(sound, wrong):
+def test_mutants_are_noticed(sound, wrong):
     with pytest.raises((AssertionError, ValueError)):
         judge(mutant(hw.ethernet.transmit, sound, wrong).Transmitter)

@@ -56,6 +56,7 @@ def test_narrow_words_follow_each_other_without_a_pause(bus_bits):
     assert sink.times[0] == source.times[0] + 1
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("part", "sound", "wrong"),
     [
@@ -65,7 +66,7 @@ def test_narrow_words_follow_each_other_without_a_pause(bus_bits):
         ("Narrow", "word.data >> 8 * BYTES", "word.data"),
     ],
 )
-def test_slips_are_noticed(part, sound, wrong):
+def test_mutants_are_noticed(part, sound, wrong):
     from_bits, to_bits = (64, 256) if part == "Widen" else (256, 64)
     with pytest.raises(AssertionError):
         assert (

@@ -377,6 +377,7 @@ def test_a_wide_term_is_added_as_it_is_and_poison_stays():
     check_wide()
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -387,7 +388,7 @@ def test_a_wide_term_is_added_as_it_is_and_poison_stays():
         ("wide=fitted.wide", "wide=self.wide"),
     ],
 )
-def test_a_slip_with_wide_terms_is_noticed(sound, wrong, monkeypatch):
+def test_a_mutant_with_wide_terms_is_noticed(sound, wrong, monkeypatch):
     monkeypatch.setattr(hw.numeric.lane, "Lane", mutant(hw.numeric.lane, sound, wrong).Lane)
     with pytest.raises(AssertionError):
         check_wide()

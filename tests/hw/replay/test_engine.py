@@ -293,14 +293,15 @@ LATE_SLIPS = [
 """Seen in the course of the day only."""
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
-    ("sound", "wrong"), [*SLIPS, *(pytest.param(*slip, marks=pytest.mark.slow) for slip in LATE_SLIPS)]
+    ("sound", "wrong"), [*SLIPS, *(pytest.param(*mutation, marks=pytest.mark.slow) for mutation in LATE_SLIPS)]
 )
-def test_a_slip_is_noticed(sound, wrong, monkeypatch):
+def test_a_mutant_is_noticed(sound, wrong, monkeypatch):
     (module,) = [module for module in MODULES if sound in inspect.getsource(module)]
-    slip = mutant(module, sound, wrong)
+    broken = mutant(module, sound, wrong)
     for name in module.__all__:
-        monkeypatch.setattr(hw.replay.engine, name, getattr(slip, name))
+        monkeypatch.setattr(hw.replay.engine, name, getattr(broken, name))
     with pytest.raises(AssertionError):
         check(Story.day, engine=hw.replay.engine.Engine, latency=5)
         check(Story.day, engine=hw.replay.engine.Engine, latency=5, stalls=0.8)

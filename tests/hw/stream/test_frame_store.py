@@ -126,6 +126,7 @@ def test_a_frame_fits_where_there_is_a_word_for_its_last_bytes_too(bus_bits):
     check_room(bus_bits)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -135,7 +136,7 @@ def test_a_frame_fits_where_there_is_a_word_for_its_last_bytes_too(bus_bits):
         ("(spare != 0) | ~late", "1"),
     ],
 )
-def test_a_slip_in_rounding_is_noticed(sound, wrong):
+def test_a_mutant_in_rounding_is_noticed(sound, wrong):
     with pytest.raises((AssertionError, TimeoutError)):
         check_room(64, mutant(hw.stream.frame_store, sound, wrong).FrameStore)
 

@@ -117,6 +117,7 @@ def test_no_word_is_read_while_it_is_written(bench, stalls):
     assert watched
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("bench", "module", "sound", "wrong"),
     [

@@ -7,7 +7,7 @@ from sim.bench.mutant import broken_promise, mutant
 from sim.explore.search import Violation
 
 
-def test_the_mutant_has_the_slip_and_the_module_has_not():
+def test_the_mutant_has_the_mutant_and_the_module_has_not():
     made = mutant(hosts, "0x020000000099 ^", "0x020000000098 ^")
     assert (made.crowd(64, 1), hosts.crowd(64, 1)) == ([bytes.fromhex("020000000098")], [bytes.fromhex("020000000099")])
 

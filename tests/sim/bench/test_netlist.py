@@ -113,9 +113,10 @@ MUTANTS = {
 }
 
 
+@pytest.mark.mutant
 @pytest.mark.slow
 @pytest.mark.parametrize("sound, wrong", MUTANTS.values(), ids=MUTANTS)
-def test_a_model_with_a_slip_is_noticed(sound, wrong):
+def test_a_model_with_a_mutant_is_noticed(sound, wrong):
     text = MODELS.read_text()
     assert text.count(sound) == 1
     assert not memories_agree(text.replace(sound, wrong))

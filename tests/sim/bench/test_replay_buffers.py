@@ -44,6 +44,7 @@ def test_any_power_of_two_is_an_arity(arity):
     against_sums(SumTree(256, arity))
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -53,7 +54,7 @@ def test_any_power_of_two_is_an_arity(arity):
         ("ends[every, child - 1]", "ends[every, 0]"),
     ],
 )
-def test_a_slip_is_noticed(sound, wrong):
+def test_a_mutant_is_noticed(sound, wrong):
     with pytest.raises((AssertionError, IndexError)):
         against_sums(mutant(sim.bench.replay_buffers, sound, wrong).SumTree(1 << 11, 4))
 

@@ -18,8 +18,9 @@ def test_a_batch_takes_a_cycle_each_and_the_latency():
     ]
 
 
+@pytest.mark.mutant
 @pytest.mark.slow
-def test_a_slip_is_noticed():
-    slip = mutant(hw.replay.sampling.sampler, "operation.new.eq(placed.new)", "operation.new.eq(placed.old)").Sampler
+def test_a_mutant_is_noticed():
+    broken = mutant(hw.replay.sampling.sampler, "operation.new.eq(placed.new)", "operation.new.eq(placed.old)").Sampler
     with pytest.raises(RuntimeError, match="is not what numpy finds"):
-        CompiledSampler(sampler=slip, capacity=32, **SMALL)
+        CompiledSampler(sampler=broken, capacity=32, **SMALL)

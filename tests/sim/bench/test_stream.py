@@ -72,12 +72,14 @@ def test_bench_carries_items_and_counts_strobes(stalls):
     assert bench.strobes == {"stat_taken": 100}
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize("mutant", [Overwrites, Withdraws])
 def test_watch_catches_a_broken_register(mutant):
     with pytest.raises(BrokenPromiseError, match="o offered 0x"):
         run(mutant(), range(100), stalls=0.5)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize("mutant", [Overwrites, Withdraws])
 def test_only_stalls_show_a_broken_register(mutant):
     assert run(mutant(), range(100), stalls=0)[1].items == list(range(100))

@@ -373,12 +373,14 @@ HABITS = {
 }
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_found(name):
     scenario, promise = MUTANTS[name]
     assert broken_promise(ClaimsExplorer(scenario).run) == promise
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize("name", HABITS)
 def test_mutant_worker_is_found(name):
     scenario, habits, promise = HABITS[name]

@@ -45,11 +45,13 @@ def only_a_free_index(config, job, request, source, offer, now_us):
     return verdict
 
 
+@pytest.mark.mutant
 def test_mutant_membership_at_the_first_join_is_found():
     with pytest.raises(Violation, match="never received its token"):
         JoinExplorer((Actor(1), Actor(2)), join=counted_at_the_first_join).run()
 
 
+@pytest.mark.mutant
 def test_mutant_pending_entries_never_yield_is_found():
     with pytest.raises(Violation, match="a seat stays empty"):
         JoinExplorer((Actor(1), Actor(2, fate=CRASHES), Actor(2, after=1)), join=only_a_free_index).run()

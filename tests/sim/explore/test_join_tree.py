@@ -71,6 +71,7 @@ class Gullible(TreeSwitch):
         super().adopt(number, epoch, first_seq)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("switch", "promise"),
     [

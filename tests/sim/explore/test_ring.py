@@ -186,6 +186,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_found(name):
     scenario, promise = MUTANTS[name]

@@ -90,6 +90,7 @@ def test_receipts_go_up_as_the_worst_of_the_members():
     assert leaf.counters()["outcome.RECEIPT"] == tree.switches[0].counters()["outcome.RECEIPT"] == 5
 
 
+@pytest.mark.mutant
 def test_mutant_that_rounds_at_each_switch_is_found(monkeypatch):
     def rounded(format, stored):
         return window64.to_fixed(window64.from_fixed(stored.accumulator, 44), 44, 255)[0]

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Packets of ports in one stream: in, out, with stalls everywhere. Slips are noticed."""
+"""Packets of ports in one stream: in, out, with stalls everywhere. Mutants are noticed."""
 
 import random
 
@@ -155,6 +155,7 @@ def test_frames_leave_whole_with_length_and_port(stall, tuser):
     assert holds(packets, sent, tuser)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -164,7 +165,7 @@ def test_frames_leave_whole_with_length_and_port(stall, tuser):
         ("o.tvalid.eq(words.r_rdy & lengths.r_rdy)", "o.tvalid.eq(words.r_rdy)"),
     ],
 )
-def test_a_slip_of_the_merge_is_noticed(old, new):
+def test_a_mutant_of_the_merge_is_noticed(old, new):
     try:
         packets, sent = merge(0.5, mutant(hw.board.drop_in.axi_stream, old, new).TxMerge)
     except (AssertionError, ValueError):
@@ -172,6 +173,7 @@ def test_a_slip_of_the_merge_is_noticed(old, new):
     assert not holds(packets, sent, NETFPGA)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -180,7 +182,7 @@ def test_a_slip_of_the_merge_is_noticed(old, new):
         ("Mux(i.tlast, count, self.bus_bits // 8)", "self.bus_bits // 8"),
     ],
 )
-def test_a_slip_of_the_split_is_noticed(old, new):
+def test_a_mutant_of_the_split_is_noticed(old, new):
     found, wanted, *_ = split(0.5, mutant(hw.board.drop_in.axi_stream, old, new).RxSplit)
     assert found != wanted
 

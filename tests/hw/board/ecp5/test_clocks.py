@@ -76,6 +76,7 @@ def test_resets_begin_at_once_and_end_with_the_domains_own_clock():
     assert phy[0] >= 60 + PHY_CYCLES * 20 and phy[2] - 1740 >= PHY_CYCLES * 20 and len(phy) == 3
 
 
+@pytest.mark.mutant
 def test_a_reset_that_waits_for_its_clock_is_noticed():
     slow = mutant(
         hw.board.ecp5.clocks,
@@ -151,6 +152,7 @@ def test_a_reset_leaves_nothing_on_its_way_whichever_clock_stands(writer, stands
     assert given == taken and len(taken) > 20
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("options", "stands"),
     [

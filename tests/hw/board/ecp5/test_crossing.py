@@ -134,6 +134,7 @@ def slow_writer(*args, **options):
     return Slow()
 
 
+@pytest.mark.mutant
 def test_a_frame_shown_before_its_end_is_noticed(monkeypatch):
     early = mutant(hw.board.ecp5.crossing, "put.en & self.i.payload.last", "put.en").Crossing
     monkeypatch.setitem(globals(), "Crossing", early)
@@ -141,6 +142,7 @@ def test_a_frame_shown_before_its_end_is_noticed(monkeypatch):
         test_a_frame_that_has_begun_never_runs_dry((20.0, 20.0))
 
 
+@pytest.mark.mutant
 def test_a_memory_written_over_is_noticed():
     full = mutant(hw.board.ecp5.crossing, "self.i.ready.eq(opens)", "self.i.ready.eq(1)").Crossing
     words = frames([200])

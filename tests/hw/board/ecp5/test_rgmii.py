@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The whole MAC of an ECP5 board, LiteEth's and ours, at its RGMII pins against somebody else's models; slips are
+"""The whole MAC of an ECP5 board, LiteEth's and ours, at its RGMII pins against somebody else's models; mutants are
 noticed."""
 
 import pytest
@@ -21,7 +21,8 @@ def test_port_agrees_with_another_phy():
     assert len(run("rgmii", rx_depth=512)) == 8
 
 
-def test_slips_are_noticed(tmp_path):
+@pytest.mark.mutant
+def test_mutants_are_noticed(tmp_path):
     """A damaged frame that passes for a good one; a frame whose first byte leaves before its last is there."""
     for slip, test in (
         (("word.error.eq(error)", "word.error.eq(0)"), "gives_every_frame_once_and_marks_the_damaged"),

@@ -140,6 +140,7 @@ def test_units_reach_a_memory_of_four_times_the_width():
     assert widened() == []
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -147,7 +148,7 @@ def test_units_reach_a_memory_of_four_times_the_width():
         ("kept.eq(Cat(kept[64:], w.payload.data))", "kept.eq(Cat(w.payload.data, kept[:128]))"),
     ],
 )
-def test_a_slip_of_the_widener_is_noticed(old, new):
+def test_a_mutant_of_the_widener_is_noticed(old, new):
     assert widened(mutant(hw.board.xilinx.axi_crossing, old, new).AxiWidener) != []
 
 

@@ -109,6 +109,7 @@ def test_every_frame_that_does_not_fit_is_told_and_none_is_taken_for_whole(lengt
     assert accounted(frames, found) and 5 < sum(error for _, error in found) < len(frames)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -118,9 +119,9 @@ def test_every_frame_that_does_not_fit_is_told_and_none_is_taken_for_whole(lengt
         ("adds.eq(owed != OWED_MAX)", "adds.eq(0)"),
     ],
 )
-def test_a_slip_of_the_writer_is_noticed(old, new):
-    slip = mutant(hw.board.xilinx.cmac, old, new).FrameWriter
-    assert not all(accounted(*overflowing(slip, lengths)) for lengths in (LENGTHS, [60], [60, 1514]))
+def test_a_mutant_of_the_writer_is_noticed(old, new):
+    broken = mutant(hw.board.xilinx.cmac, old, new).FrameWriter
+    assert not all(accounted(*overflowing(broken, lengths)) for lengths in (LENGTHS, [60], [60, 1514]))
 
 
 async def offer(ctx, tx, frame, pauses=lambda: False):
@@ -171,6 +172,7 @@ def test_sent_frames_have_no_gap(stall, gaps):
     assert sent(frames, stall=stall, gaps=gaps) == (frames, [])
 
 
+@pytest.mark.mutant
 def test_a_reader_that_does_not_wait_is_noticed():
     rng = random.Random(4)
     frames = [rng.randbytes(length) for length in LENGTHS]
@@ -275,6 +277,7 @@ def test_after_a_reset_of_core_and_mac_frames_are_sent_as_before(at):
     assert goes_on(*sent_around_a_reset_of_all(at))
 
 
+@pytest.mark.mutant
 def test_a_frame_that_outlives_a_reset_is_noticed():
     outlives = mutant(hw.board.xilinx.cmac, "sending.eq(0)", "sending.eq(sending)").FrameReader
     assert not all(goes_on(*sent_around_a_reset_of_all(at, outlives)) for at in (300, 330))
@@ -344,6 +347,7 @@ def test_after_a_reset_of_either_side_no_rest_of_a_frame_is_taken_for_a_whole_on
     assert whole_ones_came(*received_around_a_reset(domain, at, stall))
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("domain", "sound", "wrong"),
     [
@@ -352,6 +356,6 @@ def test_after_a_reset_of_either_side_no_rest_of_a_frame_is_taken_for_a_whole_on
         (DOMAIN, "broken.eq(begun)", "broken.eq(0)"),
     ],
 )
-def test_a_slip_around_a_reset_is_noticed(domain, sound, wrong):
-    slip = mutant(hw.board.xilinx.cmac, sound, wrong).FrameWriter
-    assert not all(whole_ones_came(*received_around_a_reset(domain, at, 0.0, slip)) for at in (90, 103, 116))
+def test_a_mutant_around_a_reset_is_noticed(domain, sound, wrong):
+    broken = mutant(hw.board.xilinx.cmac, sound, wrong).FrameWriter
+    assert not all(whole_ones_came(*received_around_a_reset(domain, at, 0.0, broken)) for at in (90, 103, 116))

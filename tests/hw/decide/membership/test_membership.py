@@ -244,8 +244,9 @@ SLIPS = [
 ]
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(("module", "sound", "wrong"), SLIPS)
-def test_comparison_notices_a_slip_in_what_claims_change(slipped, module, sound, wrong):
+def test_comparison_notices_a_mutant_in_what_claims_change(slipped, module, sound, wrong):
     core = slipped(module, sound, wrong)
     talk = Conversation(seed=seed_for_first_seq(8, 0xFFFF))
     resets(talk, *leaves_and_comes_back(talk))

@@ -1,5 +1,5 @@
 """Reader, writer and memory on the chip as emitted Verilog, against an AXI4 memory and an AXI4 master that are not
-ours; slips are noticed."""
+ours; mutants are noticed."""
 
 import re
 
@@ -29,7 +29,8 @@ def test_memory_agrees_with_another_master():
     assert len(run("ram", OnChipRam(**RAM))) == 2
 
 
-def test_slips_of_reader_and_writer_are_noticed(tmp_path):
+@pytest.mark.mutant
+def test_mutants_of_reader_and_writer_are_noticed(tmp_path):
     """A reader that loses beats when nobody takes them, a writer that is not busy while memory has yet to answer."""
     reader = mutant(hw.replay.memory.units, "(held != self.outstanding)", "1").UnitReader
     writer = mutant(hw.replay.memory.units, "self.busy.eq(pending != 0)", "self.busy.eq(open != 0)").UnitWriter
@@ -41,6 +42,7 @@ def test_slips_of_reader_and_writer_are_noticed(tmp_path):
     }
 
 
-def test_a_slip_of_the_memory_is_noticed(tmp_path):
+@pytest.mark.mutant
+def test_a_mutant_of_the_memory_is_noticed(tmp_path):
     with pytest.raises(RuntimeError):
         run("ram", mutant(hw.replay.memory.ram, "axi.w.payload.strb, 0", "255, 0").OnChipRam(**RAM), tmp_path)

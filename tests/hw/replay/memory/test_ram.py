@@ -227,6 +227,7 @@ def test_parameters_wrong(wrong, message):
         OnChipRam(**wrong)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -248,12 +249,12 @@ def test_parameters_wrong(wrong, message):
         ("(waits << 1 | (axi.ar.valid & axi.ar.ready))[self.latency - 2]", "axi.ar.valid & axi.ar.ready"),
     ],
 )
-def test_a_slip_is_noticed(sound, wrong):
-    slip = mutant(hw.replay.memory.ram, sound, wrong).OnChipRam
+def test_a_mutant_is_noticed(sound, wrong):
+    broken = mutant(hw.replay.memory.ram, sound, wrong).OnChipRam
     with pytest.raises((AssertionError, TimeoutError)):
-        check(slip, count=15, bytes=192, stalls=0.5)
-        first_beats(slip)
-        late_answers(slip)
-        fates(slip, stalls=0.5)
-        unknown(slip, burst=Burst.WRAP)
-        unknown(slip, size=2)
+        check(broken, count=15, bytes=192, stalls=0.5)
+        first_beats(broken)
+        late_answers(broken)
+        fates(broken, stalls=0.5)
+        unknown(broken, burst=Burst.WRAP)
+        unknown(broken, size=2)

@@ -209,6 +209,7 @@ def test_parameters_wrong(unit):
         unit(ADDRESS_BITS, outstanding=0)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -232,16 +233,17 @@ def test_parameters_wrong(unit):
         ("Const(0, exact_log2(UNIT_BYTES)), address", "address[:exact_log2(UNIT_BYTES)], address"),
     ],
 )
-def test_a_slip_in_the_reader_is_noticed(sound, wrong):
-    slip = mutant(hw.replay.memory.units, sound, wrong).UnitReader
+def test_a_mutant_in_the_reader_is_noticed(sound, wrong):
+    broken = mutant(hw.replay.memory.units, sound, wrong).UnitReader
     with pytest.raises((AssertionError, TimeoutError)):
-        check_reader(slip, count=20)
-        check_reader(slip, count=40, stalls=0.5)
-        check_reader(slip, count=20, slow=0.95)
-        check_reader(slip, count=20, size=4096, stalls=0.5)
-        check_strays(reader=slip)
+        check_reader(broken, count=20)
+        check_reader(broken, count=40, stalls=0.5)
+        check_reader(broken, count=20, slow=0.95)
+        check_reader(broken, count=20, size=4096, stalls=0.5)
+        check_strays(reader=broken)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -267,11 +269,11 @@ def test_a_slip_in_the_reader_is_noticed(sound, wrong):
         ("self.aw.valid.eq(0)", "self.aw.valid.eq(self.aw.valid)"),
     ],
 )
-def test_a_slip_in_the_writer_is_noticed(sound, wrong):
-    slip = mutant(hw.replay.memory.units, sound, wrong).UnitWriter
+def test_a_mutant_in_the_writer_is_noticed(sound, wrong):
+    broken = mutant(hw.replay.memory.units, sound, wrong).UnitWriter
     with pytest.raises((AssertionError, TimeoutError)):
-        check_writer(slip, count=20, latency=40)
-        check_writer(slip, count=40, stalls=0.5)
-        check_writer(slip, count=10, beats_first=True)
-        check_writer(slip, count=20, size=4096, stalls=0.5)
-        check_strays(writer=slip)
+        check_writer(broken, count=20, latency=40)
+        check_writer(broken, count=40, stalls=0.5)
+        check_writer(broken, count=10, beats_first=True)
+        check_writer(broken, count=20, size=4096, stalls=0.5)
+        check_strays(writer=broken)

@@ -177,6 +177,7 @@ def test_a_row_a_cycle_and_1_cycle_from_what_is_asked_to_its_head():
     assert source.times[1] == rows.times[2 * whole - 1] + 2
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -220,10 +221,10 @@ def test_a_row_a_cycle_and_1_cycle_from_what_is_asked_to_its_head():
         ('self.busy.eq(~fsm.ongoing("IDLE"))', 'self.busy.eq(fsm.ongoing("ROWS"))'),
     ],
 )
-def test_a_slip_is_noticed(sound, wrong):
-    slip = mutant(hw.replay.reply.answers, sound, wrong).Answerer
+def test_a_mutant_is_noticed(sound, wrong):
+    broken = mutant(hw.replay.reply.answers, sound, wrong).Answerer
     with pytest.raises((AssertionError, TimeoutError)):
-        check(short(), answerer=slip)
+        check(short(), answerer=broken)
         for rates in ({}, {"heads": 0.5, "rows": 0.5}):
             check(
                 [
@@ -231,7 +232,9 @@ def test_a_slip_is_noticed(sound, wrong):
                     asking(Kind.SAMPLE, 160, fragments=1, at=512, seed=2),
                     asking(Kind.LIST, 3, fragments=0, at=3072),
                 ],
-                answerer=slip,
+                answerer=broken,
                 **rates,
             )
-        check([asking(Kind.SAMPLE, 512, fragments=wanted, at=512, seed=wanted) for wanted in (0, 5, 8)], answerer=slip)
+        check(
+            [asking(Kind.SAMPLE, 512, fragments=wanted, at=512, seed=wanted) for wanted in (0, 5, 8)], answerer=broken
+        )

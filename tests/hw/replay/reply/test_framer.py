@@ -174,6 +174,7 @@ def test_bus_wrong(bus_bits):
         Outlet(bus_bits=bus_bits)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -211,11 +212,11 @@ def test_bus_wrong(bus_bits):
         ("<< 8 * ADDRESSES.itemsize", "<< 8 * ADDRESSES.itemsize - 8"),
     ],
 )
-def test_a_slip_is_noticed(sound, wrong):
-    slip = mutant(hw.replay.reply.framer, sound, wrong).Outlet
+def test_a_mutant_is_noticed(sound, wrong):
+    broken = mutant(hw.replay.reply.framer, sound, wrong).Outlet
     with pytest.raises((AssertionError, TimeoutError)):
-        check(adverse(), 256, outlet=slip)
+        check(adverse(), 256, outlet=broken)
         for rates in ((0, 0, 0), (0, 0.5, 0.5)):
             check(
-                jobs_of([0, 1, 2, 3, 4, 30, 0, 7]), 256, outlet=slip, **dict(zip(("asked", "given", "stalls"), rates))
+                jobs_of([0, 1, 2, 3, 4, 30, 0, 7]), 256, outlet=broken, **dict(zip(("asked", "given", "stalls"), rates))
             )

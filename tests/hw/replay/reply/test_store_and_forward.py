@@ -83,8 +83,9 @@ MUTANTS = {
 }
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(("sound", "wrong"), MUTANTS.values(), ids=MUTANTS)
-def test_slips_are_noticed(sound, wrong):
+def test_mutants_are_noticed(sound, wrong):
     broken = mutant(hw.replay.reply.store_and_forward, sound, wrong).WholeFrames
     with pytest.raises((AssertionError, TimeoutError)):
         sink = check(broken, pauses=0.8)

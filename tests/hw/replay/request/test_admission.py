@@ -376,6 +376,7 @@ def test_records_begin_where_the_judge_looks():
     assert max(one.itemsize for one in RECORDS.values()) == 8 * LEAD_ROWS and REPLAY_FRAME.itemsize == FRAME_BYTES
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -433,14 +434,15 @@ def test_records_begin_where_the_judge_looks():
         ("for fate, holds in reversed([", "for fate, holds in list(["),
     ],
 )
-def test_a_slip_of_the_judge_is_noticed(sound, wrong):
-    slip = mutant(hw.replay.request.admission, sound, wrong).Judge
+def test_a_mutant_of_the_judge_is_noticed(sound, wrong):
+    broken = mutant(hw.replay.request.admission, sound, wrong).Judge
     with pytest.raises(AssertionError):
-        check_judge(part=slip, count=1000)
-        check_judge(FAR, part=slip, count=3000)
-        check_judge(part=slip, count=6000)
+        check_judge(part=broken, count=1000)
+        check_judge(FAR, part=broken, count=3000)
+        check_judge(part=broken, count=6000)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -464,8 +466,8 @@ def test_a_slip_of_the_judge_is_noticed(sound, wrong):
         ("self.fate != Fate.DONE)", "self.fate == Fate.LENGTH)"),
     ],
 )
-def test_a_slip_of_the_form_is_noticed(sound, wrong):
-    slip = mutant(hw.replay.request.admission, sound, wrong).Form
+def test_a_mutant_of_the_form_is_noticed(sound, wrong):
+    broken = mutant(hw.replay.request.admission, sound, wrong).Form
     with pytest.raises(AssertionError):
-        check_form(part=slip)
-        check_form(FAR, part=slip)
+        check_form(part=broken)
+        check_form(FAR, part=broken)

@@ -143,6 +143,7 @@ def test_more_than_64_frames_at_a_time_are_too_many():
     assert entry.frames == expected(frames, range(64)) and entry.dropped == 6
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -165,11 +166,11 @@ def test_more_than_64_frames_at_a_time_are_too_many():
         ("notes=64", "notes=32"),
     ],
 )
-def test_a_slip_is_noticed(sound, wrong):
-    slip = mutant(hw.replay.request.receiver, sound, wrong).Inlet
+def test_a_mutant_is_noticed(sound, wrong):
+    broken = mutant(hw.replay.request.receiver, sound, wrong).Inlet
     with pytest.raises((AssertionError, TimeoutError)):
         for stalls in STALLS:
-            check_rows(256, inlet=slip, stalls=stalls)
-        check_drops(256, inlet=slip)
+            check_rows(256, inlet=broken, stalls=stalls)
+        check_drops(256, inlet=broken)
         frames = frames_of([8] * 64)
-        assert Entry(frames, bus_bits=512, inlet=slip, depth=128, start=150).frames == expected(frames)
+        assert Entry(frames, bus_bits=512, inlet=broken, depth=128, start=150).frames == expected(frames)

@@ -199,6 +199,7 @@ def test_rows_are_kept_until_a_reset_wipes_them(sessions):
     check_rows(sessions)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -228,9 +229,9 @@ def test_rows_are_kept_until_a_reset_wipes_them(sessions):
         ("unused.next.eq(-self.kept)", "unused.next.eq(0)"),
     ],
 )
-def test_a_slip_is_noticed(sound, wrong):
-    slip = mutant(hw.replay.request.sessions, sound, wrong).Sessions
+def test_a_mutant_is_noticed(sound, wrong):
+    broken = mutant(hw.replay.request.sessions, sound, wrong).Sessions
     with pytest.raises(AssertionError):
-        check_rows(3, part=slip)
-        check_search(3, part=slip)
-        check_search(8, part=slip, count=50)
+        check_rows(3, part=broken)
+        check_search(3, part=broken)
+        check_search(8, part=broken, count=50)

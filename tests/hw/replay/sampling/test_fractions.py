@@ -46,6 +46,7 @@ def test_one_fraction_a_cycle_and_no_cycle_between_batches():
     assert sink.times[0] - source.times[0] == 7
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -63,8 +64,8 @@ def test_one_fraction_a_cycle_and_no_cycle_between_batches():
         ("step.eq(~self.fractions.valid | self.fractions.ready)", "step.eq(1)"),
     ],
 )
-def test_a_slip_is_noticed(sound, wrong):
-    slip = mutant(hw.replay.sampling.fractions, sound, wrong).Draws
+def test_a_mutant_is_noticed(sound, wrong):
+    broken = mutant(hw.replay.sampling.fractions, sound, wrong).Draws
     with pytest.raises((AssertionError, TimeoutError)):
-        check(slip)
-        check(slip, stalls=0.5)
+        check(broken)
+        check(broken, stalls=0.5)

@@ -171,6 +171,7 @@ def test_parameters_wrong(wrong, message):
         Histogram(**wrong)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -201,14 +202,14 @@ def test_parameters_wrong(wrong, message):
         ("LATENCY = 7", "LATENCY = 6"),
     ],
 )
-def test_a_slip_is_noticed(sound, wrong):
-    slip = mutant(hw.replay.sampling.histogram, sound, wrong).Histogram
+def test_a_mutant_is_noticed(sound, wrong):
+    broken = mutant(hw.replay.sampling.histogram, sound, wrong).Histogram
     with pytest.raises((AssertionError, TimeoutError)):
         for walk in (same_bucket, there_and_back, random_walk, full):
-            check(slip, walk=walk, count=100)
-        restart(slip)
-        check(slip, capacity=4, walk=full)
-        check(slip, capacity=2, walk=few_items, stalls=0.5)
+            check(broken, walk=walk, count=100)
+        restart(broken)
+        check(broken, capacity=4, walk=full)
+        check(broken, capacity=2, walk=few_items, stalls=0.5)
 
 
 def at_length(histogram=Histogram, *, capacity=1 << 12, count=400_000):
@@ -249,6 +250,7 @@ def test_ends_are_exact_at_length():
     at_length()
 
 
-def test_the_check_at_length_notices_a_slip():
+@pytest.mark.mutant
+def test_the_check_at_length_notices_a_mutant():
     with pytest.raises(AssertionError):
         at_length(mutant(hw.replay.sampling.histogram, "transparent_for=[write]", "").Histogram)

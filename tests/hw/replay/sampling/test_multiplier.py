@@ -59,6 +59,7 @@ def test_a_product_is_rounded_down_as_integers_are(bits, adds, stalls):
     check(bits=bits, adds=adds, stalls=stalls)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -72,7 +73,7 @@ def test_a_product_is_rounded_down_as_integers_are(bits, adds, stalls):
         ("max(FRACTION_BITS, len(whole)) + ROW_BITS", "len(whole)"),
     ],
 )
-def test_a_slip_is_noticed(sound, wrong):
-    slip = mutant(hw.replay.sampling.multiplier, sound, wrong)
+def test_a_mutant_is_noticed(sound, wrong):
+    broken = mutant(hw.replay.sampling.multiplier, sound, wrong)
     with pytest.raises(AssertionError):
-        check(slip, bits=64)
+        check(broken, bits=64)

@@ -132,6 +132,7 @@ def test_what_is_no_longer_there_is_drawn_with_its_own_generation():
     check(capacity=8, arity=4, generation_bits=8, kinds=(Kind.ADD, Kind.ADD, Kind.DRAW), count=600)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -150,10 +151,10 @@ def test_what_is_no_longer_there_is_drawn_with_its_own_generation():
         ("slots.placed.ready.eq(tree.operations.ready)", "slots.placed.ready.eq(1)"),
     ],
 )
-def test_a_slip_is_noticed(sound, wrong):
-    slip = mutant(hw.replay.sampling.sampler, sound, wrong).Sampler
+def test_a_mutant_is_noticed(sound, wrong):
+    broken = mutant(hw.replay.sampling.sampler, sound, wrong).Sampler
     with pytest.raises(AssertionError):
-        check(slip, count=300)
-        check(slip, count=200, phased=True)
-        check(slip, count=400, capacity=8, arity=4, stalls=0.5)
-        check(slip, count=300, capacity=8, arity=4, generation_bits=8, kinds=(Kind.ADD, Kind.ADD, Kind.DRAW))
+        check(broken, count=300)
+        check(broken, count=200, phased=True)
+        check(broken, count=400, capacity=8, arity=4, stalls=0.5)
+        check(broken, count=300, capacity=8, arity=4, generation_bits=8, kinds=(Kind.ADD, Kind.ADD, Kind.DRAW))

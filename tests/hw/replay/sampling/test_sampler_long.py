@@ -99,6 +99,7 @@ def test_draws_sums_and_refusals_are_the_models_at_length():
     assert stale > 500_000 and draws > 3_000_000
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     "sound,wrong",
     [
@@ -107,7 +108,7 @@ def test_draws_sums_and_refusals_are_the_models_at_length():
         ("(slot < following)", "(slot <= following)"),
     ],
 )
-def test_the_check_notices_a_slip(sound, wrong, monkeypatch):
+def test_the_check_notices_a_mutant(sound, wrong, monkeypatch):
     slots = mutant(hw.replay.sampling.slots, sound, wrong)
     monkeypatch.setattr(hw.replay.sampling.sampler, "Slots", slots.Slots)
     monkeypatch.setattr(hw.replay.sampling.sampler, "generation", slots.generation)

@@ -140,6 +140,7 @@ def test_each_table_is_the_models_whatever_the_others_do(replay, stalls):
     check(replay, stalls=stalls)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -160,9 +161,9 @@ def test_each_table_is_the_models_whatever_the_others_do(replay, stalls):
         ("HANDLE_BITS - exact_log2", "8 - exact_log2"),
     ],
 )
-def test_a_slip_is_noticed(sound, wrong):
-    slip = mutant(hw.replay.sampling.samplers, sound, wrong).Tables
+def test_a_mutant_is_noticed(sound, wrong):
+    broken = mutant(hw.replay.sampling.samplers, sound, wrong).Tables
     with pytest.raises((AssertionError, ValueError)):
-        check(part=slip, bursts=30)
-        check(SIZES[-1], part=slip, bursts=30)
-        check(part=slip, bursts=30, stalls=0.5)
+        check(part=broken, bursts=30)
+        check(SIZES[-1], part=broken, bursts=30)
+        check(part=broken, bursts=30, stalls=0.5)

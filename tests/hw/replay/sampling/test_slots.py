@@ -116,6 +116,7 @@ def test_parameters_wrong(wrong, message):
         Slots(**wrong)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("sound", "wrong"),
     [
@@ -138,9 +139,9 @@ def test_parameters_wrong(wrong, message):
         ("judged.adds.eq(after)", "judged.adds.eq(adds)"),
     ],
 )
-def test_a_slip_is_noticed(sound, wrong):
-    slip = mutant(hw.replay.sampling.slots, sound, wrong).Slots
+def test_a_mutant_is_noticed(sound, wrong):
+    broken = mutant(hw.replay.sampling.slots, sound, wrong).Slots
     with pytest.raises(AssertionError):
-        check(slip)
-        check(slip, stalls=0.5)
-        check(slip, stalls=0.5, phased=True, count=100)
+        check(broken)
+        check(broken, stalls=0.5)
+        check(broken, stalls=0.5, phased=True, count=100)

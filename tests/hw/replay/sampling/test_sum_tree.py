@@ -346,8 +346,9 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize("sound,wrong", MUTANTS)
-def test_checks_notice_a_slip_in_the_logic(sound, wrong):
+def test_checks_notice_a_mutant_in_the_logic(sound, wrong):
     tree = mutant(hw.replay.sampling.sum_tree, sound, wrong).SumTree
     with pytest.raises((AssertionError, TimeoutError)):
         for story in STORIES:

@@ -39,11 +39,12 @@ def test_draws_and_sums_are_the_models_at_length(phased, count):
     mixed(CompiledTree(capacity=LEAVES, priority_bits=BITS, phased=phased), count, seed=1)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     "sound,wrong",
     [("memory.read_port(transparent_for=[write])", "memory.read_port()"), ("last.rest >= end", "last.rest > end")],
 )
-def test_the_check_notices_a_slip(sound, wrong):
+def test_the_check_notices_a_mutant(sound, wrong):
     tree = CompiledTree(
         tree=mutant(hw.replay.sampling.sum_tree, sound, wrong).SumTree, capacity=512, priority_bits=4, arity=4
     )

@@ -91,6 +91,7 @@ def mutants(schedule):
                 yield "twice", replace(schedule, rounds=[*schedule.rounds[:at], [flow], *schedule.rounds[at:]])
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize("name", ["BCube(2,1)", "DCell(2,1)"])
 @pytest.mark.parametrize("maker", ["fixed trees", "good ring"])
 def test_mutants_are_killed(name, maker):
