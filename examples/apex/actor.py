@@ -39,7 +39,7 @@ def act(
     """Plays until the learner publishes its end. TimeoutError if it publishes nothing."""
     games, schedule = (
         Games(options, rank),
-        Schedule(options, start, replay.turns(options.add_items)) if options.lockstep else None,
+        Schedule(options, start, replay.tickets(options.add_items)) if options.lockstep else None,
     )
     version, rounds, told = start.version, 0, time.monotonic()
 
@@ -73,7 +73,7 @@ def act(
                 f"actor {rank} waited {WAIT_S:g} s for version {needed} of the parameters, and has {version}"
             )
         columns, priorities = games.play(options.add_items)
-        replay.extend(columns, priorities, turn=schedule.add(rounds, rank) if schedule else 0)
+        replay.extend(columns, priorities, ticket=schedule.add(rounds, rank) if schedule else 0)
         rounds += 1
         if time.monotonic() - told >= _REPORT_S:
             told = time.monotonic()

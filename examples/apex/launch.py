@@ -53,7 +53,7 @@ def launch(
     if before.filled:
         raise LaunchError(f"{before.filled:,} items are in the table already: start the switch anew")
     actors_curve: list[ActorProgress] = []
-    learned, *actors = _run(options, addresses, console, Start(before.turn, before.version), actors_curve, watch)
+    learned, *actors = _run(options, addresses, console, Start(before.ticket, before.version), actors_curve, watch)
     after = _statistics(addresses[0], options)
     added, sent = (after.adds - before.adds) % 2**32, sum(actor.items for actor in actors)
 

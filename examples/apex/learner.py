@@ -66,7 +66,7 @@ class _Table:
 
     def __init__(self, replay: Replay, options: Options, start: Start) -> None:
         self.replay, self.options, self.version = replay, options, start.version
-        self.schedule = Schedule(options, start, replay.turns(options.add_items)) if options.lockstep else None
+        self.schedule = Schedule(options, start, replay.tickets(options.add_items)) if options.lockstep else None
         self.hash = hashlib.sha256()
         self.drawn = self.gone = self._stale = 0
         self._updates: list[Iterable[int]] = []
@@ -88,7 +88,7 @@ class _Table:
                     options.batch,
                     beta=options.beta,
                     seed=options.seed << 32 | step + 1,
-                    turn=self.schedule.sample(step),
+                    ticket=self.schedule.sample(step),
                 )
 
     def update(self, step: int, batch: Batch, errors: Vector) -> None:
@@ -100,7 +100,7 @@ class _Table:
             self.replay.update_priority(
                 batch.items,
                 priorities_of(errors, self.options.exponent),
-                turn=self.schedule.update(step) if self.schedule else 0,
+                ticket=self.schedule.update(step) if self.schedule else 0,
             )
         )
 

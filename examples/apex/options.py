@@ -95,5 +95,5 @@ class Options:
 class Start:
     """Where a table was when the training began: its turn, and the version of its parameters."""
 
-    turn: int = 1
+    ticket: int = 1
     version: int = 0

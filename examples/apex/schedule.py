@@ -1,4 +1,4 @@
-"""The order of a training in lockstep: which turn of the table belongs to which operation of which process.
+"""The order of a training in lockstep: which ticket of the table belongs to which operation of which process.
 
 In a round every actor adds once, in the order of their ranks. Then, once `warmup` items are there, the learner takes a
 whole number of steps, each a SAMPLE and an UPDATE. What the learner publishes after its steps is what actors use from
@@ -52,21 +52,21 @@ class Schedule:
     def _first(self, round_: int) -> int:
         return round_ * self._adding + max(0, round_ - self.warm_rounds) * 2 * self.steps
 
-    def _turn(self, operation: int) -> int:
+    def _ticket(self, operation: int) -> int:
         """Of the operation-th operation; 2^32 - 1 is followed by 1."""
-        return (self.start.turn + operation - 1) % (2**32 - 1) + 1
+        return (self.start.ticket + operation - 1) % (2**32 - 1) + 1
 
     def add(self, round_: int, actor: int) -> int:
-        """The first of the turns in which an actor adds."""
-        return self._turn(self._first(round_) + actor * self.turns_per_add)
+        """The first of the tickets in which an actor adds."""
+        return self._ticket(self._first(round_) + actor * self.turns_per_add)
 
     def sample(self, step: int) -> int:
         round_, within = divmod(step, self.steps)
-        return self._turn(self._first(self.warm_rounds + round_) + self._adding + 2 * within)
+        return self._ticket(self._first(self.warm_rounds + round_) + self._adding + 2 * within)
 
     def update(self, step: int) -> int:
         round_, within = divmod(step, self.steps)
-        return self._turn(self._first(self.warm_rounds + round_) + self._adding + 2 * within + 1)
+        return self._ticket(self._first(self.warm_rounds + round_) + self._adding + 2 * within + 1)
 
     def version(self, round_: int) -> int:
         """Of the parameters that actors use in a round."""

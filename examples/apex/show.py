@@ -119,7 +119,7 @@ def draw(summary: dict[str, Any], path: Path) -> None:
 
 def tell(summary: dict[str, Any], out: Path, console: Console) -> None:
     rewards, fates = np.array(summary["rewards_eval"]), summary["fates"]
-    waited = {name: fates[name] for name in ("TURN", "ITEMS", "RATE") if fates.get(name)}
+    waited = {name: fates[name] for name in ("TICKET", "ITEMS", "RATE") if fates.get(name)}
     pushed = summary["bytes_pushed"] / max(1, summary["items_added"])
     again = fates.get("REPEATED", 0) + fates.get("OLD", 0)
     for what, value in (

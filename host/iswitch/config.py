@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from iswitch.wire import FRAME_BYTES, STALENESS_MAX, TAIL_BYTES, UPLINK_TAIL
-from iswitch.wire.replay import DRAWS_PER_FRAGMENT, PAYLOAD_BYTES, UNIT_BYTES
+from iswitch.wire.replay import PAYLOAD_BYTES, SAMPLES_PER_FRAGMENT, UNIT_BYTES
 
 __all__ = ["Config", "Replay"]
 
@@ -64,7 +64,7 @@ class Replay:
     @property
     def fragments(self) -> int:
         """ANSWER frames of the largest SAMPLE."""
-        return -(-self.draws // DRAWS_PER_FRAGMENT)
+        return -(-self.draws // SAMPLES_PER_FRAGMENT)
 
     @property
     def memory_bytes(self) -> int:

@@ -95,7 +95,7 @@ class Engine(wiring.Component):
                         m.next = "FAULT"
                     with m.Case(Fate.REPEATED):
                         m.next = "KEPT"
-                    with m.Case(Fate.GONE):
+                    with m.Case(Fate.OVERWRITTEN):
                         m.d.sync += [s.answers.eq(0), s.gone.eq(1), s.frame.count.eq(0)]
                         m.next = "DATA"
                     with m.Case(Fate.DONE):
@@ -157,7 +157,7 @@ class Engine(wiring.Component):
             session=Signal(Session),
             table=Signal(Table),
             product=Signal(48),
-            states=[Signal(Table, init={"turn": 1}, name=f"table_{k}") for k in range(replay.tables)],
+            states=[Signal(Table, init={"ticket": 1}, name=f"table_{k}") for k in range(replay.tables)],
             counts=Signal(),
             enough=Signal(),
             answers=Signal(),  # its number is used up; enough items; it is answered

@@ -126,7 +126,7 @@ class Story:
             (bob, bob.limit(next(bob), times=1)),
             (bob, bob.sample(next(bob), 16, 5)),
         )
-        # What has to wait for a ratio, a turn, items.
+        # What has to wait for a ratio, a ticket, items.
         limits = {"size": 2, "ratio": 2 << 16, "behind": 3, "ahead": 5}
         yield tell((cas, cas.limit(next(cas), header={"table": 1}, **limits)))
         for count in (1, 2, 1):
@@ -135,11 +135,13 @@ class Story:
             yield tell(
                 (
                     cas,
-                    cas.sample(next(cas), draws, draws, table=1, turn=chance.choice([0, self.service.tables[1].turn])),
+                    cas.sample(
+                        next(cas), draws, draws, table=1, ticket=chance.choice([0, self.service.tables[1].ticket])
+                    ),
                 )
             )
         yield tell(
-            (cas, cas.add(next(cas), [(1 << 20, bytes_of(1))], table=1, turn=1)),
+            (cas, cas.add(next(cas), [(1 << 20, bytes_of(1))], table=1, ticket=1)),
             (cas, cas.sample(next(cas), 1, 1, table=1, items=99)),
         )
         yield tell(

@@ -13,7 +13,7 @@ import numpy as np
 
 from iswitch.config import Config
 from iswitch.wire import Type
-from iswitch.wire.replay import ADD_ROW, BODY_BYTES, DRAWS_PER_FRAGMENT, UPDATE_ROW, Fate
+from iswitch.wire.replay import ADD_ROW, BODY_BYTES, SAMPLES_PER_FRAGMENT, UPDATE_ROW, Fate
 from sim.bench.replay_client import ReplayClient, Told, told
 from sim.bench.sumtree import fractions
 from sim.emulator.engine import Board, Frame, Stamp
@@ -79,7 +79,13 @@ class Station:
             raise RuntimeError("the board keeps no stamps")
         heard = [told(frame.data) for frame in frames]
         for answer in heard:
-            fate = answer.reason if answer.type == Type.ANSWER else Fate.GONE if answer.header["turn"] else Fate.DONE
+            fate = (
+                answer.reason
+                if answer.type == Type.ANSWER
+                else Fate.OVERWRITTEN
+                if answer.header["ticket"]
+                else Fate.DONE
+            )
             if fate != Fate.DONE:
                 raise RuntimeError(f"an answer says {fate.name}, not DONE")
         if len(heard) != answers:
@@ -108,7 +114,7 @@ class Station:
 
     def sample(self, count: int, seed: int) -> tuple[list[tuple[int, int]], int]:
         """Items with their priorities, and cycles. RuntimeError unless they are what numpy draws."""
-        (seq,), fragments = self.numbers(1), -(-count // DRAWS_PER_FRAGMENT)
+        (seq,), fragments = self.numbers(1), -(-count // SAMPLES_PER_FRAGMENT)
         heard, cycles = self.ask([self.client.sample(seq, count, seed)], fragments)
         rows = [
             row for answer in sorted(heard, key=lambda answer: int(answer.header["fragments"])) for row in answer.rows

@@ -14,7 +14,6 @@ from iswitch.wire import FRAME_BYTES, UDP_PORT, Type, version_type
 from iswitch.wire.replay import (
     ADD_ROW,
     ALL_FRAGMENTS,
-    DRAWN,
     END,
     FETCH_ROW,
     LIMITS,
@@ -25,6 +24,7 @@ from iswitch.wire.replay import (
     REPLAY_FRAME,
     REPLAY_HEADER,
     SAMPLE,
+    SAMPLED_ROW,
     STATUS,
     UNIT_BYTES,
     UPDATE_ROW,
@@ -39,7 +39,7 @@ __all__ = ["ReplayClient", "Told", "record", "told"]
 
 class Told(NamedTuple):
     """A frame of the service, taken apart. Of DATA `status` is None and `payload` are units; of an ANSWER `rows` are of
-    DRAWN."""
+    SAMPLED_ROW."""
 
     type: Type
     header: np.void
@@ -70,7 +70,7 @@ def told(frame: bytes) -> Told:
         if len(body) != int(header["count"]) * UNIT_BYTES:
             raise ValueError(f"DATA of {header['count']} units must not have {len(body)} bytes")
         return Told(kind, header, None, [], body)
-    rows = [(int(row[0]), int(row[1])) for row in np.frombuffer(body[STATUS.itemsize :], DRAWN)]
+    rows = [(int(row[0]), int(row[1])) for row in np.frombuffer(body[STATUS.itemsize :], SAMPLED_ROW)]
     if len(rows) != int(header["count"]):
         raise ValueError(f"an ANSWER that says {header['count']} rows must not have {len(rows)}")
     return Told(kind, header, np.frombuffer(body, STATUS, 1)[0], rows, b"")

@@ -22,7 +22,7 @@ class Op:
 
     kind: Kind
     table: int = 0
-    turn: int = 0
+    ticket: int = 0
     about: dict[str, Any] = field(default_factory=dict)
 
 
@@ -46,7 +46,7 @@ class OracleTable:
     def __init__(self, config: Replay) -> None:
         self.config = config
         self.items: list[Item] = []
-        self.draws, self.turn, self.credit = 0, 1, Fraction(0)
+        self.draws, self.ticket, self.credit = 0, 1, Fraction(0)
         self.size = self.behind = self.ahead = self.times = 0
         self.ratio = Fraction(0)
         self.published = (0, 0, 0, 0)
@@ -73,8 +73,8 @@ class OracleTable:
         return min(priority, 2**self.config.priority_bits - 1)
 
     def waits(self, op: Op) -> Fate | None:
-        if op.turn not in (0, self.turn):
-            return Fate.TURN
+        if op.ticket not in (0, self.ticket):
+            return Fate.TICKET
         if op.kind == Kind.ADD:
             allowed = (
                 not self.ratio
@@ -149,7 +149,7 @@ class Oracle:
         elif op.kind == Kind.LIMIT:
             told["reason"] = self.limit(table, **op.about)
         if told["reason"] == Fate.DONE and op.kind in (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT):
-            table.turn += 1
+            table.ticket += 1
         self.next[session] += 1
         status = told | self.status(session, table)
         for number, _ in rows if table.times else ():
@@ -186,7 +186,7 @@ class Oracle:
             "publisher": publisher,
             "next": self.next[session],
             "adds": len(table.items),
-            "turn": table.turn,
+            "ticket": table.ticket,
             "total": int(table.priorities().sum()),
             "draws": table.draws,
             "written": len(self.units[session]),

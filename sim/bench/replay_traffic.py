@@ -76,7 +76,7 @@ class ReplayTraffic:
         state, table = self.golden.places[place], self.golden.tables[client.table]
         fields = {}
         if chance.random() < 0.1:
-            fields["turn"] = table.turn + chance.choice([0, 0, 1])
+            fields["ticket"] = table.ticket + chance.choice([0, 0, 1])
         if chance.random() < 0.03:
             client.wrong = chance.choice(
                 [{"token": 1}, {"session": 7}, {"session": 200}, {"table": replay.tables}, {"count": 0}, {"count": 999}]

@@ -130,7 +130,7 @@ MUTANTS = {
     ),
     "nothing counts as drawn too often": ("table", {"use": lambda self, rows: None}),
     "adds are not held back": ("table", {"add_waits": lambda self, count: None}),
-    "turns do not pass": ("table", {"done": lambda self: None}),
+    "tickets do not pass": ("table", {"done": lambda self: None}),
     "the bucket above": ("table", {"extremes": lambda self: tuple(k + bool(k) for k in EXTREMES(self))}),
 }
 EXTREMES = Table.extremes

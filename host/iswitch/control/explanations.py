@@ -242,7 +242,7 @@ COUNTERS: dict[str, Counter] = {
     "replay.MEMORY": Counter(
         Grade.FAULT, "writes to a full log", "make the logs larger (`log_bytes`), or keep fewer items (`capacity`)"
     ),
-    "replay.TURN": Counter(Grade.USUAL, "requests that came before their ticket was due, and are repeated"),
+    "replay.TICKET": Counter(Grade.USUAL, "requests that came before their ticket was due, and are repeated"),
     "replay.ITEMS": Counter(
         Grade.USUAL,
         "samples that waited for more items",
@@ -254,7 +254,7 @@ COUNTERS: dict[str, Counter] = {
     "replay.EMPTY": Counter(
         Grade.USUAL, "samples from a table in which all priorities are 0", "look at the priorities that the actors send"
     ),
-    "replay.GONE": Counter(
+    "replay.OVERWRITTEN": Counter(
         Grade.USUAL,
         "requests for records that are overwritten",
         "if there are many, the learner is slow for this `capacity`",
@@ -347,7 +347,7 @@ REFUSALS: dict[Reason, tuple[str, str]] = {
 
 
 def explained(counter: str) -> Counter:
-    """Return the entry of a counter by its name: `LENGTH`, `port2.RX_ERROR` or `replay.GONE`. Raises KeyError if there
+    """Return the entry of a counter by its name: `LENGTH`, `port2.RX_ERROR` or `replay.OVERWRITTEN`. Raises KeyError if there
     is no such counter."""
     return COUNTERS[counter if counter in COUNTERS else counter.rpartition(".")[2]]
 

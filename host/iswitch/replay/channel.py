@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from iswitch.driver.timer import RetransmissionTimer
 from iswitch.replay.messages import Reply, Status, encode, serial
-from iswitch.wire.replay import ALL_FRAGMENTS, DRAWS_PER_FRAGMENT, WAITS, Fate, Kind
+from iswitch.wire.replay import ALL_FRAGMENTS, SAMPLES_PER_FRAGMENT, WAITS, Fate, Kind
 
 __all__ = ["Channel", "Request"]
 
@@ -51,9 +51,9 @@ class Request:
         "skipping",
         "status",
         "table",
+        "ticket",
         "told",
         "tries",
-        "turn",
         "wait_s",
         "waiting",
         "wanted",
@@ -68,11 +68,11 @@ class Request:
         table: int = 0,
         count: int = 0,
         body: bytes = b"",
-        turn: int = 0,
+        ticket: int = 0,
         deadline: float = math.inf,
         yields: bool = False,
     ):
-        self.kind, self.table, self.count, self.body, self.turn = kind, table, count, body, turn
+        self.kind, self.table, self.count, self.body, self.ticket = kind, table, count, body, ticket
         self.deadline, self.yields = deadline, yields
         self.fate: Fate | None = None
         self.status: Status | None = None
@@ -81,7 +81,7 @@ class Request:
 
     def reset(self) -> None:
         """As if it had never been sent."""
-        fragments = -(-self.count // DRAWS_PER_FRAGMENT) if self.kind == Kind.SAMPLE else 1
+        fragments = -(-self.count // SAMPLES_PER_FRAGMENT) if self.kind == Kind.SAMPLE else 1
         self.wanted = (1 << fragments) - 1  # fragments that lack
         self.parts: dict[int, bytes] = {}
         self.seq = -1
@@ -252,7 +252,7 @@ class Channel:
             return
         request.waiting, request.status, request.blocking = fate, status, True
         over = (
-            request.turn and fate == Fate.TURN and serial(status.turn, request.turn) > 0
+            request.ticket and fate == Fate.TICKET and serial(status.ticket, request.ticket) > 0
         )  # it will never be that turn again
         if over or now >= request.deadline:
             self._skip(request, now)
@@ -327,7 +327,7 @@ class Channel:
             table=sent.table,
             seq=sent.seq,
             count=sent.count,
-            turn=sent.turn,
+            ticket=sent.ticket,
             fragments=sent.wanted if sent.kind == Kind.SAMPLE else 0,
             body=sent.body,
         )

@@ -16,12 +16,12 @@ import numpy as np
 from iswitch.replay.reading import Fetching, Loading
 from iswitch.replay.records import Field, Layout, units_of
 from iswitch.replay.session import Session
-from iswitch.wire.replay import DRAWN, DRAWS_PER_FRAGMENT, LIST, Kind
+from iswitch.wire.replay import LIST, SAMPLED_ROW, SAMPLES_PER_FRAGMENT, Kind
 
 __all__ = ["Snapshot", "read_table"]
 
 _FORMAT = 1
-_SLOTS = 16 * DRAWS_PER_FRAGMENT  # read at a time
+_SLOTS = 16 * SAMPLES_PER_FRAGMENT  # read at a time
 _SERIAL = np.uint64(1 << 32)
 
 
@@ -166,12 +166,12 @@ def _listed(session: Session) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     capacity = session.config.capacity
     for first in range(0, capacity, _SLOTS):
         asked = []
-        for slot in range(first, min(first + _SLOTS, capacity), DRAWS_PER_FRAGMENT):
+        for slot in range(first, min(first + _SLOTS, capacity), SAMPLES_PER_FRAGMENT):
             body = np.zeros(1, LIST)
             body["slot"] = slot
-            asked.append(session.ask(Kind.LIST, count=min(DRAWS_PER_FRAGMENT, capacity - slot), body=body.tobytes()))
+            asked.append(session.ask(Kind.LIST, count=min(SAMPLES_PER_FRAGMENT, capacity - slot), body=body.tobytes()))
         session.wait(lambda asked=asked: all(inquiry.reply is not None for inquiry in asked))  # type: ignore[misc]
-        rows = np.concatenate([np.frombuffer(inquiry.reply.rows, DRAWN) for inquiry in asked if inquiry.reply])
+        rows = np.concatenate([np.frombuffer(inquiry.reply.rows, SAMPLED_ROW) for inquiry in asked if inquiry.reply])
         rows = rows[rows["item"] != 0]
         yield rows["item"].copy(), rows["priority"].copy()
 

@@ -22,7 +22,7 @@ from iswitch.replay.sampling import Batch, Sampling, Wish
 from iswitch.replay.seeds import SEED_BITS
 from iswitch.replay.session import Session
 from iswitch.replay.statistics import Statistics
-from iswitch.replay.writer import Added, Writer, turns_from
+from iswitch.replay.writer import Added, Writer, tickets_from
 from iswitch.wire import Register
 from iswitch.wire.replay import BODY_BYTES, LIMITS, UNIT_BYTES, UPDATE_ROW, Fate, Kind
 
@@ -33,11 +33,11 @@ _RESTORED = 64  # transitions at a time, whole
 
 
 class Updated:
-    """Priorities that were sent. Unpacks to (done, stale), as soon as they are known. turn: the table's behind them, if
+    """Priorities that were sent. Unpacks to (done, stale), as soon as they are known. ticket: the table's behind them, if
     they were given one."""
 
-    def __init__(self, session: Session, requests: list[Request], turn: int):
-        self._session, self._requests, self.turn = session, requests, turn
+    def __init__(self, session: Session, requests: list[Request], ticket: int):
+        self._session, self._requests, self.ticket = session, requests, ticket
 
     def _sum(self, name: str) -> int:
         self._session.served(self._requests)
@@ -129,30 +129,30 @@ class ReplayClient:
 
     # Adding
 
-    def add(self, *, priority: float, turn: int = 0, **transition: Any) -> Added:
+    def add(self, *, priority: float, ticket: int = 0, **transition: Any) -> Added:
         """One transition. It is sent at once if nothing is on its way; else it may wait for others until an answer
         comes or a datagram is full, and goes with the next call at the latest that finds it so: `flush` after the last
         one."""
         count, arrays = self._layout.columns(Writer.one(transition))
-        return self._add(arrays, np.array([priority], np.float64), turn)
+        return self._add(arrays, np.array([priority], np.float64), ticket)
 
-    def extend(self, data: Mapping[str, npt.ArrayLike], priorities: npt.ArrayLike, *, turn: int = 0) -> Added:
-        """Many transitions: arrays with a leading axis of n, priorities (n,). With a turn every datagram takes one,
-        from this one on: n transitions take `turns(n)`, and the result's `turn` is the next. MemoryExhaustedError if
+    def extend(self, data: Mapping[str, npt.ArrayLike], priorities: npt.ArrayLike, *, ticket: int = 0) -> Added:
+        """Many transitions: arrays with a leading axis of n, priorities (n,). With a ticket every datagram takes one,
+        from this one on: n transitions take `tickets(n)`, and the result's `ticket` is the next. MemoryExhaustedError if
         the log is full of what is still in the table."""
         count, arrays = self._layout.columns(data)
         real = np.asarray(priorities, np.float64)
         if real.shape != (count,):
             raise ValueError(f"priorities must be as many as the transitions, ({count},), not {real.shape}")
-        return self._add(arrays, real, turn)
+        return self._add(arrays, real, ticket)
 
-    def _add(self, arrays: Mapping[str, np.ndarray], priorities: np.ndarray, turn: int) -> Added:
-        added = self._writer.add(arrays, self._scale.fixed(priorities), _turn(turn))
+    def _add(self, arrays: Mapping[str, np.ndarray], priorities: np.ndarray, ticket: int) -> Added:
+        added = self._writer.add(arrays, self._scale.fixed(priorities), _ticket(ticket))
         self.poll()
         return added
 
-    def turns(self, transitions: int) -> int:
-        """How many turns an `extend` of so many transitions takes: one for each datagram."""
+    def tickets(self, transitions: int) -> int:
+        """How many tickets an `extend` of so many transitions takes: one for each datagram."""
         return -(-transitions // self._writer.per_add)
 
     def flush(self) -> None:
@@ -192,18 +192,18 @@ class ReplayClient:
         beta: float = 0.4,
         stratified: bool = True,
         seed: int | None = None,
-        turn: int = 0,
+        ticket: int = 0,
         items: int = 0,
         normalize: Normalize = "batch",
     ) -> Batch:
         """Draws, each item as often as its priority says. stratified: one draw from each of `count` equal parts of the
-        total. seed: below 2^128, None: by chance. turn: 0, or the table's turn to wait for. items: waits until so many
+        total. seed: below 2^128, None: by chance. ticket: 0, or the table's ticket to wait for. items: waits until so many
         were ever added. normalize: weights are over the greatest of the batch, or of the table, whose least priority is
         known to an eighth. NotServedError."""
         wish = Wish(count, beta, stratified, normalize, items)
         wish.check(self.config.draws)
         self._writer.seal()
-        sampling = Sampling(self._session, self._layout, self._scale, wish, self._seed(seed), turn=_turn(turn))
+        sampling = Sampling(self._session, self._layout, self._scale, wish, self._seed(seed), ticket=_ticket(ticket))
         self._session.wait(sampling.advance)
         return sampling.batch
 
@@ -244,10 +244,10 @@ class ReplayClient:
 
     # Priorities and limits
 
-    def update_priority(self, items: npt.ArrayLike, priorities: npt.ArrayLike, *, turn: int = 0) -> Updated:
+    def update_priority(self, items: npt.ArrayLike, priorities: npt.ArrayLike, *, ticket: int = 0) -> Updated:
         """Gives items, by their handles, new priorities; of two for one item the last counts. An item that is gone is
         counted as stale. Unpacks to (done, stale), which waits for the answer; to wait for nothing, leave it alone.
-        With a turn every 177 items take one."""
+        With a ticket every 177 items take one."""
         handles = np.asarray(items)
         if handles.size and handles.dtype.kind not in "iu":
             raise TypeError(f"items must be integers, the handles of a batch, not {handles.dtype}")
@@ -260,13 +260,13 @@ class ReplayClient:
         rows = np.zeros(len(handles), UPDATE_ROW)
         rows["item"], rows["priority"] = handles, fixed
         parts = [rows[at : at + _UPDATES] for at in range(0, len(rows), _UPDATES)]
-        turns = turns_from(_turn(turn), len(parts) + 1)
+        tickets = tickets_from(_ticket(ticket), len(parts) + 1)
         requests = [
-            self._session.put(Request(Kind.UPDATE, count=len(part), body=part.tobytes(), turn=own))
-            for part, own in zip(parts, turns)
+            self._session.put(Request(Kind.UPDATE, count=len(part), body=part.tobytes(), ticket=own))
+            for part, own in zip(parts, tickets)
         ]
         self._session.pump()
-        return Updated(self._session, requests, turns[-1])
+        return Updated(self._session, requests, tickets[-1])
 
     def limit(
         self,
@@ -276,12 +276,12 @@ class ReplayClient:
         behind: int | None = None,
         ahead: int | None = None,
         times: int = 0,
-        turn: int = 0,
+        ticket: int = 0,
     ) -> int:
         """For all clients of the table, from now on. size: draws wait until so many items are there. ratio: of draws to
         items added, 0: as they like. behind, ahead: how many draws there may be too many, and too few, before draws or
         adds wait; None: two of the largest requests. times: an item drawn so often gets priority 0, 0: never. Returns
-        the table's turn behind it. NotServedError."""
+        the table's ticket behind it. NotServedError."""
         if not 0 <= ratio < 65536:
             raise ValueError(f"ratio must be 0 to 65536 draws for an item, not {ratio!r}")
         fixed = round(ratio * 65536)
@@ -306,14 +306,14 @@ class ReplayClient:
         for name, value in values.items():
             body[name] = value
         self._writer.seal()
-        request = self._session.put(Request(Kind.LIMIT, body=body.tobytes(), turn=_turn(turn)))
+        request = self._session.put(Request(Kind.LIMIT, body=body.tobytes(), ticket=_ticket(ticket)))
         self._session.served([request])
         if request.fate == Fate.RANGE:
             raise ValueError(
                 f"times must fit the counters that the switch was built with (`times_bits`), not {times!r}"
             )
         assert request.status is not None
-        return request.status.turn
+        return request.status.ticket
 
     # Parameters
 
@@ -351,7 +351,7 @@ class ReplayClient:
             total=status.total / scale.scale,
             lowest=float(scale.real(bucket_begin(status.lowest))),
             highest=float(scale.real(bucket_begin(status.highest))),
-            turn=status.turn,
+            ticket=status.ticket,
             version=status.version,
             fates=fates,
             items_added=self._writer.added,
@@ -441,7 +441,7 @@ class ReplayClient:
         return f"<iswitch.replay.ReplayClient session {self._session.index}, table {self._session.table} at {self._session.address}>"
 
 
-def _turn(turn: int) -> int:
-    if not 0 <= turn < 2**32:
-        raise ValueError(f"turn must be 0, or a table's turn below 2^32, not {turn!r}")
-    return int(turn)
+def _ticket(ticket: int) -> int:
+    if not 0 <= ticket < 2**32:
+        raise ValueError(f"ticket must be 0, or a table's ticket below 2^32, not {ticket!r}")
+    return int(ticket)

@@ -74,7 +74,7 @@ class Inquiries:
         self._lost = deque(pair for pair in self._lost if id(pair[1]) not in gone)
 
     def take(self, reply: Reply, now: float) -> Fate | None:
-        """An ANSWER or DATA with this session's token. Returns the reason (GONE of DATA that has gaps) if it is about a
+        """An ANSWER or DATA with this session's token. Returns the reason (OVERWRITTEN of DATA that has gaps) if it is about a
         request on its way, else None; refusals leave the request where it is."""
         tag = reply.header.seq
         inquiry = self._flight.get(tag)
@@ -83,8 +83,8 @@ class Inquiries:
             inquiry = next((each for number, each in self._lost if number == tag), None)
         if inquiry is None or reply.header.kind != inquiry.kind:
             return None
-        fate = Fate(reply.status.reason) if reply.status else Fate.GONE if reply.header.turn else Fate.DONE
-        if fate not in (Fate.DONE, Fate.GONE):
+        fate = Fate(reply.status.reason) if reply.status else Fate.OVERWRITTEN if reply.header.ticket else Fate.DONE
+        if fate not in (Fate.DONE, Fate.OVERWRITTEN):
             return fate
         if late:
             self._lost.remove((tag, inquiry))

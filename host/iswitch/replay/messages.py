@@ -21,7 +21,7 @@ class Header(NamedTuple):
     seq: int
     count: int  # type: ignore[assignment]  # hides a method of tuples that nobody needs
     fragments: int
-    turn: int
+    ticket: int
     token: int
     reserved: int
 
@@ -35,7 +35,7 @@ class Status(NamedTuple):
     publisher: int
     next: int
     adds: int
-    turn: int
+    ticket: int
     total: int
     draws: int
     done: int
@@ -83,13 +83,13 @@ def encode(
     seq: int = 0,
     count: int = 0,
     fragments: int = 0,
-    turn: int = 0,
+    ticket: int = 0,
     body: bytes = b"",
 ) -> bytes:
     """A request's UDP payload. ValueError if the body is not whole rows."""
     if len(body) % ROW_BYTES:
         raise ValueError(f"a body must be rows of {ROW_BYTES} bytes, not {len(body)} bytes")
-    return _HEADER.pack(_REQUEST, kind, session, table, seq, count, fragments, turn, token, 0) + body
+    return _HEADER.pack(_REQUEST, kind, session, table, seq, count, fragments, ticket, token, 0) + body
 
 
 def parse(payload: memoryview) -> Reply | None:

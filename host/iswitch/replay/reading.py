@@ -46,7 +46,7 @@ class Fetching:
     def _take(self, at: int, count: int, reply: Reply) -> None:
         part = self.records[at : at + count]
         part[:] = np.frombuffer(reply.rows, np.uint8).reshape(part.shape)
-        self.gone[at : at + count] = reply.header.turn >> np.arange(count) & 1
+        self.gone[at : at + count] = reply.header.ticket >> np.arange(count) & 1
         self._left -= 1
 
 
@@ -99,7 +99,7 @@ class Loading:
 
     def _take(self, unit: int, end: int, reply: Reply) -> None:
         self._left -= 1
-        if not reply.header.turn and len(reply.rows) == (end - unit) * UNIT_BYTES:
+        if not reply.header.ticket and len(reply.rows) == (end - unit) * UNIT_BYTES:
             self._flat[unit * UNIT_BYTES : end * UNIT_BYTES] = np.frombuffer(reply.rows, np.uint8)
         elif unit // self.units == (end - 1) // self.units:
             self._gone_units[unit:end] = True

@@ -12,7 +12,7 @@ from iswitch.replay.reading import Reading
 from iswitch.replay.records import Layout
 from iswitch.replay.seeds import spread
 from iswitch.replay.session import Session
-from iswitch.wire.replay import DRAWN, SAMPLE, Fate, Kind
+from iswitch.wire.replay import SAMPLE, SAMPLED_ROW, Fate, Kind
 
 __all__ = ["Batch", "Sampling", "Wish"]
 
@@ -25,7 +25,7 @@ class Batch:
 
     data: by field, (n, ...). items: handles, u4, (n,). priorities: float64, (n,), as they were when drawn. weights:
     importance weights, float32, (n,). gone: bool, (n,): overwritten between draw and delivery; its data is zeros and
-    its weight 0. total, filled: of the table at that moment: sum of priorities, and items. turn: the table's behind it.
+    its weight 0. total, filled: of the table at that moment: sum of priorities, and items. ticket: the table's behind it.
     seed: with which the same priorities give the same draws.
     """
 
@@ -36,7 +36,7 @@ class Batch:
     gone: np.ndarray = field(repr=False)
     total: float
     filled: int
-    turn: int
+    ticket: int
     seed: int
 
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ class Sampling:
         wish: Wish,
         seed: int,
         *,
-        turn: int = 0,
+        ticket: int = 0,
         yields: bool = False,
     ):
         self.session, self.layout, self.scale, self.wish, self.seed = session, layout, scale, wish, seed
@@ -87,7 +87,8 @@ class Sampling:
         body["stride"] = _WORD // wish.count if wish.stratified and wish.count > 1 else 0
         body["seed"] = spread(seed) % _WORD, spread(seed) >> 64
         self.request = session.put(
-            Request(Kind.SAMPLE, count=int(wish.count), body=body.tobytes(), turn=turn, yields=yields), patient=yields
+            Request(Kind.SAMPLE, count=int(wish.count), body=body.tobytes(), ticket=ticket, yields=yields),
+            patient=yields,
         )
         self._reading: Reading | None = None
         self._batch: Batch | None = None
@@ -103,7 +104,7 @@ class Sampling:
         if self.request.fate != Fate.DONE:
             return True
         if self._reading is None:
-            self._drawn = np.frombuffer(self.request.rows, DRAWN)
+            self._drawn = np.frombuffer(self.request.rows, SAMPLED_ROW)
             items, self._of = np.unique(self._drawn["item"], return_inverse=True)
             self._reading = Reading(self.session, self.layout, items)
         if self._reading.advance():
@@ -138,6 +139,6 @@ class Sampling:
             gone,
             status.total / self.scale.scale,
             status.filled,
-            status.turn,
+            status.ticket,
             self.seed,
         )

@@ -29,9 +29,9 @@ _SILENT_S = SESSION_SILENT_US / 1e6 / 4
 _DATA = int(Type.DATA)
 
 _WAITED = {
-    Fate.TURN: (
-        "it was not its turn: the table is at turn {turn}, the request's is {own}",
-        "let whoever has the turns before do its requests, or use turn=0",
+    Fate.TICKET: (
+        "it was not its turn: the table is at ticket {ticket}, the request's is {own}",
+        "let whoever has the tickets before do its requests, or use ticket=0",
     ),
     Fate.ITEMS: (
         "there are not enough items: {filled} are there, of {adds} ever added",
@@ -54,7 +54,7 @@ class Shouted(NamedTuple):
 class Session:
     """One session, of one table's traffic.
 
-    timeout_s: how long the switch may be silent before that is an error. wait_s: how long a request may wait for turn,
+    timeout_s: how long the switch may be silent before that is an error. wait_s: how long a request may wait for ticket,
     items, rate or priorities. Raises NoReplayServiceError, NoFreeSessionError, SwitchUnreachableError; ValueError for a
     table that is not there.
     """
@@ -250,8 +250,8 @@ class Session:
             )
         why, remedy = _WAITED[request.fate]
         status = request.status
-        over = request.fate == Fate.TURN and serial(status.turn, request.turn) > 0
-        why = why.format(turn=status.turn, own=request.turn, filled=status.filled, adds=status.adds)
+        over = request.fate == Fate.TICKET and serial(status.ticket, request.ticket) > 0
+        why = why.format(ticket=status.ticket, own=request.ticket, filled=status.filled, adds=status.adds)
         after = "and that turn is over" if over else f"for {self.wait_s:g} s"
         return NotServedError(
             f"{request.kind.name} to table {self.table} at {self.address} was not carried out, for {why}, {after}. It was taken back: "
@@ -328,7 +328,7 @@ class Session:
         """What an answer says of the table, unless it is an older one."""
         if (ahead := serial(status.adds, self.adds % 2**32)) > 0:
             self.adds += ahead
-        if serial(status.turn, self.status.turn) >= 0:
+        if serial(status.ticket, self.status.ticket) >= 0:
             self.status = status
 
     def _demand_open(self) -> None:

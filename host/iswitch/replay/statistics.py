@@ -8,7 +8,7 @@ __all__ = ["Statistics"]
 @dataclass(frozen=True)
 class Statistics:
     """Of the table: filled: items that are there. adds, draws: ever, modulo 2^32. total: sum of priorities. lowest: the
-    least priority above 0, 0 if there is none, and highest the greatest, both rounded down by at most an eighth. turn:
+    least priority above 0, 0 if there is none, and highest the greatest, both rounded down by at most an eighth. ticket:
     the table's. version: of its parameters.
 
     Of the switch: fates: what became of requests of all clients, by the name of the `Fate`.
@@ -26,7 +26,7 @@ class Statistics:
     total: float
     lowest: float
     highest: float
-    turn: int
+    ticket: int
     version: int
     fates: dict[str, int] = field(repr=False)
     items_added: int

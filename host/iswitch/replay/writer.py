@@ -16,23 +16,23 @@ from iswitch.replay.records import Layout, units_of
 from iswitch.replay.session import Session
 from iswitch.wire.replay import ADD_ROW, BODY_BYTES, Fate, Kind
 
-__all__ = ["Added", "Writer", "turns_from"]
+__all__ = ["Added", "Writer", "tickets_from"]
 
 _FRAMES_SHARE = 8
 """Frames are found again among what fits this part of the log: so far back an item may reach, and keep what is
 between."""
 
 
-def turns_from(turn: int, count: int) -> list[int]:
-    """Turns of `count` requests, of which the first has `turn`: 0, or a table's, which go from 2^32 - 1 to 1."""
-    return [turn and (turn - 1 + k) % (2**32 - 1) + 1 for k in range(count)]
+def tickets_from(ticket: int, count: int) -> list[int]:
+    """Turns of `count` requests, of which the first has `ticket`: 0, or a table's, which go from 2^32 - 1 to 1."""
+    return [ticket and (ticket - 1 + k) % (2**32 - 1) + 1 for k in range(count)]
 
 
 class Added:
-    """Transitions that were handed over. turn: the table's turn behind them, if they were given one, else 0."""
+    """Transitions that were handed over. ticket: the table's ticket behind them, if they were given one, else 0."""
 
-    def __init__(self, session: Session, turn: int = 0):
-        self._session, self.turn = session, turn
+    def __init__(self, session: Session, ticket: int = 0):
+        self._session, self.ticket = session, ticket
         self._parts: list[tuple[_Batch, slice]] = []
 
     def take(self, batch: "_Batch", first: int, count: int) -> None:
@@ -92,37 +92,37 @@ class Writer:
         self._unsettled: list[tuple[Request, ItemsHold | None]] = []
         log.settle = self.settle
 
-    def add(self, arrays: Mapping[str, np.ndarray], priorities: np.ndarray, turn: int = 0) -> Added:
+    def add(self, arrays: Mapping[str, np.ndarray], priorities: np.ndarray, ticket: int = 0) -> Added:
         """Transitions with a leading axis and their priorities (u4). Full datagrams are sent, the rest waits in
-        `batch`, unless there is a turn. MemoryExhaustedError, with what came before added."""
-        if turn:
+        `batch`, unless there is a ticket. MemoryExhaustedError, with what came before added."""
+        if ticket:
             self.seal()
         count, at = len(priorities), 0
-        turns = iter(turns_from(turn, -(-count // self.per_add) + 1)) if turn else itertools.repeat(0)
+        tickets = iter(tickets_from(ticket, -(-count // self.per_add) + 1)) if ticket else itertools.repeat(0)
         result = Added(self.session)
         while at < count:
             if self.batch is None:
-                self.batch = self._begin(next(turns))
+                self.batch = self._begin(next(tickets))
             batch = self.batch
             part = slice(at, min(count, at + self.per_add - batch.count))
             packed, full = self._place({name: array[part] for name, array in arrays.items()}, batch.hold)
-            if full and (turn or not packed and not batch.count):
+            if full and (ticket or not packed and not batch.count):
                 raise self._explained(full, at, count) from None
             result.take(batch, batch.count, packed)
             batch.rows.append(self._pack(slice(at, at + packed), arrays, priorities).tobytes())
             batch.count += packed
             at += packed
             if (
-                full or batch.count == self.per_add or turn and at == count
+                full or batch.count == self.per_add or ticket and at == count
             ):  # if full: what is added makes room for the rest
                 self.seal()
-        result.turn = next(turns)
+        result.ticket = next(tickets)
         return result
 
-    def _begin(self, turn: int) -> _Batch:
+    def _begin(self, ticket: int) -> _Batch:
         self.settle()
         batch = _Batch(self, self.log.space.hold() if self.layout.logged else None)
-        batch.request.turn = turn
+        batch.request.ticket = ticket
         return batch
 
     def seal(self) -> None:

@@ -15,8 +15,8 @@ __all__ = [
     "ADD_ROW",
     "ALL_FRAGMENTS",
     "BODY_BYTES",
-    "DRAWN",
-    "DRAWS_PER_FRAGMENT",
+    "SAMPLED_ROW",
+    "SAMPLES_PER_FRAGMENT",
     "END",
     "FETCH_ROW",
     "LIMITS",
@@ -49,7 +49,7 @@ PAYLOAD_BYTES = 1408
 """The most that a DATA frame carries, and a WRITE: 22 units, so that all fits an MTU of 1,500 bytes."""
 BODY_BYTES = ROW_BYTES + PAYLOAD_BYTES
 """The longest body of a request."""
-DRAWS_PER_FRAGMENT = 160
+SAMPLES_PER_FRAGMENT = 160
 ALL_FRAGMENTS = 0xFFFF
 SESSION_SILENT_US = 10_000_000
 """A session that has been silent for so long may have to give its place to a new one."""
@@ -93,14 +93,14 @@ class Fate(IntEnum):
     LENGTH = 8
     RANGE = 9
     MEMORY = 10
-    TURN = 11
+    TICKET = 11
     ITEMS = 12
     RATE = 13
     EMPTY = 14
-    GONE = 15
+    OVERWRITTEN = 15
 
 
-WAITS = frozenset({Fate.TURN, Fate.ITEMS, Fate.RATE, Fate.EMPTY})
+WAITS = frozenset({Fate.TICKET, Fate.ITEMS, Fate.RATE, Fate.EMPTY})
 """Not carried out yet: ask again with the same request."""
 
 
@@ -127,7 +127,7 @@ _HEADER_FIELDS = [
     ("seq", "<u4"),  # 4   ordered: the request's number; else whatever the client likes, and gets back
     ("count", "<u2"),  # 8   of rows, draws, units or items; data: of units
     ("fragments", "<u2"),  # 10  sample: the set of fragments wanted; answer: which one this is
-    ("turn", "<u4"),  # 12  ordered: 0, or the table's turn that it waits for; data: the set of items that are gone
+    ("ticket", "<u4"),  # 12  ordered: 0, or the table's ticket that it waits for; data: the set of items that are gone
     ("token", "<u4"),  # 16  low half of the session's nonce
     ("reserved", "<u2"),  # 20
 ]
@@ -146,7 +146,7 @@ ADD_ROW = np.dtype([("priority", "<u4"), ("reserved", "<u4")])
 SAMPLE = np.dtype([("items", "<u4"), ("reserved", "<u4"), ("stride", "<u8"), ("seed", "<u8", 2)])
 """Waits until so many items were ever added. `stride`: 2^64 / count, rounded down, for strata; 0: anywhere."""
 UPDATE_ROW = np.dtype([("item", "<u4"), ("priority", "<u4")])
-DRAWN = UPDATE_ROW
+SAMPLED_ROW = UPDATE_ROW
 PUBLISH = np.dtype([("start", "<u4"), ("units", "<u4"), ("version", "<u4"), ("reserved", "<u4")])
 LIMITS = np.dtype(
     [("size", "<u4"), ("ratio", "<u4"), ("behind", "<u4"), ("ahead", "<u4"), ("times", "<u4"), ("reserved", "<u4")]
@@ -166,7 +166,7 @@ STATUS = np.dtype(
         ("publisher", "<u1"),  # Fate; buckets; a session
         ("next", "<u4"),  # 4   number of the session's next request
         ("adds", "<u4"),  # 8   items ever added to the table, modulo 2^32
-        ("turn", "<u4"),  # 12  of the table
+        ("ticket", "<u4"),  # 12  of the table
         ("total", "<u8"),  # 16  of the table's priorities
         ("draws", "<u4"),  # 24  ever made from the table, modulo 2^32
         ("done", "<u2"),

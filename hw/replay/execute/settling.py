@@ -17,7 +17,7 @@ UNIT_ROWS = UNIT_BYTES // ROW_BYTES
 def settle(m: Module, s: SimpleNamespace) -> None:
     """What is to be remembered of a request."""
     replay, table, session, kept = s.replay, s.table, s.session, s.kept
-    turns = s.kind.matches(Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT)
+    tickets = s.kind.matches(Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT)
     done = s.fate == Fate.DONE
     sampled = done & (s.kind == Kind.SAMPLE)  # what is told of priorities is what was drawn from
     composed, status = Signal.like(s.answer), layout(STATUS)
@@ -28,7 +28,7 @@ def settle(m: Module, s: SimpleNamespace) -> None:
         "publisher": table.publisher,
         "next": session.next,
         "adds": table.adds,
-        "turn": table.turn,
+        "ticket": table.ticket,
         "total": Mux(sampled, s.drawn, table.total),
         "draws": table.draws,
         "done": s.done,
@@ -55,8 +55,8 @@ def settle(m: Module, s: SimpleNamespace) -> None:
                 session.next.eq(session.next + 1),
                 session.kept.eq(session.kept + (session.kept != replay.kept)),
             ]
-            with m.If(turns & done):
-                m.d.sync += table.turn.eq(Mux(table.turn == (1 << 32) - 1, 1, table.turn + 1))
+            with m.If(tickets & done):
+                m.d.sync += table.ticket.eq(Mux(table.ticket == (1 << 32) - 1, 1, table.ticket + 1))
         m.next = "RECORD"
     with m.State("RECORD"):
         m.d.comb += [s.sessions.write.eq(1), kept.put.eq(s.counts), s.fated.eq(1)]
@@ -118,7 +118,7 @@ def send(m: Module, s: SimpleNamespace) -> None:
         header.session.eq(frame.session),
         header.table.eq(frame.table),
         header.seq.eq(frame.seq),
-        header.turn.eq(s.gone),
+        header.ticket.eq(s.gone),
         header.count.eq(head.rows >> exact_log2(UNIT_ROWS)),
         header.token.eq(frame.token),
         header.fragments.eq(Mux(s.kind == Kind.FETCH, 0, s.load.session)),

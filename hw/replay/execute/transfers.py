@@ -111,7 +111,7 @@ def loads(m: Module, s: SimpleNamespace) -> None:
         with m.If(s.ended):
             m.d.sync += [s.left.eq(0), s.answers.eq(0)]
             with m.If(s.gone != 0):
-                m.d.sync += s.fate.eq(Fate.GONE)
+                m.d.sync += s.fate.eq(Fate.OVERWRITTEN)
             m.next = "DATA"
     with m.State("SHOUT"):
         m.d.comb += s.sessions.index.eq(s.recipient)

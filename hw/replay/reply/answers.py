@@ -10,7 +10,7 @@ from hw.replay.reply.cache import Answer, Kept
 from hw.replay.reply.framer import Head
 from iswitch.config import Replay
 from iswitch.wire import Type, version_type
-from iswitch.wire.replay import DRAWN, DRAWS_PER_FRAGMENT, ROW_BYTES, STATUS, Kind
+from iswitch.wire.replay import ROW_BYTES, SAMPLED_ROW, SAMPLES_PER_FRAGMENT, STATUS, Kind
 
 __all__ = ["Answerer", "Asked"]
 
@@ -49,7 +49,7 @@ class Answerer(wiring.Component):
             {
                 "answers": In(stream.Signature(Asked(kept))),
                 "at": Out(range(kept.rows)),
-                "row": In(layout(DRAWN)),
+                "row": In(layout(SAMPLED_ROW)),
                 "heads": Out(stream.Signature(Head)),
                 "rows": Out(stream.Signature(ROW_BITS)),
                 "list": Out(range(kept.rows)),
@@ -64,7 +64,7 @@ class Answerer(wiring.Component):
         fragment, rest, at = Signal(range(self.replay.fragments + 1)), Signal(16), Signal(range(STATUS_ROWS))
         rows, left = Signal(8), Signal(8)  # of the list in this fragment; of those to go
         begin, place = Signal.like(self.at), Signal.like(self.at)  # of the fragment's list; of its row that is there
-        least = lambda count: Mux(count > DRAWS_PER_FRAGMENT, DRAWS_PER_FRAGMENT, count)
+        least = lambda count: Mux(count > SAMPLES_PER_FRAGMENT, SAMPLES_PER_FRAGMENT, count)
         sampled = (answer.kind == Kind.SAMPLE) & (answer.rows != 0)
         header = head.header
         m.d.comb += [
@@ -129,14 +129,14 @@ class Answerer(wiring.Component):
                     with m.If(ends):
                         m.next = "NEXT"
             with m.State("NEXT"):
-                after = (rest - DRAWS_PER_FRAGMENT)[:16]
+                after = (rest - SAMPLES_PER_FRAGMENT)[:16]
                 m.d.sync += [
                     fragment.eq(fragment + 1),
                     rest.eq(after),
                     rows.eq(least(after)),
-                    begin.eq(begin + DRAWS_PER_FRAGMENT),
+                    begin.eq(begin + SAMPLES_PER_FRAGMENT),
                 ]
                 m.next = "HEAD"
-                with m.If(rest <= DRAWS_PER_FRAGMENT):
+                with m.If(rest <= SAMPLES_PER_FRAGMENT):
                     m.next = "IDLE"
         return m

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from hw.interface.layout import layout
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
 from iswitch.config import Replay
-from iswitch.wire.replay import DRAWN, DRAWS_PER_FRAGMENT, STATUS
+from iswitch.wire.replay import SAMPLED_ROW, SAMPLES_PER_FRAGMENT, STATUS
 
 __all__ = ["Answer", "Kept"]
 
@@ -34,7 +34,7 @@ class Kept(wiring.Component):
         self.answers = replay.sessions * replay.kept
         self.scratch = self.answers * replay.draws
         """Where the list begins that is not kept."""
-        rows = self.scratch + DRAWS_PER_FRAGMENT
+        rows = self.scratch + SAMPLES_PER_FRAGMENT
         super().__init__(
             {
                 "index": In(range(self.answers)),
@@ -42,10 +42,10 @@ class Kept(wiring.Component):
                 "put": In(1),
                 "put_answer": In(Answer),
                 "at": In(range(rows)),
-                "row": Out(layout(DRAWN)),
+                "row": Out(layout(SAMPLED_ROW)),
                 "list_put": In(1),
                 "put_at": In(range(rows)),
-                "put_row": In(layout(DRAWN)),
+                "put_row": In(layout(SAMPLED_ROW)),
             }
         )
         self.rows = rows
@@ -55,7 +55,7 @@ class Kept(wiring.Component):
         # Within the table even when nothing is put: CXXRTL does not forgive what others never look at.
         for name, shape, depth, enable, to, what, where, shown in (
             ("answers", Answer, self.answers, self.put, self.index, self.put_answer, self.index, self.answer),
-            ("lists", layout(DRAWN), self.rows, self.list_put, self.put_at, self.put_row, self.at, self.row),
+            ("lists", layout(SAMPLED_ROW), self.rows, self.list_put, self.put_at, self.put_row, self.at, self.row),
         ):
             m.submodules[name] = memory = Memory(shape=shape, depth=depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN)
             put, get = memory.write_port(), memory.read_port()

@@ -12,7 +12,6 @@ from iswitch.config import Replay
 from iswitch.wire import FRAME_BYTES
 from iswitch.wire.replay import (
     BODY_BYTES,
-    DRAWS_PER_FRAGMENT,
     LIMITS,
     LOAD,
     ORDERED,
@@ -21,6 +20,7 @@ from iswitch.wire.replay import (
     REPLAY_FRAME,
     ROW_BYTES,
     SAMPLE,
+    SAMPLES_PER_FRAGMENT,
     UNIT_BYTES,
     WRITE,
     Fate,
@@ -42,7 +42,7 @@ LEADS = {
     Kind.SHOUT: 1,
 }
 """Rows of a body that are looked at before anything is done."""
-TURNS = (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT)
+TICKETED = (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT)
 
 
 class Table(data.Struct):
@@ -51,7 +51,7 @@ class Table(data.Struct):
 
     adds: 32
     draws: 32
-    turn: 32
+    ticket: 32
     total: 64
     size: 32
     ratio: 32
@@ -130,7 +130,7 @@ class Form(wiring.Component):
             Kind.FETCH: (replay.records, 1, 0),
             Kind.LOAD: (PAYLOAD_BYTES // UNIT_BYTES, 0, 1),
             Kind.LOOK: (0, 0, 0),
-            Kind.LIST: (DRAWS_PER_FRAGMENT, 0, 1),
+            Kind.LIST: (SAMPLES_PER_FRAGMENT, 0, 1),
             Kind.SHOUT: (PAYLOAD_BYTES // UNIT_BYTES, 0, 1),
         }
         some, fits, over = Signal(), Signal(), Signal()
@@ -215,7 +215,7 @@ class Judge(wiring.Component):
             enough.eq(self.filled >= table.size),
         ]
         m.d.sync += [self.known.eq(known), self.enough.eq(enough)]
-        turns, draws, adds, writes = among(kind, *TURNS), kind == Kind.SAMPLE, kind == Kind.ADD, kind == Kind.WRITE
+        tickets, draws, adds, writes = among(kind, *TICKETED), kind == Kind.SAMPLE, kind == Kind.ADD, kind == Kind.WRITE
         wanted = Signal(signed(58))
         behind, ahead = table.behind << 16, table.ahead << 16
         m.d.comb += wanted.eq(Mux(draws, (count << 16) - behind, self.product + table.credit - ahead))
@@ -241,13 +241,13 @@ class Judge(wiring.Component):
                 (Fate.REPEATED, ordered & ~(ago >> len(near)).any() & (near != 0) & (near <= session.kept)),
                 (Fate.OLD, ordered & since[31]),
                 (Fate.AHEAD, ordered & apart),
-                (Fate.TURN, turns & (frame.turn != 0) & (frame.turn != table.turn)),
+                (Fate.TICKET, tickets & (frame.ticket != 0) & (frame.ticket != table.ticket)),
                 (Fate.ITEMS, draws & ((sample.items != 0) & (table.adds - sample.items)[31] | ~enough)),
                 (Fate.EMPTY, draws & (table.total == 0)),
                 (Fate.RATE, rated),
                 (Fate.RANGE, out_of_range),
                 (Fate.MEMORY, writes & (length > replay.log_units)),
-                (Fate.GONE, reads & missing),
+                (Fate.OVERWRITTEN, reads & missing),
                 (Fate.DONE, Const(1)),
             ]
         ):

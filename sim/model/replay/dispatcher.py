@@ -19,7 +19,6 @@ from iswitch.wire import NOTICE_INTERVAL_US
 from iswitch.wire.replay import (
     ADD_ROW,
     BODY_BYTES,
-    DRAWS_PER_FRAGMENT,
     FETCH_ROW,
     LIMITS,
     LIST,
@@ -29,6 +28,7 @@ from iswitch.wire.replay import (
     PAYLOAD_BYTES,
     PUBLISH,
     SAMPLE,
+    SAMPLES_PER_FRAGMENT,
     UNIT_BYTES,
     UPDATE_ROW,
     WRITE,
@@ -165,7 +165,7 @@ class Dispatcher(ABC):
             Kind.FETCH: (0, FETCH_ROW.itemsize, self.config.records),
             Kind.LOAD: (LOAD.itemsize, 0, units),
             Kind.LOOK: (0, 0, 0),
-            Kind.LIST: (LIST.itemsize, 0, DRAWS_PER_FRAGMENT),
+            Kind.LIST: (LIST.itemsize, 0, SAMPLES_PER_FRAGMENT),
             Kind.SHOUT: (LOAD.itemsize, 0, units),
         }[kind]
 

@@ -1,7 +1,7 @@
 """What requests say, and the UDP payloads of what is sent because of them. Section 2 of `docs/replay.md`.
 
 An ANSWER repeats kind, session, table, seq and token of what it answers; `count` is how many rows follow the STATUS,
-`turn` is 0. Answers to faults repeat what there was, even a kind that does not exist; the answer to an OPEN has the
+`ticket` is 0. Answers to faults repeat what there was, even a kind that does not exist; the answer to an OPEN has the
 index that was given, and the token as sent. A kept answer has kind and table of the request that was carried out,
 whatever repeats its number: this is how a SKIP learns the truth.
 """
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iswitch.wire import Type, version_type
-from iswitch.wire.replay import DRAWN, DRAWS_PER_FRAGMENT, END, REPLAY_HEADER, STATUS, UNIT_BYTES, Fate, Kind
+from iswitch.wire.replay import END, REPLAY_HEADER, SAMPLED_ROW, SAMPLES_PER_FRAGMENT, STATUS, UNIT_BYTES, Fate, Kind
 from sim.model.egress.compose import balanced
 
 __all__ = ["Kept", "Request", "answer", "answers", "data", "request"]
 
-FIELDS = ("kind", "session", "table", "seq", "count", "fragments", "turn", "token")
+FIELDS = ("kind", "session", "table", "seq", "count", "fragments", "ticket", "token")
 
 
 class Request(NamedTuple):
@@ -29,7 +29,7 @@ class Request(NamedTuple):
     seq: int
     amount: int
     fragments: int
-    turn: int
+    ticket: int
     token: int
     body: bytes
 
@@ -42,7 +42,7 @@ class Request(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """An answer, for as often as it is asked for. `rows` are of DRAWN."""
+    """An answer, for as often as it is asked for. `rows` are of SAMPLED_ROW."""
 
     kind: int
     table: int
@@ -53,8 +53,8 @@ class Kept(NamedTuple):
 def request(payload: bytes) -> Request:
     """From a UDP payload of at least a header."""
     header = np.frombuffer(payload, REPLAY_HEADER, 1)[0]
-    kind, session, table, seq, amount, fragments, turn, token = (int(header[name]) for name in FIELDS)
-    return Request(kind, session, table, seq, amount, fragments, turn, token, payload[REPLAY_HEADER.itemsize :])
+    kind, session, table, seq, amount, fragments, ticket, token = (int(header[name]) for name in FIELDS)
+    return Request(kind, session, table, seq, amount, fragments, ticket, token, payload[REPLAY_HEADER.itemsize :])
 
 
 def header(type: Type, asked: Request, **fields: int) -> bytes:
@@ -81,7 +81,9 @@ def status(**fields: int) -> bytes:
 
 def answer(asked: Request, shown: bytes, rows: Sequence[tuple[int, int]] = (), **fields: int) -> bytes:
     """One ANSWER: a STATUS and rows."""
-    return ended(header(Type.ANSWER, asked, count=len(rows), **fields) + shown + np.array(list(rows), DRAWN).tobytes())
+    return ended(
+        header(Type.ANSWER, asked, count=len(rows), **fields) + shown + np.array(list(rows), SAMPLED_ROW).tobytes()
+    )
 
 
 def answers(asked: Request, kept: Kept) -> list[bytes]:
@@ -89,7 +91,7 @@ def answers(asked: Request, kept: Kept) -> list[bytes]:
     asked = asked._replace(kind=kept.kind, table=kept.table)
     if kept.kind != Kind.SAMPLE or not kept.rows:
         return [answer(asked, kept.status, kept.rows)]
-    most = DRAWS_PER_FRAGMENT
+    most = SAMPLES_PER_FRAGMENT
     return [
         answer(asked, kept.status, kept.rows[k * most : (k + 1) * most], fragments=k)
         for k in range(-(-len(kept.rows) // most))
@@ -98,8 +100,8 @@ def answers(asked: Request, kept: Kept) -> list[bytes]:
 
 
 def data(asked: Request, payload: bytes, *, gone: int = 0, **fields: int) -> bytes:
-    """DATA, whose `turn` says what is gone."""
-    return ended(header(Type.DATA, asked, count=len(payload) // UNIT_BYTES, turn=gone, **fields) + payload)
+    """DATA, whose `ticket` says what is gone."""
+    return ended(header(Type.DATA, asked, count=len(payload) // UNIT_BYTES, ticket=gone, **fields) + payload)
 
 
 def fault(asked: Request, reason: Fate) -> bytes:

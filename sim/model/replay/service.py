@@ -3,7 +3,7 @@ is in `dispatcher.py`.
 
 What the page leaves open is decided so:
 
-- The index of a log in LOAD may be that of a place that nobody has; one beyond the places is GONE, and so is a SHOUT of
+- The index of a log in LOAD may be that of a place that nobody has; one beyond the places is OVERWRITTEN, and so is a SHOUT of
 another's log.
 - A STATUS tells all as of right behind the request, but before `times` does its work: what a SAMPLE tells of priorities
 is what it drew from.
@@ -39,8 +39,8 @@ from sim.model.replay.table import Limits, Published, Table
 
 __all__ = ["Service"]
 
-TAKE_TURNS = (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT)
-"""May name a table's turn, and pass it on when done."""
+TICKETED = (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT)
+"""May name a table's ticket, and pass it on when done."""
 
 
 class Service(Dispatcher):
@@ -77,15 +77,15 @@ class Service(Dispatcher):
 
     def waits(self, asked: Request) -> Fate | None:
         table = self.tables[asked.table]
-        if asked.kind in TAKE_TURNS and asked.turn not in (0, table.turn):
-            return Fate.TURN
+        if asked.kind in TICKETED and asked.ticket not in (0, table.ticket):
+            return Fate.TICKET
         if asked.kind == Kind.SAMPLE:
             return table.sample_waits(asked.amount, int(asked.first(SAMPLE)["items"]))
         return table.add_waits(asked.amount) if asked.kind == Kind.ADD else None
 
     def effect(self, asked: Request) -> Effect:
         effect = self.carries[asked.kind](asked)
-        if effect.fate == Fate.DONE and asked.kind in TAKE_TURNS:
+        if effect.fate == Fate.DONE and asked.kind in TICKETED:
             self.tables[asked.table].done()
         return effect
 
@@ -152,7 +152,7 @@ class Service(Dispatcher):
             blank if slot is None else self.memory.bytes[self.memory.record(asked.table, slot)] for slot in slots
         )
         gone = sum(1 << k for k, slot in enumerate(slots) if slot is None)
-        return Fate.GONE if gone else Fate.DONE, [(source, frames.data(asked, b"".join(records), gone=gone))]
+        return Fate.OVERWRITTEN if gone else Fate.DONE, [(source, frames.data(asked, b"".join(records), gone=gone))]
 
     def units(self, asked: Request) -> bytes | None:
         """What a LOAD or SHOUT is about, if it is all there."""
@@ -165,7 +165,7 @@ class Service(Dispatcher):
     def load(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
         units, whose = self.units(asked), int(asked.first(LOAD)["session"])
         if units is None:
-            return Fate.GONE, [(source, frames.data(asked, b"", gone=1, fragments=whose))]
+            return Fate.OVERWRITTEN, [(source, frames.data(asked, b"", gone=1, fragments=whose))]
         return Fate.DONE, [(source, frames.data(asked, units, fragments=whose))]
 
     def look(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
@@ -184,7 +184,7 @@ class Service(Dispatcher):
         whose = int(body["session"])
         units = self.units(asked) if whose == asked.session else None
         if units is None:
-            return Fate.GONE, [(source, frames.data(asked, b"", gone=1, fragments=whose))]
+            return Fate.OVERWRITTEN, [(source, frames.data(asked, b"", gone=1, fragments=whose))]
         told = [
             (
                 place.source,
@@ -208,7 +208,7 @@ class Service(Dispatcher):
             publisher=published.session,
             next=place.next,
             adds=table.adds % SERIAL,
-            turn=table.turn,
+            ticket=table.ticket,
             total=table.total,
             draws=table.draws % SERIAL,
             done=effect.done,

@@ -61,7 +61,7 @@ class Table:
         self.times = [0] * self.capacity
         self.buckets = [self.capacity, *[0] * 255]
         self.adds = self.draws = self.credit = 0
-        self.turn = 1
+        self.ticket = 1
         self.limits, self.published = Limits(), Published()
 
     @property
@@ -115,8 +115,8 @@ class Table:
     # What changes
 
     def done(self) -> None:
-        """A turn has passed."""
-        self.turn = self.turn % (SERIAL - 1) + 1
+        """A ticket has passed."""
+        self.ticket = self.ticket % (SERIAL - 1) + 1
 
     def counted(self, old: int, new: int) -> None:
         self.buckets[bucket(old)] -= 1

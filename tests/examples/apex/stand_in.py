@@ -15,13 +15,13 @@ PER_ADD = 19
 
 
 class Table:
-    """What is common to the clients. `order`: (kind, client, turn) of every operation."""
+    """What is common to the clients. `order`: (kind, client, ticket) of every operation."""
 
     def __init__(self, capacity=4096):
         self.capacity = capacity
         self.priorities, self.rows = np.zeros(capacity), {}
         self.adds = self.draws = self.version = 0
-        self.turn, self.parameters, self.order = 1, b"", []
+        self.ticket, self.parameters, self.order = 1, b"", []
         self.size = self.ratio = self.behind = self.ahead = self.credit = 0
         self.lock = threading.Condition()
 
@@ -39,24 +39,24 @@ class StandIn:
         """Until nobody else is in the way."""
         assert self.table.lock.wait_for(condition, timeout=30), f"{self.name} waits in vain"
 
-    def _begin(self, kind, turn, allowed=lambda: True, turns=1):
-        self._wait(lambda: (not turn or self.table.turn == turn) and allowed())
-        self.table.order.append((kind, self.name, turn))
-        self.table.turn = (self.table.turn + turns - 1) % (2**32 - 1) + 1
+    def _begin(self, kind, ticket, allowed=lambda: True, tickets=1):
+        self._wait(lambda: (not ticket or self.table.ticket == ticket) and allowed())
+        self.table.order.append((kind, self.name, ticket))
+        self.table.ticket = (self.table.ticket + tickets - 1) % (2**32 - 1) + 1
 
-    def turns(self, transitions):
+    def tickets(self, transitions):
         return -(-transitions // PER_ADD)
 
-    def extend(self, columns, priorities, *, turn=0):
+    def extend(self, columns, priorities, *, ticket=0):
         table, count = self.table, len(priorities)
         with table.lock:
             self._begin(
                 "add",
-                turn,
+                ticket,
                 lambda: (
                     not table.ratio or table.filled < table.size or table.credit + count * table.ratio <= table.ahead
                 ),
-                self.turns(count),
+                self.tickets(count),
             )
             if table.ratio and table.filled >= table.size:
                 table.credit += count * table.ratio
@@ -70,12 +70,12 @@ class StandIn:
     def flush(self):
         pass
 
-    def sample(self, count, *, beta=0.4, stratified=True, seed=None, turn=0, items=0):
+    def sample(self, count, *, beta=0.4, stratified=True, seed=None, ticket=0, items=0):
         table = self.table
         with table.lock:
             self._begin(
                 "sample",
-                turn,
+                ticket,
                 lambda: (
                     table.filled >= max(1, table.size) and (not table.ratio or count <= table.credit + table.behind)
                 ),
@@ -108,10 +108,10 @@ class StandIn:
                 waiting.append(self.sample(count, beta=beta))
             yield waiting.popleft()
 
-    def update_priority(self, items, priorities, *, turn=0):
+    def update_priority(self, items, priorities, *, ticket=0):
         table = self.table
         with table.lock:
-            self._begin("update", turn)
+            self._begin("update", ticket)
             there = items.astype(np.int64) - table.capacity >= table.adds - table.capacity
             table.priorities[items[there] % table.capacity] = priorities[there]
             table.lock.notify_all()
@@ -143,7 +143,7 @@ class StandIn:
             adds=table.adds,
             draws=table.draws,
             total=table.priorities.sum(),
-            turn=table.turn,
+            ticket=table.ticket,
             version=table.version,
             bytes_pushed=self.bytes_pushed,
             resent=0,

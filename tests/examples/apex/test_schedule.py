@@ -1,4 +1,4 @@
-"""The order of lockstep: every turn belongs to exactly one operation, and what a round needs was published before."""
+"""The order of lockstep: every ticket belongs to exactly one operation, and what a round needs was published before."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ CASES = [
 
 
 def operations(schedule, rounds):
-    """(turn, what) of all operations of so many rounds."""
+    """(ticket, what) of all operations of so many rounds."""
     options, found = schedule.options, []
     for number in range(rounds):
         found += [
@@ -33,16 +33,18 @@ def operations(schedule, rounds):
 
 
 def broken(schedule, rounds):
-    """Why the turns are no total order without gaps; None if they are."""
-    turns = sorted(turn for turn, _ in operations(schedule, rounds))
-    first = schedule.start.turn
-    return next((f"{turn} where {first + k} should be" for k, turn in enumerate(turns) if turn != first + k), None)
+    """Why the tickets are no total order without gaps; None if they are."""
+    tickets = sorted(ticket for ticket, _ in operations(schedule, rounds))
+    first = schedule.start.ticket
+    return next(
+        (f"{ticket} where {first + k} should be" for k, ticket in enumerate(tickets) if ticket != first + k), None
+    )
 
 
-@pytest.mark.parametrize("options,turns", CASES)
+@pytest.mark.parametrize("options,tickets", CASES)
 @pytest.mark.parametrize("start", [1, 77])
-def test_every_turn_belongs_to_one_operation(options, turns, start):
-    schedule = Schedule(options, Start(start), turns)
+def test_every_turn_belongs_to_one_operation(options, tickets, start):
+    schedule = Schedule(options, Start(start), tickets)
     for rounds in (1, schedule.warm_rounds, schedule.warm_rounds + 1, schedule.warm_rounds + 5):
         assert broken(schedule, rounds) is None
 
@@ -54,27 +56,27 @@ def test_the_check_sees_a_turn_that_is_one_too_late(method, monkeypatch):
     assert broken(Schedule(SMALL, Start()), 10)
 
 
-@pytest.mark.parametrize("options,turns", CASES)
-def test_a_learner_draws_and_updates_before_it_draws_again_and_actors_go_by_rank(options, turns):
-    schedule = Schedule(options, Start(), turns)
+@pytest.mark.parametrize("options,tickets", CASES)
+def test_a_learner_draws_and_updates_before_it_draws_again_and_actors_go_by_rank(options, tickets):
+    schedule = Schedule(options, Start(), tickets)
     order = [what for _, what in sorted(operations(schedule, schedule.warm_rounds + 3))]
     steps = [what for what in order if what[0] != "add"]
     assert steps == [(kind, step) for step in range(3 * schedule.steps) for kind in ("sample", "update")]
     assert [what for what in order if what[0] == "add"] == sorted(what for what in order if what[0] == "add")
 
 
-@pytest.mark.parametrize("options,turns", CASES)
-def test_draws_for_each_item_are_as_many_as_the_ratio_says(options, turns):
-    schedule, added = Schedule(options, Start(), turns), options.actors * options.add_items
+@pytest.mark.parametrize("options,tickets", CASES)
+def test_draws_for_each_item_are_as_many_as_the_ratio_says(options, tickets):
+    schedule, added = Schedule(options, Start(), tickets), options.actors * options.add_items
     assert schedule.steps * options.batch == added * options.ratio
     assert (schedule.warm_rounds - 1) * added < options.warmup <= schedule.warm_rounds * added
 
 
-@pytest.mark.parametrize("options,turns", CASES)
-def test_an_actor_of_a_round_finds_the_version_that_it_waits_for_and_no_newer_one(options, turns):
+@pytest.mark.parametrize("options,tickets", CASES)
+def test_an_actor_of_a_round_finds_the_version_that_it_waits_for_and_no_newer_one(options, tickets):
     """When it adds, what was published is what the learner has published after the steps of all rounds before; while it
     waits, the learner cannot go beyond the steps of its own round, for which it lacks this actor's items."""
-    schedule = Schedule(options, Start(1, 10), turns)
+    schedule = Schedule(options, Start(1, 10), tickets)
     for number in range(schedule.warm_rounds + 20):
         steps = max(0, number - schedule.warm_rounds) * schedule.steps
         assert schedule.version(number) == 10 + 1 + steps // options.publish_every
@@ -86,7 +88,7 @@ def test_an_actor_of_a_round_finds_the_version_that_it_waits_for_and_no_newer_on
 
 
 def test_after_the_last_turn_comes_one():
-    schedule = Schedule(SMALL, Start(turn=2**32 - 2))
+    schedule = Schedule(SMALL, Start(ticket=2**32 - 2))
     assert [schedule.add(0, actor) for actor in range(3)] == [2**32 - 2, 2**32 - 1, 1]
 
 

@@ -13,7 +13,7 @@ from examples.apex.learner import learn
 from examples.apex.options import STOP, Options, Start
 from examples.apex.play import HELD_OUT, Games, evaluate
 from examples.apex.schedule import Schedule
-from sim.bench.turns import in_turns
+from sim.bench.tickets import in_turns
 
 spec = importlib.util.spec_from_file_location("stand_in", Path(__file__).with_name("stand_in.py"))
 stand_in = importlib.util.module_from_spec(spec)
@@ -41,7 +41,7 @@ AT_FIRST = Start()
 def train(options, start=AT_FIRST, capacity=512, **published):
     """The table, what the learner ended with, what the actors did."""
     table = stand_in.Table(capacity)
-    table.turn, table.version = start.turn, start.version
+    table.ticket, table.version = start.ticket, start.version
     bodies = [
         partial(act, stand_in.StandIn(table, f"actor {rank}", rank), options, rank, start)
         for rank in range(options.actors)
@@ -72,7 +72,7 @@ def test_lockstep_gives_the_same_draws_and_weights_again():
 
 
 def test_lockstep_does_not_depend_on_where_the_table_was():
-    first, later = train(LOCKSTEP), train(LOCKSTEP, Start(turn=1000, version=7))
+    first, later = train(LOCKSTEP), train(LOCKSTEP, Start(ticket=1000, version=7))
     assert first[1].weights_sha256 == later[1].weights_sha256 and later[0].version == first[0].version + 7
 
 
@@ -88,8 +88,8 @@ def test_in_lockstep_operations_are_in_the_order_of_the_schedule():
             for rank in range(2)
         }
     )
-    assert [(kind, name, turn) for kind, name, turn in table.order] == [
-        (*expected[turn], turn) for turn in sorted(expected)
+    assert [(kind, name, ticket) for kind, name, ticket in table.order] == [
+        (*expected[ticket], ticket) for ticket in sorted(expected)
     ]
 
 

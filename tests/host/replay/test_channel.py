@@ -10,7 +10,7 @@ import pytest
 from iswitch.replay import channel as sound
 from iswitch.replay.channel import Channel, Request
 from iswitch.replay.messages import Header, Reply, Status, parse
-from iswitch.wire.replay import DRAWS_PER_FRAGMENT, WAITS, Fate, Kind
+from iswitch.wire.replay import SAMPLES_PER_FRAGMENT, WAITS, Fate, Kind
 from sim.bench.mutant import mutant
 
 RTT_S = 0.0001
@@ -48,8 +48,8 @@ class Server:
 
     def told(self, header, answer):
         kind, fate, number, count = answer
-        fragments = range(-(-count // DRAWS_PER_FRAGMENT)) if kind == Kind.SAMPLE and fate == Fate.DONE else [0]
-        status = Status(fate, *[0] * 17)._replace(next=number, turn=5)
+        fragments = range(-(-count // SAMPLES_PER_FRAGMENT)) if kind == Kind.SAMPLE and fate == Fate.DONE else [0]
+        status = Status(fate, *[0] * 17)._replace(next=number, ticket=5)
         return [
             Reply(header._replace(kind=kind, fragments=k), status, bytes([k]))
             for k in fragments
@@ -232,13 +232,13 @@ def test_a_skip_wants_all_fragments():
 
 
 def test_a_turn_that_is_over_is_not_waited_for():
-    server = Server(waits={0: (10**9, Fate.TURN)})  # it says that the turn is 5
-    request = Request(Kind.UPDATE, body=bytes(8), turn=4)
+    server = Server(waits={0: (10**9, Fate.TICKET)})  # it says that the ticket is 5
+    request = Request(Kind.UPDATE, body=bytes(8), ticket=4)
     line = Line(server, Channel(session=0, token=0, first=0, kept=4)).run([request])
-    assert request.fate == Fate.TURN and len(line.sent) == 2
-    server = Server(waits={0: (3, Fate.TURN)})
+    assert request.fate == Fate.TICKET and len(line.sent) == 2
+    server = Server(waits={0: (3, Fate.TICKET)})
     Line(server, Channel(session=0, token=0, first=0, kept=4)).run(
-        [request := Request(Kind.UPDATE, body=bytes(8), turn=6)]
+        [request := Request(Kind.UPDATE, body=bytes(8), ticket=6)]
     )
     assert request.fate == Fate.DONE
 

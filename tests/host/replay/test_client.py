@@ -309,25 +309,25 @@ def test_with_turns_everything_is_the_same_whatever_the_network_does(faults):
         with ReplayClient(network.transport(), PLAIN) as actor, ReplayClient(network.transport(), PLAIN) as learner:
             for client in (actor, learner):
                 network.every(0.0003, lambda client=client: client.closed or client.poll())
-            told, turn = [], 1
+            told, ticket = [], 1
             for k in range(4):
-                added = actor.extend(transitions(PLAIN, 40, k), np.arange(1, 41), turn=turn)
-                assert added.turn == turn + actor.turns(40)
-                batch = learner.sample(200, seed=k, turn=added.turn, items=40 * (k + 1))
-                assert batch.turn == added.turn + 1
-                updated = learner.update_priority(batch.items, np.arange(200.0) + 1, turn=batch.turn)
-                assert updated.turn == batch.turn + 2
+                added = actor.extend(transitions(PLAIN, 40, k), np.arange(1, 41), ticket=ticket)
+                assert added.ticket == ticket + actor.tickets(40)
+                batch = learner.sample(200, seed=k, ticket=added.ticket, items=40 * (k + 1))
+                assert batch.ticket == added.ticket + 1
+                updated = learner.update_priority(batch.items, np.arange(200.0) + 1, ticket=batch.ticket)
+                assert updated.ticket == batch.ticket + 2
                 told.append((batch.items.tolist(), batch.priorities.tolist(), batch.weights.tolist()))
-                turn = learner.limit(size=3, turn=updated.turn)
+                ticket = learner.limit(size=3, ticket=updated.ticket)
             return told
 
     assert story(**faults) == story()
 
 
 def test_the_turn_after_the_last_is_the_first(network, client):
-    served(network).tables[0].turn = 2**32 - 1
-    added = client.extend(transitions(PLAIN, 40), np.ones(40), turn=2**32 - 1)
-    assert added.turn == client.turns(40) and len(added.items) == 40 == served(network).tables[0].adds
+    served(network).tables[0].ticket = 2**32 - 1
+    added = client.extend(transitions(PLAIN, 40), np.ones(40), ticket=2**32 - 1)
+    assert added.ticket == client.tickets(40) and len(added.items) == 40 == served(network).tables[0].adds
 
 
 # Waits
@@ -343,14 +343,14 @@ def test_the_turn_after_the_last_is_the_first(network, client):
         ),
         (lambda client: client.sample(8, items=9), Fate.ITEMS, "0 are there, of 0 ever added, for 2 s"),
         (
-            lambda client: client.update_priority([3], [1.0], turn=7).done,
-            Fate.TURN,
-            "the table is at turn 1, the request's is 7, for 2 s",
+            lambda client: client.update_priority([3], [1.0], ticket=7).done,
+            Fate.TICKET,
+            "the table is at ticket 1, the request's is 7, for 2 s",
         ),
         (
-            lambda client: client.extend(transitions(PLAIN, 3), np.ones(3), turn=9).items,
-            Fate.TURN,
-            "ADD to table 0 .* let whoever has the turns before",
+            lambda client: client.extend(transitions(PLAIN, 3), np.ones(3), ticket=9).items,
+            Fate.TICKET,
+            "ADD to table 0 .* let whoever has the tickets before",
         ),
     ],
 )
@@ -360,16 +360,16 @@ def test_who_waits_too_long_is_told_why_and_nothing_happened(call, fate, message
         with pytest.raises(NotServedError, match=message) as raised:
             call(client)
         assert raised.value.fate == fate
-        assert served(network).tables[0].turn == 1
+        assert served(network).tables[0].ticket == 1
         client.extend(transitions(PLAIN, 3), np.ones(3))
         assert len(client.sample(8)) == 8  # and the client goes on
 
 
 def test_a_turn_that_is_over_is_an_error_at_once(network, client):
-    client.extend(transitions(PLAIN, 1), [1.0], turn=1).items.tolist()
+    client.extend(transitions(PLAIN, 1), [1.0], ticket=1).items.tolist()
     before = network.now
     with pytest.raises(NotServedError, match="and that turn is over"):
-        client.sample(4, turn=1)
+        client.sample(4, ticket=1)
     assert network.now - before < 0.01
 
 
@@ -432,7 +432,7 @@ def test_limit_wrong(client, limits, message):
         (lambda client: client.sample(513), ValueError, "1 to 512 draws"),
         (lambda client: client.sample(8, beta=-1), ValueError, "beta must be at least 0"),
         (lambda client: client.sample(8, seed=2**128), ValueError, "seed must"),
-        (lambda client: client.sample(8, turn=-1), ValueError, "turn must"),
+        (lambda client: client.sample(8, ticket=-1), ValueError, "ticket must"),
         (lambda client: client.sample(8, normalize="max"), ValueError, "normalize must be"),
         (lambda client: client.sample(8, items=-1), ValueError, "items must be"),
         (lambda client: client.update_priority([1.5], [1.0]), TypeError, "items must be integers"),
@@ -552,7 +552,14 @@ def test_statistics_tell_what_the_switch_knows(network, client):
     client.sample(30)
     client.flush()
     stats = client.statistics()
-    assert (stats.filled, stats.adds, stats.draws, stats.total, stats.turn, stats.version) == (20, 20, 30, 210.0, 4, 0)
+    assert (stats.filled, stats.adds, stats.draws, stats.total, stats.ticket, stats.version) == (
+        20,
+        20,
+        30,
+        210.0,
+        4,
+        0,
+    )
     assert stats.fates == dict(zip(Fate.__members__, served(network).fates)) and stats.items_added == 20
     assert (
         stats.bytes_pushed == 20 * 72 and stats.log_used == 0 and 0.00005 < stats.delay_s < 0.001 and stats.window >= 8

@@ -8,7 +8,7 @@ import pytest
 from iswitch.replay.channel import Channel, Request
 from iswitch.replay.messages import encode, parse, serial
 from iswitch.wire import ADDRESSES
-from iswitch.wire.replay import ADD_ROW, DRAWN, FETCH_ROW, SAMPLE, UPDATE_ROW, WRITE, Fate, Kind
+from iswitch.wire.replay import ADD_ROW, FETCH_ROW, SAMPLE, SAMPLED_ROW, UPDATE_ROW, WRITE, Fate, Kind
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 TOKEN = 0xCAFEBABF
@@ -29,7 +29,7 @@ def conversation():
     adds = b"".join(rows(ADD_ROW, (priority, 0)) + record for priority, record in zip((0, 300), RECORDS))
     return [
         ("write", "written", Request(Kind.WRITE, count=1, body=rows(WRITE, (3, 2)) + bytes(range(192, 256)))),
-        ("add", "added", Request(Kind.ADD, count=2, body=adds, turn=1)),
+        ("add", "added", Request(Kind.ADD, count=2, body=adds, ticket=1)),
         ("sample", "sampled", Request(Kind.SAMPLE, count=3, body=rows(SAMPLE, (2, 0, 0, (1, 2))))),
         ("update", "updated", Request(Kind.UPDATE, count=2, body=rows(UPDATE_ROW, (33, 20), (31, 7)))),
     ]
@@ -48,9 +48,9 @@ def test_a_channel_sends_the_bytes_of_the_vectors_and_takes_their_answers():
     assert (write.status.written, write.status.oldest) == (4, 2) and (
         add.status.adds,
         add.status.filled,
-        add.status.turn,
+        add.status.ticket,
     ) == (2, 2, 2)
-    assert np.frombuffer(sample.rows, DRAWN).tolist() == [(33, 300)] * 3 and sample.status.total == 300
+    assert np.frombuffer(sample.rows, SAMPLED_ROW).tolist() == [(33, 300)] * 3 and sample.status.total == 300
     assert (update.status.done, update.status.stale, update.status.total) == (1, 1, 20)
 
 
@@ -72,7 +72,7 @@ def test_data_are_read_as_the_vector_says():
     reply = parse(memoryview(payload("data")))
     assert (
         reply.status is None
-        and reply.header.turn == 2
+        and reply.header.ticket == 2
         and reply.header.kind == Kind.FETCH
         and reply.rows == RECORDS[1] + bytes(64)
     )

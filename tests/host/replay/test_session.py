@@ -188,9 +188,9 @@ def test_close_comes_when_all_else_is_answered(faults):
     "puts",
     [
         lambda client: client.prefetch(4, depth=2),
-        lambda client: [client._session.put(Request(Kind.UPDATE, count=1, body=bytes(8), turn=99)) for _ in range(2)],
+        lambda client: [client._session.put(Request(Kind.UPDATE, count=1, body=bytes(8), ticket=99)) for _ in range(2)],
     ],
-    ids=["prefetch", "turn"],
+    ids=["prefetch", "ticket"],
 )
 @pytest.mark.parametrize("pause_s", [0.0, 0.1])
 def test_what_waits_is_taken_back_before_the_place_is_given_up(puts, pause_s):
@@ -209,10 +209,10 @@ def test_what_waits_is_taken_back_before_the_place_is_given_up(puts, pause_s):
 def test_who_fails_gives_up_the_place_at_once():
     net = network()
     with pytest.raises(KeyError), opened(net) as client:
-        client._session.put(Request(Kind.UPDATE, count=1, body=bytes(8), turn=99))
+        client._session.put(Request(Kind.UPDATE, count=1, body=bytes(8), ticket=99))
         begun = net.now
         raise KeyError
-    assert net.now - begun < 0.05 and not place(net).open and net.switch.service.tables[0].turn == 1
+    assert net.now - begun < 0.05 and not place(net).open and net.switch.service.tables[0].ticket == 1
 
 
 def test_without_answers_to_the_rest_no_close_is_sent_and_the_time_is_bounded():

@@ -252,8 +252,8 @@ SLIPS = [
     ("s.ended & ~s.tables.pending", "s.ended"),
     ("age >= s.tables.filled", "age > s.tables.filled"),
     ("hidden = fetches & s.gone[0]", "hidden = 0"),
-    ("table.turn == (1 << 32) - 1, 1", "table.turn == 5, 1"),
-    ("header.turn.eq(s.gone)", "header.turn.eq(0)"),
+    ("table.ticket == (1 << 32) - 1, 1", "table.ticket == 5, 1"),
+    ("header.ticket.eq(s.gone)", "header.ticket.eq(0)"),
 ]
 LATE_SLIPS = [
     ("session.kept != replay.kept", "1"),
@@ -279,7 +279,7 @@ LATE_SLIPS = [
     ("s.sample.stride)", "0)"),
     ("Mux(get.data.all(), get.data, get.data + 1)", "get.data + 1"),
     ("Mux(s.adding, 0, after)", "after"),
-    ("s.fate.eq(Fate.GONE)", "s.fate.eq(Fate.DONE)"),
+    ("s.fate.eq(Fate.OVERWRITTEN)", "s.fate.eq(Fate.DONE)"),
     ("s.sessions.row.open & (s.recipient != s.place)", "s.sessions.row.open"),
     ("kept.put.eq(s.counts)", "kept.put.eq(1)"),
     ("s.answer.kind.eq(s.frame.kind)", "s.answer.kind.eq(s.kind)"),

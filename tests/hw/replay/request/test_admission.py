@@ -103,7 +103,7 @@ def state_of(rng, replay):
         )
     for table in service.tables:
         table.adds = rng.choice([0, 5, HALF, SERIAL - 1, rng.getrandbits(32)])
-        table.turn = rng.choice([1, SERIAL - 1, rng.getrandbits(32) or 1])
+        table.ticket = rng.choice([1, SERIAL - 1, rng.getrandbits(32) or 1])
         filled = rng.choice([0, 1, replay.capacity - 1, replay.capacity, rng.randrange(replay.capacity)])
         table.slots = SimpleNamespace(
             filled=filled, tree=SimpleNamespace(total=rng.choice([0, 1, 1 << 32, rng.getrandbits(40)]))
@@ -190,7 +190,7 @@ def request_of(rng, service):
             [0] * 20 + [1, -1, -replay.kept, -replay.kept - 1, -2, HALF, HALF - 1, HALF + 1, rng.getrandbits(32)]
         )
     ) % SERIAL
-    turn = rng.choice([0, 0, 0, state.turn, near(rng, state.turn, by=1)])
+    ticket = rng.choice([0, 0, 0, state.ticket, near(rng, state.ticket, by=1)])
     token = (
         place.token if rng.random() < 0.95 else rng.choice([0, place.nonce >> 32, place.token ^ 1 << rng.randrange(32)])
     )
@@ -200,7 +200,7 @@ def request_of(rng, service):
         "table": table,
         "seq": seq,
         "count": count,
-        "turn": turn,
+        "ticket": ticket,
         "token": token,
         "fragments": rng.getrandbits(16),
     }
@@ -245,7 +245,7 @@ def rows_of(rng, service, values, body):
             Table,
             {
                 "adds": state.adds,
-                "turn": state.turn,
+                "ticket": state.ticket,
                 "total": state.total,
                 "credit": state.credit,
                 "draws": rng.getrandbits(32),
@@ -280,11 +280,11 @@ def check_judge(replay=REPLAY, *, part=Judge, count=6000, seed=1):
         for _ in range(4):
             values, body = request_of(rng, service)
             cases.append(rows_of(rng, service, values, body))
-            places, credits, limits, turns = (
+            places, credits, limits, tickets = (
                 list(service.places),
                 [table.credit for table in service.tables],
                 [table.limits for table in service.tables],
-                [table.turn for table in service.tables],
+                [table.ticket for table in service.tables],
             )
             state = service.tables[values["table"]]
             known = service.rules.find(places, values["session"], values["token"]) is not None
@@ -295,8 +295,8 @@ def check_judge(replay=REPLAY, *, part=Judge, count=6000, seed=1):
             counts = known and here != places[values["session"]].next
             expected.append((fate, known, counts, enough))
             service.places[:] = places
-            for table, credit, limit, turn in zip(service.tables, credits, limits, turns):
-                table.credit, table.limits, table.turn = credit, limit, turn
+            for table, credit, limit, ticket in zip(service.tables, credits, limits, tickets):
+                table.credit, table.limits, table.ticket = credit, limit, ticket
     assert answers(part, replay, cases, ("fate", "known", "counts", "enough")) == expected
     return {(case["frame"] >> 8 * 43 & 0xFF, fate) for case, (fate, *_) in zip(cases, expected)}
 
@@ -313,10 +313,10 @@ def test_a_request_has_the_fate_that_the_model_gives_it(replay, seed):
         (Kind.WRITE, Fate.RANGE),
         (Kind.WRITE, Fate.MEMORY),
         (Kind.LIMIT, Fate.RANGE),
-        (Kind.LOAD, Fate.GONE),
-        (Kind.SHOUT, Fate.GONE),
+        (Kind.LOAD, Fate.OVERWRITTEN),
+        (Kind.SHOUT, Fate.OVERWRITTEN),
         *((Kind.SAMPLE, fate) for fate in (Fate.ITEMS, Fate.EMPTY, Fate.RATE)),
-        *((kind, Fate.TURN) for kind in (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT)),
+        *((kind, Fate.TICKET) for kind in (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT)),
     }
     others = {(kind, fate) for kind in JUDGED if kind not in ORDERED for fate in (Fate.DONE, Fate.SESSION)}
     assert seen == ordered | special | others
@@ -395,8 +395,8 @@ def test_records_begin_where_the_judge_looks():
             "(Fate.AHEAD, ordered & apart),",
         ),
         # what has to wait
-        ("turns & (frame.turn != 0) &", "turns &"),
-        ("(frame.turn != table.turn)", "(frame.turn < table.turn)"),
+        ("tickets & (frame.ticket != 0) &", "tickets &"),
+        ("(frame.ticket != table.ticket)", "(frame.ticket < table.ticket)"),
         ("Kind.UPDATE, Kind.LIMIT)", "Kind.UPDATE)"),
         ("(table.adds - sample.items)[31]", "(table.adds < sample.items)"),
         ("| ~enough)", ")"),
@@ -428,7 +428,7 @@ def test_records_begin_where_the_judge_looks():
         ("(load.session >= replay.sessions) |", "0 |"),
         ("(kind == Kind.SHOUT) & (load.session != frame.session)", "load.session != frame.session"),
         ("~there(load.start, count, self.other)", "~there(load.start, count, session)"),
-        ("(Fate.GONE, reads & missing)", "(Fate.GONE, missing)"),
+        ("(Fate.OVERWRITTEN, reads & missing)", "(Fate.OVERWRITTEN, missing)"),
         ("Fate.DONE, Fate.RANGE, Fate.MEMORY)", "Fate.DONE, Fate.RANGE)"),
         ("self.counts.eq(ordered &", "self.counts.eq("),
         ("for fate, holds in reversed([", "for fate, holds in list(["),
@@ -459,7 +459,7 @@ def test_a_mutant_of_the_judge_is_noticed(sound, wrong):
         ("~self.length[:3].any() & ", ""),
         ("Kind.LIMIT: (0, 0, 3)", "Kind.LIMIT: (0, 0, 2)"),
         ("Kind.FETCH: (replay.records", "Kind.FETCH: (22"),
-        ("Kind.LIST: (DRAWS_PER_FRAGMENT, 0", "Kind.LIST: (DRAWS_PER_FRAGMENT, 1"),
+        ("Kind.LIST: (SAMPLES_PER_FRAGMENT, 0", "Kind.LIST: (SAMPLES_PER_FRAGMENT, 1"),
         ("item_rows = 1 +", "item_rows ="),
         ("Kind.LIST: 1, Kind.SHOUT: 1}", "Kind.LIST: 1}"),
         ("among(kind, *ORDERED)", "kind <= Kind.SKIP"),

@@ -85,7 +85,7 @@ def test_as_many_items_as_fit(record_bytes, items, records):
     assert bench.one(client, client.add(0, made)).reason == Fate.LENGTH
     assert fields(bench.one(client, client.add(0, made[:items])), "done", "adds") == (items, items)
     data = bench.one(client, client.fetch([32 + k % items for k in range(records)]))
-    assert data.payload == b"".join(made[k % items][1] for k in range(records)) and not int(data.header["turn"])
+    assert data.payload == b"".join(made[k % items][1] for k in range(records)) and not int(data.header["ticket"])
     bench.now_us += 100
     assert bench.one(client, client.fetch([32] * (records + 1))).reason == Fate.LENGTH
 
@@ -133,7 +133,7 @@ def test_a_skip_is_told_what_had_been_carried_out(bench):
     assert again.rows == first.rows and again.header["kind"] == Kind.SAMPLE and again.header["table"] == 0
     assert bench.one(client, client.sample(2, 4, 9, items=4)).reason == Fate.ITEMS
     skipped = bench.one(client, client.skip(2))
-    assert skipped.header["kind"] == Kind.SKIP and fields(skipped, "reason", "next", "draws", "turn") == (
+    assert skipped.header["kind"] == Kind.SKIP and fields(skipped, "reason", "next", "draws", "ticket") == (
         Fate.DONE,
         3,
         4,
@@ -199,27 +199,27 @@ def test_places_go_to_the_lowest_free_then_to_the_lowest_silent(bench):
 
 def test_requests_wait_for_their_turn(bench):
     client, other = bench.client(0), bench.client(1)
-    assert bench.one(client, client.update(0, [(16, 3)], turn=3)).reason == Fate.TURN
-    assert fields(bench.one(other, other.add(0, ones(2), turn=2)), "reason", "next", "turn", "done") == (
-        Fate.TURN,
+    assert bench.one(client, client.update(0, [(16, 3)], ticket=3)).reason == Fate.TICKET
+    assert fields(bench.one(other, other.add(0, ones(2), ticket=2)), "reason", "next", "ticket", "done") == (
+        Fate.TICKET,
         0,
         1,
         0,
     )
-    assert bench.one(other, other.add(0, ones(2), turn=1)).reason == Fate.DONE
-    assert bench.one(other, other.sample(1, 3, 1, turn=2)).reason == Fate.DONE
-    assert fields(bench.one(client, client.update(0, [(16, 3)], turn=3)), "reason", "turn") == (Fate.DONE, 4)
-    assert fields(bench.one(client, client.limit(1, header={"turn": 4})), "reason", "turn") == (Fate.DONE, 5)
-    assert fields(bench.one(client, client.limit(2, header={"turn": 4})), "reason") == (Fate.TURN,)
-    assert fields(bench.one(client, client.limit(2, times=4)), "reason", "turn", "next") == (Fate.RANGE, 5, 3)
-    assert fields(bench.one(client, client.write(3, 0, RECORD, turn=77)), "reason", "turn") == (Fate.DONE, 5)
-    assert fields(bench.one(client, client.look(table=1)), "turn") == (1,)
+    assert bench.one(other, other.add(0, ones(2), ticket=1)).reason == Fate.DONE
+    assert bench.one(other, other.sample(1, 3, 1, ticket=2)).reason == Fate.DONE
+    assert fields(bench.one(client, client.update(0, [(16, 3)], ticket=3)), "reason", "ticket") == (Fate.DONE, 4)
+    assert fields(bench.one(client, client.limit(1, header={"ticket": 4})), "reason", "ticket") == (Fate.DONE, 5)
+    assert fields(bench.one(client, client.limit(2, header={"ticket": 4})), "reason") == (Fate.TICKET,)
+    assert fields(bench.one(client, client.limit(2, times=4)), "reason", "ticket", "next") == (Fate.RANGE, 5, 3)
+    assert fields(bench.one(client, client.write(3, 0, RECORD, ticket=77)), "reason", "ticket") == (Fate.DONE, 5)
+    assert fields(bench.one(client, client.look(table=1)), "ticket") == (1,)
 
 
 def test_turns_go_round_without_zero(bench):
     client = bench.client()
-    bench.switch.service.tables[0].turn = 2**32 - 1
-    assert fields(bench.one(client, client.add(0, ones(1), turn=2**32 - 1)), "turn") == (1,)
+    bench.switch.service.tables[0].ticket = 2**32 - 1
+    assert fields(bench.one(client, client.add(0, ones(1), ticket=2**32 - 1)), "ticket") == (1,)
 
 
 def test_a_sample_waits_for_items_that_were_ever_added_and_for_those_that_are_there(bench):
@@ -323,7 +323,7 @@ def test_parameters_are_found_where_they_were_published(bench):
     assert fields(bench.one(actor, actor.look(table=1)), "version") == (0,)
     bench.one(learner, learner.write(4, 10, RECORD, oldest=4))
     gone = bench.one(actor, actor.load(3, 7, log=0))
-    assert gone.type == Type.DATA and (int(gone.header["count"]), int(gone.header["turn"])) == (0, 1)
+    assert gone.type == Type.DATA and (int(gone.header["count"]), int(gone.header["ticket"])) == (0, 1)
 
 
 def test_a_shout_is_heard_by_all_others_where_they_were(bench):
@@ -339,7 +339,7 @@ def test_a_shout_is_heard_by_all_others_where_they_were(bench):
             and frame[36:38] == actor.udp_port.to_bytes(2, "big")
             and heard.payload == truth[UNIT_BYTES:]
         )
-        assert [int(heard.header[name]) for name in ("kind", "session", "table", "seq", "token", "turn")] == [
+        assert [int(heard.header[name]) for name in ("kind", "session", "table", "seq", "token", "ticket")] == [
             Kind.SHOUT,
             actor.session,
             1,
@@ -357,8 +357,8 @@ def test_a_shout_is_heard_by_all_others_where_they_were(bench):
     assert [port for port, _ in bench.send(learner, learner.shout(0, 1))] == [2, 0]
     for frame in (learner.shout(3, 2), learner.load(0, 1, log=1, kind=Kind.SHOUT)):
         gone = bench.one(learner, frame)
-        assert (gone.type, int(gone.header["count"]), int(gone.header["turn"])) == (Type.DATA, 0, 1)
-    assert bench.fates()["GONE"] == 2
+        assert (gone.type, int(gone.header["count"]), int(gone.header["ticket"])) == (Type.DATA, 0, 1)
+    assert bench.fates()["OVERWRITTEN"] == 2
 
 
 def test_a_list_goes_round_and_shows_what_was_never_filled(bench):
@@ -388,4 +388,4 @@ def test_item_numbers_outlive_2_to_the_32_adds(bench):
     answer = bench.one(client, client.add(1, ones(2)))
     assert fields(answer, "adds", "filled") == (2**32 - 14, 16)
     assert bench.one(client, client.list(0, 3)).rows == [(0, 1), (1, 1), (2**32 - 14, 1)]
-    assert int(bench.one(client, client.fetch([0, 1, 2, 2**32 - 16, 2**32 - 14])).header["turn"]) == 0b01100
+    assert int(bench.one(client, client.fetch([0, 1, 2, 2**32 - 16, 2**32 - 14])).header["ticket"]) == 0b01100

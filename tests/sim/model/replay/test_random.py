@@ -114,10 +114,10 @@ class Actor:
             ),
         }.get(kind, dict)()
         waits = kind in (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT) and rng.random() < 0.1
-        return Op(kind, table, truth.turn + 2 if waits else 0, about)
+        return Op(kind, table, truth.ticket + 2 if waits else 0, about)
 
     def frame(self, seq: int, op: Op) -> bytes:
-        header = {"table": op.table, "turn": op.turn}
+        header = {"table": op.table, "ticket": op.ticket}
         if op.kind == Kind.LIMIT:
             return self.client.limit(seq, header=header, **op.about)
         build = {
@@ -208,14 +208,14 @@ class Run:
             found = [truth.find(number) for number in numbers]
             data = self.bench.one(client, client.fetch([number % 2**32 for number in numbers], table=table))
             assert data.payload == b"".join(item.record if item else bytes(128) for item in found)
-            assert int(data.header["turn"]) == sum(1 << k for k, item in enumerate(found) if not item)
+            assert int(data.header["ticket"]) == sum(1 << k for k, item in enumerate(found) if not item)
         else:
             start, count = max(self.oracle.oldest[log] + rng.randint(-1, 30), 0), rng.randint(1, 22)
             expected, data = (
                 self.oracle.load(log, start, count),
                 self.bench.one(client, client.load(start, count, log=log)),
             )
-            assert (data.payload, int(data.header["turn"])) == (expected or b"", expected is None)
+            assert (data.payload, int(data.header["ticket"])) == (expected or b"", expected is None)
 
     def finish(self) -> None:
         while any(actor.waiting for actor in self.actors):
@@ -261,7 +261,7 @@ MUTANTS = {
     "buckets are of powers of two": (table_of, "bucket", lambda priority: priority.bit_length()),
     "a log may be as long as one likes": (service_of, "wrong_write", lambda *about: wrong_write(*about[:-1], 99)),
     "units need only be written": (service_of, "there", lambda place, start, units: start + units <= place.written),
-    "the turn stays": (Table, "done", lambda self: None),
+    "the ticket stays": (Table, "done", lambda self: None),
 }
 
 

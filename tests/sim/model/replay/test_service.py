@@ -60,7 +60,7 @@ def test_items_are_numbered_from_the_capacity_and_keep_their_records():
     client = bench.client()
     first, second = items([5, 6, 7]), items(range(14))
     answer = bench.one(client, client.add(0, first))
-    assert fields(answer, "adds", "done", "filled", "total", "turn", "next", "lowest", "highest") == (
+    assert fields(answer, "adds", "done", "filled", "total", "ticket", "next", "lowest", "highest") == (
         3,
         3,
         3,
@@ -71,7 +71,7 @@ def test_items_are_numbered_from_the_capacity_and_keep_their_records():
         7,
     )
     answer = bench.one(client, client.add(1, second))
-    assert fields(answer, "adds", "done", "filled", "total", "turn", "next") == (
+    assert fields(answer, "adds", "done", "filled", "total", "ticket", "next") == (
         17,
         14,
         16,
@@ -80,9 +80,9 @@ def test_items_are_numbered_from_the_capacity_and_keep_their_records():
         2,
     )
     data = bench.one(client, client.fetch([16, 17, 32, 33, 15, 0]))
-    assert data.type == Type.DATA and int(data.header["turn"]) == 0b111001 and int(data.header["count"]) == 6
+    assert data.type == Type.DATA and int(data.header["ticket"]) == 0b111001 and int(data.header["count"]) == 6
     assert data.payload == bytes(64) + first[1][1] + second[13][1] + bytes(192)
-    assert bench.fates() == {"DONE": 3, "GONE": 1}
+    assert bench.fates() == {"DONE": 3, "OVERWRITTEN": 1}
 
 
 def test_draws_are_those_of_a_search_in_cumulative_sums():
@@ -101,7 +101,7 @@ def test_draws_are_those_of_a_search_in_cumulative_sums():
             (16 + leaf, priorities[leaf]) for leaf in leaves.tolist()
         ]
         for answer in answers:
-            assert fields(answer, "reason", "done", "total", "turn") == (Fate.DONE, count, ends[-1], seq + 2)
+            assert fields(answer, "reason", "done", "total", "ticket") == (Fate.DONE, count, ends[-1], seq + 2)
     assert fields(answers[0], "draws") == (1 + 160 + 161 + 512,)
 
 
@@ -136,7 +136,7 @@ def test_a_log_reads_as_it_was_written():
         assert data.type == Type.DATA and data.payload == truth[64 * start : 64 * (start + count)]
     for start, count, log in [(15, 1, 0), (80, 1, 0), (79, 2, 0), (0, 1, 1), (0, 1, 3), (16, 1, 255)]:
         data = bench.one(other, other.load(start, count, log=log))
-        assert (data.type, data.payload, int(data.header["turn"])) == (Type.DATA, b"", 1)
+        assert (data.type, data.payload, int(data.header["ticket"])) == (Type.DATA, b"", 1)
 
 
 def test_a_write_that_is_wrong_takes_its_number_and_changes_nothing():

@@ -47,7 +47,7 @@ def test_the_client_sends_the_vectors():
     assert {
         "open": asks.open(session=0, seq=7),
         "write": asks.write(5, 3, bytes(0xC0 + k for k in range(64)), oldest=2),
-        "add": asks.add(6, [(0, counting(0)), (300, counting(128))], turn=1),
+        "add": asks.add(6, [(0, counting(0)), (300, counting(128))], ticket=1),
         "sample": asks.sample(7, 3, 2 << 64 | 1, items=2, fragments=1),
         "update": asks.update(8, [(33, 20), (31, 7)]),
         "fetch": asks.fetch([33, 31], seq=0x89ABCDEF),
