@@ -13,7 +13,7 @@ from examples.apex.learner import learn
 from examples.apex.options import STOP, Options, Start
 from examples.apex.play import HELD_OUT, Games, evaluate
 from examples.apex.schedule import Schedule
-from sim.bench.tickets import in_turns
+from sim.bench.turns import in_turns
 
 spec = importlib.util.spec_from_file_location("stand_in", Path(__file__).with_name("stand_in.py"))
 stand_in = importlib.util.module_from_spec(spec)
