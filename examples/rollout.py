@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from examples.replica import Vector
 from examples.training import Options
 
-__all__ = ["Agent", "EnvRunner", "Rollout", "episode", "evaluate"]
+__all__ = ["HELD_OUT", "Agent", "EnvRunner", "Rollout", "episode", "evaluate"]
 
 HELD_OUT = 2**31
 """First seed of the evaluation's environments; the trainings' seeds are smaller."""

@@ -34,7 +34,7 @@ from iswitch.wire import (
     port_counter_register,
     slot_view_register,
 )
-from sim.bench import tiers
+from sim.bench import imports, tiers
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(path for top in ("host/iswitch", "hw", "sim", "examples") for path in (ROOT / top).rglob("*.py"))
@@ -51,21 +51,12 @@ def short(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def imported(path: Path) -> Iterator[str]:
-    """Absolute names of what a file imports, wherever in the file."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
 def breaches(under: str, *forbidden: str) -> list[str]:
     return [
         f"{short(path)} imports {name}"
         for path in SOURCES
         if short(path).startswith(under)
-        for name in imported(path)
+        for name in imports.imported(path.read_text(encoding="utf-8"))
         if any(name == far or name.startswith(far + ".") for far in forbidden)
     ]
 
@@ -93,7 +84,16 @@ def test_gateware_imports_no_simulation():
 def test_the_import_rule_sees_a_breach(tmp_path):
     path = tmp_path / "bad.py"
     path.write_text("def f():\n    from hw.decide import core\n    import amaranth.hdl as hdl\n")
-    assert list(imported(path)) == ["hw.decide.core", "amaranth.hdl"]
+    assert list(imports.imported(path.read_text())) == ["hw.decide.core", "amaranth.hdl"]
+
+
+def test_packages_import_each_other_in_no_cycle():
+    assert imports.cycle(imports.read()) == []
+
+
+def test_docs_show_the_import_graph():
+    """If this fails: `python -m sim.bench.imports` prints what docs/design.md should show."""
+    assert imports.mermaid(imports.read()) in (ROOT / "docs/design.md").read_text(encoding="utf-8")
 
 
 def bound(body: list[ast.stmt]) -> Iterator[str]:
@@ -135,11 +135,35 @@ def test_a_name_that_is_not_bound_is_noticed():
     assert wrong_exports(ast.parse("__all__ = ['a', 'b', 'b', 'c']\na = b = 1\n")) == ["b", "c"]
 
 
+def unexported(paths: dict[str, Path]) -> list[str]:
+    """Names that a module imports from another one whose `__all__` lacks them. `paths`: by the module's name."""
+    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in paths.items()}
+    return [
+        f"{name} imports {alias.name} of {node.module}"
+        for name, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module in trees and exports(trees[node.module])
+        for alias in node.names
+        if f"{node.module}.{alias.name}" not in trees and alias.name not in exports(trees[node.module])
+    ]
+
+
+def test_all_is_complete():
+    assert unexported({imports.module_name(path.relative_to(ROOT)): path for path in SOURCES}) == []
+
+
+@pytest.mark.mutant
+def test_a_name_that_is_not_exported_is_noticed(tmp_path):
+    (tmp_path / "a.py").write_text("__all__ = ['x']\nx = y = 1\n")
+    (tmp_path / "b.py").write_text("from a import x, y\n")
+    assert unexported({name: tmp_path / f"{name}.py" for name in "ab"}) == ["b imports y of a"]
+
+
 def computes(path: Path) -> bool:
-    """A file of gateware: one of its classes elaborates."""
-    return any(
-        isinstance(node, ast.FunctionDef) and node.name == "elaborate"
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    """Return True for a file of gateware that has a component or a state machine."""
+    text = path.read_text(encoding="utf-8")
+    return "m.FSM(" in text or any(
+        isinstance(node, ast.FunctionDef) and node.name == "elaborate" for node in ast.walk(ast.parse(text))
     )
 
 
@@ -157,6 +181,52 @@ def test_exceptions_are_still_needed():
     for name in UNTESTED:
         assert (ROOT / name).exists()
         assert not (ROOT / "tests" / name).with_name(f"test_{Path(name).name}").exists()
+
+
+def unmarked(text: str) -> list[str]:
+    """Tests that seed a bug with `mutant(...)`, and do not bear the marker `mutant`."""
+    return [
+        node.name
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+        if any(isinstance(call, ast.Call) and ast.unparse(call.func) == "mutant" for call in ast.walk(node))
+        if not any("mark.mutant" in ast.unparse(decorator) for decorator in node.decorator_list)
+    ]
+
+
+def test_mutants_bear_their_marker():
+    own = ROOT / "tests/sim/bench/test_mutant.py"
+    wrong = {
+        short(path): unmarked(path.read_text(encoding="utf-8"))
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if path != own
+    }
+    assert {path: names for path, names in wrong.items() if names} == {}
+
+
+@pytest.mark.mutant
+def test_a_mutant_without_its_marker_is_noticed():
+    assert unmarked("def test_a():\n    mutant(x, 'a', 'b')\n@pytest.mark.mutant\ndef test_b():\n    mutant()\n") == [
+        "test_a"
+    ]
+
+
+PAST = re.compile(
+    r"\b(we began|at first we|first draft|first design|was simplified|used to be|formerly|in an earlier version|"
+    r"was tried|were tried|turned out|has been replaced|had been|took apart|is gone now|we learnt)\b",
+    re.IGNORECASE,
+)
+"""Phrases that tell how the code came to be. The CHANGELOG is the place for that."""
+
+
+def test_pages_say_what_is_and_not_how_it_came_to_be():
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    assert [
+        f"{short(page)}:{number}: {found.group()}"
+        for page in pages
+        for number, row in enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
+        if (found := PAST.search(row))
+    ] == []
 
 
 def test_no_package_under_tests():

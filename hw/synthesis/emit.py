@@ -16,6 +16,7 @@ from hw.switch import Switch
 from iswitch.config import Config
 
 __all__ = [
+    "NO_LATCH",
     "component_rtlil",
     "component_verilog",
     "flat",

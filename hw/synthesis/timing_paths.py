@@ -23,7 +23,7 @@ from amaranth.lib.wiring import Component
 from hw.synthesis.emit import component_rtlil, tool
 from hw.synthesis.primitives import begins, clock_pin, ends, kind, passes
 
-__all__ = ["Netlist", "TimingPath", "critical_paths", "synthesise"]
+__all__ = ["ROUTE_PS", "Netlist", "TimingPath", "critical_paths", "synthesise"]
 
 BUILD = Path(__file__).parents[2] / "build" / "levels"
 ROUTE_PS = 1000

@@ -17,7 +17,7 @@ import numpy as np
 
 from iswitch import Worker
 
-__all__ = ["Allreduce", "allreduce"]
+__all__ = ["Allreduce", "allreduce", "emulator"]
 
 WORLD = 4
 START_SECONDS = 600

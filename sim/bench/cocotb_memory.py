@@ -13,7 +13,7 @@ from cocotbext.axi import AxiBus, AxiMaster, AxiRam, AxiResp
 from iswitch.wire.replay import UNIT_BYTES
 from sim.bench.cocotb_bus import bursts, none, until
 
-__all__ = ["RAM_BYTES"]
+__all__ = ["RAM_BYTES", "held", "pause", "start"]
 
 RAM_BYTES = 5 << 12
 """Of `ram`."""

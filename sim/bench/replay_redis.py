@@ -27,7 +27,9 @@ import numpy as np
 from sim.bench.replay_buffers import Buffer, NumpyBuffer
 
 __all__ = [
+    "ACTORS",
     "PUSH",
+    "SAMPLE",
     "TRANSITIONS",
     "Exchange",
     "Learner",

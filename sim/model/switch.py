@@ -46,7 +46,7 @@ from sim.model.ingress.parse import ADDRESS_BYTES, FLAT, Message, parse, request
 from sim.model.numeric import lane
 from sim.model.replay.service import Service
 
-__all__ = ["Switch"]
+__all__ = ["Frames", "Switch"]
 
 Frames = list[tuple[int, bytes]]
 

@@ -48,7 +48,7 @@ from sim.model.ingress.parse import FLAT, Message, request
 from sim.model.numeric import lane
 from sim.model.switch import Frames, Switch
 
-__all__ = ["Parent", "TreeSwitch"]
+__all__ = ["Parent", "ParentMembership", "TreeSwitch"]
 
 FROM_ABOVE = (Type.RESULT, Type.NOTICE, Type.ACK)
 

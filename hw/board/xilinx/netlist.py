@@ -12,7 +12,7 @@ from typing import Any
 from hw.board.xilinx.ip import Port, stub
 from hw.synthesis.emit import tool
 
-__all__ = ["Netlist", "read"]
+__all__ = ["Bit", "Netlist", "read"]
 
 Bit = int | str
 """Of a net; a string is a constant."""

@@ -14,6 +14,7 @@ from iswitch.wire import Operation, Outcome, SlotState
 
 __all__ = [
     "RULES",
+    "SERIAL",
     "Names",
     "Ring",
     "Rules",
@@ -26,6 +27,7 @@ __all__ = [
     "forward",
     "leave",
     "new_ring",
+    "put",
     "receipt",
 ]
 

@@ -23,7 +23,7 @@ from iswitch.wire import (
 )
 from sim.model.decide.membership import Request, Settings, Source
 
-__all__ = ["ADDRESS_BYTES", "FLAT", "Message", "parse", "request"]
+__all__ = ["ADDRESS_BYTES", "FLAT", "Message", "is_ours", "parse", "request"]
 
 ADDRESS_BYTES = FRAME_BYTES - HEADER.itemsize
 IP_AT, UDP_AT = 14, 34

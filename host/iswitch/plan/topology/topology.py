@@ -11,7 +11,18 @@ import networkx as nx
 from iswitch.plan.topology.errors import TopologyError
 from iswitch.plan.topology.job import JOB_KEYS, Job
 
-__all__ = ["EDGE_KEYS", "HOST_KEYS", "JOB_KEYS", "SWITCH_KEYS", "Group", "Job", "Topology", "TopologyError", "cable"]
+__all__ = [
+    "EDGE_KEYS",
+    "HOST_KEYS",
+    "JOB_KEYS",
+    "SWITCH_KEYS",
+    "Group",
+    "Job",
+    "Topology",
+    "TopologyError",
+    "cable",
+    "natural",
+]
 
 ROLES = ("worker", "ps", "other")
 HOST_KEYS = {"kind": str, "role": str, "ingress_gbps": float}
