@@ -91,9 +91,9 @@ class Trainer:
         self.waited += time.perf_counter() - begin
         self.allreduces += 1
 
-    def share(self) -> None:
+    def sync_state(self) -> None:
         """Make all workers equal: at the start, and whenever a worker has joined."""
-        self.replica.share(self.worker)
+        self.replica.sync_state(self.worker)
         self.episodes.clear()  # a joining worker has not seen them, and all workers must agree when to stop
 
     def update(self) -> bool:
@@ -123,7 +123,7 @@ class Trainer:
         steps = advantages.numel()
         for _ in range(options.epochs):
             for part in torch.randperm(advantages.numel(), generator=self.order).chunk(options.num_minibatches):
-                if self.worker.changed:
+                if self.worker.needs_sync:
                     return False
                 self.pace(steps)
                 steps = 0
@@ -150,8 +150,8 @@ def train(
     equal = False
     while replica.update < options.updates:
         try:
-            if not equal or worker.changed:
-                trainer.share()
+            if not equal or worker.needs_sync:
+                trainer.sync_state()
                 equal = True
                 continue
             if not trainer.update():

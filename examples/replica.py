@@ -17,14 +17,14 @@ class Collective(Protocol):
     """What a training needs of `iswitch.Worker`; both methods work in place."""
 
     @property
-    def changed(self) -> bool: ...
+    def needs_sync(self) -> bool: ...
 
     @property
     def segments(self) -> int: ...
 
     def allreduce(self, array: Vector, op: Literal["sum", "mean"] = "sum") -> Any: ...
 
-    def share(self, state: Sequence[npt.NDArray[Any]], step: int) -> int: ...
+    def sync_state(self, state: Sequence[npt.NDArray[Any]], step: int) -> int: ...
 
     def rejoin(self) -> None: ...
 
@@ -69,12 +69,12 @@ class Replica:
             *([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq")),
         ]
 
-    def share(self, worker: Collective) -> None:
+    def sync_state(self, worker: Collective) -> None:
         """Every worker of the job gets the replica of the one that has taken the most steps."""
         columns = self._columns()
         vectors = [torch.cat([part.flatten() for part in column]).numpy() for column in columns]
         counts = np.array([self.update, self.steps], np.int64)
-        worker.share([*vectors, counts], self.steps)
+        worker.sync_state([*vectors, counts], self.steps)
         for column, vector in zip(columns, vectors, strict=True):
             for part, values in zip(
                 column, torch.from_numpy(vector).split([part.numel() for part in column]), strict=True

@@ -20,10 +20,10 @@ import numpy as np
 
 from iswitch.control.explanations import odd_rises
 from iswitch.control.inspection import read_slot
-from iswitch.control.membership import FORMATS, JobWorker, demand_int, demand_settings
-from iswitch.driver.buffers import demand_array
+from iswitch.control.membership import FORMATS, JobWorker, require_int, require_settings
+from iswitch.driver.buffers import require_array
 from iswitch.driver.membership import Membership
-from iswitch.driver.ring import Notice
+from iswitch.driver.ring import MembershipRejectedError
 from iswitch.driver.stream import DEPTH, Arrival, Stream, Vector
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.driver.update_layout import TRAILER_ENTRY, UpdateLayout
@@ -46,7 +46,7 @@ from iswitch.wire import NO_MEMBER, SEGMENTS_MAX, STALENESS_MAX, Format, Mode, R
 __all__ = ["AsyncWorker"]
 
 _SOON_S = 0.01
-"""A vector that is pushed while the attendant sleeps has its time-outs looked at after this."""
+"""A vector that is pushed while the keepalive sleeps has its time-outs looked at after this."""
 _QUIET_S = 1.0
 """After so long without anything the switch is asked whether it is there."""
 _BACKLOG, _BACKLOG_BYTES = 16, 1 << 26
@@ -89,8 +89,8 @@ class AsyncWorker(JobWorker):
         As in `Worker`.
     elastic : bool
         Join also a job that runs already, in the place of a worker that has left. A program whose job is to take
-        newcomers in calls `share` between `updates` and `push`, for `push` may wait for the newcomer; and a newcomer
-        calls `share` before anything else.
+        newcomers in calls `sync_state` between `updates` and `push`, for `push` may wait for the newcomer; and a newcomer
+        calls `sync_state` before anything else.
     transport, plain
         As in `Worker`.
 
@@ -108,7 +108,7 @@ class AsyncWorker(JobWorker):
         worker.push(gradient_of(weights))
 
     Notes
-    ----- A worker that stops pushing calls `leave`, because the others wait for `threshold` vectors of the workers that
+    ----- A worker that stops pushing calls `close`, because the others wait for `threshold` vectors of the workers that
     are there; its vectors on their way are given up. All workers stop after the same update if the condition is in the
     updates. Use a worker from one thread only; another thread of its own answers the switch while that one computes.
     """
@@ -137,7 +137,7 @@ class AsyncWorker(JobWorker):
         transport: Transport | None = None,
         plain: bool = False,
     ):
-        demand_settings(
+        require_settings(
             world=world,
             threshold=threshold,
             job=job,
@@ -152,9 +152,9 @@ class AsyncWorker(JobWorker):
             evict_s=evict_s,
             on_taint=on_taint,
         )
-        demand_int("staleness", staleness, 0, STALENESS_MAX)
-        demand_int("backlog", _UNBOUNDED if backlog is None else backlog, staleness + 1, _UNBOUNDED)
-        demand_int("size", size, 1, SEGMENTS_MAX)
+        require_int("staleness", staleness, 0, STALENESS_MAX)
+        require_int("backlog", _UNBOUNDED if backlog is None else backlog, staleness + 1, _UNBOUNDED)
+        require_int("size", size, 1, SEGMENTS_MAX)
 
         super().__init__(
             address,
@@ -165,7 +165,7 @@ class AsyncWorker(JobWorker):
             plain=plain,
         )
         self.on_taint = on_taint
-        self._failure: IswitchError | Notice | None = None
+        self._failure: IswitchError | MembershipRejectedError | None = None
         self._discarded = memoryview(bytearray(RECEIVE_BYTES))
         self._layout = UpdateLayout(size, elements or self.config.elements, world)
         wish = Membership(
@@ -190,10 +190,10 @@ class AsyncWorker(JobWorker):
                 self._layout,
                 backlog=max(_BACKLOG, _BACKLOG_BYTES // (4 * size)) if backlog is None else backlog,
             )
-            self._attend(self._stream)
+            self._start_keepalive(self._stream)
         self._dtype = np.dtype("<i4" if membership.format == Format.INT32 else "<f4")
         self.newcomer = self._control.newcomer
-        """This worker came to a running job, and has no weights yet: call `share`."""
+        """This worker came to a running job, and has no weights yet: call `sync_state`."""
         self._first = 0  # the number of the update with which this member began, once it is known
         self._digests = {} if self.newcomer else {0: bytes(32)}  # by number of updates, of the latest
         self._confirmed: dict[int, int] = {}
@@ -248,11 +248,11 @@ class AsyncWorker(JobWorker):
         """Returns all updates that are complete and were not handed out before, in their order, without waiting. Raises
         TaintedError in place of a tainted update (`on_taint`); after the last update, what has gone wrong:
         JobResetError, NotAMemberError, MismatchError, DivergedError."""
-        self._demand_weights()
-        with self._attendant:
+        self._require_weights()
+        with self._keepalive:
             self._step(0.0)
         while True:
-            with self._attendant:
+            with self._keepalive:
                 arrival = None if isinstance(self._failure, IswitchError) else self._stream.take()
             if arrival is None:
                 break
@@ -269,16 +269,16 @@ class AsyncWorker(JobWorker):
         TypeError, ValueError before anything happens; CollectiveTimeoutError, SwitchUnreachableError, JobResetError,
         NotAMemberError, MismatchError.
         """
-        demand_array("vector", vector, self._dtype)
+        require_array("vector", vector, self._dtype)
         if vector.dtype.newbyteorder("=") != (wanted := self._dtype.newbyteorder("=")):
             raise TypeError(
                 f"vector must be an array of {wanted}, not {vector.dtype}: pass `vector.astype(numpy.{wanted})`"
             )
         if vector.size != self._layout.size:
             raise ValueError(f"vector must have {self._layout.size} numbers, the job's `size`, not {vector.size}")
-        self._demand_weights()
+        self._require_weights()
         version = self.version if version is None else version
-        demand_int("version", version, 0, self.version)
+        require_int("version", version, 0, self.version)
         values, trailer = np.array(vector, self._dtype, order="C").reshape(-1), self._layout.empty_trailer()
         trailer[self.rank] = version, 0, np.frombuffer(self._digests.get(version, bytes(8)), "<u8", 1)[0]
         self._offer(Vector(values, trailer, version - self._first, self._layout.elements))
@@ -296,7 +296,7 @@ class AsyncWorker(JobWorker):
                 )
             elif self._stream.news == news:
                 self._stalled()
-        with self._attendant:
+        with self._keepalive:
             self._demand()
             self._stream.offer(vector)
 
@@ -310,17 +310,17 @@ class AsyncWorker(JobWorker):
         self._refused_seen = self._stream.refused
         return happened
 
-    def share(self, state: np.ndarray | Sequence[np.ndarray]) -> None:
+    def sync_state(self, state: np.ndarray | Sequence[np.ndarray]) -> None:
         """At a newcomer: fills in the state of the others, and `version` is then theirs. At the others: gives theirs to
         newcomers who have asked for it, if it is this worker's turn; else returns at once.
 
-        state: arrays as `Worker.share` takes them, of which this worker's weights are made after all updates that
+        state: arrays as `Worker.sync_state` takes them, of which this worker's weights are made after all updates that
         `updates` has handed out. It goes by a job of its own, over UDP, for which the switch must have a free number.
         Raises TypeError, ValueError; CollectiveTimeoutError at a newcomer to whom nobody gives anything; else as
         `updates`.
         """
         arrays = [state] if isinstance(state, np.ndarray) else list(state)
-        self._demand_open()
+        self._require_open()
         if self.newcomer:
             self._enter(arrays)
         for rank, (giver, job) in self._asking.items():
@@ -349,9 +349,9 @@ class AsyncWorker(JobWorker):
     def set_threshold(self, threshold: int) -> None:
         """From now on `threshold` vectors make an update, for all workers of the job. RefusedError,
         SwitchUnreachableError."""
-        demand_int("threshold", threshold, 1, self._layout.world)
-        self._demand_open()
-        with self._attendant:
+        require_int("threshold", threshold, 1, self._layout.world)
+        self._require_open()
+        with self._keepalive:
             self._control.set_h(self._stream.membership, threshold)
 
     # Within
@@ -363,7 +363,7 @@ class AsyncWorker(JobWorker):
         backlog, stream.backlog = stream.backlog, _UNBOUNDED
         deadline = self._transport.now() + self.timeout_s
         while True:
-            with self._attendant:
+            with self._keepalive:
                 job = free_job(self._control, self.config.jobs)
             try:
                 self._ask(job, deadline)
@@ -381,12 +381,12 @@ class AsyncWorker(JobWorker):
             except (CollectiveTimeoutError, RefusedError) as failure:
                 if self._transport.now() >= deadline:
                     raise CollectiveTimeoutError(
-                        f"no worker of {self._where} has given its weights within {self.timeout_s:g} s: "
-                        "the others must be at work and call `share`; or raise `timeout_s`"
+                        f"no worker of {self._job_name} has given its weights within {self.timeout_s:g} s: "
+                        "the others must be at work and call `sync_state`; or raise `timeout_s`"
                     ) from failure
         skipped = stream.update_of(int(note["seq"][0]))
         while stream.taken < skipped:
-            with self._attendant:
+            with self._keepalive:
                 arrival = stream.take()
             if arrival is None and not self._until(lambda: bool(stream.ready), self.timeout_s):
                 self._stalled()
@@ -458,10 +458,10 @@ class AsyncWorker(JobWorker):
             raise self._failure
         self._confirmed[rank] = version
 
-    def _absorb(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
+    def _handle_train(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
         try:
-            self._stream.absorb(buffer, size, segment_bytes)
-        except (Notice, MismatchError) as failure:
+            self._stream.handle_train(buffer, size, segment_bytes)
+        except (MembershipRejectedError, MismatchError) as failure:
             self._failure = failure
 
     def _step(self, patience_s: float) -> float:
@@ -469,21 +469,21 @@ class AsyncWorker(JobWorker):
         call again."""
         if self._failure is None:
             try:
-                return self._stream.tend(patience_s)
-            except (Notice, MismatchError) as failure:
+                return self._stream.serve(patience_s)
+            except (MembershipRejectedError, MismatchError) as failure:
                 self._failure = failure
         while self._transport.receive(self._discarded, 0.0)[0]:
             pass
         return 1.0
 
-    def _tend(self) -> float:
+    def _serve(self) -> float:
         return min(self._step(0.0), _SOON_S if self._stream.queued else 1.0)
 
     def _until(self, holds: Callable[[], bool], timeout_s: float) -> bool:
         """Works for the stream until something holds. Returns whether it does within `timeout_s`. Raises
         SwitchUnreachableError if nothing comes although the switch was asked."""
-        self._demand_open()
-        with self._alone(), self._attendant:
+        self._require_open()
+        with self._exclusive_call(), self._keepalive:
             now = self._transport.now()
             deadline, rest_s = now + timeout_s, 0.0
             quiet_s = min(_QUIET_S, self.switch_timeout_s)
@@ -514,39 +514,39 @@ class AsyncWorker(JobWorker):
         last = low == stream.low and low % layout.segments == layout.vector_segments - 1 and slot.seq == stream.low_seq
         if last and slot.state == SlotState.COLLECTING and theirs != layout.size:
             self._failure = MismatchError(
-                f"the workers of {self._where} push vectors of different sizes: {theirs:,} elements by "
+                f"the workers of {self._job_name} push vectors of different sizes: {theirs:,} elements by "
                 f"{format_ranks(slot.arrived)}, and {layout.size:,} by this worker, rank {m.member}. Start all workers with the same `size`"
             )
 
-    def _demand_weights(self) -> None:
-        self._demand_open()
+    def _require_weights(self) -> None:
+        self._require_open()
         if self.newcomer:
             raise MembershipChangedError(
-                "this worker has come to a job that runs, and has no weights yet: call `share` first"
+                "this worker has come to a job that runs, and has no weights yet: call `sync_state` first"
             )
 
     def _demand(self) -> None:
         """Raises what the protocol has ended with, if it has."""
-        if isinstance(self._failure, Notice):
+        if isinstance(self._failure, MembershipRejectedError):
             if self._failure.reason == Reason.EPOCH:
                 raise JobResetError(
-                    f"{self._where} was reset by another worker. Workers may have applied different numbers of updates: leave, and begin "
+                    f"{self._job_name} was reset by another worker. Workers may have applied different numbers of updates: leave, and begin "
                     "again with a new AsyncWorker from saved weights"
                 )
             self._state["member"] = False
-            raise self._gone(self._failure.reason, "make a new AsyncWorker")
+            raise self._not_a_member_error(self._failure.reason, "make a new AsyncWorker")
         if self._failure is not None:
             raise self._failure
 
     def _stalled(self) -> NoReturn:
         """CollectiveTimeoutError with the counters that rose, or SwitchUnreachableError."""
-        with self._attendant:
-            risen = odd_rises(self._before, self._control.counters(self.config.ports))
+        with self._keepalive:
+            risen = odd_rises(self._counters_at_join, self._control.counters(self.config.ports))
             job = self._control.job(self._stream.membership.job)
-        raise self._timeout(
-            f"nothing new came from {self._where} for {self.timeout_s:g} s (`timeout_s`): this worker's vector waits until "
+        raise self._timeout_error(
+            f"nothing new came from {self._job_name} for {self.timeout_s:g} s (`timeout_s`): this worker's vector waits until "
             f"{job.threshold} of {job.live} workers have one ready; the switch answers, so most likely the others do not push "
             "(computing, stopped, killed). If they compute for longer than that, raise `timeout_s`; a worker that stops for good "
-            "calls `leave`; `set_threshold` makes do with fewer.",
+            "calls `close`; `set_threshold` makes do with fewer.",
             risen,
         )

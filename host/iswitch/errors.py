@@ -30,7 +30,7 @@ class IswitchError(Exception):
 
 
 class RecoverableError(IswitchError):
-    """A collective ended without its result, and the program can go on: call `Worker.rejoin`, then `Worker.share`. Base
+    """A collective ended without its result, and the program can go on: call `Worker.rejoin`, then `Worker.sync_state`. Base
     class of SwitchUnreachableError, JobResetError, NotAMemberError, CollectiveTimeoutError and MembershipChangedError.
     The array that was being reduced may hold partly own elements and partly sums: compute it again."""
 
@@ -48,12 +48,12 @@ class RefusedError(IswitchError):
 
 
 class JobResetError(RecoverableError):
-    """Another member reset the job. The next collective must be `share`, which brings all members to the same step."""
+    """Another member reset the job. The next collective must be `sync_state`, which brings all members to the same step."""
 
 
 class NotAMemberError(RecoverableError):
     """The switch does not know this worker: the worker left or was evicted, the job was ended, or the switch restarted.
-    To go on, call `rejoin`, then `share`; or make a new Worker."""
+    To go on, call `rejoin`, then `sync_state`; or make a new Worker."""
 
 
 class CollectiveTimeoutError(RecoverableError, TimeoutError):
@@ -69,7 +69,7 @@ class CollectiveTimeoutError(RecoverableError, TimeoutError):
 
 
 class MembershipChangedError(RecoverableError):
-    """The next collective must be `share`: new members wait for the state, or the job began again. Nothing was sent."""
+    """The next collective must be `sync_state`: new members wait for the state, or the job began again. Nothing was sent."""
 
 
 class MismatchError(IswitchError):

@@ -10,12 +10,19 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from iswitch.control.membership import FORMATS, JobWorker, demand_int, demand_one_of, demand_seconds, demand_settings
+from iswitch.control.membership import (
+    FORMATS,
+    JobWorker,
+    require_int,
+    require_one_of,
+    require_seconds,
+    require_settings,
+)
 from iswitch.control.stall import Stall
 from iswitch.control.state_transfer import elect, fill, flat
 from iswitch.driver.buffers import INT, Bytes, filled, octets_of, summed_as
 from iswitch.driver.membership import Membership
-from iswitch.driver.ring import Notice, Ring, Stalled, Tally
+from iswitch.driver.ring import CollectiveResult, MembershipRejectedError, NoProgressError, Ring
 from iswitch.driver.transport import Transport
 from iswitch.errors import (
     IswitchError,
@@ -33,7 +40,7 @@ __all__ = ["Worker"]
 
 _MODES = {"quarantine": Mode.QUARANTINE, "propagate": Mode.PROPAGATE}
 _BACKLOG_WINDOWS = 16
-_REMEDY = "call `rejoin`, then `share`, or make a new Worker"
+_REMEDY = "call `rejoin`, then `sync_state`, or make a new Worker"
 _QUIET_S = 1.0
 """After so long without a result a collective asks the switch why."""
 _LAST_TRY_S = 0.1
@@ -112,10 +119,10 @@ class Worker(JobWorker):
     Notes
     ----- All workers must call the same collectives in the same order, each worker from one thread. A failed collective
     leaves in the array partly own elements and partly sums. After any error that is a `RecoverableError`, call `rejoin`
-    and then `share`; until then every other collective raises MembershipChangedError or IswitchError, so that a worker
+    and then `sync_state`; until then every other collective raises MembershipChangedError or IswitchError, so that a worker
     never adds one step to another worker's next one. NoContributionError and TaintedError leave the worker in step.
 
-    An elastic job begins with `share` and calls it again whenever `changed` is true.
+    An elastic job begins with `sync_state` and calls it again whenever `needs_sync` is true.
 
     A worker leaves its job when the `with` block or the interpreter ends and when SIGTERM ends the process. If the
     program has a handler for SIGTERM, that decides (see `iswitch.driver.termination`). If a process is killed, the
@@ -147,7 +154,7 @@ class Worker(JobWorker):
         transport: Transport | None = None,
         plain: bool = False,
     ):
-        demand_settings(
+        require_settings(
             world=world,
             threshold=threshold,
             job=job,
@@ -162,8 +169,8 @@ class Worker(JobWorker):
             evict_s=evict_s,
             on_taint=on_taint,
         )
-        demand_one_of("mode", mode, _MODES)
-        demand_int("backlog", 0 if backlog is None else backlog, 0, 2**24)
+        require_one_of("mode", mode, _MODES)
+        require_int("backlog", 0 if backlog is None else backlog, 0, 2**24)
         if not 0 <= deadline_s * 1e6 < DEADLINE_US_MAX:
             raise ValueError(f"deadline_s must be 0 to {DEADLINE_US_MAX / 1e6:.0f}, not {deadline_s!r}")
 
@@ -199,18 +206,18 @@ class Worker(JobWorker):
             wanted=NO_MEMBER if rank is None else rank,
         )
         with self._joined(wish, elastic=elastic) as membership:
-            self._changed = elastic or self._control.newcomer  # an elastic job begins with `share`
+            self._needs_sync = elastic or self._control.newcomer  # an elastic job begins with `sync_state`
             backlog = _BACKLOG_WINDOWS * membership.window if backlog is None else backlog
             self._ring = Ring(self._transport, membership, backlog=backlog)
-            self._attend(self._ring)
+            self._start_keepalive(self._ring)
 
-    def _ask_to_join(self, wish: Membership, **how: Any) -> Membership:
+    def _request_join(self, wish: Membership, **how: Any) -> Membership:
         try:
-            return super()._ask_to_join(wish, **how)
+            return super()._request_join(wish, **how)
         except RefusedError as refusal:  # in a tree of switches segments are shorter
             if refusal.reason != Reason.ELEMENTS or not self._any_length:
                 raise
-            return super()._ask_to_join(replace(wish, elements=self.config.uplink_elements), **how)
+            return super()._request_join(replace(wish, elements=self.config.uplink_elements), **how)
 
     # Facts
 
@@ -225,10 +232,10 @@ class Worker(JobWorker):
         return self._ring.membership.threshold
 
     @property
-    def changed(self) -> bool:
-        """The next collective must be `share`: newcomers take part from now on, this worker perhaps among them, or the
+    def needs_sync(self) -> bool:
+        """The next collective must be `sync_state`: newcomers take part from now on, this worker perhaps among them, or the
         job began again."""
-        return self._changed
+        return self._needs_sync
 
     @property
     def elements(self) -> int:
@@ -251,7 +258,7 @@ class Worker(JobWorker):
 
         Raises TypeError, ValueError before anything is sent; CollectiveTimeoutError, SwitchUnreachableError,
         JobResetError, NotAMemberError, which are `RecoverableError`; MismatchError, NoContributionError, TaintedError;
-        MembershipChangedError if the collective must be `share`; IswitchError if another thread is in a collective, or
+        MembershipChangedError if the collective must be `sync_state`; IswitchError if another thread is in a collective, or
         if one failed before.
         """
         format, wire_type = summed_as(array, op, self._ring.membership.format)
@@ -285,7 +292,7 @@ class Worker(JobWorker):
         anew. It waits for everybody, whatever the threshold. Raises NoContributionError if the root has left, else
         as `allreduce`.
         """
-        demand_int("root", root, 0, self.world - 1)
+        require_int("root", root, 0, self.world - 1)
         data = octets_of(buffer)
         values = np.zeros(-(-data.size // 4), INT)
         if self.rank == root:
@@ -299,7 +306,7 @@ class Worker(JobWorker):
         """Returns when every worker has called it, whatever the threshold. Raises as `allreduce`."""
         self._collect(np.zeros(1, INT), Format.INT32, whole=True)
 
-    def share(self, state: np.ndarray | Sequence[np.ndarray], step: int) -> int:
+    def sync_state(self, state: np.ndarray | Sequence[np.ndarray], step: int) -> int:
         """Gives every worker the state of the most advanced worker, bit for bit, and returns its step.
 
         Parameters
@@ -315,25 +322,25 @@ class Worker(JobWorker):
         int
             The step of the state that all workers now have.
 
-        It is the first collective of an elastic job, and the next one whenever `changed` is true. If the chosen worker
+        It is the first collective of an elastic job, and the next one whenever `needs_sync` is true. If the chosen worker
         leaves meanwhile, another one is chosen. Raises as `allreduce`.
         """
-        demand_int("step", step, 0, 2**62)
+        require_int("step", step, 0, 2**62)
         arrays = [state] if isinstance(state, np.ndarray) else list(state)
         own = flat(arrays)
         while True:
             election = np.zeros(3 * self.world, INT)
             election[3 * self.rank : 3 * self.rank + 3] = 1, step & 0x7FFFFFFF, step >> 31
-            self._collect(election, Format.INT32, whole=True, within_share=True)
+            self._collect(election, Format.INT32, whole=True, within_sync=True)
             root, farthest = elect(election)
             values = own.copy() if root == self.rank else np.zeros_like(own)
             # All see the same members and the same change, and so all begin again, or none does.
             if self._admitted:
                 continue
-            spread = self._collect(values, Format.INT32, whole=True, within_share=True)
+            spread = self._collect(values, Format.INT32, whole=True, within_sync=True)
             if (spread.member_masks >> np.uint32(root) & 1).all() and not self._admitted:
                 break
-        self._changed = False
+        self._needs_sync = False
         if root != self.rank:
             fill(arrays, values)
         return farthest
@@ -343,27 +350,27 @@ class Worker(JobWorker):
     def set_threshold(self, threshold: int) -> None:
         """From now on `threshold` workers complete a sum, for all workers of the job. RefusedError,
         SwitchUnreachableError."""
-        demand_int("threshold", threshold, 1, self.world)
-        self._demand_open()
-        with self._attendant:
+        require_int("threshold", threshold, 1, self.world)
+        self._require_open()
+        with self._keepalive:
             self._ring.membership = self._control.set_h(self._ring.membership, threshold)
             self._ring.set_threshold(threshold)
 
     def reset(self) -> None:
         """Begins the job anew with the same members. Drops what is under way; the present or next collective of the
-        others raises JobResetError. The next collective of all must be `share`: one worker may have got a result that
+        others raises JobResetError. The next collective of all must be `sync_state`: one worker may have got a result that
         another one has not.
 
         Raises RefusedError, SwitchUnreachableError; NotAMemberError, after which `rejoin` helps.
         """
-        self._demand_open()
-        with self._attendant:
+        self._require_open()
+        with self._keepalive:
             try:
                 self._begin_again()
             except NotAMemberError as gone:
                 self._broken, self._state["member"] = str(gone), False
                 raise
-            self._changed = True
+            self._needs_sync = True
 
     def _begin_again(self) -> None:
         """The job's new epoch, of this worker's making or of another's. Raises NotAMemberError, RefusedError,
@@ -375,7 +382,7 @@ class Worker(JobWorker):
                 known = self._control.reset(m)
             except RefusedError as refused:
                 if refused.reason in (Reason.JOB, Reason.MEMBER, Reason.TOKEN):
-                    raise self._gone(refused.reason, _REMEDY) from None
+                    raise self._not_a_member_error(refused.reason, _REMEDY) from None
                 if refused.reason != Reason.EPOCH:
                     raise
                 known = self._control.renew(m)
@@ -383,7 +390,7 @@ class Worker(JobWorker):
         self._broken = ""
 
     def rejoin(self, timeout_s: float | None = None) -> None:
-        """Brings this worker back into its job after any `RecoverableError` error. The next collective must be `share`.
+        """Brings this worker back into its job after any `RecoverableError` error. The next collective must be `sync_state`.
 
         If the switch does not answer, this waits until it does. If the switch still knows the worker, the job is reset,
         once for all workers that call this; otherwise the worker joins again, or creates the job again after a restart
@@ -404,12 +411,12 @@ class Worker(JobWorker):
             If another worker has this worker's place.
         """
         limit_s = self._join_timeout_s if timeout_s is None else timeout_s
-        demand_seconds(timeout_s=limit_s)
-        self._demand_open()
+        require_seconds(timeout_s=limit_s)
+        self._require_open()
         if not self._broken:
             return
         deadline = self._transport.now() + limit_s
-        with self._attendant:
+        with self._keepalive:
             while self._broken:
                 try:
                     self._control.read(Register.MAGIC, timeout_s=max(deadline - self._transport.now(), _LAST_TRY_S))
@@ -420,7 +427,7 @@ class Worker(JobWorker):
                             f"{lost}. `rejoin` gave up after its `timeout_s` of {limit_s:g} s; it can be called again"
                         ) from None
                     self._transport.sleep(_LAST_TRY_S)
-            self._changed = True
+            self._needs_sync = True
 
     def _come_back(self, limit_s: float) -> None:
         """To a job whose switch answers. Raises SwitchUnreachableError, RefusedError, CollectiveTimeoutError."""
@@ -443,58 +450,58 @@ class Worker(JobWorker):
         self._switch_on(True)
 
     def _switch_on(self, on: bool) -> None:
-        self._demand_open()
-        with self._attendant:
+        self._require_open()
+        with self._keepalive:
             self._control.halt(self._ring.membership, not on)
 
-    def leave(self) -> bool:
+    def close(self) -> bool:
         self._broken = "it has left the job"
-        return super().leave()
+        return super().close()
 
     # Within
 
-    def _absorb(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
+    def _handle_train(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
         if not self._broken or self._inquiring:
-            with contextlib.suppress(Notice):  # the next collective will get it again
-                self._ring.absorb(buffer, size, segment_bytes)
+            with contextlib.suppress(MembershipRejectedError):  # the next collective will get it again
+                self._ring.handle_train(buffer, size, segment_bytes)
 
-    def _tend(self) -> float:
+    def _serve(self) -> float:
         try:
             if not self._broken:
-                return self._ring.tend()
+                return self._ring.serve()
             return self._ring.discard()
-        except Notice:
+        except MembershipRejectedError:
             return 1.0
 
     def _collect(
-        self, values: np.ndarray, format: Format, *, whole: bool = False, within_share: bool = False
+        self, values: np.ndarray, format: Format, *, whole: bool = False, within_sync: bool = False
     ) -> Reduction:
         """Sums `values` (1-D, C-contiguous, 4 bytes each, little-endian) over the job, in place; `whole`: over all
-        members. A `share` that is interrupted between its collectives must be called again: `changed` stays true until
+        members. A `sync_state` that is interrupted between its collectives must be called again: `needs_sync` stays true until
         it has succeeded."""
-        self._demand_open()
-        with self._alone():
+        self._require_open()
+        with self._exclusive_call():
             if self._broken:
                 raise IswitchError(f"this worker can take part in no collective: {self._broken}")
-            if self._changed and not within_share:
+            if self._needs_sync and not within_sync:
                 raise MembershipChangedError(
-                    "call `share` before the next collective, on all workers: newcomers were let into the job and wait for "
-                    "its state, or the job began again and the workers may be at different steps (`changed` says when)"
+                    "call `sync_state` before the next collective, on all workers: newcomers were let into the job and wait for "
+                    "its state, or the job began again and the workers may be at different steps (`needs_sync` says when)"
                 )
             if values.size:
                 headers, resent, odd, self._admitted = self._reduce(values, format, whole)
-                self._changed = self._admitted or within_share
+                self._needs_sync = self._admitted or within_sync
                 self._collectives += 1
             else:
                 headers, resent, odd, self._admitted = np.zeros(0, HEADER), 0, False, False
         return Reduction(self.world, self.elements, resent, headers, odd)
 
-    def _reduce(self, values: np.ndarray, format: Format, whole: bool) -> Tally:
+    def _reduce(self, values: np.ndarray, format: Format, whole: bool) -> CollectiveResult:
         """One collective at the switch, whose errors become those of this package. This worker is broken until it has
         succeeded."""
-        with self._attendant:
+        with self._keepalive:
             self._stall = None
-            self._broken = "a collective before it failed. Call `rejoin`, then `share`"
+            self._broken = "a collective before it failed. Call `rejoin`, then `sync_state`"
             try:
                 tally = self._ring.reduce(
                     values,
@@ -505,21 +512,23 @@ class Worker(JobWorker):
                     inquire_s=min(_QUIET_S, self.switch_timeout_s),
                     verify=self._verify,
                 )
-            except Notice as notice:
+            except MembershipRejectedError as notice:
                 self._noticed(notice.reason)
-            except Stalled as stalled:
-                raise self._stall_of(values.size, format).timeout(self._before, self.timeout_s, str(stalled)) from None
+            except NoProgressError as stalled:
+                raise self._stall_of(values.size, format).timeout(
+                    self._counters_at_join, self.timeout_s, str(stalled)
+                ) from None
             except SwitchUnreachableError as lost:
                 raise SwitchUnreachableError(
-                    f"in the middle of a collective of {self._where}: {lost}. `rejoin(timeout_s=...)` waits for the switch; "
-                    "then call `share`"
+                    f"in the middle of a collective of {self._job_name}: {lost}. `rejoin(timeout_s=...)` waits for the switch; "
+                    "then call `sync_state`"
                 ) from None
             self._broken = ""
         return tally
 
     def _stall_of(self, elements: int, format: Format) -> Stall:
         """What is known of why the present collective makes no progress."""
-        self._stall = self._stall or Stall(self._control, self.config, self._ring, elements, format, self._where)
+        self._stall = self._stall or Stall(self._control, self.config, self._ring, elements, format, self._job_name)
         return self._stall
 
     def _inquire(self, elements: int, format: Format) -> None:
@@ -530,7 +539,7 @@ class Worker(JobWorker):
         finally:
             self._inquiring = False
 
-    def _verify(self, notice: Notice) -> None:
+    def _verify(self, notice: MembershipRejectedError) -> None:
         """Returns if the notice is of an epoch before the present one: the network has delivered it late. Otherwise
         raises the notice; NotAMemberError, SwitchUnreachableError."""
         if notice.reason != Reason.EPOCH:
@@ -549,11 +558,11 @@ class Worker(JobWorker):
     def _noticed(self, reason: Reason) -> NoReturn:
         if reason == Reason.EPOCH:
             self._ring.restart(self._renewed)
-            self._broken, self._changed = "", True
+            self._broken, self._needs_sync = "", True
             raise JobResetError(
-                f"{self._where} was reset by another worker, and what was under way is lost: call `share`, which brings all workers to "
+                f"{self._job_name} was reset by another worker, and what was under way is lost: call `sync_state`, which brings all workers to "
                 "the same step, then go on"
             ) from None
         self._state["member"] = False
-        self._broken = f"the switch does not know it any more as a member of {self._where}. C{_REMEDY[1:]}"
-        raise self._gone(reason, _REMEDY) from None
+        self._broken = f"the switch does not know it any more as a member of {self._job_name}. C{_REMEDY[1:]}"
+        raise self._not_a_member_error(reason, _REMEDY) from None

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from iswitch.config import Config
-from iswitch.driver.transport import Attending, Buffer
+from iswitch.driver.transport import Buffer, Keepalive
 from iswitch.wire import ADDRESSES, UDP_PORT
 from sim.emulator.endpoint import train_of
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, udp_frame
@@ -124,7 +124,7 @@ class NodeTransport:
     def sleep(self, seconds: float) -> None:
         self.network.run(self.network.now + seconds)
 
-    def attend(self, tend: Callable[[], float]) -> Attending:
+    def start_keepalive(self, serve: Callable[[], float]) -> Keepalive:
         raise NotImplementedError("nobody computes beside in virtual time")
 
     def randbits(self, bits: int) -> int:

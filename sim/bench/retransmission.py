@@ -68,7 +68,7 @@ def outside(transport: Transport, rank: int, size: int, repetitions: int) -> _Sp
     """Sums by `OutsideClient`."""
     client = OutsideClient(transport, world=WORLD, rank=rank)
     spans = _sums(client, client.membership.elements, transport.now, rank, size, repetitions)
-    client.leave()
+    client.close()
     return spans
 
 

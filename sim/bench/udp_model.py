@@ -142,7 +142,7 @@ class UdpModel:
 
 def kill(worker: JobWorker) -> None:
     """What SIGKILL does: no more signs of life, and no goodbye."""
-    worker._attendant.stop()
+    worker._keepalive.stop()
     worker._transport.close()
     worker._finalizer.detach()
 

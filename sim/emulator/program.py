@@ -76,7 +76,7 @@ class Program:
         self._limit_ps: int
         self._ended: Callable[[], None]
         self._udp_port = FIRST_UDP_PORT
-        self._attendants: list[_Attendant] = []
+        self._keepalives: list[_Keepalive] = []
         self._turn, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._wait_number, self._listens = 0, False
@@ -109,10 +109,10 @@ class Program:
         until_ps = None if duration_ps is None else self._time.now_ps + duration_ps
         while not over() and (until_ps is None or self._time.now_ps < until_ps):
             attended = False
-            for attendant in self._attendants:
-                attended |= attendant.look(self._time)
+            for keepalive in self._keepalives:
+                attended |= keepalive.look(self._time)
             if not attended:  # else: time may have passed
-                times = [attendant.due_ps for attendant in self._attendants if not attendant.held]
+                times = [keepalive.due_ps for keepalive in self._keepalives if not keepalive.held]
                 self._wait(min(times + ([] if until_ps is None else [until_ps]), default=None), what, listens=True)
 
     def spend(self, datagrams: int) -> None:
@@ -122,8 +122,8 @@ class Program:
         if cost_ps:
             self._wait(self._time.now_ps + cost_ps, "its processor", listens=False)
 
-    def attend(self, host: Host, tend: Callable[[], float]) -> "_Attendant":
-        self._attendants.append(made := _Attendant(host, tend, self._attendants, self._time.now_ps))
+    def start_keepalive(self, host: Host, serve: Callable[[], float]) -> "_Keepalive":
+        self._keepalives.append(made := _Keepalive(host, serve, self._keepalives, self._time.now_ps))
         return made
 
     def demand_turn(self) -> None:
@@ -197,19 +197,19 @@ class Program:
             self._thread.join()
 
 
-class _Attendant:
-    """`iswitch.driver.transport.Attending`: the program itself calls `tend` while it rests, unless it is `held`."""
+class _Keepalive:
+    """`iswitch.driver.transport.Keepalive`: the program itself calls `serve` while it rests, unless it is `held`."""
 
-    def __init__(self, host: Host, tend: Callable[[], float], others: list["_Attendant"], due_ps: int):
-        self._host, self._tend, self._others = host, tend, others
+    def __init__(self, host: Host, serve: Callable[[], float], others: list["_Keepalive"], due_ps: int):
+        self._host, self._serve, self._others = host, serve, others
         self.due_ps = due_ps
         self.held = False
 
     def look(self, time: VirtualTime) -> bool:
-        """Calls `tend` if it is time to. Whether it was."""
+        """Calls `serve` if it is time to. Whether it was."""
         if self.held or not (self._host.inbox or time.now_ps >= self.due_ps):
             return False
-        wait_ps = _ps(self._tend())
+        wait_ps = _ps(self._serve())
         self.due_ps = time.now_ps + max(1, wait_ps or PS_PER_S)
         return True
 
@@ -249,8 +249,8 @@ class ProgramTransport:
             self._program.spend(-(-length // segment_bytes))
         return length, segment_bytes
 
-    def attend(self, tend: Callable[[], float]) -> _Attendant:
-        return self._program.attend(self._host, tend)
+    def start_keepalive(self, serve: Callable[[], float]) -> _Keepalive:
+        return self._program.start_keepalive(self._host, serve)
 
     def close(self) -> None:
         self._host.inbox.clear()

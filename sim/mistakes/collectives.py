@@ -54,7 +54,7 @@ class Tensor:
 
 
 def _after_leaving(worker: Any) -> None:
-    worker.leave()
+    worker.close()
     worker.allreduce(np.ones(1000, np.float32))
 
 
@@ -112,6 +112,6 @@ MISTAKES = [
         "Clip the gradient, or give all workers a smaller `fraction`: `fraction=34` takes numbers below 2^24.",
     ),
     Mistake(
-        "Used a worker after `leave`, or after its `with` block", lambda: _each(_after_leaving), "Make a new `Worker`."
+        "Used a worker after `close`, or after its `with` block", lambda: _each(_after_leaving), "Make a new `Worker`."
     ),
 ]

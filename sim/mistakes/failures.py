@@ -105,7 +105,7 @@ MISTAKES = [
     Mistake(
         "Caught `CollectiveTimeoutError`, and called the next collective",
         _goes_on_after_a_timeout,
-        "Do what the message says, on all workers: collectives are possible again after `rejoin` and `share`.",
+        "Do what the message says, on all workers: collectives are possible again after `rejoin` and `sync_state`.",
     ),
     Mistake(
         "Killed one worker (`kill -9`) while the others went on",
@@ -115,7 +115,7 @@ MISTAKES = [
     Mistake(
         "Killed one worker, and started it again without `elastic=True`",
         lambda: _restarted(together=False),
-        "Start it with `elastic=True`, and call `share` first.",
+        "Start it with `elastic=True`, and call `sync_state` first.",
     ),
     Mistake(
         "Killed all workers (`kill -9`), and started them again",
@@ -125,6 +125,6 @@ MISTAKES = [
     Mistake(
         "The switch was restarted in the middle of a job",
         _switch_restarted,
-        "Catch `NotAMemberError`, call `rejoin`, then `share`; or make new workers.",
+        "Catch `NotAMemberError`, call `rejoin`, then `sync_state`; or make new workers.",
     ),
 ]

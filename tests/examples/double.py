@@ -42,7 +42,7 @@ class Sum:
 
 
 class Worker:
-    changed = False
+    needs_sync = False
 
     def __init__(self, switch, rank):
         self.switch, self.rank, self.segments = switch, rank, 0
@@ -56,7 +56,7 @@ class Worker:
         self.segments += 1
         return Sum()
 
-    def share(self, state, step):
+    def sync_state(self, state, step):
         for array in state:
             self.switch.collect(self.rank, array, lambda arrays: arrays[0])
         return step

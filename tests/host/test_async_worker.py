@@ -148,7 +148,7 @@ class Trainee:
     def train(self, goal):
         """Until so many updates are in the weights."""
         while True:
-            self.worker.share(self.weights)
+            self.worker.sync_state(self.weights)
             for update in self.worker.updates():
                 self.weights -= np.float32(0.1) * update.mean()
                 self.members.append(update.members)
@@ -195,13 +195,13 @@ def test_a_killed_worker_comes_back_and_is_given_the_weights_of_the_others(model
             kill(worker)
         with AsyncWorker(model.address(3), rank=2, **options) as worker:
             assert worker.newcomer
-            with pytest.raises(MembershipChangedError, match="call `share` first"):
+            with pytest.raises(MembershipChangedError, match="call `sync_state` first"):
                 list(worker.updates())
-            with pytest.raises(MembershipChangedError, match="call `share` first"):
+            with pytest.raises(MembershipChangedError, match="call `sync_state` first"):
                 worker.push(np.zeros(40, np.float32))
             trainee = Trainee(worker)
             trainee.weights[:] = np.nan
-            worker.share(trainee.weights)
+            worker.sync_state(trainee.weights)
             assert not worker.newcomer and worker.version > 20
             goal = worker.version + len(worker._stream.ready) + 60
             trainee.train(goal)
@@ -223,12 +223,12 @@ def test_a_newcomer_to_whom_nobody_gives_anything_is_told():
         def run(rank):
             with AsyncWorker(model.address(rank), rank=rank, world=2, size=8, threshold=1, elastic=True) as worker:
                 if rank == 1:
-                    worker.leave()
+                    worker.close()
                     with AsyncWorker(
                         model.address(1), rank=1, world=2, size=8, threshold=1, elastic=True, timeout_s=0.5
                     ) as again:
                         with pytest.raises(CollectiveTimeoutError, match="has given its weights within"):
-                            again.share(np.zeros(8))
+                            again.sync_state(np.zeros(8))
                     over.set()
                 while not over.is_set():
                     for _ in worker.updates():
@@ -260,7 +260,7 @@ def test_means_divide_by_who_is_in_the_sum_and_the_order_of_arrival_does_not_mat
 def test_who_leaves_is_no_longer_waited_for(model):
     def body(worker):
         taken = train(worker, 5 + 5 * worker.rank, size=30)
-        worker.leave()  # whether the answer to it comes within a second is up to the machine, too
+        worker.close()  # whether the answer to it comes within a second is up to the machine, too
         return len(taken)
 
     assert together(model, 3, body, size=30, staleness=1, threshold=3, format="int32") == [5, 10, 15]
@@ -393,7 +393,7 @@ def test_a_job_that_was_ended_or_a_switch_that_was_restarted_is_told():
                 train(worker, 10_000, size=20)
             with pytest.raises(NotAMemberError):
                 worker.push(np.zeros(20, np.int32))  # also if there is a place for it
-            assert not worker.leave()
+            assert not worker.close()
             with pytest.raises(NotAMemberError, match="has left its job"):
                 worker.wait(0.1)
 
@@ -404,7 +404,7 @@ def test_a_reset_of_the_job_ends_it_for_asynchronous_workers():
     with UdpModel(SMALL) as model:
 
         def reset(worker):
-            with worker._attendant:
+            with worker._keepalive:
                 worker._control.reset(worker._stream.membership)
 
         def told(worker):

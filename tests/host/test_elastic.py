@@ -37,8 +37,8 @@ class Trainee:
         """So many steps; if told `until` when, at least `kept` more after that."""
         while self.step < steps or (until and not until.is_set()):
             try:
-                if self.worker.changed:
-                    self.step = self.worker.share([self.weights], self.step)
+                if self.worker.needs_sync:
+                    self.step = self.worker.sync_state([self.weights], self.step)
                     continue
                 gradient = np.full(50, (self.step + 1) * (self.worker.rank + 1), np.float32)
                 self.missing.append(self.worker.allreduce(gradient).missing)
@@ -58,7 +58,7 @@ def test_training_goes_on_without_a_killed_worker_which_comes_back_with_the_same
         def survivor(rank: int) -> Trainee:
             with Worker(model.address(rank), world=3, rank=rank, evict_s=EVICT_S, timeout_s=20) as worker:
                 trainee = Trainee(worker)
-                worker.share([trainee.weights], 0)
+                worker.sync_state([trainee.weights], 0)
                 trainee.train(5)
                 while trainee.step < 20_000 and not (back.is_set() and trainee.step >= goal[0]):
                     trainee.train(trainee.step + 1)
@@ -67,12 +67,12 @@ def test_training_goes_on_without_a_killed_worker_which_comes_back_with_the_same
         def victim() -> Trainee:
             worker = Worker(model.address(2), world=3, rank=2, evict_s=EVICT_S, timeout_s=20)
             trainee = Trainee(worker)
-            worker.share([trainee.weights], 0)
+            worker.sync_state([trainee.weights], 0)
             trainee.train(5)
             kill(worker)
             died.set()
             with Worker(model.address(3), world=3, rank=2, evict_s=EVICT_S, timeout_s=20, elastic=True) as again:
-                assert again.changed
+                assert again.needs_sync
                 trainee = Trainee(again)
                 while trainee.step < 20_000 and not (back.is_set() and trainee.step >= goal[0]):
                     trainee.train(trainee.step + 1)
@@ -95,7 +95,7 @@ def test_a_restarted_switch_is_founded_anew_by_those_who_were_in_the_job():
 
         def body(worker):
             trainee = Trainee(worker)
-            worker.share([trainee.weights], 0)
+            worker.sync_state([trainee.weights], 0)
             trainee.train(10)
             if worker.rank == 0:
                 with model.lock:
@@ -117,7 +117,7 @@ def test_share_takes_the_state_of_the_farthest_bit_for_bit(model, steps):
 
     def body(worker):
         mine = states[worker.rank].copy(), others[worker.rank].copy()
-        return worker.share(mine, steps[worker.rank]), mine
+        return worker.sync_state(mine, steps[worker.rank]), mine
 
     root = max(range(3), key=lambda rank: (steps[rank], -rank))
     for step, (octets, floats) in together(model, 3, body):
@@ -136,7 +136,7 @@ def test_share_takes_another_state_when_the_chosen_worker_dies_meanwhile():
                 election[6:] = 1, 9, 0
                 worker._collect(election, 3, whole=True)
                 return kill(worker)
-            return worker.share(state, worker.rank), state.tolist()
+            return worker.sync_state(state, worker.rank), state.tolist()
 
         answers = together(model, 3, body, evict_s=EVICT_S, timeout_s=20)
     assert answers[:2] == [(1, [1] * 40)] * 2
@@ -154,18 +154,18 @@ def test_collectives_wait_for_share_once_newcomers_are_in():
 
         def body(worker):
             if worker.rank == 1:
-                worker.leave()
+                worker.close()
                 left.set()
                 with Worker(model.address(1), world=2, elastic=True) as again:
                     state = np.zeros(3)
-                    again.share(state, 0)
+                    again.sync_state(state, 0)
                     return state[0]
             left.wait(5)
-            while not worker.changed:
+            while not worker.needs_sync:
                 worker.allreduce(np.ones(3, np.float32))
-            with pytest.raises(MembershipChangedError, match="call `share`"):
+            with pytest.raises(MembershipChangedError, match="call `sync_state`"):
                 worker.allreduce(np.ones(3, np.float32))
-            worker.share(np.full(3, 7.0), 0)
+            worker.sync_state(np.full(3, 7.0), 0)
             return 7.0
 
         assert together(model, 2, body) == [7.0, 7.0]
@@ -176,7 +176,7 @@ def test_a_running_job_is_not_joined_unless_elastic():
 
         def body(worker):
             if worker.rank == 1:
-                worker.leave()
+                worker.close()
                 told = r"the job is running already\. Rank 0 .*is alive.*needs elastic=True.*`iswitch end-job --job 0 --switch"
                 with pytest.raises(RefusedError, match=told):
                     Worker(model.address(1), world=2)
@@ -243,14 +243,14 @@ def test_times_out_of_range_are_refused_at_the_door(options, message):
 def test_an_elastic_job_begins_with_share():
     """Otherwise workers with different first weights would diverge unnoticed."""
     with UdpModel(SMALL) as model, Worker(model.address(), world=1, elastic=True) as worker:
-        with pytest.raises(MembershipChangedError, match="call `share` before the next collective"):
+        with pytest.raises(MembershipChangedError, match="call `sync_state` before the next collective"):
             worker.allreduce(np.zeros(3, np.float32))
-        worker.share(np.zeros(3), 0)
+        worker.sync_state(np.zeros(3), 0)
         worker.allreduce(np.zeros(3, np.float32))
 
 
 def test_a_share_that_is_interrupted_must_be_called_again(monkeypatch):
-    """Otherwise the next collective would take the second half of `share` for its own."""
+    """Otherwise the next collective would take the second half of `sync_state` for its own."""
     with UdpModel(SMALL) as model, Worker(model.address(), world=1, elastic=True) as worker:
         reduce = worker._reduce
 
@@ -261,7 +261,7 @@ def test_a_share_that_is_interrupted_must_be_called_again(monkeypatch):
 
         monkeypatch.setattr(worker, "_reduce", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            worker.share(np.zeros(3), 0)
+            worker.sync_state(np.zeros(3), 0)
         with pytest.raises(MembershipChangedError):
             worker.broadcast(np.zeros(3))
-        assert worker.share(np.zeros(3), 4) == 4
+        assert worker.sync_state(np.zeros(3), 4) == 4

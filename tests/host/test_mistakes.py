@@ -156,12 +156,12 @@ def test_one_thread_after_another_may_use_a_worker(model):
         lambda w: w.reset(),
         lambda w: w.counters(),
         lambda w: w.set_threshold(1),
-        lambda w: w.share(np.ones(1), 0),
+        lambda w: w.sync_state(np.ones(1), 0),
     ],
 )
 def test_use_after_leave(model, call):
     with Worker(model.address(), world=1) as worker:
-        worker.leave()
+        worker.close()
         with pytest.raises(NotAMemberError, match=r"this worker has left its job, job 0 at .*: make a new Worker"):
             call(worker)
 

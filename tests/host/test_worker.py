@@ -325,7 +325,7 @@ def test_lower_threshold_frees_those_who_wait_for_a_silent_worker(model):
 
 
 def test_after_a_timeout_the_others_go_on_without_the_one_that_hangs(model):
-    """What the time-out's message says: end its process; then `rejoin` and `share` by each of the others."""
+    """What the time-out's message says: end its process; then `rejoin` and `sync_state` by each of the others."""
     gate = threading.Barrier(3, timeout=30)
 
     def body(worker):
@@ -335,14 +335,14 @@ def test_after_a_timeout_the_others_go_on_without_the_one_that_hangs(model):
             kill(worker)
             gate.wait()
             return None
-        told = r"no result for 0.5 s \(`timeout_s`\).*so rank 2 is not in this collective.*`rejoin`, then `share`.*end its process"
+        told = r"no result for 0.5 s \(`timeout_s`\).*so rank 2 is not in this collective.*`rejoin`, then `sync_state`.*end its process"
         with pytest.raises(CollectiveTimeoutError, match=told):
             worker.allreduce(np.ones(40, np.float32))
         gate.wait()
         gate.wait()
         worker.timeout_s = 20
         worker.rejoin()
-        assert worker.share(np.zeros(3), 7) == 7
+        assert worker.sync_state(np.zeros(3), 7) == 7
         array = np.full(40, worker.rank + 1, np.float32)
         reduction = worker.allreduce(array, op="sum")
         return reduction.missing, set(array.tolist())
@@ -356,7 +356,7 @@ def test_sum_without_a_worker_that_has_left_warns(model):
     def body(worker):
         worker.barrier()
         if worker.rank == 1:
-            worker.leave()
+            worker.close()
             gone.set()
             return
         assert gone.wait(10)
@@ -446,7 +446,7 @@ def test_timeout_names_the_counter_that_explains_it(model):
         gate.wait()
         with pytest.raises(
             IswitchError,
-            match=r"take part in no collective: a collective before it failed\. Call `rejoin`, then `share`",
+            match=r"take part in no collective: a collective before it failed\. Call `rejoin`, then `sync_state`",
         ):
             worker.barrier()
         if worker.rank == 0:
@@ -455,9 +455,9 @@ def test_timeout_names_the_counter_that_explains_it(model):
         if worker.rank == 1:
             worker.reset()  # finds that the job was reset, and joins in
         gate.wait()
-        with pytest.raises(MembershipChangedError, match="call `share` before the next collective"):
+        with pytest.raises(MembershipChangedError, match="call `sync_state` before the next collective"):
             worker.barrier()
-        assert worker.share(np.zeros(1), 3) == 3
+        assert worker.sync_state(np.zeros(1), 3) == 3
         worker.barrier()
 
     together(model, 2, body, timeout_s=0.5)
@@ -489,10 +489,10 @@ def test_reset_is_told_to_the_others(model):
             worker.reset()
         gate.wait()
         if worker.rank:
-            with pytest.raises(JobResetError, match=r"reset by another worker.*call `share`"):
+            with pytest.raises(JobResetError, match=r"reset by another worker.*call `sync_state`"):
                 worker.allreduce(array)
-        assert worker.changed
-        worker.share(np.zeros(1), 0)
+        assert worker.needs_sync
+        worker.sync_state(np.zeros(1), 0)
         array = numbers(worker.rank, 100)
         worker.allreduce(array)
         return array
@@ -516,8 +516,8 @@ def test_ended_job_is_told(model):
 
 def test_left_worker_is_told(model):
     worker = Worker(model.address(), world=1)
-    assert worker.leave() is True
-    assert worker.leave() is False
+    assert worker.close() is True
+    assert worker.close() is False
     with pytest.raises(NotAMemberError, match="has left"):
         worker.barrier()
 

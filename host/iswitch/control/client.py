@@ -225,7 +225,7 @@ class Control:
         standing, state, self.newcomer, self.seat = Standing.NONE, JobState.NONE, False, None
         try:
             while standing != Standing.LIVE or state == JobState.FORMING:
-                answer = self._ask_to_join(membership)
+                answer = self._request_join(membership)
                 state, late = JobState(int(answer.body["state"])), self.transport.now() > deadline
                 if answer.reason == Reason.TOKEN and membership.token:
                     # The entry yielded to another worker before it was confirmed, or the job ended: start over.
@@ -274,7 +274,7 @@ class Control:
             f"check that its {answer.body['live']} workers are at work, and that this worker's rank is free"
         )
 
-    def _ask_to_join(self, membership: Membership) -> Answer:
+    def _request_join(self, membership: Membership) -> Answer:
         m = membership
         return self.request(
             Action.JOIN,
@@ -310,17 +310,17 @@ class Control:
 
     def renew(self, membership: Membership) -> Membership:
         """The same membership after a reset of the job: its new epoch. NotAMemberError if it is gone."""
-        answer = self._ask_to_join(membership)
+        answer = self._request_join(membership)
         if answer.reason != Reason.DONE:
             raise NotAMemberError(
                 f"job {membership.job} at {self.address} was ended, and the switch does not know this worker any more "
-                f"({REFUSALS[answer.reason][0]}): call `rejoin`, then `share`, or make a new Worker"
+                f"({REFUSALS[answer.reason][0]}): call `rejoin`, then `sync_state`, or make a new Worker"
             )
         renewed = self._learn(membership, answer)
         if (renewed.token, renewed.member) != (membership.token, membership.member):
             self.leave(renewed, timeout_s=0.2)  # a Join of a job that has ended is a new one
             raise NotAMemberError(
-                f"job {membership.job} at {self.address} was ended and created again: call `rejoin`, then `share`, or make a "
+                f"job {membership.job} at {self.address} was ended and created again: call `rejoin`, then `sync_state`, or make a "
                 "new Worker"
             )
         return renewed

@@ -290,7 +290,7 @@ REFUSALS: dict[Reason, tuple[str, str]] = {
         "check the job number: the job has ended, the switch was restarted, or the switch has fewer `jobs`; a "
         "worker that was in the job calls `rejoin`",
     ),
-    Reason.EPOCH: ("the job was reset meanwhile", "call `rejoin`, then `share`"),
+    Reason.EPOCH: ("the job was reset meanwhile", "call `rejoin`, then `sync_state`"),
     Reason.MEMBER: (
         "the rank is taken, out of range, not one of those below this switch, or not a live member; or the job is a tree of "
         "switches that is running",

@@ -17,7 +17,7 @@ from iswitch.control.client import Control
 from iswitch.control.stall import risen_sentences
 from iswitch.driver.membership import Membership
 from iswitch.driver.termination import call_before_termination
-from iswitch.driver.transport import Attending, Transport, UdpTransport
+from iswitch.driver.transport import Keepalive, Transport, UdpTransport
 from iswitch.errors import CollectiveTimeoutError, IswitchError, NotAMemberError, RefusedError
 from iswitch.wire import EVICT_US_MAX, SILENCE_TICK_US, Format, Reason
 
@@ -25,11 +25,11 @@ __all__ = [
     "DEFAULT_ADDRESS",
     "FORMATS",
     "JobWorker",
-    "demand_evict",
-    "demand_int",
-    "demand_one_of",
-    "demand_seconds",
-    "demand_settings",
+    "require_evict",
+    "require_int",
+    "require_one_of",
+    "require_seconds",
+    "require_settings",
     "sign_off",
 ]
 
@@ -48,7 +48,7 @@ class Member(Protocol):
 def sign_off(
     control: Control,
     member: Member,
-    attendant: Attending,
+    keepalive: Keepalive,
     transport: Transport,
     owner_pid: int,
     state: dict[str, bool],
@@ -58,39 +58,39 @@ def sign_off(
     exit, so that a script that ends with an error does not leave its job running."""
     if os.getpid() != owner_pid:  # a forked child must not sign its parent off
         return False
-    attendant.stop()
+    keepalive.stop()
     known = state["member"] and control.leave(member.membership, timeout_s=_GOODBYE_S)
     transport.close()
     forget()
     return known
 
 
-def demand_int(name: str, value: object, least: int, most: int) -> None:
+def require_int(name: str, value: object, least: int, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} must be an int, not {type(value).__name__}")
     if not least <= value <= most:
         raise ValueError(f"{name} must be {least} to {most}, not {value!r}")
 
 
-def demand_seconds(**seconds: float) -> None:
+def require_seconds(**seconds: float) -> None:
     for name, value in seconds.items():
         if not value > 0:
             raise ValueError(f"{name} must be above 0, not {value!r}")
 
 
-def demand_evict(evict_s: float) -> None:
+def require_evict(evict_s: float) -> None:
     if not (evict_s == 0 or SILENCE_TICK_US <= evict_s * 1e6 < EVICT_US_MAX):
         raise ValueError(
             f"evict_s must be 0, or {SILENCE_TICK_US / 1e6:.3f} to {EVICT_US_MAX / 1e6:.1f}, not {evict_s!r}"
         )
 
 
-def demand_one_of(name: str, value: str, known: Collection[str]) -> None:
+def require_one_of(name: str, value: str, known: Collection[str]) -> None:
     if value not in known:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, not {value!r}")
 
 
-def demand_settings(
+def require_settings(
     *,
     world: int,
     threshold: int | None,
@@ -107,22 +107,22 @@ def demand_settings(
     on_taint: str,
 ) -> None:
     """Checks the parameters that both kinds of workers have. Raises TypeError and ValueError."""
-    demand_int("world", world, 1, 32)
-    demand_int("threshold", world if threshold is None else threshold, 1, world)
-    demand_int("job", job, 0, 255)
-    demand_int("rank", 0 if rank is None else rank, 0, world - 1)
-    demand_int("key", key, 0, 2**64 - 1)
-    demand_one_of("format", format, FORMATS)
-    demand_int("fraction", fraction, -126, 149)
-    demand_int("elements", 1 if elements is None else elements, 1, 65535)
-    demand_seconds(timeout_s=timeout_s, switch_timeout_s=switch_timeout_s, join_timeout_s=join_timeout_s)
-    demand_evict(evict_s)
-    demand_one_of("on_taint", on_taint, ("raise", "warn", "ignore"))
+    require_int("world", world, 1, 32)
+    require_int("threshold", world if threshold is None else threshold, 1, world)
+    require_int("job", job, 0, 255)
+    require_int("rank", 0 if rank is None else rank, 0, world - 1)
+    require_int("key", key, 0, 2**64 - 1)
+    require_one_of("format", format, FORMATS)
+    require_int("fraction", fraction, -126, 149)
+    require_int("elements", 1 if elements is None else elements, 1, 65535)
+    require_seconds(timeout_s=timeout_s, switch_timeout_s=switch_timeout_s, join_timeout_s=join_timeout_s)
+    require_evict(evict_s)
+    require_one_of("on_taint", on_taint, ("raise", "warn", "ignore"))
 
 
 class JobWorker(ABC):
     """A member of a job from its Join until it leaves, at the latest when the interpreter ends or SIGTERM comes;
-    meanwhile a thread of its own answers the switch. A subclass joins within `_joined`, and there calls `_attend` last.
+    meanwhile a thread of its own answers the switch. A subclass joins within `_joined`, and there calls `_start_keepalive` last.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class JobWorker(ABC):
         watch = Watch(self._control, wish)
         while True:
             try:
-                return self._ask_to_join(
+                return self._request_join(
                     wish,
                     timeout_s=limit_s,
                     timeout_name=name,
@@ -168,7 +168,7 @@ class JobWorker(ABC):
             except RefusedError as refusal:
                 watch.wait(refusal, deadline)
 
-    def _ask_to_join(self, wish: Membership, **how: Any) -> Membership:
+    def _request_join(self, wish: Membership, **how: Any) -> Membership:
         return self._control.join(wish, **how)
 
     @contextmanager
@@ -189,26 +189,26 @@ class JobWorker(ABC):
     def _say_goodbye(self) -> None:
         """Leaves the job before SIGTERM ends the process, whatever this thread was doing: so nothing here waits for a
         lock, and for long."""
-        if attendant := getattr(self, "_attendant", None):
-            attendant.stop()
+        if keepalive := getattr(self, "_keepalive", None):
+            keepalive.stop()
         seat = (
-            self._member.membership if attendant and self._state["member"] else self._control.seat
+            self._member.membership if keepalive and self._state["member"] else self._control.seat
         )  # of a Join in progress
         if seat:
             self._control.strangers = None  # a ring in the middle of a collective takes nothing
             self._control.leave(seat, timeout_s=_GOODBYE_S)
 
-    def _attend(self, member: Member) -> None:
+    def _start_keepalive(self, member: Member) -> None:
         self._member = member
-        self._control.strangers = self._absorb
-        self._before = self._control.counters(self.config.ports)
-        self._attendant = self._transport.attend(self._tend)
+        self._control.strangers = self._handle_train
+        self._counters_at_join = self._control.counters(self.config.ports)
+        self._keepalive = self._transport.start_keepalive(self._serve)
         self._finalizer = weakref.finalize(
             self,
             sign_off,
             self._control,
             member,
-            self._attendant,
+            self._keepalive,
             self._transport,
             self._owner_pid,
             self._state,
@@ -216,11 +216,11 @@ class JobWorker(ABC):
         )
 
     @abstractmethod
-    def _absorb(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
+    def _handle_train(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
         """Handles a frame that came while the worker waited for an acknowledgement."""
 
     @abstractmethod
-    def _tend(self) -> float:
+    def _serve(self) -> float:
         """Called by the thread when something has come or its time is over; returns seconds to the next call."""
 
     def _nonce(self) -> int:
@@ -234,11 +234,11 @@ class JobWorker(ABC):
     def counters(self) -> dict[str, int]:
         """Returns the switch's counters by name; `iswitch.control.explanations` has a sentence on each. Raises
         SwitchUnreachableError, NotAMemberError."""
-        self._demand_open()
-        with self._attendant:
+        self._require_open()
+        with self._keepalive:
             return self._control.counters(self.config.ports)
 
-    def leave(self) -> bool:
+    def close(self) -> bool:
         """Leaves the job and closes the transport; the others no longer wait for this worker. Returns whether the
         switch confirmed it. A second call does nothing."""
         return bool(self._finalizer())
@@ -247,23 +247,23 @@ class JobWorker(ABC):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.leave()
+        self.close()
 
     def __repr__(self) -> str:
         m = self._member.membership
         return f"<iswitch.{type(self).__name__} rank {m.member} of {m.world}, job {m.job} at {self.address}>"
 
-    def _demand_open(self) -> None:
+    def _require_open(self) -> None:
         if os.getpid() != self._owner_pid:
             raise NotAMemberError(
                 f"this worker belongs to process {self._owner_pid}, and this is its child: make a {type(self).__name__} in each "
                 "process, after the fork"
             )
         if not self._finalizer.alive:
-            raise NotAMemberError(f"this worker has left its job, {self._where}: make a new {type(self).__name__}")
+            raise NotAMemberError(f"this worker has left its job, {self._job_name}: make a new {type(self).__name__}")
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _exclusive_call(self) -> Iterator[None]:
         """For calls that other workers make in the same order: IswitchError if another thread is within such a call."""
         if not self._one_call.acquire(blocking=False):
             raise IswitchError(
@@ -278,16 +278,16 @@ class JobWorker(ABC):
     # Sentences
 
     @property
-    def _where(self) -> str:
+    def _job_name(self) -> str:
         return f"job {self._member.membership.job} at {self.address}"
 
-    def _gone(self, reason: Reason, remedy: str) -> NotAMemberError:
+    def _not_a_member_error(self, reason: Reason, remedy: str) -> NotAMemberError:
         return NotAMemberError(
-            f"the switch does not know this worker any more ({reason.name}): {self._where} was ended by `iswitch end-job`, with its "
+            f"the switch does not know this worker any more ({reason.name}): {self._job_name} was ended by `iswitch end-job`, with its "
             "last member or by a restart of the switch, or the switch evicted this worker because nothing came from it for "
             f"`evict_s`. To go on, {remedy}"
         )
 
-    def _timeout(self, sentence: str, risen: dict[str, int]) -> CollectiveTimeoutError:
+    def _timeout_error(self, sentence: str, risen: dict[str, int]) -> CollectiveTimeoutError:
         """risen: the switch's counters that speak of the cause, and how much they rose."""
         return CollectiveTimeoutError("\n".join([sentence, *risen_sentences(risen)]), risen)

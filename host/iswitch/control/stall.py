@@ -84,7 +84,7 @@ class Stall:
         raise MismatchError(
             f"the workers of {self.where} do not call the same collective: {finding}. All workers must call the same collectives, on "
             "arrays of the same size and dtype, in the same order: compare the programs. This worker takes part in no collective "
-            "until it calls `rejoin`, then `share`"
+            "until it calls `rejoin`, then `sync_state`"
         )
 
     def timeout(self, before: dict[str, int], timeout_s: float, progress: str) -> CollectiveTimeoutError:
@@ -113,7 +113,7 @@ class Stall:
                 [
                     f"no result for {timeout_s:g} s (`timeout_s`) in a collective of {self.where}: {progress}. "
                     f"{live} of {m.world} workers are members; the switch answers, so {cause}. If a worker computes "
-                    "for longer than that, raise `timeout_s`. To go on, all call `rejoin`, then `share`. To go on "
+                    "for longer than that, raise `timeout_s`. To go on, all call `rejoin`, then `sync_state`. To go on "
                     f"without a worker that hangs, end its process: {evicted}.",
                     *risen_sentences(risen),
                 ]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from iswitch.driver.buffers import demand_array
+from iswitch.driver.buffers import require_array
 
 __all__ = ["elect", "fill", "flat"]
 
@@ -22,7 +22,7 @@ def flat(arrays: Sequence[np.ndarray]) -> np.ndarray:
     """The bytes of all arrays one after another as i4, padded with zeros. TypeError, ValueError if one cannot be
     filled."""
     for array in arrays:
-        demand_array("state", array)
+        require_array("state", array)
         if array.dtype.hasobject:
             raise TypeError("state must hold numbers, not Python objects: pass arrays of numbers")
         if not array.flags.writeable:

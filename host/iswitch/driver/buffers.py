@@ -7,7 +7,7 @@ import numpy as np
 
 from iswitch.wire import Format
 
-__all__ = ["INT", "Bytes", "demand_array", "filled", "octets_of", "summed_as"]
+__all__ = ["INT", "Bytes", "require_array", "filled", "octets_of", "summed_as"]
 
 INT = np.dtype("<i4")
 _FLOAT = np.dtype("<f4")
@@ -23,7 +23,7 @@ def summed_as(array: np.ndarray, op: str, own: Format) -> tuple[Format, np.dtype
     TypeError, ValueError
         If the switch cannot sum this array; the message says what to pass instead.
     """
-    demand_array("array", array, INT if own == Format.INT32 else _FLOAT)
+    require_array("array", array, INT if own == Format.INT32 else _FLOAT)
     if op not in ("sum", "mean"):
         raise ValueError(f'op must be "sum" or "mean", not {op!r}')
     if not array.flags.writeable:
@@ -46,7 +46,7 @@ def summed_as(array: np.ndarray, op: str, own: Format) -> tuple[Format, np.dtype
     return own, _FLOAT
 
 
-def demand_array(name: str, value: object, dtype: np.dtype[Any] = _FLOAT) -> None:
+def require_array(name: str, value: object, dtype: np.dtype[Any] = _FLOAT) -> None:
     """Raise TypeError, with the expression that helps, unless a value is a numpy array without a mask.
 
     Parameters
@@ -120,7 +120,7 @@ def octets_of(buffer: bytes | bytearray | memoryview | np.ndarray) -> np.ndarray
                 "buffer must be writeable, because the bytes of the root replace its own: pass bytes, or a bytearray"
             )
         return np.frombuffer(buffer, np.uint8)
-    demand_array("buffer", buffer)
+    require_array("buffer", buffer)
     if not buffer.flags.writeable:
         raise ValueError(
             "buffer must be writeable, because the bytes of the root replace its own: pass a copy, `buffer.copy()`"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from iswitch.errors import IswitchError
 
-__all__ = ["Attendant"]
+__all__ = ["KeepaliveThread"]
 
 _STOP_S = 1.0
 """The longest wait for the thread's end. The thread holds no lock for longer, unless the interpreter is interrupted in
@@ -18,17 +18,17 @@ _LOOK_S = 0.1
 _RETRY_S = 0.1
 
 
-class Attendant:
-    """Calls `tend` when something has come or the time it asked for is over; `tend` returns seconds to its next call.
+class KeepaliveThread:
+    """Calls `serve` when something has come or the time it asked for is over; `serve` returns seconds to its next call.
 
-    `with attendant:` keeps the thread out; it then neither wakes nor takes the interpreter's lock, so that a collective
+    `with keepalive:` keeps the thread out; it then neither wakes nor takes the interpreter's lock, so that a collective
     costs nothing for it: the socket is taken out of the epoll set. Where there is no epoll, the thread wakes once and
-    waits. An error of `tend` does not end the thread, which calls `tend` again a moment later: the next collective
+    waits. An error of `serve` does not end the thread, which calls `serve` again a moment later: the next collective
     meets the same error, if it lasts.
     """
 
-    def __init__(self, descriptor: int, tend: Callable[[], float]):
-        self._descriptor, self._tend = descriptor, tend
+    def __init__(self, descriptor: int, serve: Callable[[], float]):
+        self._descriptor, self._serve = descriptor, serve
         self._lock = threading.Lock()
         self._stopped = False
         self._wake_read, self._wake_write = os.pipe()
@@ -37,7 +37,7 @@ class Attendant:
             self._epoll.register(self._wake_read, select.EPOLLIN)
             self._epoll.register(descriptor, 0)
         self._listen(True)
-        self._thread = threading.Thread(target=self._run, name="iswitch-attendant", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="iswitch-keepalive", daemon=True)
         self._thread.start()
 
     def __enter__(self) -> None:
@@ -68,7 +68,7 @@ class Attendant:
                 if not self._epoll and not self._lock.acquire(timeout=_LOOK_S):
                     continue  # as above; and the thread that holds the lock may have called `stop`
                 try:
-                    wait_s = _RETRY_S if self._stopped else self._tend()
+                    wait_s = _RETRY_S if self._stopped else self._serve()
                 except (OSError, ValueError, IswitchError) as error:
                     if isinstance(error, OSError) and error.errno == errno.EBADF:
                         return  # the transport was closed
@@ -77,7 +77,7 @@ class Attendant:
                     self._lock.release()
 
     def stop(self) -> None:
-        """Ends the thread and waits for its end, also if the caller holds the attendant. The transport can be closed
+        """Ends the thread and waits for its end, also if the caller holds the keepalive. The transport can be closed
         afterwards, not before."""
         if self._stopped:
             return

@@ -32,7 +32,7 @@ from iswitch.wire import (
     version_type,
 )
 
-__all__ = ["Notice", "Ring", "Stalled", "Tally"]
+__all__ = ["MembershipRejectedError", "Ring", "NoProgressError", "CollectiveResult"]
 
 _NOTICE = version_type(Type.NOTICE)
 _RETRANSMISSION = int(ContributionFlag.RETRANSMISSION) << FLAGS_SHIFT  # arithmetic on enumerations is slow
@@ -54,7 +54,7 @@ _SIGNS_OF_LIFE = 5
 """At least so many messages go out in the time after which a silent member is evicted."""
 
 
-class Notice(Exception):
+class MembershipRejectedError(Exception):
     """The switch does not know this member, or not in this epoch."""
 
     def __init__(self, reason: Reason):
@@ -62,14 +62,14 @@ class Notice(Exception):
         self.reason = reason
 
 
-class Stalled(Exception):
+class NoProgressError(Exception):
     """No result came for the time allowed."""
 
     def __init__(self, held: int, segments: int):
         super().__init__(f"{held} of {segments} segments have come back")
 
 
-class Tally(NamedTuple):
+class CollectiveResult(NamedTuple):
     """Of one collective. headers: those of its results, (segments,) `HEADER`. resent: contributions sent again.
     odd: some results are partial or tainted. change: newcomers take part from the next collective on."""
 
@@ -80,9 +80,9 @@ class Tally(NamedTuple):
 
 
 class Ring:
-    """Sends and receives for one member. `reduce` runs one collective; `tend` is for the time between.
+    """Sends and receives for one member. `reduce` runs one collective; `serve` is for the time between.
 
-    Not safe for threads: one call at a time. After `Notice`, `Stalled`, `MismatchError` or an interrupt the ring is out
+    Not safe for threads: one call at a time. After `MembershipRejectedError`, `NoProgressError`, `MismatchError` or an interrupt the ring is out
     of step with the others' until `restart`.
     """
 
@@ -152,13 +152,13 @@ class Ring:
         whole: bool = False,
         inquire: Callable[[], None] | None = None,
         inquire_s: float = 1.0,
-        verify: Callable[[Notice], None] | None = None,
-    ) -> Tally:
+        verify: Callable[[MembershipRejectedError], None] | None = None,
+    ) -> CollectiveResult:
         """Sums `values` (1-D, C-contiguous, 4-byte elements) over the job, in place. timeout_s: the longest time
         without any result, unless the job is halted. whole: wait for everybody, whatever the job's threshold and
-        deadline say. inquire: is called each time that no result has come for `inquire_s`, may `absorb` what comes
-        meanwhile, and raises what it finds. verify: is called with a Notice, may `absorb` likewise, and returns if the
-        notice is void; otherwise it raises. Raises Notice, Stalled, MismatchError."""
+        deadline say. inquire: is called each time that no result has come for `inquire_s`, may `handle_train` what comes
+        meanwhile, and raises what it finds. verify: is called with a MembershipRejectedError, may `handle_train` likewise, and returns if the
+        notice is void; otherwise it raises. Raises MembershipRejectedError, NoProgressError, MismatchError."""
         self._format, self._flags = int(format), int(format) | whole * _WHOLE
         self._open(Payloads(values, self.membership.elements))
         segments = self._payloads.size
@@ -178,7 +178,7 @@ class Ring:
                     and self._receive(0.0)
                 ):
                     pass  # what little we could send goes with what more has come
-            except Notice as notice:
+            except MembershipRejectedError as notice:
                 if verify is None:
                     raise
                 verify(notice)
@@ -198,7 +198,7 @@ class Ring:
                     stacklevel=4,
                 )
             elif now >= deadline:
-                raise Stalled(segments - int(self._lack[:segments].sum()), segments)
+                raise NoProgressError(segments - int(self._lack[:segments].sum()), segments)
             elif now >= expiry:
                 self._expire(now)
                 if inquire and now >= inquiry:
@@ -207,9 +207,11 @@ class Ring:
                     inquiry = now + inquire_s
                     self._send_new(now)
                 expiry = now + self._timeout_s
-        tally = Tally(self._headers, self._resent_count, bool(self._odd & ~_CHANGE), bool(self._odd & _CHANGE))
+        result = CollectiveResult(
+            self._headers, self._resent_count, bool(self._odd & ~_CHANGE), bool(self._odd & _CHANGE)
+        )
         self._close(segments)
-        return tally
+        return result
 
     def _open(self, payloads: Payloads) -> None:
         self._payloads = payloads
@@ -324,12 +326,12 @@ class Ring:
     # Receiving
 
     def _receive(self, timeout_s: float) -> int:
-        """One train. Returns how many results in it are new; Notice."""
+        """One train. Returns how many results in it are new; MembershipRejectedError."""
         size, segment_bytes = self.transport.receive(self._view, timeout_s)
-        return self.absorb(self._buffer, size, segment_bytes) if size else 0
+        return self.handle_train(self._buffer, size, segment_bytes) if size else 0
 
-    def absorb(self, buffer: np.ndarray | memoryview, size: int, segment_bytes: int) -> int:
-        """A train of `size` bytes in `buffer`. Returns how many results in it are new. Notice, MismatchError."""
+    def handle_train(self, buffer: np.ndarray | memoryview, size: int, segment_bytes: int) -> int:
+        """A train of `size` bytes in `buffer`. Returns how many results in it are new. MembershipRejectedError, MismatchError."""
         count, rest = divmod(size, segment_bytes)
         try:
             fresh = self._take(np.ndarray((count, segment_bytes), np.uint8, buffer))
@@ -424,14 +426,14 @@ class Ring:
             self._low += int(self._lack[self._low :].argmax())
 
     def _heed(self, headers: np.ndarray) -> None:
-        """What is no result of this epoch. Raises Notice if the switch says that it does not know us."""
+        """What is no result of this epoch. Raises MembershipRejectedError if the switch says that it does not know us."""
         for header in headers:
             m = self.membership
             if (header["version_type"], header["job"], header["token"]) == (_NOTICE, m.job, m.token):
                 reason = int(header["count"])
                 self.halted |= reason == Reason.HALTED
                 if Reason.JOB <= reason <= Reason.TOKEN and (reason != Reason.EPOCH or header["epoch"] != m.epoch):
-                    raise Notice(Reason(reason))
+                    raise MembershipRejectedError(Reason(reason))
 
     # Between collectives
 
@@ -439,7 +441,7 @@ class Ring:
         self._rest_s = _REST_PARTIAL_S if self.partial else self._cap_s
         self._rest_until = self.transport.now() + self._rest_s
 
-    def tend(self) -> float:
+    def serve(self) -> float:
         """Between collectives: takes what has come, and acknowledges it. Returns after how many seconds to call again
         at the latest.
 

@@ -1,7 +1,7 @@
 """One member's end of an asynchronous job: claims, the window, retransmission, receipts. `docs/protocol.md`,
 "Asynchronous jobs".
 
-No threads and no waiting for anybody but the transport, which also tells the time: whoever has the stream calls `tend`
+No threads and no waiting for anybody but the transport, which also tells the time: whoever has the stream calls `serve`
 when something has come or the time it asked for is over. Segments are spoken of by *position*, counted from the seq
 with which this member began: update u is the positions from u M on. A vector is *waiting*, then *claimed*, then
 *granted*, and done when all results of its update are here; one is claimed at a time, and two are on their way at most.
@@ -18,7 +18,7 @@ import numpy as np
 
 from iswitch.driver.membership import Membership
 from iswitch.driver.packing import Packer, Payloads
-from iswitch.driver.ring import Notice
+from iswitch.driver.ring import MembershipRejectedError
 from iswitch.driver.timer import RetransmissionTimer
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.driver.update_layout import UpdateLayout
@@ -79,7 +79,7 @@ class Stream:
 
     backlog: so many whole updates are kept for a program that does not take them, above the job's staleness. What comes
     beyond them is neither kept nor acknowledged, which in the end holds the other members at the ring. Not safe for
-    threads: one call at a time. Raises Notice if the switch does not know this member, MismatchError if the members'
+    threads: one call at a time. Raises MembershipRejectedError if the switch does not know this member, MismatchError if the members'
     vectors differ.
     """
 
@@ -208,7 +208,7 @@ class Stream:
 
     # The network's side
 
-    def tend(self, patience_s: float = 0.0) -> float:
+    def serve(self, patience_s: float = 0.0) -> float:
         """Waits up to `patience_s` for something to come, takes what has, and sends what is due. Returns after how many
         seconds to call again at the latest."""
         for _ in range(_TRAINS):
@@ -216,7 +216,7 @@ class Stream:
             if not size:
                 break
             patience_s = 0.0
-            self.absorb(self._buffer, size, segment_bytes)
+            self.handle_train(self._buffer, size, segment_bytes)
         now = self.transport.now()
         if self.news > self._handled:
             self._handled = self.news
@@ -231,7 +231,7 @@ class Stream:
         self._claim(now)
         return max(0.0, min(self._expiry, self._claim_at) - now)
 
-    def absorb(self, buffer: np.ndarray | memoryview, size: int, segment_bytes: int) -> None:
+    def handle_train(self, buffer: np.ndarray | memoryview, size: int, segment_bytes: int) -> None:
         """Takes a train of `size` bytes in `buffer`."""
         self.trains += 1
         count, rest = divmod(size, segment_bytes)
@@ -346,7 +346,7 @@ class Stream:
             reason = int(header["count"])
             self.halted |= reason == Reason.HALTED
             if Reason.JOB <= reason <= Reason.TOKEN and (reason != Reason.EPOCH or header["epoch"] != m.epoch):
-                raise Notice(Reason(reason))
+                raise MembershipRejectedError(Reason(reason))
         elif self._claimed is None or header["epoch"] != m.epoch:
             return
         elif kind == Type.GRANT and int(header["members"]) >> m.member & 1:

@@ -12,13 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Container
 from typing import Any, Protocol
 
-from iswitch.driver.keepalive import Attendant
+from iswitch.driver.keepalive import KeepaliveThread
 from iswitch.errors import SwitchUnreachableError
 from iswitch.wire import UDP_PORT
 
 __all__ = [
     "RECEIVE_BYTES",
-    "Attending",
+    "Keepalive",
     "Buffer",
     "Transport",
     "UdpTransport",
@@ -55,7 +55,7 @@ _FAULTS = {
 }
 
 
-class Attending(Protocol):
+class Keepalive(Protocol):
     """Calls a function between collectives, while its worker computes. `with attending:` keeps it from that; `stop`
     ends it."""
 
@@ -88,8 +88,8 @@ class Transport(Protocol):
     def sleep(self, seconds: float) -> None:
         """Wait, without receiving."""
 
-    def attend(self, tend: Callable[[], float]) -> Attending:
-        """From now on call `tend` when something has come or the time it asked for is over; it returns seconds to its
+    def start_keepalive(self, serve: Callable[[], float]) -> Keepalive:
+        """From now on call `serve` when something has come or the time it asked for is over; it returns seconds to its
         next call."""
 
     def randbits(self, bits: int) -> int:
@@ -111,8 +111,8 @@ class WallTransport(ABC):
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    def attend(self, tend: Callable[[], float]) -> Attending:
-        return Attendant(self.fileno(), tend)
+    def start_keepalive(self, serve: Callable[[], float]) -> Keepalive:
+        return KeepaliveThread(self.fileno(), serve)
 
     def randbits(self, bits: int) -> int:
         return secrets.randbits(bits)

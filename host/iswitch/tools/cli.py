@@ -21,7 +21,7 @@ except ImportError as error:
     raise SystemExit(describe_missing("the command line of iswitch", missing_from("cli"), "cli")) from error
 
 from iswitch.control.client import Control
-from iswitch.control.membership import demand_int
+from iswitch.control.membership import require_int
 from iswitch.driver.transport import UdpTransport
 from iswitch.errors import IswitchError
 from iswitch.tools.doctor import examine
@@ -138,7 +138,7 @@ def doctor(
     fails."""
     findings = []
     try:
-        demand_int("--key", key, 0, 2**64 - 1)
+        require_int("--key", key, 0, 2**64 - 1)
         for finding in examine(switch, job=job, key=key, rate_gbps=rate, timeout_s=timeout):
             findings.append(finding)
             if not as_json:
@@ -193,7 +193,7 @@ def end_job(
     """End a job and free its number, for example after its workers were killed. Workers that still run get
     NotAMemberError. (To empty the ring of a job and keep its members, call Worker.reset in one of them.)"""
     with _connected(switch, timeout) as control:
-        demand_int("--key", key, 0, 2**64 - 1)
+        require_int("--key", key, 0, 2**64 - 1)
         control.end_job(job, key)
     out.print(f"job {job} at {switch} is free", highlight=False)
 

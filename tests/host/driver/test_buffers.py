@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from iswitch.control.state_transfer import flat
-from iswitch.driver.buffers import INT, demand_array, filled, octets_of, summed_as
+from iswitch.driver.buffers import INT, filled, octets_of, require_array, summed_as
 from iswitch.wire import Format
 
 FLOAT = np.dtype("<f4")
@@ -55,7 +55,7 @@ def test_a_tensor_is_told_how_it_becomes_an_array(tensor, expression):
         lambda given: summed_as(given, "sum", OWN),
         octets_of,
         lambda given: flat([given]),
-        lambda given: demand_array("vector", given),
+        lambda given: require_array("vector", given),
     ):
         with pytest.raises(TypeError, match=r"must be a numpy\.ndarray, not torch\.Tensor: pass ") as error:
             take(Tensor(**tensor))

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from iswitch import SwitchUnreachableError
-from iswitch.driver.keepalive import Attendant
+from iswitch.driver.keepalive import KeepaliveThread
 
 
 @pytest.fixture
@@ -25,23 +25,23 @@ def descriptor():
 def test_an_error_does_not_end_the_thread(descriptor, error):
     calls, again = [], threading.Event()
 
-    def tend():
+    def serve():
         calls.append(1)
         if len(calls) < 3:
             raise error
         again.set()
         return 1.0
 
-    attendant = Attendant(descriptor, tend)
-    assert again.wait(30) and attendant._thread.is_alive()
-    attendant.stop()
+    keepalive = KeepaliveThread(descriptor, serve)
+    assert again.wait(30) and keepalive._thread.is_alive()
+    keepalive.stop()
 
 
 def test_a_closed_transport_ends_the_thread(descriptor):
-    def tend():
+    def serve():
         raise OSError(errno.EBADF, "closed")
 
-    attendant = Attendant(descriptor, tend)
-    attendant._thread.join(30)
-    assert not attendant._thread.is_alive()
-    attendant.stop()
+    keepalive = KeepaliveThread(descriptor, serve)
+    keepalive._thread.join(30)
+    assert not keepalive._thread.is_alive()
+    keepalive.stop()

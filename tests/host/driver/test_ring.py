@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from iswitch.driver.membership import Membership
-from iswitch.driver.ring import Notice, Ring, Stalled
+from iswitch.driver.ring import MembershipRejectedError, NoProgressError, Ring
 from iswitch.wire import (
     FLAGS_SHIFT,
     HEADER,
@@ -103,7 +103,7 @@ def test_contributions_keep_to_the_window_and_say_what_is_held():
     ring = Ring(script, MEMBER, backlog=16)
     values = np.arange(ELEMENTS * 30 - 1, dtype=np.float32)
     kept = values.copy()
-    tally = ring.reduce(values, Format.WINDOW64, 1.0)
+    sums = ring.reduce(values, Format.WINDOW64, 1.0)
     assert np.array_equal(values, kept)
     assert [index(header) for header in script.sent] == list(range(30))
     assert all(header["behind"] < WINDOW for header in script.sent)
@@ -117,7 +117,7 @@ def test_contributions_keep_to_the_window_and_say_what_is_held():
         0xABCD,
         1,
     ]
-    assert tally.resent == 0 and not tally.odd
+    assert sums.resent == 0 and not sums.odd
     assert ring.low == (MEMBER.first_seq + 30) % 2**32
 
 
@@ -131,15 +131,15 @@ def test_gap_is_filled_by_one_fast_retransmission():
 
     script = Script(answer)
     ring = Ring(script, MEMBER, backlog=16)
-    tally = ring.reduce(np.ones(ELEMENTS * 7, np.float32), Format.WINDOW64, 5.0)
-    assert tally.resent == 1
+    sums = ring.reduce(np.ones(ELEMENTS * 7, np.float32), Format.WINDOW64, 5.0)
+    assert sums.resent == 1
     assert [index(header) for header in script.sent] == [0, 1, 2, 3, 4, 5, 6, 2]
 
 
 def test_silence_is_probed_with_one_segment_only():
     script = Script(lambda header, payload: [])
     ring = Ring(script, MEMBER, backlog=16)
-    with pytest.raises(Stalled, match="0 of 20"):
+    with pytest.raises(NoProgressError, match="0 of 20"):
         ring.reduce(np.ones(ELEMENTS * 20, np.float32), Format.WINDOW64, 0.3)
     again = [header for header in script.sent if flags(header) & ContributionFlag.RETRANSMISSION]
     assert again and {index(header) for header in again} == {0}
@@ -191,8 +191,8 @@ def slow_sum(segments, **switch):
     script.service_s, script.burst_s = switch["service_s"], switch["burst_s"]
     script.loses = {40 + lost for lost in switch.get("loses", ())}
     begun = script.now()
-    tally = ring.reduce(np.ones(ELEMENTS * segments, np.float32), Format.WINDOW64, 1.0)
-    return tally.resent, script.now() - begun
+    sums = ring.reduce(np.ones(ELEMENTS * segments, np.float32), Format.WINDOW64, 1.0)
+    return sums.resent, script.now() - begun
 
 
 @pytest.mark.parametrize("burst_s", [0.001, 0.006, 0.02])
@@ -234,9 +234,9 @@ def test_results_that_come_early_are_not_contributed_to():
     script = Script(answer)
     ring = Ring(script, MEMBER, backlog=64)
     for size in (6, 8, 4):
-        tally = ring.reduce(np.ones(ELEMENTS * size, np.float32), Format.WINDOW64, 1.0)
-        assert (tally.headers["count"] == 1).all() and tally.odd
-        ring.tend()
+        sums = ring.reduce(np.ones(ELEMENTS * size, np.float32), Format.WINDOW64, 1.0)
+        assert (sums.headers["count"] == 1).all() and sums.odd
+        ring.serve()
     contributed = {index(h) for h in script.sent if h["version_type"] == version_type(Type.CONTRIBUTION)}
     assert contributed == set(range(6))  # of the first collective, which left before the results came
     receipts = [h for h in script.sent if h["version_type"] == version_type(Type.RECEIPT)]
@@ -250,7 +250,7 @@ def test_backlog_bounds_what_is_acknowledged():
         header = np.zeros(1, HEADER)[0]
         header["job"], header["epoch"], header["seq"] = 1, 7, (MEMBER.first_seq + k) % 2**32
         script.waiting.append(result(header, bytes(4 * ELEMENTS), format_flags=Format.WINDOW64))
-    ring.tend()
+    ring.serve()
     assert (ring.low - MEMBER.first_seq) % 2**32 == 5
     assert [index(header) for header in script.sent] == [5]
 
@@ -286,7 +286,7 @@ def notice(header, **fields):
 
 def test_notice_for_us_is_raised():
     ring = Ring(Script(lambda header, payload: [notice(header)]), MEMBER, backlog=16)
-    with pytest.raises(Notice) as caught:
+    with pytest.raises(MembershipRejectedError) as caught:
         ring.reduce(np.ones(1, np.float32), Format.WINDOW64, 1.0)
     assert caught.value.reason == Reason.MEMBER
 

@@ -153,16 +153,16 @@ class Node:
 
     def arrive(self, datagram):
         self.inbox.append(datagram)
-        self.tend()
+        self.serve()
 
     def wake(self, number):
         if number == 0 or number == self.awaited:
-            self.tend()
+            self.serve()
 
-    def tend(self):
+    def serve(self):
         if self.dead:
             return
-        rest_s = self.stream.tend()
+        rest_s = self.stream.serve()
         self.proceed()
         self.awaited = next(self.wakes)
         self.network.at(self.network.now + rest_s, self.wake, self.awaited)

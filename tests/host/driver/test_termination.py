@@ -150,7 +150,7 @@ def test_workers_leave_and_the_default_action_follows(model, ended):
         termination._terminate(signal.SIGTERM, None)
         assert ended == [(os.getpid(), signal.SIGTERM)] and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
         assert [job.state for job in model.switch.jobs[:2]] == [JobState.NONE] * 2
-        assert not worker.leave() and not other.leave()
+        assert not worker.close() and not other.close()
     assert not termination._goodbyes
 
 
@@ -162,9 +162,9 @@ def test_a_handler_that_calls_the_one_before_it_ends_the_process_itself(model, e
 
 
 def test_the_handler_does_not_wait_for_a_lock_that_its_own_thread_holds(model, ended):
-    """The signal comes in the middle of a collective, which holds the attendant."""
+    """The signal comes in the middle of a collective, which holds the keepalive."""
     with Worker(model.address(), world=1) as worker:
-        with worker._attendant:
+        with worker._keepalive:
             termination._terminate(signal.SIGTERM, None)
         assert ended and model.switch.jobs[0].state == JobState.NONE
 
@@ -259,4 +259,4 @@ def test_a_forked_child_does_not_sign_its_parent_off(model):
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
         worker.barrier()
-        assert worker.leave()
+        assert worker.close()

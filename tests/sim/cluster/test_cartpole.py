@@ -38,7 +38,7 @@ def test_a_solved_return_is_told(name, solved_return, reached):
 
 def test_synchronous_training_takes_the_time_of_the_slowest():
     """But for the sums, each of which takes less than a millisecond."""
-    collectives = FEW.updates * (1 + FEW.epochs * FEW.num_minibatches) + 8  # some for the first `share`
+    collectives = FEW.updates * (1 + FEW.epochs * FEW.num_minibatches) + 8  # some for the first `sync_state`
     rows = {
         slowdown: measure(TRAINERS["synchronous"], FEW, Costs(slowdown=slowdown), Machine()) for slowdown in (1.0, 5.0)
     }

@@ -221,14 +221,14 @@ def test_a_worker_that_computes_is_not_evicted_and_one_that_has_gone_is() -> Non
             kept.append(worker)
         else:
             present.append(int(worker.allreduce(np.ones(1000, np.float32)).counts.min()))
-            worker.leave()
+            worker.close()
         return present, program.now()
 
     with pytest.warns(match="rank 2 is not in the sum"):
         found = run([work] * 3)
     assert sorted(present for present, _ in found) == [[3], [3, 2], [3, 2]]
     assert all(21 < ended < 22 for present, ended in found if len(present) == 2)
-    assert not kept[0].leave()  # its sockets went with the program
+    assert not kept[0].close()  # its sockets went with the program
 
 
 def test_a_worker_s_timeouts_are_in_virtual_time() -> None:
@@ -245,21 +245,21 @@ def test_a_worker_s_timeouts_are_in_virtual_time() -> None:
 # Attendants
 
 
-def test_an_attendant_works_while_its_program_rests_and_is_not_held(echo: Path) -> None:
+def test_a_keepalive_serves_while_its_program_rests_and_is_not_held(echo: Path) -> None:
     calls: list[tuple[str, float, int]] = []
 
     def attended(program: Program) -> None:
         transport = program.transport()
 
-        def tend() -> float:
+        def serve() -> float:
             size, _ = transport.receive(room(), 0)
             calls.append((phase, program.now(), size))
             return 3.0
 
-        attendant, phase = transport.attend(tend), "at rest"
+        keepalive, phase = transport.start_keepalive(serve), "at rest"
         program.sleep(10)
         phase = "held"
-        with attendant:
+        with keepalive:
             transport.send(b"?", 1)
             program.sleep(10)
         phase = "released"
@@ -268,7 +268,7 @@ def test_an_attendant_works_while_its_program_rests_and_is_not_held(echo: Path) 
         transport.send(b"?", 1)
         program.sleep(1)
         phase = "stopped"
-        attendant.stop()
+        keepalive.stop()
         program.sleep(10)
 
     run([attended], path=echo)

@@ -179,11 +179,11 @@ def train(
     """The loop of the README. A worker's gradient is the number of its step, so a sum that mixes steps is not the world
     times that."""
     weights, errors = np.zeros(50, np.float64), []
-    step = worker.share(weights, 0)
+    step = worker.sync_state(weights, 0)
     while step < STEPS:
         try:
-            if worker.changed:
-                step = worker.share(weights, step)
+            if worker.needs_sync:
+                step = worker.sync_state(weights, step)
                 continue
             program.sleep(compute_s)
             gradient = np.full(50, step, np.float32)
@@ -245,7 +245,7 @@ def test_rejoin_says_for_how_long_it_tried_and_can_be_called_again() -> None:
             program.sleep(2)
             with pytest.raises(SwitchUnreachableError):
                 worker.barrier()
-            with pytest.raises(IswitchError, match="Call `rejoin`, then `share`"):
+            with pytest.raises(IswitchError, match="Call `rejoin`, then `sync_state`"):
                 worker.barrier()
             begun = program.now()
             with pytest.raises(
@@ -254,7 +254,7 @@ def test_rejoin_says_for_how_long_it_tried_and_can_be_called_again() -> None:
                 worker.rejoin(timeout_s=5)
             tried = program.now() - begun
             worker.rejoin(timeout_s=600)
-            return tried, worker.share(np.zeros(3), 5)
+            return tried, worker.sync_state(np.zeros(3), 5)
 
     ((tried, step),) = run([work])
     assert 5 <= tried < 7 and step == 5
@@ -276,7 +276,7 @@ def test_rejoin_pauses_between_its_tries() -> None:
     def work(program: Program) -> int:
         transport = Refusing(program, 1, 20)
         with Worker(world=1, transport=transport) as worker:
-            with worker._attendant:  # which would meet the same error
+            with worker._keepalive:  # which would meet the same error
                 program.sleep(2)
                 worker._broken = "a collective before it failed"
                 with pytest.raises(SwitchUnreachableError, match="it can be called again"):
@@ -315,7 +315,7 @@ def test_a_late_notice_of_an_earlier_epoch_changes_nothing() -> None:
                 else:
                     with pytest.raises(JobResetError):
                         worker.barrier()
-                worker.share(np.zeros(1), 0)
+                worker.sync_state(np.zeros(1), 0)
             for step in range(6):
                 if worker.rank == 1 and step in (2, 4):
                     transport.late = transport.notices[0]
@@ -353,8 +353,8 @@ def left_behind(program: Program, rank: int, at: float, **options: Any) -> None:
 def restarted(program: Program, **options: Any) -> tuple[float, int]:
     begun = program.now()
     with Worker(world=4, rank=int(program.name[-1]), transport=program.transport(), **options) as worker:
-        if worker.changed:
-            worker.share(np.zeros(3), 0)
+        if worker.needs_sync:
+            worker.sync_state(np.zeros(3), 0)
         array = np.ones(1000, np.float32)
         worker.allreduce(array)
         assert set(array.tolist()) == {4.0}
@@ -427,7 +427,7 @@ def test_a_worker_alone_ends_the_job_that_all_others_left_behind_dead() -> None:
         left_behind(program, rank, 1.0, world=2)
         program.sleep(10 * rank)
         with Worker(world=2, rank=rank, transport=program.transport(), elastic=True) as worker:
-            return worker.share(np.zeros(3), 1 + rank) == 2
+            return worker.sync_state(np.zeros(3), 1 + rank) == 2
 
     with pytest.warns(AbandonedJobWarning):
         assert run([work] * 2) == [True, True]
@@ -504,16 +504,16 @@ def test_a_live_member_keeps_its_job(elastic: bool) -> None:
                 worker.barrier()
                 program.sleep(12)
                 counts = []
-                while len(counts) < 5 or not (worker.changed or not elastic):
+                while len(counts) < 5 or not (worker.needs_sync or not elastic):
                     counts.append(int(worker.allreduce(np.ones(10, np.float32)).counts[0]))
                 if elastic:
-                    worker.share(np.zeros(1), 1)
+                    worker.sync_state(np.zeros(1), 1)
                 return counts
         left_behind(program, 1, 1.0, world=2)
         if elastic:
             with Worker(world=2, rank=1, transport=program.transport(), elastic=True) as worker:
-                assert worker.changed and program.now() > 12
-                worker.share(np.zeros(1), 0)
+                assert worker.needs_sync and program.now() > 12
+                worker.sync_state(np.zeros(1), 0)
             return []
         with pytest.raises(
             RefusedError,
@@ -588,10 +588,10 @@ def test_arrays_that_differ_are_named_in_seconds_to_the_later_worker(
                 worker.allreduce(arrays[rank].copy())
             took = program.now() - begun
             program.sleep(20 - program.now())
-            with pytest.raises(IswitchError, match="Call `rejoin`, then `share`"):
+            with pytest.raises(IswitchError, match="Call `rejoin`, then `sync_state`"):
                 worker.barrier()
             worker.rejoin()
-            assert worker.share(np.zeros(1), 1) == 1
+            assert worker.sync_state(np.zeros(1), 1) == 1
             return took, str(caught.value)
 
     told = run([work] * 2)
@@ -739,22 +739,24 @@ def test_reset_by_a_worker_that_was_evicted_is_recoverable() -> None:
     def work(program: Program) -> str:
         rank = int(program.name[-1])
         with Worker(world=2, rank=rank, elastic=True, transport=Cable(program, 1, 8 if rank else 1)) as worker:
-            worker.share(np.zeros(1), 0)
+            worker.sync_state(np.zeros(1), 0)
             program.sleep(2)
             if rank == 0:
                 worker.barrier()  # evicts rank 1
-                while not worker.changed:
+                while not worker.needs_sync:
                     program.sleep(0.5)
                     worker.barrier()
-                worker.share(np.zeros(1), 3)
+                worker.sync_state(np.zeros(1), 3)
                 return ""
             program.sleep(8)
-            with pytest.raises(NotAMemberError, match=r"evicted this worker.*call `rejoin`, then `share`") as caught:
+            with pytest.raises(
+                NotAMemberError, match=r"evicted this worker.*call `rejoin`, then `sync_state`"
+            ) as caught:
                 worker.reset()
             with pytest.raises(IswitchError, match="take part in no collective"):
                 worker.barrier()
             worker.rejoin()
-            assert worker.share(np.zeros(1), 0) == 3
+            assert worker.sync_state(np.zeros(1), 0) == 3
             return str(caught.value)
 
     assert run([work] * 2)[1]
@@ -772,7 +774,7 @@ def test_a_second_program_in_the_same_job_is_refused_although_it_is_elastic() ->
             assert program.now() < 30
             return str(refused.value)
         with Worker(world=2, rank=rank, transport=program.transport(), elastic=True) as worker:
-            worker.share(np.zeros(3), 0)
+            worker.sync_state(np.zeros(3), 0)
             program.sleep(60)
             worker.barrier()
         return ""
