@@ -8,7 +8,7 @@ from rich.console import Console
 
 from hw.board.boards import BOARDS
 from hw.board.shell import Shell
-from hw.replay.components import PARTS as SERVICE
+from hw.replay.components import COMPONENTS as SERVICE
 from hw.synthesis.timing import PARTS
 from hw.synthesis.timing_paths import ROUTE_PS, critical_paths, synthesise
 

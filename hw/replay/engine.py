@@ -15,15 +15,15 @@ from hw.replay.execute.sampling import commands, samples
 from hw.replay.execute.settling import send, settle
 from hw.replay.execute.transfers import loads, memory, stores
 from hw.replay.memory.units import UnitReader, UnitWriter
-from hw.replay.reply.answers import Answerer
-from hw.replay.reply.cache import Kept
-from hw.replay.reply.framer import Head, Outlet
-from hw.replay.reply.store_and_forward import WholeFrames
-from hw.replay.request.admission import LEAD_ROWS, Form, Judge, Table, as_lead, known_kind
-from hw.replay.request.receiver import Inlet
+from hw.replay.reply.answers import AnswerSender
+from hw.replay.reply.cache import ReplyCache
+from hw.replay.reply.framer import FrameHead, ReplyFramer
+from hw.replay.reply.store_and_forward import StoreAndForward
+from hw.replay.request.admission import PARAMETER_ROWS, Admission, HeaderCheck, TableState, kind_of, view_as
+from hw.replay.request.receiver import RequestReceiver
 from hw.replay.request.sessions import Session, Sessions
-from hw.replay.sampling.fractions import Draws
-from hw.replay.sampling.samplers import Tables
+from hw.replay.sampling.fractions import RandomFractions
+from hw.replay.sampling.samplers import Samplers
 from hw.stream.packet import Packet
 from iswitch.config import Config
 from iswitch.wire import FRAME_BYTES
@@ -109,19 +109,19 @@ class Engine(wiring.Component):
     def _parts(self, m):
         replay = self.replay
         parts = SimpleNamespace(
-            inlet=Inlet(bus_bits=self.config.bus_bits, depth=self.config.queue_words),
-            outlet=Outlet(bus_bits=self.config.bus_bits),
-            whole=WholeFrames(bus_bits=self.config.bus_bits),
-            form=Form(replay),
-            judge=Judge(replay),
+            inlet=RequestReceiver(bus_bits=self.config.bus_bits, depth=self.config.queue_words),
+            outlet=ReplyFramer(bus_bits=self.config.bus_bits),
+            whole=StoreAndForward(bus_bits=self.config.bus_bits),
+            form=HeaderCheck(replay),
+            judge=Admission(replay),
             sessions=Sessions(sessions=replay.sessions, kept=replay.kept),
-            tables=Tables(replay),
-            draws=Draws(),
-            kept=Kept(replay),
+            tables=Samplers(replay),
+            draws=RandomFractions(),
+            kept=ReplyCache(replay),
             reader=UnitReader(self.address_bits),
             writer=UnitWriter(self.address_bits),
         )
-        parts.answerer = Answerer(replay, parts.kept)
+        parts.answerer = AnswerSender(replay, parts.kept)
         for name, part in vars(parts).items():
             m.submodules[name] = part
         connect(m, flipped(self.words), parts.inlet.words)
@@ -149,15 +149,15 @@ class Engine(wiring.Component):
             fated=self.fated,
             saturated=self.saturated,
             frame=Signal(layout(REPLAY_FRAME), reset_less=True),
-            lead=Signal(ROW_BITS * LEAD_ROWS, reset_less=True),
+            lead=Signal(ROW_BITS * PARAMETER_ROWS, reset_less=True),
             arrived=Signal(Arrived),
             now=Signal(32),
             fate=Signal(Fate),
             place=Signal(place),
             session=Signal(Session),
-            table=Signal(Table),
+            table=Signal(TableState),
             product=Signal(48),
-            states=[Signal(Table, init={"ticket": 1}, name=f"table_{k}") for k in range(replay.tables)],
+            states=[Signal(TableState, init={"ticket": 1}, name=f"table_{k}") for k in range(replay.tables)],
             counts=Signal(),
             enough=Signal(),
             answers=Signal(),  # its number is used up; enough items; it is answered
@@ -180,7 +180,7 @@ class Engine(wiring.Component):
             answer=Signal.like(parts.kept.answer),
             list=Signal.like(parts.kept.at),
             list_at=Signal.like(parts.kept.at),
-            head=stream.Signature(Head).create(),
+            head=stream.Signature(FrameHead).create(),
             data=stream.Signature(ROW_BITS).create(),
             looked=Signal(2),
             spent=Signal(),
@@ -191,7 +191,7 @@ class Engine(wiring.Component):
         for name, value in vars(s).items():
             if isinstance(value, Signal) and value.name.startswith("$"):
                 value.name = name
-        s.kind, s.count, s.row = known_kind(s.frame), s.frame.count, parts.inlet.rows.payload
+        s.kind, s.count, s.row = kind_of(s.frame), s.frame.count, parts.inlet.rows.payload
         for name, record in (
             ("sample", SAMPLE),
             ("write", WRITE),
@@ -199,7 +199,7 @@ class Engine(wiring.Component):
             ("limits", LIMITS),
             ("load", LOAD),
         ):
-            setattr(s, name, as_lead(record, s.lead))
+            setattr(s, name, view_as(record, s.lead))
         m.d.comb += [
             s.inlet.first.eq(self.first),
             s.inlet.arrived.eq(self.arrived),
@@ -219,7 +219,7 @@ class Engine(wiring.Component):
             s.sessions.index.eq(s.place),
             s.sessions.row_next.eq(s.session),
             s.sessions.now_us.eq(self.now_us),
-            s.sessions.nonce.eq(as_lead(OPEN, s.lead).nonce),
+            s.sessions.nonce.eq(view_as(OPEN, s.lead).nonce),
             s.kept.index.eq(s.place * replay.kept + (s.frame.seq & replay.kept - 1)),
         ]
         with m.If(s.inlet.rows.valid & s.inlet.rows.ready & s.row.last):
@@ -262,7 +262,7 @@ class Engine(wiring.Component):
             m.d.sync += [s.table.eq(Array(s.states)[s.tables.table]), s.fate.eq(s.form.fate)]
             with m.If(s.form.fault):
                 m.next = "FAULT"
-            with m.Elif(s.left[: bits_for(LEAD_ROWS)] == 0):
+            with m.Elif(s.left[: bits_for(PARAMETER_ROWS)] == 0):
                 m.d.sync += s.at.eq(0)
                 m.next = "LOOK_UP"
             with m.Else():
@@ -347,7 +347,7 @@ class Engine(wiring.Component):
                 m.d.comb += s.sessions.index.eq(0)
                 m.next = "SHOUT"
             with m.Case(Kind.LIST):
-                m.d.sync += [s.left.eq(count), s.record.eq(as_lead(LIST, s.lead).slot), s.list.eq(s.kept.scratch)]
+                m.d.sync += [s.left.eq(count), s.record.eq(view_as(LIST, s.lead).slot), s.list.eq(s.kept.scratch)]
                 m.next = "LIST"
 
     def _open(self, m, s):

@@ -7,7 +7,7 @@ import numpy as np
 
 from hw.replay.sampling.histogram import BUCKET_BITS
 from hw.replay.sampling.sampler import Sampler
-from hw.replay.sampling.slots import Kind
+from hw.replay.sampling.slots import CommandKind
 from sim.bench.compiled import Compiled
 from sim.bench.sumtree import fractions
 
@@ -46,16 +46,16 @@ class CompiledSampler:
         """Cycles for so many new items, at most `capacity`."""
         slots, priorities = np.arange(self.adds, self.adds + count) % self.sampler.capacity, self._some(count)
         self.generations[slots] = (self.generations[slots] + 1) % (1 << self.sampler.generation_bits)
-        return self._set(Kind.ADD, slots, priorities)
+        return self._set(CommandKind.ADD, slots, priorities)
 
     def update(self, slots: np.ndarray) -> int:
         """Cycles for new priorities of the items in these slots."""
-        return self._set(Kind.UPDATE, slots, self._some(len(slots)))
+        return self._set(CommandKind.UPDATE, slots, self._some(len(slots)))
 
     def sample(self, count: int) -> tuple[np.ndarray, int]:
         """The slots of what is drawn, and cycles."""
         drawn, cycles = self._play(
-            count, kind=Kind.DRAW, fraction=(asked := fractions(count, int(self.rng.integers(1 << 62))))
+            count, kind=CommandKind.DRAW, fraction=(asked := fractions(count, int(self.rng.integers(1 << 62))))
         )
         ends = np.cumsum(self.priorities)
         total = int(ends[-1])
@@ -72,12 +72,12 @@ class CompiledSampler:
     def _some(self, count: int) -> np.ndarray:
         return self.rng.integers(1, 1 << self.sampler.slots.priority_bits, count, np.uint64)
 
-    def _set(self, kind: Kind, slots: np.ndarray, priorities: np.ndarray) -> int:
+    def _set(self, kind: CommandKind, slots: np.ndarray, priorities: np.ndarray) -> int:
         done, cycles = self._play(
             len(slots), kind=kind, slot=slots, generation=self.generations[slots], priority=priorities
         )
         self.priorities[slots] = priorities
-        self.adds += len(slots) * (kind == Kind.ADD)
+        self.adds += len(slots) * (kind == CommandKind.ADD)
         self._demand(done, slot=slots, priority=priorities, generation=self.generations[slots], stale=0)
         self._demand(done[-1:], total=int(self.priorities.sum()))
         return cycles

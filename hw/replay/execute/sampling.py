@@ -6,8 +6,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib.memory import Memory
 from amaranth.utils import exact_log2
 
-from hw.replay.request.admission import as_lead
-from hw.replay.sampling.slots import Kind as Command
+from hw.replay.request.admission import view_as
+from hw.replay.sampling.slots import CommandKind as Command
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
 from iswitch.wire.replay import ADD_ROW, UPDATE_ROW, Kind
 
@@ -21,7 +21,7 @@ def commands(m: Module, s: SimpleNamespace) -> None:
     slot_bits, most = exact_log2(replay.capacity), (1 << replay.priority_bits) - 1
     priority, item = Signal(32), Signal(32)
     s.times_item, s.drawing = Signal(32), Signal()
-    add, update = as_lead(ADD_ROW, s.row.data), as_lead(UPDATE_ROW, s.row.data)
+    add, update = view_as(ADD_ROW, s.row.data), view_as(UPDATE_ROW, s.row.data)
     m.d.comb += [
         priority.eq(Mux(kind == Kind.ADD, add.priority, Mux(kind == Kind.UPDATE, update.priority, 0))),
         item.eq(update.item),

@@ -6,21 +6,21 @@ from amaranth.lib.wiring import In, Out
 
 from hw.interface.address import Address
 from hw.interface.layout import layout
-from hw.replay.reply.cache import Answer, Kept
-from hw.replay.reply.framer import Head
+from hw.replay.reply.cache import Answer, ReplyCache
+from hw.replay.reply.framer import FrameHead
 from iswitch.config import Replay
 from iswitch.wire import Type, version_type
 from iswitch.wire.replay import ROW_BYTES, SAMPLED_ROW, SAMPLES_PER_FRAGMENT, STATUS, Kind
 
-__all__ = ["Answerer", "Asked"]
+__all__ = ["AnswerSender", "OutgoingAnswer"]
 
 ROW_BITS, STATUS_ROWS = 8 * ROW_BYTES, STATUS.itemsize // ROW_BYTES
 
 
-class Asked(data.StructLayout):
+class OutgoingAnswer(data.StructLayout):
     """An answer on its way to who asked: with the set of fragments that are wanted, and where its list is."""
 
-    def __init__(self, kept: Kept):
+    def __init__(self, kept: ReplyCache):
         super().__init__(
             {
                 "answer": Answer,
@@ -35,22 +35,22 @@ class Asked(data.StructLayout):
         )
 
 
-class Answerer(wiring.Component):
+class AnswerSender(wiring.Component):
     """One answer after another: for each fragment that is wanted a head, and then status and rows of the list as its
     body, one a cycle.
 
     `list` is where the list of the answer under way begins, while `busy`; it must not change until then. `at` and `row`
-    are those of `Kept`, which this has for itself while it is busy.
+    are those of `ReplyCache`, which this has for itself while it is busy.
     """
 
-    def __init__(self, replay: Replay, kept: Kept):
+    def __init__(self, replay: Replay, kept: ReplyCache):
         self.replay = replay
         super().__init__(
             {
-                "answers": In(stream.Signature(Asked(kept))),
+                "answers": In(stream.Signature(OutgoingAnswer(kept))),
                 "at": Out(range(kept.rows)),
                 "row": In(layout(SAMPLED_ROW)),
-                "heads": Out(stream.Signature(Head)),
+                "heads": Out(stream.Signature(FrameHead)),
                 "rows": Out(stream.Signature(ROW_BITS)),
                 "list": Out(range(kept.rows)),
                 "busy": Out(1),

@@ -10,7 +10,7 @@ from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
 from iswitch.config import Replay
 from iswitch.wire.replay import SAMPLED_ROW, SAMPLES_PER_FRAGMENT, STATUS
 
-__all__ = ["Answer", "Kept"]
+__all__ = ["Answer", "ReplyCache"]
 
 
 class Answer(data.Struct):
@@ -22,7 +22,7 @@ class Answer(data.Struct):
     rows: 16
 
 
-class Kept(wiring.Component):
+class ReplyCache(wiring.Component):
     """The last answers of each session, and their lists of items and priorities.
 
     `index` names an answer: `answer` shows it 1 cycle later, `put` writes `put_answer`. Lists have `draws` rows for

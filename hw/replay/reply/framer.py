@@ -13,7 +13,7 @@ from hw.stream.skid_buffer import SkidBuffer
 from iswitch.wire import ADDRESSES, FRAME_BYTES
 from iswitch.wire.replay import BODY_BYTES, END, REPLAY_HEADER, ROW_BYTES, STATUS
 
-__all__ = ["FRAME_ROWS", "ROW_BITS", "Head", "Outlet"]
+__all__ = ["FRAME_ROWS", "ROW_BITS", "FrameHead", "ReplyFramer"]
 
 ROW_BITS = 8 * ROW_BYTES
 BODY_ROWS = (BODY_BYTES + STATUS.itemsize) // ROW_BYTES
@@ -22,7 +22,7 @@ FRAME_ROWS = HEAD_ROWS + BODY_ROWS + 1
 """Of the longest frame."""
 
 
-class Head(data.Struct):
+class FrameHead(data.Struct):
     """Of a frame: where it goes, its header, and of how many rows its body is."""
 
     port: 4
@@ -31,7 +31,7 @@ class Head(data.Struct):
     rows: range(BODY_ROWS + 1)
 
 
-class Outlet(wiring.Component):
+class ReplyFramer(wiring.Component):
     """A frame for each head, with the next `rows` as its body.
 
     The complement stands in the last row, so nothing is stored: the first word leaves when it is full, and then a row a
@@ -40,11 +40,11 @@ class Outlet(wiring.Component):
     """
 
     def __init__(self, *, bus_bits: int):
-        require_bus("Outlet", bus_bits)
+        require_bus("ReplyFramer", bus_bits)
         self.bus_bits = bus_bits
         super().__init__(
             {
-                "heads": In(stream.Signature(Head)),
+                "heads": In(stream.Signature(FrameHead)),
                 "rows": In(stream.Signature(ROW_BITS)),
                 "o": Out(stream.Signature(Addressed(bus_bits))),
                 "busy": Out(1),

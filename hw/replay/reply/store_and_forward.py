@@ -9,13 +9,13 @@ from hw.interface.reply import Addressed
 from hw.replay.reply.framer import FRAME_ROWS, ROW_BITS
 from hw.stream.packet import Packet
 
-__all__ = ["WholeFrames"]
+__all__ = ["StoreAndForward"]
 
 FRAMES = 16
 """That are here at a time at most; as many of the shortest fill the memory."""
 
 
-class WholeFrames(wiring.Component):
+class StoreAndForward(wiring.Component):
     """Shows a frame when its last word has come, and then a word in each cycle in which `o` is ready.
 
     Rows come slower than words of a wide bus, and those of data as memory gives them, which may be never. Whoever waits

@@ -27,10 +27,10 @@ from iswitch.wire.replay import (
     Kind,
 )
 
-__all__ = ["LEAD_ROWS", "Form", "Judge", "Table", "as_lead", "known_kind", "there"]
+__all__ = ["PARAMETER_ROWS", "HeaderCheck", "Admission", "TableState", "view_as", "kind_of", "there"]
 
 UNIT_ROWS, HEAD_ROWS = UNIT_BYTES // ROW_BYTES, FRAME_BYTES // ROW_BYTES
-LEAD_ROWS = SAMPLE.itemsize // ROW_BYTES
+PARAMETER_ROWS = SAMPLE.itemsize // ROW_BYTES
 LEADS = {
     Kind.OPEN: 1,
     Kind.WRITE: 1,
@@ -45,7 +45,7 @@ LEADS = {
 TICKETED = (Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.LIMIT)
 
 
-class Table(data.Struct):
+class TableState(data.Struct):
     """What a table has beside its sampler; `credit` in 2^-16 draws, `publisher`, `start`, `units` where its parameters
     are."""
 
@@ -65,7 +65,7 @@ class Table(data.Struct):
     units: 32
 
 
-def as_lead(record, lead):
+def view_as(record, lead):
     """The first rows of a body as a record."""
     return data.View(layout(record), lead[: 8 * record.itemsize])
 
@@ -80,7 +80,7 @@ def times(count, constant: int):
     return sum((count << bit for bit in range(constant.bit_length()) if constant >> bit & 1), Const(0))
 
 
-def known_kind(frame):
+def kind_of(frame):
     """The bits that tell kinds apart: all that matters of a request whose kind is one."""
     return frame.kind[: bits_for(max(Kind))]
 
@@ -90,7 +90,7 @@ def among(kind, *kinds: Kind):
     return kind.matches(*kinds)
 
 
-class Form(wiring.Component):
+class HeaderCheck(wiring.Component):
     """What a request's header alone says: which kind, how long a body should be, what is wrong with it.
 
     `fault`: `fate` says which, of what the inputs were 1 cycle before. `leads`: rows of the body to look at first.
@@ -105,7 +105,7 @@ class Form(wiring.Component):
                 "length": In(LENGTH_BITS),
                 "fault": Out(1),
                 "fate": Out(Fate),
-                "leads": Out(range(LEAD_ROWS + 1)),
+                "leads": Out(range(PARAMETER_ROWS + 1)),
                 "ordered": Out(1),
             }
         )
@@ -172,7 +172,7 @@ class Form(wiring.Component):
         return m
 
 
-class Judge(wiring.Component):
+class Admission(wiring.Component):
     """What becomes of a well-formed request of whoever is in `session`'s place; `other` is the session whose log it
     reads, `product` count times the table's ratio. Outputs are those of what the inputs were 1 cycle before, but
     `counts`, which needs `ordered` in both. `known`: its sender is who it says; `counts`: its number is used up;
@@ -184,10 +184,10 @@ class Judge(wiring.Component):
         super().__init__(
             {
                 "frame": In(layout(REPLAY_FRAME)),
-                "lead": In(64 * LEAD_ROWS),
+                "lead": In(64 * PARAMETER_ROWS),
                 "session": In(Session),
                 "other": In(Session),
-                "table": In(Table),
+                "table": In(TableState),
                 "filled": In(range(replay.capacity + 1)),
                 "product": In(48),
                 "ordered": In(1),
@@ -201,9 +201,9 @@ class Judge(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         replay, frame, session, table = self.replay, self.frame, self.session, self.table
-        kind, count = known_kind(frame), frame.count
-        sample, limits, write, publish = (as_lead(record, self.lead) for record in (SAMPLE, LIMITS, WRITE, PUBLISH))
-        load = as_lead(LOAD, self.lead)
+        kind, count = kind_of(frame), frame.count
+        sample, limits, write, publish = (view_as(record, self.lead) for record in (SAMPLE, LIMITS, WRITE, PUBLISH))
+        load = view_as(LOAD, self.lead)
         since, ago = Signal(32), Signal(32)
         known, enough, apart, near = Signal(), Signal(), Signal(), Signal.like(session.kept)
         m.d.comb += [

@@ -9,19 +9,19 @@ from hw.stream.frame_store import FrameStore
 from hw.stream.packet import Packet
 from hw.stream.skid_buffer import SkidBuffer
 
-__all__ = ["Inlet", "Row"]
+__all__ = ["RequestReceiver", "RequestRow"]
 
 ROW_BITS = 64
 
 
-class Row(data.Struct):
+class RequestRow(data.Struct):
     """Eight bytes of a frame."""
 
     data: ROW_BITS
     last: 1
 
 
-class Inlet(wiring.Component):
+class RequestReceiver(wiring.Component):
     """Takes whole frames or none, and shows them row by row.
 
     Words come with `first`, and with `arrived`, which is constant over a frame. A frame for which there is no room is
@@ -38,7 +38,7 @@ class Inlet(wiring.Component):
                 "words": In(stream.Signature(Packet(bus_bits), always_ready=True)),
                 "first": In(1),
                 "arrived": In(Arrived),
-                "rows": Out(stream.Signature(Row)),
+                "rows": Out(stream.Signature(RequestRow)),
                 "arrived_o": Out(Arrived),
                 "stat_drop": Out(1),
                 "busy": Out(1),
@@ -48,7 +48,7 @@ class Inlet(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.store = store = self.store
-        m.submodules.cut = cut = SkidBuffer(data.StructLayout({"row": Row, "arrived": Arrived}))
+        m.submodules.cut = cut = SkidBuffer(data.StructLayout({"row": RequestRow, "arrived": Arrived}))
         connect(m, wiring.flipped(self.words), store.put)
         rows = self.bus_bits // ROW_BITS
         word, put = store.o.payload, cut.i.payload

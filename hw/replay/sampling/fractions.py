@@ -6,9 +6,9 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.replay.sampling.multiplier import LATENCY, high_half
+from hw.replay.sampling.multiplier import LATENCY, multiply_high
 
-__all__ = ["Batch", "Draws"]
+__all__ = ["Batch", "RandomFractions"]
 
 ZERO = 0x9E3779B97F4A7C15
 
@@ -21,7 +21,7 @@ class Batch(data.Struct):
     seed: 128
 
 
-class Draws(wiring.Component):
+class RandomFractions(wiring.Component):
     """Turns a batch into `count` fractions of 2^64, the first 7 cycles after it was taken, then one a cycle; the next
     batch is taken with the last of them. While `fractions` are not taken everything stands still. With `stride` 0 a
     fraction is a number of the generator; else draw k is uniform in [k, k + 1) strides: k * stride, plus the high half
@@ -81,7 +81,7 @@ class Draws(wiring.Component):
         begins = Signal(64, reset_less=True)
         with m.If(step):
             m.d.sync += begins.eq(number.base | Mux(number.anywhere, number.number, 0))
-        fraction = high_half(m, number.number, number.stride, name="within", plus=begins, goes=step)
+        fraction = multiply_high(m, number.number, number.stride, name="within", plus=begins, goes=step)
         shown = [
             number,
             *(Signal(data.StructLayout({"valid": 1, "last": 1}), name=f"shown_{k}") for k in range(LATENCY)),

@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value
 
-__all__ = ["FRACTION_BITS", "LATENCY", "high_half"]
+__all__ = ["FRACTION_BITS", "LATENCY", "multiply_high"]
 
 FRACTION_BITS = 64
 LATENCY = 4
@@ -14,7 +14,7 @@ PLACE_BITS = 2 * COLUMN_BITS
 """Between products of every other column, which are shorter and so stand side by side."""
 
 
-def high_half(
+def multiply_high(
     m: Module, fraction: Value, whole: Value, *, name: str, plus: Value | None = None, goes: Value | None = None
 ) -> Value:
     """floor(fraction * whole / 2^64) + plus modulo 2^max(64, bits of `whole`), `LATENCY` cycles later; a new one each

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from hw.replay.sampling.histogram import BUCKET_BITS, Histogram
-from hw.replay.sampling.slots import Command, Kind, Slots, generation
+from hw.replay.sampling.slots import Command, CommandKind, SlotTable, generation
 from hw.replay.sampling.sum_tree import SumTree
 
 __all__ = ["Result", "Sampler"]
@@ -23,7 +23,7 @@ class Result(data.StructLayout):
     def __init__(self, capacity: int, priority_bits: int, generation_bits: int):
         super().__init__(
             {
-                "kind": Kind,
+                "kind": CommandKind,
                 "stale": 1,
                 "empty": 1,
                 "slot": range(capacity),
@@ -51,7 +51,7 @@ class Sampler(wiring.Component):
     def __init__(
         self, *, capacity: int, priority_bits: int = 27, generation_bits: int = 8, arity: int = 16, phased: bool = False
     ):
-        self.slots = Slots(
+        self.slots = SlotTable(
             capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits, phased=phased
         )
         self.tree = SumTree(capacity=capacity, priority_bits=priority_bits, arity=arity, phased=phased)
@@ -84,7 +84,7 @@ class Sampler(wiring.Component):
             self.commands.ready.eq(slots.commands.ready & histogram.changes.ready),
             self.filled.eq(slots.filled),
             tree.operations.valid.eq(slots.placed.valid),
-            operation.draws.eq(placed.kind == Kind.DRAW),
+            operation.draws.eq(placed.kind == CommandKind.DRAW),
             operation.keeps.eq(~placed.changes),
             operation.leaf.eq(placed.slot),
             operation.old.eq(placed.old),
@@ -97,7 +97,7 @@ class Sampler(wiring.Component):
             m.d.comb += slots.placed.ready.eq(tree.operations.ready)
 
         # What goes beside the tree, in step with it.
-        about = data.StructLayout({"kind": Kind, "stale": 1, "adds": placed.adds.shape()})
+        about = data.StructLayout({"kind": CommandKind, "stale": 1, "adds": placed.adds.shape()})
         beside = [Signal(about, name=f"beside_{k}", reset_less=True) for k in range(tree.latency + 1)]
         m.d.comb += [beside[0].kind.eq(placed.kind), beside[0].stale.eq(placed.stale), beside[0].adds.eq(placed.adds)]
         m.d.sync += [after.eq(before) for before, after in pairwise(beside)]

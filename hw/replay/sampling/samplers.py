@@ -10,17 +10,17 @@ from hw.replay.sampling.slots import Command
 from hw.stream.skid_buffer import SkidBuffer
 from iswitch.config import Replay
 
-__all__ = ["HANDLE_BITS", "Tables", "arity"]
+__all__ = ["HANDLE_BITS", "Samplers", "tree_arity"]
 
 HANDLE_BITS = 32
 
 
-def arity(replay: Replay) -> int:
+def tree_arity(replay: Replay) -> int:
     """Of its trees: the least tables are no tree of 16."""
     return min(16, replay.capacity // 2)
 
 
-class Tables(wiring.Component):
+class Samplers(wiring.Component):
     """A sampler for each table; `table` chooses whose `commands`, `results`, `filled`, `lowest` and `highest` these
     are. It must not change while something is `pending`. One command a cycle, results in order, 1 cycle after the
     sampler's `latency`; not `ready` after a reset until all slots are wiped, and a command waits until then."""
@@ -28,7 +28,7 @@ class Tables(wiring.Component):
     def __init__(self, replay: Replay):
         self.replay = replay
         about = replay.capacity, replay.priority_bits, HANDLE_BITS - exact_log2(replay.capacity)
-        options = {"arity": arity(replay), "phased": replay.phased}
+        options = {"arity": tree_arity(replay), "phased": replay.phased}
         self.samplers = [
             Sampler(capacity=about[0], priority_bits=about[1], generation_bits=about[2], **options)
             for _ in range(replay.tables)

@@ -10,10 +10,10 @@ from amaranth.utils import exact_log2
 
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
 
-__all__ = ["Command", "Kind", "Placed", "Slots", "generation"]
+__all__ = ["Command", "CommandKind", "PlacedCommand", "SlotTable", "generation"]
 
 
-class Kind(IntEnum):
+class CommandKind(IntEnum):
     """ADD fills the next slot with a priority; UPDATE changes that of a handle; DRAW leaves the table as it is, and so
     does READ, which tells what is in a slot."""
 
@@ -30,7 +30,7 @@ class Command(data.StructLayout):
     def __init__(self, capacity: int, priority_bits: int, generation_bits: int):
         super().__init__(
             {
-                "kind": Kind,
+                "kind": CommandKind,
                 "slot": range(capacity),
                 "generation": generation_bits,
                 "priority": priority_bits,
@@ -45,7 +45,7 @@ def generation(adds, slot, slots: int):
     return adds[exact_log2(slots) :] + (slot < following)
 
 
-class Placed(data.StructLayout):
+class PlacedCommand(data.StructLayout):
     """A command whose slot is known. `stale`: an update of what is no longer there, or a READ of what never was.
     `changes`: the priority becomes `new`; else `new` is `old`. `adds`: what `generation` needs to know, after this
     command. Of a draw only `kind`, `adds` and `fraction` mean something."""
@@ -53,7 +53,7 @@ class Placed(data.StructLayout):
     def __init__(self, capacity: int, priority_bits: int, generation_bits: int):
         super().__init__(
             {
-                "kind": Kind,
+                "kind": CommandKind,
                 "stale": 1,
                 "changes": 1,
                 "slot": range(capacity),
@@ -65,10 +65,10 @@ class Placed(data.StructLayout):
         )
 
 
-class Slots(wiring.Component):
+class SlotTable(wiring.Component):
     """Priorities of `capacity` slots that are filled first in, first out, and what handles of them are good for. A
     handle is a slot with the generation that it was filled with: an update by one that has been filled again since, or
-    never, is `stale`. Slots are filled in turn, so the generation follows from how many adds there were, and takes no
+    never, is `stale`. SlotTable are filled in turn, so the generation follows from how many adds there were, and takes no
     memory.
 
     A command is taken each cycle, and comes out in order 2 cycles later with the priority that its slot had; `placed`
@@ -80,11 +80,11 @@ class Slots(wiring.Component):
 
     def __init__(self, *, capacity: int, priority_bits: int = 27, generation_bits: int = 8, phased: bool = False):
         if not (isinstance(capacity, int) and 2 <= capacity <= 1 << 24 and not capacity & (capacity - 1)):
-            raise ValueError(f"Slots capacity must be a power of two from 2 to {1 << 24}, not {capacity!r}")
+            raise ValueError(f"SlotTable capacity must be a power of two from 2 to {1 << 24}, not {capacity!r}")
         if not 1 <= priority_bits <= 36:
-            raise ValueError(f"Slots priority_bits must be 1 to 36, not {priority_bits!r}")
+            raise ValueError(f"SlotTable priority_bits must be 1 to 36, not {priority_bits!r}")
         if not 1 <= generation_bits <= 32:
-            raise ValueError(f"Slots generation_bits must be 1 to 32, not {generation_bits!r}")
+            raise ValueError(f"SlotTable generation_bits must be 1 to 32, not {generation_bits!r}")
         self.capacity, self.priority_bits, self.generation_bits, self.phased = (
             capacity,
             priority_bits,
@@ -95,7 +95,7 @@ class Slots(wiring.Component):
         super().__init__(
             {
                 "commands": In(stream.Signature(Command(*about))),
-                "placed": Out(stream.Signature(Placed(*about), always_ready=not phased)),
+                "placed": Out(stream.Signature(PlacedCommand(*about), always_ready=not phased)),
                 "filled": Out(range(capacity + 1)),
             }
         )
@@ -104,15 +104,15 @@ class Slots(wiring.Component):
         m = Module()
         asked, placed = self.commands.payload, self.placed.payload
         adds, after = Signal.like(placed.adds), Signal.like(placed.adds)
-        taken, adding, judged = Signal(), asked.kind == Kind.ADD, Signal.like(placed)
+        taken, adding, judged = Signal(), asked.kind == CommandKind.ADD, Signal.like(placed)
         there = asked.slot < self.filled
         good = there & (asked.generation == generation(adds, asked.slot, self.capacity)[: self.generation_bits])
         m.d.comb += [
             taken.eq(self.commands.valid & self.commands.ready),
             after.eq(adds + (taken & adding)),
             judged.kind.eq(asked.kind),
-            judged.stale.eq((asked.kind == Kind.UPDATE) & ~good | (asked.kind == Kind.READ) & ~there),
-            judged.changes.eq(adding | (asked.kind == Kind.UPDATE) & good),
+            judged.stale.eq((asked.kind == CommandKind.UPDATE) & ~good | (asked.kind == CommandKind.READ) & ~there),
+            judged.changes.eq(adding | (asked.kind == CommandKind.UPDATE) & good),
             judged.slot.eq(Mux(adding, adds[: exact_log2(self.capacity)], asked.slot)),
             judged.adds.eq(after),
             judged.new.eq(asked.priority),

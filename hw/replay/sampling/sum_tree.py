@@ -12,10 +12,10 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from hw.replay.sampling.histogram import Change
-from hw.replay.sampling.multiplier import FRACTION_BITS, LATENCY, high_half
+from hw.replay.sampling.multiplier import FRACTION_BITS, LATENCY, multiply_high
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN
 
-__all__ = ["Found", "Operation", "SumTree", "fanouts"]
+__all__ = ["TreeResult", "Operation", "SumTree", "fanouts"]
 
 
 def fanouts(capacity: int, arity: int) -> list[int]:
@@ -46,7 +46,7 @@ class Operation(data.StructLayout):
         )
 
 
-class Found(data.StructLayout):
+class TreeResult(data.StructLayout):
     """What became of an operation: the leaf, its priority now, and the total behind an update or of a draw. `empty`:
     nothing could be drawn, since all priorities are 0."""
 
@@ -101,7 +101,7 @@ class SumTree(wiring.Component):
         super().__init__(
             {
                 "operations": In(stream.Signature(Operation(capacity, priority_bits))),
-                "found": Out(stream.Signature(Found(capacity, priority_bits), always_ready=True)),
+                "found": Out(stream.Signature(TreeResult(capacity, priority_bits), always_ready=True)),
                 "total": Out(priority_bits + exact_log2(capacity)),
                 "entered": Out(stream.Signature(Change(priority_bits), always_ready=True)),
             }
@@ -230,7 +230,7 @@ class SumTree(wiring.Component):
 
     def _place(self, m, step):
         """Where in the total a draw wants to be."""
-        rest = high_half(m, step.fraction, step.total, name="place")
+        rest = multiply_high(m, step.fraction, step.total, name="place")
         for stage in range(LATENCY):
             before, step = step, Signal(self._step(0), name=f"placing_{stage}")
             m.d.sync += [

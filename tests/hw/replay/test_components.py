@@ -4,7 +4,7 @@
 import pytest
 from amaranth.hdl import Fragment
 
-from hw.replay.components import PARTS
+from hw.replay.components import COMPONENTS
 from iswitch.config import Config, Replay
 
 CONFIGS = [
@@ -14,7 +14,7 @@ CONFIGS = [
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=["mixed", "phased"])
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", COMPONENTS)
 def test_a_part_can_be_built_alone(name, config):
-    part = PARTS[name](config)
+    part = COMPONENTS[name](config)
     assert Fragment.get(part, None) is not None and len(list(part.signature.flatten(part))) > 1

@@ -8,8 +8,8 @@ import pytest
 from amaranth.hdl import Value
 
 import hw.replay.reply.answers
-from hw.replay.reply.answers import Answerer
-from hw.replay.reply.cache import Kept
+from hw.replay.reply.answers import AnswerSender
+from hw.replay.reply.cache import ReplyCache
 from iswitch.config import Replay
 from iswitch.wire.replay import ALL_FRAGMENTS, END, REPLAY_HEADER, STATUS, Kind
 from sim.bench.mutant import mutant
@@ -57,9 +57,9 @@ def expected(asked, contents):
         )
 
 
-def check(answers, *, answerer=Answerer, asked=0.0, heads=0.0, rows=0.0):
+def check(answers, *, answerer=AnswerSender, asked=0.0, heads=0.0, rows=0.0):
     """stalls: of who asks, who takes heads, who takes rows."""
-    kept = Kept(REPLAY)
+    kept = ReplyCache(REPLAY)
     contents = np.random.default_rng(7).integers(0, 2**64, kept.rows, "<u8").tolist()
     dut = answerer(REPLAY, kept)
     bench = Bench(dut)
@@ -70,7 +70,7 @@ def check(answers, *, answerer=Answerer, asked=0.0, heads=0.0, rows=0.0):
     )
 
     async def memory(ctx):
-        """As `Kept` is: what stands at `at` comes behind the edge."""
+        """As `ReplyCache` is: what stands at `at` comes behind the edge."""
         async for _, _, at in ctx.tick().sample(dut.at):
             assert at < kept.rows, "rows are asked for that there are not"
             ctx.set(Value.cast(dut.row), contents[at])
@@ -222,7 +222,7 @@ def test_a_row_a_cycle_and_1_cycle_from_what_is_asked_to_its_head():
     ],
 )
 def test_a_mutant_is_noticed(sound, wrong):
-    broken = mutant(hw.replay.reply.answers, sound, wrong).Answerer
+    broken = mutant(hw.replay.reply.answers, sound, wrong).AnswerSender
     with pytest.raises((AssertionError, TimeoutError)):
         check(short(), answerer=broken)
         for rates in ({}, {"heads": 0.5, "rows": 0.5}):

@@ -1,12 +1,12 @@
 # amaranth: UnusedElaboratable=no
-"""Kept answers and lists: what was put last is shown."""
+"""ReplyCache answers and lists: what was put last is shown."""
 
 import random
 
 import pytest
 from amaranth.hdl import Value
 
-from hw.replay.reply.cache import Answer, Kept
+from hw.replay.reply.cache import Answer, ReplyCache
 from iswitch.config import Replay
 from sim.bench.stream import Bench
 
@@ -15,7 +15,7 @@ REPLAYS = [Replay(capacity=16, sessions=2, kept=1, draws=16), Replay(capacity=16
 
 @pytest.mark.parametrize("replay", REPLAYS, ids=str)
 def test_places_of_answers_and_lists(replay):
-    kept = Kept(replay)
+    kept = ReplyCache(replay)
     assert kept.answers == replay.sessions * replay.kept
     assert kept.scratch == kept.answers * replay.draws and kept.rows == kept.scratch + 160
 
@@ -23,7 +23,7 @@ def test_places_of_answers_and_lists(replay):
 @pytest.mark.parametrize("replay", REPLAYS, ids=str)
 def test_what_was_put_last_is_shown_a_cycle_after_it_was_asked_for(replay):
     """Both at once, in any place: what is put while the same is asked for may be seen or not."""
-    rng, dut = random.Random(1), Kept(replay)
+    rng, dut = random.Random(1), ReplyCache(replay)
     answers: dict[int, int] = {}
     lists: dict[int, int] = {}
     bits = Value.cast(dut.put_answer).shape().width

@@ -10,7 +10,7 @@ import pytest
 from scapy.utils import checksum
 
 import hw.replay.reply.framer
-from hw.replay.reply.framer import BODY_ROWS, HEAD_ROWS, Outlet
+from hw.replay.reply.framer import BODY_ROWS, HEAD_ROWS, ReplyFramer
 from iswitch.wire import ADDRESSES, FRAME_BYTES, ones_complement_sum
 from iswitch.wire.replay import END, REPLAY_HEADER
 from sim.bench.mutant import mutant
@@ -64,7 +64,7 @@ def adverse():
 class Exit:
     """`frames` out of an outlet, and for each what stood beside its words."""
 
-    def __init__(self, jobs, *, bus_bits, outlet=Outlet, asked=0.0, given=0.0, stalls=0.0):
+    def __init__(self, jobs, *, bus_bits, outlet=ReplyFramer, asked=0.0, given=0.0, stalls=0.0):
         dut = outlet(bus_bits=bus_bits)
         bench = Bench(dut)
         heads = [
@@ -152,7 +152,7 @@ def test_a_row_a_cycle_and_2_cycles_between_frames(bus_bits):
 
 def test_rows_leave_only_with_the_head_that_they_belong_to():
     """Two that are there too soon are taken, and wait for it."""
-    dut = Outlet(bus_bits=64)
+    dut = ReplyFramer(bus_bits=64)
     bench = Bench(dut)
     heads = bench.source(dut.heads, [{"rows": 2}, {"rows": 3}], stalls=0.98)
     rows, sink = bench.source(dut.rows, range(1, 6)), bench.sink(dut.o)
@@ -170,8 +170,8 @@ def test_rows_leave_only_with_the_head_that_they_belong_to():
 
 @pytest.mark.parametrize("bus_bits", [0, 65, 128])
 def test_bus_wrong(bus_bits):
-    with pytest.raises(ValueError, match=f"Outlet bus_bits must be 64, 256 or 512, not {bus_bits}"):
-        Outlet(bus_bits=bus_bits)
+    with pytest.raises(ValueError, match=f"ReplyFramer bus_bits must be 64, 256 or 512, not {bus_bits}"):
+        ReplyFramer(bus_bits=bus_bits)
 
 
 @pytest.mark.mutant
@@ -213,7 +213,7 @@ def test_bus_wrong(bus_bits):
     ],
 )
 def test_a_mutant_is_noticed(sound, wrong):
-    broken = mutant(hw.replay.reply.framer, sound, wrong).Outlet
+    broken = mutant(hw.replay.reply.framer, sound, wrong).ReplyFramer
     with pytest.raises((AssertionError, TimeoutError)):
         check(adverse(), 256, outlet=broken)
         for rates in ((0, 0, 0), (0, 0.5, 0.5)):

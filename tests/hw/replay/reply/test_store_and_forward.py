@@ -8,7 +8,7 @@ import pytest
 
 import hw.replay.reply.store_and_forward
 from hw.replay.reply.framer import FRAME_ROWS
-from hw.replay.reply.store_and_forward import WholeFrames
+from hw.replay.reply.store_and_forward import StoreAndForward
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 
@@ -31,7 +31,7 @@ def frames_of(sizes):
 MIXED = [SHORTEST] * 20 + [LONGEST, SHORTEST, LONGEST, LONGEST, 1416, *range(SHORTEST, 400, 32)]
 
 
-def check(part=WholeFrames, *, bus_bits=64, stalls=0.0, pauses=0.0, sizes=tuple(MIXED)):
+def check(part=StoreAndForward, *, bus_bits=64, stalls=0.0, pauses=0.0, sizes=tuple(MIXED)):
     """pauses: of what comes; stalls: of what leaves."""
     bench = Bench(dut := part(bus_bits=bus_bits), stalls=stalls)
     frames = frames_of(sizes)
@@ -86,7 +86,7 @@ MUTANTS = {
 @pytest.mark.mutant
 @pytest.mark.parametrize(("sound", "wrong"), MUTANTS.values(), ids=MUTANTS)
 def test_mutants_are_noticed(sound, wrong):
-    broken = mutant(hw.replay.reply.store_and_forward, sound, wrong).WholeFrames
+    broken = mutant(hw.replay.reply.store_and_forward, sound, wrong).StoreAndForward
     with pytest.raises((AssertionError, TimeoutError)):
         sink = check(broken, pauses=0.8)
         starts = [k for k in range(len(sink.items)) if k == 0 or sink.items[k - 1].word.last]

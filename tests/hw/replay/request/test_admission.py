@@ -10,7 +10,7 @@ import pytest
 from amaranth.hdl import Value
 
 import hw.replay.request.admission
-from hw.replay.request.admission import LEAD_ROWS, Form, Judge, Table
+from hw.replay.request.admission import PARAMETER_ROWS, Admission, HeaderCheck, TableState
 from hw.replay.request.sessions import Session
 from iswitch.config import Replay
 from iswitch.wire import FRAME_BYTES
@@ -62,8 +62,8 @@ RECORDS = {
 }
 
 
-class Asked(Service):
-    """The golden service, of which only the judgement is wanted: what is carried out has no effect beyond that. Tables
+class OutgoingAnswer(Service):
+    """The golden service, of which only the judgement is wanted: what is carried out has no effect beyond that. Samplers
     have as many items as they say."""
 
     def __init__(self, replay):
@@ -86,7 +86,7 @@ def near(rng, value, *, by=2):
 def state_of(rng, replay):
     """Any state that a service can come to, and much about its borders: a Service, and what of its Places is a
     Session's row."""
-    service = Asked(replay)
+    service = OutgoingAnswer(replay)
     for k in range(replay.sessions):
         written = rng.choice([0, 1, SERIAL - 1, HALF, rng.getrandbits(32)])
         oldest = (
@@ -217,7 +217,7 @@ def frame_of(values):
 
 
 def rows_of(rng, service, values, body):
-    """Inputs of a Judge: the engine looks up place 0 for those that there are not."""
+    """Inputs of a Admission: the engine looks up place 0 for those that there are not."""
     replay, kind, state = service.config, values["kind"], service.tables[values["table"]]
     place = lambda index: service.places[index if index < replay.sessions else 0]
     session = lambda at: pack(
@@ -234,7 +234,7 @@ def rows_of(rng, service, values, body):
             "address": {"mac": rng.getrandbits(48)},
         },
     )
-    lead = body[: 8 * LEADS.get(kind, 0)].ljust(8 * LEAD_ROWS, b"\xee")  # what is left of a request before
+    lead = body[: 8 * LEADS.get(kind, 0)].ljust(8 * PARAMETER_ROWS, b"\xee")  # what is left of a request before
     log = int(np.frombuffer(lead, LOAD, 1)["session"][0])
     return {
         "frame": frame_of(values),
@@ -242,7 +242,7 @@ def rows_of(rng, service, values, body):
         "session": session(place(values["session"])),
         "other": session(place(log)),
         "table": pack(
-            Table,
+            TableState,
             {
                 "adds": state.adds,
                 "ticket": state.ticket,
@@ -273,7 +273,7 @@ def answers(part, replay, cases, names):
     return found
 
 
-def check_judge(replay=REPLAY, *, part=Judge, count=6000, seed=1):
+def check_judge(replay=REPLAY, *, part=Admission, count=6000, seed=1):
     rng, cases, expected = random.Random(seed), [], []
     for _ in range(count // 4):
         service = state_of(rng, replay)
@@ -334,12 +334,12 @@ def test_a_repeat_is_known_after_ever_so_many_requests():
                     {"frame": frame_of({"kind": Kind.SKIP, "seq": (next - ago) % SERIAL}), "session": row, "ordered": 1}
                 )
                 expected.append((Fate.REPEATED if ago <= kept else Fate.OLD,))
-    assert answers(Judge, REPLAY, cases, ("fate",)) == expected
+    assert answers(Admission, REPLAY, cases, ("fate",)) == expected
 
 
-def check_form(replay=REPLAY, *, part=Form, count=4000, seed=1):
+def check_form(replay=REPLAY, *, part=HeaderCheck, count=4000, seed=1):
     """Any kind, table, count and length, mostly right but for one of them."""
-    rng, service, cases, expected = random.Random(seed), Asked(replay), [], []
+    rng, service, cases, expected = random.Random(seed), OutgoingAnswer(replay), [], []
     for _ in range(count):
         kind = rng.choice([*Kind, 14, 15, 16, 17, 128, 255])
         head, each, most = service.form(Kind(kind)) if kind in tuple(Kind) else (0, 0, 0)
@@ -373,7 +373,7 @@ def test_what_is_malformed_is_so_for_the_model(replay, seed):
 
 
 def test_records_begin_where_the_judge_looks():
-    assert max(one.itemsize for one in RECORDS.values()) == 8 * LEAD_ROWS and REPLAY_FRAME.itemsize == FRAME_BYTES
+    assert max(one.itemsize for one in RECORDS.values()) == 8 * PARAMETER_ROWS and REPLAY_FRAME.itemsize == FRAME_BYTES
 
 
 @pytest.mark.mutant
@@ -435,7 +435,7 @@ def test_records_begin_where_the_judge_looks():
     ],
 )
 def test_a_mutant_of_the_judge_is_noticed(sound, wrong):
-    broken = mutant(hw.replay.request.admission, sound, wrong).Judge
+    broken = mutant(hw.replay.request.admission, sound, wrong).Admission
     with pytest.raises(AssertionError):
         check_judge(part=broken, count=1000)
         check_judge(FAR, part=broken, count=3000)
@@ -467,7 +467,7 @@ def test_a_mutant_of_the_judge_is_noticed(sound, wrong):
     ],
 )
 def test_a_mutant_of_the_form_is_noticed(sound, wrong):
-    broken = mutant(hw.replay.request.admission, sound, wrong).Form
+    broken = mutant(hw.replay.request.admission, sound, wrong).HeaderCheck
     with pytest.raises(AssertionError):
         check_form(part=broken)
         check_form(FAR, part=broken)

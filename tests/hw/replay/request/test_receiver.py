@@ -6,7 +6,7 @@ import struct
 import pytest
 
 import hw.replay.request.receiver
-from hw.replay.request.receiver import Inlet
+from hw.replay.request.receiver import RequestReceiver
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench, to_words
 
@@ -27,7 +27,7 @@ class Entry:
     """Frames into an inlet, each from a port of its own number modulo 16; `frames` are those that came out, with where
     they had come in."""
 
-    def __init__(self, frames, *, bus_bits, inlet=Inlet, depth=64, sent=0.0, stalls=0.0, start=0, quiet=30):
+    def __init__(self, frames, *, bus_bits, inlet=RequestReceiver, depth=64, sent=0.0, stalls=0.0, start=0, quiet=30):
         self.dut = dut = inlet(bus_bits=bus_bits, depth=depth)
         bench, words, beside = Bench(dut), [], []
         for k, frame in enumerate(frames):
@@ -69,7 +69,7 @@ def expected(frames, which=None):
     return [(rows_of(frame), (k % 16, len(frame))) for k, frame in enumerate(frames) if which is None or k in which]
 
 
-def check_rows(bus_bits, *, inlet=Inlet, sent=0.0, stalls=0.0):
+def check_rows(bus_bits, *, inlet=RequestReceiver, sent=0.0, stalls=0.0):
     """Every number of rows up to three words and more, and the longest frames."""
     frames = frames_of([*range(8, 3 * bus_bits // 8 + 16, 8), 1472, 64, 1480, 1488])
     entry = Entry(frames, bus_bits=bus_bits, inlet=inlet, depth=1024, sent=sent, stalls=stalls)
@@ -90,7 +90,7 @@ def test_a_row_a_cycle_and_the_first_4_cycles_after_its_word(bus_bits):
     assert entry.sink.times == list(range(entry.sink.times[0], entry.sink.times[0] + len(entry.sink.times)))
 
 
-def check_drops(bus_bits, inlet=Inlet):
+def check_drops(bus_bits, inlet=RequestReceiver):
     """Nobody takes rows until all was sent: what fits is decided frame by frame, at its first word."""
     bus_bytes = bus_bits // 8
     lengths = [
@@ -167,7 +167,7 @@ def test_more_than_64_frames_at_a_time_are_too_many():
     ],
 )
 def test_a_mutant_is_noticed(sound, wrong):
-    broken = mutant(hw.replay.request.receiver, sound, wrong).Inlet
+    broken = mutant(hw.replay.request.receiver, sound, wrong).RequestReceiver
     with pytest.raises((AssertionError, TimeoutError)):
         for stalls in STALLS:
             check_rows(256, inlet=broken, stalls=stalls)

@@ -1,11 +1,11 @@
-"""Draws of batches against the golden model, with and without stalls; every plausible slip in them is noticed."""
+"""RandomFractions of batches against the golden model, with and without stalls; every plausible slip in them is noticed."""
 
 import random
 
 import pytest
 
 import hw.replay.sampling.fractions
-from hw.replay.sampling.fractions import Draws
+from hw.replay.sampling.fractions import RandomFractions
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench
 from sim.model.replay.draws import fractions, stride
@@ -22,7 +22,7 @@ def batches(seed=1):
                 yield {"count": count, "stride": stride(count) if strata else 0, "seed": seed}
 
 
-def check(draws=Draws, stalls=0.0):
+def check(draws=RandomFractions, stalls=0.0):
     dut, asked = draws(), list(batches())
     expected = []
     for batch in asked:
@@ -65,7 +65,7 @@ def test_one_fraction_a_cycle_and_no_cycle_between_batches():
     ],
 )
 def test_a_mutant_is_noticed(sound, wrong):
-    broken = mutant(hw.replay.sampling.fractions, sound, wrong).Draws
+    broken = mutant(hw.replay.sampling.fractions, sound, wrong).RandomFractions
     with pytest.raises((AssertionError, TimeoutError)):
         check(broken)
         check(broken, stalls=0.5)

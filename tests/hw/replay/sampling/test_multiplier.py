@@ -18,7 +18,7 @@ def check(module=hw.replay.sampling.multiplier, *, bits=44, adds=True, stalls=0.
     """Numbers of which many are next to a power of two, or have long runs of ones, so that carries go far."""
     rng, m = random.Random(bits), Module()
     fraction, whole, plus, goes = Signal(FRACTION_BITS), Signal(bits), Signal(64), Signal()
-    found = module.high_half(m, fraction, whole, name="half", plus=plus if adds else None, goes=goes)
+    found = module.multiply_high(m, fraction, whole, name="half", plus=plus if adds else None, goes=goes)
     m.d.comb += Signal(len(found)).eq(found)
     some = lambda width: rng.choice(
         [

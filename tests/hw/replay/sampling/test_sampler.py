@@ -6,14 +6,15 @@ import pytest
 
 import hw.replay.sampling.sampler
 from hw.replay.sampling.sampler import Sampler
-from hw.replay.sampling.slots import Kind
+from hw.replay.sampling.slots import CommandKind
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench
 from sim.model.replay.histogram import bucket
-from sim.model.replay.slots import Handle, Slots
+from sim.model.replay.slots import Handle
+from sim.model.replay.slots import Slots as Model
 
 
-def story(model, *, count, kinds=tuple(Kind), seed=1):
+def story(model, *, count, kinds=tuple(CommandKind), seed=1):
     """Random commands, and what the model makes of them. Handles of long ago, and slots that are filled again while
     draws of them are under way."""
     rng, given = random.Random(seed), [Handle(0, 0)]
@@ -30,13 +31,13 @@ def story(model, *, count, kinds=tuple(Kind), seed=1):
             "fraction": fraction,
         }
         stale = empty = False
-        if kind == Kind.ADD:
+        if kind == CommandKind.ADD:
             given.append(handle := model.add(priority))
-        elif kind == Kind.UPDATE:
+        elif kind == CommandKind.UPDATE:
             stale = not model.update(handle, priority)
             handle = Handle(handle.slot, 0) if stale else handle
             priority = model.tree.priorities[handle.slot]
-        elif kind == Kind.READ:
+        elif kind == CommandKind.READ:
             there = model.read(handle.slot)
             stale = there is None
             handle, priority = there or (Handle(handle.slot, 0), 0)
@@ -59,14 +60,14 @@ def check(
     generation_bits=3,
     arity=4,
     count=1000,
-    kinds=tuple(Kind),
+    kinds=tuple(CommandKind),
     stalls=0.0,
     phased=False,
 ):
     dut = sampler(
         capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits, arity=arity, phased=phased
     )
-    model = Slots(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits)
+    model = Model(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits)
     told = list(story(model, count=count, kinds=kinds))
     bench = Bench(dut, stalls=stalls)
     source, sink = (
@@ -113,14 +114,20 @@ def test_without_a_second_copy_of_priorities_all_is_the_models_too(
 
 
 @pytest.mark.parametrize(
-    "kinds", [(Kind.ADD,), (Kind.ADD, Kind.DRAW), (Kind.ADD, Kind.READ), (Kind.ADD, Kind.DRAW, Kind.DRAW, Kind.UPDATE)]
+    "kinds",
+    [
+        (CommandKind.ADD,),
+        (CommandKind.ADD, CommandKind.DRAW),
+        (CommandKind.ADD, CommandKind.READ),
+        (CommandKind.ADD, CommandKind.DRAW, CommandKind.DRAW, CommandKind.UPDATE),
+    ],
 )
 def test_a_command_a_cycle_in_every_mix(kinds):
     source = check(capacity=8, arity=4, kinds=kinds, count=600)
     assert source.times[-1] - source.times[0] == len(source.times) - 1
 
 
-@pytest.mark.parametrize("kinds", [(Kind.ADD, Kind.UPDATE, Kind.READ), (Kind.DRAW,)])
+@pytest.mark.parametrize("kinds", [(CommandKind.ADD, CommandKind.UPDATE, CommandKind.READ), (CommandKind.DRAW,)])
 def test_a_command_a_cycle_without_a_second_copy_as_long_as_draws_are_apart(kinds):
     source = check(capacity=8, arity=4, kinds=kinds, count=300, phased=True)
     assert source.times[-1] - source.times[1] == len(source.times) - 2  # the first is taken while memories are wiped
@@ -129,7 +136,7 @@ def test_a_command_a_cycle_without_a_second_copy_as_long_as_draws_are_apart(kind
 def test_what_is_no_longer_there_is_drawn_with_its_own_generation():
     """Of eight slots each is filled again every eighth cycle, while a draw is under way for longer: its handle is that
     of its time."""
-    check(capacity=8, arity=4, generation_bits=8, kinds=(Kind.ADD, Kind.ADD, Kind.DRAW), count=600)
+    check(capacity=8, arity=4, generation_bits=8, kinds=(CommandKind.ADD, CommandKind.ADD, CommandKind.DRAW), count=600)
 
 
 @pytest.mark.mutant
@@ -157,4 +164,11 @@ def test_a_mutant_is_noticed(sound, wrong):
         check(broken, count=300)
         check(broken, count=200, phased=True)
         check(broken, count=400, capacity=8, arity=4, stalls=0.5)
-        check(broken, count=300, capacity=8, arity=4, generation_bits=8, kinds=(Kind.ADD, Kind.ADD, Kind.DRAW))
+        check(
+            broken,
+            count=300,
+            capacity=8,
+            arity=4,
+            generation_bits=8,
+            kinds=(CommandKind.ADD, CommandKind.ADD, CommandKind.DRAW),
+        )

@@ -6,11 +6,12 @@ import pytest
 import hw.replay.sampling.sampler
 import hw.replay.sampling.slots
 from hw.replay.sampling.sampler import Sampler
-from hw.replay.sampling.slots import Kind
+from hw.replay.sampling.slots import CommandKind
 from sim.bench.compiled import Compiled
 from sim.bench.mutant import mutant
 from sim.bench.sumtree import fractions
-from sim.model.replay.slots import Handle, Slots
+from sim.model.replay.slots import Handle
+from sim.model.replay.slots import Slots as Model
 
 MIXES = {
     "in any mix": (0.25, 0.3, 0.35, 0.1),
@@ -26,13 +27,13 @@ def answers(model, commands):
     nothing."""
     columns = (commands[name].tolist() for name in ("kind", "slot", "generation", "priority", "fraction"))
     for kind, slot, generation, priority, fraction in zip(*columns):
-        if kind == Kind.ADD:
+        if kind == CommandKind.ADD:
             handle = model.add(priority)
             yield 0, 0, *handle, priority, model.tree.total
-        elif kind == Kind.UPDATE:
+        elif kind == CommandKind.UPDATE:
             good = model.update(Handle(slot, generation), priority)
             yield not good, 0, slot, generation if good else 0, model.tree.priorities[slot], model.tree.total
-        elif kind == Kind.DRAW:
+        elif kind == CommandKind.DRAW:
             drawn = model.draw(fraction)
             yield (0, 0, *drawn.handle, drawn.priority, drawn.total) if drawn else (0, 1, 0, 0, None, 0)
         else:
@@ -61,7 +62,7 @@ def run(
     gateware = sampler(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits)
     engine, model = (
         Compiled(gateware),
-        Slots(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits),
+        Model(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits),
     )
     rng = np.random.default_rng(seed)
     engine.run(engine.rows(max(capacity, 1 << 8) + 8))
@@ -80,7 +81,7 @@ def run(
             known = np.array([value is not None for value in values])
             wanted = np.array([value for value in values if value is not None], np.uint64)
             assert np.array_equal(found[f"results_payload_{name}"][known], wanted), name
-        drawn = found[(found["results_payload_kind"] == Kind.DRAW) & (found["results_payload_empty"] == 0)]
+        drawn = found[(found["results_payload_kind"] == CommandKind.DRAW) & (found["results_payload_empty"] == 0)]
         assert drawn["results_payload_priority"].all()
         stale, draws = stale + int(found["results_payload_stale"].sum()), draws + len(drawn)
         empty += int(found["results_payload_empty"].sum())
@@ -110,7 +111,7 @@ def test_draws_sums_and_refusals_are_the_models_at_length():
 )
 def test_the_check_notices_a_mutant(sound, wrong, monkeypatch):
     slots = mutant(hw.replay.sampling.slots, sound, wrong)
-    monkeypatch.setattr(hw.replay.sampling.sampler, "Slots", slots.Slots)
+    monkeypatch.setattr(hw.replay.sampling.sampler, "SlotTable", slots.SlotTable)
     monkeypatch.setattr(hw.replay.sampling.sampler, "generation", slots.generation)
     with pytest.raises(AssertionError):
         run(40_000, capacity=64, priority_bits=8, generation_bits=4)

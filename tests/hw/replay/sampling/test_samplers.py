@@ -7,13 +7,14 @@ import pytest
 from amaranth.hdl import Value
 
 import hw.replay.sampling.samplers
-from hw.replay.sampling.samplers import HANDLE_BITS, Tables
-from hw.replay.sampling.slots import Kind
+from hw.replay.sampling.samplers import HANDLE_BITS, Samplers
+from hw.replay.sampling.slots import CommandKind
 from iswitch.config import Replay
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench, pack
 from sim.model.replay.histogram import bucket
-from sim.model.replay.slots import Handle, Slots
+from sim.model.replay.slots import Handle
+from sim.model.replay.slots import Slots as Model
 
 REPLAY = Replay(tables=2, capacity=32, priority_bits=7)
 SIZES = [
@@ -28,7 +29,7 @@ SIZES = [
 
 def carried_out(model, rng, given):
     """A command for one table and what the model makes of it."""
-    kind, bits = rng.choice([Kind.ADD, Kind.ADD, *Kind]), model.tree.priority_bits
+    kind, bits = rng.choice([CommandKind.ADD, CommandKind.ADD, *CommandKind]), model.tree.priority_bits
     priority, fraction = rng.choice([0, 1, (1 << bits) - 1, rng.getrandbits(bits)]), rng.getrandbits(64)
     handle, stale, empty = rng.choice(given[-40:] or [Handle(0, 1)]), False, False
     command = {
@@ -38,13 +39,13 @@ def carried_out(model, rng, given):
         "priority": priority,
         "fraction": fraction,
     }
-    if kind == Kind.ADD:
+    if kind == CommandKind.ADD:
         handle = model.add(priority)
         given.append(handle)
-    elif kind == Kind.UPDATE:
+    elif kind == CommandKind.UPDATE:
         stale = not model.update(handle, priority)
         handle, priority = Handle(handle.slot, 0 if stale else handle.generation), model.tree.priorities[handle.slot]
-    elif kind == Kind.READ:
+    elif kind == CommandKind.READ:
         there = model.read(handle.slot)
         stale, (handle, priority) = there is None, there or (Handle(handle.slot, 0), 0)
     else:
@@ -53,13 +54,13 @@ def carried_out(model, rng, given):
     return command, (kind, stale, empty, *handle, priority, model.tree.total)
 
 
-def check(replay=REPLAY, *, part=Tables, bursts=60, stalls=0.0, seed=1):
+def check(replay=REPLAY, *, part=Samplers, bursts=60, stalls=0.0, seed=1):
     """Bursts of commands, each for one table, none before the last burst is over. Everything that can be seen of each
     table is the model's."""
     rng, dut = random.Random(seed), part(replay)
     bits = replay.capacity.bit_length() - 1
     models = [
-        Slots(capacity=replay.capacity, priority_bits=replay.priority_bits, generation_bits=HANDLE_BITS - bits)
+        Model(capacity=replay.capacity, priority_bits=replay.priority_bits, generation_bits=HANDLE_BITS - bits)
         for _ in range(replay.tables)
     ]
     given = [[] for _ in models]
@@ -162,7 +163,7 @@ def test_each_table_is_the_models_whatever_the_others_do(replay, stalls):
     ],
 )
 def test_a_mutant_is_noticed(sound, wrong):
-    broken = mutant(hw.replay.sampling.samplers, sound, wrong).Tables
+    broken = mutant(hw.replay.sampling.samplers, sound, wrong).Samplers
     with pytest.raises((AssertionError, ValueError)):
         check(part=broken, bursts=30)
         check(SIZES[-1], part=broken, bursts=30)

@@ -6,14 +6,14 @@ import random
 import pytest
 
 import hw.replay.sampling.slots
-from hw.replay.sampling.slots import Kind, Slots
+from hw.replay.sampling.slots import CommandKind, SlotTable
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench
 from sim.model.replay.slots import Handle
 from sim.model.replay.slots import Slots as Model
 
 
-def check(slots=Slots, *, capacity=8, priority_bits=5, generation_bits=3, count=600, stalls=0.0, phased=False):
+def check(slots=SlotTable, *, capacity=8, priority_bits=5, generation_bits=3, count=600, stalls=0.0, phased=False):
     """Handles of what was added lately or long ago, or of nothing; the same slot again and again."""
     rng = random.Random(capacity)
     dut = slots(capacity=capacity, priority_bits=priority_bits, generation_bits=generation_bits, phased=phased)
@@ -21,7 +21,7 @@ def check(slots=Slots, *, capacity=8, priority_bits=5, generation_bits=3, count=
     commands, expected, given, adds = [], [], [Handle(0, 0)], 0
     for k in range(count):
         kind = rng.choice(
-            list(Kind) if k > 20 else [Kind.UPDATE, Kind.DRAW, Kind.READ]
+            list(CommandKind) if k > 20 else [CommandKind.UPDATE, CommandKind.DRAW, CommandKind.READ]
         )  # at first there is nothing to update
         priority, fraction = rng.getrandbits(priority_bits), rng.getrandbits(64)
         handle = rng.choice(
@@ -40,15 +40,15 @@ def check(slots=Slots, *, capacity=8, priority_bits=5, generation_bits=3, count=
                 "fraction": fraction,
             }
         )
-        if kind == Kind.DRAW:
+        if kind == CommandKind.DRAW:
             expected.append((kind, adds % (capacity << generation_bits), fraction))
             continue
-        old = model.tree.priorities[model.next if kind == Kind.ADD else handle.slot]
-        if kind == Kind.ADD:
+        old = model.tree.priorities[model.next if kind == CommandKind.ADD else handle.slot]
+        if kind == CommandKind.ADD:
             given.append(handle := model.add(priority))
             adds += 1
             expected.append((kind, False, *handle, old, priority))
-        elif kind == Kind.READ:
+        elif kind == CommandKind.READ:
             there = model.read(handle.slot)
             expected.append((kind, there is None, *(there[0] if there else (handle.slot, 0)), old, old))
         else:
@@ -61,17 +61,17 @@ def check(slots=Slots, *, capacity=8, priority_bits=5, generation_bits=3, count=
     lap = lambda item: (item.adds // capacity + (item.slot < item.adds % capacity)) % (1 << generation_bits)
     found = [
         (item.kind, item.adds, item.fraction)
-        if item.kind == Kind.DRAW
+        if item.kind == CommandKind.DRAW
         else (item.kind, bool(item.stale), item.slot, lap(item), item.old, item.new)
         for item in sink.items
     ]
     assert [bool(item.changes) for item in sink.items] == [
-        kind == Kind.ADD or kind == Kind.UPDATE and not stale for kind, stale, *_ in expected
+        kind == CommandKind.ADD or kind == CommandKind.UPDATE and not stale for kind, stale, *_ in expected
     ]
     if phased:  # priorities are not its affair
         found, expected = (
             [
-                known if known[0] == Kind.DRAW else (*known[:4], known[5] * item.changes)
+                known if known[0] == CommandKind.DRAW else (*known[:4], known[5] * item.changes)
                 for known, item in zip(whole, sink.items)
             ]
             for whole in (found, expected)
@@ -106,14 +106,14 @@ def test_generations_go_round():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"capacity": 12}, "Slots capacity must be a power of two from 2 to 16777216, not 12"),
-        ({"capacity": 8, "priority_bits": 37}, "Slots priority_bits must be 1 to 36, not 37"),
-        ({"capacity": 8, "generation_bits": 0}, "Slots generation_bits must be 1 to 32, not 0"),
+        ({"capacity": 12}, "SlotTable capacity must be a power of two from 2 to 16777216, not 12"),
+        ({"capacity": 8, "priority_bits": 37}, "SlotTable priority_bits must be 1 to 36, not 37"),
+        ({"capacity": 8, "generation_bits": 0}, "SlotTable generation_bits must be 1 to 32, not 0"),
     ],
 )
 def test_parameters_wrong(wrong, message):
     with pytest.raises(ValueError, match=message):
-        Slots(**wrong)
+        SlotTable(**wrong)
 
 
 @pytest.mark.mutant
@@ -125,13 +125,13 @@ def test_parameters_wrong(wrong, message):
         ("asked.generation == generation(", "1 | generation("),
         ("+ (slot < following)", ""),
         ("(slot < following)", "(slot <= following)"),
-        ("adding | (asked.kind == Kind.UPDATE) & good", "adding"),
-        ("adding | (asked.kind == Kind.UPDATE) & good", "adding | good"),
-        ("adding | (asked.kind == Kind.UPDATE) & good", "(asked.kind == Kind.UPDATE) & good"),
-        ("Kind.UPDATE) & good), judged", "Kind.UPDATE)), judged"),
+        ("adding | (asked.kind == CommandKind.UPDATE) & good", "adding"),
+        ("adding | (asked.kind == CommandKind.UPDATE) & good", "adding | good"),
+        ("adding | (asked.kind == CommandKind.UPDATE) & good", "(asked.kind == CommandKind.UPDATE) & good"),
+        ("CommandKind.UPDATE) & good), judged", "CommandKind.UPDATE)), judged"),
         ("here & held.changes", "held.changes"),
-        (" | (asked.kind == Kind.READ) & ~there", ""),
-        ("Kind.READ) & ~there", "Kind.READ) & ~good"),
+        (" | (asked.kind == CommandKind.READ) & ~there", ""),
+        ("CommandKind.READ) & ~there", "CommandKind.READ) & ~good"),
         ("(self.filled != self.capacity)", "1"),
         ("with m.If(~held.changes):", "with m.If(held.stale):"),
         ("slot.eq(Mux(adding, adds", "slot.eq(Mux(0, adds"),
@@ -140,7 +140,7 @@ def test_parameters_wrong(wrong, message):
     ],
 )
 def test_a_mutant_is_noticed(sound, wrong):
-    broken = mutant(hw.replay.sampling.slots, sound, wrong).Slots
+    broken = mutant(hw.replay.sampling.slots, sound, wrong).SlotTable
     with pytest.raises(AssertionError):
         check(broken)
         check(broken, stalls=0.5)
