@@ -209,7 +209,7 @@ MUTANTS = {
     "who yields keeps its entry": (search, "Mux(other_found, other, wanted)", "wanted"),
     "who says no ranks gets another's": (search, "(row.ranks & mine).any()", "(row.ranks & frame.members).any()"),
     "who wants any rank gets another's": (search, "empty = free & ~held", "empty = free"),
-    "an index is not the lowest rank": (search, "wanted.eq(lowest(frame.members))", "wanted.eq(frame.member)"),
+    "an index is not the lowest rank": (search, "wanted.eq(lowest_set(frame.members))", "wanted.eq(frame.member)"),
     "an index is no rank that belongs below": (search, "~taken & below.bit_select(previous, 1)", "~taken"),
     "ranks may be anybody's": (search, "(mine & ~below).any()", "0"),
     "a newcomer joins a tree that runs": (context, "shut.eq(self.exists & ", "shut.eq(0 & "),
