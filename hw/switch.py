@@ -1,6 +1,6 @@
 """The whole switch: frames in at every port, frames out at every port, one Config."""
 
-from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.hdl import Cat, Const, Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -17,11 +17,11 @@ from hw.ingress.arbiter import Arbiter
 from hw.ingress.packet_queue import PacketQueue
 from hw.ingress.parser import Parser
 from hw.interface.address import Parent
-from hw.interface.headers import Laned
-from hw.interface.reply import Addressed
+from hw.interface.headers import Arrival
+from hw.interface.reply import ReplyRoute
 from hw.interface.verdict import Verdict
 from hw.replay.engine import Engine
-from hw.stream.packet import Packet
+from hw.stream.packet import Packet, first_of
 from hw.stream.skid_buffer import SkidBuffer
 from iswitch.config import Config
 from iswitch.wire import PortCounter, Stat
@@ -34,7 +34,7 @@ class Switch(wiring.Component):
 
         rx -> PacketQueue -> Arbiter -> Parser -+-> Core (decides) -+-> Gate -+-> Aggregator -> results -+-> OutputPort
         -> tx
-              (whole, scanned)                  +-> words that wait +         +-> Responder -> floods ---+
+              (whole, scanned)                  +-> words that wait +         +-> Responder -> forwarded +
                                                                               +-> Engine -> replies -----+
                                                        Core, ReplyComposer -> replies -> Stamp ----------+
 
@@ -75,7 +75,7 @@ class Switch(wiring.Component):
         m = Module()
         config = self.config
         m.submodules.arbiter = arbiter = Arbiter(ports=config.ports, bus_bits=config.bus_bits)
-        m.submodules.lane = lane = SkidBuffer(Laned(config.bus_bits))
+        m.submodules.lane = lane = SkidBuffer(Packet(config.bus_bits, meta=Arrival))
         m.submodules.parser = parser = Parser(bus_bits=config.bus_bits)
         m.submodules.core = core = Core(config)
         m.submodules.verdicts = verdicts = SkidBuffer(Verdict(config))
@@ -83,7 +83,7 @@ class Switch(wiring.Component):
         m.submodules.responder = responder = Responder(config)
         m.submodules.aggregator = aggregator = Aggregator(config)
         m.submodules.composer = composer = ReplyComposer(bus_bits=config.bus_bits)
-        m.submodules.replies = replies = Merge(Addressed(config.bus_bits), inputs=2 if self.engine else 1)
+        m.submodules.replies = replies = Merge(Packet(config.bus_bits, meta=ReplyRoute), inputs=2 if self.engine else 1)
         m.submodules.stamp = stamp = Stamp(bus_bits=config.bus_bits)
         m.submodules.counters = counters = Counters(config)
 
@@ -114,7 +114,7 @@ class Switch(wiring.Component):
         connect(m, core.verdicts, verdicts.i)
         connect(m, verdicts.o, gate.verdicts)
         connect(m, parser.o, gate.words)
-        connect(m, gate.floods, responder.i)
+        connect(m, gate.forwarded, responder.i)
         connect(m, gate.works, aggregator.works)
         connect(m, gate.contributions, aggregator.contributions)
         connect(m, core.replies, composer.replies)
@@ -148,9 +148,6 @@ class Switch(wiring.Component):
                 m.d.comb += counters.stats[stat].eq(core.stats[stat])
 
         engine_busy = self._replay(m, gate, replies, counters)
-        flood_first = Signal(init=1)
-        with m.If(responder.o.valid):
-            m.d.sync += flood_first.eq(responder.o.payload.word.last)
         for queue, output, events in zip(queues, outputs, counters.port_events, strict=True):
             m.d.comb += [
                 output.own_mac.eq(self.own_mac),
@@ -159,12 +156,10 @@ class Switch(wiring.Component):
                 output.results.payload.eq(aggregator.results.payload),
                 output.replies.valid.eq(stamp.o.valid),
                 output.replies.payload.eq(stamp.o.payload),
-                output.floods.valid.eq(responder.o.valid),
-                output.floods.payload.eq(responder.o.payload),
+                output.forwarded.valid.eq(responder.o.valid),
+                output.forwarded.payload.eq(responder.o.payload),
                 output.bind.valid.eq(core.bind.valid),
                 output.bind.payload.eq(core.bind.payload),
-                output.reply_first.eq(stamp.first),
-                output.flood_first.eq(flood_first),
                 events[PortCounter.RX_ERROR].eq(queue.stat_error),
                 events[PortCounter.RX_RUNT].eq(queue.stat_runt),
                 events[PortCounter.RX_OVERSIZE].eq(queue.stat_oversize),
@@ -200,14 +195,11 @@ class Switch(wiring.Component):
         if engine is None:
             return Const(0)
         m.submodules.engine = engine
-        first = Signal(init=1)
-        with m.If(gate.requests.valid):
-            m.d.sync += first.eq(gate.requests.payload.last)
         connect(m, gate.requests, engine.words)
         connect(m, engine.o, replies.i[1])
         connect(m, engine.memory, flipped(self.memory))
         m.d.comb += [
-            engine.first.eq(first),
+            engine.first.eq(first_of(m, gate.requests)),
             engine.arrived.eq(gate.arrived),
             engine.now_us.eq(self.now_us),
             counters.fated.eq(engine.fated),

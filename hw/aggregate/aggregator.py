@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out, connect
 from hw.aggregate.accumulator import LOOP, Accumulator, Emitted
 from hw.aggregate.result import ResultComposer
 from hw.aggregate.sequencer import Sequencer
-from hw.interface.result import ResultHeader, ResultWord
+from hw.interface.result import ResultHeader, ResultMeta
 from hw.interface.verdict import Work
 from hw.stream.packet import Packet
 from iswitch.config import Config
@@ -33,7 +33,9 @@ class Aggregator(wiring.Component):
             {
                 "works": In(stream.Signature(Work(config))),
                 "contributions": In(stream.Signature(Packet(config.bus_bits))),
-                "results": Out(stream.Signature(ResultWord(config), always_ready=True)),
+                "results": Out(
+                    stream.Signature(Packet(config.bus_bits, meta=ResultMeta(config), first=True), always_ready=True)
+                ),
                 "flushed": Out(range(config.lanes + 1)),
                 "busy": Out(1),
             }

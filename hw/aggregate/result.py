@@ -7,7 +7,7 @@ from amaranth.utils import exact_log2
 
 from hw.aggregate.accumulator import Emitted
 from hw.interface.layout import layout
-from hw.interface.result import ResultHeader, ResultWord
+from hw.interface.result import ResultHeader, ResultMeta
 from hw.stream.checksum import sum_halves
 from hw.stream.packet import Packet
 from hw.stream.reduction import popcount, tree_sum
@@ -42,7 +42,9 @@ class ResultComposer(wiring.Component):
             {
                 "headers": In(stream.Signature(ResultHeader(config))),
                 "emitted": In(stream.Signature(Emitted(config))),
-                "results": Out(stream.Signature(ResultWord(config), always_ready=True)),
+                "results": Out(
+                    stream.Signature(Packet(config.bus_bits, meta=ResultMeta(config), first=True), always_ready=True)
+                ),
                 "busy": Out(1),
             }
         )
@@ -72,11 +74,11 @@ class ResultComposer(wiring.Component):
             data.StructLayout(
                 {
                     "count": range(config.members + 1),
-                    "words": len(self.results.payload.words),
+                    "words": len(self.results.payload.meta.words),
                     "parted": 1,
                     "keep": lanes,
                     "at": lanes,
-                    "bytes": len(self.results.payload.word.count),
+                    "bytes": len(self.results.payload.count),
                     "grants": 1,
                     "ranks": lanes,
                 }
@@ -141,27 +143,18 @@ class ResultComposer(wiring.Component):
         # Generate: the words without the complement.
         index = Signal(range(header_words + 1))
         tailing = Signal()
-        made = Signal(
-            data.StructLayout(
-                {
-                    "word": Packet(bus_bits),
-                    "first": 1,
-                    "at": lanes,
-                    "header": ResultHeader(config),
-                    "words": len(known.words),
-                }
-            )
-        )
+        made = Signal(data.StructLayout({"packet": self.results.payload.shape(), "at": lanes}))
+        packet = made.packet
         made_valid, in_payload, closes = (Signal(name=name) for name in ("made_valid", "in_payload", "closes"))
         numbers = self.emitted.payload
         kept = Cat(Mux(~numbers.last | known.keep[k], numbers.data[32 * k : 32 * k + 32], 0) for k in range(lanes))
         m.d.comb += [
             in_payload.eq((index == header_words) & ~tailing),
-            made.first.eq(index == 0),
-            made.header.eq(header),
-            made.words.eq(known.words),
-            made.word.last.eq(closes),
-            made.word.count.eq(config.bus_bytes),
+            packet.first.eq(index == 0),
+            packet.meta.header.eq(header),
+            packet.meta.words.eq(known.words),
+            packet.last.eq(closes),
+            packet.count.eq(config.bus_bytes),
             ends.eq(made_valid & closes),
             self.emitted.ready.eq(in_payload),
         ]
@@ -171,20 +164,20 @@ class ResultComposer(wiring.Component):
             m.d.comb += [
                 made_valid.eq(self.emitted.valid),
                 closes.eq(numbers.last & ~known.parted),
-                made.word.data.eq(kept),
+                packet.data.eq(kept),
             ]
             with m.If(self.emitted.valid & numbers.last & known.parted):
                 m.d.sync += tailing.eq(1)
         with m.Else():
             m.d.comb += [
                 made_valid.eq(held & Mux(known.grants, summed_up, self.emitted.valid)),
-                made.word.data.eq(head.word_select(index, bus_bits)),
+                packet.data.eq(head.word_select(index, bus_bits)),
                 closes.eq(known.grants & (index == header_words - 1)),
             ]
             with m.If(made_valid):
                 m.d.sync += index.eq(index + 1)
         with m.If(closes & ~known.grants):
-            m.d.comb += [made.word.count.eq(known.bytes), made.at.eq(known.at)]
+            m.d.comb += [packet.count.eq(known.bytes), made.at.eq(known.at)]
         if trees:
             # An uplink's tail is tainted ranks, then flags.
             for k in range(lanes):
@@ -192,9 +185,9 @@ class ResultComposer(wiring.Component):
                     tailing, known.keep[-1] & (k == 0), in_payload & numbers.last & ~known.keep[k] & known.ranks[k]
                 )
                 with m.If(header.up & ranks_here):
-                    m.d.comb += made.word.data[32 * k : 32 * k + 32].eq(header.tainted)
+                    m.d.comb += packet.data[32 * k : 32 * k + 32].eq(header.tainted)
                 with m.If(header.up & made.at[k]):
-                    m.d.comb += made.word.data[32 * k : 32 * k + 32].eq(header.partial)
+                    m.d.comb += packet.data[32 * k : 32 * k + 32].eq(header.partial)
         with m.If(ends):
             m.d.sync += [index.eq(0), tailing.eq(0)]
 
@@ -214,20 +207,18 @@ class ResultComposer(wiring.Component):
         with m.If(valid[0]):
             m.d.sync += summed.eq(written)
             m.d.sync += [
-                part.eq(sum_halves(written.word.data, quarter.start, quarter.stop))
+                part.eq(sum_halves(written.packet.data, quarter.start, quarter.stop))
                 for part, quarter in zip(parts, quarters, strict=True)
             ]
         with m.If(valid[1]):
-            m.d.sync += [added.eq(summed), total.eq(Mux(summed.first, 0, total) + tree_sum(parts))]
+            m.d.sync += [added.eq(summed), total.eq(Mux(summed.packet.first, 0, total) + tree_sum(parts))]
         with m.If(valid[2]):
             m.d.sync += [folded.eq(added), complement.eq(~folded_twice(total))]
         with m.If(valid[3]):
             m.d.sync += out.eq(folded)
             for k in range(lanes):
                 with m.If(folded.at[k]):
-                    m.d.sync += out.word.data[32 * k + 16 : 32 * k + 32].eq(complement)
-        m.d.comb += [
-            getattr(self.results.payload, name).eq(getattr(out, name)) for name in ("word", "first", "header", "words")
-        ]
+                    m.d.sync += out.packet.data[32 * k + 16 : 32 * k + 32].eq(complement)
+        m.d.comb += self.results.payload.eq(out.packet)
         m.d.comb += self.busy.eq(self.headers.valid | held | valid.any() | self.results.valid)
         return m

@@ -5,8 +5,9 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.bridge.host_requests import ARP, ECHO, wire
-from hw.interface.forwarded import Flooded
+from hw.interface.forwarded import Forwarding
 from hw.interface.verdict import Answer
+from hw.stream.packet import Packet
 from iswitch.config import Config
 
 __all__ = ["Responder"]
@@ -23,14 +24,14 @@ class Responder(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        flooded = stream.Signature(Flooded(config), always_ready=True)
+        packets = stream.Signature(Packet(config.bus_bits, meta=Forwarding(config), first=True), always_ready=True)
         super().__init__(
             {
-                "i": In(flooded),
+                "i": In(packets),
                 "answer": In(Answer),
                 "own_mac": In(48),
                 "own_ip": In(32),
-                "o": Out(flooded),
+                "o": Out(packets),
                 "busy": Out(1),
             }
         )
@@ -60,7 +61,7 @@ class Responder(wiring.Component):
         )
         words = -(-ARP.itemsize // bus_bytes)
         index = Signal(range(words + 1))
-        came = self.i.payload.word
+        came = self.i.payload
         data = Signal(self.config.bus_bits)
         m.d.comb += data.eq(came.data)
         with m.If(self.answer.answers):
@@ -78,7 +79,7 @@ class Responder(wiring.Component):
             m.d.sync += [
                 index.eq(Mux(came.last, 0, Mux(index == words, index, index + 1))),
                 self.o.payload.eq(self.i.payload),
-                self.o.payload.word.data.eq(data),
+                self.o.payload.data.eq(data),
             ]
         return m
 

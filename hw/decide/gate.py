@@ -4,10 +4,10 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.interface.forwarded import Flooded
+from hw.interface.forwarded import Forwarding
 from hw.interface.replay_request import Arrived
 from hw.interface.verdict import Verdict, Work
-from hw.stream.packet import Packet
+from hw.stream.packet import Packet, word_of
 from iswitch.config import Config
 from iswitch.wire import FRAME_BYTES, Operation
 
@@ -15,10 +15,10 @@ __all__ = ["Gate"]
 
 
 class Gate(wiring.Component):
-    """One verdict for one frame, in order: its words go to `floods` or `requests`, or its payload to `contributions`,
+    """One verdict for one frame, in order: its words go to `forwarded` or `requests`, or its payload to `contributions`,
     or nowhere.
 
-    Every operation goes to `works` first. Combinational: latency 0, one word per cycle. `floods` and `requests`, which
+    Every operation goes to `works` first. Combinational: latency 0, one word per cycle. `forwarded` and `requests`, which
     come with `arrived`, cannot stall (a full queue drops, and counts); `works` and `contributions` stall the lane.
     """
 
@@ -31,7 +31,9 @@ class Gate(wiring.Component):
                 "words": In(stream.Signature(word)),
                 "works": Out(stream.Signature(Work(config))),
                 "contributions": Out(stream.Signature(word)),
-                "floods": Out(stream.Signature(Flooded(config), always_ready=True)),
+                "forwarded": Out(
+                    stream.Signature(Packet(config.bus_bits, meta=Forwarding(config), first=True), always_ready=True)
+                ),
                 **(
                     {"requests": Out(stream.Signature(word, always_ready=True)), "arrived": Out(Arrived)}
                     if config.replay
@@ -55,9 +57,10 @@ class Gate(wiring.Component):
             self.works.valid.eq(self.verdicts.valid & verdict.works & ~handed),
             settled.eq(~verdict.works | handed | self.works.ready),
             self.contributions.payload.eq(self.words.payload),
-            self.floods.payload.word.eq(self.words.payload),
-            self.floods.payload.ports.eq(verdict.ports),
-            self.floods.payload.length.eq(verdict.length),
+            word_of(self.forwarded.payload).eq(self.words.payload),
+            self.forwarded.payload.first.eq(index == 0),
+            self.forwarded.payload.meta.ports.eq(verdict.ports),
+            self.forwarded.payload.meta.length.eq(verdict.length),
         ]
         if self.config.replay:
             m.d.comb += [
@@ -78,7 +81,7 @@ class Gate(wiring.Component):
             with m.Else():
                 m.d.comb += [
                     self.words.ready.eq(settled | ~ends),
-                    self.floods.valid.eq(self.words.valid & verdict.ports.any()),
+                    self.forwarded.valid.eq(self.words.valid & verdict.ports.any()),
                 ]
             with m.If(self.words.valid & self.words.ready):
                 m.d.comb += self.verdicts.ready.eq(ends)

@@ -8,7 +8,7 @@ __all__ = ["Merge"]
 
 
 class Merge(wiring.Component):
-    """Whole frames from the lowest input that has one; items have a `word` with `last`. Latency 0, one item per
+    """Whole frames from the lowest input that has one; packets of the given shape. Latency 0, one item per
     cycle."""
 
     def __init__(self, shape, *, inputs: int):
@@ -35,5 +35,5 @@ class Merge(wiring.Component):
                     ]
         with m.If(self.o.valid):
             # From the first offer on, taken or not: what is offered is held.
-            m.d.sync += [within.eq(~(self.o.ready & self.o.payload.word.last)), current.eq(grant)]
+            m.d.sync += [within.eq(~(self.o.ready & self.o.payload.last)), current.eq(grant)]
         return m

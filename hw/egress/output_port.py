@@ -5,12 +5,12 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.egress.stamp import Checksums, Stamped, merged, stamp_of
+from hw.egress.stamp import Checksums, Departure, merged, stamp_of
 from hw.interface.address import Address, Binding
-from hw.interface.forwarded import Flooded
-from hw.interface.result import ResultWord, body_bytes
+from hw.interface.forwarded import Forwarding
+from hw.interface.result import ResultMeta, body_bytes
 from hw.stream.frame_store import FrameStore
-from hw.stream.packet import LENGTH_BITS, Packet
+from hw.stream.packet import LENGTH_BITS, Packet, word_of
 from iswitch.config import Config
 from iswitch.wire import ADDRESSES, FRAME_BYTES
 
@@ -37,13 +37,12 @@ class OutputPort(wiring.Component):
 
     def __init__(self, config: Config, *, port: int):
         self.config, self.port = config, port
+        packets = lambda meta: stream.Signature(Packet(config.bus_bits, meta=meta, first=True), always_ready=True)
         super().__init__(
             {
-                "results": In(stream.Signature(ResultWord(config), always_ready=True)),
-                "replies": In(stream.Signature(Stamped(config.bus_bits), always_ready=True)),
-                "reply_first": In(1),
-                "floods": In(stream.Signature(Flooded(config), always_ready=True)),
-                "flood_first": In(1),
+                "results": In(packets(ResultMeta(config))),
+                "replies": In(packets(Departure)),
+                "forwarded": In(packets(Forwarding(config))),
                 "bind": In(stream.Signature(Binding(config), always_ready=True)),
                 "own_mac": In(48),
                 "own_ip": In(32),
@@ -89,35 +88,35 @@ class OutputPort(wiring.Component):
         )
         m.submodules.ordinary = ordinary = FrameStore(bus_bits=bus_bits, depth=config.queue_words)
         stores = [results, replies, ordinary]
-        header = self.results.payload.header
+        result, reply, forwarded = self.results.payload, self.replies.payload, self.forwarded.payload
+        header = result.meta.header
         note = Signal(noted)
         # A member may be bound elsewhere while a result passes: what is decided at its first word holds to its last.
         takes, took = Signal(), Signal()
-        m.d.comb += takes.eq(Mux(self.results.payload.first, note.recipients.any(), took))
+        m.d.comb += takes.eq(Mux(result.first, note.recipients.any(), took))
         with m.If(self.results.valid):
             m.d.sync += took.eq(takes)
-        reply, flood = self.replies.payload, self.floods.payload
         m.d.comb += [
             note.job.eq(header.job),
             note.recipients.eq(header.recipients & mine[header.job]),
             note.length.eq(FRAME_BYTES + Mux(header.length == 0, 0, sum(body_bytes(config, header)))),
             results.put.valid.eq(self.results.valid & takes),
-            results.put.payload.eq(self.results.payload.word),
-            results.first.eq(self.results.payload.first),
-            results.put_bytes.eq(self.results.payload.words * bus_bytes),
-            replies.put.valid.eq(self.replies.valid & (reply.port == self.port)),
-            replies.put.payload.eq(reply.word),
-            replies.first.eq(self.reply_first),
-            replies.put_bytes.eq(reply.length),
-            ordinary.put.valid.eq(self.floods.valid & flood.ports[self.port]),
-            ordinary.put.payload.eq(flood.word),
-            ordinary.first.eq(self.flood_first),
-            ordinary.put_bytes.eq(flood.length),
+            results.put.payload.eq(word_of(result)),
+            results.first.eq(result.first),
+            results.put_bytes.eq(result.meta.words * bus_bytes),
+            replies.put.valid.eq(self.replies.valid & (reply.meta.port == self.port)),
+            replies.put.payload.eq(word_of(reply)),
+            replies.first.eq(reply.first),
+            replies.put_bytes.eq(reply.meta.length),
+            ordinary.put.valid.eq(self.forwarded.valid & forwarded.meta.ports[self.port]),
+            ordinary.put.payload.eq(word_of(forwarded)),
+            ordinary.first.eq(forwarded.first),
+            ordinary.put_bytes.eq(forwarded.meta.length),
             self.stat_drop_result.eq(results.stat_drop),
             self.stat_drop_reply.eq(replies.stat_drop),
             self.stat_drop_ordinary.eq(ordinary.stat_drop),
         ]
-        with m.If(self.results.payload.first):
+        with m.If(result.first):
             m.d.comb += results.put.payload.data[: noted.size].eq(note)
 
         # Choice of a frame, and of one recipient.

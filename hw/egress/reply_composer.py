@@ -6,9 +6,9 @@ from amaranth.lib.wiring import In, Out
 
 from hw.interface.address import Address
 from hw.interface.layout import layout
-from hw.interface.reply import Addressed, Reply
+from hw.interface.reply import Reply, ReplyRoute
 from hw.stream.checksum import sum_halves
-from hw.stream.packet import require_bus
+from hw.stream.packet import Packet, require_bus
 from iswitch.wire import ACK, ADDRESSES, FRAME_BYTES, HEADER
 
 __all__ = ["ReplyComposer"]
@@ -26,7 +26,11 @@ class ReplyComposer(wiring.Component):
         require_bus("ReplyComposer", bus_bits)
         self.bus_bits = bus_bits
         super().__init__(
-            {"replies": In(stream.Signature(Reply)), "o": Out(stream.Signature(Addressed(bus_bits))), "busy": Out(1)}
+            {
+                "replies": In(stream.Signature(Reply)),
+                "o": Out(stream.Signature(Packet(bus_bits, meta=ReplyRoute))),
+                "busy": Out(1),
+            }
         )
 
     def elaborate(self, platform):
@@ -44,13 +48,13 @@ class ReplyComposer(wiring.Component):
         through = at == Mux(acknowledges, len(words), header_words)
         m.d.comb += [
             folded.eq(total[:16] + total[16:]),
-            payload.word.data.eq(word),
-            payload.word.count.eq(bus_bytes),
-            payload.word.last.eq(through),
-            payload.length.eq(Mux(acknowledges, 2 * FRAME_BYTES, FRAME_BYTES)),
+            payload.data.eq(word),
+            payload.count.eq(bus_bytes),
+            payload.last.eq(through),
+            payload.meta.length.eq(Mux(acknowledges, 2 * FRAME_BYTES, FRAME_BYTES)),
         ]
         port, address = Signal.like(asked.port), Signal(Address, reset_less=True)
-        m.d.comb += [payload.port.eq(port), payload.address.eq(address)]
+        m.d.comb += [payload.meta.port.eq(port), payload.meta.address.eq(address)]
         with m.FSM() as fsm:
             m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
             with m.State("IDLE"):

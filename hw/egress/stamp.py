@@ -8,8 +8,8 @@ from amaranth.lib.wiring import In, Out
 
 from hw.interface.address import Address
 from hw.interface.layout import layout
-from hw.interface.reply import Addressed
-from hw.stream.packet import LENGTH_BITS, Packet, require_bus
+from hw.interface.reply import ReplyRoute
+from hw.stream.packet import LENGTH_BITS, Packet, first_of, require_bus, word_of
 from iswitch.wire import (
     ADDRESSES,
     ETHERTYPE_IPV4,
@@ -21,7 +21,7 @@ from iswitch.wire import (
     UDP_PORT,
 )
 
-__all__ = ["Checksums", "Stamp", "Stamped", "merged", "stamp_of"]
+__all__ = ["Checksums", "Departure", "Stamp", "merged", "stamp_of"]
 
 IP_AT, UDP_AT = (ADDRESSES.fields[name][1] for name in ("ip_version_ihl", "udp_src"))
 
@@ -146,17 +146,15 @@ def merged(m, word, stamp, index):
     return made
 
 
-class Stamped(data.StructLayout):
-    """A word of a frame that is ready to leave by `port`; `length` is the frame's. Constant for the frame but for the
-    word."""
+class Departure(data.Struct):
+    """The port that sends a frame, and the frame's length in bytes."""
 
-    def __init__(self, bus_bits: int):
-        super().__init__({"word": Packet(bus_bits), "port": 4, "length": LENGTH_BITS})
+    port: 4
+    length: LENGTH_BITS
 
 
 class Stamp(wiring.Component):
-    """Puts addresses and checksums into replies, whose words say where they go. `first` stands beside the first word in
-    `o`.
+    """Puts addresses and checksums into replies, whose words say where they go.
 
     Latency 5 cycles, one word per cycle, never stalls.
     """
@@ -166,11 +164,10 @@ class Stamp(wiring.Component):
         self.bus_bits = bus_bits
         super().__init__(
             {
-                "i": In(stream.Signature(Addressed(bus_bits), always_ready=True)),
+                "i": In(stream.Signature(Packet(bus_bits, meta=ReplyRoute), always_ready=True)),
                 "own_mac": In(48),
                 "own_ip": In(32),
-                "o": Out(stream.Signature(Stamped(bus_bits), always_ready=True)),
-                "first": Out(1),
+                "o": Out(stream.Signature(Packet(bus_bits, meta=Departure, first=True), always_ready=True)),
                 "busy": Out(1),
             }
         )
@@ -178,16 +175,19 @@ class Stamp(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         header_words = FRAME_BYTES * 8 // self.bus_bits
-        came = data.StructLayout(
-            {"first": 1, "word": Packet(self.bus_bits), "port": 4, "length": LENGTH_BITS, "address": Address}
-        )
-        stages = [Signal(came, name=f"stage_{k}", reset_less=True) for k in range(5)]
+        stages = [
+            Signal(Packet(self.bus_bits, meta=ReplyRoute, first=True), name=f"stage_{k}", reset_less=True)
+            for k in range(5)
+        ]
         valids = Signal(len(stages))
         m.d.sync += valids.eq(Cat(self.i.valid, valids))
-        first, asked = Signal(init=1), self.i.payload
+        first, asked = first_of(m, self.i), self.i.payload
         with m.If(self.i.valid):
-            m.d.sync += [first.eq(asked.word.last), stages[0].first.eq(first)]
-            m.d.sync += [stages[0][name].eq(asked[name]) for name in ("word", "port", "length", "address")]
+            m.d.sync += [
+                word_of(stages[0]).eq(word_of(asked)),
+                stages[0].first.eq(first),
+                stages[0].meta.eq(asked.meta),
+            ]
         for k, (before, after) in enumerate(pairwise(stages)):
             with m.If(valids[k]):
                 m.d.sync += after.eq(before)
@@ -196,21 +196,21 @@ class Stamp(wiring.Component):
         index, ready = Signal(range(header_words + 1)), stages[-1]
         m.d.comb += [
             checksums.own_ip.eq(self.own_ip),
-            checksums.length.eq(stages[0].length),
-            checksums.address.eq(stages[1].address),
+            checksums.length.eq(stages[0].meta.length),
+            checksums.address.eq(stages[1].meta.address),
             checksums.steps.eq(Cat(valid & stage.first for valid, stage in zip(valids, stages[:4], strict=False))),
         ]
         with m.If(valids[3]):
             m.d.sync += index.eq(Mux(stages[3].first, 0, Mux(index == header_words, index, index + 1)))
-        stamp = stamp_of(m, self.own_mac, self.own_ip, ready.address, ready.length, checksums)
+        stamp = stamp_of(m, self.own_mac, self.own_ip, ready.meta.address, ready.meta.length, checksums)
         out = self.o.payload
         m.d.comb += [
             self.o.valid.eq(valids[-1]),
-            self.first.eq(ready.first),
-            out.word.eq(ready.word),
-            out.port.eq(ready.port),
-            out.length.eq(ready.length),
+            word_of(out).eq(word_of(ready)),
+            out.first.eq(ready.first),
+            out.meta.port.eq(ready.meta.port),
+            out.meta.length.eq(ready.meta.length),
             self.busy.eq(valids.any()),
         ]
-        m.d.comb += out.word.data.eq(merged(m, ready.word.data, stamp, index))
+        m.d.comb += out.data.eq(merged(m, ready.data, stamp, index))
         return m

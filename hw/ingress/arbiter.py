@@ -4,8 +4,8 @@ from amaranth.hdl import Array, Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.interface.headers import Laned, Scan
-from hw.stream.packet import Packet
+from hw.interface.headers import Arrival, Scan
+from hw.stream.packet import Packet, word_of
 
 __all__ = ["Arbiter"]
 
@@ -26,7 +26,7 @@ class Arbiter(wiring.Component):
             {
                 "frames": In(word).array(ports),
                 "scans": In(stream.Signature(Scan)).array(ports),
-                "o": Out(stream.Signature(Laned(bus_bits))),
+                "o": Out(stream.Signature(Packet(bus_bits, meta=Arrival))),
             }
         )
 
@@ -51,17 +51,17 @@ class Arbiter(wiring.Component):
 
         payloads = Array(frames.payload for frames in self.frames)
         scans = Array(scans.payload for scans in self.scans)
-        word = self.o.payload.word
+        out = self.o.payload
         m.d.comb += [
             self.o.valid.eq(Cat(*ready).bit_select(grant, 1)),
-            word.eq(payloads[grant]),
-            self.o.payload.arrival.scan.eq(scans[grant]),
-            self.o.payload.arrival.port.eq(grant),
+            word_of(out).eq(payloads[grant]),
+            out.meta.scan.eq(scans[grant]),
+            out.meta.port.eq(grant),
         ]
         for port in range(self.ports):
             taken = self.o.valid & self.o.ready & (grant == port)
-            m.d.comb += [self.frames[port].ready.eq(taken), self.scans[port].ready.eq(taken & word.last)]
+            m.d.comb += [self.frames[port].ready.eq(taken), self.scans[port].ready.eq(taken & out.last)]
         with m.If(self.o.valid):
             # From the first offer on, taken or not: what is offered is held.
-            m.d.sync += [within.eq(~(self.o.ready & word.last)), current.eq(grant), served.eq(grant)]
+            m.d.sync += [within.eq(~(self.o.ready & out.last)), current.eq(grant), served.eq(grant)]
         return m

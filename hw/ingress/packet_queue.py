@@ -12,7 +12,7 @@ from amaranth.utils import ceil_log2, exact_log2
 from hw.interface.headers import Scan
 from hw.stream.checksum import sum_halves
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
-from hw.stream.packet import LENGTH_BITS, Packet, require_bus
+from hw.stream.packet import LENGTH_BITS, Packet, first_of, require_bus
 from hw.stream.skid_buffer import SkidBuffer
 from iswitch.wire import FRAME, FRAME_BYTES, IP_PROTOCOL_UDP
 
@@ -88,7 +88,7 @@ class PacketQueue(wiring.Component):
         oversize = Signal()
         frame_length = Signal.like(length)
         taken = Signal()
-        first = Signal(init=1)
+        first = first_of(m, self.i)
         at, following = Signal(pointer_bits), Signal(pointer_bits)
         # Known a cycle before, when one word more could have come. `fifo.level` counts only what is committed: leave
         # room for the frames still in the scan's pipeline.
@@ -107,7 +107,6 @@ class PacketQueue(wiring.Component):
         ]
         good = Signal()
         with m.If(taken):
-            m.d.sync += first.eq(self.i.payload.last)
             with m.If(~oversize):
                 m.d.sync += write.eq(following)
             with m.If(self.i.payload.last):

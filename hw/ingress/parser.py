@@ -5,10 +5,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.interface.headers import FRAME_LAYOUT, Arrival, Headers, Laned
+from hw.interface.headers import FRAME_LAYOUT, Arrival, Headers
 from hw.interface.layout import from_big_endian
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
-from hw.stream.packet import Packet, require_bus
+from hw.stream.packet import Packet, require_bus, word_of
 from iswitch.wire import (
     ETHERTYPE_IPV4,
     FRAME_BYTES,
@@ -39,7 +39,7 @@ class Parser(wiring.Component):
         self.depth = depth
         super().__init__(
             {
-                "i": In(stream.Signature(Laned(bus_bits))),
+                "i": In(stream.Signature(Packet(bus_bits, meta=Arrival))),
                 "own_ip": In(32),
                 "headers": Out(stream.Signature(Headers)),
                 "o": Out(stream.Signature(Packet(bus_bits))),
@@ -50,7 +50,7 @@ class Parser(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         header_words = FRAME_BYTES * 8 // self.bus_bits
-        word = self.i.payload.word
+        word = self.i.payload
 
         # Gathered where each word belongs, and shown a cycle later: a word from the bus goes into registers alone.
         gathered, arrival = Signal(FRAME_BYTES * 8 * 2, reset_less=True), Signal(Arrival, reset_less=True)
@@ -99,7 +99,7 @@ class Parser(wiring.Component):
                 item.arrival.eq(arrival),
             ]
         with m.If(taken):
-            m.d.sync += arrival.eq(self.i.payload.arrival)
+            m.d.sync += arrival.eq(self.i.payload.meta)
             with m.If(word.last):
                 m.d.sync += index.eq(0)
             with m.Elif(index < 2 * header_words):
@@ -127,7 +127,7 @@ class Parser(wiring.Component):
             level.eq(write - read),
             self.i.ready.eq(room & moves),
             put.addr.eq(write[:-1]),
-            put.data.eq(self.i.payload.word),
+            put.data.eq(word_of(self.i.payload)),
             put.en.eq(taken),
             onward.eq(~filled | self.o.ready),
             get.addr.eq(read[:-1]),

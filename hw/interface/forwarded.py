@@ -1,15 +1,15 @@
-"""A word of an ordinary frame with the ports by which the frame leaves."""
+"""What stands beside the words of an ordinary frame on its way to the ports."""
 
 from amaranth.lib import data
 
-from hw.stream.packet import LENGTH_BITS, Packet
+from hw.stream.packet import LENGTH_BITS
 from iswitch.config import Config
 
-__all__ = ["Flooded"]
+__all__ = ["Forwarding"]
 
 
-class Flooded(data.StructLayout):
-    """A word of an ordinary frame, with the set of ports it leaves by and the frame's length."""
+class Forwarding(data.StructLayout):
+    """The set of ports that send an ordinary frame, and the frame's length in bytes."""
 
     def __init__(self, config: Config):
-        super().__init__({"word": Packet(config.bus_bits), "ports": config.ports, "length": LENGTH_BITS})
+        super().__init__({"ports": config.ports, "length": LENGTH_BITS})

@@ -3,10 +3,10 @@
 from amaranth.lib import data
 
 from hw.interface.layout import layout
-from hw.stream.packet import LENGTH_BITS, Packet
+from hw.stream.packet import LENGTH_BITS
 from iswitch.wire import CONTROL, FRAME
 
-__all__ = ["Arrival", "CONTROL_LAYOUT", "FRAME_LAYOUT", "Headers", "Laned", "Scan"]
+__all__ = ["Arrival", "CONTROL_LAYOUT", "FRAME_LAYOUT", "Headers", "Scan"]
 
 
 class Scan(data.Struct):
@@ -26,13 +26,6 @@ class Arrival(data.Struct):
 
     scan: Scan
     port: 4
-
-
-class Laned(data.StructLayout):
-    """A word in the lane: the word and its frame's Arrival."""
-
-    def __init__(self, bus_bits: int):
-        super().__init__({"word": Packet(bus_bits), "arrival": Arrival})
 
 
 FRAME_LAYOUT = layout(FRAME)

@@ -1,13 +1,13 @@
-"""A reply of the switch, and the words of its frame."""
+"""A reply of the switch, and what stands beside the words of its frame."""
 
 from amaranth.lib import data
 
 from hw.interface.address import Address
 from hw.interface.layout import layout
-from hw.stream.packet import LENGTH_BITS, Packet
+from hw.stream.packet import LENGTH_BITS
 from iswitch.wire import ACK, HEADER
 
-__all__ = ["Addressed", "Reply"]
+__all__ = ["Reply", "ReplyRoute"]
 
 
 class Reply(data.Struct):
@@ -22,9 +22,9 @@ class Reply(data.Struct):
     body: layout(ACK)
 
 
-class Addressed(data.StructLayout):
-    """A word of a reply, with where the frame goes; `length` is the frame's. Constant for the frame but for the
-    word."""
+class ReplyRoute(data.Struct):
+    """The port that sends a reply, the host that receives it, and the frame's length in bytes."""
 
-    def __init__(self, bus_bits: int):
-        super().__init__({"word": Packet(bus_bits), "port": 4, "address": Address, "length": LENGTH_BITS})
+    port: 4
+    address: Address
+    length: LENGTH_BITS

@@ -4,11 +4,10 @@ from amaranth.hdl import Const, Mux
 from amaranth.lib import data
 
 from hw.interface.rows import SEQ
-from hw.stream.packet import Packet
 from iswitch.config import Config
 from iswitch.wire import TAIL_BYTES, UPLINK_TAIL, Format
 
-__all__ = ["ResultHeader", "ResultWord", "body_bytes"]
+__all__ = ["ResultHeader", "ResultMeta", "body_bytes"]
 
 
 class ResultHeader(data.StructLayout):
@@ -42,15 +41,10 @@ def body_bytes(config: Config, header):
     )
 
 
-class ResultWord(data.StructLayout):
-    """A word of a result. `header` is constant for the frame, `words` the frame's length in words."""
+class ResultMeta(data.StructLayout):
+    """What stands beside the words of a result: its header, and the frame's length in bus words."""
 
     def __init__(self, config: Config):
         super().__init__(
-            {
-                "word": Packet(config.bus_bits),
-                "first": 1,
-                "header": ResultHeader(config),
-                "words": range(config.header_words + config.segment_words + 2),
-            }
+            {"header": ResultHeader(config), "words": range(config.header_words + config.segment_words + 2)}
         )

@@ -10,7 +10,7 @@ from amaranth.utils import bits_for
 from hw.interface.axi import Axi4, address_bits_of
 from hw.interface.layout import layout
 from hw.interface.replay_request import Arrived
-from hw.interface.reply import Addressed
+from hw.interface.reply import ReplyRoute
 from hw.replay.execute.sampling import commands, samples
 from hw.replay.execute.settling import send, settle
 from hw.replay.execute.transfers import loads, memory, stores
@@ -60,7 +60,7 @@ class Engine(wiring.Component):
                 "words": In(stream.Signature(Packet(config.bus_bits), always_ready=True)),
                 "first": In(1),
                 "arrived": In(Arrived),
-                "o": Out(stream.Signature(Addressed(config.bus_bits))),
+                "o": Out(stream.Signature(Packet(config.bus_bits, meta=ReplyRoute))),
                 "memory": Out(Axi4(self.address_bits)),
                 "now_us": In(32),
                 "fated": Out(1),

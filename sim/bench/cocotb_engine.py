@@ -59,7 +59,7 @@ WORD = {"data": CONFIG.bus_bits, "count": BUS_BYTES.bit_length(), "last": 1, "er
 """As `hw.stream.packet.Packet`."""
 IN, ARRIVED = Fields(**WORD), Fields(port=4, length=14)
 OUT = Fields(**WORD, port=4, address=96, length=14)
-"""As `hw.interface.reply.Addressed`."""
+"""As `hw.stream.packet.Packet` with `hw.interface.reply.ReplyRoute` beside it."""
 
 
 class Bench:

@@ -50,8 +50,24 @@ def unpack(shape, bits: int):
     return shape.from_bits(bits) if isinstance(shape, ShapeCastable) else bits
 
 
-def to_words(frame: bytes, bus_bits: int, *, error: bool = False) -> list[dict[str, int]]:
-    """Items for a stream of `hw.stream.packet.Packet`."""
+def to_words(
+    frame: bytes, bus_bits: int, *, error: bool = False, first: bool = False, meta: dict[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """Return the words of a frame as items for a stream of `hw.stream.packet.Packet`.
+
+    Parameters
+    ----------
+    frame : bytes
+        The frame.
+    bus_bits : int
+        Width of the stream's data.
+    error : bool
+        Whether the last word says that the frame is damaged.
+    first : bool
+        Whether the words of the stream have `first`.
+    meta : dict, optional
+        Values of the fields of `meta`, for a stream whose words have it.
+    """
     size = bus_bits // 8
     parts = [frame[at : at + size] for at in range(0, len(frame), size)]
     return [
@@ -60,6 +76,8 @@ def to_words(frame: bytes, bus_bits: int, *, error: bool = False) -> list[dict[s
             "count": len(part),
             "last": k == len(parts) - 1,
             "error": error and k == len(parts) - 1,
+            **({"first": k == 0} if first else {}),
+            **({"meta": meta} if meta is not None else {}),
         }
         for k, part in enumerate(parts)
     ]

@@ -6,9 +6,9 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.interface.address import Address
 from hw.interface.layout import layout
-from hw.interface.reply import Addressed
+from hw.interface.reply import ReplyRoute
 from hw.stream.checksum import sum_halves
-from hw.stream.packet import require_bus
+from hw.stream.packet import Packet, require_bus
 from hw.stream.skid_buffer import SkidBuffer
 from iswitch.wire import ADDRESSES, FRAME_BYTES
 from iswitch.wire.replay import BODY_BYTES, END, REPLAY_HEADER, ROW_BYTES, STATUS
@@ -46,7 +46,7 @@ class ReplyFramer(wiring.Component):
             {
                 "heads": In(stream.Signature(FrameHead)),
                 "rows": In(stream.Signature(ROW_BITS)),
-                "o": Out(stream.Signature(Addressed(bus_bits))),
+                "o": Out(stream.Signature(Packet(bus_bits, meta=ReplyRoute))),
                 "busy": Out(1),
             }
         )
@@ -68,17 +68,17 @@ class ReplyFramer(wiring.Component):
         # Rows fill a word; the last one may leave it unfinished.
         word, at, full, last = Signal(self.bus_bits, reset_less=True), Signal(range(places)), Signal(), Signal()
         count, port, address, length = (
-            Signal.like(like, reset_less=True) for like in (out.word.count, out.port, out.address, out.length)
+            Signal.like(like, reset_less=True) for like in (out.count, out.meta.port, out.meta.address, out.meta.length)
         )
         m.d.comb += [
             taken.eq(valid & (~full | self.o.ready)),
             self.o.valid.eq(full),
-            out.word.data.eq(word),
-            out.word.last.eq(last),
-            out.word.count.eq(count),
-            out.port.eq(port),
-            out.address.eq(address),
-            out.length.eq(length),
+            out.data.eq(word),
+            out.last.eq(last),
+            out.count.eq(count),
+            out.meta.port.eq(port),
+            out.meta.address.eq(address),
+            out.meta.length.eq(length),
         ]
         with m.If(self.o.ready):
             m.d.sync += full.eq(0)

@@ -106,7 +106,7 @@ def run(made, bus_bits=64, *, stalls=0, payload_start=0):
 
     bench.process(count)
     assert bench.run(read=[dut.busy]) == [0]
-    frames = from_words([item.word for item in sink.items], bus_bits)
+    frames = from_words(sink.items, bus_bits)
     assert [frame[ADDRESS_BYTES:] for frame in frames] == made.frames
     assert sum(flushed) == made.flushed
     return works, contributions, sink

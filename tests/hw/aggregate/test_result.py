@@ -73,7 +73,7 @@ def run(bus_bits, results, *, stalls=0):
 
 
 def check(bus_bits, results, sink):
-    frames = from_words([item.word for item in sink.items], bus_bits)
+    frames = from_words(sink.items, bus_bits)
     assert [frame[:ADDRESS_BYTES] for frame in frames] == [bytes(ADDRESS_BYTES)] * len(results)
     assert [frame[ADDRESS_BYTES:] for frame in frames] == [one.payload for one in results]
     assert {ones_complement_sum(frame) for frame in frames} == {0xFFFF}
@@ -83,9 +83,9 @@ def check(bus_bits, results, sink):
         items = sink.items[at : at + count]
         at += count
         assert [item.first for item in items] == [1] + [0] * (count - 1)
-        assert {item.words for item in items} == {count}
-        assert {item.header for item in items} == {items[0].header}
-        assert {name: items[0].header[name] for name in one.header} == one.header
+        assert {item.meta.words for item in items} == {count}
+        assert {item.meta.header for item in items} == {items[0].meta.header}
+        assert {name: items[0].meta.header[name] for name in one.header} == one.header
 
 
 @pytest.mark.parametrize("stalls", [0, 0.5])
@@ -113,7 +113,7 @@ def test_bytes_behind_the_tail_are_zero(bus_bits):
     results = [Result(seq, elements) for seq, elements in enumerate(range(1, 18))]
     *_, sink = run(bus_bits, results)
     for item in sink.items:
-        assert item.word.data >> 8 * item.word.count == 0
+        assert item.data >> 8 * item.count == 0
 
 
 @pytest.mark.parametrize("bus_bits", BUSES)

@@ -182,11 +182,11 @@ def run(tree, bus_bits, *, aggregator=Aggregator, stalls=0):
     contributions = bench.source(dut.contributions, [word for one in tree.payloads for word in to_words(one, bus_bits)])
     sink = bench.sink(dut.results)
     assert bench.run(read=[dut.busy], limit=20000) == [0]
-    frames = from_words([item.word for item in sink.items], bus_bits)
+    frames = from_words(sink.items, bus_bits)
     assert [frame[ADDRESS_BYTES:] for frame in frames] == tree.frames
     assert {ones_complement_sum(frame) for frame in frames} <= {0xFFFF}
     for item in sink.items:
-        assert item.word.data >> 8 * item.word.count == 0
+        assert item.data >> 8 * item.count == 0
     return works, contributions, sink
 
 
@@ -232,7 +232,7 @@ def test_sums_of_every_size_are_exact_and_poison_stays():
         tree.work(Operation.CONTRIBUTE, 0, one.tobytes() + bytes(8), first=k == 0, emit=False, wide=1, tailed=1)
     tree.work(Operation.SEND_UP, 0, up=True)
     *_, sink = run(tree, 64)
-    (frame,) = from_words([item.word for item in sink.items], 64)
+    (frame,) = from_words(sink.items, 64)
     assert np.frombuffer(frame, "<i8", 4, 64).tolist() == [
         31 * ((1 << 58) - 1),
         -31 * ((1 << 58) - 1),

@@ -50,16 +50,16 @@ def run(bus_bits, made, stalls=0):
     bench = Bench(dut, stalls=stalls)
     bench.source(dut.verdicts, [verdict for verdict, _ in made])
     words = bench.source(dut.words, [word for _, frame in made if frame for word in to_words(frame, bus_bits)])
-    works, contributions, floods = bench.sink(dut.works), bench.sink(dut.contributions), bench.sink(dut.floods)
+    works, contributions, forwarded = bench.sink(dut.works), bench.sink(dut.contributions), bench.sink(dut.forwarded)
     bench.run()
-    return words, works, contributions, floods
+    return words, works, contributions, forwarded
 
 
 @pytest.mark.parametrize("stalls", STALLS)
 @pytest.mark.parametrize("bus_bits", [64, 256, 512])
 def test_each_frame_goes_where_its_verdict_says(bus_bits, stalls):
     made = cases()
-    _, works, contributions, floods = run(bus_bits, made, stalls)
+    _, works, contributions, forwarded = run(bus_bits, made, stalls)
     worked = [verdict["work"] for verdict, _ in made if verdict.get("works")]
     assert [(item.operation, item.slot, item.result.seq) for item in works.items] == [
         (work["operation"], work["slot"], work["result"]["seq"]) for work in worked
@@ -69,10 +69,8 @@ def test_each_frame_goes_where_its_verdict_says(bus_bits, stalls):
         for verdict, frame in made
         if verdict.get("works") and frame and verdict["work"]["operation"] == Operation.CONTRIBUTE
     ]
-    assert from_words([item.word for item in floods.items], bus_bits) == [
-        frame for verdict, frame in made if verdict.get("ports")
-    ]
-    assert [(item.ports, item.length) for item in floods.items if item.word.last] == [
+    assert from_words(forwarded.items, bus_bits) == [frame for verdict, frame in made if verdict.get("ports")]
+    assert [(item.meta.ports, item.meta.length) for item in forwarded.items if item.last] == [
         (verdict["ports"], verdict["length"]) for verdict, _ in made if verdict.get("ports")
     ]
 
@@ -97,11 +95,11 @@ def test_frame_waits_while_its_operation_is_not_taken():
 
 
 def test_no_latency_and_one_word_per_cycle():
-    words, _, contributions, floods = run(
+    words, _, contributions, forwarded = run(
         256,
         [contribution(k, 64) for k in range(3)]
         + [({"frame": 1, "ports": 1, "length": 96}, noise(96, 3)), ({"frame": 1}, noise(96, 4))],
     )
     assert words.times == list(range(1, 1 + 3 * 4 + 6))
     assert contributions.times == [words.times[k] for k in (2, 3, 6, 7, 10, 11)]
-    assert floods.times == words.times[12:15]
+    assert forwarded.times == words.times[12:15]

@@ -69,51 +69,34 @@ class Exit:
         self.config, self.dut = config(bus_bits), OutputPort(config(bus_bits), port=PORT)
         dut, self.start = self.dut, start
         self.bench = Bench(dut, inputs=[(dut.own_mac, number(SWITCH_MAC)), (dut.own_ip, number(SWITCH_IP))])
-        self.results, self.replies, self.floods = [], [], []
+        self.results, self.replies, self.forwarded = [], [], []
         self.bindings = [
             {"job": 0, "member": k, "port": client.port, "address": address(client)} for k, client in enumerate(bound)
         ]
         self.stalls = stalls
 
-    def words(self, payload):
-        return to_words(bytes(PAYLOAD_AT) + payload, self.config.bus_bits)
+    def words(self, frame, **meta):
+        return to_words(frame, self.config.bus_bits, first=True, meta=meta)
 
     def put_result(self, payload, recipients, job=0):
         """A result, or a GRANT, whose header alone it is."""
-        words = self.words(payload)
-        self.results += [
-            {
-                "word": word,
-                "first": k == 0,
-                "words": len(words),
-                "header": {"job": job, "recipients": recipients, "length": max(0, len(payload) - 22 - 4)},
-            }
-            for k, word in enumerate(words)
-        ]
+        header = {"job": job, "recipients": recipients, "length": max(0, len(payload) - 22 - 4)}
+        self.results += self.words(
+            bytes(PAYLOAD_AT) + payload, words=-(-(PAYLOAD_AT + len(payload)) // self.config.bus_bytes), header=header
+        )
 
     def put_reply(self, payload, client, port=PORT):
         frame = addressed(client, payload)
-        self.replies += [
-            {"word": word, "port": port, "length": len(frame)} for word in to_words(frame, self.config.bus_bits)
-        ]
+        self.replies += self.words(frame, port=port, length=len(frame))
 
-    def put_flood(self, frame, ports=1 << PORT):
-        self.floods += [
-            {"word": word, "ports": ports, "length": len(frame)} for word in to_words(frame, self.config.bus_bits)
-        ]
+    def put_forwarded(self, frame, ports=1 << PORT):
+        self.forwarded += self.words(frame, ports=ports, length=len(frame))
 
     def run(self, *, input_start=20, **options):
         dut, sources = self.dut, {}
         self.bench.source(dut.bind, self.bindings)
-        for name, first in (("results", None), ("replies", dut.reply_first), ("floods", dut.flood_first)):
-            items = getattr(self, name)
-            begins = [k == 0 or items[k - 1]["word"]["last"] for k in range(len(items))]
-            sources[name] = self.bench.source(
-                getattr(dut, name),
-                items,
-                start=input_start,
-                beside=None if first is None else lambda k, first=first, begins=begins: [(first, begins[k])],
-            )
+        for name in ("results", "replies", "forwarded"):
+            sources[name] = self.bench.source(getattr(dut, name), getattr(self, name), start=input_start)
         self.sink = self.bench.sink(dut.tx, start=self.start, stalls=self.stalls)
         self.sources = sources
         assert self.bench.run(read=[dut.busy], **options) == [0]
@@ -177,8 +160,7 @@ def test_an_uplink_leaves_for_the_parent(bus_bits, format):
             numbers=numbers,
         )
         out.put_result(payload, 1 << len(CLIENTS))
-        for item in out.results[-len(out.words(payload)) :]:
-            item["header"] |= {"length": 4 * elements, "up": 1, "numeric": format}
+        out.results[-1]["meta"]["header"] |= {"length": 4 * elements, "up": 1, "numeric": format}
         expected.append(addressed(parent, payload))
     frames = out.run()
     assert frames == expected
@@ -196,19 +178,19 @@ def test_replies_and_ordinary_frames_leave_by_the_right_port(bus_bits, stalls):
         (notice(3), CLIENTS[0], 0),
         (ack(4), CLIENTS[3], PORT),
     ]
-    floods = [
+    forwarded = [
         (ordinary(b"\xff" * 6, b"\2" * 6, size), ports)
         for size, ports in ((60, 7), (65, 5), (61, 1 << PORT), (128, 1), (200, 6))
     ]
     for reply in replies:
         out.put_reply(*reply)
-    for flood in floods:
-        out.put_flood(*flood)
+    for flood in forwarded:
+        out.put_forwarded(*flood)
     frames = out.run()
     ours = [addressed(client, payload) for payload, client, port in replies if port == PORT]
     assert [frame for frame in frames if frame[12:14] == b"\x08\x00"] == ours
     assert [frame for frame in frames if frame[12:14] != b"\x08\x00"] == [
-        frame for frame, ports in floods if ports >> PORT & 1
+        frame for frame, ports in forwarded if ports >> PORT & 1
     ]
     for frame in ours:
         assert_sound(frame)
@@ -220,7 +202,7 @@ def test_results_and_replies_take_turns_before_ordinary_frames(stalls):
     out = Exit(start=100, stalls=stalls)
     for seq in range(2):
         out.put_result(result(seq, 20), 0b1001)
-        out.put_flood(ordinary(b"\xff" * 6, b"\2" * 6, 70 + seq))
+        out.put_forwarded(ordinary(b"\xff" * 6, b"\2" * 6, 70 + seq))
     for seq in range(5):
         out.put_reply(notice(seq), CLIENTS[2])
     frames = out.run(input_start=10)
@@ -254,7 +236,7 @@ def test_what_does_not_fit_is_dropped_whole_and_counted_by_kind():
     for seq in range(20):
         out.put_result(result(seq, 60), 0b1000)  # 10 words of 128 each
         out.put_reply(ack(seq), CLIENTS[2])  # 4 words of 32
-        out.put_flood(ordinary(b"\xff" * 6, b"\2" * 6, 500 + seq))  # 16 words of 128
+        out.put_forwarded(ordinary(b"\xff" * 6, b"\2" * 6, 500 + seq))  # 16 words of 128
     frames = out.run(limit=5000)
     kept = [
         [addressed(CLIENTS[3], result(seq, 60)) for seq in range(20)],
@@ -271,13 +253,13 @@ def test_what_does_not_fit_is_dropped_whole_and_counted_by_kind():
     assert counts == [12, 8, 8]
 
 
-@pytest.mark.parametrize(("kind", "latency"), [("results", 9), ("replies", 5), ("floods", 5)])
+@pytest.mark.parametrize(("kind", "latency"), [("results", 9), ("replies", 5), ("forwarded", 5)])
 def test_latency_from_first_word_to_first_word(kind, latency):
     out = Exit()
     out.put_result(result(0, 64), 0b0001)
     out.put_reply(ack(0), CLIENTS[0])
-    out.put_flood(ordinary(b"\xff" * 6, b"\2" * 6, 100))
-    for other in {"results", "replies", "floods"} - {kind}:
+    out.put_forwarded(ordinary(b"\xff" * 6, b"\2" * 6, 100))
+    for other in {"results", "replies", "forwarded"} - {kind}:
         getattr(out, other).clear()
     out.run()
     assert out.sink.times[0] == out.sources[kind].times[0] + latency
@@ -294,7 +276,7 @@ def test_5_cycles_lie_before_a_result_and_1_before_another_frame():
     for seq in range(4):
         ours.put_result(result(seq, 64), 0b1101)
         replies.put_reply(ack(seq), CLIENTS[2])
-        others.put_flood(ordinary(b"\xff" * 6, b"\2" * 6, 256))
+        others.put_forwarded(ordinary(b"\xff" * 6, b"\2" * 6, 256))
     ours.run()
     assert gaps(ours, 11) == {5}
     replies.run()
@@ -312,7 +294,7 @@ def test_a_frame_that_has_begun_never_pauses(bus_bits):
         for seq in range(6):
             out.put_result(result(seq, 64 - 9 * seq), 0b1101)
             out.put_reply(ack(seq), CLIENTS[2])
-            out.put_flood(ordinary(b"\xff" * 6, b"\2" * 6, 60 + 90 * seq))
+            out.put_forwarded(ordinary(b"\xff" * 6, b"\2" * 6, 60 + 90 * seq))
         tx, pauses = out.dut.tx, []
 
         async def watch(ctx, tx=tx, pauses=pauses):

@@ -54,7 +54,7 @@ def run(bus_bits, made, stalls=0):
 def test_replies_are_the_models_and_sum_to_zero(bus_bits, stalls):
     made = [reply(k) for k in range(12)]
     _, sink = run(bus_bits, made, stalls)
-    frames = from_words([item.word for item in sink.items], bus_bits)
+    frames = from_words(sink.items, bus_bits)
     assert [frame[ADDRESS_BYTES:] for frame in frames] == [payload for _, payload in made]
     assert {frame[:ADDRESS_BYTES] for frame in frames} == {bytes(ADDRESS_BYTES)}
     assert {ones_complement_sum(frame) for frame in frames} == {0xFFFF}
@@ -63,8 +63,8 @@ def test_replies_are_the_models_and_sum_to_zero(bus_bits, stalls):
         words = sink.items[at : at + len(frame) * 8 // bus_bits]
         at += len(words)
         for word in words:
-            assert (word.port, word.length) == (item["port"], len(frame))
-            assert {name: word.address[name] for name in item["address"]} == item["address"]
+            assert (word.meta.port, word.meta.length) == (item["port"], len(frame))
+            assert {name: word.meta.address[name] for name in item["address"]} == item["address"]
 
 
 @pytest.mark.parametrize("bus_bits", BUSES)
@@ -90,7 +90,7 @@ def test_a_receipt_to_the_parent_keeps_behind_and_a_join_its_ranks(bus_bits):
             )
         )
     _, sink = run(bus_bits, made * 2)
-    frames = from_words([item.word for item in sink.items], bus_bits)
+    frames = from_words(sink.items, bus_bits)
     assert [frame[ADDRESS_BYTES:] for frame in frames] == [receipt, join] * 2
 
 

@@ -64,17 +64,14 @@ def stamped(bus_bits, *, stamp=Stamp, gap=0, own=(b"\2\1\2\3\4\5", bytes([10, 0,
         expected.append(
             compose.address(compose.Own(own[0], own[1]), Source(k % 16, mac, int.from_bytes(ip, "big"), port), payload)
         )
-        items += [
-            {
-                "word": word,
-                "port": k % 16,
-                "length": len(expected[-1]),
-                "address": {"mac": number(mac), "ip": number(ip), "udp": number(port.to_bytes(2, "big"))},
-            }
-            for word in to_words(bytes(PAYLOAD_AT) + payload, bus_bits)
-        ]
+        address = {"mac": number(mac), "ip": number(ip), "udp": number(port.to_bytes(2, "big"))}
+        items += to_words(
+            bytes(PAYLOAD_AT) + payload,
+            bus_bits,
+            meta={"port": k % 16, "length": len(expected[-1]), "address": address},
+        )
     source = bench.source(dut.i, items, stalls=gap)
-    sink = bench.sink(dut.o, beside=[dut.first])
+    sink = bench.sink(dut.o)
     assert bench.run(read=[dut.busy]) == [0]
     return expected, source, sink
 
@@ -83,10 +80,10 @@ def stamped(bus_bits, *, stamp=Stamp, gap=0, own=(b"\2\1\2\3\4\5", bytes([10, 0,
 @pytest.mark.parametrize("bus_bits", [64, 256, 512])
 def test_replies_leave_with_addresses_and_right_checksums(bus_bits, gap):
     expected, _, sink = stamped(bus_bits, gap=gap)
-    frames = from_words([item.word for item in sink.items], bus_bits)
+    frames = from_words(sink.items, bus_bits)
     assert frames == expected
-    starts = [k == 0 or sink.items[k - 1].word.last for k in range(len(sink.items))]
-    assert [bool(first) for (first,) in sink.besides] == starts
+    starts = [k == 0 or sink.items[k - 1].last for k in range(len(sink.items))]
+    assert [bool(item.first) for item in sink.items] == starts
     for frame in frames:
         packet = Ether(frame)
         sums = packet[IP].chksum, packet[UDP].chksum
@@ -96,14 +93,14 @@ def test_replies_leave_with_addresses_and_right_checksums(bus_bits, gap):
     at = 0
     for k, frame in enumerate(frames):
         words = -(-len(frame) * 8 // bus_bits)
-        assert {(item.port, item.length) for item in sink.items[at : at + words]} == {(k % 16, len(frame))}
+        assert {(item.meta.port, item.meta.length) for item in sink.items[at : at + words]} == {(k % 16, len(frame))}
         at += words
 
 
 @pytest.mark.parametrize("own_ip", [bytes(4), b"\xff" * 4, b"\xff\xff\xff\xfe"])
 def test_own_address_of_any_sum(own_ip):
     expected, _, sink = stamped(512, own=(b"\xff" * 6, own_ip))
-    assert from_words([item.word for item in sink.items], 512) == expected
+    assert from_words(sink.items, 512) == expected
 
 
 @pytest.mark.parametrize("bus_bits", [64, 256, 512])
@@ -114,8 +111,14 @@ def test_5_cycles_and_a_word_in_every_cycle(bus_bits):
 
 
 SLIPS = {
-    "address of the next frame": ("checksums.address.eq(stages[1].address)", "checksums.address.eq(stages[0].address)"),
-    "length of the next frame": ("checksums.length.eq(stages[0].length)", "checksums.length.eq(self.i.payload.length)"),
+    "address of the next frame": (
+        "checksums.address.eq(stages[1].meta.address)",
+        "checksums.address.eq(stages[0].meta.address)",
+    ),
+    "length of the next frame": (
+        "checksums.length.eq(stages[0].meta.length)",
+        "checksums.length.eq(self.i.payload.meta.length)",
+    ),
     "no carry around": ("(once[:16] + once[16:])[:16]", "once[:16]"),
     "a checksum of zero": ("Mux(folded(udp_total) == 0xFFFF, 0xFFFF, ~folded(udp_total))", "~folded(udp_total)"),
     "a later step of another frame": (
@@ -129,7 +132,7 @@ SLIPS = {
 @pytest.mark.parametrize("slip", SLIPS)
 def test_mutant_is_noticed(slip):
     expected, _, sink = stamped(512, stamp=mutant(hw.egress.stamp, *SLIPS[slip]).Stamp)
-    assert from_words([item.word for item in sink.items], 512) != expected
+    assert from_words(sink.items, 512) != expected
 
 
 def test_bus_bits_wrong():

@@ -26,10 +26,10 @@ def run(frames, *, bus_bits=256, stalls=0, starts=None):
         bench.source(dut.scans[port], [{"length": len(one), "exponent": one[1]} for one in own], start=start)
     sink = bench.sink(dut.o)
     bench.run()
-    arrivals = [item.arrival for item in sink.items if item.word.last]
-    out = from_words([item.word for item in sink.items], bus_bits)
+    arrivals = [item.meta for item in sink.items if item.last]
+    out = from_words(sink.items, bus_bits)
     for item, other in pairwise(sink.items):
-        assert item.word.last or item.arrival == other.arrival, "Arrival must be constant over the frame"
+        assert item.last or item.meta == other.meta, "Arrival must be constant over the frame"
     assert [(one[0], one[1], len(one)) for one in out] == [
         (arrival.port, arrival.scan.exponent, arrival.scan.length) for arrival in arrivals
     ]
@@ -56,7 +56,7 @@ def test_ports_take_turns_while_all_have_frames(stalls):
         bench.source(dut.scans[port], [{"length": len(one)} for one in own])
     sink = bench.sink(dut.o, stalls=stalls)
     bench.run()
-    served = [item.arrival.port for item in sink.items if item.word.last]
+    served = [item.meta.port for item in sink.items if item.last]
     assert served == [1, 2, 3, 0] * 5
 
 
@@ -64,7 +64,7 @@ def test_quiet_port_costs_nothing_and_waits_for_one_frame_only():
     busy, late = [frame(0, k, 128) for k in range(8)], [frame(1, 0, 60)]
     sink, out = run([busy, late], starts=[0, 10])
     assert sink.times == list(range(sink.times[0], sink.times[0] + 8 * 4 + 2))
-    first = next(k for k, item in enumerate(sink.items) if item.arrival.port == 1)
+    first = next(k for k, item in enumerate(sink.items) if item.meta.port == 1)
     assert sink.times[first] - 10 <= 5
     assert len(out) == 9
 
@@ -77,7 +77,7 @@ def test_offer_is_held_when_a_nearer_port_comes():
         bench.source(dut.scans[port], [{"length": 100}], start=start)
     sink = bench.sink(dut.o, start=10)
     bench.run()
-    assert [item.arrival.port for item in sink.items if item.word.last] == [2, 1]
+    assert [item.meta.port for item in sink.items if item.last] == [2, 1]
 
 
 def test_no_cycle_is_lost_between_frames_and_none_on_the_way():

@@ -56,9 +56,9 @@ FRAMES = {**OURS, **OTHERS}
 
 def laned(frames, bus_bits):
     return [
-        {"word": word, "arrival": {"port": k % 16, "scan": {"length": len(frame), "exponent": k}}}
+        word
         for k, frame in enumerate(frames)
-        for word in to_words(frame, bus_bits)
+        for word in to_words(frame, bus_bits, meta={"port": k % 16, "scan": {"length": len(frame), "exponent": k}})
     ]
 
 

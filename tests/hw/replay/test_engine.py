@@ -90,8 +90,8 @@ class Alone:
         await self.quiet(ctx)
         items, self.sink.items, sent, frame = self.sink.items, [], [], b""
         for item in items:
-            frame += int(item.word.data).to_bytes(width // 8, "little")[: item.word.count]
-            if item.word.last:
+            frame += int(item.data).to_bytes(width // 8, "little")[: item.count]
+            if item.last:
                 assert item.length == len(frame)
                 sent.append(Sent(item.port, item.address.as_value().value, frame))
                 frame = b""

@@ -72,7 +72,7 @@ class Beside:
                     if not ctx.get(dut.busy):
                         break
                     await ctx.tick()
-                sent, self.sink.items[:] = from_words([item.word for item in self.sink.items], self.config.bus_bits), []
+                sent, self.sink.items[:] = from_words(self.sink.items, self.config.bus_bits), []
                 told.append([frame[ADDRESSES.itemsize :] for frame in sent])
 
         self.bench.process(count)
@@ -92,7 +92,7 @@ def test_frames_have_no_gap_however_slow_the_memory_is(bus_bits):
 
     async def follow(ctx):
         within, cycle, out = False, 0, beside.dut.o
-        async for _, _, valid, ready, word in ctx.tick().sample(out.valid, out.ready, out.payload.word):
+        async for _, _, valid, ready, word in ctx.tick().sample(out.valid, out.ready, out.payload):
             cycle += 1
             if valid and not within:
                 begins.append(cycle)

@@ -78,19 +78,20 @@ class Exit:
         async def follow(ctx):
             open = 0
             async for _, _, asked, taken, gives, goes, last, busy in ctx.tick().sample(
-                dut.heads.valid, dut.heads.ready, dut.o.valid, dut.o.ready, dut.o.payload.word.last, dut.busy
+                dut.heads.valid, dut.heads.ready, dut.o.valid, dut.o.ready, dut.o.payload.last, dut.busy
             ):
                 assert busy == (open > 0), f"{open} frames are under way, and busy is {busy}"
                 open += (asked and taken) - (gives and goes and last)
 
         bench.process(follow)
         bench.run(limit=8000, quiet=100)
-        self.frames = from_words([item.word for item in self.sink.items], bus_bits)
-        assert not any(item.word.error for item in self.sink.items)
+        self.frames = from_words(self.sink.items, bus_bits)
+        assert not any(item.error for item in self.sink.items)
         self.about, here = [], []
         for item in self.sink.items:
-            here.append((item.port, item.address.mac, item.address.ip, item.address.udp, item.length))
-            if item.word.last:
+            to = item.meta
+            here.append((to.port, to.address.mac, to.address.ip, to.address.udp, to.length))
+            if item.last:
                 assert len(set(here)) == 1, "port, address and length must be the same for all words of a frame"
                 self.about.append(here[0])
                 here = []
@@ -142,10 +143,10 @@ def test_a_row_a_cycle_and_2_cycles_between_frames(bus_bits):
     places, lengths = bus_bits // 64, [0, 1, 7, 8, 9, 40]
     out = check(jobs_of(lengths), bus_bits)
     assert out.sink.times[0] - out.heads.times[0] == places + 1
-    ends = [out.sink.times[k] for k, item in enumerate(out.sink.items) if item.word.last]
+    ends = [out.sink.times[k] for k, item in enumerate(out.sink.items) if item.last]
     for (before, after), length in zip(pairwise(ends), lengths[1:], strict=True):
         assert after - before == HEAD_ROWS + length + 1 + BETWEEN
-    firsts = [0] + [k + 1 for k, item in enumerate(out.sink.items[:-1]) if item.word.last]
+    firsts = [0] + [k + 1 for k, item in enumerate(out.sink.items[:-1]) if item.last]
     for head, first in zip(out.heads.times, firsts, strict=True):
         assert out.sink.times[first] - head == places + 1
 
@@ -161,7 +162,7 @@ def test_rows_leave_only_with_the_head_that_they_belong_to():
     assert [time > first for time in rows.times] == [False] * 2 + [True] * 3 and [
         time > second for time in rows.times
     ] == [False] * 4 + [True]
-    frames = from_words([item.word for item in sink.items], 64)
+    frames = from_words(sink.items, 64)
     assert [[frame[at] for at in range(FRAME_BYTES, len(frame) - END.itemsize, 8)] for frame in frames] == [
         [1, 2],
         [3, 4, 5],

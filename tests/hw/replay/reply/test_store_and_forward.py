@@ -17,9 +17,13 @@ SHORTEST, LONGEST = 64 + 64 + 8, 64 + 1408 + 8
 
 def items(frames, bus_bits):
     return [
-        {"word": word, "port": k % 16, "length": len(frame), "address": {"mac": k, "ip": len(frame), "udp": 7 * k}}
+        word
         for k, frame in enumerate(frames)
-        for word in to_words(frame, bus_bits)
+        for word in to_words(
+            frame,
+            bus_bits,
+            meta={"port": k % 16, "length": len(frame), "address": {"mac": k, "ip": len(frame), "udp": 7 * k}},
+        )
     ]
 
 
@@ -39,12 +43,13 @@ def check(part=StoreAndForward, *, bus_bits=64, stalls=0.0, pauses=0.0, sizes=tu
     sink = bench.sink(dut.o)
     (busy,) = bench.run(read=[dut.busy], limit=60_000)
     assert not busy
-    assert from_words([item.word for item in sink.items], bus_bits) == frames
+    assert from_words(sink.items, bus_bits) == frames
     beside = [
         (k % 16, len(frame), k, len(frame), 7 * k) for k, frame in enumerate(frames) for _ in to_words(frame, bus_bits)
     ]
     assert [
-        (item.port, item.length, item.address.mac, item.address.ip, item.address.udp) for item in sink.items
+        (meta.port, meta.length, meta.address.mac, meta.address.ip, meta.address.udp)
+        for meta in (item.meta for item in sink.items)
     ] == beside
     return sink
 
@@ -59,7 +64,7 @@ def test_frames_stay_whole_and_in_order(bus_bits, pauses, stalls):
 @pytest.mark.parametrize("bus_bits", [64, 256, 512])
 def test_a_frame_that_has_begun_has_no_gap(bus_bits):
     sink = check(bus_bits=bus_bits, pauses=0.8)
-    starts = [k for k in range(len(sink.items)) if k == 0 or sink.items[k - 1].word.last]
+    starts = [k for k in range(len(sink.items)) if k == 0 or sink.items[k - 1].last]
     for start, end in zip(starts, [*starts[1:], len(sink.items)], strict=True):
         assert sink.times[end - 1] - sink.times[start] == end - 1 - start
 
@@ -89,7 +94,7 @@ def test_mutants_are_noticed(sound, wrong):
     broken = mutant(hw.replay.reply.store_and_forward, sound, wrong).StoreAndForward
     with pytest.raises((AssertionError, TimeoutError)):
         sink = check(broken, pauses=0.8)
-        starts = [k for k in range(len(sink.items)) if k == 0 or sink.items[k - 1].word.last]
+        starts = [k for k in range(len(sink.items)) if k == 0 or sink.items[k - 1].last]
         assert all(
             sink.times[end - 1] - sink.times[start] == end - 1 - start
             for start, end in zip(starts, [*starts[1:], len(sink.items)], strict=True)
