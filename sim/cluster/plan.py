@@ -24,9 +24,9 @@ from iswitch.plan.output.configuration import configuration
 from iswitch.plan.output.words import binds
 from iswitch.plan.solver.single_tree import one_tree
 from iswitch.plan.solver.tree import Plan
-from iswitch.plan.topology.errors import told
+from iswitch.plan.topology.errors import error_text
+from iswitch.plan.topology.files import read_topology
 from iswitch.plan.topology.topology import Topology, TopologyError
-from iswitch.plan.topology.yaml_file import read
 from sim.emulator.cluster import Cluster
 from sim.emulator.planned import boards_of, config_of, fabric_of, plug
 from sim.emulator.program import Program
@@ -127,7 +127,7 @@ def main(
     )
     found = {}
     try:
-        given = read(topology)
+        given = read_topology(topology)
         for levels in (1, None):
             plan = one_tree(given, levels=levels, adjacent=True)
             measured = measure(given, plan, scale=scale)
@@ -140,7 +140,7 @@ def main(
                 binds(given, plan),
             )
     except (OSError, TopologyError, ValueError) as error:
-        console.print(told(error), style="red", markup=False, highlight=False)
+        console.print(error_text(error), style="red", markup=False, highlight=False)
         raise typer.Exit(2) from error
     console.print(table)
     if train_updates:

@@ -3,9 +3,9 @@
 
     from iswitch.plan.schemes import plan_of
     from iswitch.plan.output.configuration import configuration
-    from iswitch.plan.topology.yaml_file import read
+    from iswitch.plan.topology.files import read_topology
 
-    topology = read(Path("fabric.yaml"))
+    topology = read_topology(Path("fabric.yaml"))
     plan = plan_of(topology, "tree")
     print(plan.rate_gbps, plan.bound_gbps, configuration(topology, plan)["emulator"])
 """

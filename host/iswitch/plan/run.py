@@ -17,10 +17,10 @@ from iswitch.plan.output.words import binds, gbps, iteration, prices, sums_of
 from iswitch.plan.schemes import KINDS, Row, baselines, plan_of, plans
 from iswitch.plan.sensitivity import lose, reserve, upgrade_of
 from iswitch.plan.solver.tree import Plan
-from iswitch.plan.topology.errors import told
+from iswitch.plan.topology.errors import error_text
+from iswitch.plan.topology.files import read_topology
 from iswitch.plan.topology.graph_file import node_link, to_json
 from iswitch.plan.topology.topology import Topology, TopologyError
-from iswitch.plan.topology.yaml_file import read
 
 __all__ = ["Asked", "present"]
 
@@ -57,9 +57,9 @@ def present(asked: Asked) -> None:
             raise ValueError(f"--kind must be one of {', '.join(KINDS)}, not {asked.kind!r}")
         if asked.upgrade_gbps and not asked.upgrade:
             raise ValueError("--upgrade-gbps is the capacity of the switches of --upgrade K: pass --upgrade, too")
-        given = read(asked.topology)
+        given = read_topology(asked.topology)
         if asked.return_path:
-            given = given.changed(return_path=asked.return_path)
+            given = given.with_job(return_path=asked.return_path)
         changed, words = _changed(given, asked.lose, asked.reserve)
         wanted = upgrade_of(changed, asked.upgrade, asked.upgrade_gbps) if asked.upgrade else None
         found = plan_of(changed, asked.kind, time_s=asked.seconds, adjacent=asked.adjacent, upgrade=wanted)
@@ -84,7 +84,7 @@ def present(asked: Asked) -> None:
             if path:
                 path.write_text(text, encoding="utf-8")
     except (TopologyError, ValueError, KeyError, OSError) as error:
-        err.print(told(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        err.print(error_text(error), style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(1) from error
     if asked.as_json:
         print(json.dumps(_described(changed, found, made), indent=1))

@@ -13,7 +13,7 @@ def lose(topology: Topology, given: str) -> Topology:
     if given in topology.switches:
         graph.remove_node(given)
     else:
-        graph.remove_edge(*topology.find(given))
+        graph.remove_edge(*topology.find_cable(given))
     return Topology(graph)
 
 
@@ -28,7 +28,7 @@ def reserve(topology: Topology, given: str) -> Topology:
     except ValueError:
         raise TopologyError(f"a reservation must be LINK=GBPS, such as L1=2.5, not {given!r}") from None
     graph = topology.graph.copy()
-    data = graph.edges[topology.find(name)]
+    data = graph.edges[topology.find_cable(name)]
     data["reserved_gbps"] = data.get("reserved_gbps", 0.0) + gbps
     return Topology(graph)
 

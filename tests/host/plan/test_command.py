@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from iswitch.plan.check import examine
 from iswitch.plan.schemes import plan_of
+from iswitch.plan.topology.files import read_topology
 from iswitch.plan.topology.graph_file import node_link
-from iswitch.plan.topology.yaml_file import read
 from iswitch.tools.cli import app
 
 ROOT = Path(__file__).parents[3]
@@ -61,7 +61,7 @@ def test_the_picture_in_the_docs_is_what_is_drawn(tmp_path):
 
 
 def test_twelve_racks_are_planned_as_the_docs_say():
-    topology = read(DOCS / "plan_12racks.yaml")
+    topology = read_topology(DOCS / "plan_12racks.yaml")
     assert (len(topology.workers), len(topology.aggregators)) == (48, 14)
     text = (DOCS / "plan.md").read_text(encoding="utf-8")
     for kind, scheme in (("level", "one tree, one level"), ("tree", "one tree, summed again")):
@@ -144,14 +144,14 @@ def test_names_are_printed_as_they_are(fabric):
 @pytest.mark.parametrize(
     ("change", "options", "why"),
     [
-        (("count: 2", "count: two"), (), "fabric.yaml:1: count must be a whole number, not 'two'"),
+        (("count: 2", "count: two"), (), "fabric.yaml:1: count of rack rack must be a whole number, not two"),
         (("uplinks: [{to: core, bw_gbps: 40}]", "slots: 4"), (), "fabric.yaml:1: rack2-h1 has no path to rack1-h1"),
         (("", ""), ("--lose", "rack1-core"), "rack2-h1 has no path to rack1-h1|rack1-h1 has no path to"),
         (("", ""), ("--lose", "L9"), "there is no cable 'L9'"),
         (("", ""), ("--reserve", "L9"), "must be LINK=GBPS"),
         (("", ""), ("--upgrade-gbps", "9"), "--upgrade-gbps is the capacity of the switches of --upgrade K"),
         (("", ""), ("--kind", "forest"), "--kind must be one of level, tree, levels, trees, not 'forest'"),
-        (("", ""), ("--return-path", "up"), "return_path must be multicast, unicast or none"),
+        (("", ""), ("--return-path", "up"), "return_path of the job must be multicast, unicast or none, not 'up'"),
         (("capacity_gbps: 100", "capacity_gbps: 100, members: 1"), ("--kind", "level"), "no tree reaches all workers"),
         (
             ("core, aggregates: true, capacity_gbps: 100", "core"),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from iswitch.distribution import describe_missing, extra_of, missing_from
-from iswitch.plan.topology.errors import told
+from iswitch.plan.topology.errors import error_text
 
 _PROGRAM = "python -m iswitch.plan.allreduce"
 
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(describe_missing(_PROGRAM, missing_from(extra), *dict.fromkeys(("plan", extra))), file=sys.stderr)
         return 1
     except (OSError, ValueError) as error:
-        print(told(error), file=sys.stderr)
+        print(error_text(error), file=sys.stderr)
         return 1
     return 0
 
@@ -153,10 +153,10 @@ def _schedule(options: argparse.Namespace) -> None:
     from iswitch.plan.allreduce.learning.policy import Policy
     from iswitch.plan.allreduce.model.network import Network
     from iswitch.plan.allreduce.plots import plot_links
-    from iswitch.plan.topology.graph_file import graph_of
+    from iswitch.plan.topology.graph_file import parse_graph
 
     if options.topology.endswith(".json"):
-        graph = graph_of(Path(options.topology).read_text(encoding="utf-8"), options.topology)
+        graph = parse_graph(Path(options.topology).read_text(encoding="utf-8"), options.topology)
         demand_few(options.topology, sum(kind == "host" for _, kind in graph.nodes(data="kind")))
     else:
         graph = build(options.topology)

@@ -12,7 +12,7 @@ import networkx as nx
 from iswitch.plan.output.stripes import stripes
 from iswitch.plan.solver.tree import Plan, Tree
 from iswitch.plan.topology.graph_file import to_json
-from iswitch.plan.topology.topology import Job, Topology, natural
+from iswitch.plan.topology.topology import Job, Topology, natural_key
 
 __all__ = ["MEMBERS_MAX", "PORTS_MAX", "configuration", "difference", "ranges", "renewed"]
 
@@ -44,7 +44,7 @@ class _Places:
     def __init__(self, topology: Topology, first_mac: int, first_ip: ipaddress.IPv4Address):
         self.topology = topology
         self.number = {switch: number for number, switch in enumerate(topology.switches)}
-        key = lambda node: (node in self.number, natural(node))
+        key = lambda node: (node in self.number, natural_key(node))
         self.ports = {
             switch: {near: port for port, near in enumerate(sorted(topology.graph[switch], key=key))}
             for switch in self.number
@@ -162,12 +162,12 @@ def _links(topology: Topology, places: _Places, plan: Plan) -> list[dict[str, An
         for hop in pairwise(path)
     }
     ends = sorted(
-        (sorted(hop, key=natural) for hop in carried if hop <= places.number.keys()),
-        key=lambda pair: [natural(end) for end in pair],
+        (sorted(hop, key=natural_key) for hop in carried if hop <= places.number.keys()),
+        key=lambda pair: [natural_key(end) for end in pair],
     )
     return [
         {
-            "name": topology.named(a, b),
+            "name": topology.cable_label(a, b),
             "ends": [a, b],
             "places": [[places.number[a], places.ports[a][b]], [places.number[b], places.ports[b][a]]],
             "bw_gbps": topology.free_gbps(a, b),
@@ -252,7 +252,7 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """What is to be changed at switches and workers, a line each; nothing if they can stay as they are."""
     before, after = (_flat({name: config[name] for name in ("switches", "workers")}) for config in (old, new))
     lines = []
-    for name in sorted(before.keys() | after.keys(), key=natural):
+    for name in sorted(before.keys() | after.keys(), key=natural_key):
         if before.get(name) != after.get(name):
             told = [
                 " ".join(str(_short(side[name])).split()) if name in side else "nothing" for side in (before, after)

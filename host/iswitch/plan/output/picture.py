@@ -8,7 +8,7 @@ import networkx as nx
 
 from iswitch.plan.output.words import gbps, listed
 from iswitch.plan.solver.tree import Plan, Resource, capacities, used
-from iswitch.plan.topology.topology import Topology, natural
+from iswitch.plan.topology.topology import Topology, natural_key
 
 __all__ = ["picture"]
 
@@ -46,7 +46,9 @@ class _Canvas:
         floor = HEAD + ROW * (levels + bool(topology.ps)) + 40
         for switch in near:
             first = column
-            for home, workers in sorted(boxes[switch].items(), key=lambda item: (item[0] != switch, natural(item[0]))):
+            for home, workers in sorted(
+                boxes[switch].items(), key=lambda item: (item[0] != switch, natural_key(item[0]))
+            ):
                 self.boxes.append((switch, home, workers, EDGE + COLUMN * (column + 0.5)))
                 column += 1
             self.at[switch] = (EDGE + COLUMN * (first + column) / 2, floor)
@@ -57,10 +59,10 @@ class _Canvas:
             for number, switch in enumerate(here):
                 self.at[switch] = (self.width * (number + 1) / (len(here) + 1), floor - ROW * level)
         if topology.ps:
-            self.at[topology.ps] = (self.at[min(topology.graph[topology.ps], key=natural)][0], HEAD + 30)
+            self.at[topology.ps] = (self.at[min(topology.graph[topology.ps], key=natural_key)][0], HEAD + 30)
         self.base = floor + ROW * 0.75
         self.height = self.base + 40 + LEGEND
-        places = sorted(self.tree.summing, key=natural)
+        places = sorted(self.tree.summing, key=natural_key)
         self.colour = {place: COLOURS[number % len(COLOURS)] for number, place in enumerate(places)}
 
 
@@ -115,8 +117,8 @@ def _cables(canvas: _Canvas) -> list[str]:
                 streams[hop].append(kind)
     parts, labels = [], []
     for a, b in sorted(
-        (tuple(sorted(edge, key=natural)) for edge in topology.graph.edges),
-        key=lambda edge: [natural(end) for end in edge],
+        (tuple(sorted(edge, key=natural_key)) for edge in topology.graph.edges),
+        key=lambda edge: [natural_key(end) for end in edge],
     ):
         if a not in canvas.at or b not in canvas.at:
             continue

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from iswitch.plan.solver.shadow_prices import binding
 from iswitch.plan.solver.tree import Plan, Resource, Tree, capacities, used
-from iswitch.plan.topology.topology import Topology, natural
+from iswitch.plan.topology.topology import Topology, natural_key
 
 __all__ = ["binds", "gbps", "iteration", "listed", "prices", "sums_of"]
 
@@ -17,7 +17,7 @@ def gbps(value: float) -> str:
 def listed(names: Iterable[str]) -> str:
     """`W1 to W4, W7`: names with the same beginning and numbers that follow each other, three or more, as a range."""
     parts: list[list[str]] = []
-    for name in sorted(names, key=natural):
+    for name in sorted(names, key=natural_key):
         if parts and _next(parts[-1][-1]) == name:
             parts[-1].append(name)
         else:
@@ -48,10 +48,10 @@ def _joined(topology: Topology, resources: Iterable[Resource]) -> str:
         if resource.kind != "link" or {resource.at, resource.to} & own:
             continue
         if turned in given:
-            links.append(topology.named(resource.at, resource.to))
+            links.append(topology.cable_label(resource.at, resource.to))
         else:
             links.append(resource.told(topology))
-    parts += sorted(set(links), key=natural)
+    parts += sorted(set(links), key=natural_key)
     for kind, name in (("capacity", "sums"), ("slots", "slots"), ("ingress", "input")):
         if places := {resource.at for resource in given if resource.kind == kind}:
             parts.append(f"{name} at {listed(places)}")
@@ -78,7 +78,7 @@ def sums_of(topology: Topology, tree: Tree, total: tuple[Tree, ...]) -> list[tup
     what it takes, what it has)."""
     load, room = used(topology, total), capacities(topology)
     rows = []
-    for node in sorted(tree.summing, key=lambda node: (node == tree.root, natural(node))):
+    for node in sorted(tree.summing, key=lambda node: (node == tree.root, natural_key(node))):
         what = ", ".join(
             ([listed(tree.members(node))] if tree.members(node) else [])
             + [f"sum of {child}" for child in tree.children(node)]

@@ -12,7 +12,7 @@ from iswitch.plan.solver.linear_program import INFINITY, Program
 from iswitch.plan.solver.paths import Ways
 from iswitch.plan.solver.sites import Site
 from iswitch.plan.solver.tree import Resource, Tree
-from iswitch.plan.topology.topology import Topology, TopologyError, natural
+from iswitch.plan.topology.topology import Topology, TopologyError, natural_key
 
 __all__ = ["Pricing"]
 
@@ -170,7 +170,9 @@ class Pricing:
         root = self.topology.ps or next(site.at for site, variable in zip(self.sites, z) if round(values[variable]))
         for g, group in enumerate(self.groups):
             waiting = list(group.workers)
-            for a, end in sorted(enumerate(self.ends), key=lambda item: (item[1].at != group.at, natural(item[1].at))):
+            for a, end in sorted(
+                enumerate(self.ends), key=lambda item: (item[1].at != group.at, natural_key(item[1].at))
+            ):
                 for _ in range(round(values[x[g, a]]) if (g, a) in x else 0):
                     worker = waiting.pop(0)
                     homes[worker] = end.at

@@ -9,7 +9,7 @@ from iswitch.plan.solver.arcs import Arcs, decompose, reaches
 from iswitch.plan.solver.linear_program import INFINITY, Program, Solution
 from iswitch.plan.solver.sites import Site
 from iswitch.plan.solver.tree import Tree
-from iswitch.plan.topology.topology import Topology, TopologyError, natural
+from iswitch.plan.topology.topology import Topology, TopologyError, natural_key
 
 __all__ = ["SAME", "Model"]
 
@@ -42,7 +42,7 @@ class Model:
         }
         self.ends = ends
         self._assign(levels)
-        places = sorted({end.at for end in ends}, key=natural)
+        places = sorted({end.at for end in ends}, key=natural_key)
         total = sum(len(group.workers) for group in self.groups)
         arcs = {place: self.arcs.toward(place, adjacent) for place in places}
         self.f = {(place, arc): program.variable(0, total, integer=True) for place in places for arc in arcs[place]}
@@ -271,7 +271,9 @@ class Model:
         }
         for g, group in enumerate(self.groups):
             waiting = list(group.workers)
-            for a, end in sorted(enumerate(self.ends), key=lambda item: (item[1].at != group.at, natural(item[1].at))):
+            for a, end in sorted(
+                enumerate(self.ends), key=lambda item: (item[1].at != group.at, natural_key(item[1].at))
+            ):
                 for _ in range(whole(self.x[g, a])):
                     worker = waiting.pop(0)
                     homes[worker] = end.at
@@ -291,13 +293,13 @@ class Model:
                 for worker in group.workers:
                     path = decompose(back, root, group.at)
                     down[worker] = path if group.at == worker else (*path, worker)
-        order = sorted(homes, key=natural)
+        order = sorted(homes, key=natural_key)
         return Tree(
             rate_gbps=0.0,
             root=root,
             homes={worker: homes[worker] for worker in order},
-            parents={switch: parents[switch] for switch in sorted(parents, key=natural)},
-            up={child: up[child] for child in (*order, *sorted(parents, key=natural))},
+            parents={switch: parents[switch] for switch in sorted(parents, key=natural_key)},
+            up={child: up[child] for child in (*order, *sorted(parents, key=natural_key))},
             down={worker: down[worker] for worker in order if down},
         )
 

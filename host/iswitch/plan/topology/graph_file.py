@@ -1,14 +1,18 @@
-"""Topologies for programs: canonical node-link JSON, and GraphML from drawing tools and inventories."""
+"""Topologies for programs: node-link JSON in canonical order, and GraphML of drawing tools and inventories."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import networkx as nx
 
-from iswitch.plan.topology.topology import EDGE_KEYS, HOST_KEYS, JOB_KEYS, SWITCH_KEYS, Topology, TopologyError, natural
+from iswitch.plan.topology.errors import TopologyError
+from iswitch.plan.topology.job import JobSettings
+from iswitch.plan.topology.records import CableRecord, HostRecord, SwitchRecord
+from iswitch.plan.topology.topology import Topology, cable_name, natural_key
 
-__all__ = ["from_graphml", "from_json", "graph_of", "node_link", "to_graphml", "to_json"]
+__all__ = ["from_graphml", "from_json", "node_link", "parse_graph", "to_graphml", "to_json"]
 
 QUANTITIES = (
     "bw",
@@ -25,32 +29,39 @@ QUANTITIES = (
     "role",
     "kind",
 )
-"""Attributes that look like these must be understood; others of a drawing (colours, places, labels) say nothing
-here."""
+"""An attribute of a drawing with such a part in its name must be known. Others (colours, positions, labels) are
+ignored."""
 
 
 def node_link(topology: Topology) -> dict[str, Any]:
-    """Node-link data of networkx with `edges`, nodes and ends in order, so that equal topologies give equal text."""
+    """Return node-link data of networkx, with `edges`. Equal topologies give equal data, in the order of names."""
     ordered = nx.Graph(**topology.graph.graph)
-    for node in sorted(topology.graph, key=natural):
+    for node in sorted(topology.graph, key=natural_key):
         ordered.add_node(node, **topology.graph.nodes[node])
-    ends = [sorted(edge, key=natural) for edge in topology.graph.edges]
-    for a, b in sorted(ends, key=lambda edge: [natural(end) for end in edge]):
+    ends = [sorted(edge, key=natural_key) for edge in topology.graph.edges]
+    for a, b in sorted(ends, key=lambda edge: [natural_key(end) for end in edge]):
         ordered.add_edge(a, b, **topology.graph.edges[a, b])
     data: dict[str, Any] = nx.node_link_data(ordered, edges="edges")
     return data
 
 
 def to_json(topology: Topology) -> str:
+    """Return the text of a node-link JSON file."""
     return json.dumps(node_link(topology), indent=1) + "\n"
 
 
 def from_json(text: str, name: str = "the text") -> Topology:
-    """Return the topology of node-link JSON. Raises TopologyError, with the name of the file, if it is another text."""
-    return Topology(graph_of(text, name))
+    """Return the topology of node-link JSON.
+
+    Raises
+    ------
+    TopologyError
+        If the text is not one. Its message begins with `name`, that of the file, if it is not a graph at all.
+    """
+    return Topology(parse_graph(text, name))
 
 
-def graph_of(text: str, name: str) -> nx.Graph:
+def parse_graph(text: str, name: str) -> nx.Graph:
     """Return the graph of node-link JSON, also of networkx before 3.4 (`links`).
 
     Raises
@@ -70,13 +81,21 @@ def graph_of(text: str, name: str) -> nx.Graph:
 
 
 def to_graphml(topology: Topology, path: Path) -> None:
+    """Write a GraphML file."""
     nx.write_graphml(topology.graph, path)
 
 
 def from_graphml(path: Path) -> Topology:
-    """Attributes are those of the JSON, units in their names. What a drawing tool adds is left out, but an attribute
-    that looks like a quantity and is none that is known is refused: `bw`, in what unit? So is a number that was written
-    as text. TopologyError."""
+    """Return the topology of a GraphML file, whose attributes are those of the JSON, with units in their names.
+
+    Attributes that a drawing tool adds are ignored.
+
+    Raises
+    ------
+    TopologyError
+        If the file is not GraphML or cannot be planned with. An attribute that looks like a quantity but is not known
+        is refused (`bw`: in which unit?), and so is a number that is written as text.
+    """
     try:
         drawn = nx.read_graphml(path)
     except (nx.NetworkXError, SyntaxError, KeyError, ValueError) as error:
@@ -84,17 +103,18 @@ def from_graphml(path: Path) -> Topology:
     if drawn.is_multigraph():
         raise TopologyError(f"{path} has two cables between the same nodes")
     graph = nx.Graph()
-    graph.graph |= _known("the graph", drawn.graph, JOB_KEYS)
+    graph.graph |= _known("the graph", drawn.graph, JobSettings.model_fields)
     for node, data in drawn.nodes(data=True):
-        graph.add_node(str(node), **_known(str(node), data, SWITCH_KEYS if data.get("kind") == "switch" else HOST_KEYS))
+        record = SwitchRecord if data.get("kind") == "switch" else HostRecord
+        graph.add_node(str(node), **_known(str(node), data, ("kind", *record.model_fields)))
     for a, b, data in drawn.edges(data=True):
         if graph.has_edge(str(a), str(b)):
             raise TopologyError(f"{path} has two cables between {a} and {b}")
-        graph.add_edge(str(a), str(b), **_known(f"{a}-{b}", data, EDGE_KEYS))
+        graph.add_edge(str(a), str(b), **_known(cable_name(a, b), data, CableRecord.model_fields))
     return Topology(graph)
 
 
-def _known(name: str, given: dict[str, Any], keys: dict[str, type]) -> dict[str, Any]:
+def _known(name: str, given: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     found = {}
     for key, value in given.items():
         if key in keys:

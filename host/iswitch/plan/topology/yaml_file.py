@@ -1,245 +1,198 @@
-"""Topologies as a person writes them: YAML with racks, switches, hosts and links, and every mistake with its line."""
+"""Topologies as people write them: YAML with racks, switches, hosts and links. Each mistake is reported with its line."""
 
 import difflib
 import re
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import networkx as nx
 import yaml
+from pydantic import ValidationError
 
-from iswitch.plan.topology.topology import EDGE_KEYS, HOST_KEYS, JOB_KEYS, SWITCH_KEYS, Topology, TopologyError
+from iswitch.plan.topology.document import Document, Host, Place, Rack, Uplink, part_at
+from iswitch.plan.topology.errors import TopologyError
+from iswitch.plan.topology.mistakes import describe_mistake, suggest_key
+from iswitch.plan.topology.records import Scalar
+from iswitch.plan.topology.topology import Topology
 
-__all__ = ["read", "read_text"]
+__all__ = ["parse_yaml"]
 
-SUMS = {key: kind for key, kind in SWITCH_KEYS.items() if key != "kind"}
-RACK = {"name": str, "count": int, "hosts": int, "nic_gbps": float, "uplinks": list} | SUMS
-UPLINK = {"to": str, "bw_gbps": float, "reserved_gbps": float}
-SWITCH = {"name": str, "count": int} | SUMS
-HOST = {"name": str, "at": str, "bw_gbps": float} | {key: kind for key, kind in HOST_KEYS.items() if key != "kind"}
-LINK = {"between": list} | EDGE_KEYS
-TOP: dict[str, type] = {"job": dict, "racks": list, "switches": list, "hosts": list, "links": list}
-POWER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
-"""1e8, which is text to YAML 1.1, as 1.5e9 is."""
-NUMBERS = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "text",
-    list: "a list",
-    dict: "settings",
-}
+EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+"""1e8 and 1.5e9 are text in YAML 1.1, and numbers here."""
+DEPTH_MAX = 16
+"""Levels of lists and settings; the format needs 5. An alias inside its own anchor has no end."""
 
 
-def read(path: Path) -> Topology:
-    """Of a file: YAML; `.json` is node-link JSON, `.graphml` GraphML. TopologyError with file and line, OSError."""
-    from iswitch.plan.topology.graph_file import from_graphml, from_json
+def parse_yaml(text: str, name: str = "topology") -> Topology:
+    """Return the topology that a YAML text describes.
 
-    if path.suffix == ".graphml":
-        return from_graphml(path)
-    text = path.read_text(encoding="utf-8")
-    return from_json(text, path.name) if path.suffix == ".json" else read_text(text, path.name)
+    Parameters
+    ----------
+    text : str
+        The text of the file.
+    name : str
+        The name of the file, for errors.
 
-
-def read_text(text: str, name: str = "topology") -> Topology:
-    """Of YAML; `name` is what the file is called in errors."""
+    Raises
+    ------
+    TopologyError
+        If the text cannot be planned with. Each mistake is a line of the message that begins with file and line.
+    """
     try:
         document = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        raise TopologyError(
-            f"{name}{f':{mark.line + 1}' if mark else ''}: not YAML: {getattr(error, 'problem', None) or error}"
-        ) from error
+        where = f"{name}:{mark.line + 1}" if mark else name
+        raise TopologyError(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from error
     if document is None:
         raise TopologyError(f"{name}:1: the file is empty")
-    return _Reader(name).topology(document)
+    return _Graph(_Lines(name, document)).topology()
 
 
-class _Reader:
-    """Builds a graph, and remembers the line of each of its parts."""
+class _Lines:
+    """A YAML document as plain lists and dicts of scalars, and the line of each of its values."""
 
-    def __init__(self, name: str):
-        self.name, self.graph = name, nx.Graph()
-        self.lines: dict[tuple[str, Any], int] = {}
+    def __init__(self, name: str, document: yaml.Node):
+        self.name = name
+        self.lines: dict[Place, int] = {}
+        """Lines of values, and of keys that a section must not have."""
+        self.written: dict[Place, str] = {}
+        self.key_lines: dict[Place, int] = {}
+        self.data = self._plain(document, ())
 
-    def refuse(self, line: int, why: str) -> TopologyError:
-        return TopologyError(f"{self.name}:{line}: {why}")
+    def error(self, line: int, sentence: str) -> TopologyError:
+        return TopologyError(f"{self.name}:{line}: {sentence}")
 
-    def topology(self, document: Any) -> Topology:
-        top = self.settings(document, TOP, "a topology")
-        self.graph.graph |= self._job(top["job"][1]) if "job" in top else {}
-        for section, one in (("switches", self._switch), ("racks", self._rack), ("hosts", self._host)):
-            for node in self.items(top, section):
-                one(node)
-        for node in self.items(top, "racks"):
-            self._uplinks(node)
-        for node in self.items(top, "links"):
-            self._link(node)
+    def _plain(self, node: yaml.Node, place: Place) -> Any:
+        line = self.lines[place] = node.start_mark.line + 1
+        if len(place) > DEPTH_MAX:
+            raise self.error(line, f"more than {DEPTH_MAX} levels of lists and settings")
+        if isinstance(node, yaml.SequenceNode):
+            self.written[place] = "a list"
+            return [self._plain(each, (*place, number)) for number, each in enumerate(node.value)]
+        if isinstance(node, yaml.MappingNode):
+            self.written[place] = "settings"
+            return dict(self._settings(node, place))
+        self.written[place] = repr(node.value) if node.style or not node.value else node.value
+        value = yaml.SafeLoader("").construct_object(node)
+        if node.style is None and isinstance(value, str) and EXPONENT.fullmatch(value):
+            value = float(value)
+        return Scalar(value, node.value)
+
+    def _settings(self, node: yaml.MappingNode, place: Place) -> Iterator[tuple[str, Any]]:
+        seen = set()
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise self.error(line, "a key must be text")
+            key = key_node.value
+            if key in seen:
+                raise self.error(line, f"{key!r} is repeated")
+            seen.add(key)
+            self.key_lines[*place, key] = line
+            yield key, self._plain(value_node, (*place, key))
+
+    def check(self) -> Document:
+        """Return the document. Raises TopologyError, with every mistake on a line of its own, in the order of lines."""
+        try:
+            return Document.model_validate(self.data)
+        except ValidationError as error:
+            mistakes = error.errors()
+        meant = set()
+        for mistake in mistakes:
+            place, key = mistake["loc"][:-1], str(mistake["loc"][-1])
+            if mistake["type"] == "extra_forbidden" and (near := suggest_key(key, part_at(place)[1].model_fields)):
+                meant.add((*place, near))
+        found = [
+            (self._line(mistake["loc"], mistake["type"]), self._sentence(mistake))
+            for mistake in mistakes
+            if mistake["type"] != "missing" or mistake["loc"] not in meant
+        ]
+        raise TopologyError("\n".join(f"{self.name}:{line}: {sentence}" for line, sentence in sorted(found)))
+
+    def _line(self, place: Place, kind: str) -> int:
+        if kind == "extra_forbidden":
+            return self.key_lines[place]
+        return self.lines[place[:-1] if kind == "missing" else place]
+
+    def _sentence(self, mistake: Any) -> str:
+        place = mistake["loc"]
+        inside = place[:-1] if place and isinstance(place[-1], str) else place
+        noun, model = part_at(inside)
+        name = self.written.get((*inside, "name"))
+        owner = f"{noun.partition(' ')[2]} {name}" if name else noun
+        return describe_mistake(mistake, owner, model.model_fields, self.written.get(place, ""))
+
+
+class _Graph:
+    """Builds the graph of a document, and keeps the line of each node and cable."""
+
+    def __init__(self, lines: _Lines):
+        self.lines, self.document, self.graph = lines, lines.check(), nx.Graph()
+        self.line_of: dict[tuple[str, Any], int] = {}
+
+    def topology(self) -> Topology:
+        document, lines = self.document, self.lines.lines
+        self.graph.graph |= document.job.model_dump(exclude_unset=True)
+        for number, switch in enumerate(document.switches):
+            for name in switch.names:
+                self._node(name, lines["switches", number], switch.attributes)
+        for number, rack in enumerate(document.racks):
+            self._rack(rack, ("racks", number))
+        for number, host in enumerate(document.hosts):
+            self._host(host, lines["hosts", number])
+        for number, rack in enumerate(document.racks):
+            for at, uplink in enumerate(rack.uplinks):
+                self._uplink(rack, uplink, lines["racks", number, "uplinks", at])
+        for number, link in enumerate(document.links):
+            one, other = link.between
+            self._cable(one, other, lines["links", number], link.model_dump(exclude={"between"}, exclude_unset=True))
         try:
             return Topology(self.graph)
         except TopologyError as error:
-            line = self.lines.get(error.place or ("", ""), document.start_mark.line + 1)
-            raise self.refuse(line, str(error)) from error
+            raise self.lines.error(self.line_of.get(error.place or ("", ""), lines[()]), str(error)) from error
 
-    def items(self, top: Mapping[str, tuple[Any, Any]], section: str) -> list[Any]:
-        return list(top[section][1].value) if section in top else []
-
-    def settings(
-        self, node: Any, keys: Mapping[str, type], what: str, needed: tuple[str, ...] = ()
-    ) -> dict[str, tuple[Any, Any]]:
-        """Of a mapping, by key (value, node); everything known, of the right type, said once."""
-        line = node.start_mark.line + 1
-        if not isinstance(node, yaml.MappingNode):
-            raise self.refuse(line, f"{what} must be settings (key: value), not {_shown(node)}")
-        found: dict[str, tuple[Any, Any]] = {}
-        for key_node, value_node in node.value:
-            key, line = key_node.value, key_node.start_mark.line + 1
-            if key not in keys:
-                raise self.refuse(line, f"{what} has no setting {key!r}{_meant(key, keys)}")
-            if key in found:
-                raise self.refuse(line, f"{key!r} is said twice")
-            found[key] = (self.value(key, value_node, keys[key]), value_node)
-        for key in needed:
-            if key not in found:
-                raise self.refuse(node.start_mark.line + 1, f"{what} must say {key!r}")
-        return found
-
-    def value(self, key: str, node: Any, kind: type) -> Any:
-        line = node.start_mark.line + 1
-        shapes = {list: yaml.SequenceNode, dict: yaml.MappingNode}
-        if kind in shapes:
-            if isinstance(node, shapes[kind]):
-                return node
-            raise self.refuse(line, f"{key} must be {NUMBERS[kind]}, not {_shown(node)}")
-        if key == "hosts" and isinstance(node, yaml.SequenceNode):
-            return [self.value("name", each, str) for each in node.value]
-        value = yaml.SafeLoader("").construct_object(node) if isinstance(node, yaml.ScalarNode) else node
-        if kind in (int, float) and isinstance(value, str) and node.style is None and POWER.fullmatch(value):
-            value = float(value)
-        if kind is str and isinstance(node, yaml.ScalarNode) and value is not None:
-            return node.value
-        right = (
-            isinstance(value, (int, float)) and not isinstance(value, bool)
-            if kind in (int, float)
-            else isinstance(value, kind)
-        )
-        if not right or kind is int and not float(value).is_integer():
-            unit = key.rpartition("_")[2] if kind is float and "_" in key else ""
-            rule = "a whole number or a list of names" if key == "hosts" else NUMBERS[kind]
-            raise self.refuse(line, f"{key} must be {rule}{f', in {unit}' if unit else ''}, not {_shown(node)}")
-        return kind(value)
-
-    def node(self, name: str, line: int, **data: Any) -> None:
+    def _node(self, name: str, line: int, attributes: dict[str, Any]) -> None:
         if name in self.graph:
-            raise self.refuse(line, f"{name} is there already, since line {self.lines['node', name]}")
-        self.graph.add_node(name, **data)
-        self.lines["node", name] = line
+            raise self.lines.error(line, f"{name} exists already, since line {self.line_of['node', name]}")
+        self.graph.add_node(name, **attributes)
+        self.line_of["node", name] = line
 
-    def cable(self, a: str, b: str, line: int, **data: Any) -> None:
+    def _cable(self, a: str, b: str, line: int, attributes: dict[str, Any]) -> None:
         for end in (a, b):
             if end not in self.graph:
                 near = difflib.get_close_matches(end, self.graph.nodes, 1)
-                raise self.refuse(line, f"there is no {end}{f'; is {near[0]} meant?' if near else ''}")
+                raise self.lines.error(line, f"there is no {end}{f'; is {near[0]} meant?' if near else ''}")
         if self.graph.has_edge(a, b):
-            since = self.lines["edge", frozenset((a, b))]
-            raise self.refuse(
+            since = self.line_of["edge", frozenset((a, b))]
+            raise self.lines.error(
                 line,
-                f"{a} and {b} have a cable already, since line {since}; of several make one with all their bw_gbps",
+                f"{a} and {b} have a cable already, since line {since}; write several as one, with their total bw_gbps",
             )
-        self.graph.add_edge(a, b, **data)
-        self.lines["edge", frozenset((a, b))] = line
+        self.graph.add_edge(a, b, **attributes)
+        self.line_of["edge", frozenset((a, b))] = line
 
-    def _job(self, node: Any) -> dict[str, Any]:
-        found = self.settings(node, JOB_KEYS, "job")
-        self.lines |= {("job", key): value.start_mark.line + 1 for key, (_, value) in found.items()}
-        return {key: value for key, (value, _) in found.items()}
+    def _rack(self, rack: Rack, place: Place) -> None:
+        lines = self.lines.lines
+        for switch in rack.names:
+            self._node(switch, lines[place], rack.attributes)
+            for host in rack.host_names(switch):
+                self._node(host, lines[*place, "hosts"], {"kind": "host"})
+                self._cable(host, switch, lines[*place, "nic_gbps"], {"bw_gbps": rack.nic_gbps})
 
-    def _names(self, found: Mapping[str, tuple[Any, Any]], line: int) -> list[str]:
-        """`count` of them are numbered from 1."""
-        if "count" not in found:
-            return [found["name"][0]]
-        count = found["count"][0]
-        if count < 1:
-            raise self.refuse(line, f"count must be at least 1, not {count}")
-        return [f"{found['name'][0]}{number}" for number in range(1, count + 1)]
+    def _uplink(self, rack: Rack, uplink: Uplink, line: int) -> None:
+        ends = [uplink.to]
+        if uplink.to.endswith("*"):
+            kinds = self.graph.nodes(data="kind")
+            ends = [name for name, kind in kinds if kind == "switch" and name.startswith(uplink.to[:-1])]
+            if not ends:
+                raise self.lines.error(line, f"there is no switch {uplink.to}")
+        for switch in rack.names:
+            for end in ends:
+                self._cable(switch, end, line, uplink.model_dump(exclude={"to"}, exclude_unset=True))
 
-    def _sums(self, found: Mapping[str, tuple[Any, Any]]) -> dict[str, Any]:
-        return {key: found[key][0] for key in SUMS if key in found}
-
-    def _switch(self, node: Any) -> None:
-        found, line = self.settings(node, SWITCH, "a switch", ("name",)), node.start_mark.line + 1
-        for name in self._names(found, line):
-            self.node(name, line, kind="switch", **self._sums(found))
-
-    def _rack(self, node: Any) -> None:
-        found, line = self.settings(node, RACK, "a rack", ("name", "hosts", "nic_gbps")), node.start_mark.line + 1
-        hosts = found["hosts"][0]
-        if isinstance(hosts, list) and "count" in found:
-            raise self.refuse(line, "racks with a count have hosts with numbers: hosts: 4")
-        if not isinstance(hosts, list) and hosts < 0:
-            raise self.refuse(line, f"hosts must be 0 or more, not {hosts}")
-        nic_gbps, nic = found["nic_gbps"]
-        if not nic_gbps > 0:
-            raise self.refuse(nic.start_mark.line + 1, f"nic_gbps must be above 0, not {nic_gbps:g}")
-        for name in self._names(found, line):
-            self.node(name, line, kind="switch", **self._sums(found))
-            for host in hosts if isinstance(hosts, list) else [f"{name}-h{number}" for number in range(1, hosts + 1)]:
-                self.node(host, found["hosts"][1].start_mark.line + 1, kind="host")
-                self.cable(host, name, nic.start_mark.line + 1, bw_gbps=nic_gbps)
-
-    def _uplinks(self, node: Any) -> None:
-        found = self.settings(node, RACK, "a rack")
-        for uplink in found["uplinks"][1].value if "uplinks" in found else []:
-            line = uplink.start_mark.line + 1
-            said = {
-                key: value for key, (value, _) in self.settings(uplink, UPLINK, "an uplink", ("to", "bw_gbps")).items()
-            }
-            to = said.pop("to")
-            for name in self._names(found, node.start_mark.line + 1):
-                for end in self._spread(to, line):
-                    self.cable(name, end, line, **said)
-
-    def _spread(self, to: str, line: int) -> list[str]:
-        """`spine*` is every switch whose name begins so."""
-        if not to.endswith("*"):
-            return [to]
-        ends = [name for name, kind in self.graph.nodes(data="kind") if kind == "switch" and name.startswith(to[:-1])]
-        if not ends:
-            raise self.refuse(line, f"there is no switch {to}")
-        return ends
-
-    def _host(self, node: Any) -> None:
-        found, line = self.settings(node, HOST, "a host", ("name",)), node.start_mark.line + 1
-        name = found["name"][0]
-        self.node(name, line, kind="host", **{key: found[key][0] for key in ("role", "ingress_gbps") if key in found})
-        if ("at" in found) != ("bw_gbps" in found):
-            raise self.refuse(line, f"the cable of {name} needs both 'at' and 'bw_gbps'")
-        if "at" in found:
-            self.cable(name, found["at"][0], line, bw_gbps=found["bw_gbps"][0])
-
-    def _link(self, node: Any) -> None:
-        found, line = self.settings(node, LINK, "a link", ("between", "bw_gbps")), node.start_mark.line + 1
-        ends = [self.value("between", each, str) for each in found["between"][1].value]
-        if len(ends) != 2 or ends[0] == ends[1]:
-            raise self.refuse(line, f"a link is between two nodes, not {ends}")
-        self.cable(ends[0], ends[1], line, **{key: found[key][0] for key in EDGE_KEYS if key in found})
-
-
-def _shown(node: Any) -> str:
-    return (
-        repr(node.value)
-        if isinstance(node, yaml.ScalarNode)
-        else "a list"
-        if isinstance(node, yaml.SequenceNode)
-        else "settings"
-    )
-
-
-def _meant(key: str, keys: Mapping[str, type]) -> str:
-    """What could be meant: with its unit, or spelt otherwise."""
-    stem = key.split("_")[0]
-    near = [known for known in keys if known.split("_")[0] == stem and "_" in known] or difflib.get_close_matches(
-        key, keys, 1
-    )
-    return f"; is {near[0]!r} meant?" if near else f"; there are {', '.join(keys)}"
+    def _host(self, host: Host, line: int) -> None:
+        attributes = host.model_dump(include={"role", "ingress_gbps"}, exclude_unset=True)
+        self._node(host.name, line, {"kind": "host"} | attributes)
+        if host.at is not None:
+            self._cable(host.name, host.at, line, {"bw_gbps": host.bw_gbps})

@@ -95,7 +95,7 @@ def test_stripes_over_two_spines_use_both():
         leaf_spine(2, 2, 2, nic_gbps=10, uplink_gbps=10),
         aggregates={"leaf1": 100, "leaf2": 100, "spine1": 100, "spine2": 100},
     )
-    topology = topology.changed(overhead_bytes=0)
+    topology = topology.with_job(overhead_bytes=0)
     plan = several_trees(topology, levels=None)
     assert plan.rate_gbps == pytest.approx(10) and plan.gap < 1e-6 and len(plan.trees) > 1
     assert examine(node_link(topology), plan.json())[1] == []

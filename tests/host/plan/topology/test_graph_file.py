@@ -5,10 +5,10 @@ import json
 import networkx as nx
 import pytest
 
+from iswitch.plan.topology.files import read_topology
 from iswitch.plan.topology.generators import fat_tree, seed_example
 from iswitch.plan.topology.graph_file import from_graphml, from_json, node_link, to_graphml, to_json
 from iswitch.plan.topology.topology import Topology, TopologyError
-from iswitch.plan.topology.yaml_file import read
 from sim.bench.fabrics import random_topology
 
 
@@ -20,8 +20,8 @@ def test_there_and_back(seed, tmp_path):
     to_graphml(topology, tmp_path / "fabric.graphml")
     assert (
         to_json(from_json(text))
-        == to_json(read(tmp_path / "fabric.json"))
-        == to_json(read(tmp_path / "fabric.graphml"))
+        == to_json(read_topology(tmp_path / "fabric.json"))
+        == to_json(read_topology(tmp_path / "fabric.graphml"))
         == text
     )
 
@@ -74,9 +74,9 @@ def test_what_a_drawing_tool_adds_is_left_out(tmp_path):
         ),
         (
             lambda graph: [data.update(bw_gbps="3") for *_, data in graph.edges(data=True)],
-            "bw_gbps of .* must be a number, not '3'",
+            "bw_gbps of .* must be a number in Gb/s, not '3'",
         ),
-        (lambda graph: graph.edges["S1", "S2"].pop("bw_gbps"), "bw_gbps of S1-S2 is missing"),
+        (lambda graph: graph.edges["S1", "S2"].pop("bw_gbps"), "S1-S2 must have 'bw_gbps'"),
         (lambda graph: graph.nodes["W1"].pop("kind"), "kind of W1 must be host or switch, not None"),
     ],
 )

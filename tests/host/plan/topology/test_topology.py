@@ -4,7 +4,7 @@ import networkx as nx
 import pytest
 
 from iswitch.plan.topology.generators import fat_tree, leaf_spine, seed_example
-from iswitch.plan.topology.topology import Job, Topology, TopologyError, natural
+from iswitch.plan.topology.topology import Job, Topology, TopologyError, natural_key
 
 
 def test_workers_that_nothing_tells_apart_are_together():
@@ -30,7 +30,9 @@ def test_ranks_go_by_number_not_by_letter():
 def test_names_sort_by_all_that_is_in_them():
     """What nothing tells apart would be in the order of a set, another one in each process."""
     names = ["", "1", "2b", "10a", "10b", "PS", "S2", "S10", "S10-x", "core", "leaf"]
-    assert sorted(reversed(names), key=natural) == names and len(set(map(tuple, map(natural, names)))) == len(names)
+    assert sorted(reversed(names), key=natural_key) == names and len(set(map(tuple, map(natural_key, names)))) == len(
+        names
+    )
 
 
 def test_sizes_of_streams():
@@ -50,17 +52,17 @@ def test_slots_of_a_fast_cable():
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"return_path": "up"}, "return_path must be"),
-        ({"payload_bytes": 6}, "payload_bytes must be whole"),
-        ({"overhead_bytes": -1}, "overhead_bytes must be"),
-        ({"uplink_bytes_per_element": 2}, "uplink_bytes_per_element must be"),
-        ({"round_trip_us": -1.0}, "round_trip_us must be"),
-        ({"gradient_bytes": -4}, "gradient_bytes must be"),
-        ({"gradient_bytes": 0.5}, "gradient_bytes must be a whole number, not 0.5"),
-        ({"payload_bytes": "704"}, "payload_bytes must be a number, not '704'"),
-        ({"payload_bytes": True}, "payload_bytes must be a number, not True"),
-        ({"round_trip_us": float("inf")}, "round_trip_us must be a number, not inf"),
-        ({"gradient_bytes": float("nan")}, "must be a number, not nan"),
+        ({"return_path": "up"}, "return_path of the job must be multicast, unicast or none, not 'up'"),
+        ({"payload_bytes": 6}, "payload_bytes of the job must be a multiple of 4, not 6"),
+        ({"overhead_bytes": -1}, "overhead_bytes of the job must be at least 0, not -1"),
+        ({"uplink_bytes_per_element": 2}, "uplink_bytes_per_element of the job must be at least 4, not 2"),
+        ({"round_trip_us": -1.0}, "round_trip_us of the job must be at least 0, not -1.0"),
+        ({"gradient_bytes": -4}, "gradient_bytes of the job must be at least 0, not -4"),
+        ({"gradient_bytes": 0.5}, "gradient_bytes of the job must be a whole number, not 0.5"),
+        ({"payload_bytes": "704"}, "payload_bytes of the job must be a whole number, not '704'"),
+        ({"payload_bytes": True}, "payload_bytes of the job must be a whole number, not True"),
+        ({"round_trip_us": float("inf")}, "round_trip_us of the job must be a finite number, not inf"),
+        ({"gradient_bytes": float("nan")}, "gradient_bytes of the job must be a whole number, not nan"),
     ],
 )
 def test_job_wrong(settings, why):
@@ -90,11 +92,17 @@ def bad(change):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda graph: graph.graph.update(nonsense=1), "an unknown attribute: 'nonsense'"),
-        (lambda graph: graph.nodes["S1"].update(colour="red"), "S1 has an unknown attribute: 'colour'"),
+        (lambda graph: graph.graph.update(nonsense=1), "the job has no setting 'nonsense'; known are return_path,"),
+        (lambda graph: graph.nodes["S1"].update(colour="red"), "S1 has no setting 'colour'; known are aggregates,"),
         (lambda graph: graph.add_edge("S1", "S1", bw_gbps=1), "not S1 with itself"),
-        (lambda graph: graph.edges["S1", "S2"].update(bw_gbps=float("inf")), "bw_gbps of S1-S2 must be above 0"),
-        (lambda graph: graph.edges["S1", "S2"].update(bw_gbps=True), "must be a number, not True"),
+        (
+            lambda graph: graph.edges["S1", "S2"].update(bw_gbps=float("inf")),
+            "bw_gbps of S1-S2 must be a finite number, not inf",
+        ),
+        (
+            lambda graph: graph.edges["S1", "S2"].update(bw_gbps=True),
+            "bw_gbps of S1-S2 must be a number in Gb/s, not True",
+        ),
         (lambda graph: graph.nodes["S1"].update(slots=float("inf")), "slots of S1 must be a whole number, not inf"),
         (lambda graph: graph.nodes["S1"].update(slots=float("nan")), "slots of S1 must be a whole number, not nan"),
         (lambda graph: graph.edges["S1", "S2"].update(name="L3"), "two are called L3"),

@@ -1,0 +1,129 @@
+"""A YAML document that describes a topology, as pydantic models: racks, switches, hosts, links, and the job."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, ValidationError, WrapValidator, model_validator
+
+from iswitch.plan.topology.job import JobSettings
+from iswitch.plan.topology.records import (
+    CableRecord,
+    Gbps,
+    HostRecord,
+    PositiveWhole,
+    Record,
+    ReservedGbps,
+    SwitchRecord,
+    Text,
+    Whole,
+    must_be,
+)
+
+__all__ = ["Document", "Host", "Link", "Place", "Rack", "Switch", "Uplink", "part_at"]
+
+Place = tuple[str | int, ...]
+"""Keys and positions from the top of a document down to a value, as in ``("racks", 0, "name")``."""
+
+
+class Switch(SwitchRecord):
+    """An entry of `switches`; with a `count`, that many switches, numbered from 1."""
+
+    name: Text
+    count: PositiveWhole | None = None
+
+    @property
+    def names(self) -> list[str]:
+        return [self.name] if self.count is None else [f"{self.name}{number}" for number in range(1, self.count + 1)]
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Attributes of a node of the graph."""
+        return {"kind": "switch"} | self.model_dump(include=set(SwitchRecord.model_fields), exclude_unset=True)
+
+
+class Uplink(Record):
+    """A cable from each switch of a rack to the switch `to`, or to all whose names begin so (``spine*``)."""
+
+    to: Text
+    bw_gbps: Gbps
+    reserved_gbps: ReservedGbps = 0.0
+
+
+def _hosts(given: Any, check: Callable[[Any], Any]) -> Any:
+    try:
+        return check(given)
+    except ValidationError:
+        raise must_be("a whole number from 0, or a list of names") from None
+
+
+class Rack(Switch):
+    """A switch with workers."""
+
+    hosts: Annotated[Annotated[Whole, Field(ge=0)] | list[Text], WrapValidator(_hosts)]
+    nic_gbps: Gbps
+    uplinks: list[Uplink] = []
+
+    @model_validator(mode="after")
+    def _check_names(self) -> "Rack":
+        if self.count is not None and isinstance(self.hosts, list):
+            raise ValueError("with a count, hosts must be a number, such as hosts: 4, not a list of names")
+        return self
+
+    def host_names(self, switch: str) -> list[str]:
+        """Return the workers of one of the rack's switches."""
+        if isinstance(self.hosts, list):
+            return self.hosts
+        return [f"{switch}-h{number}" for number in range(1, self.hosts + 1)]
+
+
+class Host(HostRecord):
+    """An entry of `hosts`, with its cable to `at`."""
+
+    name: Text
+    at: Text | None = None
+    bw_gbps: Gbps | None = None
+
+    @model_validator(mode="after")
+    def _check_cable(self) -> "Host":
+        if (self.at is None) != (self.bw_gbps is None):
+            raise ValueError(f"the cable of {self.name} needs both 'at' and 'bw_gbps'")
+        return self
+
+
+def _two_ends(ends: list[str]) -> list[str]:
+    if len(ends) != 2 or ends[0] == ends[1]:
+        raise must_be("a list of two different nodes")
+    return ends
+
+
+class Link(CableRecord):
+    """An entry of `links`."""
+
+    between: Annotated[list[Text], AfterValidator(_two_ends)]
+
+
+class Document(Record):
+    """A whole file."""
+
+    job: JobSettings = JobSettings()
+    racks: list[Rack] = []
+    switches: list[Switch] = []
+    hosts: list[Host] = []
+    links: list[Link] = []
+
+
+PARTS: dict[str, tuple[str, type[Record]]] = {
+    "job": ("the job", JobSettings),
+    "racks": ("a rack", Rack),
+    "uplinks": ("an uplink", Uplink),
+    "switches": ("a switch", Switch),
+    "hosts": ("a host", Host),
+    "links": ("a link", Link),
+}
+"""By section, the noun for an entry without a name, and the model of an entry."""
+
+
+def part_at(place: Place) -> tuple[str, type[Record]]:
+    """Return the name and the model of the part that has the settings at a place."""
+    sections = [key for key in place if key in PARTS]
+    return PARTS[str(sections[-1])] if sections else ("the file", Document)

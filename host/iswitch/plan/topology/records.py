@@ -1,0 +1,133 @@
+"""What a topology may say about switches, hosts and cables, as pydantic models.
+
+The same models check YAML, node-link JSON, GraphML and graphs made by programs.
+"""
+
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+__all__ = [
+    "CableRecord",
+    "Flag",
+    "Gbps",
+    "HostRecord",
+    "Number",
+    "PositiveWhole",
+    "Record",
+    "ReservedGbps",
+    "Role",
+    "Scalar",
+    "SwitchRecord",
+    "Text",
+    "Whole",
+    "as_written",
+    "must_be",
+    "plain_value",
+]
+
+
+class Scalar(NamedTuple):
+    """A scalar of a text file: ``name: 1e3`` is a name as it is written, ``nic_gbps: 1e3`` is a number."""
+
+    value: Any
+    written: str
+
+
+def plain_value(given: Any) -> Any:
+    """Return the value of a scalar of a file; any other value as it is."""
+    return given.value if isinstance(given, Scalar) else given
+
+
+def _whole(given: Any) -> Any:
+    """Turn 64.0 into 64, since JSON, GraphML and ``1e8`` have no other whole numbers."""
+    value = plain_value(given)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def as_written(given: Any) -> Any:
+    """Return a scalar of a file as it is written, unless it is null; any other value as it is."""
+    return given.written if isinstance(given, Scalar) and given.value is not None else given
+
+
+Text = Annotated[str, BeforeValidator(as_written)]
+Flag = Annotated[bool, BeforeValidator(plain_value)]
+Number = Annotated[float, BeforeValidator(plain_value), Field(allow_inf_nan=False)]
+Whole = Annotated[int, BeforeValidator(_whole)]
+Gbps = Annotated[Number, Field(gt=0)]
+PositiveWhole = Annotated[Whole, Field(gt=0)]
+Role = Annotated[Literal["worker", "ps", "other"], BeforeValidator(as_written)]
+
+
+def must_be(rule: str) -> PydanticCustomError:
+    """Return the error of a validator whose field must be `rule`."""
+    return PydanticCustomError("must_be", "{rule}", {"rule": rule})
+
+
+def _within_bandwidth(reserved_gbps: float, info: ValidationInfo) -> float:
+    if reserved_gbps > info.data.get("bw_gbps", reserved_gbps):
+        raise must_be("0 to its bw_gbps")
+    return reserved_gbps
+
+
+ReservedGbps = Annotated[Number, Field(ge=0), AfterValidator(_within_bandwidth)]
+
+
+class Record(BaseModel):
+    """Known fields only, each of exactly its type: the text ``"10"`` is no number, and True is not 1."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_null(cls, given: Any) -> Any:
+        """None is the default of a field that may be left out. It must not be given."""
+        if plain_value(given) is None:
+            raise PydanticCustomError("no_value", "no value")
+        return given
+
+
+class SwitchRecord(Record):
+    """A switch. Fields that are not set limit nothing.
+
+    aggregates : whether the switch can sum streams.
+    capacity_gbps : Gb/s of all streams that it can sum, with headers.
+    slots : segments of the job that it can have in flight (the `window` of an iswitch).
+    members : members that a job can have at the switch.
+    """
+
+    aggregates: Flag = False
+    capacity_gbps: Gbps | None = None
+    slots: PositiveWhole | None = None
+    members: PositiveWhole | None = None
+
+    @model_validator(mode="after")
+    def _check_capacity(self) -> "SwitchRecord":
+        if self.aggregates and self.capacity_gbps is None:
+            raise ValueError("a switch that aggregates needs capacity_gbps")
+        return self
+
+
+class HostRecord(Record):
+    """A host: a worker, the parameter server (ps) at which sums end, or another. ingress_gbps: what a ps can take."""
+
+    role: Role = "worker"
+    ingress_gbps: Gbps | None = None
+
+
+class CableRecord(Record):
+    """A cable between two nodes: Gb/s each way, and the part of it that is reserved for other traffic."""
+
+    bw_gbps: Gbps
+    name: Text | None = None
+    reserved_gbps: ReservedGbps = 0.0
