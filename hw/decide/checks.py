@@ -4,7 +4,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.decide.first import first_failing
+from hw.decide.rules.first_failing import first_failing
+from hw.decide.rules.sender import same_sender
 from hw.interface.address import Parent
 from hw.interface.headers import Headers
 from hw.interface.layout import from_big_endian
@@ -26,21 +27,10 @@ from iswitch.wire import (
     Type,
 )
 
-__all__ = ["Checks", "same_sender"]
+__all__ = ["Checks"]
 
 IP_AT = ADDRESSES.fields["ip_version_ihl"][1]
 UDP_AT = ADDRESSES.fields["udp_src"][1]
-
-
-def same_sender(headers, member):
-    """The port (as one condition) and the addresses (as another) are those the member joined with."""
-    frame = headers.frame
-    return (
-        headers.arrival.port == member.port,
-        (frame.eth_src.as_value() == member.address.mac)
-        & (frame.ip_src.as_value() == member.address.ip)
-        & (frame.udp_src.as_value() == member.address.udp),
-    )
 
 
 class Checks(wiring.Component):

@@ -4,22 +4,12 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.interface.rows import SEQ, claims_row, job_row
+from hw.interface.rows import SEQ_BITS, claims_row, job_row
 from hw.stream.reduction import popcount
 from iswitch.config import Config
 from iswitch.wire import STALENESS_MAX, Outcome
 
-__all__ = ["Claims", "forget"]
-
-
-def forget(m, row, after, gone):
-    """`after` is the row without the members in the set `gone`, who claim nothing and are granted nothing."""
-    m.d.comb += [after.eq(row), after.waiting.eq(row.waiting & ~gone)]
-    for kept, before in zip(after.grants, row.grants, strict=True):
-        m.d.comb += kept.members.eq(before.members & ~gone)
-    for k, left in enumerate(gone):
-        with m.If(left):
-            m.d.comb += after.last[k].eq(0)
+__all__ = ["Claims"]
 
 
 class Claims(wiring.Component):
@@ -38,12 +28,12 @@ class Claims(wiring.Component):
         self.config = config
         super().__init__(
             {
-                "at": In(SEQ),
-                "k": In(SEQ),
+                "at": In(SEQ_BITS),
+                "k": In(SEQ_BITS),
                 "member": In(range(config.members)),
                 "job": In(job_row(config)),
                 "row": In(claims_row(config)),
-                "acknowledged": In(data.ArrayLayout(SEQ, config.members)),
+                "acknowledged": In(data.ArrayLayout(SEQ_BITS, config.members)),
                 "covered": Out(1),
                 "granted": Out(config.members),
                 "behind": Out(config.members),
@@ -52,7 +42,7 @@ class Claims(wiring.Component):
                 "write": Out(1),
                 "row_next": Out(claims_row(config)),
                 "grants": Out(1),
-                "base": Out(SEQ),
+                "base": Out(SEQ_BITS),
                 "members": Out(config.members),
                 "receivers": Out(config.members),
                 "waits": Out(config.members),
@@ -75,7 +65,7 @@ class Claims(wiring.Component):
             beyond.eq(self.at - row.base),
             more.eq(self.at - Array(self.acknowledged)[self.member]),
         ]
-        older, repeats, future, unheld, least = Signal(), Signal(), Signal(), Signal(), Signal(SEQ)
+        older, repeats, future, unheld, least = Signal(), Signal(), Signal(), Signal(), Signal(SEQ_BITS)
         m.d.comb += least.eq(0 - job.segments)
         at_or_after, owns, valid, lacks = [], [], [], []
         for k, grant in enumerate(kept):

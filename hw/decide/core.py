@@ -11,11 +11,12 @@ from hw.decide.checks import Checks
 from hw.decide.claims import Claims
 from hw.decide.inquiry import inquire
 from hw.decide.membership.membership import Membership
-from hw.decide.random import Random
 from hw.decide.response import NOTICES, respond, respond_above
-from hw.decide.ring import Ring, admission
-from hw.decide.tables import Tables
+from hw.decide.ring import Ring
+from hw.decide.rules.completion import admission
+from hw.decide.tables.tables import Tables
 from hw.decide.work import work_of
+from hw.decide.xorshift import Xorshift64
 from hw.interface.address import Binding, Parent
 from hw.interface.headers import Headers
 from hw.interface.reply import Reply
@@ -95,7 +96,7 @@ class Core(wiring.Component):
         m.submodules.checks = checks = Checks(config)
         m.submodules.ring = ring = Ring(config)
         m.submodules.claims = claims = Claims(config)
-        m.submodules.random = random = Random()
+        m.submodules.random = random = Xorshift64()
         m.submodules.membership = membership = Membership(config)
         m.submodules.forwarder = forwarder = Forwarder(config)
         connect(m, membership.tables, tables.members)
@@ -280,7 +281,7 @@ class Core(wiring.Component):
                 with m.If(hands):
                     m.d.comb += [
                         rows.slot_write.eq(counts & decision.slot_write),
-                        rows.have_write.eq(Mux(counts & decision.advance, 1 << frame.member, 0)),
+                        rows.acknowledged_write.eq(Mux(counts & decision.advance, 1 << frame.member, 0)),
                         rows.heard_write.eq(
                             Mux(fault & (outcome != Outcome.HALTED) | kind.install, 0, 1 << frame.member)
                         ),
@@ -338,7 +339,7 @@ class Core(wiring.Component):
                         rows.job_write.eq(1),
                         rows.job_next.live.eq(job.live | job.joining),
                         rows.job_next.joining.eq(0),
-                        rows.start_write.eq(job.joining),
+                        rows.admitted_seq_write.eq(job.joining),
                         rows.admitted_seq_next.eq(rows.claims_row.base),
                     ]
                     m.d.sync += self.stats[Stat.ADMITTED].eq(1)

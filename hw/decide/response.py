@@ -55,8 +55,8 @@ def respond_above(m, case: Case, reply, *, asks, reports):
         asked.threshold.eq(job.threshold),
         asked.elements.eq(job.elements),
         asked.mode.eq(job.mode),
-        asked.deadline_us.eq(job.deadline),
-        asked.evict_us.eq(job.evict),
+        asked.deadline_us.eq(job.deadline_us),
+        asked.evict_us.eq(job.evict_us),
         asked.key.eq(job.key),
         asked.nonce.eq(job.up_nonce),
     ]

@@ -7,42 +7,14 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.decide.lowest import Lowest
-from hw.interface.rows import SEQ, TICK, job_row, slot_row
+from hw.decide.lowest_missing import LowestMissing
+from hw.decide.rules.completion import has_enough, is_complete
+from hw.interface.rows import SEQ_BITS, TICK_BITS, job_row, slot_row
 from hw.stream.reduction import popcount
 from iswitch.config import Config
 from iswitch.wire import SILENCE_TICK_US, Operation, Outcome, SlotState
 
-__all__ = ["Asked", "Report", "Ring", "admission", "has_enough", "is_complete"]
-
-
-def has_enough(requires_all, count, threshold, overdue):
-    """Enough workers are in the sum, or it has been open for too long, unless it waits for all."""
-    return ~requires_all & ((count >= threshold) | overdue)
-
-
-def is_complete(slot, enough):
-    """Nobody is left to wait for, or it has enough."""
-    return ~(slot.expected & ~slot.arrived).any() | enough
-
-
-def admission(m, completes, slot, now, tables):
-    """At a boundary those who wait to join are let in: if `completes`, the slot as it will be is complete. Returns
-    their set, and `now` writes it to the job's row in `tables`."""
-    job, after = tables.job_row, tables.job_next
-    closes, new = completes & slot.boundary, Signal(len(job.live), name="admitted")
-    m.d.comb += new.eq(Mux(closes, job.joining, 0))
-    with m.If(closes & now):
-        m.d.comb += [
-            tables.job_write.eq(1),
-            after.live.eq(job.live | new),
-            after.joining.eq(0),
-            after.admitted.eq(new),
-            after.admitted_seq.eq(slot.seq + 1),
-            tables.start_write.eq(new),
-            tables.admitted_seq_next.eq(slot.seq + 1),
-        ]
-    return new
+__all__ = ["Asked", "Report", "Ring"]
 
 
 class Asked(data.Struct):
@@ -70,7 +42,7 @@ class Asked(data.Struct):
 class Report(data.Struct):
     """A receipt to the parent: nobody below lacks a result below `seq - behind`; `want`: that of `seq` is wanted."""
 
-    seq: SEQ
+    seq: SEQ_BITS
     behind: 16
     want: 1
 
@@ -100,10 +72,10 @@ class Ring(wiring.Component):
                 "member": In(range(config.members)),
                 "job": In(job_row(config)),
                 "slot": In(slot_row(config)),
-                "acknowledged": In(data.ArrayLayout(SEQ, config.members)),
-                "heard": In(data.ArrayLayout(TICK, config.members)),
+                "acknowledged": In(data.ArrayLayout(SEQ_BITS, config.members)),
+                "heard": In(data.ArrayLayout(TICK_BITS, config.members)),
                 "now_us": In(32),
-                "tick": In(TICK),
+                "tick": In(TICK_BITS),
                 "granted": In(config.members),
                 "outcome": Out(Outcome),
                 "advance": Out(1),
@@ -125,7 +97,7 @@ class Ring(wiring.Component):
                         "leaf": In(1),
                         "departs": In(1),
                         "up": Out(1),
-                        "lowest": Out(SEQ),
+                        "lowest": Out(SEQ_BITS),
                         "reports": Out(1),
                         "report": Out(Report),
                     }
@@ -150,9 +122,9 @@ class Ring(wiring.Component):
         m.d.comb += mine.eq(self.acknowledged[self.member])
         behind_bad, early, overdue = Signal(), Signal(), Signal()
         lacking, quiet = [], []
-        allowed = job.evict >> exact_log2(SILENCE_TICK_US)
+        allowed = job.evict_us >> exact_log2(SILENCE_TICK_US)
         for k in range(self.config.members):
-            known, silence = Signal(signed(32), name=f"known_{k}"), Signal(TICK, name=f"silence_{k}")
+            known, silence = Signal(signed(32), name=f"known_{k}"), Signal(TICK_BITS, name=f"silence_{k}")
             m.d.comb += [known.eq(self.acknowledged[k] - slot.seq), silence.eq(self.tick - self.heard[k])]
             lacking.append(job.live[k] & (known <= 0))
             quiet.append((allowed != 0) & (silence > allowed))
@@ -163,7 +135,7 @@ class Ring(wiring.Component):
             Signal(self.config.members),
         )
         same, rejects, tally = Signal(), Signal(), Signal(range(self.config.members + 1))
-        m.d.comb += [before_start.eq(asked.seq - job.admitted_seq), age.eq(self.now_us - slot.opened)]
+        m.d.comb += [before_start.eq(asked.seq - job.admitted_seq), age.eq(self.now_us - slot.opened_us)]
         m.d.sync += [
             bit.eq(Mux(installing, 0, 1 << self.member)),
             ahead.eq(asked.seq - slot.seq),
@@ -174,7 +146,7 @@ class Ring(wiring.Component):
             lacks.eq(Cat(*lacking)),
             self.silent.eq(Cat(*quiet)),
             early.eq(before_start < 0),
-            overdue.eq((job.deadline != 0) & (age >= job.deadline)),
+            overdue.eq((job.deadline_us != 0) & (age >= job.deadline_us)),
             tally.eq(popcount(slot.members)),
             rejects.eq(Mux(uplink, asked.ranks == 0, asked.tainted & ~job.mode)),
         ]
@@ -299,7 +271,7 @@ class Ring(wiring.Component):
             after.length.eq(asked.length),
             after.boundary.eq(Mux(installs, ~opens & slot.boundary, asked.boundary)),
             after.requires_all.eq(grows.requires_all),
-            after.opened.eq(Mux(opens, Mux(installs, 0, self.now_us), slot.opened)),
+            after.opened_us.eq(Mux(opens, Mux(installs, 0, self.now_us), slot.opened_us)),
             after.state.eq(Mux(installs, SlotState.COMPLETE, Mux(self.emit, closed, SlotState.COLLECTING))),
             self.completes.eq(self.slot_write & (after.state == SlotState.COMPLETE) & ~installs),
             after.change.eq(self.completes & after.boundary & joins),
@@ -340,7 +312,7 @@ class Ring(wiring.Component):
                         after.tainted.eq(0),
                         after.numeric.eq(job.numeric),
                         after.length.eq(4),
-                        after.opened.eq(0),
+                        after.opened_us.eq(0),
                         after.state.eq(SlotState.COMPLETE),
                         self.emit.eq(1),
                     ]
@@ -397,8 +369,8 @@ class Ring(wiring.Component):
 
         m.d.comb += self.evicts.eq(waits & self.late.any())
         if uplinks:
-            m.submodules.lowest = worst = Lowest(self.config)
-            least, apart = Signal(SEQ), Signal(signed(32))
+            m.submodules.lowest = worst = LowestMissing(self.config)
+            least, apart = Signal(SEQ_BITS), Signal(signed(32))
             near = receipt & asked.want & (apart >= 0) & (apart <= window)
             repeats = (self.outcome == Outcome.DUPLICATE) & ~installs
             m.d.sync += self.lowest.eq(least)

@@ -3,7 +3,7 @@
 from amaranth.hdl import Const, Mux
 from amaranth.lib import data
 
-from hw.interface.rows import SEQ
+from hw.interface.rows import SEQ_BITS
 from iswitch.config import Config
 from iswitch.wire import TAIL_BYTES, UPLINK_TAIL, Format
 
@@ -20,7 +20,7 @@ class ResultHeader(data.StructLayout):
             {
                 "job": range(config.jobs),
                 "epoch": 16,
-                "seq": SEQ,
+                "seq": SEQ_BITS,
                 "numeric": 4,
                 "flags": 4,
                 "members": config.members,

@@ -9,11 +9,11 @@ from iswitch.config import Config
 from iswitch.wire import SEGMENTS_MAX, JobState, Reason, SlotState
 
 __all__ = [
-    "CROWD",
-    "SENDER",
-    "SEQ",
-    "SETTINGS",
-    "TICK",
+    "MEMBERSHIP_FIELDS",
+    "SENDER_FIELDS",
+    "SEQ_BITS",
+    "SETTINGS_FIELDS",
+    "TICK_BITS",
     "claims_row",
     "job_row",
     "member_row",
@@ -21,10 +21,10 @@ __all__ = [
     "slot_row",
 ]
 
-SEQ, TICK = 32, 16
+SEQ_BITS, TICK_BITS = 32, 16
 
 
-SETTINGS = (
+SETTINGS_FIELDS = (
     "world",
     "numeric",
     "fraction",
@@ -32,19 +32,19 @@ SETTINGS = (
     "elements",
     "mode",
     "key",
-    "deadline",
-    "evict",
+    "deadline_us",
+    "evict_us",
     "staleness",
     "segments",
 )
 """Of a job: what its founder says, written once."""
 
 
-CROWD = ("live", "joining", "admitted", "admitted_seq")
+MEMBERSHIP_FIELDS = ("live", "joining", "admitted", "admitted_seq")
 """Of a job: what changes at a boundary, too, and not only by control messages."""
 
 
-SENDER = ("nonce", "address", "port")
+SENDER_FIELDS = ("nonce", "address", "port")
 """Of a member: what its first Join says, written once."""
 
 
@@ -57,7 +57,7 @@ def job_row(config: Config) -> data.StructLayout:
         {
             "state": JobState,
             "epoch": 16,
-            "first": SEQ,
+            "first_seq": SEQ_BITS,
             "world": range(config.members + 1),
             "threshold": range(config.members + 1),
             "numeric": 4,
@@ -66,14 +66,14 @@ def job_row(config: Config) -> data.StructLayout:
             "elements": range(config.elements + 1),
             "mode": 1,
             "key": 64,
-            "deadline": 31,
-            "evict": 29,
+            "deadline_us": 31,
+            "evict_us": 29,
             "staleness": range(config.staleness + 1),
             "segments": range(SEGMENTS_MAX if config.staleness else 1),
             "live": config.members,
             "joining": config.members,
             "admitted": config.members,
-            "admitted_seq": SEQ,
+            "admitted_seq": SEQ_BITS,
             **(
                 {
                     "tree": 1,
@@ -115,7 +115,7 @@ def slot_row(config: Config) -> data.StructLayout:
     members = config.members
     return data.StructLayout(
         {
-            "seq": SEQ,
+            "seq": SEQ_BITS,
             "state": SlotState,
             "arrived": members,
             "members": members,
@@ -126,7 +126,7 @@ def slot_row(config: Config) -> data.StructLayout:
             "boundary": 1,
             "requires_all": 1,
             "change": 1,
-            "opened": 32,
+            "opened_us": 32,
             **({"ranks": members, "partial": 1} if config.uplinks else {}),
         }
     )
@@ -140,12 +140,12 @@ def slot_number(config: Config, job: Value, seq: Value) -> Value:
 def claims_row(config: Config) -> data.StructLayout:
     """What is claimed in one asynchronous job, as in the model's `claims.Claims`: the `base` of the next update, the
     set `waiting`, each member's `last` k, and the kept grants, newest first."""
-    grant = data.StructLayout({"valid": 1, "base": SEQ, "members": config.members})
+    grant = data.StructLayout({"valid": 1, "base": SEQ_BITS, "members": config.members})
     return data.StructLayout(
         {
-            "base": SEQ,
+            "base": SEQ_BITS,
             "waiting": config.members,
-            "last": data.ArrayLayout(SEQ, config.members),
+            "last": data.ArrayLayout(SEQ_BITS, config.members),
             "grants": data.ArrayLayout(grant, config.staleness + 1),
         }
     )

@@ -64,7 +64,7 @@ def heed(m, c: Context):
                 m.d.comb += [
                     t.job_write.eq(1),
                     after.epoch.eq(frame.epoch),
-                    after.first.eq(said.first_seq),
+                    after.first_seq.eq(said.first_seq),
                     after.state.eq(JobState.RUNNING),
                     after.up_running.eq(1),
                     after.joining.eq(0),

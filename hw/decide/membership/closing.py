@@ -3,7 +3,7 @@
 from amaranth.hdl import Mux, Signal
 
 from hw.decide.membership.context import Context
-from hw.decide.ring import has_enough, is_complete
+from hw.decide.rules.completion import has_enough, is_complete
 from hw.interface.rows import slot_row
 from hw.stream.reduction import popcount
 from iswitch.wire import Reason, SlotState

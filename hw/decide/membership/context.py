@@ -3,7 +3,7 @@
 from amaranth.hdl import Const, Mux, Signal
 from amaranth.lib import data
 
-from hw.decide.checks import same_sender
+from hw.decide.rules.sender import same_sender
 from iswitch.config import Config
 from iswitch.wire import REGISTERS_PER_READ, Action, JobState, Reason, Type
 

@@ -24,7 +24,7 @@ def enter(m, c: Context):
 
 
 def _note_settings(m, c: Context):
-    """What a founder and a newcomer say; it is written with `job_founds` and `member_enters` alone."""
+    """What a founder and a newcomer say; it is written with `settings_write` and `sender_write` alone."""
     frame, asked, founded, entered = c.frame, c.asked, c.tables.job_next, c.tables.member_next
     limit = REJECT_BASE - asked.fraction
     m.d.comb += [
@@ -35,8 +35,8 @@ def _note_settings(m, c: Context):
         founded.elements.eq(asked.elements),
         founded.mode.eq(asked.mode),
         founded.key.eq(asked.key),
-        founded.deadline.eq(asked.deadline_us),
-        founded.evict.eq(asked.evict_us),
+        founded.deadline_us.eq(asked.deadline_us),
+        founded.evict_us.eq(asked.evict_us),
         founded.staleness.eq(asked.staleness),
         founded.segments.eq(asked.segments),
         entered.nonce.eq(asked.nonce),
@@ -61,10 +61,10 @@ def _create(m, c: Context):
             m.d.comb += [
                 ports.draw.eq(1),
                 t.job_write.eq(1),
-                t.job_founds.eq(1),
+                t.settings_write.eq(1),
                 made.state.eq(JobState.FORMING),
                 made.epoch.eq(random[:16]),
-                made.first.eq(random[32:] & (2**32 - config.slots)),
+                made.first_seq.eq(random[32:] & (2**32 - config.slots)),
                 made.threshold.eq(c.asked.threshold),
                 made.live.eq(0),
             ]
@@ -88,7 +88,7 @@ def _create(m, c: Context):
         m.d.comb += [
             ports.draw.eq(1),
             t.member_write.eq(1),
-            t.member_enters.eq(1),
+            t.sender_write.eq(1),
             entry.pending.eq(1),
             entry.live.eq(0),
             entry.token.eq(random[32:] | 1),

@@ -4,20 +4,20 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.decide.claims import forget
 from hw.decide.membership.above import heed
 from hw.decide.membership.closing import close
 from hw.decide.membership.context import Context
 from hw.decide.membership.entry import enter
 from hw.decide.membership.orders import obey
 from hw.decide.membership.search import search
-from hw.decide.ring import admission
-from hw.decide.tables import Access
-from hw.decide.views import Views
+from hw.decide.rules.claim_withdrawal import forget
+from hw.decide.rules.completion import admission
+from hw.decide.tables.access import Access
+from hw.decide.tables.views import Views
 from hw.interface.address import Binding, Parent
 from hw.interface.headers import Headers
 from hw.interface.layout import layout
-from hw.interface.rows import SENDER, SETTINGS, TICK, slot_number, slot_row
+from hw.interface.rows import SENDER_FIELDS, SETTINGS_FIELDS, TICK_BITS, slot_number, slot_row
 from hw.stream.reduction import popcount
 from iswitch.config import Config
 from iswitch.wire import ACK, REGISTERS_PER_READ, Action, Reason, Standing
@@ -52,7 +52,7 @@ class Membership(wiring.Component):
                 "evicts": In(1),
                 "victim": In(range(config.members)),
                 "silent": In(config.members),
-                "tick": In(TICK),
+                "tick": In(TICK_BITS),
                 "headers": In(Headers),
                 "tables": Out(Access(config, registers=True)),
                 "wiped": Out(1),
@@ -97,7 +97,7 @@ class Membership(wiring.Component):
             t.job_next.eq(c.job),
             t.member_next.eq(c.row),
             t.slot_next.eq(t.slot_row),
-            t.acknowledged_next.eq(c.job.first),
+            t.acknowledged_next.eq(c.job.first_seq),
             bound.job.eq(frame.job),
             bound.member.eq(c.index),
             bound.port.eq(self.headers.arrival.port),
@@ -140,8 +140,8 @@ class Membership(wiring.Component):
                 t.job.eq(wiped_job),
                 t.job_write.eq(1),
                 t.member_write.eq(1),
-                *empty(t.job_next, SETTINGS),
-                *empty(t.member_next, SENDER),
+                *empty(t.job_next, SETTINGS_FIELDS),
+                *empty(t.member_next, SENDER_FIELDS),
             ]
             m.d.sync += c.index.eq(c.index + 1)
             with m.If(c.index == self.config.members - 1):
@@ -185,11 +185,11 @@ class Membership(wiring.Component):
             m.d.comb += [
                 t.slot_write.eq(1),
                 t.slot_next.eq(0),
-                t.slot_next.seq.eq(c.job.first - slots + c.step),
-                t.have_write.eq(~0),
+                t.slot_next.seq.eq(c.job.first_seq - slots + c.step),
+                t.acknowledged_write.eq(~0),
                 t.claims_write.eq(1),
                 t.claims_next.eq(0),
-                t.claims_next.base.eq(c.job.first),
+                t.claims_next.base.eq(c.job.first_seq),
             ]
             m.d.sync += c.step.eq(c.step + 1)
             with m.If(c.step == slots - 1):
@@ -199,11 +199,11 @@ class Membership(wiring.Component):
                 with m.Else():
                     m.next = "SETTLE"
         with m.State("END"):
-            m.d.comb += [t.job_write.eq(1), *empty(t.job_next, SETTINGS)]
+            m.d.comb += [t.job_write.eq(1), *empty(t.job_next, SETTINGS_FIELDS)]
             m.d.sync += c.index.eq(0)
             m.next = "FORGET"
         with m.State("FORGET"):
-            m.d.comb += [t.member_write.eq(1), *empty(t.member_next, SENDER)]
+            m.d.comb += [t.member_write.eq(1), *empty(t.member_next, SENDER_FIELDS)]
             m.d.sync += c.index.eq(c.index + 1)
             with m.If(c.index == self.config.members - 1):
                 m.next = "SETTLE"
@@ -253,7 +253,7 @@ class Membership(wiring.Component):
                 body.elements.eq(job.elements),
                 body.world.eq(job.world),
                 body.live.eq(popcount(job.live)),
-                body.first_seq.eq(job.first),
+                body.first_seq.eq(job.first_seq),
                 body.threshold.eq(job.threshold),
             ]
         if config.uplinks:

@@ -2,9 +2,9 @@
 
 from amaranth.hdl import Cat, Mux, Signal
 
-from hw.decide.first import first_failing
 from hw.decide.membership.context import Context
 from hw.decide.membership.settings import agreement, limits, limits_in_tree
+from hw.decide.rules.first_failing import first_failing
 from hw.stream.reduction import lowest_set
 from iswitch.wire import NO_MEMBER, JobState, Reason
 

@@ -65,8 +65,8 @@ def agreement(context: Context) -> list[tuple[Value, Reason]]:
         (asked.fraction == job.fraction, Reason.FRACTION),
         (asked.elements == job.elements, Reason.ELEMENTS),
         (asked.mode == job.mode, Reason.MODE),
-        (asked.deadline_us == job.deadline, Reason.DEADLINE),
-        (asked.evict_us == job.evict, Reason.EVICT),
+        (asked.deadline_us == job.deadline_us, Reason.DEADLINE),
+        (asked.evict_us == job.evict_us, Reason.EVICT),
         (asked.staleness == job.staleness, Reason.STALENESS),
         (asked.segments == job.segments, Reason.SEGMENTS),
     ]

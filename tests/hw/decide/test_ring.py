@@ -9,6 +9,7 @@ from amaranth.hdl import Value
 from amaranth.lib import data
 
 import hw.decide.ring
+import hw.decide.rules.completion
 from hw.decide.ring import Asked
 from hw.interface.rows import job_row, slot_row
 from iswitch.config import Config
@@ -174,7 +175,7 @@ def row(layout, value):
     return {name: value >> field.offset & (1 << field.width) - 1 for name, field in layout}
 
 
-NAMES = {"format": "numeric", "opened_us": "opened"}
+NAMES = {"format": "numeric"}
 """Fields of the model's slots that have another name in the gateware."""
 
 
@@ -206,8 +207,8 @@ def inputs(one):
                 "joining": one.ring.joining,
                 "admitted": one.ring.admitted,
                 "admitted_seq": one.ring.admitted_seq,
-                "deadline": one.ring.deadline_us,
-                "evict": one.evict_us,
+                "deadline_us": one.ring.deadline_us,
+                "evict_us": one.evict_us,
                 "segments": 3 * one.asynchronous,
                 "numeric": 3,
             },
@@ -328,16 +329,14 @@ MUTANTS = [
     ("(allowed != 0) & ", ""),
     ("before_start < 0", "before_start <= 0"),
     ("job.live & ~Mux(early, job.admitted, 0)", "job.live"),
-    ("age >= job.deadline", "age > job.deadline"),
-    ("(job.deadline != 0) & ", ""),
+    ("age >= job.deadline_us", "age > job.deadline_us"),
+    ("(job.deadline_us != 0) & ", ""),
     ("overdue & ~opens", "overdue"),
-    ("~requires_all & (", "("),
-    ("| overdue)", ")"),
     ("tally, job.threshold, overdue)", "tally, job.threshold, 0)"),
     ("Mux(opens, 0, tally)", "tally"),
     ("(~rejects & bit.any())", "bit.any()"),
     ("has_enough(grows.requires_all", "has_enough(slot.requires_all"),
-    ("Mux(opens, Mux(installs, 0, self.now_us), slot.opened)", "self.now_us"),
+    ("Mux(opens, Mux(installs, 0, self.now_us), slot.opened_us)", "self.now_us"),
     (" & joins)", ")"),
     ("self.completes & after.boundary", "after.boundary"),
     ("((asked.boundary != slot.boundary) | ", "("),
@@ -352,8 +351,6 @@ MUTANTS = [
     ("Signal(signed(32)), Signal(signed(32))", "Signal(32), Signal(signed(32))"),
     ("Signal(signed(32)), Signal(signed(32))", "Signal(signed(32)), Signal(32)"),
     ("gains.eq(gain > 0)", "gains.eq(gain > 1)"),
-    ("count >= threshold", "count > threshold"),
-    ("~(slot.expected & ~slot.arrived)", "~slot.expected"),
     ("Mux(opens, 0, slot.arrived)", "slot.arrived"),
     ("Mux(opens, 0, slot.members) | ", "slot.members | "),
     ("Mux(opens, 0, slot.tainted)", "slot.tainted"),
@@ -376,7 +373,7 @@ MUTANTS = [
     ("after.tainted.eq(0), ", ""),
     ("after.numeric.eq(job.numeric), ", ""),
     ("after.length.eq(4),", ""),
-    ("after.opened.eq(0), ", ""),
+    ("after.opened_us.eq(0), ", ""),
     ("Mux(rejects, 0, bit)", "bit"),
     ("asked.tainted & ~job.mode", "asked.tainted"),
     ("opens | (slot.members == 0)", "opens | (slot.arrived == 0)"),
@@ -414,3 +411,21 @@ def test_check_notices_a_mutant_in_the_logic(sound, wrong):
     slipped = mutant(hw.decide.ring, sound, wrong).Ring
     with pytest.raises(AssertionError):
         check(slipped, cases())
+
+
+COMPLETION_MUTANTS = [
+    ("~requires_all & (", "("),
+    ("| overdue)", ")"),
+    ("count >= threshold", "count > threshold"),
+    ("~(slot.expected & ~slot.arrived)", "~slot.expected"),
+]
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(("sound", "wrong"), COMPLETION_MUTANTS)
+def test_check_notices_a_mutant_of_the_completion_rules(sound, wrong, monkeypatch):
+    changed = mutant(hw.decide.rules.completion, sound, wrong)
+    for name in ("has_enough", "is_complete"):
+        monkeypatch.setattr(hw.decide.ring, name, getattr(changed, name))
+    with pytest.raises(AssertionError):
+        check(hw.decide.ring.Ring, cases())

@@ -22,7 +22,7 @@ CONFIG = Config(ports=2, bus_bits=64, members=5, jobs=2, window=4, elements=64, 
 SERIAL = 1 << 32
 MASKS = range(1 << CONFIG.members)
 WORKER, UPLINK, RECEIPT, RESULT = range(4)
-NAMES = {"format": "numeric", "opened_us": "opened"}
+NAMES = {"format": "numeric"}
 """Fields of the model's slots that have another name in the gateware."""
 
 
@@ -182,7 +182,7 @@ def inputs(one):
                 "threshold": one.ring.threshold,
                 "live": one.ring.live,
                 "mode": not one.quarantine,
-                "deadline": one.ring.deadline_us,
+                "deadline_us": one.ring.deadline_us,
             },
         ),
         "slot": pack(

@@ -230,11 +230,11 @@ def test_leaver_is_granted_nothing_any_more_and_claims_anew_and_a_reset_forgets_
 
 SLIPS = [
     (closing, "~c.bit), t.claims_write.eq(1)]", "~c.bit)]"),
-    (membership, "t.claims_next.base.eq(c.job.first)", "t.claims_next.base.eq(0)"),
+    (membership, "t.claims_next.base.eq(c.job.first_seq)", "t.claims_next.base.eq(0)"),
     (membership, "t.claims_next.eq(0), ", ""),
-    (membership, "Array(t.acknowledged)[c.index]", "job.first"),
+    (membership, "Array(t.acknowledged)[c.index]", "job.first_seq"),
     (core, "~claims.behind.any()", "1"),
-    (core, "rows.admitted_seq_next.eq(rows.claims_row.base)", "rows.admitted_seq_next.eq(rows.job_row.first)"),
+    (core, "rows.admitted_seq_next.eq(rows.claims_row.base)", "rows.admitted_seq_next.eq(rows.job_row.first_seq)"),
     (core, "rows.job_next.joining.eq(0),", ""),
     (core, "claim & given.write", "0"),
     (core, "counts.eq(~fault & ~claim)", "counts.eq(~fault)"),

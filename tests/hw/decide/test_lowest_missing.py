@@ -5,8 +5,8 @@ import random
 import pytest
 from amaranth.hdl import Value
 
-import hw.decide.lowest
-from hw.decide.lowest import Lowest
+import hw.decide.lowest_missing
+from hw.decide.lowest_missing import LowestMissing
 from iswitch.config import Config
 from sim.bench.mutant import mutant
 from sim.bench.stream import Bench
@@ -50,7 +50,7 @@ def check(lowest, members=5, window=4):
 
 @pytest.mark.parametrize(("members", "window"), [(2, 1), (3, 4096), (5, 4), (8, 64), (32, 2)])
 def test_lowest_is_the_models(members, window):
-    check(Lowest, members, window)
+    check(LowestMissing, members, window)
 
 
 @pytest.mark.mutant
@@ -68,6 +68,6 @@ def test_lowest_is_the_models(members, window):
     ],
 )
 def test_a_mutant_is_noticed(sound, wrong):
-    broken = mutant(hw.decide.lowest, sound, wrong).Lowest
+    broken = mutant(hw.decide.lowest_missing, sound, wrong).LowestMissing
     with pytest.raises(AssertionError):
         check(broken)

@@ -5,8 +5,16 @@ import random
 from amaranth.hdl import Value
 from amaranth.lib import data
 
-from hw.decide.tables import Tables
-from hw.interface.rows import CROWD, SENDER, SETTINGS, claims_row, job_row, member_row, slot_row
+from hw.decide.tables.tables import Tables
+from hw.interface.rows import (
+    MEMBERSHIP_FIELDS,
+    SENDER_FIELDS,
+    SETTINGS_FIELDS,
+    claims_row,
+    job_row,
+    member_row,
+    slot_row,
+)
 from iswitch.config import Config
 from sim.bench.stream import Bench
 
@@ -34,7 +42,7 @@ def test_rows_are_what_was_last_written_there_by_whoever_had_control():
     acknowledged = [[0] * members for _ in range(jobs)]
     others = {
         name: set(dict(data.Layout.cast(row(CONFIG)))) - set(fields)
-        for name, row, fields in (("job", job_row, SETTINGS), ("member", member_row, SENDER))
+        for name, row, fields in (("job", job_row, SETTINGS_FIELDS), ("member", member_row, SENDER_FIELDS))
     }
 
     def write(control, given, at):
@@ -42,17 +50,17 @@ def test_rows_are_what_was_last_written_there_by_whoever_had_control():
         for name in widths:
             new, old = given.get(f"{name}_next", 0), stored[name][at[name]]
             if not control and name == "job":
-                new = mixed(job_row(CONFIG), old, new, CROWD)
+                new = mixed(job_row(CONFIG), old, new, MEMBERSHIP_FIELDS)
             elif control and name == "job":
-                founded = mixed(job_row(CONFIG), old, new, SETTINGS) if given["job_founds"] else old
+                founded = mixed(job_row(CONFIG), old, new, SETTINGS_FIELDS) if given["settings_write"] else old
                 new = mixed(job_row(CONFIG), founded, new if given["job_write"] else old, others["job"])
             elif control and name == "member":
-                entered = mixed(member_row(CONFIG), old, new, SENDER) if given["member_enters"] else old
+                entered = mixed(member_row(CONFIG), old, new, SENDER_FIELDS) if given["sender_write"] else old
                 new = mixed(member_row(CONFIG), entered, new if given["member_write"] else old, others["member"])
             if given.get(f"{name}_write") or (control and name in ("job", "member")):
                 stored[name][at[name]] = new
         for member in range(members):
-            if given["have_write"] >> member & 1:
+            if given["acknowledged_write"] >> member & 1:
                 acknowledged[at["job"]][member] = given["acknowledged_next"]
 
     async def bench(ctx):
@@ -65,14 +73,14 @@ def test_rows_are_what_was_last_written_there_by_whoever_had_control():
                     "job": rng.randrange(jobs),
                     "member": rng.randrange(members),
                     "slot": rng.randrange(slots),
-                    "have_write": rng.randrange(1 << members) if rng.random() < 0.5 else 0,
+                    "acknowledged_write": rng.randrange(1 << members) if rng.random() < 0.5 else 0,
                     "acknowledged_next": rng.randrange(1 << 32),
                 }
                 for name, width in widths.items():
                     if access is dut.members or name != "member":  # who serves frames writes no members
                         given |= {f"{name}_write": rng.randrange(2), f"{name}_next": rng.getrandbits(width)}
                 if access is dut.members:
-                    given |= {"job_founds": rng.randrange(2), "member_enters": rng.randrange(2)}
+                    given |= {"settings_write": rng.randrange(2), "sender_write": rng.randrange(2)}
                 elif late:
                     given |= {name: 0 for name in given if name.endswith("_write")}
                 for name, value in given.items():

@@ -4,13 +4,13 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["DEFAULT_SEED", "Random"]
+__all__ = ["DEFAULT_SEED", "Xorshift64"]
 
 DEFAULT_SEED = 0x9E3779B97F4A7C15
 """Used instead of 0, the one state that xorshift never leaves."""
 
 
-class Random(wiring.Component):
+class Xorshift64(wiring.Component):
     """xorshift64 (Marsaglia, 2003, shifts 13, 7, 17), one step for each `draw`; `value` is the state after that step.
 
     It steps when asked and not with the clock, so that a model gives the same numbers. `value` is combinational and

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from hw.interface.layout import layout
-from hw.interface.rows import SEQ, TICK, job_row, member_row, slot_number, slot_row
+from hw.interface.rows import SEQ_BITS, TICK_BITS, job_row, member_row, slot_number, slot_row
 from iswitch.config import Config
 from iswitch.wire import (
     JOB_VIEW,
@@ -44,15 +44,15 @@ class Views(wiring.Component):
         super().__init__(
             {
                 "address": In(32),
-                "tick": In(TICK),
+                "tick": In(TICK_BITS),
                 "job": Out(range(config.jobs)),
                 "member": Out(range(config.members)),
                 "slot": Out(range(config.jobs * config.slots)),
                 "job_row": In(job_row(config)),
                 "member_row": In(member_row(config)),
                 "slot_row": In(slot_row(config)),
-                "acknowledged": In(data.ArrayLayout(SEQ, config.members)),
-                "heard": In(data.ArrayLayout(TICK, config.members)),
+                "acknowledged": In(data.ArrayLayout(SEQ_BITS, config.members)),
+                "heard": In(data.ArrayLayout(TICK_BITS, config.members)),
                 "viewed": Out(1),
                 "value": Out(32),
             }
@@ -111,9 +111,9 @@ class Views(wiring.Component):
             shown.mode.eq(row.mode),
             shown.live.eq(row.live),
             shown.joining.eq(row.joining),
-            shown.first_seq.eq(row.first),
-            shown.deadline_us.eq(row.deadline),
-            shown.evict_us.eq(row.evict),
+            shown.first_seq.eq(row.first_seq),
+            shown.deadline_us.eq(row.deadline_us),
+            shown.evict_us.eq(row.evict_us),
         ]
         return shown
 

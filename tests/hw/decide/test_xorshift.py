@@ -2,14 +2,14 @@
 
 import pytest
 
-from hw.decide.random import DEFAULT_SEED, Random
+from hw.decide.xorshift import DEFAULT_SEED, Xorshift64
 from sim.bench.stream import Bench
 from sim.model.decide import random as model
 
 
 def values(seed, draws):
     """What `value` shows in each cycle; `draws` says in which of them it is taken."""
-    dut, seen = Random(), []
+    dut, seen = Xorshift64(), []
 
     async def drive(ctx):
         ctx.set(dut.seed, seed)

@@ -3,53 +3,23 @@
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In
 
-from hw.interface.rows import CROWD, SENDER, SEQ, SETTINGS, TICK, claims_row, job_row, member_row, slot_row
+from hw.decide.tables.access import Access
+from hw.interface.rows import (
+    MEMBERSHIP_FIELDS,
+    SENDER_FIELDS,
+    SEQ_BITS,
+    SETTINGS_FIELDS,
+    TICK_BITS,
+    claims_row,
+    job_row,
+    member_row,
+    slot_row,
+)
 from iswitch.config import Config
 
-__all__ = ["Access", "Tables"]
-
-
-class Access(wiring.Signature):
-    """One user's view of the tables. It points with `job`, `member` and `slot`; the rows there come one cycle later,
-    and a row is written where it points. `have_write` and `start_write` select members whose lowest seq lacked becomes
-    `acknowledged_next` or `admitted_seq_next`, `heard_write` those that have been heard now. `job_write` is of a job's row but what
-    its founder says, which is written by `job_founds`, too; `member_write` of a member's but who it is, which
-    `member_enters` writes, too. These are for who `registers` members: of another's `job_next` only who is live,
-    joining or new, and from where, is written."""
-
-    def __init__(self, config: Config, *, registers: bool):
-        job, member, slot, claims = job_row(config), member_row(config), slot_row(config), claims_row(config)
-        super().__init__(
-            {
-                "job": Out(range(config.jobs)),
-                "member": Out(range(config.members)),
-                "slot": Out(range(config.jobs * config.slots)),
-                **(
-                    {"member_write": Out(1), "member_enters": Out(1), "member_next": Out(member), "job_founds": Out(1)}
-                    if registers
-                    else {}
-                ),
-                "job_write": Out(1),
-                "job_next": Out(job),
-                "slot_write": Out(1),
-                "slot_next": Out(slot),
-                "have_write": Out(config.members),
-                "acknowledged_next": Out(SEQ),
-                "start_write": Out(config.members),
-                "admitted_seq_next": Out(SEQ),
-                "heard_write": Out(config.members),
-                "claims_write": Out(1),
-                "claims_next": Out(claims),
-                "job_row": In(job),
-                "member_row": In(member),
-                "slot_row": In(slot),
-                "claims_row": In(claims),
-                "acknowledged": In(data.ArrayLayout(SEQ, config.members)),
-                "heard": In(data.ArrayLayout(TICK, config.members)),
-            }
-        )
+__all__ = ["Tables"]
 
 
 def part(shape, *, within: tuple[str, ...] = (), without: tuple[str, ...] = ()):
@@ -73,7 +43,7 @@ class Tables(wiring.Component):
         super().__init__(
             {
                 "control": In(1),
-                "tick": In(TICK),
+                "tick": In(TICK_BITS),
                 "frames": In(Access(config, registers=False)),
                 "members": In(Access(config, registers=True)),
             }
@@ -107,12 +77,12 @@ class Tables(wiring.Component):
             name: later(name)
             for name in (
                 "job_write",
-                "job_founds",
+                "settings_write",
                 "member_write",
-                "member_enters",
+                "sender_write",
                 "slot_write",
-                "have_write",
-                "start_write",
+                "acknowledged_write",
+                "admitted_seq_write",
                 "heard_write",
                 "claims_write",
             )
@@ -135,27 +105,41 @@ class Tables(wiring.Component):
         depths = {"job": config.jobs, "member": config.jobs * config.members, "slot": config.jobs * config.slots}
         job_next, member_next, slot_next = row("job_next", job), row("member_next", member), row("slot_next", slot)
         only = {
-            "settings": part(job, within=SETTINGS),
-            "crowd": part(job, within=CROWD),
-            "standing": part(job, without=SETTINGS + CROWD),
-            "senders": part(member, within=SENDER),
-            "entries": part(member, without=SENDER),
+            "settings": part(job, within=SETTINGS_FIELDS),
+            "crowd": part(job, within=MEMBERSHIP_FIELDS),
+            "standing": part(job, without=SETTINGS_FIELDS + MEMBERSHIP_FIELDS),
+            "senders": part(member, within=SENDER_FIELDS),
+            "entries": part(member, without=SENDER_FIELDS),
         }
         both = lambda name, kept: {
             field: Mux(late, kept[field], getattr(frames, name)[field]) for field in kept.shape().members
         }
         fields = lambda kept, shape: {field: kept[field] for field in shape.members}
         crowd = both("job_next", job_next)
-        store("settings", "job", only["settings"], "job_row", fields(job_next, only["settings"]), written["job_founds"])
+        store(
+            "settings",
+            "job",
+            only["settings"],
+            "job_row",
+            fields(job_next, only["settings"]),
+            written["settings_write"],
+        )
         store("standings", "job", only["standing"], "job_row", fields(job_next, only["standing"]), written["job_write"])
-        store("crowds", "job", only["crowd"], "job_row", {field: crowd[field] for field in CROWD}, enable("job_write"))
+        store(
+            "crowds",
+            "job",
+            only["crowd"],
+            "job_row",
+            {field: crowd[field] for field in MEMBERSHIP_FIELDS},
+            enable("job_write"),
+        )
         store(
             "senders",
             "member",
             only["senders"],
             "member_row",
             fields(member_next, only["senders"]),
-            written["member_enters"],
+            written["sender_write"],
         )
         store(
             "entries",
@@ -173,15 +157,15 @@ class Tables(wiring.Component):
         acknowledged_next, admitted_seq_next = (
             Mux(late, later(name), getattr(frames, name)) for name in ("acknowledged_next", "admitted_seq_next")
         )
-        starts = enable("start_write")
+        starts = enable("admitted_seq_write")
         for name, size, enables, values in (
             (
                 "acknowledged",
-                SEQ,
-                enable("have_write") | starts,
+                SEQ_BITS,
+                enable("acknowledged_write") | starts,
                 [Mux(starts[k], admitted_seq_next, acknowledged_next) for k in range(config.members)],
             ),
-            ("heard", TICK, enable("heard_write"), [self.tick] * config.members),
+            ("heard", TICK_BITS, enable("heard_write"), [self.tick] * config.members),
         ):
             store(
                 name,

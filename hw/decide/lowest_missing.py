@@ -5,13 +5,13 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.interface.rows import SEQ
+from hw.interface.rows import SEQ_BITS
 from iswitch.config import Config
 
-__all__ = ["Lowest"]
+__all__ = ["LowestMissing"]
 
 
-class Lowest(wiring.Component):
+class LowestMissing(wiring.Component):
     """The lowest seq whose result some live member may lack: `tree.lowest` of `sim/model/decide/tree.py`.
 
     Live members lack results within 4W of each other's, so a few bits of how far each is from `member` tell the least;
@@ -23,11 +23,11 @@ class Lowest(wiring.Component):
         self.config = config
         super().__init__(
             {
-                "acknowledged": In(data.ArrayLayout(SEQ, config.members)),
+                "acknowledged": In(data.ArrayLayout(SEQ_BITS, config.members)),
                 "live": In(config.members),
                 "member": In(range(config.members)),
                 "gain": In(32),
-                "lowest": Out(SEQ),
+                "lowest": Out(SEQ_BITS),
             }
         )
 
@@ -35,7 +35,7 @@ class Lowest(wiring.Component):
         m = Module()
         bits = exact_log2(self.config.slots) + 3
         nearest = (1 << bits - 1) - 1
-        mine, kept, again = Signal(SEQ), Signal(SEQ), Signal(SEQ)
+        mine, kept, again = Signal(SEQ_BITS), Signal(SEQ_BITS), Signal(SEQ_BITS)
         m.d.comb += mine.eq(self.acknowledged[self.member])
         m.d.sync += [kept.eq(mine), again.eq(kept)]
         distances, counts, own = [], Signal(), Signal(signed(bits))
@@ -53,7 +53,7 @@ class Lowest(wiring.Component):
         while len(least_of) > 1:
             least_of = self._halve(least_of)
         last = self._halve([*least_of, own])
-        reference, least = Signal(SEQ), Signal(signed(bits))
+        reference, least = Signal(SEQ_BITS), Signal(signed(bits))
         m.d.sync += [reference.eq(again), least.eq(last[0])]
         m.d.comb += self.lowest.eq(reference + least)
         return m

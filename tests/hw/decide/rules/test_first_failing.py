@@ -7,7 +7,7 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.decide.first import first_failing
+from hw.decide.rules.first_failing import first_failing
 from iswitch.wire import Reason
 from sim.bench.stream import Bench
 
