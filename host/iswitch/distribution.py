@@ -14,13 +14,8 @@ DISTRIBUTION = "iswitch-rl"
 
 EXTRAS: dict[str, dict[str, str]] = {
     "cli": {"rich": "rich", "typer": "typer"},
-    "plan": {
-        "gymnasium": "gymnasium",
-        "highspy": "highspy",
-        "matplotlib": "matplotlib",
-        "networkx": "networkx",
-        "pyyaml": "yaml",
-    },
+    "plan": {"highspy": "highspy", "networkx": "networkx", "pydantic": "pydantic", "pyyaml": "yaml"},
+    "schedule": {"gymnasium": "gymnasium", "matplotlib": "matplotlib"},
     "torch": {"torch": "torch"},
 }
 """The distributions of each extra, and the module that each distribution installs."""

@@ -22,7 +22,7 @@ def test_an_extra_brings_what_the_project_says(extra):
 def test_the_extra_of_a_module():
     assert [extra_of(name) for name in ("yaml", "gymnasium.vector", "torch", "numpy", None)] == [
         "plan",
-        "plan",
+        "schedule",
         "torch",
         None,
         None,

@@ -198,7 +198,7 @@ def end_job(
     out.print(f"job {job} at {switch} is free", highlight=False)
 
 
-if missing := [name for name in missing_from("plan") if name not in ("gymnasium", "matplotlib")]:
+if missing := missing_from("plan"):
 
     @app.command("plan", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
     def plan_without_extra() -> None:

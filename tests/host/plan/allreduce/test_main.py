@@ -7,8 +7,9 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
+from typer.testing import CliRunner
 
-from iswitch.plan.allreduce.__main__ import main
+from iswitch.plan.allreduce.__main__ import app
 from iswitch.plan.allreduce.files.export import from_json
 from iswitch.plan.allreduce.files.msccl import parse, run
 from iswitch.plan.allreduce.learning.policy import Policy
@@ -22,6 +23,10 @@ QUICK = ("BCube(2,1)", "BCube(3,1)", "DCell(2,1)", "DCell(3,1)", "Jellyfish(8,3)
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
+def call(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
 )
@@ -33,24 +38,20 @@ def test_the_header_in_the_docs_is_the_commands():
     assert f"\n{HEADER}\n" in (ROOT / "docs/allreduce.md").read_text(encoding="utf-8")
 
 
-def test_table_says_rounds_bound_and_gap(capsys, tmp_path):
-    assert (
-        main(
-            [
-                "table",
-                "BCube(2,1)",
-                "DCell(2,1)",
-                "-k",
-                "2",
-                "--json",
-                str(tmp_path / "table.json"),
-                "--plot",
-                str(tmp_path / "table.png"),
-            ]
-        )
-        == 0
+def test_table_says_rounds_bound_and_gap(tmp_path):
+    result = call(
+        "table",
+        "BCube(2,1)",
+        "DCell(2,1)",
+        "-k",
+        "2",
+        "--json",
+        str(tmp_path / "table.json"),
+        "--plot",
+        str(tmp_path / "table.png"),
     )
-    header, *lines = capsys.readouterr().out.splitlines()
+    assert result.exit_code == 0, result.output
+    header, *lines = result.output.splitlines()
     assert all(word in header for word in ("PS", "ring", "greedy", "learned", "bound", "gap")) and len(lines) == 2
     numbers = json.loads((tmp_path / "table.json").read_text())[0]
     assert [numbers[key] for key in ("PS", "ring 0,1,..", "ring", "bound", "in network", "gap")] == [
@@ -64,26 +65,22 @@ def test_table_says_rounds_bound_and_gap(capsys, tmp_path):
     assert (tmp_path / "table.png").read_bytes().startswith(PNG)
 
 
-def test_schedule_writes_files_that_sum(capsys, tmp_path):
+def test_schedule_writes_files_that_sum(tmp_path):
     paths = {kind: tmp_path / f"best.{kind}" for kind in ("json", "xml", "png")}
-    assert (
-        main(
-            [
-                "schedule",
-                "BCube(3,1)",
-                "-k",
-                "2",
-                "--json",
-                str(paths["json"]),
-                "--xml",
-                str(paths["xml"]),
-                "--plot",
-                str(paths["png"]),
-            ]
-        )
-        == 0
+    result = call(
+        "schedule",
+        "BCube(3,1)",
+        "-k",
+        "2",
+        "--json",
+        str(paths["json"]),
+        "--xml",
+        str(paths["xml"]),
+        "--plot",
+        str(paths["png"]),
     )
-    said = capsys.readouterr().out
+    assert result.exit_code == 0, result.output
+    said = result.output
     assert "best: learned, 8 rounds; no schedule has fewer than 8 (gap 0.0 %)" in said
     assert "parameter server, merging    32 rounds" in said, "the table's column `merging`, not its `PS`"
     schedule, hosts, aggregating = from_json(paths["json"].read_text())
@@ -93,26 +90,21 @@ def test_schedule_writes_files_that_sum(capsys, tmp_path):
     assert paths["png"].read_bytes().startswith(PNG)
 
 
-def test_schedule_of_a_topology_file(capsys, tmp_path):
+def test_schedule_of_a_topology_file(tmp_path):
     path = tmp_path / "net.json"
     path.write_text(json.dumps(nx.node_link_data(build("BCube(2,1)"), edges="edges")))
-    assert main(["schedule", str(path), "-k", "1"]) == 0
-    assert "no schedule has fewer than 3" in capsys.readouterr().out
+    result = call("schedule", str(path), "-k", "1")
+    assert result.exit_code == 0 and "no schedule has fewer than 3" in result.output
 
 
-def test_train_writes_weights_history_and_picture(capsys, tmp_path):
+def test_train_writes_weights_history_and_picture(tmp_path):
     pytest.importorskip("torch")
     paths = [tmp_path / name for name in ("weights.json", "history.json", "curve.png")]
-    assert (
-        main(
-            ["train", "--iterations", "1", "--out", str(paths[0]), "--history", str(paths[1]), "--plot", str(paths[2])]
-        )
-        == 0
-    )
-    assert "1/1" in capsys.readouterr().out
+    result = call("train", "--iterations", 1, "--out", paths[0], "--history", paths[1], "--plot", paths[2])
+    assert result.exit_code == 0 and "1/1" in result.output
     assert Policy.load(paths[0]).weights["lower.0"].shape == (14, 32)
     assert len(json.loads(paths[1].read_text())) == 1 and paths[2].read_bytes().startswith(PNG)
-    assert main(["schedule", "BCube(2,1)", "-k", "1", "--weights", str(paths[0])]) == 0
+    assert call("schedule", "BCube(2,1)", "-k", "1", "--weights", str(paths[0])).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -130,14 +122,15 @@ def test_train_writes_weights_history_and_picture(capsys, tmp_path):
         (["schedule", "BCube(0,9)"], "BCube needs n >= 2"),
     ],
 )
-def test_nonsense_is_told_in_a_line(capsys, arguments, message):
-    assert main(arguments) == 1
-    assert message in capsys.readouterr().err
+def test_nonsense_is_told_in_a_line(arguments, message):
+    result = call(*arguments)
+    assert result.exit_code == 1 and message in result.stderr
 
 
-def test_a_file_that_is_not_there_is_told_without_a_number(capsys):
-    assert main(["schedule", "no.json"]) == 1
-    assert capsys.readouterr().err == "no.json: No such file or directory\n"
+def test_a_file_that_is_not_there_is_told_without_a_number():
+    result = call("schedule", "no.json")
+    assert result.exit_code == 1
+    assert result.stderr == "no.json: No such file or directory\n"
 
 
 @pytest.mark.parametrize(
@@ -148,47 +141,53 @@ def test_a_file_that_is_not_there_is_told_without_a_number(capsys):
         ("[1]", "net.json: not a graph in"),
     ],
 )
-def test_a_file_that_is_no_graph_is_told(capsys, tmp_path, text, message):
+def test_a_file_that_is_no_graph_is_told(tmp_path, text, message):
     (tmp_path / "net.json").write_text(text)
-    assert main(["schedule", str(tmp_path / "net.json")]) == 1
-    assert message in capsys.readouterr().err
-    assert main(["schedule", "BCube(2,1)", "-k", "1", "--weights", str(tmp_path / "net.json")]) == 1
-    assert "net.json has no weights of these policies: pass a file that `train` has written" in capsys.readouterr().err
+    result = call("schedule", str(tmp_path / "net.json"))
+    assert result.exit_code == 1 and message in result.stderr
+    result = call("schedule", "BCube(2,1)", "-k", "1", "--weights", str(tmp_path / "net.json"))
+    assert (
+        result.exit_code == 1
+        and "net.json has no weights of these policies: pass a file that `train` has written" in result.stderr
+    )
 
 
-def test_a_file_of_too_many_servers_is_told(capsys, tmp_path):
+def test_a_file_of_too_many_servers_is_told(tmp_path):
     path = tmp_path / "net.json"
     path.write_text(json.dumps(nx.node_link_data(bcube(17, 1), edges="edges")))
-    assert main(["schedule", str(path)]) == 1
-    assert capsys.readouterr().err == f"{path} must have at most 256 servers to be scheduled, not 289\n"
+    result = call("schedule", str(path))
+    assert result.exit_code == 1
+    assert result.stderr == f"{path} must have at most 256 servers to be scheduled, not 289\n"
 
 
-def test_every_schedule_is_told_when_it_is_made(capsys, monkeypatch):
+def test_every_schedule_is_told_when_it_is_made(monkeypatch):
     """So a large topology shows how far it is."""
 
     def stop(*_, **__):
         raise ValueError("stopped")
 
     monkeypatch.setattr("iswitch.plan.allreduce.learning.learned.learned", stop)
-    assert main(["schedule", "BCube(2,1)", "-k", "1"]) == 1
-    told = capsys.readouterr()
-    assert [line[:25].strip() for line in told.out.splitlines()] == [
+    result = call("schedule", "BCube(2,1)", "-k", "1")
+    assert result.exit_code == 1
+    assert [line[:25].strip() for line in result.stdout.splitlines()] == [
         "parameter server, merging",
         "ring",
         "fixed trees",
         "greedy",
         "greedy, best of 1",
     ]
-    assert told.err == "stopped\n"
+    assert result.stderr == "stopped\n"
 
 
-def test_training_without_torch_is_told(capsys, monkeypatch):
+def test_training_without_torch_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "iswitch.plan.allreduce.learning.train", raising=False)
-    assert main(["train"]) == 1
-    assert capsys.readouterr().err == (
-        "python -m iswitch.plan.allreduce needs torch, which is not installed: pip install 'iswitch-rl[plan,torch]', or in a checkout of the "
-        "project pip install '.[plan,torch]'\n"
+    result = call("train")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "python -m iswitch.plan.allreduce needs torch, which is not installed: "
+        "pip install 'iswitch-rl[cli,plan,schedule,torch]', "
+        "or in a checkout of the project pip install '.[cli,plan,schedule,torch]'\n"
     )
 
 
@@ -196,6 +195,7 @@ def test_training_without_torch_is_told(capsys, monkeypatch):
     ("package", "arguments"),
     [
         ("networkx", ["--help"]),
+        ("typer", ["--help"]),
         ("networkx", ["schedule", "BCube(2,1)"]),
         ("matplotlib", ["table", "BCube(2,1)", "--plot", "x.png"]),
     ],
@@ -208,11 +208,11 @@ def test_without_its_extra_scheduling_names_it(package, arguments):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith(
-        f"python -m iswitch.plan.allreduce needs {package}, which is not installed: pip install 'iswitch-rl[plan]'"
+        f"python -m iswitch.plan.allreduce needs {package}, which is not installed: pip install 'iswitch-rl[cli,plan,schedule]'"
     )
 
 
-def test_train_iterations_wrong(capsys):
+def test_train_iterations_wrong():
     pytest.importorskip("torch")
-    assert main(["train", "--iterations", "0"]) == 1
-    assert "iterations must be at least 1" in capsys.readouterr().err
+    result = call("train", "--iterations", "0")
+    assert result.exit_code == 1 and "iterations must be at least 1" in result.stderr
