@@ -179,7 +179,7 @@ def train(
         weights=replica.weights(),
         curve=curve,
         allreduces=trainer.allreduces,
-        segments=worker.segments,
+        segments=worker.segments_completed,
         train_s=time.perf_counter() - start,
         allreduce_s=trainer.waited,
     )

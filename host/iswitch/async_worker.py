@@ -91,7 +91,7 @@ class AsyncWorker(JobWorker):
         Join also a job that runs already, in the place of a worker that has left. A program whose job is to take
         newcomers in calls `sync_state` between `updates` and `push`, for `push` may wait for the newcomer; and a newcomer
         calls `sync_state` before anything else.
-    transport, plain
+    transport, no_offload
         As in `Worker`.
 
     Raises
@@ -135,7 +135,7 @@ class AsyncWorker(JobWorker):
         evict_s: float = 5.0,
         elastic: bool = False,
         transport: Transport | None = None,
-        plain: bool = False,
+        no_offload: bool = False,
     ):
         require_settings(
             world=world,
@@ -162,7 +162,7 @@ class AsyncWorker(JobWorker):
             switch_timeout_s=switch_timeout_s,
             join_timeout_s=join_timeout_s,
             transport=transport,
-            plain=plain,
+            no_offload=no_offload,
         )
         self.on_taint = on_taint
         self._failure: IswitchError | MembershipRejectedError | None = None

@@ -1,12 +1,14 @@
-"""A worker of a job: sums, broadcasts and barriers over all its workers, computed by the switch.
+"""A worker of a synchronous job: sums, broadcasts and barriers over all workers, computed by the switch.
 
-One class, what a program calls; windows and time-outs are those of `ring.py`, joining is that of `joining.py`.
+`Worker` is what a program calls. `driver/ring.py` sends, receives and retransmits; `control/membership.py` joins and
+leaves the job; `control/recovery.py` returns to it after an error.
 """
 
 import contextlib
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from iswitch.control.membership import (
     require_seconds,
     require_settings,
 )
+from iswitch.control.recovery import Recovery
 from iswitch.control.stall import Stall
 from iswitch.control.state_transfer import elect, fill, flat
 from iswitch.driver.buffers import INT, Bytes, filled, octets_of, summed_as
@@ -26,108 +29,121 @@ from iswitch.driver.ring import CollectiveResult, MembershipRejectedError, NoPro
 from iswitch.driver.transport import Transport
 from iswitch.errors import (
     IswitchError,
-    JobResetError,
     MembershipChangedError,
     NoContributionError,
-    NotAMemberError,
     RefusedError,
     SwitchUnreachableError,
 )
 from iswitch.results import Reduction, rejected_values
-from iswitch.wire import DEADLINE_US_MAX, HEADER, NO_MEMBER, Format, Mode, Reason, Register
+from iswitch.wire import DEADLINE_US_MAX, HEADER, NO_MEMBER, Format, Mode, Reason
 
 __all__ = ["Worker"]
 
 _MODES = {"quarantine": Mode.QUARANTINE, "propagate": Mode.PROPAGATE}
 _BACKLOG_WINDOWS = 16
-_REMEDY = "call `rejoin`, then `sync_state`, or make a new Worker"
 _QUIET_S = 1.0
-"""After so long without a result a collective asks the switch why."""
-_LAST_TRY_S = 0.1
-"""The least time for a step of `rejoin`, and the pause between two."""
+"""After this time without a result, a collective asks the switch for the cause."""
+
+logger = logging.getLogger("iswitch")
 
 
 class Worker(JobWorker):
-    """One of `world` workers that sum arrays in the switch. Making a Worker joins a job and waits for all the others.
+    """One of the `world` workers of a synchronous job, which sum arrays in the switch.
+
+    Making a Worker joins the job and waits until all workers have joined.
 
     Parameters
     ----------
-    address : str or None
-        The switch's address, "host:port", or "host" for the switch's usual port, 26963. None: the environment variable
-        ISWITCH_ADDRESS or, without it, 127.0.0.1:27000, the emulator's first port.
+    address : str, optional
+        Address of the switch: "host:port", or "host" for the switch's own port 26963. Default: the environment variable
+        ISWITCH_ADDRESS or, without it, 127.0.0.1:27000, the first port of the emulator.
     world : int
         Number of workers in the job, 1 to 32.
     job : int
-        Number of the job at the switch.
-    rank : int or None
-        This worker's index, 0 to world - 1. None: the switch chooses. Necessary in a tree of switches where some
-        workers are at the root.
+        Number of the job at the switch, default 0.
+    rank : int, optional
+        This worker's rank, 0 to world - 1. Default: the switch chooses. A tree of switches needs it if some workers are
+        attached to the root.
     key : int
-        A number that keeps other programs out of the job; the same for all workers.
+        A 64-bit number that keeps other programs out of the job, the same for all workers; default 0.
     format : {"window64", "fp32", "int32"}
-        How the switch adds: "window64" (the same bits in any order of arrival), "fp32" (IEEE addition in order of
-        arrival) or "int32".
+        Arithmetic of the switch. "window64", the default, gives the same bits in any order of arrival; "fp32" is IEEE
+        addition in the order of arrival; "int32" is addition modulo 2^32.
     fraction : int
-        Of "window64": elements are rounded to multiples of 2^-fraction and must be below 2^(58 - fraction), 16384 by
-        default.
-    threshold : int or None
-        A sum is complete with this many workers; below `world`, slow workers are left out. None: world.
+        Fraction bits of "window64": the switch rounds elements to multiples of 2^-fraction, and rejects elements with
+        |x| >= 2^(58 - fraction). Default 44, that is 16384.
+    threshold : int, optional
+        Number of workers that complete a sum. Below `world`, a sum lacks the slow workers. Default: `world`.
     mode : {"quarantine", "propagate"}
-        A segment with NaN, an infinity or a number out of range is left out of the sum ("quarantine") or makes the sum
-        NaN ("propagate").
+        Treatment of a segment with NaN, an infinity or an element out of range: "quarantine", the default, leaves it
+        out of the sum; "propagate" makes the sum NaN.
     on_taint : {"raise", "warn", "ignore"}
-        What a collective does when that has happened: raise TaintedError after the result is in place, issue
-        TaintWarning, or nothing.
-    elements : int or None
-        Elements in a segment, the same for all workers. None: as many as the switch, or the tree of switches, takes.
-        Necessary in a tree where some workers are at the root: `Config.uplink_elements`.
+        Reaction of a collective to such a segment, after the result is in place: raise TaintedError (default), issue
+        TaintWarning, or do nothing.
+    elements : int, optional
+        Elements in a segment, the same for all workers. Default: the most that the switch, or the tree of switches,
+        accepts. A tree needs it if some workers are attached to the root: pass `Config.uplink_elements`.
     timeout_s : float
-        Seconds without any result until a collective raises CollectiveTimeoutError. Set it above the longest compute
-        time of the slowest worker.
+        Seconds without progress before a collective raises CollectiveTimeoutError, default 300. Set it above the
+        longest compute time of the slowest worker.
     switch_timeout_s : float
-        Seconds without an answer of the switch until SwitchUnreachableError, also in the middle of a collective.
+        Seconds without an answer before a call raises SwitchUnreachableError, default 10. It also applies in the middle
+        of a collective.
     join_timeout_s : float
-        Seconds to wait for the other workers to join.
-    backlog : int or None
-        Segments of results that are kept while this worker is behind a job with threshold < world. The others can be
-        ahead by this and two windows. None: 16 windows.
+        Seconds to wait for the other workers to join, default 120.
+    backlog : int, optional
+        Segments of results that this worker stores while it lags behind a job with threshold < world. The other workers
+        can be ahead by this number of segments and two windows. Default: 16 windows.
     evict_s : float
-        Seconds of silence after which the switch evicts a member that another member waits for; 0: never. A worker
-        gives signs of life while the program computes, from a thread of its own.
+        Seconds of silence before the switch evicts a member that another member waits for, default 5; 0 means never. A
+        worker is not silent while the program computes: a thread of the driver answers the switch.
     deadline_s : float
-        Seconds after which a segment is complete with the workers that have contributed; 0: there is no deadline.
-        Choose several times the longest delay of a sum, or a lost packet is a missing worker.
+        Seconds before a segment completes without the missing workers; 0, the default, means no deadline. Choose
+        several times the longest latency of a sum, or each lost packet makes a worker miss.
     elastic : bool
-        Join also a job that runs already, in the place of a worker that has left, when its present collective ends.
-    transport : Transport or None
-        Another path to the switch than UDP; the worker closes it.
-    plain : bool
-        See `UdpTransport`.
+        If True, the worker also joins a running job, in the place of a worker that has left, as soon as the present
+        collective ends. Default False.
+    transport : Transport, optional
+        Another path to the switch than UDP. The worker closes it.
+    no_offload : bool
+        If True, UDP datagrams pass the kernel one by one, without segmentation offload; see `UdpTransport`.
 
     Raises
     ------
     SwitchUnreachableError
-        If nothing answers at the address.
+        If no switch answers at the address.
     RefusedError
-        If the job exists with other settings, the rank is taken by a live worker, or the job is running and `elastic`
-        is False.
+        If the job exists with other settings, another worker has the rank, or the job is running and `elastic` is
+        False.
     CollectiveTimeoutError
         If the other workers do not join within `join_timeout_s`.
-    ValueError, TypeError
+    TypeError, ValueError
         If an argument is wrong.
 
+    See Also
+    --------
+    AsyncWorker : a worker that does not wait for the slow ones.
+
     Notes
-    ----- All workers must call the same collectives in the same order, each worker from one thread. A failed collective
-    leaves in the array partly own elements and partly sums. After any error that is a `RecoverableError`, call `rejoin`
-    and then `sync_state`; until then every other collective raises MembershipChangedError or IswitchError, so that a worker
-    never adds one step to another worker's next one. NoContributionError and TaintedError leave the worker in step.
+    -----
+    All workers call the same collectives in the same order, each worker from one thread. A collective that fails leaves
+    own elements in one part of the array and sums in the other. After a `RecoverableError`, call `rejoin` and then
+    `sync_state`; until then each other collective raises MembershipChangedError or IswitchError, so that a worker never
+    adds one step to another worker's next step. After NoContributionError and TaintedError the worker needs no
+    recovery.
 
-    An elastic job begins with `sync_state` and calls it again whenever `needs_sync` is true.
+    An elastic job begins with `sync_state` and calls it again whenever `needs_sync` is True.
 
-    A worker leaves its job when the `with` block or the interpreter ends and when SIGTERM ends the process. If the
-    program has a handler for SIGTERM, that decides (see `iswitch.driver.termination`). If a process is killed, the
-    others evict its worker; if all are killed, the same command started again watches their job for `evict_s`, ends it
-    and begins a new one. A child of `multiprocessing` leaves only at the end of the `with` block.
+    A worker leaves its job when the `with` block or the interpreter ends, and when SIGTERM ends the process. If the
+    program has its own handler for SIGTERM, that handler decides (see `iswitch.driver.termination`). If a process is
+    killed, the other workers have its worker evicted. If all processes are killed and the same command starts again,
+    the new workers watch the old job for `evict_s`, end it and create a new one. A child process of `multiprocessing`
+    leaves only at the end of the `with` block.
+
+    Examples
+    --------
+    >>> with Worker("10.0.0.1", world=4, rank=rank) as worker:  # doctest: +SKIP
+    ...     worker.allreduce(gradient, op="mean")
     """
 
     def __init__(
@@ -152,7 +168,7 @@ class Worker(JobWorker):
         deadline_s: float = 0.0,
         elastic: bool = False,
         transport: Transport | None = None,
-        plain: bool = False,
+        no_offload: bool = False,
     ):
         require_settings(
             world=world,
@@ -180,18 +196,15 @@ class Worker(JobWorker):
             switch_timeout_s=switch_timeout_s,
             join_timeout_s=join_timeout_s,
             transport=transport,
-            plain=plain,
+            no_offload=no_offload,
         )
         self.on_taint = on_taint
-        self._collectives = 0  # for warnings, which Python shows once for a text
-        self._missing: tuple[int, ...] = ()  # ranks that the last warning named
-        self._inquiring = False
-        self._admitted = False  # newcomers, by the last collective
+        self._collectives = 0  # makes the text of each warning new: Python shows the same text once
+        self._reported_missing: tuple[int, ...] = ()  # ranks in the last MissingWarning
+        self._admitted = False  # the last collective admitted joining workers
         self._stall: Stall | None = None
-        self._renewed: Membership  # as the switch told it at the last notice of another epoch
-        self._any_length = elements is None
-        self._broken = ""  # why no collective is possible, as the end of a sentence
-        wish = Membership(
+        self._default_elements = elements is None
+        request = Membership(
             job=job,
             key=key,
             world=world,
@@ -205,61 +218,97 @@ class Worker(JobWorker):
             nonce=self._nonce(),
             wanted=NO_MEMBER if rank is None else rank,
         )
-        with self._joined(wish, elastic=elastic) as membership:
-            self._needs_sync = elastic or self._control.newcomer  # an elastic job begins with `sync_state`
+        with self._joined(request, elastic=elastic) as membership:
             backlog = _BACKLOG_WINDOWS * membership.window if backlog is None else backlog
             self._ring = Ring(self._transport, membership, backlog=backlog)
+            self._recovery = Recovery(
+                self._control,
+                self._ring,
+                state=self._state,
+                job_name=f"job {job} at {self.address}",
+                not_a_member_error=self._not_a_member_error,
+            )
+            self._recovery.needs_sync = elastic or self._control.newcomer  # an elastic job begins with `sync_state`
             self._start_keepalive(self._ring)
+        logger.info("rank %d of %d has joined %s", self.rank, world, self._job_name)
 
     def _request_join(self, wish: Membership, **how: Any) -> Membership:
         try:
             return super()._request_join(wish, **how)
-        except RefusedError as refusal:  # in a tree of switches segments are shorter
-            if refusal.reason != Reason.ELEMENTS or not self._any_length:
+        except RefusedError as refusal:  # segments are shorter in a tree of switches
+            if refusal.reason != Reason.ELEMENTS or not self._default_elements:
                 raise
             return super()._request_join(replace(wish, elements=self.config.uplink_elements), **how)
 
-    # Facts
+    # Properties of the job
 
     @property
     def world(self) -> int:
-        """Workers of the job."""
+        """Number of workers in the job."""
         return self._ring.membership.world
 
     @property
     def threshold(self) -> int:
-        """How many workers complete a sum, as far as this worker knows."""
+        """Number of workers that complete a sum, as this worker has recorded it."""
         return self._ring.membership.threshold
 
     @property
     def needs_sync(self) -> bool:
-        """The next collective must be `sync_state`: newcomers take part from now on, this worker perhaps among them, or the
-        job began again."""
-        return self._needs_sync
+        """True if the next collective must be `sync_state`: the switch has admitted joining workers, perhaps this one, or
+        the job was reset."""
+        return self._recovery.needs_sync
 
     @property
     def elements(self) -> int:
-        """Numbers in a segment."""
+        """Elements in a segment."""
         return self._ring.membership.elements
 
     @property
-    def segments(self) -> int:
-        """Segments of all collectives that this worker has come to the end of."""
+    def segments_completed(self) -> int:
+        """Segments of all collectives that this worker has completed."""
         return self._ring.segments
 
     # Collectives
 
     def allreduce(self, array: np.ndarray, op: Literal["sum", "mean"] = "sum") -> Reduction:
-        """Replaces `array` by its sum, or mean, over the job's workers.
+        """Replace an array by its sum or mean over the workers of the job.
 
-        array: float32 of any shape, writeable; or int32, summed modulo 2^32 (op "sum" only). Not C-contiguous arrays
-        are copied there and back. All workers must pass the same number of elements; 0 is possible, and no traffic.
-        "mean" divides each segment by the number of workers in it.
+        Parameters
+        ----------
+        array : numpy.ndarray
+            float32 of any shape, or int32, which is summed modulo 2^32. The array must be writeable. All workers must
+            pass the same number of elements. 0 elements cause no traffic. An array that is not C-contiguous is copied
+            there and back.
+        op : {"sum", "mean"}
+            "mean" divides each segment by the number of workers in it. An int32 array needs "sum".
 
-        Raises TypeError, ValueError before anything is sent; CollectiveTimeoutError, SwitchUnreachableError,
-        JobResetError, NotAMemberError, which are `RecoverableError`; MismatchError, NoContributionError, TaintedError;
-        MembershipChangedError if the collective must be `sync_state`; IswitchError if another thread is in a collective, or
-        if one failed before.
+        Returns
+        -------
+        Reduction
+            The workers that are in the sum of each segment.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the switch cannot sum this array. Nothing was sent.
+        MembershipChangedError
+            If the next collective must be `sync_state`. Nothing was sent.
+        IswitchError
+            If another thread is in a collective of this worker, or if an earlier collective failed.
+        SwitchUnreachableError
+            If the switch does not answer for `switch_timeout_s`.
+        CollectiveTimeoutError
+            If no result comes for `timeout_s`.
+        JobResetError
+            If another worker resets the job.
+        NotAMemberError
+            If the switch does not know this worker.
+        MismatchError
+            If the workers' arrays differ in size or number format.
+        NoContributionError
+            If a segment contains no worker's elements.
+        TaintedError
+            If a contribution held NaN, an infinity or an element out of range, and `on_taint` is "raise".
         """
         format, wire_type = summed_as(array, op, self._ring.membership.format)
         values = np.ascontiguousarray(array, wire_type).reshape(-1)
@@ -269,87 +318,130 @@ class Worker(JobWorker):
                 reduction.divide(values)
             if not np.may_share_memory(values, array):
                 array[...] = values.reshape(array.shape)
-            if reduction.flagged or not reduction.complete or self._missing:
-                self._judge(reduction)
+            if reduction.flagged or not reduction.complete or self._reported_missing:
+                self._report_problems(reduction)
         return reduction
 
-    def _judge(self, reduction: Reduction) -> None:
-        """What is to be said of a result that is in place; a warning each time that other ranks are missing."""
-        everybody = self.threshold == self.world
-        missing = reduction.absent if everybody else ()
+    def _report_problems(self, reduction: Reduction) -> None:
+        """Raise or warn about a result that is in place. A MissingWarning comes each time that other ranks are missing."""
+        expects_all = self.threshold == self.world
+        missing = reduction.absent if expects_all else ()
         reduction.report_problems(
-            warn_missing=missing if missing != self._missing else (),
+            warn_missing=missing if missing != self._reported_missing else (),
             number=self._collectives,
             rejected=rejected_values(self._ring.membership.format, self._ring.membership.fraction),
             on_taint=self.on_taint,
         )
-        self._missing = missing
+        self._reported_missing = missing
 
     def broadcast(self, buffer: Bytes, root: int = 0) -> Bytes:
-        """Gives every worker the bytes of `root`'s buffer; lengths must be equal.
+        """Give every worker the bytes of the root's buffer.
 
-        buffer: bytearray, writeable memoryview or array of any dtype: filled in place and returned; or bytes: returned
-        anew. It waits for everybody, whatever the threshold. Raises NoContributionError if the root has left, else
-        as `allreduce`.
+        The broadcast waits for all workers, whatever the threshold is.
+
+        Parameters
+        ----------
+        buffer : bytearray, memoryview, numpy.ndarray or bytes
+            The root's bytes; at the other workers, a buffer of the same length to fill.
+        root : int
+            Rank whose bytes all workers receive.
+
+        Returns
+        -------
+        bytearray, memoryview, numpy.ndarray or bytes
+            The same buffer, filled in place; for `bytes`, new bytes.
+
+        Raises
+        ------
+        NoContributionError
+            If the root has left the job.
+        Exception
+            The other errors of `allreduce`.
         """
         require_int("root", root, 0, self.world - 1)
         data = octets_of(buffer)
         values = np.zeros(-(-data.size // 4), INT)
         if self.rank == root:
             values.view(np.uint8)[: data.size] = data
-        reduction = self._collect(values, Format.INT32, whole=True)
+        reduction = self._collect(values, Format.INT32, all_members=True)
         if not (reduction.member_masks >> np.uint32(root) & 1).all():
-            raise NoContributionError(f"the broadcast has nothing of its root, rank {root}: it has left the job")
+            raise NoContributionError(
+                f"the broadcast has no bytes of its root, rank {root}: that worker has left the job"
+            )
         return buffer if self.rank == root else filled(buffer, values.view(np.uint8)[: data.size])
 
     def barrier(self) -> None:
-        """Returns when every worker has called it, whatever the threshold. Raises as `allreduce`."""
-        self._collect(np.zeros(1, INT), Format.INT32, whole=True)
+        """Wait until every worker has called `barrier`, whatever the threshold is.
+
+        Raises
+        ------
+        Exception
+            The errors of `allreduce`.
+        """
+        self._collect(np.zeros(1, INT), Format.INT32, all_members=True)
 
     def sync_state(self, state: np.ndarray | Sequence[np.ndarray], step: int) -> int:
-        """Gives every worker the state of the most advanced worker, bit for bit, and returns its step.
+        """Give every worker the state of the most advanced worker, bit for bit.
+
+        This is the first collective of an elastic job, and the next one whenever `needs_sync` is True. If the chosen
+        worker leaves meanwhile, the workers choose another one.
 
         Parameters
         ----------
-        state : array or sequence of arrays
-            Of any dtype but objects, writeable, of the same sizes on all workers; filled in place.
+        state : numpy.ndarray or sequence of numpy.ndarray
+            Writeable arrays of any dtype without Python objects, of the same sizes on all workers; filled in place.
         step : int
-            How far this worker's state is, 0 to 2^62. Of several workers with the highest step, the lowest rank's state
-            is taken.
+            Step of this worker's state, 0 to 2^62. The workers take the state with the highest step and, among equal
+            steps, that of the lowest rank.
 
         Returns
         -------
         int
-            The step of the state that all workers now have.
+            Step of the state that all workers have now.
 
-        It is the first collective of an elastic job, and the next one whenever `needs_sync` is true. If the chosen worker
-        leaves meanwhile, another one is chosen. Raises as `allreduce`.
+        Raises
+        ------
+        TypeError, ValueError
+            If an array cannot be filled, or `step` is out of range. Nothing was sent.
+        Exception
+            The other errors of `allreduce`.
         """
         require_int("step", step, 0, 2**62)
         arrays = [state] if isinstance(state, np.ndarray) else list(state)
         own = flat(arrays)
         while True:
-            election = np.zeros(3 * self.world, INT)
-            election[3 * self.rank : 3 * self.rank + 3] = 1, step & 0x7FFFFFFF, step >> 31
-            self._collect(election, Format.INT32, whole=True, within_sync=True)
-            root, farthest = elect(election)
+            candidates = np.zeros(3 * self.world, INT)
+            candidates[3 * self.rank : 3 * self.rank + 3] = 1, step & 0x7FFFFFFF, step >> 31
+            self._collect(candidates, Format.INT32, all_members=True, within_sync=True)
+            root, highest_step = elect(candidates)
             values = own.copy() if root == self.rank else np.zeros_like(own)
-            # All see the same members and the same change, and so all begin again, or none does.
-            if self._admitted:
+            if self._admitted:  # all workers see the same admission, so all begin again
                 continue
-            spread = self._collect(values, Format.INT32, whole=True, within_sync=True)
-            if (spread.member_masks >> np.uint32(root) & 1).all() and not self._admitted:
+            copied = self._collect(values, Format.INT32, all_members=True, within_sync=True)
+            if (copied.member_masks >> np.uint32(root) & 1).all() and not self._admitted:
                 break
-        self._needs_sync = False
+        self._recovery.needs_sync = False
         if root != self.rank:
             fill(arrays, values)
-        return farthest
+        return highest_step
 
-    # The job
+    # Control of the job
 
     def set_threshold(self, threshold: int) -> None:
-        """From now on `threshold` workers complete a sum, for all workers of the job. RefusedError,
-        SwitchUnreachableError."""
+        """Set the number of workers that complete a sum, for all workers of the job.
+
+        Parameters
+        ----------
+        threshold : int
+            1 to `world`.
+
+        Raises
+        ------
+        RefusedError
+            If the switch refuses the threshold, for example in a tree of switches.
+        SwitchUnreachableError
+            If the switch does not answer for `switch_timeout_s`.
+        """
         require_int("threshold", threshold, 1, self.world)
         self._require_open()
         with self._keepalive:
@@ -357,212 +449,190 @@ class Worker(JobWorker):
             self._ring.set_threshold(threshold)
 
     def reset(self) -> None:
-        """Begins the job anew with the same members. Drops what is under way; the present or next collective of the
-        others raises JobResetError. The next collective of all must be `sync_state`: one worker may have got a result that
-        another one has not.
+        """Begin the job anew with the same members.
 
-        Raises RefusedError, SwitchUnreachableError; NotAMemberError, after which `rejoin` helps.
+        The switch drops the collective in progress, so the present or next collective of the other workers raises
+        JobResetError. The next collective of all workers must be `sync_state`, because one worker may have received a
+        result that another worker has not.
+
+        Raises
+        ------
+        RefusedError
+            If the switch refuses the reset.
+        NotAMemberError
+            If the switch does not know this worker; then call `rejoin`.
+        SwitchUnreachableError
+            If the switch does not answer for `switch_timeout_s`.
         """
         self._require_open()
         with self._keepalive:
-            try:
-                self._begin_again()
-            except NotAMemberError as gone:
-                self._broken, self._state["member"] = str(gone), False
-                raise
-            self._needs_sync = True
-
-    def _begin_again(self) -> None:
-        """The job's new epoch, of this worker's making or of another's. Raises NotAMemberError, RefusedError,
-        SwitchUnreachableError."""
-        m = self._ring.membership
-        known = self._control.renew(m) if self._broken else m
-        if known.epoch == m.epoch:
-            try:
-                known = self._control.reset(m)
-            except RefusedError as refused:
-                if refused.reason in (Reason.JOB, Reason.MEMBER, Reason.TOKEN):
-                    raise self._not_a_member_error(refused.reason, _REMEDY) from None
-                if refused.reason != Reason.EPOCH:
-                    raise
-                known = self._control.renew(m)
-        self._ring.restart(known)
-        self._broken = ""
+            self._recovery.reset()
 
     def rejoin(self, timeout_s: float | None = None) -> None:
-        """Brings this worker back into its job after any `RecoverableError` error. The next collective must be `sync_state`.
+        """Return to the job after any `RecoverableError`. The next collective must be `sync_state`.
 
-        If the switch does not answer, this waits until it does. If the switch still knows the worker, the job is reset,
-        once for all workers that call this; otherwise the worker joins again, or creates the job again after a restart
-        of the switch. Does nothing if the worker is in step. Call it as often as needed, also after it has failed.
+        While the switch does not answer, this call waits. If the switch still knows the worker, the call resets the
+        job, once for all workers that call it. Otherwise the worker joins again, or creates the job again after a
+        restart of the switch. If no collective has failed, the call does nothing. Call it as often as needed, also
+        after it has failed.
 
         Parameters
         ----------
-        timeout_s : float or None
-            Seconds for all of that. None: the worker's `join_timeout_s`.
+        timeout_s : float, optional
+            Seconds for all these steps. Default: the worker's `join_timeout_s`.
 
         Raises
         ------
         SwitchUnreachableError
-            If the switch does not answer for `timeout_s`.
+            If the switch does not answer within `timeout_s`.
         CollectiveTimeoutError
-            If the job does not let the worker in, or is not complete, within `timeout_s`.
+            If the job does not admit the worker, or lacks other workers, after `timeout_s`.
         RefusedError
             If another worker has this worker's place.
         """
         limit_s = self._join_timeout_s if timeout_s is None else timeout_s
         require_seconds(timeout_s=limit_s)
         self._require_open()
-        if not self._broken:
+        if not self._recovery.obstacle:
             return
-        deadline = self._transport.now() + limit_s
-        with self._keepalive:
-            while self._broken:
-                try:
-                    self._control.read(Register.MAGIC, timeout_s=max(deadline - self._transport.now(), _LAST_TRY_S))
-                    self._come_back(max(deadline - self._transport.now(), _LAST_TRY_S))
-                except SwitchUnreachableError as lost:
-                    if self._transport.now() >= deadline:
-                        raise SwitchUnreachableError(
-                            f"{lost}. `rejoin` gave up after its `timeout_s` of {limit_s:g} s; it can be called again"
-                        ) from None
-                    self._transport.sleep(_LAST_TRY_S)
-            self._needs_sync = True
 
-    def _come_back(self, limit_s: float) -> None:
-        """To a job whose switch answers. Raises SwitchUnreachableError, RefusedError, CollectiveTimeoutError."""
-        if self._state["member"]:
-            try:
-                return self._begin_again()
-            except NotAMemberError:
-                self._state["member"] = False
-        m = replace(self._ring.membership, nonce=self._nonce(), token=0)
-        self._ring.restart(self._join(m, elastic=True, timeout_s=limit_s))
-        self._state["member"], self._broken = True, ""
+        def join(remaining_s: float) -> Membership:
+            request = replace(self._ring.membership, nonce=self._nonce(), token=0)
+            return self._join(request, elastic=True, timeout_s=remaining_s)
+
+        with self._keepalive:
+            self._recovery.rejoin(join, timeout_s=limit_s)
 
     def halt(self) -> None:
-        """Suspends the job: collectives of all its workers wait, with a HaltedWarning, until one calls `resume`.
-        RefusedError, SwitchUnreachableError."""
-        self._switch_on(False)
+        """Suspend the job: collectives of all workers wait, with a HaltedWarning, until a worker calls `resume`.
+
+        Raises
+        ------
+        RefusedError
+            If the switch refuses, for example in a tree of switches.
+        SwitchUnreachableError
+            If the switch does not answer for `switch_timeout_s`.
+        """
+        self._set_halted(True)
 
     def resume(self) -> None:
-        """Lets a halted job go on. RefusedError, SwitchUnreachableError."""
-        self._switch_on(True)
+        """Let a halted job go on.
 
-    def _switch_on(self, on: bool) -> None:
+        Raises
+        ------
+        RefusedError
+            If the switch refuses, for example in a tree of switches.
+        SwitchUnreachableError
+            If the switch does not answer for `switch_timeout_s`.
+        """
+        self._set_halted(False)
+
+    def _set_halted(self, halted: bool) -> None:
         self._require_open()
         with self._keepalive:
-            self._control.halt(self._ring.membership, not on)
+            self._control.halt(self._ring.membership, halted)
 
     def close(self) -> bool:
-        self._broken = "it has left the job"
+        """Leave the job and close the transport. The other workers no longer wait for this one.
+
+        A second call does nothing. The end of a `with` block calls this method.
+
+        Returns
+        -------
+        bool
+            True if the switch has confirmed it.
+        """
+        self._recovery.obstacle = "it has left the job"
         return super().close()
 
-    # Within
+    # One collective at the ring
 
     def _handle_train(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
-        if not self._broken or self._inquiring:
-            with contextlib.suppress(MembershipRejectedError):  # the next collective will get it again
+        if not self._recovery.obstacle or self._recovery.querying:
+            with contextlib.suppress(MembershipRejectedError):  # the next collective receives the notice again
                 self._ring.handle_train(buffer, size, segment_bytes)
 
     def _serve(self) -> float:
         try:
-            if not self._broken:
+            if not self._recovery.obstacle:
                 return self._ring.serve()
             return self._ring.discard()
-        except MembershipRejectedError:
+        except MembershipRejectedError:  # the next collective receives the notice again
             return 1.0
 
     def _collect(
-        self, values: np.ndarray, format: Format, *, whole: bool = False, within_sync: bool = False
+        self, values: np.ndarray, format: Format, *, all_members: bool = False, within_sync: bool = False
     ) -> Reduction:
-        """Sums `values` (1-D, C-contiguous, 4 bytes each, little-endian) over the job, in place; `whole`: over all
-        members. A `sync_state` that is interrupted between its collectives must be called again: `needs_sync` stays true until
-        it has succeeded."""
+        """Sum `values` over the job, in place.
+
+        Parameters
+        ----------
+        values : numpy.ndarray
+            1-D, C-contiguous, little-endian, four bytes an element.
+        format : Format
+            Number format of the sum.
+        all_members : bool
+            Wait for all members, whatever the threshold is.
+        within_sync : bool
+            The collective is a part of `sync_state`. `needs_sync` stays True until `sync_state` has succeeded, so that
+            an interrupted one is called again.
+        """
         self._require_open()
+        recovery = self._recovery
         with self._exclusive_call():
-            if self._broken:
-                raise IswitchError(f"this worker can take part in no collective: {self._broken}")
-            if self._needs_sync and not within_sync:
+            if recovery.obstacle:
+                raise IswitchError(f"this worker cannot call a collective: {recovery.obstacle}")
+            if recovery.needs_sync and not within_sync:
                 raise MembershipChangedError(
-                    "call `sync_state` before the next collective, on all workers: newcomers were let into the job and wait for "
-                    "its state, or the job began again and the workers may be at different steps (`needs_sync` says when)"
+                    "call `sync_state` before the next collective, on all workers: the switch has admitted new workers, which need the "
+                    "state of the job, or the job was reset and the workers may be at different steps (`needs_sync` is then True)"
                 )
             if values.size:
-                headers, resent, odd, self._admitted = self._reduce(values, format, whole)
-                self._needs_sync = self._admitted or within_sync
+                headers, retransmissions, flagged, self._admitted = self._reduce(values, format, all_members)
+                recovery.needs_sync = self._admitted or within_sync
                 self._collectives += 1
             else:
-                headers, resent, odd, self._admitted = np.zeros(0, HEADER), 0, False, False
-        return Reduction(self.world, self.elements, resent, headers, odd)
+                headers, retransmissions, flagged, self._admitted = np.zeros(0, HEADER), 0, False, False
+        return Reduction(self.world, self.elements, retransmissions, headers, flagged)
 
-    def _reduce(self, values: np.ndarray, format: Format, whole: bool) -> CollectiveResult:
-        """One collective at the switch, whose errors become those of this package. This worker is broken until it has
-        succeeded."""
+    def _reduce(self, values: np.ndarray, format: Format, all_members: bool) -> CollectiveResult:
+        """Call one collective of the ring, and turn its errors into the public ones.
+
+        Until the collective has succeeded, no other one is possible.
+        """
+        recovery = self._recovery
         with self._keepalive:
             self._stall = None
-            self._broken = "a collective before it failed. Call `rejoin`, then `sync_state`"
+            recovery.obstacle = "an earlier collective failed. Call `rejoin`, then `sync_state`"
             try:
-                tally = self._ring.reduce(
+                result = self._ring.reduce(
                     values,
                     format,
                     self.timeout_s,
-                    whole=whole,
+                    all_members=all_members,
                     inquire=lambda: self._inquire(values.size, format),
                     inquire_s=min(_QUIET_S, self.switch_timeout_s),
-                    verify=self._verify,
+                    confirm=recovery.confirm,
                 )
-            except MembershipRejectedError as notice:
-                self._noticed(notice.reason)
-            except NoProgressError as stalled:
-                raise self._stall_of(values.size, format).timeout(
-                    self._counters_at_join, self.timeout_s, str(stalled)
-                ) from None
-            except SwitchUnreachableError as lost:
+            except MembershipRejectedError as rejection:
+                recovery.raise_rejected(rejection.reason)
+            except NoProgressError as error:
+                stall = self._current_stall(values.size, format)
+                raise stall.timeout(self._counters_at_join, self.timeout_s, str(error)) from None
+            except SwitchUnreachableError as error:
                 raise SwitchUnreachableError(
-                    f"in the middle of a collective of {self._job_name}: {lost}. `rejoin(timeout_s=...)` waits for the switch; "
+                    f"in the middle of a collective of {self._job_name}: {error}. `rejoin(timeout_s=...)` waits for the switch; "
                     "then call `sync_state`"
                 ) from None
-            self._broken = ""
-        return tally
+            recovery.obstacle = ""
+        return result
 
-    def _stall_of(self, elements: int, format: Format) -> Stall:
-        """What is known of why the present collective makes no progress."""
+    def _current_stall(self, elements: int, format: Format) -> Stall:
+        """Return the record of why the present collective makes no progress."""
         self._stall = self._stall or Stall(self._control, self.config, self._ring, elements, format, self._job_name)
         return self._stall
 
     def _inquire(self, elements: int, format: Format) -> None:
-        """Asks the switch why no result comes. Raises MismatchError, SwitchUnreachableError."""
-        self._inquiring = True
-        try:
-            self._stall_of(elements, format).look()
-        finally:
-            self._inquiring = False
-
-    def _verify(self, notice: MembershipRejectedError) -> None:
-        """Returns if the notice is of an epoch before the present one: the network has delivered it late. Otherwise
-        raises the notice; NotAMemberError, SwitchUnreachableError."""
-        if notice.reason != Reason.EPOCH:
-            raise notice
-        self._inquiring = True
-        try:
-            self._renewed = self._control.renew(self._ring.membership)
-        except NotAMemberError as gone:
-            self._broken, self._state["member"] = str(gone), False
-            raise
-        finally:
-            self._inquiring = False
-        if self._renewed.epoch != self._ring.membership.epoch:
-            raise notice
-
-    def _noticed(self, reason: Reason) -> NoReturn:
-        if reason == Reason.EPOCH:
-            self._ring.restart(self._renewed)
-            self._broken, self._needs_sync = "", True
-            raise JobResetError(
-                f"{self._job_name} was reset by another worker, and what was under way is lost: call `sync_state`, which brings all workers to "
-                "the same step, then go on"
-            ) from None
-        self._state["member"] = False
-        self._broken = f"the switch does not know it any more as a member of {self._job_name}. C{_REMEDY[1:]}"
-        raise self._not_a_member_error(reason, _REMEDY) from None
+        """Ask the switch why no result comes. Raises MismatchError, SwitchUnreachableError."""
+        with self._recovery.query():
+            self._current_stall(elements, format).look()

@@ -45,7 +45,7 @@ class Worker:
     needs_sync = False
 
     def __init__(self, switch, rank):
-        self.switch, self.rank, self.segments = switch, rank, 0
+        self.switch, self.rank, self.segments_completed = switch, rank, 0
 
     def allreduce(self, array, op="sum"):
         def combine(arrays):
@@ -53,7 +53,7 @@ class Worker:
             return total / np.float32(len(arrays)) if op == "mean" else total
 
         self.switch.collect(self.rank, array, combine)
-        self.segments += 1
+        self.segments_completed += 1
         return Sum()
 
     def sync_state(self, state, step):

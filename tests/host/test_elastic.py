@@ -134,7 +134,7 @@ def test_share_takes_another_state_when_the_chosen_worker_dies_meanwhile():
             if worker.rank == 2:
                 election = np.zeros(9, np.int32)
                 election[6:] = 1, 9, 0
-                worker._collect(election, 3, whole=True)
+                worker._collect(election, 3, all_members=True)
                 return kill(worker)
             return worker.sync_state(state, worker.rank), state.tolist()
 

@@ -201,7 +201,7 @@ def test_a_warning_comes_each_time_that_other_workers_are_missing(model):
                 worker._collectives += 1
                 headers = reduction.headers.copy()
                 headers["members"] = 0b111 & ~sum(1 << rank for rank in absent)
-                worker._judge(Reduction(3, reduction.elements, 0, headers))
+                worker._report_problems(Reduction(3, reduction.elements, 0, headers))
     assert [str(warning.message).partition(":")[0] for warning in caught] == [
         f"{who} not in the sum of collective {number}"
         for number, who in (

@@ -133,11 +133,11 @@ class JobWorker(ABC):
         switch_timeout_s: float,
         join_timeout_s: float,
         transport: Transport | None,
-        plain: bool,
+        no_offload: bool,
     ) -> None:
         self.address = os.environ.get("ISWITCH_ADDRESS") or DEFAULT_ADDRESS if address is None else address
         self.timeout_s, self.switch_timeout_s, self._join_timeout_s = timeout_s, switch_timeout_s, join_timeout_s
-        self._transport = transport or UdpTransport(self.address, plain=plain)
+        self._transport = transport or UdpTransport(self.address, no_offload=no_offload)
         self._state = {"member": False}
         self._owner_pid = os.getpid()
         self._one_call = threading.Lock()

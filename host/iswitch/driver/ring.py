@@ -70,13 +70,13 @@ class NoProgressError(Exception):
 
 
 class CollectiveResult(NamedTuple):
-    """Of one collective. headers: those of its results, (segments,) `HEADER`. resent: contributions sent again.
-    odd: some results are partial or tainted. change: newcomers take part from the next collective on."""
+    """Of one collective. headers: those of its results, (segments,) `HEADER`. retransmissions: contributions sent again.
+    flagged: some results are partial or tainted. admitted: the switch admits joining members to the next collective."""
 
     headers: np.ndarray
-    resent: int
-    odd: bool
-    change: bool
+    retransmissions: int
+    flagged: bool
+    admitted: bool
 
 
 class Ring:
@@ -149,17 +149,17 @@ class Ring:
         format: Format,
         timeout_s: float,
         *,
-        whole: bool = False,
+        all_members: bool = False,
         inquire: Callable[[], None] | None = None,
         inquire_s: float = 1.0,
-        verify: Callable[[MembershipRejectedError], None] | None = None,
+        confirm: Callable[[MembershipRejectedError], None] | None = None,
     ) -> CollectiveResult:
         """Sums `values` (1-D, C-contiguous, 4-byte elements) over the job, in place. timeout_s: the longest time
-        without any result, unless the job is halted. whole: wait for everybody, whatever the job's threshold and
+        without any result, unless the job is halted. all_members: wait for all members, whatever the job's threshold and
         deadline say. inquire: is called each time that no result has come for `inquire_s`, may `handle_train` what comes
-        meanwhile, and raises what it finds. verify: is called with a MembershipRejectedError, may `handle_train` likewise, and returns if the
+        meanwhile, and raises what it finds. confirm: is called with a MembershipRejectedError, may `handle_train` likewise, and returns if the
         notice is void; otherwise it raises. Raises MembershipRejectedError, NoProgressError, MismatchError."""
-        self._format, self._flags = int(format), int(format) | whole * _WHOLE
+        self._format, self._flags = int(format), int(format) | all_members * _WHOLE
         self._open(Payloads(values, self.membership.elements))
         segments = self._payloads.size
         now = self.transport.now()
@@ -179,9 +179,9 @@ class Ring:
                 ):
                     pass  # what little we could send goes with what more has come
             except MembershipRejectedError as notice:
-                if verify is None:
+                if confirm is None:
                     raise
-                verify(notice)
+                confirm(notice)
                 fresh, now = self._low - low, self.transport.now()
             if fresh:
                 self._clock(now)

@@ -183,7 +183,7 @@ def fault_of(error: OSError, ip: str) -> tuple[str, str]:
 
 class UdpTransport(WallTransport):
     """A connected UDP socket. Trains go through the kernel whole (GSO and GRO) where it can, datagram by datagram
-    where it cannot, or with `plain=True`.
+    where it cannot, or with `no_offload=True`.
 
     Raises
     ------
@@ -193,7 +193,7 @@ class UdpTransport(WallTransport):
         If the address has the wrong form.
     """
 
-    def __init__(self, address: str, *, plain: bool = False):
+    def __init__(self, address: str, *, no_offload: bool = False):
         self._peer = resolve(address)
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.refused = False
@@ -201,12 +201,12 @@ class UdpTransport(WallTransport):
         self.fault = ""
         """Why the kernel could not send the last datagram and how to mend it, as the end of a sentence; "" if it
         could."""
-        self._kept = b""  # plain: a datagram longer than those before it, which begins the next train
+        self._kept = b""  # without GRO: a datagram longer than those before it, which begins the next train
         try:
             self._enlarge()
             self._connect()
-            self.gso = not plain and self._has(_UDP_SEGMENT, 0)
-            self.gro = not plain and self._has(_UDP_GRO, 1)
+            self.gso = not no_offload and self._has(_UDP_SEGMENT, 0)
+            self.gro = not no_offload and self._has(_UDP_GRO, 1)
         except BaseException:
             self._socket.close()
             raise

@@ -117,7 +117,7 @@ def test_contributions_keep_to_the_window_and_say_what_is_held():
         0xABCD,
         1,
     ]
-    assert sums.resent == 0 and not sums.odd
+    assert sums.retransmissions == 0 and not sums.flagged
     assert ring.low == (MEMBER.first_seq + 30) % 2**32
 
 
@@ -132,7 +132,7 @@ def test_gap_is_filled_by_one_fast_retransmission():
     script = Script(answer)
     ring = Ring(script, MEMBER, backlog=16)
     sums = ring.reduce(np.ones(ELEMENTS * 7, np.float32), Format.WINDOW64, 5.0)
-    assert sums.resent == 1
+    assert sums.retransmissions == 1
     assert [index(header) for header in script.sent] == [0, 1, 2, 3, 4, 5, 6, 2]
 
 
@@ -192,7 +192,7 @@ def slow_sum(segments, **switch):
     script.loses = {40 + lost for lost in switch.get("loses", ())}
     begun = script.now()
     sums = ring.reduce(np.ones(ELEMENTS * segments, np.float32), Format.WINDOW64, 1.0)
-    return sums.resent, script.now() - begun
+    return sums.retransmissions, script.now() - begun
 
 
 @pytest.mark.parametrize("burst_s", [0.001, 0.006, 0.02])
@@ -235,7 +235,7 @@ def test_results_that_come_early_are_not_contributed_to():
     ring = Ring(script, MEMBER, backlog=64)
     for size in (6, 8, 4):
         sums = ring.reduce(np.ones(ELEMENTS * size, np.float32), Format.WINDOW64, 1.0)
-        assert (sums.headers["count"] == 1).all() and sums.odd
+        assert (sums.headers["count"] == 1).all() and sums.flagged
         ring.serve()
     contributed = {index(h) for h in script.sent if h["version_type"] == version_type(Type.CONTRIBUTION)}
     assert contributed == set(range(6))  # of the first collective, which left before the results came

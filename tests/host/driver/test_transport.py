@@ -21,9 +21,9 @@ def peer():
         yield made
 
 
-@pytest.fixture(params=[False, True], ids=["trains", "plain"])
+@pytest.fixture(params=[False, True], ids=["trains", "datagrams"])
 def transport(request, peer):
-    made = UdpTransport(f"127.0.0.1:{peer.getsockname()[1]}", plain=request.param)
+    made = UdpTransport(f"127.0.0.1:{peer.getsockname()[1]}", no_offload=request.param)
     yield made
     made.close()
 
@@ -215,7 +215,7 @@ def test_device_without_trains_gets_datagrams(peer):
 
 
 def test_segment_above_the_mtu_is_told(peer):
-    transport = UdpTransport(f"127.0.0.1:{peer.getsockname()[1]}", plain=True)
+    transport = UdpTransport(f"127.0.0.1:{peer.getsockname()[1]}", no_offload=True)
     with pytest.raises(ValueError, match="fewer `elements`"):
         transport.send(bytes(65508), 65508)
     transport.close()

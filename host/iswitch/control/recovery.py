@@ -1,0 +1,200 @@
+"""The way of a worker back into its job, after an error that ended a collective."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from iswitch.control.client import Control
+from iswitch.driver.membership import Membership
+from iswitch.driver.ring import MembershipRejectedError, Ring
+from iswitch.errors import JobResetError, NotAMemberError, RefusedError, SwitchUnreachableError
+from iswitch.wire import Reason, Register
+
+__all__ = ["REMEDY", "Recovery"]
+
+REMEDY = "call `rejoin`, then `sync_state`, or make a new Worker"
+_LEAST_STEP_S = 0.1
+"""The shortest time limit of a step of `rejoin`, and the pause between two steps."""
+
+logger = logging.getLogger("iswitch")
+
+
+class Recovery:
+    """Records why a worker cannot call collectives, and leads the worker back into its job.
+
+    Parameters
+    ----------
+    control : Control
+        Carries the requests to the switch.
+    ring : Ring
+        The worker's ring; it restarts whenever the job begins a new epoch.
+    state : dict of str to bool
+        "member": whether the switch knows this worker, as far as the worker knows.
+    job_name : str
+        The job and the switch, for messages.
+    not_a_member_error : callable
+        Makes the error for a reason and a remedy.
+    """
+
+    def __init__(
+        self,
+        control: Control,
+        ring: Ring,
+        *,
+        state: dict[str, bool],
+        job_name: str,
+        not_a_member_error: Callable[[Reason, str], NotAMemberError],
+    ) -> None:
+        self.control, self.ring, self.job_name = control, ring, job_name
+        self._state, self._not_a_member_error = state, not_a_member_error
+        self._renewed: Membership  # in the job's new epoch, since the last rejection
+        self.obstacle = ""
+        """Why the worker cannot call a collective, as the end of a sentence; "" if it can."""
+        self.needs_sync = False
+        """The next collective must be `sync_state`."""
+        self.querying = False
+        """The worker asks the switch a question in the middle of a collective, and results may come with the answer."""
+
+    @contextmanager
+    def query(self) -> Iterator[None]:
+        """In this context the ring accepts results that come while the worker waits for an answer of the switch."""
+        self.querying = True
+        try:
+            yield
+        finally:
+            self.querying = False
+
+    # The switch rejects a frame of this worker
+
+    def confirm(self, rejection: MembershipRejectedError) -> None:
+        """Ask the switch whether a rejection is of the present epoch. The network may have delayed an earlier one.
+
+        Returns
+        -------
+        None
+            If the job is still in this worker's epoch.
+
+        Raises
+        ------
+        MembershipRejectedError
+            If the rejection is valid.
+        NotAMemberError
+            If the switch does not know this worker.
+        SwitchUnreachableError
+            If the switch does not answer.
+        """
+        if rejection.reason != Reason.EPOCH:
+            raise rejection
+        try:
+            with self.query():
+                self._renewed = self.control.renew(self.ring.membership)
+        except NotAMemberError as error:
+            self.obstacle, self._state["member"] = str(error), False
+            raise
+        if self._renewed.epoch != self.ring.membership.epoch:
+            raise rejection
+
+    def raise_rejected(self, reason: Reason) -> NoReturn:
+        """Raise the error of a confirmed rejection, and be ready for the call that follows it.
+
+        Raises
+        ------
+        JobResetError
+            If another worker has reset the job.
+        NotAMemberError
+            If the switch does not know this worker.
+        """
+        if reason == Reason.EPOCH:
+            self.ring.restart(self._renewed)
+            self.obstacle, self.needs_sync = "", True
+            raise JobResetError(
+                f"another worker has reset {self.job_name}, and the collective in progress is lost: call `sync_state`, which brings all "
+                "workers to the same step, then go on"
+            ) from None
+        self._state["member"] = False
+        self.obstacle = f"the switch does not know this worker as a member of {self.job_name}. C{REMEDY[1:]}"
+        raise self._not_a_member_error(reason, REMEDY) from None
+
+    # The worker resets the job, or joins it again
+
+    def reset(self) -> None:
+        """Reset the job, or follow another worker's reset. The next collective must be `sync_state`.
+
+        Raises
+        ------
+        NotAMemberError
+            If the switch does not know this worker.
+        RefusedError
+            If the switch forbids the reset.
+        SwitchUnreachableError
+            If the switch does not answer.
+        """
+        try:
+            self._begin_epoch()
+        except NotAMemberError as error:
+            self.obstacle, self._state["member"] = str(error), False
+            raise
+        self.needs_sync = True
+
+    def _begin_epoch(self) -> None:
+        """Restart the ring in a new epoch. The first of several workers that call this resets the job for all."""
+        membership = self.ring.membership
+        renewed = self.control.renew(membership) if self.obstacle else membership
+        if renewed.epoch == membership.epoch:
+            try:
+                renewed = self.control.reset(membership)
+            except RefusedError as refusal:
+                if refusal.reason in (Reason.JOB, Reason.MEMBER, Reason.TOKEN):
+                    raise self._not_a_member_error(refusal.reason, REMEDY) from None
+                if refusal.reason != Reason.EPOCH:
+                    raise
+                renewed = self.control.renew(membership)
+        self.ring.restart(renewed)
+        self.obstacle = ""
+
+    def rejoin(self, join: Callable[[float], Membership], *, timeout_s: float) -> None:
+        """Lead the worker back into its job, as soon as the switch answers.
+
+        Parameters
+        ----------
+        join : callable
+            Joins the job within a number of seconds and returns the membership.
+        timeout_s : float
+            Seconds for all steps.
+
+        Raises
+        ------
+        SwitchUnreachableError
+            If the switch does not answer within `timeout_s`.
+        CollectiveTimeoutError, RefusedError
+            As `join` does.
+        """
+        transport = self.control.transport
+        deadline = transport.now() + timeout_s
+
+        def left_s() -> float:
+            return max(deadline - transport.now(), _LEAST_STEP_S)
+
+        while self.obstacle:
+            try:
+                self.control.read(Register.MAGIC, timeout_s=left_s())  # waits until the switch answers
+                self._return(join, left_s)
+            except SwitchUnreachableError as error:
+                if transport.now() >= deadline:
+                    raise SwitchUnreachableError(
+                        f"{error}. `rejoin` gave up after its `timeout_s` of {timeout_s:g} s; call it again to wait longer"
+                    ) from None
+                transport.sleep(_LEAST_STEP_S)
+        self.needs_sync = True
+        logger.info("rank %d is back in %s", self.ring.membership.member, self.job_name)
+
+    def _return(self, join: Callable[[float], Membership], left_s: Callable[[], float]) -> None:
+        """Begin a new epoch if the switch knows this worker; otherwise join again."""
+        if self._state["member"]:
+            try:
+                return self._begin_epoch()
+            except NotAMemberError:
+                self._state["member"] = False
+        self.ring.restart(join(left_s()))
+        self._state["member"], self.obstacle = True, ""
