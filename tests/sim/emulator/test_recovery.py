@@ -249,7 +249,8 @@ def test_rejoin_says_for_how_long_it_tried_and_can_be_called_again() -> None:
                 worker.barrier()
             begun = program.now()
             with pytest.raises(
-                SwitchUnreachableError, match=r"has not answered for 5 s.*`timeout_s` of 5 s; call it again to wait longer"
+                SwitchUnreachableError,
+                match=r"has not answered for 5 s.*`timeout_s` of 5 s; call it again to wait longer",
             ):
                 worker.rejoin(timeout_s=5)
             tried = program.now() - begun
