@@ -38,6 +38,7 @@ from sim.bench import imports, tiers
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(path for top in ("host/iswitch", "hw", "sim", "examples") for path in (ROOT / top).rglob("*.py"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PROTOCOL = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
 
 UNTESTED: dict[str, str] = {
@@ -220,13 +221,33 @@ PAST = re.compile(
 
 
 def test_pages_say_what_is_and_not_how_it_came_to_be():
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     assert [
         f"{short(page)}:{number}: {found.group()}"
-        for page in pages
+        for page in PAGES
         for number, row in enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
         if (found := PAST.search(row))
     ] == []
+
+
+def missing_places(text: str) -> list[str]:
+    """Paths and modules of ours that a page names, and that do not exist."""
+    paths = re.findall(r"`((?:hw|sim|host|tests|examples|tools|constraints|docs)/[\w./*]*)`", text)
+    modules = re.findall(r"python -m ((?:hw|sim|iswitch|examples)(?:\.\w+)*)", text)
+    files = {name: ROOT / ("host" if name.startswith("iswitch") else "") / name.replace(".", "/") for name in modules}
+    return [path for path in paths if not any(ROOT.glob(path.rstrip("/")))] + [
+        name for name, path in files.items() if not path.with_suffix(".py").exists() and not (path / "__main__.py").exists()
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=short)
+def test_places_that_a_page_names_exist(page):
+    assert missing_places(page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.mutant
+def test_a_place_that_does_not_exist_is_noticed():
+    text = "`hw/decide/` `hw/nowhere/core.py` `tests/*/test_no.py` `python -m sim.nothing` and `python -m sim.mistakes`"
+    assert missing_places(text) == ["hw/nowhere/core.py", "tests/*/test_no.py", "sim.nothing"]
 
 
 def test_no_package_under_tests():
