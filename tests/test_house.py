@@ -235,7 +235,9 @@ def missing_places(text: str) -> list[str]:
     modules = re.findall(r"python -m ((?:hw|sim|iswitch|examples)(?:\.\w+)*)", text)
     files = {name: ROOT / ("host" if name.startswith("iswitch") else "") / name.replace(".", "/") for name in modules}
     return [path for path in paths if not any(ROOT.glob(path.rstrip("/")))] + [
-        name for name, path in files.items() if not path.with_suffix(".py").exists() and not (path / "__main__.py").exists()
+        name
+        for name, path in files.items()
+        if not path.with_suffix(".py").exists() and not (path / "__main__.py").exists()
     ]
 
 
