@@ -9,7 +9,6 @@ from hw.bridge.responder import Responder
 from hw.decide.core import Core, Trace
 from hw.decide.counters import Counters
 from hw.decide.gate import Gate
-from hw.egress.merge import Merge
 from hw.egress.output_port import OutputPort
 from hw.egress.reply_composer import ReplyComposer
 from hw.egress.stamp import Stamp
@@ -21,6 +20,7 @@ from hw.interface.headers import Arrival
 from hw.interface.reply import ReplyRoute
 from hw.interface.verdict import Verdict
 from hw.replay.engine import Engine
+from hw.stream.arbiter import PacketArbiter
 from hw.stream.packet import Packet, first_of
 from hw.stream.skid_buffer import SkidBuffer
 from iswitch.config import Config
@@ -83,7 +83,9 @@ class Switch(wiring.Component):
         m.submodules.responder = responder = Responder(config)
         m.submodules.aggregator = aggregator = Aggregator(config)
         m.submodules.composer = composer = ReplyComposer(bus_bits=config.bus_bits)
-        m.submodules.replies = replies = Merge(Packet(config.bus_bits, meta=ReplyRoute), inputs=2 if self.engine else 1)
+        m.submodules.replies = replies = PacketArbiter(
+            Packet(config.bus_bits, meta=ReplyRoute), inputs=2 if self.engine else 1, round_robin=False
+        )
         m.submodules.stamp = stamp = Stamp(bus_bits=config.bus_bits)
         m.submodules.counters = counters = Counters(config)
 

@@ -2,7 +2,6 @@
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect
 
 from hw.aggregate.accumulator import LOOP, Accumulator, Emitted
@@ -10,6 +9,7 @@ from hw.aggregate.result import ResultComposer
 from hw.aggregate.sequencer import Sequencer
 from hw.interface.result import ResultHeader, ResultMeta
 from hw.interface.verdict import Work
+from hw.stream.fifo import Fifo
 from hw.stream.packet import Packet
 from iswitch.config import Config
 
@@ -48,10 +48,13 @@ class Aggregator(wiring.Component):
         m.submodules.sequencer = sequencer = Sequencer(config, loop=LOOP)
         m.submodules.accumulator = accumulator = Accumulator(config)
         m.submodules.composer = composer = ResultComposer(config)
-        m.submodules.headers = headers = SyncFIFOBuffered(width=ResultHeader(config).size, depth=8)
-        m.submodules.numbers = numbers = SyncFIFOBuffered(width=Emitted(config).size, depth=depth)
+        m.submodules.headers = headers = Fifo(ResultHeader(config), depth=8)
+        m.submodules.numbers = numbers = Fifo(Emitted(config), depth=depth)
         connect(m, wiring.flipped(self.works), sequencer.works)
         connect(m, wiring.flipped(self.contributions), sequencer.contributions)
+        connect(m, sequencer.results, headers.i)
+        connect(m, headers.o, composer.headers)
+        connect(m, numbers.o, composer.emitted)
         connect(m, composer.results, wiring.flipped(self.results))
 
         # Words are claimed when an operation starts and free again when the composer takes them.
@@ -61,19 +64,10 @@ class Aggregator(wiring.Component):
         m.d.comb += [
             accumulator.beat.eq(sequencer.beat),
             sequencer.room.eq(room),
-            popped.eq(numbers.r_rdy & numbers.r_en),
-            numbers.w_en.eq(accumulator.emits),
-            numbers.w_data.eq(accumulator.emitted),
-            composer.emitted.valid.eq(numbers.r_rdy),
-            composer.emitted.payload.eq(numbers.r_data),
-            numbers.r_en.eq(composer.emitted.ready),
-            headers.w_en.eq(sequencer.results.valid),
-            headers.w_data.eq(sequencer.results.payload),
-            sequencer.results.ready.eq(headers.w_rdy),
-            composer.headers.valid.eq(headers.r_rdy),
-            composer.headers.payload.eq(headers.r_data),
-            headers.r_en.eq(composer.headers.ready),
+            popped.eq(numbers.o.valid & numbers.o.ready),
+            numbers.i.valid.eq(accumulator.emits),
+            numbers.i.payload.eq(accumulator.emitted),
             self.flushed.eq(accumulator.flushed),
-            self.busy.eq(sequencer.busy | accumulator.busy | composer.busy | numbers.r_rdy | (numbers.level != 0)),
+            self.busy.eq(sequencer.busy | accumulator.busy | composer.busy | (numbers.level != 0)),
         ]
         return m

@@ -8,19 +8,13 @@ from amaranth.utils import exact_log2
 from hw.aggregate.accumulator import Emitted
 from hw.interface.layout import layout
 from hw.interface.result import ResultHeader, ResultMeta
-from hw.stream.checksum import sum_halves
+from hw.stream.checksum import fold_carries, sum_halves
 from hw.stream.packet import Packet
 from hw.stream.reduction import popcount, tree_sum
 from iswitch.config import Config
 from iswitch.wire import ADDRESSES, BROADCAST_MEMBER, HEADER, Format, Type, version_type
 
 __all__ = ["ResultComposer"]
-
-
-def folded_twice(total):
-    """A sum of 16-bit words as one of them, with the carries added in (RFC 1071)."""
-    once = total[:16] + total[16:]
-    return (once[:16] + once[16:])[:16]
 
 
 class ResultComposer(wiring.Component):
@@ -135,7 +129,7 @@ class ResultComposer(wiring.Component):
                     sum_halves(image.as_value(), 0, behind_at)
                     + sum_halves(image.as_value(), behind_at + 2, HEADER.itemsize)
                 ),
-                head_complement.eq(~folded_twice(sum_of_header)),
+                head_complement.eq(~fold_carries(m, sum_of_header)),
                 steps.eq(Mux(held & ~ends, Cat(1, steps[0]), 0)),
             ]
             summed_up = steps[1]
@@ -213,7 +207,7 @@ class ResultComposer(wiring.Component):
         with m.If(valid[1]):
             m.d.sync += [added.eq(summed), total.eq(Mux(summed.packet.first, 0, total) + tree_sum(parts))]
         with m.If(valid[2]):
-            m.d.sync += [folded.eq(added), complement.eq(~folded_twice(total))]
+            m.d.sync += [folded.eq(added), complement.eq(~fold_carries(m, total))]
         with m.If(valid[3]):
             m.d.sync += out.eq(folded)
             for k in range(lanes):

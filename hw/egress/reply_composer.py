@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw.interface.address import Address
 from hw.interface.layout import layout
 from hw.interface.reply import Reply, ReplyRoute
-from hw.stream.checksum import sum_halves
+from hw.stream.checksum import fold_carries, sum_halves
 from hw.stream.packet import Packet, require_bus
 from iswitch.wire import ACK, ADDRESSES, FRAME_BYTES, HEADER
 
@@ -44,10 +44,9 @@ class ReplyComposer(wiring.Component):
         asked, payload = self.replies.payload, self.o.payload
         receipt = Signal()
         acknowledges, at, word = Signal(), Signal(range(len(words) + 1)), Signal(self.bus_bits)
-        part, total, folded = Signal(22), Signal(22), Signal(17)
+        part, total = Signal(22), Signal(22)
         through = at == Mux(acknowledges, len(words), header_words)
         m.d.comb += [
-            folded.eq(total[:16] + total[16:]),
             payload.data.eq(word),
             payload.count.eq(bus_bytes),
             payload.last.eq(through),
@@ -87,7 +86,7 @@ class ReplyComposer(wiring.Component):
                 m.d.sync += total.eq(total + part)
                 m.next = "FOLD"
             with m.State("FOLD"):
-                complement = ~(folded[:16] + folded[16:])[:16]
+                complement = ~fold_carries(m, total)
                 with m.If(receipt):
                     m.d.sync += image.header.members.eq(complement)
                 with m.Else():

@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out
 from hw.interface.address import Address
 from hw.interface.layout import layout
 from hw.interface.reply import ReplyRoute
+from hw.stream.checksum import fold_carries
 from hw.stream.packet import LENGTH_BITS, Packet, first_of, require_bus, word_of
 from iswitch.wire import (
     ADDRESSES,
@@ -93,16 +94,10 @@ class Checksums(wiring.Component):
         with m.If(self.steps[2]):
             m.d.sync += [ip_total.eq(rest + hosts), udp_total.eq(ports + hosts)]
 
-        def folded(total):
-            once = total[:16] + total[16:]
-            return swapped((once[:16] + once[16:])[:16])
-
+        ip_sum, udp_sum = fold_carries(m, ip_total), fold_carries(m, udp_total)
         with m.If(self.steps[3]):
             # A UDP checksum of 0 says that there is none: 0xFFFF goes out instead.
-            m.d.sync += [
-                self.ip.eq(~folded(ip_total)),
-                self.udp.eq(Mux(folded(udp_total) == 0xFFFF, 0xFFFF, ~folded(udp_total))),
-            ]
+            m.d.sync += [self.ip.eq(~swapped(ip_sum)), self.udp.eq(Mux(udp_sum == 0xFFFF, 0xFFFF, ~swapped(udp_sum)))]
         return m
 
 

@@ -2,17 +2,18 @@
 
 from itertools import pairwise
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import ceil_log2, exact_log2
 
 from hw.interface.headers import Scan
 from hw.stream.checksum import sum_halves
+from hw.stream.fifo import Fifo
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
 from hw.stream.packet import LENGTH_BITS, Packet, first_of, require_bus
+from hw.stream.reduction import combine_pairs
 from hw.stream.skid_buffer import SkidBuffer
 from iswitch.wire import FRAME, FRAME_BYTES, IP_PROTOCOL_UDP
 
@@ -22,13 +23,13 @@ FRAME_BYTES_MIN = 60
 """IEEE 802.3 clause 3.2.8: 64 octets with the FCS, which the MAC has removed."""
 
 
-def largest_of_fours(values):
-    """The largest of each four of 1, 2 or a multiple of 4 values: two comparisons, one behind the other."""
-    for _ in range(2):
-        values = (
-            [Mux(a > b, a, b) for a, b in zip(values[::2], values[1::2], strict=True)] if len(values) > 1 else values
-        )
-    return values
+def larger(a: Value, b: Value) -> Value:
+    return Mux(a > b, a, b)
+
+
+def largest_of_fours(values: list[Value]) -> list[Value]:
+    """Return the largest of each four values: two comparisons, one after the other."""
+    return combine_pairs(larger, combine_pairs(larger, values))
 
 
 class PacketQueue(wiring.Component):
@@ -74,9 +75,10 @@ class PacketQueue(wiring.Component):
             shape=word, depth=self.depth, init=[], attrs=NEVER_READ_BEFORE_WRITTEN | NEVER_READ_WHILE_WRITTEN
         )
         put, get = memory.write_port(), memory.read_port()
-        m.submodules.fifo = fifo = SyncFIFO(width=data.Layout.cast(Scan).size, depth=self.scans_depth)
+        m.submodules.fifo = fifo = Fifo(Scan, depth=self.scans_depth, buffered=False)
         # Who takes a scan does not reach the level of the memory.
         m.submodules.shown = shown = SkidBuffer(Scan)
+        connect(m, fifo.o, shown.i)
         connect(m, shown.o, flipped(self.scans))
         pointer_bits = ceil_log2(self.depth) + 1
         write, start, committed, read = (
@@ -94,7 +96,7 @@ class PacketQueue(wiring.Component):
         # room for the frames still in the scan's pipeline.
         level, room = Signal(pointer_bits), Signal(init=1)
         m.d.comb += level.eq(at - read)
-        m.d.sync += room.eq((level < self.depth - 1) & (fifo.w_level < self.scans_depth - 8))
+        m.d.sync += room.eq((level < self.depth - 1) & (fifo.level < self.scans_depth - 8))
         m.d.comb += [
             self.i.ready.eq(room | oversize),
             at.eq(Mux(first, start, write)),
@@ -132,9 +134,6 @@ class PacketQueue(wiring.Component):
             get.en.eq(moves & (read != committed)),
             self.o.payload.eq(get.data),
             self.o.valid.eq(filled),
-            fifo.r_en.eq(shown.i.ready),
-            shown.i.valid.eq(fifo.r_rdy),
-            shown.i.payload.eq(fifo.r_data),
             self.busy.eq((start != read) | filled | ~first),
         ]
         with m.If(moves):
@@ -282,8 +281,8 @@ class PacketQueue(wiring.Component):
             scan.ip_good.eq(is_zero(folded.ip)),
             scan.udp_good.eq(folded.none | is_zero(folded.udp)),
             scan.exponent.eq(folded.exponent),
-            fifo.w_en.eq(folded_valid),
-            fifo.w_data.eq(scan),
+            fifo.i.valid.eq(folded_valid),
+            fifo.i.payload.eq(scan),
             self.stat_frame.eq(folded_valid),
         ]
         with m.If(folded_valid):

@@ -1,17 +1,25 @@
-"""Internet checksums (RFC 1071) as adder trees."""
+"""Internet checksums (RFC 1071) as trees of adders."""
 
-from amaranth.hdl import Const
+from amaranth.hdl import Const, Signal, Value
 
-__all__ = ["sum_halves"]
+from hw.stream.reduction import tree_sum
+
+__all__ = ["fold_carries", "sum_halves"]
 
 
-def sum_halves(word, first: int, end: int):
-    """Plain sum of the 16-bit halves of `word` from byte `first` up to byte `end`, each with its first byte lowest.
+def sum_halves(word: Value, first: int, end: int) -> Value:
+    """Return the plain sum of the 16-bit halves of `word` from byte `first` to before byte `end`.
 
-    What an Internet checksum comes to does not depend on the order of bytes (RFC 1071, section 2): nothing is swapped
-    here, and a complement made of the sum goes into a frame as it is.
+    In each half the first byte is the lower one. An Internet checksum does not depend on the order of bytes (RFC 1071,
+    section 2): no bytes are swapped here, and the complement of such a sum goes into a frame as it is.
     """
     halves = [word[8 * k : 8 * k + 16] for k in range(first, end, 2)]
-    while len(halves) > 1:
-        halves = [a + b for a, b in zip(halves[::2], halves[1::2], strict=False)] + halves[len(halves) & ~1 :]
-    return halves[0] if halves else Const(0, 1)
+    return tree_sum(halves) if halves else Const(0, 1)
+
+
+def fold_carries(m, total: Value) -> Value:
+    """Return the 16-bit ones' complement sum of which `total`, at most 32 bits, is the plain sum: carries are added
+    in."""
+    once = Signal(17)
+    m.d.comb += once.eq(total[:16] + total[16:])
+    return (once[:16] + once[16:])[:16]

@@ -1,29 +1,44 @@
-"""Balanced trees over bits and values."""
+"""Balanced trees over bits and values: as deep as the logarithm of their number."""
 
-from amaranth.hdl import Mux
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-__all__ = ["lowest_set", "popcount", "tree_sum"]
+from amaranth.hdl import Mux, Value
 
+__all__ = ["combine_pairs", "lowest_set", "popcount", "reduce_tree", "tree_sum"]
 
-def popcount(bits):
-    """Number of ones, as a balanced tree."""
-    counts = list(bits)
-    while len(counts) > 1:
-        counts = [a + b for a, b in zip(counts[::2], counts[1::2], strict=False)] + counts[len(counts) & ~1 :]
-    return counts[0]
+T = TypeVar("T")
 
 
-def lowest_set(bits):
-    """Index of the lowest one, as a balanced tree; 0 if there is none."""
-    found = [(bit, Mux(bit, k, 0)) for k, bit in enumerate(bits)]
-    while len(found) > 1:
-        pairs = zip(found[::2], found[1::2], strict=False)
-        found = [(here | later, Mux(here, k, other)) for (here, k), (later, other) in pairs] + found[len(found) & ~1 :]
-    return found[0][1]
+def combine_pairs(function: Callable[[T, T], T], values: Sequence[T]) -> list[T]:
+    """Return one level of a tree: `function` of each two neighbours, and the last value if it has no neighbour."""
+    pairs = zip(values[::2], values[1::2], strict=False)
+    return [function(earlier, later) for earlier, later in pairs] + list(values[len(values) & ~1 :])
 
 
-def tree_sum(values):
-    """As a tree of adders."""
+def reduce_tree(function: Callable[[T, T], T], values: Sequence[T]) -> T:
+    """Return an associative function of all values, of which there is at least one. Their order is kept."""
+    if not values:
+        raise ValueError("reduce_tree values must be at least one, not none")
     while len(values) > 1:
-        values = [a + b for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) & ~1 :]
+        values = combine_pairs(function, values)
     return values[0]
+
+
+def tree_sum(values: Sequence[Value]) -> Value:
+    """Return the sum of values, by a tree of adders."""
+    return reduce_tree(lambda a, b: a + b, values)
+
+
+def popcount(bits: Value) -> Value:
+    """Return the number of bits that are 1."""
+    return tree_sum(list(bits))
+
+
+def lowest_set(bits: Value) -> Value:
+    """Return the index of the lowest bit that is 1, or 0 if no bit is."""
+
+    def lower(one, other):
+        return one[0] | other[0], Mux(one[0], one[1], other[1])
+
+    return reduce_tree(lower, [(bit, Mux(bit, k, 0)) for k, bit in enumerate(bits)])[1]

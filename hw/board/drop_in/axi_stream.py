@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
+from hw.stream.arbiter import PacketArbiter
 from hw.stream.packet import Packet
 
 __all__ = ["NETFPGA", "OPENNIC", "AxiStream", "Tuser", "TxMerge", "RxSplit"]
@@ -134,41 +135,22 @@ class TxMerge(wiring.Component):
         m.submodules.words = words = SyncFIFOBuffered(width=Packet(self.bus_bits).size, depth=self.words)
         m.submodules.lengths = lengths = SyncFIFOBuffered(width=entry.size, depth=self.words)
 
-        within, current, served, following = (
-            Signal(),
-            Signal(range(max(ports, 2))),
-            Signal(range(max(ports, 2))),
-            Signal(range(max(ports, 2))),
-        )
-        with m.Switch(served):
-            for last in range(ports):
-                with m.Case(last):
-                    for distance in reversed(range(1, ports + 1)):
-                        with m.If(self.tx[(last + distance) % ports].valid):
-                            m.d.comb += following.eq((last + distance) % ports)
-        grant, takes, length, put = Signal.like(current), Signal(), Signal(LENGTH_BITS), Signal(entry)
-        word, valid = Signal(Packet(self.bus_bits)), Signal()
+        m.submodules.arbiter = arbiter = PacketArbiter(Packet(self.bus_bits), inputs=ports)
+        for tx, i in zip(self.tx, arbiter.i, strict=True):
+            connect(m, flipped(tx), i)
+        takes, length, put, word = Signal(), Signal(LENGTH_BITS), Signal(entry), arbiter.o.payload
         m.d.comb += [
-            grant.eq(Mux(within, current, following)),
-            word.eq(Array(tx.payload for tx in self.tx)[grant]),
-            valid.eq(Array(tx.valid for tx in self.tx)[grant]),
-            takes.eq(valid & words.w_rdy & lengths.w_rdy),
+            arbiter.o.ready.eq(words.w_rdy & lengths.w_rdy),
+            takes.eq(arbiter.o.valid & arbiter.o.ready),
             words.w_en.eq(takes),
             words.w_data.eq(word),
             put.length.eq(length + word.count),
-            put.port.eq(grant),
+            put.port.eq(arbiter.grant),
             lengths.w_data.eq(put),
             lengths.w_en.eq(takes & word.last),
         ]
-        for port, tx in enumerate(self.tx):
-            m.d.comb += tx.ready.eq(takes & (grant == port))
         with m.If(takes):
-            m.d.sync += [
-                within.eq(~word.last),
-                current.eq(grant),
-                served.eq(grant),
-                length.eq(Mux(word.last, 0, length + word.count)),
-            ]
+            m.d.sync += length.eq(Mux(word.last, 0, length + word.count))
 
         o, about, shown = self.o, Signal(entry), Signal(Packet(self.bus_bits))
         destination = Array(1 << place for place in tuser.places)[about.port]

@@ -119,8 +119,8 @@ SLIPS = {
         "checksums.length.eq(stages[0].meta.length)",
         "checksums.length.eq(self.i.payload.meta.length)",
     ),
-    "no carry around": ("(once[:16] + once[16:])[:16]", "once[:16]"),
-    "a checksum of zero": ("Mux(folded(udp_total) == 0xFFFF, 0xFFFF, ~folded(udp_total))", "~folded(udp_total)"),
+    "no carry around": ("fold_carries(m, ip_total)", "(ip_total[:16] + ip_total[16:])[:16]"),
+    "a checksum of zero": ("Mux(udp_sum == 0xFFFF, 0xFFFF, ~swapped(udp_sum))", "~swapped(udp_sum)"),
     "a later step of another frame": (
         "m.d.sync += [ip_total.eq(rest + hosts)",
         "m.d.sync += [ip_total.eq(ip_part + hosts)",

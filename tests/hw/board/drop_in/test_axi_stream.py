@@ -161,7 +161,7 @@ def test_frames_leave_whole_with_length_and_port(stall, tuser):
     [
         ("put.length.eq(length + word.count)", "put.length.eq(length)"),
         ("[about.port]", "[0]"),
-        ("grant.eq(Mux(within, current, following))", "grant.eq(following)"),
+        ("put.port.eq(arbiter.grant)", "put.port.eq(0)"),
         ("o.tvalid.eq(words.r_rdy & lengths.r_rdy)", "o.tvalid.eq(words.r_rdy)"),
     ],
 )

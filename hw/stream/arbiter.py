@@ -1,0 +1,71 @@
+"""Several packet streams into one."""
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+__all__ = ["PacketArbiter"]
+
+
+class PacketArbiter(wiring.Component):
+    """Passes whole packets, from one input at a time.
+
+    Combinational: latency 0, one word per cycle, no cycle lost between packets. `o` stalls the input that is served.
+    The input is chosen when `o` becomes valid with a first word, and stays until the last word is taken.
+
+    Parameters
+    ----------
+    shape : Packet
+        Shape of the words; any layout with `last` will do.
+    inputs : int
+        Number of inputs.
+    round_robin : bool
+        Whether the search for a packet starts behind the input served last, so that an input waits for at most one
+        packet of each other input. Otherwise the lowest input that has a packet is served.
+
+    Members
+    -------
+    grant : range(inputs)
+        The input that `o` shows. Valid with `o`.
+    """
+
+    def __init__(self, shape, *, inputs: int, round_robin: bool = True):
+        if inputs < 1:
+            raise ValueError(f"PacketArbiter inputs must be at least 1, not {inputs!r}")
+        self.inputs, self.round_robin = inputs, round_robin
+        super().__init__(
+            {
+                "i": In(stream.Signature(shape)).array(inputs),
+                "o": Out(stream.Signature(shape)),
+                "grant": Out(range(inputs)),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        within, served, following = Signal(), Signal(range(self.inputs)), Signal(range(self.inputs))
+        if self.round_robin:
+            with m.Switch(served):
+                for number in range(self.inputs):
+                    with m.Case(number):
+                        self._choose(m, following, (number + 1) % self.inputs)
+        else:
+            self._choose(m, following, 0)
+        m.d.comb += [
+            self.grant.eq(Mux(within, served, following)),
+            self.o.valid.eq(Cat(i.valid for i in self.i).bit_select(self.grant, 1)),
+            self.o.payload.eq(Array(i.payload for i in self.i)[self.grant]),
+        ]
+        for number, i in enumerate(self.i):
+            m.d.comb += i.ready.eq(self.o.ready & (self.grant == number))
+        with m.If(self.o.valid):
+            # From the first offer on, taken or not: a stream must hold what it has offered.
+            m.d.sync += [within.eq(~(self.o.ready & self.o.payload.last)), served.eq(self.grant)]
+        return m
+
+    def _choose(self, m, following, begin: int):
+        """Assign the first valid input, counted from `begin`."""
+        for distance in reversed(range(self.inputs)):
+            number = (begin + distance) % self.inputs
+            with m.If(self.i[number].valid):
+                m.d.comb += following.eq(number)
