@@ -87,8 +87,8 @@ demo: $(DEMO)  ## learn CartPole with WORKERS=4 through the compiled switch; LOS
 	python -m sim.demo --workers $(WORKERS) --seed $(SEED) \
 		--loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) --leaves $(LEAVES) $(if $(STEPS),--total-steps $(STEPS)) $(if $(KILL),--kill $(KILL)) --out build/demo
 
-watch: $(DEMO)  ## play the policy that `make demo` has learned, into build/demo/policy.gif
-	python -m sim.demo --watch --out build/demo
+watch: $(DEMO)  ## play the policy that `make demo` has saved, into build/demo/policy.gif
+	python -m examples.watch build/demo
 
 demo-apex: $(DEMO)  ## learn CartPole with ACTORS=4 whose replay is the compiled switch's; LOSS=0.05 REORDER=0.05 SEED=1 LOCKSTEP=1
 	python -m sim.demo_apex --actors $(ACTORS) --seed $(SEED) --loss $(LOSS) --duplicate $(DUPLICATE) --reorder $(REORDER) --corrupt $(CORRUPT) \

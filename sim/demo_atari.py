@@ -1,65 +1,47 @@
-"""Store the frames of an Atari game in the replay of the emulated switch, each once, and sample stacks of them (`make
-demo-atari`)."""
+"""`make demo-atari`: the replay of the emulated switch stores each frame of an Atari game once, and samples stacks."""
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
 from examples.apex.atari import AtariOptions
 from examples.apex.atari_launch import launch_atari
-from sim.demo import FAULTS, Emulator, made, run
+from examples.common.command import Folder
 from sim.demo_apex import REPLAY
-from sim.emulator.faults import PROBABILITIES
+from sim.demo_switch import Corrupt, Duplicate, Emulator, Loss, Reorder, Seed, application, option_errors, run
 
-__all__ = ["main"]
+__all__ = ["app"]
 
 CLIENTS = 2
+"""One adds transitions, and the other samples them."""
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m sim.demo_atari", description=__doc__)
-    parser.add_argument(
-        "--game",
-        default=AtariOptions.game,
-        help="name of the game in the Arcade Learning Environment (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=AtariOptions.seed,
-        metavar="N",
-        help="seed of all random numbers (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--transitions",
-        type=int,
-        default=AtariOptions.transitions,
-        metavar="N",
-        help="transitions to play (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("build/demo-atari"),
-        metavar="FOLDER",
-        help="where to write results (default: %(default)s)",
-    )
-    for name in FAULTS:
-        parser.add_argument(
-            f"--{name}", type=float, default=0.0, metavar="P", help=f"probability of {PROBABILITIES[name]} (default: 0)"
-        )
-    given = parser.parse_args()
-    faults = {name: getattr(given, name) for name in FAULTS}
-    options = made(parser, lambda: AtariOptions(game=given.game, seed=given.seed, transitions=given.transitions))
+def main(
+    game: Annotated[str, typer.Option(help="Name of the game in the Arcade Learning Environment.")] = AtariOptions.game,
+    seed: Seed = AtariOptions.seed,
+    transitions: Annotated[int, typer.Option(metavar="N", help="Transitions to add.")] = AtariOptions.transitions,
+    out: Folder = Path("build/demo-atari"),
+    loss: Loss = 0.0,
+    duplicate: Duplicate = 0.0,
+    reorder: Reorder = 0.0,
+    corrupt: Corrupt = 0.0,
+) -> None:
+    """Store the frames of an Atari game in the replay of the emulated switch, each once, and sample stacks of them."""
+    faults = {"loss": loss, "duplicate": duplicate, "reorder": reorder, "corrupt": corrupt}
+    with option_errors():
+        options = AtariOptions(game=game, seed=seed, transitions=transitions)
 
     def demo(addresses: Sequence[str], emulator: Emulator, console: Console) -> bool:
-        launch_atari(options, addresses, given.out, watch=emulator.watch, console=console, notes={"faults": faults})
+        launch_atari(options, addresses, out, watch=emulator.check, console=console, notes={"faults": faults})
         return True
 
-    return run(given.out, given.seed, faults, demo, workers=CLIENTS, more=REPLAY)
+    raise typer.Exit(run(out, seed, faults, demo, workers=CLIENTS, arguments=REPLAY))
 
+
+app = application(main)
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    app()

@@ -1,40 +1,41 @@
-"""Train the scheduler of AllReduce with several workers, whose gradients the emulated switch sums (`make
-demo-schedule`)."""
+"""`make demo-schedule`: workers learn to schedule AllReduce, and the emulated switch sums their gradients."""
 
-import argparse
 import hashlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from examples.crew import Crew, Done
+from examples.common.command import Folder
+from examples.common.processes import Done, ProcessGroup
 from iswitch import Worker
 from iswitch.config import Config
 from iswitch.plan.allreduce.learning.train import Settings, train
-from sim.demo import Emulator, made, run
+from sim.demo_switch import Emulator, Seed, application, option_errors, run
 
-__all__ = ["learn", "main"]
+__all__ = ["app", "learn"]
 
 TIMEOUT_S = 60.0
-"""A collective without progress; long, as in `examples.launch`."""
+"""Seconds without progress before a collective fails. Long, because the workers share the processors."""
 
 Progress = tuple[int, dict[str, float]]
-"""An iteration, and the mean rounds of its games by topology."""
+"""An iteration, and the mean number of rounds of its schedules by topology."""
 
 
 def learn(
     settings: Settings, rank: int, world: int, address: str, out: Path, send: Callable[[Progress | Done], None]
 ) -> None:
-    """One worker's process; ends with the sha256 of its weights."""
+    """Train in a worker's process. The result is the SHA-256 of the worker's weights."""
     with Worker(address, world=world, rank=rank, timeout_s=TIMEOUT_S) as worker:
         policy = train(
             settings,
             rank=rank,
-            tell=lambda iteration, lengths: send((iteration, lengths)),
+            tell=lambda iteration, rounds: send((iteration, rounds)),
             share=lambda vector: worker.allreduce(vector, op="mean"),
         )
     path = out / f"weights{rank}.json"
@@ -43,82 +44,59 @@ def learn(
 
 
 def _train(
-    settings: Settings, addresses: Sequence[str], out: Path, watch: Callable[[], None], console: Console
+    settings: Settings, addresses: Sequence[str], out: Path, check: Callable[[], None], console: Console
 ) -> list[str]:
-    """The sha256 of every worker's weights, and a table of how worker 0 learnt."""
-    table, begun = Table("", "s", *settings.topologies, box=SIMPLE), time.monotonic()
-    every = max(1, settings.iterations // 10)
-    with Crew("iswitch.plan.allreduce.learning.train") as crew, console.status("the workers start ...") as status:
+    """Print a table of worker 0's progress, and return the SHA-256 of each worker's weights."""
+    table, start = Table("", "s", *settings.topologies, box=SIMPLE), time.monotonic()
+    row_interval = max(1, settings.iterations // 10)
+    with (
+        ProcessGroup("iswitch.plan.allreduce.learning.train") as group,
+        console.status("the workers start ...") as status,
+    ):
         for rank, address in enumerate(addresses):
-            crew.start(rank, f"worker {rank}", learn, settings, rank, len(addresses), address, out)
+            group.start(rank, f"worker {rank}", learn, settings, rank, len(addresses), address, out)
 
-        def heard(rank: int, message: Progress) -> None:
+        def show(rank: int, progress: Progress) -> None:
             if rank == 0:
-                iteration, means = message
+                iteration, means = progress
                 status.update(f"iteration {iteration + 1} of {settings.iterations}")
-                if (iteration + 1) % every == 0:
-                    table.add_row(
-                        str(iteration + 1),
-                        f"{time.monotonic() - begun:.0f}",
-                        *(f"{mean:.1f}" for mean in means.values()),
-                    )
+                if (iteration + 1) % row_interval == 0:
+                    seconds = f"{time.monotonic() - start:.0f}"
+                    table.add_row(str(iteration + 1), seconds, *(f"{mean:.1f}" for mean in means.values()))
 
-        found = crew.run(watch, heard)
-    console.print("mean rounds of worker 0's games, after so many iterations:")
+        digests = group.run(check, show)
+    console.print("mean rounds of worker 0's schedules, after so many iterations:")
     console.print(table)
-    return found
+    return digests
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m sim.demo_schedule", description=__doc__)
-    parser.add_argument("--workers", type=int, default=2, metavar="N", help="number of workers (default: %(default)s)")
-    parser.add_argument(
-        "--iterations",
-        type=int,
-        default=Settings.iterations,
-        metavar="N",
-        help="number of PPO updates (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="seed of all random numbers (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("build/demo-schedule"),
-        metavar="FOLDER",
-        help="where to write results (default: %(default)s)",
-    )
-    given = parser.parse_args()
-    if not 1 <= given.workers <= Config().members:
-        parser.error(
-            f"--workers must be 1 to {Config().members}, because a job of this switch has at most {Config().members}, not {given.workers}"
-        )
-    # All workers together play as many games as one alone would.
-    settings = made(
-        parser,
-        lambda: Settings(seed=given.seed, iterations=given.iterations, copies=max(1, Settings.copies // given.workers)),
-    )
+def main(
+    workers: Annotated[int, typer.Option(metavar="N", min=1, max=Config().members, help="Number of workers.")] = 2,
+    iterations: Annotated[int, typer.Option(metavar="N", help="Number of PPO updates.")] = Settings.iterations,
+    seed: Seed = 1,
+    out: Folder = Path("build/demo-schedule"),
+) -> None:
+    """Learn to schedule AllReduce with several workers, whose gradients the emulated switch sums."""
+    with option_errors():  # all workers together play as many episodes as one worker alone would
+        settings = Settings(seed=seed, iterations=iterations, copies=max(1, Settings.copies // workers))
 
     def demo(addresses: Sequence[str], emulator: Emulator, console: Console) -> bool:
-        found = _train(settings, addresses, given.out, emulator.watch, console)
-        if len(set(found)) != 1:
-            console.print(
-                f"the workers' weights differ, so they were not given the same sums: see {given.out}",
-                style="red",
-                highlight=False,
-            )
+        digests = _train(settings, addresses, out, emulator.check, console)
+        if len(set(digests)) != 1:
+            console.print(f"the workers' weights differ, so they received different sums: see {out}", style="red")
             return False
+        weights = out / "weights0.json"
         console.print(
-            f"weights: the same on all {given.workers} workers, sha256 {found[0][:16]}..., in {given.out / 'weights0.json'}; try\n"
-            f"  python -m iswitch.plan.allreduce table --weights {given.out / 'weights0.json'}",
-            highlight=False,
+            f"weights: the same on all {workers} workers, sha256 {digests[0][:16]}..., in {weights}; try\n"
+            f"  python -m iswitch.plan.allreduce table --weights {weights}",
             soft_wrap=True,
         )
         return True
 
-    return run(given.out, given.seed, {}, demo, workers=given.workers)
+    raise typer.Exit(run(out, seed, {}, demo, workers=workers))
 
+
+app = application(main)
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    app()

@@ -15,7 +15,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from examples.apex.atari import NAIVE_BYTES, SPEC, AtariOptions, AtariProgress, play
-from examples.launch import LaunchError, addresses_of, exit_code
+from examples.common.command import exit_code, parse_addresses
+from examples.common.processes import LaunchError
 from iswitch.replay import ReplayClient
 
 __all__ = ["launch_atari", "main"]
@@ -174,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "--" + field.name.replace("_", "-"), type=type(field.default), default=field.default, help="(%(default)s)"
         )
     given = vars(parser.parse_args(arguments))
-    addresses, out = addresses_of(given.pop("switch")), given.pop("out")
+    addresses, out = parse_addresses(given.pop("switch")), given.pop("out")
     return exit_code(lambda: launch_atari(AtariOptions(**given), addresses, out))
 
 

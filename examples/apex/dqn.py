@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from examples.apex.options import Options, Vector
-from examples.replica import Replica
+from examples.common.replica import Replica
 
 __all__ = ["LEAST", "Improver", "errors_of_actor", "priorities_of", "targets"]
 

@@ -18,8 +18,8 @@ from examples.apex.options import Options, Start
 from examples.apex.play import HELD_OUT, evaluate, sizes
 from examples.apex.show import Display, draw, tell
 from examples.apex.store import spec_of
-from examples.crew import Crew, Done, LaunchError
-from examples.launch import addresses_of, exit_code
+from examples.common.command import exit_code, parse_addresses
+from examples.common.processes import Done, LaunchError, ProcessGroup
 from iswitch.replay import Field, ReplayClient, Statistics
 
 __all__ = ["SOLVED", "launch", "main"]
@@ -130,9 +130,9 @@ def _run(
 ) -> list[Any]:
     """What the learner ends with, and the actors by rank. actors_curve: gets what actors report."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as torch's: of numpy in the processes
-    with Crew("examples.apex.launch") as crew:
+    with ProcessGroup("examples.apex.launch") as group:
         for rank in range(_LEARNER, options.actors):
-            crew.start(
+            group.start(
                 rank,
                 "learner" if rank == _LEARNER else f"actor {rank}",
                 _work,
@@ -150,7 +150,7 @@ def _run(
                 else:
                     display.learner(message)
 
-            return crew.run(watch, heard)
+            return group.run(watch, heard)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -171,5 +171,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             parser.add_argument(name, type=type(field.default), default=field.default, help="(%(default)s)")
     given = vars(parser.parse_args(arguments))
-    addresses, out = addresses_of(given.pop("switch")), given.pop("out")
+    addresses, out = parse_addresses(given.pop("switch")), given.pop("out")
     return exit_code(lambda: launch(Options(**given), addresses, out))

@@ -24,9 +24,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from examples import asynchronous as rl_asynchronous
-from examples.ppo import Options, Pace, evaluate, train
-from examples.replica import Vector
+from examples import async_ppo
+from examples.common.progress import SimulateCompute
+from examples.common.replica import Vector
+from examples.ppo import Options, evaluate, train
 from iswitch import AsyncWorker, Worker
 from iswitch.config import Config
 from iswitch.wire import STALENESS_MAX
@@ -56,7 +57,7 @@ class Costs:
             if not value > 0:
                 raise ValueError(f"Costs {name} must be above 0, not {value!r}")
 
-    def pace(self, program: Program, slow: bool) -> Pace:
+    def pace(self, program: Program, slow: bool) -> SimulateCompute:
         """Lets the time of a worker's environments and of a gradient pass."""
         factor = self.slowdown if slow else 1.0
         return lambda steps: program.sleep((steps * self.step_us + self.gradient_us) * factor / 1e6)
@@ -90,15 +91,15 @@ class Row(NamedTuple):
     weights_sha256: str
 
 
-Trainer = Callable[[Program, int, Options, Pace], Outcome]
+Trainer = Callable[[Program, int, Options, SimulateCompute], Outcome]
 """A worker's program, given its rank. With the same options all trainers have the same learner and hyperparameters."""
 
 
-def synchronous(program: Program, rank: int, options: Options, pace: Pace) -> Outcome:
+def synchronous(program: Program, rank: int, options: Options, simulate_compute: SimulateCompute) -> Outcome:
     """Each gradient is the mean of all workers'."""
     with Worker(world=options.workers, rank=rank, transport=program.transport()) as worker:
         begun_s = program.now()
-        result = train(worker, rank, options, pace=pace)
+        result = train(worker, rank, options, simulate_compute=simulate_compute)
         last = result.curve[-1]
         return Outcome(
             begun_s,
@@ -112,7 +113,13 @@ def synchronous(program: Program, rank: int, options: Options, pace: Pace) -> Ou
 
 
 def asynchronous(
-    program: Program, rank: int, options: Options, pace: Pace, *, threshold: int = 0, staleness: int = 3
+    program: Program,
+    rank: int,
+    options: Options,
+    simulate_compute: SimulateCompute,
+    *,
+    threshold: int = 0,
+    staleness: int = 3,
 ) -> Outcome:
     """Each gradient is the mean of those of the `threshold` workers that were ready first, 0: of half of all; none is
     of weights that are more than `staleness` updates older. Each worker normalises its advantages for itself; else the
@@ -120,13 +127,13 @@ def asynchronous(
     with AsyncWorker(
         world=options.workers,
         rank=rank,
-        size=rl_asynchronous.size(options),
+        size=async_ppo.vector_size(options),
         threshold=threshold or half(options.workers),
         staleness=staleness,
         transport=program.transport(),
     ) as worker:
         begun_s = program.now()
-        result = rl_asynchronous.train(worker, rank, options, pace=pace, clock=program.now)
+        result = async_ppo.train(worker, rank, options, simulate_compute=simulate_compute, clock=program.now)
         last = result.curve[-1]
         return Outcome(
             begun_s, program.now(), last.mean_return, last.update, last.steps, result.weights, result.weights_sha256

@@ -1,4 +1,4 @@
-"""PPO without a switch: what it asks of one is what makes N workers one learner."""
+"""PPO with a stand-in for the switch: N workers learn one policy."""
 
 import dataclasses
 import importlib.util
@@ -9,15 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from examples.launch import addresses_of
-from examples.ppo import batch_of, gae, loss, train
-from examples.replica import Replica
-from examples.rollout import Agent, EnvRunner, evaluate
-from examples.training import Options
+from examples.common.replica import Replica
+from examples.ppo import Agent, Options, Sampler, evaluate, flatten, gae, loss, make_envs, train
 
-spec = importlib.util.spec_from_file_location("double", Path(__file__).with_name("double.py"))
-double = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(double)
+spec = importlib.util.spec_from_file_location("fake_worker", Path(__file__).with_name("fake_worker.py"))
+fake_worker = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(fake_worker)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -25,7 +22,7 @@ FEW = Options(workers=3, num_envs=2, num_steps=32, total_steps=3 * 2 * 32 * 3, e
 
 
 def run(options):
-    return double.Switch(options.workers).run(lambda worker, rank: train(worker, rank, options))
+    return fake_worker.Switch(options.workers).run(lambda worker, rank: train(worker, rank, options))
 
 
 def test_weights_are_equal_on_all_workers_and_on_repeat():
@@ -45,14 +42,14 @@ def test_collectives_are_counted():
     assert result.allreduces == result.segments == gradients + FEW.updates
 
 
-def test_mean_of_gradients_is_gradient_of_whole_batch():
+def test_the_mean_of_gradients_is_the_gradient_of_the_whole_batch():
     agent = Agent(4, 2, FEW.hidden, torch.Generator().manual_seed(1))
     gradient = Replica(agent, learning_rate=1.0, max_grad_norm=1.0).gradient
     batches = []
     for rank in range(FEW.workers):
-        rollout = EnvRunner(FEW, rank).rollout(agent)
+        rollout = Sampler(FEW, rank).rollout(agent)
         advantages = gae(rollout, FEW.gamma, FEW.gae_lambda)
-        batch = batch_of(rollout, advantages, advantages)
+        batch = flatten(rollout, advantages, advantages)
         batches.append(batch | {"logprobs": batch["logprobs"] - 0.1 * rank})
 
     def gradient_of(batch):
@@ -61,15 +58,15 @@ def test_mean_of_gradients_is_gradient_of_whole_batch():
         return gradient.numpy().copy()
 
     parts = [gradient_of(batch) for batch in batches]
-    double.Switch(FEW.workers).run(lambda worker, rank: worker.allreduce(parts[rank], op="mean"))
+    fake_worker.Switch(FEW.workers).run(lambda worker, rank: worker.allreduce(parts[rank], op="mean"))
     whole = gradient_of({name: torch.cat([batch[name] for batch in batches]) for name in batches[0]})
     assert np.abs(whole).max() > 1e-3
     np.testing.assert_allclose(parts[0], whole, rtol=1e-3, atol=1e-6)
 
 
 def test_gae_is_the_sum_of_discounted_deltas():
-    """Against the definition, a sum over all later steps of the episode for each step."""
-    rollout = EnvRunner(FEW, 0).rollout(Agent(4, 2, FEW.hidden, torch.Generator().manual_seed(1)))
+    """The definition: for each step a sum over all later steps of its episode."""
+    rollout = Sampler(FEW, 0).rollout(Agent(4, 2, FEW.hidden, torch.Generator().manual_seed(1)))
     advantages = gae(rollout, 0.9, 0.8)
     rewards, nonterminal = rollout.rewards.double().numpy(), rollout.nonterminal.numpy()
     values = np.concatenate([rollout.values.numpy(), rollout.next_values.numpy()[None]]).astype(float)
@@ -112,17 +109,17 @@ def test_truncation_bootstraps_and_termination_does_not(truncates, monkeypatch):
     """A rollout of 5 steps holds an episode of 3 steps and the start of the next. An observation's value is its count +
     1."""
     make = gymnasium.make
-    monkeypatch.setattr(gymnasium, "make", lambda name, **more: make(name, truncates=truncates, **more))
+    monkeypatch.setattr(gymnasium, "make", lambda name, **settings: make(name, truncates=truncates, **settings))
     options = Options(
         environment="Corridor-v0", workers=1, num_envs=1, num_steps=5, num_minibatches=1, reward_scale=0.5
     )
-    runner = EnvRunner(options, 0)
-    agent = Agent.of(runner.envs[0], options)
+    sampler = Sampler(options, 0)
+    agent = Agent.of(sampler.envs, options)
     agent.value = torch.nn.Linear(1, 1)
     with torch.no_grad():
         agent.value.weight.fill_(1.0)
         agent.value.bias.fill_(1.0)
-    rollout = runner.rollout(agent)
+    rollout = sampler.rollout(agent)
     assert rollout.obs.flatten().tolist() == [0, 1, 2, 0, 1] and rollout.next_values.tolist() == [3]
     assert rollout.nonterminal.flatten().tolist() == [1, 1, 0, 1, 1] and rollout.returns == [6.0]
     gamma, end = options.gamma, 4.0 if truncates else 0.0
@@ -139,7 +136,7 @@ def test_truncation_bootstraps_and_termination_does_not(truncates, monkeypatch):
 
 
 def test_workers_have_different_episodes():
-    first, second = (EnvRunner(FEW, rank) for rank in range(2))
+    first, second = (Sampler(FEW, rank) for rank in range(2))
     assert not np.isin(first.obs, second.obs).any()
 
 
@@ -153,8 +150,8 @@ def test_evaluation_repeats():
 def test_environment_wrong(environment):
     options = dataclasses.replace(FEW, environment=environment)
     rule = f"must have a vector as observation and discrete actions.*{environment}"
-    with gymnasium.make(environment) as env, pytest.raises(ValueError, match=rule):
-        Agent.of(env, options)
+    with pytest.raises(ValueError, match=rule):
+        Agent.of(make_envs(environment, 1), options)
 
 
 @pytest.mark.parametrize(
@@ -173,12 +170,6 @@ def test_environment_wrong(environment):
 def test_options_wrong(name, value, rule):
     with pytest.raises(ValueError, match=f"Options {name} must be {rule}.*, not {value}"):
         Options(**{name: value})
-
-
-def test_addresses_of_ports():
-    assert addresses_of("a:1-3") == ["a:1", "a:2", "a:3"]
-    assert addresses_of("a:1,b:7") == ["a:1", "b:7"]
-    assert addresses_of("10.0.0.9") == ["10.0.0.9"]
 
 
 @pytest.mark.slow

@@ -1,20 +1,14 @@
-"""Every option of a demo says what it does."""
+"""Every option of a demo has a help text."""
 
 import importlib
-import re
-import sys
 
 import pytest
+import typer
 
 pytest.importorskip("torch")
 
 
 @pytest.mark.parametrize("name", ["demo", "demo_apex", "demo_atari", "demo_schedule"])
-def test_every_option_has_a_help_text(name, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", [name, "--help"])
-    monkeypatch.setenv("COLUMNS", "200")
-    with pytest.raises(SystemExit) as ended:
-        importlib.import_module(f"sim.{name}").main()
-    assert ended.value.code == 0
-    options = re.findall(r"^  (--[\w-]+)(?: [A-Z]+)? *(.*)$", capsys.readouterr().out, re.MULTILINE)
-    assert len(options) >= 4 and [option for option, words in options if not words] == []
+def test_every_option_has_a_help_text(name):
+    command = typer.main.get_command(importlib.import_module(f"sim.{name}").app)
+    assert len(command.params) >= 4 and [option.name for option in command.params if not option.help] == []

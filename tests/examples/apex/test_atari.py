@@ -8,7 +8,7 @@ import pytest
 
 from examples.apex.atari import NAIVE_BYTES, SPEC, AtariOptions, digests, play
 from examples.apex.atari_launch import launch_atari
-from examples.launch import LaunchError
+from examples.common.processes import LaunchError
 from iswitch.config import Config, Replay
 from iswitch.replay import ReplayClient
 from sim.bench.replay_network import Network

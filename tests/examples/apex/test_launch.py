@@ -8,7 +8,7 @@ import pytest
 
 from examples.apex.launch import launch
 from examples.apex.options import Options
-from examples.launch import LaunchError
+from examples.common.processes import LaunchError
 from iswitch.config import Config, Replay
 from sim.bench.udp_model import Faults, UdpModel
 

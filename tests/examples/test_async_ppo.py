@@ -8,15 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from examples.asynchronous import Tally, size, train
-from examples.rollout import evaluate
-from examples.training import Options
+from examples.async_ppo import Tally, train, vector_size
+from examples.ppo import Options, evaluate
 from iswitch import AsyncWorker
 from sim.bench.udp_model import UdpModel
 
-spec = importlib.util.spec_from_file_location("pipelines", Path(__file__).with_name("pipelines.py"))
-pipelines = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(pipelines)
+spec = importlib.util.spec_from_file_location("fake", Path(__file__).with_name("fake_async_worker.py"))
+fake_async_worker = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(fake_async_worker)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -24,9 +23,11 @@ FEW = Options(workers=3, num_envs=2, num_steps=32, total_steps=3 * 2 * 32 * 3, e
 
 
 def run(options, *, threshold=2, staleness=3, slow=1.0, step_s=50e-6, gradient_s=2e-3):
-    """Results of all workers, of which the last is slower by a factor; the seconds simulated; the ages of what was
-    summed."""
-    switch = pipelines.Switch(options.workers, threshold=threshold, staleness=staleness)
+    """Return the results of all workers, the seconds simulated, and the ages of the summed vectors.
+
+    The last worker is slower by the factor `slow`.
+    """
+    switch = fake_async_worker.Switch(options.workers, threshold=threshold, staleness=staleness)
 
     def work(worker, rank):
         factor = slow if rank == options.workers - 1 else 1.0
@@ -34,7 +35,7 @@ def run(options, *, threshold=2, staleness=3, slow=1.0, step_s=50e-6, gradient_s
             worker,
             rank,
             options,
-            pace=lambda steps: worker.sleep(factor * (steps * step_s + gradient_s)),
+            simulate_compute=lambda steps: worker.sleep(factor * (steps * step_s + gradient_s)),
             clock=lambda: worker.now,
         )
 
@@ -71,15 +72,14 @@ def test_the_tally_ends_by_steps_or_by_solved_returns():
     assert tally.remaining == 0.5 and tally.episodes.mean_return == 5.0 and not tally.episodes.solved
     tally.add(60.0, 2, 0.0)
     assert tally.episodes.solved
-    tally.add(0.0, 3, 0.0)  # the latest three are bad
+    tally.add(0.0, 3, 0.0)  # the latest three episodes return 0
     assert tally.remaining == 0.5 and tally.episodes.mean_return == 0.0 and not tally.episodes.solved
     tally.add(0.0, 0, 500.0)
     assert tally.remaining == 0.0
 
 
-def test_returns_are_looked_at_after_as_many_steps_as_in_synchronous_training():
-    """With one episode that returns 1 they are good very soon, but the training goes on to the end of the four
-    gradients of a rollout."""
+def test_returns_are_checked_after_as_many_steps_as_in_synchronous_training():
+    """One episode that returns 1 is soon there, but the training continues for the four gradients of a rollout."""
     results, _, _ = run(dataclasses.replace(FEW, solved_return=1.0, solved_episodes=1))
     assert {result.updates for result in results} == {FEW.epochs * FEW.num_minibatches}
     assert [point.update for point in results[0].curve] == [4] and results[0].curve[0].mean_return > 1
@@ -91,7 +91,7 @@ def test_training_over_the_golden_switch_ends_with_equal_weights():
 
         def work(rank):
             with AsyncWorker(
-                model.address(rank), rank=rank, world=options.workers, size=size(options), threshold=2
+                model.address(rank), rank=rank, world=options.workers, size=vector_size(options), threshold=2
             ) as worker:
                 return train(worker, rank, options), worker.digest
 
@@ -102,7 +102,7 @@ def test_training_over_the_golden_switch_ends_with_equal_weights():
 
 
 @pytest.mark.slow
-def test_cart_pole_is_learnt_beside_a_slow_worker():
+def test_cart_pole_is_learned_with_a_slow_worker():
     options = Options(seed=1)
     results, _, _ = run(options, threshold=2, staleness=3, slow=5.0)
     assert np.mean(evaluate(results[0].weights, options)) >= 400

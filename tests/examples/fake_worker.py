@@ -1,6 +1,6 @@
-"""Stands in for `iswitch.Worker` and its switch: the same methods, within one process, one thread for each worker.
+"""Stands in for `iswitch.Worker` and its switch: the same methods within one process, and a thread for each worker.
 
-Only one worker runs at a time, until it waits for the others; so nothing depends on the scheduler.
+Only one worker runs at a time, until it waits for the others. So nothing depends on the scheduler.
 """
 
 import threading
@@ -19,7 +19,7 @@ class Switch:
         self.round = 0
 
     def run(self, work):
-        """[work(worker, rank) for every rank], all at once; the first exception of any."""
+        """Return work(worker, rank) for every rank, all run at once. Raise the first exception of any."""
         return in_turns(self.turn, [partial(work, Worker(self, rank), rank) for rank in range(self.workers)])
 
     def collect(self, rank, array, combine):
@@ -37,7 +37,7 @@ class Switch:
                 self.turn.wait()
 
 
-class Sum:
+class Reduction:
     missing = ()
 
 
@@ -54,7 +54,7 @@ class Worker:
 
         self.switch.collect(self.rank, array, combine)
         self.segments_completed += 1
-        return Sum()
+        return Reduction()
 
     def sync_state(self, state, step):
         for array in state:

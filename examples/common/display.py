@@ -1,4 +1,4 @@
-"""The display of a training: lines while it runs, its learning curve, and its results."""
+"""The display of a PPO training: lines while it runs, its learning curve, and its results."""
 
 from pathlib import Path
 from typing import Any
@@ -8,18 +8,27 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from examples.training import Options, Progress
+from examples.common.progress import Progress
 
-__all__ = ["Display", "draw", "tell"]
+__all__ = ["Display", "draw_curve", "print_results"]
 
-_LINE_EVERY = 5
+_LINE_INTERVAL = 5
+"""Updates between two lines that stay."""
 
 
 class Display:
-    """Prints a line for every fifth update, and on a terminal one below them that changes with each."""
+    """Prints every fifth report. On a terminal, a last line shows the latest report.
 
-    def __init__(self, options: Options, console: Console) -> None:
-        self.options, self.console = options, console
+    Parameters
+    ----------
+    console : Console
+        Where to print.
+    updates : int, optional
+        Most updates of the training, if they are known.
+    """
+
+    def __init__(self, console: Console, updates: int | None = None) -> None:
+        self.console, self.updates = console, updates
         self.last: Progress | None = None
         self.live = Live(Text("the workers start ..."), console=console, transient=True)
 
@@ -32,30 +41,30 @@ class Display:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.last and self.last.update % _LINE_EVERY:
-            self.console.print(self.line(self.last))
+        if self.last and self.last.update % _LINE_INTERVAL:
+            self.console.print(self._line(self.last))
         if self.console.is_terminal:
             self.live.stop()
 
-    def line(self, now: Progress) -> Text:
-        """Return the line of one report."""
+    def _line(self, now: Progress) -> Text:
+        update = f"{now.update}/{self.updates}" if self.updates else f"{now.update:,}"
         without = f"   without rank {', '.join(map(str, now.missing))}" if now.missing else ""
         return Text(
-            f"{f'{now.update}/{self.options.updates}':>10} {now.steps:>9,} {now.mean_return:>12.1f} "
-            f"{now.allreduces:>11,} {now.allreduces / now.seconds:>6.0f} {now.seconds:>6.1f} s{without}"
+            f"{update:>10} {now.steps:>9,} {now.mean_return:>12.1f} {now.allreduces:>11,} "
+            f"{now.allreduces / now.seconds:>6.0f} {now.seconds:>6.1f} s{without}"
         )
 
     def show(self, now: Progress) -> None:
-        """Show a report."""
-        news = self.last is not None and self.last.missing != now.missing
+        """Show a report. If other ranks are missing than before, its line stays."""
+        changed = self.last is not None and self.last.missing != now.missing
         self.last = now
-        if now.update % _LINE_EVERY == 0 or news:
-            self.console.print(self.line(now))
-        self.live.update(self.line(now))
+        if now.update % _LINE_INTERVAL == 0 or changed:
+            self.console.print(self._line(now))
+        self.live.update(self._line(now))
 
 
-def draw(curve: list[Progress], summary: dict[str, Any], path: Path) -> None:
-    """Draw the learning curve into a PNG."""
+def draw_curve(curve: list[Progress], summary: dict[str, Any], path: Path) -> None:
+    """Draw the learning curve into a PNG file."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -90,8 +99,8 @@ def draw(curve: list[Progress], summary: dict[str, Any], path: Path) -> None:
     pyplot.close(figure)
 
 
-def tell(summary: dict[str, Any], out: Path, console: Console) -> None:
-    """Print the results of a training, and what helps if the environment is not solved."""
+def print_results(summary: dict[str, Any], out: Path, console: Console) -> None:
+    """Print the results of a training, and advice if the environment is not solved."""
     rewards, options = np.array(summary["rewards_eval"]), summary["options"]
     counters = summary["switch_counters"]
     if summary["contributions_expected"]:
@@ -99,7 +108,7 @@ def tell(summary: dict[str, Any], out: Path, console: Console) -> None:
     else:
         share = f"(evictions of workers: {counters.get('EVICTED', 0)}, admissions: {counters.get('ADMITTED', 0)})"
     verdict = "solved" if summary["solved"] else "NOT SOLVED"
-    for what, value in (
+    for label, text in (
         (
             "evaluation",
             f"mean return {rewards.mean():.1f} of {rewards.size} unseen episodes "
@@ -118,7 +127,7 @@ def tell(summary: dict[str, Any], out: Path, console: Console) -> None:
         ),
         ("files", ", ".join(f"{out}/{name}" for name in ("policy.npz", "summary.json", "learning_curve.png"))),
     ):
-        console.print(Text(f"{what:>10}  {value}"), soft_wrap=True)
+        console.print(Text(f"{label:>10}  {text}"), soft_wrap=True)
     if not summary["solved"]:
         console.print(
             Text(

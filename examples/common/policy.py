@@ -1,4 +1,4 @@
-"""The weights that a training keeps: one file that numpy reads, and that a policy can be played from."""
+"""Saved policies: a file that numpy can read, with the weights of a training."""
 
 import hashlib
 import os
@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-import gymnasium
 import numpy as np
 
-from examples.replica import Vector
-from examples.rollout import Agent
-from examples.training import Options
+from examples.common.replica import Vector
 
 __all__ = ["Policy"]
 
@@ -49,7 +46,7 @@ class Policy:
         return hashlib.sha256(self.weights.tobytes()).hexdigest()
 
     def save(self, path: Path) -> None:
-        """Write the policy. An interruption leaves the earlier file as it was."""
+        """Write the policy. If this is interrupted, an earlier file stays as it was."""
         part = path.with_name(path.name + ".part")
         with part.open("wb") as file:
             np.savez(
@@ -69,50 +66,25 @@ class Policy:
         Raises
         ------
         ValueError
-            If there is no such file, it cannot be read, or it is not a policy.
+            If there is no such file, the file cannot be read, or the file is not a policy.
         """
         try:
-            with np.load(path) as kept:
+            with np.load(path) as saved:
                 policy = cls(
-                    weights=np.ascontiguousarray(kept["weights"], np.float32),
-                    environment=str(kept["environment"]),
-                    hidden=int(kept["hidden"]),
-                    seed=int(kept["seed"]),
-                    mean_return=float(kept["mean_return"]),
+                    weights=np.ascontiguousarray(saved["weights"], np.float32),
+                    environment=str(saved["environment"]),
+                    hidden=int(saved["hidden"]),
+                    seed=int(saved["seed"]),
+                    mean_return=float(saved["mean_return"]),
                 )
         except FileNotFoundError:
-            raise ValueError(f"{path} does not exist: no training has kept its weights there yet") from None
+            raise ValueError(f"{path} does not exist: no training has saved a policy there yet") from None
         except OSError as error:
             raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
         except (AttributeError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-            raise ValueError(f"{path} is not a policy that a training has kept: {error}") from None
+            raise ValueError(f"{path} is not a saved policy: {error}") from None
         if policy.hidden < 1 or policy.weights.ndim != 1 or not np.isfinite(policy.weights).all():
             raise ValueError(
-                f"{path} is not a policy that a training has kept: `hidden` must be at least 1, and `weights` one vector of finite "
-                "numbers"
+                f"{path} is not a saved policy: `hidden` must be at least 1, and `weights` one vector of finite numbers"
             )
         return policy
-
-    def agent(self) -> Agent:
-        """Return the nets with these weights.
-
-        Raises
-        ------
-        ValueError
-            If Gymnasium has no such environment, or the weights do not fit it.
-        """
-        try:
-            env = gymnasium.make(self.environment)
-        except gymnasium.error.Error as error:
-            raise ValueError(
-                f"Gymnasium does not make the policy's environment {self.environment!r}: {error}"
-            ) from None
-        with env:
-            agent = Agent.of(env, Options(environment=self.environment, hidden=self.hidden))
-        parameters = sum(parameter.numel() for parameter in agent.parameters())
-        if self.weights.shape != (parameters,):
-            raise ValueError(
-                f"the policy has {self.weights.size:,} weights, but its nets have {parameters:,} parameters"
-            )
-        agent.load(self.weights)
-        return agent

@@ -1,7 +1,7 @@
-"""Stands in for `iswitch.AsyncWorker` and its switch: the same methods, within one process, one thread for each worker.
+"""Stands in for `iswitch.AsyncWorker` and its switch: the same methods within one process, and a thread for each worker.
 
-Time is simulated: a worker's passes while it sleeps, and the one whose time is earliest runs. The network takes none.
-So nothing depends on the scheduler.
+Time is simulated: a worker's time passes while it sleeps, and the worker with the earliest time runs. The network takes
+no time. So nothing depends on the scheduler.
 """
 
 import threading
@@ -26,7 +26,7 @@ class Switch:
         self.ages = []
 
     def run(self, work):
-        """[work(worker, rank) for every rank], all at once; the first exception of any."""
+        """Return work(worker, rank) for every rank, all run at once. Raise the first exception of any."""
 
         def body(worker):
             try:
@@ -40,7 +40,7 @@ class Switch:
         return in_turns(self.turn, [partial(body, worker) for worker in self.workers])
 
     def grant(self, now):
-        """Refuses what is too old, and makes an update of what waits if that is enough."""
+        """Refuse vectors that are too old. Grant an update if enough workers have a vector waiting."""
         for worker in self.running:
             while worker.queue and len(self.updates) - worker.queue[0][0] > self.staleness:
                 worker.queue.pop(0)

@@ -1,0 +1,1 @@
+"""What several training scripts share: worker processes, command lines, progress, replicas and saved policies."""
