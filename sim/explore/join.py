@@ -1,30 +1,43 @@
-"""Every state of the Join handshake in small cases. The switch is `sim/model/decide/membership.py` itself.
+"""The Join handshake under every order of messages. The switch is `sim/model/decide/membership.py` itself.
 
-As in `explorer.py` the network remembers everything: any Join, Leave or acknowledgement ever sent may arrive now, again
-and again, or never. Actors are incarnations, each with its own nonce; one may crash or leave, and its packets haunt on.
+The network remembers everything: any Join, Leave or acknowledgement ever sent may arrive now, again and again, or
+never. Actors are incarnations of workers, each with its own nonce. An actor may crash or leave, and its packets remain
+in the network.
 
-Checked at each step: who becomes live has itself received the token of its entry (a delayed Join resurrects nobody),
-and who was told that the job runs is live, at its index. Checked in each state: if all that is under way is lost, fresh
-Joins alone fill as many seats as the scenario says, unless a crashed one had confirmed before: that needs a RESET.
+Checked at each step: an actor that becomes live has itself received the token of its entry, so a delayed Join makes no
+dead actor a member. An actor that is told that the job runs is live, at its index.
+
+Checked in each state: if everything in flight is lost, fresh Joins alone fill as many indices as the scenario says,
+unless a crashed actor had confirmed before; that needs a RESET.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from iswitch.config import Config
 from iswitch.wire import NO_MEMBER, Action, Format, JobState, Reason
-from sim.explore.search import Violation, search
+from sim.explore.search import Event, Explorer, Scenario, Violation
 from sim.model.decide import membership
 from sim.model.decide.membership import NO_JOB, EntryState, Job, Request, Settings, Source, Verdict
 from sim.model.decide.random import Offer
+from sim.model.tuples import replace_at
 
-__all__ = ["CRASHES", "LEAVES", "STAYS", "Actor", "JoinExplorer"]
+__all__ = ["CRASHES", "LEAVES", "STAYS", "Actor", "JoinExplorer", "JoinScenario", "JoinState"]
 
 STAYS, CRASHES, LEAVES = "stays", "crashes", "leaves"
+"""What an actor may do."""
+
+CONFIG = Config(members=4, window=1, elements=8)
+JoinRule = Callable[[Config, Job, Request, Source, Offer, int], Verdict]
 
 
 class Actor(NamedTuple):
-    """One incarnation. `address` tells machines apart; `after`: the actor that must be gone before this one starts."""
+    """One incarnation of a worker.
+
+    `address` tells machines apart. `wanted`: the index that it asks for. `after`: the actor that must be gone before
+    this one starts.
+    """
 
     address: int
     wanted: int = NO_MEMBER
@@ -32,159 +45,222 @@ class Actor(NamedTuple):
     after: int | None = None
 
 
-class Mind(NamedTuple):
-    """What an actor knows: its token, if any, and whether it was told that the job runs. `gone`: crashed or left."""
+@dataclass(frozen=True)
+class JoinScenario(Scenario):
+    """One job that forms.
+
+    Parameters
+    ----------
+    actors : tuple of Actor
+    world : int
+        The job's size.
+    seats : int
+        How many actors must become live.
+    tokens : int
+        States in which the switch has granted more tokens are not covered.
+    join : callable
+        The rule under test.
+    """
+
+    actors: tuple[Actor, ...]
+    world: int = 2
+    seats: int = 2
+    tokens: int = 4
+    join: JoinRule = membership.join
+
+
+class Knowledge(NamedTuple):
+    """What an actor knows: its token, if any, and whether it was told that the job runs. `gone`: it crashed or left."""
 
     token: int = 0
     running: bool = False
     gone: bool = False
 
 
-class Grant(NamedTuple):
-    """An acknowledgement of a Join that may still arrive."""
+class JoinArrives(NamedTuple):
+    """An actor's Join reaches the switch; with a token it is the confirmation."""
+
+    actor: int
+    token: int
+
+
+class AckArrives(NamedTuple):
+    """The acknowledgement of a Join reaches its actor."""
 
     actor: int
     token: int
     running: bool
 
 
-class State(NamedTuple):
-    """`sent`: Joins with a token, as (actor, token), and Leaves, that somebody has sent by now. `tokens`: how many
-    were drawn."""
+class Crashes(NamedTuple):
+    """An actor crashes."""
+
+    actor: int
+
+
+class SendsLeave(NamedTuple):
+    """An actor leaves and sends a Leave for its index."""
+
+    actor: int
+
+
+class LeaveArrives(NamedTuple):
+    """A Leave reaches the switch."""
+
+    actor: int
+    member: int
+    token: int
+
+
+class JoinState(NamedTuple):
+    """The job, what the actors know, and what was sent by now.
+
+    `acks`: acknowledgements. `confirmations`: Joins with a token, as (actor, token). `leaves`: Leaves. `tokens`: how
+    many were granted.
+    """
 
     job: Job
-    minds: tuple[Mind, ...]
-    grants: frozenset[Grant]
-    sent: frozenset[tuple[int, int]]
-    left: frozenset[tuple[int, int, int]]
+    actors: tuple[Knowledge, ...]
+    acks: frozenset[AckArrives]
+    confirmations: frozenset[tuple[int, int]]
+    leaves: frozenset[LeaveArrives]
     tokens: int
 
 
-Join = Callable[[Config, Job, Request, Source, Offer, int], Verdict]
+class JoinExplorer(Explorer[JoinState]):
+    """Search of one `JoinScenario`."""
 
+    def __init__(self, scenario: JoinScenario) -> None:
+        self.scenario, self.actors = scenario, scenario.actors
+        self.settings = Settings(scenario.world, scenario.world, Format.INT32, 0, 8, 0, 0, 0)
 
-class JoinExplorer:
-    """`seats`: how many actors must get in. `tokens`: no state in which more have been granted is explored."""
+    def start(self) -> JoinState:
+        nothing: frozenset = frozenset()
+        return JoinState(NO_JOB, (Knowledge(),) * len(self.actors), nothing, nothing, nothing, 0)
 
-    def __init__(
-        self,
-        actors: tuple[Actor, ...],
-        *,
-        world: int = 2,
-        seats: int = 2,
-        tokens: int = 4,
-        join: Join = membership.join,
-    ) -> None:
-        self.actors, self.world, self.seats, self.tokens, self.join = actors, world, seats, tokens, join
-        self.config = Config(members=4, window=1, elements=8)
-        self.settings = Settings(world, world, Format.INT32, 0, 8, 0, 0, 0)
+    def is_covered(self, state: JoinState) -> bool:
+        return state.tokens <= self.scenario.tokens
 
-    def start(self) -> State:
-        return State(NO_JOB, (Mind(),) * len(self.actors), frozenset(), frozenset(), frozenset(), 0)
+    # What may happen
 
-    def started(self, state: State, actor: int) -> bool:
+    def events(self, state: JoinState) -> Iterator[Event]:
+        for number, (actor, knowledge) in enumerate(zip(self.actors, state.actors)):
+            if not self._has_started(state, number):
+                continue
+            yield JoinArrives(number, 0)
+            yield from (JoinArrives(*sent) for sent in sorted(state.confirmations) if sent[0] == number)
+            if actor.fate == CRASHES and not knowledge.gone:
+                yield Crashes(number)
+            if actor.fate == LEAVES and knowledge.running and not knowledge.gone:
+                yield SendsLeave(number)
+        yield from sorted(state.acks)
+        yield from sorted(state.leaves)
+
+    def _has_started(self, state: JoinState, actor: int) -> bool:
         after = self.actors[actor].after
-        return after is None or state.minds[after].gone
+        return after is None or state.actors[after].gone
 
-    def source(self, actor: int) -> Source:
-        return Source(0, bytes([self.actors[actor].address] * 6), self.actors[actor].address, 1)
+    # What it does
 
-    def request(self, actor: int, action: Action, token: int, member: int, number: int = 0) -> Request:
+    def after(self, state: JoinState, event: Event) -> JoinState:
+        match event:
+            case JoinArrives(actor, token):
+                return self._join(state, actor, token)[0]
+            case AckArrives():
+                return self._acknowledge(state, event)
+            case LeaveArrives():
+                return self._leave(state, event)
+        knowledge = state.actors[event.actor]
+        gone = self._knowing(state, event.actor, knowledge._replace(gone=True))
+        if isinstance(event, Crashes):
+            return gone
+        index = next(k for k, entry in enumerate(state.job.entries) if entry.nonce == event.actor + 1)
+        return gone._replace(leaves=gone.leaves | {LeaveArrives(event.actor, index, knowledge.token)})
+
+    def _source(self, actor: int) -> Source:
+        address = self.actors[actor].address
+        return Source(0, bytes([address] * 6), address, 1)
+
+    def _request(self, actor: int, action: Action, token: int, member: int, number: int = 0) -> Request:
         return Request(action, 0, member, token, number, 0, actor + 1, self.settings)
 
-    def ask(self, state: State, actor: int, token: int, wanted: int) -> tuple[State, Verdict]:
-        """A Join arrives; its acknowledgement is now under way."""
+    def _join(self, state: JoinState, actor: int, token: int) -> tuple[JoinState, Verdict]:
+        """Return the state after a Join arrived, its acknowledgement in flight, and the switch's verdict."""
+        request = self._request(actor, Action.JOIN, token, self.actors[actor].wanted)
         offer = Offer(0, 0, state.tokens + 1)
-        verdict = self.join(
-            self.config, state.job, self.request(actor, Action.JOIN, token, wanted), self.source(actor), offer, 0
-        )
+        verdict = self.scenario.join(CONFIG, state.job, request, self._source(actor), offer, 0)
         for index, entry in enumerate(verdict.job.entries):
             before = state.job.entries[index].state if state.job.entries else EntryState.FREE
-            if entry.state == EntryState.LIVE != before and (entry.nonce - 1, entry.token) not in state.sent:
-                raise Violation("somebody is live who never received its token")
+            if entry.state == EntryState.LIVE != before and (entry.nonce - 1, entry.token) not in state.confirmations:
+                raise Violation("a member is live that never received its token")
         state = state._replace(job=verdict.job, tokens=state.tokens + verdict.fresh)
         if verdict.reason == Reason.DONE:
-            running = verdict.job.state == JobState.RUNNING and verdict.job.live.bit_count() == self.world
-            state = state._replace(grants=state.grants | {Grant(actor, verdict.token, running)})
+            state = state._replace(acks=state.acks | {self._ack(actor, verdict)})
         return state, verdict
 
-    def hear(self, state: State, grant: Grant) -> State:
-        """An acknowledgement arrives: the last one heard counts, until one says that the job runs."""
-        mind = state.minds[grant.actor]
-        if mind.gone or mind.running:
+    def _ack(self, actor: int, verdict: Verdict) -> AckArrives:
+        running = verdict.job.state == JobState.RUNNING and verdict.job.live.bit_count() == self.scenario.world
+        return AckArrives(actor, verdict.token, running)
+
+    def _acknowledge(self, state: JoinState, ack: AckArrives) -> JoinState:
+        """Return the state after an acknowledgement: the last one counts, until one says that the job runs."""
+        knowledge = state.actors[ack.actor]
+        if knowledge.gone or knowledge.running:
             return state
-        state = self.think(state, grant.actor, Mind(grant.token, grant.running))
-        if grant.running and not any(
-            entry.state == EntryState.LIVE and entry.nonce == grant.actor + 1 and entry.token == grant.token
+        state = self._knowing(state, ack.actor, Knowledge(ack.token, ack.running))
+        is_live = any(
+            entry.state == EntryState.LIVE and entry.nonce == ack.actor + 1 and entry.token == ack.token
             for entry in state.job.entries
-        ):
-            raise Violation("somebody is told that the job runs and is not in it")
-        return state._replace(sent=state.sent | {(grant.actor, grant.token)})
-
-    def think(self, state: State, actor: int, mind: Mind) -> State:
-        return state._replace(minds=state.minds[:actor] + (mind,) + state.minds[actor + 1 :])
-
-    def successors(self, state: State) -> Iterator[tuple[Any, State]]:
-        for actor, (who, mind) in enumerate(zip(self.actors, state.minds)):
-            if not self.started(state, actor):
-                continue
-            for token in (0, *(token for sender, token in sorted(state.sent) if sender == actor)):
-                after = self.ask(state, actor, token, who.wanted)[0]
-                if after.tokens <= self.tokens:
-                    yield ("join", actor, token), after
-            if who.fate == CRASHES and not mind.gone:
-                yield ("crash", actor), self.think(state, actor, mind._replace(gone=True))
-            if who.fate == LEAVES and mind.running and not mind.gone:
-                index = next(k for k, entry in enumerate(state.job.entries) if entry.nonce == actor + 1)
-                after = self.think(state, actor, mind._replace(gone=True))
-                yield ("leave", actor), after._replace(left=state.left | {(actor, index, mind.token)})
-        for grant in sorted(state.grants):
-            yield grant, self.hear(state, grant)
-        for actor, index, token in sorted(state.left):
-            yield ("left", actor), self.part(state, actor, index, token)
-
-    def part(self, state: State, actor: int, index: int, token: int) -> State:
-        verdict = membership.act(
-            self.config, state.job, self.request(actor, Action.LEAVE, token, index, 1), self.source(actor)
         )
+        if ack.running and not is_live:
+            raise Violation("a worker is told that the job runs and is not a member")
+        return state._replace(confirmations=state.confirmations | {(ack.actor, ack.token)})
+
+    def _leave(self, state: JoinState, leave: LeaveArrives) -> JoinState:
+        request = self._request(leave.actor, Action.LEAVE, leave.token, leave.member, 1)
+        verdict = membership.act(CONFIG, state.job, request, self._source(leave.actor))
         return state._replace(job=verdict.job)
 
-    def check_progress(self, state: State) -> None:
-        """With everything under way lost, actors repeat their Joins; those that leave send their Leave again."""
-        gone = [k + 1 for k, mind in enumerate(state.minds) if mind.gone]
-        for actor, index, token in sorted(state.left):
-            state = self.part(state, actor, index, token)
+    @staticmethod
+    def _knowing(state: JoinState, actor: int, knowledge: Knowledge) -> JoinState:
+        return state._replace(actors=replace_at(state.actors, actor, knowledge))
+
+    # What is promised
+
+    def check(self, state: JoinState) -> None:
+        """Check that repeated Joins fill the indices, with everything in flight lost. Actors repeat their Leaves."""
+        gone = [k + 1 for k, knowledge in enumerate(state.actors) if knowledge.gone]
+        for leave in sorted(state.leaves):
+            state = self._leave(state, leave)
         if any(entry.state == EntryState.LIVE and entry.nonce in gone for entry in state.job.entries):
             return
-        if state.job.state == JobState.RUNNING and state.left:
-            return  # somebody left a job that runs, and such a job takes no newcomers
+        if state.job.state == JobState.RUNNING and state.leaves:
+            return  # an actor left a running job, which admits new members at a boundary only; there is none here
         refused: set[int] = set()
         for _ in range(2 * len(self.actors) + 2):
-            for actor, who in enumerate(self.actors):
-                if self.started(state, actor) and not state.minds[actor].gone:
-                    state, seated = self.insist(state, actor, who)
-                    refused = refused - {actor} if seated else refused | {actor}
-        alive = [k for k, mind in enumerate(state.minds) if self.started(state, k) and not mind.gone]
-        if state.job.live.bit_count() < min(self.seats, len(alive)):
-            raise Violation("a seat stays empty for ever")
-        if len(alive) - len(refused) != state.job.live.bit_count():
-            raise Violation("somebody who is not live was not told")
+            for actor in range(len(self.actors)):
+                if self._has_started(state, actor) and not state.actors[actor].gone:
+                    state, is_seated = self._insist(state, actor)
+                    refused = refused - {actor} if is_seated else refused | {actor}
+        waiting = [k for k, knowledge in enumerate(state.actors) if self._has_started(state, k) and not knowledge.gone]
+        live = state.job.live.bit_count()
+        if live < min(self.scenario.seats, len(waiting)):
+            raise Violation("an index stays free forever")
+        if len(waiting) - len(refused) != live:
+            raise Violation("a worker that is not live was not refused")
 
-    def insist(self, state: State, actor: int, who: Actor) -> tuple[State, bool]:
-        """A worker's Join with what it knows, and what it makes of the answer: with TOKEN it starts over, and a fresh
-        token it confirms at once."""
+    def _insist(self, state: JoinState, actor: int) -> tuple[JoinState, bool]:
+        """Return the state after an actor's Join, and whether it was accepted.
+
+        With TOKEN the actor starts over without a token. It confirms a new token at once.
+        """
         for _ in range(3):
-            token = state.minds[actor].token
-            state, verdict = self.ask(state, actor, token, who.wanted)
+            token = state.actors[actor].token
+            state, verdict = self._join(state, actor, token)
             if verdict.reason == Reason.TOKEN:
-                state = self.think(state, actor, Mind())
+                state = self._knowing(state, actor, Knowledge())
             elif verdict.reason == Reason.DONE:
-                running = verdict.job.state == JobState.RUNNING and verdict.job.live.bit_count() == self.world
-                state = self.hear(state, Grant(actor, verdict.token, running))
+                state = self._acknowledge(state, self._ack(actor, verdict))
                 if verdict.token == token:
                     break
         return state, verdict.reason == Reason.DONE
-
-    def run(self) -> set[State]:
-        """All reachable states, or a Violation."""
-        return search(self.start(), self.successors, self.check_progress)

@@ -1,59 +1,111 @@
-"""Every state of the sessions of the replay service in small cases. The switch (`replay_switch.py`) is
-`dispatcher.py` and `session.py` themselves.
+"""The sessions of the replay service under every order of messages. The switch is `dispatcher.py` and `session.py`.
 
-Clients follow `docs/replay.md`. Each opens a session with a nonce of its own, then has a plan of ordered requests, of
-which it may have `kept` under way: ADD is carried out at once, WRITE is refused and yet takes its number, SAMPLE waits
-while the gate is shut, which may open and shut at any time. A client may give up a SAMPLE that it has sent: SKIP. It
-sends CLOSE when all else is answered. Who is told SESSION, or OLD of a request that was never answered, has lost its
-session, and says no more. A session may have been silent for too long at any time, and then its place may go to
-another. The switch may be reset, and then knows nobody, and gives numbers anew from where it once began.
+The clients follow `docs/replay.md`. Each opens a session with a nonce of its own, then has a plan of ordered requests,
+of which at most `kept` may be in flight: ADD is executed at once, WRITE is refused and yet takes its number, SAMPLE
+waits while the gate is shut, which may open and shut at any time. A client may give up a SAMPLE that it has sent: SKIP.
+It sends CLOSE when everything else is answered. A client that is answered SESSION, or OLD for a request that was never
+answered, has lost its session and sends nothing more. A session may have been silent for too long at any time; then it
+may be given to another client. The switch may be reset; it then knows no client, and numbers start over.
 
-**The network remembers everything**, as in `sim/explore/ring.py`: every request that anybody has sent, and every
-answer to it, may arrive now, again and again, or never. So nobody need crash: who does not move is as good as dead, and
-its frames haunt on. How long that lasts may be bounded for OPEN. WITHIN: none comes once the session that it opened is
-another's, which takes 10 s. WAITING: it comes as long as its client, which has heard nothing, sends it. ALWAYS: at any
-time, and so opens a session that its client has given up, or has had and lost.
+**The network remembers everything**: every request that a client has sent, and every answer to it, may arrive now,
+again and again, or never. So no client needs to crash: one that does not move is as good as dead, and its frames remain
+in the network. How long OPEN remains may be bounded:
 
-Checked at each step, beside what the switch checks: an answer that is taken for a request's is that of its own
-execution, as what it was sent or as SKIP, and nobody gives up a session that nobody took. Checked in each state: if all
-that is under way is lost and the gate is open, each client, sending what is not answered again, hears of every request,
-or that its session is lost.
+- WITHIN: none arrives once the session that it opened is another client's, which takes 10 s.
+- WAITING: it arrives as long as its client, which has heard nothing, sends it.
+- ALWAYS: it arrives at any time, and opens a session that its client has given up, or has had and lost.
+
+Checked at each step, besides what the switch checks: an answer that a client takes for a request's is that of the
+request's own execution, as it was sent or as SKIP. No client abandons a session that it holds.
+
+Checked in each state: if everything in flight is lost and the gate is open, each client that sends again what is not
+answered gets an answer to every request, or learns that its session is lost.
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from iswitch.wire.replay import WAITS, Fate, Kind
-from sim.explore.replay_switch import CARRIED_OUT, SKIPPED, UNKNOWN, Answer, Ask, Core, SessionsSwitch, Toy, mark
-from sim.explore.search import Violation, put, search
+from sim.explore.replay_switch import (
+    EXECUTED,
+    SKIPPED,
+    UNKNOWN,
+    Ask,
+    ReplayAnswer,
+    SessionsCore,
+    SessionsSwitch,
+    ToyDispatcher,
+    execution_mark,
+)
+from sim.explore.search import Event, Explorer, Scenario, Violation
 from sim.model.replay.session import RULES, SERIAL, Rules
+from sim.model.tuples import replace_at
 
-__all__ = ["ALWAYS", "WAITING", "WITHIN", "Habits", "Mind", "Scenario", "SessionExplorer", "State"]
+__all__ = [
+    "ALWAYS",
+    "WAITING",
+    "WITHIN",
+    "ClientRules",
+    "ClientState",
+    "SessionExplorer",
+    "SessionScenario",
+    "SessionState",
+]
 
 WITHIN, WAITING, ALWAYS = "within", "waiting", "always"
 
 
-class Habits(NamedTuple):
-    """The clients' rules, which the tests replace by plausible wrong ones. `window`: requests under way, if not `kept`.
-    `takes_waits`: what must wait counts as done. `closes_early`: while others are unanswered. `reuses`: another SAMPLE
-    instead of the SKIP. `believes`: what is answered after a SKIP was skipped, whatever the answer's kind. `any_seq`:
-    an answer is for the oldest request that lacks one. `deaf`: to OLD. `any_old`: of a request that was answered, it
-    says too that the session is lost."""
+class ClientRules(NamedTuple):
+    """Wrong rules that a client may follow; by default none.
+
+    `window`: this many requests in flight instead of `kept`. `accepts_waits`: a request that must wait counts as done.
+    `closes_early`: CLOSE while other requests are unanswered. `reuses`: another SAMPLE instead of the SKIP.
+    `assumes_skipped`: what is answered after a SKIP was skipped, whatever the answer's kind. `ignores_seq`: an answer
+    is for the oldest request that lacks one. `ignores_old`: OLD is no answer. `gives_up_early`: OLD for a request that
+    was answered also means that the session is lost.
+    """
 
     window: int = 0
-    takes_waits: bool = False
+    accepts_waits: bool = False
     closes_early: bool = False
     reuses: bool = False
-    believes: bool = False
-    any_seq: bool = False
-    deaf: bool = False
-    any_old: bool = False
+    assumes_skipped: bool = False
+    ignores_seq: bool = False
+    ignores_old: bool = False
+    gives_up_early: bool = False
 
 
-class Scenario(NamedTuple):
-    """`plans`: kinds of each client's requests. `delays`: of OPENs. `opens`: no state in which more sessions have been
-    given is explored. `first`: number of the first request that the switch ever expects. `resets`: how often it forgets
-    all; OPEN only WITHIN."""
+CORRECT_CLIENTS = ClientRules()
+
+
+@dataclass(frozen=True)
+class SessionScenario(Scenario):
+    """Some clients of one replay service.
+
+    Parameters
+    ----------
+    plans : tuple of tuple of Kind
+        The kinds of each client's requests.
+    sessions, kept : int
+        How many sessions there are, and how many answers each keeps.
+    skips : bool
+        Whether clients may give up a SAMPLE.
+    delays : str
+        How long OPEN remains in the network: WITHIN, WAITING or ALWAYS.
+    opens : int
+        States in which more sessions have been given are not covered.
+    first : int
+        Number of the first request that the switch ever expects.
+    resets : int
+        How often the switch may forget everything; with OPEN only WITHIN.
+    rules : Rules
+        The switch's rules under test.
+    clients : ClientRules
+        The clients' rules under test.
+    dispatcher : type
+        The switch; a subclass makes a mutant.
+    """
 
     plans: tuple[tuple[Kind, ...], ...]
     sessions: int = 1
@@ -64,15 +116,18 @@ class Scenario(NamedTuple):
     first: int = 0
     resets: int = 0
     rules: Rules = RULES
-    habits: Habits = Habits()
-    toy: type[Toy] = Toy
+    clients: ClientRules = CORRECT_CLIENTS
+    dispatcher: type[ToyDispatcher] = ToyDispatcher
 
 
-class Mind(NamedTuple):
-    """What a client knows. `base`: number of its first request. `sent`, and of these `skipped`, a bit mask. `known`: of
-    each request of the plan."""
+class ClientState(NamedTuple):
+    """What a client knows.
 
-    known: tuple[int, ...]
+    `answered`: of each request of the plan UNKNOWN, EXECUTED or SKIPPED. `base`: number of its first request. `sent`:
+    how many requests it has sent, and of these `skipped`, a bit mask.
+    """
+
+    answered: tuple[int, ...]
     session: int | None = None
     base: int = 0
     sent: int = 0
@@ -82,193 +137,227 @@ class Mind(NamedTuple):
     @property
     def low(self) -> int:
         """The oldest request that is not answered."""
-        return next((k for k, known in enumerate(self.known) if known == UNKNOWN), len(self.known))
+        return next((k for k, form in enumerate(self.answered) if form == UNKNOWN), len(self.answered))
 
 
-class State(NamedTuple):
-    """`core` indexes `SessionsSwitch.cores`. `answers`: those that somebody may still make something of."""
-
-    core: int
-    minds: tuple[Mind, ...]
-    answers: frozenset[Answer]
+class GateMoves(NamedTuple):
+    """The gate for SAMPLE opens or shuts."""
 
 
-class SessionExplorer:
-    """Breadth-first search of one scenario."""
+class SwitchResets(NamedTuple):
+    """The switch forgets every session."""
 
-    def __init__(self, scenario: Scenario) -> None:
-        self.scenario, self.plans, self.habits = scenario, scenario.plans, scenario.habits
-        self.switch = SessionsSwitch(scenario.toy(scenario.kept, scenario.rules))
-        self.gated = any(Kind.SAMPLE in plan for plan in scenario.plans)
-        self.fine: set[tuple[int, int, Mind]] = set()
 
-    def start(self) -> State:
-        scenario = self.scenario
-        core = self.switch.start(sessions=scenario.sessions, clients=len(self.plans), first=scenario.first)
-        return State(core, tuple(Mind((UNKNOWN,) * len(plan)) for plan in self.plans), frozenset())
+class SessionFallsSilent(NamedTuple):
+    """Nothing has come from the client of a session for so long that the session may be given away."""
 
-    # The clients
+    session: int
 
-    def ask(self, client: int, mind: Mind, number: int, form: int) -> Ask:
-        kind = Kind.SKIP if form == SKIPPED and not self.habits.reuses else self.plans[client][number]
-        return Ask(client, kind, number, form, mind.session or 0, (mind.base + number) % SERIAL)
 
-    def opens(self, core: Core, client: int, mind: Mind) -> bool:
-        """Its OPEN may come now."""
-        within = core.holds(client) or client not in core.opens
-        return {WITHIN: within and mind.session is None, WAITING: mind.session is None, ALWAYS: True}[
-            self.scenario.delays
-        ]
+class SendsNext(NamedTuple):
+    """A client sends the next request of its plan."""
 
-    def asks(self, core: Core, client: int, mind: Mind) -> Iterator[Ask]:
-        """All of what a client may have sent by now that may come now."""
-        if self.opens(core, client, mind):
-            yield Ask(client, Kind.OPEN)
-        for number in range(mind.sent):
-            yield self.ask(client, mind, number, CARRIED_OUT)
-            if mind.skipped >> number & 1:
-                yield self.ask(client, mind, number, SKIPPED)
+    client: int
 
-    def may_send(self, client: int, mind: Mind) -> bool:
-        plan, window = self.plans[client], self.habits.window or self.scenario.kept
-        if mind.session is None or mind.lost or mind.sent == len(plan) or mind.sent >= mind.low + window:
-            return False
-        return plan[mind.sent] != Kind.CLOSE or mind.low == mind.sent or self.habits.closes_early
 
-    def skips(self, client: int, mind: Mind) -> Iterator[Mind]:
-        for number in range(mind.sent if self.scenario.skips and not mind.lost else 0):
-            if (
-                self.plans[client][number] == Kind.SAMPLE
-                and mind.known[number] == UNKNOWN
-                and not mind.skipped >> number & 1
-            ):
-                yield mind._replace(skipped=mind.skipped | 1 << number)
+class GivesUp(NamedTuple):
+    """A client gives up a SAMPLE that it has sent, and sends SKIP instead."""
 
-    def hear(self, core: Core, mind: Mind, answer: Answer) -> Mind:
-        """What its client makes of an answer."""
-        if answer.kind == Kind.OPEN:
-            fresh = mind.session is None and answer.reason == Fate.DONE
-            return mind._replace(session=answer.session, base=answer.next) if fresh else mind
-        if mind.lost or answer.session != mind.session:
-            return mind
-        if answer.reason == Fate.SESSION or self.is_old(mind, answer):
-            if core.holds(answer.client) and core.opens.count(answer.client) == 1:
-                raise Violation("a client gives up a session that it has")
-            carried_out = len(core.executed[answer.client])
-            if Kind.CLOSE in self.plans[answer.client][:carried_out] and mind.low < carried_out - 1:
-                raise Violation("a client loses an answer by its own CLOSE")
-            return mind._replace(lost=True)
-        number = mind.low if self.habits.any_seq else (answer.seq - mind.base) % SERIAL
-        if not self.is_final(answer) or number >= mind.sent or mind.known[number] != UNKNOWN:
-            return mind
-        skipped = bool(mind.skipped >> number & 1)
-        if answer.kind != self.plans[answer.client][number] and not (skipped and answer.kind == Kind.SKIP):
-            return mind
-        form = (
-            SKIPPED
-            if answer.kind == Kind.SKIP or skipped and (self.habits.reuses or self.habits.believes)
-            else CARRIED_OUT
-        )
-        if (number, form) not in core.executed[answer.client] or answer.mark != mark(answer.client, number, form):
-            raise Violation("an answer is taken for that of another execution")
-        return mind._replace(known=put(mind.known, number, form))
+    client: int
+    number: int
 
-    def is_old(self, mind: Mind, answer: Answer) -> bool:
-        """Says so of a request of which its client knows nothing."""
-        number = (answer.seq - mind.base) % SERIAL
-        fresh = self.habits.any_old or number < len(mind.known) and mind.known[number] == UNKNOWN
-        return answer.reason == Fate.OLD and fresh and not self.habits.deaf
 
-    def is_final(self, answer: Answer) -> bool:
-        return answer.reason in (Fate.DONE, Fate.RANGE) or self.habits.takes_waits and answer.reason in WAITS
+class SessionState(NamedTuple):
+    """`switch`: number of the switch's state. `answers`: those that still matter to a client."""
 
-    def matters(self, mind: Mind, answer: Answer) -> bool:
-        """Its client may still make something of it."""
-        if answer.kind == Kind.OPEN:
-            return mind.session is None and answer.reason == Fate.DONE
-        number = (answer.seq - mind.base) % SERIAL
-        fresh = (
-            number < len(mind.known)
-            and mind.known[number] == UNKNOWN
-            or self.habits.any_seq
-            and mind.low < len(mind.known)
-        )
-        return not mind.lost and (
-            answer.reason == Fate.SESSION or self.is_old(mind, answer) or self.is_final(answer) and fresh
-        )
+    switch: int
+    clients: tuple[ClientState, ...]
+    answers: frozenset[ReplayAnswer]
 
-    # The search
 
-    def successors(self, state: State) -> Iterator[tuple[Any, State]]:
-        for event, after in self.steps(state):
-            if len(self.switch.cores[after.core].opens) <= self.scenario.opens:
-                answers = frozenset(
-                    answer for answer in after.answers if self.matters(after.minds[answer.client], answer)
-                )
-                yield event, after._replace(answers=answers)
+class SessionExplorer(Explorer[SessionState]):
+    """Search of one `SessionScenario`."""
 
-    def steps(self, state: State) -> Iterator[tuple[Any, State]]:
-        core = self.switch.cores[state.core]
-        if self.gated:
-            yield "the gate moves", state._replace(core=self.switch.intern(core._replace(gate=not core.gate)))
+    def __init__(self, scenario: SessionScenario) -> None:
+        self.scenario, self.plans, self.rules = scenario, scenario.plans, scenario.clients
+        self.switch = SessionsSwitch(scenario.dispatcher(scenario.kept, scenario.rules))
+        self.is_gated = any(Kind.SAMPLE in plan for plan in scenario.plans)
+        self._succeeds: set[tuple[int, int, ClientState]] = set()
+
+    def start(self) -> SessionState:
+        s = self.scenario
+        switch = self.switch.start(sessions=s.sessions, clients=len(self.plans), first=s.first)
+        clients = tuple(ClientState((UNKNOWN,) * len(plan)) for plan in self.plans)
+        return SessionState(switch, clients, frozenset())
+
+    def core(self, state: SessionState) -> SessionsCore:
+        """Return the switch in a state."""
+        return self.switch.states[state.switch]
+
+    def is_covered(self, state: SessionState) -> bool:
+        return len(self.core(state).opens) <= self.scenario.opens
+
+    # What may happen
+
+    def events(self, state: SessionState) -> Iterator[Event]:
+        core = self.core(state)
+        if self.is_gated:
+            yield GateMoves()
         if core.resets < self.scenario.resets:
-            yield "the switch is reset", state._replace(core=self.switch.reset(state.core))
-        for k in core.audible():
-            yield f"session {k} is silent", state._replace(core=self.switch.intern(core.hushed(k)))
-        for client, mind in enumerate(state.minds):
-            for ask in self.asks(core, client, mind):
-                number, answers = self.switch.move(state.core, ask)
-                yield ask, state._replace(core=number, answers=state.answers.union(answers))
-            if self.may_send(client, mind):
-                yield (
-                    f"client {client} sends {mind.sent}",
-                    state._replace(minds=put(state.minds, client, mind._replace(sent=mind.sent + 1))),
-                )
-            for after in self.skips(client, mind):
-                yield (
-                    f"client {client} gives up, now {after.skipped:#b}",
-                    state._replace(minds=put(state.minds, client, after)),
-                )
-        for answer in sorted(state.answers):
-            mind = self.hear(core, state.minds[answer.client], answer)
-            yield answer, state._replace(minds=put(state.minds, answer.client, mind))
+            yield SwitchResets()
+        yield from map(SessionFallsSilent, core.active())
+        for number, client in enumerate(state.clients):
+            yield from self._requests(core, number, client)
+            if self._may_send(number, client):
+                yield SendsNext(number)
+            yield from self._skippable(number, client)
+        yield from sorted(state.answers)
 
-    # Progress
+    def _requests(self, core: SessionsCore, number: int, client: ClientState) -> Iterator[Ask]:
+        """Return what a client may have sent up to now and that may arrive now."""
+        if self._open_may_arrive(core, number, client):
+            yield Ask(number, Kind.OPEN)
+        for k in range(client.sent):
+            yield self._request(number, client, k, EXECUTED)
+            if client.skipped >> k & 1:
+                yield self._request(number, client, k, SKIPPED)
 
-    def check_progress(self, state: State) -> None:
-        for client, mind in enumerate(state.minds):
-            key = state.core, client, mind
-            if key not in self.fine:
-                self.go_on(self.switch.intern(self.switch.cores[state.core]._replace(gate=True)), client, mind)
-                self.fine.add(key)
+    def _request(self, number: int, client: ClientState, k: int, form: int) -> Ask:
+        kind = Kind.SKIP if form == SKIPPED and not self.rules.reuses else self.plans[number][k]
+        return Ask(number, kind, k, form, client.session or 0, (client.base + k) % SERIAL)
 
-    def go_on(self, number: int, client: int, mind: Mind) -> None:
-        """One client carries out what is left of its plan, on a network without faults; the others fall silent if it
-        needs a place."""
+    def _open_may_arrive(self, core: SessionsCore, number: int, client: ClientState) -> bool:
+        if self.scenario.delays == ALWAYS:
+            return True
+        never_lost = core.holds(number) or number not in core.opens
+        return client.session is None and (never_lost or self.scenario.delays == WAITING)
 
-        def exchange(ask: Ask) -> list[Answer]:
-            nonlocal number, mind
-            number, answers = self.switch.move(number, ask)
+    def _may_send(self, number: int, client: ClientState) -> bool:
+        plan, window = self.plans[number], self.rules.window or self.scenario.kept
+        if client.session is None or client.lost or client.sent == len(plan) or client.sent >= client.low + window:
+            return False
+        return plan[client.sent] != Kind.CLOSE or client.low == client.sent or self.rules.closes_early
+
+    def _skippable(self, number: int, client: ClientState) -> Iterator[GivesUp]:
+        for k in range(client.sent if self.scenario.skips and not client.lost else 0):
+            is_sample = self.plans[number][k] == Kind.SAMPLE
+            if is_sample and client.answered[k] == UNKNOWN and not client.skipped >> k & 1:
+                yield GivesUp(number, k)
+
+    # What it does
+
+    def after(self, state: SessionState, event: Event) -> SessionState:
+        """Return the state after an event, without answers that no longer matter."""
+        after = self._after(state, event)
+        answers = (answer for answer in after.answers if self._matters(after.clients[answer.client], answer))
+        return after._replace(answers=frozenset(answers))
+
+    def _after(self, state: SessionState, event: Event) -> SessionState:
+        core = self.core(state)
+        match event:
+            case GateMoves():
+                return state._replace(switch=self.switch.number(core._replace(gate=not core.gate)))
+            case SwitchResets():
+                return state._replace(switch=self.switch.reset(state.switch))
+            case SessionFallsSilent(session):
+                return state._replace(switch=self.switch.number(core.silenced(session)))
+            case Ask():
+                switch, answers = self.switch.step(state.switch, event)
+                return state._replace(switch=switch, answers=state.answers.union(answers))
+        client = state.clients[event.client]
+        match event:
+            case SendsNext():
+                client = client._replace(sent=client.sent + 1)
+            case GivesUp(_, number):
+                client = client._replace(skipped=client.skipped | 1 << number)
+            case ReplayAnswer():
+                client = self._receive(core, client, event)
+        return state._replace(clients=replace_at(state.clients, event.client, client))
+
+    def _receive(self, core: SessionsCore, client: ClientState, answer: ReplayAnswer) -> ClientState:
+        """Return the client after an answer."""
+        if answer.kind == Kind.OPEN:
+            is_first = client.session is None and answer.reason == Fate.DONE
+            return client._replace(session=answer.session, base=answer.next) if is_first else client
+        if client.lost or answer.session != client.session:
+            return client
+        if answer.reason == Fate.SESSION or self._is_old(client, answer):
+            self._check_lost(core, client, answer.client)
+            return client._replace(lost=True)
+        number = client.low if self.rules.ignores_seq else (answer.seq - client.base) % SERIAL
+        if not self._is_final(answer) or number >= client.sent or client.answered[number] != UNKNOWN:
+            return client
+        skipped = bool(client.skipped >> number & 1)
+        if answer.kind != self.plans[answer.client][number] and not (skipped and answer.kind == Kind.SKIP):
+            return client
+        is_skip = answer.kind == Kind.SKIP or skipped and (self.rules.reuses or self.rules.assumes_skipped)
+        form = SKIPPED if is_skip else EXECUTED
+        was_executed = (number, form) in core.executed[answer.client]
+        if not was_executed or answer.mark != execution_mark(answer.client, number, form):
+            raise Violation("an answer is mistaken for that of another execution")
+        return client._replace(answered=replace_at(client.answered, number, form))
+
+    def _check_lost(self, core: SessionsCore, client: ClientState, number: int) -> None:
+        """Check that a client that takes its session for lost has lost it, and nothing else."""
+        if core.holds(number) and core.opens.count(number) == 1:
+            raise Violation("a client abandons a session that it holds")
+        executed = len(core.executed[number])
+        if Kind.CLOSE in self.plans[number][:executed] and client.low < executed - 1:
+            raise Violation("a client loses an answer by its own CLOSE")
+
+    def _is_old(self, client: ClientState, answer: ReplayAnswer) -> bool:
+        """Return whether an answer says OLD for a request whose answer its client lacks."""
+        number = (answer.seq - client.base) % SERIAL
+        is_open = self.rules.gives_up_early or number < len(client.answered) and client.answered[number] == UNKNOWN
+        return answer.reason == Fate.OLD and is_open and not self.rules.ignores_old
+
+    def _is_final(self, answer: ReplayAnswer) -> bool:
+        return answer.reason in (Fate.DONE, Fate.RANGE) or self.rules.accepts_waits and answer.reason in WAITS
+
+    def _matters(self, client: ClientState, answer: ReplayAnswer) -> bool:
+        """Return whether an answer may still change what its client knows."""
+        if answer.kind == Kind.OPEN:
+            return client.session is None and answer.reason == Fate.DONE
+        if client.lost:
+            return False
+        number, total = (answer.seq - client.base) % SERIAL, len(client.answered)
+        is_open = number < total and client.answered[number] == UNKNOWN
+        is_open = is_open or self.rules.ignores_seq and client.low < total
+        return answer.reason == Fate.SESSION or self._is_old(client, answer) or self._is_final(answer) and is_open
+
+    # What is promised
+
+    def check(self, state: SessionState) -> None:
+        """Check that each client can finish its plan on a network that is empty now and loses nothing."""
+        for number, client in enumerate(state.clients):
+            key = state.switch, number, client
+            if key not in self._succeeds:
+                self._finish(self.switch.number(self.core(state)._replace(gate=True)), number, client)
+                self._succeeds.add(key)
+
+    def _finish(self, switch: int, number: int, client: ClientState) -> None:
+        """Let one client carry out the rest of its plan. The others fall silent if it needs a session."""
+
+        def exchange(ask: Ask) -> bool:
+            """Send a request, receive its answers, and return whether one of them says DONE."""
+            nonlocal switch, client
+            switch, answers = self.switch.step(switch, ask)
             for answer in answers:
-                mind = self.hear(self.switch.cores[number], mind, answer)
-            return list(answers)
+                client = self._receive(self.switch.states[switch], client, answer)
+            return any(answer.reason == Fate.DONE for answer in answers)
 
-        if mind.session is None:
-            if not any(answer.reason == Fate.DONE for answer in exchange(Ask(client, Kind.OPEN))):
-                core = self.switch.cores[number]
-                number = self.switch.intern(core.hushed(*core.audible()))
-                exchange(Ask(client, Kind.OPEN))
-            if mind.session is None:
-                raise Violation("nobody gets a place although all are silent")
-        while not mind.lost and mind.low < len(mind.known):
-            low = mind.low
-            while self.may_send(client, mind):
-                mind = mind._replace(sent=mind.sent + 1)
-            for k in range(low, mind.sent):
-                exchange(self.ask(client, mind, k, SKIPPED if mind.skipped >> k & 1 else CARRIED_OUT))
-            if mind.low == low and not mind.lost:
+        if client.session is None:
+            if not exchange(Ask(number, Kind.OPEN)):
+                core = self.switch.states[switch]
+                switch = self.switch.number(core.silenced(*core.active()))
+                exchange(Ask(number, Kind.OPEN))
+            if client.session is None:
+                raise Violation("no client is given a session although all are silent")
+        while not client.lost and client.low < len(client.answered):
+            low = client.low
+            while self._may_send(number, client):
+                client = client._replace(sent=client.sent + 1)
+            for k in range(low, client.sent):
+                exchange(self._request(number, client, k, SKIPPED if client.skipped >> k & 1 else EXECUTED))
+            if client.low == low and not client.lost:
                 raise Violation("a request is never answered")
-
-    def run(self) -> set[State]:
-        """All reachable states, or a Violation."""
-        return search(self.start(), self.successors, self.check_progress)

@@ -1,8 +1,7 @@
-"""The switch of `explorer.py`: the dispatcher itself before requests that do nothing but leave a mark, as a state that
-requests move.
+"""The switch of `replay.py`: the dispatcher itself in front of toy requests, as a state that requests change.
 
-Checked at each step: requests are carried out under their own client's session, each once, in the client's order,
-without gaps. Nobody who was heard loses a place.
+Checked at each step: requests are executed in their own client's session, each once, in the client's order, without
+gaps. No client that was not silent loses its session.
 """
 
 from typing import NamedTuple
@@ -11,39 +10,50 @@ import numpy as np
 
 from iswitch.config import Replay
 from iswitch.wire.replay import REPLAY_HEADER, SESSION_SILENT_US, STATUS, Fate, Kind
-from sim.explore.cores import Cores
-from sim.explore.search import Violation, put
+from sim.explore.search import Violation
+from sim.explore.switch import ExploredSwitch
 from sim.model.decide.membership import Source
 from sim.model.replay import frames
 from sim.model.replay.dispatcher import Dispatcher, Effect, Sent
 from sim.model.replay.frames import Request
 from sim.model.replay.session import RULES, SERIAL, Place, Rules
+from sim.model.tuples import replace_at
 
-__all__ = ["CARRIED_OUT", "SKIPPED", "UNKNOWN", "Answer", "Ask", "Core", "SessionsSwitch", "Toy", "mark"]
+__all__ = [
+    "EXECUTED",
+    "SKIPPED",
+    "UNKNOWN",
+    "Ask",
+    "ReplayAnswer",
+    "SessionsCore",
+    "SessionsSwitch",
+    "ToyDispatcher",
+    "execution_mark",
+]
 
-UNKNOWN, CARRIED_OUT, SKIPPED = range(3)
-"""What a client knows of a request, and in what form it was carried out."""
+UNKNOWN, EXECUTED, SKIPPED = range(3)
+"""What a client knows of a request, and in what form the switch executed it."""
 
 NOW_US = 0
 SILENT_SINCE_US = NOW_US - SESSION_SILENT_US
 
 Executed = tuple[tuple[tuple[int, int], ...], ...]
-"""Of each client number and form of what was carried out, in order."""
+"""For each client, number and form of what was executed, in order."""
 
 
 class Ask(NamedTuple):
-    """A request, `number` from 0 in its client's plan."""
+    """A request reaches the switch. `number` counts from 0 in its client's plan."""
 
     client: int
     kind: Kind
     number: int = 0
-    form: int = CARRIED_OUT
+    form: int = EXECUTED
     session: int = 0
     seq: int = 0
 
 
-class Answer(NamedTuple):
-    """What a client may hear. `mark`: of the execution."""
+class ReplayAnswer(NamedTuple):
+    """An answer reaches a client. `mark` names the execution."""
 
     client: int
     kind: int
@@ -54,8 +64,11 @@ class Answer(NamedTuple):
     mark: int
 
 
-class Core(NamedTuple):
-    """`opens`: whom sessions were given, in order. `resets`: how often the switch has forgotten all."""
+class SessionsCore(NamedTuple):
+    """The switch, and what its promises refer to.
+
+    `opens`: the clients that sessions were given to, in order. `resets`: how often the switch has forgotten everything.
+    """
 
     places: tuple[Place, ...]
     executed: Executed
@@ -64,11 +77,11 @@ class Core(NamedTuple):
     resets: int = 0
 
     def holds(self, client: int) -> bool:
-        """The client's nonce has a session."""
+        """Return whether a client's nonce has a session."""
         return any(place.open and place.nonce == client + 1 for place in self.places)
 
-    def hushed(self, *sessions: int) -> "Core":
-        """After the time in which nothing came from these."""
+    def silenced(self, *sessions: int) -> "SessionsCore":
+        """Return the switch after these sessions were silent for so long that they may be given away."""
         return self._replace(
             places=tuple(
                 place._replace(heard_us=SILENT_SINCE_US) if k in sessions else place
@@ -76,19 +89,22 @@ class Core(NamedTuple):
             )
         )
 
-    def audible(self) -> list[int]:
-        """Open sessions that have not been silent."""
+    def active(self) -> list[int]:
+        """Return the open sessions that have not been silent."""
         return [k for k, place in enumerate(self.places) if place.open and place.heard_us == NOW_US]
 
 
-def mark(client: int, number: int, form: int) -> int:
-    """Of an execution; not 0."""
+def execution_mark(client: int, number: int, form: int) -> int:
+    """Return a number, not 0, that tells executions apart."""
     return client << 8 | number << 2 | form
 
 
-class Toy(Dispatcher):
-    """WRITE is refused (RANGE) and takes its number, SAMPLE waits while the gate is shut. The body of an ordered
-    request says whose it is and what; faults are always answered."""
+class ToyDispatcher(Dispatcher):
+    """The dispatcher with requests that only leave a mark.
+
+    WRITE is refused (RANGE) and takes its number. SAMPLE waits while the gate is shut. The body of an ordered request
+    says which client's it is, and which request. Faults are always answered.
+    """
 
     def __init__(self, kept: int, rules: Rules = RULES) -> None:
         super().__init__(Replay(kept=kept))
@@ -108,13 +124,13 @@ class Toy(Dispatcher):
     def effect(self, asked: Request) -> Effect:
         client, number, form = asked.body
         if self.places[asked.session].nonce != client + 1:
-            raise Violation("a request is carried out under somebody else's session")
-        if number != len(self.executed[client]):
-            raise Violation(
-                "a request is carried out " + ("twice" if number < len(self.executed[client]) else "before its turn")
-            )
-        self.executed = put(self.executed, client, (*self.executed[client], (number, form)))
-        return Effect(Fate.RANGE if asked.kind == Kind.WRITE else Fate.DONE, done=mark(client, number, form))
+            raise Violation("a request is executed in another client's session")
+        executed = self.executed[client]
+        if number != len(executed):
+            raise Violation("a request is executed " + ("twice" if number < len(executed) else "out of order"))
+        self.executed = replace_at(self.executed, client, (*executed, (number, form)))
+        fate = Fate.RANGE if asked.kind == Kind.WRITE else Fate.DONE
+        return Effect(fate, done=execution_mark(client, number, form))
 
     def show(self, asked: Request, source: Source) -> tuple[Fate, Sent]:
         return Fate.DONE, [self.told(asked, source)]
@@ -123,45 +139,48 @@ class Toy(Dispatcher):
         return frames.status(reason=effect.fate, next=place.next, done=effect.done)
 
     def settle(self, asked: Request, effect: Effect) -> None:
-        """Nothing: a toy keeps no more than was executed."""
+        """Do nothing: a toy has no state besides what was executed."""
 
 
-class SessionsSwitch(Cores[Core]):
-    """One that serves sessions."""
+class SessionsSwitch(ExploredSwitch[SessionsCore, tuple[ReplayAnswer, ...]]):
+    """A replay service that knows sessions only."""
 
-    def __init__(self, toy: Toy) -> None:
+    def __init__(self, dispatcher: ToyDispatcher) -> None:
         super().__init__()
-        self.toy = toy
+        self.dispatcher = dispatcher
 
     def start(self, *, sessions: int, clients: int, first: int) -> int:
-        unused = Place(next=(first - self.toy.config.kept) % SERIAL)
-        return self.intern(Core((unused,) * sessions, ((),) * clients))
+        """Return the number of the first state: no session is open."""
+        unused = Place(next=(first - self.dispatcher.config.kept) % SERIAL)
+        return self.number(SessionsCore((unused,) * sessions, ((),) * clients))
 
     def reset(self, number: int) -> int:
-        """As at the start; what was carried out before has been."""
-        core = self.cores[number]
-        return self.intern(core._replace(places=self.cores[0].places, resets=core.resets + 1))
+        """Return the number of the state after a reset of the switch. What was executed remains executed."""
+        core = self.states[number]
+        return self.number(core._replace(places=self.states[0].places, resets=core.resets + 1))
 
-    def perform(self, core: Core, ask: Ask) -> tuple[Core, tuple[Answer, ...]]:
-        """The switch after a request, and its answers."""
-        toy, nonce = self.toy, ask.client + 1
-        toy.places, toy.executed, toy.gate = list(core.places), core.executed, core.gate
-        body = nonce.to_bytes(8, "little") if ask.kind == Kind.OPEN else bytes([ask.client, ask.number, ask.form])
-        request = Request(ask.kind, ask.session, 0, ask.seq, 0, 0, 0, nonce, body)
-        fate, sent = toy.handle(request, Source(0, b"", ask.client, 0), NOW_US)
-        given = (ask.client,) if ask.kind == Kind.OPEN and fate == Fate.DONE and not core.holds(ask.client) else ()
-        after = core._replace(places=tuple(toy.places), executed=toy.executed, opens=core.opens + given)
-        if ask.kind == Kind.OPEN and fate == Fate.DONE and not after.holds(ask.client):
-            raise Violation("a client is given somebody else's session")
-        if any(place.nonce != core.places[k].nonce for k, place in enumerate(after.places) if k in core.audible()):
-            raise Violation("somebody who was heard loses the place")
-        return after, tuple(heard(source.ip, payload) for source, payload in sent)
+    def transition(self, state: SessionsCore, event: Ask) -> tuple[SessionsCore, tuple[ReplayAnswer, ...]]:
+        dispatcher, client, nonce = self.dispatcher, event.client, event.client + 1
+        dispatcher.places, dispatcher.executed, dispatcher.gate = list(state.places), state.executed, state.gate
+        is_open = event.kind == Kind.OPEN
+        body = nonce.to_bytes(8, "little") if is_open else bytes([client, event.number, event.form])
+        request = Request(event.kind, event.session, 0, event.seq, 0, 0, 0, nonce, body)
+        fate, sent = dispatcher.handle(request, Source(0, b"", client, 0), NOW_US)
+        is_given = is_open and fate == Fate.DONE
+        opens = (*state.opens, client) if is_given and not state.holds(client) else state.opens
+        after = state._replace(places=tuple(dispatcher.places), executed=dispatcher.executed, opens=opens)
+        if is_given and not after.holds(client):
+            raise Violation("a client is given another client's session")
+        if any(after.places[k].nonce != state.places[k].nonce for k in state.active()):
+            raise Violation("a client that was not silent loses its session")
+        return after, tuple(answer_of(source.ip, payload) for source, payload in sent)
 
 
-def heard(client: int, payload: bytes) -> Answer:
+def answer_of(client: int, payload: bytes) -> ReplayAnswer:
+    """Return the answer in a UDP payload."""
     header = np.frombuffer(payload, REPLAY_HEADER, 1)[0]
     status = np.frombuffer(payload, STATUS, 1, REPLAY_HEADER.itemsize)[0]
-    return Answer(
+    return ReplayAnswer(
         client,
         *(int(header[name]) for name in ("kind", "session", "seq")),
         *(int(status[name]) for name in ("reason", "next", "done")),

@@ -1,121 +1,160 @@
-"""The ring explored with links that carry messages, and single kinds of faults: the check of `explorer.py`'s network.
+"""The ring over links that carry messages, with single kinds of faults: a check of the network that remembers everything.
 
-Each worker has a link to the switch and one back, first in, first out, with at most `room` messages under way each;
-a worker does not repeat what is still under way, and the switch takes no message whose answer has no room. Faults:
-`loss`: the next message of a link may vanish. `duplicate`: it may arrive and yet stay. `reorder`: any message of a
-link may be the next, so that one may be overtaken for ever (late delivery).
+Each worker has a link to the switch and one back. Links are first in, first out, and hold at most `room` messages. A
+worker does not repeat what is still in flight, and the switch takes no message whose answer has no room.
 
-Every (switch, workers) reached here must be among the states of `Explorer`, whose network can do more.
+Every (switch, workers) reached here must be among the states of `RingExplorer`, whose network can do more.
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
-from sim.explore.ring import Explorer, State, lowest_missing
-from sim.explore.ring_switch import UNKNOWN, Scenario
-from sim.explore.search import put, search
+from sim.explore.messages import UNKNOWN, Contribution, Receipt, is_member, lowest_missing
+from sim.explore.ring import RingExplorer, RingState
+from sim.explore.ring_switch import RingScenario
+from sim.explore.search import Event, Explorer
+from sim.model.tuples import replace_at
 
-__all__ = ["LOSS", "DUPLICATE", "REORDER", "LinkExplorer", "LinkState"]
+__all__ = ["DUPLICATE", "LOSS", "REORDER", "LinkExplorer", "LinkState"]
 
 LOSS, DUPLICATE, REORDER = "loss", "duplicate", "reorder"
+"""Faults of a link: its next message may vanish; a message may arrive and stay; any message may be the next.
+
+With `REORDER` a message may be overtaken for ever, which is late delivery.
+"""
 
 Link = tuple[Any, ...]
+Message = Contribution | Receipt
 
 
 class LinkState(NamedTuple):
-    """`up`: messages to the switch; `down`: segments whose results travel to each worker."""
+    """`ring`: switch and workers. `up`: per worker, messages to the switch. `down`: segments whose results travel to it."""
 
-    core: int
-    held: tuple[int, ...]
+    ring: RingState
     up: tuple[Link, ...]
     down: tuple[tuple[int, ...], ...]
 
 
-class Got(NamedTuple):
-    worker: int
-    segment: int
+class Sent(NamedTuple):
+    """A worker sends a message."""
+
+    message: Message
 
 
 class Lost(NamedTuple):
+    """The next message on a worker's link vanishes, towards the switch (`up`) or from it."""
+
+    worker: int
+    up: bool
+
+
+class Arrived(NamedTuple):
+    """A message reaches the switch. `stays`: a duplicate of it remains on the link."""
+
+    message: Message
+    stays: bool
+
+
+class ResultArrived(NamedTuple):
+    """A result reaches a worker. `stays`: a duplicate of it remains on the link."""
+
     worker: int
     segment: int
+    stays: bool
 
 
-def without(link: tuple, at: int) -> tuple:
-    return link[:at] + link[at + 1 :]
+class LinkExplorer(Explorer[LinkState]):
+    """Search of one `RingScenario` with links.
 
+    Parameters
+    ----------
+    scenario : RingScenario
+    faults : frozenset of str
+        Any of LOSS, DUPLICATE, REORDER.
+    room : int
+        How many messages a link holds.
+    """
 
-class LinkExplorer:
-    """`faults` is a set of the kinds above. Switch and workers are those of an `Explorer`."""
-
-    def __init__(self, scenario: Scenario, faults: frozenset[str], room: int = 1) -> None:
+    def __init__(self, scenario: RingScenario, faults: frozenset[str], room: int = 1) -> None:
         self.scenario, self.faults, self.room = scenario, faults, room
-        self.base = Explorer(scenario)
+        self.base = RingExplorer(scenario)
 
     def start(self) -> LinkState:
-        core, held = self.base.start()
-        return LinkState(core, held, ((),) * self.scenario.workers, ((),) * self.scenario.workers)
+        empty = ((),) * self.scenario.workers
+        return LinkState(self.base.start(), empty, empty)
 
-    def run(self) -> set[LinkState]:
-        """All reachable states, or a Violation."""
-        return search(
-            self.start(), self.successors, lambda state: self.base.check_progress(State(state.core, state.held))
-        )
+    def check(self, state: LinkState) -> None:
+        self.base.check(state.ring)
 
-    def order(self, link: tuple) -> tuple:
-        """Where any message may be next, the order on the link is no part of the state."""
+    def events(self, state: LinkState) -> Iterator[Event]:
+        core = self.base.core(state.ring)
+        yield from self.base.operations(core)
+        for worker in range(self.scenario.workers):
+            if is_member(core.ring.live, worker):
+                yield from (Sent(message) for message in self._sendable(state, worker))
+                if LOSS in self.faults:
+                    yield from (Lost(worker, up) for up in (True, False) if (state.up if up else state.down)[worker])
+                for stays in (False, True) if DUPLICATE in self.faults else (False,):
+                    yield from (
+                        Arrived(message, stays)
+                        for message in self._next(state.up[worker])
+                        if self._has_room(state, message)
+                    )
+                    yield from (ResultArrived(worker, segment, stays) for segment in self._next(state.down[worker]))
+
+    def _sendable(self, state: LinkState, worker: int) -> Iterator[Message]:
+        """Return what a worker may send that is not in flight, if its link has room."""
+        held, link = state.ring.held[worker], state.up[worker]
+        if len(link) < self.room:
+            low = lowest_missing(held)
+            for message in chain[Message](self.base.contributions(worker, low, held), self.base.receipts(worker, low)):
+                if message not in link:
+                    yield message
+
+    def _next(self, link: Link) -> Link:
+        """Return the messages that may be the next to arrive."""
+        return link if REORDER in self.faults else link[:1]
+
+    def _has_room(self, state: LinkState, message: Message) -> bool:
+        return all(len(link) <= self.room for link in self._answered(state, message).down)
+
+    def after(self, state: LinkState, event: Event) -> LinkState:
+        match event:
+            case Sent(message):
+                link = self._ordered((*state.up[message.worker], message))
+                return state._replace(up=replace_at(state.up, message.worker, link))
+            case Lost(worker, True):
+                return state._replace(up=replace_at(state.up, worker, state.up[worker][1:]))
+            case Lost(worker, False):
+                return state._replace(down=replace_at(state.down, worker, state.down[worker][1:]))
+            case Arrived(message, stays):
+                after = self._answered(state, message)
+                link = state.up[message.worker]
+                return (
+                    after if stays else after._replace(up=replace_at(state.up, message.worker, without(link, message)))
+                )
+            case ResultArrived(worker, segment, stays):
+                after = state._replace(ring=self.base.hold(state.ring, worker, segment))
+                link = state.down[worker]
+                return after if stays else after._replace(down=replace_at(state.down, worker, without(link, segment)))
+        return state._replace(ring=self.base.after(state.ring, event))
+
+    def _answered(self, state: LinkState, message: Message) -> LinkState:
+        """Return the state after the switch took a message and sent what it answers."""
+        switch, sent = self.base.switch.step(state.ring.switch, message)
+        down = state.down
+        for m in range(self.scenario.workers if sent.segment != UNKNOWN else 0):
+            if is_member(sent.receivers, m):
+                down = replace_at(down, m, self._ordered((*down[m], sent.segment)))
+        return state._replace(ring=self.base.moved(state.ring, switch), down=down)
+
+    def _ordered(self, link: Link) -> Link:
+        """Return the link as part of a state: where any message may be next, the order does not matter."""
         return tuple(sorted(link, key=repr)) if REORDER in self.faults else link
 
-    def takings(self, link: tuple) -> Iterator[tuple[Any, tuple]]:
-        """A message that may be next and what may then be left on the link."""
-        for at, message in enumerate(link):
-            if at and REORDER not in self.faults:
-                break
-            yield message, without(link, at)
-            if DUPLICATE in self.faults:
-                yield message, link
 
-    def successors(self, state: LinkState) -> Iterator[tuple[Any, LinkState]]:
-        core = self.base.switch.cores[state.core]
-        for action in self.base.actions(core):
-            yield action, self.turn(state, self.base.switch.move(state.core, action)[0])
-        for worker in range(self.scenario.workers):
-            if core.ring.live >> worker & 1:
-                yield from self.sends(state, worker)
-                yield from self.losses(state, worker)
-                yield from self.arrivals_up(state, worker)
-                yield from self.arrivals_down(state, worker)
-
-    def turn(self, state: LinkState, core: int) -> LinkState:
-        """The switch is in another state, with what that means for who has left: as in `Explorer`."""
-        return state._replace(core=core, held=self.base.turn(State(state.core, state.held), core).held)
-
-    def sends(self, state: LinkState, worker: int) -> Iterator[tuple[Any, LinkState]]:
-        held, link = state.held[worker], state.up[worker]
-        low = lowest_missing(held)
-        if len(link) < self.room:
-            for message in (*self.base.contributions(worker, held, low), *self.base.receipts(worker, low)):
-                if message not in link:
-                    yield message, state._replace(up=put(state.up, worker, self.order((*link, message))))
-
-    def losses(self, state: LinkState, worker: int) -> Iterator[tuple[Any, LinkState]]:
-        up, down = state.up[worker], state.down[worker]
-        if LOSS in self.faults and up:
-            yield up[0], state._replace(up=put(state.up, worker, up[1:]))
-        if LOSS in self.faults and down:
-            yield Lost(worker, down[0]), state._replace(down=put(state.down, worker, down[1:]))
-
-    def arrivals_up(self, state: LinkState, worker: int) -> Iterator[tuple[Any, LinkState]]:
-        for message, rest in self.takings(state.up[worker]):
-            core, segment, receivers, _ = self.base.switch.move(state.core, message)
-            down = state.down
-            for m in range(self.scenario.workers):
-                if segment != UNKNOWN and receivers >> m & 1:
-                    down = put(down, m, self.order((*down[m], segment)))
-            if all(len(link) <= self.room for link in down):
-                yield message, self.turn(state, core)._replace(up=put(state.up, worker, rest), down=down)
-
-    def arrivals_down(self, state: LinkState, worker: int) -> Iterator[tuple[Any, LinkState]]:
-        for segment, rest in self.takings(state.down[worker]):
-            held = put(state.held, worker, state.held[worker] | 1 << segment)
-            yield Got(worker, segment), state._replace(held=held, down=put(state.down, worker, rest))
+def without(link: Link, message: Any) -> Link:
+    """Return the link without one copy of a message."""
+    at = link.index(message)
+    return link[:at] + link[at + 1 :]

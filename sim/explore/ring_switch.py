@@ -1,45 +1,56 @@
-"""The switch of `explorer.py`: the ring on one side, accumulators and everything that was promised on the other.
+"""The switch of `ring.py`: the golden rules of the ring, and beside them accumulators and every promise made so far.
 
-A payload is one bit that names its worker and segment; the accumulators are sets of such bits, driven by the same
+A payload is one bit that names its worker and segment. The accumulators are sets of such bits, driven by the same
 `Work` as the gateware's. Each step is checked as it is made.
 """
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from iswitch.wire import Operation, Outcome, SlotState
-from sim.explore.cores import Cores
-from sim.explore.search import Violation, put
-from sim.model.decide import ring as rules_of
-from sim.model.decide.ring import RULES, Ring, Rules, Slot, Work
+from sim.explore.messages import UNKNOWN, Contribution, Leave, Receipt, SegmentNumbers, SetThreshold, is_member
+from sim.explore.search import Event, Scenario, Violation
+from sim.explore.switch import ExploredSwitch
+from sim.model.decide import ring as golden
+from sim.model.decide.ring import RULES, SERIAL, Ring, Rules, Slot, Step, Work
+from sim.model.tuples import replace_at
 
-__all__ = [
-    "SERIAL",
-    "UNKNOWN",
-    "Contribution",
-    "Core",
-    "Event",
-    "Force",
-    "Join",
-    "Leave",
-    "Overdue",
-    "Receipt",
-    "RingSwitch",
-    "Scenario",
-    "SetThreshold",
-]
-
-SERIAL = 1 << 32
-UNKNOWN = -1
-
-Event = tuple[Any, ...]
+__all__ = ["DeadlinePasses", "ForceSegment", "Join", "RingCore", "RingScenario", "RingSent", "RingSwitch"]
 
 
-class Scenario(NamedTuple):
-    """What is explored. `leaves`: how many workers may be gone at a time, by their own will or evicted, rightly or not.
-    `joins`: those who are gone may join again. `boundaries`: last segments of collectives. `thresholds`: values that
-    SET_H may set at any time. `tainted`: (worker, segment) pairs to be quarantined. `whole`: segments that wait for
-    all. `forces`: open slots may be forced at any time. `deadline`: slots may become overdue at any time. The last five
-    make mutants: `eager` workers do not wait at a boundary, `any_forced` forces also slots that wait for all."""
+@dataclass(frozen=True)
+class RingScenario(Scenario):
+    """One job on one switch.
+
+    Parameters
+    ----------
+    workers, window, segments, threshold : int
+        N, W, how many segments are summed, and H.
+    leaves : int
+        How many workers may be absent at a time, having left or been evicted, rightly or not.
+    thresholds : tuple of int
+        Values that SET_H may set at any time.
+    tainted : frozenset of (worker, segment)
+        Contributions that the switch quarantines.
+    joins : bool
+        Whether absent workers may join again.
+    boundaries : frozenset of int
+        The last segments of collectives.
+    requires_all : frozenset of int
+        Segments that wait for every member, whatever the threshold.
+    forces, deadline : bool
+        Whether FBCAST may force, or the deadline may pass for, any collecting slot at any time.
+    rules : Rules
+        The rules under test.
+    receipts : bool
+        False makes a mutant: no worker sends receipts.
+    slots : int
+        If not 0, a mutant with that many slots instead of 2W.
+    eager : bool
+        True makes a mutant: workers do not wait at a boundary.
+    any_forced : bool
+        True makes a mutant: FBCAST also forces slots that require all members.
+    """
 
     workers: int
     window: int
@@ -60,54 +71,47 @@ class Scenario(NamedTuple):
     any_forced: bool = False
 
 
-class Contribution(NamedTuple):
-    """`segment` counts from 0; the sender lacked nothing below `low`."""
-
-    worker: int
-    segment: int
-    low: int
-
-
-class Receipt(NamedTuple):
-    """`wanted` is a segment whose result is asked for, or -1."""
-
-    worker: int
-    low: int
-    wanted: int
-
-
-class Leave(NamedTuple):
-    worker: int
-
-
 class Join(NamedTuple):
-    """The confirmation of one who is not a member of a running job."""
+    """An absent worker confirms its Join to the running job."""
 
     worker: int
 
 
-class SetThreshold(NamedTuple):
-    threshold: int
-
-
-class Force(NamedTuple):
-    segment: int
-
-
-class Overdue(NamedTuple):
-    """Time passes: the slot of this segment has been open for too long."""
+class ForceSegment(NamedTuple):
+    """FBCAST forces the slot of a segment."""
 
     segment: int
 
 
-class Core(NamedTuple):
-    """The switch: ring, accumulators (bit `segment * workers + worker` for each payload in the sum), and, for the
-    checks, of each result so far its members with bit `workers` for `change`, and each worker's first segment."""
+class DeadlinePasses(NamedTuple):
+    """Time passes: the slot of this segment has been open for the job's deadline."""
+
+    segment: int
+
+
+class RingCore(NamedTuple):
+    """The switch, and what its promises refer to.
+
+    `accumulators`: per slot, bit `segment * workers + worker` for each payload in the sum. `results`: per segment, the
+    members of its result, with bit `workers` for the flag `change`, or UNKNOWN. `first_segment`: per worker, the
+    segment at which it became a member.
+    """
 
     ring: Ring
-    memory: tuple[int, ...]
-    truth: tuple[int, ...]
-    start: tuple[int, ...]
+    accumulators: tuple[int, ...]
+    results: tuple[int, ...]
+    first_segment: tuple[int, ...]
+
+
+class RingSent(NamedTuple):
+    """What the switch does besides changing: it sends the result of `segment` (or UNKNOWN) to the set `receivers`.
+
+    `waits_for`: the members for which the event shows that its sender waits.
+    """
+
+    segment: int = UNKNOWN
+    receivers: int = 0
+    waits_for: int = 0
 
 
 class ShortRing(Ring):
@@ -118,127 +122,142 @@ class ShortRing(Ring):
         return len(self.slots)
 
 
-class RingSwitch(Cores[Core]):
-    """First seq is the last multiple of 2W before 2^32, so that seq wraps."""
+class RingSwitch(ExploredSwitch[RingCore, RingSent]):
+    """The ring of one job, with every promise about sums and results checked."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: RingScenario) -> None:
         super().__init__()
         self.scenario = scenario
-        self.first_seq = SERIAL - 2 * scenario.window
-        self.strict = scenario.threshold == scenario.workers and not (
+        self.numbers = SegmentNumbers(scenario.window)
+        self.all_contribute = scenario.threshold == scenario.workers and not (
             scenario.thresholds or scenario.forces or scenario.deadline
         )
 
     def start(self) -> int:
-        s = self.scenario
+        """Return the number of the first state: all workers live, all slots empty."""
+        s, first_seq = self.scenario, self.numbers.first_seq
         live = (1 << s.workers) - 1
-        ring = rules_of.new_ring(self.first_seq, s.window, s.workers, live, s.threshold, int(s.deadline))
+        ring = golden.new_ring(first_seq, s.window, s.workers, live, s.threshold, int(s.deadline))
         if s.slots:
-            slots = tuple(Slot((self.first_seq + k - s.slots) % SERIAL) for k in range(s.slots))
+            slots = tuple(Slot((first_seq + k - s.slots) % SERIAL) for k in range(s.slots))
             ring = ShortRing(slots, ring.acknowledged, live, s.threshold)
-        return self.intern(Core(ring, (0,) * len(ring.slots), (UNKNOWN,) * s.segments, (0,) * s.workers))
+        return self.number(RingCore(ring, (0,) * len(ring.slots), (UNKNOWN,) * s.segments, (0,) * s.workers))
 
-    def perform(self, core: Core, event: Event) -> tuple[Core, int, int, int]:
-        """The core after a message or an action; a result that it sent: segment (or -1) and set of receivers; and for
-        whom its sender has been waiting."""
-        s, ring, waits = self.scenario, core.ring, 0
-        works: list[Work] = []
-        if isinstance(event, Leave):
-            ring, works = rules_of.leave(ring, event.worker, s.rules)
-        elif isinstance(event, Join):
-            ring = ring._replace(joining=ring.joining | 1 << event.worker)
-        elif isinstance(event, SetThreshold):
-            ring = ring._replace(threshold=event.threshold)
-        elif isinstance(event, Force):
-            ring, work = rules_of.force(ring, self.seq(event.segment) % len(ring.slots), s.rules)
-            works = [work]
-        elif isinstance(event, Overdue):
-            index = self.seq(event.segment) % len(ring.slots)
-            ring = rules_of.put(ring, index, ring.slots[index]._replace(opened_us=-1))
-        elif isinstance(event, (Contribution, Receipt)) and ring.live >> event.worker & 1:
-            if isinstance(event, Contribution):
-                step = rules_of.contribute(
-                    ring,
-                    member=event.worker,
-                    seq=self.seq(event.segment),
-                    behind=event.segment - event.low,
-                    boundary=event.segment in s.boundaries,
-                    requires_all=self.is_whole(core, event.segment),
-                    tainted=(event.worker, event.segment) in s.tainted,
-                    rules=s.rules,
-                )
-            else:
-                asked = event.low if event.wanted == UNKNOWN else event.wanted
-                step = rules_of.receipt(
-                    ring,
-                    member=event.worker,
-                    seq=self.seq(asked),
-                    behind=asked - event.low,
-                    want=event.wanted != UNKNOWN,
-                )
-            if step.outcome == Outcome.WINDOW or self.strict and step.outcome == Outcome.SLOT_HELD:
-                raise Violation(f"an honest worker is told {step.outcome.name}")
-            ring, works, waits = step.ring, [step.work] if step.work else [], step.waits
-        new = ring.live & ~core.ring.live
-        core = core._replace(
-            ring=ring,
-            start=tuple(
-                self.segment(Slot(ring.acknowledged[m])) if new >> m & 1 else start
-                for m, start in enumerate(core.start)
-            ),
+    def transition(self, state: RingCore, event: Event) -> tuple[RingCore, RingSent]:
+        ring, works, waits_for = self._apply(state, event)
+        admitted = ring.live & ~state.ring.live
+        first_segment = tuple(
+            self.numbers.segment(ring.acknowledged[m]) if is_member(admitted, m) else first
+            for m, first in enumerate(state.first_segment)
         )
+        state = state._replace(ring=ring, first_segment=first_segment)
         segment, receivers = UNKNOWN, 0
         for work in works:
-            core = self.execute(core, work, event)
+            state = self._execute(state, work, event)
             sends = work.emit or work.operation == Operation.RESEND
-            segment = self.segment(core.ring.slots[work.slot]) if sends else UNKNOWN
+            segment = self.segment(state.ring.slots[work.slot]) if sends else UNKNOWN
             receivers = work.receivers
-        return core, segment, receivers, waits
+        return state, RingSent(segment, receivers, waits_for)
 
-    def execute(self, core: Core, work: Work, event: Event) -> Core:
-        """The accumulators obey; what leaves is compared with the header that goes with it."""
-        s, slot, content = self.scenario, core.ring.slots[work.slot], core.memory[work.slot]
+    def _apply(self, state: RingCore, event: Event) -> tuple[Ring, list[Work], int]:
+        """Return what the golden rules make of an event: the ring, operations on accumulators, and awaited members."""
+        s, ring = self.scenario, state.ring
+        match event:
+            case Leave(worker):
+                ring, works = golden.leave(ring, worker, s.rules)
+                return ring, works, 0
+            case Join(worker):
+                return ring._replace(joining=ring.joining | 1 << worker), [], 0
+            case SetThreshold(threshold):
+                return ring._replace(threshold=threshold), [], 0
+            case ForceSegment(segment):
+                ring, work = golden.force(ring, self._slot_index(ring, segment), s.rules)
+                return ring, [work], 0
+            case DeadlinePasses(segment):
+                index = self._slot_index(ring, segment)
+                slots = replace_at(ring.slots, index, ring.slots[index]._replace(opened_us=-1))
+                return ring._replace(slots=slots), [], 0
+        if not is_member(ring.live, event.worker):
+            return ring, [], 0
+        step = self._receive(state, event)
+        if step.outcome == Outcome.WINDOW or self.all_contribute and step.outcome == Outcome.SLOT_HELD:
+            raise Violation(f"an honest worker is refused with {step.outcome.name}")
+        return step.ring, [step.work] if step.work else [], step.waits
+
+    def _receive(self, state: RingCore, event: Contribution | Receipt) -> Step:
+        s, seq = self.scenario, self.numbers.seq(event.segment)
+        if isinstance(event, Receipt):
+            return golden.receipt(
+                state.ring, member=event.worker, seq=seq, behind=event.segment - event.low, want=event.wanted != UNKNOWN
+            )
+        return golden.contribute(
+            state.ring,
+            member=event.worker,
+            seq=seq,
+            behind=event.segment - event.low,
+            boundary=event.segment in s.boundaries,
+            requires_all=self.requires_all(state, event.segment),
+            tainted=(event.worker, event.segment) in s.tainted,
+            rules=s.rules,
+        )
+
+    def _execute(self, state: RingCore, work: Work, event: Event) -> RingCore:
+        """Execute an operation on the accumulators, and check what leaves against the header that goes with it."""
+        s, slot, content = self.scenario, state.ring.slots[work.slot], state.accumulators[work.slot]
         segment = self.segment(slot)
         if work.operation != Operation.RESEND:
-            bit = 1 << event.segment * s.workers + event.worker if isinstance(event, Contribution) else 0
-            bit = bit if work.operation == Operation.CONTRIBUTE else 0
+            adds = work.operation == Operation.CONTRIBUTE
+            payload = 1 << event.segment * s.workers + event.worker if adds else 0
             content = 0 if work.first else content
-            if content & bit:
-                raise Violation("a worker is twice in a sum")
-            content |= bit
-            core = core._replace(memory=put(core.memory, work.slot, content))
+            if content & payload:
+                raise Violation("a worker is in a sum twice")
+            content |= payload
+            state = state._replace(accumulators=replace_at(state.accumulators, work.slot, content))
             if not work.emit:
-                return core
+                return state
         if content != slot.members << segment * s.workers:
-            raise Violation("a sum is not that of its members' payloads")
-        taking_part = sum(1 << m for m, start in enumerate(core.start) if core.ring.live >> m & 1 and start <= segment)
-        waiting = taking_part & ~slot.arrived
-        forced = isinstance(event, Force) or slot.opened_us and not slot.requires_all
-        if work.emit and slot.members.bit_count() < core.ring.threshold and waiting and not forced:
-            raise Violation("a slot completes with too few workers")
-        if work.emit and slot.requires_all and waiting and not forced:
-            raise Violation("a slot that waits for all completes without somebody")
-        if work.emit and taking_part & ~slot.expected:
-            raise Violation("a slot does not wait for a member")
-        if work.emit and segment in s.boundaries and core.ring.joining:
-            raise Violation("a newcomer is not let in")
-        if self.strict and not s.leaves and not s.tainted and slot.members != (1 << s.workers) - 1:
-            raise Violation("H = N, but a result lacks somebody")
-        fact = slot.members | slot.change << s.workers
-        if core.truth[segment] not in (UNKNOWN, fact):
+            raise Violation("a sum differs from its members' payloads")
+        if work.emit:
+            self._check_completion(state, slot, isinstance(event, ForceSegment))
+        result = slot.members | slot.change << s.workers
+        if state.results[segment] not in (UNKNOWN, result):
             raise Violation("a result changes")
         if slot.state != SlotState.COMPLETE:
-            raise Violation("a result leaves an open slot")
-        return core._replace(truth=core.truth[:segment] + (fact,) + core.truth[segment + 1 :])
+            raise Violation("a slot that is not complete sends a result")
+        return state._replace(results=replace_at(state.results, segment, result))
 
-    def is_whole(self, core: Core, segment: int) -> bool:
-        """The collective after a change waits for all. Whoever sends for it holds the result that says so."""
+    def _check_completion(self, state: RingCore, slot: Slot, forced: bool) -> None:
+        """Check that a slot completes with everyone that it must wait for, and admits everyone that it may."""
+        s, ring, segment = self.scenario, state.ring, self.segment(slot)
+        members = sum(
+            1 << m for m, first in enumerate(state.first_segment) if is_member(ring.live, m) and first <= segment
+        )
+        missing = members & ~slot.arrived
+        forced = forced or bool(slot.opened_us) and not slot.requires_all
+        if slot.members.bit_count() < ring.threshold and missing and not forced:
+            raise Violation("a slot completes with too few workers")
+        if slot.requires_all and missing and not forced:
+            raise Violation("a slot that requires all completes without a member")
+        if members & ~slot.expected:
+            raise Violation("a slot does not wait for a member")
+        if segment in s.boundaries and ring.joining:
+            raise Violation("a joining member is not admitted")
+        everyone = (1 << s.workers) - 1
+        if self.all_contribute and not s.leaves and not s.tainted and slot.members != everyone:
+            raise Violation("H = N, but a result lacks a worker")
+
+    def requires_all(self, state: RingCore, segment: int) -> bool:
+        """Return whether a segment waits for every member, as the collective after a change does.
+
+        A worker that contributes to that collective holds the result that announced the change.
+        """
         last = max((end for end in self.scenario.boundaries if end < segment), default=UNKNOWN)
-        change = last != UNKNOWN and core.truth[last] >> self.scenario.workers == 1
+        change = last != UNKNOWN and state.results[last] >> self.scenario.workers == 1
         return segment in self.scenario.requires_all or change
 
-    def seq(self, segment: int) -> int:
-        return (self.first_seq + segment) % SERIAL
-
     def segment(self, slot: Slot) -> int:
-        return (slot.seq - self.first_seq) % SERIAL
+        """Return the segment of a slot."""
+        return self.numbers.segment(slot.seq)
+
+    def _slot_index(self, ring: Ring, segment: int) -> int:
+        return self.numbers.seq(segment) % len(ring.slots)

@@ -1,236 +1,244 @@
-"""Every state that a tree of switches, its workers and a hostile network can reach, in small cases: is the protocol
-right?
+"""Trees of switches under every order of messages: workers, switches and a hostile network on every link.
 
-Each switch (`explorer_tree_switches.py`) runs `sim/model/decide/tree.py` itself, workers follow `docs/protocol.md`
-as in `explorer.py`. **The network remembers everything** here too, on every link: what may have been sent by now may
-arrive now, again and again, in any order, or never. So the network is no part of the state, which is the switches and
-what the workers hold:
+Each switch (`tree_switches.py`) runs `sim/model/decide/tree.py` itself. The workers follow `docs/protocol.md`. The
+network remembers everything (`messages.py`), so a state is the switches and what the workers hold:
 
-- A worker's messages, and the results it may get from its switch, are those of `explorer.py`.
-- A leaf's uplink of a segment says the same ever after (checked), and it may have been sent with each `low` up to the
-worst that the leaf
-  knows now: it is deliverable for ever once the segment was sent up. So is a receipt with each such `low`. This allows
-  a few that were never sent, with a `low` that was skipped or was passed before: true all the same, and telling the
-  parent less. (That no leaf is farther behind than a parent believes is therefore checked when it sends.)
-- A result of the parent is deliverable for ever to each leaf that was its member then.
-- A parent refuses whoever has left (MEMBER). A leaf whose last member leaves asks to leave until it is let go.
+- A worker's messages, and the results that it may get from its switch, are those of `ring.py`.
+- A leaf's uplink of a segment never changes (checked). It may have been sent with each `low` up to the one that the
+  leaf knows now, so it can be delivered ever after. The same holds for a receipt with each such `low`. This includes a
+  few messages that were never sent, with a `low` that was skipped or was passed before: true nevertheless, and telling
+  the parent less. (That no leaf is farther behind than a parent assumes is therefore checked when the leaf sends.)
+- A result of the parent can be delivered ever after to each leaf that was its member then.
+- A parent refuses a member that left (MEMBER). A leaf whose last member leaves asks to leave until its parent agrees.
 
-Checked at each step: nobody is in a sum twice, no sum mixes laps; a partial sum and a result is what its ranks say, the
-same for ever; a result has enough in it; no honest sender is told WINDOW, nor SLOT_HELD with H = N; a result never
-finds a leaf's slot held. Checked in each state: if all that is under way is lost, the *workers'* fresh repeats and
-receipts suffice to bring every result to every worker that has not left, nor has a switch above it: no switch needs a
-timer.
+Checked at each step:
+
+- No worker is in a sum twice, and no sum mixes laps of the ring.
+- A partial sum and a result are what their ranks say, and never change. A result has enough members.
+- An honest sender is never refused with WINDOW, and with H = N never with SLOT_HELD.
+- A result never finds a leaf's slot held.
+
+Checked in each state: if everything in flight is lost, fresh repeats and receipts of the *workers* bring every result
+to every worker that is still connected to the root by members. No switch needs a timer.
 """
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from iswitch.wire import SlotState
-from sim.explore.ring import Result, lowest_missing
-from sim.explore.ring_switch import UNKNOWN, Contribution, Leave, Receipt
-from sim.explore.search import Violation, put, search
-from sim.explore.tree_switches import Core, Down, Event, Expire, Part, Report, Scenario, SwitchTree, Uplink, known
+from sim.explore.messages import (
+    UNKNOWN,
+    Contribution,
+    Leave,
+    Receipt,
+    Result,
+    contributions,
+    is_member,
+    known,
+    lowest_missing,
+    receipts,
+)
+from sim.explore.search import Continuation, Event, Explorer, Violation
+from sim.explore.tree_switches import (
+    LeafReceipt,
+    MemberLeaves,
+    ParentResult,
+    SlotExpires,
+    SwitchTree,
+    TreeCore,
+    TreeScenario,
+    Uplink,
+)
+from sim.model.tuples import replace_at
 
-__all__ = ["Explorer", "State"]
+__all__ = ["TreeExplorer", "TreeState"]
 
 
-class State(NamedTuple):
-    """`cores` index `SwitchTree.cores`. `held`: bit mask of the results that each worker holds."""
+class TreeState(NamedTuple):
+    """`switches`: the number of each switch's state. `held`: per worker, the bit mask of the results that it holds."""
 
-    cores: tuple[int, ...]
+    switches: tuple[int, ...]
     held: tuple[int, ...]
 
 
-class Explorer:
-    """Breadth-first search of one scenario."""
+class TreeExplorer(Explorer[TreeState]):
+    """Search of one `TreeScenario`."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: TreeScenario) -> None:
         self.scenario, self.tree = scenario, SwitchTree(scenario)
-        self.effects: dict[tuple[Any, ...], list[tuple[Event, int]]] = {}
-        self.good: dict[frozenset[int], set[State]] = {}
+        self._effective: dict[tuple[Any, ...], list[Event]] = {}
+        self._progress = {silent: self._continuation(silent) for silent in scenario.silent}
 
-    def start(self) -> State:
-        return State(self.tree.start(), (0,) * len(self.scenario.homes))
+    def start(self) -> TreeState:
+        return TreeState(self.tree.start(), (0,) * len(self.scenario.homes))
 
-    # What may arrive
+    def core(self, state: TreeState, switch: int) -> TreeCore:
+        """Return a switch in a state."""
+        return self.tree.states[state.switches[switch]]
 
-    def contributions(self, worker: int, held: int, low: int) -> Iterator[Contribution]:
-        """What a worker sends that lacks `low`: anything of its window whose result it does not hold."""
-        for segment in range(low, min(low + self.scenario.window, self.scenario.segments)):
-            if not held >> segment & 1:
-                yield Contribution(worker, segment, low)
+    # Who is connected
+
+    def is_child(self, state: TreeState, switch: int) -> bool:
+        """Return whether a switch is a member of its parent."""
+        parent = self.core(state, self.scenario.parents[switch])
+        return is_member(parent.ring.live, self.tree.child_index[switch])
+
+    def is_live(self, state: TreeState, worker: int) -> bool:
+        """Return whether a worker is a member of its switch."""
+        live = self.core(state, self.scenario.homes[worker]).ring.live
+        return is_member(live, self.tree.worker_index[worker])
+
+    def connected(self, state: TreeState) -> list[int]:
+        """Return the workers that are members of the job: they have not left, nor has a switch above them."""
+        cut = 0
+        for c in self.tree.switches[1:]:  # a parent comes before its children
+            if is_member(cut, self.scenario.parents[c]) or not self.is_child(state, c):
+                cut |= 1 << c
+        return [w for w, home in enumerate(self.scenario.homes) if not is_member(cut, home) and self.is_live(state, w)]
+
+    # What may happen
+
+    def events(self, state: TreeState) -> Iterator[Event]:
+        yield from self.operations(state)
+        for switch in self.tree.switches:
+            for worker in self.tree.locals[switch]:
+                if self.is_live(state, worker):
+                    yield from self._worker_events(state, switch, worker)
+            for child in self.tree.children[switch]:
+                yield from self._link_events(state, switch, child)
+
+    def operations(self, state: TreeState) -> Iterator[Event]:
+        """Return what may happen at any time besides messages of the ring: departures, evictions, time."""
+        s = self.scenario
+        connected = self.connected(state)
+        left = sum(not self.is_live(state, w) for w in self.tree.workers)
+        if len(connected) > 1 and left < s.leaves:
+            yield from (Leave(w) for w in connected)
+        for switch in s.deadlines:
+            slots = self.core(state, switch).ring.slots
+            yield from (SlotExpires(switch, k) for k, slot in enumerate(slots) if slot.state == SlotState.COLLECTING)
+        for c in self.tree.switches[1:]:
+            is_empty = not self.core(state, c).ring.live
+            if self.is_child(state, c) and (is_empty or c in s.evicted):
+                yield MemberLeaves(c)
+
+    def _worker_events(self, state: TreeState, switch: int, worker: int) -> Iterator[Event]:
+        number, held = state.switches[switch], state.held[worker]
+        deliverable = known(self.tree.states[number].results) & ~held
+        for segment in range(self.scenario.segments):
+            if is_member(deliverable, segment):
+                yield Result(worker, segment)
+        key = number, worker, lowest_missing(held)
+        if key not in self._effective:
+            self._effective[key] = self.tree.effective(number, self._messages(worker, lowest_missing(held)))
+        yield from self._effective[key]
+
+    def _link_events(self, state: TreeState, switch: int, child: int) -> Iterator[Event]:
+        """Return the messages that may arrive on the link between a switch and a child, in both directions."""
+        core, below = self.core(state, switch), self.core(state, child)
+        deliverable = known(core.results)
+        if self.is_child(state, child):
+            number, low = state.switches[switch], self.tree.low(below)
+            key = number, child, low, below.sent_up
+            if key not in self._effective:
+                self._effective[key] = self.tree.effective(number, self.sent_by_leaf(child, low, below.sent_up))
+            yield from self._effective[key]
+        else:
+            deliverable = core.still_deliverable[self.tree.child_index[child]]
+        for segment in range(self.scenario.segments if below.ring.live else 0):
+            if is_member(deliverable, segment) and below.results[segment] == UNKNOWN:
+                yield ParentResult(child, segment, core.results[segment])
+
+    def contributions(self, worker: int, low: int, held: int = 0) -> Iterator[Contribution]:
+        """Return what a worker that lacks `low` contributes: the segments of its window."""
+        return contributions(worker, low, min(low + self.scenario.window, self.scenario.segments), held)
 
     def receipts(self, worker: int, low: int) -> Iterator[Receipt]:
-        if self.scenario.receipts:
-            yield Receipt(worker, low, UNKNOWN)
-            if low < self.scenario.segments:
-                yield Receipt(worker, low, low)
+        return receipts(worker, low, self.scenario.segments) if self.scenario.receipts else iter(())
 
-    def ever_sent(self, worker: int, lowest: int) -> Iterator[Event]:
+    def _messages(self, worker: int, lowest: int) -> Iterator[Event]:
+        """Return the messages that a worker may have sent up to now."""
         for low in range(lowest + 1):
-            yield from self.contributions(worker, 0, low)
+            yield from self.contributions(worker, low)
             yield from self.receipts(worker, low)
 
-    def ever_sent_up(self, switch: int, worst: int, up: tuple[int, ...]) -> Iterator[Event]:
+    def sent_by_leaf(self, switch: int, low: int, sent_up: tuple[int, ...]) -> Iterator[Event]:
+        """Return the messages that a leaf may have sent up to now, whose lowest lacking segment is `low`."""
         s = self.scenario
-        for segment, ranks in enumerate(up):
+        for segment, ranks in enumerate(sent_up):
             if ranks != UNKNOWN:
-                yield from (
-                    Uplink(switch, segment, ranks, low)
-                    for low in range(max(0, segment - self.tree.reach + 1), min(worst, segment) + 1)
-                )
+                earliest = max(0, segment - self.tree.reach + 1)
+                yield from (Uplink(switch, segment, ranks, k) for k in range(earliest, min(low, segment) + 1))
         if s.receipts and s.reports:
-            for low in range(worst + 1):
-                yield Report(switch, low, UNKNOWN)
-                yield from (Report(switch, low, wanted) for wanted in range(low, min(low + s.window + 1, s.segments)))
+            for k in range(low + 1):
+                yield LeafReceipt(switch, k, UNKNOWN)
+                yield from (LeafReceipt(switch, k, wanted) for wanted in range(k, min(k + s.window + 1, s.segments)))
 
-    def arrivals(self, number: int, worker: int, lowest: int) -> list[tuple[Event, int]]:
-        """A worker's messages up to this `low`, with the core after each that changes it."""
-        key = number, worker, lowest
-        if key not in self.effects:
-            self.effects[key] = self.changes(number, self.ever_sent(worker, lowest))
-        return self.effects[key]
+    # What it does
 
-    def arrivals_up(self, number: int, child: int, below: Core) -> list[tuple[Event, int]]:
-        key = number, child, self.tree.worst(below), below.up
-        if key not in self.effects:
-            self.effects[key] = self.changes(number, self.ever_sent_up(*key[1:]))
-        return self.effects[key]
+    def after(self, state: TreeState, event: Event) -> TreeState:
+        if isinstance(event, Result):
+            return self.hold(state, event.worker, event.segment)
+        switch = self.tree.place(event)
+        return self.moved(state, switch, self.tree.step(state.switches[switch], event)[0])
 
-    def changes(self, number: int, events: Iterator[Event]) -> list[tuple[Event, int]]:
-        moved: dict[int, Event] = {}
-        for event in events:
-            moved.setdefault(self.tree.move(number, event)[0], event)
-        return [(event, after) for after, event in moved.items() if after != number]
+    def moved(self, state: TreeState, switch: int, number: int) -> TreeState:
+        """Return the state with one switch in another one."""
+        return state._replace(switches=replace_at(state.switches, switch, number))
 
-    # The search
+    def hold(self, state: TreeState, worker: int, segment: int) -> TreeState:
+        """Return the state after a worker received a result."""
+        return state._replace(held=replace_at(state.held, worker, state.held[worker] | 1 << segment))
 
-    def cut(self, state: State) -> int:
-        """Bit mask of the switches that have left, or whose parents have."""
-        gone = 0
-        for c in self.tree.switches[1:]:  # a parent comes before its children
-            parent = self.scenario.parents[c]
-            if gone >> parent & 1 or not self.tree.cores[state.cores[parent]].ring.live >> self.tree.seat[c] & 1:
-                gone |= 1 << c
-        return gone
+    # What is promised
 
-    def alive(self, state: State) -> list[int]:
-        """Workers that have not left and whose switches have not."""
-        gone = self.cut(state)
-        return [
-            w
-            for w, home in enumerate(self.scenario.homes)
-            if not gone >> home & 1 and self.tree.cores[state.cores[home]].ring.live >> self.tree.place[w] & 1
-        ]
+    def check(self, state: TreeState) -> None:
+        """Check that the workers' fresh messages alone bring all results, on a network that is empty now.
 
-    def actions(self, state: State) -> Iterator[tuple[int, Event]]:
-        """What may happen at any time that is no message of the ring, and where."""
-        s = self.scenario
-        lives = [
-            sum(
-                self.tree.cores[number].ring.live >> len(self.tree.children[k]) & 1 << m
-                for m in range(len(self.tree.locals[k]))
-            ).bit_count()
-            for k, number in enumerate(state.cores)
-        ]
-        if len(self.alive(state)) > 1 and len(self.tree.workers) - sum(lives) < s.leaves:
-            yield from ((s.homes[w], Leave(w)) for w in self.alive(state))
-        for switch in s.deadlines:
-            slots = self.tree.cores[state.cores[switch]].ring.slots
-            yield from (
-                (switch, Expire(switch, k)) for k, slot in enumerate(slots) if slot.state == SlotState.COLLECTING
-            )
-        for c in self.tree.switches[1:]:
-            asks = not self.tree.cores[state.cores[c]].ring.live
-            member = self.tree.cores[state.cores[s.parents[c]]].ring.live >> self.tree.seat[c] & 1
-            if member and (asks or c in s.evicted):
-                yield s.parents[c], Part(c)
+        One fixed order of messages, without losses, is tried.
+        """
+        for continuation in self._progress.values():
+            continuation.follow(state)
 
-    def successors(self, state: State) -> Iterator[tuple[Event, State]]:
-        for switch, event in self.actions(state):
-            yield event, self.at(state, switch, self.tree.move(state.cores[switch], event)[0])
-        for switch, number in enumerate(state.cores):
-            core = self.tree.cores[number]
-            for worker in self.tree.locals[switch]:
-                if core.ring.live >> self.tree.place[worker] & 1:
-                    held = state.held[worker]
-                    fresh = known(core.truth) & ~held
-                    for segment in range(self.scenario.segments):
-                        if fresh >> segment & 1:
-                            yield Result(worker, segment), self.receive(state, worker, segment)
-                    for event, after in self.arrivals(number, worker, lowest_missing(held)):
-                        yield event, self.at(state, switch, after)
-            for child in self.tree.children[switch]:
-                below, member = self.tree.cores[state.cores[child]], self.tree.seat[child]
-                told = known(core.truth)
-                if core.ring.live >> member & 1:
-                    for event, after in self.arrivals_up(number, child, below):
-                        yield event, self.at(state, switch, after)
-                else:
-                    told = core.told[member]
-                for segment in range(self.scenario.segments if below.ring.live else 0):
-                    if told >> segment & 1 and below.truth[segment] == UNKNOWN:
-                        event = Down(child, segment, core.truth[segment])
-                        after = self.tree.move(state.cores[child], event)[0]
-                        if after != state.cores[child]:
-                            yield event, self.at(state, child, after)
+    def _continuation(self, silent: frozenset[int]) -> Continuation[TreeState, bool]:
+        return Continuation(lambda state: self._round(state, silent), self._is_over, self._stuck)
 
-    def at(self, state: State, switch: int, number: int) -> State:
-        return state._replace(cores=put(state.cores, switch, number))
+    def _is_over(self, state: TreeState) -> bool | None:
+        every = (1 << self.scenario.segments) - 1
+        return all(state.held[worker] == every for worker in self.connected(state)) or None
 
-    def receive(self, state: State, worker: int, segment: int) -> State:
-        return state._replace(held=put(state.held, worker, state.held[worker] | 1 << segment))
+    @staticmethod
+    def _stuck(state: TreeState) -> bool:
+        raise Violation("a worker waits forever")
 
-    def check_progress(self, state: State) -> None:
-        """From here, with an empty network, the workers' fresh messages alone reach the goal. One fixed order without
-        losses."""
-        for silent in self.scenario.silent:
-            self.reach_goal(state, silent)
-
-    def reach_goal(self, state: State, silent: frozenset[int]) -> None:
-        """`good` remembers the states passed, from which it was reached."""
-        good, passed, every = self.good.setdefault(silent, set()), [], (1 << self.scenario.segments) - 1
-        while state not in good:
-            passed.append(state)
-            alive = self.alive(state)
-            if all(state.held[worker] == every for worker in alive):
-                break
-            for c in self.tree.switches[:0:-1]:  # a departed worker repeats its Leave, and its switch's follows
-                parent = self.scenario.parents[c]
-                if (
-                    not self.tree.cores[state.cores[c]].ring.live
-                    and self.tree.cores[state.cores[parent]].ring.live >> self.tree.seat[c] & 1
-                ):
-                    state = self.deliver(state, parent, Part(c))
-            for worker in alive:
-                held, home = state.held[worker], self.scenario.homes[worker]
-                low = lowest_missing(held)
-                for event in (
-                    *(() if worker in silent else self.contributions(worker, held, low)),
-                    *self.receipts(worker, low),
-                ):
-                    state = self.deliver(state, home, event)
-            if state == passed[-1]:
-                raise Violation("a worker waits for ever")
-        good.update(passed)
-
-    def deliver(self, state: State, switch: int, event: Event) -> State:
-        """A message arrives, and all that it causes."""
-        number, sent = self.tree.move(state.cores[switch], event)
-        state = self.at(state, switch, number)
-        if sent.up:
-            parent = self.scenario.parents[switch]
-            if self.tree.cores[state.cores[parent]].ring.live >> self.tree.seat[switch] & 1:
-                state = self.deliver(state, parent, sent.up)
-        core = self.tree.cores[number]
-        for child in self.tree.children[switch] if sent.segment != UNKNOWN else ():
-            if sent.receivers >> self.tree.seat[child] & 1 and self.tree.cores[state.cores[child]].ring.live:
-                state = self.deliver(state, child, Down(child, sent.segment, core.truth[sent.segment]))
-        for worker in self.tree.locals[switch] if sent.segment != UNKNOWN else ():
-            if sent.receivers >> self.tree.place[worker] & 1:
-                state = self.receive(state, worker, sent.segment)
+    def _round(self, state: TreeState, silent: frozenset[int]) -> TreeState:
+        """Return the state after every connected worker repeated its messages once."""
+        connected = self.connected(state)
+        for c in self.tree.switches[:0:-1]:  # a worker that left repeats its Leave, and its switch passes that on
+            if not self.core(state, c).ring.live and self.is_child(state, c):
+                state = self._deliver(state, MemberLeaves(c))
+        for worker in connected:
+            held = state.held[worker]
+            low = lowest_missing(held)
+            contributed = () if worker in silent else self.contributions(worker, low, held)
+            for event in (*contributed, *self.receipts(worker, low)):
+                state = self._deliver(state, event)
         return state
 
-    def run(self) -> set[State]:
-        """All reachable states, or a Violation."""
-        return search(self.start(), self.successors, self.check_progress)
+    def _deliver(self, state: TreeState, event: Event) -> TreeState:
+        """Return the state after a message arrived and everything that it causes arrived, too."""
+        switch = self.tree.place(event)
+        number, sent = self.tree.step(state.switches[switch], event)
+        state = self.moved(state, switch, number)
+        if sent.up and self.is_child(state, switch):
+            state = self._deliver(state, sent.up)
+        if sent.segment == UNKNOWN:
+            return state
+        ranks = self.tree.states[number].results[sent.segment]
+        for child in self.tree.children[switch]:
+            if is_member(sent.receivers, self.tree.child_index[child]) and self.core(state, child).ring.live:
+                state = self._deliver(state, ParentResult(child, sent.segment, ranks))
+        for worker in self.tree.locals[switch]:
+            if is_member(sent.receivers, self.tree.worker_index[worker]):
+                state = self.hold(state, worker, sent.segment)
+        return state

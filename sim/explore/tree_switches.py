@@ -1,34 +1,67 @@
-"""The switches of `tree.py`: rings on one side, accumulators and everything that was promised on the other.
+"""The switches of `tree.py`: the golden rules of a tree, and beside them accumulators and every promise made so far.
 
-A payload is one bit that names its worker and segment; the accumulators are sets of such bits. Each step is checked as
+A payload is one bit that names its worker and segment. The accumulators are sets of such bits. Each step is checked as
 it is made.
 """
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from iswitch.wire import Operation, Outcome, SlotState
-from sim.explore.cores import Cores
-from sim.explore.ring_switch import SERIAL, UNKNOWN, Contribution, Leave, Receipt
-from sim.explore.search import Violation, put
+from sim.explore.messages import UNKNOWN, Contribution, Leave, Receipt, SegmentNumbers, known
+from sim.explore.search import Event, Scenario, Violation
+from sim.explore.switch import ExploredSwitch
 from sim.model.decide import ring as flat
-from sim.model.decide import tree
+from sim.model.decide import tree as golden
 from sim.model.decide.ring import Ring, Slot, Work
 from sim.model.decide.tree import RULES, Rules
+from sim.model.tuples import replace_at
 
-__all__ = ["Core", "Down", "Event", "Expire", "Part", "Report", "Scenario", "Sent", "SwitchTree", "Uplink", "known"]
+__all__ = [
+    "LeafReceipt",
+    "MemberLeaves",
+    "ParentResult",
+    "SlotExpires",
+    "SwitchTree",
+    "TreeCore",
+    "TreeScenario",
+    "TreeSent",
+    "Uplink",
+]
 
-Event = Any
-"""One of the tuples below."""
 
+@dataclass(frozen=True)
+class TreeScenario(Scenario):
+    """One job on a tree of switches.
 
-class Scenario(NamedTuple):
-    """`parents`: the switch above each switch; switch 0 is the root, with -1. `homes`: each worker's switch.
-
-    `threshold`: how many of the root's *members* make a result, 0 for all. `deadlines`: switches whose slots may
-    expire. `leaves`: how many workers may leave. `evicted`: switches that their parent may evict. `tainted`: (worker,
-    segment) pairs to be quarantined. `silent`: sets of workers without whose contributions the others must get on,
-    given their receipts. The last four make mutants; `answers`: the root repeats its results to switches, `reports`:
-    leaves send receipts up.
+    Parameters
+    ----------
+    parents : tuple of int
+        The switch above each switch. Switch 0 is the root, with -1.
+    homes : tuple of int
+        The switch of each worker.
+    window, segments : int
+        W, and how many segments are summed.
+    threshold : int
+        How many of the root's *members* complete a slot there, 0 for all.
+    deadlines : tuple of int
+        Switches whose slots may expire.
+    leaves : int
+        How many workers may leave.
+    evicted : tuple of int
+        Switches that their parent may evict.
+    tainted : frozenset of (worker, segment)
+        Contributions that are quarantined.
+    silent : tuple of frozenset of int
+        Sets of workers without whose contributions the others must make progress, given the receipts of these.
+    receipts : bool
+        False makes a mutant: no receipts are sent.
+    rules : Rules
+        The rules under test.
+    answers : bool
+        False makes a mutant: the root does not repeat its results to switches.
+    reports : bool
+        False makes a mutant: leaves send no receipts up.
     """
 
     parents: tuple[int, ...]
@@ -48,7 +81,7 @@ class Scenario(NamedTuple):
 
 
 class Uplink(NamedTuple):
-    """`ranks` are in the partial sum; nobody below the switch lacked anything below `low`."""
+    """A partial sum of `ranks` reaches the parent. Nobody below the switch lacked a result below `low`."""
 
     switch: int
     segment: int
@@ -56,15 +89,20 @@ class Uplink(NamedTuple):
     low: int
 
 
-class Report(NamedTuple):
-    """A leaf's receipt."""
+class LeafReceipt(NamedTuple):
+    """A leaf's receipt reaches its parent. `wanted`: the segment whose result it asks for, or UNKNOWN."""
 
     switch: int
     low: int
     wanted: int
 
+    @property
+    def segment(self) -> int:
+        """The segment that the receipt names."""
+        return self.low if self.wanted == UNKNOWN else self.wanted
 
-class Down(NamedTuple):
+
+class ParentResult(NamedTuple):
     """A result of its parent reaches a leaf."""
 
     switch: int
@@ -72,204 +110,229 @@ class Down(NamedTuple):
     ranks: int
 
 
-class Part(NamedTuple):
-    """A switch leaves its parent, having nobody below, or is evicted."""
+class MemberLeaves(NamedTuple):
+    """A switch leaves its parent, for nobody is below it any more, or its parent evicts it."""
 
     switch: int
 
 
-class Expire(NamedTuple):
-    """The deadline of a collecting slot is over."""
+class SlotExpires(NamedTuple):
+    """The deadline of a collecting slot passes."""
 
     switch: int
     slot: int
 
 
-class Core(NamedTuple):
-    """One switch, by its number: ring, accumulators (bit `segment * workers + worker` for each payload in the sum). For
-    the checks and the network: the ranks in each segment as sent up and in its result, and of members that have left
-    the results (bit mask) that they may still get."""
+class TreeCore(NamedTuple):
+    """One switch, by its number, and what its promises refer to.
+
+    `accumulators`: per slot, bit `segment * workers + worker` for each payload in the sum. `sent_up` and `results`: per
+    segment, the ranks in it, or UNKNOWN. `still_deliverable`: per member that has left, the bit mask of results that it
+    may still get.
+    """
 
     switch: int
     ring: Ring
-    memory: tuple[int, ...]
-    up: tuple[int, ...]
-    truth: tuple[int, ...]
-    told: tuple[int, ...]
+    accumulators: tuple[int, ...]
+    sent_up: tuple[int, ...]
+    results: tuple[int, ...]
+    still_deliverable: tuple[int, ...]
 
 
-class Sent(NamedTuple):
-    """What a step made a switch send: a message to the parent, a result (segment or -1) to a set of members."""
+class TreeSent(NamedTuple):
+    """What a step makes a switch send: a message to its parent, and the result of `segment` to the set `receivers`."""
 
     up: Event | None
     segment: int
     receivers: int
 
 
-def known(marks: tuple[int, ...]) -> int:
-    """Bit mask of what is not UNKNOWN."""
-    return sum(1 << segment for segment, mark in enumerate(marks) if mark != UNKNOWN)
+class SwitchTree(ExploredSwitch[TreeCore, TreeSent]):
+    """All switches of a tree; a state is that of one of them.
 
+    The members of a switch are its switches, then its workers. `children` and `locals` list them for each switch.
+    `child_index` of a switch and `worker_index` of a worker are their indices as members.
+    """
 
-class SwitchTree(Cores[Core]):
-    """First seq is the last multiple of 2W before 2^32, so that seq wraps. A switch's members are its switches, then
-    its workers: `children` and `locals` of each switch; `seat` of a switch and `place` of a worker are its indices as a
-    member."""
-
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: TreeScenario) -> None:
         super().__init__()
         s = self.scenario = scenario
-        self.first_seq = SERIAL - 2 * s.window
+        self.numbers = SegmentNumbers(s.window)
         self.workers, self.switches = range(len(s.homes)), range(len(s.parents))
         self.children = [[c for c in self.switches if s.parents[c] == k] for k in self.switches]
         self.locals = [[w for w in self.workers if s.homes[w] == k] for k in self.switches]
-        self.seat = [self.children[s.parents[c]].index(c) if c else UNKNOWN for c in self.switches]
-        self.place = [len(self.children[k]) + self.locals[k].index(w) for w, k in enumerate(s.homes)]
-        self.strict = not s.threshold and not s.deadlines
+        self.child_index = [self.children[s.parents[c]].index(c) if c else UNKNOWN for c in self.switches]
+        self.worker_index = [len(self.children[k]) + self.locals[k].index(w) for w, k in enumerate(s.homes)]
+        self.all_contribute = not s.threshold and not s.deadlines
         longest = s.rules.reach(flat.new_ring(0, s.window, 0, 0, 0)) or s.window
-        self.reach = (
-            s.window if self.strict else longest
-        )  # with H = N nobody, switches too, is a window behind what it sends
+        # With H = N nothing, switches included, is a window behind what it sends.
+        self.reach = s.window if self.all_contribute else longest
 
     def start(self) -> tuple[int, ...]:
-        s, cores = self.scenario, []
+        """Return the number of each switch's first state: all members live, all slots empty."""
+        s, numbers = self.scenario, []
         for k in self.switches:
             members = len(self.children[k]) + len(self.locals[k])
             threshold = s.threshold if s.threshold and not k else len(self.workers)
-            ring = flat.new_ring(self.first_seq, s.window, members, (1 << members) - 1, threshold)
-            cores.append(
-                self.intern(Core(k, ring, (0,) * len(ring.slots), *((UNKNOWN,) * s.segments,) * 2, (0,) * members))
-            )
-        return tuple(cores)
+            ring = flat.new_ring(self.numbers.first_seq, s.window, members, (1 << members) - 1, threshold)
+            nothing = (UNKNOWN,) * s.segments
+            numbers.append(self.number(TreeCore(k, ring, (0,) * len(ring.slots), nothing, nothing, (0,) * members)))
+        return tuple(numbers)
 
-    def perform(self, core: Core, event: Event) -> tuple[Core, Sent]:
-        """Members that have left are not asked for here: the explorer delivers nothing of theirs."""
-        s, switch, ring = self.scenario, core.switch, core.ring
-        leaf = switch != 0
-        works: list[Work] = []
+    def transition(self, state: TreeCore, event: Event) -> tuple[TreeCore, TreeSent]:
+        """Return the switch after an event. Messages of members that have left are not given to it."""
         up: Event | None = None
-        outcome = None
-        if isinstance(event, (Leave, Part)):
-            member = self.place[event.worker] if isinstance(event, Leave) else self.seat[event.switch]
-            core = core._replace(told=put(core.told, member, known(core.truth)))
-            if ring.live == 1 << member:  # the job ends here; what may still be under way says what the last one held
-                ring = ring._replace(live=0, acknowledged=(ring.acknowledged[member],) * len(ring.acknowledged))
-            else:
-                ring, works = tree.leave(ring, member, leaf=leaf)
-        elif isinstance(event, Expire):
-            ring, work = flat.force(ring, event.slot)
-            ring, works = tree.close(ring, work, leaf), [work]
-        elif isinstance(event, Down):
-            step = tree.install(ring, seq=self.seq(event.segment), ranks=event.ranks, rules=s.rules)
-            if step.outcome in (Outcome.SLOT_HELD, Outcome.WINDOW):
-                raise Violation(f"a result from above is {step.outcome.name}")
-            ring, works = step.ring, [step.work] if step.work else []
-        elif isinstance(event, (Contribution, Uplink)):
+        match event:
+            case Leave() | MemberLeaves():
+                state, works = self._depart(state, event)
+            case SlotExpires(_, index):
+                ring, work = flat.force(state.ring, index)
+                state, works = state._replace(ring=golden.close(ring, work, state.switch != 0)), [work]
+            case ParentResult():
+                state, works = self._install(state, event)
+            case _:
+                state, works, up = self._receive(state, event)
+        segment, receivers = UNKNOWN, 0
+        for work in works:
+            state = self._execute(state, work, event)
+            slot = state.ring.slots[work.slot]
+            if slot.state == SlotState.SENT_UP and work.emit:
+                up = self._uplink(state, self.segment(slot))
+            elif work.emit:
+                segment, receivers = self.segment(slot), state.ring.live
+            elif work.operation == Operation.RESEND and self._may_resend(state, work):
+                segment, receivers = self.segment(slot), work.receivers
+        return state, TreeSent(up, segment, receivers)
+
+    def _depart(self, state: TreeCore, event: Leave | MemberLeaves) -> tuple[TreeCore, list[Work]]:
+        """A member leaves. With the last one the job ends here; what is in flight still says what that one held."""
+        ring, member = state.ring, self.member(event)
+        deliverable = replace_at(state.still_deliverable, member, known(state.results))
+        state = state._replace(still_deliverable=deliverable)
+        if ring.live == 1 << member:
+            acknowledged = (ring.acknowledged[member],) * len(ring.acknowledged)
+            return state._replace(ring=ring._replace(live=0, acknowledged=acknowledged)), []
+        ring, works = golden.leave(ring, member, leaf=state.switch != 0)
+        return state._replace(ring=ring), works
+
+    def _install(self, state: TreeCore, event: ParentResult) -> tuple[TreeCore, list[Work]]:
+        step = golden.install(
+            state.ring, seq=self.numbers.seq(event.segment), ranks=event.ranks, rules=self.scenario.rules
+        )
+        if step.outcome in (Outcome.SLOT_HELD, Outcome.WINDOW):
+            raise Violation(f"a leaf refuses its parent's result with {step.outcome.name}")
+        return state._replace(ring=step.ring), [step.work] if step.work else []
+
+    def _receive(self, state: TreeCore, event: Event) -> tuple[TreeCore, list[Work], LeafReceipt | None]:
+        """A member's contribution, uplink or receipt, and the receipt that it makes a leaf send up."""
+        s, leaf, up = self.scenario, state.switch != 0, None
+        seq, behind = self.numbers.seq(event.segment), event.segment - event.low
+        if isinstance(event, (Contribution, Uplink)):
             worker = isinstance(event, Contribution)
-            step = tree.contribute(
-                ring,
+            step = golden.contribute(
+                state.ring,
                 leaf=leaf,
                 member=self.member(event),
-                ranks=self.ranks(event),
-                seq=self.seq(event.segment),
-                behind=event.segment - event.low,
+                ranks=self._ranks(event),
+                seq=seq,
+                behind=behind,
                 tainted=1 << event.worker if worker and (event.worker, event.segment) in s.tainted else 0,
                 uplink=not worker,
                 rules=s.rules,
             )
-            ring, works, outcome = step.ring, [step.work] if step.work else [], step.outcome
-            report = tree.sign_of_life(step, leaf=leaf, rules=s.rules)
-            if report and s.receipts and s.reports:
-                up = Report(switch, self.segment(report.seq), UNKNOWN)
+            report = golden.sign_of_life(step, leaf=leaf, rules=s.rules) if s.receipts else None
         else:
-            asked = event.low if event.wanted == UNKNOWN else event.wanted
-            step, report = tree.receipt(
-                ring,
+            step, report = golden.receipt(
+                state.ring,
                 leaf=leaf,
                 member=self.member(event),
-                seq=self.seq(asked),
-                behind=asked - event.low,
+                seq=seq,
+                behind=behind,
                 want=event.wanted != UNKNOWN,
                 rules=s.rules,
             )
-            ring, works, outcome = step.ring, [step.work] if step.work else [], step.outcome
-            if report and s.reports:
-                wanted = self.segment(report.seq)
-                up = Report(switch, wanted - report.behind, wanted if report.want else UNKNOWN)
-        if outcome == Outcome.WINDOW or self.strict and outcome == Outcome.SLOT_HELD:
-            raise Violation(f"an honest sender is told {outcome.name}")
-        core = core._replace(ring=ring)
-        segment, receivers = UNKNOWN, 0
-        for work in works:
-            core = self.execute(core, work, event)
-            slot = core.ring.slots[work.slot]
-            if slot.state == SlotState.SENT_UP and work.emit:
-                up = self.uplink(core, self.segment(slot))
-            elif work.emit:
-                segment, receivers = self.segment(slot), core.ring.live
-            elif work.operation == Operation.RESEND and (s.answers or work.receivers >> len(self.children[switch])):
-                segment, receivers = self.segment(slot), work.receivers
-        return core, Sent(up, segment, receivers)
+        if report and s.reports:
+            segment = self.numbers.segment(report.seq)
+            up = LeafReceipt(state.switch, segment - report.behind, segment if report.want else UNKNOWN)
+        if step.outcome == Outcome.WINDOW or self.all_contribute and step.outcome == Outcome.SLOT_HELD:
+            raise Violation(f"an honest sender is refused with {step.outcome.name}")
+        return state._replace(ring=step.ring), [step.work] if step.work else [], up
 
-    def execute(self, core: Core, work: Work, event: Event) -> Core:
-        """The accumulators obey; what leaves is compared with the header that goes with it."""
-        slot, content = core.ring.slots[work.slot], core.memory[work.slot]
+    def _may_resend(self, state: TreeCore, work: Work) -> bool:
+        return self.scenario.answers or work.receivers >> len(self.children[state.switch]) > 0
+
+    def _execute(self, state: TreeCore, work: Work, event: Event) -> TreeCore:
+        """Execute an operation on the accumulators, and check what leaves against the header that goes with it."""
+        slot, content = state.ring.slots[work.slot], state.accumulators[work.slot]
         segment = self.segment(slot)
         if work.operation in (Operation.CONTRIBUTE, Operation.FORCE, Operation.INSTALL_DOWN):
             content = 0 if work.first else content
-            adds = work.operation in (Operation.CONTRIBUTE, Operation.INSTALL_DOWN)
-            terms = self.payload(self.ranks(event), event.segment) if adds else 0
+            terms = 0 if work.operation == Operation.FORCE else self._payload(self._ranks(event), event.segment)
             if content & terms:
-                raise Violation("a worker is twice in a sum")
+                raise Violation("a worker is in a sum twice")
             content |= terms
-            core = core._replace(memory=put(core.memory, work.slot, content))
+            state = state._replace(accumulators=replace_at(state.accumulators, work.slot, content))
             if not work.emit:
-                return core
-        ranks = tree.names(core.ring, work.slot).ranks
-        if content != self.payload(ranks, segment):
-            raise Violation("a sum is not that of its ranks' payloads")
+                return state
+        ranks = golden.names(state.ring, work.slot).ranks
+        if content != self._payload(ranks, segment):
+            raise Violation("a sum differs from its ranks' payloads")
         if slot.state == SlotState.SENT_UP:
-            if core.up[segment] not in (UNKNOWN, ranks):
-                raise Violation("a partial sum changes")
-            if segment - self.worst(core) >= self.reach:
-                raise Violation("an honest switch is too far behind")
-            return core._replace(up=put(core.up, segment, ranks))
+            return self._check_sent_up(state, segment, ranks)
         if slot.state != SlotState.COMPLETE:
-            raise Violation("a result leaves an open slot")
-        if core.truth[segment] not in (UNKNOWN, ranks):
+            raise Violation("a slot that is not complete sends a result")
+        if state.results[segment] not in (UNKNOWN, ranks):
             raise Violation("a result changes")
-        if not core.switch:
-            self.check_result(core.ring, slot, ranks)
-        return core._replace(truth=put(core.truth, segment, ranks))
+        if not state.switch:
+            self._check_root_result(state.ring, slot, ranks)
+        return state._replace(results=replace_at(state.results, segment, ranks))
 
-    def check_result(self, ring: Ring, slot: Slot, ranks: int) -> None:
-        s = self.scenario
+    def _check_sent_up(self, state: TreeCore, segment: int, ranks: int) -> TreeCore:
+        if state.sent_up[segment] not in (UNKNOWN, ranks):
+            raise Violation("a partial sum changes")
+        if segment - self.low(state) >= self.reach:
+            raise Violation("an honest switch is too far behind")
+        return state._replace(sent_up=replace_at(state.sent_up, segment, ranks))
+
+    def _check_root_result(self, ring: Ring, slot: Slot, ranks: int) -> None:
+        s, everyone = self.scenario, (1 << len(self.workers)) - 1
         if not s.deadlines and ring.live & ~slot.arrived and slot.members.bit_count() < ring.threshold:
             raise Violation("a slot completes with too few workers")
-        if self.strict and not s.leaves and not s.evicted and not s.tainted and ranks != (1 << len(self.workers)) - 1:
-            raise Violation("H = N, but a result lacks somebody")
+        if self.all_contribute and not s.leaves and not s.evicted and not s.tainted and ranks != everyone:
+            raise Violation("H = N, but a result lacks a worker")
+
+    def place(self, event: Event) -> int:
+        """Return the switch that an event concerns."""
+        match event:
+            case Contribution() | Receipt() | Leave():
+                return self.scenario.homes[event.worker]
+            case Uplink() | LeafReceipt() | MemberLeaves():
+                return self.scenario.parents[event.switch]
+        return event.switch
 
     def member(self, event: Event) -> int:
-        return self.place[event.worker] if isinstance(event, (Contribution, Receipt)) else self.seat[event.switch]
+        """Return the index of an event's sender at the switch that the event concerns."""
+        if isinstance(event, (Contribution, Receipt, Leave)):
+            return self.worker_index[event.worker]
+        return self.child_index[event.switch]
 
-    def ranks(self, event: Event) -> int:
-        """Whose payloads a message carries into the sum."""
+    def _ranks(self, event: Event) -> int:
+        """Return the ranks whose payloads a message carries into the sum."""
         if isinstance(event, Contribution):
             return 0 if (event.worker, event.segment) in self.scenario.tainted else 1 << event.worker
         return event.ranks
 
-    def payload(self, ranks: int, segment: int) -> int:
+    def _payload(self, ranks: int, segment: int) -> int:
         return ranks << segment * len(self.workers)
 
-    def seq(self, segment: int) -> int:
-        return (self.first_seq + segment) % SERIAL
+    def segment(self, slot: Slot) -> int:
+        """Return the segment of a slot."""
+        return self.numbers.segment(slot.seq)
 
-    def segment(self, slot: Slot | int) -> int:
-        return ((slot if isinstance(slot, int) else slot.seq) - self.first_seq) % SERIAL
+    def _uplink(self, state: TreeCore, segment: int) -> Uplink:
+        return Uplink(state.switch, segment, state.sent_up[segment], self.low(state))
 
-    def uplink(self, core: Core, segment: int) -> Uplink:
-        return Uplink(core.switch, segment, core.up[segment], self.worst(core))
-
-    def worst(self, core: Core) -> int:
-        """The `low` that a leaf may say to have."""
-        return self.segment(self.scenario.rules.lowest(core.ring) if core.ring.live else core.ring.acknowledged[0])
+    def low(self, state: TreeCore) -> int:
+        """Return the lowest segment whose result somebody below a switch may lack, as the switch reports it."""
+        ring = state.ring
+        return self.numbers.segment(self.scenario.rules.lowest(ring) if ring.live else ring.acknowledged[0])

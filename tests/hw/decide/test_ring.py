@@ -399,8 +399,8 @@ MUTANTS = [
     ("after.members.eq(slot.members), ", ""),
     ("after.tainted.eq(slot.tainted),\n", "\n"),
     (
-        "self.include.eq(0), self.slot_write.eq(1),\n                             after",
-        "self.include.eq(0),\n                             after",
+        "self.include.eq(0), self.slot_write.eq(1),\n                             after.members.eq(slot",
+        "self.include.eq(0),\n                             after.members.eq(slot",
     ),
 ]
 

@@ -9,104 +9,105 @@ import pytest
 from iswitch.wire import Outcome
 from sim.bench.mutant import broken_promise
 from sim.explore.claims import ClaimsExplorer
-from sim.explore.claims_switch import ClaimsSwitch, Rules, Scenario, renewed
+from sim.explore.claims_scenario import ClaimsRules, ClaimsScenario, reset_claims
+from sim.explore.claims_switch import ClaimsSwitch
 from sim.explore.claims_symmetry import renumber
-from sim.explore.claims_worker import Habits, Worker
+from sim.explore.claims_worker import Worker, WorkerRules
 from sim.explore.search import Violation
 from sim.model.decide import claims as claims_of
 from sim.model.decide.claims import Claimant
 
-TWO = Scenario(workers=2, staleness=1, threshold=1, updates=3)
-THREE = Scenario(workers=3, staleness=0, threshold=2, updates=3)
-AHEAD = TWO._replace(pipelined=True)
-RESET = TWO._replace(resets=1)
+TWO = ClaimsScenario(workers=2, staleness=1, threshold=1, updates=3)
+THREE = ClaimsScenario(workers=3, staleness=0, threshold=2, updates=3)
+AHEAD = TWO.replace(pipelined=True)
+RESET = TWO.replace(resets=1)
 
 SPOILED = frozenset({(0, 1), (1, 1), (1, 2)})
 """Quarantined contributions: segment 0 of all who begin, segment 1 of whoever."""
 
 RIGHT = {
-    "two, S=0": (1769, TWO._replace(staleness=0)),
+    "two, S=0": (1769, TWO.replace(staleness=0)),
     "two": (981, TWO),
-    "two, S=2": (2332, TWO._replace(staleness=2, updates=4)),
-    "two, S=0, H=2": (79, TWO._replace(staleness=0, threshold=2)),
-    "two, H=2": (79, TWO._replace(threshold=2)),
-    "two, S=2, H=2": (109, TWO._replace(staleness=2, threshold=2, updates=4)),
-    "M=2, W=1": (1877, TWO._replace(segments=2)),
-    "M=1, W=2": (1531, TWO._replace(window=2)),
-    "M=2, W=2": (8851, TWO._replace(segments=2, window=2)),
-    "M=2, W=2, H=2": (320, TWO._replace(segments=2, window=2, threshold=2)),
-    "M=3, W=2, H=2": (575, TWO._replace(segments=3, window=2, threshold=2)),
-    "leave": (1846, TWO._replace(leaves=1)),
-    "leave, M=2": (4030, TWO._replace(segments=2, leaves=1)),
-    "leave, M=2, W=2, H=2": (1387, TWO._replace(segments=2, window=2, threshold=2, leaves=1)),
-    "leave and join": (6380, TWO._replace(leaves=1, joins=1)),
-    "leave and join, M=2, H=2": (1514, TWO._replace(segments=2, threshold=2, leaves=1, joins=1)),
-    "quarantine": (2091, TWO._replace(tainted=SPOILED)),
-    "quarantine, leave, M=2, H=2": (467, TWO._replace(segments=2, threshold=2, leaves=1, tainted=SPOILED)),
-    "SET_H": (3698, TWO._replace(threshold=2, thresholds=(1, 2))),
-    "SET_H, leave": (1416, TWO._replace(updates=2, threshold=2, thresholds=(1, 2), leaves=1)),
-    "ahead, S=0, H=2": (1556, AHEAD._replace(staleness=0, threshold=2)),
+    "two, S=2": (2332, TWO.replace(staleness=2, updates=4)),
+    "two, S=0, H=2": (79, TWO.replace(staleness=0, threshold=2)),
+    "two, H=2": (79, TWO.replace(threshold=2)),
+    "two, S=2, H=2": (109, TWO.replace(staleness=2, threshold=2, updates=4)),
+    "M=2, W=1": (1877, TWO.replace(segments=2)),
+    "M=1, W=2": (1531, TWO.replace(window=2)),
+    "M=2, W=2": (8851, TWO.replace(segments=2, window=2)),
+    "M=2, W=2, H=2": (320, TWO.replace(segments=2, window=2, threshold=2)),
+    "M=3, W=2, H=2": (575, TWO.replace(segments=3, window=2, threshold=2)),
+    "leave": (1846, TWO.replace(leaves=1)),
+    "leave, M=2": (4030, TWO.replace(segments=2, leaves=1)),
+    "leave, M=2, W=2, H=2": (1387, TWO.replace(segments=2, window=2, threshold=2, leaves=1)),
+    "leave and join": (6380, TWO.replace(leaves=1, joins=1)),
+    "leave and join, M=2, H=2": (1514, TWO.replace(segments=2, threshold=2, leaves=1, joins=1)),
+    "quarantine": (2091, TWO.replace(tainted=SPOILED)),
+    "quarantine, leave, M=2, H=2": (467, TWO.replace(segments=2, threshold=2, leaves=1, tainted=SPOILED)),
+    "SET_H": (3698, TWO.replace(threshold=2, thresholds=(1, 2))),
+    "SET_H, leave": (1416, TWO.replace(updates=2, threshold=2, thresholds=(1, 2), leaves=1)),
+    "ahead, S=0, H=2": (1556, AHEAD.replace(staleness=0, threshold=2)),
     "ahead": (12352, AHEAD),
-    "ahead, H=2": (2177, AHEAD._replace(threshold=2)),
-    "ahead, S=2, H=2": (6765, AHEAD._replace(staleness=2, threshold=2, updates=4)),
-    "ahead, leave, H=2": (4679, AHEAD._replace(threshold=2, leaves=1)),
-    "lies, S=0": (2898, TWO._replace(staleness=0, lies=True)),
-    "lies": (1673, TWO._replace(lies=True)),
-    "lies, leave, H=2": (343, TWO._replace(threshold=2, lies=True, leaves=1)),
-    "lies, leave, S=0": (929, TWO._replace(staleness=0, updates=2, lies=True, leaves=1)),
-    "lies, M=2, H=2": (182, TWO._replace(staleness=0, segments=2, lies=True, threshold=2)),
+    "ahead, H=2": (2177, AHEAD.replace(threshold=2)),
+    "ahead, S=2, H=2": (6765, AHEAD.replace(staleness=2, threshold=2, updates=4)),
+    "ahead, leave, H=2": (4679, AHEAD.replace(threshold=2, leaves=1)),
+    "lies, S=0": (2898, TWO.replace(staleness=0, lies=True)),
+    "lies": (1673, TWO.replace(lies=True)),
+    "lies, leave, H=2": (343, TWO.replace(threshold=2, lies=True, leaves=1)),
+    "lies, leave, S=0": (929, TWO.replace(staleness=0, updates=2, lies=True, leaves=1)),
+    "lies, M=2, H=2": (182, TWO.replace(staleness=0, segments=2, lies=True, threshold=2)),
     "RESET": (4148, RESET),
-    "RESET, H=2": (428, RESET._replace(threshold=2)),
-    "RESET, S=0": (1667, RESET._replace(staleness=0, updates=2)),
-    "RESET, leave and join": (5184, RESET._replace(updates=2, leaves=1, joins=1)),
-    "RESET, M=2, W=2, H=2": (2820, RESET._replace(segments=2, window=2, threshold=2, updates=2)),
-    "RESET, SET_H": (4516, RESET._replace(updates=2, thresholds=(1, 2))),
-    "RESET, lies": (2781, RESET._replace(lies=True, updates=2, staleness=0)),
-    "two RESETs": (3162, RESET._replace(resets=2, updates=2)),
-    "RESET, ahead, H=2": (7142, RESET._replace(pipelined=True, threshold=2)),
-    "FBCAST": (981, TWO._replace(fbcasts=True)),
+    "RESET, H=2": (428, RESET.replace(threshold=2)),
+    "RESET, S=0": (1667, RESET.replace(staleness=0, updates=2)),
+    "RESET, leave and join": (5184, RESET.replace(updates=2, leaves=1, joins=1)),
+    "RESET, M=2, W=2, H=2": (2820, RESET.replace(segments=2, window=2, threshold=2, updates=2)),
+    "RESET, SET_H": (4516, RESET.replace(updates=2, thresholds=(1, 2))),
+    "RESET, lies": (2781, RESET.replace(lies=True, updates=2, staleness=0)),
+    "two RESETs": (3162, RESET.replace(resets=2, updates=2)),
+    "RESET, ahead, H=2": (7142, RESET.replace(pipelined=True, threshold=2)),
+    "FBCAST": (981, TWO.replace(fbcasts=True)),
     "three": (7648, THREE),
-    "three, S=1": (4132, THREE._replace(staleness=1)),
-    "three, H=3, S=1": (249, THREE._replace(threshold=3, staleness=1)),
-    "three, leave": (3096, THREE._replace(updates=2, leaves=1)),
-    "three, leave, H=3": (807, THREE._replace(threshold=3, leaves=1)),
-    "three, SET_H": (3000, THREE._replace(updates=2, thresholds=(2, 3))),
+    "three, S=1": (4132, THREE.replace(staleness=1)),
+    "three, H=3, S=1": (249, THREE.replace(threshold=3, staleness=1)),
+    "three, leave": (3096, THREE.replace(updates=2, leaves=1)),
+    "three, leave, H=3": (807, THREE.replace(threshold=3, leaves=1)),
+    "three, SET_H": (3000, THREE.replace(updates=2, thresholds=(2, 3))),
 }
 SLOW = {
-    "M=3, W=2, leave": (28364, TWO._replace(segments=3, window=2, leaves=1)),
-    "SET_H, leave, U=3": (7150, TWO._replace(threshold=2, thresholds=(1, 2), leaves=1)),
-    "S=0, U=4": (7619, TWO._replace(staleness=0, updates=4)),
-    "ahead, S=0": (14697, AHEAD._replace(staleness=0)),
-    "ahead, M=2": (24930, AHEAD._replace(segments=2)),
-    "ahead, U=4": (116244, AHEAD._replace(updates=4)),
-    "ahead, S=2, U=4": (68517, AHEAD._replace(staleness=2, updates=4)),
-    "ahead, H=2, U=5": (36602, AHEAD._replace(threshold=2, updates=5)),
-    "ahead, leave": (17817, AHEAD._replace(leaves=1)),
-    "ahead, leave and join, H=2": (14888, AHEAD._replace(threshold=2, leaves=1, joins=1)),
-    "three, S=1, U=4": (17131, THREE._replace(staleness=1, updates=4)),
-    "three, H=1, S=1": (33551, THREE._replace(threshold=1, staleness=1)),
-    "three, leaves": (5187, THREE._replace(updates=2, leaves=2)),
-    "three, S=1, leave": (11091, THREE._replace(staleness=1, leaves=1)),
-    "three, leave and join": (7172, THREE._replace(updates=2, leaves=1, joins=1)),
-    "three, M=2": (2468, THREE._replace(updates=2, segments=2)),
-    "three, M=2, S=1, U=3": (7492, THREE._replace(staleness=1, segments=2)),
-    "lies, leave and join": (9828, TWO._replace(lies=True, leaves=1, joins=1)),
-    "lies, M=2, W=2": (14457, TWO._replace(lies=True, segments=2, window=2)),
-    "lies, ahead": (22940, AHEAD._replace(lies=True)),
-    "lies, ahead, S=0": (29142, AHEAD._replace(staleness=0, lies=True)),
-    "lies, three, S=0": (12697, TWO._replace(workers=3, staleness=0, updates=2, lies=True)),
-    "lies, three": (75396, TWO._replace(workers=3, lies=True)),
-    "RESET, leave and join, U=3": (22920, RESET._replace(leaves=1, joins=1)),
-    "RESET, ahead": (53269, RESET._replace(pipelined=True)),
-    "RESET, three": (10636, RESET._replace(workers=3, staleness=0, threshold=2, updates=2)),
-    "three, ahead": (8820, THREE._replace(updates=2, staleness=1, pipelined=True)),
+    "M=3, W=2, leave": (28364, TWO.replace(segments=3, window=2, leaves=1)),
+    "SET_H, leave, U=3": (7150, TWO.replace(threshold=2, thresholds=(1, 2), leaves=1)),
+    "S=0, U=4": (7619, TWO.replace(staleness=0, updates=4)),
+    "ahead, S=0": (14697, AHEAD.replace(staleness=0)),
+    "ahead, M=2": (24930, AHEAD.replace(segments=2)),
+    "ahead, U=4": (116244, AHEAD.replace(updates=4)),
+    "ahead, S=2, U=4": (68517, AHEAD.replace(staleness=2, updates=4)),
+    "ahead, H=2, U=5": (36602, AHEAD.replace(threshold=2, updates=5)),
+    "ahead, leave": (17817, AHEAD.replace(leaves=1)),
+    "ahead, leave and join, H=2": (14888, AHEAD.replace(threshold=2, leaves=1, joins=1)),
+    "three, S=1, U=4": (17131, THREE.replace(staleness=1, updates=4)),
+    "three, H=1, S=1": (33551, THREE.replace(threshold=1, staleness=1)),
+    "three, leaves": (5187, THREE.replace(updates=2, leaves=2)),
+    "three, S=1, leave": (11091, THREE.replace(staleness=1, leaves=1)),
+    "three, leave and join": (7172, THREE.replace(updates=2, leaves=1, joins=1)),
+    "three, M=2": (2468, THREE.replace(updates=2, segments=2)),
+    "three, M=2, S=1, U=3": (7492, THREE.replace(staleness=1, segments=2)),
+    "lies, leave and join": (9828, TWO.replace(lies=True, leaves=1, joins=1)),
+    "lies, M=2, W=2": (14457, TWO.replace(lies=True, segments=2, window=2)),
+    "lies, ahead": (22940, AHEAD.replace(lies=True)),
+    "lies, ahead, S=0": (29142, AHEAD.replace(staleness=0, lies=True)),
+    "lies, three, S=0": (12697, TWO.replace(workers=3, staleness=0, updates=2, lies=True)),
+    "lies, three": (75396, TWO.replace(workers=3, lies=True)),
+    "RESET, leave and join, U=3": (22920, RESET.replace(leaves=1, joins=1)),
+    "RESET, ahead": (53269, RESET.replace(pipelined=True)),
+    "RESET, three": (10636, RESET.replace(workers=3, staleness=0, threshold=2, updates=2)),
+    "three, ahead": (8820, THREE.replace(updates=2, staleness=1, pipelined=True)),
 }
 
 
 @pytest.mark.parametrize("name", [*RIGHT, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_every_promise_holds_in_every_state(name):
     states, scenario = (RIGHT | SLOW)[name]
-    assert len(ClaimsExplorer(scenario).run()) == states
+    assert ClaimsExplorer(scenario).run().count == states
 
 
 # Wrong rules of the switch
@@ -137,15 +138,15 @@ def only_what_it_had_before(claims, ring, *, member, weights, **rest):
 
 
 def ks_outlast_a_reset(claims, first_seq):
-    return renewed(claims, first_seq)._replace(claimants=claims.claimants)
+    return reset_claims(claims, first_seq)._replace(claimants=claims.claimants)
 
 
 def grants_outlast_a_reset(claims, first_seq):
-    return renewed(claims, first_seq)._replace(grants=claims.grants)
+    return reset_claims(claims, first_seq)._replace(grants=claims.grants)
 
 
 def the_base_outlasts_a_reset(claims, first_seq):
-    return renewed(claims, first_seq)._replace(base=claims.base)
+    return reset_claims(claims, first_seq)._replace(base=claims.base)
 
 
 def an_older_claim_is_a_new_one(claims, ring, *, member, k, **rest):
@@ -255,121 +256,131 @@ def keeps_its_results(worker, epoch):
     return Worker(held=worker.held, epoch=epoch)
 
 
-BOTH = TWO._replace(threshold=2)
-NAMELESS = "a silent worker stops the others, and nobody can tell which"
+BOTH = TWO.replace(threshold=2)
+NAMELESS = "a silent worker stops the others and cannot be identified"
 
-LYING = TWO._replace(staleness=0, lies=True)
+LYING = TWO.replace(staleness=0, lies=True)
 MUTANTS = {
     "weights are believed": (
-        LYING._replace(rules=Rules(claim=weights_are_believed)),
-        "more than S + 1 updates are under way",
+        LYING.replace(rules=ClaimsRules(claim=weights_are_believed)),
+        "more than S + 1 updates are in flight",
     ),
     "weights are believed, S=1": (
-        AHEAD._replace(lies=True, rules=Rules(claim=weights_are_believed)),
-        "more than S + 1 updates are under way",
+        AHEAD.replace(lies=True, rules=ClaimsRules(claim=weights_are_believed)),
+        "more than S + 1 updates are in flight",
     ),
     "weights that a worker has just said it holds are not believed": (
-        TWO._replace(rules=Rules(claim=only_what_it_had_before)),
-        "a worker is not believed what it has said",
+        TWO.replace(rules=ClaimsRules(claim=only_what_it_had_before)),
+        "the switch rejects weights whose receipt it has",
     ),
-    "what was sent before a RESET counts": (RESET._replace(epochs=False), "a worker waits for ever"),
+    "what was sent before a RESET counts": (RESET.replace(epochs=False), "a worker waits forever"),
     "a RESET leaves the last k": (
-        RESET._replace(rules=Rules(renew=ks_outlast_a_reset)),
-        "a worker is kept out for ever",
+        RESET.replace(rules=ClaimsRules(reset=ks_outlast_a_reset)),
+        "a worker is never granted an update",
     ),
     "a RESET leaves grants": (
-        RESET._replace(rules=Rules(renew=grants_outlast_a_reset)),
-        "an honest worker is told WINDOW",
+        RESET.replace(rules=ClaimsRules(reset=grants_outlast_a_reset)),
+        "an honest worker is refused with WINDOW",
     ),
     "a RESET leaves the base": (
-        RESET._replace(rules=Rules(renew=the_base_outlasts_a_reset)),
-        "a worker waits for ever",
+        RESET.replace(rules=ClaimsRules(reset=the_base_outlasts_a_reset)),
+        "a worker waits forever",
     ),
-    "FBCAST ends a slot of an update": (
-        BOTH._replace(fbcasts=True, requires_all=False),
-        "a sum is not that of those granted",
-    ),
-    "claims of any age": (TWO._replace(rules=Rules(claim=any_age)), "a vector older than S is granted"),
+    "FBCAST ends a slot of an update": (BOTH.replace(fbcasts=True, requires_all=False), "a sum differs from its grant"),
+    "claims of any age": (TWO.replace(rules=ClaimsRules(claim=any_age)), "a vector older than S is granted"),
     "a repeated claim is a new one": (
-        TWO._replace(staleness=2, rules=Rules(claim=a_repeat_is_a_new_claim)),
+        TWO.replace(staleness=2, rules=ClaimsRules(claim=a_repeat_is_a_new_claim)),
         "a vector is granted twice",
     ),
     "an older claim is a new one": (
-        TWO._replace(rules=Rules(claim=an_older_claim_is_a_new_one)),
+        TWO.replace(rules=ClaimsRules(claim=an_older_claim_is_a_new_one)),
         "a vector is granted twice",
     ),
-    "a repeated claim gets no answer": (TWO._replace(rules=Rules(claim=no_kept_answer)), "a worker waits for ever"),
+    "a repeated claim gets no answer": (TWO.replace(rules=ClaimsRules(claim=no_kept_answer)), "a worker waits forever"),
     "a refused claim that comes again gets no answer": (
-        TWO._replace(staleness=0, rules=Rules(claim=a_refusal_is_remembered_as_the_last_answer)),
-        "a worker is kept out for ever",
+        TWO.replace(staleness=0, rules=ClaimsRules(claim=a_refusal_is_remembered_as_the_last_answer)),
+        "a worker is never granted an update",
     ),
     "refused claims count towards H": (
-        BOTH._replace(workers=3, staleness=0, rules=Rules(claim=refused_claims_count_towards_h)),
-        "an update is granted to too few",
+        BOTH.replace(workers=3, staleness=0, rules=ClaimsRules(claim=refused_claims_count_towards_h)),
+        "an update is granted to too few members",
     ),
     "H is not lowered to those who live": (
-        BOTH._replace(leaves=1, rules=Rules(claim=as_many_as_there_were)),
-        "a worker waits for ever",
+        BOTH.replace(leaves=1, rules=ClaimsRules(claim=as_many_as_there_were)),
+        "a worker waits forever",
     ),
     "a repeat grants nothing after a leave": (
-        BOTH._replace(leaves=1, rules=Rules(claim=a_repeat_grants_nothing)),
+        BOTH.replace(leaves=1, rules=ClaimsRules(claim=a_repeat_grants_nothing)),
         NAMELESS,
     ),
     "a repeat grants nothing after SET_H": (
-        BOTH._replace(thresholds=(1,), rules=Rules(claim=a_repeat_grants_nothing)),
+        BOTH.replace(thresholds=(1,), rules=ClaimsRules(claim=a_repeat_grants_nothing)),
         NAMELESS,
     ),
-    "only S grants are kept": (TWO._replace(rules=Rules(granted=of_s_grants)), "an honest worker is told WINDOW"),
-    "all who live are expected": (TWO._replace(rules=Rules(granted=all_members)), "a worker waits for ever"),
-    "a slot ends with H": (BOTH._replace(thresholds=(1, 2), requires_all=False), "a sum is not that of those granted"),
+    "only S grants are kept": (
+        TWO.replace(rules=ClaimsRules(granted_for_contribution=of_s_grants)),
+        "an honest worker is refused with WINDOW",
+    ),
+    "all who live are expected": (
+        TWO.replace(rules=ClaimsRules(granted_for_contribution=all_members)),
+        "a worker waits forever",
+    ),
+    "a slot ends with H": (BOTH.replace(thresholds=(1, 2), requires_all=False), "a sum differs from its grant"),
     "a leaver stays in its grants": (
-        TWO._replace(leaves=1, rules=Rules(leave=stays_granted)),
-        "a worker waits for ever",
+        TWO.replace(leaves=1, rules=ClaimsRules(leave=stays_granted)),
+        "a worker waits forever",
     ),
     "a leaver's claim waits on": (
-        BOTH._replace(leaves=1, rules=Rules(leave=still_waits)),
-        "an update is granted to somebody who left",
+        BOTH.replace(leaves=1, rules=ClaimsRules(leave=still_waits)),
+        "an update is granted to a member that left",
     ),
     "nobody ends what all have left": (
-        TWO._replace(leaves=1, rules=Rules(wanted=if_anybody_is_left)),
-        "a worker waits for ever",
+        TWO.replace(leaves=1, rules=ClaimsRules(granted_for_receipt=if_anybody_is_left)),
+        "a worker waits forever",
     ),
-    "who waits for H does not say for whom": (BOTH._replace(rules=Rules(claim=waits_for_nobody)), NAMELESS),
-    "who wants what is granted does not say of whom": (TWO._replace(rules=Rules(wanted=to_nobody)), NAMELESS),
-    "a newcomer inherits k": (TWO._replace(leaves=1, joins=1, rules=Rules(leave=keeps_its_number)), NAMELESS),
+    "who waits for H does not say for whom": (BOTH.replace(rules=ClaimsRules(claim=waits_for_nobody)), NAMELESS),
+    "who wants what is granted does not say of whom": (
+        TWO.replace(rules=ClaimsRules(granted_for_receipt=to_nobody)),
+        NAMELESS,
+    ),
+    "a newcomer inherits k": (TWO.replace(leaves=1, joins=1, rules=ClaimsRules(leave=keeps_its_number)), NAMELESS),
     "a newcomer enters between boundaries": (
-        TWO._replace(staleness=0, leaves=1, joins=1, rules=Rules(admit=at_once)),
-        "more than S + 1 updates are under way",
+        TWO.replace(staleness=0, leaves=1, joins=1, rules=ClaimsRules(admit=at_once)),
+        "more than S + 1 updates are in flight",
     ),
 }
-HABITS = {
+WORKER_MUTANTS = {
     "a worker keeps its vectors after a RESET": (
         RESET,
-        Habits(learn=keeps_its_vectors),
-        "a vector is sent to an update that it was not granted",
+        WorkerRules(learn_epoch=keeps_its_vectors),
+        "a vector is sent to an update that was not granted to it",
     ),
-    "a worker keeps its results after a RESET": (RESET, Habits(learn=keeps_its_results), "a worker waits for ever"),
+    "a worker keeps its results after a RESET": (
+        RESET,
+        WorkerRules(learn_epoch=keeps_its_results),
+        "a worker waits forever",
+    ),
     "a worker claims before it tells what it holds": (
-        TWO._replace(staleness=0),
-        Habits(tells=False),
-        "a worker is kept out for ever",
+        TWO.replace(staleness=0),
+        WorkerRules(acknowledges=False),
+        "a worker is never granted an update",
     ),
     "a newcomer takes grants of the one before": (
-        TWO._replace(leaves=1, joins=1),
-        Habits(takes_grant=any_grant_of_this_index),
-        "a worker waits for ever",
+        TWO.replace(leaves=1, joins=1),
+        WorkerRules(accepts_grant=any_grant_of_this_index),
+        "a worker waits forever",
     ),
     "a worker takes any grant that names it": (
         TWO,
-        Habits(takes_grant=any_grant),
-        "a vector is sent to an update that it was not granted",
+        WorkerRules(accepts_grant=any_grant),
+        "a vector is sent to an update that was not granted to it",
     ),
     "a worker takes any refusal": (
-        TWO._replace(staleness=0),
-        Habits(takes_refusal=any_refusal),
-        "a worker waits for ever",
+        TWO.replace(staleness=0),
+        WorkerRules(accepts_refusal=any_refusal),
+        "a worker waits forever",
     ),
-    "a worker claims again before the answer": (TWO, Habits(may_claim=at_any_time), "a worker waits for ever"),
+    "a worker claims again before the answer": (TWO, WorkerRules(may_claim=at_any_time), "a worker waits forever"),
 }
 
 
@@ -381,33 +392,33 @@ def test_mutant_is_found(name):
 
 
 @pytest.mark.mutant
-@pytest.mark.parametrize("name", HABITS)
+@pytest.mark.parametrize("name", WORKER_MUTANTS)
 def test_mutant_worker_is_found(name):
-    scenario, habits, promise = HABITS[name]
-    assert broken_promise(ClaimsExplorer(scenario, habits).run) == promise
+    scenario, rules, promise = WORKER_MUTANTS[name]
+    assert broken_promise(ClaimsExplorer(scenario, rules).run) == promise
 
 
 class Forgetful(ClaimsSwitch):
     """Nobody watches what is forgotten."""
 
-    def check_forgotten(self, core):
+    def check_forgotten(self, state):
         pass
 
 
 class Afterwards(ClaimsExplorer):
     """Looks for progress once the first has left."""
 
-    def check_progress(self, state):
-        if self.switch.cores[state.core].ring.live.bit_count() < self.scenario.workers:
-            super().check_progress(state)
+    def check(self, state):
+        if self.core(state).ring.live.bit_count() < self.scenario.workers:
+            super().check(state)
 
 
 @pytest.mark.parametrize("explorer", [ClaimsExplorer, Afterwards])
 def test_who_claims_with_weights_that_it_does_not_have_would_stop_the_job_for_ever_even_if_it_leaves(explorer):
-    scenario = LYING._replace(workers=3, leaves=1, rules=Rules(claim=weights_are_believed))
+    scenario = LYING.replace(workers=3, leaves=1, rules=ClaimsRules(claim=weights_are_believed))
     search = explorer(scenario)
     search.switch = Forgetful(scenario)
-    with pytest.raises(Violation, match="a worker waits for ever"):
+    with pytest.raises(Violation, match="a worker waits forever"):
         search.run()
 
 
@@ -417,12 +428,14 @@ class EveryNumbering(ClaimsExplorer):
 
 
 @pytest.mark.parametrize(
-    "scenario", [TWO, TWO._replace(leaves=1, joins=1, updates=2), AHEAD._replace(threshold=2, leaves=1, updates=2)]
+    "scenario", [TWO, TWO.replace(leaves=1, joins=1, updates=2), AHEAD.replace(threshold=2, leaves=1, updates=2)]
 )
 def test_the_numbering_of_workers_hides_no_state(scenario):
     def one_of_both(explorer, state):
-        core, workers = explorer.switch.cores[state.core], state.workers
+        core, workers = explorer.core(state), state.workers
         return min((core, workers), (renumber(core, (1, 0)), workers[::-1]), key=repr)
 
     every, one = EveryNumbering(scenario), ClaimsExplorer(scenario)
-    assert {one_of_both(every, state) for state in every.run()} == {one_of_both(one, state) for state in one.run()}
+    assert {one_of_both(every, state) for state in every.run().states} == {
+        one_of_both(one, state) for state in one.run().states
+    }

@@ -3,7 +3,7 @@
 import pytest
 
 from iswitch.wire import NO_MEMBER, JobState
-from sim.explore.join_tree import JoinTreeExplorer
+from sim.explore.join_tree import TreeJoinExplorer, TreeJoinScenario
 from sim.explore.search import Violation
 from sim.model.decide import membership
 from sim.model.decide.membership import EntryState
@@ -18,10 +18,10 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize("knowing", [True, False], ids=["ranks", "indices"])
+@pytest.mark.parametrize("states_ranks", [True, False], ids=["ranks", "indices"])
 @pytest.mark.parametrize("name", RIGHT)
-def test_joins_end_well_in_every_state(name, knowing):
-    assert len(JoinTreeExplorer(*RIGHT[name], knowing=knowing).run()) > 100
+def test_joins_end_well_in_every_state(name, states_ranks):
+    assert TreeJoinExplorer(TreeJoinScenario(*RIGHT[name], states_ranks=states_ranks)).run().count > 100
 
 
 def in_order_of_arrival(job, wanted, ranks, now_us):
@@ -36,12 +36,12 @@ def test_indices_in_order_of_arrival_keep_out_who_asks_for_its_rank(monkeypatch)
     """A leaf that came first has been given what a worker at the root asks for."""
     monkeypatch.setattr(membership, "seat", in_order_of_arrival)
     with pytest.raises(Violation, match="never told that the job runs"):
-        JoinTreeExplorer(*RIGHT["two at a leaf and one at the root"], knowing=False).run()
+        TreeJoinExplorer(TreeJoinScenario(*RIGHT["two at a leaf and one at the root"], states_ranks=False)).run()
 
 
 def test_a_leaf_never_goes_back_to_the_epoch_before_a_reset():
-    states = JoinTreeExplorer((-1, 0), (0, 1), resets=True).run()
-    leaf = [state.memories[1].job for state in states]
+    states = TreeJoinExplorer(TreeJoinScenario((-1, 0), (0, 1), resets=True)).run().states
+    leaf = [state.switches[1].job for state in states]
     assert len({job.epoch for job in leaf if job.state == JobState.RUNNING}) == 2
 
 
@@ -75,11 +75,11 @@ class Gullible(TreeSwitch):
 @pytest.mark.parametrize(
     ("switch", "promise"),
     [
-        (Hasty, "somebody is missing"),
+        (Hasty, "a rank is missing"),
         (AsksOnce, "never told that the job runs"),
-        (Gullible, "goes back to an earlier epoch"),
+        (Gullible, "returns to an earlier epoch"),
     ],
 )
 def test_mutant_is_found(switch, promise):
     with pytest.raises(Violation, match=promise):
-        JoinTreeExplorer((-1, 0), (0, 1), resets=True, switch=switch).run()
+        TreeJoinExplorer(TreeJoinScenario((-1, 0), (0, 1), resets=True, switch=switch)).run()

@@ -3,8 +3,8 @@
 import pytest
 
 from iswitch.wire.replay import Fate, Kind
-from sim.explore.replay import ALWAYS, WAITING, Habits, Scenario, SessionExplorer
-from sim.explore.replay_switch import Toy
+from sim.explore.replay import ALWAYS, WAITING, ClientRules, SessionExplorer, SessionScenario
+from sim.explore.replay_switch import ToyDispatcher
 from sim.explore.search import Violation
 from sim.model.decide.membership import Source
 from sim.model.replay import frames
@@ -14,24 +14,24 @@ from sim.model.replay.session import RULES, SERIAL, Place, Rules
 
 ADD, WRITE, SAMPLE, CLOSE = Kind.ADD, Kind.WRITE, Kind.SAMPLE, Kind.CLOSE
 
-ALONE = Scenario(((ADD, WRITE, SAMPLE, ADD, CLOSE),), kept=2)
-GIVES_UP = Scenario(((SAMPLE, SAMPLE, ADD),), kept=2, skips=True)
-IN_TURN = Scenario(((ADD, CLOSE), (ADD, CLOSE)))
-TWO = Scenario(((ADD, WRITE, ADD), (ADD, ADD)), kept=2)
-SAMPLERS = Scenario(((SAMPLE, ADD), (SAMPLE,)), kept=2, skips=True)
-SIDE_BY_SIDE = Scenario(((ADD,), (ADD,), (ADD,)), sessions=2)
-WRAPPING = Scenario(((ADD, ADD, SAMPLE, ADD, CLOSE),), kept=2, skips=True, first=SERIAL - 2)
-BUSY = Scenario(((SAMPLE, WRITE, CLOSE), (SAMPLE, ADD)), kept=2, skips=True)
-RESET = TWO._replace(resets=1)
-LATE = Scenario(((ADD, ADD), (ADD,)), kept=2, delays=WAITING)
-GHOSTS = Scenario(((ADD, CLOSE), (ADD, CLOSE)), delays=ALWAYS)
-GHOSTS_OF_TWO = Scenario(((ADD, ADD), (ADD,)), kept=2, delays=ALWAYS)
-GHOSTS_OF_FOUR = Scenario(((ADD, ADD, ADD, ADD), (ADD,)), kept=4, delays=ALWAYS)
-GHOSTS_OF_SAMPLERS = Scenario(((SAMPLE, ADD), (ADD,)), kept=2, skips=True, delays=ALWAYS)
+ALONE = SessionScenario(((ADD, WRITE, SAMPLE, ADD, CLOSE),), kept=2)
+GIVES_UP = SessionScenario(((SAMPLE, SAMPLE, ADD),), kept=2, skips=True)
+IN_TURN = SessionScenario(((ADD, CLOSE), (ADD, CLOSE)))
+TWO = SessionScenario(((ADD, WRITE, ADD), (ADD, ADD)), kept=2)
+SAMPLERS = SessionScenario(((SAMPLE, ADD), (SAMPLE,)), kept=2, skips=True)
+SIDE_BY_SIDE = SessionScenario(((ADD,), (ADD,), (ADD,)), sessions=2)
+WRAPPING = SessionScenario(((ADD, ADD, SAMPLE, ADD, CLOSE),), kept=2, skips=True, first=SERIAL - 2)
+BUSY = SessionScenario(((SAMPLE, WRITE, CLOSE), (SAMPLE, ADD)), kept=2, skips=True)
+RESET = TWO.replace(resets=1)
+LATE = SessionScenario(((ADD, ADD), (ADD,)), kept=2, delays=WAITING)
+GHOSTS = SessionScenario(((ADD, CLOSE), (ADD, CLOSE)), delays=ALWAYS)
+GHOSTS_OF_TWO = SessionScenario(((ADD, ADD), (ADD,)), kept=2, delays=ALWAYS)
+GHOSTS_OF_FOUR = SessionScenario(((ADD, ADD, ADD, ADD), (ADD,)), kept=4, delays=ALWAYS)
+GHOSTS_OF_SAMPLERS = SessionScenario(((SAMPLE, ADD), (ADD,)), kept=2, skips=True, delays=ALWAYS)
 
 
-def explore(scenario: Scenario) -> int:
-    return len(SessionExplorer(scenario).run())
+def explore(scenario: SessionScenario) -> int:
+    return SessionExplorer(scenario).run().count
 
 
 @pytest.mark.parametrize(
@@ -45,9 +45,9 @@ def explore(scenario: Scenario) -> int:
         SIDE_BY_SIDE,
         WRAPPING,
         RESET,
-        WRAPPING._replace(resets=2),
+        WRAPPING.replace(resets=2),
         GHOSTS,
-        *(pytest.param(scenario, marks=pytest.mark.slow) for scenario in (BUSY, SAMPLERS._replace(resets=1))),
+        *(pytest.param(scenario, marks=pytest.mark.slow) for scenario in (BUSY, SAMPLERS.replace(resets=1))),
     ],
 )
 def test_the_rules_hold(scenario):
@@ -74,9 +74,9 @@ def test_a_session_that_is_opened_again_by_an_old_open_needs_other_numbers(scena
     """A client whose place was another's for a while gets it back: its requests of before might be next. With `kept`
     numbers between, none is. Since two sessions were opened meanwhile, half of that would do, and nothing less."""
     for by in {0, scenario.kept // 2 - 1}:
-        with pytest.raises(Violation, match=r"^a request is carried out before its turn"):
-            explore(scenario._replace(rules=further(by)))
-    assert explore(scenario._replace(rules=further(scenario.kept // 2))) > 1000
+        with pytest.raises(Violation, match=r"^a request is executed out of order"):
+            explore(scenario.replace(rules=further(by)))
+    assert explore(scenario.replace(rules=further(scenario.kept // 2))) > 1000
     assert explore(scenario) > 1000
 
 
@@ -116,7 +116,7 @@ def hands_over_as_it_is(place, nonce, source, now_us, kept):
     return place._replace(open=True, nonce=nonce, heard_us=now_us, source=source)
 
 
-class IsSilentAboutTheOld(Toy):
+class IsSilentAboutTheOld(ToyDispatcher):
     """OLD is no answer."""
 
     def handle(self, asked: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
@@ -124,7 +124,7 @@ class IsSilentAboutTheOld(Toy):
         return fate, [] if fate == Fate.OLD else sent
 
 
-class TakesNoNumber(Toy):
+class TakesNoNumber(ToyDispatcher):
     """Requests of one kind are answered and forgotten."""
 
     kind = Kind.SKIP
@@ -143,7 +143,7 @@ class RefusesForNothing(TakesNoNumber):
     kind = Kind.WRITE
 
 
-class WaitsForNothing(Toy):
+class WaitsForNothing(ToyDispatcher):
     """Who must wait is told so, and the number is gone."""
 
     def handle(self, asked: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
@@ -153,7 +153,7 @@ class WaitsForNothing(Toy):
         return fate, sent
 
 
-class RepeatsItsKind(Toy):
+class RepeatsItsKind(ToyDispatcher):
     """A kept answer says the kind of who asks."""
 
     def handle(self, asked: Request, source: Source, now_us: int) -> tuple[Fate, Sent]:
@@ -166,87 +166,88 @@ class RepeatsItsKind(Toy):
 
 PROMISES = {
     "next is reset at OPEN": (
-        GHOSTS._replace(
-            rules=RULES._replace(opened=lambda place, *about: RULES.opened(place, *about)._replace(next=0))
-        ),
-        "a request is carried out twice",
+        GHOSTS.replace(rules=RULES._replace(opened=lambda place, *about: RULES.opened(place, *about)._replace(next=0))),
+        "a request is executed twice",
     ),
     "a place changes hands with its answers": (
-        GHOSTS_OF_TWO._replace(rules=RULES._replace(opened=hands_over_as_it_is)),
-        "an answer is taken for that of another execution",
+        GHOSTS_OF_TWO.replace(rules=RULES._replace(opened=hands_over_as_it_is)),
+        "an answer is mistaken for that of another execution",
     ),
-    "who asks for what is old is told nothing": (LATE._replace(toy=IsSilentAboutTheOld), "a request is never answered"),
+    "who asks for what is old is told nothing": (
+        LATE.replace(dispatcher=IsSilentAboutTheOld),
+        "a request is never answered",
+    ),
     "repeats are carried out": (
-        ALONE._replace(rules=RULES._replace(order=executes_repeats)),
-        "a request is carried out twice",
+        ALONE.replace(rules=RULES._replace(order=executes_repeats)),
+        "a request is executed twice",
     ),
     "what is ahead is carried out": (
-        ALONE._replace(rules=RULES._replace(order=executes_what_is_ahead)),
-        "a request is carried out before its turn",
+        ALONE.replace(rules=RULES._replace(order=executes_what_is_ahead)),
+        "a request is executed out of order",
     ),
     "serial numbers are compared as numbers": (
-        WRAPPING._replace(rules=RULES._replace(order=compares_as_numbers)),
+        WRAPPING.replace(rules=RULES._replace(order=compares_as_numbers)),
         "a request is never answered",
     ),
     "no token is asked for": (
-        RESET._replace(rules=RULES._replace(find=asks_no_token)),
-        "a request is carried out under somebody else's session",
+        RESET.replace(rules=RULES._replace(find=asks_no_token)),
+        "a request is executed in another client's session",
     ),
     "too few answers are kept": (
-        TWO._replace(rules=RULES._replace(keeping=lambda place, answer, most: RULES.keeping(place, answer, most - 1))),
-        "a client gives up a session that it has",
+        TWO.replace(rules=RULES._replace(keeping=lambda place, answer, most: RULES.keeping(place, answer, most - 1))),
+        "a client abandons a session that it holds",
     ),
     "another nonce is thought the same": (
-        TWO._replace(rules=RULES._replace(holder=lambda places, nonce: 0 if places[0].open else None)),
-        "a client is given somebody else's session",
+        TWO.replace(rules=RULES._replace(holder=lambda places, nonce: 0 if places[0].open else None)),
+        "a client is given another client's session",
     ),
     "anybody's place is given away": (
-        TWO._replace(rules=RULES._replace(offer=takes_any)),
-        "somebody who was heard loses the place",
+        TWO.replace(rules=RULES._replace(offer=takes_any)),
+        "a client that was not silent loses its session",
     ),
     "no silent one's place is given away": (
-        TWO._replace(rules=RULES._replace(offer=gives_no_silent)),
-        "nobody gets a place although all are silent",
+        TWO.replace(rules=RULES._replace(offer=gives_no_silent)),
+        "no client is given a session although all are silent",
     ),
     "CLOSE does not free the place": (
-        IN_TURN._replace(rules=RULES._replace(closed=closes_nothing, offer=gives_no_silent)),
-        "nobody gets a place although all are silent",
+        IN_TURN.replace(rules=RULES._replace(closed=closes_nothing, offer=gives_no_silent)),
+        "no client is given a session although all are silent",
     ),
-    "a refused request takes no number": (ALONE._replace(toy=RefusesForNothing), "a request is never answered"),
-    "a request that waits takes its number": (ALONE._replace(toy=WaitsForNothing), "a request is never answered"),
+    "a refused request takes no number": (ALONE.replace(dispatcher=RefusesForNothing), "a request is never answered"),
+    "a request that waits takes its number": (ALONE.replace(dispatcher=WaitsForNothing), "a request is never answered"),
     "a repeat is answered with its own kind": (
-        GIVES_UP._replace(toy=RepeatsItsKind),
-        "an answer is taken for that of another execution",
+        GIVES_UP.replace(dispatcher=RepeatsItsKind),
+        "an answer is mistaken for that of another execution",
     ),
-    "SKIP takes no number": (GIVES_UP._replace(toy=TakesNoNumber), "a request is never answered"),
+    "SKIP takes no number": (GIVES_UP.replace(dispatcher=TakesNoNumber), "a request is never answered"),
     "a client has more under way than is kept": (
-        TWO._replace(habits=Habits(window=3)),
-        "a client gives up a session that it has",
+        TWO.replace(clients=ClientRules(window=3)),
+        "a client abandons a session that it holds",
     ),
-    "a client does not heed OLD": (LATE._replace(habits=Habits(deaf=True)), "a request is never answered"),
+    "a client does not heed OLD": (LATE.replace(clients=ClientRules(ignores_old=True)), "a request is never answered"),
     "a client heeds OLD of what was answered": (
-        ALONE._replace(habits=Habits(any_old=True)),
-        "a client gives up a session that it has",
+        ALONE.replace(clients=ClientRules(gives_up_early=True)),
+        "a client abandons a session that it holds",
     ),
     "a client takes a wait for an answer": (
-        ALONE._replace(habits=Habits(takes_waits=True)),
-        "an answer is taken for that of another execution",
+        ALONE.replace(clients=ClientRules(accepts_waits=True)),
+        "an answer is mistaken for that of another execution",
     ),
     "a client closes while something is unanswered": (
-        ALONE._replace(habits=Habits(closes_early=True)),
+        ALONE.replace(clients=ClientRules(closes_early=True)),
         "a client loses an answer by its own CLOSE",
     ),
     "a client uses a number again": (
-        GIVES_UP._replace(habits=Habits(reuses=True)),
-        "an answer is taken for that of another execution",
+        GIVES_UP.replace(clients=ClientRules(reuses=True)),
+        "an answer is mistaken for that of another execution",
     ),
     "a client believes that a SKIP skipped": (
-        GIVES_UP._replace(habits=Habits(believes=True)),
-        "an answer is taken for that of another execution",
+        GIVES_UP.replace(clients=ClientRules(assumes_skipped=True)),
+        "an answer is mistaken for that of another execution",
     ),
     "a client does not look at seq": (
-        ALONE._replace(habits=Habits(any_seq=True)),
-        "an answer is taken for that of another execution",
+        ALONE.replace(clients=ClientRules(ignores_seq=True)),
+        "an answer is mistaken for that of another execution",
     ),
 }
 

@@ -8,8 +8,8 @@ import pytest
 
 from iswitch.wire import SlotState
 from sim.bench.mutant import broken_promise
-from sim.explore.ring import Explorer
-from sim.explore.ring_switch import RingSwitch, Scenario
+from sim.explore.ring import RingExplorer
+from sim.explore.ring_switch import RingScenario, RingSwitch
 from sim.explore.search import Violation
 from sim.model.decide.ring import Rules
 
@@ -17,63 +17,68 @@ SPOILED = frozenset({(0, 0), (1, 1), (0, 2), (1, 2), (2, 2)})
 """Quarantined contributions: one, another, and a segment's all three."""
 
 RIGHT = {
-    "two workers": (57, Scenario(workers=2, window=1, segments=4, threshold=2)),
-    "two, H=1": (607, Scenario(workers=2, window=1, segments=4, threshold=1)),
-    "two, H=1, leave": (1577, Scenario(workers=2, window=1, segments=4, threshold=1, leaves=1)),
-    "two, SET_H": (4506, Scenario(workers=2, window=1, segments=4, threshold=2, thresholds=(1, 2))),
-    "three, SET_H": (10310, Scenario(workers=3, window=1, segments=3, threshold=3, thresholds=(2, 3))),
-    "three workers": (223, Scenario(workers=3, window=1, segments=4, threshold=3)),
-    "three, leave": (4303, Scenario(workers=3, window=1, segments=4, threshold=3, leaves=2)),
-    "three, H=2": (8509, Scenario(workers=3, window=1, segments=4, threshold=2)),
-    "three, H=2, quarantine": (648, Scenario(workers=3, window=1, segments=4, threshold=2, tainted=SPOILED)),
-    "window 2": (629, Scenario(workers=2, window=2, segments=6, threshold=2)),
-    "window 2, leave": (3417, Scenario(workers=2, window=2, segments=6, threshold=2, leaves=1)),
-    "window 2, H=1": (20711, Scenario(workers=2, window=2, segments=6, threshold=1)),
-    "three, window 2": (7057, Scenario(workers=3, window=2, segments=6, threshold=3)),
+    "two workers": (57, RingScenario(workers=2, window=1, segments=4, threshold=2)),
+    "two, H=1": (607, RingScenario(workers=2, window=1, segments=4, threshold=1)),
+    "two, H=1, leave": (1577, RingScenario(workers=2, window=1, segments=4, threshold=1, leaves=1)),
+    "two, SET_H": (4506, RingScenario(workers=2, window=1, segments=4, threshold=2, thresholds=(1, 2))),
+    "three, SET_H": (10310, RingScenario(workers=3, window=1, segments=3, threshold=3, thresholds=(2, 3))),
+    "three workers": (223, RingScenario(workers=3, window=1, segments=4, threshold=3)),
+    "three, leave": (4303, RingScenario(workers=3, window=1, segments=4, threshold=3, leaves=2)),
+    "three, H=2": (8509, RingScenario(workers=3, window=1, segments=4, threshold=2)),
+    "three, H=2, quarantine": (648, RingScenario(workers=3, window=1, segments=4, threshold=2, tainted=SPOILED)),
+    "window 2": (629, RingScenario(workers=2, window=2, segments=6, threshold=2)),
+    "window 2, leave": (3417, RingScenario(workers=2, window=2, segments=6, threshold=2, leaves=1)),
+    "window 2, H=1": (20711, RingScenario(workers=2, window=2, segments=6, threshold=1)),
+    "three, window 2": (7057, RingScenario(workers=3, window=2, segments=6, threshold=3)),
 }
 ENDS = {"workers": 2, "window": 1, "segments": 4, "joins": True, "boundaries": frozenset({1, 3})}
 RIGHT |= {
-    "join": (1731, Scenario(**ENDS, threshold=2, leaves=1)),
+    "join": (1731, RingScenario(**ENDS, threshold=2, leaves=1)),
     "join, boundaries everywhere": (
         10649,
-        Scenario(**ENDS | {"boundaries": frozenset(range(4))}, threshold=2, leaves=1),
+        RingScenario(**ENDS | {"boundaries": frozenset(range(4))}, threshold=2, leaves=1),
     ),
-    "join, H=1": (3569, Scenario(**ENDS, threshold=1, leaves=1)),
-    "join, all may leave": (1986, Scenario(**ENDS, threshold=2, leaves=2)),
+    "join, H=1": (3569, RingScenario(**ENDS, threshold=1, leaves=1)),
+    "join, all may leave": (1986, RingScenario(**ENDS, threshold=2, leaves=2)),
     "join, window 2": (
         27423,
-        Scenario(workers=2, window=2, segments=6, threshold=2, leaves=1, joins=True, boundaries=frozenset({2, 5})),
+        RingScenario(workers=2, window=2, segments=6, threshold=2, leaves=1, joins=True, boundaries=frozenset({2, 5})),
     ),
-    "join, three": (20131, Scenario(**ENDS | {"workers": 3}, threshold=3, leaves=1)),
-    "forced": (2253, Scenario(workers=2, window=1, segments=4, threshold=2, forces=True)),
-    "deadline": (3785, Scenario(workers=2, window=1, segments=4, threshold=2, deadline=True)),
+    "join, three": (20131, RingScenario(**ENDS | {"workers": 3}, threshold=3, leaves=1)),
+    "forced": (2253, RingScenario(workers=2, window=1, segments=4, threshold=2, forces=True)),
+    "deadline": (3785, RingScenario(workers=2, window=1, segments=4, threshold=2, deadline=True)),
     "deadline, one waits for all": (
         1457,
-        Scenario(workers=2, window=1, segments=4, threshold=2, deadline=True, requires_all=frozenset({1})),
+        RingScenario(workers=2, window=1, segments=4, threshold=2, deadline=True, requires_all=frozenset({1})),
     ),
-    "deadline, join": (27449, Scenario(**ENDS, threshold=2, leaves=1, deadline=True)),
+    "deadline, join": (27449, RingScenario(**ENDS, threshold=2, leaves=1, deadline=True)),
 }
 SLOW = {
-    "three, H=1": (17281, Scenario(workers=3, window=1, segments=4, threshold=1)),
-    "three, H=2, leave": (34198, Scenario(workers=3, window=1, segments=4, threshold=2, leaves=1)),
+    "three, H=1": (17281, RingScenario(workers=3, window=1, segments=4, threshold=1)),
+    "three, H=2, leave": (34198, RingScenario(workers=3, window=1, segments=4, threshold=2, leaves=1)),
     "three, quarantine, leave": (
         3148,
-        Scenario(workers=3, window=1, segments=4, threshold=2, tainted=SPOILED, leaves=1),
+        RingScenario(workers=3, window=1, segments=4, threshold=2, tainted=SPOILED, leaves=1),
     ),
-    "two, SET_H, leave": (12902, Scenario(workers=2, window=1, segments=4, threshold=2, leaves=1, thresholds=(1, 2))),
-    "window 2, H=1, leave": (43445, Scenario(workers=2, window=2, segments=6, threshold=1, leaves=1)),
-    "window 2, SET_H": (324702, Scenario(workers=2, window=2, segments=6, threshold=2, thresholds=(1, 2))),
+    "two, SET_H, leave": (
+        12902,
+        RingScenario(workers=2, window=1, segments=4, threshold=2, leaves=1, thresholds=(1, 2)),
+    ),
+    "window 2, H=1, leave": (43445, RingScenario(workers=2, window=2, segments=6, threshold=1, leaves=1)),
+    "window 2, SET_H": (324702, RingScenario(workers=2, window=2, segments=6, threshold=2, thresholds=(1, 2))),
     "join, window 2, H=1": (
         71645,
-        Scenario(workers=2, window=2, segments=6, threshold=1, leaves=1, joins=True, boundaries=frozenset({2, 5})),
+        RingScenario(workers=2, window=2, segments=6, threshold=1, leaves=1, joins=True, boundaries=frozenset({2, 5})),
     ),
     "join, window 2, boundaries": (
         77565,
-        Scenario(workers=2, window=2, segments=6, threshold=2, leaves=1, joins=True, boundaries=frozenset({1, 3, 5})),
+        RingScenario(
+            workers=2, window=2, segments=6, threshold=2, leaves=1, joins=True, boundaries=frozenset({1, 3, 5})
+        ),
     ),
     "join, window 2, forced": (
         807751,
-        Scenario(
+        RingScenario(
             workers=2,
             window=2,
             segments=6,
@@ -84,17 +89,17 @@ SLOW = {
             boundaries=frozenset({2, 5}),
         ),
     ),
-    "join, three, two may leave": (209104, Scenario(**ENDS | {"workers": 3}, threshold=3, leaves=2)),
-    "deadline, three": (344965, Scenario(workers=3, window=1, segments=4, threshold=3, deadline=True)),
-    "deadline, window 2": (152349, Scenario(workers=2, window=2, segments=5, threshold=2, deadline=True)),
-    "three, window 2, H=2": (471109, Scenario(workers=3, window=2, segments=5, threshold=2)),
+    "join, three, two may leave": (209104, RingScenario(**ENDS | {"workers": 3}, threshold=3, leaves=2)),
+    "deadline, three": (344965, RingScenario(workers=3, window=1, segments=4, threshold=3, deadline=True)),
+    "deadline, window 2": (152349, RingScenario(workers=2, window=2, segments=5, threshold=2, deadline=True)),
+    "three, window 2, H=2": (471109, RingScenario(workers=3, window=2, segments=5, threshold=2)),
 }
 
 
 @pytest.mark.parametrize("name", [*RIGHT, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_every_promise_holds_in_every_state(name):
     states, scenario = (RIGHT | SLOW)[name]
-    assert len(Explorer(scenario).run()) == states
+    assert RingExplorer(scenario).run().count == states
 
 
 def complete_is_enough(ring, slot) -> bool:
@@ -128,60 +133,60 @@ def whoever_is_live(ring, seq) -> int:
 class Careless(RingSwitch):
     """Workers for whom the collective after a change is one like others."""
 
-    def is_whole(self, core, segment) -> bool:
+    def requires_all(self, state, segment) -> bool:
         return False
 
 
-TWO = Scenario(workers=2, window=1, segments=4, threshold=2)
-THREE = Scenario(workers=3, window=1, segments=4, threshold=3)
+TWO = RingScenario(workers=2, window=1, segments=4, threshold=2)
+THREE = RingScenario(workers=3, window=1, segments=4, threshold=3)
 
-ELASTIC = Scenario(workers=2, window=2, segments=6, threshold=2, leaves=1, joins=True, boundaries=frozenset({2, 5}))
+ELASTIC = RingScenario(workers=2, window=2, segments=6, threshold=2, leaves=1, joins=True, boundaries=frozenset({2, 5}))
 
 MUTANTS = {
-    "W slots": (TWO._replace(slots=1), "an honest worker is told SLOT_HELD"),
+    "W slots": (TWO.replace(slots=1), "an honest worker is refused with SLOT_HELD"),
     "W slots, overwritten when complete": (
-        TWO._replace(slots=1, rules=Rules(may_overwrite=complete_is_enough)),
-        "a worker waits for ever",
+        TWO.replace(slots=1, rules=Rules(may_overwrite=complete_is_enough)),
+        "a worker waits forever",
     ),
     "W = 2 slots, overwritten when complete": (
-        TWO._replace(window=2, segments=6, slots=2, rules=Rules(may_overwrite=complete_is_enough)),
-        "a worker waits for ever",
+        TWO.replace(window=2, segments=6, slots=2, rules=Rules(may_overwrite=complete_is_enough)),
+        "a worker waits forever",
     ),
-    "no receipts, H < N": (THREE._replace(threshold=2, receipts=False), "a worker waits for ever"),
+    "no receipts, H < N": (THREE.replace(threshold=2, receipts=False), "a worker waits forever"),
     "a complete slot is added to": (
-        THREE._replace(threshold=2, rules=Rules(may_add=also_to_a_complete_slot)),
+        THREE.replace(threshold=2, rules=Rules(may_add=also_to_a_complete_slot)),
         "a result changes",
     ),
-    "a worker is added twice": (TWO._replace(rules=Rules(may_add=also_twice)), "a worker is twice in a sum"),
+    "a worker is added twice": (TWO.replace(rules=Rules(may_add=also_twice)), "a worker is in a sum twice"),
     "H < N, overwritten when complete": (
-        THREE._replace(threshold=2, rules=Rules(may_overwrite=complete_is_enough)),
-        "an honest worker is told WINDOW",
+        THREE.replace(threshold=2, rules=Rules(may_overwrite=complete_is_enough)),
+        "an honest worker is refused with WINDOW",
     ),
     "a repeat does not end a slot that SET_H made complete": (
-        TWO._replace(thresholds=(1, 2), rules=Rules(repeat_completes=repeats_change_nothing)),
-        "a worker waits for ever",
+        TWO.replace(thresholds=(1, 2), rules=Rules(repeat_completes=repeats_change_nothing)),
+        "a worker waits forever",
     ),
-    "deadline, no receipts": (TWO._replace(deadline=True, receipts=False), "a worker waits for ever"),
+    "deadline, no receipts": (TWO.replace(deadline=True, receipts=False), "a worker waits forever"),
     "a repeat does not end a slot whose time is over": (
-        TWO._replace(deadline=True, rules=Rules(repeat_completes=repeats_change_nothing)),
-        "a worker waits for ever",
+        TWO.replace(deadline=True, rules=Rules(repeat_completes=repeats_change_nothing)),
+        "a worker waits forever",
     ),
     "newcomers are let in at any result": (
-        ELASTIC._replace(rules=Rules(admitted=at_any_result)),
+        ELASTIC.replace(rules=Rules(admitted=at_any_result)),
         "a slot does not wait for a member",
     ),
     "a slot before the boundary waits for newcomers": (
-        ELASTIC._replace(rules=Rules(expected=whoever_is_live)),
-        "a worker waits for ever",
+        ELASTIC.replace(rules=Rules(expected=whoever_is_live)),
+        "a worker waits forever",
     ),
-    "workers go on before they hold all up to the boundary": (ELASTIC._replace(eager=True), "a worker waits for ever"),
+    "workers go on before they hold all up to the boundary": (ELASTIC.replace(eager=True), "a worker waits forever"),
     "the collective after a change is forced": (
-        ELASTIC._replace(forces=True, any_forced=True),
-        "an honest worker is told WINDOW",
+        ELASTIC.replace(forces=True, any_forced=True),
+        "an honest worker is refused with WINDOW",
     ),
     "H < N, overwritten always": (
-        THREE._replace(threshold=2, rules=Rules(may_overwrite=anything_goes)),
-        "an honest worker is told WINDOW",
+        THREE.replace(threshold=2, rules=Rules(may_overwrite=anything_goes)),
+        "an honest worker is refused with WINDOW",
     ),
 }
 
@@ -190,36 +195,37 @@ MUTANTS = {
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_found(name):
     scenario, promise = MUTANTS[name]
-    assert broken_promise(Explorer(scenario).run) == promise
+    assert broken_promise(RingExplorer(scenario).run) == promise
 
 
 class Blind(RingSwitch):
     """A switch that does not see for whom a repeat waits, so that nobody is ever evicted."""
 
-    def perform(self, core, event):
-        return *super().perform(core, event)[:3], 0
+    def transition(self, state, event):
+        state, sent = super().transition(state, event)
+        return state, sent._replace(waits_for=0)
 
 
 @pytest.mark.parametrize("threshold", [1, 2])
 def test_the_dead_must_be_noticed_by_who_waits_for_them(threshold):
-    scenario = Scenario(workers=2, window=1, segments=4, threshold=threshold, leaves=1)
-    Explorer(scenario).run()
-    with pytest.raises(Violation, match="a worker waits for ever"):
-        Explorer(scenario, Blind).run()
+    scenario = RingScenario(workers=2, window=1, segments=4, threshold=threshold, leaves=1)
+    RingExplorer(scenario).run()
+    with pytest.raises(Violation, match="a worker waits forever"):
+        RingExplorer(scenario, Blind).run()
 
 
 def test_the_collective_after_a_change_must_wait_for_all():
-    with pytest.raises(Violation, match="an honest worker is told WINDOW"):
-        Explorer(ELASTIC._replace(threshold=1), Careless).run()
+    with pytest.raises(Violation, match="an honest worker is refused with WINDOW"):
+        RingExplorer(ELASTIC.replace(threshold=1), Careless).run()
 
 
-@pytest.mark.parametrize("scenario", [TWO, THREE, TWO._replace(window=2, segments=6)])
+@pytest.mark.parametrize("scenario", [TWO, THREE, TWO.replace(window=2, segments=6)])
 def test_with_all_contributing_the_window_implies_the_rule_of_overwriting(scenario):
-    Explorer(scenario._replace(rules=Rules(may_overwrite=anything_goes))).run()
+    RingExplorer(scenario.replace(rules=Rules(may_overwrite=anything_goes))).run()
 
 
 @pytest.mark.parametrize(
-    "scenario", [TWO._replace(leaves=1), THREE._replace(leaves=2), TWO._replace(window=2, segments=6)]
+    "scenario", [TWO.replace(leaves=1), THREE.replace(leaves=2), TWO.replace(window=2, segments=6)]
 )
 def test_with_all_contributing_receipts_are_not_needed(scenario):
-    Explorer(scenario._replace(receipts=False)).run()
+    RingExplorer(scenario.replace(receipts=False)).run()

@@ -4,24 +4,28 @@ In the normal run: N = 2 and 3, W = 1, one message under way on each link, three
 needs room for two: few segments at N = 2, more in `make test-all`.
 """
 
+from collections.abc import Iterable
+
 import pytest
 
-from sim.explore.ring import Explorer
+from sim.explore.ring import RingExplorer, RingState
 from sim.explore.ring_network import DUPLICATE, LOSS, REORDER, LinkExplorer
-from sim.explore.ring_switch import Scenario
+from sim.explore.ring_switch import RingScenario
 
 ALL = frozenset({LOSS, DUPLICATE, REORDER})
-TWO = Scenario(workers=2, window=1, segments=4, threshold=2)
-THREE = Scenario(workers=3, window=1, segments=3, threshold=3)
+TWO = RingScenario(workers=2, window=1, segments=4, threshold=2)
+THREE = RingScenario(workers=3, window=1, segments=3, threshold=3)
 
 
-def reached(explorer, states) -> set:
-    return {(explorer.switch.cores[state.core], state.held) for state in states}
+def decoded(explorer: RingExplorer, states: Iterable[RingState]) -> set:
+    """Return states with the switch itself instead of its number."""
+    return {(explorer.core(state), state.held) for state in states}
 
 
-def compare(scenario: Scenario, faults: frozenset[str], room: int) -> tuple[set, set]:
-    links, hostile = LinkExplorer(scenario, faults, room), Explorer(scenario)
-    return reached(links.base, links.run()), reached(hostile, hostile.run())
+def compare(scenario: RingScenario, faults: frozenset[str], room: int) -> tuple[set, set]:
+    links, hostile = LinkExplorer(scenario, faults, room), RingExplorer(scenario)
+    within = {state.ring for state in links.run().states}
+    return decoded(links.base, within), decoded(hostile, hostile.run().states)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +33,7 @@ def compare(scenario: Scenario, faults: frozenset[str], room: int) -> tuple[set,
 )
 @pytest.mark.parametrize("threshold", [1, 2])
 def test_two_workers_stay_within(faults, threshold):
-    within, all_states = compare(TWO._replace(threshold=threshold, segments=3), frozenset(faults), 1)
+    within, all_states = compare(TWO.replace(threshold=threshold, segments=3), frozenset(faults), 1)
     assert within <= all_states
 
 
@@ -40,12 +44,12 @@ def test_three_workers_stay_within(fault):
 
 
 def test_overtaking_stays_within():
-    within, all_states = compare(TWO._replace(receipts=False), frozenset({REORDER}), 2)
+    within, all_states = compare(TWO.replace(receipts=False), frozenset({REORDER}), 2)
     assert within <= all_states
 
 
 def test_the_hostile_network_does_nothing_that_loss_cannot():
-    within, all_states = compare(TWO._replace(threshold=1), frozenset({LOSS}), 1)
+    within, all_states = compare(TWO.replace(threshold=1), frozenset({LOSS}), 1)
     assert within == all_states
 
 
@@ -53,11 +57,11 @@ def test_the_hostile_network_does_nothing_that_loss_cannot():
 @pytest.mark.parametrize(
     ("scenario", "faults", "room"),
     [
-        (TWO._replace(segments=3), {REORDER}, 2),
-        (THREE._replace(threshold=2), {LOSS}, 1),
-        (THREE._replace(threshold=2), {DUPLICATE}, 1),
-        (THREE._replace(segments=4), {LOSS}, 1),
-        (TWO._replace(leaves=1, threshold=1), {LOSS, DUPLICATE}, 1),
+        (TWO.replace(segments=3), {REORDER}, 2),
+        (THREE.replace(threshold=2), {LOSS}, 1),
+        (THREE.replace(threshold=2), {DUPLICATE}, 1),
+        (THREE.replace(segments=4), {LOSS}, 1),
+        (TWO.replace(leaves=1, threshold=1), {LOSS, DUPLICATE}, 1),
     ],
 )
 def test_larger_cases_stay_within(scenario, faults, room):

@@ -9,11 +9,10 @@ import random
 import pytest
 
 from iswitch.wire import SlotState
-from sim.explore.ring import Result, lowest_missing
-from sim.explore.ring_switch import UNKNOWN, Leave
+from sim.explore.messages import UNKNOWN, Leave, Result, is_member, lowest_missing
 from sim.explore.search import Violation
-from sim.explore.tree import Explorer
-from sim.explore.tree_switches import Down, Scenario
+from sim.explore.tree import TreeExplorer
+from sim.explore.tree_switches import ParentResult, TreeScenario, Uplink
 from sim.model.decide import ring as flat
 from sim.model.decide.ring import forward
 from sim.model.decide.tree import Rules
@@ -22,17 +21,17 @@ NOBODY = frozenset()
 SPOILED = frozenset({(0, 0), (1, 1), (0, 2), (1, 2), (2, 2)})
 """Quarantined contributions: one, another, and a segment's all three."""
 
-TWO = Scenario(parents=(-1, 0, 0), homes=(1, 2))
+TWO = TreeScenario(parents=(-1, 0, 0), homes=(1, 2))
 """Two leaves with a worker each."""
-PAIR = Scenario(parents=(-1, 0), homes=(1, 1, 0))
+PAIR = TreeScenario(parents=(-1, 0), homes=(1, 1, 0))
 """A leaf with two workers, and a worker at the root."""
-QUAD = Scenario(parents=(-1, 0, 0), homes=(1, 1, 2, 2))
+QUAD = TreeScenario(parents=(-1, 0, 0), homes=(1, 1, 2, 2))
 """Two leaves with two workers each."""
-CHAIN = Scenario(parents=(-1, 0, 1), homes=(2, 2))
+CHAIN = TreeScenario(parents=(-1, 0, 1), homes=(2, 2))
 """A root, a switch in the middle and a leaf."""
-LINE = CHAIN._replace(homes=(2, 1, 0))
+LINE = CHAIN.replace(homes=(2, 1, 0))
 """The same with a worker at each."""
-BRANCH = Scenario(parents=(-1, 0, 1, 1), homes=(2, 3, 0))
+BRANCH = TreeScenario(parents=(-1, 0, 1, 1), homes=(2, 3, 0))
 """A worker at the root; under a switch in the middle two leaves with a worker each."""
 
 EARLY = {"threshold": 1, "segments": 3}
@@ -40,40 +39,40 @@ EARLY = {"threshold": 1, "segments": 3}
 
 RIGHT = {
     "two leaves": (222, TWO),
-    "two leaves, leave": (1796, TWO._replace(leaves=1)),
-    "two leaves, leave, evicted": (3098, TWO._replace(leaves=1, evicted=(1,))),
-    "two leaves, window 2": (7582, TWO._replace(window=2, segments=6)),
-    "two leaves, deadlines": (19948, TWO._replace(deadlines=(0, 1), segments=3)),
+    "two leaves, leave": (1796, TWO.replace(leaves=1)),
+    "two leaves, leave, evicted": (3098, TWO.replace(leaves=1, evicted=(1,))),
+    "two leaves, window 2": (7582, TWO.replace(window=2, segments=6)),
+    "two leaves, deadlines": (19948, TWO.replace(deadlines=(0, 1), segments=3)),
     "pair": (303, PAIR),
-    "pair, leaves": (18273, PAIR._replace(leaves=2)),
-    "pair, leave, evicted": (10373, PAIR._replace(leaves=1, evicted=(1,))),
-    "pair, quarantine, leave": (3719, PAIR._replace(leaves=1, tainted=SPOILED)),
-    "pair, window 2": (13168, PAIR._replace(window=2, segments=6)),
-    "pair, deadline at the leaf": (16572, PAIR._replace(deadlines=(1,))),
-    "pair, early": (14458, PAIR._replace(**EARLY, silent=(NOBODY, {0, 1}, {2}))),
+    "pair, leaves": (18273, PAIR.replace(leaves=2)),
+    "pair, leave, evicted": (10373, PAIR.replace(leaves=1, evicted=(1,))),
+    "pair, quarantine, leave": (3719, PAIR.replace(leaves=1, tainted=SPOILED)),
+    "pair, window 2": (13168, PAIR.replace(window=2, segments=6)),
+    "pair, deadline at the leaf": (16572, PAIR.replace(deadlines=(1,))),
+    "pair, early": (14458, PAIR.replace(**EARLY, silent=(NOBODY, {0, 1}, {2}))),
     "four": (1594, QUAD),
-    "four, leave": (17283, QUAD._replace(leaves=1, segments=3)),
-    "chain, leave": (1174, CHAIN._replace(leaves=1)),
+    "four, leave": (17283, QUAD.replace(leaves=1, segments=3)),
+    "chain, leave": (1174, CHAIN.replace(leaves=1)),
     "line": (541, LINE),
     "branch": (997, BRANCH),
 }
 SLOW = {
-    "two leaves, early": (None, TWO._replace(threshold=1, silent=(NOBODY, {0}, {1}))),
-    "two leaves, early, leave": (None, TWO._replace(**EARLY, leaves=1)),
-    "two leaves, window 2, leave": (78516, TWO._replace(window=2, segments=6, leaves=1)),
-    "pair, deadline at the leaf, leave": (None, PAIR._replace(deadlines=(1,), leaves=1, segments=3)),
-    "pair, window 2, leave": (None, PAIR._replace(window=2, segments=5, leaves=1)),
-    "four, leaves": (118149, QUAD._replace(leaves=2, segments=3)),
-    "four, leave, evicted": (52841, QUAD._replace(leaves=1, evicted=(1,), segments=3)),
-    "four, deadline at a leaf": (None, QUAD._replace(deadlines=(1,), segments=3)),
-    "line, leave": (None, LINE._replace(leaves=1)),
-    "branch, leave": (None, BRANCH._replace(leaves=1, segments=3)),
+    "two leaves, early": (None, TWO.replace(threshold=1, silent=(NOBODY, {0}, {1}))),
+    "two leaves, early, leave": (None, TWO.replace(**EARLY, leaves=1)),
+    "two leaves, window 2, leave": (78516, TWO.replace(window=2, segments=6, leaves=1)),
+    "pair, deadline at the leaf, leave": (None, PAIR.replace(deadlines=(1,), leaves=1, segments=3)),
+    "pair, window 2, leave": (None, PAIR.replace(window=2, segments=5, leaves=1)),
+    "four, leaves": (118149, QUAD.replace(leaves=2, segments=3)),
+    "four, leave, evicted": (52841, QUAD.replace(leaves=1, evicted=(1,), segments=3)),
+    "four, deadline at a leaf": (None, QUAD.replace(deadlines=(1,), segments=3)),
+    "line, leave": (None, LINE.replace(leaves=1)),
+    "branch, leave": (None, BRANCH.replace(leaves=1, segments=3)),
 }
 
 
-def explore(states: int | None, scenario: Scenario) -> None:
-    scenario = scenario._replace(silent=tuple(map(frozenset, scenario.silent)))
-    found = len(Explorer(scenario).run())
+def explore(states: int | None, scenario: TreeScenario) -> None:
+    scenario = scenario.replace(silent=tuple(map(frozenset, scenario.silent)))
+    found = TreeExplorer(scenario).run().count
     assert states in (None, found)
 
 
@@ -127,37 +126,37 @@ def a_window(ring) -> int:
 
 MUTANTS = {
     "a leaf reuses a slot before the worst of its members has the result": (
-        PAIR._replace(deadlines=(1,), rules=Rules(ring=flat.Rules(may_overwrite=complete_is_enough))),
-        "a worker waits for ever",
+        PAIR.replace(deadlines=(1,), rules=Rules(ring=flat.Rules(may_overwrite=complete_is_enough))),
+        "a worker waits forever",
     ),
     "a leaf tells what the best of its members holds": (
-        PAIR._replace(threshold=1, rules=Rules(lowest=best)),
-        "a result from above is SLOT_HELD",
+        PAIR.replace(threshold=1, rules=Rules(lowest=best)),
+        "a leaf refuses its parent's result with SLOT_HELD",
     ),
     "a leaf tells nothing but by uplinks": (
-        TWO._replace(**EARLY, reports=False, silent=(frozenset({0}),)),
-        "a worker waits for ever",
+        TWO.replace(**EARLY, reports=False, silent=(frozenset({0}),)),
+        "a worker waits forever",
     ),
     "a leaf adds who is late to what it sent up": (
-        PAIR._replace(deadlines=(1,), rules=Rules(ring=flat.Rules(may_add=also_to_what_was_sent_up))),
+        PAIR.replace(deadlines=(1,), rules=Rules(ring=flat.Rules(may_add=also_to_what_was_sent_up))),
         "a partial sum changes",
     ),
     "a leaf adds a repeat to what it sent up": (
-        TWO._replace(rules=Rules(ring=flat.Rules(may_add=repeats_to_what_was_sent_up))),
-        "a worker is twice in a sum",
+        TWO.replace(rules=Rules(ring=flat.Rules(may_add=repeats_to_what_was_sent_up))),
+        "a worker is in a sum twice",
     ),
-    "a leaf does not send up again": (TWO._replace(rules=Rules(sends_again=never)), "a worker waits for ever"),
+    "a leaf does not send up again": (TWO.replace(rules=Rules(sends_again=never)), "a worker waits forever"),
     "a leaf takes no result for what it sent up": (
-        TWO._replace(rules=Rules(may_install=only_before_it_closes)),
-        "a worker waits for ever",
+        TWO.replace(rules=Rules(may_install=only_before_it_closes)),
+        "a worker waits forever",
     ),
     "a leaf takes a result only for what it sent up": (
-        PAIR._replace(**EARLY, silent=(frozenset({0, 1}),), rules=Rules(may_install=only_after_it_closed)),
-        "a worker waits for ever",
+        PAIR.replace(**EARLY, silent=(frozenset({0, 1}),), rules=Rules(may_install=only_after_it_closed)),
+        "a worker waits forever",
     ),
-    "the root does not answer repeats": (TWO._replace(answers=False), "a worker waits for ever"),
+    "the root does not answer repeats": (TWO.replace(answers=False), "a worker waits forever"),
     "a switch may be no farther behind than a worker": (
-        PAIR._replace(deadlines=(1,), rules=Rules(reach=a_window)),
+        PAIR.replace(deadlines=(1,), rules=Rules(reach=a_window)),
         "an honest switch is too far behind",
     ),
 }
@@ -168,28 +167,27 @@ MUTANTS = {
 def test_mutant_is_found(name):
     scenario, promise = MUTANTS[name]
     with pytest.raises(Violation) as found:
-        Explorer(scenario).run()
+        TreeExplorer(scenario).run()
     assert found.value.promise == promise
 
 
-@pytest.mark.parametrize("scenario", [TWO, PAIR, LINE, TWO._replace(window=2, segments=6)])
+@pytest.mark.parametrize("scenario", [TWO, PAIR, LINE, TWO.replace(window=2, segments=6)])
 def test_with_all_contributing_no_receipts_are_needed(scenario):
-    Explorer(scenario._replace(receipts=False)).run()
+    TreeExplorer(scenario.replace(receipts=False)).run()
 
 
-@pytest.mark.parametrize("scenario", [TWO, PAIR._replace(leaves=1), TWO._replace(window=2, segments=6)])
+@pytest.mark.parametrize("scenario", [TWO, PAIR.replace(leaves=1), TWO.replace(window=2, segments=6)])
 def test_with_all_contributing_no_switch_is_a_window_behind_what_it_sends_up(scenario):
-    Explorer(scenario._replace(rules=Rules(reach=a_window))).run()
+    TreeExplorer(scenario.replace(rules=Rules(reach=a_window))).run()
 
 
 @pytest.mark.parametrize(
-    "scenario",
-    [PAIR._replace(deadlines=(1,), segments=3), PAIR._replace(**EARLY), TWO._replace(leaves=1, evicted=(1,))],
+    "scenario", [PAIR.replace(deadlines=(1,), segments=3), PAIR.replace(**EARLY), TWO.replace(leaves=1, evicted=(1,))]
 )
 def test_nobody_asks_a_leaf_to_reuse_a_slot_that_it_sent_up(scenario):
     """Whoever could open the next lap holds the result of this one, and got it from the leaf."""
-    wrong = scenario._replace(rules=Rules(ring=flat.Rules(may_overwrite=sent_up_too)))
-    assert len(Explorer(wrong).run()) == len(Explorer(scenario).run())
+    wrong = scenario.replace(rules=Rules(ring=flat.Rules(may_overwrite=sent_up_too)))
+    assert TreeExplorer(wrong).run().count == TreeExplorer(scenario).run().count
 
 
 class Links:
@@ -197,61 +195,59 @@ class Links:
     later, once or twice, or never. Every state passed must be one that the explorer found."""
 
     def __init__(self, scenario, seed):
-        self.base, self.random = Explorer(scenario), random.Random(seed)
+        self.base, self.random = TreeExplorer(scenario), random.Random(seed)
         self.state, self.bag = self.base.start(), []
 
     def step(self):
-        """Something is sent, by a worker whose turn it is; or something arrives, or is lost."""
+        """Something is sent by some worker; or something arrives, or is lost."""
         base, state = self.base, self.state
         kind = self.random.random()
         if kind < 0.4 and len(self.bag) < 12 or not self.bag:
-            worker = self.random.choice(base.alive(state))
-            held, home = state.held[worker], base.scenario.homes[worker]
+            worker = self.random.choice(base.connected(state))
+            held = state.held[worker]
             low = lowest_missing(held)
-            self.bag.append(
-                (home, self.random.choice([*base.contributions(worker, held, low), *base.receipts(worker, low)]))
-            )
-        elif kind > 0.99 and (actions := list(base.actions(state))):
-            self.arrive(*self.random.choice(actions))
+            self.bag.append(self.random.choice([*base.contributions(worker, low, held), *base.receipts(worker, low)]))
+        elif kind > 0.99 and (operations := list(base.operations(state))):
+            self.arrive(self.random.choice(operations))
         else:
             at = self.random.randrange(len(self.bag))
-            switch, event = self.bag[at] if self.random.random() < 0.2 else self.bag.pop(at)
+            event = self.bag[at] if self.random.random() < 0.2 else self.bag.pop(at)
             if self.random.random() < 0.9:
-                self.arrive(switch, event)
+                self.arrive(event)
 
-    def arrive(self, switch, event):
+    def arrive(self, event):
         base, tree, state = self.base, self.base.tree, self.state
         if isinstance(event, Result):
-            core = tree.cores[state.cores[switch]]
-            if core.ring.live >> tree.place[event.worker] & 1:
-                self.state = base.receive(state, event.worker, event.segment)
+            if base.is_live(state, event.worker):
+                self.state = base.hold(state, event.worker, event.segment)
             return
-        live = tree.cores[state.cores[switch]].ring.live
-        if (
-            not live
-            or not isinstance(event, (Down, Leave))
-            and hasattr(event, "low")
-            and not live >> tree.member(event) & 1
-        ):
+        switch = tree.place(event)
+        live = base.core(state, switch).ring.live
+        is_message = not isinstance(event, (ParentResult, Leave)) and hasattr(event, "low")
+        if not live or is_message and not is_member(live, tree.member(event)):
             return
-        number, sent = tree.move(state.cores[switch], event)
-        self.state = base.at(state, switch, number)
+        number, sent = tree.step(state.switches[switch], event)
+        self.state = base.moved(state, switch, number)
         if sent.up:
-            self.bag.append((base.scenario.parents[switch], sent.up))
+            self.bag.append(sent.up)
         if sent.segment != UNKNOWN:
-            ranks = tree.cores[number].truth[sent.segment]
+            ranks = tree.states[number].results[sent.segment]
             self.bag += [
-                (child, Down(child, sent.segment, ranks))
+                ParentResult(child, sent.segment, ranks)
                 for child in tree.children[switch]
-                if sent.receivers >> tree.seat[child] & 1
+                if is_member(sent.receivers, tree.child_index[child])
             ]
             self.bag += [
-                (switch, Result(w, sent.segment)) for w in tree.locals[switch] if sent.receivers >> tree.place[w] & 1
+                Result(w, sent.segment) for w in tree.locals[switch] if is_member(sent.receivers, tree.worker_index[w])
             ]
+
+
+def decoded(explorer, state):
+    return tuple(explorer.tree.states[k] for k in state.switches), state.held
 
 
 def states(explorer):
-    return {(tuple(explorer.tree.cores[k] for k in state.cores), state.held) for state in explorer.run()}
+    return {decoded(explorer, state) for state in explorer.run().states}
 
 
 def walk(scenario):
@@ -260,30 +256,30 @@ def walk(scenario):
         links = Links(scenario, seed)
         for _ in range(300):
             links.step()
-            passed.add((tuple(links.base.tree.cores[k] for k in links.state.cores), links.state.held))
+            passed.add(decoded(links.base, links.state))
     return passed
 
 
 @pytest.mark.parametrize(
-    "scenario", [TWO._replace(leaves=1), PAIR._replace(leaves=1), PAIR._replace(deadlines=(1,)), LINE]
+    "scenario", [TWO.replace(leaves=1), PAIR.replace(leaves=1), PAIR.replace(deadlines=(1,)), LINE]
 )
 def test_links_with_messages_stay_within_what_the_explorer_found(scenario):
     passed = walk(scenario)
-    assert passed <= states(Explorer(scenario))
+    assert passed <= states(TreeExplorer(scenario))
     assert len(passed) > 300
 
 
-class Forgetful(Explorer):
+class Forgetful(TreeExplorer):
     """Mutant: an uplink arrives while its segment is the worst's next, or never."""
 
-    def ever_sent_up(self, switch, worst, up):
+    def sent_by_leaf(self, switch, low, sent_up):
         return (
             event
-            for event in super().ever_sent_up(switch, worst, up)
-            if not hasattr(event, "segment") or event.segment == worst
+            for event in super().sent_by_leaf(switch, low, sent_up)
+            if not isinstance(event, Uplink) or event.segment == low
         )
 
 
 def test_links_with_messages_notice_an_explorer_that_forgets():
-    scenario = PAIR._replace(deadlines=(1,))
+    scenario = PAIR.replace(deadlines=(1,))
     assert not walk(scenario) <= states(Forgetful(scenario))
