@@ -332,10 +332,7 @@ def test_docs_flags():
     paragraph = PROTOCOL[PROTOCOL.index("Flags of a contribution") : PROTOCOL.index("Payloads:")]
     ours, result = re.sub(r"\([^)]*\)", "", paragraph).split("Flags of a result")
     for text, kind in ((ours, ContributionFlag), (result, ResultFlag)):
-        listed = {
-            "_".join(name.split()).upper(): int(number)
-            for number, name in re.findall(r"(\d) ([a-z]+(?:\s+pending)?)", text)
-        }
+        listed = {"_".join(name.split()).upper(): int(number) for number, name in re.findall(r"(\d) ([a-z_]+)", text)}
         assert listed == values(kind)
 
 
@@ -352,10 +349,10 @@ def test_docs_stats():
         Stat.NOTICES_SUPPRESSED: "notices suppressed",
         Stat.TERMS_FLUSHED: "non-zero terms that rounded to zero",
         Stat.EVICTED: "members evicted",
-        Stat.ADMITTED: "times that newcomers were let in",
+        Stat.ADMITTED: "joining members admitted",
         Stat.REPLAY_DROPPED: "requests of the replay service dropped at a full queue",
-        Stat.SATURATED: "priorities that were too large",
-        Stat.MEMORY_ERRORS: "answers of the replay service's memory that say error",
+        Stat.SATURATED: "priorities above the maximum",
+        Stat.MEMORY_ERRORS: "errors reported by the replay service's memory",
     }
     assert line(f"| {Register.STATS} + k |") == (
         f"| {Register.STATS} + k | " + ", ".join(f"{stat.value} {meaning[stat]}" for stat in Stat) + " |"

@@ -35,7 +35,7 @@ def inquire(m, case: Case, parents):
         asked.seq.eq(frame.seq),
         asked.behind.eq(frame.behind),
         asked.want.eq(frame.format_flags[flag_bit(ContributionFlag.WANT)]),
-        asked.requires_all.eq(frame.format_flags[flag_bit(ContributionFlag.WHOLE)] | asynchronous),
+        asked.requires_all.eq(frame.format_flags[flag_bit(ContributionFlag.REQUIRES_ALL)] | asynchronous),
         asked.boundary.eq(frame.format_flags[flag_bit(ContributionFlag.BOUNDARY)] & ~asynchronous),
         asked.numeric.eq(Mux(format == Format.FIXED64, Format.WINDOW64, format)),
         asked.length.eq(checks.payload),

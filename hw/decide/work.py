@@ -45,7 +45,7 @@ def _sum(m, case: Case, work, admitted):
         Mux(partial, ResultFlag.PARTIAL, 0)
         | Mux(decision.resend & ~forces, ResultFlag.RESENT, 0)
         | Mux(slot.tainted.any(), ResultFlag.TAINTED, 0)
-        | Mux(slot.change, ResultFlag.CHANGE, 0)
+        | Mux(slot.change, ResultFlag.MEMBERS_CHANGED, 0)
     )
     first = Mux(forces, slot.members == 0, decision.first)
     operation = Mux(forces, Operation.FORCE, decision.operation)
@@ -89,7 +89,7 @@ def _sum(m, case: Case, work, admitted):
                 work.result.flags.eq(
                     Mux(again, ContributionFlag.RETRANSMISSION, 0)
                     | Mux(slot.boundary, ContributionFlag.BOUNDARY, 0)
-                    | Mux(slot.requires_all, ContributionFlag.WHOLE, 0)
+                    | Mux(slot.requires_all, ContributionFlag.REQUIRES_ALL, 0)
                 ),
                 work.result.recipients.eq(1 << config.members),
             ]

@@ -114,7 +114,7 @@ class Recorder(TreeSwitch):
             ResultFlag.PARTIAL * partial
             | ResultFlag.TAINTED * bool(names.tainted)
             | ResultFlag.RESENT * resend
-            | ResultFlag.CHANGE * slot.change
+            | ResultFlag.MEMBERS_CHANGED * slot.change
         )
         receivers, numeric, up = work.receivers, slot.format, None
         if leaf and slot.state == SlotState.SENT_UP:
@@ -122,7 +122,7 @@ class Recorder(TreeSwitch):
             flags = (
                 ContributionFlag.RETRANSMISSION * again
                 | ContributionFlag.BOUNDARY * slot.boundary
-                | ContributionFlag.WHOLE * slot.requires_all
+                | ContributionFlag.REQUIRES_ALL * slot.requires_all
             )
             numeric = Format.FIXED64 if slot.format == Format.WINDOW64 else slot.format
             receivers, up = (

@@ -186,7 +186,7 @@ class Traffic:
 
     def kind(self, seq: int) -> int:
         """Flags that all members give a segment: now and then the last of a collective, or one that waits for all."""
-        return ContributionFlag.BOUNDARY * (seq % 3 == 2) | ContributionFlag.WHOLE * (seq % 11 < 2)
+        return ContributionFlag.BOUNDARY * (seq % 3 == 2) | ContributionFlag.REQUIRES_ALL * (seq % 11 < 2)
 
     def come_back(self, client: Client) -> None:
         """As another incarnation, with another nonce."""

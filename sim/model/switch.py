@@ -237,7 +237,7 @@ class Switch:
         tainted = lane.is_tainted(message.format, np.frombuffer(message.payload, "<u4"), self.limit(job))
         boundary, requires_all = (
             bool(message.flags & ContributionFlag.BOUNDARY),
-            bool(message.flags & ContributionFlag.WHOLE),
+            bool(message.flags & ContributionFlag.REQUIRES_ALL),
         )
         if job.claims:
             boundary, requires_all, granted = False, True, granted or 0
@@ -295,7 +295,7 @@ class Switch:
         flags |= (
             ResultFlag.PARTIAL * names.partial
             | ResultFlag.TAINTED * bool(names.tainted)
-            | ResultFlag.CHANGE * slot.change
+            | ResultFlag.MEMBERS_CHANGED * slot.change
         )
         payload = compose.result(
             job=number,

@@ -159,7 +159,7 @@ class TreeSwitch(Switch):
         leaf = message.job in self.parents
         boundary, requires_all = (
             bool(message.flags & ContributionFlag.BOUNDARY),
-            bool(message.flags & ContributionFlag.WHOLE),
+            bool(message.flags & ContributionFlag.REQUIRES_ALL),
         )
         if message.type == Type.RECEIPT:
             return self.receipt(message)[0]
@@ -276,7 +276,7 @@ class TreeSwitch(Switch):
                 format=sent_up_as(slot.format),
                 flags=ContributionFlag.RETRANSMISSION * again
                 | ContributionFlag.BOUNDARY * slot.boundary
-                | ContributionFlag.WHOLE * slot.requires_all,
+                | ContributionFlag.REQUIRES_ALL * slot.requires_all,
                 behind=forward(slot.seq, tree.lowest(job.ring)) % 2**16,
                 ranks=names.ranks,
                 tainted=names.tainted,

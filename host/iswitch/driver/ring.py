@@ -36,11 +36,11 @@ __all__ = ["MembershipRejectedError", "Ring", "NoProgressError", "CollectiveResu
 
 _NOTICE = version_type(Type.NOTICE)
 _RETRANSMISSION = int(ContributionFlag.RETRANSMISSION) << FLAGS_SHIFT  # arithmetic on enumerations is slow
-_WHOLE = int(ContributionFlag.WHOLE) << FLAGS_SHIFT
+_REQUIRES_ALL = int(ContributionFlag.REQUIRES_ALL) << FLAGS_SHIFT
 _PARTIAL, _RESENT, _CHANGE = (
     int(ResultFlag.PARTIAL) << FLAGS_SHIFT,
     int(ResultFlag.RESENT) << FLAGS_SHIFT,
-    int(ResultFlag.CHANGE) << FLAGS_SHIFT,
+    int(ResultFlag.MEMBERS_CHANGED) << FLAGS_SHIFT,
 )
 _GAP = 3
 """A segment is taken for lost when so many that were sent after it have come back."""
@@ -159,7 +159,7 @@ class Ring:
         deadline say. inquire: is called each time that no result has come for `inquire_s`, may `handle_train` what comes
         meanwhile, and raises what it finds. confirm: is called with a MembershipRejectedError, may `handle_train` likewise, and returns if the
         notice is void; otherwise it raises. Raises MembershipRejectedError, NoProgressError, MismatchError."""
-        self._format, self._flags = int(format), int(format) | all_members * _WHOLE
+        self._format, self._flags = int(format), int(format) | all_members * _REQUIRES_ALL
         self._open(Payloads(values, self.membership.elements))
         segments = self._payloads.size
         now = self.transport.now()

@@ -89,13 +89,13 @@ class Format(IntEnum):
 class ContributionFlag(IntFlag):
     """High nibble of `format_flags` in a contribution or a receipt.
 
-    WANT is a flag of receipts: the sender lacks the result. WHOLE is a flag of contributions: the segment waits for all
+    WANT is a flag of receipts: the sender lacks the result. REQUIRES_ALL is a flag of contributions: the segment waits for all
     members.
     """
 
     RETRANSMISSION = 1
     BOUNDARY = 2
-    WHOLE = 8
+    REQUIRES_ALL = 8
     WANT = 8
 
 
@@ -105,7 +105,7 @@ class ResultFlag(IntFlag):
     PARTIAL = 1
     RESENT = 2
     TAINTED = 4
-    CHANGE = 8
+    MEMBERS_CHANGED = 8
 
 
 _TYPE_BITS = 4

@@ -110,7 +110,7 @@ def lives(shape="three levels", format=Format.WINDOW64):
         tree.send(
             rank,
             client[rank].contribution(
-                first, numbers[rank, 0], flags=ContributionFlag.BOUNDARY | ContributionFlag.WHOLE
+                first, numbers[rank, 0], flags=ContributionFlag.BOUNDARY | ContributionFlag.REQUIRES_ALL
             ),
         )
     for rank in (0, 4):

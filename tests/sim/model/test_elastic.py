@@ -20,7 +20,7 @@ from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client
 from sim.model.switch import Switch
 
 CONFIG = Config(ports=4, bus_bits=64, members=4, jobs=2, window=2, elements=16)
-BOUNDARY, WHOLE = ContributionFlag.BOUNDARY, ContributionFlag.WHOLE
+BOUNDARY, REQUIRES_ALL = ContributionFlag.BOUNDARY, ContributionFlag.REQUIRES_ALL
 EVICT_US = 40 * SILENCE_TICK_US
 
 
@@ -83,13 +83,13 @@ def test_a_newcomer_is_let_in_when_a_collective_ends_and_not_before():
     assert [reply.flags for reply in bench.heard(one)] == [ResultFlag(0)]
     bench.add(one, first + 1, flags=BOUNDARY), bench.add(two, first + 1, flags=BOUNDARY)
     (last,) = bench.heard(one)
-    assert (last.flags, int(last.header["members"])) == (ResultFlag.CHANGE, 0b011)
-    assert [reply.flags for reply in bench.heard(new)] == [ResultFlag.CHANGE]
+    assert (last.flags, int(last.header["members"])) == (ResultFlag.MEMBERS_CHANGED, 0b011)
+    assert [reply.flags for reply in bench.heard(new)] == [ResultFlag.MEMBERS_CHANGED]
     bench.send(new, new.join())
     assert (int(bench.heard(new)[-1].ack["standing"]), new.first_seq) == (Standing.LIVE, first + 2)
-    bench.add(one, first + 2, flags=WHOLE), bench.add(two, first + 2, flags=WHOLE)
+    bench.add(one, first + 2, flags=REQUIRES_ALL), bench.add(two, first + 2, flags=REQUIRES_ALL)
     assert not bench.heard(one)[1:]
-    assert bench.add(new, first + 2, flags=WHOLE) == Outcome.ADDED
+    assert bench.add(new, first + 2, flags=REQUIRES_ALL) == Outcome.ADDED
     assert int(bench.heard(new)[-1].numbers[0]) == 0b111
     assert bench.switch.counters()["stat.ADMITTED"] == 1
 
@@ -103,7 +103,7 @@ def test_the_result_of_the_boundary_says_change_for_ever():
         bench.add(client, one.first_seq, flags=BOUNDARY)
     bench.heard(one)
     assert bench.add(one, one.first_seq, flags=BOUNDARY) == Outcome.DUPLICATE
-    assert [reply.flags for reply in bench.heard(one)] == [ResultFlag.CHANGE | ResultFlag.RESENT]
+    assert [reply.flags for reply in bench.heard(one)] == [ResultFlag.MEMBERS_CHANGED | ResultFlag.RESENT]
 
 
 def test_a_slot_before_the_boundary_does_not_wait_for_newcomers():
@@ -200,7 +200,7 @@ def test_after_its_first_collective_a_newcomer_is_one_like_others():
     new = bench.newcomer(9)
     bench.add(one, one.first_seq, flags=BOUNDARY)
     for client in (one, new):
-        bench.add(client, one.first_seq + 1, flags=BOUNDARY | WHOLE)
+        bench.add(client, one.first_seq + 1, flags=BOUNDARY | REQUIRES_ALL)
     bench.send(one, one.leave())
     assert (bench.switch.jobs[0].state, bench.switch.jobs[0].live) == (JobState.RUNNING, 0b10)
     bench.heard(new)
@@ -244,15 +244,15 @@ def test_a_slot_completes_when_its_deadline_has_passed(ends):
 def test_what_waits_for_all_knows_neither_threshold_nor_deadline():
     bench = Bench(deadline_us=1000, threshold=1)
     one, two, three = bench.clients
-    bench.add(one, one.first_seq, flags=WHOLE)
+    bench.add(one, one.first_seq, flags=REQUIRES_ALL)
     bench.now_us = 5000
-    bench.add(two, one.first_seq, flags=WHOLE), bench.add(one, one.first_seq, flags=WHOLE)
+    bench.add(two, one.first_seq, flags=REQUIRES_ALL), bench.add(one, one.first_seq, flags=REQUIRES_ALL)
     assert not bench.heard(one)
-    bench.add(three, one.first_seq, flags=WHOLE)
+    bench.add(three, one.first_seq, flags=REQUIRES_ALL)
     assert [int(reply.header["members"]) for reply in bench.heard(one)] == [0b111]
 
 
-@pytest.mark.parametrize("flags", [BOUNDARY, WHOLE])
+@pytest.mark.parametrize("flags", [BOUNDARY, REQUIRES_ALL])
 def test_segments_of_different_collectives_are_not_added_up(flags):
     bench = Bench()
     one, two, _ = bench.clients
@@ -281,7 +281,7 @@ def test_fbcast_is_refused_and_its_number_is_not_used_up(kind):
     one, two, _ = bench.clients
     seq = one.first_seq
     if kind == "waits for all":
-        bench.add(one, seq, flags=WHOLE)
+        bench.add(one, seq, flags=REQUIRES_ALL)
     refused = one.fbcast(seq + (CONFIG.slots if kind == "another lap" else 0))
     assert bench.send(one, refused) == Outcome.REFUSED
     assert [reply.reason for reply in bench.heard(one)] == [Reason.SEQ]
@@ -342,7 +342,7 @@ def test_captured_frames_change_nothing_when_they_are_played_again():
     new = bench.newcomer(9)
     bench.add(one, seq, flags=BOUNDARY)
     for client in (one, new):
-        bench.add(client, seq + 1, flags=BOUNDARY | WHOLE)
+        bench.add(client, seq + 1, flags=BOUNDARY | REQUIRES_ALL)
     before = bench.switch.jobs
     for port, frame in captured:
         held, counted = list(bench.switch.jobs), sum(bench.switch.outcomes)

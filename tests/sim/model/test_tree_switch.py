@@ -442,7 +442,7 @@ def test_a_leaf_is_not_evicted_for_the_silence_of_one_of_its_workers():
     assert [switch.counters()["stat.EVICTED"] for switch in tree.switches] == [0, 0, 1]
 
 
-@pytest.mark.parametrize("flags", [ContributionFlag.BOUNDARY, ContributionFlag.WHOLE])
+@pytest.mark.parametrize("flags", [ContributionFlag.BOUNDARY, ContributionFlag.REQUIRES_ALL])
 def test_what_a_contribution_says_of_its_segment_goes_up_and_is_compared(flags):
     tree = Tree().join()
     for rank in range(7):
@@ -450,7 +450,10 @@ def test_what_a_contribution_says_of_its_segment_goes_up_and_is_compared(flags):
             rank, tree.clients[rank].contribution(tree.clients[rank].first_seq, np.ones(16, np.float32), flags=flags)
         )
     slot = tree.switches[0].jobs[0].ring.slots[0]
-    assert (slot.boundary, slot.requires_all) == (flags == ContributionFlag.BOUNDARY, flags == ContributionFlag.WHOLE)
+    assert (slot.boundary, slot.requires_all) == (
+        flags == ContributionFlag.BOUNDARY,
+        flags == ContributionFlag.REQUIRES_ALL,
+    )
     tree.send(7, tree.clients[7].contribution(tree.clients[7].first_seq, np.ones(16, np.float32)))
     assert tree.switches[2].counters()["outcome.FORMAT"] == 1
 
