@@ -11,13 +11,13 @@ from sim.emulator.program import Machine, Program
 from sim.emulator.virtual import CLOCK_HZ, PS_PER_S, VirtualTime
 from sim.emulator.wire import Wire
 
-__all__ = ["Cluster", "Deadlock"]
+__all__ = ["Cluster", "DeadlockError"]
 
 LIMIT_S = 3600.0
 MACHINE = Machine()
 
 
-class Deadlock(RuntimeError):
+class DeadlockError(RuntimeError):
     """No program can go on, or not in time; the message says who waits for what."""
 
 
@@ -68,7 +68,7 @@ class Cluster:
 
     def run(self, limit_s: float = LIMIT_S) -> float:
         """Lets virtual time pass until all programs have ended; returns the time, in seconds. Once only. The first
-        exception in a program ends all of them, and is raised here; Deadlock, also if all wait for what is later than
+        exception in a program ends all of them, and is raised here; DeadlockError, also if all wait for what is later than
         `limit_s`; TimeoutError (see `Program`)."""
         time = VirtualTime(self.fabric, clock_hz=self.clock_hz)
         try:
@@ -76,7 +76,7 @@ class Cluster:
                 program.start(time, round(limit_s * PS_PER_S), lambda: None if self._waiting() else time.stop())
             time.run()
             if waiting := self._waiting():
-                raise Deadlock(
+                raise DeadlockError(
                     f"after {time.now_ps / PS_PER_S:g} s nobody can go on within {limit_s:g} s: "
                     + ", ".join(f"{program.name} waits for {program.waits_for}" for program in waiting)
                 )

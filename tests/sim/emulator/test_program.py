@@ -16,7 +16,7 @@ import sim.emulator.program
 from iswitch import CollectiveTimeoutError, NotAMemberError, Worker
 from iswitch.config import Config
 from iswitch.driver.transport import RECEIVE_BYTES
-from sim.emulator.cluster import Cluster, Deadlock
+from sim.emulator.cluster import Cluster, DeadlockError
 from sim.emulator.engine import Board
 from sim.emulator.fabric import Fabric
 from sim.emulator.faults import Rates
@@ -315,12 +315,12 @@ def test_a_deadlock_says_who_waits_for_what(echo: Path) -> None:
     sleep = lambda seconds: lambda program: program.sleep(seconds)
     listen = lambda program: program.transport().receive(room(), math.inf)
     with pytest.raises(
-        Deadlock,
+        DeadlockError,
         match=r"nobody can go on within 100 s: worker 0 waits for the end of a sleep, worker 1 waits for a datagram$",
     ):
         run([sleep(math.inf), listen], path=echo)
     with pytest.raises(
-        Deadlock, match=r"after 2 s nobody can go on within 5 s: worker 1 waits for the end of a sleep$"
+        DeadlockError, match=r"after 2 s nobody can go on within 5 s: worker 1 waits for the end of a sleep$"
     ):
         run([sleep(2), sleep(5.001)], path=echo, limit_s=5)
     run([sleep(2), sleep(5)], path=echo, limit_s=5)
