@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from iswitch.config import Config, Replay
-from iswitch.replay.seeds import spread
+from iswitch.replay.seeds import hash_seed
 from sim.bench.replay_boundary import Station
 from sim.bench.statistics import chi_square, quantile
 from sim.emulator.engine import Board
@@ -42,7 +42,7 @@ def test_items_are_drawn_as_often_as_their_priority_says(distribution):
         station = Station(board)
         station.add(priorities.tolist())
         for seed in range(-(-DRAWS // REPLAY.draws)):
-            rows, _ = station.sample(REPLAY.draws, spread(seed))  # compares each with cumulative sums
+            rows, _ = station.sample(REPLAY.draws, hash_seed(seed))  # compares each with cumulative sums
             counts += np.bincount([item % REPLAY.capacity for item, _ in rows], minlength=REPLAY.capacity)
     there = priorities > 0
     assert counts.sum() >= DRAWS and not counts[~there].any()

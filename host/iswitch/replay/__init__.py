@@ -1,6 +1,6 @@
-"""Prioritized experience replay that a switch serves: a client shaped like the replay buffers people use."""
+"""Prioritized experience replay in the switch: a client with the calls of a usual replay buffer."""
 
-from iswitch.replay.client import ReplayClient, Updated
+from iswitch.replay.client import ReplayClient
 from iswitch.replay.errors import (
     MemoryExhaustedError,
     NoFreeSessionError,
@@ -12,19 +12,20 @@ from iswitch.replay.prefetch import Prefetch
 from iswitch.replay.records import Field
 from iswitch.replay.sampling import Batch
 from iswitch.replay.statistics import Statistics
-from iswitch.replay.writer import Added
+from iswitch.replay.update import PendingUpdate
+from iswitch.replay.writer import PendingAdd
 
 __all__ = [
-    "Added",
     "Batch",
     "Field",
     "MemoryExhaustedError",
     "NoFreeSessionError",
     "NoReplayServiceError",
     "NotServedError",
+    "PendingAdd",
+    "PendingUpdate",
     "Prefetch",
     "ReplayClient",
     "SessionLostError",
     "Statistics",
-    "Updated",
 ]

@@ -1,8 +1,8 @@
-"""A table's items in a file and back, while others go on adding and drawing.
+"""Checkpoints: the items of a table as a file, while other clients add and sample.
 
-A file is numpy's .npz without pickled objects. It holds each item as it was at one moment, but not all at the same
-moment: items that were overwritten while the table was read are left out. Each frame is in it once. Not in it: limits
-and parameters, which whoever set them sets again.
+A file is numpy's .npz without pickled objects. It holds each item as it was at one moment, but not all items at the same
+moment. Items that were overwritten while the table was read are left out. Each frame is in the file once. Limits and
+parameters are not in it: the program sets them again.
 """
 
 import json
@@ -13,22 +13,39 @@ from typing import Any
 
 import numpy as np
 
-from iswitch.replay.reading import Fetching, Loading
-from iswitch.replay.records import Field, Layout, units_of
+from iswitch.replay.reading import LogRead, RecordRead
+from iswitch.replay.records import Field, Layout, units_for
 from iswitch.replay.session import Session
 from iswitch.wire.replay import LIST, SAMPLED_ROW, SAMPLES_PER_FRAGMENT, Kind
 
-__all__ = ["Snapshot", "read_table"]
+__all__ = ["Checkpoint", "read_table"]
 
 _FORMAT = 1
-_SLOTS = 16 * SAMPLES_PER_FRAGMENT  # read at a time
+_SLOTS_AT_ONCE = 16 * SAMPLES_PER_FRAGMENT
 _SERIAL = np.uint64(1 << 32)
 
 
-class Snapshot:
-    """Items of a table, the oldest first. items, priorities (as the switch has them): u4, (n,). records: as `layout`
-    says, (n,). blobs: in the same order. frames: by their size, all of them as (keys, data): session * 2^32 + unit,
-    rising, and bytes, (m, size)."""
+class Checkpoint:
+    """The items of a table, the oldest first.
+
+    Parameters
+    ----------
+    layout : Layout
+        Where fields are stored in the records.
+    scale : float
+        The integer that stands for priority 1.
+    items : uint32 array of shape (n,)
+        Handles.
+    priorities : uint32 array of shape (n,)
+        Integers of the switch.
+    records : array of shape (n,) and type `layout.record`
+        The records.
+    blobs : uint8 array of shape (n, bytes) or None
+        The blobs, if the layout has any.
+    frames : dict of int to (uint64 array of shape (m,), uint8 array of shape (m, size))
+        The frames by their size in bytes. The first array has session * 2^32 + log unit of each frame, in ascending
+        order.
+    """
 
     def __init__(
         self,
@@ -44,13 +61,14 @@ class Snapshot:
         self.blobs, self.frames = blobs, frames
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Into a file that is there whole or not at all."""
+        """Write the file. If writing fails, a file that was there before stays as it was."""
         about = {
             "format": _FORMAT,
             "record_bytes": self.layout.record_bytes,
             "scale": self.scale,
             "spec": {
-                name: [list(field.axes), field.kind.str, field.stacked] for name, field in self.layout.spec.items()
+                name: [list(field.axes), field.wire_dtype.str, field.stacked]
+                for name, field in self.layout.spec.items()
             },
         }
         arrays: dict[str, Any] = {
@@ -63,20 +81,22 @@ class Snapshot:
             arrays["blobs"] = self.blobs
         for size, (keys, data) in self.frames.items():
             arrays |= {f"keys.{size}": keys, f"frames.{size}": data}
-        beside = Path(f"{os.fspath(path)}.part")
-        with beside.open("wb") as file:
+        temporary = Path(f"{os.fspath(path)}.part")
+        with temporary.open("wb") as file:
             np.savez(file, **arrays)
-        beside.replace(path)
+        temporary.replace(path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Snapshot":
-        """From a file. ValueError if it is none of these."""
+    def load(cls, path: str | os.PathLike[str]) -> "Checkpoint":
+        """Read a file. Raises ValueError if `save` of this version did not write it."""
         with np.load(path, allow_pickle=False) as file:
             if "about" not in file or (about := json.loads(file["about"].tobytes()))["format"] != _FORMAT:
                 raise ValueError(
                     f"a checkpoint must be a file that `save` of this version has written, but {os.fspath(path)!r} is not"
                 )
-            spec = {name: Field(tuple(shape), kind, stacked) for name, (shape, kind, stacked) in about["spec"].items()}
+            spec = {
+                name: Field(tuple(shape), dtype, stacked) for name, (shape, dtype, stacked) in about["spec"].items()
+            }
             layout = Layout(spec, about["record_bytes"])
             frames = {
                 int(name.partition(".")[2]): (file[name], file["frames." + name.partition(".")[2]])
@@ -96,87 +116,114 @@ class Snapshot:
     def __len__(self) -> int:
         return len(self.items)
 
-    def shares(self, of: int) -> np.ndarray:
-        """For each item, which of so many clients should restore it: those that share frames go together. (n,)"""
-        if not self.layout.logged:
-            return np.arange(len(self)) % of
-        return np.unique(self.layout.sessions(self.records), return_inverse=True)[1] % of
+    def shares(self, clients: int) -> np.ndarray:
+        """Divide the items among clients that restore them together. Items that share frames belong to the same client.
 
-    def columns(self, which: np.ndarray) -> dict[str, np.ndarray]:
-        """Fields of some of the items, by their places, with a leading axis."""
-        records, layout = self.records[which], self.layout
+        Parameters
+        ----------
+        clients : int
+            Number of clients.
+
+        Returns
+        -------
+        int array of shape (n,)
+            For each item, the client that restores it, 0 to clients - 1.
+        """
+        if not self.layout.uses_log:
+            return np.arange(len(self)) % clients
+        return np.unique(self.layout.sessions(self.records), return_inverse=True)[1] % clients
+
+    def columns(self, chosen: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the fields of some items, where `chosen` has their places in this checkpoint."""
+        records, layout = self.records[chosen], self.layout
         blobs = None
         if layout.blob and self.blobs is not None:
-            blobs = np.ascontiguousarray(self.blobs[which, : layout.blob.itemsize]).view(layout.blob)[:, 0]
+            blobs = np.ascontiguousarray(self.blobs[chosen, : layout.blob.itemsize]).view(layout.blob)[:, 0]
         columns = {}
         for name, field in layout.spec.items():
-            part = np.asarray(blobs[name] if blobs is not None and name in (blobs.dtype.names or ()) else records[name])
+            in_blob = blobs is not None and name in (blobs.dtype.names or ())
+            part = np.asarray(blobs[name] if blobs is not None and in_blob else records[name])
             if field.stacked:
                 keys, data = self.frames[field.frame_bytes]
                 at = np.searchsorted(keys, layout.sessions(records)[:, None].astype(np.uint64) * _SERIAL + part)
-                part = data[at].view(field.kind).reshape(len(which), *field.axes)
+                part = data[at].view(field.wire_dtype).reshape(len(chosen), *field.axes)
             columns[name] = part
         return columns
 
 
-def read_table(session: Session, layout: Layout, scale: float) -> Snapshot:
-    """Reads all items that are there."""
+def read_table(session: Session, layout: Layout, scale: float) -> Checkpoint:
+    """Read all items of the session's table.
+
+    Parameters
+    ----------
+    session : Session
+        The session.
+    layout : Layout
+        Where fields are stored.
+    scale : float
+        The integer that stands for priority 1.
+
+    Returns
+    -------
+    Checkpoint
+        The items.
+    """
     parts: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]] = []
     found: dict[int, dict[int, np.ndarray]] = {layout.spec[name].frame_bytes: {} for name in layout.stacked}
-    for items, priorities in _listed(session):
-        fetching = Fetching(session, items)
-        session.wait(fetching.done)
-        there = ~fetching.gone
-        records = fetching.records.view(layout.record)[:, 0]
+    for items, priorities in _list_items(session):
+        read = RecordRead(session, items)
+        session.wait_until(read.done)
+        present = ~read.overwritten
+        records = read.records.view(layout.record)[:, 0]
         blobs = None
         if layout.blob:
-            loading = Loading(
-                session, layout.sessions(records[there]), layout.blob_starts(records[there]), layout.blob_units
-            )
-            session.wait(loading.done)
-            blobs = np.zeros((len(items), loading.data.shape[1]), np.uint8)
-            blobs[there] = loading.data[loading.index]
-            there[there] &= ~loading.gone[loading.index]
+            starts = layout.blob_starts(records[present])
+            blobs_read = LogRead(session, layout.sessions(records[present]), starts, layout.blob_units)
+            session.wait_until(blobs_read.done)
+            blobs = np.zeros((len(items), blobs_read.data.shape[1]), np.uint8)
+            blobs[present] = blobs_read.data[blobs_read.index]
+            present[present] &= ~blobs_read.overwritten[blobs_read.index]
         for name in layout.stacked:
-            there[there] &= _load_frames(
+            present[present] &= _read_frames(
                 session,
                 layout,
                 name,
-                records[there],
-                None if blobs is None else blobs[there],
+                records[present],
+                None if blobs is None else blobs[present],
                 found[layout.spec[name].frame_bytes],
             )
-        parts.append((items[there], priorities[there], records[there], None if blobs is None else blobs[there]))
+        parts.append((items[present], priorities[present], records[present], None if blobs is None else blobs[present]))
     items, priorities, records = (np.concatenate([part[k] for part in parts]) for k in range(3))  # type: ignore[misc]
     order = np.argsort(items - np.uint32(session.adds % 2**32), kind="stable")
     blobs = np.concatenate([part[3] for part in parts if part[3] is not None])[order] if layout.blob else None
-    return Snapshot(
+    return Checkpoint(
         layout,
         scale,
         items[order],
         priorities[order],
         np.ascontiguousarray(records[order]),
         blobs,
-        {size: _table(frames, size) for size, frames in found.items()},
+        {size: _frame_table(frames, size) for size, frames in found.items()},
     )
 
 
-def _listed(session: Session) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Items and priorities, some slots at a time."""
+def _list_items(session: Session) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield handles and priorities of all items, some slots at a time."""
     capacity = session.config.capacity
-    for first in range(0, capacity, _SLOTS):
-        asked = []
-        for slot in range(first, min(first + _SLOTS, capacity), SAMPLES_PER_FRAGMENT):
+    for first in range(0, capacity, _SLOTS_AT_ONCE):
+        queries = []
+        for slot in range(first, min(first + _SLOTS_AT_ONCE, capacity), SAMPLES_PER_FRAGMENT):
             body = np.zeros(1, LIST)
             body["slot"] = slot
-            asked.append(session.ask(Kind.LIST, count=min(SAMPLES_PER_FRAGMENT, capacity - slot), body=body.tobytes()))
-        session.wait(lambda asked=asked: all(inquiry.reply is not None for inquiry in asked))  # type: ignore[misc]
-        rows = np.concatenate([np.frombuffer(inquiry.reply.rows, SAMPLED_ROW) for inquiry in asked if inquiry.reply])
+            count = min(SAMPLES_PER_FRAGMENT, capacity - slot)
+            queries.append(session.query(Kind.LIST, count=count, body=body.tobytes()))
+        session.wait_until(lambda queries=queries: all(query.reply is not None for query in queries))  # type: ignore[misc]
+        rows = np.concatenate([np.frombuffer(query.reply.rows, SAMPLED_ROW) for query in queries if query.reply])
         rows = rows[rows["item"] != 0]
         yield rows["item"].copy(), rows["priority"].copy()
 
 
-def _load_frames(
+def _read_frames(
     session: Session,
     layout: Layout,
     name: str,
@@ -184,7 +231,8 @@ def _load_frames(
     blobs: np.ndarray | None,
     found: dict[int, np.ndarray],
 ) -> np.ndarray:
-    """Adds to `found` what a stacked field's records refer to; which of them it is all there for."""
+    """Read the frames of a stacked field that are not in `found`, and add them to it. Return for each record whether all
+    its frames are there, bool of shape (n,)."""
     field = layout.spec[name]
     if blobs is not None and layout.blob and name in (layout.blob.names or ()):
         positions = np.ascontiguousarray(blobs[:, : layout.blob.itemsize]).view(layout.blob)[name][:, 0]
@@ -192,18 +240,14 @@ def _load_frames(
         positions = np.asarray(records[name])
     keys = layout.sessions(records)[:, None].astype(np.uint64) * _SERIAL + positions
     missing = np.array([key for key in np.unique(keys).tolist() if key not in found], np.uint64)
-    loading = Loading(
-        session,
-        (missing // _SERIAL).astype(np.uint8),
-        (missing % _SERIAL).astype(np.uint32),
-        units_of(field.frame_bytes),
-    )
-    session.wait(loading.done)
-    images, gone = loading.data[loading.index, : field.frame_bytes], loading.gone[loading.index]
-    found.update((key, image) for key, image, lost in zip(missing.tolist(), images, gone.tolist()) if not lost)
+    sessions, starts = (missing // _SERIAL).astype(np.uint8), (missing % _SERIAL).astype(np.uint32)
+    read = LogRead(session, sessions, starts, units_for(field.frame_bytes))
+    session.wait_until(read.done)
+    images, overwritten = read.data[read.index, : field.frame_bytes], read.overwritten[read.index]
+    found.update((key, image) for key, image, gone in zip(missing.tolist(), images, overwritten.tolist()) if not gone)
     return np.array([all(key in found for key in row) for row in keys.tolist()], np.bool_)
 
 
-def _table(frames: dict[int, np.ndarray], size: int) -> tuple[np.ndarray, np.ndarray]:
+def _frame_table(frames: dict[int, np.ndarray], size: int) -> tuple[np.ndarray, np.ndarray]:
     keys = sorted(frames)
     return np.array(keys, np.uint64), np.array([frames[key] for key in keys], np.uint8).reshape(len(keys), size)

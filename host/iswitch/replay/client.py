@@ -1,77 +1,83 @@
-"""A client of the switch's replay service: what actors and learners call. All calls stand here; what they do is in the
-modules beside."""
+"""The replay client: all calls of actors and learners. The modules beside it do the work."""
 
 import itertools
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from iswitch.driver.transport import Transport, UdpTransport
-from iswitch.replay.channel import Request
-from iswitch.replay.checkpoint import Snapshot, read_table
+from iswitch.replay.checkpoint import Checkpoint, read_table
+from iswitch.replay.limits import Limits
 from iswitch.replay.log_writer import LogWriter
 from iswitch.replay.parameters import Parameters
 from iswitch.replay.prefetch import Prefetch
-from iswitch.replay.priorities import Normalize, Scale, bucket_begin
+from iswitch.replay.priorities import Normalize, Scale, bucket_start
 from iswitch.replay.records import Field, Layout
-from iswitch.replay.sampling import Batch, Sampling, Wish
+from iswitch.replay.request import Request
+from iswitch.replay.sampling import Batch, SampleOperation, SampleOptions
 from iswitch.replay.seeds import SEED_BITS
 from iswitch.replay.session import Session
 from iswitch.replay.statistics import Statistics
-from iswitch.replay.writer import Added, Writer, tickets_from
+from iswitch.replay.tickets import check_ticket, consecutive_tickets
+from iswitch.replay.update import PendingUpdate
+from iswitch.replay.writer import PendingAdd, Writer
 from iswitch.wire import Register
-from iswitch.wire.replay import BODY_BYTES, LIMITS, UNIT_BYTES, UPDATE_ROW, Fate, Kind
+from iswitch.wire.replay import BODY_BYTES, UNIT_BYTES, UPDATE_ROW, Fate, Kind
 
-__all__ = ["ReplayClient", "Updated"]
+__all__ = ["ReplayClient"]
 
-_UPDATES = BODY_BYTES // UPDATE_ROW.itemsize  # in a request
-_RESTORED = 64  # transitions at a time, whole
-
-
-class Updated:
-    """Priorities that were sent. Unpacks to (done, stale), as soon as they are known. ticket: the table's behind them, if
-    they were given one."""
-
-    def __init__(self, session: Session, requests: list[Request], ticket: int):
-        self._session, self._requests, self.ticket = session, requests, ticket
-
-    def _sum(self, name: str) -> int:
-        self._session.served(self._requests)
-        return sum(getattr(request.status, name) for request in self._requests)
-
-    @property
-    def done(self) -> int:
-        """Items that have the new priority. Waits; NotServedError."""
-        return self._sum("done")
-
-    @property
-    def stale(self) -> int:
-        """Items that were gone. Waits; NotServedError."""
-        return self._sum("stale")
-
-    def __iter__(self) -> Iterator[int]:
-        return iter((self.done, self.stale))
+_UPDATES_PER_REQUEST = BODY_BYTES // UPDATE_ROW.itemsize
+_RESTORED_AT_ONCE = 64  # transitions
 
 
 class ReplayClient:
-    """A session with the replay service: adds transitions, draws batches, sets priorities.
+    """A client of the switch's replay service: adds transitions, samples batches, updates priorities.
 
-    address: of the switch, "host:port", or "host" for its usual port; or a Transport, which the client then closes.
-    spec: the fields of a transition by name; the same for all clients of a table. table: which of the switch's tables.
-    scale: what the integer 1 of the switch stands for is 1 / scale: a power of two, the same for all clients of a
-    table; None: so that priorities up to 256 fit. timeout_s: how long the switch may be silent. wait_s: how long a
-    request may wait for its turn, for items, for the limit's ratio.
+    Nothing runs in the background. Requests in flight make progress whenever a method is called; `poll` does only that.
+    A client that is silent for more than 10 s may lose its session if all sessions are in use and another client opens
+    one. Use a client from one thread only.
 
-    Nothing is done in the background: what is on its way goes on whenever the client is called, and `poll` does nothing
-    else. A client that is silent for more than 10 s may lose its place if all are taken and another client wants one.
-    It is for one thread.
+    Parameters
+    ----------
+    address : str or Transport
+        The switch's address, "host:port", or "host" for the switch's usual port. Or a transport, which the client
+        closes.
+    spec : mapping of str to Field
+        The fields of a transition; the same for all clients of a table.
+    table : int
+        Which of the switch's tables.
+    scale : float or None
+        The switch's integer that stands for priority 1, a power of two; the same for all clients of a table. None:
+        priorities below 256 fit.
+    timeout_s : float
+        Seconds without an answer of the switch until SwitchUnreachableError.
+    wait_s : float
+        Seconds that a request may wait for its ticket, for items or for the table's limits, until NotServedError.
 
-    Raises SwitchUnreachableError, NoReplayServiceError, NoFreeSessionError; ValueError and TypeError for wrong
-    arguments.
+    Raises
+    ------
+    SwitchUnreachableError
+        If the switch does not answer.
+    NoReplayServiceError
+        If the switch has no replay service.
+    NoFreeSessionError
+        If all sessions of the service are in use.
+    ValueError, TypeError
+        If an argument is wrong.
+
+    Notes
+    -----
+    Every method that sends a request raises SwitchUnreachableError if the switch does not answer for `timeout_s`, and
+    SessionLostError if the session is lost.
+
+    A *ticket* puts operations of several clients in a fixed order. Each table has a ticket, which begins at 1 and rises
+    by one with each request that adds, samples, updates or limits. A request with a ticket waits until the table has the
+    same one. With the same seeds, a whole training is then reproducible. With ticket 0 the switch serves requests as
+    they come.
     """
 
     def __init__(
@@ -105,7 +111,7 @@ class ReplayClient:
         self._prefetches: weakref.WeakSet[Prefetch] = weakref.WeakSet()
         self._closed = False
 
-    # Facts
+    # Properties
 
     @property
     def spec(self) -> dict[str, Field]:
@@ -114,76 +120,126 @@ class ReplayClient:
 
     @property
     def scale(self) -> float:
-        """Integers of the switch in a priority of 1."""
+        """The switch's integer that stands for priority 1."""
         return self._scale.scale
 
     @property
     def closed(self) -> bool:
-        """It was closed, or is being closed."""
+        """True if the client is closed, or is being closed."""
         return self._closed
 
     @property
     def session(self) -> int:
-        """The index of the place at the switch."""
+        """Index of the client's session at the switch."""
         return self._session.index
 
     # Adding
 
-    def add(self, *, priority: float, ticket: int = 0, **transition: Any) -> Added:
-        """One transition. It is sent at once if nothing is on its way; else it may wait for others until an answer
-        comes or a datagram is full, and goes with the next call at the latest that finds it so: `flush` after the last
-        one."""
-        count, arrays = self._layout.columns(Writer.one(transition))
-        return self._add(arrays, np.array([priority], np.float64), ticket)
+    def add(self, *, priority: float, ticket: int = 0, **transition: Any) -> PendingAdd:
+        """Add one transition.
 
-    def extend(self, data: Mapping[str, npt.ArrayLike], priorities: npt.ArrayLike, *, ticket: int = 0) -> Added:
-        """Many transitions: arrays with a leading axis of n, priorities (n,). With a ticket every datagram takes one,
-        from this one on: n transitions take `tickets(n)`, and the result's `ticket` is the next. MemoryExhaustedError if
-        the log is full of what is still in the table."""
-        count, arrays = self._layout.columns(data)
+        If nothing is in flight, it is sent at once. Otherwise it may wait in the client for more transitions, until an
+        answer comes or a datagram is full. Call `flush` after the last one.
+
+        Parameters
+        ----------
+        priority : float
+            Its priority, finite and at least 0.
+        ticket : int
+            0, or the ticket of the table to wait for.
+        **transition : array-like
+            The fields of the transition.
+
+        Returns
+        -------
+        PendingAdd
+            Its `items` waits for the switch and returns the handle.
+
+        Raises
+        ------
+        MemoryExhaustedError
+            If the log is full of what is still in the table.
+        ValueError, TypeError
+            If fields are missing or unknown, or an argument is wrong.
+        """
+        _, columns = self._layout.to_columns({name: np.asarray(value)[None] for name, value in transition.items()})
+        return self._add(columns, np.array([priority], np.float64), ticket)
+
+    def extend(self, data: Mapping[str, npt.ArrayLike], priorities: npt.ArrayLike, *, ticket: int = 0) -> PendingAdd:
+        """Add n transitions.
+
+        Parameters
+        ----------
+        data : mapping of str to array of shape (n, ...)
+            The transitions, by field.
+        priorities : array of shape (n,)
+            Their priorities, finite and at least 0.
+        ticket : int
+            0, or the ticket of the first datagram. Each further datagram takes the next ticket, `tickets(n)` in all.
+            The result's `ticket` is the next free one.
+
+        Returns
+        -------
+        PendingAdd
+            Its `items` waits for the switch and returns the handles.
+
+        Raises
+        ------
+        MemoryExhaustedError
+            If the log is full of what is still in the table. Transitions before the first that did not fit were added.
+        ValueError, TypeError
+            If fields are missing or unknown, or an argument is wrong.
+        """
+        count, columns = self._layout.to_columns(data)
         real = np.asarray(priorities, np.float64)
         if real.shape != (count,):
             raise ValueError(f"priorities must be as many as the transitions, ({count},), not {real.shape}")
-        return self._add(arrays, real, ticket)
+        return self._add(columns, real, ticket)
 
-    def _add(self, arrays: Mapping[str, np.ndarray], priorities: np.ndarray, ticket: int) -> Added:
-        added = self._writer.add(arrays, self._scale.fixed(priorities), _ticket(ticket))
+    def _add(self, columns: Mapping[str, np.ndarray], priorities: np.ndarray, ticket: int) -> PendingAdd:
+        added = self._writer.add(columns, self._scale.to_integers(priorities), check_ticket(ticket))
         self.poll()
         return added
 
     def tickets(self, transitions: int) -> int:
-        """How many tickets an `extend` of so many transitions takes: one for each datagram."""
-        return -(-transitions // self._writer.per_add)
+        """Return how many tickets an `extend` of so many transitions takes: one for each datagram."""
+        return -(-transitions // self._writer.items_per_datagram)
 
     def flush(self) -> None:
-        """Sends what waits, and returns when all that was sent is acknowledged. NotServedError if adds had to be taken
-        back."""
+        """Send all transitions that wait in the client, and wait until the switch has acknowledged everything.
+
+        Raises
+        ------
+        NotServedError
+            If adds were cancelled since the last `flush`, because they had to wait for longer than `wait_s`.
+        """
         self._writer.seal()
-        self._session.wait(lambda: not any(request.kind != Kind.SAMPLE for request in self._session.channel.requests()))
-        self._writer.settle()
-        self._tell()
+        channel = self._session.channel
+        self._session.wait_until(lambda: not any(request.kind != Kind.SAMPLE for request in channel.requests()))
+        self._writer.process_answers()
+        self._report_cancelled()
 
     def poll(self) -> None:
-        """Takes what has come, and sends what is due, or a sign of life if nothing was for some seconds."""
-        self._session.live()
-        self._session.pump()
+        """Handle what has come and send what is due. If nothing was sent for some seconds, send a keep-alive."""
+        self._session.keep_alive()
+        self._session.poll()
         if not self._session.channel.busy:
             self._writer.seal()
         for prefetch in self._prefetches:
             prefetch.advance()
-        self._session.pump()
-        self._writer.settle()
+        self._session.poll()
+        self._writer.process_answers()
 
-    def _tell(self) -> None:
-        """Raises NotServedError for adds that were taken back, once."""
-        refused, self._writer.refused = self._writer.refused, []
-        refused = [request for request in refused if not request.told]
-        for request in refused:
-            request.told = True
-        if refused:
-            raise self._session.given_up(refused[0])
+    def _report_cancelled(self) -> None:
+        """Raise NotServedError for adds that were cancelled and not reported yet."""
+        cancelled, self._writer.cancelled = self._writer.cancelled, []
+        cancelled = [request for request in cancelled if not request.reported]
+        for request in cancelled:
+            request.reported = True
+        if cancelled:
+            raise self._session.unserved_error(cancelled[0])
 
-    # Drawing
+    # Sampling
 
     def sample(
         self,
@@ -193,19 +249,49 @@ class ReplayClient:
         stratified: bool = True,
         seed: int | None = None,
         ticket: int = 0,
-        items: int = 0,
+        min_adds: int = 0,
         normalize: Normalize = "batch",
     ) -> Batch:
-        """Draws, each item as often as its priority says. stratified: one draw from each of `count` equal parts of the
-        total. seed: below 2^128, None: by chance. ticket: 0, or the table's ticket to wait for. items: waits until so many
-        were ever added. normalize: weights are over the greatest of the batch, or of the table, whose least priority is
-        known to an eighth. NotServedError."""
-        wish = Wish(count, beta, stratified, normalize, items)
-        wish.check(self.config.draws)
+        """Sample a batch. The probability of an item is its share of the sum of all priorities.
+
+        Parameters
+        ----------
+        count : int
+            Items in the batch, 1 to `config.draws`.
+        beta : float
+            Exponent of the importance weights.
+        stratified : bool
+            Divide the sum of priorities into `count` equal parts, and sample one item from each.
+        seed : int or None
+            0 to 2^128 - 1. None: at random.
+        ticket : int
+            0, or the ticket of the table to wait for.
+        min_adds : int
+            Wait until so many items were ever added to the table.
+        normalize : {"batch", "table"}
+            Divide weights by the largest weight of the batch, or by that of the lowest priority in the table, which is
+            known to an eighth.
+
+        Returns
+        -------
+        Batch
+            The batch.
+
+        Raises
+        ------
+        NotServedError
+            If the request had to wait for longer than `wait_s`.
+        ValueError
+            If an argument is wrong.
+        """
+        options = SampleOptions(count, beta, stratified, normalize, min_adds)
+        options.check(self.config.draws)
         self._writer.seal()
-        sampling = Sampling(self._session, self._layout, self._scale, wish, self._seed(seed), ticket=_ticket(ticket))
-        self._session.wait(sampling.advance)
-        return sampling.batch
+        operation = SampleOperation(
+            self._session, self._layout, self._scale, options, self._seed(seed), ticket=check_ticket(ticket)
+        )
+        self._session.wait_until(operation.advance)
+        return operation.batch
 
     def prefetch(
         self,
@@ -215,23 +301,44 @@ class ReplayClient:
         beta: float | Callable[[], float] = 0.4,
         stratified: bool = True,
         seed: int | None = None,
-        items: int = 0,
+        min_adds: int = 0,
         normalize: Normalize = "batch",
     ) -> Prefetch:
-        """Batches without an end, of which `depth` are always on their way; else as `sample`. beta: or a function that
-        says it for each batch when it is drawn. seed: of the first batch; the next has the next. A SAMPLE that must
-        wait lets this client's other requests pass."""
+        """Return an endless iterator over batches that samples ahead. A SAMPLE that has to wait lets this client's other
+        requests pass.
+
+        Parameters
+        ----------
+        depth : int
+            Batches in progress.
+        beta : float or callable
+            Exponent of the importance weights; or a function that returns it for each batch when it is sampled.
+        seed : int or None
+            Seed of the first batch; each further batch has the next seed. None: at random.
+        count, stratified, min_adds, normalize
+            As in `sample`.
+
+        Returns
+        -------
+        Prefetch
+            The iterator.
+
+        Raises
+        ------
+        ValueError
+            If an argument is wrong.
+        """
         first = self._seed(seed)
         numbers = itertools.count()
 
-        def make() -> Sampling:
-            wish = Wish(count, beta() if callable(beta) else beta, stratified, normalize, items)
-            wish.check(self.config.draws)
-            own = self._seed(None) if seed is None else (first + next(numbers)) % 2**SEED_BITS
-            return Sampling(self._session, self._layout, self._scale, wish, own, yields=True)
+        def begin() -> SampleOperation:
+            options = SampleOptions(count, beta() if callable(beta) else beta, stratified, normalize, min_adds)
+            options.check(self.config.draws)
+            own_seed = self._seed(None) if seed is None else (first + next(numbers)) % 2**SEED_BITS
+            return SampleOperation(self._session, self._layout, self._scale, options, own_seed, can_yield=True)
 
         self._writer.seal()
-        made = Prefetch(self._session, make, depth)
+        made = Prefetch(self._session, begin, depth)
         self._prefetches.add(made)
         return made
 
@@ -244,183 +351,267 @@ class ReplayClient:
 
     # Priorities and limits
 
-    def update_priority(self, items: npt.ArrayLike, priorities: npt.ArrayLike, *, ticket: int = 0) -> Updated:
-        """Gives items, by their handles, new priorities; of two for one item the last counts. An item that is gone is
-        counted as stale. Unpacks to (done, stale), which waits for the answer; to wait for nothing, leave it alone.
-        With a ticket every 177 items take one."""
+    def update_priority(self, items: npt.ArrayLike, priorities: npt.ArrayLike, *, ticket: int = 0) -> PendingUpdate:
+        """Give items new priorities. This does not wait for the switch.
+
+        Parameters
+        ----------
+        items : integer array of shape (n,)
+            Handles of the items, from a batch. If an item is named several times, the last priority counts. An item
+            that was overwritten is counted as stale.
+        priorities : array of shape (n,)
+            Finite and at least 0.
+        ticket : int
+            0, or the ticket of the first request. Each further 177 items take the next ticket.
+
+        Returns
+        -------
+        PendingUpdate
+            Unpacks to (updated, stale), which waits for the answer.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If an argument is wrong.
+        """
         handles = np.asarray(items)
         if handles.size and handles.dtype.kind not in "iu":
             raise TypeError(f"items must be integers, the handles of a batch, not {handles.dtype}")
-        fixed = self._scale.fixed(priorities)
-        if handles.shape != fixed.shape or handles.ndim != 1:
+        integers = self._scale.to_integers(priorities)
+        if handles.shape != integers.shape or handles.ndim != 1:
             raise ValueError(
-                f"items and priorities must be as many, and in one row, not {handles.shape} and {fixed.shape}"
+                f"items and priorities must be as many, and in one row, not {handles.shape} and {integers.shape}"
             )
         self._writer.seal()
         rows = np.zeros(len(handles), UPDATE_ROW)
-        rows["item"], rows["priority"] = handles, fixed
-        parts = [rows[at : at + _UPDATES] for at in range(0, len(rows), _UPDATES)]
-        tickets = tickets_from(_ticket(ticket), len(parts) + 1)
+        rows["item"], rows["priority"] = handles, integers
+        parts = [rows[at : at + _UPDATES_PER_REQUEST] for at in range(0, len(rows), _UPDATES_PER_REQUEST)]
+        tickets = consecutive_tickets(check_ticket(ticket), len(parts) + 1)
         requests = [
-            self._session.put(Request(Kind.UPDATE, count=len(part), body=part.tobytes(), ticket=own))
+            self._session.submit(Request(Kind.UPDATE, count=len(part), body=part.tobytes(), ticket=own))
             for part, own in zip(parts, tickets)
         ]
-        self._session.pump()
-        return Updated(self._session, requests, tickets[-1])
+        self._session.poll()
+        return PendingUpdate(self._session, requests, tickets[-1])
 
-    def limit(
+    def set_limits(
         self,
         *,
-        size: int = 1,
-        ratio: float = 0.0,
-        behind: int | None = None,
-        ahead: int | None = None,
-        times: int = 0,
+        min_size: int = 1,
+        samples_per_insert: float = 0.0,
+        max_insert_lag: int | None = None,
+        max_insert_lead: int | None = None,
+        max_times_sampled: int = 0,
         ticket: int = 0,
     ) -> int:
-        """For all clients of the table, from now on. size: draws wait until so many items are there. ratio: of draws to
-        items added, 0: as they like. behind, ahead: how many draws there may be too many, and too few, before draws or
-        adds wait; None: two of the largest requests. times: an item drawn so often gets priority 0, 0: never. Returns
-        the table's ticket behind it. NotServedError."""
-        if not 0 <= ratio < 65536:
-            raise ValueError(f"ratio must be 0 to 65536 draws for an item, not {ratio!r}")
-        fixed = round(ratio * 65536)
-        if ratio and not fixed:
-            raise ValueError(f"ratio must be 0, or at least 1/65536 of a draw for an item, not {ratio!r}")
-        margin = 2 * max(self.config.draws, int(np.ceil(ratio * self._writer.per_add)))
-        behind, ahead = margin if behind is None else behind, margin if ahead is None else ahead
-        values = {"size": size, "ratio": fixed, "behind": behind, "ahead": ahead, "times": times}
-        for name, value in values.items():
-            if not 0 <= value < 2**32:
-                raise ValueError(f"{name} must be 0 to {2**32 - 1}, not {value!r}")
-        if size > self.config.capacity:
-            raise ValueError(
-                f"size must be at most the table's capacity, {self.config.capacity}, or nothing is ever drawn, not {size!r}"
-            )
-        if ratio and behind + ahead < ratio * self._writer.per_add + 1:
-            raise ValueError(
-                f"behind + ahead must be at least {int(np.ceil(ratio * self._writer.per_add + 1))}, one datagram of "
-                f"{self._writer.per_add} items and a draw, or adds and draws could wait for each other, not {behind + ahead}"
-            )
-        body = np.zeros(1, LIMITS)
-        for name, value in values.items():
-            body[name] = value
+        """Set the limits of the table, for all its clients and from now on.
+
+        Parameters
+        ----------
+        min_size : int
+            Sampling waits until the table has so many items.
+        samples_per_insert : float
+            Sampled items for each added item, below 65536. 0: no limit.
+        max_insert_lag : int or None
+            Sampling waits if the adds are behind that ratio by more than so many sampled items. None: two of the
+            largest requests.
+        max_insert_lead : int or None
+            Adding waits if the adds are ahead of that ratio by more than so many sampled items. None: two of the
+            largest requests.
+        max_times_sampled : int
+            An item that was sampled so often gets priority 0. 0: never.
+        ticket : int
+            0, or the ticket of the table to wait for.
+
+        Returns
+        -------
+        int
+            The table's ticket after this operation.
+
+        Raises
+        ------
+        NotServedError
+            If the request had to wait for longer than `wait_s`.
+        ValueError
+            If an argument is wrong.
+        """
+        limits = Limits(min_size, samples_per_insert, max_insert_lag, max_insert_lead, max_times_sampled)
+        body = limits.encode(self.config, self._writer.items_per_datagram)
         self._writer.seal()
-        request = self._session.put(Request(Kind.LIMIT, body=body.tobytes(), ticket=_ticket(ticket)))
-        self._session.served([request])
+        request = self._session.submit(Request(Kind.LIMIT, body=body, ticket=check_ticket(ticket)))
+        self._session.wait_served([request])
         if request.fate == Fate.RANGE:
             raise ValueError(
-                f"times must fit the counters that the switch was built with (`times_bits`), not {times!r}"
+                f"max_times_sampled must fit the counters that the switch was built with (`times_bits`), not {max_times_sampled!r}"
             )
         assert request.status is not None
         return request.status.ticket
 
-    # Parameters
+    # Parameters of the network
 
     def set_parameters(
-        self, version: int, data: bytes | bytearray | memoryview | np.ndarray, *, shout: bool = True
+        self, version: int, data: bytes | bytearray | memoryview | np.ndarray, *, broadcast: bool = True
     ) -> None:
-        """Publishes a network's parameters for the table, from this client's log; versions rise. shout: sends them to
-        all other clients at once, whom they reach if nothing is lost on the way. MemoryExhaustedError if the log does
-        not hold them."""
+        """Publish the parameters of a network for the table.
+
+        Parameters
+        ----------
+        version : int
+            1 to 2^32 - 1; versions must rise.
+        data : bytes-like or array
+            The parameters; an array as its bytes in C order.
+        broadcast : bool
+            Send the parameters to all other clients at once. A client that misses a part reads it from the log.
+
+        Raises
+        ------
+        MemoryExhaustedError
+            If the log does not hold them.
+        ValueError
+            If the version is out of range.
+        """
         if not 0 < version < 2**32:
             raise ValueError(f"version must be 1 to {2**32 - 1}, not {version!r}")
         self._writer.seal()
-        plain = np.ascontiguousarray(data).tobytes() if isinstance(data, np.ndarray) else bytes(data)
-        self._parameters.set(int(version), plain, shout=shout)
+        content = np.ascontiguousarray(data).tobytes() if isinstance(data, np.ndarray) else bytes(data)
+        self._parameters.set(int(version), content, broadcast=broadcast)
 
-    def get_parameters(self, newer_than: int = 0, timeout: float = 0.0) -> tuple[int, bytes] | None:
-        """(version, bytes) of the newest parameters of the table above a version, as soon as there are any; None if
-        there are none within `timeout` seconds. What was shouted need not be loaded."""
+    def get_parameters(self, newer_than: int = 0, timeout_s: float = 0.0) -> tuple[int, bytes] | None:
+        """Return the latest parameters of the table.
+
+        Parameters
+        ----------
+        newer_than : int
+            Only versions above this one.
+        timeout_s : float
+            Seconds to wait for such a version.
+
+        Returns
+        -------
+        (int, bytes) or None
+            Version and data; None if there is no such version in time.
+        """
         self._writer.seal()
-        return self._parameters.get(newer_than, timeout)
+        return self._parameters.get(newer_than, timeout_s)
 
-    # Facts and files
+    # Statistics and checkpoints
 
     def statistics(self) -> Statistics:
-        """How table, switch and client are doing; what was sent and is not acknowledged may be in it or not.
-        SwitchUnreachableError."""
-        status, session, scale = self._session.look(), self._session, self._scale
+        """Read the state of table, switch and client. Requests that are not acknowledged may be in it or not."""
+        status, session, scale = self._session.read_status(), self._session, self._scale
         fates = dict(zip(Fate.__members__, session.control.registers(Register.REPLAY_FATES, len(Fate))))
-        self._writer.settle()
+        self._writer.process_answers()
         space = self._log.space
         return Statistics(
-            filled=status.filled,
+            size=status.filled,
             adds=status.adds,
-            draws=status.draws,
-            total=status.total / scale.scale,
-            lowest=float(scale.real(bucket_begin(status.lowest))),
-            highest=float(scale.real(bucket_begin(status.highest))),
+            samples=status.draws,
+            priority_sum=status.total / scale.scale,
+            min_priority=float(scale.to_real(bucket_start(status.lowest))),
+            max_priority=float(scale.to_real(bucket_start(status.highest))),
             ticket=status.ticket,
             version=status.version,
             fates=fates,
-            items_added=self._writer.added,
-            bytes_pushed=self._log.pushed + self._writer.pushed,
-            frames_written=self._writer.written,
-            frames_shared=self._writer.recent.found,
+            own_adds=self._writer.acknowledged,
+            bytes_sent=self._log.bytes_sent + self._writer.bytes_sent,
+            frames_written=self._writer.frames_written,
+            frames_shared=self._writer.frame_cache.hits,
             log_bytes=self.config.log_bytes,
-            log_used=(space.units - space.room(session.adds)) * UNIT_BYTES,
+            log_bytes_used=(space.units - space.free_units(session.adds)) * UNIT_BYTES,
             saturated=scale.saturated,
-            resent=session.channel.resent + session.inquiries.resent,
-            window=int(session.inquiries.window),
-            delay_s=session.channel.timer.delay_s or session.inquiries.timer.delay_s or 0.0,
+            retransmissions=session.channel.retransmissions + session.queries.retransmissions,
+            window=int(session.queries.window),
+            delay_s=session.channel.timer.delay_s or session.queries.timer.delay_s or 0.0,
         )
 
     def save(self, path: str | os.PathLike[str]) -> int:
-        """Writes the table's items to a file, while everything goes on; items that are overwritten meanwhile are left
-        out. Returns how many there are. Limits and parameters are not in it."""
+        """Write the items of the table to a file, while all clients continue. Items that are overwritten meanwhile are
+        left out. Limits and parameters are not in the file.
+
+        Parameters
+        ----------
+        path : path-like
+            The file.
+
+        Returns
+        -------
+        int
+            Items in the file.
+        """
         self.flush()
-        snapshot = read_table(self._session, self._layout, self._scale.scale)
-        snapshot.save(path)
-        return len(snapshot)
+        checkpoint = read_table(self._session, self._layout, self._scale.scale)
+        checkpoint.save(path)
+        return len(checkpoint)
 
     def restore(self, path: str | os.PathLike[str], *, share: tuple[int, int] = (0, 1), append: bool = False) -> int:
-        """Adds the items of a file, the oldest first, with the priorities that they had; the newest, if they are more
-        than the table has room for. Returns how many.
+        """Add the items of a file with their priorities, the oldest first. If the table has room for fewer, the newest
+        are added.
 
-        share: (k, n), this is client k of n that restore the file together, for a log of one session may not hold what
-        was in those of several. append: the table need not be empty. Others may add and draw meanwhile. ValueError,
-        MemoryExhaustedError.
+        Parameters
+        ----------
+        path : path-like
+            A file that `save` wrote.
+        share : (int, int)
+            (k, n): this is client k of n clients that restore the file together. The log of one session may not hold
+            what was in the logs of several.
+        append : bool
+            The table need not be empty, and other clients may use it meanwhile.
+
+        Returns
+        -------
+        int
+            Items added by this client.
+
+        Raises
+        ------
+        ValueError
+            If the file has other fields, or the table is not empty and `append` is False.
+        MemoryExhaustedError
+            If the log does not hold the items.
         """
-        part, of = share
-        if not 0 <= part < of:
+        part, clients = share
+        if not 0 <= part < clients:
             raise ValueError(f"share must be (k, n) with k from 0 to n - 1, not {share!r}")
-        snapshot = Snapshot.load(path)
-        if snapshot.layout.spec != self._layout.spec:
+        checkpoint = Checkpoint.load(path)
+        if checkpoint.layout.spec != self._layout.spec:
             raise ValueError(
-                f"a checkpoint must have the fields of this client's spec, but {os.fspath(path)!r} has {snapshot.layout.spec}"
+                f"a checkpoint must have the fields of this client's spec, but {os.fspath(path)!r} has {checkpoint.layout.spec}"
             )
-        if not append and (adds := self._session.look().adds):
+        if not append and (adds := self._session.read_status().adds):
             raise ValueError(
                 f"{adds} items were added to table {self._session.table} before: restart the switch, or restore with append=True"
             )
-        chosen = np.flatnonzero(snapshot.shares(of) == part)[-self.config.capacity :]
-        with self._writer.recent.widened(self.config.log_units):
-            for at in range(0, len(chosen), _RESTORED):
-                which = chosen[at : at + _RESTORED]
-                self._writer.add(
-                    snapshot.columns(which), self._scale.fixed(snapshot.priorities[which] / snapshot.scale)
-                )
+        chosen = np.flatnonzero(checkpoint.shares(clients) == part)[-self.config.capacity :]
+        with self._writer.frame_cache.enlarged(self.config.log_units):
+            for at in range(0, len(chosen), _RESTORED_AT_ONCE):
+                some = chosen[at : at + _RESTORED_AT_ONCE]
+                priorities = self._scale.to_integers(checkpoint.priorities[some] / checkpoint.scale)
+                self._writer.add(checkpoint.columns(some), priorities)
                 self.poll()
             self.flush()
         return len(chosen)
 
-    # The end
+    # Closing
 
     def reopen(self) -> None:
-        """After SessionLostError: takes a place anew. What was not acknowledged may or may not have been carried out,
-        and is forgotten here: whoever waits for it gets SessionLostError, and prefetching ends. NoFreeSessionError,
-        SwitchUnreachableError."""
+        """Open a new session after SessionLostError. The switch may or may not have executed requests that it has not
+        acknowledged; waiting for them raises SessionLostError. Prefetching ends.
+
+        Raises
+        ------
+        NoFreeSessionError
+            If all sessions of the service are in use.
+        """
         for prefetch in list(self._prefetches):
             prefetch.close()
         self._session.open()
         self._begin()
 
     def close(self) -> None:
-        """Sends what waits, gives the place up, and closes the transport. A second call does nothing."""
-        self._end(flush=True)
+        """Send what waits in the client, close the session and the transport. A second call does nothing."""
+        self._close(flush=True)
 
-    def _end(self, *, flush: bool) -> None:
+    def _close(self, *, flush: bool) -> None:
         if self._closed:
             return
         self._closed = True
@@ -435,13 +626,7 @@ class ReplayClient:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        self._end(flush=kind is None)
+        self._close(flush=kind is None)  # after an error, what waits in the client is not sent
 
     def __repr__(self) -> str:
         return f"<iswitch.replay.ReplayClient session {self._session.index}, table {self._session.table} at {self._session.address}>"
-
-
-def _ticket(ticket: int) -> int:
-    if not 0 <= ticket < 2**32:
-        raise ValueError(f"ticket must be 0, or a table's ticket below 2^32, not {ticket!r}")
-    return int(ticket)

@@ -1,5 +1,4 @@
-"""What can go wrong between a client and the replay service; every message says what happened and what to do about
-it."""
+"""Errors of the replay client. Each message says what happened and what to do about it."""
 
 from iswitch.errors import IswitchError
 from iswitch.wire.replay import Fate
@@ -8,27 +7,31 @@ __all__ = ["MemoryExhaustedError", "NoFreeSessionError", "NoReplayServiceError",
 
 
 class NoReplayServiceError(IswitchError):
-    """The switch was built without the replay service, or with one that the client's fields do not fit."""
+    """The switch was built without the replay service."""
 
 
 class NoFreeSessionError(IswitchError):
-    """All places for sessions are taken by clients that are there."""
+    """All sessions of the replay service belong to clients that are active."""
 
 
 class SessionLostError(IswitchError):
-    """The switch does not know this session any more: the client was silent for more than 10 s while another one needed
-    its place, or the switch restarted. What was not acknowledged may or may not have been carried out. To go on:
-    `reopen`, or make a new client."""
+    """The switch does not know this session any more. Either the client was silent for more than 10 s while another
+    client needed its session, or the switch restarted. The switch may or may not have executed requests that it has not
+    acknowledged. To go on, call `ReplayClient.reopen` or make a new client."""
 
 
 class MemoryExhaustedError(IswitchError):
-    """The session's log is full, and all that is in it belongs to items that are still in the table. What did not fit
-    was not added."""
+    """The session's log is full of data that items in the table still need. What did not fit was not added."""
 
 
 class NotServedError(IswitchError, TimeoutError):
-    """A request was not carried out within the time allowed because it had to wait, for `fate`. It was taken back, and
-    changed nothing."""
+    """A request had to wait for longer than `wait_s`. It was cancelled and changed nothing.
+
+    Attributes
+    ----------
+    fate : Fate
+        What the request waited for: TICKET, ITEMS, RATE or EMPTY.
+    """
 
     def __init__(self, message: str, fate: Fate):
         super().__init__(message)

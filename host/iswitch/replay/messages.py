@@ -1,4 +1,4 @@
-"""Requests as bytes, and what comes back taken apart: `iswitch.wire.replay` for a client."""
+"""Requests as bytes, and answers as Python records: `iswitch.wire.replay` for a client."""
 
 import struct
 from typing import NamedTuple
@@ -8,18 +8,18 @@ import numpy as np
 from iswitch.wire import Type, version_type
 from iswitch.wire.replay import END, REPLAY_HEADER, ROW_BYTES, STATUS, Kind
 
-__all__ = ["Header", "Reply", "Status", "encode", "parse", "serial"]
+__all__ = ["Header", "Reply", "Status", "encode", "parse"]
 
 
 class Header(NamedTuple):
-    """`wire.replay.REPLAY_HEADER` as Python integers."""
+    """`iswitch.wire.replay.REPLAY_HEADER` as Python integers."""
 
     version_type: int
     kind: int
     session: int
     table: int
     seq: int
-    count: int  # type: ignore[assignment]  # hides a method of tuples that nobody needs
+    count: int  # type: ignore[assignment]  # hides a method of tuples that nothing here uses
     fragments: int
     ticket: int
     token: int
@@ -27,7 +27,7 @@ class Header(NamedTuple):
 
 
 class Status(NamedTuple):
-    """`wire.replay.STATUS` as Python integers."""
+    """`iswitch.wire.replay.STATUS` as Python integers."""
 
     reason: int
     lowest: int
@@ -49,8 +49,8 @@ class Status(NamedTuple):
     nonce: int
 
 
-def _packing(record: "np.dtype[np.void]", fields: tuple[str, ...]) -> struct.Struct:
-    """How a record of unsigned integers is packed. ImportError if its fields are not those of the tuple."""
+def _struct_of(record: "np.dtype[np.void]", fields: tuple[str, ...]) -> struct.Struct:
+    """Return the struct that packs a record of unsigned integers. Raises ImportError if the record has other fields."""
     if record.names != fields:
         raise ImportError(f"a tuple must have the record's fields {record.names}, not {fields}")
     return struct.Struct(
@@ -58,7 +58,7 @@ def _packing(record: "np.dtype[np.void]", fields: tuple[str, ...]) -> struct.Str
     )
 
 
-_HEADER, _STATUS = _packing(REPLAY_HEADER, Header._fields), _packing(STATUS, Status._fields)
+_HEADER, _STATUS = _struct_of(REPLAY_HEADER, Header._fields), _struct_of(STATUS, Status._fields)
 _REQUEST, _ANSWER, _DATA = (version_type(type) for type in (Type.REQUEST, Type.ANSWER, Type.DATA))
 _BODY = REPLAY_HEADER.itemsize
 _ROWS = _BODY + STATUS.itemsize
@@ -66,8 +66,17 @@ _END = END.itemsize
 
 
 class Reply(NamedTuple):
-    """What the switch sent. status: of an ANSWER, None if it is DATA. rows: what comes behind the status, or the
-    payload of DATA."""
+    """A message from the switch.
+
+    Attributes
+    ----------
+    header : Header
+        The header behind UDP.
+    status : Status or None
+        The status of an ANSWER; None if the message is DATA.
+    rows : bytes
+        What follows the status of an ANSWER, or the payload of DATA.
+    """
 
     header: Header
     status: Status | None
@@ -86,14 +95,14 @@ def encode(
     ticket: int = 0,
     body: bytes = b"",
 ) -> bytes:
-    """A request's UDP payload. ValueError if the body is not whole rows."""
+    """Return the UDP payload of a request. Raises ValueError if the body does not consist of whole rows."""
     if len(body) % ROW_BYTES:
         raise ValueError(f"a body must be rows of {ROW_BYTES} bytes, not {len(body)} bytes")
     return _HEADER.pack(_REQUEST, kind, session, table, seq, count, fragments, ticket, token, 0) + body
 
 
 def parse(payload: memoryview) -> Reply | None:
-    """A UDP payload from the switch; None if it is none of the service's."""
+    """Parse a UDP payload from the switch. Return None if it is not a message of the replay service."""
     if len(payload) < _BODY + _END or payload[0] not in (_ANSWER, _DATA):
         return None
     header = Header._make(_HEADER.unpack_from(payload))
@@ -102,8 +111,3 @@ def parse(payload: memoryview) -> Reply | None:
     if len(payload) < _ROWS + _END:
         return None
     return Reply(header, Status._make(_STATUS.unpack_from(payload, _BODY)), bytes(payload[_ROWS:-_END]))
-
-
-def serial(number: int, than: int) -> int:
-    """How far a serial number modulo 2^32 is behind another one: -2^31 to 2^31 - 1."""
-    return (number - than + 2**31) % 2**32 - 2**31

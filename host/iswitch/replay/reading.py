@@ -1,5 +1,5 @@
-"""Items and pieces of logs, read with as many requests at a time as the network holds. What is gone by then is zeros,
-and said."""
+"""Read records, log units and whole transitions, with as many requests in flight as the network holds. What was
+overwritten in the meantime becomes zeros and is flagged."""
 
 import struct
 from functools import partial
@@ -7,54 +7,86 @@ from itertools import pairwise
 
 import numpy as np
 
-from iswitch.replay.inquiries import Inquiry
 from iswitch.replay.messages import Reply
-from iswitch.replay.records import Layout, units_of
+from iswitch.replay.queries import Query
+from iswitch.replay.records import Layout, units_for
 from iswitch.replay.session import Session
 from iswitch.wire.replay import FETCH_ROW, LOAD, PAYLOAD_BYTES, UNIT_BYTES, Kind
 
-__all__ = ["Fetching", "Loading", "Reading"]
+__all__ = ["LogRead", "RecordRead", "TransitionRead"]
 
-_UNITS = PAYLOAD_BYTES // UNIT_BYTES  # in a LOAD
+_LOAD_UNITS = PAYLOAD_BYTES // UNIT_BYTES
+"""The most units in a LOAD."""
 _SERIAL = 1 << 32
-_PLACE = struct.Struct("<IB3x")  # a LOAD
-if _PLACE.size != LOAD.itemsize:
-    raise ImportError(f"a LOAD is {LOAD.itemsize} bytes, not {_PLACE.size}")
+_LOAD_ROW = struct.Struct("<IB3x")
+if _LOAD_ROW.size != LOAD.itemsize:
+    raise ImportError(f"a LOAD is {LOAD.itemsize} bytes, not {_LOAD_ROW.size}")
 
 
-class Fetching:
-    """Records of items, u4, each of which is named once. When it is `done`: `records` (n, record_bytes) and `gone`
-    (n,)."""
+class RecordRead:
+    """Reads the records of items.
+
+    Parameters
+    ----------
+    session : Session
+        The session.
+    items : uint32 array of shape (n,)
+        Handles of the items, each once.
+
+    Attributes
+    ----------
+    records : uint8 array of shape (n, record_bytes)
+        The records, complete when `done` returns True.
+    overwritten : bool array of shape (n,)
+        Items that are not in the table any more.
+    queries : list of Query
+        The requests.
+    """
 
     def __init__(self, session: Session, items: np.ndarray):
         self.records = np.zeros((len(items), session.config.record_bytes), np.uint8)
-        self.gone = np.zeros(len(items), np.bool_)
+        self.overwritten = np.zeros(len(items), np.bool_)
         rows = np.zeros(len(items), FETCH_ROW)
         rows["item"] = items
-        most = session.config.records
-        self.inquiries = []
-        for at in range(0, len(items), most):
-            part = rows[at : at + most]
-            self.inquiries.append(
-                session.ask(Kind.FETCH, count=len(part), body=part.tobytes(), then=partial(self._take, at, len(part)))
-            )
-        self._left = len(self.inquiries)
+        limit = session.config.records
+        self.queries = []
+        for at in range(0, len(items), limit):
+            part = rows[at : at + limit]
+            on_reply = partial(self._store, at, len(part))
+            self.queries.append(session.query(Kind.FETCH, count=len(part), body=part.tobytes(), on_reply=on_reply))
+        self._missing = len(self.queries)
 
     def done(self) -> bool:
-        return not self._left
+        """Return True if all records are here."""
+        return not self._missing
 
-    def _take(self, at: int, count: int, reply: Reply) -> None:
+    def _store(self, at: int, count: int, reply: Reply) -> None:
         part = self.records[at : at + count]
         part[:] = np.frombuffer(reply.rows, np.uint8).reshape(part.shape)
-        self.gone[at : at + count] = reply.header.ticket >> np.arange(count) & 1
-        self._left -= 1
+        self.overwritten[at : at + count] = reply.header.ticket >> np.arange(count) & 1
+        self._missing -= 1
 
 
-class Loading:
-    """Ranges of logs, each once however often it is named, neighbours together. sessions, starts: (n,), units: of each.
+class LogRead:
+    """Reads ranges of logs. A range that is named several times is read once, and neighbours are read together.
 
-    When it is `done`, `index` tells for each range asked for which row of `data` (m, 64 units) has it, and `gone` (m,)
-    what is not there.
+    Parameters
+    ----------
+    session : Session
+        The session.
+    sessions : uint8 array of shape (n,)
+        Index of the session that owns the log, for each range.
+    starts : uint32 array of shape (n,)
+        The first unit of each range.
+    units : int
+        Units of each range.
+
+    Attributes
+    ----------
+    index : int array of shape (n,)
+        For each range, its row in `data` and `overwritten`.
+    queries : list of Query
+        The requests.
     """
 
     def __init__(self, session: Session, sessions: np.ndarray, starts: np.ndarray, units: int):
@@ -63,9 +95,9 @@ class Loading:
         self.units, self._session = units, session
         self._keys: list[int] = distinct.tolist()
         self._flat = np.zeros(len(distinct) * units * UNIT_BYTES, np.uint8)
-        self._gone_units = np.zeros(len(distinct) * units, np.bool_)
-        self.inquiries: list[Inquiry] = []
-        self._left = 0
+        self._overwritten_units = np.zeros(len(distinct) * units, np.bool_)
+        self.queries: list[Query] = []
+        self._missing = 0
         first = 0
         for k in range(1, len(distinct) + 1):
             if (
@@ -73,124 +105,133 @@ class Loading:
                 or self._keys[k] != self._keys[k - 1] + units
                 or self._keys[k] // _SERIAL != self._keys[first] // _SERIAL
             ):
-                self._ask(first * units, k * units)  # they lie one behind another
+                self._request(first * units, k * units)  # these ranges are adjacent
                 first = k
 
-    def _ask(self, begin: int, end: int) -> None:
-        """For units, counted as they lie in `_flat`."""
-        for unit in range(begin, end, _UNITS):
-            key, count = self._keys[unit // self.units] + unit % self.units, min(_UNITS, end - unit)
-            body = _PLACE.pack(key % _SERIAL, key // _SERIAL)
-            self.inquiries.append(
-                self._session.ask(Kind.LOAD, count=count, body=body, then=partial(self._take, unit, unit + count))
-            )
-            self._left += 1
+    def _request(self, begin: int, end: int) -> None:
+        """Request units, counted as they lie in `_flat`."""
+        for unit in range(begin, end, _LOAD_UNITS):
+            key, count = self._keys[unit // self.units] + unit % self.units, min(_LOAD_UNITS, end - unit)
+            body = _LOAD_ROW.pack(key % _SERIAL, key // _SERIAL)
+            on_reply = partial(self._store, unit, unit + count)
+            self.queries.append(self._session.query(Kind.LOAD, count=count, body=body, on_reply=on_reply))
+            self._missing += 1
 
     @property
     def data(self) -> np.ndarray:
+        """The distinct ranges, uint8 of shape (m, 64 * units)."""
         return self._flat.reshape(-1, self.units * UNIT_BYTES)
 
     @property
-    def gone(self) -> np.ndarray:
-        return np.asarray(self._gone_units.reshape(-1, self.units).any(axis=1))
+    def overwritten(self) -> np.ndarray:
+        """Ranges that are not in the log any more, bool of shape (m,)."""
+        return np.asarray(self._overwritten_units.reshape(-1, self.units).any(axis=1))
 
     def done(self) -> bool:
-        return not self._left
+        """Return True if all ranges are here."""
+        return not self._missing
 
-    def _take(self, unit: int, end: int, reply: Reply) -> None:
-        self._left -= 1
+    def _store(self, unit: int, end: int, reply: Reply) -> None:
+        self._missing -= 1
         if not reply.header.ticket and len(reply.rows) == (end - unit) * UNIT_BYTES:
             self._flat[unit * UNIT_BYTES : end * UNIT_BYTES] = np.frombuffer(reply.rows, np.uint8)
         elif unit // self.units == (end - 1) // self.units:
-            self._gone_units[unit:end] = True
-        else:  # something of it is gone, and perhaps not all: each range by itself
-            for begin, cut in pairwise([unit, *range((unit // self.units + 1) * self.units, end, self.units), end]):
-                self._ask(begin, cut)
+            self._overwritten_units[unit:end] = True
+        else:  # some of it was overwritten, and perhaps not all: request each range by itself
+            cuts = [unit, *range((unit // self.units + 1) * self.units, end, self.units), end]
+            for begin, cut in pairwise(cuts):
+                self._request(begin, cut)
 
 
-class Reading:
-    """Whole transitions: records first, then the blobs they name, then the frames. items: u4, each once.
+class TransitionRead:
+    """Reads whole transitions: first records, then the blobs that they refer to, then the frames.
 
-    When `advance` says so: `columns` by field, (n, ...), zeros where `gone` (n,) is set.
+    Parameters
+    ----------
+    session : Session
+        The session.
+    layout : Layout
+        Where fields are stored.
+    items : uint32 array of shape (n,)
+        Handles of the items, each once.
+
+    Attributes
+    ----------
+    columns : dict of str to array of shape (n, ...)
+        The fields, complete when `advance` returns True. Overwritten items are zeros.
+    overwritten : bool array of shape (n,)
+        Items that are not in the table any more, or whose data is not in the log any more.
     """
 
     def __init__(self, session: Session, layout: Layout, items: np.ndarray):
         self.session, self.layout = session, layout
         self.columns: dict[str, np.ndarray] = {}
-        self._fetching = Fetching(session, items)
-        self._blobs: Loading | None = None
-        self._frames: dict[int, Loading] = {}  # by their size in units
+        self._records_read = RecordRead(session, items)
+        self._blobs_read: LogRead | None = None
+        self._frames_read: dict[int, LogRead] = {}  # by their size in units
         self._stage = 0
 
     @property
-    def inquiries(self) -> list[Inquiry]:
-        """What is on its way."""
-        loadings = [*([self._blobs] if self._blobs else []), *self._frames.values()]
-        return [*self._fetching.inquiries, *(inquiry for loading in loadings for inquiry in loading.inquiries)]
+    def queries(self) -> list[Query]:
+        """All requests so far."""
+        reads = [*([self._blobs_read] if self._blobs_read else []), *self._frames_read.values()]
+        return [*self._records_read.queries, *(query for read in reads for query in read.queries)]
 
     def advance(self) -> bool:
-        """Goes on as far as what has come allows; whether all is here."""
-        if self._stage == 0 and self._fetching.done():
-            self.gone = self._fetching.gone
-            self._there = np.flatnonzero(~self.gone)
-            self._records = self._fetching.records.view(self.layout.record)[self._there, 0]
+        """Continue as far as possible with what has come. Return True if everything is here."""
+        if self._stage == 0 and self._records_read.done():
+            self.overwritten = self._records_read.overwritten
+            self._present = np.flatnonzero(~self.overwritten)
+            self._records = self._records_read.records.view(self.layout.record)[self._present, 0]
             if self.layout.blob:
-                starts = self.layout.blob_starts(self._records)
-                self._blobs = Loading(self.session, self.layout.sessions(self._records), starts, self.layout.blob_units)
+                sessions, starts = self.layout.sessions(self._records), self.layout.blob_starts(self._records)
+                self._blobs_read = LogRead(self.session, sessions, starts, self.layout.blob_units)
             self._stage = 1
-        if self._stage == 1 and (self._blobs is None or self._blobs.done()):
-            self._take_records(self._blobs)
-            self._ask_for_frames()
+        if self._stage == 1 and (self._blobs_read is None or self._blobs_read.done()):
+            self._unpack(self._blobs_read)
+            self._request_frames()
             self._stage = 2
-        if self._stage == 2 and all(frames.done() for frames in self._frames.values()):
+        if self._stage == 2 and all(frames.done() for frames in self._frames_read.values()):
             self._assemble()
             self._stage = 3
         return self._stage == 3
 
-    def _take_records(self, blobs: Loading | None) -> None:
-        """Fields as they are packed, of the items that are there so far."""
+    def _unpack(self, blobs: LogRead | None) -> None:
+        """Unpack the fields of records and blobs, of the items that are present so far."""
         self._packed = {name: self._records[name] for name in self._records.dtype.names or ()}
         if blobs is not None and self.layout.blob:
-            rows = np.ascontiguousarray(blobs.data[blobs.index, : self.layout.blob.itemsize]).view(self.layout.blob)[
-                :, 0
-            ]
-            whole = ~blobs.gone[blobs.index]
-            self.gone[self._there[~whole]] = True
-            self._packed = {
-                name: column[whole]
-                for name, column in (self._packed | {name: rows[name] for name in rows.dtype.names or ()}).items()
-            }
-            self._records, self._there = self._records[whole], self._there[whole]
+            octets = np.ascontiguousarray(blobs.data[blobs.index, : self.layout.blob.itemsize])
+            rows = octets.view(self.layout.blob)[:, 0]
+            present = ~blobs.overwritten[blobs.index]
+            self.overwritten[self._present[~present]] = True
+            columns = self._packed | {name: rows[name] for name in rows.dtype.names or ()}
+            self._packed = {name: column[present] for name, column in columns.items()}
+            self._records, self._present = self._records[present], self._present[present]
 
-    def _ask_for_frames(self) -> None:
-        """Those of one size together, whichever field they are in."""
-        self._sizes = {name: units_of(self.layout.spec[name].frame_bytes) for name in self.layout.stacked}
+    def _request_frames(self) -> None:
+        """Request the frames of all stacked fields. Frames of the same size are requested together."""
+        self._sizes = {name: units_for(self.layout.spec[name].frame_bytes) for name in self.layout.stacked}
         for units in set(self._sizes.values()):
-            positions = np.concatenate(
-                [self._packed[name].ravel() for name, size in self._sizes.items() if size == units]
-            )
-            each = [
-                np.repeat(self.layout.sessions(self._records), self.layout.spec[name].stacked)
-                for name, size in self._sizes.items()
-                if size == units
+            names = [name for name, size in self._sizes.items() if size == units]
+            positions = np.concatenate([self._packed[name].ravel() for name in names])
+            sessions = [
+                np.repeat(self.layout.sessions(self._records), self.layout.spec[name].stacked) for name in names
             ]
-            self._frames[units] = Loading(self.session, np.concatenate(each), positions, units)
+            self._frames_read[units] = LogRead(self.session, np.concatenate(sessions), positions, units)
 
     def _assemble(self) -> None:
-        taken = dict.fromkeys(self._frames, 0)  # of each size, so many places belong to the fields before
+        """Put the stacks together, and spread all fields over the items that were asked for."""
+        used = dict.fromkeys(self._frames_read, 0)  # of each size, places that belong to the fields before
         for name, units in self._sizes.items():
-            field, loading = self.layout.spec[name], self._frames[units]
-            index = loading.index[taken[units] : taken[units] + self._packed[name].size].reshape(
-                self._packed[name].shape
-            )
-            taken[units] += index.size
-            self.gone[self._there] |= loading.gone[index].any(axis=1)
-            images = (
-                np.ascontiguousarray(loading.data[:, : field.frame_bytes]).view(field.kind).reshape(-1, *field.axes[1:])
-            )
-            self._packed[name] = images[index]
+            field, frames = self.layout.spec[name], self._frames_read[units]
+            positions = self._packed[name]
+            index = frames.index[used[units] : used[units] + positions.size].reshape(positions.shape)
+            used[units] += index.size
+            self.overwritten[self._present] |= frames.overwritten[index].any(axis=1)
+            images = np.ascontiguousarray(frames.data[:, : field.frame_bytes]).view(field.wire_dtype)
+            self._packed[name] = images.reshape(-1, *field.axes[1:])[index]
         for name, field in self.layout.spec.items():
-            column = np.zeros((len(self.gone), *field.axes), field.kind)
-            column[self._there] = self._packed[name]
-            column[self.gone] = 0
+            column = np.zeros((len(self.overwritten), *field.axes), field.wire_dtype)
+            column[self._present] = self._packed[name]
+            column[self.overwritten] = 0
             self.columns[name] = column

@@ -1,10 +1,13 @@
-"""What a transition is made of, and where its parts lie: in the item's record, and what does not fit in the session's
-log.
+"""The fields of a transition, and where they are stored: in the item's record, and in the session's log.
 
-A record is, in this order: one byte with the index of the session in whose log the rest is, if there is a rest; the
-first unit of the item's own blob in that log, if there is one; then fields and the positions of stacked fields' frames,
-the smallest first, as many as fit. The others are in the blob, in the same order. All is packed and little-endian.
-Every client with the same fields and the same `record_bytes` comes to the same layout.
+A record contains, in this order:
+
+1. one byte with the index of the session whose log holds the rest, if there is a rest;
+2. the first log unit of the item's own blob, if the item has one;
+3. fields, and the log positions of frames of stacked fields: the smallest first, as many as fit.
+
+All other fields are in the blob, in the same order. Everything is packed and little-endian. All clients with the same
+fields and the same `record_bytes` compute the same layout.
 """
 
 from collections.abc import Mapping
@@ -16,30 +19,44 @@ import numpy.typing as npt
 
 from iswitch.wire.replay import UNIT_BYTES
 
-__all__ = ["Field", "Layout", "units_of"]
+__all__ = ["Field", "Layout", "units_for"]
 
 _POSITION = np.dtype("<u4")
-_SESSION, _BLOB, _SPARE = "log.session", "log.blob", "log.spare"
+_SESSION, _BLOB, _PADDING = "log.session", "log.blob", "log.padding"
 
 
-def units_of(size: int) -> int:
-    """Units of a log that so many bytes take."""
+def units_for(size: int) -> int:
+    """Return how many log units `size` bytes take."""
     return -(-size // UNIT_BYTES)
 
 
-def _fits(array: np.ndarray, kind: "np.dtype[Any]") -> bool:
-    """Integers that another type of integers has too."""
-    if array.dtype.kind not in "iub" or kind.kind not in "iu":
+def _integers_fit(array: np.ndarray, dtype: "np.dtype[Any]") -> bool:
+    """Return True if an array holds integers that an integer type can represent."""
+    if array.dtype.kind not in "iub" or dtype.kind not in "iu":
         return False
-    return not array.size or bool(np.iinfo(kind).min <= array.min() and array.max() <= np.iinfo(kind).max)
+    return not array.size or bool(np.iinfo(dtype).min <= array.min() and array.max() <= np.iinfo(dtype).max)
 
 
 @dataclass(frozen=True)
 class Field:
-    """One of the arrays of which a transition consists.
+    """One array of a transition.
 
-    stacked: its first axis is a stack of so many frames; every distinct frame is sent and kept once, however many
-    transitions it is part of. 0: it is not.
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Shape of the array in one transition; () for a number.
+    dtype : data-type
+        Type of its elements. Python objects are not possible.
+    stacked : int
+        Number of frames if the first axis is a stack of frames, else 0. Each distinct frame is sent and stored once,
+        however many transitions contain it.
+
+    Raises
+    ------
+    TypeError
+        If the type holds Python objects.
+    ValueError
+        If the first axis of a stacked field is not `stacked` long.
     """
 
     shape: tuple[int, ...] | int
@@ -48,8 +65,8 @@ class Field:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", self.axes)
-        object.__setattr__(self, "dtype", self.kind)
-        if self.kind.hasobject:
+        object.__setattr__(self, "dtype", self.wire_dtype)
+        if self.wire_dtype.hasobject:
             raise TypeError("a Field's dtype must be plain numbers, not Python objects")
         if self.stacked and (len(self.axes) < 2 or self.axes[0] != self.stacked):
             raise ValueError(
@@ -58,17 +75,19 @@ class Field:
             )
 
     @property
-    def kind(self) -> "np.dtype[Any]":
+    def wire_dtype(self) -> "np.dtype[Any]":
+        """The type as a numpy dtype, little-endian."""
         return np.dtype(self.dtype).newbyteorder("<")
 
     @property
     def axes(self) -> tuple[int, ...]:
+        """The shape as a tuple."""
         return (self.shape,) if isinstance(self.shape, int) else tuple(self.shape)
 
     @property
     def size(self) -> int:
-        """Bytes of the whole."""
-        return self.kind.itemsize * int(np.prod(self.axes, dtype=np.int64))
+        """Bytes of the whole array."""
+        return self.wire_dtype.itemsize * int(np.prod(self.axes, dtype=np.int64))
 
     @property
     def frame_bytes(self) -> int:
@@ -77,10 +96,32 @@ class Field:
 
 
 class Layout:
-    """Where the fields of a transition lie. record: dtype of a record. blob: of what is in the log for each item; None
-    if nothing. stacked: names of stacked fields. logged: anything is in the log.
+    """Where the fields of a transition are stored.
 
-    ValueError if the spec is empty or a name starts with "log.".
+    Parameters
+    ----------
+    spec : mapping of str to Field
+        The fields of a transition.
+    record_bytes : int
+        Size of a record in the switch.
+
+    Attributes
+    ----------
+    record : dtype
+        Type of a record.
+    blob : dtype or None
+        Type of what each item has in the log for itself; None if it has nothing.
+    stacked : list of str
+        Names of the stacked fields.
+    uses_log : bool
+        True if anything is in the log.
+
+    Raises
+    ------
+    ValueError
+        If there are no fields, or a name starts with "log.".
+    TypeError
+        If a value of `spec` is not a Field.
     """
 
     def __init__(self, spec: Mapping[str, Field], record_bytes: int):
@@ -92,17 +133,17 @@ class Layout:
         self.spec, self.record_bytes = dict(spec), record_bytes
         self.stacked = [name for name, field in spec.items() if field.stacked]
         parts: dict[str, tuple[Any, ...]] = {
-            name: (name, _POSITION, (field.stacked,)) if field.stacked else (name, field.kind, field.axes)
+            name: (name, _POSITION, (field.stacked,)) if field.stacked else (name, field.wire_dtype, field.axes)
             for name, field in spec.items()
         }
         sizes = {name: np.dtype([part]).itemsize for name, part in parts.items()}
         order = sorted(parts, key=lambda name: (sizes[name], name))
-        whole = sum(sizes.values())
+        needed = sum(sizes.values())
         header: list[tuple[Any, ...]] = []
         inline = order
-        if self.stacked or whole > record_bytes:
+        if self.stacked or needed > record_bytes:
             header = [(_SESSION, "u1")]
-        if whole + len(header) > record_bytes:
+        if needed + len(header) > record_bytes:
             header.append((_BLOB, _POSITION))
             room = record_bytes - 1 - _POSITION.itemsize
             inline = []
@@ -113,43 +154,59 @@ class Layout:
                 inline.append(name)
         rest = order[len(inline) :]
         packed = header + [parts[name] for name in inline]
-        spare = record_bytes - np.dtype(packed).itemsize
-        self.record = np.dtype([*packed, *([(_SPARE, "u1", (spare,))] if spare else [])])
+        padding = record_bytes - np.dtype(packed).itemsize
+        self.record = np.dtype([*packed, *([(_PADDING, "u1", (padding,))] if padding else [])])
         self.blob = np.dtype([parts[name] for name in rest]) if rest else None
-        self.logged = bool(header)
+        self.uses_log = bool(header)
 
     @property
     def blob_units(self) -> int:
-        """Units of the log that each item has to itself."""
-        return units_of(self.blob.itemsize) if self.blob else 0
+        """Log units that each item has to itself."""
+        return units_for(self.blob.itemsize) if self.blob else 0
 
     @property
     def item_bytes(self) -> int:
-        """Bytes of a whole transition, every frame counted as often as it is in it."""
+        """Bytes of one transition, where every frame counts as often as the transition contains it."""
         return sum(field.size for field in self.spec.values())
 
-    def columns(self, data: Mapping[str, Any]) -> tuple[int, dict[str, np.ndarray]]:
-        """The number of transitions in arrays with a leading axis, and the arrays in the fields' types. ValueError,
-        TypeError if they are not what the spec says."""
+    def to_columns(self, data: Mapping[str, Any]) -> tuple[int, dict[str, np.ndarray]]:
+        """Convert transitions to arrays of the fields' types.
+
+        Parameters
+        ----------
+        data : mapping of str to array of shape (n, ...)
+            The transitions, by field.
+
+        Returns
+        -------
+        count : int
+            The number of transitions, n.
+        columns : dict of str to array of shape (n, ...)
+            The arrays, in the types of the fields.
+
+        Raises
+        ------
+        ValueError
+            If fields are missing or unknown, or shapes are wrong.
+        TypeError
+            If a conversion would lose information.
+        """
         if set(data) != set(self.spec):
-            lacking, strange = sorted(set(self.spec) - set(data)), sorted(set(data) - set(self.spec))
-            raise ValueError(
-                "a transition must have the fields of the spec: "
-                + "; ".join(
-                    [
-                        f"{', '.join(lacking)} lack" if lacking else "",
-                        f"{', '.join(strange)} are unknown" if strange else "",
-                    ]
-                ).strip("; ")
-            )
-        arrays, count = {}, -1
+            missing, unknown = sorted(set(self.spec) - set(data)), sorted(set(data) - set(self.spec))
+            complaints = [
+                f"{', '.join(missing)} {'are' if len(missing) > 1 else 'is'} missing" if missing else "",
+                f"{', '.join(unknown)} {'are' if len(unknown) > 1 else 'is'} unknown" if unknown else "",
+            ]
+            raise ValueError("a transition must have the fields of the spec: " + "; ".join(filter(None, complaints)))
+        columns, count = {}, -1
         for name, field in self.spec.items():
             array = np.asarray(data[name])
-            if not (np.can_cast(array.dtype, field.kind, "same_kind") or _fits(array, field.kind)):
+            if not (np.can_cast(array.dtype, field.wire_dtype, "same_kind") or _integers_fit(array, field.wire_dtype)):
                 raise TypeError(
-                    f"{name} must be {field.kind}, not {array.dtype}, which would lose what it means: convert it before"
+                    f"{name} must be {field.wire_dtype}, not {array.dtype}, because the conversion would lose information: convert it "
+                    "yourself"
                 )
-            array = array.astype(field.kind, copy=False)
+            array = array.astype(field.wire_dtype, copy=False)
             if array.shape[1:] != field.axes or array.ndim == 0:
                 raise ValueError(
                     f"{name} must have the shape (n, {', '.join(map(str, field.axes))}), not {array.shape}".replace(
@@ -160,36 +217,52 @@ class Layout:
                 raise ValueError(
                     f"all fields must have as many transitions as the first, {count}, but {name} has {len(array)}"
                 )
-            arrays[name], count = array, len(array)
-        return count, arrays
+            columns[name], count = array, len(array)
+        return count, columns
 
-    def pack(
-        self, arrays: Mapping[str, np.ndarray], positions: Mapping[str, np.ndarray], blobs: np.ndarray, session: int
+    def pack_records(
+        self, columns: Mapping[str, np.ndarray], positions: Mapping[str, np.ndarray], blobs: np.ndarray, session: int
     ) -> np.ndarray:
-        """Records, of arrays with a leading axis. positions: of stacked fields' frames, (n, k). blobs: where each
-        item's is, (n,)."""
-        count = len(next(iter(arrays.values())))
-        records = np.zeros(count, self.record)
+        """Pack transitions into records.
+
+        Parameters
+        ----------
+        columns : mapping of str to array of shape (n, ...)
+            The transitions, by field.
+        positions : mapping of str to uint32 array of shape (n, stacked)
+            For each stacked field, the first log unit of each frame.
+        blobs : uint32 array of shape (n,)
+            The first log unit of each item's blob.
+        session : int
+            Index of the session that owns the log.
+
+        Returns
+        -------
+        array of shape (n,) and type `record`
+            The records.
+        """
+        records = np.zeros(len(next(iter(columns.values()))), self.record)
         for name in self.record.names or ():
             if name == _SESSION:
                 records[name] = session
             elif name == _BLOB:
                 records[name] = blobs
-            elif name != _SPARE:
-                records[name] = positions[name] if name in positions else arrays[name]
+            elif name != _PADDING:
+                records[name] = positions[name] if name in positions else columns[name]
         return records
 
-    def pack_blobs(self, arrays: Mapping[str, np.ndarray], positions: Mapping[str, np.ndarray]) -> np.ndarray:
-        """What goes to the log for each item, (n,) of `blob`."""
-        blobs = np.zeros(len(next(iter(arrays.values()))), self.blob)
+    def pack_blobs(self, columns: Mapping[str, np.ndarray], positions: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Pack what goes to the log for each item. Parameters as in `pack_records`; returns an array of shape (n,) and
+        type `blob`."""
+        blobs = np.zeros(len(next(iter(columns.values()))), self.blob)
         for name in blobs.dtype.names or ():
-            blobs[name] = positions[name] if name in positions else arrays[name]
+            blobs[name] = positions[name] if name in positions else columns[name]
         return blobs
 
     def sessions(self, records: np.ndarray) -> np.ndarray:
-        """In whose log the rest of each record is, u1."""
+        """Return the index of the session whose log holds the rest of each record, as uint8."""
         return np.asarray(records[_SESSION])
 
     def blob_starts(self, records: np.ndarray) -> np.ndarray:
-        """First units of the items' blobs, u4."""
+        """Return the first log unit of each item's blob, as uint32."""
         return np.asarray(records[_BLOB])

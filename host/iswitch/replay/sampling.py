@@ -1,41 +1,58 @@
-"""A batch on its way: what was drawn, then the transitions, then their weights."""
+"""Sample a batch: first items, then their transitions, then their importance weights."""
 
 import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from iswitch.replay.channel import Request
-from iswitch.replay.inquiries import Inquiry
 from iswitch.replay.priorities import Normalize, Scale, importance_weights
-from iswitch.replay.reading import Reading
+from iswitch.replay.queries import Query
+from iswitch.replay.reading import TransitionRead
 from iswitch.replay.records import Layout
-from iswitch.replay.seeds import spread
+from iswitch.replay.request import Request
+from iswitch.replay.seeds import hash_seed
 from iswitch.replay.session import Session
 from iswitch.wire.replay import SAMPLE, SAMPLED_ROW, Fate, Kind
 
-__all__ = ["Batch", "Sampling", "Wish"]
+__all__ = ["Batch", "SampleOptions", "SampleOperation"]
 
 _WORD = 1 << 64
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Transitions that were drawn. n: as many as were asked for, the same one perhaps several times.
+    """A batch of n sampled transitions. The same transition can be in it several times.
 
-    data: by field, (n, ...). items: handles, u4, (n,). priorities: float64, (n,), as they were when drawn. weights:
-    importance weights, float32, (n,). gone: bool, (n,): overwritten between draw and delivery; its data is zeros and
-    its weight 0. total, filled: of the table at that moment: sum of priorities, and items. ticket: the table's behind it.
-    seed: with which the same priorities give the same draws.
+    Attributes
+    ----------
+    data : dict of str to array of shape (n, ...)
+        The transitions, by field.
+    items : uint32 array of shape (n,)
+        Handles of the items, for `ReplayClient.update_priority`.
+    priorities : float64 array of shape (n,)
+        The priorities with which the items were sampled.
+    weights : float32 array of shape (n,)
+        Importance weights.
+    overwritten : bool array of shape (n,)
+        Items that were overwritten after they were sampled and before their data was read. Their data is zeros and
+        their weight is 0.
+    table_priority : float
+        Sum of all priorities of the table when the batch was sampled.
+    table_size : int
+        Items in the table when the batch was sampled.
+    ticket : int
+        The table's ticket after this operation.
+    seed : int
+        The seed. The same seed samples the same items from the same priorities.
     """
 
     data: dict[str, np.ndarray] = field(repr=False)
     items: np.ndarray = field(repr=False)
     priorities: np.ndarray = field(repr=False)
     weights: np.ndarray = field(repr=False)
-    gone: np.ndarray = field(repr=False)
-    total: float
-    filled: int
+    overwritten: np.ndarray = field(repr=False)
+    table_priority: float
+    table_size: int
     ticket: int
     seed: int
 
@@ -44,99 +61,120 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What a batch shall be; see `ReplayClient.sample`."""
+class SampleOptions:
+    """How to sample a batch: the parameters of `ReplayClient.sample` of the same names."""
 
     count: int
     beta: float
     stratified: bool
     normalize: Normalize
-    items: int
+    min_adds: int
 
-    def check(self, most: int) -> None:
-        """ValueError for what cannot be."""
-        if isinstance(self.count, bool) or not isinstance(self.count, (int, np.integer)) or not 1 <= self.count <= most:
+    def check(self, limit: int) -> None:
+        """Raise ValueError if an option is wrong, where `limit` is the largest batch that the switch can sample."""
+        count = self.count
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= limit:
             raise ValueError(
-                f"a batch must have 1 to {most} draws, as many as the switch makes at a time, not {self.count!r}"
+                f"a batch must have 1 to {limit} items, the most that the switch samples at once, not {count!r}"
             )
         if not (self.beta >= 0 and math.isfinite(self.beta)):
             raise ValueError(f"beta must be at least 0, not {self.beta!r}")
         if self.normalize not in ("batch", "table"):
             raise ValueError(f'normalize must be "batch" or "table", not {self.normalize!r}')
-        if not 0 <= self.items < 2**31:
-            raise ValueError(f"items must be 0 to {2**31 - 1}, not {self.items!r}")
+        if not 0 <= self.min_adds < 2**31:
+            raise ValueError(f"min_adds must be 0 to {2**31 - 1}, not {self.min_adds!r}")
 
 
-class Sampling:
-    """A SAMPLE and all that follows from it. `advance` until it is true; then `batch`."""
+class SampleOperation:
+    """A SAMPLE request and everything that follows from it. Call `advance` until it returns True, then read `batch`.
+
+    Parameters
+    ----------
+    session : Session
+        The session.
+    layout : Layout
+        Where fields are stored.
+    scale : Scale
+        Converts priorities.
+    options : SampleOptions
+        How to sample.
+    seed : int
+        0 to 2^128 - 1.
+    ticket : int
+        0, or the ticket of the table to wait for.
+    can_yield : bool
+        If the request has to wait, let other requests of the client pass.
+    """
 
     def __init__(
         self,
         session: Session,
         layout: Layout,
         scale: Scale,
-        wish: Wish,
+        options: SampleOptions,
         seed: int,
         *,
         ticket: int = 0,
-        yields: bool = False,
+        can_yield: bool = False,
     ):
-        self.session, self.layout, self.scale, self.wish, self.seed = session, layout, scale, wish, seed
+        self.session, self.layout, self.scale, self.options, self.seed = session, layout, scale, options, seed
         body = np.zeros(1, SAMPLE)
-        body["items"] = wish.items if session.adds < wish.items else 0  # the switch counts modulo 2^32
-        body["stride"] = _WORD // wish.count if wish.stratified and wish.count > 1 else 0
-        body["seed"] = spread(seed) % _WORD, spread(seed) >> 64
-        self.request = session.put(
-            Request(Kind.SAMPLE, count=int(wish.count), body=body.tobytes(), ticket=ticket, yields=yields),
-            patient=yields,
+        # The switch compares numbers modulo 2^32: ask for it only if it is not true already.
+        body["items"] = options.min_adds if session.adds < options.min_adds else 0
+        body["stride"] = _WORD // options.count if options.stratified and options.count > 1 else 0
+        body["seed"] = hash_seed(seed) % _WORD, hash_seed(seed) >> 64
+        request = Request(
+            Kind.SAMPLE, count=int(options.count), body=body.tobytes(), ticket=ticket, can_yield=can_yield
         )
-        self._reading: Reading | None = None
+        self.request = session.submit(request, keep_deadline=can_yield)
+        self._read: TransitionRead | None = None
         self._batch: Batch | None = None
 
     @property
-    def inquiries(self) -> list[Inquiry]:
-        return self._reading.inquiries if self._reading else []
+    def queries(self) -> list[Query]:
+        """The requests for the batch's transitions, so far."""
+        return self._read.queries if self._read else []
 
     def advance(self) -> bool:
-        """Goes on as far as what has come allows; whether it is over: the batch is here, or was given up."""
+        """Continue as far as possible with what has come. Return True if the batch is here or was cancelled."""
         if self._batch or not self.request.settled:
             return self._batch is not None
         if self.request.fate != Fate.DONE:
             return True
-        if self._reading is None:
-            self._drawn = np.frombuffer(self.request.rows, SAMPLED_ROW)
-            items, self._of = np.unique(self._drawn["item"], return_inverse=True)
-            self._reading = Reading(self.session, self.layout, items)
-        if self._reading.advance():
-            self._batch = self._assembled(self._reading)
+        if self._read is None:
+            self._sampled = np.frombuffer(self.request.rows, SAMPLED_ROW)
+            items, self._index = np.unique(self._sampled["item"], return_inverse=True)
+            self._read = TransitionRead(self.session, self.layout, items)
+        if self._read.advance():
+            self._batch = self._assemble(self._read)
         return self._batch is not None
 
     @property
     def batch(self) -> Batch:
-        """NotServedError if the draws were given up, SessionLostError if nobody knows."""
+        """The batch. Raises NotServedError if it was cancelled, SessionLostError if its fate is unknown."""
         if self._batch is None:
-            raise self.session.given_up(self.request)
+            raise self.session.unserved_error(self.request)
         return self._batch
 
-    def _assembled(self, reading: Reading) -> Batch:
-        status, wish = self.request.status, self.wish
+    def _assemble(self, read: TransitionRead) -> Batch:
+        status, options = self.request.status, self.options
         assert status is not None
-        gone, fixed = reading.gone[self._of], self._drawn["priority"]
+        overwritten, integers = read.overwritten[self._index], self._sampled["priority"]
         weights = importance_weights(
-            fixed,
+            integers,
             total=status.total,
             filled=status.filled,
-            beta=wish.beta,
+            beta=options.beta,
             lowest=status.lowest,
-            gone=gone,
-            normalize=wish.normalize,
+            overwritten=overwritten,
+            normalize=options.normalize,
         )
         return Batch(
-            {name: column[self._of] for name, column in reading.columns.items()},
-            self._drawn["item"].copy(),
-            self.scale.real(fixed),
+            {name: column[self._index] for name, column in read.columns.items()},
+            self._sampled["item"].copy(),
+            self.scale.to_real(integers),
             weights,
-            gone,
+            overwritten,
             status.total / self.scale.scale,
             status.filled,
             status.ticket,

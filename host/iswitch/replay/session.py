@@ -1,49 +1,53 @@
-"""A client's place at the service: opened, driven over a transport, closed. No threads: everything goes on whenever it
-is called."""
+"""A client's session with the replay service: opened, driven over a transport, closed.
 
-import math
+A session has no thread. It sends and receives whenever one of its methods is called.
+"""
+
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from iswitch.config import Replay
 from iswitch.control.client import Control
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.errors import IswitchError, SwitchUnreachableError
-from iswitch.replay.channel import Channel, Request
+from iswitch.replay.channel import Channel
 from iswitch.replay.errors import NoFreeSessionError, NoReplayServiceError, NotServedError, SessionLostError
-from iswitch.replay.inquiries import Inquiries, Inquiry
-from iswitch.replay.messages import Reply, Status, encode, parse, serial
-from iswitch.wire import Type
-from iswitch.wire.replay import PAYLOAD_BYTES, SESSION_SILENT_US, Fate, Kind
+from iswitch.replay.messages import Reply, Status, encode, parse
+from iswitch.replay.queries import Queries, Query
+from iswitch.replay.request import Request
+from iswitch.replay.unserved import unserved_error
+from iswitch.serial import serial_distance
+from iswitch.wire import Type, version_type
+from iswitch.wire.replay import PAYLOAD_BYTES, SESSION_SILENT_US, WAITS, Fate, Kind
 
-__all__ = ["Session", "Shouted"]
+__all__ = ["Broadcast", "Session"]
 
 _FIRST_OPEN_S, _LONGEST_OPEN_S = 0.02, 0.25
-_QUEUE = 64
-"""So many ordered requests may wait to be sent before whoever puts more is made to wait."""
+"""Pauses between two transmissions of an OPEN."""
+_QUEUE_LENGTH = 64
+"""If so many ordered requests wait to be sent, `submit` waits."""
 _TRAINS = 64
-"""At most so many are taken before something is sent."""
+"""`poll` receives at most so many trains of datagrams before it sends again."""
+_KEEPALIVE_S = SESSION_SILENT_US / 1e6 / 4
+_DATA = version_type(Type.DATA)
 _CLOSED = "closed"
-_SILENT_S = SESSION_SILENT_US / 1e6 / 4
-_DATA = int(Type.DATA)
-
-_WAITED = {
-    Fate.TICKET: (
-        "it was not its turn: the table is at ticket {ticket}, the request's is {own}",
-        "let whoever has the tickets before do its requests, or use ticket=0",
-    ),
-    Fate.ITEMS: (
-        "there are not enough items: {filled} are there, of {adds} ever added",
-        "add more, or lower `items`, or `size` of the limit",
-    ),
-    Fate.RATE: ("the limit's ratio of draws to items forbade it", "add or draw more, or set another `limit`"),
-    Fate.EMPTY: ("all priorities are 0", "add items, or give some a priority above 0 (with `times` items run out)"),
-}
 
 
-class Shouted(NamedTuple):
-    """Units of somebody's log that came without being asked for. session: whose."""
+class Broadcast(NamedTuple):
+    """Units of another session's log, received without a request.
+
+    Attributes
+    ----------
+    table : int
+        The table that the sender uses.
+    session : int
+        Index of the sender's session.
+    start : int
+        The first unit, modulo 2^32.
+    data : bytes
+        The units.
+    """
 
     table: int
     session: int
@@ -52,97 +56,135 @@ class Shouted(NamedTuple):
 
 
 class Session:
-    """One session, of one table's traffic.
+    """One session of the replay service.
 
-    timeout_s: how long the switch may be silent before that is an error. wait_s: how long a request may wait for ticket,
-    items, rate or priorities. Raises NoReplayServiceError, NoFreeSessionError, SwitchUnreachableError; ValueError for a
-    table that is not there.
+    Parameters
+    ----------
+    transport : Transport
+        Carries the messages.
+    address : str
+        Address of the switch, for messages.
+    table : int
+        The table that all requests are about.
+    timeout_s : float
+        Seconds without an answer until SwitchUnreachableError.
+    wait_s : float
+        Seconds that a request may wait for its ticket, for items, for the rate limit or for priorities above 0.
+
+    Attributes
+    ----------
+    config : Replay
+        What the replay service was built with.
+    index : int
+        Index of the session at the switch.
+    opening_status, status : Status
+        Status of the table and the session in the answer to OPEN, and the latest one.
+    adds : int
+        Items ever added to the table, as far as is known. Unlike the switch's count, it does not wrap.
+    channel : Channel
+        The ordered requests.
+    queries : Queries
+        The requests that change nothing.
+    broadcasts : deque of Broadcast
+        The latest broadcasts, as many as a log holds.
+    lost : str
+        Why the session cannot be used any more, as the end of a sentence; "" if it can.
+
+    Raises
+    ------
+    NoReplayServiceError
+        If the switch has no replay service.
+    NoFreeSessionError
+        If all sessions are in use.
+    SwitchUnreachableError
+        If the switch does not answer.
+    ValueError
+        If the switch does not have the table.
     """
 
     def __init__(self, transport: Transport, *, address: str, table: int, timeout_s: float, wait_s: float):
-        self.transport, self.address, self.table, self.timeout_s, self.wait_s = (
-            transport,
-            address,
-            table,
-            timeout_s,
-            wait_s,
-        )
-        self._view = memoryview(bytearray(RECEIVE_BYTES))
-        self.control = Control(transport, address=address, timeout_s=timeout_s, strangers=self._absorb)
+        self.transport, self.address, self.table = transport, address, table
+        self.timeout_s, self.wait_s = timeout_s, wait_s
+        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
+        self.control = Control(transport, address=address, timeout_s=timeout_s, strangers=self._receive_train)
         self.token = -1  # none yet
-        self.channel = Channel(session=0, token=0, first=0, kept=1)
-        self.shouts: deque[Shouted] = deque()
-        """The last of them, as many as a log holds."""
+        self.channel = Channel(session=0, token=0, first=0, window=1)
+        self.broadcasts: deque[Broadcast] = deque()
         self.lost = ""
-        """Why the session is of no use any more."""
         self.config = self._read_config()
         if not 0 <= table < self.config.tables:
             raise ValueError(
-                f"table must be 0 to {self.config.tables - 1}, for the switch at {address} has {self.config.tables}, not {table!r}"
+                f"table must be 0 to {self.config.tables - 1}, because the switch at {address} has {self.config.tables}, not {table!r}"
             )
-        self.shouts = deque(maxlen=self.config.log_bytes // PAYLOAD_BYTES + 2)
+        self.broadcasts = deque(maxlen=self.config.log_bytes // PAYLOAD_BYTES + 2)
         self.open()
 
     def _read_config(self) -> Replay:
-        built = self.control.config().replay
-        if built is None:
+        replay = self.control.config().replay
+        if replay is None:
             raise NoReplayServiceError(
                 f"the switch at {self.address} has no replay service: build it, or start the emulator, with a `replay`"
             )
-        return built
+        return replay
 
     # Opening and closing
 
     def open(self) -> None:
-        """Takes a place, with a new nonce. NoFreeSessionError, SwitchUnreachableError."""
+        """Open a session with a new nonce. Raises NoFreeSessionError, SwitchUnreachableError."""
         nonce = self.transport.randbits(64) | 1
         token, tag = nonce % 2**32, self.transport.randbits(32)
-        opening = encode(Kind.OPEN, token=token, table=self.table, seq=tag, body=nonce.to_bytes(8, "little"))
+        request = encode(Kind.OPEN, token=token, table=self.table, seq=tag, body=nonce.to_bytes(8, "little"))
         now = self.transport.now()
         deadline, pause_s, full = now + self.timeout_s, _FIRST_OPEN_S, False
         while now < deadline:
-            self.transport.send(opening, len(opening))
+            self.transport.send(request, len(request))
             until = min(now + pause_s, deadline)
             while (now := self.transport.now()) < until:
-                for reply in self._receive(until - now):
-                    if reply.status is None or (reply.header.kind, reply.header.seq, reply.header.token) != (
-                        Kind.OPEN,
-                        tag,
-                        token,
-                    ):
+                size, segment_bytes = self.transport.receive(self._buffer, until - now)
+                for reply in self._parse_train(self._buffer, size, segment_bytes):
+                    header, status = reply.header, reply.status
+                    if status is None or (header.kind, header.seq, header.token) != (Kind.OPEN, tag, token):
                         continue
-                    full = reply.status.reason == Fate.FULL
-                    if reply.status.reason == Fate.DONE and reply.status.nonce == nonce:
-                        self._opened(reply, token)
+                    full = status.reason == Fate.FULL
+                    if status.reason == Fate.DONE and status.nonce == nonce:
+                        self._begin(header.session, token, status)
                         return
             pause_s = min(2 * pause_s, _LONGEST_OPEN_S)
         if full:
             raise NoFreeSessionError(
-                f"all {self.config.sessions} sessions of the replay service at {self.address} are in use: close a client, wait until one "
-                "that died has been silent for 10 s, or build the switch with more `sessions`"
+                f"all {self.config.sessions} sessions of the replay service at {self.address} are in use: close a client, wait until a "
+                "client that died has been silent for 10 s, or build the switch with more `sessions`"
             )
         raise SwitchUnreachableError(
             f"the replay service at {self.address} does not answer an OPEN: check the path with `iswitch doctor`"
         )
 
-    def _opened(self, reply: Reply, token: int) -> None:
-        status = reply.status
-        assert status is not None
+    def _begin(self, index: int, token: int, status: Status) -> None:
         for request in list(self.channel.requests()):
             request.fate = Fate.SESSION
-        self.index, self.token = reply.header.session, token
-        self.channel = Channel(session=self.index, token=token, first=status.next, kept=self.config.kept)
-        self.inquiries = Inquiries(session=self.index, token=token)
-        self.opened = self.status = status
+        self.index, self.token = index, token
+        self.channel = Channel(session=index, token=token, first=status.next, window=self.config.kept)
+        self.queries = Queries(session=index, token=token)
+        self.opening_status = self.status = status
         self.adds = status.adds
-        """Items ever added to the table, as far as is known: unlike the switch's, this count does not wrap."""
-        self.heard_at = self._sent_at = self.transport.now()
+        self._heard_at = self._sent_at = self.transport.now()
         self.lost = ""
-        self.shouts.clear()  # after a restart of the switch, units with the same numbers are others
+        self.broadcasts.clear()  # after a restart of the switch, the same unit numbers mean other units
 
     def close(self, *, timeout_s: float = 1.0) -> bool:
-        """Gives the place up: CLOSE, when all else is answered, or taken back if it has to wait. Returns whether the
-        switch confirmed that in time; if not, others can have the place 10 s later. The transport stays open."""
+        """Close the session when all requests are settled. Requests that have to wait are cancelled. The transport
+        stays open.
+
+        Parameters
+        ----------
+        timeout_s : float
+            Seconds to wait for the switch.
+
+        Returns
+        -------
+        bool
+            True if the switch confirmed it. If not, other clients can have the session 10 s later.
+        """
         if self.lost:
             return False
         closing, now = Request(Kind.CLOSE, table=self.table), self.transport.now()
@@ -153,194 +195,200 @@ class Session:
             while not closing.settled and now < end:
                 if not self.channel.pending:
                     self.channel.put(closing)
-                self.pump(min(self.rest_s(), end - now))
+                self.poll(max(0.0, min(self._wake_at(), end) - now))
                 now = self.transport.now()
         except SessionLostError:
-            return closing.tries > 0  # the place was closed before, and that answer was lost
+            return closing.transmissions > 0  # the switch had closed it, and that answer was lost
         except (IswitchError, OSError):
             return False
         finally:
             self.lost = _CLOSED
         return closing.settled
 
-    # Traffic
+    # Requests
 
-    def put(self, request: Request, *, patient: bool = False) -> Request:
-        """An ordered request on its way; waits while too many are queued. patient: it may wait as long as its own
-        deadline says."""
-        self._demand_open()
-        if self.channel.queued >= _QUEUE:
-            self.wait(lambda: self.channel.queued < _QUEUE)
+    def submit(self, request: Request, *, keep_deadline: bool = False) -> Request:
+        """Submit an ordered request, and wait while too many are queued.
+
+        Parameters
+        ----------
+        request : Request
+            The request.
+        keep_deadline : bool
+            Leave the deadline of the request as it is. Otherwise the request may wait for `wait_s`.
+
+        Returns
+        -------
+        Request
+            The same request.
+        """
+        self._require_open()
+        if self.channel.queued >= _QUEUE_LENGTH:
+            self.wait_until(lambda: self.channel.queued < _QUEUE_LENGTH)
         request.table = self.table
-        if not patient:
+        if not keep_deadline:
             request.deadline = self.transport.now() + self.wait_s
         self.channel.put(request)
         return request
 
-    def ask(
-        self, kind: Kind, *, count: int = 0, body: bytes = b"", then: Callable[[Reply], None] | None = None
-    ) -> Inquiry:
-        """An unordered request on its way. then: what to do with the answer when it comes."""
-        self._demand_open()
-        inquiry = Inquiry(kind, table=self.table, count=count, body=body, then=then)
-        self.inquiries.put(inquiry)
-        return inquiry
+    def query(
+        self, kind: Kind, *, count: int = 0, body: bytes = b"", on_reply: Callable[[Reply], None] | None = None
+    ) -> Query:
+        """Submit a request that changes nothing. When its reply comes, `on_reply` is called with it."""
+        self._require_open()
+        query = Query(kind, table=self.table, count=count, body=body, on_reply=on_reply)
+        self.queries.put(query)
+        return query
 
-    def look(self) -> Status:
-        """How table and session are now."""
-        inquiry = self.ask(Kind.LOOK)
-        self.wait(lambda: inquiry.reply is not None)
-        assert inquiry.reply and inquiry.reply.status
-        return inquiry.reply.status
+    def read_status(self) -> Status:
+        """Ask the switch for the status of table and session, and wait for it."""
+        query = self.query(Kind.LOOK)
+        self.wait_until(lambda: query.reply is not None)
+        assert query.reply and query.reply.status
+        return query.reply.status
 
-    def live(self) -> None:
-        """If nothing was sent for long, asks something, for a session that is silent may have to give way."""
-        if self.transport.now() - self._sent_at > _SILENT_S and not self.lost:
-            self.ask(Kind.LOOK)
+    def keep_alive(self) -> None:
+        """Submit a query if nothing was sent for some seconds, because a silent session may lose its place."""
+        if self.transport.now() - self._sent_at > _KEEPALIVE_S and not self.lost:
+            self.query(Kind.LOOK)
 
-    def pump(self, wait_s: float = 0.0) -> None:
-        """Sends what is due, takes what has come (waiting for something at most so long), and sends what that made due.
-        SessionLostError."""
-        self._send()
+    def wait_served(self, requests: Iterable[Request]) -> None:
+        """Wait until all requests are settled. Raises NotServedError or SessionLostError for the first that the switch
+        did not execute."""
+        requests = list(requests)
+        self.wait_until(lambda: all(request.settled for request in requests))
+        for request in requests:
+            if request.fate in WAITS or request.fate == Fate.SESSION:
+                raise self.unserved_error(request)
+
+    def unserved_error(self, request: Request) -> NotServedError | SessionLostError:
+        """Return the error for a request that was cancelled, or was in flight when the session was lost."""
+        return unserved_error(request, address=self.address, wait_s=self.wait_s)
+
+    # Traffic
+
+    def poll(self, wait_s: float = 0.0) -> None:
+        """Send what is due, handle what has come, and send what that made due.
+
+        Parameters
+        ----------
+        wait_s : float
+            The longest time to wait for something to come, in seconds.
+
+        Raises
+        ------
+        SessionLostError
+            If the session is lost or closed.
+        """
+        self._send_due()
         for _ in range(_TRAINS):
-            size, segment_bytes = self.transport.receive(self._view, wait_s)
+            size, segment_bytes = self.transport.receive(self._buffer, wait_s)
             if not size:
                 break
             wait_s = 0.0
-            self._absorb(self._view, size, segment_bytes)
-        self._send()
-        self._demand_open()
+            self._receive_train(self._buffer, size, segment_bytes)
+        self._send_due()
+        self._require_open()
 
-    def wait(self, until: Callable[[], bool], *, timeout_s: float | None = None) -> None:
-        """Goes on until something holds. SwitchUnreachableError if the switch is silent for `timeout_s` meanwhile;
-        SessionLostError."""
-        self.pump()
-        if until():
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Send and receive until a condition holds. Raises SwitchUnreachableError if no answer comes for `timeout_s`,
+        and SessionLostError."""
+        self.poll()
+        if condition():
             return
-        silence_s, began = self.timeout_s if timeout_s is None else timeout_s, self.transport.now()
-        while not until():
+        began = self.transport.now()
+        while not condition():
             now = self.transport.now()
-            end = max(began, self.heard_at) + silence_s
+            end = max(began, self._heard_at) + self.timeout_s
             if now >= end:
                 raise SwitchUnreachableError(
-                    f"the replay service at {self.address} has not answered for {silence_s:g} s: is the switch on, and the path "
-                    "whole? (`iswitch doctor`) What was not acknowledged may or may not have been carried out"
+                    f"the replay service at {self.address} has not answered for {self.timeout_s:g} s: check that the switch is on, "
+                    "and the path to it (`iswitch doctor`). The switch may or may not have executed requests that it has not "
+                    "acknowledged"
                 )
-            self.pump(max(0.0, min(self.wake_at(), end) - now))
+            self.poll(max(0.0, min(self._wake_at(), end) - now))
 
-    def wake_at(self) -> float:
-        """When something is to be sent again, if nothing comes."""
-        return min(self.channel.wake_at(), self.inquiries.wake_at())
+    def _wake_at(self) -> float:
+        """Return the time of the next transmission if nothing comes."""
+        return min(self.channel.wake_at(), self.queries.wake_at())
 
-    def served(self, requests: Iterable[Request]) -> None:
-        """Waits until all are settled. NotServedError with the reason of the first that was given up."""
-        requests = list(requests)
-        self.wait(lambda: all(request.settled for request in requests))
-        for request in requests:
-            if request.fate in _WAITED or request.fate == Fate.SESSION:
-                raise self.given_up(request)
-
-    def given_up(self, request: Request) -> NotServedError | SessionLostError:
-        """The error for a request that was taken back, or that was on its way when the session was lost."""
-        request.told = True
-        if request.fate is None or request.fate not in _WAITED or request.status is None:
-            return SessionLostError(
-                f"{request.kind.name} to table {self.table} at {self.address} was on its way when the session was lost: it may or may "
-                "not have been carried out"
-            )
-        why, remedy = _WAITED[request.fate]
-        status = request.status
-        over = request.fate == Fate.TICKET and serial(status.ticket, request.ticket) > 0
-        why = why.format(ticket=status.ticket, own=request.ticket, filled=status.filled, adds=status.adds)
-        after = "and that turn is over" if over else f"for {self.wait_s:g} s"
-        return NotServedError(
-            f"{request.kind.name} to table {self.table} at {self.address} was not carried out, for {why}, {after}. It was taken back: "
-            f"{remedy}",
-            request.fate,
-        )
-
-    def _send(self) -> None:
+    def _send_due(self) -> None:
+        """Send all payloads that are due. Neighbours of the same size form a train."""
         now = self.transport.now()
-        payloads = self.channel.due(now) + self.inquiries.due(now)
+        payloads = self.channel.due(now) + self.queries.due(now)
         if payloads:
             self._sent_at = now
         at = 0
-        while at < len(payloads):  # those of one size make a train
+        while at < len(payloads):
             size, end = len(payloads[at]), at + 1
-            most = at + self.transport.train_segments(size)
-            while end < min(most, len(payloads)) and len(payloads[end]) == size:
+            limit = min(at + self.transport.train_segments(size), len(payloads))
+            while end < limit and len(payloads[end]) == size:
                 end += 1
             self.transport.send(b"".join(payloads[at:end]), size)
             at = end
 
-    def _receive(self, timeout_s: float) -> list[Reply]:
-        size, segment_bytes = self.transport.receive(self._view, timeout_s)
-        return self._replies(self._view, size, segment_bytes) if size else []
-
     @staticmethod
-    def _replies(view: memoryview, size: int, segment_bytes: int) -> list[Reply]:
-        replies = (parse(view[at : min(at + segment_bytes, size)]) for at in range(0, size, segment_bytes))
-        return [reply for reply in replies if reply]
+    def _parse_train(train: memoryview, size: int, segment_bytes: int) -> Iterator[Reply]:
+        for at in range(0, size, segment_bytes or 1):
+            if reply := parse(train[at : min(at + segment_bytes, size)]):
+                yield reply
 
-    def _absorb(self, view: memoryview, size: int, segment_bytes: int) -> None:
+    def _receive_train(self, train: memoryview, size: int, segment_bytes: int) -> None:
         now = self.transport.now()
-        for reply in self._replies(view, size, segment_bytes):
+        for reply in self._parse_train(train, size, segment_bytes):
             if reply.header.token == self.token:
-                self._take(reply, now)
+                self._handle_reply(reply, now)
 
-    def _take(self, reply: Reply, now: float) -> None:
+    def _handle_reply(self, reply: Reply, now: float) -> None:
         header = reply.header
-        if header.kind == Kind.SHOUT and header.version_type & 15 == _DATA and self._shouted(reply):
+        if header.kind == Kind.SHOUT and header.version_type == _DATA and self._keep_broadcast(reply):
             return
-        fate = self.channel.take(reply, now)
+        fate = self.channel.handle_reply(reply, now)
         if fate is None:
-            fate = self.inquiries.take(reply, now)
+            fate = self.queries.handle_reply(reply, now)
         if fate is None:
             return
-        self.heard_at = now
+        self._heard_at = now
         if fate == Fate.SESSION:
             self.lost = self.lost or (
-                "the switch does not know it any more: it was silent for more than 10 s and its place was needed, or the "
-                "switch restarted"
+                "the switch does not know it any more. Either the client was silent for more than 10 s and another client "
+                "needed the session, or the switch restarted"
             )
-        elif fate == Fate.OLD:  # numbers that this client never used were given to somebody else
-            self.lost = self.lost or "another client had its place meanwhile, for it was silent for more than 10 s"
+        elif fate == Fate.OLD:  # another client has used numbers that this client has not reached
+            self.lost = (
+                self.lost or "the client was silent for more than 10 s, and another client had the session since"
+            )
         elif fate in (Fate.KIND, Fate.TABLE, Fate.LENGTH, Fate.FULL):
             self.lost = (
                 f"the switch refused a {Kind(header.kind).name} as {fate.name}: use a driver of the switch's version"
             )
-        elif header.kind == Kind.WRITE and fate in (
-            Fate.RANGE,
-            Fate.MEMORY,
-        ):  # what comes behind it would refer to what is not there
-            self.lost = f"the switch refused a WRITE ({fate.name}), so the log is not as this client left it: somebody else has used the session"
+        elif header.kind == Kind.WRITE and fate in (Fate.RANGE, Fate.MEMORY):  # requests behind it refer to its data
+            self.lost = (
+                f"the switch refused a WRITE ({fate.name}), so the log is not as this client left it: another client has used "
+                "the session"
+            )
         elif reply.status:
-            self.learn(reply.status)
+            self._update_status(reply.status)
 
-    def _shouted(self, reply: Reply) -> bool:
-        """Whether it is a shout of somebody else, and not the answer to an own one."""
+    def _keep_broadcast(self, reply: Reply) -> bool:
+        """Keep a broadcast of another client. Return False if the reply answers a request of this client."""
         if not reply.rows or reply.header.session != self.index:
             return False
-        self.shouts.append(Shouted(reply.header.table, reply.header.fragments, reply.header.seq, reply.rows))
+        self.broadcasts.append(Broadcast(reply.header.table, reply.header.fragments, reply.header.seq, reply.rows))
         return True
 
-    def learn(self, status: Status) -> None:
-        """What an answer says of the table, unless it is an older one."""
-        if (ahead := serial(status.adds, self.adds % 2**32)) > 0:
+    def _update_status(self, status: Status) -> None:
+        """Take over what an answer says about the table, unless a later answer came before."""
+        if (ahead := serial_distance(status.adds, self.adds % 2**32)) > 0:
             self.adds += ahead
-        if serial(status.ticket, self.status.ticket) >= 0:
+        if serial_distance(status.ticket, self.status.ticket) >= 0:
             self.status = status
 
-    def _demand_open(self) -> None:
+    def _require_open(self) -> None:
         if self.lost == _CLOSED:
             raise SessionLostError(f"session {self.index} at {self.address} is closed: make a new client")
         if self.lost:
             raise SessionLostError(
-                f"session {self.index} at {self.address} is lost: {self.lost}. What was not acknowledged may or may not have been "
-                "carried out. To go on: `reopen`, or make a new client"
+                f"session {self.index} at {self.address} is lost: {self.lost}. The switch may or may not have executed requests "
+                "that it has not acknowledged. To go on, call `reopen` or make a new client"
             )
-
-    def rest_s(self) -> float:
-        """Seconds until something is to be sent again; infinite if nothing is on its way."""
-        wake = self.wake_at()
-        return math.inf if wake == math.inf else max(0.0, wake - self.transport.now())

@@ -1,4 +1,4 @@
-"""How table, switch and client are doing, at one moment."""
+"""The state of table, switch and client at one moment."""
 
 from dataclasses import dataclass, field
 
@@ -7,35 +7,60 @@ __all__ = ["Statistics"]
 
 @dataclass(frozen=True)
 class Statistics:
-    """Of the table: filled: items that are there. adds, draws: ever, modulo 2^32. total: sum of priorities. lowest: the
-    least priority above 0, 0 if there is none, and highest the greatest, both rounded down by at most an eighth. ticket:
-    the table's. version: of its parameters.
+    """What `ReplayClient.statistics` returns.
 
-    Of the switch: fates: what became of requests of all clients, by the name of the `Fate`.
-
-    Of this client: items_added: that were acknowledged. bytes_pushed: of items and log, each counted once.
-    frames_written, frames_shared: of stacked fields, and those that need not be written because they were in the log.
-    log_bytes, log_used: of its log. saturated: priorities that were greater than the switch can tell. resent: requests
-    sent again. window: unordered requests that it has on their way at most. delay_s: between request and answer; 0 if
-    not known yet.
+    Attributes
+    ----------
+    size : int
+        Items in the table.
+    adds, samples : int
+        Items ever added to the table, and ever sampled from it, modulo 2^32.
+    priority_sum : float
+        Sum of all priorities of the table.
+    min_priority, max_priority : float
+        The lowest priority above 0, and the highest priority, each rounded down by at most an eighth; 0 if there is
+        none.
+    ticket : int
+        The table's ticket.
+    version : int
+        Version of the table's parameters; 0 if there are none.
+    fates : dict of str to int
+        Requests of all clients by what became of them, with the names of `iswitch.wire.replay.Fate`.
+    own_adds : int
+        Items that this client added and the switch acknowledged.
+    bytes_sent : int
+        Bytes of items and of log units that this client sent, each counted once.
+    frames_written, frames_shared : int
+        Frames of stacked fields that were written to the log, and that did not have to be written because they were in
+        the log.
+    log_bytes, log_bytes_used : int
+        Size of this client's log, and how much of it is needed.
+    saturated : int
+        Priorities of this client that were too large for the switch.
+    retransmissions : int
+        Requests that this client sent again.
+    window : int
+        The most requests that change nothing that this client has in flight.
+    delay_s : float
+        Seconds from request to answer; 0 if not measured yet.
     """
 
-    filled: int
+    size: int
     adds: int
-    draws: int
-    total: float
-    lowest: float
-    highest: float
+    samples: int
+    priority_sum: float
+    min_priority: float
+    max_priority: float
     ticket: int
     version: int
     fates: dict[str, int] = field(repr=False)
-    items_added: int
-    bytes_pushed: int
+    own_adds: int
+    bytes_sent: int
     frames_written: int
     frames_shared: int
     log_bytes: int
-    log_used: int
+    log_bytes_used: int
     saturated: int
-    resent: int
+    retransmissions: int
     window: int
     delay_s: float

@@ -1,233 +1,271 @@
-"""Transitions on their way into the table: frames and blobs to the log, records behind them, as many to a datagram as
-fit."""
+"""Add transitions: frames and blobs go to the log, then records to the table, as many in a datagram as fit."""
 
 import itertools
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from iswitch.replay.channel import Request
 from iswitch.replay.errors import MemoryExhaustedError
-from iswitch.replay.frames import RecentFrames
-from iswitch.replay.log import ItemsHold
+from iswitch.replay.frame_cache import FrameCache
+from iswitch.replay.log_space import ItemsPin
 from iswitch.replay.log_writer import LogWriter
-from iswitch.replay.records import Layout, units_of
+from iswitch.replay.records import Layout, units_for
+from iswitch.replay.request import Request
 from iswitch.replay.session import Session
+from iswitch.replay.tickets import consecutive_tickets
 from iswitch.wire.replay import ADD_ROW, BODY_BYTES, Fate, Kind
 
-__all__ = ["Added", "Writer", "tickets_from"]
+__all__ = ["PendingAdd", "Writer"]
 
-_FRAMES_SHARE = 8
-"""Frames are found again among what fits this part of the log: so far back an item may reach, and keep what is
-between."""
-
-
-def tickets_from(ticket: int, count: int) -> list[int]:
-    """Turns of `count` requests, of which the first has `ticket`: 0, or a table's, which go from 2^32 - 1 to 1."""
-    return [ticket and (ticket - 1 + k) % (2**32 - 1) + 1 for k in range(count)]
+_FRAME_CACHE_SHARE = 8
+"""The frame cache covers this part of the log: an item refers at most so far back, and keeps everything behind."""
 
 
-class Added:
-    """Transitions that were handed over. ticket: the table's ticket behind them, if they were given one, else 0."""
+class PendingAdd:
+    """Transitions that were handed to the client.
+
+    Attributes
+    ----------
+    ticket : int
+        The table's ticket after them if they were added with a ticket, else 0.
+    """
 
     def __init__(self, session: Session, ticket: int = 0):
         self._session, self.ticket = session, ticket
-        self._parts: list[tuple[_Batch, slice]] = []
+        self._parts: list[tuple[_Datagram, slice]] = []
 
-    def take(self, batch: "_Batch", first: int, count: int) -> None:
-        """So many of them are in a datagram, from its `first` on."""
-        self._parts.append((batch, slice(first, first + count)))
+    def append(self, datagram: "_Datagram", first: int, count: int) -> None:
+        """Record that `count` of the transitions are in a datagram, from its row `first` on."""
+        self._parts.append((datagram, slice(first, first + count)))
 
     @property
     def items(self) -> np.ndarray:
-        """The numbers of the items, u4: their handles. Waits until all were added; NotServedError if one had to be
-        taken back."""
-        for batch, _ in self._parts:
-            batch.seal()
-        self._session.served(batch.request for batch, _ in self._parts)
-        numbers = [numbers_of(batch.request, self._session.config.capacity)[part] for batch, part in self._parts]
-        return np.concatenate([np.empty(0, np.uint32), *numbers])
+        """Handles of the items, uint32 of shape (n,). Waits until all of them were added. Raises NotServedError if an
+        add was cancelled."""
+        for datagram, _ in self._parts:
+            datagram.seal()
+        self._session.wait_served(datagram.request for datagram, _ in self._parts)
+        capacity = self._session.config.capacity
+        handles = [_handles(datagram.request, capacity)[part] for datagram, part in self._parts]
+        return np.concatenate([np.empty(0, np.uint32), *handles])
 
 
-def numbers_of(request: Request, capacity: int) -> np.ndarray:
-    """The items of an ADD that was answered, u4."""
+def _handles(request: Request, capacity: int) -> np.ndarray:
+    """Return the handles of the items of an ADD that was answered, as uint32."""
     assert request.status is not None
     first = request.status.adds + capacity - request.count
     return (np.arange(first, first + request.count) % 2**32).astype(np.uint32)
 
 
-class _Batch:
+class _Datagram:
     """Transitions of one ADD that is not sent yet."""
 
-    def __init__(self, writer: "Writer", hold: ItemsHold | None):
-        self.writer, self.hold = writer, hold
+    def __init__(self, writer: "Writer", pin: ItemsPin | None):
+        self.writer, self.pin = writer, pin
         self.request = Request(Kind.ADD)
         self.rows: list[bytes] = []
         self.count = 0
 
     def seal(self) -> None:
-        if self.writer.batch is self:
+        if self.writer.open_datagram is self:
             self.writer.seal()
 
 
 class Writer:
-    """Packs transitions and sends them. `batch`: what waits for more to fill a datagram."""
+    """Packs transitions into ADD requests and submits them.
+
+    Parameters
+    ----------
+    session : Session
+        The session.
+    layout : Layout
+        Where fields are stored.
+    log : LogWriter
+        Writes to the session's log.
+
+    Attributes
+    ----------
+    items_per_datagram : int
+        The most items in a request.
+    open_datagram : _Datagram or None
+        The request that waits for more items.
+    acknowledged : int
+        Items that the switch acknowledged.
+    packed : int
+        Items that were packed into requests.
+    bytes_sent : int
+        Bytes of ADD requests, each counted once.
+    frames_written : int
+        Frames that were written to the log.
+    frame_cache : FrameCache
+        The frames that are in the log.
+    cancelled : list of Request
+        ADD requests that were cancelled, and have not been reported to the caller.
+    """
 
     def __init__(self, session: Session, layout: Layout, log: LogWriter):
         self.session, self.layout, self.log = session, layout, log
-        self.row = np.dtype([*ADD_ROW.descr, ("record", layout.record)])
-        self.per_add = BODY_BYTES // self.row.itemsize
-        """Items in a request."""
-        self.recent = RecentFrames(session.config.log_units // _FRAMES_SHARE)
-        self.batch: _Batch | None = None
-        self.added = self.pushed = 0
-        """Items answered for, and bytes of them sent, without what is in the log."""
-        self.handed = 0
-        """Items packed."""
-        self.written = 0
-        """Frames written to the log."""
-        self.refused: list[Request] = []
-        """ADDs that were taken back, and of which nobody knows yet."""
-        self._unsettled: list[tuple[Request, ItemsHold | None]] = []
-        log.settle = self.settle
+        self._row = np.dtype([*ADD_ROW.descr, ("record", layout.record)])
+        self.items_per_datagram = BODY_BYTES // self._row.itemsize
+        self.frame_cache = FrameCache(session.config.log_units // _FRAME_CACHE_SHARE)
+        self.open_datagram: _Datagram | None = None
+        self.acknowledged = self.packed = self.bytes_sent = self.frames_written = 0
+        self.cancelled: list[Request] = []
+        self._submitted: list[tuple[Request, ItemsPin | None]] = []
+        log.process_answers = self.process_answers
 
-    def add(self, arrays: Mapping[str, np.ndarray], priorities: np.ndarray, ticket: int = 0) -> Added:
-        """Transitions with a leading axis and their priorities (u4). Full datagrams are sent, the rest waits in
-        `batch`, unless there is a ticket. MemoryExhaustedError, with what came before added."""
+    def add(self, columns: Mapping[str, np.ndarray], priorities: np.ndarray, ticket: int = 0) -> PendingAdd:
+        """Add transitions. Full requests are submitted. Without a ticket, the rest waits for more transitions.
+
+        Parameters
+        ----------
+        columns : mapping of str to array of shape (n, ...)
+            The transitions, from `Layout.to_columns`.
+        priorities : uint32 array of shape (n,)
+            Their priorities.
+        ticket : int
+            0, or the ticket of the first request. Each further request has the next ticket.
+
+        Returns
+        -------
+        PendingAdd
+            The transitions.
+
+        Raises
+        ------
+        MemoryExhaustedError
+            If the log is full. Transitions before the first that did not fit were added.
+        """
         if ticket:
             self.seal()
         count, at = len(priorities), 0
-        tickets = iter(tickets_from(ticket, -(-count // self.per_add) + 1)) if ticket else itertools.repeat(0)
-        result = Added(self.session)
+        tickets = (
+            iter(consecutive_tickets(ticket, -(-count // self.items_per_datagram) + 1))
+            if ticket
+            else itertools.repeat(0)
+        )
+        result = PendingAdd(self.session)
         while at < count:
-            if self.batch is None:
-                self.batch = self._begin(next(tickets))
-            batch = self.batch
-            part = slice(at, min(count, at + self.per_add - batch.count))
-            packed, full = self._place({name: array[part] for name, array in arrays.items()}, batch.hold)
-            if full and (ticket or not packed and not batch.count):
-                raise self._explained(full, at, count) from None
-            result.take(batch, batch.count, packed)
-            batch.rows.append(self._pack(slice(at, at + packed), arrays, priorities).tobytes())
-            batch.count += packed
-            at += packed
-            if (
-                full or batch.count == self.per_add or ticket and at == count
-            ):  # if full: what is added makes room for the rest
+            if self.open_datagram is None:
+                self.open_datagram = self._begin(next(tickets))
+            datagram = self.open_datagram
+            part = slice(at, min(count, at + self.items_per_datagram - datagram.count))
+            written, full = self._write_log({name: column[part] for name, column in columns.items()}, datagram.pin)
+            if full and (ticket or not written and not datagram.count):
+                raise self._explain(full, at, count) from None
+            result.append(datagram, datagram.count, written)
+            datagram.rows.append(self._pack(slice(at, at + written), columns, priorities).tobytes())
+            datagram.count += written
+            at += written
+            # If the log is full, the items that are added now make room for the rest.
+            if full or datagram.count == self.items_per_datagram or ticket and at == count:
                 self.seal()
         result.ticket = next(tickets)
         return result
 
-    def _begin(self, ticket: int) -> _Batch:
-        self.settle()
-        batch = _Batch(self, self.log.space.hold() if self.layout.logged else None)
-        batch.request.ticket = ticket
-        return batch
+    def _begin(self, ticket: int) -> _Datagram:
+        self.process_answers()
+        datagram = _Datagram(self, self.log.space.pin_items() if self.layout.uses_log else None)
+        datagram.request.ticket = ticket
+        return datagram
 
     def seal(self) -> None:
-        """Sends what waits."""
-        batch, self.batch = self.batch, None
-        if batch is None:
+        """Submit the request that waits for more items."""
+        datagram, self.open_datagram = self.open_datagram, None
+        if datagram is None:
             return
-        if not batch.count:
-            if batch.hold:
-                self.log.space.forget(batch.hold)
+        if not datagram.count:
+            if datagram.pin:
+                self.log.space.discard(datagram.pin)
             return
         self.log.flush()
-        request = batch.request
-        request.count, request.body = batch.count, b"".join(batch.rows)
-        self.pushed += len(request.body)
-        self._unsettled.append((request, batch.hold))
-        self.session.put(request)
+        request = datagram.request
+        request.count, request.body = datagram.count, b"".join(datagram.rows)
+        self.bytes_sent += len(request.body)
+        self._submitted.append((request, datagram.pin))
+        self.session.submit(request)
 
-    def settle(self) -> None:
-        """Takes notice of ADDs that were answered."""
-        done = 0
-        for request, hold in self._unsettled:
+    def process_answers(self) -> None:
+        """Take note of ADD requests that are settled."""
+        settled = 0
+        for request, pin in self._submitted:
             if not request.settled:
                 break
-            done += 1
+            settled += 1
             if request.fate == Fate.DONE and request.status:
-                self.added += request.count
-                if hold:
-                    behind = (
-                        self.session.adds - request.status.adds
-                    ) % 2**32  # answers before this one cannot say more than the last
-                    self.log.space.acknowledge(hold, self.session.adds - behind + self.session.config.capacity - 1)
+                self.acknowledged += request.count
+                if pin:
+                    # Answers before this one cannot say more than the latest.
+                    behind = (self.session.adds - request.status.adds) % 2**32
+                    self.log.space.acknowledge(pin, self.session.adds - behind + self.session.config.capacity - 1)
             else:
-                self.refused.append(request)
-                if hold:
-                    self.log.space.forget(hold)
-        del self._unsettled[:done]
+                self.cancelled.append(request)
+                if pin:
+                    self.log.space.discard(pin)
+        del self._submitted[:settled]
 
-    def _place(
-        self, arrays: Mapping[str, np.ndarray], hold: ItemsHold | None
+    def _write_log(
+        self, columns: Mapping[str, np.ndarray], pin: ItemsPin | None
     ) -> tuple[int, MemoryExhaustedError | None]:
-        """Appends to the log what belongs there, of as many items as there is room for: how many, and why not all.
-        Where it is is kept for `_pack`."""
-        layout, count = self.layout, len(next(iter(arrays.values())))
+        """Write frames and blobs of as many items as there is room for to the log, and keep their positions for `_pack`.
+        Return the number of items, and the error if that is not all of them."""
+        layout, count = self.layout, len(next(iter(columns.values())))
         self._positions = {name: np.zeros((count, layout.spec[name].stacked), "<u4") for name in layout.stacked}
         self._blobs = np.zeros(count, "<u4")
-        if hold is None:
+        if pin is None:
             return count, None
         for k in range(count):
-            items, one = len(hold.floors), slice(k, k + 1)
-            hold.begin(self.log.space.end)
+            items, one = len(pin.first_units), slice(k, k + 1)
+            pin.begin_item(self.log.space.end)
             try:
                 for name, positions in self._positions.items():
-                    for frame, image in enumerate(arrays[name][k]):
-                        positions[k, frame] = self._frame(image.tobytes(), hold) % 2**32
+                    for frame, image in enumerate(columns[name][k]):
+                        positions[k, frame] = self._write_frame(image.tobytes(), pin) % 2**32
                 if layout.blob:
                     blob = layout.pack_blobs(
-                        {name: array[one] for name, array in arrays.items()},
+                        {name: column[one] for name, column in columns.items()},
                         {name: positions[one] for name, positions in self._positions.items()},
                     )
                     start = self.log.append(blob.tobytes())
-                    hold.need(start)
+                    pin.require(start)
                     self._blobs[k] = start % 2**32
             except MemoryExhaustedError as full:
-                hold.undo(items)
+                pin.truncate(items)
                 return k, full
         return count, None
 
-    def _pack(self, part: slice, arrays: Mapping[str, np.ndarray], priorities: np.ndarray) -> np.ndarray:
-        """Rows of an ADD."""
+    def _pack(self, part: slice, columns: Mapping[str, np.ndarray], priorities: np.ndarray) -> np.ndarray:
+        """Return the rows of an ADD."""
         count = part.stop - part.start
-        self.handed += count
-        rows = np.zeros(count, self.row)
+        self.packed += count
+        rows = np.zeros(count, self._row)
         rows["priority"] = priorities[part]
-        rows["record"] = self.layout.pack(
-            {name: array[part] for name, array in arrays.items()},
+        rows["record"] = self.layout.pack_records(
+            {name: column[part] for name, column in columns.items()},
             {name: positions[:count] for name, positions in self._positions.items()},
             self._blobs[:count],
             self.session.index,
         )
         return rows
 
-    def _frame(self, frame: bytes, hold: ItemsHold) -> int:
-        """The unit of the log where a frame begins; written if it is not there."""
-        start = self.recent.find(frame, self.log.space.oldest)
+    def _write_frame(self, frame: bytes, pin: ItemsPin) -> int:
+        """Return the log unit where a frame begins. Write the frame if it is not in the log."""
+        start = self.frame_cache.find(frame, self.log.space.oldest)
         if start is None:
             start = self.log.append(frame)
-            self.recent.add(frame, start, units_of(len(frame)))
-            self.written += 1
-        hold.need(start)
+            self.frame_cache.add(frame, start, units_for(len(frame)))
+            self.frames_written += 1
+        pin.require(start)
         return start
 
-    def _explained(self, full: MemoryExhaustedError, done: int, count: int) -> MemoryExhaustedError:
-        """With the numbers that tell what to do about it."""
+    def _explain(self, full: MemoryExhaustedError, added: int, count: int) -> MemoryExhaustedError:
+        """Return the error with the numbers that show what to do about it."""
         config = self.session.config
-        each = self.log.pushed / max(1, self.handed)
-        holds = int(config.log_bytes / each) if each else 0
+        bytes_each = self.log.bytes_sent / max(1, self.packed)
+        fitting = int(config.log_bytes / bytes_each) if bytes_each else 0
         return MemoryExhaustedError(
-            f"{full}. So far this client added {self.handed} items with {each:.0f} bytes each in the log, which therefore holds about {holds} of "
-            f"them; the table holds {config.capacity} items of all clients. {done} of these {count} transitions were handed over. Build the "
-            "switch with a larger `log_bytes` or a smaller `capacity`, spread the transitions over more clients, let them share frames "
-            "(`stacked`), or make their fields smaller"
+            f"{full}. So far this client added {self.packed} items with {bytes_each:.0f} bytes each in the log, which therefore holds "
+            f"about {fitting} of them; the table holds {config.capacity} items of all clients. {added} of these {count} transitions "
+            "were added. Build the switch with a larger `log_bytes` or a smaller `capacity`, use more clients, let transitions share "
+            "frames (`stacked`), or make their fields smaller"
         )
-
-    @staticmethod
-    def one(transition: Mapping[str, Any]) -> dict[str, Any]:
-        """A transition with a leading axis."""
-        return {name: np.asarray(value)[None] for name, value in transition.items()}

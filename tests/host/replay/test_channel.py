@@ -8,8 +8,9 @@ import struct
 import pytest
 
 from iswitch.replay import channel as sound
-from iswitch.replay.channel import Channel, Request
+from iswitch.replay.channel import Channel
 from iswitch.replay.messages import Header, Reply, Status, parse
+from iswitch.replay.request import Request
 from iswitch.wire.replay import SAMPLES_PER_FRAGMENT, WAITS, Fate, Kind
 from sim.bench.mutant import mutant
 
@@ -82,7 +83,7 @@ class Line:
             self.carry(self.take, reply)
 
     def take(self, reply):
-        assert self.channel.take(reply, self.now) != Fate.OLD  # which is said only of what was answered
+        assert self.channel.handle_reply(reply, self.now) != Fate.OLD  # which is said only of what was answered
 
     def run(self, requests, *, most=100_000):
         for request in requests:
@@ -109,8 +110,8 @@ def bodies(count):
 
 def check(module, *, first=0, kept=4, count=60, **faults):
     server = Server(first=first, kept=kept)
-    requests = [module.Request(Kind.UPDATE, count=1, body=body) for body in bodies(count)]
-    Line(server, module.Channel(session=1, token=2, first=first, kept=kept), **faults).run(requests)
+    requests = [Request(Kind.UPDATE, count=1, body=body) for body in bodies(count)]
+    Line(server, module.Channel(session=1, token=2, first=first, window=kept), **faults).run(requests)
     assert [body for _, _, body in server.done] == bodies(count)
     assert all(request.fate == Fate.DONE for request in requests)
     assert server.outstanding <= kept
@@ -131,10 +132,10 @@ def test_all_is_carried_out_once_in_order_whatever_the_network_does(first, kept,
     "right, wrong",
     [
         (
-            "len(self._flight) < self.kept:\n            request =",
-            "len(self._flight) < self.kept + 1:\n            request =",
+            "len(self._in_flight) < self.window:\n            request =",
+            "len(self._in_flight) < self.window + 1:\n            request =",
         ),
-        ("(self.low + len(self._flight)) % 2**32", "(self.low + len(self._flight) + 1) % 2**32"),
+        ("(self.oldest + len(self._in_flight)) % 2**32", "(self.oldest + len(self._in_flight) + 1) % 2**32"),
     ],
 )
 def test_the_check_sees_a_mutant(right, wrong):
@@ -147,13 +148,13 @@ def test_every_fragment_of_an_answer_comes(faults):
     for seed in range(5):
         server = Server()
         samples = [Request(Kind.SAMPLE, count=count, body=bytes(32)) for count in (1, 160, 161, 512, 320, 512)]
-        Line(server, Channel(session=0, token=0, first=0, kept=4), seed=seed, **faults).run(samples)
+        Line(server, Channel(session=0, token=0, first=0, window=4), seed=seed, **faults).run(samples)
         assert [request.rows for request in samples] == [bytes(range(-(-request.count // 160))) for request in samples]
         assert len(server.done) == len(samples)
 
 
 def test_what_overtook_a_lost_request_makes_it_go_again_without_a_time_out():
-    server, channel = Server(), Channel(session=0, token=0, first=0, kept=4)
+    server, channel = Server(), Channel(session=0, token=0, first=0, window=4)
     line = Line(server, channel)
     line.run([Request(Kind.UPDATE, body=bytes(8))])  # a round trip is known from now on
     drops, carry = [True], line.carry
@@ -164,7 +165,7 @@ def test_what_overtook_a_lost_request_makes_it_go_again_without_a_time_out():
 
 
 def test_a_lost_answer_is_asked_for_as_soon_as_a_later_one_is_there():
-    server, channel = Server(), Channel(session=0, token=0, first=0, kept=4)
+    server, channel = Server(), Channel(session=0, token=0, first=0, window=4)
     line = Line(server, channel)
     line.run([Request(Kind.UPDATE, body=bytes(8))])
     drops, carry = [True], line.carry
@@ -182,7 +183,7 @@ def test_a_lost_answer_is_asked_for_as_soon_as_a_later_one_is_there():
 def test_who_is_told_to_wait_asks_again_less_and_less_often_and_blocks_what_is_behind(why):
     server = Server(waits={1: (6, why)})
     requests = [Request(Kind.UPDATE, body=body) for body in bodies(4)]
-    line = Line(server, Channel(session=0, token=0, first=0, kept=4)).run(requests)
+    line = Line(server, Channel(session=0, token=0, first=0, window=4)).run(requests)
     assert [body for _, _, body in server.done] == bodies(4)
     asked = [when for when, payload in line.sent if payload[4:8] == (1).to_bytes(4, "little")]
     gaps = [later - earlier for earlier, later in itertools.pairwise(asked)]
@@ -198,35 +199,35 @@ def test_after_its_deadline_a_wait_is_taken_back(faults):
             Request(Kind.UPDATE, body=body, deadline=0.5 if k == 1 else float("inf"))
             for k, body in enumerate(bodies(4))
         ]
-        Line(server, Channel(session=0, token=0, first=0, kept=4), seed=seed, **faults).run(requests)
+        Line(server, Channel(session=0, token=0, first=0, window=4), seed=seed, **faults).run(requests)
         assert [request.fate for request in requests] == [Fate.DONE, Fate.RATE, Fate.DONE, Fate.DONE]
         assert [kind for _, kind, _ in server.done] == [Kind.UPDATE, Kind.SKIP, Kind.UPDATE, Kind.UPDATE]
 
 
 def test_a_skip_that_comes_too_late_says_that_the_request_was_carried_out():
     """A late copy of the request arrives between the last wait and the SKIP."""
-    server, channel = Server(waits={0: (1, Fate.EMPTY)}), Channel(session=0, token=0, first=0, kept=4)
+    server, channel = Server(waits={0: (1, Fate.EMPTY)}), Channel(session=0, token=0, first=0, window=4)
     request = Request(Kind.SAMPLE, count=300, body=bytes(32), deadline=0.0)
     channel.put(request)
     (payload,) = channel.due(0.0)
     (wait,) = server.receive(payload)
-    channel.take(wait, 0.1)
+    channel.handle_reply(wait, 0.1)
     (skip,) = channel.due(0.1)
     assert parse(memoryview(skip)) is None and skip[1] == Kind.SKIP
     assert len(server.receive(payload)) == 2
     for reply in server.receive(skip):
-        channel.take(reply, 0.2)
+        channel.handle_reply(reply, 0.2)
     assert request.fate == Fate.DONE and request.rows == bytes([0, 1]) and not channel.pending
 
 
 def test_a_skip_wants_all_fragments():
     """Whatever came of the answer before."""
-    channel = Channel(session=0, token=0, first=0, kept=4)
+    channel = Channel(session=0, token=0, first=0, window=4)
     channel.put(request := Request(Kind.SAMPLE, count=300, body=bytes(32), deadline=0.0))
     channel.due(0.0)
     header = Header(0, Kind.SAMPLE, 0, 0, 0, 160, 0, 0, 0, 0)
-    channel.take(Reply(header, Status(Fate.DONE, *[0] * 17), bytes([0])), 0.1)
-    channel.take(Reply(header, Status(Fate.EMPTY, *[0] * 17), b""), 0.1)  # from before
+    channel.handle_reply(Reply(header, Status(Fate.DONE, *[0] * 17), bytes([0])), 0.1)
+    channel.handle_reply(Reply(header, Status(Fate.EMPTY, *[0] * 17), b""), 0.1)  # from before
     (skip,) = channel.due(0.1)
     assert skip[1] == Kind.SKIP and skip[10:12] == bytes([255, 255]) and not request.settled
 
@@ -234,10 +235,10 @@ def test_a_skip_wants_all_fragments():
 def test_a_turn_that_is_over_is_not_waited_for():
     server = Server(waits={0: (10**9, Fate.TICKET)})  # it says that the ticket is 5
     request = Request(Kind.UPDATE, body=bytes(8), ticket=4)
-    line = Line(server, Channel(session=0, token=0, first=0, kept=4)).run([request])
+    line = Line(server, Channel(session=0, token=0, first=0, window=4)).run([request])
     assert request.fate == Fate.TICKET and len(line.sent) == 2
     server = Server(waits={0: (3, Fate.TICKET)})
-    Line(server, Channel(session=0, token=0, first=0, kept=4)).run(
+    Line(server, Channel(session=0, token=0, first=0, window=4)).run(
         [request := Request(Kind.UPDATE, body=bytes(8), ticket=6)]
     )
     assert request.fate == Fate.DONE
@@ -246,17 +247,17 @@ def test_a_turn_that_is_over_is_not_waited_for():
 def test_what_yields_lets_others_pass_and_is_carried_out_behind_them():
     server = Server(waits={0: (10**9, Fate.EMPTY)})
     requests = [
-        Request(Kind.SAMPLE, count=1, body=bytes(32), yields=True),
+        Request(Kind.SAMPLE, count=1, body=bytes(32), can_yield=True),
         Request(Kind.UPDATE, body=bytes(8)),
         Request(Kind.ADD, body=bytes(72)),
     ]
-    Line(server, Channel(session=0, token=0, first=0, kept=4)).run(requests)
+    Line(server, Channel(session=0, token=0, first=0, window=4)).run(requests)
     assert [kind for _, kind, _ in server.done] == [Kind.SKIP, Kind.UPDATE, Kind.ADD, Kind.SAMPLE]
     assert all(request.fate == Fate.DONE for request in requests)
 
 
 def test_nothing_is_sent_while_an_answer_is_awaited_but_at_the_time_that_was_said():
-    channel = Channel(session=0, token=0, first=0, kept=4)
+    channel = Channel(session=0, token=0, first=0, window=4)
     channel.put(Request(Kind.UPDATE, body=bytes(8)))
     assert channel.wake_at() <= 0 and len(channel.due(0.0)) == 1
     wake = channel.wake_at()

@@ -34,11 +34,11 @@ def transitions(spec, count, first=0):
                     for k in range(first, first + count + field.stacked)
                 ]
             )
-            made[name] = np.stack([frames[k : k + field.stacked] for k in range(count)]).astype(field.kind)
+            made[name] = np.stack([frames[k : k + field.stacked] for k in range(count)]).astype(field.wire_dtype)
         else:
             made[name] = np.broadcast_to(
                 np.arange(first, first + count).reshape(-1, *[1] * len(field.axes)), (count, *field.axes)
-            ).astype(field.kind)
+            ).astype(field.wire_dtype)
     return made
 
 
@@ -47,7 +47,7 @@ def everything(client):
     found = {}
     for seed in range(8):
         batch = client.sample(512, seed=seed)
-        assert not batch.gone.any()
+        assert not batch.overwritten.any()
         for k, item in enumerate(batch.items.tolist()):
             found[item] = float(batch.priorities[k]), {name: column[k].tobytes() for name, column in batch.data.items()}
     return found
@@ -104,9 +104,9 @@ def test_a_table_is_saved_and_restored_while_others_add_and_draw(spec, tmp_path)
         assert keeper.restore(tmp_path / "table.npz", append=True) == count
         assert told[0] > 10_001
         batch = keeper.sample(512)
-        numbers = batch.data[name][~batch.gone]
+        numbers = batch.data[name][~batch.overwritten]
         assert (numbers < 10_000).any() and (numbers >= 10_000).any()
-        for k in np.flatnonzero(~batch.gone):
+        for k in np.flatnonzero(~batch.overwritten):
             number = int(batch.data[name][k])
             expected = transitions(SPECS[spec], 1, number)
             assert all(batch.data[field][k].tobytes() == expected[field][0].tobytes() for field in SPECS[spec])
@@ -153,7 +153,7 @@ def test_restoring_is_for_an_empty_table_unless_said_otherwise(tmp_path):
         client.save(tmp_path / "table.npz")
         with pytest.raises(ValueError, match="10 items were added to table 0 before"):
             client.restore(tmp_path / "table.npz")
-        assert client.restore(tmp_path / "table.npz", append=True) == 10 and client.statistics().filled == 20
+        assert client.restore(tmp_path / "table.npz", append=True) == 10 and client.statistics().size == 20
 
 
 def test_file_wrong(tmp_path):

@@ -15,7 +15,7 @@ from iswitch.replay import (
     ReplayClient,
     SessionLostError,
 )
-from iswitch.replay.seeds import spread
+from iswitch.replay.seeds import hash_seed
 from iswitch.wire.replay import Fate, Kind
 from sim.bench.replay_network import Network
 from sim.bench.statistics import chi_square, quantile
@@ -55,7 +55,7 @@ def config(**changes) -> Config:
 def transitions(spec, count, seed=0):
     rng = np.random.default_rng(seed)
     return {
-        name: rng.integers(0, 2 if field.kind.kind == "b" else 250, (count, *field.axes)).astype(field.kind)
+        name: rng.integers(0, 2 if field.wire_dtype.kind == "b" else 250, (count, *field.axes)).astype(field.wire_dtype)
         for name, field in spec.items()
     }
 
@@ -98,7 +98,7 @@ def test_what_is_drawn_is_what_was_added(spec, faults):
         assert np.array_equal(added.items, np.arange(64, 114)) and added.items.dtype == np.uint32
         for count in (1, 2, 160, 161, 512):
             batch = client.sample(count)
-            assert not batch.gone.any() and batch.filled == 50 and len(batch) == count
+            assert not batch.overwritten.any() and batch.table_size == 50 and len(batch) == count
             assert_same(batch.data, rows(data, batch.items - 64))
             assert np.allclose(batch.priorities, (batch.items - 63) / 10, atol=1e-6)
         assert tuple(client.update_priority(batch.items, np.ones(512))) == (512, 0)
@@ -137,7 +137,10 @@ def test_whatever_a_switch_is_built_with(spec, changes):
         batch = client.sample(client.config.draws)
         first = client.config.capacity
         assert_same(batch.data, rows(data, batch.items - first))
-        assert not batch.gone.any() and (batch.priorities == (2.0 if client.config.priority_bits > 4 else 16.0)).all()
+        assert (
+            not batch.overwritten.any()
+            and (batch.priorities == (2.0 if client.config.priority_bits > 4 else 16.0)).all()
+        )
         assert tuple(client.update_priority(batch.items, np.ones(len(batch)))) == (len(batch), 0)
 
 
@@ -167,7 +170,7 @@ def test_on_a_good_network_nothing_is_sent_twice(network):
             client.update_priority(batch.items, np.ones(300))
         client.flush()
         assert (
-            client.statistics().resent == 0
+            client.statistics().retransmissions == 0
             and served(network).fates[Fate.REPEATED] == served(network).fates[Fate.AHEAD] == 0
         )
 
@@ -176,7 +179,7 @@ def test_items_are_overwritten_the_oldest_first(network, client):
     data = transitions(PLAIN, 200)
     client.extend(data, np.ones(200))
     batch = client.sample(512)
-    assert set(batch.items.tolist()) == set(range(200, 264)) and batch.filled == 64
+    assert set(batch.items.tolist()) == set(range(200, 264)) and batch.table_size == 64
     assert_same(batch.data, rows(data, batch.items - 64))
     assert tuple(client.update_priority(np.arange(190, 210), np.ones(20))) == (10, 10)
 
@@ -193,7 +196,7 @@ def test_handles_wrap(spec):
             items = client.extend(rows(data, slice(at, at + 20)), np.ones(20)).items
             assert items.tolist() == [(2**32 - 64 + at + k) % 2**32 for k in range(20)]
             batch = client.sample(200)
-            assert not batch.gone.any()
+            assert not batch.overwritten.any()
             assert_same(batch.data, rows(data, (batch.items - np.uint32(2**32 - 64)).astype(np.int64)))
             assert tuple(client.update_priority(batch.items, np.ones(200))) == (200, 0)
         assert tuple(client.update_priority(items - np.uint32(64), np.ones(20))) == (0, 20)
@@ -212,7 +215,7 @@ def test_draws_are_those_of_the_seed(network, client, count, stratified):
     ends = np.cumsum(fixed)
     for seed in (0, 1, 2**128 - 1, 12345 << 64):
         stride = draws.stride(count) if stratified and count > 1 else 0
-        positions = [fraction * int(ends[-1]) >> 64 for fraction in draws.fractions(spread(seed), count, stride)]
+        positions = [fraction * int(ends[-1]) >> 64 for fraction in draws.fractions(hash_seed(seed), count, stride)]
         batch = client.sample(count, stratified=stratified, seed=seed, beta=0.7)
         assert (
             batch.items.tolist() == (64 + np.searchsorted(ends, positions, side="right")).tolist()
@@ -220,7 +223,7 @@ def test_draws_are_those_of_the_seed(network, client, count, stratified):
         )
         chances = 64 * batch.priorities / priorities.sum()
         assert np.allclose(batch.weights, chances**-0.7 / (chances**-0.7).max(), rtol=1e-6)
-        assert batch.total == priorities.sum() and batch.weights.dtype == np.float32
+        assert batch.table_priority == priorities.sum() and batch.weights.dtype == np.float32
 
 
 def test_weights_over_the_table_s_greatest(network, client):
@@ -254,10 +257,12 @@ def test_what_is_overwritten_between_draw_and_delivery_is_gone_and_weighs_nothin
     replace_all(network, 2)
     batch = client.sample(512)
     assert (
-        0 < batch.gone.sum() < 512 and not batch.weights[batch.gone].any() and (batch.weights[~batch.gone] == 1).all()
+        0 < batch.overwritten.sum() < 512
+        and not batch.weights[batch.overwritten].any()
+        and (batch.weights[~batch.overwritten] == 1).all()
     )
-    assert_same(rows(batch.data, ~batch.gone), rows(data, batch.items[~batch.gone] - 64))
-    assert not any(column[batch.gone].any() for column in batch.data.values())
+    assert_same(rows(batch.data, ~batch.overwritten), rows(data, batch.items[~batch.overwritten] - 64))
+    assert not any(column[batch.overwritten].any() for column in batch.data.values())
     assert tuple(client.update_priority(batch.items, np.ones(512)))[1] == 512
 
 
@@ -267,15 +272,19 @@ def test_what_is_overwritten_between_draw_and_delivery_is_gone_and_weighs_nothin
 def test_of_two_priorities_for_an_item_the_last_counts(network, client):
     client.extend(transitions(PLAIN, 64), np.ones(64))
     assert tuple(client.update_priority(np.repeat(np.arange(64, 128), 8), np.tile(np.arange(8) + 1.0, 64))) == (512, 0)
-    assert client.statistics().total == 64 * 8
+    assert client.statistics().priority_sum == 64 * 8
 
 
 def test_a_priority_that_is_too_large_is_counted(network, client):
     client.extend(transitions(PLAIN, 2), [1e9, 3.0])
     client.flush()
     stats = client.statistics()
-    assert stats.saturated == 1 and stats.filled == 2
-    assert stats.total == (2**27 - 1) / 2**19 + 3 and stats.lowest == 3 and 0.875 * 256 <= stats.highest <= 256
+    assert stats.saturated == 1 and stats.size == 2
+    assert (
+        stats.priority_sum == (2**27 - 1) / 2**19 + 3
+        and stats.min_priority == 3
+        and 0.875 * 256 <= stats.max_priority <= 256
+    )
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
@@ -313,12 +322,12 @@ def test_with_turns_everything_is_the_same_whatever_the_network_does(faults):
             for k in range(4):
                 added = actor.extend(transitions(PLAIN, 40, k), np.arange(1, 41), ticket=ticket)
                 assert added.ticket == ticket + actor.tickets(40)
-                batch = learner.sample(200, seed=k, ticket=added.ticket, items=40 * (k + 1))
+                batch = learner.sample(200, seed=k, ticket=added.ticket, min_adds=40 * (k + 1))
                 assert batch.ticket == added.ticket + 1
                 updated = learner.update_priority(batch.items, np.arange(200.0) + 1, ticket=batch.ticket)
                 assert updated.ticket == batch.ticket + 2
                 told.append((batch.items.tolist(), batch.priorities.tolist(), batch.weights.tolist()))
-                ticket = learner.limit(size=3, ticket=updated.ticket)
+                ticket = learner.set_limits(min_size=3, ticket=updated.ticket)
             return told
 
     assert story(**faults) == story()
@@ -339,18 +348,18 @@ def test_the_turn_after_the_last_is_the_first(network, client):
         (
             lambda client: client.sample(8),
             Fate.EMPTY,
-            "SAMPLE to table 0 .* for all priorities are 0, for 2 s.*add items",
+            "SAMPLE to table 0 .* because all priorities are 0, for 2 s.*add items",
         ),
-        (lambda client: client.sample(8, items=9), Fate.ITEMS, "0 are there, of 0 ever added, for 2 s"),
+        (lambda client: client.sample(8, min_adds=9), Fate.ITEMS, "the table has 0, and 0 were ever added, for 2 s"),
         (
-            lambda client: client.update_priority([3], [1.0], ticket=7).done,
+            lambda client: client.update_priority([3], [1.0], ticket=7).updated,
             Fate.TICKET,
-            "the table is at ticket 1, the request's is 7, for 2 s",
+            "the table is at ticket 1, and the request has ticket 7, for 2 s",
         ),
         (
             lambda client: client.extend(transitions(PLAIN, 3), np.ones(3), ticket=9).items,
             Fate.TICKET,
-            "ADD to table 0 .* let whoever has the tickets before",
+            "ADD to table 0 .* execute the requests with the tickets before",
         ),
     ],
 )
@@ -368,7 +377,7 @@ def test_who_waits_too_long_is_told_why_and_nothing_happened(call, fate, message
 def test_a_turn_that_is_over_is_an_error_at_once(network, client):
     client.extend(transitions(PLAIN, 1), [1.0], ticket=1).items.tolist()
     before = network.now
-    with pytest.raises(NotServedError, match="and that turn is over"):
+    with pytest.raises(NotServedError, match="and that ticket has passed"):
         client.sample(4, ticket=1)
     assert network.now - before < 0.01
 
@@ -376,21 +385,21 @@ def test_a_turn_that_is_over_is_an_error_at_once(network, client):
 def test_adds_that_were_taken_back_are_told_of_at_the_next_flush():
     network = Network(config())
     with ReplayClient(network.transport(), PLAIN, wait_s=1) as client:
-        client.limit(ratio=1.0, size=10, behind=0, ahead=20)
+        client.set_limits(samples_per_insert=1.0, min_size=10, max_insert_lag=0, max_insert_lead=20)
         client.extend(transitions(PLAIN, 19), np.ones(19))
         client.flush()
         client.extend(transitions(PLAIN, 19), np.ones(19))
         client.extend(transitions(PLAIN, 19), np.ones(19))
-        with pytest.raises(NotServedError, match="ratio"):
+        with pytest.raises(NotServedError, match="samples per insert"):
             client.flush()
         client.flush()
-        assert client.statistics().items_added == 38 == served(network).tables[0].adds
+        assert client.statistics().own_adds == 38 == served(network).tables[0].adds
 
 
 def test_a_ratio_makes_draws_wait_for_adds():
     network = Network(config())
     with ReplayClient(network.transport(), PLAIN) as learner, ReplayClient(network.transport(), PLAIN) as actor:
-        learner.limit(size=10, ratio=8.0, behind=64, ahead=200)
+        learner.set_limits(min_size=10, samples_per_insert=8.0, max_insert_lag=64, max_insert_lead=200)
         actor.extend(transitions(PLAIN, 10), np.ones(10)).items.tolist()
         assert len(learner.sample(64)) == 64
         begun = network.now
@@ -399,27 +408,30 @@ def test_a_ratio_makes_draws_wait_for_adds():
 
 
 def test_an_item_is_drawn_so_often_and_no_more(network, client):
-    client.limit(times=2)
+    client.set_limits(max_times_sampled=2)
     client.extend(transitions(PLAIN, 8), np.ones(8))
     assert set(client.sample(8, stratified=True).items.tolist()) == set(range(64, 72))
     client.sample(8)
-    assert client.statistics().total == 0
+    assert client.statistics().priority_sum == 0
 
 
 @pytest.mark.parametrize(
     "limits, message",
     [
-        ({"ratio": -1}, "ratio must be 0 to 65536"),
-        ({"ratio": 1e-9}, "at least 1/65536"),
-        ({"size": 65}, "at most the table's capacity, 64"),
-        ({"ratio": 4.0, "behind": 10, "ahead": 10}, "behind . ahead must be at least 77"),
-        ({"times": 256}, "times must fit the counters"),
-        ({"behind": -1}, "behind must be 0 to"),
+        ({"samples_per_insert": -1}, "samples_per_insert must be 0 to 65536"),
+        ({"samples_per_insert": 1e-9}, "at least 1/65536"),
+        ({"min_size": 65}, "at most the table's capacity, 64"),
+        (
+            {"samples_per_insert": 4.0, "max_insert_lag": 10, "max_insert_lead": 10},
+            "lag . max_insert_lead must be at least 77",
+        ),
+        ({"max_times_sampled": 256}, "max_times_sampled must fit the counters"),
+        ({"max_insert_lag": -1}, "max_insert_lag must be 0 to"),
     ],
 )
 def test_limit_wrong(client, limits, message):
     with pytest.raises(ValueError, match=message):
-        client.limit(**limits)
+        client.set_limits(**limits)
 
 
 # Arguments
@@ -428,13 +440,13 @@ def test_limit_wrong(client, limits, message):
 @pytest.mark.parametrize(
     "call, error, message",
     [
-        (lambda client: client.sample(0), ValueError, "1 to 512 draws"),
-        (lambda client: client.sample(513), ValueError, "1 to 512 draws"),
+        (lambda client: client.sample(0), ValueError, "1 to 512 items"),
+        (lambda client: client.sample(513), ValueError, "1 to 512 items"),
         (lambda client: client.sample(8, beta=-1), ValueError, "beta must be at least 0"),
         (lambda client: client.sample(8, seed=2**128), ValueError, "seed must"),
         (lambda client: client.sample(8, ticket=-1), ValueError, "ticket must"),
         (lambda client: client.sample(8, normalize="max"), ValueError, "normalize must be"),
-        (lambda client: client.sample(8, items=-1), ValueError, "items must be"),
+        (lambda client: client.sample(8, min_adds=-1), ValueError, "min_adds must be"),
         (lambda client: client.update_priority([1.5], [1.0]), TypeError, "items must be integers"),
         (lambda client: client.update_priority([1, 2], [1.0]), ValueError, "must be as many"),
         (
@@ -475,7 +487,7 @@ def test_tables_are_apart(network, client):
         other.extend(transitions(PLAIN, 5), np.ones(5))
         client.extend(transitions(PLAIN, 7), np.ones(7))
         client.flush()
-        assert (other.statistics().filled, client.statistics().filled) == (5, 7)
+        assert (other.statistics().size, client.statistics().size) == (5, 7)
 
 
 def test_without_a_free_place_there_is_an_error_that_says_so(network):
@@ -508,7 +520,7 @@ def test_who_polls_keeps_its_place(network):
         others = [ReplayClient(network.transport(), PLAIN) for _ in range(3)]
         with pytest.raises(NoFreeSessionError):
             ReplayClient(network.transport(), PLAIN, timeout_s=1)
-        assert len(others) == 3 and first.statistics().filled == 0
+        assert len(others) == 3 and first.statistics().size == 0
 
 
 def test_a_switch_without_the_service_is_an_error():
@@ -552,7 +564,7 @@ def test_statistics_tell_what_the_switch_knows(network, client):
     client.sample(30)
     client.flush()
     stats = client.statistics()
-    assert (stats.filled, stats.adds, stats.draws, stats.total, stats.ticket, stats.version) == (
+    assert (stats.size, stats.adds, stats.samples, stats.priority_sum, stats.ticket, stats.version) == (
         20,
         20,
         30,
@@ -560,9 +572,12 @@ def test_statistics_tell_what_the_switch_knows(network, client):
         4,
         0,
     )
-    assert stats.fates == dict(zip(Fate.__members__, served(network).fates)) and stats.items_added == 20
+    assert stats.fates == dict(zip(Fate.__members__, served(network).fates)) and stats.own_adds == 20
     assert (
-        stats.bytes_pushed == 20 * 72 and stats.log_used == 0 and 0.00005 < stats.delay_s < 0.001 and stats.window >= 8
+        stats.bytes_sent == 20 * 72
+        and stats.log_bytes_used == 0
+        and 0.00005 < stats.delay_s < 0.001
+        and stats.window >= 8
     )
 
 

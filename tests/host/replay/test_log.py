@@ -8,8 +8,8 @@ import pytest
 
 from iswitch.config import Config, Replay
 from iswitch.replay import Field, MemoryExhaustedError, ReplayClient, SessionLostError
-from iswitch.replay import frames as sound
-from iswitch.replay.log import LogSpace
+from iswitch.replay import frame_cache as sound
+from iswitch.replay.log_space import LogSpace
 from sim.bench.mutant import mutant
 from sim.bench.replay_network import Network
 
@@ -84,7 +84,8 @@ def played(count, *, games=1, **options):
 
 def together(transitions):
     return {
-        name: np.stack([np.asarray(transition[name], SPEC[name].kind) for transition in transitions]) for name in SPEC
+        name: np.stack([np.asarray(transition[name], SPEC[name].wire_dtype) for transition in transitions])
+        for name in SPEC
     }
 
 
@@ -93,7 +94,7 @@ def check(client, transitions, first=128):
     batch = client.sample(512)
     expected = together([transitions[item] for item in (batch.items - first).tolist()])
     for name in SPEC:
-        assert np.array_equal(batch.data[name][~batch.gone], expected[name][~batch.gone]), name
+        assert np.array_equal(batch.data[name][~batch.overwritten], expected[name][~batch.overwritten]), name
     return batch
 
 
@@ -112,7 +113,7 @@ def test_each_frame_is_written_once_and_stacks_come_back_whole(blank, steps, gam
                 client.add(priority=1.0, **transition)
         else:
             client.extend(together(transitions), np.ones(120))
-        assert not check(client, transitions).gone.any()
+        assert not check(client, transitions).overwritten.any()
         stats = client.statistics()
         needed = {
             image.tobytes()
@@ -121,7 +122,7 @@ def test_each_frame_is_written_once_and_stacks_come_back_whole(blank, steps, gam
             for image in transition[name]
         }
         assert stats.frames_written == len(needed) and stats.frames_written + stats.frames_shared == 8 * 120
-        assert stats.bytes_pushed < 120 * 72 + (len(needed) + 22) * 128  # a frame takes two units
+        assert stats.bytes_sent < 120 * 72 + (len(needed) + 22) * 128  # a frame takes two units
 
 
 def test_frames_that_are_shared_are_fetched_once():
@@ -146,7 +147,7 @@ def overwritten():
         for part in (transitions[20:24], transitions[26:30], transitions[:3]):
             client.extend(together(part), np.ones(len(part))).items.tolist()
         batch = client.sample(100)
-        assert not batch.gone.any()
+        assert not batch.overwritten.any()
         expected = together(transitions[20:24] + transitions[26:30] + transitions[:3])
         assert all(np.array_equal(batch.data[name], expected[name][batch.items - 35]) for name in SPEC)
 
@@ -171,7 +172,7 @@ def test_a_frame_that_is_not_kept_any_more_is_written_again():
     ],
 )
 def test_the_check_sees_a_mutant(scenario, right, wrong, monkeypatch):
-    monkeypatch.setattr("iswitch.replay.writer.RecentFrames", mutant(sound, right, wrong).RecentFrames)
+    monkeypatch.setattr("iswitch.replay.writer.FrameCache", mutant(sound, right, wrong).FrameCache)
     with pytest.raises(AssertionError):
         scenario()
 
@@ -181,8 +182,8 @@ def test_a_blank_frame_that_comes_again_and_again_does_not_hold_the_log():
         transitions, _ = played(600, blank=True, games=2)
         for at in range(0, 600, 6):
             client.extend(together(transitions[at : at + 6]), np.ones(6))
-        assert not check(client, transitions, 16).gone.any()
-        assert client.statistics().log_used < 1 << 15
+        assert not check(client, transitions, 16).overwritten.any()
+        assert client.statistics().log_bytes_used < 1 << 15
 
 
 # The log
@@ -195,14 +196,16 @@ def test_the_log_goes_round_and_round(spec, loss):
     net.loss, net.doubled, net.late = loss, loss, loss
     with ReplayClient(net.transport(), spec) as client:
         rng = np.random.default_rng(5)
-        every = {name: rng.integers(0, 250, (300, *field.axes)).astype(field.kind) for name, field in spec.items()}
+        every = {
+            name: rng.integers(0, 250, (300, *field.axes)).astype(field.wire_dtype) for name, field in spec.items()
+        }
         for at in range(0, 300, 5):
             client.extend({name: column[at : at + 5] for name, column in every.items()}, np.ones(5))
             batch = client.sample(64)
-            assert not batch.gone.any()
+            assert not batch.overwritten.any()
             for name in spec:
                 assert np.array_equal(batch.data[name], every[name][batch.items - 16])
-        assert client.statistics().bytes_pushed > 2 * (1 << 15)
+        assert client.statistics().bytes_sent > 2 * (1 << 15)
         place = net.switch.service.places[0]
         assert (place.written - place.oldest) % 2**32 <= (1 << 15) // 64
 
@@ -216,7 +219,7 @@ def test_units_are_counted_past_their_end():
         transitions, _ = played(100)
         for at in range(0, 100, 4):
             client.extend(together(transitions[at : at + 4]), np.ones(4))
-            assert not check(client, transitions, 16).gone.any()
+            assert not check(client, transitions, 16).overwritten.any()
         assert net.switch.service.places[0].written < 2**20
 
 
@@ -262,21 +265,21 @@ def test_what_a_former_client_left_is_kept_as_long_as_there_is_room():
     with ReplayClient(net.transport(), SPEC) as former:
         former.extend(together(transitions[:60]), np.ones(60))
     with ReplayClient(net.transport(), SPEC) as client:
-        assert client.session == 0 and not check(client, transitions, 256).gone.any()
+        assert client.session == 0 and not check(client, transitions, 256).overwritten.any()
         client.extend(together(transitions[60:90]), np.ones(30))
-        assert not check(client, transitions, 256).gone.any()
+        assert not check(client, transitions, 256).overwritten.any()
         client.extend(together(transitions[90:]), np.ones(130))
         batch = check(client, transitions, 256)
         assert (
-            0 < batch.gone.sum() < 512
-            and batch.items[batch.gone].max() < 256 + 60
-            and not batch.weights[batch.gone].any()
+            0 < batch.overwritten.sum() < 512
+            and batch.items[batch.overwritten].max() < 256 + 60
+            and not batch.weights[batch.overwritten].any()
         )
 
 
 def test_after_enough_adds_a_former_client_s_log_is_forgotten():
     space = LogSpace(units=64, written=100, oldest=60, adds=10, capacity=16)
-    assert space.room(10) == space.room(25) == 24 and space.room(26) == 64
+    assert space.free_units(10) == space.free_units(25) == 24 and space.free_units(26) == 64
 
 
 def test_a_log_that_is_not_as_it_was_left_ends_the_session():
@@ -298,34 +301,34 @@ def test_room_is_what_items_that_are_there_leave():
     for _ in range(20):
         space, adds, held, oldest = LogSpace(units=200, written=7, oldest=7, adds=0, capacity=8), 0, [], 0
         for _ in range(300):
-            hold = space.hold()
+            pin = space.pin_items()
             units = int(rng.integers(0, 20))
             needed = min([unit for unit, last in held if last >= adds], default=space.end)
             oldest = max(oldest, space.oldest)
-            assert space.room(adds) == 200 - (space.end - max(needed, oldest))
-            if units > space.room(adds):
-                space.forget(hold)
+            assert space.free_units(adds) == 200 - (space.end - max(needed, oldest))
+            if units > space.free_units(adds):
+                space.discard(pin)
                 adds += 1
                 continue
             if units:
-                space.append(units, adds)
+                space.reserve(units, adds)
             for _ in range(int(rng.integers(1, 4))):
                 floor = max(space.oldest, space.end - int(rng.integers(0, 40)))
-                hold.begin(space.end)
-                hold.need(floor)
+                pin.begin_item(space.end)
+                pin.require(floor)
                 adds += 1
                 held.append((floor, adds + 8 - 1))
-            assert space.needed(adds) <= hold.unit <= min(hold.floors)
-            space.acknowledge(hold, adds + 8 - 1)
+            assert space.oldest_needed(adds) <= pin.unit <= min(pin.first_units)
+            space.acknowledge(pin, adds + 8 - 1)
 
 
 def test_frames_are_forgotten_in_the_order_in_which_they_were_written():
-    recent = sound.RecentFrames(4)
+    cache = sound.FrameCache(4)
     for k in range(4):
-        recent.add(bytes([k]), 10 + k, 1)
-        assert recent.find(bytes([0]), 0) == 10
-    recent.add(b"x", 20, 2)
-    assert [recent.find(bytes([k]), 0) for k in range(4)] == [None, None, 12, 13] and recent.find(b"x", 0) == 20
-    assert recent.find(bytes([2]), 13) is None and recent.find(bytes([3]), 13) == 13
-    recent.add(bytes([2]), 30, 1)
-    assert recent.find(bytes([2]), 13) == 30 and recent.find(b"x", 0) == 20
+        cache.add(bytes([k]), 10 + k, 1)
+        assert cache.find(bytes([0]), 0) == 10
+    cache.add(b"x", 20, 2)
+    assert [cache.find(bytes([k]), 0) for k in range(4)] == [None, None, 12, 13] and cache.find(b"x", 0) == 20
+    assert cache.find(bytes([2]), 13) is None and cache.find(bytes([3]), 13) == 13
+    cache.add(bytes([2]), 30, 1)
+    assert cache.find(bytes([2]), 13) == 30 and cache.find(b"x", 0) == 20

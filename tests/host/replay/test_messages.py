@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from iswitch.replay.channel import Channel, Request
-from iswitch.replay.messages import encode, parse, serial
+from iswitch.replay.channel import Channel
+from iswitch.replay.messages import encode, parse
+from iswitch.replay.request import Request
 from iswitch.wire import ADDRESSES
 from iswitch.wire.replay import ADD_ROW, FETCH_ROW, SAMPLE, SAMPLED_ROW, UPDATE_ROW, WRITE, Fate, Kind
 
@@ -36,15 +37,15 @@ def conversation():
 
 
 def test_a_channel_sends_the_bytes_of_the_vectors_and_takes_their_answers():
-    channel = Channel(session=1, token=TOKEN, first=5, kept=4)
+    channel = Channel(session=1, token=TOKEN, first=5, window=4)
     told = conversation()
     for _, _, request in told:
         channel.put(request)
     assert channel.due(0.0) == [payload(name) for name, _, _ in told]
     for _, name, _ in told:
-        assert channel.take(parse(memoryview(payload(name))), 0.1) == Fate.DONE
+        assert channel.handle_reply(parse(memoryview(payload(name))), 0.1) == Fate.DONE
     write, add, sample, update = (request for _, _, request in told)
-    assert (channel.pending, channel.low) == (0, 9)
+    assert (channel.pending, channel.oldest) == (0, 9)
     assert (write.status.written, write.status.oldest) == (4, 2) and (
         add.status.adds,
         add.status.filled,
@@ -87,11 +88,3 @@ def test_what_is_none_of_the_service_s_is_left_alone():
 def test_a_body_wrong():
     with pytest.raises(ValueError, match="rows of 8 bytes, not 7 bytes"):
         encode(Kind.ADD, body=bytes(7))
-
-
-@pytest.mark.parametrize(
-    "number, than, behind",
-    [(1, 0, 1), (0, 1, -1), (0, 2**32 - 1, 1), (2**31 - 1, 0, 2**31 - 1), (2**31, 0, -(2**31)), (5, 5, 0)],
-)
-def test_serial_numbers(number, than, behind):
-    assert serial(number, than) == behind

@@ -5,7 +5,7 @@ import pytest
 
 from iswitch.config import Config, Replay
 from iswitch.replay import Field, MemoryExhaustedError, ReplayClient
-from iswitch.replay.channel import Request
+from iswitch.replay.request import Request
 from iswitch.wire.replay import LOAD, PUBLISH, WRITE, Kind
 from sim.bench.replay_network import Network
 
@@ -38,7 +38,7 @@ def test_what_is_set_is_got(shout, faults):
     with ReplayClient(net.transport(), SPEC) as learner, ReplayClient(net.transport(), SPEC) as actor:
         assert actor.get_parameters() is None
         for version, size in enumerate(SIZES, 1):
-            learner.set_parameters(version, parameters(size, version), shout=shout)
+            learner.set_parameters(version, parameters(size, version), broadcast=shout)
             assert actor.get_parameters(version - 1) == (version, parameters(size, version))
             assert actor.get_parameters(version) is None
 
@@ -73,10 +73,10 @@ def test_who_waits_gets_the_next_version_when_it_is_there():
     net = network()
     with ReplayClient(net.transport(), SPEC) as learner, ReplayClient(net.transport(), SPEC) as actor:
         learner.set_parameters(1, b"one")
-        net.at(net.now + 0.4, lambda: learner.set_parameters(2, b"two", shout=False))
+        net.at(net.now + 0.4, lambda: learner.set_parameters(2, b"two", broadcast=False))
         begun = net.now
-        assert actor.get_parameters(1, timeout=1.0) == (2, b"two") and 0.4 < net.now - begun < 0.5
-        assert actor.get_parameters(2, timeout=1.0) is None and net.now - begun > 1.4
+        assert actor.get_parameters(1, timeout_s=1.0) == (2, b"two") and 0.4 < net.now - begun < 0.5
+        assert actor.get_parameters(2, timeout_s=1.0) is None and net.now - begun > 1.4
 
 
 def test_tables_have_parameters_of_their_own():
@@ -132,12 +132,12 @@ def test_of_parameters_of_another_kind_nothing_is_taken_from_somebody_else_s_sho
             (Kind.WRITE, 22, np.array((0, 0), WRITE).tobytes() + raw),
             (Kind.PUBLISH, 0, np.array((0, 22, 9, 0), PUBLISH).tobytes()),
         ]:
-            two._session.served([two._session.put(Request(kind, count=count, body=body))])
+            two._session.wait_served([two._session.submit(Request(kind, count=count, body=body))])
         assert actor.get_parameters(1) == (9, raw)
-        inquiry = two._session.ask(
+        query = two._session.query(
             Kind.SHOUT, count=11, body=np.array((0, two.session, np.zeros(3, "u1")), LOAD).tobytes()
         )
-        two._session.wait(lambda: inquiry.reply is not None)
+        two._session.wait_until(lambda: query.reply is not None)
         assert actor.get_parameters(1) == (9, raw)
 
 
@@ -145,19 +145,19 @@ def test_many_versions_go_round_in_the_log_beside_items():
     net = network()
     with ReplayClient(net.transport(), LOGGED) as learner, ReplayClient(net.transport(), LOGGED) as actor:
         for version in range(1, 30):
-            learner.set_parameters(version, parameters(3000, version), shout=version % 2 == 0)
+            learner.set_parameters(version, parameters(3000, version), broadcast=version % 2 == 0)
             assert actor.get_parameters(version - 1) == (version, parameters(3000, version))
             actor.extend({"x": np.full((1, 200), version)}, np.ones(1))
         learner.extend({"x": np.full((5, 200), 1.0)}, np.ones(5))
         batch = actor.sample(100)
-        assert not batch.gone.any() and (batch.data["x"] == batch.data["x"][:, :1]).all()
+        assert not batch.overwritten.any() and (batch.data["x"] == batch.data["x"][:, :1]).all()
 
 
 def test_three_versions_are_kept_so_that_the_slow_can_read_in_peace():
     net = network()
     with ReplayClient(net.transport(), SPEC) as learner:
         for version in (1, 2, 3, 4):
-            learner.set_parameters(version, parameters(9000, version), shout=False)
+            learner.set_parameters(version, parameters(9000, version), broadcast=False)
         place = net.switch.service.places[0]
         assert place.written - place.oldest == 3 * (1 + 141)
 
@@ -166,7 +166,7 @@ def test_while_a_version_is_overwritten_the_next_is_found():
     """The actor sees that version 1 is there; before it has loaded it, version 4 takes its place."""
     net = network()
     with ReplayClient(net.transport(), SPEC) as learner, ReplayClient(net.transport(), SPEC) as actor:
-        learner.set_parameters(1, parameters(15000, 1), shout=False)
+        learner.set_parameters(1, parameters(15000, 1), broadcast=False)
         receive, overtake = net.switch.service.receive, [2, 3, 4]
 
         def watched(source, payload, now_us):
@@ -175,15 +175,16 @@ def test_while_a_version_is_overwritten_the_next_is_found():
                 net.at(
                     net.now,
                     lambda: [
-                        learner.set_parameters(version, parameters(15000, version), shout=False) for version in versions
+                        learner.set_parameters(version, parameters(15000, version), broadcast=False)
+                        for version in versions
                     ],
                 )
             return receive(source, payload, now_us)
 
         net.switch.service.receive = watched
-        found = actor.get_parameters(timeout=1.0)
+        found = actor.get_parameters(timeout_s=1.0)
         assert found in [(version, parameters(15000, version)) for version in (1, 2, 3, 4)]
-        assert actor.get_parameters(3, timeout=1.0) == (4, parameters(15000, 4))
+        assert actor.get_parameters(3, timeout_s=1.0) == (4, parameters(15000, 4))
 
 
 def test_parameters_that_no_log_holds_are_an_error_that_says_what_to_do():

@@ -64,7 +64,7 @@ def test_one_who_prefetches_can_still_add_what_it_waits_for():
     """The draws let the adds pass, which a client's order would not."""
     net = network(loss=0.1)
     with ReplayClient(net.transport(), SPEC) as client:
-        prefetch = client.prefetch(8, depth=2, items=30)
+        prefetch = client.prefetch(8, depth=2, min_adds=30)
         for _ in range(4):
             filled(client, 8)
         assert len(next(prefetch)) == 8
@@ -74,7 +74,7 @@ def test_one_who_prefetches_can_still_add_what_it_waits_for():
 def test_what_a_client_adds_does_not_wait_for_what_it_prefetches():
     net = network()
     with ReplayClient(net.transport(), SPEC) as client:
-        prefetch = client.prefetch(8, items=3)
+        prefetch = client.prefetch(8, min_adds=3)
         net.every(0.001, lambda: client.closed or client.poll())
         for k in range(3):
             client.add(priority=1.0, x=np.zeros(3), k=k)

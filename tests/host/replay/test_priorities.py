@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from iswitch.replay import priorities as sound
-from iswitch.replay.priorities import Scale, bucket, bucket_begin, importance_weights
+from iswitch.replay.priorities import Scale, bucket, bucket_start, importance_weights
 from sim.bench.mutant import mutant
 
 
@@ -31,7 +31,7 @@ def samples(seed: int = 0) -> np.ndarray:
 
 def check(module, bits: int, scale: float | None) -> None:
     real, made = samples(), module.Scale(bits, scale)
-    fixed = made.fixed(real)
+    fixed = made.to_integers(real)
     assert fixed.dtype == np.uint32
     assert fixed.tolist() == [exactly(value, made.scale, bits) for value in real.tolist()]
     above = [value for value in real.tolist() if round(Fraction(value) * Fraction(made.scale)) > 2**bits - 1]
@@ -50,7 +50,7 @@ def test_a_priority_is_the_nearest_integer_never_0_never_too_large(bits, scale):
     [
         ("np.rint(real * self.scale)", "np.floor(real * self.scale + 0.5)"),
         ("(real > 0) & (scaled == 0), 1.0", "(real > 0) & (scaled == 0), 0.0"),
-        ("int((scaled > self.most).sum())", "int((scaled >= self.most).sum())"),
+        ("int((scaled > self.largest_integer).sum())", "int((scaled >= self.largest_integer).sum())"),
     ],
 )
 def test_the_check_sees_a_mutant(right, wrong):
@@ -63,17 +63,17 @@ def test_the_check_sees_a_mutant(right, wrong):
 def test_what_is_drawn_is_told_back_exactly():
     scale = Scale(27)
     fixed = np.arange(1, 2**27, 9973, dtype=np.uint32)
-    assert np.array_equal(scale.fixed(scale.real(fixed)), fixed) and not scale.saturated
+    assert np.array_equal(scale.to_integers(scale.to_real(fixed)), fixed) and not scale.saturated
 
 
 def test_a_scale_is_understood_from_priority_bits():
-    assert Scale(27).scale == 2**19 and Scale(27).greatest == (2**27 - 1) / 2**19
+    assert Scale(27).scale == 2**19 and Scale(27).largest == (2**27 - 1) / 2**19
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1e-300])
 def test_priority_wrong(value):
     with pytest.raises(ValueError, match="priorities must be finite and at least 0, but 1 of 3"):
-        Scale(27).fixed([1.0, value, 2.0])
+        Scale(27).to_integers([1.0, value, 2.0])
 
 
 @pytest.mark.parametrize("scale", [0, -2, 3, 1000.0, math.inf, math.nan])
@@ -87,7 +87,7 @@ def test_buckets_are_those_of_the_contract():
     for p in [*range(4096), *(2**k + d for k in range(12, 32) for d in (-1, 0, 1))]:
         e = math.floor(math.log2(p)) - 3 if p >= 16 else 0
         assert bucket(p) == (p if p < 16 else 8 * e + p // 2**e)
-    begins = [bucket_begin(number) for number in range(bucket(2**32 - 1) + 1)]
+    begins = [bucket_start(number) for number in range(bucket(2**32 - 1) + 1)]
     assert begins == sorted(set(begins)) and [bucket(begin) for begin in begins] == list(range(len(begins)))
     assert all(bucket(begin - 1) == number - 1 for number, begin in enumerate(begins) if number)
 
@@ -102,13 +102,13 @@ def test_weights_are_those_of_prioritized_replay(beta, normalize):
     total, lowest = int(table.sum()), bucket(int(table.min()))
     weights = importance_weights(drawn, total=total, filled=1000, beta=beta, lowest=lowest, normalize=normalize)
     plain = (1000 * (drawn / total)) ** -beta
-    least = bucket_begin(lowest)
+    least = bucket_start(lowest)
     greatest = plain.max() if normalize == "batch" else (1000 * least / total) ** -beta
     assert weights.dtype == np.float32 and np.allclose(weights, plain / greatest, rtol=1e-6) and weights.max() <= 1
 
 
 def test_what_is_gone_weighs_nothing():
     drawn, gone = np.array([5, 1, 7], np.uint32), np.array([False, True, False])
-    weights = importance_weights(drawn, total=100, filled=10, beta=1.0, gone=gone)
+    weights = importance_weights(drawn, total=100, filled=10, beta=1.0, overwritten=gone)
     assert weights[1] == 0 and weights.max() == 1 == weights[0]
-    assert not importance_weights(drawn, total=100, filled=10, beta=1.0, gone=np.ones(3, np.bool_)).any()
+    assert not importance_weights(drawn, total=100, filled=10, beta=1.0, overwritten=np.ones(3, np.bool_)).any()

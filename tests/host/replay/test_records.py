@@ -29,7 +29,7 @@ SPECS = {"plain": PLAIN, "stacked": STACKED, "deep": DEEP, "large": LARGE}
 def arrays(spec, count, seed=0):
     rng = np.random.default_rng(seed)
     return {
-        name: rng.integers(0, 2 if field.kind.kind == "b" else 100, (count, *field.axes)).astype(field.kind)
+        name: rng.integers(0, 2 if field.wire_dtype.kind == "b" else 100, (count, *field.axes)).astype(field.wire_dtype)
         for name, field in spec.items()
     }
 
@@ -56,9 +56,9 @@ def test_the_smallest_fields_are_in_the_record_and_the_rest_in_the_log(name, rec
     assert layout.record.itemsize == record_bytes
     assert [
         field for field in layout.record.names if field in ("log.session", "log.blob")
-    ] == logged and layout.logged == bool(logged)
+    ] == logged and layout.uses_log == bool(logged)
     assert sorted(layout.blob.names if layout.blob else ()) == blob
-    assert set(layout.record.names) - {"log.session", "log.blob", "log.spare"} == set(SPECS[name]) - set(blob)
+    assert set(layout.record.names) - {"log.session", "log.blob", "log.padding"} == set(SPECS[name]) - set(blob)
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -67,13 +67,13 @@ def test_the_smallest_fields_are_in_the_record_and_the_rest_in_the_log(name, rec
 def test_what_is_packed_can_be_read_by_the_record_s_dtype(name, record_bytes, count):
     layout, data = Layout(SPECS[name], record_bytes), arrays(SPECS[name], count)
     positions, starts = places(layout, count)
-    records = np.frombuffer(layout.pack(data, positions, starts, 5).tobytes(), layout.record)
+    records = np.frombuffer(layout.pack_records(data, positions, starts, 5).tobytes(), layout.record)
     parts = {field: records[field] for field in records.dtype.names}
     if layout.blob:
         blobs = np.frombuffer(layout.pack_blobs(data, positions).tobytes(), layout.blob)
         parts |= {field: blobs[field] for field in blobs.dtype.names}
         assert np.array_equal(layout.blob_starts(records), starts)
-    if layout.logged:
+    if layout.uses_log:
         assert (layout.sessions(records) == 5).all() and len(layout.sessions(records)) == count
     for field in SPECS[name]:
         assert np.array_equal(parts[field], positions.get(field, data[field]))
@@ -86,7 +86,7 @@ def test_every_client_comes_to_the_same_layout():
 
 def test_numbers_become_the_field_s_if_they_fit():
     layout = Layout(PLAIN, 64)
-    count, columns = layout.columns(
+    count, columns = layout.to_columns(
         {"observation": [[1, 2, 3, 4]], "action": np.array([7], np.uint8), "reward": [1.5], "flag": [True]}
     )
     assert count == 1 and [columns[name].dtype for name in PLAIN] == [
@@ -95,7 +95,7 @@ def test_numbers_become_the_field_s_if_they_fit():
         np.dtype("<f4"),
         np.dtype(bool),
     ]
-    count, columns = Layout({"a": Field(2, np.uint8)}, 64).columns({"a": [[0, 255]]})
+    count, columns = Layout({"a": Field(2, np.uint8)}, 64).to_columns({"a": [[0, 255]]})
     assert columns["a"].tolist() == [[0, 255]]
 
 
@@ -106,25 +106,25 @@ def test_numbers_become_the_field_s_if_they_fit():
         ({"action": [0.5]}, TypeError, "action must be int64, not float64"),
         ({"reward": [1j]}, TypeError, "reward must be float32"),
         ({"action": [1, 2]}, ValueError, "as many transitions as the first, 1, but action has 2"),
-        ({"extra": [1]}, ValueError, "extra are unknown"),
+        ({"extra": [1]}, ValueError, "extra is unknown"),
         ({"flag": [2]}, TypeError, "flag must be bool"),
     ],
 )
 def test_transition_wrong(change, error, message):
     with pytest.raises(error, match=message):
-        Layout(PLAIN, 64).columns(
+        Layout(PLAIN, 64).to_columns(
             {"observation": np.zeros((1, 4)), "action": [1], "reward": [0.0], "flag": [False]} | change
         )
 
 
 def test_missing_field_wrong():
-    with pytest.raises(ValueError, match="action, flag lack"):
-        Layout(PLAIN, 64).columns({"observation": np.zeros((1, 4)), "reward": [0.0]})
+    with pytest.raises(ValueError, match="action, flag are missing"):
+        Layout(PLAIN, 64).to_columns({"observation": np.zeros((1, 4)), "reward": [0.0]})
 
 
 def test_integer_out_of_range_wrong():
     with pytest.raises(TypeError, match="a must be uint8"):
-        Layout({"a": Field((), np.uint8)}, 64).columns({"a": [256]})
+        Layout({"a": Field((), np.uint8)}, 64).to_columns({"a": [256]})
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 
 from iswitch.config import Config, Replay
 from iswitch.replay import Field, ReplayClient, SessionLostError
-from iswitch.replay.channel import Request
+from iswitch.replay.request import Request
 from iswitch.wire.replay import Fate, Kind
 from sim.bench.replay_network import Network
 
@@ -81,7 +81,7 @@ def with_its_opening(net):
     [
         lambda client: extend(client).items,
         lambda client: client.sample(4),
-        lambda client: client.update_priority([64], [2.0]).done,
+        lambda client: client.update_priority([64], [2.0]).updated,
         lambda client: client.set_parameters(1, b"one"),
     ],
 )
@@ -91,7 +91,7 @@ def test_whose_place_was_another_s_is_told_even_if_the_place_came_back(call):
     extend(client).items.tolist()
     taken_and_given_back(net, opening)
     watch, adds = Watch(net), net.switch.service.tables[0].adds
-    with pytest.raises(SessionLostError, match=r"another client had its place meanwhile.*reopen"):
+    with pytest.raises(SessionLostError, match=r"another client had the session since.*reopen"):
         call(client)
     assert {fate for kind, _, fate in watch.seen if kind != Kind.LOOK} == {Fate.OLD} and net.switch.service.tables[
         0
@@ -116,7 +116,7 @@ def test_nothing_is_carried_out_behind_what_was_lost_with_the_place():
             client.flush()
         client.reopen()
         for each in added:
-            with pytest.raises(SessionLostError, match="may or may not have been carried out"):
+            with pytest.raises(SessionLostError, match="may or may not have executed"):
                 each.items.tolist()
         assert net.switch.service.tables[0].adds == 0
 
@@ -147,7 +147,7 @@ def test_after_another_opening_what_was_shouted_before_is_forgotten():
             with pytest.raises(SessionLostError):
                 client.sample(1)
             client.reopen()
-        learner.set_parameters(6, bytes(range(250)) * 4, shout=False)
+        learner.set_parameters(6, bytes(range(250)) * 4, broadcast=False)
         assert actor.get_parameters() == (6, bytes(range(250)) * 4)
 
 
@@ -163,7 +163,7 @@ def test_close_comes_when_all_else_is_answered(faults):
             extend(client, 19)
         told, said, watch = set(), [], Watch(net)
         net.lose = lambda payload, there: bool(said.append(len(told))) if there and payload[1] == Kind.CLOSE else False
-        take = client._session.channel.take
+        take = client._session.channel.handle_reply
 
         def taken(reply, now):
             request = next((each for each in client._session.channel.requests() if each.seq == reply.header.seq), None)
@@ -172,7 +172,7 @@ def test_close_comes_when_all_else_is_answered(faults):
                 told.add(request.seq)
             return fate
 
-        client._session.channel.take = taken
+        client._session.channel.handle_reply = taken
         before = client._session.channel.pending
         assert client._session.close(timeout_s=5.0)
         assert (
@@ -188,7 +188,9 @@ def test_close_comes_when_all_else_is_answered(faults):
     "puts",
     [
         lambda client: client.prefetch(4, depth=2),
-        lambda client: [client._session.put(Request(Kind.UPDATE, count=1, body=bytes(8), ticket=99)) for _ in range(2)],
+        lambda client: [
+            client._session.submit(Request(Kind.UPDATE, count=1, body=bytes(8), ticket=99)) for _ in range(2)
+        ],
     ],
     ids=["prefetch", "ticket"],
 )
@@ -209,7 +211,7 @@ def test_what_waits_is_taken_back_before_the_place_is_given_up(puts, pause_s):
 def test_who_fails_gives_up_the_place_at_once():
     net = network()
     with pytest.raises(KeyError), opened(net) as client:
-        client._session.put(Request(Kind.UPDATE, count=1, body=bytes(8), ticket=99))
+        client._session.submit(Request(Kind.UPDATE, count=1, body=bytes(8), ticket=99))
         begun = net.now
         raise KeyError
     assert net.now - begun < 0.05 and not place(net).open and net.switch.service.tables[0].ticket == 1

@@ -65,7 +65,7 @@ def test_nothing_is_ever_mixed_up(seed):
     given |= {64 + k: k - 9 for k in range(9)}
     drawn = 0
     for batch in batches:
-        for k in np.flatnonzero(~batch.gone):
+        for k in np.flatnonzero(~batch.overwritten):
             expected = transition(given[int(batch.items[k])])
             drawn += 1
             assert all(np.array_equal(batch.data[name][k], expected[name]) for name in SPEC)

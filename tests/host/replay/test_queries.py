@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from iswitch.replay import inquiries as sound
+from iswitch.replay import queries as sound
 from iswitch.replay.messages import Header, Reply
 from iswitch.wire import Type, version_type
 from iswitch.wire.replay import Kind
@@ -23,10 +23,10 @@ def reply_to(payload):
 def run(module, count=400, *, loss=0.0, doubled=0.0, late=0.0, holds=10**9, seed=1):
     """Asks `count` times over a network that has room for `holds` at a time. Returns the machine, how much was on its
     way at most, how many were sent, and the time it took. Every one must get its own answer."""
-    chance, machine = random.Random(seed), module.Inquiries(session=0, token=0)
-    asked = [module.Inquiry(Kind.LOAD, count=1, body=k.to_bytes(8, "little")) for k in range(count)]
-    for inquiry in asked:
-        machine.put(inquiry)
+    chance, machine = random.Random(seed), module.Queries(session=0, token=0)
+    asked = [module.Query(Kind.LOAD, count=1, body=k.to_bytes(8, "little")) for k in range(count)]
+    for query in asked:
+        machine.put(query)
     now, events, order, most, sent = 0.0, [], 0, 0, 0
     while machine.pending:
         for payload in machine.due(now):
@@ -47,11 +47,11 @@ def run(module, count=400, *, loss=0.0, doubled=0.0, late=0.0, holds=10**9, seed
         wake = machine.wake_at()
         if events and events[0][0] <= wake:
             now, _, payload = heapq.heappop(events)
-            machine.take(reply_to(payload), now)
+            machine.handle_reply(reply_to(payload), now)
         else:
             assert now <= wake < float("inf")
             now = wake
-    assert [inquiry.reply.rows for inquiry in asked] == [k.to_bytes(8, "little") for k in range(count)]
+    assert [query.reply.rows for query in asked] == [k.to_bytes(8, "little") for k in range(count)]
     return machine, most, sent, now
 
 
@@ -85,28 +85,28 @@ def test_the_window_is_about_what_the_network_holds(holds):
 
 
 def test_losses_of_one_moment_halve_the_window_once():
-    machine = sound.Inquiries(session=0, token=0)
-    asked = [sound.Inquiry(Kind.LOAD, count=1, body=k.to_bytes(8, "little")) for k in range(8)]
-    for inquiry in asked:
-        machine.put(inquiry)
+    machine = sound.Queries(session=0, token=0)
+    asked = [sound.Query(Kind.LOAD, count=1, body=k.to_bytes(8, "little")) for k in range(8)]
+    for query in asked:
+        machine.put(query)
     payloads = machine.due(0.0)
     assert len(payloads) == 8
     for payload in payloads[4:]:
-        machine.take(reply_to(payload), DELAY_S)
+        machine.handle_reply(reply_to(payload), DELAY_S)
     before = machine.window
     assert machine.due(DELAY_S) == []
-    assert len(machine.due(machine.wake_at())) == 4 == machine.resent and machine.window == before / 2
+    assert len(machine.due(machine.wake_at())) == 4 == machine.retransmissions and machine.window == before / 2
 
 
 def test_what_is_dropped_is_not_asked_for_again():
-    machine = sound.Inquiries(session=0, token=0)
-    asked = [sound.Inquiry(Kind.LOAD, count=1, body=bytes(8)) for _ in range(20)]
-    for inquiry in asked:
-        machine.put(inquiry)
+    machine = sound.Queries(session=0, token=0)
+    asked = [sound.Query(Kind.LOAD, count=1, body=bytes(8)) for _ in range(20)]
+    for query in asked:
+        machine.put(query)
     payloads = machine.due(0.0)
-    machine.drop(asked)
+    machine.cancel(asked)
     assert (
-        machine.take(reply_to(payloads[0]), DELAY_S) is None
+        machine.handle_reply(reply_to(payloads[0]), DELAY_S) is None
         and not machine.pending
         and machine.wake_at() == float("inf")
     )

@@ -1,0 +1,120 @@
+"""One ordered request: what it asks for, how far it is, and what became of it."""
+
+import math
+
+from iswitch.replay.messages import Status
+from iswitch.wire.replay import SAMPLES_PER_FRAGMENT, Fate, Kind
+
+__all__ = ["FIRST_WAIT_S", "Request"]
+
+FIRST_WAIT_S = 0.0002
+"""Seconds until a request that has to wait is sent again for the first time."""
+
+
+class Request:
+    """An ordered request of a session.
+
+    Parameters
+    ----------
+    kind : Kind
+        What the request asks for; one of `iswitch.wire.replay.ORDERED`.
+    table : int
+        The table it is about.
+    count : int
+        Items, draws or units of the request.
+    body : bytes
+        Rows behind the header.
+    ticket : int
+        0, or the ticket of the table that the request waits for.
+    deadline : float
+        Time in seconds at which the request is cancelled if it still has to wait.
+    can_yield : bool
+        If the request has to wait, let the requests behind it pass.
+
+    Attributes
+    ----------
+    fate : Fate or None
+        None until the request is settled. Then DONE, RANGE or MEMORY if the switch executed it, else the reason for
+        which it was cancelled.
+    status : Status or None
+        The status of its latest answer.
+    fragments : dict of int to bytes
+        Rows of the answer, by fragment. Only a SAMPLE has more than fragment 0.
+    reported : bool
+        The caller knows that the request was cancelled.
+    """
+
+    __slots__ = (
+        "ahead_answers",
+        "awaits_answer",
+        "blocking",
+        "body",
+        "can_yield",
+        "cancelling",
+        "count",
+        "deadline",
+        "due_at",
+        "fate",
+        "first_order",
+        "fragments",
+        "kind",
+        "last_order",
+        "missing_fragments",
+        "presumed_lost",
+        "reported",
+        "sent_at",
+        "seq",
+        "status",
+        "table",
+        "ticket",
+        "transmissions",
+        "wait_reason",
+        "wait_s",
+        "yielding",
+    )
+
+    def __init__(
+        self,
+        kind: Kind,
+        *,
+        table: int = 0,
+        count: int = 0,
+        body: bytes = b"",
+        ticket: int = 0,
+        deadline: float = math.inf,
+        can_yield: bool = False,
+    ):
+        self.kind, self.table, self.count, self.body, self.ticket = kind, table, count, body, ticket
+        self.deadline, self.can_yield = deadline, can_yield
+        self.fate: Fate | None = None
+        self.status: Status | None = None
+        self.reported = False
+        self.reset()
+
+    def reset(self) -> None:
+        """Return to the state before the first transmission."""
+        fragments = -(-self.count // SAMPLES_PER_FRAGMENT) if self.kind == Kind.SAMPLE else 1
+        self.missing_fragments = (1 << fragments) - 1  # a bit for each
+        self.fragments: dict[int, bytes] = {}
+        self.seq = -1
+        self.transmissions = 0
+        self.first_order = self.last_order = 0  # its first and last place among all transmissions of the channel
+        self.sent_at, self.due_at = -math.inf, -math.inf
+        self.ahead_answers = 0  # times that it was answered AHEAD
+        self.presumed_lost = False  # it is sent again before its time-out
+        self.awaits_answer = False
+        self.blocking = False  # nothing behind it is sent
+        self.wait_reason: Fate | None = None
+        self.wait_s = FIRST_WAIT_S
+        self.cancelling = False  # a SKIP is sent in its place
+        self.yielding = False  # after the SKIP it goes to the end of the queue
+
+    @property
+    def settled(self) -> bool:
+        """True if the request was executed or cancelled."""
+        return self.fate is not None
+
+    @property
+    def rows(self) -> bytes:
+        """Rows of the whole answer."""
+        return b"".join(part for _, part in sorted(self.fragments.items()))

@@ -1,0 +1,60 @@
+"""The error for a request that was cancelled, or that was in flight when its session was lost."""
+
+from iswitch.replay.errors import NotServedError, SessionLostError
+from iswitch.replay.request import Request
+from iswitch.serial import serial_distance
+from iswitch.wire.replay import WAITS, Fate
+
+__all__ = ["unserved_error"]
+
+_WAITED_FOR = {
+    Fate.TICKET: (
+        "its ticket was not due: the table is at ticket {current}, and the request has ticket {own}",
+        "execute the requests with the tickets before it, or use ticket=0",
+    ),
+    Fate.ITEMS: (
+        "there are not enough items: the table has {filled}, and {adds} were ever added",
+        "add more items, or lower `min_adds`, or `min_size` of the limits",
+    ),
+    Fate.RATE: ("the limit on samples per insert did not allow it", "add or sample more, or set other limits"),
+    Fate.EMPTY: (
+        "all priorities are 0",
+        "add items, or give some items a priority above 0 (`max_times_sampled` sets priorities to 0)",
+    ),
+}
+"""For each reason to wait, what the request waited for and what helps."""
+if set(_WAITED_FOR) != WAITS:
+    raise ImportError(f"a sentence is needed for each of {WAITS}")
+
+
+def unserved_error(request: Request, *, address: str, wait_s: float) -> NotServedError | SessionLostError:
+    """Return the error for a request that the switch did not execute.
+
+    Parameters
+    ----------
+    request : Request
+        A settled request. It counts as reported from now on.
+    address : str
+        Address of the switch, for the message.
+    wait_s : float
+        How long requests may wait, in seconds, for the message.
+
+    Returns
+    -------
+    NotServedError or SessionLostError
+        NotServedError if the request was cancelled, SessionLostError if its fate is unknown.
+    """
+    request.reported = True
+    where = f"{request.kind.name} to table {request.table} at {address}"
+    if request.fate is None or request.fate not in _WAITED_FOR or request.status is None:
+        return SessionLostError(
+            f"{where} was in flight when the session was lost: the switch may or may not have executed it"
+        )
+    reason, remedy = _WAITED_FOR[request.fate]
+    status = request.status
+    reason = reason.format(current=status.ticket, own=request.ticket, filled=status.filled, adds=status.adds)
+    passed = request.fate == Fate.TICKET and serial_distance(status.ticket, request.ticket) > 0
+    duration = "and that ticket has passed" if passed else f"for {wait_s:g} s"
+    return NotServedError(
+        f"{where} was not executed, because {reason}, {duration}. It was cancelled: {remedy}", request.fate
+    )
