@@ -52,14 +52,14 @@ def act(
             mean_return=sum(returns) / len(returns) if returns else 0.0,
             version=version,
             items=rounds * options.add_items,
-            bytes_pushed=replay.statistics().bytes_pushed,
+            bytes_pushed=replay.statistics().bytes_sent,
         )
 
     while True:
         needed = schedule.version(rounds) if schedule else start.version + 1
         late = version < needed
         if (
-            found := replay.get_parameters(newer_than=version, timeout=WAIT_S if late else 0.0)
+            found := replay.get_parameters(newer_than=version, timeout_s=WAIT_S if late else 0.0)
             if late or not schedule
             else None
         ):

@@ -162,12 +162,12 @@ def play(
             learner_replay.sample(options.batch, beta=options.beta, seed=options.seed << 32 | number) if draws else None
         )
         if batch:
-            for item, digest, missing in zip(batch.items.tolist(), digests(batch.data), batch.gone):
+            for item, digest, missing in zip(batch.items.tolist(), digests(batch.data), batch.overwritten):
                 if not missing and digest != pushed[item]:
                     raise RuntimeError(f"item {item} was drawn with other bytes than those that were pushed")
             errors, loss = improver.improve(batch.data, batch.weights)
             learner_replay.update_priority(batch.items, priorities_of(errors, options.exponent))
-            drawn, gone = drawn + len(batch.items), gone + int(batch.gone.sum())
+            drawn, gone = drawn + len(batch.items), gone + int(batch.overwritten.sum())
         progress = AtariProgress(
             added=number * options.add_items,
             frames=game.frames,
@@ -176,7 +176,7 @@ def play(
             drawn=drawn,
             gone=gone,
             loss=loss,
-            bytes_pushed=actor_replay.statistics().bytes_pushed,
+            bytes_pushed=actor_replay.statistics().bytes_sent,
         )
         report(progress, dict(batch.data) if batch else None)
     assert progress

@@ -50,8 +50,8 @@ def launch(
     out.mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()
     before = _statistics(addresses[0], options)
-    if before.filled:
-        raise LaunchError(f"{before.filled:,} items are in the table already: start the switch anew")
+    if before.size:
+        raise LaunchError(f"{before.size:,} items are in the table already: start the switch anew")
     actors_curve: list[ActorProgress] = []
     learned, *actors = _run(options, addresses, console, Start(before.ticket, before.version), actors_curve, watch)
     after = _statistics(addresses[0], options)

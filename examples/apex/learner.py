@@ -76,7 +76,9 @@ class _Table:
         if not self.schedule:
             options = self.options
             slack = _SLACK * max(options.batch, round(options.add_items * options.ratio) * options.actors)
-            self.replay.limit(size=options.warmup, ratio=options.ratio, behind=slack, ahead=slack)
+            self.replay.set_limits(
+                min_size=options.warmup, samples_per_insert=options.ratio, max_insert_lag=slack, max_insert_lead=slack
+            )
 
     def batches(self) -> Iterator[Batch]:
         options = self.options
@@ -95,7 +97,7 @@ class _Table:
         """Priorities by a batch's TD errors; not waited for."""
         self.drawn += len(batch.items)
         self.hash.update(batch.items.tobytes())
-        self.gone += int(batch.gone.sum())
+        self.gone += int(batch.overwritten.sum())
         self._updates.append(
             self.replay.update_priority(
                 batch.items,
@@ -112,7 +114,7 @@ class _Table:
         """Tells the actors that it is over."""
         self.publish(STOP)
         if not self.schedule:
-            self.replay.limit()  # or what they have on its way would wait for draws that do not come
+            self.replay.set_limits()  # or what they have on its way would wait for draws that do not come
 
     def stale(self) -> int:
         """Waits for what is not answered yet."""
@@ -159,9 +161,9 @@ def learn(
                 returns=returns,
                 loss=sum(losses) / len(losses),
                 adds=seen.adds,
-                draws=seen.draws,
-                filled=seen.filled,
-                total=seen.total,
+                draws=seen.samples,
+                filled=seen.size,
+                total=seen.priority_sum,
                 gone=table.gone,
                 stale=table.stale(),
                 seconds=time.perf_counter() - begin,

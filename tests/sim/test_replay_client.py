@@ -73,9 +73,9 @@ def test_stacks_and_parameters_come_back_whole(faults):
         actor.extend({"observation": stacks, "action": np.arange(10)}, np.ones(10))
         actor.flush()
         batch = learner.sample(32)
-        assert np.array_equal(batch.data["observation"], stacks[batch.data["action"]]) and not batch.gone.any()
+        assert np.array_equal(batch.data["observation"], stacks[batch.data["action"]]) and not batch.overwritten.any()
         assert actor.statistics().frames_written == 13
         learner.set_parameters(1, parameters := rng.bytes(1500))
-        assert actor.get_parameters(timeout=5) == (1, parameters)
+        assert actor.get_parameters(timeout_s=5) == (1, parameters)
     network.pair.counters_agree()
     network.pair.close()

@@ -70,7 +70,7 @@ class StandIn:
     def flush(self):
         pass
 
-    def sample(self, count, *, beta=0.4, stratified=True, seed=None, ticket=0, items=0):
+    def sample(self, count, *, beta=0.4, stratified=True, seed=None, ticket=0, min_adds=0):
         table = self.table
         with table.lock:
             self._begin(
@@ -96,9 +96,9 @@ class StandIn:
             items=(newest + table.capacity).astype(np.uint32),
             weights=(weights / weights.max()).astype(np.float32),
             priorities=table.priorities[slots].astype(np.float32),
-            total=upto[-1],
-            filled=table.filled,
-            gone=np.zeros(count, bool),
+            table_priority=upto[-1],
+            table_size=table.filled,
+            overwritten=np.zeros(count, bool),
         )
 
     def prefetch(self, count, *, depth=2, beta=0.4):
@@ -117,36 +117,39 @@ class StandIn:
             table.lock.notify_all()
         return int(there.sum()), int((~there).sum())
 
-    def limit(self, *, size=1, ratio=0.0, behind=None, ahead=None, times=0):
+    def set_limits(
+        self, *, min_size=1, samples_per_insert=0.0, max_insert_lag=None, max_insert_lead=None, max_times_sampled=0
+    ):
         table = self.table
         with table.lock:
             self._begin("limit", 0)
-            table.size, table.ratio, table.behind, table.ahead, table.credit = size, ratio, behind, ahead, 0
+            table.size, table.ratio, table.credit = min_size, samples_per_insert, 0
+            table.behind, table.ahead = max_insert_lag, max_insert_lead
             table.lock.notify_all()
 
-    def set_parameters(self, version, parameters, *, shout=True):
+    def set_parameters(self, version, parameters, *, broadcast=True):
         with self.table.lock:
             self.table.version, self.table.parameters = version, bytes(parameters)
             self.table.lock.notify_all()
 
-    def get_parameters(self, newer_than=0, timeout=0.0):
+    def get_parameters(self, newer_than=0, timeout_s=0.0):
         table = self.table
         with table.lock:
-            if timeout:
+            if timeout_s:
                 self._wait(lambda: table.version > newer_than)
             return (table.version, table.parameters) if table.version > newer_than else None
 
     def statistics(self):
         table = self.table
         return SimpleNamespace(
-            filled=table.filled,
+            size=table.filled,
             adds=table.adds,
-            draws=table.draws,
-            total=table.priorities.sum(),
+            samples=table.draws,
+            priority_sum=table.priorities.sum(),
             ticket=table.ticket,
             version=table.version,
-            bytes_pushed=self.bytes_pushed,
-            resent=0,
+            bytes_sent=self.bytes_pushed,
+            retransmissions=0,
         )
 
     def close(self):

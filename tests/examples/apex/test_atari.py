@@ -36,7 +36,7 @@ def test_frames_are_pushed_once_and_drawn_as_they_were(faults):
     with actor, learner:
         progress = play(actor, learner, FEW, lambda point, batch: seen.append(batch))
         table = actor.statistics()
-    assert progress.added == table.adds == 96 and table.filled == 32 and progress.drawn == 3 * 16 and progress.gone == 0
+    assert progress.added == table.adds == 96 and table.size == 32 and progress.drawn == 3 * 16 and progress.gone == 0
     assert table.frames_written + table.frames_shared == 96 * 2 * 4 and table.frames_written <= 96 + FEW.horizon + 3
     assert NAIVE_BYTES / progress.bytes_each >= 30
     drawn = [batch for batch in seen if batch]

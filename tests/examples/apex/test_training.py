@@ -116,7 +116,7 @@ def test_the_best_weights_are_kept():
 
 def test_an_actor_without_parameters_gives_up():
     class Silent(stand_in.StandIn):
-        def get_parameters(self, newer_than=0, timeout=0.0):
+        def get_parameters(self, newer_than=0, timeout_s=0.0):
             return None
 
     with pytest.raises(TimeoutError, match="actor 1 waited 60 s for version 1 of the parameters, and has 0"):

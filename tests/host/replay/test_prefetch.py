@@ -93,7 +93,7 @@ def test_after_the_session_was_lost_prefetching_ends():
         list(prefetch)
     client.reopen()
     assert list(prefetch) == [] and len(client.sample(8)) == 8
-    with pytest.raises(SessionLostError, match="UPDATE to table 0 at the switch was on its way"):
+    with pytest.raises(SessionLostError, match="UPDATE to table 0 at the switch was in flight"):
         tuple(updated)
     client.close()
     with pytest.raises(SessionLostError, match="is closed: make a new client"):

@@ -96,7 +96,7 @@ def test_whose_place_was_another_s_is_told_even_if_the_place_came_back(call):
     assert {fate for kind, _, fate in watch.seen if kind != Kind.LOOK} == {Fate.OLD} and net.switch.service.tables[
         0
     ].adds == adds
-    with pytest.raises(SessionLostError, match="another client had its place meanwhile"):
+    with pytest.raises(SessionLostError, match="another client had the session since"):
         client.flush()
     client.reopen()
     assert extend(client).items.tolist() == list(range(69, 74)) and len(client.sample(4)) == 4
