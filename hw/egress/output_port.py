@@ -9,7 +9,7 @@ from hw.egress.stamp import Checksums, Departure, merged, stamp_of
 from hw.interface.address import Address, Binding
 from hw.interface.forwarded import Forwarding
 from hw.interface.result import ResultMeta, body_bytes
-from hw.stream.frame_store import FrameStore
+from hw.stream.cut_through_queue import CutThroughQueue
 from hw.stream.packet import LENGTH_BITS, Packet, word_of
 from iswitch.config import Config
 from iswitch.wire import ADDRESSES, FRAME_BYTES
@@ -82,11 +82,11 @@ class OutputPort(wiring.Component):
         # addresses will.
         noted = data.StructLayout({"job": range(config.jobs), "recipients": hosts, "length": LENGTH_BITS})
         assert noted.size <= min(bus_bits, 8 * ADDRESSES.itemsize)
-        m.submodules.results = results = FrameStore(bus_bits=bus_bits, depth=config.queue_words)
-        m.submodules.replies = replies = FrameStore(
+        m.submodules.results = results = CutThroughQueue(bus_bits=bus_bits, depth=config.queue_words)
+        m.submodules.replies = replies = CutThroughQueue(
             bus_bits=bus_bits, depth=config.queue_words if config.replay else REPLY_FRAMES * 2 * config.header_words
         )
-        m.submodules.ordinary = ordinary = FrameStore(bus_bits=bus_bits, depth=config.queue_words)
+        m.submodules.ordinary = ordinary = CutThroughQueue(bus_bits=bus_bits, depth=config.queue_words)
         stores = [results, replies, ordinary]
         result, reply, forwarded = self.results.payload, self.replies.payload, self.forwarded.payload
         header = result.meta.header
@@ -100,24 +100,24 @@ class OutputPort(wiring.Component):
             note.job.eq(header.job),
             note.recipients.eq(header.recipients & mine[header.job]),
             note.length.eq(FRAME_BYTES + Mux(header.length == 0, 0, sum(body_bytes(config, header)))),
-            results.put.valid.eq(self.results.valid & takes),
-            results.put.payload.eq(word_of(result)),
-            results.first.eq(result.first),
-            results.put_bytes.eq(result.meta.words * bus_bytes),
-            replies.put.valid.eq(self.replies.valid & (reply.meta.port == self.port)),
-            replies.put.payload.eq(word_of(reply)),
-            replies.first.eq(reply.first),
-            replies.put_bytes.eq(reply.meta.length),
-            ordinary.put.valid.eq(self.forwarded.valid & forwarded.meta.ports[self.port]),
-            ordinary.put.payload.eq(word_of(forwarded)),
-            ordinary.first.eq(forwarded.first),
-            ordinary.put_bytes.eq(forwarded.meta.length),
+            results.i.valid.eq(self.results.valid & takes),
+            word_of(results.i.payload).eq(word_of(result)),
+            results.i.payload.first.eq(result.first),
+            results.length.eq(result.meta.words * bus_bytes),
+            replies.i.valid.eq(self.replies.valid & (reply.meta.port == self.port)),
+            word_of(replies.i.payload).eq(word_of(reply)),
+            replies.i.payload.first.eq(reply.first),
+            replies.length.eq(reply.meta.length),
+            ordinary.i.valid.eq(self.forwarded.valid & forwarded.meta.ports[self.port]),
+            word_of(ordinary.i.payload).eq(word_of(forwarded)),
+            ordinary.i.payload.first.eq(forwarded.first),
+            ordinary.length.eq(forwarded.meta.length),
             self.stat_drop_result.eq(results.stat_drop),
             self.stat_drop_reply.eq(replies.stat_drop),
             self.stat_drop_ordinary.eq(ordinary.stat_drop),
         ]
         with m.If(result.first):
-            m.d.comb += results.put.payload.data[: noted.size].eq(note)
+            m.d.comb += results.i.payload.data[: noted.size].eq(note)
 
         # Choice of a frame, and of one recipient.
         source, reply_next, rewound = Signal(2), Signal(), Signal()
@@ -137,7 +137,7 @@ class OutputPort(wiring.Component):
         word = Signal(Packet(bus_bits))
         m.d.comb += [
             word.eq(Array(store.o.payload for store in stores)[source]),
-            results.again.eq(now.recipients.any()),
+            results.repeat.eq(now.recipients.any()),
         ]
         with m.If(source == RESULT):
             m.d.comb += word.data.eq(merged(m, results.o.payload.data, stamp, index))

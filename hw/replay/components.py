@@ -9,12 +9,12 @@ from amaranth.lib.wiring import Component
 from amaranth.utils import exact_log2
 
 from hw.interface.axi import address_bits_of
+from hw.interface.reply import ReplyRoute
 from hw.replay.engine import Engine
 from hw.replay.memory.units import UnitReader, UnitWriter
 from hw.replay.reply.answers import AnswerSender
 from hw.replay.reply.cache import ReplyCache
-from hw.replay.reply.framer import ReplyFramer
-from hw.replay.reply.store_and_forward import StoreAndForward
+from hw.replay.reply.framer import ReplyFramer, queue_words
 from hw.replay.request.admission import Admission, HeaderCheck
 from hw.replay.request.receiver import RequestReceiver
 from hw.replay.request.sessions import Sessions
@@ -24,6 +24,7 @@ from hw.replay.sampling.sampler import Sampler
 from hw.replay.sampling.samplers import HANDLE_BITS, Samplers, tree_arity
 from hw.replay.sampling.slots import SlotTable
 from hw.replay.sampling.sum_tree import SumTree
+from hw.stream.store_and_forward import StoreAndForward
 from iswitch.config import Replay
 
 __all__ = ["COMPONENTS"]
@@ -52,7 +53,7 @@ COMPONENTS: dict[str, Callable[[Any], Component]] = {
     "answer sender": lambda c: AnswerSender(c.replay, ReplyCache(c.replay)),
     "receiver": lambda c: RequestReceiver(bus_bits=c.bus_bits, depth=c.queue_words),
     "framer": lambda c: ReplyFramer(bus_bits=c.bus_bits),
-    "store-and-forward": lambda c: StoreAndForward(bus_bits=c.bus_bits),
+    "store-and-forward": lambda c: StoreAndForward(bus_bits=c.bus_bits, depth=queue_words(c.bus_bits), meta=ReplyRoute),
     "unit reader": lambda c: UnitReader(address_bits_of(c.replay.memory_bytes)),
     "unit writer": lambda c: UnitWriter(address_bits_of(c.replay.memory_bytes)),
 }

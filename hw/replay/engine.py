@@ -17,14 +17,14 @@ from hw.replay.execute.transfers import loads, memory, stores
 from hw.replay.memory.units import UnitReader, UnitWriter
 from hw.replay.reply.answers import AnswerSender
 from hw.replay.reply.cache import ReplyCache
-from hw.replay.reply.framer import FrameHead, ReplyFramer
-from hw.replay.reply.store_and_forward import StoreAndForward
+from hw.replay.reply.framer import FrameHead, ReplyFramer, queue_words
 from hw.replay.request.admission import PARAMETER_ROWS, Admission, HeaderCheck, TableState, kind_of, view_as
 from hw.replay.request.receiver import RequestReceiver
 from hw.replay.request.sessions import Session, Sessions
 from hw.replay.sampling.fractions import RandomFractions
 from hw.replay.sampling.samplers import Samplers
 from hw.stream.packet import Packet
+from hw.stream.store_and_forward import StoreAndForward
 from iswitch.config import Config
 from iswitch.wire import FRAME_BYTES
 from iswitch.wire.replay import LIMITS, LIST, LOAD, OPEN, PUBLISH, REPLAY_FRAME, ROW_BYTES, SAMPLE, WRITE, Fate, Kind
@@ -111,7 +111,9 @@ class Engine(wiring.Component):
         parts = SimpleNamespace(
             inlet=RequestReceiver(bus_bits=self.config.bus_bits, depth=self.config.queue_words),
             outlet=ReplyFramer(bus_bits=self.config.bus_bits),
-            whole=StoreAndForward(bus_bits=self.config.bus_bits),
+            whole=StoreAndForward(
+                bus_bits=self.config.bus_bits, depth=queue_words(self.config.bus_bits), meta=ReplyRoute
+            ),
             form=HeaderCheck(replay),
             judge=Admission(replay),
             sessions=Sessions(sessions=replay.sessions, kept=replay.kept),

@@ -51,7 +51,7 @@ def unpack(shape, bits: int):
 
 
 def to_words(
-    frame: bytes, bus_bits: int, *, error: bool = False, first: bool = False, meta: dict[str, Any] | None = None
+    frame: bytes, bus_bits: int, *, error: bool = False, first: bool = False, meta: Any = None
 ) -> list[dict[str, Any]]:
     """Return the words of a frame as items for a stream of `hw.stream.packet.Packet`.
 
@@ -65,8 +65,8 @@ def to_words(
         Whether the last word says that the frame is damaged.
     first : bool
         Whether the words of the stream have `first`.
-    meta : dict, optional
-        Values of the fields of `meta`, for a stream whose words have it.
+    meta : item, optional
+        Value of `meta`, for a stream whose words have it.
     """
     size = bus_bits // 8
     parts = [frame[at : at + size] for at in range(0, len(frame), size)]

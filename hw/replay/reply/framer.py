@@ -13,13 +13,18 @@ from hw.stream.skid_buffer import SkidBuffer
 from iswitch.wire import ADDRESSES, FRAME_BYTES
 from iswitch.wire.replay import BODY_BYTES, END, REPLAY_HEADER, ROW_BYTES, STATUS
 
-__all__ = ["FRAME_ROWS", "ROW_BITS", "FrameHead", "ReplyFramer"]
+__all__ = ["FRAME_ROWS", "ROW_BITS", "FrameHead", "ReplyFramer", "queue_words"]
 
 ROW_BITS = 8 * ROW_BYTES
 BODY_ROWS = (BODY_BYTES + STATUS.itemsize) // ROW_BYTES
 HEAD_ROWS = FRAME_BYTES // ROW_BYTES
 FRAME_ROWS = HEAD_ROWS + BODY_ROWS + 1
 """Of the longest frame."""
+
+
+def queue_words(bus_bits: int) -> int:
+    """Return the depth of a queue for the longest frame, a power of two."""
+    return 1 << (-(-FRAME_ROWS * ROW_BITS // bus_bits) - 1).bit_length()
 
 
 class FrameHead(data.Struct):

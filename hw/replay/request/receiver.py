@@ -2,11 +2,11 @@
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect
+from amaranth.lib.wiring import In, Out
 
 from hw.interface.replay_request import Arrived
-from hw.stream.frame_store import FrameStore
-from hw.stream.packet import Packet
+from hw.stream.cut_through_queue import CutThroughQueue
+from hw.stream.packet import Packet, word_of
 from hw.stream.skid_buffer import SkidBuffer
 
 __all__ = ["RequestReceiver", "RequestRow"]
@@ -32,7 +32,7 @@ class RequestReceiver(wiring.Component):
 
     def __init__(self, *, bus_bits: int, depth: int):
         self.bus_bits = bus_bits
-        self.store = FrameStore(bus_bits=bus_bits, depth=depth, note=Arrived, notes=64)
+        self.queue = CutThroughQueue(bus_bits=bus_bits, depth=depth, meta=Arrived, packets=64)
         super().__init__(
             {
                 "words": In(stream.Signature(Packet(bus_bits), always_ready=True)),
@@ -47,20 +47,21 @@ class RequestReceiver(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.store = store = self.store
+        m.submodules.queue = queue = self.queue
         m.submodules.cut = cut = SkidBuffer(data.StructLayout({"row": RequestRow, "arrived": Arrived}))
-        connect(m, wiring.flipped(self.words), store.put)
         rows = self.bus_bits // ROW_BITS
-        word, put = store.o.payload, cut.i.payload
+        entry, word, put = queue.i.payload, queue.o.payload, cut.i.payload
         m.d.comb += [
-            store.first.eq(self.first),
-            store.put_note.eq(self.arrived),
-            self.stat_drop.eq(store.stat_drop),
-            self.busy.eq(store.busy | self.rows.valid),
-            store.put_bytes.eq(self.arrived.length),
-            put.arrived.eq(store.note),
+            queue.i.valid.eq(self.words.valid),
+            word_of(entry).eq(self.words.payload),
+            entry.first.eq(self.first),
+            entry.meta.eq(self.arrived),
+            queue.length.eq(self.arrived.length),
+            self.stat_drop.eq(queue.stat_drop),
+            self.busy.eq(queue.busy | self.rows.valid),
+            put.arrived.eq(word.meta),
             self.arrived_o.eq(cut.o.payload.arrived),
-            cut.i.valid.eq(store.o.valid),
+            cut.i.valid.eq(queue.o.valid),
             self.rows.valid.eq(cut.o.valid),
             self.rows.payload.eq(cut.o.payload.row),
             cut.o.ready.eq(self.rows.ready),
@@ -71,7 +72,7 @@ class RequestReceiver(wiring.Component):
             ends.eq(word.count <= (at + 1) << 3),
             put.row.last.eq(word.last & ends),
             put.row.data.eq(word.data.word_select(at, ROW_BITS)),
-            store.o.ready.eq(cut.i.ready & ends),
+            queue.o.ready.eq(cut.i.ready & ends),
         ]
         with m.If(cut.i.valid & cut.i.ready):
             m.d.sync += at.eq(0 if rows == 1 else at + 1)

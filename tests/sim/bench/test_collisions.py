@@ -11,7 +11,7 @@ import pytest
 import hw.board.ecp5.crossing
 import hw.ingress.packet_queue
 import hw.ingress.parser
-import hw.stream.frame_store
+import hw.stream.cut_through_queue
 from hw.stream.packet import Packet
 from sim.bench.collisions import collisions_refused
 from sim.bench.mutant import mutant
@@ -45,23 +45,20 @@ def queued(seed, stalls, module=hw.ingress.packet_queue):
     ]
 
 
-def stored(seed, stalls, module=hw.stream.frame_store):
+def stored(seed, stalls, module=hw.stream.cut_through_queue):
     """Frames that fit or do not, shown up to three times."""
-    dut, sent = module.FrameStore(bus_bits=BUS, depth=16), frames(seed, [7, 8, 9, 16, 60, 64, 65, 127, 128, 129])
+    dut, sent = module.CutThroughQueue(bus_bits=BUS, depth=16), frames(seed, [7, 8, 9, 16, 60, 64, 65, 127, 128, 129])
     bench, rng = Bench(dut, seed=seed), random.Random(seed)
-    words = [(at == 0, len(frame), word) for frame in sent for at, word in enumerate(to_words(frame, BUS))]
+    words = [(len(frame), word) for frame in sent for word in to_words(frame, BUS, first=True)]
     bench.source(
-        dut.put,
-        [word for *_, word in words],
-        stalls=stalls[0],
-        beside=lambda item: [(dut.first, words[item][0]), (dut.put_bytes, words[item][1])],
+        dut.i, [word for _, word in words], stalls=stalls[0], beside=lambda item: [(dut.length, words[item][0])]
     )
     out = bench.sink(dut.o, stalls=stalls[1])
 
     async def repeat(ctx):
         async for _, _, ends in ctx.tick().sample(dut.o.valid & dut.o.ready & dut.o.payload.last):
             if ends:
-                ctx.set(dut.again, rng.random() < 0.3)
+                ctx.set(dut.repeat, rng.random() < 0.3)
 
     bench.process(repeat)
     bench.run()
@@ -76,9 +73,7 @@ def parsed(seed, stalls, module=hw.ingress.parser):
     """Frames whose words wait until somebody takes them."""
     dut, sent = module.Parser(bus_bits=BUS, depth=16), frames(seed, [60, 63, 64, 65, 72, 128, 129, 300])
     bench = Bench(dut, seed=seed)
-    bench.source(
-        dut.i, [{"word": word, "arrival": {}} for frame in sent for word in to_words(frame, BUS)], stalls=stalls[0]
-    )
+    bench.source(dut.i, [word for frame in sent for word in to_words(frame, BUS, meta={})], stalls=stalls[0])
     out, headers = bench.sink(dut.o, stalls=stalls[1]), bench.sink(dut.headers, stalls=stalls[1] / 2)
     bench.run()
     assert from_words(out.items, BUS) == sent and len(headers.items) == len(sent)
@@ -97,7 +92,7 @@ def crossed(seed, stalls, module=hw.board.ecp5.crossing):
 
 BENCHES = {
     "ingress/packet_queue.py": queued,
-    "stream/frame_store.py": stored,
+    "stream/cut_through_queue.py": stored,
     "ingress/parser.py": parsed,
     "board/ecp5/crossing.py": crossed,
 }
@@ -122,7 +117,7 @@ def test_no_word_is_read_while_it_is_written(bench, stalls):
     ("bench", "module", "sound", "wrong"),
     [
         (queued, hw.ingress.packet_queue, "(level < self.depth - 1)", "(level <= self.depth)"),
-        (stored, hw.stream.frame_store, "(spare >= 0) & ((spare != 0) | ~late)", "(spare >= -2)"),
+        (stored, hw.stream.cut_through_queue, "(spare >= 0) & ((spare != 0) | ~written)", "(spare >= -2)"),
         (parsed, hw.ingress.parser, "level < self.depth - 1", "level <= self.depth"),
         (
             crossed,

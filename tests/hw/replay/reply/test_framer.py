@@ -10,7 +10,7 @@ import pytest
 from scapy.utils import checksum
 
 import hw.replay.reply.framer
-from hw.replay.reply.framer import BODY_ROWS, HEAD_ROWS, ReplyFramer
+from hw.replay.reply.framer import BODY_ROWS, FRAME_ROWS, HEAD_ROWS, ROW_BITS, ReplyFramer, queue_words
 from iswitch.wire import ADDRESSES, FRAME_BYTES, ones_complement_sum
 from iswitch.wire.replay import END, REPLAY_HEADER
 from sim.bench.mutant import mutant
@@ -221,3 +221,8 @@ def test_a_mutant_is_noticed(sound, wrong):
             check(
                 jobs_of([0, 1, 2, 3, 4, 30, 0, 7]), 256, outlet=broken, **dict(zip(("asked", "given", "stalls"), rates))
             )
+
+
+@pytest.mark.parametrize("bus_bits", [64, 256, 512])
+def test_a_queue_holds_the_longest_frame_and_no_more_than_twice_that(bus_bits):
+    assert 1 <= queue_words(bus_bits) * bus_bits / (FRAME_ROWS * ROW_BITS) < 2

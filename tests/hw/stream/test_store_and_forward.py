@@ -1,18 +1,18 @@
 # amaranth: UnusedElaboratable=no
-"""Frames of the replay service leave whole, without a gap, in order, with what stands beside them; the longest has
-room."""
+"""Packets leave whole, without a gap, in order, with their meta; a packet may fill the memory."""
 
 import random
 
 import pytest
 
-import hw.replay.reply.store_and_forward
-from hw.replay.reply.framer import FRAME_ROWS
-from hw.replay.reply.store_and_forward import StoreAndForward
+import hw.stream.store_and_forward
+from hw.interface.reply import ReplyRoute
+from hw.stream.store_and_forward import StoreAndForward
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 
 SHORTEST, LONGEST = 64 + 64 + 8, 64 + 1408 + 8
+MEMORY_BYTES = 2048
 
 
 def items(frames, bus_bits):
@@ -35,9 +35,9 @@ def frames_of(sizes):
 MIXED = [SHORTEST] * 20 + [LONGEST, SHORTEST, LONGEST, LONGEST, 1416, *range(SHORTEST, 400, 32)]
 
 
-def check(part=StoreAndForward, *, bus_bits=64, stalls=0.0, pauses=0.0, sizes=tuple(MIXED)):
+def check(part=StoreAndForward, *, bus_bits=64, memory_bytes=MEMORY_BYTES, stalls=0.0, pauses=0.0, sizes=tuple(MIXED)):
     """pauses: of what comes; stalls: of what leaves."""
-    bench = Bench(dut := part(bus_bits=bus_bits), stalls=stalls)
+    bench = Bench(dut := part(bus_bits=bus_bits, depth=memory_bytes * 8 // bus_bits, meta=ReplyRoute), stalls=stalls)
     frames = frames_of(sizes)
     bench.source(dut.i, items(frames, bus_bits), stalls=pauses)
     sink = bench.sink(dut.o)
@@ -75,23 +75,23 @@ def test_a_word_a_cycle_from_frame_to_frame():
 
 
 @pytest.mark.parametrize("bus_bits", [64, 256, 512])
-def test_the_longest_frame_there_could_be_has_room(bus_bits):
-    check(bus_bits=bus_bits, sizes=(8 * FRAME_ROWS,) * 3)
+def test_a_frame_may_fill_the_memory(bus_bits):
+    check(bus_bits=bus_bits, sizes=(MEMORY_BYTES,) * 3)
 
 
 MUTANTS = {
-    "frames begin at once": ("words.r_rdy & (whole != 0)", "words.r_rdy"),
-    "what leaves is not counted": ("whole + comes - goes", "whole | comes"),
-    "notes of each word": ("words.w_en & first)", "words.w_en)"),
-    "notes are not taken away": ("notes.r_en.eq(goes)", "notes.r_en.eq(0)"),
-    "half the memory": (".bit_length()", ".bit_length() // 2"),
+    "frames begin at once": ("words.o.valid & (complete != 0)", "words.o.valid"),
+    "what leaves is not counted": ("complete + enters - leaves", "complete | enters"),
+    "meta of each word": ("words.i.valid & first)", "words.i.valid)"),
+    "meta is not taken away": ("metas.o.ready.eq(leaves)", "metas.o.ready.eq(0)"),
+    "half the memory": ("depth=self.depth)", "depth=self.depth // 2)"),
 }
 
 
 @pytest.mark.mutant
 @pytest.mark.parametrize(("sound", "wrong"), MUTANTS.values(), ids=MUTANTS)
 def test_mutants_are_noticed(sound, wrong):
-    broken = mutant(hw.replay.reply.store_and_forward, sound, wrong).StoreAndForward
+    broken = mutant(hw.stream.store_and_forward, sound, wrong).StoreAndForward
     with pytest.raises((AssertionError, TimeoutError)):
         sink = check(broken, pauses=0.8)
         starts = [k for k in range(len(sink.items)) if k == 0 or sink.items[k - 1].last]
@@ -99,3 +99,8 @@ def test_mutants_are_noticed(sound, wrong):
             sink.times[end - 1] - sink.times[start] == end - 1 - start
             for start, end in zip(starts, [*starts[1:], len(sink.items)], strict=True)
         )
+
+
+def test_depth_wrong():
+    with pytest.raises(ValueError, match="StoreAndForward depth must be at least 2, not 1"):
+        StoreAndForward(bus_bits=64, depth=1, meta=ReplyRoute)

@@ -1,60 +1,56 @@
 # amaranth: UnusedElaboratable=no
-"""The frame memory at a port's exit."""
+"""Packets leave in order, whole or not at all, and as often as the consumer asks."""
 
 import random
 
 import pytest
 
-import hw.stream.frame_store
-from hw.stream.frame_store import FrameStore
+import hw.stream.cut_through_queue
+from hw.stream.cut_through_queue import CutThroughQueue
 from sim.bench.mutant import mutant
 from sim.bench.stream import STALLS, Bench, from_words, to_words
 
 
-def run(frames, *, depth=64, notes=16, stalls=0, repeats=None, start=0, bus_bits=64, store=FrameStore):
-    """Frames in, with their index as note; frame k is shown `repeats[k]` times. Returns bench, source, sink."""
-    dut = store(bus_bits=bus_bits, depth=depth, note=8, notes=notes)
+def run(frames, *, depth=64, packets=16, stalls=0, repeats=None, start=0, bus_bits=64, queue=CutThroughQueue):
+    """Send frames with their index as meta; frame k is shown `repeats[k]` times. Return bench, source and sink."""
+    dut = queue(bus_bits=bus_bits, depth=depth, meta=8, packets=packets)
     bench = Bench(dut, stalls=stalls)
-    words = [
-        (k, at, word, len(frame)) for k, frame in enumerate(frames) for at, word in enumerate(to_words(frame, bus_bits))
-    ]
-    source = bench.source(
-        dut.put,
-        [word for _, _, word, _ in words],
-        beside=lambda item: [
-            (dut.first, words[item][1] == 0),
-            (dut.put_note, words[item][0]),
-            (dut.put_bytes, words[item][3]),
-        ],
-    )
-    sink = bench.sink(dut.o, beside=[dut.note, dut.noted], start=start)
+    source = send(bench, frames, bus_bits)
+    sink = bench.sink(dut.o, start=start)
 
     async def repeat(ctx):
         shown = dict(enumerate(repeats or [1] * len(frames)))
-        async for _, _, valid, ready, last, note, following in ctx.tick().sample(
-            dut.o.valid, dut.o.ready, dut.o.payload.last, dut.note, dut.noted
-        ):
-            if valid and ready and last:
-                shown[note] -= 1
-            if following:
-                ctx.set(dut.again, shown[note] > 1)
+        async for _, _, valid, ready, word in ctx.tick().sample(dut.o.valid, dut.o.ready, dut.o.payload):
+            if valid and ready and word.last:
+                shown[word.meta] -= 1
+            if valid:
+                ctx.set(dut.repeat, shown[word.meta] > 1)
 
     bench.process(repeat)
     assert bench.run(read=[dut.busy]) == [0]
-    assert all(noted for _, noted in sink.besides)
     return bench, source, sink
 
 
+def send(bench, frames, bus_bits):
+    """Return the source of the frames, whose index is the meta."""
+    words = [
+        (len(frame), word) for k, frame in enumerate(frames) for word in to_words(frame, bus_bits, first=True, meta=k)
+    ]
+    return bench.source(
+        bench.dut.i, [word for _, word in words], beside=lambda item: [(bench.dut.length, words[item][0])]
+    )
+
+
 def shown(sink, bus_bits=64):
-    """The frames that came out and the note that stood beside each of their words."""
+    """Return the frames that came out, each with the meta of all of its words."""
     frames = from_words(sink.items, bus_bits)
-    notes, at = [], 0
+    metas, at = [], 0
     for frame in frames:
         count = -(-len(frame) * 8 // bus_bits)
-        [note] = {note for note, _ in sink.besides[at : at + count]}
-        notes.append(note)
+        [meta] = {item.meta for item in sink.items[at : at + count]}
+        metas.append(meta)
         at += count
-    return list(zip(notes, frames, strict=True))
+    return list(zip(metas, frames, strict=True))
 
 
 def noise(sizes, seed=0):
@@ -64,7 +60,7 @@ def noise(sizes, seed=0):
 
 @pytest.mark.parametrize("stalls", STALLS)
 @pytest.mark.parametrize("bus_bits", [64, 256, 512])
-def test_frames_leave_in_order_beside_their_notes(bus_bits, stalls):
+def test_frames_leave_in_order_with_their_meta(bus_bits, stalls):
     frames = noise((60, 61, 63, 64, 65, 100, 127, 128))
     bench, _, sink = run(frames, bus_bits=bus_bits, stalls=stalls, depth=128)
     assert shown(sink, bus_bits) == list(enumerate(frames))
@@ -72,7 +68,7 @@ def test_frames_leave_in_order_beside_their_notes(bus_bits, stalls):
 
 
 @pytest.mark.parametrize("stalls", STALLS)
-def test_again_shows_the_same_frame_once_more(stalls):
+def test_repeat_shows_the_same_frame_once_more(stalls):
     frames, repeats = noise((24, 60, 64, 25, 100, 60)), [3, 1, 2, 4, 1, 3]
     _, _, sink = run(frames, repeats=repeats, stalls=stalls)
     assert shown(sink) == [(k, frames[k]) for k, times in enumerate(repeats) for _ in range(times)]
@@ -92,7 +88,7 @@ def test_memory_can_be_filled_to_the_last_word():
     assert bench.strobes == {"stat_drop": 1}
 
 
-def check_room(bus_bits, store=FrameStore):
+def check_room(bus_bits, queue=CutThroughQueue):
     """Frames that are no whole number of words, each into what those before it left: in words, rounded up, to the last
     one and not a byte more."""
     size, free, kept, lengths = bus_bits // 8, 16, [], []
@@ -116,7 +112,7 @@ def check_room(bus_bits, store=FrameStore):
             free -= words + (partial > 0)
     assert free == 0 and len(kept) < len(lengths) - 3
     frames = noise(lengths)
-    bench, _, sink = run(frames, depth=16, start=100, bus_bits=bus_bits, store=store)
+    bench, _, sink = run(frames, depth=16, start=100, bus_bits=bus_bits, queue=queue)
     assert shown(sink, bus_bits) == [(k, frames[k]) for k in kept]
     assert bench.strobes == {"stat_drop": len(frames) - len(kept)}
 
@@ -132,18 +128,18 @@ def test_a_frame_fits_where_there_is_a_word_for_its_last_bytes_too(bus_bits):
     [
         ("Const(0, shift), room", "Const(-1, shift), room"),
         (">> shift),", ">> shift + 1),"),
-        ("(spare != 0) | ~late", "(spare != 0) | late"),
-        ("(spare != 0) | ~late", "1"),
+        ("(spare != 0) | ~written", "(spare != 0) | written"),
+        ("(spare != 0) | ~written", "1"),
     ],
 )
 def test_a_mutant_in_rounding_is_noticed(sound, wrong):
     with pytest.raises((AssertionError, TimeoutError)):
-        check_room(64, mutant(hw.stream.frame_store, sound, wrong).FrameStore)
+        check_room(64, mutant(hw.stream.cut_through_queue, sound, wrong).CutThroughQueue)
 
 
-def test_frame_without_room_for_its_note_is_dropped_whole_and_counted():
+def test_frame_without_room_for_its_meta_is_dropped_whole_and_counted():
     frames = noise([16] * 8)
-    bench, _, sink = run(frames, notes=5, start=100)
+    bench, _, sink = run(frames, packets=5, start=100)
     assert shown(sink) == [(k, frames[k]) for k in range(5)]
     assert bench.strobes == {"stat_drop": 3}
 
@@ -166,28 +162,19 @@ def test_memory_is_given_back_for_ever():
 def test_drops_depend_on_nothing_but_room():
     """Random frames into a slow reader: those that come out are those that were not counted, each whole."""
     frames = noise([8 + 7 * k % 60 for k in range(60)], 7)
-    dut = FrameStore(bus_bits=64, depth=16, note=8)
+    dut = CutThroughQueue(bus_bits=64, depth=16, meta=8)
     bench = Bench(dut)
-    words = [(k, at, word, len(frame)) for k, frame in enumerate(frames) for at, word in enumerate(to_words(frame, 64))]
-    bench.source(
-        dut.put,
-        [word for _, _, word, _ in words],
-        beside=lambda item: [
-            (dut.first, words[item][1] == 0),
-            (dut.put_note, words[item][0]),
-            (dut.put_bytes, words[item][3]),
-        ],
-    )
-    sink = bench.sink(dut.o, beside=[dut.note, dut.noted], stalls=0.6)
+    send(bench, frames, 64)
+    sink = bench.sink(dut.o, stalls=0.6)
     bench.run()
     kept = shown(sink)
-    assert [frame for _, frame in kept] == [frames[note] for note, _ in kept]
-    assert [note for note, _ in kept] == sorted({note for note, _ in kept})
+    assert [frame for _, frame in kept] == [frames[k] for k, _ in kept]
+    assert [k for k, _ in kept] == sorted({k for k, _ in kept})
     assert bench.strobes["stat_drop"] == len(frames) - len(kept)
     assert 10 < len(kept) < len(frames)
 
 
-def test_word_can_be_read_3_cycles_after_it_was_put():
+def test_word_can_be_read_3_cycles_after_it_was_written():
     _, source, sink = run(noise([200, 64]))
     assert sink.times == [put + 3 for put in source.times]
 
@@ -200,10 +187,10 @@ def test_frame_begins_again_3_cycles_later():
 
 @pytest.mark.parametrize("depth", [0, 1, 3, 100])
 def test_depth_wrong(depth):
-    with pytest.raises(ValueError, match=f"FrameStore depth must be a power of two above 1, not {depth}"):
-        FrameStore(bus_bits=64, depth=depth, note=8)
+    with pytest.raises(ValueError, match=f"CutThroughQueue depth must be a power of two above 1, not {depth}"):
+        CutThroughQueue(bus_bits=64, depth=depth, meta=8)
 
 
 def test_bus_bits_wrong():
-    with pytest.raises(ValueError, match="FrameStore bus_bits must be 64, 256 or 512, not 8"):
-        FrameStore(bus_bits=8, depth=64, note=8)
+    with pytest.raises(ValueError, match="CutThroughQueue bus_bits must be 64, 256 or 512, not 8"):
+        CutThroughQueue(bus_bits=8, depth=64, meta=8)

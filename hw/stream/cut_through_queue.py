@@ -1,0 +1,130 @@
+"""A queue that drops a packet for which it has no room, shows a packet while it still enters, and can repeat it."""
+
+from amaranth.hdl import Cat, Const, Module, Signal, signed
+from amaranth.lib import stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from hw.stream.fifo import Fifo
+from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
+from hw.stream.packet import LENGTH_BITS, Packet, require_bus, word_of
+
+__all__ = ["CutThroughQueue"]
+
+
+class CutThroughQueue(wiring.Component):
+    """A ring of words with a FIFO of the packets' `meta`.
+
+    Entry: `i` never stalls. If the memory has no room for `length` bytes at a packet's first word, or the FIFO no room
+    for its `meta`, the whole packet is dropped and `stat_drop` pulses.
+
+    Exit: a word can be read 3 cycles after it was written, one word per cycle, and `o` comes from registers. With the
+    last word the consumer decides: if `repeat` is 1, the same packet is shown again, 3 cycles later; otherwise its
+    memory is free 2 cycles later.
+
+    Parameters
+    ----------
+    bus_bits : int
+        Width of the words' data.
+    depth : int
+        Words that the memory holds, a power of two.
+    meta : ShapeLike, optional
+        Record that goes with each packet from `i` to `o`.
+    packets : int
+        Packets whose `meta` the queue holds.
+
+    Members
+    -------
+    length : LENGTH_BITS, in
+        Bytes of the packet that `i` shows, constant from its first word to its last.
+    repeat : 1, in
+        Show the packet once more. Read when the last word of `o` is taken.
+    stat_drop : 1, out
+        A packet is dropped.
+    busy : 1, out
+        A packet is inside.
+    """
+
+    def __init__(self, *, bus_bits: int, depth: int, meta=None, packets: int = 16):
+        require_bus("CutThroughQueue", bus_bits)
+        if depth < 2 or depth & (depth - 1):
+            raise ValueError(f"CutThroughQueue depth must be a power of two above 1, not {depth!r}")
+        self.bus_bits, self.depth, self.meta, self.packets = bus_bits, depth, meta, packets
+        super().__init__(
+            {
+                "i": In(stream.Signature(Packet(bus_bits, meta=meta, first=True), always_ready=True)),
+                "length": In(LENGTH_BITS),
+                "o": Out(stream.Signature(Packet(bus_bits, meta=meta))),
+                "repeat": In(1),
+                "stat_drop": Out(1),
+                "busy": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.memory = memory = Memory(
+            shape=Packet(self.bus_bits),
+            depth=self.depth,
+            init=[],
+            attrs=NEVER_READ_BEFORE_WRITTEN | NEVER_READ_WHILE_WRITTEN,
+        )
+        writer, reader = memory.write_port(), memory.read_port()
+        bits = self.depth.bit_length()
+        write, start, read = (Signal(bits, name=name) for name in ("write", "start", "read"))
+        dropping, has_meta, has_meta_room = Signal(), Signal(init=1), Signal(init=1)
+
+        # `room` is a cycle old. If a word was written in that cycle (`written`), one word less is free: the comparison
+        # accounts for it where the sum is short.
+        room, written, spare = Signal(bits, init=self.depth), Signal(), Signal(signed(max(LENGTH_BITS, bits) + 2))
+        fits, stores, leaves, shift = Signal(), Signal(), Signal(), exact_log2(self.bus_bits // 8)
+        first = self.i.payload.first
+        m.d.comb += [
+            spare.eq((Cat(Const(0, shift), room) - self.length) >> shift),
+            fits.eq((spare >= 0) & ((spare != 0) | ~written) & has_meta_room),
+            stores.eq(self.i.valid & (first & fits | ~first & ~dropping)),
+            self.stat_drop.eq(self.i.valid & first & ~fits),
+            writer.addr.eq(write[:-1]),
+            writer.data.eq(word_of(self.i.payload)),
+            writer.en.eq(stores),
+        ]
+        m.d.sync += [write.eq(write + stores), written.eq(stores), room.eq(start + self.depth - write)]
+        with m.If(self.i.valid & first):
+            m.d.sync += dropping.eq(~fits)
+        if self.meta is not None:
+            m.submodules.fifo = fifo = Fifo(self.meta, depth=self.packets)
+            m.d.comb += [
+                fifo.i.payload.eq(self.i.payload.meta),
+                fifo.i.valid.eq(stores & first),
+                fifo.o.ready.eq(leaves),
+                has_meta_room.eq(fifo.i.ready),
+                has_meta.eq(fifo.o.valid),
+                self.o.payload.meta.eq(fifo.o.payload),
+            ]
+
+        # Two registers at the exit, the memory's and one more: a block RAM is slow, and the consumer's path is long.
+        filled, held, reads, moves = Signal(), Signal(), Signal(), Signal()
+        shown = Signal(Packet(self.bus_bits))
+        m.d.comb += [
+            moves.eq(~held | self.o.ready & has_meta),
+            reads.eq(~filled | moves),
+            reader.addr.eq(read[:-1]),
+            reader.en.eq(reads & (read != write)),
+            self.o.valid.eq(held & has_meta),
+            word_of(self.o.payload).eq(shown),
+            self.busy.eq(write != start),
+        ]
+        m.d.sync += read.eq(read + reader.en)
+        with m.If(reads):
+            m.d.sync += filled.eq(reader.en)
+        with m.If(moves):
+            m.d.sync += [held.eq(filled), shown.eq(reader.data)]
+        with m.If(self.o.valid & self.o.ready & self.o.payload.last):
+            with m.If(self.repeat):
+                # The words read ahead belong to the next packet: they are read again later.
+                m.d.sync += [read.eq(start), filled.eq(0), held.eq(0)]
+            with m.Else():
+                m.d.comb += leaves.eq(1)
+                m.d.sync += start.eq(read - filled)
+        return m
