@@ -57,7 +57,7 @@ def test_other_bytes_than_those_pushed_are_noticed():
 
 
 def test_every_field_of_a_row_counts_in_its_digest():
-    rows = {name: np.zeros((2, *field.axes), field.kind) for name, field in SPEC.items()}
+    rows = {name: np.zeros((2, *field.axes), field.wire_dtype) for name, field in SPEC.items()}
     assert digests(rows)[0] == digests(rows)[1]
     for name in SPEC:
         other = {key: column.copy() for key, column in rows.items()}
