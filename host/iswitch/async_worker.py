@@ -23,7 +23,7 @@ from iswitch.control.inspection import read_slot
 from iswitch.control.membership import FORMATS, JobWorker, require_int, require_settings
 from iswitch.driver.buffers import require_array
 from iswitch.driver.membership import Membership
-from iswitch.driver.ring import MembershipRejectedError
+from iswitch.driver.notices import MembershipRejectedError
 from iswitch.driver.stream import DEPTH, Arrival, Stream, Vector
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.driver.update_layout import TRAILER_ENTRY, UpdateLayout

@@ -25,7 +25,8 @@ from iswitch.control.stall import Stall
 from iswitch.control.state_transfer import elect, fill, flat
 from iswitch.driver.buffers import INT, Bytes, filled, octets_of, summed_as
 from iswitch.driver.membership import Membership
-from iswitch.driver.ring import CollectiveResult, MembershipRejectedError, NoProgressError, Ring
+from iswitch.driver.notices import MembershipRejectedError
+from iswitch.driver.ring import CollectiveResult, NoProgressError, Ring
 from iswitch.driver.transport import Transport
 from iswitch.errors import (
     IswitchError,

@@ -23,9 +23,9 @@ _RETRANSMISSION = int(ContributionFlag.RETRANSMISSION) << FLAGS_SHIFT
 
 
 class Sum(NamedTuple):
-    """What one sum took. resent: contributions sent more than once."""
+    """What one sum took. retransmissions: contributions sent more than once."""
 
-    resent: int
+    retransmissions: int
 
 
 class OutsideClient:
@@ -57,7 +57,7 @@ class OutsideClient:
 
     def allreduce(self, values: np.ndarray) -> Sum:
         """Replaces `values` by its sum over the workers. TimeoutError if no result comes for a minute."""
-        payloads, resent = Payloads(values, self.membership.elements), 0
+        payloads, retransmissions = Payloads(values, self.membership.elements), 0
         held, times = np.zeros(payloads.size + 1, np.bool_), np.zeros(payloads.size, np.int64)
         sent_at = np.zeros(payloads.size)
         low = high = 0  # the first lacked, the first never sent
@@ -77,7 +77,7 @@ class OutsideClient:
                 self._send(payloads, overdue, low, _RETRANSMISSION)
                 times[overdue] += 1
                 sent_at[overdue] = now
-                resent += len(overdue)
+                retransmissions += len(overdue)
                 self._backoff = min(2 * self._backoff, 1 << 10)
                 continue
             new = self._receive(payloads, held, max(0.0, sent_at[lacked].min() + timeout_s - now))
@@ -88,9 +88,9 @@ class OutsideClient:
                     self._measure(now - sent_at[once[-1]])
                 low += int(held[low:].argmin())
         self._base = (self._base + payloads.size) % 2**32
-        return Sum(resent)
+        return Sum(retransmissions)
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Leaves the job and closes the transport."""
         self._control.leave(self.membership)
         self._transport.close()

@@ -7,7 +7,8 @@ from typing import NoReturn
 
 from iswitch.control.client import Control
 from iswitch.driver.membership import Membership
-from iswitch.driver.ring import MembershipRejectedError, Ring
+from iswitch.driver.notices import MembershipRejectedError
+from iswitch.driver.ring import Ring
 from iswitch.errors import JobResetError, NotAMemberError, RefusedError, SwitchUnreachableError
 from iswitch.wire import Reason, Register
 

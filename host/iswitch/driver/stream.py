@@ -17,8 +17,8 @@ from collections import Counter, deque
 import numpy as np
 
 from iswitch.driver.membership import Membership
+from iswitch.driver.notices import MembershipRejectedError
 from iswitch.driver.packing import Packer, Payloads
-from iswitch.driver.ring import MembershipRejectedError
 from iswitch.driver.timer import RetransmissionTimer
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
 from iswitch.driver.update_layout import UpdateLayout
@@ -220,7 +220,7 @@ class Stream:
         now = self.transport.now()
         if self.news > self._handled:
             self._handled = self.news
-            self.timer.restart()
+            self.timer.end_backoff()
             self._send_new(now)
             self._send_gaps(now)
             self._acknowledge()
@@ -273,7 +273,7 @@ class Stream:
         self.news += 1
         resent = headers["format_flags"] & _RESENT > 0
         if resent.any():
-            self.timer.lost()
+            self.timer.record_loss()
         answered = at[resent & (self._asked[at] == 1)]
         highest = int(positions.max())
         if highest >= self._high:
@@ -281,7 +281,7 @@ class Stream:
             self._clock(self.transport.now())
         elif len(answered):  # a stored result, which was asked for once
             self._seen_at = max(self._seen_at, asked_at := float(self._asked_at[answered[-1]]))
-            self.timer.sample(self.transport.now() - asked_at)
+            self.timer.add_delay(self.transport.now() - asked_at)
         self._advance(abandoned=size == HEADER.itemsize + 4 + TAIL_BYTES and not headers["count"].all())
 
     def _put(self, update: int, segments: np.ndarray, headers: np.ndarray, bodies: np.ndarray) -> None:
@@ -332,10 +332,10 @@ class Stream:
             return
         if vector.first_at is None:
             vector.first_at = now
-            self.timer.sample_first(now - vector.sent_at)
+            self.timer.add_first_delay(now - vector.sent_at)
         elif self._asked[at] == 1:
             self._seen_at = max(self._seen_at, sent_at := float(self._asked_at[at]))
-            self.timer.sample(now - max(sent_at, vector.first_at))
+            self.timer.add_delay(now - max(sent_at, vector.first_at))
 
     def _heed(self, header: np.void) -> None:
         """What is no result of this epoch."""
@@ -364,7 +364,7 @@ class Stream:
         self.ages[update - vector.version] += 1
         self._granted.append(vector)
         self._claimed = None
-        self.timer.restart()
+        self.timer.end_backoff()
         self.news += 1
 
     def _be_refused(self, vector: Vector) -> None:
@@ -475,7 +475,9 @@ class Stream:
         lost = self._overtaken()
         at = lost % len(self._lack)
         self._asked_at[at[self._asked_at[at] < 0]] = now  # of an update of others, and perhaps only overtaken
-        before = np.where(self._asked[at] > 1, min(now - self.timer.base_s, self._seen_at), now - self.timer.patience_s)
+        before = np.where(
+            self._asked[at] > 1, min(now - self.timer.base_s, self._seen_at), now - self.timer.reordering_s
+        )
         if len(lost := lost[self._asked_at[at] <= before]):
             self._ask(lost, now)
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from iswitch.driver.membership import Membership
-from iswitch.driver.ring import MembershipRejectedError, NoProgressError, Ring
+from iswitch.driver.notices import MembershipRejectedError
+from iswitch.driver.ring import NoProgressError, Ring
 from iswitch.wire import (
     FLAGS_SHIFT,
     HEADER,

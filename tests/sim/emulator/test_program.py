@@ -224,7 +224,7 @@ def test_a_worker_that_computes_is_not_evicted_and_one_that_has_gone_is() -> Non
             worker.close()
         return present, program.now()
 
-    with pytest.warns(match="rank 2 is not in the sum"):
+    with pytest.warns(match="lacks rank 2"):
         found = run([work] * 3)
     assert sorted(present for present, _ in found) == [[3], [3, 2], [3, 2]]
     assert all(21 < ended < 22 for present, ended in found if len(present) == 2)

@@ -1,0 +1,54 @@
+"""NOTICE frames: the switch rejects a frame of a member, or reports that the job is halted."""
+
+import numpy as np
+
+from iswitch.driver.membership import Membership
+from iswitch.wire import Reason, Type, version_type
+
+__all__ = ["MembershipRejectedError", "handle_notice"]
+
+_NOTICE = version_type(Type.NOTICE)
+
+
+class MembershipRejectedError(Exception):
+    """The switch does not know this member, or the job is in another epoch.
+
+    The driver raises this error within the package only: a worker turns it into NotAMemberError or JobResetError.
+
+    Parameters
+    ----------
+    reason : Reason
+        JOB, EPOCH, MEMBER or TOKEN.
+    """
+
+    def __init__(self, reason: Reason):
+        super().__init__(reason.name)
+        self.reason = reason
+
+
+def handle_notice(header: np.void, membership: Membership) -> bool:
+    """Handle a frame that may be a notice to this member.
+
+    Parameters
+    ----------
+    header : numpy.void
+        `iswitch.wire.HEADER`: the header of a frame that is not a result.
+    membership : Membership
+        The member that has received the frame.
+
+    Returns
+    -------
+    bool
+        True if the switch reports that the job is halted.
+
+    Raises
+    ------
+    MembershipRejectedError
+        If the switch rejects this member. A notice about the member's own epoch is void.
+    """
+    if (header["version_type"], header["job"], header["token"]) != (_NOTICE, membership.job, membership.token):
+        return False
+    reason = int(header["count"])
+    if Reason.JOB <= reason <= Reason.TOKEN and (reason != Reason.EPOCH or header["epoch"] != membership.epoch):
+        raise MembershipRejectedError(Reason(reason))
+    return reason == Reason.HALTED
