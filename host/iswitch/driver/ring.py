@@ -245,7 +245,9 @@ class Ring:
                     self._send_new(now)
                 expiry = now + self._timeout_s
         flags = self._flags
-        result = CollectiveResult(self._headers, ledger.retransmissions, bool(flags & ~_MEMBERS_CHANGED), bool(flags & _MEMBERS_CHANGED))
+        result = CollectiveResult(
+            self._headers, ledger.retransmissions, bool(flags & ~_MEMBERS_CHANGED), bool(flags & _MEMBERS_CHANGED)
+        )
         self._close(segments)
         return result
 

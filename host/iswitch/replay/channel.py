@@ -119,7 +119,7 @@ class Channel:
 
     def _handle_executed(self, request: Request, fate: Fate, reply: Reply, status: Status, now: float) -> None:
         if request.transmissions == 1 and not request.fragments:
-            self.timer.sample(now - request.sent_at)
+            self.timer.add_delay(now - request.sent_at)
         request.status, first_order, blocking = status, request.first_order, request.blocking
         skipped = reply.header.kind == Kind.SKIP and request.kind != Kind.SKIP
         if request.kind == Kind.SAMPLE and fate == Fate.DONE and not skipped:
@@ -183,7 +183,7 @@ class Channel:
         if missing.blocking:
             return
         if not missing.presumed_lost:
-            if missing.last_order > request.first_order and now - missing.sent_at < self.timer.patience_s:
+            if missing.last_order > request.first_order and now - missing.sent_at < self.timer.reordering_s:
                 return
             missing.presumed_lost, missing.due_at = True, now + self._reordering_s
         if request.ahead_answers >= request.transmissions:

@@ -144,7 +144,7 @@ class Queries:
         else:
             del self._in_flight[tag]
         if query.transmissions == 1:
-            self.timer.sample(now - query.sent_at)
+            self.timer.add_delay(now - query.sent_at)
         query.reply = reply
         if query.on_reply:
             query.on_reply(reply)
@@ -200,7 +200,7 @@ class Queries:
         """Return the time at which the oldest query in flight is presumed lost."""
         oldest = next(iter(self._in_flight.values()))
         if self._is_overtaken(oldest):
-            return oldest.sent_at + _REORDERING_ROUND_TRIPS * self.timer.patience_s
+            return oldest.sent_at + _REORDERING_ROUND_TRIPS * self.timer.reordering_s
         return oldest.sent_at + self.timer.timeout_s
 
     def _is_overtaken(self, query: Query) -> bool:
