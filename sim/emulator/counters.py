@@ -1,4 +1,4 @@
-"""Reads a board's registers the way anybody would: with READ messages, through a port."""
+"""Reads a board's registers as any station would: with READ messages, through a port."""
 
 from iswitch.wire import REGISTERS_PER_READ, Outcome, PortCounter, Register, Stat, port_counter_register
 from sim.emulator.engine import Board, BoardError
@@ -13,7 +13,8 @@ CYCLES_PER_READ = 100_000
 
 
 def read(board: Board, address: int, *, port: int = 0, now_us: int = 0) -> list[int]:
-    """Eight registers from an address. Other frames that leave at the port meanwhile are lost: for quiet moments."""
+    """Return eight registers from an address. Other frames that leave at the port meanwhile are lost, so call it when
+    the switch is idle."""
     client = Client(READER_MAC, READER_IP, READER_UDP_PORT, port, 0, 0, switch_mac=board.mac, switch_ip=board.ip)
     if not board.send(port, client.read(address)):
         raise BoardError(f"the queue of port {port} is full")
@@ -31,7 +32,7 @@ def read(board: Board, address: int, *, port: int = 0, now_us: int = 0) -> list[
 
 
 def counters(board: Board, *, now_us: int = 0) -> dict[str, int]:
-    """Every counter that is not zero, by name. The reads count themselves: as CONTROL, and as frames of port 0."""
+    """Return every non-zero counter by name. The reads themselves are counted as CONTROL, and as frames of port 0."""
     registers = {Register.OUTCOMES + outcome: outcome.name for outcome in Outcome}
     registers |= {Register.STATS + stat: stat.name for stat in Stat}
     registers |= {

@@ -1,4 +1,4 @@
-"""One switch in wall time with a UDP socket for each of its ports: the usual case, in one line."""
+"""One switch in wall time with a UDP socket at each port."""
 
 import time
 from pathlib import Path
@@ -16,9 +16,12 @@ __all__ = ["Emulator"]
 
 
 class Emulator(WallTime):
-    """bind: host, and the UDP port of port 0; the others follow, or with 0 the kernel chooses. faults: by port and
-    direction ("rx" enters the switch). pcap: a folder for one capture per port, of what crosses the switch's side of
-    the cable."""
+    """One switch with a UDP socket at each port.
+
+    `bind` is the host, and the UDP port of port 0; the other ports follow, or with 0 the kernel chooses. `faults` are
+    given by port and direction ("rx" enters the switch). `pcap` is a folder for one capture per port, taken at the
+    switch's side of the cable.
+    """
 
     def __init__(
         self,
@@ -47,5 +50,5 @@ class Emulator(WallTime):
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Where each port's clients find it."""
+        """The address of each port, for its clients."""
         return [port.attachment.address for port in self.ports if port.attachment]

@@ -1,7 +1,7 @@
-"""Ends of cables in this very process: whole frames, or hosts that speak UDP to the switch, in wall or virtual time.
+"""Endpoints of cables in this process: whole frames, or hosts that speak UDP to the switch, in wall or virtual time.
 
-What an end sends is on its cable once time goes on; what comes is there to `receive`, and announced to `arrived`, which
-may send. In wall time all this may happen in other threads than the one that serves the fabric.
+A frame from an endpoint is on its cable as soon as time goes on. A frame for it waits in `receive`, and is announced to
+`arrived`, which may send. In wall time these calls may come from other threads than the one that serves the fabric.
 """
 
 import os
@@ -20,7 +20,7 @@ TRAIN_SEGMENTS = 64
 
 
 class Wakeup:
-    """Something to poll: readable from `set` to `clear`. Another thread may still `set` it when it is closed."""
+    """A pollable event: readable from `set` to `clear`. Another thread may still `set` it after it is closed."""
 
     def __init__(self) -> None:
         self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -46,7 +46,7 @@ class Wakeup:
 
 
 class _End:
-    """The half of an `Attachment` that all ends here share: what waits for the switch."""
+    """The common part of the attachments in this module: the frames that wait for the switch."""
 
     wall = False
 
@@ -86,11 +86,11 @@ class FrameEnd(_End):
         self._in: deque[bytes] = deque()
 
     def send(self, frame: bytes) -> None:
-        """Puts a frame, without FCS, on the cable."""
+        """Put a frame, without FCS, on the cable."""
         self._send(frame)
 
     def receive(self) -> list[bytes]:
-        """What has come since the last call."""
+        """Return the frames that have come since the last call."""
         return [self._in.popleft() for _ in range(len(self._in))]
 
     def give(self, frames: list[bytes]) -> None:
@@ -100,7 +100,7 @@ class FrameEnd(_End):
 
 
 class Hosts(_End):
-    """An `Attachment` for any number of hosts, made by `host`, on one cable to a switch of these addresses."""
+    """An `Attachment` for any number of hosts, made by `host`, on one cable to the switch with these addresses."""
 
     def __init__(self, switch_mac: bytes, switch_ip: bytes):
         super().__init__()
@@ -108,7 +108,7 @@ class Hosts(_End):
         self._hosts: dict[tuple[str, int], Host] = {}
 
     def host(self, client: Client) -> "Host":
-        """A new host of this address and UDP port. ValueError if there is one."""
+        """Add a host with this address and UDP port. Raises ValueError if there is one."""
         if client.address in self._hosts:
             raise ValueError(f"a host's address must be its own, and {client.address} is taken")
         found = self._hosts[client.address] = Host(lambda payload: self._send(self._card.wrap(payload, client)))
@@ -130,21 +130,22 @@ class Hosts(_End):
 
 
 class Host:
-    """A UDP socket of a host that knows nobody but the switch."""
+    """A UDP socket of a host that talks to the switch only."""
 
     def __init__(self, send: Callable[[bytes], None]):
         self.send = send
-        """Sends a payload to the switch, in a frame of its own."""
+        """Send a payload to the switch, in a frame of its own."""
         self.inbox: deque[bytes] = deque()
         self.arrived: Callable[[], None] | None = None
 
     def receive(self) -> list[bytes]:
-        """The payloads that have come since the last call."""
+        """Return the payloads that have come since the last call."""
         return [self.inbox.popleft() for _ in range(len(self.inbox))]
 
 
 def train_of(inbox: deque[bytes], into: memoryview) -> tuple[int, int]:
-    """Takes the longest train with which an inbox begins: (bytes, segment_bytes), as `Transport.receive` does."""
+    """Take the longest burst of equal datagrams from the front of an inbox: (bytes, segment_bytes), as
+    `Transport.receive` returns them."""
     length = segment_bytes = 0
     while inbox and length + len(inbox[0]) <= len(into) and (not segment_bytes or len(inbox[0]) <= segment_bytes):
         payload = inbox.popleft()

@@ -58,7 +58,7 @@ _ENTRY = np.dtype(
 
 
 class BoardError(Exception):
-    """A library that is not one of ours, or a board used after it was closed."""
+    """The library was not built by this package, or the board is closed."""
 
 
 class Frame(NamedTuple):
@@ -102,13 +102,26 @@ def _load(path: Path) -> ctypes.CDLL:
 
 
 class Board:
-    """One switch. Boards are independent of each other, even those of one library.
+    """One emulated switch. Boards are independent of each other, even those of one library.
 
-    engine: "verilator" or "cxxrtl". seed: of the switch's own random numbers. mac, ip: the switch's, in wire order.
-    path: a library that is compiled already, which then decides about `config` and `engine`. watch: check the
-    handshakes of everything that leaves and feed noise where nothing is valid. stamps: keep the times of frames that
-    went in, for `stamp`. trace: keep the core's decisions, for `trace`; at most about a million between two calls.
-    waves: build with waveforms, for `wave`.
+    Parameters
+    ----------
+    engine : str
+        "verilator" or "cxxrtl".
+    seed : int
+        Seed of the switch's own random numbers.
+    mac, ip : bytes
+        The switch's addresses, in wire order.
+    path : Path, optional
+        A compiled library, which then decides about `config` and `engine`.
+    watch : bool
+        Check the handshakes of all outputs, and feed noise where no input is valid.
+    stamps : bool
+        Keep the times of frames that entered, for `stamp`.
+    trace : bool
+        Keep the core's decisions, for `trace`; at most about a million between two calls.
+    waves : bool
+        Build with waveforms, for `wave`.
     """
 
     def __init__(
@@ -160,7 +173,7 @@ class Board:
         self.close()
 
     def close(self) -> None:
-        """Frees the switch and all frames in it. Harmless when repeated."""
+        """Free the switch and all frames in it. Repeated calls have no effect."""
         if self._context is not None:
             self._library.isw_close(self._context)
             self._context = None
@@ -172,8 +185,8 @@ class Board:
         return self._context
 
     def parent(self, job: int, *, port: int, mac: bytes, ip: bytes, ranks: int) -> None:
-        """Makes the switch a leaf in a job of a tree: the port that leads to its parent, whose addresses these are, and
-        the global ranks that join below. To be said before anybody joins."""
+        """Make the switch a leaf in a job of a tree: the port that leads to its parent, the parent's addresses, and the
+        global ranks below. Call it before any member joins."""
         if not 0 <= job < self.config.jobs:
             raise ValueError(f"parent job must be 0 to {self.config.jobs - 1}, not {job!r}")
         if len(mac) != 6 or len(ip) != 4:
@@ -190,15 +203,15 @@ class Board:
         return port
 
     def send(self, port: int, frame: bytes, error: bool = False) -> bool:
-        """Queues a frame, without FCS, to enter at a port; with `error`, as if its FCS were bad. False if the queue is
-        full: `run`, then try again."""
+        """Queue a frame, without FCS, to enter at a port; with `error`, as if its FCS were bad. Returns False if the
+        queue is full: `run`, then try again."""
         done: int = self._library.isw_send(self._open, self._port(port), frame, len(frame), error)
         if done < 0:
             raise ValueError(f"a frame must be 1 to 65536 bytes, not {len(frame)}")
         return bool(done)
 
     def send_many(self, port: int, frames: Sequence[bytes], errors: Sequence[bool] | None = None) -> int:
-        """Queues frames until the queue is full; returns how many it took."""
+        """Queue frames until the queue is full, and return the number of accepted frames."""
         if not all(0 < len(frame) <= 65536 for frame in frames):
             raise ValueError("a frame must be 1 to 65536 bytes")
         lengths = (c_uint32 * len(frames))(*map(len, frames))
@@ -208,27 +221,27 @@ class Board:
         return taken
 
     def limit(self, frames: int) -> None:
-        """Sets how many frames may wait at each port to enter; 1024 at first."""
+        """Set how many frames may wait at each port to enter (default 1024)."""
         self._library.isw_limit(self._open, frames)
         self._limit = frames
 
     def waiting(self, port: int) -> int:
-        """Frames that wait at a port to enter."""
+        """Return the number of frames that wait at a port to enter."""
         waiting: int = self._library.isw_waiting(self._open, self._port(port), 0)
         return waiting
 
     def room(self, port: int) -> int:
-        """Frames that `send` would take at a port now."""
+        """Return the number of frames that `send` would accept at a port now."""
         return max(0, self._limit - self.waiting(port))
 
     def run(self, max_cycles: int = 1_000_000, now_us: int = 0) -> int:
-        """Runs until nothing is queued or in flight, at most `max_cycles`; returns the cycles run. `now_us` (modulo
-        2^32) is the switch's time in microseconds for the whole run."""
+        """Run until no frame is queued or in flight, for at most `max_cycles`, and return the cycles run. `now_us`
+        (modulo 2^32) is the switch's time in microseconds for the whole run."""
         cycles: int = self._library.isw_run(self._open, max_cycles, now_us & 0xFFFFFFFF)
         return cycles
 
     def receive(self, port: int) -> list[Frame]:
-        """All frames that have left at a port since the last call."""
+        """Return all frames that have left at a port since the last call."""
         context, number = self._open, self._port(port)
         frames: list[Frame] = []
         while got := self._library.isw_receive_many(
@@ -241,14 +254,15 @@ class Board:
         return frames
 
     def stamp(self, port: int) -> Stamp | None:
-        """When the oldest frame not yet asked for went in at a port; frames count once their last word is in."""
+        """Return the entry times of the oldest frame at a port that has not been returned yet. A frame counts once its
+        last word has entered."""
         first, last = c_uint64(), c_uint64()
         found = self._library.isw_sent_stamp(self._open, self._port(port), byref(first), byref(last))
         return Stamp(first.value, last.value) if found else None
 
     def stall(self, port: int, direction: str, chance: float, *, length: int = 1, seed: int = 1) -> None:
-        """Holds a port up: in a free cycle, with this chance, for `length` cycles. direction "rx" withholds the words
-        of frames that enter, "tx" refuses the words of those that leave. 0 ends it."""
+        """Stall a port: in a cycle without a stall one of `length` cycles begins with this probability. Direction "rx"
+        withholds the words of entering frames, "tx" refuses the words of leaving frames. Probability 0 ends it."""
         if direction not in ("rx", "tx"):
             raise ValueError(f"direction must be rx or tx, not {direction!r}")
         if not 0 <= chance <= 1:
@@ -260,7 +274,7 @@ class Board:
         )
 
     def trace(self) -> list[Decision]:
-        """The core's decisions since the last call, oldest first."""
+        """Return the core's decisions since the last call, oldest first."""
         decisions: list[Decision] = []
         entries, lost = np.empty(TRACE_ENTRIES, _ENTRY), c_uint64()
         while got := self._library.isw_trace(self._open, entries.ctypes.data, TRACE_ENTRIES, byref(lost)):
@@ -273,13 +287,13 @@ class Board:
         return decisions
 
     def reset(self) -> None:
-        """Resets the running switch, as a board's button would: what was inside is gone, what waits at its ports comes
-        afterwards."""
+        """Reset the running switch, as a board's button would. Frames inside are lost; frames that wait at the ports
+        enter afterwards."""
         self._library.isw_reset(self._open)
 
     def violations(self) -> dict[str, int]:
-        """Promises that the switch's outputs have broken, by port and kind; empty if all is well. Needs `watch` to see
-        what happens while a word waits."""
+        """Return the broken promises of the switch's outputs, by port and kind; empty if there are none. Only with
+        `watch` are words checked while they wait."""
         seen = {
             f"port {port}: {kind}": self._library.isw_violations(self._open, port, number)
             for port in range(self.config.ports)
@@ -289,11 +303,11 @@ class Board:
 
     @property
     def cycles(self) -> int:
-        """Cycles since the board was made, resets not counted."""
+        """Cycles since the board was made, without resets."""
         cycles: int = self._library.isw_cycles(self._open)
         return cycles
 
     def wave(self, path: Path) -> None:
-        """Writes waveforms (VCD) of everything from now on. Needs a board made with `waves=True`."""
+        """Write waveforms (VCD) from now on. Needs a board made with `waves=True`."""
         if not self._library.isw_wave(self._open, str(path).encode()):
             raise BoardError(f"cannot write waveforms to {path}; was the board made with waves=True?")

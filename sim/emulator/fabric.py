@@ -1,4 +1,4 @@
-"""Switches and the cables between them, as a thing at rest; `WallTime` or `VirtualTime` makes it go."""
+"""Switches and the cables between them. `WallTime` or `VirtualTime` runs them."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,11 +24,11 @@ class Node:
 
 
 class Fabric:
-    """Any number of boards, each of its own configuration, seed and addresses, joined by links. Where links make a
-    loop, switches that flood send frames round it for ever: that is the builder's to avoid.
+    """Boards, each with its own configuration, seed and addresses, joined by links.
 
-    seed: of the links' faults. pcap: a folder for one capture per port, `switchSportP.pcap`, of a lone switch
-    `portP.pcap`. epoch_ns: nanoseconds from 1970 to the fabric's time 0, for the captures.
+    The switches have no spanning tree: in a cycle of links they forward flooded frames for ever. `seed` is for the
+    links' faults. `pcap` is a folder for one capture per port, `switchSportP.pcap`, or `portP.pcap` of a single switch.
+    `epoch_ns` is the fabric's time 0 in nanoseconds from 1970, for the captures.
     """
 
     def __init__(
@@ -69,25 +69,27 @@ class Fabric:
         self.close()
 
     def close(self) -> None:
-        """Closes attachments and captures, not the boards."""
+        """Close attachments and captures, but not the boards."""
         for port in self.ports():
             port.close()
 
     def ports(self) -> Iterator[Port]:
-        """Of all switches, in order."""
+        """The ports of all switches, in order."""
         for node in self.nodes:
             yield from node.ports
 
     def wires(self) -> Iterator[Wire]:
-        """Of all cables: first all that lead out of a port, then those that lead from attachments into one."""
+        """The wires of all cables: first those that lead out of a port, then those that lead from an attachment into
+        one."""
         yield from (port.outbound for port in self.ports() if port.outbound)
         yield from (port.inbound for port in self.ports() if port.inbound and port.attachment)
 
     def plug(
         self, place: Place, attachment: Attachment, *, inbound: Wire | None = None, outbound: Wire | None = None
     ) -> None:
-        """Attaches something at a free port. inbound, outbound: its cable, as the switch sees it; None is a perfect
-        one. The attachment is closed with the fabric, or at once where it cannot be plugged in (ValueError)."""
+        """Attach something at a free port. `inbound` and `outbound` are the wires of its cable, as the switch sees
+        them; None is a perfect wire. The attachment is closed with the fabric, or at once if it cannot be plugged in
+        (ValueError)."""
         try:
             self._free(place).connect(inbound or Wire(), outbound or Wire(), attachment)
         except ValueError:

@@ -1,4 +1,4 @@
-"""What goes wrong on a wire: frames lost, doubled, overtaken, damaged, late. Seeded, for each port and direction."""
+"""Faults of a wire: frames lost, duplicated, reordered, corrupted, delayed. Seeded, for each port and direction."""
 
 import heapq
 import random
@@ -8,9 +8,9 @@ from typing import NamedTuple, Self
 __all__ = ["DIRECTIONS", "HOLD_US", "PROBABILITIES", "PS_PER_US", "Faults", "Passed", "Rates", "parse_faults"]
 
 PS_PER_US = 1_000_000
-"""The time of wires is in picoseconds: whole ones for the bits of every Ethernet and the cycles of most clocks."""
+"""Times on wires are in picoseconds: whole numbers for the bits of every Ethernet and the cycles of most clocks."""
 DIRECTIONS = ("rx", "tx")
-"""As the switch sees it: rx enters it, tx leaves it."""
+"""Directions as the switch sees them: rx enters the switch, tx leaves it."""
 PROBABILITIES = {
     "loss": "losing a frame",
     "duplicate": "sending a frame twice",
@@ -18,20 +18,31 @@ PROBABILITIES = {
     "corrupt": "flipping a bit of a frame so that the FCS detects it",
     "silent_corrupt": "flipping a bit of a frame so that the FCS does not detect it",
 }
-"""What `Rates` are the probabilities of, for help texts: "probability of ..."."""
+"""What the probabilities of `Rates` mean, for help texts: "probability of ..."."""
 HOLD_US = 1000
-"""A frame that others should overtake waits no longer than this for them."""
+"""The longest time for which a frame waits for others to overtake it."""
 OVERTAKERS = 3
-"""The most frames that overtake one."""
+"""The most frames that overtake one frame."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """Chances from 0 to 1 for each frame, and a delay for all.
+    """Probabilities from 0 to 1 for each frame, and a delay for all frames.
 
-    loss: the frame is gone. duplicate: it comes twice. reorder: 1 to 3 later frames overtake it. corrupt: a bit is
-    flipped and the frame marked, as by a bad FCS. silent_corrupt: a bit is flipped without a mark, as in the memory of
-    a switch on the way. delay_us: microseconds that every frame takes.
+    Attributes
+    ----------
+    loss : float
+        The frame is lost.
+    duplicate : float
+        The frame arrives twice.
+    reorder : float
+        1 to 3 later frames overtake the frame.
+    corrupt : float
+        A bit is flipped and the frame is marked, as after a bad FCS.
+    silent_corrupt : float
+        A bit is flipped without a mark, as in the memory of a switch on the path.
+    delay_us : float
+        Delay of every frame in microseconds.
     """
 
     loss: float = 0.0
@@ -52,7 +63,7 @@ class Rates:
 
 
 class Passed(NamedTuple):
-    """A frame that has come through; `error` if its FCS is bad."""
+    """A frame that has come through; `error` is True if its FCS is bad."""
 
     data: bytes
     error: bool
@@ -64,14 +75,14 @@ class _Waiting:
     serial: int
     passed: Passed
     overtakers: int = 0
-    """Frames yet to come before this one may go."""
+    """Number of frames that still have to overtake this one."""
 
 
 class Faults:
-    """What befalls the frames of one direction of a wire: `put` frames in, `take` what has come through by now.
+    """The faults of one direction of a wire: `put` frames in, `take` those that have come through by now.
 
-    What happens to the n-th frame depends on seed, port, direction and n alone, however fast frames come. Only how long
-    a frame waits for others to overtake it depends on the clock.
+    Seed, port, direction and n alone decide what happens to the n-th frame, however fast frames come. Only the time for
+    which a frame waits to be overtaken depends on the clock.
     """
 
     def __init__(self, rates: Rates, *, seed: int = 0, port: int = 0, direction: str = "rx"):
@@ -88,11 +99,11 @@ class Faults:
 
     @classmethod
     def none(cls) -> Self:
-        """A perfect wire."""
+        """Return the faults of a perfect wire: none."""
         return cls(Rates())
 
     def put(self, data: bytes, now_ps: int, error: bool = False) -> None:
-        """Sends a frame on its way. Every frame uses the same count of random numbers, whatever befalls it."""
+        """Send a frame. Every frame uses the same number of random numbers, whatever happens to it."""
         chance, rates = self._random.random, self.rates
         lost, doubled, overtaken, damaged, silently = (
             chance() < rate
@@ -127,7 +138,7 @@ class Faults:
             self.counts[name] += did
 
     def take(self, now_ps: int) -> list[Passed]:
-        """Frames that have come through by now, in the order in which they do."""
+        """Return the frames that have come through by now, in the order of their arrival."""
         for held in [held for held in self._held if held.due_ps <= now_ps]:
             self._held.remove(held)
             self._push(held.due_ps, held.passed)
@@ -138,7 +149,7 @@ class Faults:
 
     @property
     def due_ps(self) -> int | None:
-        """When to `take` next, if anything is on its way."""
+        """The time of the next `take`, if a frame is in flight."""
         times = [held.due_ps for held in self._held] + [waiting.due_ps for waiting in self._waiting[:1]]
         return min(times, default=None)
 
@@ -154,7 +165,7 @@ def _flipped(data: bytes, bit: int) -> bytes:
 
 
 def parse_faults(base: Rates, given: list[str], ports: int) -> dict[tuple[int, str], Rates]:
-    """Rates of every port and direction: `base`, changed by items like `0:rx:loss=0.01`."""
+    """Return the rates of every port and direction: `base`, changed by items like `0:rx:loss=0.01`."""
     rates = {(port, direction): base for port in range(ports) for direction in DIRECTIONS}
     kinds = [field.name for field in fields(Rates)]
     for item in given:

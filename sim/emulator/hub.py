@@ -14,7 +14,7 @@ ECHO = Config(ports=2, bus_bits=512)
 
 
 def swapped(data: Signal):
-    """The first 64 bytes of an IPv4/UDP frame with source and destination exchanged."""
+    """Return the first 64 bytes of an IPv4/UDP frame with source and destination exchanged."""
     mac, ip, port = [(0, 6), (6, 12)], [(26, 30), (30, 34)], [(34, 36), (36, 38)]
     part = lambda span: data[8 * span[0] : 8 * span[1]]
     return Cat(
@@ -30,10 +30,13 @@ def swapped(data: Signal):
 
 
 def hub(config: Config, broken: bool = False, split: bool = False) -> str:
-    """RTLIL with the ports of the real switch. With a 512-bit bus it sends frames back to where they came from. The
-    outcome in its trace is 20 for a frame with an error, else 0; the job is the low byte of the seed. A broken one
-    changes words that wait, and says of the last that it is empty. A split one spares the port that a frame came by, as
-    a switch does."""
+    """Return RTLIL with the ports of the real switch. With a 512-bit bus the hub sends frames back to their port of
+    arrival.
+
+    The outcome in its trace is 20 for a frame with an error, else 0; the job is the low byte of the seed. A broken hub
+    changes words that wait, and marks the last word as empty. A split hub leaves out the port of arrival, as a switch
+    does.
+    """
     m = Module()
     m.domains.sync = sync = ClockDomain()
     signals = {

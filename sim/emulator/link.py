@@ -1,4 +1,4 @@
-"""Cables between switches: which ports, how fast, how long, how bad."""
+"""Cables between switches: their ports, rate, length and faults."""
 
 from dataclasses import dataclass, fields
 
@@ -16,8 +16,9 @@ Place = tuple[int, int]
 class Link:
     """A cable between two ports, the same in both directions.
 
-    rate_bps: None is as fast as the switch sends. rates: of faults, each direction with random numbers of its own;
-    their `delay_us` is the cable's length. queue_frames: what waits for a busy cable.
+    `rate_bps` None is as fast as the switch sends. `rates` are the faults, with random numbers of their own in each
+    direction; their `delay_us` is the cable's length. `queue_frames` is the number of frames that may wait for a busy
+    cable.
     """
 
     one: Place
@@ -31,13 +32,13 @@ class Link:
             raise ValueError(f"a link must join two ports, not {self.one[0]}:{self.one[1]} with itself")
 
     def wire(self, sender: Place, seed: int) -> Wire:
-        """The direction that leaves `sender`; seed: the fabric's."""
+        """Return the wire of the direction that leaves `sender`; `seed` is the fabric's."""
         faults = Faults(self.rates, seed=seed + sender[0], port=sender[1], direction="tx")
         return Wire(faults, rate_bps=self.rate_bps, queue_frames=self.queue_frames)
 
 
 def parse_place(given: str) -> Place:
-    """`switch:port`."""
+    """Parse `switch:port`."""
     switch, colon, port = given.partition(":")
     if not (colon and switch.isdecimal() and port.isdecimal()):
         raise ValueError(f"a place must be switch:port, not {given!r}")
@@ -45,7 +46,7 @@ def parse_place(given: str) -> Place:
 
 
 def parse_link(given: str) -> Link:
-    """`0:3-2:0,rate=1e9,delay_us=5,loss=0.01,queue=100`: two places, and what differs from a perfect cable."""
+    """Parse `0:3-2:0,rate=1e9,delay_us=5,loss=0.01,queue=100`: two places, and the differences from a perfect cable."""
     ends, *settings = given.split(",")
     kinds = [field.name for field in fields(Rates)]
     numbers: dict[str, float] = {}

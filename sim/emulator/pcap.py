@@ -13,7 +13,7 @@ SNAP_BYTES = 65536
 
 
 class Capture:
-    """A file of whole frames. epoch_ns: nanoseconds from 1970 to the time 0 of its writer."""
+    """A capture file of whole frames. `epoch_ns` is the time 0 of its writer, in nanoseconds from 1970."""
 
     def __init__(self, path: Path, epoch_ns: int = 0):
         self._epoch_ns = epoch_ns
@@ -21,7 +21,7 @@ class Capture:
         self._file.write(struct.pack("<IHHiIII", NANOSECOND_MAGIC, 2, 4, 0, 0, SNAP_BYTES, LINK_ETHERNET))
 
     def write(self, frame: bytes, time_ns: int) -> None:
-        """Adds a frame, without FCS."""
+        """Add a frame, without FCS."""
         self._file.write(struct.pack("<IIII", *divmod(self._epoch_ns + time_ns, 1_000_000_000), len(frame), len(frame)))
         self._file.write(frame)
 

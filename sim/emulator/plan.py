@@ -1,4 +1,4 @@
-"""What the command line asks for at each port of each switch, and the fabric built of it."""
+"""The attachments that the command line requests at each port of each switch, and the fabric built from them."""
 
 import time
 from collections.abc import Sequence
@@ -19,9 +19,12 @@ __all__ = ["Plan"]
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """bind, udp_base: the socket of port p of switch s is at udp_base + s * ports + p, with udp_base 0 anywhere. links:
-    as said. taps: `[switch:]port=name`. rates, faults: of every wire that no link is, and
-    `[switch:]port:rx|tx:kind=value` that differ. The switch may be left out where there is but one."""
+    """The command line's request.
+
+    The socket of port p of switch s is at `bind`, UDP port `udp_base` + s * ports + p, or any free one with `udp_base`
+    0. `taps` are `[switch:]port=name`. `rates` are the faults of every wire that is not a link's, and `faults` are the
+    exceptions, `[switch:]port:rx|tx:kind=value`. The switch may be left out if there is only one.
+    """
 
     bind: str = "127.0.0.1"
     udp_base: int = 0
@@ -33,8 +36,8 @@ class Plan:
     pcap: Path | None = None
 
     def build(self, boards: Sequence[Board]) -> Fabric:
-        """Build the fabric. ValueError if there is no such place, or it is used twice; OSError if a socket or a TAP
-        cannot be opened."""
+        """Build the fabric. Raises ValueError if a place does not exist or is used twice, and OSError if a socket or a
+        TAP cannot be opened."""
         needed = sum(board.config.ports for board in boards)
         if self.udp_base + needed > 65536:
             raise ValueError(
@@ -73,7 +76,7 @@ class Plan:
         return found
 
     def _wires(self, boards: Sequence[Board]) -> dict[tuple[int, int, str], Wire]:
-        """By switch, port and direction, for ports that no link takes."""
+        """Return the wires by switch, port and direction, for ports without a link."""
         linked = {place for link in self.links for place in (link.one, link.other)}
         asked: list[list[str]] = [[] for _ in boards]
         for given in self.faults:

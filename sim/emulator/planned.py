@@ -1,5 +1,5 @@
-"""The fabric of a plan: switches, cables and parents as `iswitch.plan.output.configuration` tells them, for programs in
-virtual time."""
+"""The fabric of a plan: switches, cables and parents as `iswitch.plan.output.configuration` describes them, for
+programs in virtual time."""
 
 import ipaddress
 from collections.abc import Callable, Mapping
@@ -17,14 +17,14 @@ from sim.emulator.program import Machine, Program
 __all__ = ["CABLE", "boards_of", "config_of", "fabric_of", "plug"]
 
 CABLE = Rates(delay_us=1)
-"""200 m of fibre."""
+"""A cable of 200 m of fibre."""
 LEAST = Config()
 
 
 def config_of(configuration: Mapping[str, Any], **settings: Any) -> Config:
-    """One `Config` for all switches: the default one where that has ports and members enough, so that it need not be
-    compiled anew. settings: what is to be different. ValueError, with the reasons, if no fabric of iswitches can run
-    this plan."""
+    """Return one `Config` for all switches: the default one if it has enough ports and members, so that it need not be
+    compiled anew, changed by `settings`. Raises ValueError, with the reasons, if no fabric of iswitches can run this
+    plan."""
     if reasons := configuration["emulator"]["reasons"]:
         raise ValueError(f"no fabric of emulated switches can run this plan: {'; '.join(reasons)}")
     ports = max(len(switch["ports"]) for switch in configuration["switches"].values())
@@ -35,7 +35,7 @@ def config_of(configuration: Mapping[str, Any], **settings: Any) -> Config:
 def boards_of(
     configuration: Mapping[str, Any], config: Config, *, seed: int = 1, engine: str = "verilator"
 ) -> list[Board]:
-    """The switches, each told what it is a leaf of in which job. Whoever asked for them closes them."""
+    """Return the switches, each configured as a leaf where the plan makes it one. The caller closes them."""
     mac = lambda told: bytes.fromhex(told["mac"].replace(":", ""))
     ip = lambda told: ipaddress.IPv4Address(told["ip"]).packed
     switches = sorted(configuration["switches"].values(), key=lambda switch: switch["number"])
@@ -59,8 +59,7 @@ def boards_of(
 def fabric_of(
     configuration: Mapping[str, Any], boards: list[Board], *, scale: float = 1.0, rates: Rates = CABLE, seed: int = 1
 ) -> Fabric:
-    """The switches and those cables between them that carry something. scale: what the cables' speeds are multiplied
-    with."""
+    """Return the switches and the cables between them that carry traffic. `scale` multiplies the cables' rates."""
     place = lambda told: (int(told[0]), int(told[1]))
     links = [
         Link(place(link["places"][0]), place(link["places"][1]), rate_bps=link["bw_gbps"] * 1e9 * scale, rates=rates)
@@ -78,8 +77,8 @@ def plug(
     scale: float = 1.0,
     rates: Rates = CABLE,
 ) -> list[Program]:
-    """A program for each worker, by rank, at the port that job 0 gives it; `work` is called with its rank. Hosts take
-    no time, so what is seen is the network. nics_gbps: of each worker's cable."""
+    """Add a program for each worker, by rank, at its port in job 0; `work` is called with the rank. Hosts take no time,
+    so only the network is measured. `nics_gbps` are the rates of the workers' cables."""
     programs = []
     for name, worker in sorted(configuration["workers"].items(), key=lambda item: item[1]["rank"]):
         place, rank = worker["jobs"]["0"]["plugged"], worker["rank"]

@@ -12,15 +12,16 @@ from sim.emulator.wire import Wire
 __all__ = ["PENDING_FRAMES", "Port"]
 
 PENDING_FRAMES = 256
-"""Frames that wait here for the board's own queue. The rest stays in the attachment; what a link brings is dropped."""
+"""The most frames that wait here for the board's own queue. Further frames stay in the attachment; those of a link are
+dropped."""
 
 
 class Port:
-    """Its cable is two wires, of which each ends in another port (a link) or in an attachment. A port without them is a
-    socket with nothing in it: what leaves is counted and gone.
+    """A port, whose cable is two wires. Each wire ends in another port (a link) or in an attachment.
 
-    Captures show the switch's side of the cable, good frames only. Nothing is dropped between an attachment and the
-    switch, unless a wire does: what there is no room for stays in the attachment.
+    A port without a cable is an empty socket: frames that leave are counted and lost. Captures show the switch's side
+    of the cable, good frames only. Only wires drop frames between an attachment and the switch: a frame without room
+    stays in the attachment.
     """
 
     def __init__(self, board: Board, number: int, capture: Capture | None):
@@ -36,14 +37,14 @@ class Port:
         return self.inbound is not None
 
     def connect(self, inbound: Wire, outbound: Wire, attachment: Attachment | None = None) -> None:
-        """Plugs a cable in: to what is attached, or, without it, wires that another port uses too."""
+        """Connect a cable: to an attachment, or, without one, wires that another port uses, too."""
         self.inbound, self.outbound, self.attachment = inbound, outbound, attachment
         if attachment:
             self.counts = attachment.counts
 
     def enter(self, now_ps: int) -> bool:
-        """What attachment and wire have brought by now, into the board's queue as far as it has room. Whether any frame
-        came, waits or went in."""
+        """Move the frames that attachment and wire have brought by now into the board's queue, as far as it has room.
+        Returns True if any frame came, waits or entered."""
         if self.inbound is None:
             return False
         came = False
@@ -69,7 +70,8 @@ class Port:
         return True
 
     def leave(self, left_ps: Callable[[Frame], int]) -> bool:
-        """What has left the board, onto the wire. left_ps: when a frame did. Whether anything has."""
+        """Move frames that have left the board onto the wire. `left_ps` gives the time at which a frame left. Returns
+        True if there was any."""
         frames = self.board.receive(self.number)
         if not frames:
             return False
@@ -83,7 +85,7 @@ class Port:
         return True
 
     def deliver(self, now_ps: int) -> bool:
-        """What has come to the attachment by now. Whether anything has."""
+        """Give the frames that have arrived by now to the attachment. Returns True if there was any."""
         through = self.outbound.take(now_ps) if self.attachment and self.outbound else []
         if self.attachment and through:
             good = [frame for frame, error in through if not error]
@@ -93,7 +95,7 @@ class Port:
         return bool(through)
 
     def close(self) -> None:
-        """Closes the attachment and the capture."""
+        """Close the attachment and the capture."""
         if self.attachment:
             self.attachment.close()
         if self.capture:

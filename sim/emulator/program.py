@@ -1,9 +1,8 @@
-"""Ordinary blocking programs, such as `iswitch.Worker` ones, in virtual time: what they compute takes none, until they
-say so.
+"""Ordinary blocking programs, such as those with an `iswitch.Worker`, in virtual time.
 
-Each has a thread, but either the simulation runs or one program does. A program has the turn until it waits: to
-receive, for the time that its host takes for a datagram, or to `sleep`, which is how it says that it computes. Then
-virtual time goes on until the wait is over. So nothing depends on this machine's speed or on its scheduler.
+Each program has a thread, but either the simulation or one program runs at any moment. A program runs until it waits:
+in `receive`, for the time that its host takes for a datagram, or in `sleep`, which stands for computation. Then virtual
+time goes on until the wait is over. So nothing depends on this machine's speed or scheduler.
 """
 
 import math
@@ -24,16 +23,19 @@ __all__ = ["Machine", "Program", "ProgramTransport"]
 
 FIRST_UDP_PORT = 40_000
 PATIENCE_S = 600
-"""Of this machine's time: whoever computes for longer without a wait does not come back, but waits for something that
-is not simulated."""
+"""Seconds of this machine's time after which a program that runs without a wait is taken to wait for something that is
+not simulated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """A host and its cable. Its processor takes `train_us` for each call that sends or brings a train and `datagram_us`
-    for each datagram in it, during which the program waits; what it sends is with the card at the end of that. The
-    numbers make the round trips of 100 to 500 us that Linux has with UDP GSO, from one datagram to a train of 64.
-    rates: faults of the cable each way, its length in `delay_us`."""
+    """A host and its cable.
+
+    The processor takes `train_us` for each call that sends or receives a burst of datagrams, and `datagram_us` for each
+    datagram in it. The program waits for that time, and its datagrams reach the card at the end of it. The defaults
+    give the round trips of 100 to 500 us that Linux has with UDP GSO, for bursts of 1 to 64 datagrams. `rates` are the
+    cable's faults in each direction, with its length in `delay_us`.
+    """
 
     train_us: float = 48.0
     datagram_us: float = 2.0
@@ -47,21 +49,20 @@ class Machine:
 
 
 class _Stop(BaseException):
-    """Unwinds a program, because another one has failed."""
+    """Unwinds a program because another one has failed."""
 
 
 def _ps(seconds: float) -> int | None:
-    """Rounded up, so that the time has passed when it is over; None for ever."""
+    """Return seconds as picoseconds, rounded up, so that the time has passed when a wait is over; None for ever."""
     return None if seconds == math.inf else max(0, math.ceil(seconds * PS_PER_S))
 
 
 class Program:
-    """A function in virtual time; it is called with its `Program`. What it returns is in `result`, when it did in
-    `ended_s`.
+    """A function in virtual time, called with its `Program`.
 
-    A program is one thread, which waits in its transports and in `sleep` only; who waits elsewhere stops the
-    simulation, until TimeoutError. When it has ended its sockets are closed, so that a worker which did not leave its
-    job is as silent as one that was killed.
+    Its return value is in `result`, the time of its end in `ended_s`. A program is one thread that waits in its
+    transports and in `sleep` only. A program that waits elsewhere stops the simulation, until TimeoutError. The sockets
+    of an ended program are closed, so a worker that has not left its job is as silent as a killed one.
     """
 
     def __init__(
@@ -81,29 +82,29 @@ class Program:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._wait_number, self._listens = 0, False
         self.waits_for = ""
-        """What, as the end of a sentence; "" while the program has the turn."""
+        """What the program waits for, as the end of a sentence; empty while it runs."""
         self._failure: BaseException | None = None
         self._over: BaseException | None = None  # why nothing is possible any more
 
     # For the program
 
     def transport(self) -> "ProgramTransport":
-        """A new UDP socket of this host, for a `Worker`: `iswitch.driver.transport.Transport`."""
+        """Return a new UDP socket of this host for a `Worker`: an `iswitch.driver.transport.Transport`."""
         self._udp_port += 1
         return ProgramTransport(self, self._hosts.host(Client(self._ip, self._udp_port)))
 
     def now(self) -> float:
-        """Virtual seconds since the start."""
+        """Return the virtual seconds since the start."""
         return self._time.now_ps / PS_PER_S
 
     def sleep(self, seconds: float) -> None:
-        """Computes, or does nothing, for so long. Attendants do their work meanwhile."""
+        """Compute, or be idle, for that time. Keepalives are sent meanwhile."""
         self.rest(seconds, lambda: False, "the end of a sleep")
 
     # For its transports
 
     def rest(self, seconds: float, over: Callable[[], object], what: str) -> None:
-        """Waits for so long, or until something has come that makes `over` true."""
+        """Wait for that time, or until a frame has come that makes `over` true."""
         self.demand_turn()
         duration_ps = _ps(seconds)
         until_ps = None if duration_ps is None else self._time.now_ps + duration_ps
@@ -116,7 +117,7 @@ class Program:
                 self._wait(min(times + ([] if until_ps is None else [until_ps]), default=None), what, listens=True)
 
     def spend(self, datagrams: int) -> None:
-        """The processor's time for a train."""
+        """Wait for the processor's time for a burst of datagrams."""
         self.demand_turn()
         cost_ps = round((self.machine.train_us + datagrams * self.machine.datagram_us) * PS_PER_US)
         if cost_ps:
@@ -127,7 +128,7 @@ class Program:
         return made
 
     def demand_turn(self) -> None:
-        """OSError after the end, RuntimeError in another thread."""
+        """Raise OSError after the program's end, and RuntimeError in another thread."""
         if self._over:
             raise self._over
         if threading.current_thread() is not self._thread:
@@ -136,7 +137,7 @@ class Program:
             )
 
     def _wait(self, until_ps: int | None, what: str, *, listens: bool) -> None:
-        """Gives the turn away until that time, or, if it `listens`, until something comes."""
+        """Yield until that time, or, if it `listens`, until a frame comes."""
         self._wait_number += 1
         self.waits_for, self._listens = what, listens
         if until_ps is not None and until_ps <= self._limit_ps:
@@ -152,14 +153,15 @@ class Program:
             self.result = self._function(self)
             self.ended_s = self.now()
         except BaseException as failure:
-            self._failure = failure  # which nobody looks at if it is _Stop
+            self._failure = failure  # never read if it is _Stop
         self._over = OSError(f"{self.name} has ended, and its sockets are closed")
         self._back.release()
 
     # For the simulation
 
     def start(self, time: VirtualTime, limit_ps: int, ended: Callable[[], None]) -> None:
-        """Begins as soon as time passes. A wait beyond the limit has no end. ended: is called when it has returned."""
+        """Begin as soon as time passes. A wait beyond the limit never ends. `ended` is called when the function has
+        returned."""
         self._time, self._limit_ps, self._ended = time, limit_ps, ended
         self.waits_for = "its beginning"
         self._thread.start()
@@ -174,7 +176,7 @@ class Program:
             self._resume()
 
     def _resume(self) -> None:
-        """Gives the program the turn, and returns when it waits again or has ended; raises what it raised."""
+        """Let the program run until it waits again or has ended, and raise what it raised."""
         self.waits_for, self._listens = "", False
         self._wait_number += 1
         self._turn.release()
@@ -188,7 +190,7 @@ class Program:
             self._ended()
 
     def stop(self) -> None:
-        """Unwinds the program wherever it waits."""
+        """Unwind the program wherever it waits."""
         if self._over:
             return
         self._over = _Stop()
@@ -198,7 +200,7 @@ class Program:
 
 
 class _Keepalive:
-    """`iswitch.driver.transport.Keepalive`: the program itself calls `serve` while it rests, unless it is `held`."""
+    """An `iswitch.driver.transport.Keepalive`: the program itself calls `serve` while it rests, unless it is `held`."""
 
     def __init__(self, host: Host, serve: Callable[[], float], others: list["_Keepalive"], due_ps: int):
         self._host, self._serve, self._others = host, serve, others
@@ -206,7 +208,7 @@ class _Keepalive:
         self.held = False
 
     def look(self, time: VirtualTime) -> bool:
-        """Calls `serve` if it is time to. Whether it was."""
+        """Call `serve` if it is due. Returns True if it was."""
         if self.held or not (self._host.inbox or time.now_ps >= self.due_ps):
             return False
         wait_ps = _ps(self._serve())

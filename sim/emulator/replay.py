@@ -1,4 +1,4 @@
-"""The replay service of the emulated board, unless told otherwise."""
+"""The replay service of the emulated board, by default."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -8,12 +8,12 @@ from iswitch.config import Replay
 __all__ = ["EMULATED", "parse_replay"]
 
 EMULATED = Replay(capacity=1 << 15, log_bytes=1 << 25)
-"""Large enough to learn with; a log holds the frames of a few thousand transitions of Atari games."""
+"""Large enough for learning; a log holds the frames of a few thousand transitions of Atari games."""
 
 
 def parse_replay(given: str | None) -> Replay | None:
-    """`default`, or `capacity=65536,log_bytes=1048576`; what is not said is as `EMULATED`. ValueError says what is
-    wrong."""
+    """Parse `default`, or `capacity=65536,log_bytes=1048576`; other sizes are those of `EMULATED`. Raises ValueError
+    with the reason."""
     if given is None or given == "default":
         return EMULATED if given else None
     sizes = dict(part.partition("=")[::2] for part in given.split(","))

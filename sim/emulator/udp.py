@@ -16,7 +16,7 @@ __all__ = ["UdpSocket"]
 
 BUFFER_BYTES = 8 << 20
 DATAGRAM_BYTES_MOST = 16384
-"""No card would send a longer frame; the switch counts those above its own limit."""
+"""No card would send a longer frame; the switch counts frames above its own limit."""
 
 # Linux's names that Python 3.11 lacks.
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
@@ -68,7 +68,7 @@ class UdpSocket:
         return self.socket.fileno()
 
     def take(self, most: int) -> list[bytes]:
-        """`Attachment.take`: whole trains at a time, until there are `most`."""
+        """Implements `Attachment.take`: whole bursts at a time, until there are `most` frames."""
         frames: list[bytes] = []
         while len(frames) < most:
             try:
@@ -98,7 +98,8 @@ class UdpSocket:
         return frames
 
     def give(self, frames: list[bytes]) -> None:
-        """`Attachment.give`: sends the frames' payloads to their clients, in trains where their sizes allow."""
+        """Implements `Attachment.give`: sends the frames' payloads to their clients, in bursts where their sizes
+        allow."""
         per_client: dict[tuple[str, int], list[bytes]] = {}
         for frame in frames:
             found = self.card.unwrap(frame)
@@ -115,7 +116,8 @@ class UdpSocket:
                 start = end
 
     def _train_end(self, payloads: list[bytes], start: int) -> int:
-        """Where a train ends that begins at `start`: all of one size, the last may be shorter."""
+        """Return the end of the burst that begins at `start`: datagrams of one size, of which the last may be
+        shorter."""
         size = total = len(payloads[start])
         end = start + 1
         if not size or not self._segmenting:

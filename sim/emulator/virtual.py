@@ -1,9 +1,10 @@
-"""A fabric in virtual time: as fast as it can be computed when busy, at once when idle, the same for the same seeds.
+"""A fabric in virtual time: as fast as it can be computed when busy, at once when idle, and the same for the same
+seeds.
 
-Each switch's clock ticks at whole multiples of its period, on one grid for all. A frame that comes over a wire enters
-at the first tick from then on; one that leaves is on the wire at the end of the cycle in which its last word left. Both
-are exact because the switches run in steps no longer than the least latency of a wire out of them: what leaves in a
-step cannot arrive within it.
+Each switch's clock ticks at whole multiples of its period, on one grid for all switches. A frame from a wire enters at
+the first tick at or after its arrival. A frame that leaves is on the wire at the end of the cycle in which its last
+word left. Both are exact, because the switches run in steps no longer than the least latency of a wire out of them: a
+frame that leaves in a step cannot arrive within that step.
 """
 
 import heapq
@@ -18,17 +19,18 @@ __all__ = ["CLOCK_HZ", "PS_PER_S", "VirtualTime"]
 CLOCK_HZ = 200_000_000
 PS_PER_S = 10**12
 LATENCY_CYCLES_LEAST = 16
-"""Of a wire out of a switch: the shortest step in which a board can be seen to have nothing left to do."""
+"""Least latency of a wire out of a switch: the shortest step after which a board can be seen to be idle."""
 TICK_US = 1000
-"""How often a switch that has nothing to do looks at its own timers."""
+"""How often an idle switch runs for its own timers."""
 
 
 class VirtualTime:
-    """`run` lets time pass. Everything must have been plugged in before. clock_hz: of all switches. tick_us: how often
-    idle switches run a few cycles for the sake of their timers.
+    """`run` lets time pass. All attachments must have been plugged in before.
 
-    What happens at one time happens in the order: timers as they were set, then ports in order. ValueError if something
-    is plugged in that lives in wall time, or by a wire that takes no time (80 ns at 200 MHz) from the switch to it.
+    `clock_hz` is the clock of all switches, `tick_us` how often idle switches run a few cycles for their timers. Events
+    at one time happen in this order: timers in the order in which they were set, then ports in order. Raises ValueError
+    if an attachment lives in wall time, or is plugged in by a wire that takes no time (80 ns at 200 MHz) from the
+    switch.
     """
 
     def __init__(self, fabric: Fabric, *, clock_hz: int = CLOCK_HZ, tick_us: int = TICK_US):
@@ -62,21 +64,21 @@ class VirtualTime:
 
     @property
     def now_us(self) -> int:
-        """The switches' time."""
+        """Return the switches' time."""
         return self.now_ps // PS_PER_US
 
     def call_at(self, time_ps: int, function: Callable[[], None]) -> None:
-        """Calls a function when it is that time; at once when `run` is next called if it has passed."""
+        """Call a function at that time, or at the start of the next `run` if the time has passed."""
         self._serial += 1
         heapq.heappush(self._timers, (time_ps, self._serial, function))
 
     def stop(self) -> None:
-        """Makes `run` return when what is due now has happened."""
+        """Make `run` return after the events that are due now."""
         self._stopped = True
 
     def run(self, until_ps: int | None = None) -> int:
-        """Lets time pass until that time, until `stop`, or until nothing is left to happen; what is due at that time
-        has happened then. Returns the time."""
+        """Let time pass until that time, until `stop`, or until no event is left, and return the time. Events due at
+        that time have happened then."""
         self._stopped = False
         while True:
             self._happen()
@@ -100,12 +102,12 @@ class VirtualTime:
                     clock.run_to(self.now_ps, now_us)
 
     def _due_ps(self) -> int | None:
-        """When something happens next that no switch does."""
+        """Return the time of the next event outside the switches."""
         times = [time_ps for wire in self.fabric.wires() if (time_ps := wire.due_ps) is not None]
         return min(times + [timer[0] for timer in self._timers[:1]], default=None)
 
     def _happen(self) -> None:
-        """All that is due now, and what follows from it at once."""
+        """Handle all events that are due now, and those that follow from them at once."""
         moved = True
         while moved:
             moved = False
@@ -120,7 +122,7 @@ class VirtualTime:
 
 
 class _Clock:
-    """A board's cycles on the grid of all clocks. A board that has nothing to do leaves ticks out."""
+    """A board's cycles on the grid of all clocks. An idle board skips ticks."""
 
     def __init__(self, node: Node, clock_hz: int):
         self.node, self.clock_hz = node, clock_hz
@@ -128,7 +130,7 @@ class _Clock:
         self.running = True  # what a switch does after its reset
 
     def _tick(self, time_ps: int) -> int:
-        """The first tick from a time on."""
+        """Return the first tick at or after a time."""
         return -(-time_ps * self.clock_hz // PS_PER_S)
 
     def _time_ps(self, tick: int) -> int:
@@ -140,7 +142,7 @@ class _Clock:
             self._left_out = self._tick(now_ps) - self.node.board.cycles
 
     def run_to(self, time_ps: int, now_us: int) -> None:
-        """Runs up to the first tick from a time on, and no further than there is something to do."""
+        """Run to the first tick at or after a time, and no further than the board is busy."""
         board = self.node.board
         cycles = self._tick(time_ps) - board.cycles - self._left_out
         self.running = board.run(cycles, now_us) == cycles

@@ -1,4 +1,4 @@
-"""A fabric in wall time: it serves whoever is plugged in, as fast as the switches can be computed."""
+"""A fabric in wall time, as fast as this machine can compute the switches."""
 
 import select
 import socket
@@ -13,17 +13,14 @@ from sim.emulator.faults import PS_PER_US
 __all__ = ["SLICE_CYCLES", "WallTime"]
 
 SLICE_CYCLES = 1024
-"""Cycles between two looks at the attachments while a switch is busy."""
+"""Cycles between two polls of the attachments while a switch is busy."""
 IDLE_SECONDS = 0.02
 """The longest sleep: the switches' timers move on only when they run."""
 
 
 class WallTime:
-    """`serve` until `stop`. What has no room in a switch yet stays in its attachment. Closes the fabric when it is
-    closed.
-
-    `rtl_seconds` and `busy_seconds` are processor time, in the switches and in all turns that had something to do.
-    """
+    """`serve` until `stop`. Frames without room in a switch stay in their attachment. Closing it closes the fabric.
+    `rtl_seconds` and `busy_seconds` are processor time, in the switches and in all turns with work."""
 
     def __init__(self, fabric: Fabric, *, slice_cycles: int = SLICE_CYCLES):
         self.fabric, self.slice_cycles = fabric, slice_cycles
@@ -46,35 +43,35 @@ class WallTime:
         self.close()
 
     def close(self) -> None:
-        """Closes the fabric, not its boards."""
+        """Close the fabric, but not its boards."""
         self.fabric.close()
         self._waking.close()
         self._wake.close()
 
     @property
     def now_ps(self) -> int:
-        """Picoseconds since the start: the time of the wires."""
+        """Return the picoseconds since the start: the time of the wires."""
         return (time.monotonic_ns() - self._started_ns) * 1000
 
     @property
     def now_us(self) -> int:
-        """Microseconds since the start: the switches' time."""
+        """Return the microseconds since the start: the switches' time."""
         return self.now_ps // PS_PER_US
 
     def stop(self) -> None:
-        """Makes `serve` return; from a signal handler or another thread."""
+        """Make `serve` return; callable from a signal handler or another thread."""
         self._running = False
         with suppress(OSError):
             self._wake.send(b"!")
 
     def serve(self) -> None:
-        """Carries frames until `stop`."""
+        """Carry frames until `stop`."""
         while self._running:
             if not self.turn():
                 self.sleep()
 
     def turn(self) -> bool:
-        """One turn: attachments, wires, switches, wires, attachments. False if there was nothing to do."""
+        """Serve attachments, wires, switches, wires and attachments once. Returns False if there was no work."""
         begun = time.thread_time()
         moved = False
         for port in self.fabric.ports():
@@ -102,7 +99,7 @@ class WallTime:
         return moved
 
     def sleep(self) -> None:
-        """Waits until an attachment has something or a wire does, and no longer than the switches' timers may."""
+        """Wait until an attachment or a wire has a frame, and no longer than the switches' timers may wait."""
         now_ps = self.now_ps
         due = [wire.due_ps for wire in self.fabric.wires()]
         seconds = min([IDLE_SECONDS, *(max(0, time_ps - now_ps) / 1e12 for time_ps in due if time_ps is not None)])

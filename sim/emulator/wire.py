@@ -1,4 +1,4 @@
-"""One direction of a cable: frames go in, and come out later, at most as fast as its rate, if its faults let them."""
+"""One direction of a cable: frames go in, and come out later, limited by its rate and subject to its faults."""
 
 from collections import Counter, deque
 
@@ -8,20 +8,20 @@ from sim.emulator.faults import Faults, Passed
 __all__ = ["QUEUE_FRAMES", "Wire"]
 
 QUEUE_FRAMES = 1000
-"""What a network card's queue holds under Linux (txqueuelen)."""
+"""Frames in a network card's queue under Linux (txqueuelen)."""
 PS_PER_S = 10**12
 # IEEE 802.3: what a frame takes on the wire beside its bytes here, which are without FCS.
 PREAMBLE_BYTES, FCS_BYTES, GAP_BYTES = 8, 4, 12
 
 
 class Wire:
-    """`put` frames in, `take` what has come out by now. Times are in picoseconds and never fall from one call to the
-    next.
+    """One direction of a cable: `put` frames in, `take` those that have come out by now.
 
-    rate_bps: a frame begins when the one before it and the gap behind that are over, and has come through when the last
-    bit of its FCS has; None takes no time. queue_frames: what waits behind a busy wire, the frame on it included; more
-    are dropped, and counted in `counts`. faults: what happens to frames that have passed, delay included. Frames keep
-    their order unless the faults say otherwise.
+    Times are in picoseconds and never fall from one call to the next. With `rate_bps` a frame begins after the one
+    before it and the inter-frame gap, and has come through with the last bit of its FCS; None takes no time.
+    `queue_frames` may wait for a busy wire, the frame on it included; further frames are dropped and counted in
+    `counts`. `faults` apply to frames that have passed, and include the delay. Frames keep their order unless the
+    faults reorder them.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Wire:
         self._through: deque[tuple[int, Passed]] = deque()  # without faults: by the time they come out
 
     def _time_ps(self, size: int) -> int:
-        """What so many bytes take."""
+        """Return the time that a number of bytes takes."""
         return round(8 * size * PS_PER_S / self.rate_bps) if self.rate_bps else 0
 
     @property
@@ -48,7 +48,7 @@ class Wire:
         return self._time_ps(PREAMBLE_BYTES + FRAME_BYTES_LEAST + FCS_BYTES) + self.faults.delay_ps
 
     def put(self, data: bytes, now_ps: int) -> None:
-        """Sends a frame on its way."""
+        """Send a frame."""
         end_ps = now_ps
         if self.rate_bps:
             while self._ends and self._ends[0] <= now_ps:
@@ -66,7 +66,7 @@ class Wire:
             self._through.append((end_ps, Passed(data, False)))
 
     def take(self, now_ps: int) -> list[Passed]:
-        """Frames that have come out by now, in the order in which they do."""
+        """Return the frames that have come out by now, in the order of their arrival."""
         if self.faults.active:
             return self.faults.take(now_ps)
         frames = []
@@ -76,7 +76,7 @@ class Wire:
 
     @property
     def due_ps(self) -> int | None:
-        """When to `take` next, if anything is on its way."""
+        """The time of the next `take`, if a frame is in flight."""
         if self.faults.active:
             return self.faults.due_ps
         return self._through[0][0] if self._through else None

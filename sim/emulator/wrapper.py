@@ -1,4 +1,4 @@
-"""What stands between the pins of the emulated board and the switch: a register on every input."""
+"""The Verilog between the pins of the emulated board and the switch: a register on every input."""
 
 from collections.abc import Iterator
 
@@ -8,11 +8,11 @@ __all__ = ["PARENT_BITS", "wrapper"]
 
 RESET = "rst"
 PARENT_BITS = 128
-"""Of what a leaf is told of its parent, for each job."""
+"""Bits of the configuration of a leaf's parent, for each job."""
 
 
 def inputs(config: Config) -> Iterator[tuple[str, int]]:
-    """Names and widths of what goes into the switch, but for its clock."""
+    """Return names and widths of the switch's inputs, except its clock."""
     yield from (
         (RESET, 1),
         ("now_us", 32),
@@ -33,7 +33,7 @@ def inputs(config: Config) -> Iterator[tuple[str, int]]:
 
 
 def outputs(config: Config) -> Iterator[tuple[str, int]]:
-    """Names and widths of what comes out of the switch."""
+    """Return names and widths of the switch's outputs."""
     yield from (
         ("busy", 1),
         ("trace_valid", 1),
@@ -54,7 +54,8 @@ def outputs(config: Config) -> Iterator[tuple[str, int]]:
 
 
 def wrapper(config: Config) -> str:
-    """Verilog of module `board`: the ports of module `switch`, its inputs through registers that start in reset."""
+    """Return the Verilog of module `board`: the ports of module `switch`, with registers in front of its inputs that
+    start in reset."""
     span = lambda bits: f"[{bits - 1}:0] " if bits > 1 else ""
     names = ["clk", *(name for name, _ in (*inputs(config), *outputs(config)))]
     registers = [f"reg {span(bits)}{name}_now = {int(name == RESET)};" for name, bits in inputs(config)]

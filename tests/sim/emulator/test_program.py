@@ -316,11 +316,11 @@ def test_a_deadlock_says_who_waits_for_what(echo: Path) -> None:
     listen = lambda program: program.transport().receive(room(), math.inf)
     with pytest.raises(
         DeadlockError,
-        match=r"nobody can go on within 100 s: worker 0 waits for the end of a sleep, worker 1 waits for a datagram$",
+        match=r"no program can continue within 100 s: worker 0 waits for the end of a sleep, worker 1 waits for a datagram$",
     ):
         run([sleep(math.inf), listen], path=echo)
     with pytest.raises(
-        DeadlockError, match=r"after 2 s nobody can go on within 5 s: worker 1 waits for the end of a sleep$"
+        DeadlockError, match=r"after 2 s no program can continue within 5 s: worker 1 waits for the end of a sleep$"
     ):
         run([sleep(2), sleep(5.001)], path=echo, limit_s=5)
     run([sleep(2), sleep(5)], path=echo, limit_s=5)
