@@ -20,9 +20,9 @@ from rich.table import Table
 
 from examples.ppo import Options, train
 from iswitch import Worker
-from iswitch.plan.output.configuration import configuration
-from iswitch.plan.output.words import binds
-from iswitch.plan.solver.single_tree import one_tree
+from iswitch.plan.output.configuration import make_configuration
+from iswitch.plan.output.words import describe_bottlenecks
+from iswitch.plan.solver.single_tree import plan_single_tree
 from iswitch.plan.solver.tree import Plan
 from iswitch.plan.topology.errors import error_text
 from iswitch.plan.topology.files import read_topology
@@ -61,7 +61,7 @@ def run(
     topology: Topology, plan: Plan, work: Callable[[Program, int], Any], *, scale: float, seed: int = 1
 ) -> list[Any]:
     """What each worker's program returns, by rank."""
-    told = configuration(topology, plan, scale=scale)
+    told = make_configuration(topology, plan, scale=scale)
     boards = boards_of(told, config_of(told), seed=seed)
     try:
         with fabric_of(told, boards, scale=scale, seed=seed) as fabric:
@@ -129,7 +129,7 @@ def main(
     try:
         given = read_topology(topology)
         for levels in (1, None):
-            plan = one_tree(given, levels=levels, adjacent=True)
+            plan = plan_single_tree(given, levels=levels, adjacent=True)
             measured = measure(given, plan, scale=scale)
             found[plan.scheme] = asdict(measured) | {"difference": measured.difference}
             table.add_row(
@@ -137,7 +137,7 @@ def main(
                 f"{measured.predicted_bps / 1e6:.2f}",
                 f"{measured.measured_bps / 1e6:.2f}",
                 f"{measured.difference:+.1%}",
-                binds(given, plan),
+                describe_bottlenecks(given, plan),
             )
     except (OSError, TopologyError, ValueError) as error:
         console.print(error_text(error), style="red", markup=False, highlight=False)

@@ -1,4 +1,4 @@
-"""The options of `iswitch plan`. The planner is imported at the call, because its packages take long to load."""
+"""The options of `iswitch plan`. The planner is imported when the command runs, because its packages load slowly."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,11 +16,11 @@ def plan(
         str,
         typer.Option(
             metavar="level|tree|levels|trees",
-            help="Plan to configure. level: one tree in which one switch sums each gradient before the root. tree: one tree in which switches also "
-            "sum partial sums. levels, trees: several such trees.",
+            help="Plan to configure. level: one tree in which one switch sums each gradient before the root. "
+            "tree: one tree in which switches also sum partial sums. levels, trees: several such trees.",
         ),
     ] = "tree",
-    losing: Annotated[
+    removals: Annotated[
         list[str] | None,
         typer.Option(
             "--lose", metavar="LINK", help="Plan without this cable (L1, or S1-S3) or switch. May be repeated."
@@ -37,7 +37,7 @@ def plan(
             help="Capacity of the upgraded switches (default: that of the best switch in the file).",
         ),
     ] = None,
-    reserving: Annotated[
+    reservations: Annotated[
         list[str] | None,
         typer.Option(
             "--reserve",
@@ -55,7 +55,7 @@ def plan(
         bool,
         typer.Option("--adjacent", help="Let each switch sum only its neighbours, as the emulated fabric requires."),
     ] = False,
-    limit: Annotated[
+    time_s: Annotated[
         float,
         typer.Option(
             "--seconds",
@@ -65,7 +65,7 @@ def plan(
         ),
     ] = 60.0,
     only: Annotated[bool, typer.Option("--only", help="Do not compare with other schemes.")] = False,
-    times: Annotated[bool, typer.Option("--times", help="Print the seconds that each scheme took.")] = False,
+    with_seconds: Annotated[bool, typer.Option("--times", help="Print the seconds that each scheme took.")] = False,
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the plan as SVG.")] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the configuration of each switch and worker as JSON.")
@@ -83,7 +83,7 @@ def plan(
             metavar="FACTOR", min=1e-9, help="Multiply the speeds of cables by this in the arguments for the emulator."
         ),
     ] = 1.0,
-    expanded: Annotated[
+    topology_json: Annotated[
         Path | None, typer.Option("--topology", metavar="FILE", help="Write the topology as node-link JSON.")
     ] = None,
     as_json: Annotated[
@@ -95,26 +95,26 @@ def plan(
 
     The exit code is 1 if there is no plan.
     """
-    from iswitch.plan.run import Asked, present
+    from iswitch.plan.run import PlanRequest, run_plan
 
-    present(
-        Asked(
+    run_plan(
+        PlanRequest(
             topology=topology,
             kind=kind,
-            lose=losing or (),
+            remove=removals or (),
             upgrade=upgrade,
             upgrade_gbps=upgrade_gbps,
-            reserve=reserving or (),
+            reserve=reservations or (),
             return_path=return_path,
             adjacent=adjacent,
-            seconds=limit,
+            time_s=time_s,
             only=only,
-            times=times,
+            with_seconds=with_seconds,
             svg=svg,
             config=config,
             previous=previous,
             scale=scale,
-            expanded=expanded,
+            topology_json=topology_json,
             as_json=as_json,
         )
     )

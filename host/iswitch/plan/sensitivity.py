@@ -1,41 +1,75 @@
-"""The same fabric, but: a cable or a switch less, some of a cable taken by other traffic, switches that aggregate."""
+"""Sensitivity analysis: the same topology without a cable or a switch, with other traffic, or with better switches."""
 
 from iswitch.plan.solver.sites import Upgrade
 from iswitch.plan.topology.topology import Topology, TopologyError
 
-__all__ = ["lose", "reserve", "upgrade_of"]
+__all__ = ["make_upgrade", "remove", "reserve"]
 
 
-def lose(topology: Topology, given: str) -> Topology:
-    """Without a cable (by its name, or its ends as in S1-S3) or a switch. TopologyError if there is no such thing, or
-    if a worker is then cut off."""
+def remove(topology: Topology, part: str) -> Topology:
+    """Return the topology without a cable or a switch.
+
+    Parameters
+    ----------
+    topology : Topology
+        The topology.
+    part : str
+        The name of a cable or of a switch, or the ends of a cable, such as ``S1-S3``.
+
+    Raises
+    ------
+    TopologyError
+        If the topology has no such part, or if a worker has no path left.
+    """
     graph = topology.graph.copy()
-    if given in topology.switches:
-        graph.remove_node(given)
+    if part in topology.switches:
+        graph.remove_node(part)
     else:
-        graph.remove_edge(*topology.find_cable(given))
+        graph.remove_edge(*topology.find_cable(part))
     return Topology(graph)
 
 
-def reserve(topology: Topology, given: str) -> Topology:
-    """`L1=2.5`: so many Gb/s of a cable, each way, are for others, such as replay; in addition to what is reserved.
-    TopologyError."""
-    name, _, amount = given.rpartition("=")
+def reserve(topology: Topology, reservation: str) -> Topology:
+    """Return the topology with more bandwidth of a cable reserved for other traffic.
+
+    Parameters
+    ----------
+    topology : Topology
+        The topology.
+    reservation : str
+        Cable and Gb/s, each way, such as ``L1=2.5``.
+
+    Raises
+    ------
+    TopologyError
+        If the reservation has another form, names no cable, or exceeds its bandwidth.
+    """
+    name, _, amount = reservation.rpartition("=")
     try:
         gbps = float(amount)
         if not (name and gbps >= 0):
             raise ValueError
     except ValueError:
-        raise TopologyError(f"a reservation must be LINK=GBPS, such as L1=2.5, not {given!r}") from None
+        raise TopologyError(f"a reservation must be LINK=GBPS, such as L1=2.5, not {reservation!r}") from None
     graph = topology.graph.copy()
     data = graph.edges[topology.find_cable(name)]
     data["reserved_gbps"] = data.get("reserved_gbps", 0.0) + gbps
     return Topology(graph)
 
 
-def upgrade_of(topology: Topology, count: int, capacity_gbps: float | None = None) -> Upgrade:
-    """`count` switches made to aggregate with this capacity; not said, that of the best that there is, or what a
-    switch's cables can bring."""
+def make_upgrade(topology: Topology, count: int, capacity_gbps: float | None = None) -> Upgrade:
+    """Return the permission to upgrade switches.
+
+    Parameters
+    ----------
+    topology : Topology
+        The topology.
+    count : int
+        Most switches to upgrade.
+    capacity_gbps : float, optional
+        Their new capacity in Gb/s. By default that of the best switch; if no switch aggregates, the total bandwidth of
+        the cables at the best-connected one.
+    """
     if count < 1:
         raise ValueError(f"count must be at least 1, not {count!r}")
     known = [topology.graph.nodes[switch]["capacity_gbps"] for switch in topology.aggregators]

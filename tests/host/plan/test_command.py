@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from iswitch.plan.check import examine
-from iswitch.plan.schemes import plan_of
+from iswitch.plan.check import check_plan
+from iswitch.plan.schemes import make_plan
 from iswitch.plan.topology.files import read_topology
 from iswitch.plan.topology.graph_file import node_link
 from iswitch.tools.cli import app
@@ -65,9 +65,9 @@ def test_twelve_racks_are_planned_as_the_docs_say():
     assert (len(topology.workers), len(topology.aggregators)) == (48, 14)
     text = (DOCS / "plan.md").read_text(encoding="utf-8")
     for kind, scheme in (("level", "one tree, one level"), ("tree", "one tree, summed again")):
-        plan = plan_of(topology, kind)
+        plan = make_plan(topology, kind)
         assert plan.gap < 1e-6 and f"| {scheme} | {plan.rate_gbps:.4f}, proved |" in text
-        assert examine(node_link(topology), plan.json(), levels=1 if kind == "level" else None)[1] == []
+        assert check_plan(node_link(topology), plan.to_dict(), levels=1 if kind == "level" else None)[1] == []
 
 
 def test_everything_for_programs(fabric):

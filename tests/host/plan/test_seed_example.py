@@ -2,26 +2,26 @@
 
 import pytest
 
-from iswitch.plan.baselines.grid import grid, relaxed
-from iswitch.plan.baselines.systems import atp_like, no_aggregation
-from iswitch.plan.check import examine
-from iswitch.plan.schemes import plan_of
-from iswitch.plan.solver.several_trees import several_trees
-from iswitch.plan.solver.single_tree import one_tree
+from iswitch.plan.baselines.grid import plan_like_grid, solve_relaxation
+from iswitch.plan.baselines.systems import plan_like_atp, plan_without_aggregation
+from iswitch.plan.check import check_plan
+from iswitch.plan.schemes import make_plan
+from iswitch.plan.solver.several_trees import plan_several_trees
+from iswitch.plan.solver.single_tree import plan_single_tree
 from iswitch.plan.topology.generators import seed_example
 from iswitch.plan.topology.graph_file import node_link
 from iswitch.plan.topology.topology import Topology
 
 
 def loads(topology, plan):
-    found, complaints = examine(node_link(topology), plan.json())
+    found, complaints = check_plan(node_link(topology), plan.to_dict())
     assert complaints == []
     return {name: pytest.approx(load) for name, load in found.items()}
 
 
 def test_without_aggregation_six_workers_share_two_cables():
     topology = seed_example()
-    plan = no_aggregation(topology)
+    plan = plan_without_aggregation(topology)
     found = loads(topology, plan)
     assert plan.rate_gbps == pytest.approx(1) and plan.gap < 1e-6
     assert (found["S1>S3"], found["S2>S3"], found["S3>PS"]) == (3, 3, 8)
@@ -30,7 +30,7 @@ def test_without_aggregation_six_workers_share_two_cables():
 
 def test_each_workers_own_switch_and_what_is_more_past_it():
     topology = seed_example()
-    plan = atp_like(topology)
+    plan = plan_like_atp(topology)
     found = loads(topology, plan)
     assert plan.rate_gbps == pytest.approx(2.4375)
     assert found["sum S1"] == 9 and found["S1>S3"] == 3 and found["S2>S3"] == 2.4375
@@ -42,7 +42,7 @@ def test_each_workers_own_switch_and_what_is_more_past_it():
 @pytest.mark.parametrize("returning", ["multicast", "none"])
 def test_one_worker_a_switch_further_makes_all_as_fast_as_their_cables(returning):
     topology = seed_example(return_path=returning)
-    plan = one_tree(topology)
+    plan = plan_single_tree(topology)
     tree, found = plan.trees[0], loads(topology, plan)
     assert plan.rate_gbps == pytest.approx(3) and plan.gap < 1e-6
     assert tree.homes == {
@@ -76,10 +76,10 @@ def test_one_worker_a_switch_further_makes_all_as_fast_as_their_cables(returning
 def test_results_sent_one_by_one_undo_the_gain():
     topology = seed_example(return_path="unicast")
     plans = [
-        one_tree(topology),
-        one_tree(topology, levels=None),
-        several_trees(topology),
-        several_trees(topology, levels=None),
+        plan_single_tree(topology),
+        plan_single_tree(topology, levels=None),
+        plan_several_trees(topology),
+        plan_several_trees(topology, levels=None),
     ]
     for plan in plans:
         assert plan.rate_gbps == pytest.approx(1)
@@ -101,11 +101,11 @@ def test_variants(name):
     settings, *expected = VARIANTS[name]
     topology = seed_example(return_path="none", **settings)
     plans = [
-        no_aggregation(topology),
-        atp_like(topology),
-        one_tree(topology),
-        one_tree(topology, levels=None),
-        several_trees(topology),
+        plan_without_aggregation(topology),
+        plan_like_atp(topology),
+        plan_single_tree(topology),
+        plan_single_tree(topology, levels=None),
+        plan_several_trees(topology),
     ]
     for plan, rate in zip(plans, expected):
         assert plan.rate_gbps == pytest.approx(rate, abs=5e-5), plan.scheme
@@ -115,33 +115,33 @@ def test_variants(name):
 
 def test_results_take_some_of_what_several_trees_gain():
     """2.5227 if they had cables of their own."""
-    plan = several_trees(seed_example(capacity_gbps=6))
+    plan = plan_several_trees(seed_example(capacity_gbps=6))
     assert plan.rate_gbps == pytest.approx(2.4868, abs=5e-5) and plan.gap < 1e-6
 
 
 def test_grids_program_without_links_promises_the_same_with_every_capacity():
     """3 = what a cable takes; with cables of 9 it is 4.078."""
-    assert relaxed(seed_example())[0] == pytest.approx(3)
-    assert relaxed(seed_example(capacity_gbps=6))[0] == pytest.approx(3)
+    assert solve_relaxation(seed_example())[0] == pytest.approx(3)
+    assert solve_relaxation(seed_example(capacity_gbps=6))[0] == pytest.approx(3)
     graph = seed_example().graph.copy()
     for worker in range(1, 9):
         (switch,) = graph[f"W{worker}"]
         graph.edges[f"W{worker}", switch]["bw_gbps"] = 9.0
-    assert relaxed(Topology(graph))[0] == pytest.approx(4.078, abs=5e-4)
+    assert solve_relaxation(Topology(graph))[0] == pytest.approx(4.078, abs=5e-4)
 
 
 def test_grids_rounding_is_repaired_to_no_more_than_the_best():
     for settings, best in (({}, 3.0), ({"without": "L2"}, 2.25), ({"capacity_gbps": 6}, 2.0)):
         topology = seed_example(**settings)
-        plan = grid(topology)
+        plan = plan_like_grid(topology)
         loads(topology, plan)
         assert plan.rate_gbps == pytest.approx(best)
-        assert plan.rate_gbps == grid(topology).rate_gbps
+        assert plan.rate_gbps == plan_like_grid(topology).rate_gbps
 
 
 def test_partial_sums_of_eight_bytes_halve_what_a_cable_between_switches_brings():
     for kind, rate in (("level", 1.5), ("levels", 2.0), ("trees", 2.25)):
         topology = seed_example(uplink_bytes_per_element=8)
-        plan = plan_of(topology, kind)
+        plan = make_plan(topology, kind)
         assert plan.rate_gbps == pytest.approx(rate)
         loads(topology, plan)

@@ -1,8 +1,8 @@
 import pytest
 
-from iswitch.plan.schemes import plan_of
-from iswitch.plan.sensitivity import lose, reserve, upgrade_of
-from iswitch.plan.solver.single_tree import one_tree
+from iswitch.plan.schemes import make_plan
+from iswitch.plan.sensitivity import make_upgrade, remove, reserve
+from iswitch.plan.solver.single_tree import plan_single_tree
 from iswitch.plan.topology.generators import leaf_spine, seed_example
 from iswitch.plan.topology.graph_file import to_json
 from iswitch.plan.topology.topology import Topology, TopologyError
@@ -10,27 +10,27 @@ from iswitch.plan.topology.topology import Topology, TopologyError
 
 def test_a_lost_cable_is_the_topology_without_it():
     for name in ("L2", "S1-S2", "S2-S1"):
-        assert to_json(lose(seed_example(), name)) == to_json(seed_example(without="L2"))
+        assert to_json(remove(seed_example(), name)) == to_json(seed_example(without="L2"))
 
 
 def test_a_lost_switch_takes_its_cables_along():
     topology = Topology.of(leaf_spine(2, 2, 2), aggregates={"spine1": 100, "spine2": 100})
-    assert lose(topology, "spine2").switches == ["leaf1", "leaf2", "spine1"]
+    assert remove(topology, "spine2").switches == ["leaf1", "leaf2", "spine1"]
 
 
 def test_who_is_cut_off_is_said():
-    topology = lose(seed_example(), "L2")
+    topology = remove(seed_example(), "L2")
     with pytest.raises(TopologyError, match="W1 has no path to PS"):
-        lose(topology, "L1")
+        remove(topology, "L1")
     with pytest.raises(TopologyError, match="there is no cable 'L9'"):
-        lose(topology, "L9")
+        remove(topology, "L9")
 
 
 def test_what_is_reserved_is_gone_each_way_and_adds_up():
     topology = reserve(reserve(seed_example(), "L1=1"), "S3-S1=0.5")
     assert topology.free_gbps("S1", "S3") == topology.free_gbps("S3", "S1") == 1.5
-    assert one_tree(topology).rate_gbps < 3
-    assert one_tree(reserve(seed_example(), "PS-S3=0.1")).rate_gbps == pytest.approx(8.9 / 3)
+    assert plan_single_tree(topology).rate_gbps < 3
+    assert plan_single_tree(reserve(seed_example(), "PS-S3=0.1")).rate_gbps == pytest.approx(8.9 / 3)
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_reserve_wrong(given, why):
 
 def test_an_upgrade_is_to_the_best_there_is_or_all_that_cables_bring():
     topology = seed_example()
-    assert upgrade_of(topology, 2) == (2, 9.0) and upgrade_of(topology, 1, 5.0) == (1, 5.0)
+    assert make_upgrade(topology, 2) == (2, 9.0) and make_upgrade(topology, 1, 5.0) == (1, 5.0)
     plain = Topology.of(leaf_spine(2, 1, 4, nic_gbps=10, uplink_gbps=40), ps="leaf1-h1")
-    assert upgrade_of(plain, 1) == (1, 80.0)
+    assert make_upgrade(plain, 1) == (1, 80.0)
     with pytest.raises(ValueError, match="count must be at least 1, not 0"):
-        upgrade_of(topology, 0)
+        make_upgrade(topology, 0)
 
 
 @pytest.mark.parametrize("kind", ["tree", "trees"])
@@ -63,10 +63,10 @@ def test_only_what_helps_is_upgraded(kind):
     """Workers of two racks and a faster cable than they need: leaf2 makes the sum faster, leaf3 has nobody, and enough
     is enough."""
     topology = Topology.of(leaf_spine(2, 1, 4, nic_gbps=10, uplink_gbps=20), aggregates={"leaf1": 60, "spine1": 60})
-    slow, best = plan_of(topology, kind), plan_of(topology.with_capacity({"leaf2": 60.0}), kind)
+    slow, best = make_plan(topology, kind), make_plan(topology.with_capacity({"leaf2": 60.0}), kind)
     assert best.rate_gbps > slow.rate_gbps
     for count in (1, 2, 3):
-        plan = plan_of(topology, kind, upgrade=upgrade_of(topology, count))
+        plan = make_plan(topology, kind, upgrade=make_upgrade(topology, count))
         assert (plan.upgraded, plan.rate_gbps) == ({"leaf2": 60.0}, pytest.approx(best.rate_gbps))
     enough = Topology.of(leaf_spine(2, 1, 4, nic_gbps=10, uplink_gbps=100), aggregates={"spine1": 80})
-    assert plan_of(enough, kind, upgrade=upgrade_of(enough, 2, 200.0)).upgraded == {}
+    assert make_plan(enough, kind, upgrade=make_upgrade(enough, 2, 200.0)).upgraded == {}

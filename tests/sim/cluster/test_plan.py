@@ -9,8 +9,8 @@ import pytest
 import sim.cluster.plan
 from examples.ppo import Options
 from iswitch.config import Config
-from iswitch.plan.output.configuration import configuration
-from iswitch.plan.solver.single_tree import one_tree
+from iswitch.plan.output.configuration import make_configuration
+from iswitch.plan.solver.single_tree import plan_single_tree
 from iswitch.plan.topology.generators import leaf_spine, seed_example
 from iswitch.plan.topology.topology import Topology
 from sim.cluster.plan import measure, trained
@@ -56,7 +56,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_a_plan_runs_at_the_rate_that_it_promises(case: str) -> None:
     topology = CASES[case]
-    found = measure(topology, one_tree(topology, levels=None, adjacent=True), scale=SCALE, segments=SEGMENTS)
+    found = measure(topology, plan_single_tree(topology, levels=None, adjacent=True), scale=SCALE, segments=SEGMENTS)
     assert abs(found.difference) <= 0.05, found
 
 
@@ -67,21 +67,21 @@ def test_a_slower_cable_than_planned_is_noticed(monkeypatch: pytest.MonkeyPatch)
         "fabric_of",
         lambda told, boards, scale, seed: fabric_of(told, boards, scale=0.9 * scale, seed=seed),
     )
-    found = measure(topology, one_tree(topology, levels=None, adjacent=True), scale=SCALE, segments=SEGMENTS)
+    found = measure(topology, plan_single_tree(topology, levels=None, adjacent=True), scale=SCALE, segments=SEGMENTS)
     assert found.difference < -0.05
 
 
 def test_a_policy_trains_over_the_fabric_of_a_plan() -> None:
     topology = CASES["uplinks bind"]
     options = Options(workers=6, num_envs=1, total_steps=6 * 128)
-    results = trained(topology, one_tree(topology, levels=None, adjacent=True), options, scale=SCALE)
+    results = trained(topology, plan_single_tree(topology, levels=None, adjacent=True), options, scale=SCALE)
     assert len(results) == 6 and len({sha for _, sha in results}) == 1
 
 
 def test_boards_are_told_what_the_plan_says() -> None:
     topology = CASES["three in a row"]
-    plan = one_tree(topology, levels=None, adjacent=True)
-    told = configuration(topology, plan)
+    plan = plan_single_tree(topology, levels=None, adjacent=True)
+    told = make_configuration(topology, plan)
     boards = boards_of(told, config_of(told))
     try:
         assert [board.mac.hex(":") for board in boards] == [switch["mac"] for switch in told["switches"].values()]
@@ -95,15 +95,15 @@ def test_boards_are_told_what_the_plan_says() -> None:
 
 def test_the_default_switch_serves_where_it_is_large_enough() -> None:
     topology = CASES["uplinks bind"]
-    told = configuration(topology, one_tree(topology, levels=None, adjacent=True))
+    told = make_configuration(topology, plan_single_tree(topology, levels=None, adjacent=True))
     assert config_of(told) == Config()
     larger = racks(40.0, leaves=3, hosts=5)
-    told = configuration(larger, one_tree(larger, levels=None, adjacent=True))
+    told = make_configuration(larger, plan_single_tree(larger, levels=None, adjacent=True))
     assert config_of(told, window=32) == replace(Config(), ports=6, members=16, window=32)
 
 
 def test_what_no_fabric_can_run_is_refused_with_the_reason() -> None:
     topology = seed_example()
-    told = configuration(topology, one_tree(topology))
+    told = make_configuration(topology, plan_single_tree(topology))
     with pytest.raises(ValueError, match="sums end at the host PS, not at a switch"):
         config_of(told)

@@ -1,43 +1,46 @@
-"""Several trees in whole numbers: of every so many fragments, how many go along which tree."""
+"""The shares of several trees in whole numbers: how many of every so many fragments take which tree."""
 
 from typing import NamedTuple
 
-from iswitch.plan.solver.tree import Plan, capacities, loads
+from iswitch.plan.solver.tree import Plan, Resource, capacities, loads
 from iswitch.plan.topology.topology import Topology
 
-__all__ = ["Stripes", "stripes"]
+__all__ = ["Stripes", "round_to_stripes"]
 
-MOST, LOSS = 1024, 0.01
+PATTERN_MAX, LOSS_MAX = 1024, 0.01
+"""Fragments of the longest pattern; the part of the rate that rounding may cost."""
 
 
 class Stripes(NamedTuple):
-    """Of `of` fragments tree k takes the next `fragments[k]`; the rate in Gb/s that is left of the plan's."""
+    """A repeated pattern: of `of` fragments, the next `fragments[k]` take tree k. `rate_gbps` is the rate with it."""
 
     of: int
     fragments: tuple[int, ...]
     rate_gbps: float
 
 
-def stripes(topology: Topology, plan: Plan) -> Stripes:
-    """The shortest pattern (a power of two, at most `MOST`) that costs no more than `LOSS` of the rate, or the best of
-    all."""
-    room, known = capacities(topology), [loads(topology, tree) for tree in plan.trees]
+def round_to_stripes(topology: Topology, plan: Plan) -> Stripes:
+    """Return the shortest pattern that costs at most `LOSS_MAX` of the rate, or the fastest pattern if none does.
+
+    The length of a pattern is a power of two, at most `PATTERN_MAX`.
+    """
+    available, tree_loads = capacities(topology), [loads(topology, tree) for tree in plan.trees]
     found = []
     of = 1
-    while of <= MOST:
+    while of <= PATTERN_MAX:
         exact = [tree.rate_gbps / plan.rate_gbps * of for tree in plan.trees]
-        parts = [int(part) for part in exact]
-        rest = sorted(range(len(exact)), key=lambda k: parts[k] - exact[k])
-        for k in rest[: of - sum(parts)]:
-            parts[k] += 1
-        total: dict[object, float] = {}
-        for part, load in zip(parts, known):
+        fragments = [int(part) for part in exact]
+        most_rounded_first = sorted(range(len(exact)), key=lambda k: fragments[k] - exact[k])
+        for k in most_rounded_first[: of - sum(fragments)]:
+            fragments[k] += 1
+        total: dict[Resource, float] = {}
+        for count, load in zip(fragments, tree_loads):
             for resource, size in load.items():
-                if resource in room and part:
-                    total[resource] = total.get(resource, 0.0) + part / of * size
-        rate = min(gbps / total[resource] for resource, gbps in room.items() if total.get(resource))
-        found.append(Stripes(of, tuple(parts), rate))
-        if rate >= plan.rate_gbps * (1 - LOSS):
+                if resource in available and count:
+                    total[resource] = total.get(resource, 0.0) + count / of * size
+        rate = min(gbps / total[resource] for resource, gbps in available.items() if total.get(resource))
+        found.append(Stripes(of, tuple(fragments), rate))
+        if rate >= plan.rate_gbps * (1 - LOSS_MAX):
             break
         of *= 2
-    return max(found, key=lambda each: each.rate_gbps)
+    return max(found, key=lambda stripes: stripes.rate_gbps)

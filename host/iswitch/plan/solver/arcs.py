@@ -1,36 +1,51 @@
-"""The ways that streams can take: between switches, from hosts and to the ps; no host passes anything on."""
+"""Arcs that streams can take: between switches, from hosts, and to the ps. Hosts do not forward."""
 
 from collections import deque
 from itertools import pairwise
 
 from iswitch.plan.topology.topology import Group, Topology
 
-__all__ = ["Arc", "Arcs", "decompose", "reaches"]
+__all__ = ["Arc", "Arcs", "can_sum_at", "take_path"]
 
 Arc = tuple[str, str]
+"""A direction of a cable, as (from, to)."""
 
 
 class Arcs:
-    """nodes: switches, the ps, and workers of several cables (`lone`); workers of one cable are where their switch
-    is."""
+    """The arcs of a topology.
+
+    Parameters
+    ----------
+    topology : Topology
+        The topology.
+
+    Attributes
+    ----------
+    multi_homed : set of str
+        Workers with several cables. A worker with a single cable is no node here: its gradients start at its switch.
+    nodes : list of str
+        Switches, multi-homed workers, and the ps.
+    up, down : list of Arc
+        Arcs for gradients and partial sums, and arcs for results, in the order of names.
+    """
 
     def __init__(self, topology: Topology):
-        self.lone = {worker for worker in topology.workers if len(topology.graph[worker]) > 1}
+        self.multi_homed = {worker for worker in topology.workers if len(topology.graph[worker]) > 1}
         self.ps = topology.ps
-        self.nodes = [*topology.switches, *sorted(self.lone), *([self.ps] if self.ps else [])]
-        there = set(self.nodes)
-        both = sorted(
+        self.nodes = [*topology.switches, *sorted(self.multi_homed), *([self.ps] if self.ps else [])]
+        known = set(self.nodes)
+        arcs = sorted(
             arc
             for a, b in topology.graph.edges
-            if a in there and b in there
+            if a in known and b in known
             for arc in ((a, b), (b, a))
             if topology.free_gbps(a, b)
         )
-        self.up: list[Arc] = [(at, to) for at, to in both if at != self.ps and to not in self.lone]
-        self.down: list[Arc] = [(at, to) for at, to in both if to != self.ps and at not in self.lone]
+        self.up: list[Arc] = [(at, to) for at, to in arcs if at != self.ps and to not in self.multi_homed]
+        self.down: list[Arc] = [(at, to) for at, to in arcs if to != self.ps and at not in self.multi_homed]
 
     def toward(self, place: str, adjacent: bool = False) -> list[Arc]:
-        """For streams that end at `place`, with `adjacent` from its neighbours only."""
+        """Return the arcs for streams that end at `place`; with `adjacent`, only those from its neighbours."""
         return [
             (at, to)
             for at, to in self.up
@@ -38,14 +53,22 @@ class Arcs:
         ]
 
 
-def reaches(group: Group, place: str, adjacent: bool) -> bool:
-    """Whether workers may be summed there: with `adjacent` by a neighbour, which for those of one cable is their
-    switch."""
+def can_sum_at(group: Group, place: str, adjacent: bool) -> bool:
+    """Return True if `place` may sum the gradients of a group.
+
+    With `adjacent`, only a neighbour may. For workers with a single cable that is their switch.
+    """
     return not adjacent or place == group.at or (group.at,) == group.workers
 
 
-def decompose(flow: dict[Arc, int], start: str, end: str) -> tuple[str, ...]:
-    """A shortest way along arcs that carry something, of which it takes one unit."""
+def take_path(flow: dict[Arc, int], start: str, end: str) -> tuple[str, ...]:
+    """Remove one unit of flow along a shortest path from `start` to `end`, and return the path.
+
+    Parameters
+    ----------
+    flow : dict of Arc to int
+        Units of flow on each arc. The path takes one unit from each of its arcs.
+    """
     before: dict[str, str | None] = {start: None}
     waiting = deque([start])
     while waiting and end not in before:

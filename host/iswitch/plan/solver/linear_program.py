@@ -1,4 +1,4 @@
-"""Linear programs with whole numbers, row by row, solved by HiGHS on one thread."""
+"""Linear programs, some of whose variables may be integers, built row by row and solved by HiGHS on one thread."""
 
 import time
 from collections.abc import Mapping
@@ -7,16 +7,22 @@ from typing import NamedTuple
 import highspy
 import numpy as np
 
-__all__ = ["INFINITY", "Program", "Solution"]
+__all__ = ["INFINITY", "LinearProgram", "Solution"]
 
 INFINITY = float("inf")
 _SEED = 1
 
 
 class Solution(NamedTuple):
-    """status: `optimal`, `time` (the time is up; values are empty if nothing was found) or `infeasible`. bound: proved,
-    of the objective that is minimised. duals: by row, without whole numbers only: what the objective gains by one more
-    on the row's right side."""
+    """What the solver found.
+
+    status : ``"optimal"``, ``"time"`` (the time limit was reached) or ``"infeasible"``.
+    objective : the value of the best solution; infinite if there is none.
+    bound : no solution has a smaller objective.
+    values : values of the variables, by number; empty if there is no solution.
+    duals : by row, how much the objective changes if the row's upper limit grows by 1. Empty if variables are integers.
+    seconds : time to solve.
+    """
 
     status: str
     objective: float
@@ -26,8 +32,8 @@ class Solution(NamedTuple):
     seconds: float
 
 
-class Program:
-    """Minimises; variables and rows are known by the number they were given."""
+class LinearProgram:
+    """A program that minimises. Variables and rows are numbered in the order in which they are added."""
 
     def __init__(self) -> None:
         self.cost: list[float] = []
@@ -36,20 +42,38 @@ class Program:
         self.integer: list[bool] = []
         self.rows: list[tuple[dict[int, float], float, float]] = []
 
-    def variable(self, low: float = 0.0, high: float = INFINITY, *, integer: bool = False, cost: float = 0.0) -> int:
+    def add_variable(
+        self, low: float = 0.0, high: float = INFINITY, *, integer: bool = False, cost: float = 0.0
+    ) -> int:
+        """Add a variable from `low` to `high`, `cost` times which is part of the objective, and return its number."""
         self.cost.append(cost)
         self.low.append(low)
         self.high.append(high)
         self.integer.append(integer)
         return len(self.cost) - 1
 
-    def row(self, terms: Mapping[int, float], low: float, high: float) -> int:
-        """low <= sum of terms <= high."""
+    def add_row(self, terms: Mapping[int, float], low: float, high: float) -> int:
+        """Demand low <= sum of factor x variable <= high for these factors, and return the row's number."""
         self.rows.append(({at: factor for at, factor in terms.items() if factor}, low, high))
         return len(self.rows) - 1
 
     def solve(self, *, time_s: float = INFINITY, start: list[float] | None = None, relaxed: bool = False) -> Solution:
-        """start: a solution to begin with. relaxed: as if no number had to be whole."""
+        """Solve the program.
+
+        Parameters
+        ----------
+        time_s : float
+            Time limit in seconds.
+        start : list of float, optional
+            A solution to start from.
+        relaxed : bool
+            Ignore that variables must be integers.
+
+        Raises
+        ------
+        RuntimeError
+            If HiGHS ends for another reason than those of `Solution.status`.
+        """
         began = time.perf_counter()
         model = self._model(relaxed)
         solver = highspy.Highs()
@@ -75,13 +99,13 @@ class Program:
             bound = info.mip_dual_bound if mixed else info.objective_function_value
             return Solution("optimal", info.objective_function_value, bound, list(found.col_value), duals, seconds)
         if status == highspy.HighsModelStatus.kTimeLimit:
-            there = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+            feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
             bound = info.mip_dual_bound if mixed else -INFINITY
             return Solution(
                 "time",
-                info.objective_function_value if there else INFINITY,
+                info.objective_function_value if feasible else INFINITY,
                 bound,
-                list(found.col_value) if there else [],
+                list(found.col_value) if feasible else [],
                 [],
                 seconds,
             )
@@ -104,5 +128,5 @@ class Program:
         model.a_matrix_.value_ = np.array([factor for terms, _, _ in self.rows for factor in terms.values()], float)
         if any(self.integer) and not relaxed:
             kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-            model.integrality_ = [kinds[whole] for whole in self.integer]
+            model.integrality_ = [kinds[integer] for integer in self.integer]
         return model

@@ -1,4 +1,4 @@
-"""Shortest ways by prices or by hops, to one place from everywhere."""
+"""Shortest paths from everywhere to one place, by the price of arcs or by their number."""
 
 import heapq
 from collections import defaultdict
@@ -6,12 +6,26 @@ from collections.abc import Callable, Iterable
 
 from iswitch.plan.solver.arcs import Arc
 
-__all__ = ["Ways"]
+__all__ = ["ShortestPaths"]
 
 
-class Ways:
-    """To `place` along `arcs`, each at a price of 0 or more; of ways with one price the one of fewest arcs, then by
-    names."""
+class ShortestPaths:
+    """Paths to `place` along `arcs`. Of paths with the same price, the one with the fewest arcs, then the first by name.
+
+    Parameters
+    ----------
+    place : str
+        The end of all paths.
+    arcs : iterable of Arc
+        Arcs that paths may take.
+    price : callable
+        The price of an arc, 0 or more.
+
+    Attributes
+    ----------
+    cost : dict of str to float
+        The price of the path from each node that has one.
+    """
 
     def __init__(self, place: str, arcs: Iterable[Arc], price: Callable[[Arc], float]):
         into = defaultdict(list)
@@ -30,7 +44,7 @@ class Ways:
                     heapq.heappush(waiting, (cost + price((at, node)), hops + 1, at, node))
 
     def path(self, start: str) -> tuple[str, ...]:
-        """With both ends."""
+        """Return the nodes of the path from `start`, with both ends."""
         path = [start]
         while self._next[path[-1]] != path[-1]:
             path.append(self._next[path[-1]])

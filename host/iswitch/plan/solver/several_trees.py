@@ -1,29 +1,31 @@
-"""Several trees that share the gradient: fragments go along tree k in proportion to its rate.
+"""Several trees that share the gradient: fragments take tree k in proportion to its rate.
 
-A packing of trees into resources, solved by generating trees: the linear program over those known gives each resource a
-price, and the tree that is cheapest is added, until none costs less than it brings. Any prices prove a bound: what all
-resources are worth by what the cheapest tree costs. Trees are sought at prices between these and those of the best
-bound (Wentges, 1997): the program's own are 0 nearly everywhere, and jump.
+Packing trees into capacities is a linear program with one variable for each possible tree. It is solved by column
+generation. The program over the trees known so far gives each resource a price; the cheapest tree at these prices is
+added, until no tree costs less than the rate that it gains. Any prices prove a bound: the value of all resources,
+divided by the cost of the cheapest tree. The prices of the program itself are 0 nearly everywhere and jump, so trees are
+sought at prices between these and those of the best bound (stabilisation, Wentges 1997).
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from iswitch.plan.solver.linear_program import INFINITY, Program
-from iswitch.plan.solver.pricing import Pricing
-from iswitch.plan.solver.shadow_prices import fixed_prices
-from iswitch.plan.solver.sites import Site
-from iswitch.plan.solver.sites import sites as all_sites
-from iswitch.plan.solver.tree import Plan, Resource, Tree, capacities, fitted, loads
+from iswitch.plan.solver.linear_program import INFINITY, LinearProgram
+from iswitch.plan.solver.pricing import PricingProblem
+from iswitch.plan.solver.shadow_prices import find_shadow_prices
+from iswitch.plan.solver.sites import Site, find_sites
+from iswitch.plan.solver.tree import Plan, Resource, Tree, at_full_rate, capacities, loads
 from iswitch.plan.topology.topology import Topology
 
-__all__ = ["several_trees"]
+__all__ = ["plan_several_trees"]
 
-ENOUGH, SLACK = 1e-7, 1e-6
+OPTIMAL, SLACK = 1e-7, 1e-6
+"""Relative gap at which a packing counts as optimal; by how much rounding may put a rate above its bound."""
 
 
-def several_trees(
+def plan_several_trees(
     topology: Topology,
     *,
     levels: int | None = 1,
@@ -33,18 +35,39 @@ def several_trees(
     sites: Sequence[Site] | None = None,
     scheme: str | None = None,
 ) -> Plan:
-    """The best packing of trees of at most `levels` switches before the root (None: any number), from `start` and what
-    is found; see `one_tree`. TopologyError."""
+    """Return the best packing of trees.
+
+    Parameters
+    ----------
+    topology : Topology
+        The topology.
+    levels : int or None
+        Most switches that sum a gradient before the root does; None: any number.
+    time_s : float
+        Time limit in seconds. A packing that is not proved optimal by then has an upper bound.
+    adjacent : bool
+        Let each switch sum only its neighbours.
+    start : sequence of Tree
+        Trees to start from.
+    sites : sequence of Site, optional
+        Places where sums can be formed, beside the ps; by default every switch that aggregates.
+    scheme : str, optional
+        The name of the plan's scheme.
+
+    Raises
+    ------
+    TopologyError
+        If no tree reaches all workers.
+    """
     began = time.perf_counter()
     left = lambda: time_s - (time.perf_counter() - began)
-    pricing = Pricing(topology, all_sites(topology) if sites is None else sites, levels, adjacent)
-    room = capacities(topology)
-    even = {resource: 1 / gbps for resource, gbps in room.items() if gbps}
-    first = pricing.cheapest(even)
-    assert first, "time without end"
+    pricing = PricingProblem(topology, find_sites(topology) if sites is None else sites, levels, adjacent)
+    available = capacities(topology)
+    center = {resource: 1 / gbps for resource, gbps in available.items() if gbps}
+    first = pricing.cheapest_tree(center)
+    assert first, "there was no time limit"
     columns = [*start, first[0]]
-    known = [loads(topology, tree) for tree in columns]
-    rates, center = [0.0], even
+    column_loads = [loads(topology, tree) for tree in columns]
     # No worker is faster than its cables.
     bound = (
         min(sum(topology.free_gbps(worker, near) for near in topology.graph[worker]) for worker in topology.workers)
@@ -52,44 +75,34 @@ def several_trees(
     )
     weight = 0.5
     while True:
-        program = Program()
-        share = [program.variable(cost=-1.0) for _ in columns]
-        on: dict[Resource, dict[int, float]] = {}
-        for variable, load in zip(share, known):
-            for resource, gbps in load.items():
-                if resource in room:
-                    on.setdefault(resource, {})[variable] = gbps
-        rows = {resource: program.row(terms, -INFINITY, room[resource]) for resource, terms in on.items()}
-        master = program.solve()
-        total, rates = -master.objective, master.values
-        duals = {resource: max(-master.duals[row], 0.0) for resource, row in rows.items()}
-        news = None
-        while left() > 0 and bound > total * (1 + ENOUGH) and news is None:
-            scale = total / sum(center[resource] * room[resource] for resource in center)
+        total, rates, duals = _pack(available, column_loads)
+        column = None
+        while left() > 0 and bound > total * (1 + OPTIMAL) and column is None:
+            scale = total / sum(center[resource] * available[resource] for resource in center)
             prices = {
                 resource: weight * scale * center[resource] + (1 - weight) * duals.get(resource, 0.0)
                 for resource in center
             }
-            if (found := pricing.cheapest(prices, left())) is None:
+            if (found := pricing.cheapest_tree(prices, left())) is None:
                 break
             tree, cost = found
-            proved = sum(price * room[resource] for resource, price in prices.items()) / cost if cost > 0 else INFINITY
+            value = sum(price * available[resource] for resource, price in prices.items())
+            proved = value / cost if cost > 0 else INFINITY
             if proved < bound:
                 bound, center = proved, prices
             load = loads(topology, tree)
-            if (
-                sum(duals.get(resource, 0.0) * gbps for resource, gbps in load.items()) < 1 - ENOUGH / 10
-                and load not in known
-            ):
-                news, weight = (tree, load), 0.5
+            reduced_cost = sum(duals.get(resource, 0.0) * gbps for resource, gbps in load.items())
+            if reduced_cost < 1 - OPTIMAL / 10 and load not in column_loads:
+                column, weight = (tree, load), 0.5
             else:
                 weight /= 4
-        if news is None:
+        if column is None:
             break
-        columns.append(news[0])
-        known.append(news[1])
+        columns.append(column[0])
+        column_loads.append(column[1])
     seconds = time.perf_counter() - began
-    trees = _packed(topology, [replace(tree, rate_gbps=rate) for tree, rate in zip(columns, rates) if rate > ENOUGH])
+    used = [replace(tree, rate_gbps=rate) for tree, rate in zip(columns, rates) if rate > OPTIMAL]
+    trees = _fit(topology, used)
     rate = sum(tree.rate_gbps for tree in trees)
     if bound < rate * (1 - SLACK):
         raise RuntimeError(f"trees carry {rate:.6g} Gb/s, above their bound, {bound:.6g}")
@@ -98,23 +111,42 @@ def several_trees(
         scheme=name,
         trees=trees,
         bound_gbps=rate if bound <= rate * (1 + SLACK) else max(bound, rate),
-        prices=fixed_prices(topology, trees),
+        shadow_prices=find_shadow_prices(topology, trees),
         seconds=seconds,
     )
 
 
-def _packed(topology: Topology, trees: list[Tree]) -> tuple[Tree, ...]:
-    """Rates just so that nothing is too full, whatever a solver's tolerance was; the fastest tree first."""
+class _Packing(NamedTuple):
+    """Total rate, the rate of each tree, and the price of each resource that a tree uses."""
+
+    total: float
+    rates: list[float]
+    duals: dict[Resource, float]
+
+
+def _pack(available: Mapping[Resource, float], column_loads: Sequence[Mapping[Resource, float]]) -> _Packing:
+    """Return the fastest packing of trees with these loads."""
+    program = LinearProgram()
+    shares = [program.add_variable(cost=-1.0) for _ in column_loads]
+    users: dict[Resource, dict[int, float]] = {}
+    for variable, load in zip(shares, column_loads):
+        for resource, gbps in load.items():
+            if resource in available:
+                users.setdefault(resource, {})[variable] = gbps
+    rows = {resource: program.add_row(terms, -INFINITY, available[resource]) for resource, terms in users.items()}
+    found = program.solve()
+    duals = {resource: max(-found.duals[row], 0.0) for resource, row in rows.items()}
+    return _Packing(-found.objective, found.values, duals)
+
+
+def _fit(topology: Topology, trees: list[Tree]) -> tuple[Tree, ...]:
+    """Return the trees, the fastest first, at rates that overload nothing, whatever the solver's tolerance was."""
     if len(trees) == 1:
-        return (fitted(topology, trees[0]),)
-    room, total = capacities(topology), dict[Resource, float]()
+        return (at_full_rate(topology, trees[0]),)
+    available, total = capacities(topology), dict[Resource, float]()
     for tree in trees:
         for resource, load in loads(topology, tree).items():
             total[resource] = total.get(resource, 0.0) + load * tree.rate_gbps
-    scale = min((room[resource] / load for resource, load in total.items() if resource in room), default=1.0)
-    return tuple(
-        sorted(
-            (replace(tree, rate_gbps=tree.rate_gbps * min(scale, 1.0)) for tree in trees),
-            key=lambda tree: -tree.rate_gbps,
-        )
-    )
+    scale = min((available[resource] / load for resource, load in total.items() if resource in available), default=1.0)
+    scaled = (replace(tree, rate_gbps=tree.rate_gbps * min(scale, 1.0)) for tree in trees)
+    return tuple(sorted(scaled, key=lambda tree: -tree.rate_gbps))

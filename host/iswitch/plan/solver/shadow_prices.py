@@ -1,54 +1,62 @@
-"""What binds a plan, and what more of it would be worth."""
+"""Bottlenecks of a plan, and their shadow prices."""
 
 from collections.abc import Mapping, Sequence
 
-from iswitch.plan.solver.linear_program import INFINITY, Program
-from iswitch.plan.solver.tree import Resource, Tree, capacities, loads, used
+from iswitch.plan.solver.linear_program import INFINITY, LinearProgram
+from iswitch.plan.solver.tree import Resource, Tree, capacities, loads, total_loads
 from iswitch.plan.topology.topology import Topology
 
-__all__ = ["binding", "fixed_prices"]
+__all__ = ["bottlenecks", "find_shadow_prices"]
 
-FULL, STEP = 1 - 1e-6, 1e-4
+FULL = 1 - 1e-6
+"""The load, as a part of the capacity, from which a resource counts as full."""
+STEP = 1e-4
+"""By which part a capacity grows to measure its price; a smaller price counts as 0."""
 
 
-def binding(topology: Topology, trees: tuple[Tree, ...]) -> list[Resource]:
-    """Resources that are full."""
-    room = capacities(topology)
+def bottlenecks(topology: Topology, trees: tuple[Tree, ...]) -> list[Resource]:
+    """Return the resources that trees fill."""
+    available = capacities(topology)
     return [
         resource
-        for resource, load in used(topology, trees).items()
-        if resource in room and load >= room[resource] * FULL
+        for resource, load in total_loads(topology, trees).items()
+        if resource in available and load >= available[resource] * FULL
     ]
 
 
-def fixed_prices(topology: Topology, trees: tuple[Tree, ...]) -> dict[Resource, float]:
-    """Shadow prices of all that is full: Gb/s of rate for one more Gb/s of that resource alone, were the trees to stay
-    as they are and only their rates to follow. Where several bind a tree at once each alone is worth nothing: then the
-    linear program has many duals, and this is the least."""
-    room = capacities(topology)
-    known = [loads(topology, tree) for tree in trees]
-    before = _rate(room, known)
+def find_shadow_prices(topology: Topology, trees: tuple[Tree, ...]) -> dict[Resource, float]:
+    """Return the shadow price of each bottleneck: the Gb/s of rate that 1 Gb/s more of it alone would gain.
+
+    The trees stay as they are, and only their rates change. If several resources limit a tree at once, more of one
+    alone gains nothing: the linear program then has many duals, and these are the least.
+    """
+    available = capacities(topology)
+    tree_loads = [loads(topology, tree) for tree in trees]
+    before = _rate(available, tree_loads)
     found = {}
-    for resource in binding(topology, trees):
-        gain = _rate({**room, resource: room[resource] * (1 + STEP)}, known) - before
-        price = gain / (room[resource] * STEP)
+    for resource in bottlenecks(topology, trees):
+        gain = _rate({**available, resource: available[resource] * (1 + STEP)}, tree_loads) - before
+        price = gain / (available[resource] * STEP)
         found[resource] = price if price > STEP else 0.0
     return found
 
 
-def _rate(room: Mapping[Resource, float], known: Sequence[Mapping[Resource, float]]) -> float:
-    """All that the trees with these loads can carry together."""
-    if not known:
+def _rate(available: Mapping[Resource, float], tree_loads: Sequence[Mapping[Resource, float]]) -> float:
+    """Return the highest total rate of trees with these loads."""
+    if not tree_loads:
         return 0.0
-    if len(known) == 1:
-        return min((room[resource] / load for resource, load in known[0].items() if resource in room), default=0.0)
-    program = Program()
-    rates = [program.variable(cost=-1.0) for _ in known]
-    on: dict[Resource, dict[int, float]] = {}
-    for rate, load in zip(rates, known):
+    if len(tree_loads) == 1:
+        return min(
+            (available[resource] / load for resource, load in tree_loads[0].items() if resource in available),
+            default=0.0,
+        )
+    program = LinearProgram()
+    rates = [program.add_variable(cost=-1.0) for _ in tree_loads]
+    users: dict[Resource, dict[int, float]] = {}
+    for rate, load in zip(rates, tree_loads):
         for resource, size in load.items():
-            if resource in room:
-                on.setdefault(resource, {})[rate] = size
-    for resource, terms in on.items():
-        program.row(terms, -INFINITY, room[resource])
+            if resource in available:
+                users.setdefault(resource, {})[rate] = size
+    for resource, terms in users.items():
+        program.add_row(terms, -INFINITY, available[resource])
     return -program.solve().objective

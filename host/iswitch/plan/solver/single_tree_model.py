@@ -1,115 +1,151 @@
-"""One tree as a program of whole numbers: who is summed where, which switch has which parent, over which cables."""
+"""One tree as an integer program: which node sums which workers, the parent of each switch, and paths over cables."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
 
-from iswitch.plan.solver.arcs import Arcs, decompose, reaches
-from iswitch.plan.solver.linear_program import INFINITY, Program, Solution
+from iswitch.plan.solver.arcs import Arcs, can_sum_at, take_path
+from iswitch.plan.solver.linear_program import INFINITY, LinearProgram, Solution
 from iswitch.plan.solver.sites import Site
 from iswitch.plan.solver.tree import Tree
 from iswitch.plan.topology.topology import Topology, TopologyError, natural_key
 
-__all__ = ["SAME", "Model"]
+__all__ = ["EQUAL", "SingleTreeModel"]
 
-SAME = 1e-9
+EQUAL = 1e-9
+"""Relative difference below which two values of t count as equal."""
 TIDY_S = 2.0
-"""For the search of a plan of the same rate with the least traffic; the rate is proved before."""
+"""Time limit for the plan of the same rate with the least traffic. The rate is proved before."""
 
 
-class Model:
-    """Variables and rows. `sites` may sum; sums end at the ps, or at one of the sites."""
+class SingleTreeModel:
+    """Variables and rows of the program; t is 1 / rate, see `single_tree`.
+
+    Parameters
+    ----------
+    topology : Topology
+        The topology.
+    sites : sequence of Site
+        Places where sums can be formed. Sums end at the ps, or at one of the sites.
+    levels : int or None
+        Most switches that sum a gradient before the root does; None: any number.
+    adjacent : bool
+        Let each switch sum only its neighbours.
+    upgrades : int
+        Most sites that may be upgraded ones.
+
+    Attributes
+    ----------
+    ends : list of Site
+        The sites, and the ps at the end if there is one. Variables name them by position, a and b; g is a group.
+    homes : dict of (g, a) to int
+        Variables: workers of group g whose home is a.
+    used, roots : list of int
+        Variables of each site: 1 if it sums; 1 if it is the root. There are no roots if the topology has a ps.
+    parents : dict of (a, b) to int
+        Variables: 1 if b is the parent of site a.
+    gradient_flow, partial_flow : dict of (place, arc) to int
+        Variables: gradients, and partial sums, on an arc toward the place that sums them.
+    result_flow : dict of arc to int
+        Variables: results on an arc, if each worker gets a copy of its own.
+    stream_sums : array of float
+        All loads that a resource can have, in gradients and partial sums, sorted.
+    """
 
     def __init__(self, topology: Topology, sites: Sequence[Site], *, levels: int | None, adjacent: bool, upgrades: int):
         self.topology, self.sites, self.groups = topology, list(sites), topology.groups()
         self.arcs = Arcs(topology)
-        program = self.program = Program()
+        program = self.program = LinearProgram()
         job = topology.job
         ends = [*self.sites, Site(topology.ps)] if topology.ps else self.sites
-        self.x = {
-            (g, a): program.variable(0, len(group.workers) if reaches(group, end.at, adjacent) else 0, integer=True)
+        self.homes = {
+            (g, a): program.add_variable(
+                0, len(group.workers) if can_sum_at(group, end.at, adjacent) else 0, integer=True
+            )
             for g, group in enumerate(self.groups)
             for a, end in enumerate(ends)
         }
-        self.u = [program.variable(0, 1, integer=True) for _ in self.sites]
-        self.z = [] if topology.ps else [program.variable(0, 1, integer=True) for _ in self.sites]
-        self.y = {
-            (a, b): program.variable(0, 1, integer=True)
+        self.used = [program.add_variable(0, 1, integer=True) for _ in self.sites]
+        self.roots = [] if topology.ps else [program.add_variable(0, 1, integer=True) for _ in self.sites]
+        self.parents = {
+            (a, b): program.add_variable(0, 1, integer=True)
             for a, site in enumerate(self.sites)
             for b, other in enumerate(ends)
             if site.at != other.at and (levels != 1 or b == len(self.sites) or not topology.ps)
         }
         self.ends = ends
-        self._assign(levels)
+        self._add_assignment(levels)
         places = sorted({end.at for end in ends}, key=natural_key)
         total = sum(len(group.workers) for group in self.groups)
         arcs = {place: self.arcs.toward(place, adjacent) for place in places}
-        self.f = {(place, arc): program.variable(0, total, integer=True) for place in places for arc in arcs[place]}
-        self.h = {
-            (place, arc): program.variable(0, len(sites), integer=True)
+        self.gradient_flow = {
+            (place, arc): program.add_variable(0, total, integer=True) for place in places for arc in arcs[place]
+        }
+        self.partial_flow = {
+            (place, arc): program.add_variable(0, len(sites), integer=True)
             for place in places
             for arc in arcs[place]
-            if arc[0] not in self.arcs.lone and any(ends[b].at == place for _, b in self.y)
+            if arc[0] not in self.arcs.multi_homed and any(ends[b].at == place for _, b in self.parents)
         }
         for place in places:
             begins: dict[str, dict[int, float]] = defaultdict(dict)
-            for (g, a), variable in self.x.items():
+            for (g, a), variable in self.homes.items():
                 if ends[a].at == place:
                     begins[self.groups[g].at][variable] = 1.0
-            self._flow(self.f, place, begins, arcs[place])
+            self._add_flow(self.gradient_flow, place, begins, arcs[place])
             demand: dict[str, dict[int, float]] = defaultdict(dict)
-            for (a, b), variable in self.y.items():
+            for (a, b), variable in self.parents.items():
                 if ends[b].at == place:
                     demand[self.sites[a].at][variable] = 1.0
-            self._flow(self.h, place, demand, arcs[place])
-        self.d: dict[tuple[str, str], int] = {}
+            self._add_flow(self.partial_flow, place, demand, arcs[place])
+        self.result_flow: dict[tuple[str, str], int] = {}
         if job.unicast:
-            self._unicast(total)
-        self._resources()
-        # What a resource can carry: gradients one way, results of all streams the other way, partial sums
+            self._add_unicast(total)
+        self._add_resources()
+        # A link carries gradients and partial sums in one direction, and results of both in the other.
         most = 2 * total + len(self.sites)
         streams = (
             np.arange(most + 1)[:, None] * job.gradient_size
             + np.arange(len(self.sites) + 1)[None, :] * job.partial_size
         )
-        self.sums = np.unique(np.concatenate((streams.ravel(), [1.0])))
+        self.stream_sums = np.unique(np.concatenate((streams.ravel(), [1.0])))
         if upgrades:
-            program.row({self.u[a]: 1.0 for a, site in enumerate(self.sites) if site.upgraded}, 0, upgrades)
+            program.add_row({self.used[a]: 1.0 for a, site in enumerate(self.sites) if site.upgraded}, 0, upgrades)
 
-    def _assign(self, levels: int | None) -> None:
-        """Each worker has one home, each site that is used one parent or is the root, and no circle of parents."""
-        row, count = self.program.row, len(self.sites)
+    def _add_assignment(self, levels: int | None) -> None:
+        """Each worker has one home. Each used site has one parent or is the root. Parents form no cycle."""
+        row, count = self.program.add_row, len(self.sites)
         for g, group in enumerate(self.groups):
-            row({self.x[g, a]: 1.0 for a in range(len(self.ends))}, len(group.workers), len(group.workers))
+            row({self.homes[g, a]: 1.0 for a in range(len(self.ends))}, len(group.workers), len(group.workers))
             for a in range(count):
-                row({self.x[g, a]: 1.0, self.u[a]: -len(group.workers)}, -INFINITY, 0)
+                row({self.homes[g, a]: 1.0, self.used[a]: -len(group.workers)}, -INFINITY, 0)
         for a in range(count):
-            above = {self.y[a, b]: 1.0 for b in range(len(self.ends)) if (a, b) in self.y}
-            row(above | {self.u[a]: -1.0} | ({self.z[a]: 1.0} if self.z else {}), 0, 0)
-        if self.z:
-            row(dict.fromkeys(self.z, 1.0), 1, 1)
+            above = {self.parents[a, b]: 1.0 for b in range(len(self.ends)) if (a, b) in self.parents}
+            row(above | {self.used[a]: -1.0} | ({self.roots[a]: 1.0} if self.roots else {}), 0, 0)
+        if self.roots:
+            row(dict.fromkeys(self.roots, 1.0), 1, 1)
         for a in range(count):
             for b in range(a):
                 if self.sites[a].at == self.sites[b].at:
-                    row({self.u[a]: 1.0, self.u[b]: 1.0}, -INFINITY, 1)
+                    row({self.used[a]: 1.0, self.used[b]: 1.0}, -INFINITY, 1)
         deepest = min(levels or count, count)
-        level = [self.program.variable(0, deepest) for _ in range(count)]
-        for (a, b), variable in self.y.items():
+        level = [self.program.add_variable(0, deepest) for _ in range(count)]
+        for (a, b), variable in self.parents.items():
             if b == count:
                 continue
-            row({variable: 1.0, (self.z[b] if self.z and levels == 1 else self.u[b]): -1.0}, -INFINITY, 0)
+            row({variable: 1.0, (self.roots[b] if self.roots and levels == 1 else self.used[b]): -1.0}, -INFINITY, 0)
             if levels != 1:
                 row({level[a]: 1.0, level[b]: -1.0, variable: -(deepest + 1.0)}, -deepest, INFINITY)
 
-    def _flow(
+    def _add_flow(
         self,
         flow: dict[tuple[str, tuple[str, str]], int],
         place: str,
         supply: dict[str, dict[int, float]],
         arcs: list[tuple[str, str]],
     ) -> None:
-        """What leaves a node, but for what comes in, is what begins there."""
+        """At each node but `place`, the flow out less the flow in is what starts there (`supply`, by variable)."""
         terms: dict[str, dict[int, float]] = {node: defaultdict(float) for node in self.arcs.nodes if node != place}
         for at, to in arcs:
             if (variable := flow.get((place, (at, to)))) is not None:
@@ -120,178 +156,191 @@ class Model:
             for variable, factor in supply.get(node, {}).items():
                 row[variable] -= factor
             if row:
-                self.program.row(row, 0, 0)
+                self.program.add_row(row, 0, 0)
 
-    def _unicast(self, total: int) -> None:
+    def _add_unicast(self, total: int) -> None:
+        """Each of `total` workers receives one copy of the results from the root."""
         terms: dict[str, dict[int, float]] = {node: {} for node in self.arcs.nodes}
         for arc in self.arcs.down:
-            variable = self.d[arc] = self.program.variable(0, total, integer=True)
+            variable = self.result_flow[arc] = self.program.add_variable(0, total, integer=True)
             terms[arc[0]][variable] = -1.0
             terms[arc[1]][variable] = 1.0
         for a, site in enumerate(self.sites):
-            if self.z:
-                terms[site.at][self.z[a]] = float(total)
+            if self.roots:
+                terms[site.at][self.roots[a]] = float(total)
         for node, row in terms.items():
             here = sum(len(group.workers) for group in self.groups if group.at == node)
             wanted = here - (total if node == self.topology.ps else 0)
             if row or wanted:
-                self.program.row(row, wanted, wanted)
+                self.program.add_row(row, wanted, wanted)
 
-    def _resources(self) -> None:
-        """What is to be limited: [(streams and their sizes, Gb/s, the site's `u` if it is one that need not be
-        used)]."""
+    def _add_resources(self) -> None:
+        """Collect the limits: (sizes of streams by variable, Gb/s, variable of the site if it need not be used)."""
         topology, job = self.topology, self.topology.job
         self.limits: list[tuple[dict[int, float], float, int | None]] = []
         on: dict[tuple[str, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
-        for flow, size in ((self.f, job.gradient_size), (self.h, job.partial_size)):
+        for flow, size in ((self.gradient_flow, job.gradient_size), (self.partial_flow, job.partial_size)):
             for (_, (at, to)), variable in flow.items():
                 on[at, to][variable] += size
                 if job.multicast:
                     on[to, at][variable] += job.result_size
-        for arc, variable in self.d.items():
+        for arc, variable in self.result_flow.items():
             on[arc][variable] += job.result_size
         self.limits += [(dict(terms), topology.free_gbps(*arc), None) for arc, terms in on.items()]
-        single = [group for group in self.groups if group.at not in self.arcs.lone]
+        single = [group for group in self.groups if group.at not in self.arcs.multi_homed]
         if any(not group.nic_gbps for group in single):
             raise TopologyError(
                 "other traffic has reserved all bandwidth of a worker's cable (reserved_gbps, --reserve)"
             )
-        self.least = max((job.gradient_size / group.nic_gbps for group in single), default=0.0)
+        self.t_min = max((job.gradient_size / group.nic_gbps for group in single), default=0.0)
         for b, end in enumerate(self.ends):
-            into = {self.x[g, b]: job.gradient_size for g in range(len(self.groups))} | {
-                variable: job.partial_size for (_, to), variable in self.y.items() if to == b
+            into = {self.homes[g, b]: job.gradient_size for g in range(len(self.groups))} | {
+                variable: job.partial_size for (_, to), variable in self.parents.items() if to == b
             }
             if end.at == topology.ps:
                 self.limits.append((into, topology.graph.nodes[end.at].get("ingress_gbps", INFINITY), None))
                 continue
-            self.limits.append((into, end.capacity_gbps, self.u[b]))
+            self.limits.append((into, end.capacity_gbps, self.used[b]))
             if end.slots is not None:
-                self.limits.append(({self.u[b]: 1.0}, job.slots_gbps(end.slots), None))
+                self.limits.append(({self.used[b]: 1.0}, job.slots_gbps(end.slots), None))
             if end.members is not None:
-                self.program.row(dict.fromkeys(into, 1.0), 0, end.members)
+                self.program.add_row(dict.fromkeys(into, 1.0), 0, end.members)
         self.limits = [limit for limit in self.limits if limit[0] and limit[1] < INFINITY]
 
-    def steps(self, low: float, high: float) -> list[float]:
-        """All t from `low` to below `high` at which some resource can be exactly full, and `low`."""
+    def candidates(self, low: float, high: float) -> list[float]:
+        """Return `low`, and all t above it and below `high` at which some resource can be exactly full, sorted."""
         found = {low}
         for gbps in {gbps for _, gbps, _ in self.limits}:
-            sums = self.sums[(self.sums >= low * gbps) & (self.sums < high * gbps * (1 - SAME))]
-            found.update(float(step) for step in sums / gbps)
-        steps: list[float] = []
-        for step in sorted(found):
-            if not steps or step > steps[-1] * (1 + SAME):
-                steps.append(step)
-        return steps
+            sums = self.stream_sums[(self.stream_sums >= low * gbps) & (self.stream_sums < high * gbps * (1 - EQUAL))]
+            found.update(float(t) for t in sums / gbps)
+        distinct: list[float] = []
+        for t in sorted(found):
+            if not distinct or t > distinct[-1] * (1 + EQUAL):
+                distinct.append(t)
+        return distinct
 
     @property
-    def longest(self) -> float:
-        """A t at which every tree fits."""
+    def t_max(self) -> float:
+        """A t that is large enough for every tree."""
         return (
-            float(self.sums[-1]) / min((gbps for _, gbps, _ in self.limits if gbps), default=1.0) * (1 + 2 * SAME)
-            + self.least
+            float(self.stream_sums[-1])
+            / min((gbps for _, gbps, _ in self.limits if gbps), default=1.0)
+            * (1 + 2 * EQUAL)
+            + self.t_min
         )
 
-    def lowest(self, time_s: float) -> float:
-        """A t below which there is no tree, by the linear program."""
-        t = self.program.variable(self.least, cost=1.0)
+    def lower_bound(self, time_s: float) -> float:
+        """Return a t below which no tree exists, by the linear relaxation; infinite if no tree exists at all."""
+        t = self.program.add_variable(self.t_min, cost=1.0)
         rows = len(self.program.rows)
         for terms, gbps, _ in self.limits:
-            self.program.row(terms | {t: -gbps}, -INFINITY, 0)
+            self.program.add_row(terms | {t: -gbps}, -INFINITY, 0)
         found = self.program.solve(relaxed=True, time_s=time_s)
         del self.program.rows[rows:]
         for each in (self.program.cost, self.program.low, self.program.high, self.program.integer):
             del each[t]
         if found.status == "infeasible":
             return INFINITY
-        return max(self.least, found.objective * (1 - SAME)) if found.status == "optimal" else self.least
+        return max(self.t_min, found.objective * (1 - EQUAL)) if found.status == "optimal" else self.t_min
 
-    def within(self, t: float, time_s: float, start: list[float] | None = None) -> Solution:
-        """A tree of at most this t, if there is one."""
+    def solve_within(self, t: float, time_s: float, start: list[float] | None = None) -> Solution:
+        """Look for a tree of at most this t.
+
+        Parameters
+        ----------
+        t : float
+            1 / rate, in s/Gb.
+        time_s : float
+            Time limit in seconds.
+        start : list of float, optional
+            A solution to start from.
+        """
         program, rows = self.program, len(self.program.rows)
-        for terms, gbps, unless in self.limits:
-            most = float(self.sums[np.searchsorted(self.sums, gbps * t * (1 + SAME), side="right") - 1])
-            if unless is None:
-                program.row(terms, 0, most)
+        for terms, gbps, used in self.limits:
+            most = float(self.stream_sums[np.searchsorted(self.stream_sums, gbps * t * (1 + EQUAL), side="right") - 1])
+            if used is None:
+                program.add_row(terms, 0, most)
             else:
-                program.row(terms | {unless: -most}, -INFINITY, 0)
+                program.add_row(terms | {used: -most}, -INFINITY, 0)
                 for variable, size in terms.items():
-                    program.row({variable: 1.0, unless: -min(program.high[variable], most // size)}, -INFINITY, 0)
+                    program.add_row({variable: 1.0, used: -min(program.high[variable], most // size)}, -INFINITY, 0)
         found = program.solve(time_s=time_s, start=start)
         del program.rows[rows:]
         return found
 
-    def fewest(self, t: float, values: list[float], time_s: float) -> list[float]:
-        """Another tree of this t, with the fewest switches upgraded; what is sought afterwards has no more of them."""
-        program, upgrades = self.program, {self.u[a]: 1.0 for a, site in enumerate(self.sites) if site.upgraded}
+    def with_fewest_upgrades(self, t: float, values: list[float], time_s: float) -> list[float]:
+        """Return a tree of this t with the fewest upgrades. Trees sought later have no more of them."""
+        program, upgrades = self.program, {self.used[a]: 1.0 for a, site in enumerate(self.sites) if site.upgraded}
         while count := len(self.upgraded(values)):
-            program.row(upgrades, 0, count - 1)
-            found = self.within(t, max(time_s, TIDY_S))
+            program.add_row(upgrades, 0, count - 1)
+            found = self.solve_within(t, max(time_s, TIDY_S))
             program.rows.pop()
             if not found.values:
                 break
             values = found.values
         if upgrades:
-            program.row(upgrades, 0, count)
+            program.add_row(upgrades, 0, count)
         return values
 
-    def tidy(self, t: float, values: list[float]) -> list[float]:
-        """Another tree of this t, with the least traffic on links."""
+    def with_least_traffic(self, t: float, values: list[float]) -> list[float]:
+        """Return a tree of this t with the least traffic on links, or `values` if none was found in time."""
         program, job = self.program, self.topology.job
         cost, program.cost = program.cost, [0.0] * len(program.cost)
-        for flow, size in ((self.f, job.gradient_size), (self.h, job.partial_size)):
+        for flow, size in ((self.gradient_flow, job.gradient_size), (self.partial_flow, job.partial_size)):
             for variable in flow.values():
                 program.cost[variable] = size
-        for variable in self.d.values():
+        for variable in self.result_flow.values():
             program.cost[variable] = job.result_size
-        for site, variable in zip(self.sites, self.u):
+        for site, variable in zip(self.sites, self.used):
             program.cost[variable] = 2e-3 if site.upgraded else 1e-3
-        found = self.within(t, TIDY_S, values or None)
+        found = self.solve_within(t, TIDY_S, values or None)
         program.cost = cost
         return found.values or values
 
     def upgraded(self, values: list[float]) -> dict[str, float]:
-        """Switches that a solution has upgraded, with their capacities."""
+        """Return the switches that a solution upgrades, with their capacities in Gb/s."""
         return {
             site.at: site.capacity_gbps
-            for site, variable in zip(self.sites, self.u)
+            for site, variable in zip(self.sites, self.used)
             if site.upgraded and round(values[variable])
         }
 
     def tree(self, values: list[float]) -> Tree:
-        """What a solution says."""
+        """Return the tree of a solution, at rate 0."""
         whole = lambda variable: round(values[variable])
-        root = self.topology.ps or next(site.at for site, variable in zip(self.sites, self.z) if whole(variable))
+        root = self.topology.ps or next(site.at for site, variable in zip(self.sites, self.roots) if whole(variable))
         homes, up = {}, {}
         streams = {
-            place: {arc: whole(variable) for (to, arc), variable in self.f.items() if to == place}
+            place: {arc: whole(variable) for (to, arc), variable in self.gradient_flow.items() if to == place}
             for place in {end.at for end in self.ends}
         }
         sums = {
-            place: {arc: whole(variable) for (to, arc), variable in self.h.items() if to == place} for place in streams
+            place: {arc: whole(variable) for (to, arc), variable in self.partial_flow.items() if to == place}
+            for place in streams
         }
         for g, group in enumerate(self.groups):
             waiting = list(group.workers)
             for a, end in sorted(
                 enumerate(self.ends), key=lambda item: (item[1].at != group.at, natural_key(item[1].at))
             ):
-                for _ in range(whole(self.x[g, a])):
+                for _ in range(whole(self.homes[g, a])):
                     worker = waiting.pop(0)
                     homes[worker] = end.at
-                    path = decompose(streams[end.at], group.at, end.at)
+                    path = take_path(streams[end.at], group.at, end.at)
                     up[worker] = path if group.at == worker else (worker, *path)
-        above = {self.sites[a].at: self.ends[b].at for (a, b), variable in self.y.items() if whole(variable)}
-        alive = _alive(homes, above, root)
-        parents = {switch: parent for switch, parent in above.items() if switch in alive}
+        above = {self.sites[a].at: self.ends[b].at for (a, b), variable in self.parents.items() if whole(variable)}
+        summing = _summing_switches(homes, above, root)
+        parents = {switch: parent for switch, parent in above.items() if switch in summing}
         for switch, parent in above.items():
-            path = decompose(sums[parent], switch, parent)
-            if switch in alive:
+            path = take_path(sums[parent], switch, parent)
+            if switch in summing:
                 up[switch] = path
         down = {}
         if self.topology.job.unicast:
-            back = {arc: whole(variable) for arc, variable in self.d.items()}
+            back = {arc: whole(variable) for arc, variable in self.result_flow.items()}
             for group in self.groups:
                 for worker in group.workers:
-                    path = decompose(back, root, group.at)
+                    path = take_path(back, root, group.at)
                     down[worker] = path if group.at == worker else (*path, worker)
         order = sorted(homes, key=natural_key)
         return Tree(
@@ -304,8 +353,8 @@ class Model:
         )
 
 
-def _alive(homes: dict[str, str], parents: dict[str, str], root: str) -> set[str]:
-    """Switches that sum anything."""
+def _summing_switches(homes: dict[str, str], parents: dict[str, str], root: str) -> set[str]:
+    """Return the switches that sum anything. A solution may have others, which sum nothing."""
     found: set[str] = set()
     for switch in homes.values():
         while switch != root and switch not in found:

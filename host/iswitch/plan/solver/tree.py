@@ -1,4 +1,4 @@
-"""A tree of gradients, and plans made of one or several; which resources each uses, and what that leaves as rate."""
+"""Aggregation trees and plans, the resources that they use, and the rate that these resources leave."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -8,20 +8,24 @@ from typing import Any, NamedTuple
 
 from iswitch.plan.topology.topology import Topology
 
-__all__ = ["Plan", "Resource", "Tree", "capacities", "fitted", "loads", "used"]
+__all__ = ["Plan", "Resource", "Tree", "at_full_rate", "capacities", "loads", "total_loads"]
 
 
 class Resource(NamedTuple):
-    """Something that binds. kind `link`: the cable from `at` to `to`, in this direction; `capacity`: what a switch can
-    add up; `slots`: what it can have in flight, as a rate; `ingress`: what the ps takes. The latter three have no
-    `to`."""
+    """Something whose capacity limits a plan.
+
+    kind : ``"link"``, the cable from `at` to `to` in this direction; ``"capacity"``, the streams that switch `at` can
+        sum; ``"slots"``, the segments that it can have in flight, as a rate; ``"ingress"``, the streams that the ps
+        can take.
+    to : the end of a link; empty for the others.
+    """
 
     kind: str
     at: str
     to: str = ""
 
-    def told(self, topology: Topology) -> str:
-        """In words: `L1 S1>S3`, `sums at S1`."""
+    def describe(self, topology: Topology) -> str:
+        """Return the resource in words, such as ``L1 S1>S3`` or ``sums at S1``."""
         if self.kind == "link":
             name = topology.graph.edges[self.at, self.to].get("name")
             return f"{name} {self.at}>{self.to}" if name else f"{self.at}>{self.to}"
@@ -30,11 +34,22 @@ class Resource(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Tree:
-    """Who sums whose gradients, by which ways, at a rate of gradient payload in Gb/s that is everyone's.
+    """Which switch sums which gradients, over which paths, and at which rate.
 
-    homes: each worker's switch, or the root. parents: of each switch that sums here, but a root. up: the way of each
-    worker and each switch to its home or parent, both ends named. down: the way of each worker's results from the root,
-    or nothing where results go back as gradients came.
+    Parameters
+    ----------
+    rate_gbps : float
+        Gb/s of gradient payload, the same for every worker.
+    root : str
+        The node at which sums end: a switch, or the ps.
+    homes : mapping of str to str
+        For each worker the node that sums its gradient: a switch, or the root.
+    parents : mapping of str to str
+        For each switch that sums, but the root, the node that sums its partial sums.
+    up : mapping of str to tuple of str
+        For each worker and each switch that sums, the path to its home or parent, with both ends.
+    down : mapping of str to tuple of str
+        For each worker the path of its results from the root. Empty if results return along the tree.
     """
 
     rate_gbps: float
@@ -45,49 +60,66 @@ class Tree:
     down: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def children(self, switch: str) -> list[str]:
-        """Switches whose parent this is."""
+        """Return the switches whose parent is `switch`."""
         return [child for child, parent in self.parents.items() if parent == switch]
 
     def members(self, node: str) -> list[str]:
-        """Workers whose home this is."""
+        """Return the workers whose home is `node`."""
         return [worker for worker, home in self.homes.items() if home == node]
 
-    def below(self, node: str) -> list[str]:
-        """Workers whose gradients are in what this node passes on."""
-        return self.members(node) + [worker for child in self.children(node) for worker in self.below(child)]
+    def workers_below(self, node: str) -> list[str]:
+        """Return the workers whose gradients are in the sum of `node`."""
+        below = [worker for child in self.children(node) for worker in self.workers_below(child)]
+        return self.members(node) + below
 
     @property
-    def summing(self) -> list[str]:
-        """Switches, and a ps as root."""
+    def summing_nodes(self) -> list[str]:
+        """The switches that sum, and the root."""
         return list(dict.fromkeys([*self.parents, self.root]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Trees that share the gradient in proportion to their rates, or one. bound_gbps: proved, none of this scheme is
-    faster; infinite if nothing is. prices: what one more Gb/s of a resource that binds is worth, in Gb/s of rate, by
-    the linear program with whole numbers fixed. seconds: to find and prove. upgraded: switches that had to be given
-    this capacity in Gb/s for it. note: what the table is to say beside it."""
+    """One tree, or several that share the gradient in proportion to their rates.
+
+    Parameters
+    ----------
+    scheme : str
+        The kind of plan, for people.
+    trees : tuple of Tree
+        The trees, the fastest first.
+    bound_gbps : float
+        No plan of this scheme is faster, which is proved; infinite if nothing is proved.
+    shadow_prices : mapping of Resource to float
+        For each bottleneck the Gb/s of rate that 1 Gb/s more of it alone would gain.
+    seconds : float
+        Time to find and prove the plan.
+    upgraded : mapping of str to float
+        Switches that the plan upgrades, and their new capacity in Gb/s.
+    note : str
+        A remark to print below the table of schemes.
+    """
 
     scheme: str
     trees: tuple[Tree, ...]
     bound_gbps: float
-    prices: Mapping[Resource, float] = field(default_factory=dict)
+    shadow_prices: Mapping[Resource, float] = field(default_factory=dict)
     seconds: float = 0.0
     upgraded: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
 
     @property
     def rate_gbps(self) -> float:
+        """Gb/s of gradient payload of each worker, over all trees."""
         return sum(tree.rate_gbps for tree in self.trees)
 
     @property
     def gap(self) -> float:
-        """How much faster, at most, another could be: 0.1 is a tenth."""
+        """By which part of its rate another plan could be faster at most; 0.1 is a tenth."""
         return max(0.0, self.bound_gbps / self.rate_gbps - 1) if self.rate_gbps else float("inf")
 
-    def json(self) -> dict[str, Any]:
-        """Of plain lists and objects."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as lists and dicts, for JSON."""
         return {
             "scheme": self.scheme,
             "rate_gbps": self.rate_gbps,
@@ -107,7 +139,7 @@ class Plan:
 
 
 def capacities(topology: Topology) -> dict[Resource, float]:
-    """All resources there are, each with what it has, in Gb/s."""
+    """Return the Gb/s of every resource of a topology."""
     found = {}
     for a, b in topology.graph.edges:
         for at, to in ((a, b), (b, a)):
@@ -123,7 +155,7 @@ def capacities(topology: Topology) -> dict[Resource, float]:
 
 
 def loads(topology: Topology, tree: Tree) -> dict[Resource, float]:
-    """What a tree puts on resources for each Gb/s of its rate."""
+    """Return the Gb/s on each resource for 1 Gb/s of a tree's rate."""
     job, found = topology.job, defaultdict[Resource, float](float)
     for child, path in tree.up.items():
         size = job.partial_size if child in tree.parents else job.gradient_size
@@ -136,23 +168,24 @@ def loads(topology: Topology, tree: Tree) -> dict[Resource, float]:
     for path in tree.down.values():
         for at, to in pairwise(path):
             found[Resource("link", at, to)] += job.result_size
-    for switch in tree.summing:
-        if switch != topology.ps:
-            found[Resource("slots", switch)] += 1
+    for node in tree.summing_nodes:
+        if node != topology.ps:
+            found[Resource("slots", node)] += 1
     return dict(found)
 
 
-def fitted(topology: Topology, tree: Tree) -> Tree:
-    """The tree at the highest rate that all of its resources allow."""
-    room = capacities(topology)
+def at_full_rate(topology: Topology, tree: Tree) -> Tree:
+    """Return the tree at the highest rate that its resources allow."""
+    available = capacities(topology)
     rate = min(
-        (room[resource] / load for resource, load in loads(topology, tree).items() if resource in room), default=0.0
+        (available[resource] / load for resource, load in loads(topology, tree).items() if resource in available),
+        default=0.0,
     )
     return replace(tree, rate_gbps=rate)
 
 
-def used(topology: Topology, trees: tuple[Tree, ...]) -> dict[Resource, float]:
-    """Gb/s that trees put on resources together."""
+def total_loads(topology: Topology, trees: tuple[Tree, ...]) -> dict[Resource, float]:
+    """Return the Gb/s that trees at their rates put on resources together."""
     found = defaultdict[Resource, float](float)
     for tree in trees:
         for resource, load in loads(topology, tree).items():

@@ -1,4 +1,4 @@
-"""Topologies made by number: leaf-spine, fat-tree, and the example of eight workers and three switches."""
+"""Generated topologies: leaf-spine, fat-tree, and the example of eight workers and three switches."""
 
 from typing import Any
 
@@ -9,16 +9,29 @@ from iswitch.plan.topology.topology import Job, Topology
 __all__ = ["fat_tree", "leaf_spine", "seed_example"]
 
 
-def _positive(**counts: float) -> None:
+def _require_positive(**counts: float) -> None:
     for name, value in counts.items():
         if not value > 0:
             raise ValueError(f"{name} must be above 0, not {value!r}")
 
 
 def leaf_spine(leaves: int, spines: int, hosts: int, *, nic_gbps: float = 10.0, uplink_gbps: float = 40.0) -> nx.Graph:
-    """Every leaf with each spine by one cable, `hosts` at each leaf: `leaf1`, `spine1`, `leaf1-h1`. No switch
-    aggregates, no host is a ps."""
-    _positive(leaves=leaves, spines=spines, hosts=hosts, nic_gbps=nic_gbps, uplink_gbps=uplink_gbps)
+    """Return a leaf-spine network with nodes `leaf1`, `spine1`, `leaf1-h1` and so on.
+
+    One cable joins every leaf with every spine. No switch aggregates, and no host is a ps.
+
+    Parameters
+    ----------
+    leaves, spines : int
+        Numbers of switches.
+    hosts : int
+        Hosts at each leaf.
+    nic_gbps : float
+        Gb/s of a host's cable.
+    uplink_gbps : float
+        Gb/s of a cable between leaf and spine.
+    """
+    _require_positive(leaves=leaves, spines=spines, hosts=hosts, nic_gbps=nic_gbps, uplink_gbps=uplink_gbps)
     graph = nx.Graph()
     for leaf in range(1, leaves + 1):
         graph.add_node(f"leaf{leaf}", kind="switch")
@@ -32,11 +45,14 @@ def leaf_spine(leaves: int, spines: int, hosts: int, *, nic_gbps: float = 10.0, 
 
 
 def fat_tree(k: int, *, bw_gbps: float = 10.0) -> nx.Graph:
-    """The fat-tree of k-port switches (Al-Fares, Loukissas, Vahdat: SIGCOMM 2008): k pods of k/2 edge and k/2
-    aggregation switches, (k/2)^2 core switches, k^3/4 hosts, every cable of one speed."""
+    """Return the fat-tree of k-port switches (Al-Fares, Loukissas, Vahdat: SIGCOMM 2008).
+
+    It has k pods with k/2 edge and k/2 aggregation switches each, (k/2)^2 core switches, and k^3/4 hosts. All cables
+    have `bw_gbps`.
+    """
     if k < 2 or k % 2:
         raise ValueError(f"k must be even and at least 2, not {k!r}")
-    _positive(bw_gbps=bw_gbps)
+    _require_positive(bw_gbps=bw_gbps)
     graph, half = nx.Graph(), k // 2
     for core in range(half * half):
         graph.add_node(f"core{core + 1}", kind="switch")
@@ -54,9 +70,20 @@ def fat_tree(k: int, *, bw_gbps: float = 10.0) -> nx.Graph:
 
 
 def seed_example(*, capacity_gbps: float = 9.0, without: str | None = None, **settings: Any) -> Topology:
-    """Eight workers, three switches in a triangle of cables L1 to L3 and a ps at the third, of Fang and others (GRID,
-    figure 1). Streams have the sizes that they have there: nothing for headers, and a partial sum is as large as a
-    gradient. without: a cable to leave out."""
+    """Return the example of GRID (Fang and others, figure 1).
+
+    Eight workers are at three switches, which form a triangle with the cables L1 to L3. The ps is at the third switch.
+    As in the paper, headers have no size, and a partial sum is as large as a gradient.
+
+    Parameters
+    ----------
+    capacity_gbps : float
+        Gb/s that each switch can sum.
+    without : str, optional
+        A cable to leave out: L1, L2 or L3.
+    **settings
+        Settings of the job.
+    """
     graph = nx.Graph()
     for switch, workers in (("S1", (1, 2, 3, 4)), ("S2", (5, 6)), ("S3", (7, 8))):
         graph.add_node(switch, kind="switch", aggregates=True, capacity_gbps=float(capacity_gbps))

@@ -1,7 +1,7 @@
 """Topologies whose servers have several ports, or whose switches are wired at random: BCube, DCell, Jellyfish.
 
-Each is an undirected `networkx.Graph`: nodes have `kind`, "host" or "switch", edges `bw_gbps`. Hosts are h0, h1, ... in
-the order of their addresses, and come first.
+Each is an undirected `networkx.Graph`. Nodes have `kind`, "host" or "switch", and edges have `bw_gbps`. Hosts come first:
+h0, h1, ... in the order of their addresses.
 """
 
 import random
@@ -15,8 +15,10 @@ ATTEMPTS = 1000
 
 
 def bcube(n: int, k: int, *, bw_gbps: float = 10.0) -> nx.Graph:
-    """BCube(n, k): n^(k+1) hosts of k+1 ports; host's port l is on the switch of all hosts whose addresses differ in
-    digit l alone."""
+    """Return BCube(n, k): n^(k+1) hosts with k+1 ports each.
+
+    Addresses have k+1 digits. Port l of a host leads to the switch of all hosts whose addresses differ in digit l only.
+    """
     if n < 2 or k < 0:
         raise ValueError(f"BCube needs n >= 2 and k >= 0, not n={n!r}, k={k!r}")
     count = n ** (k + 1)
@@ -32,8 +34,11 @@ def bcube(n: int, k: int, *, bw_gbps: float = 10.0) -> nx.Graph:
 
 
 def dcell(n: int, k: int, *, bw_gbps: float = 10.0) -> nx.Graph:
-    """DCell(n, k): n hosts on a switch are level 0; one more cell of level l-1 than each has hosts, every two joined by
-    a cable, are level l."""
+    """Return DCell(n, k).
+
+    A cell of level 0 is n hosts at a switch. A cell of level l consists of cells of level l-1, one more than each has
+    hosts, and of one cable between any two of them.
+    """
     if n < 2 or k < 0:
         raise ValueError(f"DCell needs n >= 2 and k >= 0, not n={n!r}, k={k!r}")
     sizes = [n]
@@ -52,17 +57,31 @@ def dcell(n: int, k: int, *, bw_gbps: float = 10.0) -> nx.Graph:
 
 
 def jellyfish(switches: int, degree: int, seed: int, hosts_per_switch: int = 1, *, bw_gbps: float = 10.0) -> nx.Graph:
-    """Jellyfish: `switches` switches, each with `degree` cables to others drawn at random, and `hosts_per_switch`
-    hosts. Same seed, same graph."""
+    """Return a Jellyfish: switches whose cables to other switches are random, the same for the same seed.
+
+    Parameters
+    ----------
+    switches : int
+        Number of switches.
+    degree : int
+        Cables of each switch to other switches.
+    seed : int
+        Seed of the random numbers.
+    hosts_per_switch : int
+        Hosts at each switch.
+    bw_gbps : float
+        Gb/s of every cable.
+    """
     if not 2 <= degree < switches or switches * degree % 2:
         raise ValueError(
-            f"Jellyfish needs 2 <= degree < switches and an even switches * degree, not switches={switches!r}, degree={degree!r}"
+            "Jellyfish needs 2 <= degree < switches and an even switches * degree, "
+            f"not switches={switches!r}, degree={degree!r}"
         )
     if hosts_per_switch < 1:
         raise ValueError(f"Jellyfish hosts_per_switch must be at least 1, not {hosts_per_switch!r}")
-    draw = random.Random(seed)
+    rng = random.Random(seed)
     for _ in range(ATTEMPTS):
-        wiring = _regular(switches, degree, draw)
+        wiring = _regular(switches, degree, rng)
         if wiring is not None and nx.is_connected(wiring):
             break
     else:
@@ -83,15 +102,18 @@ def _hosts(count: int) -> nx.Graph:
     return graph
 
 
-def _regular(nodes: int, degree: int, draw: random.Random) -> nx.Graph | None:
-    """Cables between free ports drawn at random; two free ports that no new cable can use cut an old one and take its
-    ends."""
+def _regular(nodes: int, degree: int, rng: random.Random) -> nx.Graph | None:
+    """Return a random graph whose nodes all have `degree` edges, or None if this attempt failed.
+
+    Edges are added between random free ports. If two free ports of a node can have no new edge, a random edge is cut,
+    and its ends are joined with that node.
+    """
     graph = nx.Graph()
     graph.add_nodes_from(range(nodes))
     while free := [node for node in graph if graph.degree(node) < degree]:
         pairs = [(a, b) for a in free for b in free if a < b and not graph.has_edge(a, b)]
         if pairs:
-            graph.add_edge(*draw.choice(pairs))
+            graph.add_edge(*rng.choice(pairs))
             continue
         node = free[0]
         cuts = [
@@ -101,7 +123,7 @@ def _regular(nodes: int, degree: int, draw: random.Random) -> nx.Graph | None:
         ]
         if degree - graph.degree(node) < 2 or not cuts:
             return None
-        a, b = draw.choice(cuts)
+        a, b = rng.choice(cuts)
         graph.remove_edge(a, b)
         graph.add_edges_from([(node, a), (node, b)])
     return graph

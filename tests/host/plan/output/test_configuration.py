@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from iswitch.config import Config
-from iswitch.plan.output.configuration import configuration, difference, ranges, renewed
-from iswitch.plan.schemes import plan_of
-from iswitch.plan.sensitivity import lose
-from iswitch.plan.solver.single_tree import one_tree
+from iswitch.plan.output.configuration import format_ranges, list_changes, make_configuration, with_next_epoch
+from iswitch.plan.schemes import make_plan
+from iswitch.plan.sensitivity import remove
+from iswitch.plan.solver.single_tree import plan_single_tree
 from iswitch.plan.topology.generators import leaf_spine, seed_example
 from iswitch.plan.topology.topology import Topology
 from sim.emulator.link import parse_link
@@ -37,8 +37,8 @@ def board(number):
 @pytest.mark.parametrize(("kind", "spines"), [("tree", 1), ("trees", 2)])
 def test_the_emulated_board_plants_the_tree_that_was_planned(kind, spines):
     topology = racks(spines=spines)
-    plan = plan_of(topology, kind, adjacent=True)
-    made = configuration(topology, plan, scale=0.01)
+    plan = make_plan(topology, kind, adjacent=True)
+    made = make_configuration(topology, plan, scale=0.01)
     arguments = made["emulator"]["arguments"]
     links, leaves = (
         [parse_link(given) for given in options(arguments, "--link")],
@@ -71,7 +71,7 @@ def test_the_emulated_board_plants_the_tree_that_was_planned(kind, spines):
 
 def test_roles_of_the_seed_example():
     topology = seed_example()
-    made = configuration(topology, one_tree(topology))
+    made = make_configuration(topology, plan_single_tree(topology))
     job = made["switches"]["S2"]["jobs"]["0"]
     assert (job["role"], job["ranks"], job["slots"], job["window"]) == ("leaf", [3, 4, 5], 27, 32)
     assert job["parent"] == {"host": "PS", "port": 3, "way": ["S2", "S3", "PS"]}
@@ -91,17 +91,17 @@ def test_roles_of_the_seed_example():
 def test_the_emulators_window_is_what_the_switches_are_told(more):
     """Also where a rate is by a rounding error more than whole slots carry."""
     topology = racks()
-    plan = one_tree(topology, adjacent=True)
+    plan = plan_single_tree(topology, adjacent=True)
     rate = topology.job.slots_gbps(8) * (1 + more)
-    made = configuration(topology, replace(plan, trees=(replace(plan.trees[0], rate_gbps=rate),)))
+    made = make_configuration(topology, replace(plan, trees=(replace(plan.trees[0], rate_gbps=rate),)))
     told = {role["window"] for switch in made["switches"].values() for role in switch["jobs"].values()}
     assert told == {int(*options(made["emulator"]["arguments"], "--window"))} == {16 if more > 1e-6 else 8}
 
 
 def test_every_rank_is_below_its_switch_once():
     topology = racks(4, 3, 2)
-    plan = one_tree(topology, levels=None)
-    made = configuration(topology, plan)
+    plan = plan_single_tree(topology, levels=None)
+    made = make_configuration(topology, plan)
     root = made["switches"][plan.trees[0].root]["jobs"]["0"]
     assert root["role"] == "root" and root["parent"] is None and root["ranks"] == list(range(12))
     for switch in made["switches"].values():
@@ -112,34 +112,36 @@ def test_every_rank_is_below_its_switch_once():
 
 def test_shares_of_several_trees_are_all():
     topology = seed_example(capacity_gbps=6)
-    made = configuration(topology, plan_of(topology, "levels"))
+    made = make_configuration(topology, make_plan(topology, "levels"))
     for worker in made["workers"].values():
         assert sum(job["share"] for job in worker["jobs"].values()) == pytest.approx(1)
 
 
 def test_too_much_for_an_iswitch_is_said():
     topology = racks(9, 4)
-    reasons = configuration(topology, one_tree(topology, levels=None, adjacent=True))["emulator"]["reasons"]
+    reasons = make_configuration(topology, plan_single_tree(topology, levels=None, adjacent=True))["emulator"][
+        "reasons"
+    ]
     assert reasons == ["there are 36 workers, but a job of iswitches has at most 32"]
     wide = racks(2, 16)
-    assert configuration(wide, one_tree(wide, levels=None, adjacent=True))["emulator"]["reasons"] == [
+    assert make_configuration(wide, plan_single_tree(wide, levels=None, adjacent=True))["emulator"]["reasons"] == [
         "a switch has 17 cables, but an iswitch at most 16 ports"
     ]
 
 
 def test_ranges_are_those_that_the_emulator_takes():
     for ranks, text in (([0, 1, 2, 3, 7], "0-3,7"), ([5], "5"), ([2, 0, 4], "0,2,4"), (range(32), "0-31")):
-        assert ranges(ranks) == text
+        assert format_ranges(ranks) == text
         assert parse_leaf(f"1-0:{text}").ranks == frozenset(ranks)
 
 
 def test_an_equal_plan_keeps_its_epoch_and_another_has_the_next():
     topology = seed_example()
-    first = configuration(topology, one_tree(topology), epoch=7)
-    again, lines = renewed(first, configuration(topology, one_tree(topology)))
+    first = make_configuration(topology, plan_single_tree(topology), epoch=7)
+    again, lines = with_next_epoch(first, make_configuration(topology, plan_single_tree(topology)))
     assert (again["epoch"], lines) == (7, [])
-    less = lose(topology, "L2")
-    later, lines = renewed(first, configuration(less, one_tree(less)))
+    less = remove(topology, "L2")
+    later, lines = with_next_epoch(first, make_configuration(less, plan_single_tree(less)))
     assert later["epoch"] == 8
     assert "switches.S1.jobs.0.ranks: 0-2 -> 0-3" in lines and "workers.W4.jobs.0.sends_to.switch: S2 -> S1" in lines
     assert any(line.startswith("workers.W4.jobs.0.way: W4-S1-S2 -> W4-S1") for line in lines)
@@ -147,10 +149,10 @@ def test_an_equal_plan_keeps_its_epoch_and_another_has_the_next():
 
 def test_what_is_left_keeps_its_port_number_and_address():
     topology = racks(spines=2)
-    first = configuration(topology, one_tree(topology, levels=None, adjacent=True))
+    first = make_configuration(topology, plan_single_tree(topology, levels=None, adjacent=True))
     for lost in ("leaf1-spine2", "leaf1-spine1", "spine1"):
-        less = lose(topology, lost)
-        made = configuration(less, one_tree(less, levels=None, adjacent=True), wired=topology)
+        less = remove(topology, lost)
+        made = make_configuration(less, plan_single_tree(less, levels=None, adjacent=True), wired=topology)
         for name, switch in made["switches"].items():
             assert {key: value for key, value in switch.items() if key != "jobs"} == {
                 key: value for key, value in first["switches"][name].items() if key != "jobs"
@@ -167,7 +169,7 @@ def test_what_is_left_keeps_its_port_number_and_address():
 
 def test_any_change_is_in_the_difference():
     topology = racks()
-    first = configuration(topology, one_tree(topology, levels=None))
+    first = make_configuration(topology, plan_single_tree(topology, levels=None))
     for path, value in (
         (("switches", "leaf1", "jobs", "0", "parent", "port"), 9),
         (("switches", "leaf1", "mac"), "x"),
@@ -178,5 +180,5 @@ def test_any_change_is_in_the_difference():
         for key in path[:-1]:
             at = at[key]
         at[path[-1]] = value
-        (line,) = difference(first, other)
+        (line,) = list_changes(first, other)
         assert line.startswith(".".join(path)) and line.endswith(str(value))

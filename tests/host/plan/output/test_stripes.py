@@ -1,9 +1,9 @@
 import pytest
 
-from iswitch.plan.baselines.systems import atp_like
-from iswitch.plan.check import examine
-from iswitch.plan.output.stripes import stripes
-from iswitch.plan.schemes import plan_of
+from iswitch.plan.baselines.systems import plan_like_atp
+from iswitch.plan.check import check_plan
+from iswitch.plan.output.stripes import round_to_stripes
+from iswitch.plan.schemes import make_plan
 from iswitch.plan.topology.generators import seed_example
 from iswitch.plan.topology.graph_file import node_link
 from sim.bench.fabrics import random_topology
@@ -15,25 +15,25 @@ from sim.bench.fabrics import random_topology
     ids=["cap6", "8 bytes", "1", "2", "3", "6"],
 )
 def test_whole_fragments_cost_a_hundredth_at_most_and_fit(topology):
-    plan = plan_of(topology, "levels")
-    found = stripes(topology, plan)
+    plan = make_plan(topology, "levels")
+    found = round_to_stripes(topology, plan)
     assert sum(found.fragments) == found.of and found.rate_gbps >= 0.99 * plan.rate_gbps
-    data = plan.json() | {"rate_gbps": found.rate_gbps}
+    data = plan.to_dict() | {"rate_gbps": found.rate_gbps}
     for tree, part in zip(data["trees"], found.fragments):
         tree["rate_gbps"] = found.rate_gbps * part / found.of
     data["trees"] = [tree for tree in data["trees"] if tree["rate_gbps"]]
-    assert examine(node_link(topology), data, levels=1)[1] == []
+    assert check_plan(node_link(topology), data, levels=1)[1] == []
 
 
 def test_one_tree_takes_every_fragment():
     topology = seed_example()
-    assert stripes(topology, plan_of(topology, "level")) == (1, (1,), pytest.approx(3))
+    assert round_to_stripes(topology, make_plan(topology, "level")) == (1, (1,), pytest.approx(3))
 
 
 def test_twelve_to_one_needs_sixty_four():
     """2.25 and 0.1875: with 15 of 16 or 30 of 32 on the faster tree S1 leaves 2.4 = 9 / (4 x 15/16), more than a
     hundredth too little."""
     topology = seed_example()
-    found = stripes(topology, atp_like(topology))
+    found = round_to_stripes(topology, plan_like_atp(topology))
     assert found[:2] == (64, (59, 5))
     assert found.rate_gbps == pytest.approx(3 / (59 / 64 + 4 * 5 / 64))

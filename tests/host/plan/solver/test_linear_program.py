@@ -1,13 +1,13 @@
 import pytest
 
-from iswitch.plan.solver.linear_program import INFINITY, Program
+from iswitch.plan.solver.linear_program import INFINITY, LinearProgram
 
 
 def test_a_linear_program_by_hand():
     """max 3x + 2y, x + y <= 4, x + 3y <= 7, x <= 3: at (3, 1), where the first row is worth 2."""
-    program = Program()
-    x, y = program.variable(0, 3, cost=-3), program.variable(cost=-2)
-    rows = program.row({x: 1, y: 1}, -INFINITY, 4), program.row({x: 1, y: 3}, -INFINITY, 7)
+    program = LinearProgram()
+    x, y = program.add_variable(0, 3, cost=-3), program.add_variable(cost=-2)
+    rows = program.add_row({x: 1, y: 1}, -INFINITY, 4), program.add_row({x: 1, y: 3}, -INFINITY, 7)
     found = program.solve()
     assert (found.status, found.objective, found.values) == ("optimal", pytest.approx(-11), pytest.approx([3, 1]))
     assert found.bound == pytest.approx(-11)
@@ -16,9 +16,9 @@ def test_a_linear_program_by_hand():
 
 def test_whole_numbers_and_their_relaxation():
     """A knapsack."""
-    program = Program()
-    things = [program.variable(0, 1, integer=True, cost=-value) for value in (10, 13, 7)]
-    program.row(dict(zip(things, (3, 4, 2))), 0, 6)
+    program = LinearProgram()
+    things = [program.add_variable(0, 1, integer=True, cost=-value) for value in (10, 13, 7)]
+    program.add_row(dict(zip(things, (3, 4, 2))), 0, 6)
     assert program.solve().objective == pytest.approx(-20)
     assert program.solve(relaxed=True).objective == pytest.approx(-20.5, abs=0.6)
     assert program.solve(relaxed=True).objective <= -20 and program.solve(start=[0, 1, 1]).values == pytest.approx(
@@ -27,7 +27,7 @@ def test_whole_numbers_and_their_relaxation():
 
 
 def test_what_cannot_be_is_said():
-    program = Program()
-    x = program.variable(0, 1, integer=True)
-    program.row({x: 1.0}, 2, 3)
+    program = LinearProgram()
+    x = program.add_variable(0, 1, integer=True)
+    program.add_row({x: 1.0}, 2, 3)
     assert program.solve().status == "infeasible"

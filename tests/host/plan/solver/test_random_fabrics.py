@@ -2,10 +2,10 @@
 
 import pytest
 
-from iswitch.plan.check import examine
-from iswitch.plan.schemes import baselines
-from iswitch.plan.solver.several_trees import several_trees
-from iswitch.plan.solver.single_tree import one_tree
+from iswitch.plan.check import check_plan
+from iswitch.plan.schemes import plan_baselines
+from iswitch.plan.solver.several_trees import plan_several_trees
+from iswitch.plan.solver.single_tree import plan_single_tree
 from iswitch.plan.topology.graph_file import node_link
 from iswitch.plan.topology.topology import TopologyError
 from sim.bench.fabrics import random_topology
@@ -17,7 +17,7 @@ SAME = 1e-6
 def planned_or_full(topology, levels):
     """Nothing only where no switch can be the root for as many members as there are; a ps takes all."""
     try:
-        return one_tree(topology, levels=levels)
+        return plan_single_tree(topology, levels=levels)
     except TopologyError as error:
         if topology.ps is not None or "no tree reaches all workers" not in str(error):
             raise
@@ -25,7 +25,7 @@ def planned_or_full(topology, levels):
 
 
 def holds(topology, plan, levels):
-    assert examine(node_link(topology), plan.json(), levels=levels)[1] == []
+    assert check_plan(node_link(topology), plan.to_dict(), levels=levels)[1] == []
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -50,14 +50,14 @@ def test_schemes_are_in_order(part):
         level, tree = planned_or_full(topology, 1), planned_or_full(topology, None)
         if level is None or tree is None:
             continue
-        levels, trees = several_trees(topology, start=level.trees), several_trees(topology, levels=None)
+        levels, trees = plan_several_trees(topology, start=level.trees), plan_several_trees(topology, levels=None)
         for plan, most in ((level, 1), (tree, None), (levels, 1), (trees, None)):
             assert plan.gap < SAME
             holds(topology, plan, most)
         assert level.rate_gbps <= tree.rate_gbps * (1 + SAME) and level.rate_gbps <= levels.rate_gbps * (1 + SAME)
         assert tree.rate_gbps <= trees.rate_gbps * (1 + SAME) and levels.rate_gbps <= trees.rate_gbps * (1 + SAME)
-        for row in baselines(topology):
-            assert row.plan or row.why in (
+        for row in plan_baselines(topology):
+            assert row.plan or row.reason in (
                 "no switch has room for all workers (members)",
                 "a switch has no room for all of its workers (members)",
             )

@@ -4,12 +4,12 @@ from itertools import product
 
 import pytest
 
-from iswitch.plan.check import examine
-from iswitch.plan.solver.linear_program import Program
-from iswitch.plan.solver.pricing import Pricing
-from iswitch.plan.solver.several_trees import several_trees
-from iswitch.plan.solver.sites import sites
-from iswitch.plan.solver.tree import Tree, capacities, fitted, loads
+from iswitch.plan.check import check_plan
+from iswitch.plan.solver.linear_program import LinearProgram
+from iswitch.plan.solver.pricing import PricingProblem
+from iswitch.plan.solver.several_trees import plan_several_trees
+from iswitch.plan.solver.sites import find_sites
+from iswitch.plan.solver.tree import Tree, at_full_rate, capacities, loads
 from iswitch.plan.topology.generators import leaf_spine, seed_example
 from iswitch.plan.topology.graph_file import node_link
 from iswitch.plan.topology.topology import Topology
@@ -64,15 +64,15 @@ def small(request):
 
 
 def test_no_packing_of_all_trees_is_faster(small):
-    room, rows, program = capacities(small), {}, Program()
+    room, rows, program = capacities(small), {}, LinearProgram()
     for tree in all_trees(small):
-        share = program.variable(cost=-1.0)
+        share = program.add_variable(cost=-1.0)
         for resource, load in loads(small, tree).items():
             if resource in room:
                 rows.setdefault(resource, {})[share] = load
     for resource, terms in rows.items():
-        program.row(terms, 0, room[resource])
-    plan = several_trees(small)
+        program.add_row(terms, 0, room[resource])
+    plan = plan_several_trees(small)
     assert plan.rate_gbps == pytest.approx(-program.solve().objective, rel=1e-6)
     assert plan.gap < 1e-6
 
@@ -85,7 +85,7 @@ def test_the_cheapest_tree_is_the_cheapest(small):
             for number, (resource, gbps) in enumerate(sorted(room.items()))
         }
         cost = lambda tree: sum(prices.get(resource, 0.0) * load for resource, load in loads(small, tree).items())
-        tree, bound = Pricing(small, sites(small), 1).cheapest(prices)
+        tree, bound = PricingProblem(small, find_sites(small), 1).cheapest_tree(prices)
         assert cost(tree) == pytest.approx(min(map(cost, all_trees(small)))) == bound
 
 
@@ -96,20 +96,20 @@ def test_stripes_over_two_spines_use_both():
         aggregates={"leaf1": 100, "leaf2": 100, "spine1": 100, "spine2": 100},
     )
     topology = topology.with_job(overhead_bytes=0)
-    plan = several_trees(topology, levels=None)
+    plan = plan_several_trees(topology, levels=None)
     assert plan.rate_gbps == pytest.approx(10) and plan.gap < 1e-6 and len(plan.trees) > 1
-    assert examine(node_link(topology), plan.json())[1] == []
+    assert check_plan(node_link(topology), plan.to_dict())[1] == []
     assert {"spine1", "spine2"} <= {node for tree in plan.trees for path in tree.up.values() for node in path}
 
 
 def test_one_tree_is_enough_where_it_is_as_fast_as_cables():
     topology = seed_example()
-    start = [fitted(topology, tree) for tree in several_trees(topology).trees]
-    assert several_trees(topology, start=start).rate_gbps == pytest.approx(3)
+    start = [at_full_rate(topology, tree) for tree in plan_several_trees(topology).trees]
+    assert plan_several_trees(topology, start=start).rate_gbps == pytest.approx(3)
 
 
 def test_time_that_is_up_leaves_a_plan_and_a_bound():
     topology = seed_example(capacity_gbps=6)
-    plan = several_trees(topology, time_s=1e-9)
-    assert examine(node_link(topology), plan.json())[1] == []
-    assert plan.rate_gbps <= several_trees(topology).rate_gbps * (1 + 1e-6) <= plan.bound_gbps * (1 + 2e-6)
+    plan = plan_several_trees(topology, time_s=1e-9)
+    assert check_plan(node_link(topology), plan.to_dict())[1] == []
+    assert plan.rate_gbps <= plan_several_trees(topology).rate_gbps * (1 + 1e-6) <= plan.bound_gbps * (1 + 2e-6)

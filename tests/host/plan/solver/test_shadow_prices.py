@@ -1,9 +1,9 @@
 import pytest
 
-from iswitch.plan.solver.several_trees import several_trees
-from iswitch.plan.solver.shadow_prices import binding, fixed_prices
-from iswitch.plan.solver.single_tree import one_tree
-from iswitch.plan.solver.tree import Resource, capacities, fitted
+from iswitch.plan.solver.several_trees import plan_several_trees
+from iswitch.plan.solver.shadow_prices import bottlenecks, find_shadow_prices
+from iswitch.plan.solver.single_tree import plan_single_tree
+from iswitch.plan.solver.tree import Resource, at_full_rate, capacities
 from iswitch.plan.topology.generators import seed_example
 from iswitch.plan.topology.topology import Topology
 
@@ -20,41 +20,43 @@ def more(topology, resource, gbps):
 def test_the_price_is_what_more_brings():
     """One resource binds: S1 sums four gradients."""
     topology = seed_example(without="L2", capacity_gbps=8)
-    plan = one_tree(topology)
+    plan = plan_single_tree(topology)
     resource = Resource("capacity", "S1")
-    assert plan.prices == {resource: pytest.approx(0.25)}
-    faster = fitted(more(topology, resource, 0.5), plan.trees[0])
+    assert plan.shadow_prices == {resource: pytest.approx(0.25)}
+    faster = at_full_rate(more(topology, resource, 0.5), plan.trees[0])
     assert faster.rate_gbps - plan.rate_gbps == pytest.approx(0.5 * 0.25)
 
 
 def test_what_binds_with_others_is_worth_nothing_alone():
-    plan = one_tree(seed_example())
-    assert Resource("link", "S1", "S3") in plan.prices and set(plan.prices.values()) == {0.0}
-    assert set(plan.prices) == set(binding(seed_example(), plan.trees))
+    plan = plan_single_tree(seed_example())
+    assert Resource("link", "S1", "S3") in plan.shadow_prices and set(plan.shadow_prices.values()) == {0.0}
+    assert set(plan.shadow_prices) == set(bottlenecks(seed_example(), plan.trees))
 
 
 def test_prices_of_several_trees_are_gains():
     topology = seed_example(capacity_gbps=6)
-    plan = several_trees(topology)
-    priced = {resource: price for resource, price in plan.prices.items() if resource.kind == "capacity" and price}
+    plan = plan_several_trees(topology)
+    priced = {
+        resource: price for resource, price in plan.shadow_prices.items() if resource.kind == "capacity" and price
+    }
     assert priced
     for resource, price in priced.items():
-        later = several_trees(more(topology, resource, 0.01), start=plan.trees)
+        later = plan_several_trees(more(topology, resource, 0.01), start=plan.trees)
         assert later.rate_gbps - plan.rate_gbps >= 0.01 * price * (1 - 1e-3)
 
 
 def test_everything_more_makes_everything_faster():
     """A scale of all capacities is one of the rate."""
     topology = seed_example(capacity_gbps=6)
-    plan = several_trees(topology)
+    plan = plan_several_trees(topology)
     graph = topology.graph.copy()
     for *_, data in graph.edges(data=True):
         data["bw_gbps"] *= 2
     for switch in ("S1", "S2", "S3"):
         graph.nodes[switch]["capacity_gbps"] *= 2
-    assert several_trees(Topology(graph)).rate_gbps == pytest.approx(2 * plan.rate_gbps, rel=1e-6)
+    assert plan_several_trees(Topology(graph)).rate_gbps == pytest.approx(2 * plan.rate_gbps, rel=1e-6)
 
 
 def test_nothing_full_has_no_price():
     topology = seed_example()
-    assert fixed_prices(topology, ()) == {} and capacities(topology)
+    assert find_shadow_prices(topology, ()) == {} and capacities(topology)

@@ -5,9 +5,9 @@ from itertools import combinations, pairwise, product
 import networkx as nx
 import pytest
 
-from iswitch.plan.check import examine
-from iswitch.plan.schemes import plan_of
-from iswitch.plan.solver.single_tree import one_tree
+from iswitch.plan.check import check_plan
+from iswitch.plan.schemes import make_plan
+from iswitch.plan.solver.single_tree import plan_single_tree
 from iswitch.plan.solver.sites import Upgrade
 from iswitch.plan.topology.generators import leaf_spine, seed_example
 from iswitch.plan.topology.graph_file import node_link
@@ -94,7 +94,7 @@ def fastest(topology, levels):
 def test_no_tree_is_faster_than_what_is_called_the_best(seed):
     topology = random_topology(seed, switches=3, workers=3, least=True)
     for levels in (1, None):
-        plan = one_tree(topology, levels=levels)
+        plan = plan_single_tree(topology, levels=levels)
         assert plan.rate_gbps == pytest.approx(fastest(topology, levels), rel=1e-6)
         assert plan.gap < 1e-6
 
@@ -105,7 +105,7 @@ def test_the_seed_example_by_search_and_by_program():
     graph = whole.graph.copy()
     graph.remove_nodes_from(["W3", "W4", "W6", "W8"])
     topology = Topology(graph)
-    assert one_tree(topology).rate_gbps == pytest.approx(fastest(topology, 1), rel=1e-6)
+    assert plan_single_tree(topology).rate_gbps == pytest.approx(fastest(topology, 1), rel=1e-6)
 
 
 @pytest.mark.parametrize("returning", ["multicast", "unicast", "none"])
@@ -122,13 +122,13 @@ def test_results_have_to_share_cables_with_gradients(returning):
         graph.add_node(worker, kind="host")
         graph.add_edge(worker, switch, bw_gbps=10.0)
     topology = Topology(graph, Job(return_path=returning, overhead_bytes=0, uplink_bytes_per_element=4))
-    plan = one_tree(topology)
+    plan = plan_single_tree(topology)
     assert (
         plan.rate_gbps
         == pytest.approx(fastest(topology, 1))
         == pytest.approx({"multicast": 4 / 3, "unicast": 1, "none": 1.9}[returning])
     )
-    assert examine(node_link(topology), plan.json())[1] == []
+    assert check_plan(node_link(topology), plan.to_dict())[1] == []
 
 
 def test_a_root_switch_is_chosen_where_there_is_no_ps():
@@ -136,7 +136,7 @@ def test_a_root_switch_is_chosen_where_there_is_no_ps():
     topology = Topology.of(
         graph, aggregates={"leaf1": 40, "leaf2": 40, "leaf3": 40, "spine2": 80}, job=Job(overhead_bytes=0)
     )
-    plan = one_tree(topology, levels=None)
+    plan = plan_single_tree(topology, levels=None)
     assert (plan.rate_gbps, plan.trees[0].root) == (10, "spine2")
 
 
@@ -144,12 +144,12 @@ def test_members_that_a_switch_takes_are_kept():
     graph = leaf_spine(2, 1, 4)
     for switch in ("leaf1", "leaf2", "spine1"):
         graph.nodes[switch].update(aggregates=True, capacity_gbps=1000.0, members=4)
-    plan = one_tree(Topology(graph), levels=None)
-    assert examine(node_link(Topology(graph)), plan.json())[1] == []
+    plan = plan_single_tree(Topology(graph), levels=None)
+    assert check_plan(node_link(Topology(graph)), plan.to_dict())[1] == []
     for switch in ("leaf1", "leaf2", "spine1"):
         graph.nodes[switch]["members"] = 3
     with pytest.raises(TopologyError, match="no tree reaches all workers"):
-        one_tree(Topology(graph), levels=None)
+        plan_single_tree(Topology(graph), levels=None)
 
 
 def test_slots_bound_the_rate():
@@ -158,21 +158,21 @@ def test_slots_bound_the_rate():
         graph = seed_example().graph.copy()
         for switch in ("S1", "S2", "S3"):
             graph.nodes[switch]["slots"] = slots
-        assert one_tree(Topology(graph)).rate_gbps == pytest.approx(rate)
+        assert plan_single_tree(Topology(graph)).rate_gbps == pytest.approx(rate)
 
 
 def test_neighbours_only_where_that_is_asked_for():
     topology = Topology.of(leaf_spine(2, 2, 2), aggregates={"leaf1": 20, "leaf2": 40, "spine1": 80})
-    for child, path in one_tree(topology, levels=None, adjacent=True).trees[0].up.items():
+    for child, path in plan_single_tree(topology, levels=None, adjacent=True).trees[0].up.items():
         assert len(path) == 2, child
 
 
 @pytest.mark.parametrize("kind", ["tree", "trees"])
 def test_workers_at_a_switch_that_does_not_sum_have_no_neighbour_that_does(kind):
     topology = Topology.of(leaf_spine(2, 1, 2), aggregates={"leaf1": 20, "spine1": 80})
-    assert plan_of(topology, kind).rate_gbps > 0
+    assert make_plan(topology, kind).rate_gbps > 0
     with pytest.raises(TopologyError, match=r"with --adjacent|look at members"):
-        plan_of(topology, kind, adjacent=True)
+        make_plan(topology, kind, adjacent=True)
 
 
 def test_switches_are_upgraded_where_that_brings_most():
@@ -181,9 +181,9 @@ def test_switches_are_upgraded_where_that_brings_most():
         graph.nodes[switch]["aggregates"] = False
     topology = Topology(graph)
     for count in (1, 2, 3):
-        plan = one_tree(topology, levels=None, upgrade=Upgrade(count, 9.0))
+        plan = plan_single_tree(topology, levels=None, upgrade=Upgrade(count, 9.0))
         alone = [
-            one_tree(topology.with_capacity(dict.fromkeys(chosen, 9.0)), levels=None)
+            plan_single_tree(topology.with_capacity(dict.fromkeys(chosen, 9.0)), levels=None)
             for chosen in combinations(("S1", "S2", "S3"), count)
         ]
         assert plan.rate_gbps == pytest.approx(max(one.rate_gbps for one in alone))
@@ -197,13 +197,13 @@ def test_what_is_proved_when_time_is_up_holds():
         ps="leaf1-h1",
         aggregates={f"leaf{leaf}": 25 + 5 * leaf for leaf in range(1, 7)} | {"spine1": 60, "spine2": 60},
     )
-    hurried = one_tree(topology, time_s=0.3)
-    assert examine(node_link(topology), hurried.json(), levels=1)[1] == []
-    assert hurried.bound_gbps >= one_tree(topology).rate_gbps * (1 - 1e-6)
+    hurried = plan_single_tree(topology, time_s=0.3)
+    assert check_plan(node_link(topology), hurried.to_dict(), levels=1)[1] == []
+    assert hurried.bound_gbps >= plan_single_tree(topology).rate_gbps * (1 - 1e-6)
 
 
 def test_parameters_wrong():
     with pytest.raises(ValueError, match="levels must be at least 1 or None, not 0"):
-        one_tree(seed_example(), levels=0)
+        plan_single_tree(seed_example(), levels=0)
     with pytest.raises(ValueError, match="time_s must be above 0, not 0"):
-        one_tree(seed_example(), time_s=0)
+        plan_single_tree(seed_example(), time_s=0)

@@ -10,7 +10,7 @@ import numpy as np
 from iswitch.plan.allreduce.model.bounds import bounds
 from iswitch.plan.allreduce.model.network import Network
 from iswitch.plan.allreduce.model.schedule import Flow, Op, Schedule
-from iswitch.plan.solver.linear_program import INFINITY, Program
+from iswitch.plan.solver.linear_program import INFINITY, LinearProgram
 
 __all__ = ["Exact", "exact"]
 
@@ -31,16 +31,16 @@ class _No(Enum):
     UNDECIDED = "not known in time"
 
 
-class _Program(Program):
+class _RoundsProgram(LinearProgram):
     """Rows of hops, chunks and rounds."""
 
     def binaries(self, *shape: int) -> np.ndarray:
-        return np.array([self.variable(0, 1, integer=True) for _ in range(prod(shape))]).reshape(shape)
+        return np.array([self.add_variable(0, 1, integer=True) for _ in range(prod(shape))]).reshape(shape)
 
     def sums(self, low: float, high: float, plus: np.ndarray, minus: np.ndarray | None = None) -> None:
         """low <= sum of `plus` less that of `minus` <= high; each variable once."""
         less = {} if minus is None else dict.fromkeys(minus.ravel().tolist(), -1.0)
-        self.row(dict.fromkeys(plus.ravel().tolist(), 1.0) | less, low, high)
+        self.add_row(dict.fromkeys(plus.ravel().tolist(), 1.0) | less, low, high)
 
 
 def exact(network: Network, *, time_limit_s: float = 60.0, most: int | None = None) -> Exact:
@@ -64,7 +64,7 @@ def exact(network: Network, *, time_limit_s: float = 60.0, most: int | None = No
 def _within(network: Network, rounds: int, time_limit_s: float) -> Schedule | _No:
     size, hops = network.size, len(network.hops)
     source, target = network.source, network.target
-    program = _Program()
+    program = _RoundsProgram()
     gather, spread = program.binaries(hops, size, rounds), program.binaries(hops, size, rounds)
     for root in range(size):
         program.sums(0, 0, gather[source == root, root])

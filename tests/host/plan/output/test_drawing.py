@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from iswitch.plan.output.picture import picture
-from iswitch.plan.schemes import plan_of
+from iswitch.plan.output.drawing import draw_svg
+from iswitch.plan.schemes import make_plan
 from iswitch.plan.topology.generators import fat_tree, leaf_spine, seed_example
 from iswitch.plan.topology.topology import Topology
 from sim.bench.fabrics import random_topology
@@ -14,7 +14,7 @@ NAMES = {"": "http://www.w3.org/2000/svg"}
 
 
 def drawn(topology, kind="tree"):
-    return ElementTree.fromstring(picture(topology, plan_of(topology, kind)))
+    return ElementTree.fromstring(draw_svg(topology, make_plan(topology, kind)))
 
 
 def texts(root):
@@ -35,8 +35,8 @@ def test_the_seed_example_has_its_loads():
     [seed_example(), Topology.of(leaf_spine(3, 2, 4, uplink_gbps=10), aggregates={"leaf1": 200, "leaf2": 200})],
 )
 def test_arrows_go_where_streams_go(topology, kind):
-    plan = plan_of(topology, kind)
-    root = ElementTree.fromstring(picture(topology, plan))
+    plan = make_plan(topology, kind)
+    root = ElementTree.fromstring(draw_svg(topology, plan))
     at = {
         node.text: (float(node.get("x")), float(node.get("y")) + 5)
         for node in root.iterfind(".//text[@font-weight='bold']", NAMES)

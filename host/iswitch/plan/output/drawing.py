@@ -1,4 +1,4 @@
-"""A plan as an SVG picture: switches, cables with what they carry of what they can, and who sums whom."""
+"""A plan as an SVG drawing: switches, cables with their loads, and which node sums which workers."""
 
 from collections import defaultdict
 from html import escape
@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import networkx as nx
 
-from iswitch.plan.output.words import gbps, listed
-from iswitch.plan.solver.tree import Plan, Resource, capacities, used
+from iswitch.plan.output.words import format_gbps, join_names
+from iswitch.plan.solver.tree import Plan, Resource, capacities, total_loads
 from iswitch.plan.topology.topology import Topology, natural_key
 
-__all__ = ["picture"]
+__all__ = ["draw_svg"]
 
 COLOURS = ("#1b6ca8", "#c2571a", "#2e7d32", "#7b3fa0", "#a3274b", "#00796b", "#6d4c41", "#546e7a")
 FULL, BUSY, FREE, INK, PAPER = "#c62828", "#e09f1f", "#9aa5ae", "#1c2328", "#ffffff"
@@ -19,8 +19,11 @@ HEAD, LEGEND, LEAST = 52, 34, 810
 
 
 class _Canvas:
-    """Where everything is. A box of workers is those of one place with one home; boxes of a switch stand below it, and
-    switches above those they have below them."""
+    """The position of everything.
+
+    A box holds the workers of one switch with one home. Boxes stand below their switch, and switches above those that
+    are nearer to workers.
+    """
 
     def __init__(self, topology: Topology, plan: Plan):
         self.topology, self.plan, self.tree = topology, plan, plan.trees[0]
@@ -62,13 +65,16 @@ class _Canvas:
             self.at[topology.ps] = (self.at[min(topology.graph[topology.ps], key=natural_key)][0], HEAD + 30)
         self.base = floor + ROW * 0.75
         self.height = self.base + 40 + LEGEND
-        places = sorted(self.tree.summing, key=natural_key)
+        places = sorted(self.tree.summing_nodes, key=natural_key)
         self.colour = {place: COLOURS[number % len(COLOURS)] for number, place in enumerate(places)}
 
 
-def picture(topology: Topology, plan: Plan) -> str:
-    """Loads are of all trees, arrows and homes of the fastest. Solid arrows are sums, dashed ones gradients, in the
-    colour of who adds them up."""
+def draw_svg(topology: Topology, plan: Plan) -> str:
+    """Return the drawing as SVG text.
+
+    Loads are of all trees; arrows and homes are of the fastest one. Solid arrows are sums, dashed ones gradients, in the
+    colour of the node that sums them.
+    """
     canvas = _Canvas(topology, plan)
     more = f", the fastest of {len(plan.trees)} trees" if len(plan.trees) > 1 else ""
     parts = [
@@ -82,15 +88,16 @@ def picture(topology: Topology, plan: Plan) -> str:
             for number, colour in enumerate(COLOURS)
         )
         + "</defs>",
-        f'<text x="{EDGE}" y="28" font-size="16" font-weight="bold">{escape(plan.scheme)}{more}: {gbps(plan.rate_gbps)} Gb/s from each of '
+        f'<text x="{EDGE}" y="28" font-size="16" font-weight="bold">{escape(plan.scheme)}{more}: {format_gbps(plan.rate_gbps)} Gb/s from each of '
         f"{len(canvas.tree.homes)} workers</text>",
     ]
     parts += _cables(canvas) + _workers(canvas) + _nodes(canvas) + _legend(canvas)
     return "\n".join(parts) + "\n</svg>\n"
 
 
-def _shade(load: float, room: float) -> str:
-    return FULL if load >= room * (1 - 1e-6) else BUSY if load >= 0.8 * room else FREE
+def _shade(load: float, capacity: float) -> str:
+    """Return the colour of a load."""
+    return FULL if load >= capacity * (1 - 1e-6) else BUSY if load >= 0.8 * capacity else FREE
 
 
 def _short(value: float) -> str:
@@ -98,7 +105,7 @@ def _short(value: float) -> str:
 
 
 def _text(x: float, y: float, text: str, colour: str = INK, more: str = "") -> str:
-    """In the middle of x, with paper behind it."""
+    """Return text that is centred at x, with a margin in the colour of the paper."""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="{colour}" stroke="{PAPER}" stroke-width="4" paint-order="stroke" '
         f'stroke-linejoin="round"{more}>{escape(text)}</text>'
@@ -106,9 +113,12 @@ def _text(x: float, y: float, text: str, colour: str = INK, more: str = "") -> s
 
 
 def _cables(canvas: _Canvas) -> list[str]:
-    """Between switches and to the ps: a grey line, above it the streams that go along, in the middle the loads of both
-    directions."""
-    topology, load, room = canvas.topology, used(canvas.topology, canvas.plan.trees), capacities(canvas.topology)
+    """Draw the cables between switches and to the ps: a line, the streams above it, the loads of both directions."""
+    topology, load, available = (
+        canvas.topology,
+        total_loads(canvas.topology, canvas.plan.trees),
+        capacities(canvas.topology),
+    )
     streams: dict[tuple[str, str], list[tuple[str, bool]]] = defaultdict(list)
     for child, path in canvas.tree.up.items():
         for hop in pairwise(path):
@@ -123,11 +133,11 @@ def _cables(canvas: _Canvas) -> list[str]:
         if a not in canvas.at or b not in canvas.at:
             continue
         (ax, ay), (bx, by) = canvas.at[a], canvas.at[b]
-        # Cables along a row go over what stands between their ends.
+        # A cable along a row bends around nodes between its ends.
         between = [other for other, (x, y) in canvas.at.items() if y == ay == by and min(ax, bx) < x < max(ax, bx)]
         bend = 150 if between else 0
         there, back = load.get(Resource("link", a, b), 0.0), load.get(Resource("link", b, a), 0.0)
-        most = room[Resource("link", a, b)]
+        most = available[Resource("link", a, b)]
         colour = _shade(max(there, back), most)
         parts.append(
             f'<path d="M{ax:.1f} {ay:.1f}Q{(ax + bx) / 2:.1f} {(ay + by) / 2 - bend:.1f} {bx:.1f} {by:.1f}" fill="none" stroke="{colour}" '
@@ -138,12 +148,12 @@ def _cables(canvas: _Canvas) -> list[str]:
             shift = (lane - (len(lanes) - 1) / 2) * 5
             number = COLOURS.index(canvas.colour[home])
             parts.append(
-                f'<path d="{_cut(canvas, a, b, bend, shift, back=at == b)}" fill="none" stroke="{canvas.colour[home]}" stroke-width="2.5"'
+                f'<path d="{_visible_part(canvas, a, b, bend, shift, back=at == b)}" fill="none" stroke="{canvas.colour[home]}" stroke-width="2.5"'
                 f'{"" if summed else " stroke-dasharray=" + chr(34) + "5 4" + chr(34)} marker-end="url(#to{number})"/>'
             )
         if not (name := topology.graph.edges[a, b].get("name")) and not there and not back:
             continue
-        # Nearer to the end with fewer cables, lest labels meet; arrows say up and down, or right and left.
+        # The label is nearer to the end with fewer cables, so that labels do not meet. Arrows show the directions.
         low = 0.5 if ay == by or topology.ps in (a, b) else 0.22 if ay > by else 0.78
         mx, my = ax + (bx - ax) * low, ay + (by - ay) * low - bend / 2
         first = (ay > by) if ay != by else ax < bx
@@ -162,8 +172,8 @@ def _cables(canvas: _Canvas) -> list[str]:
     return parts + [label for label in labels if label]
 
 
-def _cut(canvas: _Canvas, a: str, b: str, bend: float, shift: float, *, back: bool) -> str:
-    """The part of a cable's curve that no node covers, from a to b, or back."""
+def _visible_part(canvas: _Canvas, a: str, b: str, bend: float, shift: float, *, back: bool) -> str:
+    """Return the path of the part of a cable's curve that no node covers, from a to b, or `back`."""
     (ax, ay), (bx, by) = canvas.at[a], canvas.at[b]
     cx, cy = (ax + bx) / 2, (ay + by) / 2 - bend
     point = lambda t: (
@@ -181,7 +191,8 @@ def _cut(canvas: _Canvas, a: str, b: str, bend: float, shift: float, *, back: bo
 
 
 def _workers(canvas: _Canvas) -> list[str]:
-    load, room = used(canvas.topology, canvas.plan.trees), capacities(canvas.topology)
+    """Draw the boxes of workers and their cables."""
+    load, available = total_loads(canvas.topology, canvas.plan.trees), capacities(canvas.topology)
     parts = []
     for switch, home, workers, x in canvas.boxes:
         sx, sy = canvas.at[switch]
@@ -189,7 +200,7 @@ def _workers(canvas: _Canvas) -> list[str]:
         colour, number = canvas.colour[home], COLOURS.index(canvas.colour[home])
         parts.append(
             f'<path d="M{x:.1f} {canvas.base - 18:.1f}L{sx:.1f} {sy + 26:.1f}" fill="none" '
-            f'stroke="{_shade(load.get(cable, 0.0), room[cable])}" stroke-opacity="0.35" stroke-width="8"/>'
+            f'stroke="{_shade(load.get(cable, 0.0), available[cable])}" stroke-opacity="0.35" stroke-width="8"/>'
         )
         parts.append(
             f'<path d="M{x:.1f} {canvas.base - 18:.1f}L{(x + 3 * sx) / 4:.1f} {(canvas.base - 18 + 3 * (sy + 26)) / 4:.1f}" fill="none" '
@@ -199,7 +210,7 @@ def _workers(canvas: _Canvas) -> list[str]:
             f'<rect x="{x - BOX / 2:.1f}" y="{canvas.base - 18:.1f}" width="{BOX}" height="36" rx="6" fill="{PAPER}" stroke="{colour}" '
             'stroke-width="2"/>'
         )
-        name = listed(workers)
+        name = join_names(workers)
         shown = name if len(name) < 17 else f"{len(workers)} workers"
         title = f"<title>{escape(name)}</title>"
         parts.append(f'<text x="{x:.1f}" y="{canvas.base - 2:.1f}" text-anchor="middle">{title}{escape(shown)}</text>')
@@ -210,8 +221,8 @@ def _workers(canvas: _Canvas) -> list[str]:
             _text(
                 (x + sx) / 2,
                 (canvas.base - 18 + sy + 26) / 2 + 8,
-                f"{_short(load.get(cable, 0.0))}/{_short(room[cable])}",
-                FULL if load.get(cable, 0.0) >= room[cable] * (1 - 1e-6) else INK,
+                f"{_short(load.get(cable, 0.0))}/{_short(available[cable])}",
+                FULL if load.get(cable, 0.0) >= available[cable] * (1 - 1e-6) else INK,
                 ' font-size="11"',
             )
         )
@@ -219,7 +230,12 @@ def _workers(canvas: _Canvas) -> list[str]:
 
 
 def _nodes(canvas: _Canvas) -> list[str]:
-    topology, load, room = canvas.topology, used(canvas.topology, canvas.plan.trees), capacities(canvas.topology)
+    """Draw the switches and the ps."""
+    topology, load, available = (
+        canvas.topology,
+        total_loads(canvas.topology, canvas.plan.trees),
+        capacities(canvas.topology),
+    )
     parts = []
     for node, (x, y) in canvas.at.items():
         colour = canvas.colour.get(node, FREE)
@@ -234,11 +250,11 @@ def _nodes(canvas: _Canvas) -> list[str]:
         text = (
             "forwards"
             if not taken
-            else f"sums {_short(taken)}/{_short(room[resource])}"
-            if resource in room
+            else f"sums {_short(taken)}/{_short(available[resource])}"
+            if resource in available
             else f"takes {_short(taken)}"
         )
-        full = resource in room and taken >= room[resource] * (1 - 1e-6)
+        full = resource in available and taken >= available[resource] * (1 - 1e-6)
         parts.append(
             f'<text x="{x:.1f}" y="{y + 14:.1f}" text-anchor="middle" font-size="11" fill="{FULL if full else INK}">{text}</text>'
         )
