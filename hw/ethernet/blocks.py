@@ -1,5 +1,4 @@
-"""The blocks of 64B/66B: which there are, in which order they may come, and what turns XGMII words into them and
-back."""
+"""The blocks of 64B/66B: their formats, their legal order, and the conversion of XGMII words to blocks and back."""
 
 from enum import Enum
 
@@ -26,7 +25,7 @@ __all__ = ["Block", "Decoder", "Encoder"]
 
 LANES = 8
 DATA_HEADER, CONTROL_HEADER = 0b10, 0b01
-"""The sync header's first bit lowest: "01" and "10" of clause 49.2.4.3."""
+"""Sync headers, first bit lowest: "01" and "10" of clause 49.2.4.3."""
 
 FORMATS = {
     "CCCCCCCC": 0x1E,
@@ -45,24 +44,24 @@ FORMATS = {
     "DDDDDDTC": 0xE1,
     "DDDDDDDT": 0xFF,
 }
-"""Figure 49-7: what the lanes hold, from lane 0 on, and the block type field."""
+"""Figure 49-7: the content of the lanes, from lane 0 on, and the block type field."""
 CODES = {IDLE: 0x00, 0x06: 0x06, ERROR: 0x1E, 0x1C: 0x2D, 0x3C: 0x33, 0x7C: 0x4B, 0xBC: 0x55, 0xDC: 0x66, 0xF7: 0x78}
 """Table 49-1: control characters (idle, low power idle, error, reserved 0 to 5) and their codes of 7 bits."""
 ORDERED_SETS = {SEQUENCE: 0x0, SIGNAL: 0xF}
 """Table 49-1: O codes, of 4 bits."""
 DATA_FORMAT = len(FORMATS)
-"""Formats are numbered; this is the one behind those with a block type field."""
+"""Number of the data format, after those with a block type field."""
 
 
 class Block(data.Struct):
-    """66 bits, what is sent first lowest; `payload` before it is scrambled."""
+    """66 bits, the bit that is sent first lowest; `payload` before scrambling."""
 
     header: 2
     payload: 64
 
 
 class Kind(Enum):
-    """Of a block or a word, clause 49.2.13.2.3; ERROR: what none of the others is."""
+    """Kind of a block or a word, clause 49.2.13.2.3; ERROR is every other content."""
 
     ERROR = 0
     CONTROL = 1
@@ -72,7 +71,8 @@ class Kind(Enum):
 
 
 class State(Enum):
-    """Of both machines, figures 49-16 and 49-17: INIT, C and T go on alike, so they are OUTSIDE a frame."""
+    """State of both state machines, figures 49-16 and 49-17. INIT, C and T have the same successors, so they are one
+    state, OUTSIDE a frame."""
 
     OUTSIDE = 0
     INSIDE = 1
@@ -84,7 +84,7 @@ def kind_of(lanes: str) -> Kind:
 
 
 def fields(lanes: str) -> dict[int, tuple[int, int]]:
-    """First bit and width, in the payload, of what each lane has there: starts and terminates are in the type field
+    """Return first bit and width, in the payload, of each lane's content. Starts and terminates are in the type field
     alone."""
     places = {}
     for lane, what in enumerate(lanes):
@@ -98,7 +98,7 @@ def fields(lanes: str) -> dict[int, tuple[int, int]]:
 
 
 def follow(m, state, kind):
-    """The state after a block of that kind."""
+    """Return the state after a block of that kind."""
     after = Signal(State, init=State.ERROR)
     with m.Switch(kind):
         with m.Case(Kind.CONTROL):
@@ -113,7 +113,7 @@ def follow(m, state, kind):
 
 
 class Sorted(data.Struct):
-    """What each lane holds, and its code should it be a control character."""
+    """The content of each lane, and its code if it is a control character."""
 
     data: 64
     codes: data.ArrayLayout(7, LANES)
@@ -127,7 +127,7 @@ class Sorted(data.Struct):
 
 
 class Chosen(data.Struct):
-    """The format that fits."""
+    """The matching format."""
 
     data: 64
     codes: data.ArrayLayout(7, LANES)
@@ -137,8 +137,8 @@ class Chosen(data.Struct):
 
 
 class Encoder(wiring.Component):
-    """XGMII words become blocks (clause 49.2.4). A word every cycle, LATENCY cycles later. What is no possible word, or
-    not where it may come, becomes a block of errors (figure 49-16)."""
+    """Converts XGMII words to blocks (clause 49.2.4). One word every cycle, LATENCY cycles later. A word that is not
+    legal, or not legal in this state, becomes a block of errors (figure 49-16)."""
 
     LATENCY = 4
 
@@ -182,7 +182,7 @@ class Encoder(wiring.Component):
             "T": found.is_terminate,
             "O": found.is_ordered,
         }
-        # At most one format fits, so numbers and kinds are put together without an order; ERROR is what is left.
+        # At most one format fits, so numbers and kinds are combined without priority; no match is ERROR.
         fits = {}
         for number, lanes in enumerate([*FORMATS, LANES * "D"]):
             fits[number] = Signal(name=f"fits_{lanes}")
@@ -228,8 +228,8 @@ class Encoder(wiring.Component):
 
 
 class Taken(data.Struct):
-    """A block taken apart: characters are those of its codes, if it has codes; `known` says of which there are any,
-    `ordered` of the O codes."""
+    """A block taken apart: the characters of its codes, if it has codes; `known` marks the valid codes, `ordered` the
+    valid O codes."""
 
     payload: 64
     characters: data.ArrayLayout(8, LANES)
@@ -241,7 +241,7 @@ class Taken(data.Struct):
 
 
 class Read(data.Struct):
-    """A block of which it is known what it is."""
+    """A block of known kind."""
 
     payload: 64
     characters: data.ArrayLayout(8, LANES)
@@ -250,12 +250,9 @@ class Read(data.Struct):
 
 
 class Decoder(wiring.Component):
-    """Blocks become XGMII words (clause 49.2.11). A block every cycle, LATENCY cycles later.
-
-    What is no possible block, or not where it may come, becomes a word of errors; so does a terminate with a block
-    behind it that cannot follow a frame (figure 49-17). While `fault` is set, which is no lock or too many errors, the
-    words are local faults.
-    """
+    """Converts blocks to XGMII words (clause 49.2.11). One block every cycle, LATENCY cycles later. A block that is not
+    legal, or not legal in this state, becomes a word of errors, and so does a terminate before a block that cannot
+    follow a frame (figure 49-17). While `fault` is 1 (no lock, or too many errors), the words are local faults."""
 
     LATENCY = 4
 
@@ -313,7 +310,7 @@ class Decoder(wiring.Component):
                 with m.Default():
                     m.d.sync += read.kind.eq(Kind.DATA)
 
-        # A terminate is one only if what follows can follow it.
+        # A terminate is legal only if the next block may follow a frame.
         block, state, kind = Signal(Read, init={"kind": Kind.CONTROL}), Signal(State), Signal(Kind)
         m.d.sync += block.eq(read)
         m.d.comb += kind.eq(block.kind)

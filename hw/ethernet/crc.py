@@ -15,31 +15,31 @@ POLYNOMIAL = 0xEDB88320
 """IEEE 802.3 clause 3.2.9, bit 0 of each byte first: the coefficient of x^31 is bit 0."""
 START = 0xFFFFFFFF
 RESIDUE = 0x2144DF1C
-"""What `fcs` is over a frame and its own FCS: the same for all frames."""
+"""Value of `fcs` over a frame and its own FCS, the same for all frames."""
 BYTES = 8
 
 
 def after(state: int, zeros: int) -> int:
-    """The register after so many bytes of zeros."""
+    """Return the register after a number of zero bytes."""
     for _ in range(8 * zeros):
         state = state >> 1 ^ (POLYNOMIAL if state & 1 else 0)
     return state
 
 
 def tree(bits: list) -> Signal:
-    """Their exclusive or, by the shallowest tree."""
+    """Return the exclusive or of the terms, as the shallowest tree."""
     while len(bits) > 1:
         bits = [reduce(xor, bits[k : k + 6]) for k in range(0, len(bits), 6)]
     return bits[0] if bits else Const(0, 1)
 
 
 def linear(columns: list[int], bits) -> list:
-    """Bits of the exclusive or of those columns whose bit is set."""
+    """Return the bits of the exclusive or of the columns whose bit is set."""
     return [tree([bit for bit, column in zip(bits, columns, strict=True) if column >> row & 1]) for row in range(32)]
 
 
 class Aligned(data.Struct):
-    """The bytes stand at the word's end, zeros before them: zeros in front change nothing in a register of zeros."""
+    """The bytes at the end of the word, behind zeros: leading zeros change nothing in a register of zeros."""
 
     word: 8 * BYTES
     count: range(BYTES + 1)
@@ -48,7 +48,7 @@ class Aligned(data.Struct):
 
 
 class Folded(data.Struct):
-    """The word alone, as the register would be behind it."""
+    """The register after the word alone."""
 
     fold: 32
     count: range(BYTES + 1)
@@ -57,7 +57,7 @@ class Folded(data.Struct):
 
 
 class Summed(data.Struct):
-    """At a frame's end: the register before its last word, still to be moved by that word's bytes."""
+    """At the end of a frame: the register before the last word, not yet advanced by that word's bytes."""
 
     state: 32
     fold: 32
@@ -66,7 +66,7 @@ class Summed(data.Struct):
 
 
 class Moved4(data.Struct):
-    """Moved by 8 or by 4 bytes, if it has so many."""
+    """Advanced by 8 or by 4 bytes, if the word has as many."""
 
     state: 32
     fold: 32
@@ -87,12 +87,12 @@ class Moved1(data.Struct):
 
 
 class Crc32(wiring.Component):
-    """CRC-32 of frames that come in words of up to 8 bytes; a frame ends with `last`, and the next one may begin right
-    behind.
+    """CRC-32 of frames in words of up to 8 bytes. A frame ends with `last`, and the next one may begin in the next
+    cycle.
 
-    Only the last word may be short, even empty (`count` 0). `fcs` stands, for one cycle marked by `done`, LATENCY
-    cycles behind the last word: byte 0 goes out first. One word a cycle, with any pauses. Two to three LUTs of six
-    inputs between registers.
+    Only the last word may be short, even empty (`count` 0). `fcs` is valid in the cycle with `done`, LATENCY cycles
+    after the last word; its byte 0 is sent first. One word a cycle, with any pauses. Two to three LUTs of six inputs
+    between registers.
     """
 
     STAGES = (Aligned, Folded, Summed, Moved4, Moved2, Moved1)
@@ -114,8 +114,8 @@ class Crc32(wiring.Component):
         m = Module()
         pipe = Stages(m, self.STAGES)
         by = {zeros: [after(1 << bit, zeros) for bit in range(32)] for zeros in (1, 2, 4, 8)}
-        # A byte of the word meets the register's lowest eight bits, and all bytes from itself to the word's end move
-        # it.
+        # Each byte of the word is added to the register's lowest eight bits, and the bytes from there to the end
+        # of the word advance it.
         word_columns = [after(1 << bit % 8, BYTES - bit // 8) for bit in range(8 * BYTES)]
 
         shifted = Signal(8 * BYTES)
@@ -137,7 +137,7 @@ class Crc32(wiring.Component):
         summed = pipe.then(Summed, state=state)
 
         def moves(stage, zeros, *, all_of_them=None):
-            """The stage's register behind `zeros` bytes if it has these, behind all eight if it has them."""
+            """Return the register advanced by `zeros` bytes if the word has as many, and by eight if it has eight."""
             out = Signal(32, name=f"behind_{zeros}")
             for row, bit in enumerate(linear(by[zeros], stage.state)):
                 chosen = Mux(stage.count & zeros != 0, bit, stage.state[row])

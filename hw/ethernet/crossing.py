@@ -1,4 +1,4 @@
-"""Frames from one clock to another."""
+"""Frames across a clock domain boundary."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
@@ -11,18 +11,18 @@ __all__ = ["Crossing"]
 
 
 class Crossing(wiring.Component):
-    """A memory of `depth` words between the clock domains `write` (`i`) and `read` (`o`). One word a cycle on both
-    sides, each may wait.
+    """A FIFO of `depth` words from clock domain `write` (`i`) to `read` (`o`). One word a cycle on both sides; both may
+    stall.
 
-    With `whole`, a frame appears only when it is in the memory to its last word, and then without a pause; a frame that
-    does not fit would never appear, and no more than half as many frames as words are held. A word is offered from the
-    second edge of `read` on behind the edge of `write` that took it (the third, if a synchroniser hesitates), with
-    `whole` the first word so behind the edge after the last one's.
+    With `whole` it stores and forwards: a frame appears when its last word is stored, and then without a pause. A
+    longer frame than the memory would never appear, and the FIFO holds at most half as many frames as words. A word is
+    offered from the second edge of `read` after the edge of `write` that stored it (the third, if a synchroniser
+    hesitates); with `whole` the first word so after the last word's edge.
 
-    Either side may be reset by itself, for at least 4 cycles of the slower clock. What is in the memory is lost when
-    `write` is reset, and a frame that has begun to leave ends there with an error; when `read` is reset, the rest of
-    such a frame is skipped. So no frame ends as if it were whole which is not. Where both sides are always reset
-    together, and LUTs are scarce, `hw.board.ecp5.crossing` is the smaller one.
+    Either side may be reset alone, for at least 4 cycles of the slower clock. A reset of `write` loses the content of
+    the memory, and a frame that has begun to leave ends with an error. A reset of `read` skips the rest of such a
+    frame. So no incomplete frame ends without an error. Where both sides are always reset together and LUTs are scarce,
+    `hw.board.ecp5.crossing` is smaller.
     """
 
     def __init__(self, *, bus_bits: int, depth: int, whole: bool = False):
@@ -43,7 +43,8 @@ class Crossing(wiring.Component):
         ]
         may_begin = Signal()
         if self.whole:
-            # One entry for each whole frame, written a cycle behind its last word: who sees it will find that.
+            # One entry for each complete frame, written a cycle after its last word: a reader that sees the entry finds
+            # the word.
             m.submodules.frames = frames = AsyncFIFO(width=1, depth=self.depth // 2, r_domain="read", w_domain="write")
             ended = Signal()
             m.d.write += ended.eq(words.w_en & self.i.payload.last)
@@ -53,8 +54,8 @@ class Crossing(wiring.Component):
         else:
             m.d.comb += may_begin.eq(1)
 
-        # `inside` is where the memory's exit is, and survives a reset as the memory does; `begun` is what the reader
-        # has seen.
+        # `inside`: the memory's output is inside a frame; survives a reset, as the memory does. `begun`: the reader
+        # has seen a first word.
         word, inside, begun, cut = words.r_data, Signal(reset_less=True), Signal(), Signal()
         skips, takes = Signal(), Signal()
         payload = Signal(shape)

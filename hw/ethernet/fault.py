@@ -1,4 +1,4 @@
-"""Link fault signalling: what the other end says of the link while it carries no frames."""
+"""Link fault signalling: sequences by which the link partner reports a fault while the link carries no frames."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
@@ -9,17 +9,17 @@ from hw.ethernet.xgmii import LOCAL_FAULT, REMOTE_FAULT, Xgmii
 __all__ = ["LinkFault"]
 
 SEQUENCES = 4
-"""Of one kind until it is believed (clause 46.3.4.2)."""
+"""Sequences of one kind before the fault is accepted (clause 46.3.4.2)."""
 LAPSE_WORDS = 128 // 2
-"""Of two columns, without any such sequence."""
+"""Words of two columns without a sequence after which the fault is over."""
 
 
 class LinkFault(wiring.Component):
-    """The fault machine of clause 46.3.4.2, two columns a cycle.
+    """The fault state machine of clause 46.3.4.2, two columns a cycle.
 
-    `local` or `remote` is set once four sequences of that kind have come, none of the other kind between them and fewer
-    than 128 columns from one to the next, and cleared after 128 columns without any. It follows the word that decides
-    it by 2 cycles. Two sequences of different kinds in one word count as the later one alone.
+    `local` or `remote` is set after four sequences of that kind, with no sequence of the other kind between them and
+    fewer than 128 columns from one to the next. The signal falls after 128 columns without a sequence, and follows the
+    deciding word by 2 cycles. If one word has two sequences of different kinds, only the later one counts.
     """
 
     def __init__(self):

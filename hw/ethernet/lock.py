@@ -1,4 +1,4 @@
-"""Where blocks begin: the receiver's lock on sync headers, and whether they are too often wrong."""
+"""Block lock: the receiver's alignment to sync headers, and the monitor of wrong ones."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
@@ -8,15 +8,16 @@ __all__ = ["BerMonitor", "BlockLock"]
 
 WINDOW = 64
 INVALID_MAX = 16
-"""Clause 49.2.13.2.4: headers looked at, and how many wrong ones of these lose the lock."""
+"""Clause 49.2.13.2.4: headers in a window, and the number of wrong ones that loses the lock."""
 
 
 class BlockLock(wiring.Component):
-    """The lock machine of figure 49-14. A header every cycle.
+    """The block lock state machine of figure 49-14. A header every cycle.
 
-    `locked` after 64 headers that are all "01" or "10"; lost with the 16th wrong one among 64, and never looked for in
-    the middle of these. Without lock every wrong header makes `slip`, for a cycle, as losing it does: the transceiver
-    is to move by a bit, and has `slip_cycles` cycles, in which nothing is looked at. Both follow the header by 1 cycle.
+    `locked` rises after 64 headers that are all "01" or "10", and falls with the 16th wrong one among 64. It never
+    rises in the middle of these. Without lock, and when the lock is lost, a wrong header sets `slip` for a cycle: the
+    transceiver must then move by a bit, and has `slip_cycles` cycles, in which headers are ignored. Both outputs follow
+    the header by 1 cycle.
     """
 
     def __init__(self, *, slip_cycles: int):
@@ -35,7 +36,7 @@ class BlockLock(wiring.Component):
             is_valid, is_end = self.header[0] ^ self.header[1], seen == WINDOW - 1
             m.d.sync += seen.eq(seen + 1)
             with m.If(is_end):
-                # Without lock no window ends that has a wrong header: that slips, below.
+                # Without lock a window with a wrong header never ends: the header makes a slip, below.
                 m.d.sync += [invalid.eq(0), self.locked.eq(1)]
             with m.If(~is_valid):
                 with m.If(~self.locked | (invalid == INVALID_MAX - 1)):
@@ -52,11 +53,9 @@ class BlockLock(wiring.Component):
 
 
 class BerMonitor(wiring.Component):
-    """The machine of figure 49-15. A header every cycle.
-
-    `high` as soon as `limit` headers were wrong within `blocks`, through the end of the first such window with fewer.
-    Nothing is counted while not `locked`. 10GBASE-R: 16 in 125 us.
-    """
+    """The state machine of figure 49-15. A header every cycle. `high` rises when `limit` headers within `blocks` are
+    wrong, and falls at the end of the first such window with fewer. Nothing is counted while `locked` is 0. 10GBASE-R:
+    16 in 125 us."""
 
     def __init__(self, *, blocks: int, limit: int):
         if not 1 <= limit <= blocks:

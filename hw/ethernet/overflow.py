@@ -1,4 +1,4 @@
-"""What becomes of frames that nobody has room for."""
+"""Frames from a stream that cannot stall into one that can: truncated or lost frames are reported."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -12,12 +12,12 @@ OWED_MAX = 255
 
 
 class Overflow(wiring.Component):
-    """From a stream that cannot wait to one that can. One word a cycle, 1 cycle later.
+    """From a stream that cannot stall to one that can. One word a cycle, 1 cycle later.
 
-    A frame with a word that finds no room ends there, with an error; one that begins before that has been told is lost,
-    and told by a single word with an error. So for each frame that came there is one `last`, in order, and one with
-    `error` for each that is not whole. To be told takes two cycles without a word, of which a line's gap and preamble
-    give enough; OWED_MAX ends are kept.
+    A frame with a word that finds no room ends there, with an error. A frame that begins before that end was sent is
+    lost, and reported by a single word with an error. So each input frame gives one `last`, in order, and each
+    incomplete one an `error`. The report takes two cycles without a word; a line's gap and preamble give enough of
+    them. OWED_MAX ends are kept.
     """
 
     def __init__(self, *, bus_bits: int):
@@ -34,14 +34,14 @@ class Overflow(wiring.Component):
         first, losing, ended, owed = Signal(init=1), Signal(), Signal(), Signal(range(OWED_MAX + 1))
         room, owes, shut, loses = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
-            # While an end is owed, no frame begins: nothing comes between its words and that.
+            # While an end is owed, no frame begins, so no word comes between a frame and its end.
             owes.eq(owed != 0),
             shut.eq(losing | first & (ended | owes)),
             room.eq(~self.o.valid | self.o.ready),
             loses.eq(shut | ~room),
         ]
-        # Whether there is room is known late in a cycle, so little depends on it: what ends without is counted in the
-        # next.
+        # `ready` arrives late in a cycle, so little logic depends on it: a frame that ends without room is counted in
+        # the next cycle.
         with m.If(room):
             m.d.sync += [self.o.valid.eq(self.i.valid & ~shut | owes), self.o.payload.eq(self.i.payload)]
             with m.If(owes):
@@ -50,5 +50,5 @@ class Overflow(wiring.Component):
             m.d.sync += [first.eq(self.i.payload.last), losing.eq(loses & ~self.i.payload.last)]
         m.d.sync += ended.eq(self.i.valid & self.i.payload.last & loses)
         with m.If(Mux(room & owes, ~ended, ended & (owed != OWED_MAX))):
-            m.d.sync += owed.eq(owed + Mux(ended, 1, OWED_MAX))  # one more, or, modulo OWED_MAX + 1, one less
+            m.d.sync += owed.eq(owed + Mux(ended, 1, OWED_MAX))  # plus one, or minus one modulo OWED_MAX + 1
         return m

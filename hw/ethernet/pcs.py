@@ -14,8 +14,8 @@ __all__ = ["PcsReceiver", "PcsTransmitter"]
 
 
 class PcsTransmitter(wiring.Component):
-    """XGMII words to scrambled blocks, each one LATENCY cycles later. A transceiver that cannot take one every cycle
-    pauses the domain."""
+    """XGMII words to scrambled blocks, each LATENCY cycles later. A transceiver that cannot take one every cycle pauses
+    the clock domain."""
 
     LATENCY = Encoder.LATENCY + 1
 
@@ -36,11 +36,11 @@ class PcsTransmitter(wiring.Component):
 
 
 class PcsReceiver(wiring.Component):
-    """Scrambled blocks to XGMII words, each one LATENCY cycles later.
+    """Scrambled blocks to XGMII words, each LATENCY cycles later.
 
-    `slip`, for one cycle, asks the transceiver to begin blocks a bit later; it has `slip_cycles` cycles to do so. `up`:
-    blocks begin where they should, and not too many are wrong; while not, the words are local faults. `ber_blocks`,
-    `ber_limit`: of the monitor.
+    `slip`, for one cycle, asks the transceiver to begin blocks a bit later; it has `slip_cycles` cycles to do so. `up`
+    is 1 while blocks are aligned and few headers are wrong; otherwise the words are local faults. `ber_blocks` and
+    `ber_limit` belong to the monitor.
     """
 
     LATENCY = 1 + Decoder.LATENCY

@@ -1,4 +1,4 @@
-"""A port of 10 or 25 Gb/s: everything between a transceiver and the switch."""
+"""A port of 10 or 25 Gb/s: MAC and PCS between a transceiver and the switch."""
 
 from amaranth.hdl import DomainRenamer, EnableInserter, Module, Signal
 from amaranth.lib import stream, wiring
@@ -19,36 +19,35 @@ __all__ = ["Port10G"]
 
 RX_WORDS = 32
 SLACK_WORDS = 16
-"""Of the memory for frames that leave: what may be under way between its two sides."""
+"""Words of the egress memory that may be in flight between its two sides."""
 
 
 class Port10G(wiring.Component):
     """MAC and PCS of 10GBASE-R between a transceiver and the switch's words.
 
         rxd, rxh -> PcsReceiver -> Receiver -> Widen -> Overflow -> Crossing -> rx          domain `rx` | `sync`
-        txd, txh <- PcsTransmitter <- Transmitter <- Narrow <- Crossing (whole frames) <- tx       `tx` | `sync`
+        txd, txh <- PcsTransmitter <- Transmitter <- Narrow <- Crossing (store and forward) <- tx  `tx` | `sync`
 
-    Domains `rx`, `tx` and `sync` are the instantiator's (`DomainRenamer` names them for each port). Each may be reset
-    by itself, for at least 4 cycles of the slowest, and no frame comes out as whole for that which is not. Nothing
-    crosses but through `Crossing` and `FFSynchronizer`, which a platform constrains.
+    The instantiator provides the domains `rx`, `tx` and `sync` (`DomainRenamer` names them for each port). Each may be
+    reset alone, for at least 4 cycles of the slowest clock, and no incomplete frame ends without an error. Signals
+    cross clock domains in `Crossing` and `FFSynchronizer` only, which a platform constrains.
 
-    Transceiver. `tx_ready`, `rx_valid`: clock enables of the two domains, for gearboxes that pause; each cycle with
-    `tx_ready` takes a block, each with `rx_valid` brings one. `rx_slip`: for one cycle of `rx`. With `msb_first`, as
-    Xilinx gearboxes have it, the bit sent first is the highest of `txh`, then of `txd`.
+    Transceiver side: `tx_ready` and `rx_valid` are clock enables of the two domains, for gearboxes that pause. Each
+    cycle with `tx_ready` takes a block, each with `rx_valid` brings one. `rx_slip` lasts one cycle of `rx`. With
+    `msb_first`, as in Xilinx gearboxes, the bit that is sent first is the highest of `txh`, then of `txd`.
+
     - 7 series GTH (synchronous gearbox, 64 bits, user clocks of 10.3125 GHz / 64 = 161.13 MHz): TXSEQUENCE counts 0 to
-    32, and `tx_ready` is low
-      in the cycle in which the gearbox does not look at TXDATA; `rx_valid` is RXDATAVALID; `rx_slip` goes to
-      RXGEARBOXSLIP.
+      32, and `tx_ready` is low in the cycle in which the gearbox ignores TXDATA; `rx_valid` is RXDATAVALID; `rx_slip`
+      goes to RXGEARBOXSLIP.
     - UltraScale+ GTY (asynchronous gearbox, 64 bits, 10.3125 GHz / 66 = 156.25 MHz): `tx_ready` and `rx_valid` are 1,
-    or what the core gives.
-      25GBASE-R is the same at 390.625 MHz; figures of its monitor are its own, and forward error correction is not
-      here.
+      or the wizard's outputs. 25GBASE-R is the same at 390.625 MHz, with figures of its own for the monitor; forward
+      error correction is not included.
 
-    Switch. `rx`: frames without FCS, `error` with `last` if they are not whole and sound; what `sync` does not take in
-    time is cut and marked so, too. `tx`: gets padding and FCS. A frame begins to leave when the crossing holds all of
-    it, for an output port may pause in the middle of one, and the line must not lack a word; none may be longer than
-    `frame_bytes_max`. While the link is not up, `tx` waits. `link`: blocks begin where they should, and neither end
-    reports a fault.
+    Switch side: `rx` has frames without FCS, with `error` at `last` if they are incomplete or damaged. A frame that
+    `sync` does not take in time is truncated and marked so, too. `tx` gets padding and FCS. A frame leaves when the
+    crossing holds all of it, because an output port may pause inside a frame and the line may not; no frame may be
+    longer than `frame_bytes_max`. `tx` stalls while the link is down. `link` is 1 while blocks are aligned and neither
+    end reports a fault.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class Port10G(wiring.Component):
 
     @property
     def tx_words(self) -> int:
-        """Of the memory for frames that leave: it holds the longest, and the next comes in as that goes out."""
+        """Words of the egress memory: it holds the longest frame, while the next comes in."""
         return 1 << ceil_log2(-(-self.frame_bytes_max * 8 // self.bus_bits) + SLACK_WORDS)
 
     def elaborate(self, platform):
@@ -94,7 +93,7 @@ class Port10G(wiring.Component):
         def paused(component, domain, enable):
             return DomainRenamer(domain)(EnableInserter(enable)(component))
 
-        # Receiving.
+        # Receive path
         pcs, receiver, fault, widen = self.pcs_receiver, Receiver(), LinkFault(), Widen(bus_bits=self.bus_bits)
         overflow = Overflow(bus_bits=self.bus_bits)
         inward = Crossing(bus_bits=self.bus_bits, depth=RX_WORDS)
@@ -115,7 +114,7 @@ class Port10G(wiring.Component):
         connect(m, overflow.o, inward.i)
         connect(m, inward.o, flipped(self.rx))
 
-        # Transmitting.
+        # Transmit path
         outward, narrow = (
             Crossing(bus_bits=self.bus_bits, depth=self.tx_words, whole=True),
             Narrow(bus_bits=self.bus_bits),
@@ -136,7 +135,7 @@ class Port10G(wiring.Component):
             self.txh.eq(turned(coder.block.header)),
         ]
 
-        # Of the link: what the receiver knows, for the transmitter's answer and for the switch.
+        # The link's state, from the receiver to the transmitter's reaction and to the switch
         local, remote, up = Signal(init=1), Signal(), Signal()
         m.d.rx += [
             local.eq(fault.local | ~pcs.up),

@@ -17,8 +17,8 @@ FCS_BYTES = 4
 
 
 class Seen(data.Struct):
-    """A word in its frame's own alignment. `count`: of bytes before the first control character. `sound`: that is a
-    terminate, or there is none; of a `start`: it is the preamble."""
+    """A word in its frame's own alignment. `count` is the number of bytes before the first control character. `sound`:
+    that character is a terminate, or there is none; in a `start`: the preamble is complete."""
 
     word: 64
     count: range(BYTES + 1)
@@ -27,8 +27,8 @@ class Seen(data.Struct):
 
 
 class Kind(Enum):
-    """What is held back until the next word is seen, for the FCS may begin in it. TAIL: of its frame nothing more
-    comes."""
+    """The kind of word that is held back until the next word is seen, because the FCS may begin in it. TAIL: the frame
+    has no further bytes."""
 
     NOTHING = 0
     PREAMBLE = 1
@@ -44,21 +44,21 @@ class Held(data.Struct):
 
 
 class Cut(data.Struct):
-    """What the frame keeps of a word."""
+    """The part of a word that belongs to the frame."""
 
     word: Packet(8 * BYTES)
     valid: 1
 
 
 class Receiver(wiring.Component):
-    """XGMII words become frames without preamble and FCS (clauses 4.2.4 and 46).
+    """XGMII words to frames without preamble and FCS (clauses 4.2.4 and 46).
 
-    Starts in lanes 0 and 4; gaps from 5 bytes on, the terminate among them. Each start gives exactly one frame in `o`,
-    of one byte at least; only one in lane 4 with another 4 bytes behind it gives none. `error` is set with `last` if
-    the FCS is wrong, if anything else than data stands before the terminate (an error, a sequence, idle, the next
-    start), if the preamble is not whole, or if there are not 5 bytes. Frames of any length are taken: who has a limit
-    must count. A word every cycle. A frame's last word comes LATENCY cycles behind the terminate, one more if some of
-    it stood beside that. `o` cannot wait.
+    Starts in lanes 0 and 4; gaps from 5 bytes on, with the terminate among them. Each start gives exactly one frame in
+    `o`, of at least one byte; only a start in lane 4 followed by another one 4 bytes later gives none. `error` is set
+    with `last` if the FCS is wrong, if anything but data stands before the terminate (an error, a sequence, idle, the
+    next start), if the preamble is incomplete, or if there are fewer than 5 bytes. Frames may have any length; a limit
+    is the consumer's to check. One word every cycle. The last word of a frame comes LATENCY cycles after the terminate,
+    one more if data stands beside it. `o` cannot stall.
     """
 
     LATENCY = Crc32.LATENCY + 4
@@ -77,7 +77,7 @@ class Receiver(wiring.Component):
         m.d.comb += [
             goes_on.eq(is_open & ~seen.start & seen.sound & (seen.count == BYTES)),
             ends.eq(is_open & ~goes_on),
-            # Some of the frame stands in the word with the terminate.
+            # The word with the terminate also has bytes of the frame.
             beside.eq(ends & ~seen.start & seen.sound & (seen.count > FCS_BYTES)),
         ]
 
@@ -120,8 +120,8 @@ class Receiver(wiring.Component):
         return m
 
     def _align(self, m) -> Signal:
-        """Words with their frame's start in lane 0. Of a frame that starts in lane 4 a word is half of one and half of
-        the next; when the next start stands in lane 0, what is left of the last word is gap."""
+        """Return words with their frame's start in lane 0. If a frame starts in lane 4, a word is half of one and half
+        of the next; when the next start stands in lane 0, the rest of the last word is gap."""
         raw, whole, held = (
             Signal(Xgmii, init=ALL_IDLE),
             Signal(Xgmii, init=ALL_IDLE),

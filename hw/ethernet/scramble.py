@@ -1,4 +1,4 @@
-"""The scrambler of 64B/66B blocks, 1 + x^39 + x^58, and what undoes it."""
+"""The scrambler of 64B/66B blocks, 1 + x^39 + x^58, and the descrambler."""
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
@@ -7,12 +7,12 @@ from amaranth.lib.wiring import In, Out
 __all__ = ["Descrambler", "Scrambler"]
 
 TAPS = (39, 58)
-"""Clause 49.2.6: so many bits earlier."""
+"""Clause 49.2.6: distances in bits."""
 BITS = 64
 
 
 class Scrambler(wiring.Component):
-    """Each bit out is the bit in and the bits that went out 39 and 58 bits before. One word a cycle, bit 0 first, 1
+    """Each output bit is the input bit and the output bits 39 and 58 bits before. One word a cycle, bit 0 first, 1
     cycle later."""
 
     def __init__(self):
@@ -20,8 +20,8 @@ class Scrambler(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # Bits that went out already, the newest highest: at power-up anything but zeros, so that a line of zeros is not
-        # one.
+        # Bits that were sent, the newest highest. They start non-zero, so that a payload of zeros does not give a line
+        # of zeros.
         sent = Signal(TAPS[1], init=(1 << TAPS[1]) - 1, reset_less=True)
         line = list(sent)
         for k in range(BITS):
@@ -33,8 +33,8 @@ class Scrambler(wiring.Component):
 
 
 class Descrambler(wiring.Component):
-    """What the scrambler took, from its 59th bit on, whatever state that began with; a wrong bit on the line is three
-    wrong ones here. One word a cycle, 1 cycle later."""
+    """The scrambler's input again, from its 59th bit on, whatever the initial state; a wrong bit on the line makes
+    three wrong ones here. One word a cycle, 1 cycle later."""
 
     def __init__(self):
         super().__init__({"i": In(BITS), "o": Out(BITS)})

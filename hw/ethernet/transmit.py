@@ -16,14 +16,14 @@ BYTES = 8
 FRAME_BYTES_MIN = 60
 """Without the FCS, clause 3.2.8."""
 SHORTEST = divmod(FRAME_BYTES_MIN, BYTES)
-"""Words before the last of the shortest frame, and bytes in that."""
+"""Words before the last of the shortest frame, and bytes in the last."""
 GAP_COLUMNS = 3
-"""From the column of a terminate to that of the next start: 12 bytes, less those before the terminate in its column."""
+"""Columns from a terminate to the next start: 12 bytes, less those before the terminate in its column."""
 
 
 class Kind(Enum):
-    """What a word of the frame's own alignment holds. SPILL: what did not fit behind the data, of the FCS and the
-    terminate. BROKEN: the frame went on too late."""
+    """Kind of a word in the frame's own alignment. SPILL: the part of FCS and terminate that does not fit behind the
+    data. BROKEN: the next word of the frame came too late."""
 
     IDLE = 0
     FAULT = 1
@@ -45,7 +45,7 @@ class Planned(data.Struct):
 
 
 class Place(Enum):
-    """What a lane takes."""
+    """The content of a lane."""
 
     WORD = 0
     FCS = 1
@@ -54,7 +54,7 @@ class Place(Enum):
 
 
 class Placed(data.Struct):
-    """`fcs` turned so that each lane finds its byte at its own place, modulo 4."""
+    """`fcs` rotated so that each lane finds its byte at its own place, modulo 4."""
 
     word: Xgmii
     places: data.ArrayLayout(Place, BYTES)
@@ -63,16 +63,16 @@ class Placed(data.Struct):
 
 
 class Transmitter(wiring.Component):
-    """Frames without FCS become XGMII words: preamble, frame, zeros up to 60 bytes, FCS, terminate, gap (clauses 4.2.3
-    and 46).
+    """Frames without FCS to XGMII words: preamble, frame, zeros up to 60 bytes, FCS, terminate, gap (clauses 4.2.3 and
+    46).
 
-    A word every cycle; the preamble goes out LATENCY cycles after the frame's first word was offered, if the line is
-    free. Starts are in lanes 0 and 4. The gap between frames that wait is 12 bytes in the mean and 9 at least: the
-    deficit idle count of clause 46.3.1.4. `i` waits in gaps, preambles and padding. Who has offered a frame's first
-    word must offer the others without a pause; if not, an error goes out in the missing word's place, so that nobody
-    takes the frame for whole, and `stat_underrun` pulses. A frame with `error` leaves with its FCS inverted.
-    `remote_fault` sends that, `halt` idle, and both hold frames back at their first word: answers to a local and to a
-    remote fault (clause 46.3.4.3).
+    One word every cycle; the preamble leaves LATENCY cycles after the frame's first word was offered, if the line is
+    free. Starts are in lanes 0 and 4. Between waiting frames the gap is 12 bytes on average and 9 at least: the deficit
+    idle count of clause 46.3.1.4. `i` stalls in gaps, preambles and padding. A producer that has offered a frame's
+    first word must offer the others without a pause; otherwise an error leaves in place of the missing word, so that no
+    receiver takes the frame as complete, and `stat_underrun` pulses. A frame with `error` leaves with its FCS inverted.
+    `remote_fault` sends remote faults, `halt` sends idle, and both hold frames back at their first word: the reactions
+    to a local and to a remote fault (clause 46.3.4.3).
     """
 
     LATENCY = Crc32.LATENCY + 4
@@ -107,7 +107,7 @@ class Transmitter(wiring.Component):
             planned = checked
         placed = self._place(m, checked, crc)
 
-        # Each lane's byte; then, for a frame that starts late, half of this word behind half of the word before.
+        # The byte of each lane. For a frame that starts in lane 4: half of this word after half of the one before.
         whole, held = Signal(Xgmii, init=ALL_IDLE), Signal(data.StructLayout({"data": 32, "control": 4}))
         late = Signal()
         for lane in range(BYTES):
@@ -136,12 +136,11 @@ class Transmitter(wiring.Component):
         return m
 
     def _plan(self, m) -> Signal:
-        """What comes next: the only machine here. All behind it is a pipeline."""
+        """Plan the next words: the only state machine here. All parts behind it are a pipeline."""
         word, plan = self.i.payload, Signal(Planned)
         index, spoilt = Signal(range(SHORTEST[0] + 2)), Signal()
         is_short, is_shortest = index < SHORTEST[0], index == SHORTEST[0]
-        # Whole words still to wait; whether this frame started late, and the next one will; how many idle bytes are
-        # owed.
+        # Words of gap still to send; this frame and the next one start in lane 4; the deficit of idle bytes
         wait, late, late_next, deficit = Signal(2), Signal(), Signal(), Signal(2)
         m.d.comb += plan.late.eq(late)
 
@@ -156,7 +155,7 @@ class Transmitter(wiring.Component):
                     m.d.sync += late.eq(late_next)
                     m.next = "FRAME"
                 with m.Else():
-                    # Longer than must be, by four bytes at least: nothing is owed any more.
+                    # The gap is longer than it must be by at least four bytes, so the deficit is zero.
                     m.d.sync += [late_next.eq(0), deficit.eq(0)]
             with m.State("FRAME"):
                 m.d.comb += [
@@ -192,10 +191,10 @@ class Transmitter(wiring.Component):
                 with m.If(is_shortest):
                     m.next = "CLOSE"
             with m.State("CLOSE"):
-                # The word behind the one that ended with `count` bytes. Up to 3, it is the gap's first, and the
-                # terminate stood in the column before; up to 7, the terminate is in its first column; with 8, in its
-                # second. The gap would be 12 bytes less those of the frame in the terminate's column; the owed ones are
-                # paid by a whole column as soon as they fill one.
+                # The word after the one that ended with `count` bytes. With up to 3 bytes it is the gap's first word, and
+                # the terminate was in the column before; with up to 7 the terminate is in its first column; with 8 in
+                # its second. The gap would be 12 bytes less those of the frame in the terminate's column. The deficit
+                # is paid by a whole column as soon as it fills one.
                 count, columns = Signal(range(BYTES + 1)), Signal(range(2 * GAP_COLUMNS + 1))
                 owed = deficit + count[:2]
                 m.d.comb += [
@@ -210,7 +209,7 @@ class Transmitter(wiring.Component):
         return plan
 
     def _place(self, m, checked, crc) -> Signal:
-        """Who fills which lane."""
+        """Choose the content of each lane."""
         placed, spills = Signal(Placed, init={"word": ALL_IDLE}), checked.kind == Kind.SPILL
         control = Signal(BYTES)
         others = {

@@ -1,4 +1,4 @@
-"""Words of 64 bits and words of the bus."""
+"""Width conversion between words of 64 bits and words of the bus."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -12,7 +12,7 @@ BYTES = 8
 
 
 class Widen(wiring.Component):
-    """Puts the words of a frame together. A bus word comes out 1 cycle after its last piece. Neither side can wait."""
+    """Joins words of 64 bits to bus words. A bus word comes out 1 cycle after its last part. Neither side can stall."""
 
     def __init__(self, *, bus_bits: int):
         require_bus("Widen", bus_bits)
@@ -43,8 +43,8 @@ class Widen(wiring.Component):
 
 
 class Narrow(wiring.Component):
-    """Takes bus words apart. The first piece comes 1 cycle after its word, then one a cycle, also from one word to the
-    next."""
+    """Splits bus words into words of 64 bits. The first part comes 1 cycle after its word, then one a cycle, also from
+    one word to the next."""
 
     def __init__(self, *, bus_bits: int):
         require_bus("Narrow", bus_bits)

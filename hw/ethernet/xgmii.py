@@ -24,14 +24,14 @@ IDLE, SIGNAL, SEQUENCE, START, TERMINATE, ERROR = 0x07, 0x5C, 0x9C, 0xFB, 0xFD, 
 
 
 class Xgmii(data.Struct):
-    """The byte of lane 0, the first, in the lowest bits; a byte with its bit in `control` is a control character."""
+    """The byte of lane 0, the first, is in the lowest bits; a byte with its bit in `control` is a control character."""
 
     data: 64
     control: 8
 
 
 def twice(column: dict[str, int]) -> dict[str, int]:
-    """A word of one column, two times."""
+    """Return a word of one column, repeated."""
     return {"data": column["data"] << 32 | column["data"], "control": column["control"] << 4 | column["control"]}
 
 
@@ -45,5 +45,5 @@ ALL_ERRORS = twice({"data": 0x01010101 * ERROR, "control": 15})
 
 
 def holds(word, lane: int, character: int):
-    """Whether that control character stands in that lane of an `Xgmii`."""
+    """Return 1 if that control character stands in that lane of an `Xgmii`."""
     return word.control[lane] & (word.data[8 * lane : 8 * lane + 8] == character)
