@@ -8,11 +8,12 @@ from amaranth.utils import exact_log2
 from hw.aggregate.accumulator import Emitted
 from hw.interface.layout import layout
 from hw.interface.result import ResultHeader, ResultMeta
+from hw.numeric.formats import is_wide
 from hw.stream.checksum import fold_carries, sum_halves
 from hw.stream.packet import Packet
 from hw.stream.reduction import popcount, tree_sum
 from iswitch.config import Config
-from iswitch.wire import ADDRESSES, BROADCAST_MEMBER, HEADER, Format, Type, version_type
+from iswitch.wire import ADDRESSES, BROADCAST_MEMBER, HEADER, Type, version_type
 
 __all__ = ["ResultComposer"]
 
@@ -59,7 +60,7 @@ class ResultComposer(wiring.Component):
         long_tail = coming.up if trees else Const(0)
         elements = Signal(len(coming.length) - 1 if trees else len(coming.length) - 2)
         m.d.comb += elements.eq(
-            (coming.length << (coming.up & (coming.numeric == Format.FIXED64)) if trees else coming.length) >> 2
+            (coming.length << (coming.up & is_wide(coming.numeric)) if trees else coming.length) >> 2
         )
         rest = Signal(range(lanes))
         final = Signal(range(lanes))

@@ -7,6 +7,7 @@ from amaranth.utils import ceil_log2, exact_log2
 
 from hw.interface.result import ResultHeader
 from hw.interface.verdict import Work
+from hw.numeric.formats import format_of_job, is_wide
 from hw.stream.packet import Packet
 from iswitch.config import Config
 from iswitch.wire import Format, Operation
@@ -150,7 +151,7 @@ class Sequencer(wiring.Component):
                 ahead.emit.eq(coming.emit),
             ]
             if trees:
-                above = coming.result.numeric == Format.FIXED64
+                above = is_wide(coming.result.numeric)
                 sends, doubled = coming.operation == Operation.SEND_UP, coming.result.up & above
                 apart = coming.emit & (coming.result.up | coming.wide) & ~sends
                 m.d.sync += [
@@ -165,9 +166,7 @@ class Sequencer(wiring.Component):
                     ahead.first.eq(coming.first & ~sends),
                     ahead.write.eq(coming.write & ~sends),
                     # What came down is integers to the lanes.
-                    ahead.numeric.eq(
-                        Mux(coming.as_is, Format.INT32, Mux(above, Format.WINDOW64, coming.result.numeric))
-                    ),
+                    ahead.numeric.eq(Mux(coming.as_is, Format.INT32, format_of_job(coming.result.numeric))),
                 ]
         with m.Elif(loads):
             m.d.sync += ahead_valid.eq(0)

@@ -10,6 +10,7 @@ from hw.interface.address import Parent
 from hw.interface.headers import Headers
 from hw.interface.layout import from_big_endian
 from hw.interface.rows import job_row, member_row
+from hw.numeric.formats import is_wide, uplink_format
 from iswitch.config import Config
 from iswitch.wire import (
     ACK,
@@ -93,7 +94,7 @@ class Checks(wiring.Component):
         sizes = [(~self.control | (body == CONTROL.itemsize), Outcome.LENGTH)]
         payload_good = Signal()
         if self.config.uplinks:
-            wide = format == Format.FIXED64
+            wide = is_wide(format)
             m.d.comb += [
                 self.answer.eq((kind == Type.ACK) | (kind == Type.NOTICE)),
                 self.uplink.eq(kind == Type.UPLINK),
@@ -112,9 +113,7 @@ class Checks(wiring.Component):
                 with m.If(tailed):
                     m.d.comb += [payload.eq(numbers >> halves), ends_well.eq((body > tail) & ~(numbers[0] & halves))]
             format_good = Mux(
-                self.uplink,
-                (format == Format.INT32) | (format == Mux(job.numeric == Format.WINDOW64, Format.FIXED64, job.numeric)),
-                format_good,
+                self.uplink, (format == Format.INT32) | (format == uplink_format(job.numeric)), format_good
             )
         with m.If(bare):
             m.d.comb += payload_good.eq(payload == 0)

@@ -3,7 +3,8 @@
 from amaranth.hdl import Array, Mux
 
 from hw.decide.case import Case
-from iswitch.wire import FLAGS_SHIFT, ContributionFlag, Format, ResultFlag, flag_bit
+from hw.numeric.formats import format_of_job, is_rejected
+from iswitch.wire import FLAGS_SHIFT, ContributionFlag, ResultFlag, flag_bit
 
 __all__ = ["inquire"]
 
@@ -37,10 +38,10 @@ def inquire(m, case: Case, parents):
         asked.want.eq(frame.format_flags[flag_bit(ContributionFlag.WANT)]),
         asked.requires_all.eq(frame.format_flags[flag_bit(ContributionFlag.REQUIRES_ALL)] | asynchronous),
         asked.boundary.eq(frame.format_flags[flag_bit(ContributionFlag.BOUNDARY)] & ~asynchronous),
-        asked.numeric.eq(Mux(format == Format.FIXED64, Format.WINDOW64, format)),
+        asked.numeric.eq(format_of_job(format)),
         asked.length.eq(checks.payload),
         asked.covered.eq(claims.covered),
-        asked.tainted.eq(is_tainted(format, scan.exponent, rows.job_row.limit)),
+        asked.tainted.eq(is_rejected(format, scan.exponent, rows.job_row.limit)),
         claims.at.eq(Mux(checks.claim, frame.members, frame.seq)),
         claims.k.eq(frame.seq),
         claims.member.eq(frame.member),
@@ -71,8 +72,3 @@ def inquire(m, case: Case, parents):
                 asked.tainted_ranks.eq(frame.token),
                 asked.partial.eq((frame.format_flags >> FLAGS_SHIFT & ResultFlag.PARTIAL) != 0),
             ]
-
-
-def is_tainted(format, exponent, limit):
-    """A float contribution with an element that its format rejects."""
-    return ((format == Format.WINDOW64) & (exponent >= limit)) | ((format == Format.FP32) & (exponent == 255))

@@ -5,7 +5,8 @@ from amaranth.hdl import Mux, Signal
 from hw.decide.case import Case
 from hw.interface.rows import slot_row
 from hw.interface.verdict import Work
-from iswitch.wire import ContributionFlag, Format, Operation, ResultFlag, SlotState
+from hw.numeric.formats import has_wide_uplink, uplink_format
+from iswitch.wire import ContributionFlag, Operation, ResultFlag, SlotState
 
 __all__ = ["work_of"]
 
@@ -75,7 +76,7 @@ def _sum(m, case: Case, work, admitted):
         installs = ~forces & (operation == Operation.INSTALL_DOWN)
         up = Mux(forces, leaf, decision.up)
         m.d.comb += [
-            work.wide.eq(adds & kind.uplink & (slot.numeric == Format.WINDOW64)),
+            work.wide.eq(adds & kind.uplink & has_wide_uplink(slot.numeric)),
             work.tailed.eq(adds & kind.uplink | installs),
             work.as_is.eq(leaf & (installs | (operation == Operation.RESEND))),
             work.result.up.eq(up),
@@ -91,10 +92,9 @@ def _sum(m, case: Case, work, admitted):
                     | Mux(slot.boundary, ContributionFlag.BOUNDARY, 0)
                     | Mux(slot.requires_all, ContributionFlag.REQUIRES_ALL, 0)
                 ),
+                work.result.numeric.eq(uplink_format(slot.numeric)),
                 work.result.recipients.eq(1 << config.members),
             ]
-            with m.If(slot.numeric == Format.WINDOW64):
-                m.d.comb += work.result.numeric.eq(Format.FIXED64)
 
 
 def _grant(m, case: Case, work):

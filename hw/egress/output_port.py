@@ -1,6 +1,6 @@
 """A port's exit: what waits for it, what goes first, and the addresses stamped on it."""
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -8,16 +8,25 @@ from amaranth.lib.wiring import In, Out
 from hw.egress.stamp import Checksums, Departure, merged, stamp_of
 from hw.interface.address import Address, Binding
 from hw.interface.forwarded import Forwarding
-from hw.interface.result import ResultMeta, body_bytes
+from hw.interface.result import ResultMeta
+from hw.numeric.formats import is_wide
 from hw.stream.cut_through_queue import CutThroughQueue
 from hw.stream.packet import LENGTH_BITS, Packet, word_of
 from iswitch.config import Config
-from iswitch.wire import ADDRESSES, FRAME_BYTES
+from iswitch.wire import ADDRESSES, FRAME_BYTES, TAIL_BYTES, UPLINK_TAIL
 
 __all__ = ["OutputPort"]
 
 RESULT, REPLY, ORDINARY = range(3)
 REPLY_FRAMES = 8
+
+
+def body_bytes(config: Config, header: data.View) -> Value:
+    """Return the bytes behind a result's or an uplink's header: elements and tail."""
+    if not config.uplinks:
+        return header.length + TAIL_BYTES
+    elements = header.length << (header.up & is_wide(header.numeric))
+    return elements + Mux(header.up, UPLINK_TAIL.itemsize, TAIL_BYTES)
 
 
 class OutputPort(wiring.Component):
@@ -99,7 +108,7 @@ class OutputPort(wiring.Component):
         m.d.comb += [
             note.job.eq(header.job),
             note.recipients.eq(header.recipients & mine[header.job]),
-            note.length.eq(FRAME_BYTES + Mux(header.length == 0, 0, sum(body_bytes(config, header)))),
+            note.length.eq(FRAME_BYTES + Mux(header.length == 0, 0, body_bytes(config, header))),
             results.i.valid.eq(self.results.valid & takes),
             word_of(results.i.payload).eq(word_of(result)),
             results.i.payload.first.eq(result.first),

@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import ceil_log2, exact_log2
 
 from hw.interface.headers import Scan
+from hw.numeric.formats import element_exponents
 from hw.stream.checksum import sum_halves
 from hw.stream.fifo import Fifo
 from hw.stream.memory import NEVER_READ_BEFORE_WRITTEN, NEVER_READ_WHILE_WRITTEN
@@ -178,7 +179,7 @@ class PacketQueue(wiring.Component):
         parted_valid = Signal()
         pieces = self._pieces(masked.data, address, udp)
         tail = {"tainted": 32, "partial": 1} if self.uplinks else {}
-        exponents = largest_of_fours([masked.data[32 * k + 23 : 32 * k + 31] for k in range(self.bus_bytes // 4)])
+        exponents = largest_of_fours(element_exponents(masked.data))
         beside = {"first": 1, "none": 1, **tail, **at_end}
         parted = Signal(
             data.StructLayout(

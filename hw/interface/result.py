@@ -1,13 +1,11 @@
 """A result on its way to the ports."""
 
-from amaranth.hdl import Const, Mux
 from amaranth.lib import data
 
 from hw.interface.rows import SEQ_BITS
 from iswitch.config import Config
-from iswitch.wire import TAIL_BYTES, UPLINK_TAIL, Format
 
-__all__ = ["ResultHeader", "ResultMeta", "body_bytes"]
+__all__ = ["ResultHeader", "ResultMeta"]
 
 
 class ResultHeader(data.StructLayout):
@@ -30,15 +28,6 @@ class ResultHeader(data.StructLayout):
                 **({"up": 1, "member": 8, "token": 32, "behind": 16, "partial": 1} if config.uplinks else {}),
             }
         )
-
-
-def body_bytes(config: Config, header):
-    """Bytes of the payload and of the tail behind our header."""
-    if not config.uplinks:
-        return header.length, Const(TAIL_BYTES)
-    return header.length << (header.up & (header.numeric == Format.FIXED64)), Mux(
-        header.up, UPLINK_TAIL.itemsize, TAIL_BYTES
-    )
 
 
 class ResultMeta(data.StructLayout):

@@ -4,10 +4,11 @@ from amaranth.hdl import Cat, Const, Module, Mux, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.numeric.formats import adds_as
 from hw.numeric.fp32 import Fitter
 from hw.numeric.window64 import BOTTOM, MANTISSA_BITS, ROOM_BITS, Aligner, Locator, Normaliser, Rounder
 from hw.stream.stages import Stages, once
-from iswitch.wire import Format
+from iswitch.wire.formats import Arithmetic
 
 __all__ = ["POISON", "STORED_BITS", "Lane"]
 
@@ -121,9 +122,9 @@ class Lane(wiring.Component):
         m.submodules.rounder = rounder = Rounder()
         pipe = Stages(m, self.STAGES)
 
-        window = once(m, "window", self.format == Format.WINDOW64)
-        fit = once(m, "fit", self.format == Format.FP32)
-        whole = once(m, "whole", self.format == Format.INT32)
+        window = once(m, "window", adds_as(self.format, Arithmetic.WINDOW))
+        fit = once(m, "fit", adds_as(self.format, Arithmetic.FLOAT))
+        whole = once(m, "whole", adds_as(self.format, Arithmetic.INTEGER))
         m.d.comb += [
             locator.window.eq(window),
             locator.fit.eq(fit),

@@ -40,6 +40,7 @@ from iswitch.wire import (
     SlotState,
     Type,
 )
+from iswitch.wire.formats import FORMATS, job_format
 from sim.model.decide import random, tree
 from sim.model.decide.membership import NO_JOB, Entry, Job, Request, Source, Verdict, live_ranks
 from sim.model.decide.ring import Names, Slot, Step, Work, forward, new_ring
@@ -81,11 +82,6 @@ def several(ranks: int) -> bool:
     return bool(ranks & ranks - 1)
 
 
-def sent_up_as(format: int) -> int:
-    """Format on the uplink of a slot's."""
-    return Format.FIXED64 if format == Format.WINDOW64 else format
-
-
 class Uplink(NamedTuple):
     """What is behind the header of an uplink. `numbers` as `lane.uplink` made them."""
 
@@ -96,9 +92,7 @@ class Uplink(NamedTuple):
 
 def uplink(message: Message) -> Uplink:
     tail = np.frombuffer(message.payload[-UPLINK_TAIL.itemsize :], UPLINK_TAIL, 1)[0]
-    numbers = np.frombuffer(
-        message.payload[: -UPLINK_TAIL.itemsize], "<i8" if message.format == Format.FIXED64 else "<u4"
-    )
+    numbers = np.frombuffer(message.payload[: -UPLINK_TAIL.itemsize], lane.patterns(message.format))
     return Uplink(numbers, int(tail["flags"]), int(tail["tainted"]))
 
 
@@ -143,9 +137,9 @@ class TreeSwitch(Switch):
         settings = self.jobs[message.job].settings
         if self.jobs[message.job].state == JobState.HALTED:
             return Outcome.HALTED
-        if message.format not in (sent_up_as(settings.format), Format.INT32):
+        if message.format not in (FORMATS[settings.format].uplink, Format.INT32):
             return Outcome.FORMAT
-        size, length = 8 if message.format == Format.FIXED64 else 4, len(message.payload) - UPLINK_TAIL.itemsize
+        size, length = FORMATS[message.format].element.itemsize, len(message.payload) - UPLINK_TAIL.itemsize
         if length % size or not 1 <= length // size <= settings.elements:
             return Outcome.LENGTH
         return Outcome.MEMBER if (message.members | uplink(message).tainted) & ~self.entry(message).ranks else None
@@ -172,7 +166,7 @@ class TreeSwitch(Switch):
                 ranks=message.members,
                 seq=message.seq,
                 behind=message.behind,
-                format=Format.WINDOW64 if message.format == Format.FIXED64 else message.format,
+                format=job_format(message.format),
                 length=4 * numbers.size,
                 boundary=boundary,
                 requires_all=requires_all,
@@ -244,7 +238,7 @@ class TreeSwitch(Switch):
         if work.operation == Operation.INSTALL_DOWN:
             self.numbers[place] = lane.install(np.frombuffer(payload[:-TAIL_BYTES], "<u4"))
         elif work.operation == Operation.CONTRIBUTE and len(payload) > slot.length:
-            width = "<i8" if slot.format == Format.WINDOW64 else "<u4"
+            width = lane.patterns(FORMATS[slot.format].uplink)
             terms = np.frombuffer(payload[: -UPLINK_TAIL.itemsize], width)
             self.numbers[place] = lane.accumulate_uplink(slot.format, self.numbers.get(place), terms, first=work.first)
         else:
@@ -273,7 +267,7 @@ class TreeSwitch(Switch):
                 seq=slot.seq,
                 member=above.member,
                 token=above.token,
-                format=sent_up_as(slot.format),
+                format=FORMATS[slot.format].uplink,
                 flags=ContributionFlag.RETRANSMISSION * again
                 | ContributionFlag.BOUNDARY * slot.boundary
                 | ContributionFlag.REQUIRES_ALL * slot.requires_all,

@@ -3,22 +3,20 @@
 from amaranth.hdl import Mux, Value
 
 from hw.decide.membership.context import Context
+from hw.numeric.formats import can_be_job_format
 from iswitch.wire import (
     DEADLINE_US_MAX,
     EVICT_US_MAX,
     SEGMENTS_MAX,
     SILENCE_TICK_US,
     STALENESS_MAX,
-    Format,
     JobState,
     Mode,
     Reason,
 )
+from iswitch.wire.formats import FRACTION_MAX, FRACTION_MIN
 
-__all__ = ["FRACTION_MAX", "FRACTION_MIN", "agreement", "limits", "limits_in_tree"]
-
-FRACTION_MIN, FRACTION_MAX = -126, 149
-"""From a least significant bit of 2^126 to the smallest float32 subnormal."""
+__all__ = ["agreement", "limits", "limits_in_tree"]
 
 
 def limits_in_tree(context: Context) -> list[tuple[Value, Reason]]:
@@ -40,10 +38,7 @@ def limits(context: Context) -> list[tuple[Value, Reason]]:
         (frame.job < config.jobs, Reason.JOB),
         ((asked.world != 0) & (asked.world <= config.members), Reason.WORLD),
         ((asked.threshold != 0) & (asked.threshold <= asked.world), Reason.THRESHOLD),
-        (
-            (asked["format"] == Format.WINDOW64) | (asked["format"] == Format.FP32) | (asked["format"] == Format.INT32),
-            Reason.FORMAT,
-        ),
+        (can_be_job_format(asked["format"]), Reason.FORMAT),
         ((asked.fraction >= FRACTION_MIN) & (asked.fraction <= FRACTION_MAX), Reason.FRACTION),
         ((asked.elements != 0) & (asked.elements <= config.elements), Reason.ELEMENTS),
         (asked.mode <= max(Mode), Reason.MODE),

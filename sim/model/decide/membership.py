@@ -17,13 +17,13 @@ from iswitch.wire import (
     SILENCE_TICK_US,
     STALENESS_MAX,
     Action,
-    Format,
     JobState,
     Mode,
     Reason,
     SlotState,
     Standing,
 )
+from iswitch.wire.formats import FRACTION_MAX, FRACTION_MIN, JOB_FORMATS
 from sim.model.decide import claims as claims_of
 from sim.model.decide.claims import Claims
 from sim.model.decide.random import Offer
@@ -182,8 +182,8 @@ def beyond_limits(config: Config, settings: Settings) -> Reason:
     good = {
         Reason.WORLD: 1 <= settings.world <= config.members,
         Reason.THRESHOLD: 1 <= settings.threshold <= settings.world,
-        Reason.FORMAT: settings.format in (Format.WINDOW64, Format.FP32, Format.INT32),
-        Reason.FRACTION: -126 <= settings.fraction <= 149,
+        Reason.FORMAT: settings.format in JOB_FORMATS.values(),
+        Reason.FRACTION: FRACTION_MIN <= settings.fraction <= FRACTION_MAX,
         Reason.ELEMENTS: 1 <= settings.elements <= config.elements,
         Reason.MODE: settings.mode in (Mode.QUARANTINE, Mode.PROPAGATE),
         Reason.DEADLINE: settings.deadline_us < DEADLINE_US_MAX,

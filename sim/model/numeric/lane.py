@@ -4,12 +4,13 @@ The accumulator of an element is 64 bits. `window64` fills them with a signed in
 32 bits in the low half and zeros above. The poison bit belongs to `window64` and is False elsewhere.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from iswitch.wire import Format
+from iswitch.wire.formats import FORMATS, FRACTION_MAX, FRACTION_MIN, JOB_FORMATS, Arithmetic
 
 from . import fp32, window64
 
@@ -21,6 +22,7 @@ __all__ = [
     "exponent_limit",
     "install",
     "is_tainted",
+    "patterns",
     "result",
     "uplink",
 ]
@@ -40,25 +42,39 @@ class Stored(NamedTuple):
     """bool: a rejected number is in the sum"""
 
 
+def arithmetic_of(name: str, format: int) -> Arithmetic:
+    """Return how contributions of a format are added; ValueError, in the name of a function, if none have it."""
+    description = FORMATS[Format(format)]
+    if not description.job:
+        *others, last = (known.name for known in JOB_FORMATS.values())
+        raise ValueError(f"{name} format must be {', '.join(others)} or {last}, not {Format(format)!r}")
+    return description.arithmetic
+
+
+def patterns(format: int) -> np.dtype[Any]:
+    """Return the integers as which this model reads elements of a format from a frame."""
+    return np.dtype("<i8" if FORMATS[Format(format)].element.itemsize == 8 else "<u4")
+
+
 def exponent_limit(fraction: int) -> int:
     """Lowest biased exponent that `window64` rejects: |x| < 2^(58 - F) is exponent < 185 - F; NaN and Inf have 255."""
-    if not -126 <= fraction <= 149:
-        raise ValueError(f"exponent_limit fraction must be -126 to 149, not {fraction!r}")
+    if not FRACTION_MIN <= fraction <= FRACTION_MAX:
+        raise ValueError(f"exponent_limit fraction must be {FRACTION_MIN} to {FRACTION_MAX}, not {fraction!r}")
     return min(255, 185 - fraction)
 
 
 def is_tainted(format: int, payload_u32: ArrayLike, limit: int) -> bool:
     """Whether a contribution holds a NaN, an infinity or, in `window64`, a number out of range."""
-    match Format(format):
-        case Format.WINDOW64:
+    exponent = FORMATS[Format(format)].exponent
+    match arithmetic_of("is_tainted", format):
+        case Arithmetic.WINDOW:
             lowest = min(limit, 255)
-        case Format.FP32:
+        case Arithmetic.FLOAT:
             lowest = 255
-        case Format.INT32:
+        case Arithmetic.INTEGER:
             return False
-        case other:
-            raise ValueError(f"is_tainted format must be WINDOW64, FP32 or INT32, not {other!r}")
-    return bool(np.any((np.asarray(payload_u32, dtype=np.uint32) >> 23 & 0xFF) >= lowest))
+    assert exponent is not None
+    return bool(np.any((np.asarray(payload_u32, dtype=np.uint32) >> exponent.start & 0xFF) >= lowest))
 
 
 def accumulate(
@@ -76,34 +92,30 @@ def accumulate(
         raise ValueError(f"accumulate stored must be as long as the payload ({payload.size}) unless first")
     if not include:
         return Stored(old.accumulator.copy(), old.poison.copy()), 0
-    match Format(format):
-        case Format.WINDOW64:
+    match arithmetic_of("accumulate", format):
+        case Arithmetic.WINDOW:
             terms, rejected, flushed = window64.to_fixed(payload, fraction, limit)
             return Stored(old.accumulator + terms, old.poison | rejected), int(flushed.sum())
-        case Format.FP32:
+        case Arithmetic.FLOAT:
             low = (old.accumulator & _LOW).astype(np.uint32)
             total = fp32.canonical(payload) if first else fp32.add(low, payload)
-        case Format.INT32:
+        case Arithmetic.INTEGER:
             total = (old.accumulator + payload.astype(np.int64)) & _LOW
-        case other:
-            raise ValueError(f"accumulate format must be WINDOW64, FP32 or INT32, not {other!r}")
     return Stored(total.astype(np.int64), nothing[1]), 0
 
 
 def result(format: int, stored: Stored, fraction: int) -> np.ndarray:
     """The payload that leaves, as uint32."""
-    match Format(format):
-        case Format.WINDOW64:
+    match arithmetic_of("result", format):
+        case Arithmetic.WINDOW:
             return np.where(stored.poison, np.uint32(fp32.NAN), window64.from_fixed(stored.accumulator, fraction))
-        case Format.FP32 | Format.INT32:
+        case Arithmetic.FLOAT | Arithmetic.INTEGER:
             return (stored.accumulator & _LOW).astype(np.uint32)
-        case other:
-            raise ValueError(f"result format must be WINDOW64, FP32 or INT32, not {other!r}")
 
 
 def uplink(format: int, stored: Stored) -> np.ndarray:
     """The accumulators as they go up, unrounded: int64 in `window64` (which is `fixed64` on the wire), else uint32."""
-    if format == Format.WINDOW64:
+    if FORMATS[Format(format)].arithmetic is Arithmetic.WINDOW:
         return np.where(stored.poison, np.int64(POISON), stored.accumulator)
     return (stored.accumulator & _LOW).astype(np.uint32)
 
@@ -111,7 +123,7 @@ def uplink(format: int, stored: Stored) -> np.ndarray:
 def accumulate_uplink(format: int, stored: Stored | None, payload: np.ndarray, *, first: bool) -> Stored:
     """`accumulate` for what `uplink` has made of the same format. It was checked where it was rounded: nothing is
     rejected."""
-    if format != Format.WINDOW64:
+    if FORMATS[Format(format)].arithmetic is not Arithmetic.WINDOW:
         return accumulate(format, stored, payload, fraction=0, limit=0, include=True, first=first)[0]
     old = (
         Stored(np.zeros(payload.shape, np.int64), np.zeros(payload.shape, bool)) if first or stored is None else stored
