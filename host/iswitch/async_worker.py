@@ -18,9 +18,10 @@ from typing import Literal, NoReturn
 
 import numpy as np
 
-from iswitch.control.explanations import odd_rises
+from iswitch.control.counters import unusual_rises
 from iswitch.control.inspection import read_slot
-from iswitch.control.membership import FORMATS, JobWorker, require_int, require_settings
+from iswitch.control.job_worker import JobWorker
+from iswitch.control.settings import FORMATS, require_int, require_settings
 from iswitch.driver.buffers import require_array
 from iswitch.driver.membership import Membership
 from iswitch.driver.notices import MembershipRejectedError
@@ -192,7 +193,7 @@ class AsyncWorker(JobWorker):
             )
             self._start_keepalive(self._stream)
         self._dtype = np.dtype("<i4" if membership.format == Format.INT32 else "<f4")
-        self.newcomer = self._control.newcomer
+        self.newcomer = self._control.joined_running_job
         """This worker came to a running job, and has no weights yet: call `sync_state`."""
         self._first = 0  # the number of the update with which this member began, once it is known
         self._digests = {} if self.newcomer else {0: bytes(32)}  # by number of updates, of the latest
@@ -352,7 +353,7 @@ class AsyncWorker(JobWorker):
         require_int("threshold", threshold, 1, self._layout.world)
         self._require_open()
         with self._keepalive:
-            self._control.set_h(self._stream.membership, threshold)
+            self._control.set_threshold(self._stream.membership, threshold)
 
     # Within
 
@@ -541,7 +542,7 @@ class AsyncWorker(JobWorker):
     def _stalled(self) -> NoReturn:
         """CollectiveTimeoutError with the counters that rose, or SwitchUnreachableError."""
         with self._keepalive:
-            risen = odd_rises(self._counters_at_join, self._control.counters(self.config.ports))
+            risen = unusual_rises(self._counters_at_join, self._control.counters(self.config.ports))
             job = self._control.job(self._stream.membership.job)
         raise self._timeout_error(
             f"nothing new came from {self._job_name} for {self.timeout_s:g} s (`timeout_s`): this worker's vector waits until "

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from iswitch.control.client import Control
-from iswitch.control.state_transfer import fill, flat
+from iswitch.control.state_transfer import pack_arrays, unpack_arrays
 from iswitch.errors import IswitchError
 from iswitch.wire import JobState
 from iswitch.worker import Worker
@@ -58,8 +58,8 @@ def hand_over(
         switch_timeout_s=timeout_s,
         join_timeout_s=timeout_s,
     ) as worker:
-        values = flat(arrays).copy()
+        values = pack_arrays(arrays).copy()
         worker.broadcast(values)
         worker.broadcast(note)
     if not giver:
-        fill(arrays, values)
+        unpack_arrays(arrays, values)

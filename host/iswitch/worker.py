@@ -12,17 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from iswitch.control.membership import (
-    FORMATS,
-    JobWorker,
-    require_int,
-    require_one_of,
-    require_seconds,
-    require_settings,
-)
+from iswitch.control.job_worker import JobWorker
 from iswitch.control.recovery import Recovery
-from iswitch.control.stall import Stall
-from iswitch.control.state_transfer import elect, fill, flat
+from iswitch.control.settings import FORMATS, require_int, require_one_of, require_seconds, require_settings
+from iswitch.control.stalled_collective import StalledCollective
+from iswitch.control.state_transfer import most_advanced, pack_arrays, unpack_arrays
 from iswitch.driver.buffers import INT, Bytes, filled, octets_of, summed_as
 from iswitch.driver.membership import Membership
 from iswitch.driver.notices import MembershipRejectedError
@@ -203,7 +197,7 @@ class Worker(JobWorker):
         self._collectives = 0  # makes the text of each warning new: Python shows the same text once
         self._reported_missing: tuple[int, ...] = ()  # ranks in the last MissingWarning
         self._admitted = False  # the last collective admitted joining workers
-        self._stall: Stall | None = None
+        self._stall: StalledCollective | None = None
         self._default_elements = elements is None
         request = Membership(
             job=job,
@@ -229,17 +223,19 @@ class Worker(JobWorker):
                 job_name=f"job {job} at {self.address}",
                 not_a_member_error=self._not_a_member_error,
             )
-            self._recovery.needs_sync = elastic or self._control.newcomer  # an elastic job begins with `sync_state`
+            self._recovery.needs_sync = (
+                elastic or self._control.joined_running_job
+            )  # an elastic job begins with `sync_state`
             self._start_keepalive(self._ring)
         logger.info("rank %d of %d has joined %s", self.rank, world, self._job_name)
 
-    def _request_join(self, wish: Membership, **how: Any) -> Membership:
+    def _request_join(self, request: Membership, **options: Any) -> Membership:
         try:
-            return super()._request_join(wish, **how)
+            return super()._request_join(request, **options)
         except RefusedError as refusal:  # segments are shorter in a tree of switches
             if refusal.reason != Reason.ELEMENTS or not self._default_elements:
                 raise
-            return super()._request_join(replace(wish, elements=self.config.uplink_elements), **how)
+            return super()._request_join(replace(request, elements=self.config.uplink_elements), **options)
 
     # Properties of the job
 
@@ -409,12 +405,12 @@ class Worker(JobWorker):
         """
         require_int("step", step, 0, 2**62)
         arrays = [state] if isinstance(state, np.ndarray) else list(state)
-        own = flat(arrays)
+        own = pack_arrays(arrays)
         while True:
             candidates = np.zeros(3 * self.world, INT)
             candidates[3 * self.rank : 3 * self.rank + 3] = 1, step & 0x7FFFFFFF, step >> 31
             self._collect(candidates, Format.INT32, all_members=True, within_sync=True)
-            root, highest_step = elect(candidates)
+            root, highest_step = most_advanced(candidates)
             values = own.copy() if root == self.rank else np.zeros_like(own)
             if self._admitted:  # all workers see the same admission, so all begin again
                 continue
@@ -423,7 +419,7 @@ class Worker(JobWorker):
                 break
         self._recovery.needs_sync = False
         if root != self.rank:
-            fill(arrays, values)
+            unpack_arrays(arrays, values)
         return highest_step
 
     # Control of the job
@@ -446,7 +442,7 @@ class Worker(JobWorker):
         require_int("threshold", threshold, 1, self.world)
         self._require_open()
         with self._keepalive:
-            self._ring.membership = self._control.set_h(self._ring.membership, threshold)
+            self._ring.membership = self._control.set_threshold(self._ring.membership, threshold)
             self._ring.set_threshold(threshold)
 
     def reset(self) -> None:
@@ -619,7 +615,7 @@ class Worker(JobWorker):
                 recovery.raise_rejected(rejection.reason)
             except NoProgressError as error:
                 stall = self._current_stall(values.size, format)
-                raise stall.timeout(self._counters_at_join, self.timeout_s, str(error)) from None
+                raise stall.timeout_error(self._counters_at_join, self.timeout_s, str(error)) from None
             except SwitchUnreachableError as error:
                 raise SwitchUnreachableError(
                     f"in the middle of a collective of {self._job_name}: {error}. `rejoin(timeout_s=...)` waits for the switch; "
@@ -628,12 +624,14 @@ class Worker(JobWorker):
             recovery.obstacle = ""
         return result
 
-    def _current_stall(self, elements: int, format: Format) -> Stall:
+    def _current_stall(self, elements: int, format: Format) -> StalledCollective:
         """Return the record of why the present collective makes no progress."""
-        self._stall = self._stall or Stall(self._control, self.config, self._ring, elements, format, self._job_name)
+        self._stall = self._stall or StalledCollective(
+            self._control, self.config, self._ring, elements, format, self._job_name
+        )
         return self._stall
 
     def _inquire(self, elements: int, format: Format) -> None:
         """Ask the switch why no result comes. Raises MismatchError, SwitchUnreachableError."""
         with self._recovery.query():
-            self._current_stall(elements, format).look()
+            self._current_stall(elements, format).check()

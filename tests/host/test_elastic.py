@@ -9,7 +9,7 @@ import pytest
 
 from iswitch import HaltedWarning, MembershipChangedError, NotAMemberError, RefusedError, Worker
 from iswitch.config import Config
-from iswitch.control.state_transfer import elect
+from iswitch.control.state_transfer import most_advanced
 from sim.bench.udp_model import Faults, UdpModel, kill, together
 from sim.frames.client import SWITCH_IP, SWITCH_MAC
 from sim.model.switch import Switch
@@ -144,8 +144,8 @@ def test_share_takes_another_state_when_the_chosen_worker_dies_meanwhile():
 
 def test_election_of_the_lowest_rank_with_the_highest_step():
     table = np.array([1, 5, 0, 0, 9, 9, 1, 5, 0, 1, 4, 0], np.int32)
-    assert elect(table) == (0, 5)
-    assert elect(np.array([1, 2**31 - 1, 0, 1, 0, 1], np.int32)) == (1, 2**31)
+    assert most_advanced(table) == (0, 5)
+    assert most_advanced(np.array([1, 2**31 - 1, 0, 1, 0, 1], np.int32)) == (1, 2**31)
 
 
 def test_collectives_wait_for_share_once_newcomers_are_in():

@@ -26,7 +26,7 @@ from iswitch import (
     Worker,
 )
 from iswitch.config import Config
-from iswitch.control import abandoned
+from iswitch.control import abandoned_job
 from iswitch.control.client import Control
 from iswitch.driver.transport import UdpTransport
 from iswitch.wire import HEADER, Outcome, Reason
@@ -413,7 +413,7 @@ def test_vanished_switch_is_told(model):
     ],
 )
 def test_disagreement_is_refused_by_name(model, options, reason, monkeypatch):
-    monkeypatch.setattr(abandoned, "_GRACE_S", 0.0)
+    monkeypatch.setattr(abandoned_job, "_GRACE_S", 0.0)
 
     def body(worker):
         worker.barrier()

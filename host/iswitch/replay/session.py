@@ -106,7 +106,7 @@ class Session:
         self.transport, self.address, self.table = transport, address, table
         self.timeout_s, self.wait_s = timeout_s, wait_s
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
-        self.control = Control(transport, address=address, timeout_s=timeout_s, strangers=self._receive_train)
+        self.control = Control(transport, address=address, timeout_s=timeout_s, on_other_train=self._receive_train)
         self.token = -1  # none yet
         self.channel = Channel(session=0, token=0, first=0, window=1)
         self.broadcasts: deque[Broadcast] = deque()

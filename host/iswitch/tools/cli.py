@@ -21,7 +21,7 @@ except ImportError as error:
     raise SystemExit(describe_missing("the command line of iswitch", missing_from("cli"), "cli")) from error
 
 from iswitch.control.client import Control
-from iswitch.control.membership import require_int
+from iswitch.control.settings import require_int
 from iswitch.driver.transport import UdpTransport
 from iswitch.errors import IswitchError
 from iswitch.tools.doctor import examine

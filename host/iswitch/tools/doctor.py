@@ -11,7 +11,7 @@ from typing import Protocol
 
 from iswitch.config import Config
 from iswitch.control.client import Control
-from iswitch.control.explanations import Grade, explained
+from iswitch.control.counters import Severity, counter_entry
 from iswitch.control.inspection import JobView, MemberView, awaited_ranks, read_job, read_member, read_progress
 from iswitch.driver.transport import UdpTransport
 from iswitch.errors import IswitchError, SwitchUnreachableError
@@ -241,10 +241,10 @@ def _check_counters(before: dict[str, int], after: dict[str, int], interval_s: f
     counter rises."""
     found = []
     for name, count in after.items():
-        grade, meaning, remedy = explained(name)
+        severity, meaning, remedy = counter_entry(name)
         rise = (count - before[name]) % 2**32
-        if count and grade != Grade.FINE:
-            mark = Mark.OK if grade == Grade.USUAL else Mark.BAD if rise else Mark.WARNING
+        if count and severity != Severity.NORMAL:
+            mark = Mark.OK if severity == Severity.NOTABLE else Mark.BAD if rise else Mark.WARNING
             lately = f", {rise:,} of them in the last {interval_s:.1f} s" if rise else ""
             found.append(Finding(name, mark, f"{count:,}{lately}: {meaning}", remedy))
     order = [Mark.BAD, Mark.WARNING, Mark.OK]

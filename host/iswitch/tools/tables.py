@@ -6,8 +6,8 @@ from rich.table import Table
 from rich.text import Text
 
 from iswitch.config import Config
-from iswitch.control.client import JobStatus
-from iswitch.control.explanations import Grade, explain, explained
+from iswitch.control.counters import Severity, counter_entry, explain_counter
+from iswitch.control.registers import JobStatus
 from iswitch.tools.path_checks import Finding, Mark
 from iswitch.wire import JobState
 
@@ -56,8 +56,8 @@ def counter_table(counters: dict[str, int]) -> Table:
     """Return a table of counters by name, with the meaning of each. Counters of drops and unusual events are yellow."""
     table = Table("counter", "count", "meaning")
     for name, count in counters.items():
-        unusual = count and explained(name).grade != Grade.FINE
-        table.add_row(name, str(count), explain(name), style="yellow" if unusual else None)
+        unusual = count and counter_entry(name).severity != Severity.NORMAL
+        table.add_row(name, str(count), explain_counter(name), style="yellow" if unusual else None)
     return table
 
 

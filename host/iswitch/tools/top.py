@@ -15,7 +15,7 @@ from rich.text import Text
 
 from iswitch.config import Config
 from iswitch.control.client import Control
-from iswitch.control.explanations import Grade, explained
+from iswitch.control.counters import Severity, counter_entry
 from iswitch.errors import SwitchUnreachableError
 from iswitch.serial import serial_distance
 from iswitch.tools.snapshot import Snapshot, read_snapshot
@@ -133,18 +133,18 @@ def _members(now: Snapshot) -> Table:
 def _drops(now: Snapshot, rates: dict[str, float]) -> Table:
     """Return a table of the counters of drops and unusual events. Counters that rise come first, faults before others."""
     unusual = [
-        (rates[name] > 0, explained(name).grade, rates[name], name)
+        (rates[name] > 0, counter_entry(name).severity, rates[name], name)
         for name, count in now.counters.items()
-        if count and explained(name).grade != Grade.FINE
+        if count and counter_entry(name).severity != Severity.NORMAL
     ]
     table = _table("drops and oddities", "per s", "count", "meaning", widest="meaning", right=("per s", "count"))
-    for _, grade, rate, name in sorted(unusual, reverse=True)[:_DROPS_SHOWN]:
+    for _, severity, rate, name in sorted(unusual, reverse=True)[:_DROPS_SHOWN]:
         table.add_row(
             name,
             _short(rate),
             f"{now.counters[name]:,}",
-            explained(name).meaning,
-            style=("red" if grade == Grade.FAULT else "yellow") if rate else "dim",
+            counter_entry(name).meaning,
+            style=("red" if severity == Severity.FAULT else "yellow") if rate else "dim",
         )
     if not unusual:
         table.add_row("none")

@@ -119,7 +119,7 @@ class Bench:
         )
         membership = control.join(membership, timeout_s=30, elastic=elastic)
         assert self.job.live >> membership.member & 1 and membership.token == self.job.entries[membership.member].token
-        return control.newcomer, membership
+        return control.joined_running_job, membership
 
 
 @pytest.mark.parametrize("segments", [0, 3], ids=["synchronous", "asynchronous"])

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from iswitch.control.state_transfer import flat
+from iswitch.control.state_transfer import pack_arrays
 from iswitch.driver.buffers import INT, filled, octets_of, require_array, summed_as
 from iswitch.wire import Format
 
@@ -54,7 +54,7 @@ def test_a_tensor_is_told_how_it_becomes_an_array(tensor, expression):
     for take in (
         lambda given: summed_as(given, "sum", OWN),
         octets_of,
-        lambda given: flat([given]),
+        lambda given: pack_arrays([given]),
         lambda given: require_array("vector", given),
     ):
         with pytest.raises(TypeError, match=r"must be a numpy\.ndarray, not torch\.Tensor: pass ") as error:
@@ -133,7 +133,7 @@ def test_a_read_only_array_is_told_to_be_copied():
             take(array)
         take(advice(error, array=array, buffer=array))
     with pytest.raises(ValueError, match="must be writeable"):
-        flat([array])
+        pack_arrays([array])
 
 
 def test_a_masked_array_is_refused_since_its_mask_would_be_ignored():

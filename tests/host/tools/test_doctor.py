@@ -10,7 +10,7 @@ import pytest
 
 from iswitch import Worker
 from iswitch.config import Config
-from iswitch.control.explanations import Grade, explained
+from iswitch.control.counters import Severity, counter_entry
 from iswitch.errors import SwitchUnreachableError
 from iswitch.tools.doctor import examine
 from iswitch.tools.path_checks import Mark
@@ -311,10 +311,13 @@ def test_every_counter_of_oddities_is_told_with_the_worst_first():
     patient.switch.outcomes = [3] * len(patient.switch.outcomes)
     found = findings(patient)
     odd = [name for name in found if name in Outcome.__members__]
-    assert len(odd) == sum(explained(name).grade != Grade.FINE for name in Outcome.__members__)
+    assert len(odd) == sum(counter_entry(name).severity != Severity.NORMAL for name in Outcome.__members__)
     marks = [found[name].mark for name in odd]
     assert marks == sorted(marks, key=[Mark.BAD, Mark.WARNING, Mark.OK].index)
-    assert all(explained(name).grade != Grade.FINE and explained(name).meaning in found[name].figure for name in odd)
+    assert all(
+        counter_entry(name).severity != Severity.NORMAL and counter_entry(name).meaning in found[name].figure
+        for name in odd
+    )
 
 
 def test_over_sockets_loss_is_named():

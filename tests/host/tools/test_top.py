@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from iswitch import Worker
 from iswitch.config import Config
-from iswitch.control.explanations import COUNTERS, Grade
+from iswitch.control.counters import COUNTERS, Severity
 from iswitch.tools.cli import app
 from iswitch.tools.snapshot import read_snapshot
 from iswitch.tools.top import frame
@@ -143,9 +143,9 @@ def test_a_frame_fits_80_columns_whatever_is_counted(model, control):
     full = {name: 2**32 - 1 for name in before.counters}
     shown = text(before, before._replace(counters=full, time_s=before.time_s + 1))
     assert "4,294,967,295" in shown and "4.29G" in shown
-    assert sum(counter.grade != Grade.FINE for counter in COUNTERS.values()) > shown[shown.index("oddities") :].count(
-        "\n"
-    )
+    assert sum(counter.severity != Severity.NORMAL for counter in COUNTERS.values()) > shown[
+        shown.index("oddities") :
+    ].count("\n")
 
 
 def test_once_prints_one_frame_or_draws_it(model, tmp_path):

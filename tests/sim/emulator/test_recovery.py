@@ -23,7 +23,7 @@ from iswitch import (
     Worker,
 )
 from iswitch.config import Config
-from iswitch.control.abandoned import Watch
+from iswitch.control.abandoned_job import AbandonedJobWatch
 from iswitch.control.client import Control
 from iswitch.control.inspection import JobView
 from iswitch.driver.transport import Buffer
@@ -378,7 +378,7 @@ def test_workers_started_again_together_end_the_running_job_that_they_left_behin
 
     with pytest.warns(
         AbandonedJobWarning,
-        match=r"job 0 at .* was left behind: from none of its members, ranks 0, 1, 2 and 3, .* `evict_s` of 5 s",
+        match=r"job 0 at .* was left behind: this worker watched its members, ranks 0, 1, 2 and 3, .* `evict_s` of 5 s",
     ):
         done = run([work] * 4, machine=machine, seed=seed)
     assert [rank for _, rank in done] == [0, 1, 2, 3]
@@ -402,7 +402,9 @@ def test_workers_started_together_end_a_forming_job_of_other_settings_that_was_l
             program.sleep(1.5)
         return restarted(program)
 
-    with pytest.warns(AbandonedJobWarning, match=r"job 0 at .* was left behind: from none of its members, rank 1, "):
+    with pytest.warns(
+        AbandonedJobWarning, match=r"job 0 at .* was left behind: this worker watched its members, rank 1, "
+    ):
         done = run([work] * 4, machine=machine, seed=seed)
     assert [rank for _, rank in done] == [0, 1, 2, 3]
 
@@ -464,15 +466,15 @@ def test_silence_that_nobody_could_hear_ends_no_job(
         if program.name == "worker 2":
             program.sleep(end - 0.3 if cause == "outage" else 2)
             if cause == "stop":
-                look = Watch.look
+                look = AbandonedJobWatch.look
 
-                def stopped(watch: Watch) -> JobView:
+                def stopped(watch: AbandonedJobWatch) -> JobView:
                     job = look(watch)
-                    monkeypatch.setattr(Watch, "look", look)
+                    monkeypatch.setattr(AbandonedJobWatch, "look", look)
                     program.sleep(1.3 * evict_s)
                     return job
 
-                monkeypatch.setattr(Watch, "look", stopped)
+                monkeypatch.setattr(AbandonedJobWatch, "look", stopped)
             with pytest.raises((RefusedError, CollectiveTimeoutError)):
                 Worker(
                     world=1 if not elastic else 2,

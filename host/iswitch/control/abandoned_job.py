@@ -1,0 +1,228 @@
+"""Jobs that dead workers left behind: how a worker that wants to join recognises such a job, and ends it.
+
+A worker that is killed, or loses power, does not leave its job. In a running job the other members evict it. If all
+members are dead, nobody does, and the job blocks the same program when it is started again. The switch has no timers,
+so a worker that wants to join watches the members. If all of them stay silent for longer than the job's `evict_s`, it
+ends the job by its key and joins again. A live member gives several signs of life within `evict_s`. If one comes, the
+wait ends and the refusal stands. (In a running job not at once: if members are killed one after another, some are alive
+a little longer than the first.)
+
+Silence counts only while this worker's own exchange with the switch works without a gap. Live members may be silent or
+unheard before the first look, in an outage of the network, and while this worker itself is stopped. After a gap the
+watch therefore begins again. The switch's own count of silence decides nothing by itself.
+
+When a whole job is started again, several workers do this at the same time. A worker may then end the new job that a
+faster worker has just created, because it read the members before that. This converges: a worker sends its RESET only
+before it joins, a job runs only when all `world` workers have joined, and a worker whose forming job was ended creates
+or joins the next one within the same `Control.join` (its token is refused, and it starts over). So none of these RESETs
+meets a running job, unless the network delivers a copy of one later than `_SETTLE_S`.
+"""
+
+import math
+import warnings
+
+from iswitch.control.client import Control
+from iswitch.control.inspection import JobView, MemberView, read_job, read_member
+from iswitch.control.refusal_message import SETTINGS, refusal_message
+from iswitch.driver.membership import Membership
+from iswitch.errors import AbandonedJobWarning, RefusedError
+from iswitch.results import format_ranks
+from iswitch.wire import NO_MEMBER, SILENCE_TICK_US, JobState, Reason, Standing
+
+__all__ = ["AbandonedJobWatch"]
+
+_LONGEST_GAP_S, _SHORTEST_GAP_S = 1.0, 0.05
+"""If the switch's answers are further apart than half of `evict_s`, within these limits, the watch begins again. A live
+member repeats its sign of life within a fifth of `evict_s`, so a shorter gap cannot make it silent for `evict_s`."""
+_LOOKS_PER_GAP = 4
+"""How often the worker looks at the members within the longest gap."""
+_GRACE_S = 2.0
+"""A member of a running job is alive if it gives a sign of life later than this after the first look."""
+_SETTLE_S = 0.05
+"""Pause between the end of a job and the next Join, in which copies of the RESET that are still in the network arrive."""
+_LIMIT_OF_VANISHED_JOBS = 3
+"""How often the job may have ended by the time that the worker looks at it. After that, the switch itself cannot do
+what the worker asks for."""
+_SLACK_S = 3 * SILENCE_TICK_US / 1e6
+"""How much the computed time of a member's last sign of life differs between two looks although none came."""
+_WRAP_S = 2**16 * SILENCE_TICK_US / 1e6
+"""The switch counts silence modulo this."""
+
+
+class AbandonedJobWatch:
+    """Watches the members of a job that refuses a worker, and ends the job if all of them are dead.
+
+    Parameters
+    ----------
+    control : Control
+        Carries the messages.
+    request : Membership
+        What the worker asks for.
+    """
+
+    def __init__(self, control: Control, request: Membership):
+        self.control, self.request = control, request
+        self.members: dict[int, MemberView] = {}
+        """The members at the last look, by rank."""
+        self._epoch = -1
+        self._heard_at: dict[int, float] = {}  # when the last sign of life came
+        self._read_at: dict[int, float] = {}  # when the switch last reported that
+        self._alive: set[int] = set()
+        self._watched_since = 0.0  # without a gap
+        self._answered_at = -math.inf  # when the switch's last answer came
+        self._gap_s = _LONGEST_GAP_S
+        self._next_look = 0.0
+        self._vanished = 0
+        self._judged: tuple[int, Reason] | None = None  # epoch and reason; the same refusal again is final
+
+    def look(self) -> JobView:
+        """Read the job and its members. Raises SwitchUnreachableError."""
+        job = read_job(self.control, self.request.job)
+        self._record_answer()
+        if job.epoch != self._epoch:
+            self._epoch = job.epoch
+            self._gap_s = min(max(job.evict_us / 2e6, _SHORTEST_GAP_S), _LONGEST_GAP_S)
+            self._begin()
+        self.members = {}
+        for member in range(job.world):
+            asked_at = self.control.transport.now()
+            view = read_member(self.control, self.request.job, member)
+            self._record_answer()
+            if view.standing != Standing.NONE:
+                self.members[member] = view
+                grace_s = 0.0 if job.state == JobState.FORMING else _GRACE_S
+                self._record_silence(member, asked_at, view.silent_s, self._watched_since + grace_s)
+        self._next_look = self._answered_at + self._gap_s / _LOOKS_PER_GAP
+        return job
+
+    def _begin(self) -> None:
+        """Begin to watch, or begin again."""
+        self._heard_at, self._read_at, self._alive = {}, {}, set()
+        self._watched_since = self.control.transport.now()
+
+    def _record_answer(self) -> bool:
+        """Record the time of an answer. If the one before it is too long ago, begin the watch again and return True."""
+        before, self._answered_at = self._answered_at, self.control.transport.now()
+        if gap := self._answered_at - before > self._gap_s:
+            self._begin()
+        return gap
+
+    def _record_silence(self, member: int, asked_at: float, silent_s: float, alive_after: float) -> None:
+        """Record for how long a member has been silent. The member is alive if it gave another sign of life since the
+        first look, later than the time `alive_after`."""
+        now = self._read_at[member] = self._answered_at
+        heard_at = now - silent_s
+        later_s = (heard_at - self._heard_at.setdefault(member, heard_at) + _WRAP_S / 2) % _WRAP_S - _WRAP_S / 2
+        if later_s > _SLACK_S + now - asked_at:
+            self._heard_at[member] = heard_at
+            if heard_at >= alive_after:
+                self._alive.add(member)
+
+    def silent_s(self, member: int) -> float:
+        """Return for how many seconds this worker has watched a member without a sign of life."""
+        if member not in self._read_at:
+            return 0.0
+        return self._read_at[member] - max(self._heard_at[member], self._watched_since)
+
+    def _blocking_members(self, job: JobView, reason: Reason) -> list[int]:
+        """Return the members that block this worker as long as they are alive."""
+        if job.state != JobState.FORMING:
+            return job.live  # members that wait to be admitted may be here for the same reason as this worker
+        if reason == Reason.MEMBER and self.request.wanted != NO_MEMBER:
+            return [member for member in self.members if member == self.request.wanted]
+        return list(self.members)
+
+    def _all_dead(self, job: JobView, members: list[int]) -> bool:
+        return bool(members and job.evict_us) and all(
+            member in self.members and self.silent_s(member) > job.evict_us / 1e6 + _SLACK_S for member in members
+        )
+
+    def wait_until_free(self, refusal: RefusedError, deadline: float) -> None:
+        """Wait until the worker may join again, because the job has ended or the rank is free.
+
+        While a job forms, the switch itself gives the rank of a dead member to another worker.
+
+        Parameters
+        ----------
+        refusal : RefusedError
+            The refusal of the worker's Join.
+        deadline : float
+            Time in seconds at which the wait ends.
+
+        Raises
+        ------
+        RefusedError
+            If a member is alive or the deadline passes: the refusal, with what was seen of the members.
+        SwitchUnreachableError
+            If the switch does not answer.
+        """
+        reason = refusal.reason
+        if reason not in {Reason.MEMBER, Reason.KEY, *SETTINGS}:
+            raise refusal
+        while (job := self.look()).state != JobState.NONE:
+            blocking = self._blocking_members(job, reason)
+            if reason != Reason.KEY and self._all_dead(job, blocking):
+                if job.state != JobState.FORMING or reason != Reason.MEMBER:
+                    self._end_job(job, refusal)
+                return
+            hopeless = not blocking or not job.evict_us or self._alive.intersection(blocking) or reason == Reason.KEY
+            if hopeless or self.control.transport.now() >= deadline:
+                if self._judged != (job.epoch, reason):  # the refusal may have come from an earlier job
+                    self._judged = job.epoch, reason
+                    return
+                raise RefusedError(self._message(job, refusal, blocking), reason) from None
+            self.control.transport.sleep(self._gap_s / _LOOKS_PER_GAP)
+        self._vanished += 1
+        if self._vanished > _LIMIT_OF_VANISHED_JOBS:
+            raise refusal
+
+    def check(self, rank_taken: bool) -> None:
+        """Look at the members if a look is due, for an elastic worker that waits to be admitted. End the job if all its
+        live members are dead.
+
+        Parameters
+        ----------
+        rank_taken : bool
+            Another member has the rank that this worker asks for.
+
+        Raises
+        ------
+        RefusedError
+            If that member is alive.
+        SwitchUnreachableError
+            If the switch does not answer.
+        """
+        if self.control.transport.now() < self._next_look:
+            return
+        job = self.look()
+        if job.state > JobState.FORMING and self._all_dead(job, job.live):
+            self._end_job(job, None)
+        elif rank_taken and self.request.wanted in self._alive:
+            refusal = RefusedError(f"rank {self.request.wanted} is taken", Reason.MEMBER)
+            raise RefusedError(self._message(job, refusal, [self.request.wanted]), Reason.MEMBER)
+
+    def _end_job(self, job: JobView, refusal: RefusedError | None) -> None:
+        blocking = self._blocking_members(job, refusal.reason if refusal else Reason.MEMBER)
+        silent_s = min(self.silent_s(member) for member in blocking)
+        epoch = read_job(self.control, job.job).epoch
+        if self._record_answer() or epoch != job.epoch:
+            return  # the last look is too long ago, or another worker was faster
+        try:
+            self.control.end_job(job.job, self.request.key)
+        except RefusedError as refused:
+            if refused.reason != Reason.JOB:  # JOB: another worker has ended it at the same moment
+                raise (refusal or refused) from None
+        else:
+            warnings.warn(
+                f"job {job.job} at {self.control.address} was left behind: this worker watched its members, "
+                f"{format_ranks(list(self.members))}, for {silent_s:.1f} s, longer than the job's `evict_s` of {job.evict_us / 1e6:g} s, "
+                "and none of them gave a sign of life. This worker has ended that job and joins a new one",
+                AbandonedJobWarning,
+                stacklevel=6,
+            )
+        self.control.transport.sleep(_SETTLE_S)
+
+    def _message(self, job: JobView, refusal: RefusedError, blocking: list[int]) -> str:
+        return refusal_message(
+            job, refusal, self.request, self.control.address, members=self.members, blocking=blocking, alive=self._alive
+        )

@@ -1,0 +1,262 @@
+"""What workers of synchronous and of asynchronous jobs have in common: they join a job, keep their place, and leave."""
+
+import os
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, Self
+
+from iswitch.config import Config
+from iswitch.control.abandoned_job import AbandonedJobWatch
+from iswitch.control.client import Control
+from iswitch.control.counters import rise_lines
+from iswitch.driver.membership import Membership
+from iswitch.driver.termination import call_before_termination
+from iswitch.driver.transport import Keepalive, Transport, UdpTransport
+from iswitch.errors import CollectiveTimeoutError, IswitchError, NotAMemberError, RefusedError
+from iswitch.wire import Reason
+
+__all__ = ["DEFAULT_ADDRESS", "JobWorker"]
+
+DEFAULT_ADDRESS = "127.0.0.1:27000"
+"""Address of the switch if the environment variable ISWITCH_ADDRESS is not set: the emulator's first port."""
+_LEAVE_TIMEOUT_S = 1.0
+"""The longest wait for the answer to a Leave."""
+
+
+class Member(Protocol):
+    """The end of a ring or of a stream, which knows its membership."""
+
+    @property
+    def membership(self) -> Membership: ...
+
+
+def _close(
+    control: Control,
+    member: Member,
+    keepalive: Keepalive,
+    transport: Transport,
+    owner_pid: int,
+    state: dict[str, bool],
+    forget: Callable[[], None],
+) -> bool:
+    """Leave the job and close the transport. Return True if the switch confirmed it.
+
+    This also runs when the interpreter exits, so that a script that ends with an error leaves its job.
+    """
+    if os.getpid() != owner_pid:  # the membership belongs to the parent of this forked process
+        return False
+    keepalive.stop()
+    confirmed = state["member"] and control.leave(member.membership, timeout_s=_LEAVE_TIMEOUT_S)
+    transport.close()
+    forget()
+    return confirmed
+
+
+class JobWorker(ABC):
+    """A member of a job, from its Join until it leaves.
+
+    It leaves at the latest when the interpreter exits or SIGTERM ends the process. Between the program's calls, a thread
+    answers the switch. A subclass joins within `_joined`, and calls `_start_keepalive` at the end of that block.
+
+    Parameters
+    ----------
+    address : str or None
+        The switch's address. None: the environment variable ISWITCH_ADDRESS, or `DEFAULT_ADDRESS`.
+    timeout_s, switch_timeout_s, join_timeout_s : float
+        Seconds as `Worker` describes them.
+    transport : Transport or None
+        Carries the frames; the worker closes it. None: a UDP socket.
+    no_offload : bool
+        See `UdpTransport`.
+    """
+
+    def __init__(
+        self,
+        address: str | None,
+        *,
+        timeout_s: float,
+        switch_timeout_s: float,
+        join_timeout_s: float,
+        transport: Transport | None,
+        no_offload: bool,
+    ) -> None:
+        self.address = os.environ.get("ISWITCH_ADDRESS") or DEFAULT_ADDRESS if address is None else address
+        self.timeout_s, self.switch_timeout_s, self._join_timeout_s = timeout_s, switch_timeout_s, join_timeout_s
+        self._transport = transport or UdpTransport(self.address, no_offload=no_offload)
+        self._state = {"member": False}
+        self._owner_pid = os.getpid()
+        self._one_call = threading.Lock()
+        try:
+            self._control = Control(
+                self._transport, address=self.address, timeout_s=switch_timeout_s, timeout_name="switch_timeout_s"
+            )
+            self.config: Config = self._control.config()
+        except BaseException:
+            self._transport.close()
+            raise
+
+    def _join(self, request: Membership, *, elastic: bool, timeout_s: float | None = None) -> Membership:
+        """Join the job. If dead workers left a job behind, end that job first. Parameters and errors as in
+        `Control.join`."""
+        limit_s, name = (self._join_timeout_s, "join_timeout_s") if timeout_s is None else (timeout_s, "timeout_s")
+        deadline = self._transport.now() + limit_s
+        watch = AbandonedJobWatch(self._control, request)
+        while True:
+            try:
+                return self._request_join(
+                    request,
+                    timeout_s=limit_s,
+                    timeout_name=name,
+                    elastic=elastic,
+                    on_wait=watch.check if elastic else None,
+                )
+            except RefusedError as refusal:
+                watch.wait_until_free(refusal, deadline)
+
+    def _request_join(self, request: Membership, **options: Any) -> Membership:
+        """Send a Join. A subclass may change the request if the switch refuses it."""
+        return self._control.join(request, **options)
+
+    @contextmanager
+    def _joined(self, request: Membership, *, elastic: bool) -> Iterator[Membership]:
+        """Join the job and yield the membership. If the block fails, leave the job."""
+        self._forget = call_before_termination(self._leave_before_termination)
+        try:
+            membership = self._join(request, elastic=elastic)
+            self._state["member"] = True
+            yield membership
+        except BaseException:
+            if self._state["member"]:
+                self._control.leave(membership)
+            self._transport.close()
+            self._forget()
+            raise
+
+    def _leave_before_termination(self) -> None:
+        """Leave the job before SIGTERM ends the process. This may interrupt any other call of this thread, so nothing
+        here waits for a lock, or for long."""
+        if keepalive := getattr(self, "_keepalive", None):
+            keepalive.stop()
+        if keepalive and self._state["member"]:
+            membership: Membership | None = self._member.membership
+        else:
+            membership = self._control.granted  # by a Join in progress
+        if membership:
+            self._control.on_other_train = None  # a ring in the middle of a collective cannot handle frames
+            self._control.leave(membership, timeout_s=_LEAVE_TIMEOUT_S)
+
+    def _start_keepalive(self, member: Member) -> None:
+        """Start the thread that answers the switch, and arrange that `close` runs at the latest at the interpreter's
+        exit."""
+        self._member = member
+        self._control.on_other_train = self._handle_train
+        self._counters_at_join = self._control.counters(self.config.ports)
+        self._keepalive = self._transport.start_keepalive(self._serve)
+        self._finalizer = weakref.finalize(
+            self,
+            _close,
+            self._control,
+            member,
+            self._keepalive,
+            self._transport,
+            self._owner_pid,
+            self._state,
+            self._forget,
+        )
+
+    @abstractmethod
+    def _handle_train(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
+        """Handle a train of datagrams that came while the worker waited for an acknowledgement."""
+
+    @abstractmethod
+    def _serve(self) -> float:
+        """Handle what has come and send what is due. The thread calls this when something has come, or after the number of
+        seconds that the last call returned. Return the seconds until the next call."""
+
+    def _nonce(self) -> int:
+        """Return a random number that identifies one Join."""
+        return self._transport.randbits(64) | 1
+
+    @property
+    def rank(self) -> int:
+        """This worker's index in the job, 0 to world - 1."""
+        return self._member.membership.member
+
+    def counters(self) -> dict[str, int]:
+        """Return the switch's counters by name. `iswitch.control.counters` has a sentence on each.
+
+        Raises
+        ------
+        SwitchUnreachableError
+            If the switch does not answer.
+        NotAMemberError
+            If the worker is closed.
+        """
+        self._require_open()
+        with self._keepalive:
+            return self._control.counters(self.config.ports)
+
+    def close(self) -> bool:
+        """Leave the job and close the transport, so that the other workers no longer wait for this one. A second call
+        does nothing.
+
+        Returns
+        -------
+        bool
+            True if the switch confirmed it.
+        """
+        return bool(self._finalizer())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        m = self._member.membership
+        return f"<iswitch.{type(self).__name__} rank {m.member} of {m.world}, job {m.job} at {self.address}>"
+
+    def _require_open(self) -> None:
+        """Raise NotAMemberError if the worker is closed, or belongs to the parent of this process."""
+        if os.getpid() != self._owner_pid:
+            raise NotAMemberError(
+                f"this worker belongs to process {self._owner_pid}, and this is its child: make a {type(self).__name__} in each "
+                "process, after the fork"
+            )
+        if not self._finalizer.alive:
+            raise NotAMemberError(f"this worker has left its job, {self._job_name}: make a new {type(self).__name__}")
+
+    @contextmanager
+    def _exclusive_call(self) -> Iterator[None]:
+        """Raise IswitchError if another thread is in such a context. It surrounds calls that all workers must make in the
+        same order."""
+        if not self._one_call.acquire(blocking=False):
+            raise IswitchError(
+                f"another thread is using this worker, {self!r}: all workers must make the same calls in the same order, so "
+                "call a worker from one thread only, or hold a lock of your own around each call"
+            )
+        try:
+            yield
+        finally:
+            self._one_call.release()
+
+    # Messages
+
+    @property
+    def _job_name(self) -> str:
+        return f"job {self._member.membership.job} at {self.address}"
+
+    def _not_a_member_error(self, reason: Reason, remedy: str) -> NotAMemberError:
+        return NotAMemberError(
+            f"the switch does not know this worker any more ({reason.name}): {self._job_name} was ended by `iswitch end-job`, with its "
+            "last member or by a restart of the switch, or the switch evicted this worker because nothing came from it for "
+            f"`evict_s`. To go on, {remedy}"
+        )
+
+    def _timeout_error(self, sentence: str, rises: dict[str, int]) -> CollectiveTimeoutError:
+        """Return the error with a sentence and the counters that point to the cause, by how much they rose."""
+        return CollectiveTimeoutError("\n".join([sentence, *rise_lines(rises)]), rises)

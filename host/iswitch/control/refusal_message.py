@@ -1,0 +1,112 @@
+"""The message for a worker whose Join was refused: the reason, the members that block it, and what helps."""
+
+from collections.abc import Collection
+
+from iswitch.control.client import JobRunningError
+from iswitch.control.inspection import JobView, MemberView
+from iswitch.control.refusals import REFUSALS
+from iswitch.driver.membership import Membership
+from iswitch.errors import RefusedError
+from iswitch.wire import JobState, Reason
+
+__all__ = ["SETTINGS", "refusal_message"]
+
+SETTINGS = {
+    Reason.WORLD: "world",
+    Reason.THRESHOLD: "threshold",
+    Reason.FORMAT: "format",
+    Reason.FRACTION: "fraction",
+    Reason.ELEMENTS: "elements",
+    Reason.MODE: "mode",
+    Reason.DEADLINE: "deadline_us",
+    Reason.EVICT: "evict_us",
+    Reason.STALENESS: "staleness",
+    Reason.SEGMENTS: "segments",
+}
+"""Refusals because worker and job differ in a setting, with the setting's name in `Membership` and `JobView`."""
+_MEMBERS_SHOWN = 4
+
+
+def refusal_message(
+    job: JobView,
+    refusal: RefusedError,
+    request: Membership,
+    address: str,
+    *,
+    members: dict[int, MemberView],
+    blocking: list[int],
+    alive: Collection[int],
+) -> str:
+    """Return the message.
+
+    Parameters
+    ----------
+    job : JobView
+        The job.
+    refusal : RefusedError
+        The refusal of the Join.
+    request : Membership
+        What the worker asks for.
+    address : str
+        Address of the switch.
+    members : dict of int to MemberView
+        The job's members by rank.
+    blocking : list of int
+        Ranks of the members that block the worker.
+    alive : collection of int
+        Ranks of the members that gave a sign of life.
+    """
+    meaning, remedy = REFUSALS[refusal.reason]
+    if refusal.reason == Reason.MEMBER and (taken := _what_is_taken(job, refusal, request, members)):
+        meaning = taken
+        remedy = (
+            "give every worker a rank, and every program a `job` number of its own; a worker that comes back to a running job needs "
+            "elastic=True"
+            if job.state != JobState.FORMING
+            else "give every worker a rank of its own, 0 to world - 1, or rank=None to let the switch choose"
+        )
+    elif difference := _difference(job, request, refusal.reason):
+        meaning = difference
+    seen = "; ".join(
+        _describe(member, members.get(member), job, member in alive) for member in blocking[:_MEMBERS_SHOWN]
+    )
+    key = " --key KEY" if refusal.reason == Reason.KEY else f" --key {request.key}" if request.key else ""
+    command = f"`iswitch end-job --job {job.job}{key} --switch {address}` ends the job"
+    return (
+        f"the switch at {address} refused to let a worker join job {job.job}: {meaning}. {seen[:1].upper()}{seen[1:]}"
+        f"{'. ' if seen else ''}To go on, {remedy}. If the job's workers are dead, {command}"
+    )
+
+
+def _what_is_taken(job: JobView, refusal: RefusedError, request: Membership, members: dict[int, MemberView]) -> str:
+    """Return which place is not free; "" if that is not the reason."""
+    if request.wanted in members:
+        return f"rank {request.wanted} is taken"
+    if isinstance(refusal, JobRunningError):
+        return "the job is running already"
+    return "all ranks are taken" if len(members) == job.world else ""
+
+
+def _difference(job: JobView, request: Membership, reason: Reason) -> str:
+    """Return the values of the setting in which worker and job differ; "" if the switch does not show the job's."""
+    name = SETTINGS.get(reason, "")
+    theirs, ours = getattr(job, name, None), getattr(request, name, None)
+    if theirs is None or ours is None or theirs == ours:
+        return ""
+    if name.endswith("_us"):
+        theirs, ours, name = f"{theirs / 1e6:g}", f"{ours / 1e6:g}", name.replace("_us", "_s")
+    elif name == "format":
+        theirs, ours = f'"{theirs.name.lower()}"', f'"{ours.name.lower()}"'
+    return f"this worker's `{name}` is {ours}, and the job's is {theirs}"
+
+
+def _describe(member: int, view: MemberView | None, job: JobView, alive: bool) -> str:
+    """Return a sentence on a member that blocks the worker."""
+    if view is None:
+        return f"rank {member} has left meanwhile"
+    text = f"rank {member} ({view.address}, behind port {view.port} of the switch) gave its last sign of life {view.silent_s:.1f} s ago"
+    if alive:
+        return f"{text} and is alive"
+    if job.evict_us:
+        return f"{text}; it loses its rank after {job.evict_us / 1e6:g} s (`evict_s`)"
+    return f"{text}; it keeps its rank, because the job's `evict_s` is 0"
