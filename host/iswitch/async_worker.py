@@ -21,7 +21,7 @@ import numpy as np
 from iswitch.control.counters import unusual_rises
 from iswitch.control.inspection import read_slot
 from iswitch.control.job_worker import JobWorker
-from iswitch.control.settings import FORMATS, require_int, require_settings
+from iswitch.control.settings import require_int, require_settings
 from iswitch.driver.buffers import require_array
 from iswitch.driver.membership import Membership
 from iswitch.driver.notices import MembershipRejectedError
@@ -42,7 +42,8 @@ from iswitch.errors import (
 )
 from iswitch.handover import NOTE, free_job, hand_over
 from iswitch.results import TAINT_ADVICE, Reduction, Update, format_ranks, rejected_values
-from iswitch.wire import NO_MEMBER, SEGMENTS_MAX, STALENESS_MAX, Format, Mode, Reason, SlotState
+from iswitch.wire import NO_MEMBER, SEGMENTS_MAX, STALENESS_MAX, Mode, Reason, SlotState
+from iswitch.wire.formats import FORMATS, JOB_FORMATS
 
 __all__ = ["AsyncWorker"]
 
@@ -174,7 +175,7 @@ class AsyncWorker(JobWorker):
             key=key,
             world=world,
             threshold=threshold or world,
-            format=FORMATS[format],
+            format=JOB_FORMATS[format],
             fraction=fraction,
             elements=self._layout.elements,
             mode=Mode.QUARANTINE,
@@ -192,7 +193,7 @@ class AsyncWorker(JobWorker):
                 backlog=max(_BACKLOG, _BACKLOG_BYTES // (4 * size)) if backlog is None else backlog,
             )
             self._start_keepalive(self._stream)
-        self._dtype = np.dtype("<i4" if membership.format == Format.INT32 else "<f4")
+        self._dtype = FORMATS[membership.format].element
         self.newcomer = self._control.joined_running_job
         """This worker came to a running job, and has no weights yet: call `sync_state`."""
         self._first = 0  # the number of the update with which this member began, once it is known

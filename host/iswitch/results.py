@@ -8,6 +8,7 @@ import numpy as np
 
 from iswitch.errors import MissingWarning, NoContributionError, TaintedError, TaintWarning
 from iswitch.wire import Format
+from iswitch.wire.formats import FORMATS, Arithmetic
 
 __all__ = ["TAINT_ADVICE", "Reduction", "Update", "format_ranks", "ranks_of", "rejected_values"]
 
@@ -236,7 +237,7 @@ def rejected_values(format: Format, fraction: int) -> str:
     str
         For example "NaN or an infinity".
     """
-    if format != Format.WINDOW64:
+    if FORMATS[format].arithmetic is not Arithmetic.WINDOW:
         return "NaN or an infinity"
     return f"NaN, an infinity or a value with |x| >= {2.0 ** (58 - fraction):g} (`fraction` is {fraction})"
 

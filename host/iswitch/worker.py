@@ -14,7 +14,7 @@ import numpy as np
 
 from iswitch.control.job_worker import JobWorker
 from iswitch.control.recovery import Recovery
-from iswitch.control.settings import FORMATS, require_int, require_one_of, require_seconds, require_settings
+from iswitch.control.settings import require_int, require_one_of, require_seconds, require_settings
 from iswitch.control.stalled_collective import StalledCollective
 from iswitch.control.state_transfer import most_advanced, pack_arrays, unpack_arrays
 from iswitch.driver.buffers import INT, Bytes, filled, octets_of, summed_as
@@ -31,6 +31,7 @@ from iswitch.errors import (
 )
 from iswitch.results import Reduction, rejected_values
 from iswitch.wire import DEADLINE_US_MAX, HEADER, NO_MEMBER, Format, Mode, Reason
+from iswitch.wire.formats import JOB_FORMATS
 
 __all__ = ["Worker"]
 
@@ -204,7 +205,7 @@ class Worker(JobWorker):
             key=key,
             world=world,
             threshold=threshold or world,
-            format=FORMATS[format],
+            format=JOB_FORMATS[format],
             fraction=fraction,
             elements=elements or self.config.elements,
             mode=_MODES[mode],

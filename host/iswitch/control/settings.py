@@ -5,11 +5,11 @@ from collections.abc import Collection
 
 import numpy as np
 
-from iswitch.wire import EVICT_US_MAX, SILENCE_TICK_US, Format
+from iswitch.wire import EVICT_US_MAX, SILENCE_TICK_US
+from iswitch.wire.formats import FRACTION_MAX, FRACTION_MIN, JOB_FORMATS
 
-__all__ = ["FORMATS", "require_evict", "require_int", "require_one_of", "require_seconds", "require_settings"]
+__all__ = ["require_evict", "require_int", "require_one_of", "require_seconds", "require_settings"]
 
-FORMATS = {"window64": Format.WINDOW64, "fp32": Format.FP32, "int32": Format.INT32}
 """Number formats of a job, by the names that users write."""
 
 
@@ -64,8 +64,8 @@ def require_settings(
     require_int("job", job, 0, 255)
     require_int("rank", 0 if rank is None else rank, 0, world - 1)
     require_int("key", key, 0, 2**64 - 1)
-    require_one_of("format", format, FORMATS)
-    require_int("fraction", fraction, -126, 149)
+    require_one_of("format", format, JOB_FORMATS)
+    require_int("fraction", fraction, FRACTION_MIN, FRACTION_MAX)
     require_int("elements", 1 if elements is None else elements, 1, 65535)
     require_seconds(timeout_s=timeout_s, switch_timeout_s=switch_timeout_s, join_timeout_s=join_timeout_s)
     require_evict(evict_s)

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from iswitch.wire import Format
+from iswitch.wire.formats import FORMATS, Arithmetic
 
 __all__ = ["INT", "Bytes", "require_array", "filled", "octets_of", "summed_as"]
 
@@ -23,14 +24,15 @@ def summed_as(array: np.ndarray, op: str, own: Format) -> tuple[Format, np.dtype
     TypeError, ValueError
         If the switch cannot sum this array; the message says what to pass instead.
     """
-    require_array("array", array, INT if own == Format.INT32 else _FLOAT)
+    require_array("array", array, FORMATS[own].element)
     if op not in ("sum", "mean"):
         raise ValueError(f'op must be "sum" or "mean", not {op!r}')
     if not array.flags.writeable:
         raise ValueError(
             "array must be writeable, because the result replaces its elements: pass a copy, `array.copy()`"
         )
-    if array.dtype == _FLOAT and own != Format.INT32:
+    integer = FORMATS[own].arithmetic is Arithmetic.INTEGER
+    if array.dtype == _FLOAT and not integer:
         return own, _FLOAT
     plain = array.dtype.newbyteorder("=")
     if plain == np.int32:
@@ -41,7 +43,7 @@ def summed_as(array: np.ndarray, op: str, own: Format) -> tuple[Format, np.dtype
         return Format.INT32, INT
     if plain != np.float32:
         raise TypeError(f"array must be float32 or int32, not {array.dtype}: {_instead(array.dtype)}")
-    if own == Format.INT32:
+    if integer:
         raise TypeError('array must be int32 in a job of format "int32", not float32: join with format="window64"')
     return own, _FLOAT
 

@@ -13,6 +13,7 @@ class: whether an update was granted decides how each of its segments is asked f
 
 import math
 from collections import Counter, deque
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,7 @@ from iswitch.wire import (
     Type,
     version_type,
 )
+from iswitch.wire.formats import FORMATS
 
 __all__ = ["DEPTH", "Arrival", "Stream", "Vector"]
 
@@ -68,7 +70,7 @@ class Arrival:
     """Results of one update, in place. headers: (segments,) `HEADER`; sum, trailer: zeros where nothing has come or
     nobody contributed."""
 
-    def __init__(self, layout: UpdateLayout, kind: str):
+    def __init__(self, layout: UpdateLayout, kind: np.dtype[Any]):
         self.headers = np.zeros(layout.segments, HEADER)
         self.sum, self.trailer = np.zeros(layout.size, kind), layout.empty_trailer()
         self.parts = Payloads(self.sum, layout.elements), Payloads(self.trailer.view(np.uint8), layout.elements)
@@ -92,7 +94,7 @@ class Stream:
         self._view = self._buffer.data
         self._word = version_type(Type.RESULT) | membership.job << 8 | membership.epoch << 16
         self._formats = int(membership.format), int(Format.INT32)
-        self._kind = "<i4" if membership.format == Format.INT32 else "<f4"
+        self._kind = FORMATS[membership.format].element
 
         self.low = 0  # the first position lacked
         self._high = 0  # one above the highest held
