@@ -23,10 +23,11 @@ from typer import Option
 
 from examples.common.command import Switch, application, parse_addresses
 from examples.common.display import Display
+from examples.common.envs import make_envs
 from examples.common.processes import Done, LaunchError, ProcessGroup
 from examples.common.progress import EpisodeReturns, Progress, SimulateCompute, TrainingResult
 from examples.common.replica import Replica
-from examples.ppo import Agent, Options, Sampler, evaluate, flatten, gae, loss, make_envs
+from examples.ppo import Agent, Options, Sampler, evaluate, flatten, gae, loss
 from iswitch import AsyncWorker
 from iswitch.wire import STALENESS_MAX
 

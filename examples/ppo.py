@@ -17,17 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import gymnasium
 import numpy as np
 import numpy.typing as npt
 import torch
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
-from gymnasium.wrappers.vector import RecordEpisodeStatistics
+from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 from typer import Option
 
 from examples.common.command import Folder, Switch, application, parse_addresses
+from examples.common.envs import make_envs
 from examples.common.launch import KILL_UPDATE, launch
 from examples.common.progress import CollectiveResult, EpisodeReturns, Progress, SimulateCompute
 from examples.common.replica import Replica, Vector
@@ -44,7 +43,6 @@ __all__ = [
     "flatten",
     "gae",
     "loss",
-    "make_envs",
     "train",
 ]
 
@@ -102,12 +100,6 @@ class Options:
     def updates(self) -> int:
         """Rollouts of each worker, at most."""
         return max(1, self.total_steps // (self.workers * self.num_envs * self.num_steps))
-
-
-def make_envs(environment: str, count: int) -> VectorEnv[Any, Any, Any]:
-    """Make environments that are stepped together, and that reset in the step in which their episode ends."""
-    make = lambda: gymnasium.make(environment, disable_env_checker=True)
-    return RecordEpisodeStatistics(SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.SAME_STEP))
 
 
 class Agent(nn.Module):

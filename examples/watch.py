@@ -15,9 +15,10 @@ import typer
 from PIL import Image, ImageDraw
 from rich.console import Console
 
+from examples.common.envs import make_envs
 from examples.common.policy import Policy
 from examples.common.replica import Vector
-from examples.ppo import EVALUATION_SEED, Agent, Options, make_envs
+from examples.ppo import EVALUATION_SEED, Agent, Options
 
 __all__ = ["app", "draw_frame", "load_agent", "play_episode", "write_gif"]
 

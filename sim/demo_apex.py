@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from examples.apex.launch import SOLVED, launch
-from examples.apex.options import Options
+from examples.apex import Options, train
 from examples.common.command import Folder
 from sim.demo_switch import Corrupt, Duplicate, Emulator, Loss, Reorder, Seed, application, option_errors, run
 from sim.emulator.replay import EMULATED
@@ -46,10 +45,10 @@ def main(
         options = Options(actors=actors, seed=seed, steps=steps, lockstep=lockstep)
 
     def demo(addresses: Sequence[str], emulator: Emulator, console: Console) -> bool:
-        summary = launch(options, addresses, out, watch=emulator.check, console=console, notes={"faults": faults})
+        summary = train(options, addresses, out, check=emulator.check, console=console, notes={"faults": faults})
         if not summary["solved"]:
             console.print(
-                f"not solved: the evaluation returned {summary['mean_reward_eval']:.1f}, less than {SOLVED:g}"
+                f"not solved: the evaluation returned {summary['mean_reward_eval']:.1f}, less than {options.solved_return:g}"
             )
         return bool(summary["solved"])
 

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from examples.apex.atari import AtariOptions
-from examples.apex.atari_launch import launch_atari
+from examples.apex_atari import Options, launch
 from examples.common.command import Folder
 from sim.demo_apex import REPLAY
 from sim.demo_switch import Corrupt, Duplicate, Emulator, Loss, Reorder, Seed, application, option_errors, run
@@ -20,9 +19,9 @@ CLIENTS = 2
 
 
 def main(
-    game: Annotated[str, typer.Option(help="Name of the game in the Arcade Learning Environment.")] = AtariOptions.game,
-    seed: Seed = AtariOptions.seed,
-    transitions: Annotated[int, typer.Option(metavar="N", help="Transitions to add.")] = AtariOptions.transitions,
+    game: Annotated[str, typer.Option(help="Name of the game in the Arcade Learning Environment.")] = Options.game,
+    seed: Seed = Options.seed,
+    transitions: Annotated[int, typer.Option(metavar="N", help="Transitions to add.")] = Options.transitions,
     out: Folder = Path("build/demo-atari"),
     loss: Loss = 0.0,
     duplicate: Duplicate = 0.0,
@@ -32,10 +31,10 @@ def main(
     """Store the frames of an Atari game in the replay of the emulated switch, each once, and sample stacks of them."""
     faults = {"loss": loss, "duplicate": duplicate, "reorder": reorder, "corrupt": corrupt}
     with option_errors():
-        options = AtariOptions(game=game, seed=seed, transitions=transitions)
+        options = Options(game=game, seed=seed, transitions=transitions)
 
     def demo(addresses: Sequence[str], emulator: Emulator, console: Console) -> bool:
-        launch_atari(options, addresses, out, watch=emulator.check, console=console, notes={"faults": faults})
+        launch(options, addresses, out, check=emulator.check, console=console, notes={"faults": faults})
         return True
 
     raise typer.Exit(run(out, seed, faults, demo, workers=CLIENTS, arguments=REPLAY))

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from examples.common.envs import make_envs
 from examples.common.replica import Replica
-from examples.ppo import Agent, Options, Sampler, evaluate, flatten, gae, loss, make_envs, train
+from examples.ppo import Agent, Options, Sampler, evaluate, flatten, gae, loss, train
 
 spec = importlib.util.spec_from_file_location("fake_worker", Path(__file__).with_name("fake_worker.py"))
 fake_worker = importlib.util.module_from_spec(spec)

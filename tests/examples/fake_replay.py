@@ -1,8 +1,7 @@
-"""Stands in for `iswitch.replay.ReplayClient` and its switch: the same methods, within one process, exact proportional
-draws by numpy.
+"""Stands in for `iswitch.replay.ReplayClient` and its switch: the same methods within one process. numpy samples in exact
+proportion to the priorities.
 
-Turns and limits are waited for, if there is somebody to wait for: with one thread for each client, of which one runs at
-a time.
+Requests wait for their tickets and for limits. Each client has a thread, and one thread runs at a time.
 """
 
 import threading
@@ -15,7 +14,7 @@ PER_ADD = 19
 
 
 class Table:
-    """What is common to the clients. `order`: (kind, client, ticket) of every operation."""
+    """The state that the clients share. `order`: (kind, client, ticket) of every request."""
 
     def __init__(self, capacity=4096):
         self.capacity = capacity
@@ -30,14 +29,14 @@ class Table:
         return min(self.adds, self.capacity)
 
 
-class StandIn:
+class FakeReplay:
     def __init__(self, table, name="", seed=0):
         self.table, self.name, self.bytes_pushed = table, name, 0
         self.random = np.random.default_rng(seed)
 
     def _wait(self, condition):
-        """Until nobody else is in the way."""
-        assert self.table.lock.wait_for(condition, timeout=30), f"{self.name} waits in vain"
+        """Wait until the condition holds."""
+        assert self.table.lock.wait_for(condition, timeout=30), f"{self.name} waits for ever"
 
     def _begin(self, kind, ticket, allowed=lambda: True, tickets=1):
         self._wait(lambda: (not ticket or self.table.ticket == ticket) and allowed())

@@ -1,10 +1,9 @@
-"""Atari frames: the smaller picture against means of an exact enlargement, stacks against the frames that they are made
-of."""
+"""Atari observations: shrunk frames against means of an exact enlargement, and stacks against their frames."""
 
 import numpy as np
 import pytest
 
-from examples.apex.screen import SIDE, STACKED, AtariGame, shrink
+from examples.common.atari import SIDE, STACK, make_atari, shrink
 
 
 @pytest.mark.parametrize("height,width,side", [(8, 8, 8), (16, 24, 8), (21, 16, 8), (9, 13, 5), (7, 7, 6), (1, 1, 1)])
@@ -23,28 +22,27 @@ def test_grey_stays_grey():
 
 
 def test_stacks_are_four_frames_of_which_each_step_adds_one():
-    game = AtariGame("Breakout")
-    stack = game.reset(seed=1)
-    assert (
-        stack.shape == (STACKED, SIDE, SIDE) and stack.dtype == np.uint8 and stack.any() and (stack == stack[0]).all()
-    )
+    env = make_atari("Breakout")
+    stack, _ = env.reset(seed=1)
+    assert stack.shape == (STACK, SIDE, SIDE) and stack.dtype == np.uint8 and stack.any() and (stack == stack[0]).all()
     rng = np.random.default_rng(1)
     for step in range(1, 20):
-        after, _, terminated, truncated = game.step(int(rng.integers(game.actions)))
-        assert (after[:-1] == stack[1:]).all() and not terminated and not truncated and game.frames == 4 * step
+        after, _, terminated, truncated, _ = env.step(int(rng.integers(env.action_space.n)))
+        assert (after[:-1] == stack[1:]).all() and not terminated and not truncated
+        assert env.get_wrapper_attr("frames") == 4 * step
         stack = after
     assert (stack[0] != stack[-1]).any()
 
 
-def test_games_repeat_with_the_seed():
+def test_a_game_repeats_with_its_seed():
     stacks = []
     for _ in range(2):
-        game = AtariGame("Pong")
-        game.reset(seed=3)
-        stacks.append([game.step(k % game.actions)[0] for k in range(12)])
+        env = make_atari("Pong")
+        env.reset(seed=3)
+        stacks.append([env.step(k % int(env.action_space.n))[0] for k in range(12)])
     assert np.array_equal(*stacks)
 
 
-def test_an_unknown_game_is_named():
+def test_game_wrong():
     with pytest.raises(ValueError, match="there is no Atari game 'Tulip'"):
-        AtariGame("Tulip")
+        make_atari("Tulip")
