@@ -144,7 +144,7 @@ def test_one_thread_after_another_may_use_a_worker(model):
         thread = threading.Thread(target=worker.barrier)
         thread.start()
         thread.join()
-        assert worker.segments == 2
+        assert worker.segments_completed == 2
 
 
 @pytest.mark.parametrize(
@@ -172,13 +172,13 @@ def test_use_after_leave(model, call):
 def test_a_result_shows_who_is_missing_and_tainted(model):
     def body(worker):
         array = np.ones(40, np.float32)
-        whole = repr(worker.allreduce(array))
+        complete = repr(worker.allreduce(array))
         array[20] = 2.0**14 if worker.rank else 1.0
-        return whole, repr(worker.allreduce(array))
+        return complete, repr(worker.allreduce(array))
 
-    for whole, partial in together(model, 2, body, on_taint="ignore"):
-        assert whole.startswith("Reduction(world=2, segments=3, missing=(), tainted=(), resent=")
-        assert partial.startswith("Reduction(world=2, segments=3, missing=(1,), tainted=(1,), resent=")
+    for complete, partial in together(model, 2, body, on_taint="ignore"):
+        assert complete.startswith("Reduction(world=2, segments=3, missing=(), tainted=(), retransmissions=")
+        assert partial.startswith("Reduction(world=2, segments=3, missing=(1,), tainted=(1,), retransmissions=")
 
 
 def test_each_tainted_sum_is_a_warning_of_its_own(model):
@@ -189,7 +189,7 @@ def test_each_tainted_sum_is_a_warning_of_its_own(model):
             for _ in range(10):
                 worker.allreduce(np.full(3, np.nan, np.float32))
     assert [warning.category for warning in caught] == [TaintWarning] * 10
-    assert "which makes NaN of those sums, in collective 10" in str(caught[-1].message)
+    assert "so those sums are NaN, in collective 10" in str(caught[-1].message)
 
 
 def test_a_warning_comes_each_time_that_other_workers_are_missing(model):
@@ -203,14 +203,14 @@ def test_a_warning_comes_each_time_that_other_workers_are_missing(model):
                 headers["members"] = 0b111 & ~sum(1 << rank for rank in absent)
                 worker._report_problems(Reduction(3, reduction.elements, 0, headers))
     assert [str(warning.message).partition(":")[0] for warning in caught] == [
-        f"{who} not in the sum of collective {number}"
+        f"the sum of collective {number} lacks {who}"
         for number, who in (
-            (3, "rank 1 is"),
-            (5, "ranks 1 and 2 are"),
-            (7, "rank 1 is"),
-            (9, "ranks 1 and 2 are"),
-            (11, "rank 1 is"),
-            (13, "ranks 1 and 2 are"),
+            (3, "rank 1"),
+            (5, "ranks 1 and 2"),
+            (7, "rank 1"),
+            (9, "ranks 1 and 2"),
+            (11, "rank 1"),
+            (13, "ranks 1 and 2"),
         )
     ]
     assert {warning.category for warning in caught} == {MissingWarning}
