@@ -1,16 +1,16 @@
-"""A worker of an asynchronous job: gradients go to the switch when they are ready, updates come back in one order for
-all.
+"""A worker of an asynchronous job: gradients go to the switch when they are ready, and all workers receive the same
+updates in the same order.
 
-iSwitch's pipeline of three stages (Li et al., "Accelerating Distributed Reinforcement Learning with In-Switch
-Computing", ISCA 2019, section IV): while the program computes a gradient, the one before is summed in the switch, and
-updates that others took part in come in.
+This is iSwitch's pipeline of three stages (Li et al., "Accelerating Distributed Reinforcement Learning with In-Switch
+Computing", ISCA 2019, section IV): while the program computes a gradient, the switch sums the one before it, and
+updates that other workers took part in arrive.
 
-One class, the program's side of a job: segments and time-outs are those of `stream.py`, joining is that of
-`joining.py`.
+`AsyncWorker` is what a program calls. `driver/stream.py` sends, receives and retransmits; `control/membership.py` joins
+and leaves the job; `control/state_transfer.py` copies the weights to a joining worker.
 """
 
 import contextlib
-import hashlib
+import logging
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -22,12 +22,16 @@ from iswitch.control.counters import unusual_rises
 from iswitch.control.inspection import read_slot
 from iswitch.control.job_worker import JobWorker
 from iswitch.control.settings import require_int, require_settings
+from iswitch.control.state_transfer import TRANSFER_NOTE, copy_state, free_job, transfer_key
 from iswitch.driver.buffers import require_array
+from iswitch.driver.claims import PIPELINE_DEPTH, Vector
+from iswitch.driver.digest_chain import DigestChain
 from iswitch.driver.membership import Membership
 from iswitch.driver.notices import MembershipRejectedError
-from iswitch.driver.stream import DEPTH, Arrival, Stream, Vector
+from iswitch.driver.received_update import ReceivedUpdate
+from iswitch.driver.stream import Stream
 from iswitch.driver.transport import RECEIVE_BYTES, Transport
-from iswitch.driver.update_layout import TRAILER_ENTRY, UpdateLayout
+from iswitch.driver.update_layout import UpdateLayout
 from iswitch.errors import (
     CollectiveTimeoutError,
     DivergedError,
@@ -40,79 +44,93 @@ from iswitch.errors import (
     TaintedError,
     TaintWarning,
 )
-from iswitch.handover import NOTE, free_job, hand_over
 from iswitch.results import TAINT_ADVICE, Reduction, Update, format_ranks, rejected_values
 from iswitch.wire import NO_MEMBER, SEGMENTS_MAX, STALENESS_MAX, Mode, Reason, SlotState
 from iswitch.wire.formats import FORMATS, JOB_FORMATS
+from iswitch.worker import Worker
 
 __all__ = ["AsyncWorker"]
 
-_SOON_S = 0.01
-"""A vector that is pushed while the keepalive sleeps has its time-outs looked at after this."""
+_PENDING_PERIOD_S = 0.01
+"""While a vector is pending, the keepalive thread serves the stream at least this often, because `push` can add one
+while the thread sleeps."""
 _QUIET_S = 1.0
-"""After so long without anything the switch is asked whether it is there."""
+"""After this time without a frame, a waiting call asks the switch for the cause."""
 _BACKLOG, _BACKLOG_BYTES = 16, 1 << 26
 _UNBOUNDED = 2**24
-_HANDOVER_S = 3.0
-"""How long the two ends of a handover wait for each other. A newcomer then asks again."""
+_TRANSFER_S = 3.0
+"""Time for which the two ends of a state transfer wait for each other. The joining worker then sends a new request."""
+
+logger = logging.getLogger("iswitch")
 
 
 class AsyncWorker(JobWorker):
-    """One of `world` workers whose weights get the same updates in the same order, each the sum of some workers'
-    vectors. Making an AsyncWorker joins a job and waits for all the others; their weights must be equal then.
+    """One of the `world` workers of an asynchronous job, whose weights receive the same updates in the same order.
+
+    An update is the sum of the vectors of some workers. Making an AsyncWorker joins the job and waits until all workers
+    have joined; the weights of all workers must be equal then.
 
     Parameters
     ----------
-    address : str or None
-        As in `Worker`: None is the environment variable ISWITCH_ADDRESS or, without it, 127.0.0.1:27000.
+    address : str, optional
+        Address of the switch, as in `Worker`. Default: the environment variable ISWITCH_ADDRESS or, without it,
+        127.0.0.1:27000.
     world : int
         Number of workers in the job, 1 to 32.
     size : int
         Elements in a vector.
     staleness : int
-        A vector is summed with at most so many updates granted since the weights that it was computed with, 0 to 7; an
-        older one is refused.
-    threshold : int or None
-        So many vectors make an update; below `world` no worker waits for the slow ones. None: world.
+        The most updates, 0 to 7, that may lie between the weights that a vector was computed with and its own update;
+        default 3. The switch refuses an older vector.
+    threshold : int, optional
+        Number of vectors that make an update. Below `world`, no worker waits for the slow ones. Default: `world`.
     job, rank, key, format, fraction, elements
-        As in `Worker`. A vector's segment with NaN, an infinity or a number out of range is left out of its sum.
+        As in `Worker`. The sum lacks a vector's segment with NaN, an infinity or an element out of range.
     on_taint : {"raise", "warn", "ignore"}
-        What `updates` does at an update with such a segment: raise TaintedError in place of the update, at every worker
-        at the same update; issue TaintWarning; or nothing. The error's `result` is the update: a program that goes on
-        without it does so as all others do.
-    backlog : int or None
-        So many whole updates are kept for a program that does not take them, above `staleness`. Then this worker
-        acknowledges nothing more, and when the ring is full the others wait for it: a program that computes for long
-        takes its updates meanwhile, or the backlog is large. None: as many as there are in 64 MiB, at least 16.
+        Reaction of `updates` to an update with such a segment: raise TaintedError in place of the update (default), at
+        all workers at the same update; issue TaintWarning; or do nothing. `TaintedError.result` is the update: a
+        program can go on without it, as all other workers do.
+    backlog : int, optional
+        Updates to store, above `staleness`, for a program that does not take them. When the backlog is full, this
+        worker acknowledges nothing more, and the other workers wait for it when the ring is full. A program that
+        computes for long takes its updates meanwhile, or has a large backlog. Default: the updates that fit in 64 MiB,
+        at least 16.
     timeout_s : float
-        Seconds to wait for a place in the pipeline without anything new from the switch, until CollectiveTimeoutError.
-        Set it above the longest compute time of the slowest worker that is waited for.
+        Seconds to wait for a place in the pipeline, without anything new from the switch, before
+        CollectiveTimeoutError; default 300. Set it above the longest compute time of the slowest worker that the job
+        waits for.
     switch_timeout_s, join_timeout_s, evict_s
         As in `Worker`.
     elastic : bool
-        Join also a job that runs already, in the place of a worker that has left. A program whose job is to take
-        newcomers in calls `sync_state` between `updates` and `push`, for `push` may wait for the newcomer; and a newcomer
-        calls `sync_state` before anything else.
+        If True, the worker also joins a running job, in the place of a worker that has left. A program of an elastic
+        job calls `sync_state` between `updates` and `push`, because `push` may wait for the joining worker. A joining
+        worker calls `sync_state` before anything else. Default False.
     transport, no_offload
         As in `Worker`.
 
     Raises
     ------
     SwitchUnreachableError, RefusedError, CollectiveTimeoutError
-        As `Worker`.
-    ValueError, TypeError
+        As in `Worker`.
+    TypeError, ValueError
         If an argument is wrong.
+
+    See Also
+    --------
+    Worker : a worker whose collectives wait for all workers.
+
+    Notes
+    -----
+    A worker that stops pushing calls `close`, because the others wait for `threshold` vectors of the workers that are
+    in the job; its pending vectors are dropped. All workers stop after the same update if the condition depends on the
+    updates alone. Use a worker from one thread only. A thread of the driver answers the switch while the program
+    computes.
 
     Examples
     --------
-        for update in worker.updates():
-            weights -= rate * update.mean()
-        worker.push(gradient_of(weights))
-
-    Notes
-    ----- A worker that stops pushing calls `close`, because the others wait for `threshold` vectors of the workers that
-    are there; its vectors on their way are given up. All workers stop after the same update if the condition is in the
-    updates. Use a worker from one thread only; another thread of its own answers the switch while that one computes.
+    >>> for update in worker.updates():  # doctest: +SKIP
+    ...     weights -= learning_rate * update.mean()
+    >>> worker.push(gradient_of(weights))  # doctest: +SKIP
     """
 
     def __init__(
@@ -170,7 +188,7 @@ class AsyncWorker(JobWorker):
         self._failure: IswitchError | MembershipRejectedError | None = None
         self._discarded = memoryview(bytearray(RECEIVE_BYTES))
         self._layout = UpdateLayout(size, elements or self.config.elements, world)
-        wish = Membership(
+        request = Membership(
             job=job,
             key=key,
             world=world,
@@ -185,7 +203,7 @@ class AsyncWorker(JobWorker):
             nonce=self._nonce(),
             wanted=NO_MEMBER if rank is None else rank,
         )
-        with self._joined(wish, elastic=elastic) as membership:
+        with self._joined(request, elastic=elastic) as membership:
             self._stream = Stream(
                 self._transport,
                 membership,
@@ -194,82 +212,127 @@ class AsyncWorker(JobWorker):
             )
             self._start_keepalive(self._stream)
         self._dtype = FORMATS[membership.format].element
-        self.newcomer = self._control.joined_running_job
-        """This worker came to a running job, and has no weights yet: call `sync_state`."""
-        self._first = 0  # the number of the update with which this member began, once it is known
-        self._digests = {} if self.newcomer else {0: bytes(32)}  # by number of updates, of the latest
-        self._confirmed: dict[int, int] = {}
-        self._asking: dict[int, tuple[int, int]] = {}  # newcomers by rank: who answers them, and in which job
-        self._givers: list[int] = []  # ranks with weights, of the latest update that had some
-        self._refused_seen = 0
+        self.needs_sync: bool = self._control.joined_running_job
+        """True if this worker has joined a running job and has no weights yet: call `sync_state`."""
+        self._first_update = 0  # number of the update with which this member began, once it is known
+        self._digests = DigestChain(staleness)
+        self._confirmed: dict[int, int] = {}  # by rank: updates that its worker has received as this one has
+        self._transfer_jobs: dict[int, tuple[int, int]] = {}  # by joining rank: the rank that sends, and the job
+        self._ranks_with_weights: list[int] = []  # in the latest update that has some
+        self._refused_before = 0
+        logger.info("rank %d of %d has joined %s, which is asynchronous", self.rank, world, self._job_name)
 
-    # Facts
+    # Properties of the job
 
     @property
     def version(self) -> int:
-        """Updates that `updates` has handed out: what the program's weights are made of."""
-        return self._first + self._stream.taken
+        """Number of updates that `updates` has returned: the updates in the program's weights."""
+        return self._first_update + self._stream.updates_taken
 
     @property
     def segments(self) -> int:
-        """Segments in an update: the vector's, and one or more that say whose vectors they are."""
+        """Segments in an update: those of the vector, then those of the trailer that says whose vectors they are."""
         return self._stream.segments
 
     @property
     def refused(self) -> int:
-        """Vectors of this worker that were dropped, because their weights were too old."""
-        return self._stream.refused
+        """Number of this worker's vectors that were dropped, because their weights were too old."""
+        return self._stream.claims.refused
 
     @property
     def ages(self) -> Counter[int]:
-        """Of this worker's vectors that were granted an update: how many updates lie between their weights and that,
-        and how often."""
-        return self._stream.ages.copy()
+        """Of this worker's vectors in updates: how often there were how many updates between weights and own update."""
+        return self._stream.claims.ages.copy()
 
     @property
     def retransmissions(self) -> int:
-        """Contributions that this worker sent more than once."""
+        """Number of contributions that this worker sent more than once."""
         return self._stream.retransmissions
 
     @property
     def digest(self) -> str:
-        """Of all updates that `updates` has handed out, in hex: SHA-256 of the digest before, the update's number,
-        members and bytes."""
-        return self._digests[max(self._digests)].hex()
+        """SHA-256 of all updates that `updates` has returned, 64 hexadecimal digits. The digest after an update covers
+        the digest before it, the update's number, its members and its bytes."""
+        return self._digests.latest.hex()
 
-    def check(self) -> dict[int, int]:
-        """By rank: so many first updates are known to be the same there as here. Each vector brings with it the digest
-        of what its worker was given before, and when its update is handed out that is compared: `updates` raises
-        DivergedError if it differs."""
-        self._demand()
+    def confirmed_updates(self) -> dict[int, int]:
+        """Return how many updates other workers have received exactly as this one.
+
+        Each vector carries the digest of the updates that its worker had received. `updates` compares the digest when
+        it returns the vector's update, and raises DivergedError if it differs.
+
+        Returns
+        -------
+        dict of int to int
+            By rank, this worker's rank included: the number of updates, counted from the first one.
+
+        Raises
+        ------
+        IswitchError
+            The errors of `updates`.
+        """
+        self._raise_failure()
         return dict(sorted((self._confirmed | {self.rank: self.version}).items()))
 
     # Vectors and updates
 
     def updates(self) -> Iterator[Update]:
-        """Returns all updates that are complete and were not handed out before, in their order, without waiting. Raises
-        TaintedError in place of a tainted update (`on_taint`); after the last update, what has gone wrong:
-        JobResetError, NotAMemberError, MismatchError, DivergedError."""
+        """Yield the updates that are complete and were not returned before, in order. The iterator does not wait.
+
+        Yields
+        ------
+        Update
+            The next update.
+
+        Raises
+        ------
+        TaintedError
+            In place of a tainted update, if `on_taint` is "raise".
+        MembershipChangedError
+            If this worker has no weights yet.
+        JobResetError, NotAMemberError, MismatchError
+            After the last update, if the job cannot go on.
+        DivergedError
+            If another worker has received other updates.
+        """
         self._require_weights()
         with self._keepalive:
-            self._step(0.0)
+            self._serve_stream(0.0)
         while True:
             with self._keepalive:
-                arrival = None if isinstance(self._failure, IswitchError) else self._stream.take()
-            if arrival is None:
+                received = None if isinstance(self._failure, IswitchError) else self._stream.take_update()
+            if received is None:
                 break
-            yield self._hand_out(arrival)
-        self._demand()
+            yield self._to_update(received)
+        self._raise_failure()
 
     def push(self, vector: np.ndarray, *, version: int | None = None) -> None:
-        """Hands over a copy of `vector`, which becomes part of one update, or is refused if `staleness` is too small
-        for it.
+        """Submit a copy of a vector, which becomes part of one update.
 
-        vector: float32, or int32 in a job of format "int32"; `size` numbers of any shape. version: `version` when its
-        computation began; None: as it is now, which is right if no updates were taken meanwhile. Waits while two
-        vectors are on their way; so one is summed, and one claims its place, while the next is computed. Raises
-        TypeError, ValueError before anything happens; CollectiveTimeoutError, SwitchUnreachableError, JobResetError,
-        NotAMemberError, MismatchError.
+        The call waits while two vectors are pending, so the switch sums one, and the driver claims an update for
+        another, while the program computes the next. If the vector's weights are too old for `staleness`, the vector is
+        dropped, and `refused` counts it.
+
+        Parameters
+        ----------
+        vector : numpy.ndarray
+            float32, or int32 in a job of format "int32"; `size` elements of any shape.
+        version : int, optional
+            `AsyncWorker.version` when the computation of the vector began. Default: the present one, which is right if
+            the program has taken no updates meanwhile.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is wrong. Nothing was sent.
+        MembershipChangedError
+            If this worker has no weights yet. Nothing was sent.
+        CollectiveTimeoutError
+            If no place in the pipeline becomes free, and nothing new comes from the switch, for `timeout_s`.
+        SwitchUnreachableError
+            If the switch does not answer for `switch_timeout_s`.
+        JobResetError, NotAMemberError, MismatchError
+            If the job cannot go on.
         """
         require_array("vector", vector, self._dtype)
         if vector.dtype.newbyteorder("=") != (wanted := self._dtype.newbyteorder("=")):
@@ -277,188 +340,235 @@ class AsyncWorker(JobWorker):
                 f"vector must be an array of {wanted}, not {vector.dtype}: pass `vector.astype(numpy.{wanted})`"
             )
         if vector.size != self._layout.size:
-            raise ValueError(f"vector must have {self._layout.size} numbers, the job's `size`, not {vector.size}")
+            raise ValueError(f"vector must have {self._layout.size} elements, the job's `size`, not {vector.size}")
         self._require_weights()
         version = self.version if version is None else version
         require_int("version", version, 0, self.version)
         values, trailer = np.array(vector, self._dtype, order="C").reshape(-1), self._layout.empty_trailer()
-        trailer[self.rank] = version, 0, np.frombuffer(self._digests.get(version, bytes(8)), "<u8", 1)[0]
-        self._offer(Vector(values, trailer, version - self._first, self._layout.elements))
+        trailer[self.rank] = version, 0, np.frombuffer(self._digests.after(version), "<u8", 1)[0]
+        self._submit(Vector(values, trailer, version - self._first_update, self._layout.elements))
 
-    def _offer(self, vector: Vector) -> None:
-        """Puts it into the pipeline as soon as there is a place."""
+    def _submit(self, vector: Vector) -> None:
+        """Put a vector into the pipeline as soon as there is a place."""
         while True:
-            news = self._stream.news
-            if self._until(lambda: self._stream.queued < DEPTH, self.timeout_s):
+            progress = self._stream.progress
+            if self._wait_until(lambda: self._stream.claims.pending < PIPELINE_DEPTH, self.timeout_s):
                 break
             if self._stream.halted:
                 self._stream.halted = False
-                warnings.warn(
-                    "the job is halted: `push` waits until a worker lets it go on", HaltedWarning, stacklevel=3
-                )
-            elif self._stream.news == news:
-                self._stalled()
+                warnings.warn("the job is halted: `push` waits until a worker resumes it", HaltedWarning, stacklevel=3)
+            elif self._stream.progress == progress:
+                self._raise_stalled()
         with self._keepalive:
-            self._demand()
-            self._stream.offer(vector)
+            self._raise_failure()
+            self._stream.submit(vector)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Waits until there is an update to take or a vector was refused, for programs that have nothing else to do;
-        whether that came within `timeout_s` (None: the worker's). Raises as `updates`."""
-        happened = self._until(
-            lambda: bool(self._stream.ready) or self._stream.refused != self._refused_seen,
+        """Wait until `updates` can return an update, or a vector was refused.
+
+        Parameters
+        ----------
+        timeout_s : float, optional
+            The most seconds to wait. Default: the worker's `timeout_s`.
+
+        Returns
+        -------
+        bool
+            True if that has happened in time.
+
+        Raises
+        ------
+        SwitchUnreachableError
+            If the switch does not answer for `switch_timeout_s`.
+        JobResetError, NotAMemberError, MismatchError, DivergedError
+            If the job cannot go on.
+        """
+        happened = self._wait_until(
+            lambda: bool(self._stream.complete_updates) or self.refused != self._refused_before,
             self.timeout_s if timeout_s is None else timeout_s,
         )
-        self._refused_seen = self._stream.refused
+        self._refused_before = self.refused
         return happened
-
-    def sync_state(self, state: np.ndarray | Sequence[np.ndarray]) -> None:
-        """At a newcomer: fills in the state of the others, and `version` is then theirs. At the others: gives theirs to
-        newcomers who have asked for it, if it is this worker's turn; else returns at once.
-
-        state: arrays as `Worker.sync_state` takes them, of which this worker's weights are made after all updates that
-        `updates` has handed out. It goes by a job of its own, over UDP, for which the switch must have a free number.
-        Raises TypeError, ValueError; CollectiveTimeoutError at a newcomer to whom nobody gives anything; else as
-        `updates`.
-        """
-        arrays = [state] if isinstance(state, np.ndarray) else list(state)
-        self._require_open()
-        if self.newcomer:
-            self._enter(arrays)
-        for rank, (giver, job) in self._asking.items():
-            if giver == self.rank:
-                note = np.zeros(1, NOTE)
-                note[0] = (
-                    self.version,
-                    self._stream.seq_of(self._stream.taken),
-                    np.frombuffer(self._digests[self.version], np.uint8),
-                )
-                with contextlib.suppress(CollectiveTimeoutError, RefusedError):  # it is gone, or asks again
-                    hand_over(
-                        self.address,
-                        note,
-                        arrays,
-                        giver=True,
-                        job=job,
-                        rank=rank,
-                        key=self._stream.membership.key,
-                        timeout_s=_HANDOVER_S,
-                    )
-        self._asking.clear()
 
     # The job
 
     def set_threshold(self, threshold: int) -> None:
-        """From now on `threshold` vectors make an update, for all workers of the job. RefusedError,
-        SwitchUnreachableError."""
+        """Set the number of vectors that make an update, for all workers of the job.
+
+        Parameters
+        ----------
+        threshold : int
+            1 to `world`.
+
+        Raises
+        ------
+        RefusedError
+            If the switch refuses the threshold.
+        SwitchUnreachableError
+            If the switch does not answer for `switch_timeout_s`.
+        """
         require_int("threshold", threshold, 1, self._layout.world)
         self._require_open()
         with self._keepalive:
             self._control.set_threshold(self._stream.membership, threshold)
 
-    # Within
+    def sync_state(self, state: np.ndarray | Sequence[np.ndarray]) -> None:
+        """Receive the weights at a joining worker, or send them to joining workers that have requested them.
 
-    def _enter(self, arrays: Sequence[np.ndarray]) -> None:
-        """Asks for the weights until somebody gives them; updates are kept meanwhile, and those that are in the weights
-        are skipped."""
-        stream, note = self._stream, np.zeros(1, NOTE)
+        At a joining worker, the call fills in the state, and `version` becomes that of the sender. At another worker,
+        the call sends the state if it is this worker's turn, and otherwise returns at once. The state goes over UDP by
+        a job of its own, for which the switch needs a free job.
+
+        Parameters
+        ----------
+        state : numpy.ndarray or sequence of numpy.ndarray
+            Arrays as `Worker.sync_state` takes them. At a sender, they contain exactly the updates that `updates` has
+            returned.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an array cannot be filled.
+        CollectiveTimeoutError
+            At a joining worker, if no worker sends its weights within `timeout_s`.
+        IswitchError
+            At a joining worker, if the switch has no free job; otherwise the errors of `updates`.
+        """
+        arrays = [state] if isinstance(state, np.ndarray) else list(state)
+        self._require_open()
+        if self.needs_sync:
+            self._receive_state(arrays)
+        for rank, (sender, job) in self._transfer_jobs.items():
+            if sender == self.rank:
+                note = np.zeros(1, TRANSFER_NOTE)
+                next_seq = self._stream.seq_of(self._stream.updates_taken)
+                note[0] = self.version, next_seq, np.frombuffer(self._digests.latest, np.uint8)
+                with contextlib.suppress(CollectiveTimeoutError, RefusedError):  # it has left, or requests again
+                    self._copy_state(arrays, note, job=job, joining_rank=rank)
+                    logger.info(
+                        "rank %d of %s has received the weights of update %d", rank, self._job_name, self.version
+                    )
+        self._transfer_jobs.clear()
+
+    # Weights of a joining worker
+
+    def _copy_state(self, arrays: Sequence[np.ndarray], note: np.ndarray, *, job: int, joining_rank: int) -> None:
+        """Meet the other end of a state transfer in a synchronous job of two. Raises the errors of `Worker`."""
+        sends = joining_rank != self.rank
+        with Worker(
+            self.address,
+            world=2,
+            rank=0 if sends else 1,
+            job=job,
+            key=transfer_key(self._stream.membership.key, joining_rank),
+            format="int32",
+            timeout_s=_TRANSFER_S,
+            switch_timeout_s=_TRANSFER_S,
+            join_timeout_s=_TRANSFER_S,
+        ) as peer:
+            copy_state(peer, arrays, note, sends=sends)
+
+    def _receive_state(self, arrays: Sequence[np.ndarray]) -> None:
+        """Request the weights until a worker sends them. Updates are stored meanwhile; skip those in the weights."""
+        stream, note = self._stream, np.zeros(1, TRANSFER_NOTE)
         backlog, stream.backlog = stream.backlog, _UNBOUNDED
         deadline = self._transport.now() + self.timeout_s
         while True:
             with self._keepalive:
                 job = free_job(self._control, self.config.jobs)
             try:
-                self._ask(job, deadline)
-                hand_over(
-                    self.address,
-                    note,
-                    arrays,
-                    giver=False,
-                    job=job,
-                    rank=self.rank,
-                    key=stream.membership.key,
-                    timeout_s=_HANDOVER_S,
-                )
+                self._request_state(job, deadline)
+                self._copy_state(arrays, note, job=job, joining_rank=self.rank)
                 break
             except (CollectiveTimeoutError, RefusedError) as failure:
                 if self._transport.now() >= deadline:
                     raise CollectiveTimeoutError(
-                        f"no worker of {self._job_name} has given its weights within {self.timeout_s:g} s: "
-                        "the others must be at work and call `sync_state`; or raise `timeout_s`"
+                        f"no worker of {self._job_name} has sent its weights within {self.timeout_s:g} s (`timeout_s`): check that the "
+                        "other workers are at work and call `sync_state`, or raise `timeout_s`"
                     ) from failure
         skipped = stream.update_of(int(note["seq"][0]))
-        while stream.taken < skipped:
+        while stream.updates_taken < skipped:
             with self._keepalive:
-                arrival = stream.take()
-            if arrival is None and not self._until(lambda: bool(stream.ready), self.timeout_s):
-                self._stalled()
-        number = int(note["number"][0])
-        self._first, self._digests, self.newcomer = number - skipped, {number: note["digest"][0].tobytes()}, False
-        stream.backlog, stream.refused = backlog, 0
-        stream.ages.clear()
+                received = stream.take_update()
+            if received is None and not self._wait_until(lambda: bool(stream.complete_updates), self.timeout_s):
+                self._raise_stalled()
+        version = int(note["updates"][0])
+        self._digests.restart(version, note["digest"][0].tobytes())
+        self._first_update, self.needs_sync = version - skipped, False
+        stream.backlog, stream.claims.refused = backlog, 0
+        stream.claims.ages.clear()
 
-    def _ask(self, job: int, deadline: float) -> None:
-        """Becomes part of an update with zeros and the question. A claim tells of weights: those of all updates that
-        are complete here, which is what it is for. CollectiveTimeoutError."""
-        stream, granted = self._stream, self._stream.ages.total()
+    def _request_state(self, job: int, deadline: float) -> None:
+        """Make a vector of zeros with the request part of an update. Raises CollectiveTimeoutError.
+
+        Parameters
+        ----------
+        job : int
+            The job in which this worker waits for the weights.
+        deadline : float
+            Time in seconds.
+        """
+        stream, granted = self._stream, self._stream.claims.ages.total()
         trailer = self._layout.empty_trailer()
         trailer["transfer_job"][self.rank] = job + 1
         version = -1
-        while stream.ages.total() == granted:
+        while stream.claims.ages.total() == granted:
             left_s = deadline - self._transport.now()
-            if not self._until(lambda: stream.complete > version, left_s):
+            if not self._wait_until(lambda: stream.updates_complete > version, left_s):
                 raise CollectiveTimeoutError("no update is complete")
-            version = stream.complete
-            self._offer(Vector(np.zeros(self._layout.size, self._dtype), trailer, version, self._layout.elements))
-            if not self._until(lambda: not stream.queued, left_s):
+            version = stream.updates_complete  # the claim names weights of all updates that are complete here
+            self._submit(Vector(np.zeros(self._layout.size, self._dtype), trailer, version, self._layout.elements))
+            if not self._wait_until(lambda: not stream.claims.pending, left_s):
                 raise CollectiveTimeoutError("no update is granted")
 
-    def _hand_out(self, arrival: Arrival) -> Update:
-        """An update with its digest reckoned and its members' digests compared. The latest digests are kept for as long
-        as a vector can refer to them."""
-        number, vector = self.version - 1, self._layout.vector_segments
-        members = np.bitwise_and.reduce(arrival.headers["members"][vector:])
-        entries = {rank: arrival.trailer[rank] for rank in range(self._layout.world) if members >> np.uint32(rank) & 1}
-        asking = {rank: int(entry["transfer_job"]) - 1 for rank, entry in entries.items() if entry["transfer_job"]}
-        entries = {rank: entry for rank, entry in entries.items() if rank not in asking}
+    # Updates, as the program receives them
+
+    def _to_update(self, received: ReceivedUpdate) -> Update:
+        """Return a received update, after its members' digests are compared and its own is recorded."""
+        number, vector_segments = self.version - 1, self._layout.vector_segments
+        members = np.bitwise_and.reduce(received.headers["members"][vector_segments:])
+        entries = {rank: received.trailer[rank] for rank in range(self._layout.world) if members >> np.uint32(rank) & 1}
+        requests = {rank: int(entry["transfer_job"]) - 1 for rank, entry in entries.items() if entry["transfer_job"]}
+        entries = {rank: entry for rank, entry in entries.items() if rank not in requests}
         for rank, entry in entries.items():
-            self._compare(number, rank, entry)
-        self._givers = sorted(entries) or self._givers
-        self._asking |= {rank: (self._givers[0], job) for rank, job in asking.items() if self._givers}
-        headers = arrival.headers[:vector]
-        chain = hashlib.sha256(self._digests[number] + number.to_bytes(8, "little") + headers["members"].tobytes())
-        chain.update(arrival.sum.data)
-        for rank in asking:  # zeros, which are no part of a mean
+            self._compare_digest(number, rank, int(entry["version"]), entry["digest"].tobytes())
+        if entries:
+            self._ranks_with_weights = sorted(entries)
+        if self._ranks_with_weights:
+            self._transfer_jobs |= {rank: (self._ranks_with_weights[0], job) for rank, job in requests.items()}
+        headers = received.headers[:vector_segments]
+        self._digests.extend(number, headers["members"], received.sum)
+        for rank in requests:  # their zeros do not belong to the mean
             headers["count"] -= (headers["members"] >> np.uint32(rank) & 1).astype(np.uint16)
             headers["members"] &= np.uint32(~(1 << rank) & 0xFFFFFFFF)
-        self._digests[number + 1] = chain.digest()
-        self._digests.pop(number - self._stream.membership.staleness - 1, None)
         update = Update(
             number,
-            arrival.sum,
+            received.sum,
             {rank: int(entry["version"]) for rank, entry in entries.items()},
             Reduction(self._layout.world, self._layout.elements, 0, headers),
         )
         if update.tainted and self.on_taint != "ignore":
-            limit = rejected_values(self._stream.membership.format, self._stream.membership.fraction)
-            message = f"{update.reduction.describe_taint(limit)}, in update {number}. {TAINT_ADVICE}"
+            rejected = rejected_values(self._stream.membership.format, self._stream.membership.fraction)
+            message = f"{update.reduction.describe_taint(rejected)}, in update {number}. {TAINT_ADVICE}"
             if self.on_taint == "raise":
                 raise TaintedError(message, update)
             warnings.warn(message, TaintWarning, stacklevel=3)
         return update
 
-    def _compare(self, number: int, rank: int, entry: np.void) -> None:
-        version = int(entry["version"])
-        own = self._digests.get(version)
-        if own is None and version < min(self._digests):  # from before this worker came
+    def _compare_digest(self, number: int, rank: int, version: int, start_of_digest: bytes) -> None:
+        """Compare the digest in a rank's entry of update `number`. Raises DivergedError."""
+        same = self._digests.matches(version, start_of_digest)
+        if same is None:  # from before this worker joined
             return
-        if own is None or own[: TRAILER_ENTRY["digest"].itemsize] != entry["digest"].tobytes():
+        if not same:
             self._failure = DivergedError(
-                f"rank {rank} was not given the same first {version} updates as rank {self.rank}, says its vector in update {number}: "
-                "their weights differ. Begin again from saved weights, and look for a switch or a link that damages packets"
+                f"rank {rank} and rank {self.rank} received different updates among the first {version}, as the digest in update {number} "
+                "shows, so their weights differ. Begin again from saved weights, and look for a switch or a link that damages packets"
             )
             raise self._failure
         self._confirmed[rank] = version
+
+    # The stream, while the program computes or waits
 
     def _handle_train(self, buffer: memoryview, size: int, segment_bytes: int) -> None:
         try:
@@ -466,89 +576,93 @@ class AsyncWorker(JobWorker):
         except (MembershipRejectedError, MismatchError) as failure:
             self._failure = failure
 
-    def _step(self, patience_s: float) -> float:
-        """Lets the stream work, and waits up to `patience_s` for something to come. Returns after how many seconds to
-        call again."""
+    def _serve(self) -> float:
+        return min(self._serve_stream(0.0), _PENDING_PERIOD_S if self._stream.claims.pending else 1.0)
+
+    def _serve_stream(self, wait_s: float) -> float:
+        """Let the stream work, and wait up to `wait_s` seconds for a frame. Return the seconds to the next call."""
         if self._failure is None:
             try:
-                return self._stream.serve(patience_s)
+                return self._stream.serve(wait_s)
             except (MembershipRejectedError, MismatchError) as failure:
                 self._failure = failure
         while self._transport.receive(self._discarded, 0.0)[0]:
             pass
         return 1.0
 
-    def _serve(self) -> float:
-        return min(self._step(0.0), _SOON_S if self._stream.queued else 1.0)
+    def _wait_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Serve the stream until a condition holds. Return True if it holds within `timeout_s`.
 
-    def _until(self, holds: Callable[[], bool], timeout_s: float) -> bool:
-        """Works for the stream until something holds. Returns whether it does within `timeout_s`. Raises
-        SwitchUnreachableError if nothing comes although the switch was asked."""
+        Raises SwitchUnreachableError if no frame comes and the switch does not answer a request either.
+        """
         self._require_open()
         with self._exclusive_call(), self._keepalive:
             now = self._transport.now()
             deadline, rest_s = now + timeout_s, 0.0
             quiet_s = min(_QUIET_S, self.switch_timeout_s)
-            inquiry, trains = now + quiet_s, self._stream.trains
-            while not holds():
-                self._demand()
+            inquiry, trains = now + quiet_s, self._stream.trains_received
+            while not condition():
+                self._raise_failure()
                 if now >= deadline:
                     return False
-                rest_s = self._step(min(rest_s, deadline - now))
+                rest_s = self._serve_stream(min(rest_s, deadline - now))
                 now = self._transport.now()
                 if now >= inquiry:
-                    if trains == self._stream.trains:
+                    if trains == self._stream.trains_received:
                         self._inquire()
                         now = self._transport.now()
-                    inquiry, trains = now + quiet_s, self._stream.trains
+                    inquiry, trains = now + quiet_s, self._stream.trains_received
         return True
 
     def _inquire(self) -> None:
-        """Asks the switch why nothing comes. Raises SwitchUnreachableError; what is found otherwise is raised like any
-        other failure."""
+        """Ask the switch why nothing comes. Record a MismatchError if the workers' vectors differ in size.
+
+        Raises SwitchUnreachableError.
+        """
         stream, layout = self._stream, self._layout
         low, m = stream.low, stream.membership
         slot = read_slot(self._control, m.job, stream.low_seq, m.window)
-        first = (
-            layout.vector_segments - 1
-        ) * layout.elements  # of the vector's last segment; Joins compare the number of segments
-        theirs = first + slot.length // 4
-        last = low == stream.low and low % layout.segments == layout.vector_segments - 1 and slot.seq == stream.low_seq
-        if last and slot.state == SlotState.COLLECTING and theirs != layout.size:
+        # Joins compare the number of segments, so sizes can differ in the vector's last segment only.
+        last_segment = layout.vector_segments - 1
+        their_size = last_segment * layout.elements + slot.length // 4
+        waits_for_last = low == stream.low and low % layout.segments == last_segment and slot.seq == stream.low_seq
+        if waits_for_last and slot.state == SlotState.COLLECTING and their_size != layout.size:
             self._failure = MismatchError(
-                f"the workers of {self._job_name} push vectors of different sizes: {theirs:,} elements by "
+                f"the workers of {self._job_name} push vectors of different sizes: {their_size:,} elements by "
                 f"{format_ranks(slot.arrived)}, and {layout.size:,} by this worker, rank {m.member}. Start all workers with the same `size`"
             )
 
+    # Errors
+
     def _require_weights(self) -> None:
         self._require_open()
-        if self.newcomer:
+        if self.needs_sync:
             raise MembershipChangedError(
-                "this worker has come to a job that runs, and has no weights yet: call `sync_state` first"
+                "this worker has joined a running job and has no weights yet: call `sync_state` first"
             )
 
-    def _demand(self) -> None:
-        """Raises what the protocol has ended with, if it has."""
+    def _raise_failure(self) -> None:
+        """Raise the error that has ended the job for this worker, if there is one."""
         if isinstance(self._failure, MembershipRejectedError):
             if self._failure.reason == Reason.EPOCH:
                 raise JobResetError(
-                    f"{self._job_name} was reset by another worker. Workers may have applied different numbers of updates: leave, and begin "
-                    "again with a new AsyncWorker from saved weights"
+                    f"another worker has reset {self._job_name}. The workers may have applied different numbers of updates: call `close`, and "
+                    "begin again with a new AsyncWorker from saved weights"
                 )
             self._state["member"] = False
             raise self._not_a_member_error(self._failure.reason, "make a new AsyncWorker")
         if self._failure is not None:
             raise self._failure
 
-    def _stalled(self) -> NoReturn:
-        """CollectiveTimeoutError with the counters that rose, or SwitchUnreachableError."""
+    def _raise_stalled(self) -> NoReturn:
+        """Raise CollectiveTimeoutError with the counters that rose, or SwitchUnreachableError."""
         with self._keepalive:
             risen = unusual_rises(self._counters_at_join, self._control.counters(self.config.ports))
             job = self._control.job(self._stream.membership.job)
         raise self._timeout_error(
             f"nothing new came from {self._job_name} for {self.timeout_s:g} s (`timeout_s`): this worker's vector waits until "
-            f"{job.threshold} of {job.live} workers have one ready; the switch answers, so most likely the others do not push "
-            "(computing, stopped, killed). If they compute for longer than that, raise `timeout_s`; a worker that stops for good "
-            "calls `close`; `set_threshold` makes do with fewer.",
+            f"{job.threshold} of {job.live} workers have a vector ready. The switch answers, so most likely the other workers do not "
+            "push: they compute, have stopped, or were killed. If they compute for longer than that, raise `timeout_s`. A worker that "
+            "stops for good calls `close`. With `set_threshold`, fewer workers make an update.",
             risen,
         )

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from iswitch.config import Config
-from iswitch.driver import stream as stream_module
+from iswitch.driver.claims import PIPELINE_DEPTH, Claims, Vector
 from iswitch.driver.membership import Membership
-from iswitch.driver.stream import DEPTH, Stream, Vector
+from iswitch.driver.stream import Stream
 from iswitch.driver.update_layout import UpdateLayout
 from iswitch.wire import HEADER, UDP_PORT, Format, Mode, Outcome, Type
 from sim.frames.client import SWITCH_IP, SWITCH_MAC, Client, udp_frame
@@ -171,11 +171,11 @@ class Node:
 
     def compute(self):
         self.apply()
-        self.version = self.stream.taken
+        self.version = self.stream.updates_taken
         self.network.at(self.network.now + self.compute_s(), self.finish)
 
     def apply(self):
-        while self.takes and (arrival := self.stream.take()):
+        while self.takes and (arrival := self.stream.take_update()):
             self.updates.append(arrival)
 
     def finish(self):
@@ -189,9 +189,9 @@ class Node:
 
     def proceed(self):
         """Pushes what is ready when there is room, and computes again."""
-        if self.ready_vector and self.stream.queued < DEPTH:
+        if self.ready_vector and self.stream.claims.pending < PIPELINE_DEPTH:
             self.vectors.append(self.ready_vector)
-            self.stream.offer(self.ready_vector)
+            self.stream.submit(self.ready_vector)
             self.ready_vector = None
             self.compute()
         else:
@@ -278,7 +278,7 @@ def test_no_vector_is_older_than_the_staleness_and_the_switch_counts_the_same_ag
     network = job(9, staleness=staleness, threshold=threshold, network=Network(**BAD), compute_s=[0.001, 0.0013, 0.004])
     assert trained(network, 60)
     assert check(network)
-    known = sum((node.stream.ages for node in network.nodes), start=type(network.nodes[0].stream.ages)())
+    known = sum((node.stream.claims.ages for node in network.nodes), start=type(network.nodes[0].stream.claims.ages)())
     counted = {age: count for age, count in enumerate(network.switch.ages) if count}
     assert max(counted) <= staleness
     assert (
@@ -290,10 +290,10 @@ def test_a_slow_worker_does_not_hold_the_others_and_gets_in_when_they_wait():
     network = job(9, staleness=1, threshold=2, compute_s=[0.001, 0.001, 0.5])
     assert trained(network, 400)
     slow = network.nodes[2]
-    assert network.now < 1.0 + 0.9 and slow.stream.ages.total() <= 1
+    assert network.now < 1.0 + 0.9 and slow.stream.claims.ages.total() <= 1
     network.nodes[0].pushes = False  # now two are needed, and two are there
-    assert network.run(lambda: slow.stream.ages.total() >= 3)
-    assert slow.stream.refused and check(network)
+    assert network.run(lambda: slow.stream.claims.ages.total() >= 3)
+    assert slow.stream.claims.refused and check(network)
 
 
 def test_what_was_computed_ahead_with_refused_weights_is_dropped_with_it():
@@ -301,11 +301,11 @@ def test_what_was_computed_ahead_with_refused_weights_is_dropped_with_it():
     late = network.nodes[2]
     assert trained(network, 5)
     for _ in range(2):
-        late.stream.offer(Vector(np.zeros(5, np.int32), late.layout.empty_trailer(), 0, CONFIG.elements))
-    assert network.run(lambda: not late.stream.queued)
-    assert late.stream.refused == 2
-    late.stream.offer(Vector(np.zeros(5, np.int32), late.layout.empty_trailer(), 0, CONFIG.elements))
-    assert late.stream.refused == 3 and not late.stream.queued
+        late.stream.submit(Vector(np.zeros(5, np.int32), late.layout.empty_trailer(), 0, CONFIG.elements))
+    assert network.run(lambda: not late.stream.claims.pending)
+    assert late.stream.claims.refused == 2
+    late.stream.submit(Vector(np.zeros(5, np.int32), late.layout.empty_trailer(), 0, CONFIG.elements))
+    assert late.stream.claims.refused == 3 and not late.stream.claims.pending
 
 
 def test_what_waits_is_not_pushed_out_by_what_comes_after_a_refusal():
@@ -315,11 +315,12 @@ def test_what_waits_is_not_pushed_out_by_what_comes_after_a_refusal():
     first, second, third = (
         Vector(np.full(5, k, np.int32), layout.empty_trailer(), k, CONFIG.elements) for k in range(3)
     )
-    stream.offer(first)
-    stream.offer(second)
-    stream._be_refused(first)  # heard while an acknowledgement was waited for
-    stream.offer(third)
-    assert (stream._claimed, stream._waiting, stream.refused) == (second, third, 1)
+    stream.submit(first)
+    stream.submit(second)
+    stream.claims.handle_refusal(1)  # heard while an acknowledgement was waited for
+    stream.submit(third)
+    claims = stream.claims
+    assert (claims._claimed, claims._waiting, claims.refused) == (second, third, 1)
 
 
 @pytest.mark.parametrize("goal", range(1, 40, 6))
@@ -345,7 +346,7 @@ def test_an_update_whose_members_are_all_gone_changes_nothing_and_holds_nobody()
     network = job(30, threshold=1, evict_us=100_000, compute_s=[0.001, 10, 10])
     first = network.nodes[0]
     first.stream._send_new = lambda now: None
-    assert network.run(lambda: first.stream._granted)
+    assert network.run(lambda: first.stream.claims.granted)
     first.dead = True
     for node in network.nodes[1:]:
         node.compute_s = lambda: 0.001
@@ -360,7 +361,7 @@ def test_a_program_that_takes_no_updates_holds_the_others_at_the_ring_and_no_lon
     idle = network.nodes[2]
     idle.takes = False
     assert not trained(network, 60, most_s=3.0)
-    assert len(idle.stream.ready) == 4
+    assert len(idle.stream.complete_updates) == 4
     ring = 2 * CONFIG.window // idle.stream.segments + 1
     assert 4 <= len(network.nodes[0].updates) <= 4 + ring + 1
     idle.takes = True
@@ -390,7 +391,7 @@ def test_a_job_of_floats_has_a_trailer_of_integers(format):
     for node in network.nodes:
         trailer = node.layout.empty_trailer()
         trailer[node.rank] = 0, 0, 2**63 + node.rank
-        node.stream.offer(Vector(np.full(11, 2.0**node.rank, np.float32), trailer, 0, CONFIG.elements))
+        node.stream.submit(Vector(np.full(11, 2.0**node.rank, np.float32), trailer, 0, CONFIG.elements))
     assert trained(network, 1)
     for node in network.nodes:
         [arrival] = node.updates
@@ -406,17 +407,17 @@ def test_backlog_must_be_above_the_staleness():
 def test_nothing_more_is_offered_than_the_pipeline_holds():
     network = job(5, compute_s=[100] * 3)
     stream, layout = network.nodes[0].stream, network.nodes[0].layout
-    for _ in range(DEPTH):
-        stream.offer(Vector(np.zeros(5, np.int32), layout.empty_trailer(), 0, CONFIG.elements))
-    with pytest.raises(ValueError, match="vectors on their way must be below 2, not 2"):
-        stream.offer(Vector(np.zeros(5, np.int32), layout.empty_trailer(), 0, CONFIG.elements))
+    for _ in range(PIPELINE_DEPTH):
+        stream.submit(Vector(np.zeros(5, np.int32), layout.empty_trailer(), 0, CONFIG.elements))
+    with pytest.raises(ValueError, match="the vectors in the pipeline must be below 2, not 2"):
+        stream.submit(Vector(np.zeros(5, np.int32), layout.empty_trailer(), 0, CONFIG.elements))
 
 
 def test_no_vector_is_offered_with_weights_that_are_not_complete():
     network = job(5, compute_s=[100] * 3)
     stream, layout = network.nodes[0].stream, network.nodes[0].layout
     with pytest.raises(ValueError, match="version must be at most 0, the updates that are complete, not 1"):
-        stream.offer(Vector(np.zeros(5, np.int32), layout.empty_trailer(), 1, CONFIG.elements))
+        stream.submit(Vector(np.zeros(5, np.int32), layout.empty_trailer(), 1, CONFIG.elements))
 
 
 class Forgetful(Network):
@@ -462,48 +463,50 @@ def test_nobody_is_put_out_of_a_job_that_is_halted_for_long():
 
 # What the checks above are worth: each of these drivers breaks a rule, and is found out.
 
-Real = stream_module.Stream
+handle_grant, handle_refusal = Claims.handle_grant, Claims.handle_refusal
+send_claim, send_receipts = Claims.send, Stream._send_receipts
 
 
-def takes_any_grant(stream, vector, base):
-    stream._last_granted = -1
-    Real._be_granted(stream, vector, base)
+def takes_any_grant(claims, base):
+    claims._last_granted = -1
+    return handle_grant(claims, base)
 
 
-def keeps_what_was_computed_ahead(stream, vector):
-    waiting = stream._waiting
-    Real._be_refused(stream, vector)
-    stream._waiting, stream._newer_than = waiting, -1
+def keeps_what_was_computed_ahead(claims, number):
+    waiting = claims._waiting
+    refused = handle_refusal(claims, number)
+    claims._waiting, claims._refused_version = waiting, -1
+    return refused
 
 
-def claims_once(stream, now):
-    if stream._claimed is None:
-        Real._claim(stream, now)
-        stream._claim_at = np.inf
+def claims_once(claims, now):
+    if claims._claimed is None:
+        send_claim(claims, now)
+        claims.due_at = np.inf
 
 
 def says_more_than_it_holds(stream, positions, *, want):
     stream.low += 3
-    Real._send_receipts(stream, positions + 3, want=want)
+    send_receipts(stream, positions + 3, want=want)
     stream.low -= 3
 
 
 MUTANTS = {
-    "takes any GRANT that names it": ("_be_granted", takes_any_grant),
-    "claims once": ("_claim", claims_once),
-    "acknowledges what it lacks": ("_send_receipts", says_more_than_it_holds),
-    "asks for nothing": ("_ask", lambda stream, positions, now: None),
-    "hears no refusal": ("_be_refused", lambda stream, vector: None),
-    "drops what was computed ahead from the books": ("_be_refused", keeps_what_was_computed_ahead),
+    "takes any GRANT that names it": (Claims, "handle_grant", takes_any_grant),
+    "claims once": (Claims, "send", claims_once),
+    "acknowledges what it lacks": (Stream, "_send_receipts", says_more_than_it_holds),
+    "asks for nothing": (Stream, "_request", lambda stream, positions, now: None),
+    "hears no refusal": (Claims, "handle_refusal", lambda claims, number: False),
+    "drops what was computed ahead from the books": (Claims, "handle_refusal", keeps_what_was_computed_ahead),
 }
 
 
 def holds(network):
     try:
         trained_well = trained(network, 80, most_s=5.0) and check(network)
-        refused = sum(node.stream.refused for node in network.nodes)
+        refused = sum(node.stream.claims.refused for node in network.nodes)
         lost = sum(vector.update < 0 for node in network.nodes for vector in node.vectors)
-        under_way = sum(node.stream.queued for node in network.nodes)
+        under_way = sum(node.stream.claims.pending for node in network.nodes)
         return trained_well and refused <= lost <= refused + under_way
     except (AssertionError, KeyError, IndexError, ValueError):
         return False
@@ -520,16 +523,10 @@ def test_the_driver_holds_what_its_mutants_do_not():
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_driver_that_breaks_a_rule_is_found_out(monkeypatch, name):
-    method, mutant = MUTANTS[name]
-
-    class Mutant(Stream):
-        pass
-
-    setattr(Mutant, method, mutant)
-    monkeypatch.setitem(globals(), "Stream", Mutant)
+    monkeypatch.setattr(*MUTANTS[name])
     assert not all(holds(lame(seed)) for seed in range(4))
 
 
 @pytest.mark.mutant
 def test_mutants_are_of_methods_that_there_are():
-    assert all(hasattr(stream_module.Stream, method) for method, _ in MUTANTS.values())
+    assert all(hasattr(part, method) for part, method, _ in MUTANTS.values())

@@ -1,0 +1,108 @@
+"""The way of a member's vectors through waiting, claimed and granted. The whole protocol is in `test_stream.py`."""
+
+import numpy as np
+import pytest
+
+from iswitch.driver.claims import PIPELINE_DEPTH, Claims, Vector
+from iswitch.driver.membership import Membership
+from iswitch.driver.timer import RetransmissionTimer
+from iswitch.wire import HEADER, Format, Mode, Type, version_type
+
+SEGMENTS = 3
+MEMBERSHIP = Membership(
+    job=1, key=0, world=2, threshold=2, format=Format.INT32, fraction=0, elements=4, mode=Mode.QUARANTINE,
+    nonce=1, wanted=0, member=0, token=77, epoch=9, window=4, segments=SEGMENTS, staleness=1,
+)  # fmt: skip
+
+
+class Script:
+    """A transport that keeps what is sent, at a time that the test sets."""
+
+    def __init__(self):
+        self.time, self.sent = 0.0, []
+
+    def now(self):
+        return self.time
+
+    def send(self, train, segment_bytes):
+        self.sent.append(np.frombuffer(train, HEADER)[0])
+
+
+@pytest.fixture
+def script():
+    return Script()
+
+
+@pytest.fixture
+def claims(script):
+    return Claims(
+        script,
+        MEMBERSHIP,
+        RetransmissionTimer(cap_s=0.05),
+        segments=SEGMENTS,
+        longest_wait_s=0.15,
+        seq_of=lambda update: 100 + SEGMENTS * update,
+    )
+
+
+def vector(version):
+    return Vector(np.zeros(5, np.int32), np.zeros(2, np.int32), version, 4)
+
+
+def test_a_claim_names_the_weights_by_their_seq(claims, script):
+    claims.submit(vector(2))
+    (claim,) = script.sent
+    assert claim["version_type"] == version_type(Type.CLAIM)
+    assert (claim["seq"], claim["members"], claim["token"], claim["epoch"]) == (1, 106, 77, 9)
+
+
+def test_a_claim_is_repeated_at_growing_intervals(claims, script):
+    claims.submit(vector(0))
+    times = []
+    while len(times) < 5:
+        script.time = claims.due_at
+        times.append(script.time)
+        claims.send(script.time)
+    assert np.diff([0, *times]).round(6).tolist() == [0.05, 0.1, 0.15, 0.15, 0.15]
+    assert {int(claim["seq"]) for claim in script.sent} == {1}
+
+
+def test_vectors_are_claimed_one_at_a_time(claims, script):
+    claims.submit(vector(0))
+    claims.submit(vector(0))
+    assert claims.pending == PIPELINE_DEPTH and [int(claim["seq"]) for claim in script.sent] == [1]
+    with pytest.raises(ValueError, match="pipeline must be below 2"):
+        claims.submit(vector(0))
+    assert claims.handle_grant(0)
+    claims.send(script.time)
+    assert [int(claim["seq"]) for claim in script.sent] == [1, 2]
+    claims.complete(0)
+    assert claims.pending == 1 and claims.granted_to(0) is None
+
+
+def test_only_a_later_update_is_granted(claims):
+    claims.submit(vector(0))
+    assert not claims.handle_grant(1)  # not the begin of an update
+    assert claims.handle_grant(SEGMENTS) and claims.ages == {1: 1}
+    claims.submit(vector(0))
+    claims.send(0.0)
+    assert not claims.handle_grant(SEGMENTS) and not claims.handle_grant(0)
+    assert claims.handle_grant(2 * SEGMENTS)
+    assert [granted.update for granted in claims.granted] == [1, 2]
+
+
+def test_a_refusal_drops_the_vector_and_a_waiting_one_with_no_newer_weights(claims):
+    claims.submit(vector(0))
+    claims.submit(vector(0))
+    assert not claims.handle_refusal(9)  # of another claim
+    assert claims.handle_refusal(1) and claims.refused == 2 and claims.pending == 0
+    claims.submit(vector(0))
+    assert claims.refused == 3 and claims.pending == 0
+    claims.submit(vector(1))
+    assert claims.refused == 3 and claims.pending == 1
+
+
+def test_without_a_vector_nothing_is_due(claims, script):
+    claims.send(1.0)
+    assert claims.due_at == np.inf and not script.sent
+    assert not claims.handle_grant(0) and not claims.handle_refusal(0)
