@@ -207,7 +207,7 @@ set_property -dict {PACKAGE_PIN BE32 IOSTANDARD DIFF_POD12_DCI} [get_ports {ddr4
 set_property -dict {PACKAGE_PIN BF38 IOSTANDARD DIFF_POD12_DCI} [get_ports {ddr4_dqs_c[16]}]
 set_property -dict {PACKAGE_PIN BF40 IOSTANDARD DIFF_POD12_DCI} [get_ports {ddr4_dqs_c[17]}]
 
-# Clocks that come in
+# Input clocks
 create_clock -period 3.333 -name sys_clk [get_ports sys_clk_p]
 create_clock -period 3.333 -name ddr_clk [get_ports ddr_clk_p]
 create_clock -period 6.206 -name refclk0 [get_ports refclk0_p]
@@ -234,8 +234,9 @@ set port7_tx [get_clocks -of_objects [get_pins quad_1/lane_3/gtwiz_userclk_tx_us
 set port7_rx [get_clocks -of_objects [get_pins quad_1/lane_3/gtwiz_userclk_rx_usrclk2_out]]
 set memory [get_clocks -of_objects [get_pins memory/c0_ddr4_ui_clk]]
 
-# Crossings: between any two of these clocks there are only synchronisers and queues with pointers in Gray code. No path may take
-# longer than the shorter of the two periods, so that of a pointer's bits never two are on their way. Nothing is asked of the phase.
+# Clock domain crossings: between any two of these clocks there are only synchronisers and FIFOs with Gray code
+# pointers. No path may take longer than the shorter of the two periods, so that at most one bit of a pointer is
+# in flight. The phase is not constrained.
 set_max_delay -datapath_only -from [get_clocks core] -to $memory 3.332
 set_max_delay -datapath_only -from [get_clocks core] -to $port0_rx 4.000
 set_max_delay -datapath_only -from [get_clocks core] -to $port0_tx 4.000
@@ -287,8 +288,8 @@ set_max_delay -datapath_only -from $port7_rx -to $port7_tx 6.400
 set_max_delay -datapath_only -from $port7_tx -to [get_clocks core] 4.000
 set_max_delay -datapath_only -from $port7_tx -to $port7_rx 6.400
 
-# Resets are asserted at any time, and released by two registers of the clock that they reset
+# Resets are asserted asynchronously, and released by two registers of the clock that they reset
 set_false_path -to [get_pins -hierarchical -filter {NAME =~ *stage*_reg*/PRE}]
 
-# Slow pins, which belong to no clock
+# Slow pins, without a clock
 set_false_path -to [get_ports {led[*] qsfp_modsel_n[*] qsfp_reset_n[*] qsfp_lpmode[*] qsfp_refclk_reset[*] qsfp_refclk_fs[*]}]

@@ -59,7 +59,7 @@ set_property -dict {PACKAGE_PIN E49} [get_ports {tx_n[5]}]
 set_property -dict {PACKAGE_PIN C49} [get_ports {tx_n[6]}]
 set_property -dict {PACKAGE_PIN A50} [get_ports {tx_n[7]}]
 
-# Clocks that come in
+# Input clocks
 create_clock -period 10.000 -name sys_clk [get_ports sys_clk_p]
 create_clock -period 6.206 -name refclk0 [get_ports refclk0_p]
 create_clock -period 6.206 -name refclk1 [get_ports refclk1_p]
@@ -84,8 +84,9 @@ set port6_rx [get_clocks -of_objects [get_pins quad_1/lane_2/gtwiz_userclk_rx_us
 set port7_tx [get_clocks -of_objects [get_pins quad_1/lane_3/gtwiz_userclk_tx_usrclk2_out]]
 set port7_rx [get_clocks -of_objects [get_pins quad_1/lane_3/gtwiz_userclk_rx_usrclk2_out]]
 
-# Crossings: between any two of these clocks there are only synchronisers and queues with pointers in Gray code. No path may take
-# longer than the shorter of the two periods, so that of a pointer's bits never two are on their way. Nothing is asked of the phase.
+# Clock domain crossings: between any two of these clocks there are only synchronisers and FIFOs with Gray code
+# pointers. No path may take longer than the shorter of the two periods, so that at most one bit of a pointer is
+# in flight. The phase is not constrained.
 set_max_delay -datapath_only -from [get_clocks core] -to [get_clocks init] 4.000
 set_max_delay -datapath_only -from [get_clocks core] -to $port0_rx 4.000
 set_max_delay -datapath_only -from [get_clocks core] -to $port0_tx 4.000
@@ -137,8 +138,8 @@ set_max_delay -datapath_only -from $port7_rx -to $port7_tx 6.400
 set_max_delay -datapath_only -from $port7_tx -to [get_clocks core] 4.000
 set_max_delay -datapath_only -from $port7_tx -to $port7_rx 6.400
 
-# Resets are asserted at any time, and released by two registers of the clock that they reset
+# Resets are asserted asynchronously, and released by two registers of the clock that they reset
 set_false_path -to [get_pins -hierarchical -filter {NAME =~ *stage*_reg*/PRE}]
 
-# Slow pins, which belong to no clock
+# Slow pins, without a clock
 set_false_path -to [get_ports {qsfp_refclk_fs[*] qsfp_refclk_oe_n[*] hbm_cattrip}]

@@ -40,7 +40,7 @@ set_property -dict {PACKAGE_PIN C41} [get_ports {tx_n[1]}]
 set_property -dict {PACKAGE_PIN B43} [get_ports {tx_n[2]}]
 set_property -dict {PACKAGE_PIN A41} [get_ports {tx_n[3]}]
 
-# Clocks that come in
+# Input clocks
 create_clock -period 10.000 -name sys_clk [get_ports sys_clk_p]
 create_clock -period 6.206 -name refclk0 [get_ports refclk0_p]
 
@@ -56,8 +56,9 @@ set port2_rx [get_clocks -of_objects [get_pins quad_0/lane_2/gtwiz_userclk_rx_us
 set port3_tx [get_clocks -of_objects [get_pins quad_0/lane_3/gtwiz_userclk_tx_usrclk2_out]]
 set port3_rx [get_clocks -of_objects [get_pins quad_0/lane_3/gtwiz_userclk_rx_usrclk2_out]]
 
-# Crossings: between any two of these clocks there are only synchronisers and queues with pointers in Gray code. No path may take
-# longer than the shorter of the two periods, so that of a pointer's bits never two are on their way. Nothing is asked of the phase.
+# Clock domain crossings: between any two of these clocks there are only synchronisers and FIFOs with Gray code
+# pointers. No path may take longer than the shorter of the two periods, so that at most one bit of a pointer is
+# in flight. The phase is not constrained.
 set_max_delay -datapath_only -from [get_clocks core] -to [get_clocks init] 3.333
 set_max_delay -datapath_only -from [get_clocks core] -to $port0_rx 2.560
 set_max_delay -datapath_only -from [get_clocks core] -to $port0_tx 2.560
@@ -85,8 +86,8 @@ set_max_delay -datapath_only -from $port3_rx -to $port3_tx 2.560
 set_max_delay -datapath_only -from $port3_tx -to [get_clocks core] 2.560
 set_max_delay -datapath_only -from $port3_tx -to $port3_rx 2.560
 
-# Resets are asserted at any time, and released by two registers of the clock that they reset
+# Resets are asserted asynchronously, and released by two registers of the clock that they reset
 set_false_path -to [get_pins -hierarchical -filter {NAME =~ *stage*_reg*/PRE}]
 
-# Slow pins, which belong to no clock
+# Slow pins, without a clock
 set_false_path -to [get_ports {led[*] hbm_cattrip}]

@@ -54,7 +54,7 @@ set_property -dict {PACKAGE_PIN C1} [get_ports {tx_n[1]}]
 set_property -dict {PACKAGE_PIN D3} [get_ports {tx_n[2]}]
 set_property -dict {PACKAGE_PIN E1} [get_ports {tx_n[3]}]
 
-# Clocks that come in
+# Input clocks
 create_clock -period 5.000 -name sys_clk [get_ports sys_clk_p]
 create_clock -period 4.290 -name ddr_clk [get_ports ddr_clk_p]
 create_clock -period 6.400 -name refclk [get_ports refclk_p]
@@ -82,8 +82,9 @@ set port3_tx [get_clocks -of_objects [get_pins quad/wizard/gt0_txusrclk2_out]]
 set port3_rx [get_clocks -of_objects [get_pins quad/wizard/gt0_rxusrclk2_out]]
 set memory [get_clocks -of_objects [get_pins memory/ui_clk]]
 
-# Crossings: between any two of these clocks there are only synchronisers and queues with pointers in Gray code. No path may take
-# longer than the shorter of the two periods, so that of a pointer's bits never two are on their way. Nothing is asked of the phase.
+# Clock domain crossings: between any two of these clocks there are only synchronisers and FIFOs with Gray code
+# pointers. No path may take longer than the shorter of the two periods, so that at most one bit of a pointer is
+# in flight. The phase is not constrained.
 set_max_delay -datapath_only -from [get_clocks core] -to $memory 5.000
 set_max_delay -datapath_only -from [get_clocks core] -to $port0_rx 5.000
 set_max_delay -datapath_only -from [get_clocks core] -to $port0_tx 5.000
@@ -111,10 +112,10 @@ set_max_delay -datapath_only -from $port3_rx -to $port3_tx 6.206
 set_max_delay -datapath_only -from $port3_tx -to [get_clocks core] 5.000
 set_max_delay -datapath_only -from $port3_tx -to $port3_rx 6.206
 
-# Resets are asserted at any time, and released by two registers of the clock that they reset
+# Resets are asserted asynchronously, and released by two registers of the clock that they reset
 set_false_path -to [get_pins -hierarchical -filter {NAME =~ *stage*_reg*/PRE}]
 
-# Slow pins, which belong to no clock
+# Slow pins, without a clock
 set_false_path -to [get_ports {led[*] sfp_led[*] sfp_tx_disable[*] sfp_rs[*] sfp_rs_tx[*] si5324_reset i2c_mux_reset}]
 set_false_path -from [get_ports {reset}]
 set_false_path -from [get_ports {i2c_scl i2c_sda}]

@@ -1,4 +1,4 @@
-"""`make bitstream`: everything for one board, in `build/<board>`: a bitstream where there is a tool for it, and the
+"""`make bitstream`: the whole build of one board in `build/<board>`: a bitstream where a tool exists for it, and the
 report."""
 
 import importlib
@@ -20,7 +20,7 @@ BUILD = Path(__file__).parents[2] / "build"
 
 
 def tables(report: dict[str, Any]) -> list[Table]:
-    """Of the report's clocks and resources."""
+    """Return the report's tables of clocks and resources."""
     shown = lambda number: "unknown" if number is None else f"{number:.2f}"
     clocks = Table("clock", "required MHz", "achieved MHz", "slack ns")
     for name, clock in report.get("clocks", {}).items():
@@ -33,7 +33,7 @@ def tables(report: dict[str, Any]) -> list[Table]:
 
 
 def verdict(report: dict[str, Any]) -> str:
-    """One sentence: why there is no bitstream, or nothing."""
+    """Return one sentence that says why there is no bitstream, or an empty string."""
     if report["timing_met"]:
         return ""
     missed = [
@@ -50,7 +50,7 @@ def main(
     mac: Annotated[str, typer.Option(help="MAC address of the switch.")] = DEFAULT_MAC,
     ip: Annotated[str, typer.Option(help="IPv4 address of the switch.")] = DEFAULT_IP,
 ) -> None:
-    """Builds what a board needs, in build/<board>."""
+    """Build a board in build/<board>."""
     console = Console()
     if name not in BOARDS:
         console.print(f"there is no board {name!r}; there are:", highlight=False)

@@ -1,4 +1,4 @@
-"""The boards: what each is, what its switch is built with, and how fast its core must be."""
+"""The boards: their parts, the configurations of their switches, and the required core clocks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ __all__ = ["BOARDS", "DEFAULT", "DEFAULT_IP", "DEFAULT_MAC", "OVERHEAD_BYTES", "
 
 DEFAULT = "colorlight_5a_75b"
 DEFAULT_MAC = "02:69:73:77:00:01"
-"""Locally administered (IEEE 802, bit 1 of the first byte)."""
+"""A locally administered address (IEEE 802, bit 1 of the first byte)."""
 DEFAULT_IP = "10.0.0.100"
 OVERHEAD_BYTES = 8 + 4 + 12
 """Overhead of a frame on the cable: preamble, FCS and inter-frame gap (IEEE 802.3, clauses 3.1.1 and 4.4.2)."""

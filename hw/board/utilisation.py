@@ -1,11 +1,11 @@
 """`python -m hw.board.utilisation`: resource utilisation of the boards' designs and of components in a Xilinx part, as
 Yosys synthesises them, without placement.
 
-LUTs are an upper bound, since vendors' tools put two small ones into one, and include those that are memory. The
-longest ways are counted in levels (`hw.synthesis.timing_paths`); how long they take is not known before they are placed. Designs of
+LUTs are an upper bound, since vendors' tools put two small ones into one, and include those used as memory. Critical
+paths are counted in logic levels (`hw.synthesis.timing_paths`); their delay is not known before placement. Designs of
 ECP5 boards are mapped to the 7 series, as a second opinion.
 
-What is expected stands in docs/boards.md (`hw.board.expected`); `--update` writes what was counted there.
+docs/boards.md has the expected counts (`hw.board.expected`); `--update` writes the present ones there.
 """
 
 import json
@@ -39,13 +39,16 @@ __all__ = ["CORE_CLOCK", "DESIGNS", "Design", "available", "block_rams", "count"
 BUILD = Path(__file__).parents[2] / "build" / "counts"
 SUME = BOARDS["netfpga_sume"]
 CORE_CLOCK = "clk"
-"""The netlist's name of the clock of domain `sync`."""
-WAYS = 20
+"""Name of the clock of domain `sync` in the netlist."""
+PATHS = 20
 
 
 class Design(NamedTuple):
-    """`make` elaborates nothing yet. `of`: the board whose part it is counted against. `ports`: count the ports as
-    registers. `expected`: it has a row in docs/boards.md."""
+    """A design to count.
+
+    `make` elaborates nothing yet. `of` is the board with whose part it is compared. With `ports` its ports count as
+    registers. With `expected` it has a row in docs/boards.md.
+    """
 
     make: Callable[[], Component]
     of: Board = SUME
@@ -58,8 +61,8 @@ class Design(NamedTuple):
 
 
 def whole(board: Board) -> Design:
-    """The NetFPGA-SUME has a row in the table, and of the ECP5 boards, which are placed and timed for real, one as a
-    second opinion."""
+    """Return the design of a whole board. The NetFPGA-SUME has a row in the table, and so has one of the ECP5 boards,
+    as a second opinion: those boards are also placed and timed."""
     return Design(
         lambda: Shell(board.config, clock_hz=round(board.core_mhz * 1e6)),
         board,
@@ -90,36 +93,37 @@ DESIGNS: dict[str, Design] = {
         lambda: Engine(Config(replay=Replay(capacity=1 << 20, priority_bits=18, phased=True, times_bits=0)))
     ),
 }
-"""Components at the NetFPGA-SUME's Config, and a small sampler (core and accumulator take minutes, and are in the
-whole); the boards' switches in their shells; the replay service at several sizes: variant, leaves as a power of two,
-bits of a priority. A sampler is a tree with histogram and handles, and if it is not phased with a table of priorities
-in front. The service is all of it, at 256 bits; of 20 it is phased and does not count draws."""
+"""Components at the NetFPGA-SUME's Config, and a small sampler (core and accumulator take minutes, and are part of the
+whole). The boards' switches in their shells. The replay service at several sizes: variant, leaves as a power of two,
+bits of a priority. A sampler is a tree with histogram and handles and, unless phased, a table of priorities in front.
+The service is complete, at 256 bits; with 2^20 leaves it is phased and does not count samples."""
 
 
 def count(name: str, design: Design) -> dict[str, Any]:
-    """Resources, the most levels, and the longest ways. Files are left in `build/levels/<name>`."""
+    """Return resources, the most logic levels, and the critical paths of a design. The files stay in
+    `build/levels/<name>`."""
     begun = time.monotonic()
     netlist, cells = hw.synthesis.timing_paths.synthesise(name, design.make(), family=design.family)
-    ways = critical_paths(netlist, "top", most=WAYS, ports=design.ports)
+    paths = critical_paths(netlist, "top", most=PATHS, ports=design.ports)
     return {
         **resources(cells),
-        "levels": max((found[0].levels for found in ways.values()), default=0),
-        "ways": described(ways),
+        "levels": max((found[0].levels for found in paths.values()), default=0),
+        "paths": described(paths),
         "seconds": round(time.monotonic() - begun),
     }
 
 
-def described(ways: Mapping[str, list[TimingPath]]) -> list[dict[str, Any]]:
-    return sorted((asdict(way) for found in ways.values() for way in found), key=lambda way: -way["levels"])
+def described(paths: Mapping[str, list[TimingPath]]) -> list[dict[str, Any]]:
+    return sorted((asdict(path) for found in paths.values() for path in found), key=lambda path: -path["levels"])
 
 
 def block_rams(used: Mapping[str, int]) -> float:
-    """In RAMB36, of which a RAMB18 is a half."""
+    """Return the block RAMs in units of RAMB36; a RAMB18 is a half."""
     return used["RAMB36"] + used["RAMB18"] / 2
 
 
 def available(board: Board) -> dict[str, int]:
-    """What the part has of each resource that is counted; nothing of a Xilinx part's in an ECP5."""
+    """Return the part's amount of each counted resource; empty for an ECP5."""
     if "RAMB36" not in board.available:
         return {}
     return {"URAM": 0, **board.available, "RAMB18": 2 * board.available["RAMB36"]}
@@ -133,20 +137,19 @@ def xilinx_report(
     top: str = "top",
     required_mhz: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """`report.json` of a board that no tool here can place: `timing_met` and `achieved_mhz` are None, since nothing is
-    known of them.
+    """Return `report.json` of a board that no tool here can place: `timing_met` and `achieved_mhz` are None.
 
-    netlist, cells: as `hw.synthesis.timing_paths.synthesise` gives them. required_mhz: of clocks by their names in the netlist; that of
-    the core is known. "block RAM" is what RAMB36 and RAMB18 take together, in whole RAMB36.
+    `netlist` and `cells` are those of `hw.synthesis.timing_paths.synthesise`. `required_mhz` has clocks by their names
+    in the netlist; the core's is known. "block RAM" is the sum of RAMB36 and RAMB18, in whole RAMB36.
     """
     needed = {CORE_CLOCK: board.core_mhz, **(required_mhz or {})}
-    ways = critical_paths(netlist, top, most=WAYS)
+    paths = critical_paths(netlist, top, most=PATHS)
     used, most = resources(dict(cells)), available(board)
     found = {name: {"used": number, "available": most[name]} for name, number in used.items() if number or most[name]}
     found["block RAM"] = {"used": ceil(block_rams(used)), "available": most["RAMB36"]}
     clocks = {
         clock: {"required_mhz": needed.get(clock), "achieved_mhz": None, "levels": of[0].levels}
-        for clock, of in ways.items()
+        for clock, of in paths.items()
     }
     return {
         "board": board.name,
@@ -154,12 +157,12 @@ def xilinx_report(
         "timing_met": None,
         "clocks": clocks,
         "resources": found,
-        "ways": described(ways),
+        "paths": described(paths),
     }
 
 
 def row(name: str, one: dict[str, Any], most: Mapping[str, int]) -> list[str]:
-    """Of the table that is shown: numbers, and of a whole design their share of the part."""
+    """Return a row of the printed table: numbers, and of a whole design their share of the part."""
     share = lambda number, of: f" ({number / most[of]:.1%})" if most.get(of) else ""
     return [
         name,
@@ -182,7 +185,7 @@ def main(
     ] = False,
     most: Annotated[int, typer.Option(help="Ways to show of each.")] = 3,
 ) -> None:
-    """What designs take of a Xilinx part, and their longest ways."""
+    """Print the resource utilisation of designs in a Xilinx part, and their critical paths."""
     console = Console(highlight=False, soft_wrap=True)
     names = only.split(",") if only else [name for name, design in DESIGNS.items() if design.expected or not write]
     for name in names:
@@ -201,10 +204,10 @@ def main(
         found[name] = one = count(name, DESIGNS[name])
         table.add_row(*row(name, one, available(DESIGNS[name].of)))
         console.print(f"{name}: {one['seconds']} s", style="dim")
-        for way in one["ways"][:most]:
-            console.print(f"  {way['levels']:3}  {way['clock']}: {way['begin']} -> {way['end']}", markup=False)
+        for path in one["paths"][:most]:
+            console.print(f"  {path['levels']:3}  {path['clock']}: {path['begin']} -> {path['end']}", markup=False)
         (BUILD / "report.json").write_text(json.dumps(found, indent=1) + "\n")
-        if write:  # each at once: the whole takes long
+        if write:  # row by row, since the whole run takes long
             update({name: one}, order=DESIGNS)
     console.print(table)
 

@@ -28,14 +28,14 @@ __all__ = [
 ]
 
 NO_LATCH = "select -assert-none t:$dlatch t:$adlatch t:$dlatchsr t:$sr"
-"""Of Yosys, after `proc`."""
+"""Yosys' check for latches, after `proc`."""
 MEMORY_LATENCY = 24
-"""Cycles: about what DDR3 takes at 200 MHz."""
+"""Cycles: about the latency of DDR3 at 200 MHz."""
 
 
 def flat(config: Config) -> tuple[Module, list[Signal]]:
-    """The switch with port names that every tool can spell, rx0_data, rx0_bytes, ... trace_seq, and those ports. The
-    memory of its replay service is on the chip, `MEMORY_LATENCY` away."""
+    """Return the switch with port names that every tool can spell, rx0_data, rx0_bytes, ... trace_seq, and those ports.
+    The memory of its replay service is on the chip, with a latency of `MEMORY_LATENCY`."""
     m = Module()
     m.submodules.switch = switch = Switch(config)
     if config.replay:
@@ -76,8 +76,8 @@ def flat(config: Config) -> tuple[Module, list[Signal]]:
 def payload_memories_uninitialised():
     """Leave out the zeros of memories whose words are never read before they are written.
 
-    Amaranth 0.5 spells initial contents bit by bit: half a minute and
-    millions of lines for the slots alone. The method replaced is internal to Amaranth, which is pinned exactly.
+    Amaranth 0.5 writes initial contents bit by bit: half a minute and millions of lines for the slots alone. The
+    replaced method is internal to Amaranth, which is pinned exactly.
     """
     emit = rtlil_backend.ModuleEmitter.emit_memory
 
@@ -94,11 +94,11 @@ def payload_memories_uninitialised():
 
 @contextlib.contextmanager
 def for_synthesis():
-    """As `payload_memories_uninitialised`, for Yosys' synthesis; and what a read gives in the cycle in which its word
-    is written is left open where nobody looks (`NEVER_READ_WHILE_WRITTEN`).
+    """As `payload_memories_uninitialised`, for Yosys' synthesis. In addition, the read data of a word in the cycle of
+    its write is left undefined where no logic uses it (`NEVER_READ_WHILE_WRITTEN`).
 
-    A read of an old word is what Amaranth promises and ECP5's block RAM does not: Yosys adds a register and a mux for
-    every bit. Not for simulators nor for Verilog, where it would become statements about X.
+    Amaranth promises the old word, which ECP5's block RAM does not give: Yosys would add a register and a mux for every
+    bit. Not for simulators nor for Verilog, where it would become statements about X.
     """
     emit = rtlil_backend.ModuleEmitter.emit_read_port
 
@@ -128,14 +128,14 @@ def for_synthesis():
 
 
 def rtlil(config: Config) -> str:
-    """The whole switch as RTLIL, top module `switch`."""
+    """Return the switch as RTLIL, top module `switch`."""
     module, ports = flat(config)
     with payload_memories_uninitialised():
         return rtlil_backend.convert(module, name="switch", ports=ports, emit_src=False)
 
 
 def component_rtlil(part: Component, name: str, *, synthesis: bool = False) -> str:
-    """Any component as RTLIL, top module `name`, ports by path: rx__0__payload, ... `synthesis`: see
+    """Return any component as RTLIL, top module `name`, ports by path: rx__0__payload, ... For `synthesis` see
     `for_synthesis`."""
     values = (Value.cast(port) for _, _, port in part.signature.flatten(part))
     with for_synthesis() if synthesis else payload_memories_uninitialised():
@@ -145,8 +145,8 @@ def component_rtlil(part: Component, name: str, *, synthesis: bool = False) -> s
 
 
 def component_verilog(part: Component, name: str, folder: Path) -> Path:
-    """Any component as Verilog-2005, `name`.v in the folder, top module `name`. RuntimeError if a signal is driven
-    twice or by nothing, is in a loop without a register, or is kept by a latch."""
+    """Write any component as Verilog-2005, `name`.v in the folder, top module `name`. Raises RuntimeError if a signal
+    has two drivers or none, is in a combinational loop, or is held by a latch."""
     (folder / f"{name}.il").write_text(component_rtlil(part, name))
     tool(
         "yosys",
@@ -164,9 +164,9 @@ def component_verilog(part: Component, name: str, folder: Path) -> Path:
 
 
 def verilog(config: Config) -> str:
-    """The whole switch as Verilog-2005, top module `switch`, clock `clk`, synchronous reset `rst`."""
-    # Not by `amaranth.back.verilog`, which leaves processes in: a signal that is driven in part by constants becomes an
-    # `always @*` without anything to wait for, which simulators never run.
+    """Write the switch as Verilog-2005, top module `switch`, clock `clk`, synchronous reset `rst`."""
+    # Not by `amaranth.back.verilog`, which keeps processes: a signal partly driven by constants becomes an
+    # `always @*` with an empty sensitivity list, which simulators never run.
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "switch.il").write_text(rtlil(config))
         tool(
@@ -182,11 +182,14 @@ def verilog(config: Config) -> str:
 
 
 def tool(name: str, arguments: list[str], folder: Path, *, seconds: float | None = None) -> None:
-    """Run a YoWASP tool, "yosys", "nextpnr-ecp5" or "ecppack", in a folder. Files are named relative to it.
-    RuntimeError with its last words; subprocess.TimeoutExpired after so many seconds, the tool stopped."""
+    """Run a YoWASP tool, "yosys", "nextpnr-ecp5" or "ecppack", in a folder to which its files are relative.
+
+    Raises RuntimeError with the tool's last words if it fails, and subprocess.TimeoutExpired after so many seconds,
+    with the tool stopped.
+    """
     package = "yowasp_" + {"ecppack": "nextpnr-ecp5"}.get(name, name).replace("-", "_")
     function = f"run_{name}".replace("-", "_")
-    # Beside this interpreter, not by PATH: which version it is must not depend on who calls.
+    # From this interpreter's folder and not from PATH: the version must not depend on the caller.
     call = f"import sys, {package}; sys.exit({package}.{function}({arguments!r}))"
     done = subprocess.run([sys.executable, "-c", call], cwd=folder, text=True, capture_output=True, timeout=seconds)
     if done.returncode:

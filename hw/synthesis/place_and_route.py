@@ -1,5 +1,5 @@
-"""From a synthesised ECP5 design to a bitstream whose timing is met: yosys, nextpnr with one seed after another,
-ecppack; and the report."""
+"""From a synthesised ECP5 design to a bitstream with met timing: Yosys, nextpnr with one seed after another, ecppack;
+and the report."""
 
 import json
 import re
@@ -14,20 +14,20 @@ from hw.synthesis.emit import tool
 __all__ = ["CORE", "RESOURCES", "SECONDS", "SEEDS", "Clock", "bitstream", "device_options", "report", "synthesise"]
 
 SEEDS = (1, 2, 3, 4)
-"""Of the placement, tried until timing is met."""
+"""Seeds of the placement, tried until timing is met."""
 SECONDS = 7200
-"""For which a seed is placed and routed, before the next one is tried: a router can go on for ever over wires that it
-cannot free. Twice what the fullest board takes beside other work."""
+"""Seconds for which a seed is placed and routed before the next one is tried: a router may never free the last wires.
+Twice the time of the fullest board under load."""
 CORE = "core"
-"""The name of the switch's clock."""
+"""Name of the switch's clock."""
 RESOURCES = {"TRELLIS_COMB": "LUT", "TRELLIS_FF": "FF", "DP16KD": "EBR", "MULT18X18D": "DSP"}
-"""nextpnr's names of what is scarce, and ours. RAM in LUTs is counted with the LUTs."""
+"""nextpnr's names of the scarce resources, and ours. RAM in LUTs is counted with the LUTs."""
 SYNTHESIS = "-nowidelut"
 """Five-input multiplexers made of pairs of LUTs cost the whole switch some 5 % more LUTs than they save."""
 
 LOGIC_SHARE = 0.5
-"""Of a clock's period, what the mapper may use: the wires take the rest. Of Yosys' figures, whose wires are 0.3 ns
-each."""
+"""Share of a clock's period that the mapper may use; routing takes the rest. It refers to Yosys' delays, with 0.3 ns
+for each route."""
 
 
 class Clock(NamedTuple):
@@ -38,7 +38,8 @@ class Clock(NamedTuple):
 
 
 def device_options(part: str) -> list[str]:
-    """nextpnr's, of a part like LFE5U-25F-6BG256. ValueError if it is none of the ECP5 family."""
+    """Return nextpnr's options for a part such as LFE5U-25F-6BG256. Raises ValueError for a part that is not an
+    ECP5."""
     found = re.fullmatch(r"LFE5(U|UM|UM5G)-(\d+)F-(\d)BG(\d+)", part)
     if not found:
         raise ValueError(f"part must be an ECP5 in a ball grid array, not {part!r}")
@@ -53,11 +54,11 @@ def device_options(part: str) -> list[str]:
 
 
 def synthesise(name: str, folder: Path, sources: list[str], *, core_mhz: float, apart: tuple[str, ...] = ()) -> None:
-    """`<name>.json` of `<name>.il` and Verilog sources.
+    """Make `<name>.json` of `<name>.il` and Verilog sources.
 
     Submodules `apart`, those of faster clocks, are each mapped alone and for the shortest delay. The rest is mapped to
-    be as small as its clock allows: Yosys makes all as fast as it can otherwise, and knows one delay for the whole of
-    what it maps.
+    be as small as its clock allows; otherwise Yosys would make all of it as fast as possible, with one delay target for
+    everything that it maps.
     """
     read = [*(f"read_verilog {source}" for source in sources), f"read_rtlil {name}.il"]
 
@@ -104,11 +105,11 @@ def bitstream(
     progress: Callable[[str], None],
     seeds: tuple[int, ...] = SEEDS,
 ) -> dict[str, Any]:
-    """`<board>.bit` and `<board>.svf`, if one of the seeds meets the timing, and the report of the best of them.
-    `late`: seeds given up.
+    """Make `<name>.bit` and `<name>.svf`, if one of the seeds meets the timing, and return the report of the best seed;
+    `late` are the seeds given up.
 
-    `required`: the clocks by names; each but CORE has a submodule of that name to itself. RuntimeError if a tool fails,
-    or finds a clock without a constraint, or if no seed is routed within SECONDS.
+    `required` has the clocks by name; each but CORE has a submodule of that name to itself. Raises RuntimeError if a
+    tool fails, or finds a clock without a constraint, or if no seed is routed within SECONDS.
     """
     begun = time.monotonic()
     for old in (f"{name}.bit", f"{name}.svf"):
@@ -185,8 +186,8 @@ def slack(found: dict[str, Any]) -> float:
 
 
 def report(routed: dict[str, Any], required: dict[str, Clock]) -> dict[str, Any]:
-    """What nextpnr says, in our words. RuntimeError if a clock is not one of `required`, is missing, or was routed for
-    less."""
+    """Return nextpnr's report in our terms. Raises RuntimeError if a clock is missing, is not one of `required`, or was
+    routed for less."""
     clocks = {}
     for net, clock in routed["fmax"].items():
         name = next((name for name in required if net.removeprefix("$glbnet$").startswith(required[name].net)), None)

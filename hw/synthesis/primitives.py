@@ -1,7 +1,7 @@
-"""The Xilinx primitives that Yosys maps to (7 series: UG953; UltraScale+: UG974): which begin, end and pass ways
-between registers, and their LUTs.
+"""The Xilinx primitives to which Yosys maps (7 series: UG953; UltraScale+: UG974): which of them begin, end and pass
+timing paths, and their LUTs.
 
-A cell is as Yosys' write_json has it. Nothing here knows a delay; levels are those of `hw.synthesis.timing_paths`.
+A cell is as in Yosys' write_json. No delays are known here; logic levels are those of `hw.synthesis.timing_paths`.
 """
 
 import re
@@ -26,10 +26,10 @@ MEMORY_LUTS = {
     "RAM32M16": 8,
     "RAM64M8": 8,
 }
-"""Memories made of LUTs, and of how many. Each is a memory of its own that no other shares LUTs with."""
+"""Memories made of LUTs, and their number of LUTs. Each is a memory of its own that shares LUTs with no other."""
 SHIFTS = ("SRL16E", "SRLC16E", "SRLC32E")
 MULTIPLIER_LEVELS = 3
-"""Of a DSP48 between two registers that are not its own: about the delay of three LUTs and their wires."""
+"""Levels of a DSP48 between two registers that are not its own: about the delay of three LUTs and their routes."""
 
 KINDS = {
     "lut": r"LUT[1-6]|LUT6_2|INV",
@@ -51,7 +51,7 @@ CLOCK_PINS = {
     "block": {"CLK", "CLKARDCLK", "CLKBWRCLK"},
 }
 READ_ONLY = {"RAM32M": "ABC", "RAM64M": "ABC", "RAM32M16": "ABCDEFG", "RAM64M8": "ABCDEFG"}
-"""Which of ADDRA, ADDRB, ... are of reading alone; the last one is of writing, too."""
+"""The read-only ports among ADDRA, ADDRB, ...; the last port also writes."""
 DSP_REGISTERS = {
     "A": "AREG",
     "B": "BREG",
@@ -67,8 +67,8 @@ DSP_CONTROLS = r"CE\w+|RST\w+"
 
 
 def kind(primitive: str) -> str:
-    """What a primitive is: lut, carry, mux, register, block, lutram, shift, dsp, wire or none. ValueError for others,
-    latches among them."""
+    """Return the kind of a primitive: lut, carry, mux, register, block, lutram, shift, dsp, wire or none. Raises
+    ValueError for others, latches among them."""
     for name, pattern in KINDS.items():
         if re.fullmatch(pattern, primitive):
             return name
@@ -76,12 +76,12 @@ def kind(primitive: str) -> str:
 
 
 def clock_pin(cell: dict[str, Any], pin: str) -> str | None:
-    """The pin that clocks what begins or ends at `pin`; None if nothing does. A true dual-port memory has a clock on
-    each side."""
+    """Return the pin that clocks the path end at `pin`, or None if no path begins or ends there. A true dual-port
+    memory has a clock on each side."""
     pins = CLOCK_PINS.get(kind(cell["type"]), set()) & cell["connections"].keys()
     if len(pins) < 2:
         return next(iter(pins), None)
-    simple = parameter(cell, "RAM_MODE", text="TDP") == "SDP"  # all that is written belongs to the other side, UG473
+    simple = parameter(cell, "RAM_MODE", text="TDP") == "SDP"  # the other side writes all of it, UG473
     ours = (
         re.search(r"ARDADDR|ENARDEN|REGCEAREGCE|RSTRAMARSTRAM|RSTREGARSTREG|^DO", pin)
         if simple
@@ -94,8 +94,8 @@ def clock_pin(cell: dict[str, Any], pin: str) -> str | None:
 
 
 def parameter(cell: dict[str, Any], name: str, *, text: str = "") -> Any:
-    """A number, or with `text`, what it is by default, a string. The vendors' default of the registers in a DSP48 is
-    1."""
+    """Return a parameter as a number, or with `text`, its default, as a string. By the vendors' default a DSP48 has its
+    registers."""
     value = cell["parameters"].get(name)
     if text:
         return text if value is None else value
@@ -103,8 +103,8 @@ def parameter(cell: dict[str, Any], name: str, *, text: str = "") -> Any:
 
 
 def begins(cell: dict[str, Any], pin: str) -> int | None:
-    """At how many levels ways begin at this output; None if none does. What a memory made of LUTs holds begins a way,
-    too, but that to its address is longer."""
+    """Return the levels at which paths begin at this output, or None if none begins. The content of a LUT memory begins
+    a path, too, but the path of its address is longer."""
     what = kind(cell["type"])
     if what == "dsp":
         if parameter(cell, "PREG"):
@@ -118,8 +118,7 @@ def begins(cell: dict[str, Any], pin: str) -> int | None:
 
 
 def ends(cell: dict[str, Any], pin: str) -> int | None:
-    """How many levels are between this input and the register that ways through it end at; None if no register is
-    there."""
+    """Return the levels between this input and the register where its paths end, or None if there is no register."""
     what = kind(cell["type"])
     if pin in CLOCK_PINS.get(what, ()):
         return None
@@ -139,8 +138,8 @@ def ends(cell: dict[str, Any], pin: str) -> int | None:
 
 
 def passes(cell: dict[str, Any], pin: str, position: int) -> Iterator[tuple[str, int, int | str]]:
-    """Inputs from which a way comes to bit `position` of this output without a register between: pin, levels that it
-    costs, and the bit there. Of `CI` it costs none, for a carry that comes from another one."""
+    """Return the inputs from which a path comes to bit `position` of this output without a register between: pin,
+    levels, and bit. `CI` costs no level if the carry comes from another carry cell."""
     what, pins = kind(cell["type"]), cell["connections"]
     inputs = [name for name in pins if cell["port_directions"][name] == "input"]
     if what == "carry":
@@ -168,8 +167,8 @@ def passes(cell: dict[str, Any], pin: str, position: int) -> Iterator[tuple[str,
 
 
 def resources(cells: dict[str, int]) -> dict[str, int]:
-    """From cells by type: LUT (those that are memory among them; an upper bound, since vendors' tools put two small
-    ones into one), FF, RAMB36, RAMB18, URAM, DSP. ValueError for cells that are not known here."""
+    """Return resources from cells by type: LUT (with those used as memory; an upper bound, since vendors' tools put two
+    small ones into one), FF, RAMB36, RAMB18, URAM, DSP. Raises ValueError for unknown cells."""
     used = dict.fromkeys(("LUT", "FF", "RAMB36", "RAMB18", "URAM", "DSP"), 0)
     for primitive, number in cells.items():
         what = kind(primitive)

@@ -1,11 +1,10 @@
-"""`make timing`: places and routes a small switch for an ECP5 and says how fast it could be clocked, and what holds it
-up.
+"""`make timing`: places and routes a small switch for an ECP5, and prints its fmax and critical path.
 
 The switch has some 300 port bits and would stand alone in the device, so it is put between shift registers
-(`between_registers`): one pin feeds all inputs, one pin takes all outputs out. Every path is then one from register to
-register inside the device, nothing can be optimised away, and the only cost is a register for each port bit. No board
-is involved and no bitstream made. With `--parts` each component goes through the same alone, which shows the slow paths
-behind the slowest.
+(`between_registers`): one pin feeds all inputs, and one pin takes all outputs out. Every path is then one from register
+to register inside the device, no logic can be optimised away, and the only cost is a register for each port bit. No
+board is involved and no bitstream made. With `--parts` each component goes through the same alone, which shows the
+paths behind the critical one.
 """
 
 import json
@@ -56,13 +55,13 @@ CONFIG = Config(
     staleness=0,
     uplinks=False,
 )
-"""A small one, of 46 block RAMs. Without asynchronous jobs, which take some 3,000 LUTs in the core, and
-without trees."""
+"""A small switch with 46 block RAMs, without asynchronous jobs, which take some 3,000 LUTs in the core, and without
+trees."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """A part, and a pin with a way to the clock network; the router finds none from an arbitrary one."""
+    """A part, and a pin with a path to the clock network; the router finds none from an arbitrary pin."""
 
     part: str
     clock_pin: str
@@ -75,9 +74,9 @@ DEVICES = {
 }
 DEVICE = "45f"
 ELSEWHERE = {"accumulator8": "85f"}
-"""Parts that are not meant for the small device."""
+"""Components too large for the small device, with their devices."""
 ASKED_MHZ = 125.0
-"""Of a 64-bit bus at 8 Gbit/s. Nothing depends on its being met."""
+"""Target of a 64-bit bus at 8 Gbit/s. Nothing depends on meeting it."""
 PARTS = {
     "queue": lambda c: PacketQueue(bus_bits=c.bus_bits, depth=c.queue_words, frame_bytes_max=c.frame_bytes_max),
     "arbiter": lambda c: Arbiter(ports=c.ports, bus_bits=c.bus_bits),
@@ -97,8 +96,8 @@ PARTS = {
 
 
 def between_registers(module, inputs: list[Value], outputs: list[Value]) -> tuple[Module, list[Signal]]:
-    """A module whose inputs come from a shift register behind pin `feed`, and whose outputs, taken when `catch` is set,
-    leave by pin `drain`; a register stands between the shift registers and the module."""
+    """Return a module whose inputs come from a shift register behind pin `feed`, and whose outputs, sampled when
+    `catch` is set, leave by pin `drain`. A register stands between the shift registers and the module."""
     m = Module()
     m.submodules.part = module
     feed, catch, drain = Signal(name="feed"), Signal(name="catch"), Signal(name="drain")
@@ -129,18 +128,18 @@ def component(part: Component) -> tuple[Module, list[Signal]]:
 
 
 def place(name: str, module: Module, pins: list[Signal], *, seed: int = 1, device: str = DEVICE) -> dict[str, Any]:
-    """Synthesis, placement and routing; the clock, resources and the slowest path. Files are left in
+    """Synthesise, place and route; return the clock, resources and the critical path. The files stay in
     `build/timing/<name>`."""
     folder = BUILD / name
     folder.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
     with for_synthesis():
-        # With the places in the sources, for the report.
+        # With source locations, for the report.
         (folder / "top.il").write_text(rtlil_backend.convert(module, name="top", ports=pins))
     (folder / "pins.lpf").write_text(f'LOCATE COMP "clk" SITE "{DEVICES[device].clock_pin}";\n')
     tool("yosys", ["-q", "-l", "yosys.log", "-p", "read_rtlil top.il; synth_ecp5 -top top -json top.json"], folder)
-    # No bitstream comes of this, so neither option lets one pass: pins may stand anywhere, but the clock's, and what is
-    # not met is reported.
+    # No bitstream is made, so neither option lets one pass: pins may stand anywhere, except the clock's, and missed
+    # timing is reported.
     tool(
         "nextpnr-ecp5",
         [
@@ -169,7 +168,8 @@ def place(name: str, module: Module, pins: list[Signal], *, seed: int = 1, devic
 
 
 def report(routed: dict[str, Any], netlist: dict[str, Any]) -> dict[str, Any]:
-    """As of a board (`hw.synthesis.place_and_route.report`), and the slowest path, with places from the netlist."""
+    """Return the report of `hw.synthesis.place_and_route.report` and the critical path, with places from the
+    netlist."""
     names = {name: net["attributes"].get("src", "") for name, net in netlist["modules"]["top"]["netnames"].items()}
     path = next(
         p["path"] for p in routed["critical_paths"] if p["from"].startswith("posedge") and p["to"].startswith("posedge")
@@ -189,7 +189,7 @@ def report(routed: dict[str, Any], netlist: dict[str, Any]) -> dict[str, Any]:
 
 
 def place_of(cell: str, names: dict[str, str]) -> str:
-    """A signal, and where it is made in the sources, from a cell's name: yosys names cells by the signal they drive."""
+    """Return a signal, and its place in the sources, from a cell's name: Yosys names cells by the signal they drive."""
     signal = re.sub(r"_(TRELLIS_FF|TRELLIS_DPR16X4|LUT4|CCU2C|PFUMX|L6MUX21|DP16KD|MULT18X18D)_.*", "", cell)
     source = next((names[known] for known in (signal, signal.split("[")[0]) if names.get(known)), "")
     source = re.sub(r"-[\d.]+$", "", source.split("|")[-1])
@@ -205,7 +205,7 @@ def main(
     device: Annotated[str, typer.Option(help=f"One of {', '.join(DEVICES)}; each part has its own.")] = "",
     seed: Annotated[int, typer.Option(help="Of the placement; figures differ by some percent between seeds.")] = 1,
 ) -> None:
-    """How fast a small switch could be clocked in an ECP5."""
+    """Print the fmax of a small switch in an ECP5."""
     console = Console()
     jobs = {"switch": lambda: switch(CONFIG)} if only in ("", "switch") else {}
     for name, make in PARTS.items():

@@ -102,8 +102,8 @@ async def reflect(dut, stalls):
         assert frame == sent[place].pop(0), "a frame is not the one that was sent, or not in order"
     await ClockCycles(dut.axis_aclk, 200)
     assert bench.sink.empty() and bench.sink.idle()
-    strangers = await bench.register(0x48)
-    assert await bench.register(0x40) == total + strangers and await bench.register(0x44) == total
+    unknown_sources = await bench.register(0x48)
+    assert await bench.register(0x40) == total + unknown_sources and await bench.register(0x44) == total
 
 
 @cocotb.test()

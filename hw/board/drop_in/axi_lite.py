@@ -12,13 +12,13 @@ from hw.interface.axi import Response
 __all__ = ["ADDRESS_BITS", "AxiLite", "Register", "Registers"]
 
 ADDRESS_BITS = 12
-"""Of a block of 4 KiB, the least that AXI interconnects give."""
+"""Address bits of a block of 4 KiB, the least that AXI interconnects assign."""
 BITS = 32
 
 
 @dataclass(frozen=True)
 class Register:
-    """`address` in bytes. `init` of one that is written; one that is read only has none."""
+    """A register at `address`, in bytes. A writable register has an `init` value; a read-only one has None."""
 
     name: str
     address: int
@@ -31,7 +31,7 @@ class Register:
 
 
 class AxiLite(wiring.Signature):
-    """Between a manager, for which it is Out, and registers, with AXI's own names (Arm IHI 0022, chapter B1)."""
+    """AXI4-Lite with AXI's own names (Arm IHI 0022, chapter B1); Out for the manager."""
 
     def __init__(self, address_bits: int = ADDRESS_BITS):
         forth = {
@@ -63,13 +63,13 @@ class AxiLite(wiring.Signature):
 
 
 class Registers(wiring.Component):
-    """`registers` behind `bus`: `read(name)` is the value to be shown of one that is read only, `written(name)` that of
-    one that is written.
+    """`registers` behind `bus`: `read(name)` is the input of a read-only register, `written(name)` the value of a
+    writable one.
 
-    One write and one read at a time, each answered in the cycle after its address (and data) were taken; a write is
-    taken when both are there. Bytes without a strobe stay. Where there is no register reading gives 0 and DECERR;
-    there, or at one that is read only, writing changes nothing and gives DECERR and SLVERR. Addresses count in words;
-    the two lowest bits do not.
+    One write and one read at a time, each answered in the cycle after its address (and data) were taken. A write is
+    taken when address and data are there. Bytes without a strobe keep their value. A read of an address without a
+    register gives 0 and DECERR. A write there gives DECERR, and a write to a read-only register SLVERR; both change
+    nothing. Addresses count in words; the two lowest bits are ignored.
     """
 
     def __init__(self, registers: Sequence[Register]):

@@ -1,5 +1,4 @@
-"""Between AXI4-Stream with ports in `tuser`, as NetFPGA and OpenNIC have it, and the switch's streams, one for each
-port."""
+"""Between AXI4-Stream with ports in `tuser`, as in NetFPGA and OpenNIC, and the switch's streams, one for each port."""
 
 from dataclasses import dataclass
 
@@ -18,9 +17,9 @@ LENGTH_BITS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Tuser:
-    """What stands beside a packet's first beat: its `length` in bytes, and source and destination, a bit for each
-    place; the offset of each. `places`: of our ports 0, 1, ... which bit each is. `split`: three signals, tuser_size,
-    tuser_src and tuser_dst, not one."""
+    """Sideband of a packet's first beat: the offsets of its `length` in bytes and of source and destination, which have
+    one bit for each place. `places` gives the bit of each of our ports. With `split` there are three signals,
+    tuser_size, tuser_src and tuser_dst, instead of one."""
 
     width: int
     length: int
@@ -36,13 +35,14 @@ class Tuser:
 
 
 NETFPGA = Tuser(width=128, length=0, source=16, destination=24, field_bits=8, places=(0, 2, 4, 6))
-"""The reference pipeline's on NetFPGA-SUME: the four ports' bits, between which those of the host's queues are."""
+"""Of the reference pipeline on NetFPGA-SUME: the bits of the four ports, with those of the host's queues between
+them."""
 OPENNIC = Tuser(width=48, length=0, source=16, destination=32, field_bits=16, places=(6, 7), split=True)
-"""The user box's: MAC ports from bit 6 on, PCIe functions below."""
+"""Of OpenNIC's user box: MAC ports from bit 6 on, PCIe functions below."""
 
 
 class AxiStream(wiring.Signature):
-    """Out for who sends."""
+    """AXI4-Stream; Out for the sender."""
 
     def __init__(self, bus_bits: int, tuser: Tuser):
         super().__init__(
@@ -61,12 +61,12 @@ class AxiStream(wiring.Signature):
 
 
 class RxSplit(wiring.Component):
-    """Packets of all ports, one after another, to `rx` of each.
+    """Distributes packets of all ports to `rx` of each.
 
-    Combinational: a beat passes in its cycle, and a port that is not ready stalls all. Where a packet goes is what its
-    first beat's source says, the lowest of our places if there are several. A packet of no place of ours is taken and
-    dropped; `stranger` pulses with its last beat. `tkeep` counts in the last beat only, ones from the lowest byte on; a
-    beat is full until then (as AXI4-Stream packets there are).
+    Combinational: a beat passes in its cycle, and a port that is not ready stalls all. The source in a packet's first
+    beat selects the port, the lowest of our places if several are set. A packet from another place is taken and
+    dropped; `stat_unknown_source` pulses with its last beat. `tkeep` counts in the last beat only, as ones from the
+    lowest byte on; earlier beats are full (as AXI4-Stream packets are in these pipelines).
     """
 
     def __init__(self, bus_bits: int, tuser: Tuser):
@@ -76,7 +76,7 @@ class RxSplit(wiring.Component):
                 "i": In(AxiStream(bus_bits, tuser)),
                 "rx": Out(stream.Signature(Packet(bus_bits))).array(len(tuser.places)),
                 "frame": Out(1),
-                "stranger": Out(1),
+                "stat_unknown_source": Out(1),
             }
         )
 
@@ -99,21 +99,21 @@ class RxSplit(wiring.Component):
         m.d.comb += [
             i.tready.eq(Cat(rx.ready & wanted[port] for port, rx in enumerate(self.rx)).any() | (wanted == 0)),
             self.frame.eq(i.tvalid & i.tready & i.tlast),
-            self.stranger.eq(self.frame & (wanted == 0)),
+            self.stat_unknown_source.eq(self.frame & (wanted == 0)),
         ]
         with m.If(i.tvalid):
-            # From the first offer on, taken or not.
+            # From the cycle in which the beat is offered, accepted or not.
             m.d.sync += [inside.eq(~(i.tready & i.tlast)), kept.eq(wanted)]
         return m
 
 
 class TxMerge(wiring.Component):
-    """Frames of all ports to one stream, round robin, each whole; `tuser` has its length and its port as destination,
-    the source is 0.
+    """Merges frames of all ports into one stream, round robin, frame by frame. `tuser` has the length, and the port as
+    destination; the source is 0.
 
-    The length stands at the front, so a frame leaves when all of it came: store and forward, in memory for `words` of
-    all ports together, at least twice the longest frame. A first beat comes 2 cycles after the last word was taken if
-    nothing else waits; one beat a cycle. A stalled `o` stalls the ports when the memory is full.
+    The length stands in the first beat, so frames are stored and forwarded, in a memory of `words` for all ports
+    together, at least twice the longest frame. If no other frame waits, the first beat comes 2 cycles after the last
+    word was taken; one beat a cycle. A stalled `o` stalls the ports when the memory is full.
     """
 
     def __init__(self, bus_bits: int, tuser: Tuser, *, words: int):

@@ -1,5 +1,5 @@
-"""The switch as a core for other people's pipelines: in place of the output port lookup of NetFPGA's reference switch,
-or in OpenNIC's user box.
+"""The switch as a core for other pipelines: in place of the output port lookup of NetFPGA's reference switch, or in
+OpenNIC's user box.
 
 `python -m hw.board.drop_in.core [netfpga|opennic]` writes its Verilog to `build/<core>/`.
 """
@@ -26,12 +26,12 @@ CORES = {
     "netfpga": (Config(ports=4, bus_bits=256, window=64), NETFPGA, 200_000_000),
     "opennic": (Config(ports=2, bus_bits=512, window=64), OPENNIC, 250_000_000),
 }
-"""Each core's Config, its tuser and the clock that its microseconds are counted with."""
+"""Each core's Config, its tuser layout, and the clock from which it counts microseconds."""
 PARENT_WORDS = ("mac_low", "mac_high", "ip", "ranks", "port", "valid")
 
 
 def registers(config: Config) -> list[Register]:
-    """The map: what is built, what can be set, what has happened."""
+    """Return the register map: the configuration as built, the settings, and the state."""
     mac, ip = wire_order(DEFAULT_MAC), wire_order(DEFAULT_IP)
     found = [
         Register("magic", 0x00, "as the switch's own registers begin"),
@@ -46,10 +46,10 @@ def registers(config: Config) -> list[Register]:
         Register("own_mac_high", 0x24, "its last two", mac >> 32),
         Register("own_ip", 0x28, "the switch's IPv4 address, first byte lowest", ip),
         Register("now_us", 0x30, "microseconds since the reset"),
-        Register("status", 0x34, "the lights: each port's, then a contribution, then a loss"),
+        Register("status", 0x34, "the LEDs: each port, then a contribution, then a loss"),
         Register("packets_in", 0x40, "packets taken"),
         Register("packets_out", 0x44, "packets sent"),
-        Register("strangers", 0x48, "packets of a source that is none of our ports, dropped"),
+        Register("unknown_sources", 0x48, "packets from a source that is not one of our ports, dropped"),
     ]
     for job in range(config.jobs):
         at = 0x100 + 0x20 * job
@@ -63,9 +63,9 @@ def registers(config: Config) -> list[Register]:
 class DropIn(wiring.Component):
     """`s_axis` in, `m_axis` out, registers at `s_axi`, all with one clock; `memory` if the Config has a replay service.
 
-    Packets come without FCS and are sound, as those pipelines' MACs give them. One that comes in leaves by as many
-    packets as it has destinations, each with its own. Addresses and parents may be set while no job runs. `inside`:
-    what stands for the switch, with the interface of `Shell`.
+    Packets come without FCS and undamaged, as the MACs of those pipelines deliver them. A frame for several ports
+    leaves as several packets, each with one destination. Addresses and parents may be set while no job runs. `inside`
+    replaces the switch, with the interface of `Shell`.
     """
 
     def __init__(self, config: Config, tuser: Tuser, *, clock_hz: int, inside: wiring.Component | None = None):
@@ -102,7 +102,7 @@ class DropIn(wiring.Component):
         if config.replay:
             connect(m, shell.memory, flipped(self.memory))
 
-        counted = {"packets_in": split.frame, "packets_out": merge.frame, "strangers": split.stranger}
+        counted = {"packets_in": split.frame, "packets_out": merge.frame, "unknown_sources": split.stat_unknown_source}
         shown = {
             "magic": MAGIC,
             "version": VERSION,
@@ -133,8 +133,8 @@ class DropIn(wiring.Component):
 
 
 def flat(core: DropIn) -> tuple[Module, list[Signal]]:
-    """The core with the names that those pipelines have: axis_aclk, axis_resetn, s_axis_tdata, ..., s_axi_awaddr, ...,
-    m_axi_awaddr, ..."""
+    """Return the core with the pin names of those pipelines: axis_aclk, axis_resetn, s_axis_tdata, ..., s_axi_awaddr,
+    ..., m_axi_awaddr, ..."""
     m = Module()
     m.submodules.core = core
     clock, reset_n = Signal(name="axis_aclk"), Signal(name="axis_resetn")

@@ -1,4 +1,5 @@
-"""Clock and reset of an ECP5 board: the core's clock from the board's by a PLL, and every domain's way out of reset."""
+"""Clock and resets of an ECP5 board: a PLL makes the core's clock from the board's, and every domain leaves reset in
+order."""
 
 from dataclasses import dataclass
 
@@ -10,10 +11,10 @@ from amaranth.lib.wiring import In, Out
 __all__ = ["PHY_RESET_S", "Clocks", "Pll", "Resets", "wire_domain"]
 
 VCO_MHZ, PHASE_MHZ = (400.0, 800.0), (10.0, 400.0)
-"""What the PLL's oscillator and its phase detector can do (Lattice FPGA-DS-02012, sysCLOCK PLL timing)."""
+"""Limits of the PLL's oscillator and phase detector (Lattice FPGA-DS-02012, sysCLOCK PLL timing)."""
 DIVIDER_MAX = 128
 PHY_RESET_S = 0.02
-"""Of the PHYs' reset pin: Broadcom's and Marvell's ask for 10 ms of it."""
+"""Length of the PHYs' reset: Broadcom's and Marvell's PHYs require 10 ms."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,8 @@ class Pll:
 
     @classmethod
     def of(cls, board_mhz: float, core_mhz: float) -> "Pll":
-        """Those that make one clock of the other exactly, with the fastest phase detector, then the fastest oscillator.
-        ValueError if none do."""
+        """Return the dividers that make one clock from the other exactly, with the fastest phase detector, then the
+        fastest oscillator. Raises ValueError if there are none."""
         for divider in range(1, DIVIDER_MAX + 1):
             for feedback in range(1, DIVIDER_MAX + 1):
                 if (
@@ -42,8 +43,8 @@ class Pll:
 
 
 def wire_domain(name: str) -> ClockDomain:
-    """Of a clock that comes from outside and may stand, also during a reset: that is to begin without it, or what a
-    pointer said before would be believed by the other side until the clock comes back."""
+    """Return the domain of an external clock that may stop, also during a reset. Its reset is asynchronous: otherwise
+    the other side would use stale pointers until the clock comes back."""
     return ClockDomain(name, async_reset=True)
 
 
@@ -51,9 +52,9 @@ class Resets(wiring.Component):
     """The resets of `sync` and `domains` from `asynchronous`, and `phy_reset`, which is held for `phy_cycles` of `sync`
     more.
 
-    A reset begins at once and ends with the second edge of the domain's own clock, in `domains` the second after that
-    of `sync` has ended. So a domain whose clock does not run yet is reset when it does; one that is a `wire_domain` is
-    so before.
+    A reset begins at once and ends with the second edge of the domain's own clock; in `domains` with the second edge
+    after the reset of `sync` has ended. A domain whose clock does not run yet is reset when it runs; a `wire_domain` is
+    reset before.
     """
 
     def __init__(self, *, domains: tuple[str, ...], phy_cycles: int):
@@ -74,10 +75,8 @@ class Resets(wiring.Component):
 
 class Clocks(wiring.Component):
     """From the board's clock `clock` and its button `restart`: the core's clock `core`, resets of `sync` and `domains`,
-    and `phy_reset`.
-
-    In reset: while the PLL is not locked, or with `restart`. What the PHYs' reset takes more is PHY_RESET_S.
-    """
+    and `phy_reset`. Resets are active while the PLL is not locked, or with `restart`; that of the PHYs lasts
+    PHY_RESET_S longer."""
 
     def __init__(self, *, board_mhz: float, core_mhz: float, domains: tuple[str, ...]):
         self.pll = Pll.of(board_mhz, core_mhz)

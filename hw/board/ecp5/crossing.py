@@ -1,4 +1,4 @@
-"""Words of frames from one clock to another."""
+"""Words of frames across a clock domain boundary, on an ECP5 board."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -12,21 +12,21 @@ __all__ = ["Crossing"]
 
 
 class Crossing(wiring.Component):
-    """A memory of `depth` words, a power of two, between the clock domains `i_domain` and `o_domain`, which may be the
+    """A FIFO of `depth` words, a power of two, between the clock domains `i_domain` and `o_domain`, which may be the
     same.
 
-    A word appears 3 cycles of the writer and then 4 of the reader after it was written, at the latest; one word per
-    cycle of the slower clock. `i` stalls when the memory is full or just was. `whole`: a frame appears when its last
-    word has been written, and from then on never runs dry while the reader takes at most one word in each cycle of the
-    writer; a frame longer than `depth` words would never appear. Both sides are to be reset together, one whose clock
-    may stand then without it (`hw.board.ecp5.clocks.wire_domain`).
+    A word appears at most 3 cycles of the writer and then 4 of the reader after it was written; one word per cycle of
+    the slower clock. `i` stalls when the memory is full or was full a moment ago. With `whole` it stores and forwards:
+    a frame appears when its last word has been written, and from then on never runs dry while the reader takes at most
+    one word in each cycle of the writer. A frame longer than `depth` words would never appear.
 
-    What crosses are two pointers in Gray code, each moved by at most one in a cycle and registered before it crosses,
-    so that of the bits on the way at most one changes, and each taken up behind two registers of the other side.
+    Both sides must be reset together, and a side whose clock may stop then without it
+    (`hw.board.ecp5.clocks.wire_domain`). Two pointers in Gray code cross, each moved by at most one in a cycle and
+    registered before it crosses, so that at most one bit is in flight; two registers of the other side take it up.
 
-    `hw.ethernet.crossing` lets each side be reset by itself, which a serial line asks for. An ECP5 board has one reset
-    for all, and little room: for whole frames of 512 words of 70 bits this takes 89 LUTs of it, that 161; for 16 words
-    154 and 159.
+    `hw.ethernet.crossing` allows a reset of one side alone, which a serial line needs. An ECP5 board has one reset for
+    all sides, and few LUTs: for frames of up to 512 words of 70 bits this FIFO takes 89 LUTs and that one 161; for 16
+    words they take 154 and 159.
     """
 
     def __init__(self, shape, *, depth: int, i_domain: str, o_domain: str, whole: bool):
@@ -37,7 +37,7 @@ class Crossing(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # Between two clocks there is no such thing as the same cycle.
+        # Two clocks have no common cycle, so a read and a write of one word never coincide.
         attributes = NEVER_READ_BEFORE_WRITTEN | (NEVER_READ_WHILE_WRITTEN if self.i_domain == self.o_domain else {})
         m.submodules.memory = memory = Memory(shape=self.i.payload.shape(), depth=self.depth, init=[], attrs=attributes)
         put, get = memory.write_port(domain=self.i_domain), memory.read_port(domain=self.o_domain)
@@ -53,8 +53,8 @@ class Crossing(wiring.Component):
             FFSynchronizer(read_gray, read_there, o_domain=self.i_domain),
         ]
 
-        # Full: the reader is one lap behind, and in Gray code the two upper bits of that differ. Out of a register, for
-        # what asks is late itself.
+        # Full: the reader is one lap behind, so the two upper bits of the Gray code differ. From a register, because
+        # the producer's request is late itself.
         opens = Signal(init=1)
         i += opens.eq(Mux(put.en, gray((write + 1)[:bits]), gray(write)) != read_there ^ (0b11 << bits - 2))
         m.d.comb += [

@@ -21,21 +21,22 @@ __all__ = ["PAYLOAD_BYTES_MIN", "TAP_NS", "verilog"]
 PAYLOAD_BYTES_MIN = 60
 """Shorter frames are padded: 64 octets with the FCS (IEEE 802.3, clause 3.2.8)."""
 TAP_NS = 0.025
-"""Of the delay line behind each pin of an ECP5, DELAYG, which has 128 taps."""
+"""Nanoseconds of a tap of DELAYG, the delay line behind each pin of an ECP5, which has 128 taps."""
 
 
 class Mac(LiteXModule):
-    """One clock, that which the PHY sends with its data. No FIFO: who stands on the other side brings the crossing.
+    """A MAC with one clock, the one that the PHY sends with its data. It has no FIFO: the other side brings the clock
+    domain crossing.
 
-    Ports `tx_*` take the bytes of a frame without a pause (the wire does not wait) and append padding, FCS and gap;
-    `rx_*` give those of a frame without preamble and FCS and cannot be stalled. What can be seen to be damaged ends
-    with `rx_error`, also a carrier without a start, or with fewer than five bytes.
+    Ports `tx_*` take the bytes of a frame without a pause (the wire does not wait), and append padding, FCS and gap.
+    Ports `rx_*` give the bytes of a frame without preamble and FCS, and cannot stall. A frame that is visibly damaged
+    ends with `rx_error`, and so does a carrier without a start, or with fewer than five bytes.
     """
 
     def __init__(self, *, tx_delay_ns: float, rx_delay_ns: float):
         self.clk, self.rst = Signal(name="clk"), Signal(name="rst")
         pads = self.pads = Record(
-            [(f"{way}_{name}", width) for way in ("tx", "rx") for name, width in (("ctl", 1), ("data", 4))],
+            [(f"{direction}_{name}", width) for direction in ("tx", "rx") for name, width in (("ctl", 1), ("data", 4))],
             name="rgmii",
         )
         self.tx_clk = Signal(name="rgmii_tx_clk")
@@ -60,7 +61,7 @@ class Mac(LiteXModule):
             self.comb += [domain.clk.eq(self.clk), domain.rst.eq(self.rst)]
         stage = lambda domain, part: ClockDomainsRenamer(domain)(part)
 
-        # The clock goes out by the same kind of register as the data, and may be delayed into the middle of a bit.
+        # The clock leaves through the same kind of register as the data, and may be delayed into the middle of a bit.
         clock = Signal()
         self.specials += [
             DDROutput(clk=self.clk, i1=1, i2=0, o=clock),
@@ -68,12 +69,12 @@ class Mac(LiteXModule):
         ]
 
         self.phy_tx = stage("eth_tx", LiteEthPHYRGMIITX(pads))
-        # Or who brings the bytes would hear late in a cycle whether one was taken.
+        # Without it `ready` would reach the producer of the bytes late in a cycle.
         self.byte_buffer = stage("eth_tx", Buffer(eth_phy_description(8), pipe_ready=True))
         self.padding = stage("eth_tx", LiteEthMACPaddingInserter(8, PAYLOAD_BYTES_MIN))
         self.tx_buffer = stage("eth_tx", Buffer(eth_phy_description(8), pipe_ready=True))
         self.inserter = stage("eth_tx", LiteEthMACCRC32Inserter(eth_phy_description(8)))
-        # Or what the preamble and the gap are waiting for would come before the CRC's own choice, in one cycle.
+        # Without it the conditions of preamble and gap and the CRC's own choice would share one cycle.
         self.crc_buffer = stage("eth_tx", Buffer(eth_phy_description(8), pipe_ready=True))
         self.tx_preamble = stage("eth_tx", LiteEthMACPreambleInserter(8))
         self.gap = stage("eth_tx", LiteEthMACGap(8))
@@ -104,14 +105,14 @@ class Mac(LiteXModule):
         taken, given, ended = self.checker.sink, self.checker.source, Signal()
         lost = Signal()
         self.comb += [
-            # The PHY leaves `last_be` at 0, with which the checker would find no FCS wrong.
+            # The PHY leaves `last_be` at 0; with that the checker would accept every FCS.
             self.phy_rx.source.last_be.eq(self.phy_rx.source.last),
             given.ready.eq(1),
             streams["link"].eq(self.phy_rx.inband_status.fields.link_status),
-            # After a frame's end the checker is as new: by itself it takes a frame of one byte for the beginning of the
-            # next.
+            # The checker is reset after each frame: without that it takes a frame of one byte for the beginning of the
+            # next one.
             self.checker.reset.eq(ended),
-            # Of a frame that ends before there is a byte beside the FCS the checker gives nothing.
+            # The checker gives nothing for a frame without a byte beside its FCS.
             lost.eq(self.rx_preamble.error | taken.valid & taken.ready & taken.last & ~given.valid),
         ]
         self.sync.eth_rx += [
@@ -124,7 +125,7 @@ class Mac(LiteXModule):
 
 
 def taps(delay_ns: float) -> int:
-    """Of a delay line. ValueError if it has not so many."""
+    """Return the taps of a delay line. Raises ValueError if the delay needs more than there are."""
     count = round(delay_ns / TAP_NS)
     if not 0 <= count < 128:
         raise ValueError(f"delay must be 0 to {127 * TAP_NS} ns, not {delay_ns!r}")
@@ -132,10 +133,10 @@ def taps(delay_ns: float) -> int:
 
 
 def verilog(name: str, *, tx_delay_ns: float = 0.0, rx_delay_ns: float = 0.0) -> str:
-    """The MAC as a Verilog module of that name, with ECP5 primitives at its pins. Delays of the clock it sends and of
-    the data it receives: 0 to 3.175 ns, what the PHY does not add itself."""
+    """Return the MAC as a Verilog module of that name, with ECP5 primitives at its pins. The delays, of its transmit
+    clock and of the received data, are 0 to 3.175 ns: those that the PHY does not add itself."""
     LiteXContext.top = mac = Mac(tx_delay_ns=tx_delay_ns, rx_delay_ns=rx_delay_ns)
     text = str(convert(mac, mac.ios, name=name, special_overrides=lattice_ecp5_trellis_special_overrides))
     return re.sub(
         r"^//[^\n]*\n|/\*.*?\*/\n", "", text, flags=re.MULTILINE | re.DOTALL
-    )  # comments hold the time of day, and lists in no fixed order
+    )  # comments have the time of day, and lists in varying order

@@ -1,4 +1,4 @@
-"""ECP5 boards: pins, the whole design around the shell, and the way from it to a bitstream with yosys and nextpnr."""
+"""ECP5 boards: pins, the design around the shell, and the build of a bitstream with Yosys and nextpnr."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,16 +25,16 @@ from hw.synthesis.emit import for_synthesis
 __all__ = ["WIRE_MHZ", "WIRINGS", "Top", "Wiring", "make", "platform_of", "prepare"]
 
 WIRE_MHZ = 125.0
-"""Of RGMII at 1 Gbit/s: four bits at each edge (RGMII 2.0, table 3)."""
+"""Clock of RGMII at 1 Gbit/s: four bits at each edge (RGMII 2.0, table 3)."""
 
 PINS = {"tx_clk": "o", "tx_ctl": "o", "tx_data": "o", "rx_clk": "i", "rx_ctl": "i", "rx_data": "i"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
-    """What of a board is used. `clock`: a resource of `mhz`. `leds`: where the shell's lights are shown, by their
-    number, as (resource, number, part of it). `straps`: switches that change the lowest bits of the addresses. Delays:
-    what the PHY does not add to the clock that it takes (tx), and to the data against the clock that it sends (rx)."""
+    """The used resources of a board. `clock`: an oscillator of `mhz`. `leds`: where the shell's LEDs appear, by number,
+    as (resource, number, part of it). `straps`: switches that change the lowest bits of the addresses. Delays: those
+    that the PHY does not add to its transmit clock (tx), and to the received data against their clock (rx)."""
 
     platform: type[Platform]
     clock: str
@@ -47,7 +47,7 @@ class Wiring:
 
 
 WIRINGS = {
-    # The only LED: contributions that count. Links have lights of their own in the sockets.
+    # The only LED shows accepted contributions. The sockets have LEDs for the links.
     "colorlight_5a_75b": Wiring(
         platform=Colorlight_5A75B_R70Platform, clock="clk25", mhz=25.0, leds={2: ("led", 0, "")}, rx_delay_ns=2.0
     ),
@@ -71,8 +71,8 @@ WIRINGS = {
 
 
 def platform_of(wiring: Wiring) -> Platform:
-    """The board's platform with its ports in resources of one form, `port` 0, 1, ..., and each PHY reset pin once, as
-    `phy_reset` 0, ..."""
+    """Return the board's platform with its ports in resources of one form, `port` 0, 1, ..., and each PHY reset pin
+    once, as `phy_reset` 0, ..."""
     resources: list[Resource] = []
     resets: list[str] = []
     for resource in wiring.platform.resources:
@@ -134,10 +134,10 @@ class Top(Elaboratable):
             pins = platform.request("port", number, dir={name: "-" for name in PINS})
             platform.add_clock_constraint(pins.rx_clk.io, WIRE_MHZ * 1e6)
             m.d.comb += ClockSignal(domain).eq(pin(pins.rx_clk, "i"))
-            for name, way in PINS.items():
+            for name, direction in PINS.items():
                 if name != "rx_clk":
-                    here, there = getattr(port, name), pin(getattr(pins, name), way)
-                    m.d.comb += there.eq(here) if way == "o" else here.eq(there)
+                    here, there = getattr(port, name), pin(getattr(pins, name), direction)
+                    m.d.comb += there.eq(here) if direction == "o" else here.eq(there)
             connect(m, port.rx, shell.rx[number])
             connect(m, shell.tx[number], port.tx)
             m.d.comb += shell.link[number].eq(port.link)
@@ -148,18 +148,18 @@ class Top(Elaboratable):
             m.submodules.straps = FFSynchronizer(switches, straps[: wiring.straps])
         m.d.comb += [shell.own_mac.eq(self.mac ^ straps << 40), shell.own_ip.eq(self.ip ^ straps << 24)]
         requested: dict[tuple[str, int], Any] = {}
-        for light, (resource, number, part) in wiring.leds.items():
+        for led_index, (resource, number, part) in wiring.leds.items():
             if (resource, number) not in requested:
                 requested[resource, number] = platform.request(
                     resource, number, dir={name: "-" for name in "rgb"} if part else "-"
                 )
             led = requested[resource, number]
-            m.d.comb += pin(getattr(led, part) if part else led, "o").eq(shell.leds[light])
+            m.d.comb += pin(getattr(led, part) if part else led, "o").eq(shell.leds[led_index])
         return m
 
 
 def prepare(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP) -> None:
-    """Writes what yosys and nextpnr are to read: `<board>.il`, `<MAC>.v` and the constraints `<board>.lpf`."""
+    """Write the inputs of Yosys and nextpnr: `<board>.il`, `<MAC>.v` and the constraints `<board>.lpf`."""
     wiring = WIRINGS[board.name]
     with for_synthesis():
         plan = platform_of(wiring).prepare(Top(board, mac=mac, ip=ip), board.name)
@@ -171,7 +171,7 @@ def prepare(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEF
 
 
 def make(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP) -> dict[str, Any]:
-    """`<board>.bit` and `.svf` in the folder, and the report. RuntimeError if a tool fails."""
+    """Make `<board>.bit` and `.svf` in the folder, and return the report. Raises RuntimeError if a tool fails."""
     with Console(stderr=True).status("gateware") as status:
         prepare(board, folder, mac=mac, ip=ip)
         required = {route.CORE: route.Clock("clk", board.core_mhz)}

@@ -12,9 +12,9 @@ from hw.stream.packet import Packet
 __all__ = ["CROSSING_DEPTH", "MAC", "RgmiiPort"]
 
 MAC = "rgmii_mac"
-"""The Verilog module of the MAC, from `hw.board.ecp5.liteeth.verilog`."""
+"""Name of the MAC's Verilog module, from `hw.board.ecp5.liteeth.verilog`."""
 CROSSING_DEPTH = 16
-"""Words, in memory made of LUTs: block RAM answers too late for 125 MHz on the slower parts."""
+"""Words of the clock domain crossings, in LUT memory: block RAM answers too late for 125 MHz on the slower parts."""
 
 
 class Byte(data.Struct):
@@ -23,15 +23,15 @@ class Byte(data.Struct):
 
 
 class RgmiiPort(wiring.Component):
-    """Frames without preamble and FCS, in `sync`; pins in the clock domain `domain`, that of the PHY's receive clock,
-    125 MHz, both ways.
+    """A gigabit port: frames without preamble and FCS in `sync`, RGMII pins in clock domain `domain`, the PHY's receive
+    clock of 125 MHz, in both directions.
 
-    `tx`: each frame is stored whole before its first byte leaves, for what comes from the switch may pause within a
-    frame and the wire may not; padded to 60 bytes; full rate, gaps of 12 bytes. `rx` may be stalled as long as its
-    `rx_depth` words last; what comes then is cut: each frame that could not be stored whole ends with `error`, after
-    its first words or as a word of its own, as do frames that came damaged. `link`: what the PHY says between frames
-    (RGMII 2.0, 3.4.1). `sync` must be faster than an eighth of the pins' clock. While the PHY gives no clock `tx`
-    stalls.
+    `tx` stores each frame before its first byte leaves, because a frame from the switch may pause and the wire may not.
+    Frames are padded to 60 bytes; full rate, gaps of 12 bytes. `tx` stalls while the PHY gives no clock.
+
+    `rx` may stall as long as its `rx_depth` words last; later words are truncated. Each frame that could not be stored
+    completely ends with `error`, after its first words or as a word of its own, and so does each damaged frame. `link`
+    is the PHY's report between frames (RGMII 2.0, 3.4.1). `sync` must be faster than an eighth of the pins' clock.
     """
 
     def __init__(
@@ -107,8 +107,8 @@ class RgmiiPort(wiring.Component):
         return m
 
     def _send(self, m, domain, words, bytes):
-        """Words to bytes, one each cycle."""
-        # Eight bytes left are counted as none.
+        """Build the transmit path: words to bytes, one each cycle."""
+        # Eight remaining bytes are counted as 0.
         word, full = Signal(Packet(self.bus_bits)), Signal()
         index, left = Signal(3), Signal(3)
         ends = left == 1
@@ -124,7 +124,7 @@ class RgmiiPort(wiring.Component):
             domain += [word.eq(words.payload), full.eq(words.valid), index.eq(0), left.eq(words.payload.count[:3])]
 
     def _receive(self, m, domain, valid, byte, error, words):
-        """Bytes to words, which do not wait."""
+        """Build the receive path: bytes to words, which cannot stall."""
         word, index = words.payload, Signal(3)
         domain += words.valid.eq(valid & (byte.last | (index == 7)))
         with m.If(valid):

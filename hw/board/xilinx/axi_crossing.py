@@ -1,4 +1,4 @@
-"""AXI4 between two clocks, and AXI4 of 64 bits to the 256 bits of a memory that takes nothing narrower."""
+"""AXI4 across a clock domain boundary, and AXI4 of 64 bits to a memory that takes 256 bits only."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -10,15 +10,15 @@ from hw.interface.axi import Axi4, Burst
 __all__ = ["AxiCrossing", "AxiWidener"]
 
 CHANNELS = {"aw": True, "w": True, "b": False, "ar": True, "r": False}
-"""Of AXI4, and whether they go from the manager to the memory."""
+"""The channels of AXI4, and whether they go from the manager to the memory."""
 
 
 class AxiCrossing(wiring.Component):
-    """`manager`, in the domain `sync`, and `memory`, in `memory_domain`; one queue for each channel.
+    """`manager` in domain `sync` and `memory` in `memory_domain`, with one FIFO for each channel.
 
-    Up to `depth` items wait in each channel; an item is there 3 to 4 cycles of the reader after it was taken. Nothing
-    of a channel is taken before the reader has run. What crosses is a queue's two pointers in Gray code, each behind
-    two registers of the other side. Both sides must be reset together, for bursts that were begun are forgotten.
+    Up to `depth` items wait in each channel; an item arrives 3 to 4 cycles of the reader after it was taken. No channel
+    takes items before the reader has run. The two pointers of a FIFO cross in Gray code, each behind two registers of
+    the other side. Both sides must be reset together, because a reset loses the bursts in progress.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class AxiCrossing(wiring.Component):
 
 
 class AxiWidener(wiring.Component):
-    """Bursts of 8 beats of 64 bits become bursts of 2 of 256, for what the replay service does and nothing else: each
-    burst an aligned unit of 64 bytes. `memory.ar.payload.len` and so on are those of the wide bus.
+    """Bursts of 8 beats of 64 bits to bursts of 2 beats of 256 bits, for the replay service only: each burst is an
+    aligned unit of 64 bytes.
 
-    Requests pass in the same cycle; a wide beat is written in the cycle in which the last of its four came, and reading
-    takes the cycle in which the memory offers and three more. Throughput is that of the narrow side. Nothing is stored
-    but three quarters of a beat.
+    `memory.ar.payload.len` and the like belong to the wide bus. Requests pass in the same cycle. A wide beat is written
+    in the cycle in which the last of its four parts came. A read takes the cycle in which the memory offers it and
+    three more. Throughput is that of the narrow side. Only three quarters of a beat are stored.
     """
 
     RATIO = 4

@@ -1,7 +1,7 @@
-"""Checks a board's project without the vendor's tools: pins, clocks, crossings, IP and the script, each breach as a
-sentence.
+"""Checks a board's project without the vendor's tools: pins, clocks, clock domain crossings, IP and the script. Each
+breach is a sentence.
 
-`python -m hw.board.xilinx.check netfpga_sume` checks the project that it writes to memory, with the shell's inside left out.
+`python -m hw.board.xilinx.check netfpga_sume` checks a project in memory, with an empty shell.
 """
 
 import re
@@ -19,14 +19,14 @@ from hw.board.xilinx.xdc import Constraints, options, xdc
 __all__ = ["Project", "check"]
 
 SERIAL = ("gtwizard", "gtwizard_ultrascale", "cmac_usplus")
-"""IP whose pads are transceivers' pins."""
+"""IP whose pads are the pins of transceivers."""
 
 
 @dataclass(frozen=True)
 class Project:
-    """`files` by name, among them `project.tcl`; `modules`: pins of all modules that are not among its Verilog;
-    `stubbed`: Verilog that is left out, its module being among `modules`; `hidden`: patterns of pins that make clocks
-    which Vivado does not know by itself."""
+    """A project: `files` by name, with `project.tcl` among them; `modules` has the pins of all modules that are not in
+    its Verilog; `stubbed` is Verilog that is left out, with its module in `modules`; `hidden` are patterns of pins that
+    make clocks which Vivado does not derive."""
 
     files: Mapping[str, str]
     modules: Mapping[str, Mapping[str, Port]]
@@ -36,7 +36,7 @@ class Project:
 
 
 def check(project: Project) -> list[str]:
-    """All breaches; none if the project is sound."""
+    """Return all breaches; an empty list if the project is sound."""
     if "project.tcl" not in project.files:
         return ["there is no project.tcl"]
     script = list(commands(project.files["project.tcl"]))
@@ -88,7 +88,7 @@ def ip_rules(made: Mapping[str, str], netlist: Netlist) -> Iterator[str]:
 
 
 def port_bits(text: str, netlist: Netlist) -> dict[str, Bit]:
-    """Each bit of each port by the name that constraints use, and its net."""
+    """Return each bit of each port, by the name that constraints use, with its net."""
     body = re.search(r"^module top\(.*?^endmodule", text, re.MULTILINE | re.DOTALL)
     buses = set(re.findall(r"^  (?:input|output|inout) \[\d+:\d+\] (\w+);", body.group() if body else "", re.MULTILINE))
     return {
@@ -144,7 +144,7 @@ def pin_rules(
 
 
 def clock_nets(c: Constraints, netlist: Netlist) -> dict[Bit, str]:
-    """Nets that carry a clock with a name."""
+    """Return the nets that carry a named clock."""
     found: dict[Bit, str] = {}
     for name, (kind, place) in c.clocks.items():
         if kind == "port" and place in netlist.ports:
@@ -191,7 +191,7 @@ def crossing_rules(c: Constraints, netlist: Netlist) -> Iterator[str]:
 
 
 def plain(name: str) -> str:
-    """A cell's name, without what Yosys calls a process."""
+    """Return a cell's name without Yosys' name of the process."""
     return re.sub(r"/\\?\$procdff\$\d+$", "", name.replace("$flatten\\", "").replace("\\", "")).replace("//", "/")
 
 

@@ -1,5 +1,4 @@
-"""Between the switch and the integrated 100G MAC of UltraScale+: its clock, its handshake, and how its link is brought
-up."""
+"""Between the switch and the integrated 100G MAC of UltraScale+: clock, handshake and link bring-up."""
 
 from amaranth.hdl import Cat, ClockDomain, ClockSignal, Elaboratable, Module, Mux, ResetSignal, Signal
 from amaranth.lib import stream, wiring
@@ -17,21 +16,20 @@ BUS_BITS = 512
 BYTES = BUS_BITS // 8
 DOMAIN = "port0_mac"
 WORDS = 512
-"""Of each direction's queue: 32 KiB, the next block RAM depth."""
+"""Words in each direction's FIFO: 32 KiB, the next block RAM depth."""
 OWED_MAX = 255
 MARGIN = 8
-"""Words that the writer may be behind in what it knows of the queue, and the end of a frame."""
+"""Words by which the writer's view of the FIFO may lag, and the end of a frame."""
 
 
 class FrameWriter(wiring.Component):
-    """What the MAC received (in the domain `port0_mac`; it cannot be held up) to `rx` in `sync`.
+    """Frames from the MAC (in domain `port0_mac`, which cannot stall) to `rx` in `sync`.
 
-    A word is there 5 to 6 cycles of the core after the word behind it came, or 5 to 6 after it if it is its frame's
-    last. When the queue is full, the rest of that frame is not stored, and what was stored ends with `error`, so that
-    the switch drops and counts it; of frames that come then nothing is stored until there is room, and each is told by
-    a word with `error` in its place, up to OWED_MAX of them. A frame of which a reset of the MAC took the rest ends
-    with `error`, too; of one of which a reset of the core took the beginning nothing comes. Bytes come lowest first, as
-    many as `keep` has ones.
+    A word appears 5 to 6 cycles of the core after the next word came, or 5 to 6 cycles after it came if it is its
+    frame's last. When the FIFO is full, the rest of that frame is truncated, and the stored part ends with `error`, so
+    that the switch drops and counts it. Frames that come then are lost until there is room, and each is reported by a
+    word with `error` in its place, up to OWED_MAX of them. A frame truncated by a reset of the MAC ends with `error`,
+    too; a frame whose beginning a reset of the core took is lost. Bytes come lowest first, as many as `keep` has ones.
     """
 
     def __init__(self, words: int = WORDS):
@@ -53,9 +51,9 @@ class FrameWriter(wiring.Component):
         m.submodules.queue = queue = AsyncFIFO(width=layout.size, depth=self.words, w_domain=DOMAIN, r_domain="sync")
         self._store(m, queue, layout)
 
-        # The register in front of `rx` holds what was offered, whatever a reset does to the queue. `inside` is where
-        # the queue's exit is, which a reset of the core does not move; `begun` is what the switch has seen: the rest of
-        # a frame that it has forgotten is not for it.
+        # The register in front of `rx` holds an offered word, whatever a reset does to the FIFO. `inside`: the FIFO's
+        # output is inside a frame, which a reset of the core does not change. `begun`: the switch has seen the
+        # beginning of that frame; otherwise the rest is skipped.
         m.submodules.cut = cut = SkidBuffer(layout)
         inside, begun, broken, skips, taken = Signal(reset_less=True), Signal(), Signal(), Signal(), Signal()
         m.d.comb += skips.eq(inside & ~begun)
@@ -86,9 +84,9 @@ class FrameWriter(wiring.Component):
         mac = m.d[DOMAIN]
         word, held = Signal(layout), Signal(layout)
         inside, cut, filled, writes, spare = Signal(), Signal(), Signal(), Signal(), Signal()
-        owed, adds, tells = Signal(range(OWED_MAX + 1)), Signal(), Signal()
-        # A word waits until the next has come or it is the last: one that turns out to be the last that fits can then
-        # still end its frame.
+        owed, adds, reports = Signal(range(OWED_MAX + 1)), Signal(), Signal()
+        # A word waits until the next one has come, unless it is the last: the last word that fits can then still end
+        # its frame.
         m.d.comb += [
             word.data.eq(self.data),
             word.count.eq(sum(self.keep[k] for k in range(BYTES))),
@@ -97,9 +95,9 @@ class FrameWriter(wiring.Component):
             spare.eq(queue.w_level < self.words - MARGIN),
             writes.eq(filled & (self.valid | held.last)),
             queue.w_data.eq(held),
-            # While a frame is owed none begins, and the one before has ended: nothing comes between its words.
-            tells.eq((owed != 0) & spare & ~writes),
-            queue.w_en.eq(writes | tells),
+            # While a report is owed no frame begins, and the one before has ended: no word comes between.
+            reports.eq((owed != 0) & spare & ~writes),
+            queue.w_en.eq(writes | reports),
         ]
         with m.If(writes):
             mac += filled.eq(0)
@@ -115,16 +113,19 @@ class FrameWriter(wiring.Component):
                     m.d.comb += queue.w_data.eq(Cat(held.as_value()[:-2], 1, 1))
                 with m.Else():
                     m.d.comb += adds.eq(owed != OWED_MAX)
-        with m.If(tells):
+        with m.If(reports):
             m.d.comb += queue.w_data.eq(layout.const({"data": 0, "count": 1, "last": 1, "error": 1}))
-        mac += owed.eq(owed + adds - tells)
+        mac += owed.eq(owed + adds - reports)
 
 
 class FrameReader(wiring.Component):
-    """`tx` in `sync` to the MAC (in the domain `port0_mac`). A frame begins when all of it is in the queue, for the MAC
-    breaks off one that has a gap (PG203, tx_unfout); so a frame must not be longer than the queue. One word per cycle
-    of the slower clock; the first 5 to 8 cycles of the MAC after the last was taken. What a reset of the MAC left of a
-    frame is not sent; a reset of the core ends one as a gap does."""
+    """Frames from `tx` in `sync` to the MAC (in domain `port0_mac`).
+
+    Frames are stored and forwarded, because the MAC aborts a frame that has a gap (PG203, tx_unfout); so a frame must
+    not be longer than the FIFO. One word per cycle of the slower clock; the first word 5 to 8 cycles of the MAC after
+    the last was taken. The rest of a frame after a reset of the MAC is not sent; a reset of the core ends a frame as a
+    gap does.
+    """
 
     def __init__(self, words: int = WORDS):
         self.words = words
@@ -147,10 +148,7 @@ class FrameReader(wiring.Component):
         m.submodules.ends = ends = AsyncFIFO(width=1, depth=self.words, w_domain="sync", r_domain=DOMAIN)
         word = Signal(Packet(BUS_BITS))
         ended, taken = Signal(2), Signal()
-        sending, fresh = (
-            Signal(reset_less=True),
-            Signal(init=1),
-        )  # a reset sets `fresh`, and the queue, which stays, is where it was
+        sending, fresh = (Signal(reset_less=True), Signal(init=1))  # a reset sets `fresh`; the FIFO keeps its content
         drops = fresh & sending
         m.d.comb += [
             queue.w_data.eq(self.tx.payload),
@@ -159,7 +157,7 @@ class FrameReader(wiring.Component):
             word.eq(queue.r_data),
             self.data.eq(word.data),
             self.last.eq(word.last),
-            # Two cycles behind the last word: no pointer of the words can be seen later than that of their end.
+            # Two cycles after the last word, so that the reader sees the words' pointer no later than that of their end.
             ends.w_data.eq(1),
             ends.w_en.eq(ended[1]),
             self.valid.eq(queue.r_rdy & (sending | ends.r_rdy) & ~fresh),
@@ -174,18 +172,15 @@ class FrameReader(wiring.Component):
         with m.If(taken):
             m.d[DOMAIN] += sending.eq(~word.last)
         with m.Elif(queue.r_rst):
-            # A reset of the core has emptied the queue: nothing is left of a frame, and what comes next is a beginning.
+            # A reset of the core has emptied the FIFO: no frame is left, and the next word begins one.
             m.d[DOMAIN] += sending.eq(0)
         return m
 
 
 class Cmac(Elaboratable):
-    """The MAC with its queues: `rx`, `tx` and `link` in `sync`; clock and reset of the domain `port0_mac` come from
-    here.
-
-    Receiving is on from the beginning; as long as nothing is aligned a remote fault goes out, then frames do (PG203,
-    "Core bring up sequence").
-    """
+    """The MAC with its FIFOs: `rx`, `tx` and `link` in `sync`; this component provides clock and reset of domain
+    `port0_mac`. The receiver is enabled from the beginning. Until it is aligned the transmitter sends remote faults,
+    then frames (PG203, "Core bring up sequence")."""
 
     def __init__(self, ip: Ip):
         self.ip = ip

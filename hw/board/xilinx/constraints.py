@@ -1,4 +1,4 @@
-"""Constraints of a Xilinx board, from its pins and from what elaboration found: the text of `constraints/<board>.xdc`.
+"""Constraints of a Xilinx board, from its pins and from the elaborated design: the text of `constraints/<board>.xdc`.
 
 `python -m hw.board.xilinx.constraints` writes these files.
 """
@@ -36,7 +36,7 @@ def ns(mhz: float) -> str:
 
 
 def xdc(board: Board, top: Top | None = None) -> str:
-    """All of it. top: the board's, elaborated, if there is one already."""
+    """Return all constraints. `top` is the board's elaborated design, if there is one already."""
     if top is None:
         top = Top(board)
         top.elaborated()
@@ -67,7 +67,7 @@ def parts(top: Top) -> Iterator[list[str]]:
     ]
     yield [
         "",
-        "# Clocks that come in",
+        "# Input clocks",
         *(f"create_clock -period {ns(clock.mhz)} -name {clock.name} [get_ports {clock.name}_p]" for clock in clocks),
     ]
     hidden = [(pattern, mhz) for ip in wiring.ips.values() for pattern, mhz in ip.hidden]
@@ -84,26 +84,27 @@ def parts(top: Top) -> Iterator[list[str]]:
     periods = {domain.name: 1e3 / domain.mhz for domain in wiring.domains}
     yield [
         "",
-        "# Crossings: between any two of these clocks there are only synchronisers and queues with pointers in Gray code. No path may take",
-        "# longer than the shorter of the two periods, so that of a pointer's bits never two are on their way. Nothing is asked of the phase.",
+        "# Clock domain crossings: between any two of these clocks there are only synchronisers and FIFOs with Gray code",
+        "# pointers. No path may take longer than the shorter of the two periods, so that at most one bit of a pointer is",
+        "# in flight. The phase is not constrained.",
         *(bound(crossing, periods) for crossing in sorted(set(wiring.crossings), key=lambda c: (c.source, c.sink))),
     ]
     yield [
         "",
-        "# Resets are asserted at any time, and released by two registers of the clock that they reset",
+        "# Resets are asserted asynchronously, and released by two registers of the clock that they reset",
         "set_false_path -to [get_pins -hierarchical -filter {NAME =~ *stage*_reg*/PRE}]",
     ]
-    yield ["", "# Slow pins, which belong to no clock", *slow(top)]
+    yield ["", "# Slow pins, without a clock", *slow(top)]
 
 
 def name(pattern: str) -> str:
-    """A clock's name, of the pin that makes it: *gt0_*gthe2_i/TXOUTCLK is gt0_txoutclk."""
+    """Return the name of the clock that a pin makes: *gt0_*gthe2_i/TXOUTCLK is gt0_txoutclk."""
     gt, _, pin = pattern.strip("*").partition("_")
     return f"{gt}_{pin.rpartition('/')[2].lower()}"
 
 
 def pins(top: Top) -> Iterator[str]:
-    own = {entry for ip in top.wiring.ips.values() if ip.files for entry in ip.pins}  # which the IP constrains itself
+    own = {entry for ip in top.wiring.ips.values() if ip.files for entry in ip.pins}  # constrained by the IP itself
     for pin in top.platform.pins:
         base, _, index = pin.port.partition("[")
         if base not in top.wiring.ports or base in own:

@@ -1,4 +1,4 @@
-"""Verilog of a Xilinx board: the top, the port and the shell, each a file, with the attributes that Vivado reads."""
+"""The Verilog of a Xilinx board: top, port and shell, a file each, with the attributes that Vivado reads."""
 
 import re
 import tempfile
@@ -23,12 +23,12 @@ __all__ = ["emit", "emit_port", "emit_shell", "emit_top", "shell_stub", "stubs"]
 
 
 def emit(module: Elaboratable | Fragment, name: str, ports) -> str:
-    """A module as Verilog-2005, attributes kept and nothing of this machine in it."""
+    """Return a module as Verilog-2005, with its attributes and without paths of this machine."""
     with payload_memories_uninitialised():
         text = rtlil_backend.convert(module, name=name, platform=Synchronizers(), ports=ports, emit_src=False)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "in.il").write_text(text)
-        # As in `hw.synthesis.emit.verilog`; attributes of Amaranth and Yosys themselves mean nothing to Vivado.
+        # As in `hw.synthesis.emit.verilog`; attributes of Amaranth and Yosys have no meaning in Vivado.
         tool(
             "yosys",
             [
@@ -43,7 +43,8 @@ def emit(module: Elaboratable | Fragment, name: str, ports) -> str:
 
 
 def emit_top(board: Board, **addresses: str) -> tuple[Top, str]:
-    """The board without the inside of its shell, in seconds. addresses: `mac` and `ip`, if not the usual ones."""
+    """Emit the board without the inside of its shell, in seconds. `addresses` are `mac` and `ip`, if they differ from
+    the defaults."""
     top = Top(board, **addresses)
     fragment = top.elaborated()
     text = emit(fragment, "top", list(top.wiring.ports.values()))
@@ -60,13 +61,13 @@ def emit_top(board: Board, **addresses: str) -> tuple[Top, str]:
 
 
 def emit_shell(board: Board) -> str:
-    """The switch and what is around it: minutes for a large one."""
+    """Emit the shell with the switch: minutes for a large one."""
     module, ports = shell_module(board)
     return emit(module, "shell", ports)
 
 
 def emit_port(board: Board) -> dict[str, str]:
-    """The module `port` as a file, for boards that have one of ours: seconds."""
+    """Emit the module `port` as a file, for boards with our own MAC: seconds."""
     return {"port.v": port_text(board.config)} if board.gbps < 100 else {}
 
 
@@ -77,8 +78,8 @@ def port_text(config: Config) -> str:
 
 
 def shell_stub(board: Board) -> str:
-    """A black box with the shell's pins, for checks of what is around it, which are made in seconds; a project has the
-    switch itself."""
+    """Return a black box with the shell's pins, for quick checks of its surroundings; a project has the switch
+    itself."""
     return stub("shell", shell_ports(board))
 
 
@@ -94,5 +95,5 @@ def shell_ports(board: Board) -> dict[str, Port]:
 
 
 def stubs(board: Board, top: Top) -> dict[str, dict[str, Port]]:
-    """Of everything that `top` takes: modules and their pins."""
+    """Return the modules that `top` instantiates, with their pins."""
     return {**PRIMITIVES, **{ip.module: dict(ip.pins) for ip in top.wiring.ips.values()}, "shell": shell_ports(board)}

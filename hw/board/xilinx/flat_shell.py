@@ -11,7 +11,7 @@ __all__ = ["shell_module", "shell_pins"]
 
 
 def shell_pins(config) -> list[tuple[str, str, int, tuple]]:
-    """The shell's flat pins: name, direction, width, and where in the shell it is."""
+    """Return the shell's flat pins: name, direction, width, and place in the shell."""
     word = Packet(config.bus_bits)
     found: list[tuple[str, str, int, tuple]] = []
     for p in range(config.ports):
@@ -35,7 +35,7 @@ def shell_pins(config) -> list[tuple[str, str, int, tuple]]:
 
 
 def shell_module(board: Board) -> tuple[Module, list[Signal]]:
-    """The shell with flat pins, as `hw.synthesis.emit.flat` names them; no job has a parent."""
+    """Return the shell with flat pins, named as by `hw.synthesis.emit.flat`; no job has a parent."""
     m = Module()
     m.submodules.shell = shell = Shell(board.config, clock_hz=round(board.core_mhz * 1e6))
     flat: list[Signal] = []

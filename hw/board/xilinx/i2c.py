@@ -1,4 +1,4 @@
-"""Writes a list of bytes to I2C devices once, for what on a board must be told something before it runs."""
+"""Writes a list of bytes to I2C devices once, to configure a board's chips after a reset."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -12,12 +12,12 @@ START, BYTE, STOP = range(3)
 
 
 class I2cWriter(wiring.Component):
-    """After a reset, and `delay_cycles` on, carries out `writes`, each an I2C address of 7 bits and its bytes, from
-    first to last; then `done`. A device that does not acknowledge sets `missed`, which stays, and the list goes on.
+    """Carries out `writes` in order, `delay_cycles` after a reset; then `done` is 1. Each write is an I2C address of 7
+    bits and its bytes. A device that does not acknowledge sets `missed`, which stays 1, and the list goes on.
 
-    Lines are open drain: 0 pulls one down, 1 leaves it to its resistor; `scl_i`, `sda_i` are what the lines are. A bit
-    takes `4 * quarter_cycles` and what a device that holds `scl` down adds; only one master may be there. UM10204,
-    sections 3.1.1 to 3.1.9.
+    Lines are open drain: 0 pulls a line down, 1 leaves it to its resistor; `scl_i` and `sda_i` are the levels of the
+    lines. A bit takes `4 * quarter_cycles`, plus the time for which a device holds `scl` down. The bus must have no
+    other controller. UM10204, sections 3.1.1 to 3.1.9.
     """
 
     def __init__(self, writes, *, quarter_cycles: int, delay_cycles: int = 0):
@@ -56,7 +56,7 @@ class I2cWriter(wiring.Component):
         timer, quarter, bit = Signal(range(self.quarter_cycles)), Signal(2), Signal(4)
         at = Signal(range(len(self.steps) + 1))
         kind, value = read.data[8:], read.data[:8]
-        # In the third quarter the clock is high; a device may hold it down, and then the quarter does not begin.
+        # In the third quarter the clock is high. If a device holds it down, the quarter does not begin.
         stretched = self.scl_o & ~scl & (timer == 0) & (quarter == 2)
         tick = Signal()
         m.d.comb += [tick.eq((timer == 0) & ~stretched), read.addr.eq(at)]

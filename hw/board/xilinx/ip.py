@@ -1,5 +1,4 @@
-"""Vendor IP that the board projects take: how Vivado is to make each, under which licence, and its pins as we use
-them."""
+"""Vendor IP of the board projects: its configuration in Vivado, its licence, and its pins as we use them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +10,8 @@ __all__ = ["PRIMITIVES", "Ip", "Port", "cmac", "ddr3", "ddr4", "gth", "gty", "hb
 
 @dataclass(frozen=True)
 class Port:
-    """`clock`: the pin whose clock it belongs to; "async": none, "clock": it is one itself; "pad": of the chip."""
+    """A pin. `clock` is the pin whose clock it belongs to, "async" if none, "clock" if it is a clock itself, "pad" for
+    a pin of the chip."""
 
     name: str
     flow: str
@@ -20,7 +20,7 @@ class Port:
 
 
 def ports(text: str) -> dict[str, Port]:
-    """Lines of `in|out|inout clock name[:width] ...`."""
+    """Parse lines of `in|out|inout clock name[:width] ...`."""
     found = {}
     for line in text.split("\n"):
         flow, clock, *names = line.split() or ("", "")
@@ -32,10 +32,10 @@ def ports(text: str) -> dict[str, Port]:
 
 @dataclass(frozen=True, kw_only=True)
 class Ip:
-    """`core` of the vendor's catalogue as `module`; `config` without its prefix `CONFIG.`, values as Tcl has them.
-    `first`: the one property that presets others. `pins`: those that we connect; outputs that are left out stay open.
-    `hidden`: clocks that are made inside and not known to Vivado by themselves, each the pattern of the pin that makes
-    it and its MHz. `files`: what the config refers to, name and content."""
+    """IP `core` of the vendor's catalogue as `module`. `config` has its properties without the prefix `CONFIG.`, with
+    values as in Tcl. `first` is the property that presets others. `pins` are those that we connect; outputs that are
+    left out stay open. `hidden` are clocks made inside that Vivado does not derive, each as the pattern of the pin that
+    makes it, and its MHz. `files` are those to which the config refers, by name, with their content."""
 
     module: str
     core: str
@@ -47,8 +47,8 @@ class Ip:
     files: tuple[tuple[str, str], ...] = ()
 
     def instance(self, **connections) -> Instance:
-        """By name of pin, a value or a plain number. ValueError unless every input is connected, for nothing may be
-        forgotten, and nothing that it does not have; outputs may be left out."""
+        """Return an instance, with a value or a plain number for each pin by name. Raises ValueError unless every input
+        is connected, and for names that are no pins; outputs may be left out."""
         unknown = sorted(connections.keys() - self.pins.keys())
         missing = sorted(name for name, port in self.pins.items() if port.flow != "out" and name not in connections)
         if unknown or missing:
@@ -70,7 +70,7 @@ class Ip:
         return Instance(self.module, **wired)
 
     def tcl(self) -> Iterator[str]:
-        """Commands that make it, and stop if Vivado does not take a property as it was given."""
+        """Return the commands that make the IP, and stop if Vivado changes a given property."""
         yield f"create_ip -name {self.core} -vendor xilinx.com -library ip -module_name {self.module}"
         if self.first:
             yield f"set_property CONFIG.{self.first[0]} {{{self.first[1]}}} [get_ips {self.module}]"
@@ -81,9 +81,9 @@ class Ip:
 
 
 def stub(name: str, pins: Mapping[str, Port]) -> str:
-    """A black box with these pins, for Verilator, Yosys and the checker, which must know widths and directions of what
-    Vivado brings: IP, parts of the chip, and the shell where only its surroundings are looked at. It is never part of a
-    project."""
+    """Return a black box with these pins, for Verilator, Yosys and the checker, which must know widths and directions
+    of modules that Vivado brings: IP, primitives, and the shell in checks of its surroundings. A stub is never part of
+    a project."""
     parameters = "".join(f"    parameter {parameter} = 0;\n" for parameter in PARAMETERS.get(name, ()))
     flows = {"in": "input", "out": "output", "inout": "inout"}
     listed = ",\n".join(
@@ -101,20 +101,20 @@ PRIMITIVES = {
     "MMCME2_BASE": ports("in async CLKIN1 CLKFBIN RST PWRDWN\nout async CLKFBOUT CLKOUT0 CLKOUT1 LOCKED"),
     "MMCME4_BASE": ports("in async CLKIN1 CLKFBIN RST PWRDWN\nout async CLKFBOUT CLKOUT0 CLKOUT1 LOCKED"),
 }
-"""Parts of the chip itself."""
+"""Primitives of the chip."""
 PARAMETERS = dict.fromkeys(
     ("MMCME2_BASE", "MMCME4_BASE"),
     ("CLKIN1_PERIOD", "DIVCLK_DIVIDE", "CLKFBOUT_MULT_F", "CLKOUT0_DIVIDE_F", "CLKOUT1_DIVIDE"),
 )
-"""Of theirs, those that we set."""
+"""The parameters of the primitives that we set."""
 
 VIVADO = "comes with Vivado, free of charge"
 
 
 def gth(*, channels: tuple[str, ...], refclk: str, quad: int, freerun_mhz: int) -> Ip:
     """The 7 Series Transceivers Wizard (PG168): 10.3125 Gb/s, 64 bits and a header of 2 at 161.1328125 MHz, gearbox in
-    the transceiver with its counter outside, QPLL and user clocks inside. `channels`: places, as X1Y36; the wizard
-    numbers its own from 0 on, from the lowest Y."""
+    the transceiver with an external counter, QPLL and user clocks inside. `channels` are places such as X1Y36; the
+    wizard numbers its own from 0 on, from the lowest Y."""
     numbers = [
         int(place.rpartition("Y")[2]) for place in sorted(channels, key=lambda place: int(place.rpartition("Y")[2]))
     ]
@@ -189,9 +189,9 @@ GTY_BORROWED = "in clock qpll0clk_in qpll0refclk_in qpll1clk_in qpll1refclk_in\n
 
 
 def gty(*, gbps: float, refclk_mhz: float, freerun_mhz: int) -> tuple[Ip, Ip]:
-    """The UltraScale+ Transceivers Wizard (PG182), one lane, twice: with the quad's QPLL, and without. 64 bits and a
-    header of 2 at the line rate / 66 by the transceiver's asynchronous gearbox, which never pauses. Where a lane is
-    follows from its pins."""
+    """The UltraScale+ Transceivers Wizard (PG182), one lane, in two versions: with the quad's QPLL, and without. 64
+    bits and a header of 2 at the line rate / 66 by the transceiver's asynchronous gearbox, which never pauses. The pins
+    determine a lane's place."""
     if gbps not in (10.3125, 25.78125):
         raise ValueError(f"gty gbps must be 10.3125 or 25.78125, not {gbps!r}")
     both = lambda name, value: {f"{side}_{name}": value for side in ("TX", "RX")}
@@ -295,7 +295,7 @@ out {clock} {p}awready {p}wready {p}bid:{id} {p}bresp:2 {p}bvalid {p}arready {p}
 
 
 def ddr3(*, project: str) -> Ip:
-    """The 7 series memory controller (UG586). All about it is in its `project`."""
+    """The 7 series memory controller (UG586). Its `project` file has its whole configuration."""
     pins = """in clock sys_clk_i clk_ref_i
 in async sys_rst aresetn
 in ui_clk app_sr_req app_ref_req app_zq_req
@@ -362,8 +362,8 @@ out async DRAM_0_STAT_CATTRIP
 
 
 def hbm() -> Ip:
-    """The HBM controller (PG276): one stack of 4 GB, one of its sixteen AXI3 ports, behind the switch inside it, which
-    reaches all of the stack."""
+    """The HBM controller (PG276): one stack of 4 GB and one of its sixteen AXI3 ports, behind the switch inside the
+    controller, which reaches the whole stack."""
     config = {
         "USER_HBM_DENSITY": "4GB",
         "USER_HBM_STACK": "1",

@@ -1,5 +1,5 @@
-"""Memory of the replay service in the top module of a Xilinx board: its controller, and the way there from the switch's
-clock."""
+"""Memory of the replay service in the top module of a Xilinx board: its controller, and the clock domain crossing to
+it."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -23,8 +23,8 @@ __all__ = ["MEMORIES"]
 def behind_crossing(
     top: "Top", m: Module, ip: Ip, *, prefix: str, clock: str, mhz: float, wires: Callable[[Value], dict[str, Any]]
 ) -> None:
-    """A controller that makes the clock of its port. `prefix`: of the port's pins; `wires`: what its other pins are
-    connected to, by the reset of that clock."""
+    """Add a controller that makes the clock of its port. `prefix` is that of the port's pins; `wires` are the
+    connections of its other pins, given the reset of that clock."""
     m.domains += ClockDomain("memory")
     made, in_reset = Signal(name="memory_clock"), Signal(name="memory_in_reset")
     m.d.comb += [ClockSignal("memory").eq(made), ResetSignal("memory").eq(in_reset)]
@@ -95,7 +95,7 @@ def hbm(top: "Top", m: Module) -> None:
     ip = xilinx_ip.hbm()
     top.take(ip)
     m.submodules.widener = widener = AxiWidener(top.address_bits)
-    # Nothing may be asked before the controller has set itself up (PG276, apb_complete).
+    # No request before the controller has initialised itself (PG276, apb_complete).
     complete, up = Signal(), Signal()
     m.submodules.up = FFSynchronizer(complete, up)
     for name in ("aw", "ar"):
@@ -132,4 +132,4 @@ def hbm(top: "Top", m: Module) -> None:
 
 
 MEMORIES = {"ddr3": ddr3, "ddr4": ddr4, "hbm": hbm}
-"""What puts each into the top, by `Platform.memory`."""
+"""The function that adds each memory to the top, by `Platform.memory`."""

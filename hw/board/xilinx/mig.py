@@ -1,5 +1,5 @@
-"""The project file of the 7 series memory controller: which module stands in which slot, how fast, on which pins
-(UG586, chapter 1)."""
+"""The project file of the 7 series memory controller: the module in each slot, its speed and its pins (UG586, chapter
+1)."""
 
 from xml.etree import ElementTree
 
@@ -33,8 +33,8 @@ CONTROLLER = {
     "MemoryVoltage": "1.5V",
     "UserMemoryAddressMap": "BANK_ROW_COLUMN",
 }
-"""757 MHz of memory clock and a quarter of it behind the controller: what 1.8 V of auxiliary supply allows this
-module."""
+"""757 MHz of memory clock, and a quarter of that at the controller's port: the maximum for this module with 1.8 V of
+auxiliary supply."""
 TIMING = {
     "twtr": "7.5",
     "trrd": "5",
@@ -47,7 +47,7 @@ TIMING = {
     "tras": "34",
     "trcd": "13.91",
 }
-"""Nanoseconds, and microseconds of trefi, of the module's data sheet."""
+"""Values of the module's data sheet in nanoseconds, trefi in microseconds."""
 MODES = (
     ("mrBurstLength", "Burst Length", "8 - Fixed"),
     ("mrBurstType", "Read Burst Type and Length", "Sequential"),
@@ -70,7 +70,7 @@ MODES = (
     ("mr2SelfRefreshTempRange", "High Temparature Self Refresh Rate", "Normal"),
     ("mr2RTTWR", "RTT_WR - Dynamic On Die Termination (ODT)", "Dynamic ODT off"),
 )
-"""Names as the tool spells them, its slip of the pen included."""
+"""Names as the tool spells them, with its misspelling."""
 AXI = {
     "C0_C_RD_WR_ARB_ALGORITHM": "RD_PRI_REG",
     "C0_S_AXI_ADDR_WIDTH": "32",
@@ -81,7 +81,7 @@ AXI = {
 
 
 def project(pins: tuple[Pin, ...], *, part: str, module: str = "memory") -> str:
-    """The file's text. pins: those of the memory, `ddr3_...`; part: as Vivado spells it."""
+    """Return the file's text. `pins` are those of the memory, `ddr3_...`; `part` is spelled as in Vivado."""
     device, speed = part.rsplit("-", 1)
     top = ElementTree.Element("Project", NoOfControllers="1")
 

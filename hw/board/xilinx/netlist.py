@@ -1,4 +1,4 @@
-"""A design as Yosys reads it: which signals go from one clock to another."""
+"""A design as Yosys reads it: the signals that cross from one clock to another."""
 
 import json
 import tempfile
@@ -15,17 +15,17 @@ from hw.synthesis.emit import tool
 __all__ = ["Bit", "Netlist", "read"]
 
 Bit = int | str
-"""Of a net; a string is a constant."""
+"""A bit of a net; a string is a constant."""
 REGISTERS = {"$dff", "$dffe", "$adff", "$adffe", "$sdff", "$sdffe", "$sdffce", "$aldff", "$aldffe"}
 MEMORIES = {"$mem", "$mem_v2"}
 THROUGH = {"IBUFDS": ("I", "O"), "IBUFDS_GTE4": ("I", "O"), "BUFG": ("I", "O")}
-"""Of buffers, what comes out is what came in."""
+"""Buffers: the output is the input."""
 
 
 @dataclass(frozen=True)
 class Netlist:
-    """`cells` of the flat design, names with "/" between levels; `ports` of the top with their bits; `pins` of the
-    modules that are not ours."""
+    """`cells` of the flat design, names with "/" between levels; `ports` of the top with their bits; `pins` of modules
+    that are not ours."""
 
     cells: Mapping[str, Mapping[str, Any]]
     ports: Mapping[str, tuple[str, tuple[Bit, ...]]]
@@ -33,13 +33,13 @@ class Netlist:
     pins: Mapping[str, Mapping[str, Port]]
 
     def pin(self, path: str) -> Bit | None:
-        """The net at a cell's pin, as `get_pins` names it."""
+        """Return the net at a cell's pin, named as by `get_pins`."""
         cell, _, name = path.rpartition("/")
         bits = self.cells.get(cell, {}).get("connections", {}).get(name)
         return bits[0] if bits else None
 
     def source(self, bit: Bit) -> Bit:
-        """Where a clock comes from, through buffers."""
+        """Return the source of a clock, through buffers."""
         while bit in self._buffers:
             bit = self._buffers[bit]
         return bit
@@ -55,7 +55,7 @@ class Netlist:
 
     @cached_property
     def clocks(self) -> dict[Bit, str]:
-        """The clocks that registers and IP run with, each with one of its users."""
+        """Return the clocks of registers and IP, each with one of its users."""
         found: dict[Bit, str] = {}
         for clock, _, user, _ in self.ends():
             if clock is not None:
@@ -63,7 +63,7 @@ class Netlist:
         return found
 
     def ends(self) -> Iterator[tuple[Bit | None, str, str, list[Bit]]]:
-        """All beginnings ("from") and ends ("to") of paths: their clock, or none; the cell; the bits."""
+        """Return all start points ("from") and end points ("to") of paths: clock or None, cell, bits."""
         for name, cell in self.cells.items():
             kind, nets = cell["type"], cell["connections"]
             if kind in REGISTERS:
@@ -97,14 +97,14 @@ class Netlist:
                 elif registered:
                     yield clock, "to", name, [*share("ADDR"), *share("EN")]
                     yield clock, "from", name, share("DATA")
-                else:  # what is read follows what is written
+                else:  # read data follows written data
                     for write in write_clocks:
                         yield write, "from", name, share("DATA")
 
     @cached_property
     def crossings(self) -> dict[tuple[Bit, Bit], tuple[str, str]]:
-        """Pairs of clocks between which signals go, with one such path: where it begins and where it ends. Cells are
-        taken whole: what is at one input of a cell is at all of its outputs."""
+        """Return the pairs of clocks between which signals cross, each with the start and the end of one such path. An
+        input of a cell reaches all outputs of that cell."""
         begins: dict[Bit, dict[Bit, str]] = defaultdict(dict)
         ends: dict[Bit, list[tuple[Bit, str]]] = defaultdict(list)
         for clock, side, name, bits in self.ends():
@@ -131,7 +131,7 @@ class Netlist:
         return found
 
     def _logic(self) -> dict[Bit, list[tuple[str, list[Bit]]]]:
-        """Of each net, the cells of logic that look at it, and what these drive."""
+        """Return the cells of logic that read each net, and the nets that these drive."""
         found: dict[Bit, list[tuple[str, list[Bit]]]] = defaultdict(list)
         for name, cell in self.cells.items():
             if cell["type"].startswith("$") and cell["type"] not in REGISTERS | MEMORIES:
@@ -149,12 +149,12 @@ class Netlist:
 
 
 READ: dict[tuple[tuple[str, str], ...], Netlist] = {}
-"""The last few designs: who changes constraints need not wait for Yosys."""
+"""The last few designs, so that a change of constraints need not wait for Yosys."""
 
 
 def read(sources: Mapping[str, str], modules: Mapping[str, Mapping[str, Port]]) -> Netlist:
-    """The design `top`, flat. sources: Verilog by file name; modules: those that are not among them. RuntimeError with
-    Yosys' words if it is not one: an unknown module or pin, a net with two drivers."""
+    """Read the design `top`, flat. `sources` is Verilog by file name, `modules` those that are not among them. Raises
+    RuntimeError with Yosys' message for an unknown module or pin, or a net with two drivers."""
     key = (("stubs.v", "".join(stub(name, pins) for name, pins in modules.items())), *sources.items())
     if key not in READ:
         design = flattened(key)
@@ -172,8 +172,8 @@ def read(sources: Mapping[str, str], modules: Mapping[str, Mapping[str, Port]]) 
 
 
 def flattened(sources: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    """The module `top` of Yosys' JSON. Memories stay as they are written: what is read without a clock goes on to the
-    next register."""
+    """Return the module `top` of Yosys' JSON. Memories stay as they are written: data that is read without a clock goes
+    on to the next register."""
     with tempfile.TemporaryDirectory() as folder:
         there = Path(folder)
         for name, text in sources:

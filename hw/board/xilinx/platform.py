@@ -1,5 +1,4 @@
-"""The Xilinx boards: parts, pins, I/O standards and clocks. Tables of facts; docs/boards.md names where each was read,
-and in how many places."""
+"""The Xilinx boards: parts, pins, I/O standards and clocks. Tables of facts; docs/boards.md names their sources."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ class Pin:
 
 @dataclass(frozen=True)
 class Clock:
-    """A clock that comes in by a pair of pins, `<name>_p` and `<name>_n`."""
+    """A clock input on a pair of pins, `<name>_p` and `<name>_n`."""
 
     name: str
     mhz: float
@@ -29,9 +28,8 @@ class Clock:
 
 @dataclass(frozen=True, kw_only=True)
 class Platform:
-    """`pins`: all that a design may use, each once. `quads`: of transceivers, in the order of the cages, each with its
-    refclk and the four lanes' location; `clock`: what the core's clock is made of. `bitstream`: properties of the
-    design."""
+    """A card. `pins`: all that a design may use, each once. `lanes`: of the transceiver quads, in the order of the
+    cages. `clock`: the source of the core's clock. `bitstream`: properties of the design."""
 
     name: str
     part: str
@@ -58,7 +56,7 @@ def pair(name: str, p: str, n: str, standard: str = "") -> Iterator[Pin]:
 
 
 def bus(name: str, sites: str, standard: str = "", **properties: str) -> Iterator[Pin]:
-    """`name[0]` and on; one that stands alone is `name` itself if it has no brackets."""
+    """Yield the pins `name[0]` and on."""
     listed = sites.split()
     for k, site in enumerate(listed):
         yield Pin(f"{name}[{k}]", site, standard, tuple(properties.items()))
@@ -69,7 +67,7 @@ def one(name: str, site: str, standard: str = "", **properties: str) -> Iterator
 
 
 def lanes(prefix: str, rx_p: str, rx_n: str, tx_p: str, tx_n: str, first: int = 0) -> Iterator[Pin]:
-    """Serial pins `<prefix>rx_p[k]`, ... of the lanes from `first` on."""
+    """Yield the serial pins `<prefix>rx_p[k]`, ... of the lanes from `first` on."""
     for name, sites in (("rx_p", rx_p), ("rx_n", rx_n), ("tx_p", tx_p), ("tx_n", tx_n)):
         for k, site in enumerate(sites.split()):
             yield Pin(f"{prefix}{name}[{first + k}]", site)
@@ -111,7 +109,7 @@ SUME = Platform(
         one("i2c_scl", "AK24", "LVCMOS18", **SLOW, PULLUP="TRUE"),
         one("i2c_sda", "AK25", "LVCMOS18", **SLOW, PULLUP="TRUE"),
         lanes("", "A6 B8 C6 D8", "A5 B7 C5 D7", "B4 C2 D4 E2", "B3 C1 D3 E1"),
-        # The memory in slot A; these go into the memory controller's project, which constrains them itself.
+        # The memory in slot A. These pins go into the memory controller's project, which constrains them.
         bus("ddr3_addr", "G17 J20 H18 D21 D18 C21 J17 E17 B21 A19 E20 A17 K19 C20 F17 K17", "SSTL15"),
         bus("ddr3_ba", "F20 D17 B19", "SSTL15"),
         one("ddr3_ras_n", "B17", "SSTL15"),
@@ -255,8 +253,8 @@ PLATFORMS = {platform.name: platform for platform in (SUME, U250, U280, U50)}
 
 
 class Synchronizers:
-    """What Amaranth asks of a platform: registers behind which signals of other clocks stand, marked as Vivado wants
-    them (UG912, ASYNC_REG): side by side, not to be merged, and what `report_cdc` looks for."""
+    """The synchronisers that Amaranth requests of a platform, marked for Vivado (UG912, ASYNC_REG): placed side by
+    side, not merged, and recognised by `report_cdc`."""
 
     ATTRS = {"ASYNC_REG": "TRUE"}
 

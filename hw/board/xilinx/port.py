@@ -1,4 +1,4 @@
-"""A 10G or 25G port as a module of its own: what stands between blocks of 66 bits and words of frames."""
+"""A 10G or 25G port as a module of its own, between blocks of 66 bits and words of frames."""
 
 from collections.abc import Iterator
 
@@ -11,12 +11,13 @@ from iswitch.config import Config
 __all__ = ["PORT", "port_module", "port_pins"]
 
 PORT = "port"
-"""The module's name."""
+"""Name of the module."""
 
 
 def port_pins(bus_bits: int) -> Iterator[tuple[str, str, int]]:
-    """Its pins: name, i or o, width. `clk`: the core's clock, of `rx_data` ... `tx_ready` and `link`; `tx_clk`,
-    `rx_clk` the transceiver's, of what begins with gt_tx and gt_rx, which is `hw.board.xilinx.transceivers.Blocks`."""
+    """Return its pins: name, i or o, width. `clk`, the core's clock, belongs to `rx_data` ... `tx_ready` and `link`;
+    `tx_clk` and `rx_clk`, the transceiver's, to the pins that begin with gt_tx and gt_rx
+    (`hw.board.xilinx.transceivers.Blocks`)."""
     for name in ("clk", "rst", "tx_clk", "tx_rst", "rx_clk", "rx_rst"):
         yield name, "i", 1
     yield from (
@@ -39,7 +40,8 @@ def port_pins(bus_bits: int) -> Iterator[tuple[str, str, int]]:
 
 
 def port_module(config: Config) -> tuple[Module, list[Signal]]:
-    """`Port10G` with those pins. The transceivers send and receive the highest bit first (UG476, UG578: gearbox)."""
+    """Return `Port10G` with those pins. The transceivers send and receive the highest bit first (UG476, UG578:
+    gearbox)."""
     m = Module()
     m.submodules.port = port = Port10G(bus_bits=config.bus_bits, frame_bytes_max=config.frame_bytes_max, msb_first=True)
     flat = {name: Signal(width, name=name) for name, _, width in port_pins(config.bus_bits)}

@@ -1,4 +1,4 @@
-"""The Vivado project of a board: the script that makes IP, synthesises, places, routes, and gives a bitstream only if
+"""The Vivado project of a board: a script that makes IP, synthesises, places, routes, and writes a bitstream only if
 timing is met."""
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,8 @@ SCRIPT, BITSTREAM, TIMING, CLOCKS = "project.tcl", "top.bit", "timing.txt", "clo
 
 
 def project_tcl(part: str, sources: Sequence[str], constraints: str, ips: Sequence[Ip]) -> str:
-    """The script. It stands with its files in one folder, and writes to `vivado/` there and reports beside itself."""
+    """Return the script. It stands with its files in one folder, works in `vivado/` there, and writes reports beside
+    itself."""
     return "\n".join(commands(part, sources, constraints, ips)) + "\n"
 
 
@@ -28,7 +29,7 @@ def commands(part: str, sources: Sequence[str], constraints: str, ips: Sequence[
     for source in sources:
         yield f"read_verilog {source}"
     yield f"read_xdc {constraints}"
-    # Clocks that IP makes are known when its netlists are linked, not before.
+    # Clocks made by IP are known only after its netlists are linked.
     yield f"set_property used_in_synthesis false [get_files {constraints}]"
     for ip in ips:
         yield f"\n# {ip.core}: {ip.licence}"
@@ -53,14 +54,14 @@ def commands(part: str, sources: Sequence[str], constraints: str, ips: Sequence[
     ):
         yield f"report_{report}"
     yield "write_checkpoint -force top.dcp"
-    yield "\n# Each clock, and what is left of its period"
+    yield "\n# Each clock and its slack"
     yield f"set out [open {CLOCKS} w]"
     yield "foreach clock [get_clocks] {"
     yield "    set path [get_timing_paths -quiet -delay_type max -max_paths 1 -from $clock -to $clock]"
     yield '    puts $out "$clock [get_property PERIOD $clock] [expr {[llength $path] ? [get_property SLACK $path] : {none}}]"'
     yield "}"
     yield "close $out"
-    yield "\n# No bitstream unless everything is timed, and met"
+    yield "\n# No bitstream unless all paths are timed, and timing is met"
     yield "set setup [get_property SLACK [get_timing_paths -delay_type max -max_paths 1]]"
     yield "set hold [get_property SLACK [get_timing_paths -delay_type min -max_paths 1]]"
     yield "set pulse [regexp {All user specified timing constraints are met} [report_timing_summary -return_string]]"
@@ -85,8 +86,8 @@ def build_sh() -> str:
 
 
 def write_project(board: Board, folder: Path, *, shell: str | None = None, **addresses: str) -> Top:
-    """All files of the project but what Vivado makes. shell: the shell's Verilog, if it is not to be emitted now;
-    addresses: as `emit_top` has them."""
+    """Write all files of the project except those that Vivado makes. `shell` is the shell's Verilog, if it is not to be
+    emitted now; `addresses` as in `emit_top`."""
     folder.mkdir(parents=True, exist_ok=True)
     top, text = emit_top(board, **addresses)
     sources = {"top.v": text, **emit_port(board), "shell.v": emit_shell(board) if shell is None else shell}

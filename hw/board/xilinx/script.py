@@ -1,5 +1,5 @@
-"""Rules for a project's Tcl script: the part is the board's, steps are in order, and no bitstream is written before
-timing was judged."""
+"""Rules for a project's Tcl script: the part is the board's, steps are in order, and timing is checked before a
+bitstream is written."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,21 +28,21 @@ def script_rules(script: Sequence[Command], part: str) -> Iterator[str]:
     for report in ("report_utilization", "report_timing_summary", "report_cdc", "report_methodology"):
         if not any(k > places["route_design"] and command[0] == report for k, command in enumerate(script)):
             yield f"project.tcl lacks {report} behind route_design"
-    for kind, way in (("setup", "max"), ("hold", "min")):
-        if not guarded(script, places, kind, way):
+    for kind, delay_type in (("setup", "max"), ("hold", "min")):
+        if not guarded(script, places, kind, delay_type):
             yield f"project.tcl writes a bitstream without having stopped for {kind} that is not met"
 
 
-def guarded(script: Sequence[Command], places: Mapping[str, int], kind: str, way: str) -> bool:
-    """Behind routing and in front of the bitstream, the slack is taken, and if it is below zero or none there is an
-    error."""
+def guarded(script: Sequence[Command], places: Mapping[str, int], kind: str, delay_type: str) -> bool:
+    """Return True if, between routing and the bitstream, the script reads the slack and stops with an error if it is
+    negative or missing."""
     window = range(places["route_design"] + 1, places["write_bitstream"])
     taken = [
         k
         for k in window
         if script[k][:2] == ("set", kind)
         and isinstance(script[k][2], Nested)
-        and re.search(rf"get_property SLACK \[get_timing_paths .*-delay_type {way}\b", script[k][2].text)
+        and re.search(rf"get_property SLACK \[get_timing_paths .*-delay_type {delay_type}\b", script[k][2].text)
     ]
     return any(
         script[k][0] == "if"

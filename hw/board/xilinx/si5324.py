@@ -1,13 +1,13 @@
-"""What an Si5324 must be told before it gives a clock: its registers, computed from the frequencies."""
+"""Registers of an Si5324 clock chip, computed from the frequencies; the chip gives no clock before they are written."""
 
 from dataclasses import dataclass
 
 __all__ = ["DEVICE", "MUX", "MUX_CHANNEL", "SUME_REFCLK", "Si5324", "writes"]
 
 MUX, MUX_CHANNEL, DEVICE = 0x74, 4, 0x68
-"""I2C addresses on NetFPGA-SUME: of the switch in front, and of the Si5324 on that switch's channel."""
+"""I2C addresses on NetFPGA-SUME: the multiplexer in front, and the Si5324 on that multiplexer's channel."""
 CRYSTAL_MHZ = 114.285
-"""Of which it makes everything when it runs free (data sheet, free-run mode)."""
+"""Crystal from which the chip makes all clocks in free-run mode (data sheet)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +47,8 @@ class Si5324:
         return self.oscillator_mhz / (self.n1_hs * self.nc1_ls)
 
     def registers(self) -> dict[int, int]:
-        """Registers and what to write to them, in this order. The last starts the calibration, after which CKOUT1
-        runs."""
+        """Return registers and their values, in the order of the writes. The last one starts the calibration, after
+        which CKOUT1 runs."""
 
         def wide(first: int, count: int, value: int) -> dict[int, int]:
             return {first + k: value >> 8 * (count - 1 - k) & 0xFF for k in range(count)}
@@ -61,7 +61,7 @@ class Si5324:
             3: 0x15,
             4: 0x92,  # CKIN1 before CKIN2, narrowest loop, outputs squelched, revertive
             10: 0x08,
-            11: 0x40,  # CKOUT1 on, CKOUT2 off; both inputs on: the crystal stands at CKIN2
+            11: 0x40,  # CKOUT1 on, CKOUT2 off; both inputs on: the crystal is at CKIN2
             25: (self.n1_hs - 4) << 5,
             **wide(31, 3, self.nc1_ls - 1),
             **n2,
@@ -77,5 +77,5 @@ SUME_REFCLK = Si5324(n3=30476, n2_hs=10, n2_ls=150_000, n1_hs=9, nc1_ls=4)
 
 
 def writes(clock: Si5324 = SUME_REFCLK) -> list[tuple[int, ...]]:
-    """I2C writes, each an address and its bytes: the switch's channel, then each register."""
+    """Return the I2C writes, each an address and its bytes: the multiplexer's channel, then each register."""
     return [(MUX, 1 << MUX_CHANNEL), *((DEVICE, register, value) for register, value in clock.registers().items())]

@@ -1,4 +1,5 @@
-"""Tcl as constraints and scripts of projects use it: words, quotes, braces, brackets, variables. Nothing is run."""
+"""The part of Tcl that constraints and project scripts use: words, quotes, braces, brackets, variables. Nothing is
+executed."""
 
 import re
 from collections.abc import Iterator
@@ -8,12 +9,12 @@ __all__ = ["Command", "Nested", "TclError", "Word", "commands", "words"]
 
 
 class TclError(ValueError):
-    """The text is not Tcl, or more of Tcl than is known here."""
+    """The text is not Tcl, or uses more of Tcl than this parser knows."""
 
 
 @dataclass(frozen=True)
 class Nested:
-    """A word in brackets: commands whose result stands in its place."""
+    """A word in brackets: commands whose result replaces it."""
 
     text: str
 
@@ -24,13 +25,14 @@ class Nested:
 
 Word = str | Nested
 Command = tuple[Word, ...]
-"""Its words; braces and quotes are gone, and `$name` is still there."""
+"""The words of a command, without braces and quotes; `$name` is not replaced."""
 
 PAIRS = {"{": "}", "[": "]", '"': '"'}
 
 
 def closing(text: str, at: int) -> int:
-    """Where what opens at `at` closes. Braces nest and hide all else, quotes and brackets do not hide brackets."""
+    """Return the position at which the bracket, brace or quote at `at` closes. Braces nest and hide all else; quotes
+    and brackets do not hide brackets."""
     opener = text[at]
     depth, k = 1, at + 1
     while k < len(text):
@@ -50,7 +52,7 @@ def closing(text: str, at: int) -> int:
 
 
 def commands(text: str) -> Iterator[Command]:
-    """The commands of a script, those in bodies left as words."""
+    """Return the commands of a script; bodies stay words."""
     text = re.sub(r"\\\n[ \t]*", " ", text)
     found: list[Word] = []
     k = 0
@@ -86,5 +88,5 @@ def commands(text: str) -> Iterator[Command]:
 
 
 def words(text: str) -> list[str]:
-    """A list's elements."""
+    """Return the elements of a list."""
     return [word.text if isinstance(word, Nested) else word for command in commands(text) for word in command]

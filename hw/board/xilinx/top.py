@@ -35,22 +35,23 @@ from hw.interface.axi import Axi4, address_bits_of, pins
 __all__ = ["FREERUN_MHZ", "Crossing", "Domain", "Top"]
 
 FREERUN_MHZ = 100
-"""Of the domain `init`: what runs before transceivers and memory do, and resets them."""
+"""Clock of domain `init`, which runs before transceivers and memory do, and resets them."""
 I2C_KHZ = 100
 POWER_UP_MS = 10
-"""Before the Si5324 answers (data sheet, 'ready for I2C')."""
+"""Time before the Si5324 answers (data sheet, 'ready for I2C')."""
 MMCM = {
     200: {200: (1, 5.0, 5.0, 10)},
     300: {250: (3, 10.0, 4.0, 10), 300: (1, 4.0, 4.0, 12)},
     100: {250: (1, 10.0, 4.0, 10), 300: (1, 12.0, 4.0, 12)},
 }
-"""By MHz in and MHz of the core: divider, multiplier, the core's divider, that of `init`. The oscillator runs at 1000
-or 1200 MHz, within 600 to 1440 of a 7 series part of grade -3 (DS183) and 800 to 1600 of an UltraScale+ (DS923)."""
+"""By MHz in and MHz of the core: divider, multiplier, the core's divider, the divider of `init`. The oscillator runs at
+1000 or 1200 MHz, within 600 to 1440 of a 7 series part of grade -3 (DS183) and 800 to 1600 of an UltraScale+
+(DS923)."""
 
 
 @dataclass(frozen=True)
 class Domain:
-    """A clock of the design as constraints name it. `pin`: of a cell, which carries it."""
+    """A clock domain by its name in constraints. `pin` is the cell's pin that carries the clock."""
 
     name: str
     mhz: float
@@ -59,7 +60,7 @@ class Domain:
 
 @dataclass(frozen=True)
 class Crossing:
-    """Signals go from one domain to another, all of them by way of synchronisers."""
+    """A clock domain crossing: all its signals pass synchronisers."""
 
     source: str
     sink: str
@@ -67,7 +68,7 @@ class Crossing:
 
 @dataclass
 class Wiring:
-    """What elaboration found out, for constraints and for the checker."""
+    """Results of the elaboration, for constraints and checker."""
 
     ips: dict[str, Ip] = field(default_factory=dict)
     ports: dict[str, Signal | IOPort] = field(default_factory=dict)
@@ -76,8 +77,8 @@ class Wiring:
 
 
 class Top(Elaboratable):
-    """The board. After `elaborate`, `wiring` has its ports, IP, clocks and crossings. The shell is an instance of the
-    module `shell`, and a 10G or 25G port one of `port`: they are emitted on their own, once."""
+    """The top module of a board. After `elaborate`, `wiring` has its ports, IP, clocks and crossings. The shell is an
+    instance of module `shell`, a 10G or 25G port one of module `port`; both are emitted separately, once."""
 
     def __init__(self, board: Board, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP):
         self.board, self.config, self.mac, self.ip = board, board.config, mac, ip
@@ -91,35 +92,35 @@ class Top(Elaboratable):
         return sum(pin.port == name or pin.port.startswith(f"{name}[") for pin in self.platform.pins)
 
     def port(self, name: str, width: int | None = None) -> Signal:
-        """A port that logic drives or reads."""
+        """Return a port that logic drives or reads."""
         return self.wiring.ports.setdefault(name, Signal(width or self.width(name), name=name))
 
     def pad(self, name: str) -> IOPort:
-        """A port that goes both ways, or to IP that brings its own buffers."""
+        """Return a bidirectional port, or one of IP with buffers of its own."""
         return self.wiring.ports.setdefault(name, IOPort(self.width(name), name=name))
 
     def serial(self, first: int, count: int) -> dict[str, Signal]:
-        """Of these lanes."""
+        """Return the serial ports of these lanes."""
         return {name: self.port(name, self.lanes)[first : first + count] for name in ("rx_p", "rx_n", "tx_p", "tx_n")}
 
     @property
     def lanes(self) -> int:
         return 4 if self.board.gbps == 100 else self.config.ports
 
-    # What is crossed
+    # Clock domain crossings
 
     def domain(self, name: str, mhz: float, pin: str) -> None:
         self.wiring.domains.append(Domain(name, mhz, pin))
 
     def cross(self, *names: str) -> None:
-        """Both ways."""
+        """Declare a crossing in both directions."""
         self.wiring.crossings += [Crossing(names[0], names[1]), Crossing(names[1], names[0])]
 
     def take(self, *ips: Ip) -> None:
         self.wiring.ips |= {ip.module: ip for ip in ips}
 
     def elaborated(self) -> Fragment:
-        """The design, with `wiring` filled in."""
+        """Return the elaborated design, with `wiring` filled in."""
         return Fragment.get(self, Synchronizers())
 
     def elaborate(self, platform):
@@ -181,7 +182,7 @@ class Top(Elaboratable):
         return wires
 
     def _before_transceivers(self, m):
-        """What must have happened before they may run; their reset."""
+        """Add the logic that must be done before the transceivers run, and return their reset."""
         reset = Signal(name="transceiver_reset", init=1)
         ready = Const(1)
         if self.width("i2c_scl"):
@@ -220,7 +221,7 @@ class Top(Elaboratable):
         return reset
 
     def _ports_serial(self, m, shell, reset):
-        """10G and 25G: transceivers, then a PCS and MAC of ours for each port."""
+        """Add 10G or 25G ports: transceivers, and our PCS and MAC for each port."""
         tall, platform = self.board.gbps > 11, self.platform
         blocks = []
         if platform.series == "7":

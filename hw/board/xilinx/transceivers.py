@@ -1,4 +1,4 @@
-"""Around the vendor's transceivers: blocks of 66 bits, two clocks a lane, and resets."""
+"""The vendor's transceivers: blocks of 66 bits, two clocks a lane, and resets."""
 
 from amaranth.hdl import ClockDomain, ClockSignal, DomainRenamer, Elaboratable, Module, Signal
 from amaranth.lib import wiring
@@ -11,11 +11,12 @@ __all__ = ["Blocks", "GthQuad", "GtyQuad", "Sequence", "domains"]
 
 
 class Blocks(wiring.Signature):
-    """Between a PCS, for which it is Out, and a lane of a transceiver: blocks of clause 49.2 without their encoding,
-    header and 64 scrambled bits, the highest bit first on the cable, as the gearboxes have it (UG476, UG578: TX
-    gearbox). `txd` and `txh` are taken in each cycle of the transmit clock in which `tx_ready` is set. `rxd` and `rxh`
-    are a block in each cycle of the receive clock in which `rx_valid` is set; a cycle with `rx_slip` moves where blocks
-    begin by a bit."""
+    """Between a PCS, for which it is Out, and a lane of a transceiver: blocks of clause 49.2 before encoding, a header
+    and 64 scrambled bits, the highest bit first on the cable, as in the gearboxes (UG476, UG578: TX gearbox).
+
+    `txd` and `txh` are taken in each cycle of the transmit clock with `tx_ready`. `rxd` and `rxh` are a block in each
+    cycle of the receive clock with `rx_valid`. A cycle with `rx_slip` moves the block boundary by a bit.
+    """
 
     def __init__(self):
         super().__init__(
@@ -35,8 +36,8 @@ class Blocks(wiring.Signature):
 
 
 class Sequence(wiring.Component):
-    """The counter that the gearbox of a 7 series transceiver wants (UG476, TX gearbox, external sequence counter): 0 to
-    32, and what is offered at 32 is not taken. 33 cycles for 32 blocks."""
+    """The external sequence counter of a 7 series TX gearbox (UG476): 0 to 32, and the block offered at 32 is not
+    taken. 33 cycles for 32 blocks."""
 
     LENGTH = 33
 
@@ -54,12 +55,12 @@ class Sequence(wiring.Component):
 
 
 def domains(port: int) -> tuple[str, str]:
-    """The clock domains of a port's transmitter and receiver."""
+    """Return the clock domains of a port's transmitter and receiver."""
     return f"port{port}_tx", f"port{port}_rx"
 
 
 def clocked(m: Module, domain: str, clock: Signal, done: Signal) -> None:
-    """Makes a domain of a transceiver's clock, reset until the transceiver is done with its own reset."""
+    """Make a domain of a transceiver's clock, in reset until the transceiver's own reset is done."""
     m.domains += ClockDomain(domain)
     m.d.comb += ClockSignal(domain).eq(clock)
     m.submodules[f"{domain}_reset"] = ResetSynchronizer(~done, domain=domain)

@@ -1,7 +1,7 @@
-"""Of `make bitstream`: a Xilinx board's project, and a bitstream if there is a Vivado to make it.
+"""The part of `make bitstream` for Xilinx boards: a project, and a bitstream if Vivado is installed.
 
-Left in the folder, whatever happens: the project (`project.tcl`, `build.sh`, the constraints), the Verilog, and
-`report.json` with what Yosys counts.
+The folder then has the project (`project.tcl`, `build.sh`, the constraints), the Verilog, and `report.json` with Yosys'
+counts, whether or not a bitstream is made.
 """
 
 import json
@@ -27,11 +27,11 @@ __all__ = ["VivadoMissingError", "TimingNotMetError", "make", "stubbed_project"]
 
 
 class VivadoMissingError(RuntimeError):
-    """There is no Vivado here; all else has been made."""
+    """Vivado is not installed; all other files have been made."""
 
 
 class TimingNotMetError(RuntimeError):
-    """Vivado has routed the design, and it is too slow."""
+    """Vivado has routed the design, but timing is not met."""
 
 
 def project_of(board: Board, top: Top, files: dict[str, str]) -> Project:
@@ -44,8 +44,7 @@ def project_of(board: Board, top: Top, files: dict[str, str]) -> Project:
 
 
 def stubbed_project(board: Board) -> Project:
-    """The board's project with the shell's pins and nothing in it: made in seconds, for checks that do not look into
-    the shell."""
+    """Return the board's project with an empty shell, made in seconds, for checks that do not look inside the shell."""
     top, text = emit_top(board)
     sources = {"top.v": text, **emit_port(board), "shell.v": shell_stub(board)}
     ips = list(top.wiring.ips.values())
@@ -64,9 +63,12 @@ def stubbed_project(board: Board) -> Project:
 
 
 def make(board: Board, folder: Path, *, mac: str = DEFAULT_MAC, ip: str = DEFAULT_IP) -> dict[str, Any]:
-    """The project and what can be said of it. VivadoMissingError, in a sentence, if there is none on PATH;
-    TimingNotMetError if Vivado says so; RuntimeError if the project breaks a rule of `hw.board.xilinx.check` or Vivado
-    fails. `report.json` is written in all of these cases but a broken rule."""
+    """Make the project and return its report.
+
+    Raises VivadoMissingError if Vivado is not on PATH, TimingNotMetError if timing is not met, and RuntimeError if the
+    project breaks a rule of `hw.board.xilinx.check` or Vivado fails. `report.json` is written in all of these cases
+    except a broken rule.
+    """
     console = Console(stderr=True)
     with console.status(f"{board.name}: project"):
         top = write_project(board, folder, mac=mac, ip=ip)
@@ -100,15 +102,15 @@ def write(report: dict[str, Any], folder: Path) -> None:
 
 
 def synthesis(board: Board) -> dict[str, Any]:
-    """What Yosys makes of the shell: resources, and the longest ways through logic; minutes. Neither the vendor's IP
-    nor the ports behind transceivers are in it."""
+    """Return Yosys' report of the shell: resources and critical paths; minutes. Vendor IP and the ports behind
+    transceivers are not in it."""
     shell = Shell(board.config, clock_hz=round(board.core_mhz * 1e6))
     netlist, cells = hw.synthesis.timing_paths.synthesise(board.name, shell, family=board.family)
     return xilinx_report(board, netlist, cells)
 
 
 def routed(board: Board, folder: Path) -> dict[str, Any]:
-    """What Vivado's run left behind. Clocks between whose registers there is no path are left out."""
+    """Return the results of Vivado's run. Clocks without a path between their registers are left out."""
     timing, listed, used = folder / TIMING, folder / CLOCKS, folder / "utilization.rpt"
     met = None
     if timing.exists():
@@ -140,7 +142,7 @@ def routed(board: Board, folder: Path) -> dict[str, Any]:
 
 
 def utilisation(text: str) -> dict[str, float]:
-    """Of `report_utilization`: LUTs, registers, block RAM in units of 36 Kib, DSPs."""
+    """Parse `report_utilization`: LUTs, registers, block RAM in units of 36 Kib, DSPs."""
     rows = {"LUT": r"(?:Slice|CLB) LUTs", "FF": r"(?:Slice|CLB) Registers", "RAMB36": "Block RAM Tile", "DSP": "DSPs"}
     found = {}
     for name, title in rows.items():

@@ -1,4 +1,4 @@
-"""Reads constraints for Vivado: an XDC file, as pins, clocks, and what it says about paths between clocks."""
+"""Reads constraints for Vivado: an XDC file as pins, clocks, and exceptions for paths between clocks."""
 
 import re
 from dataclasses import dataclass, field
@@ -20,9 +20,9 @@ KNOWN = {
 
 @dataclass
 class Constraints:
-    """What an XDC file says. `ports`: properties by bit of a port; `clocks`: by name, the object it is made at ("port",
-    name) or ("pin", path); `hidden`: patterns of pins at which clocks are made; `apart`: pairs of clocks between which
-    paths are bounded or cut."""
+    """The content of an XDC file. `ports`: properties by bit of a port. `clocks`: by name, the object at which it is
+    made, ("port", name) or ("pin", path). `hidden`: patterns of pins at which clocks are made. `apart`: pairs of clocks
+    between which paths are bounded or cut."""
 
     ports: dict[str, dict[str, str]] = field(default_factory=dict)
     clocks: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -34,7 +34,8 @@ class Constraints:
 
 
 def options(command: Command) -> tuple[dict[str, list], list]:
-    """`-name value` pairs, a name without value as True, and the rest. What takes no value is known by name."""
+    """Return `-name value` pairs, a name without value as True, and the remaining words. Names without a value are
+    listed here."""
     found: dict[str, list] = {}
     rest = []
     flags = {"-datapath_only", "-asynchronous", "-hierarchical", "-quiet", "-include_generated_clocks"}
@@ -54,7 +55,7 @@ def options(command: Command) -> tuple[dict[str, list], list]:
 
 
 def xdc(text: str) -> Constraints:
-    """Reads the subset that `hw.board.xilinx.constraints` writes, and what people add to it."""
+    """Parse the subset that `hw.board.xilinx.constraints` writes, and common additions."""
     c = Constraints()
     for command in commands(text):
         name = command[0]
@@ -78,7 +79,7 @@ def xdc(text: str) -> Constraints:
 
 
 def objects(word) -> tuple[str, list[str]]:
-    """What a query in brackets asks for: "ports" and so on, and the names."""
+    """Return the result of a query in brackets: "ports" and so on, and the names."""
     if not isinstance(word, Nested):
         return "text", words(word)
     (command,) = word.commands
@@ -124,7 +125,7 @@ def _clock(c: Constraints, command: str, given, rest) -> None:
 
 
 def clock_names(c: Constraints, word) -> list[str]:
-    """Clocks by name, by a variable, or by a query."""
+    """Return clocks by name, by a variable, or by a query."""
     if isinstance(word, Nested):
         kind, names = objects(word)
         if kind != "clocks":

@@ -16,7 +16,7 @@ def path(tmp_path):
 
 def test_rows_are_read_as_they_were_written_and_nothing_else_changes(path):
     update({"a": ONE, "b": ONE | {"LUT": 1}}, path)
-    update({"a": ONE | {"FF": 2, "seconds": 8, "ways": []}, "c": ONE}, path)
+    update({"a": ONE | {"FF": 2, "seconds": 8, "paths": []}, "c": ONE}, path)
     assert read(path) == {"a": ONE | {"FF": 2}, "b": ONE | {"LUT": 1}, "c": ONE}
     assert list(read(path)) == ["a", "b", "c"]
     update({}, path, order=("c", "none", "a"))

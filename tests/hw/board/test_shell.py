@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""What every board puts around the switch: time against exact integers, lights, addresses."""
+"""What every board puts around the switch: time against exact integers, leds, addresses."""
 
 import numpy as np
 import pytest
@@ -69,8 +69,8 @@ def test_wire_order_address_wrong(address):
         wire_order(address)
 
 
-def lights(shell_module, monkeypatch):
-    """Of each light and cycle, while at cycle 100 a frame comes by port 0, at 400 a damaged one by port 1, from 700 on
+def leds(shell_module, monkeypatch):
+    """Of each led and cycle, while at cycle 100 a frame comes by port 0, at 400 a damaged one by port 1, from 700 on
     a worker joins and at 1600 sends its only contribution; the clock is of 1 MHz."""
     monkeypatch.setattr(shell_module, "LIT_US", LIT_US)
     dut = shell_module.Shell(CONFIG, clock_hz=1_000_000)
@@ -127,17 +127,17 @@ def lights(shell_module, monkeypatch):
     simulator.add_clock(1e-6)
     simulator.add_testbench(bench)
     simulator.run()
-    return [[row >> light & 1 for row in found] for light in range(4)]
+    return [[row >> led & 1 for row in found] for led in range(4)]
 
 
-def spans(light, value):
-    """Where a light has the value, from and to."""
-    edges = [k for k in range(1, len(light)) if light[k] != light[k - 1]]
-    return [(a, b) for a, b in zip([0, *edges], [*edges, len(light)], strict=True) if light[a] == value]
+def spans(led, value):
+    """Where a led has the value, from and to."""
+    edges = [k for k in range(1, len(led)) if led[k] != led[k - 1]]
+    return [(a, b) for a, b in zip([0, *edges], [*edges, len(led)], strict=True) if led[a] == value]
 
 
 def check(shell_module, monkeypatch):
-    link_0, link_1, added, lost = lights(shell_module, monkeypatch)
+    link_0, link_1, added, lost = leds(shell_module, monkeypatch)
     dark = [begin for begin, _ in spans(link_0, 0)[1:]]
     assert len(dark) == 5 and all(
         0 < begin - sent < 60 for begin, sent in zip(dark, (100, 700, 1000, 1300, 1600), strict=True)
@@ -148,7 +148,7 @@ def check(shell_module, monkeypatch):
     assert [end - begin for begin, end in spans(added, 1)] == [LIT_US] and spans(added, 1)[0][0] > 1600
 
 
-def test_lights_show_links_frames_contributions_and_losses(monkeypatch):
+def test_leds_show_links_frames_contributions_and_losses(monkeypatch):
     check(hw.board.shell, monkeypatch)
 
 

@@ -60,8 +60,8 @@ def test_a_component_of_which_one_knows(build):
     }
     # 72 bits need 12 LUTs, 2 and 1; Yosys does not always find the flattest.
     assert 15 <= found["LUT"] <= 24 and 3 <= found["levels"] <= 5
-    assert {way["end"] for way in found["ways"]} == {"parity", "memory", "product", "old"}
-    (parity,) = (way for way in found["ways"] if (way["clock"], way["end"]) == ("clk", "parity"))
+    assert {path["end"] for path in found["paths"]} == {"parity", "memory", "product", "old"}
+    (parity,) = (path for path in found["paths"] if (path["clock"], path["end"]) == ("clk", "parity"))
     assert (parity["begin"], parity["levels"]) == ("new", found["levels"])
 
 
@@ -99,7 +99,7 @@ def test_report_of_a_board_that_nobody_here_can_place(family, build):
     assert report["clocks"].keys() == {"clk"} and report["clocks"]["clk"]["achieved_mhz"] is None
     assert (
         report["clocks"]["clk"]["required_mhz"] == board.core_mhz
-        and report["clocks"]["clk"]["levels"] == report["ways"][0]["levels"] <= 5
+        and report["clocks"]["clk"]["levels"] == report["paths"][0]["levels"] <= 5
     )
     assert report["resources"]["RAMB36"] == report["resources"]["block RAM"] == {"used": 1, "available": 1470}
     assert (

@@ -1,4 +1,4 @@
-"""`hw.synthesis.timing_paths` on netlists whose ways one can count by hand, on random ones, and on what Yosys makes of designs whose
+"""`hw.synthesis.timing_paths` on netlists whose paths one can count by hand, on random ones, and on what Yosys makes of designs whose
 depth is known."""
 
 import random
@@ -45,8 +45,8 @@ class Sketch:
         self.bits: dict[str, int] = {}
         self.cells: dict[str, dict] = {}
         self.ports = {
-            net: {"direction": way, "bits": self.bus(net)}
-            for way, nets in (("input", ("clk", *inputs)), ("output", outputs))
+            net: {"direction": direction, "bits": self.bus(net)}
+            for direction, nets in (("input", ("clk", *inputs)), ("output", outputs))
             for net in nets
         }
 
@@ -67,14 +67,14 @@ class Sketch:
     def register(self, d, q, clock="clk"):
         return self.cell("FDRE", f"{q}_reg", C=clock, D=d, Q=q, CE="1", R="0")
 
-    def ways(self, **options):
+    def paths(self, **options):
         names = {net: {"bits": [bit], "hide_name": int(net.startswith("$"))} for net, bit in self.bits.items()}
         return critical_paths(
             {"modules": {"top": {"cells": self.cells, "ports": self.ports, "netnames": names}}}, "top", **options
         )
 
     def levels(self, register, clock="clk"):
-        return next(way.levels for way in self.ways(most=99)[clock] if way.end == register)
+        return next(path.levels for path in self.paths(most=99)[clock] if path.end == register)
 
 
 def chain(length):
@@ -158,7 +158,7 @@ def ways_have_the_levels_that_one_counts():
         .cell("MUXF8", "f8", I0="1", I1="0", S="m", O="n")
     )
     assert mux.register("n", "end").levels("end") == 2
-    # Memory in LUTs: a look is a level, also by an address of a shift register; what is written ends a way.
+    # Memory in LUTs: a look is a level, also by an address of a shift register; what is written ends a path.
     table = (
         Sketch()
         .register("i", "a")
@@ -180,7 +180,7 @@ def ways_have_the_levels_that_one_counts():
         .cell("LUT1", "lut", I0="a", O="l")
     )
     assert (tapped.register("q", "end").levels("end"), tapped.levels("q")) == (2, 1)
-    # Block RAMs end a way and begin one.
+    # Block RAMs end a path and begin one.
     both = ("CLKARDCLK", "CLKBWRCLK")
     for primitive, address, out, clocks in (
         ("RAMB36E2", "ADDRARDADDR", "DOUTADOUT", both),
@@ -244,7 +244,7 @@ MUTANTS = {
     },
     "each carry counts": costing(lambda what, levels: 1 if what == "carry" else levels),
     "all of a carry waits for all": {"passes": lambda cell, pin, position: passes(cell, pin, 7)},
-    "registers let ways through": {
+    "registers let paths through": {
         "ends": lambda cell, pin: None if kind(cell["type"]) == "register" and pin == "D" else ends(cell, pin)
     },
     "memories end nothing": {
@@ -281,20 +281,20 @@ def test_random_nets_of_luts_are_counted_as_by_walking_every_way():
         ends = rng.sample(list(made), 5)
         for net in ends:
             sketch.register(net, f"{net}_end")
-        (ways,) = sketch.ways(most=99).values()
-        assert {way.end: way.levels for way in ways if way.end.endswith("_end")} == {
+        (paths,) = sketch.paths(most=99).values()
+        assert {path.end: path.levels for path in paths if path.end.endswith("_end")} == {
             f"{net}_end": depth(net) for net in ends
         }
-        assert [way.levels for way in ways] == sorted((way.levels for way in ways), reverse=True)
-        assert all(len(way.through) == way.levels + 1 and way.begin in ("n0", "n1", "i") for way in ways)
+        assert [path.levels for path in paths] == sorted((path.levels for path in paths), reverse=True)
+        assert all(len(path.through) == path.levels + 1 and path.begin in ("n0", "n1", "i") for path in paths)
 
 
 def test_ways_are_named_from_register_to_register():
-    (way, *_) = chain(2).ways()["clk"]
-    assert (way.begin, way.end, way.through) == ("n0", "end", ("n0", "n1", "n2"))
+    (path, *_) = chain(2).paths()["clk"]
+    assert (path.begin, path.end, path.through) == ("n0", "end", ("n0", "n1", "n2"))
     block = chain(1).cell("RAMB36E1", "top.rows.memory.0.12", CLKARDCLK="clk", CLKBWRCLK="clk", DIADI="n1", DOADO="$17")
     block.register("$17", "end2")
-    found = {way.end: way.begin for way in block.ways()["clk"]}
+    found = {path.end: path.begin for path in block.paths()["clk"]}
     assert found["top.rows.memory"] == "n0" and found["end2"] == "top.rows.memory"
 
 
@@ -306,8 +306,8 @@ def test_ways_are_kept_apart_by_the_clock_they_end_in():
         .cell("LUT1", "l", I0="a", O="b")
     )
     two.register("b", "slow", clock="buffered").register("a", "fast")
-    ways = two.ways()
-    assert {clock: (found[0].levels, found[0].end) for clock, found in ways.items()} == {
+    paths = two.paths()
+    assert {clock: (found[0].levels, found[0].end) for clock, found in paths.items()} == {
         "clk": (0, "a"),
         "other": (1, "slow"),
     }
@@ -327,8 +327,8 @@ def test_each_side_of_a_block_ram_has_its_clock():
 
 def test_ports_count_as_registers_only_if_asked():
     through = Sketch(inputs=("i",), outputs=("o",)).cell("LUT1", "l", I0="i", O="o")
-    assert through.ways() == {}
-    assert [(way.levels, way.begin, way.end) for way in through.ways(ports=True)["port"]] == [(1, "i", "o")]
+    assert through.paths() == {}
+    assert [(path.levels, path.begin, path.end) for path in through.paths(ports=True)["port"]] == [(1, "i", "o")]
 
 
 def test_loop_wrong():
@@ -339,13 +339,13 @@ def test_loop_wrong():
         .register("there", "end")
     )
     with pytest.raises(ValueError, match=r"no loop without a register, but t?here is in one"):
-        loop.ways()
+        loop.paths()
 
 
 @pytest.mark.parametrize("primitive", ["LDCE", "GTHE2_CHANNEL", "$_DLATCH_P_", "RAMB4_S1", "LUT7"])
 def test_cell_wrong(primitive):
     with pytest.raises(ValueError, match="one of the Xilinx primitives known here"):
-        Sketch().cell(primitive, "cell", O="x").register("x", "end").ways()
+        Sketch().cell(primitive, "cell", O="x").register("x", "end").paths()
 
 
 def test_resources_wrong():
@@ -428,8 +428,8 @@ class Known(Component):
 def test_designs_of_which_one_knows(family, tmp_path, monkeypatch):
     monkeypatch.setattr(hw.synthesis.timing_paths, "BUILD", tmp_path)
     netlist, cells = synthesise("known", Known(), family=family)
-    ways = critical_paths(netlist, "top", most=99)
-    found = {(way.clock, way.end): way for way in ways["clk"] + ways["c[63]"]}
+    paths = critical_paths(netlist, "top", most=99)
+    found = {(path.clock, path.end): path for path in paths["clk"] + paths["c[63]"]}
     assert found["c[63]", "full"].levels == 1 and found["c[63]", "full"].begin == "seen"
     assert found["clk", "total"].levels == 2  # LUTs, then one chain of 64 bits
     # LUTs of the differences and their chains, LUTs of the exclusive or that are those of the sum, too, and its chain
@@ -452,9 +452,9 @@ def test_a_component_of_a_board(tmp_path, monkeypatch):
     netlist, cells = synthesise("queue", PARTS["queue"](config))
     (clock, port) = (critical_paths(netlist, "top", ports=True)[clock] for clock in ("clk", "port"))
     assert 2 <= clock[0].levels <= 16 and port and resources(cells)["FF"] > 100
-    assert not [way for way in clock if re.match(r"\$(abc|auto|techmap)", way.end)]
+    assert not [path for path in clock if re.match(r"\$(abc|auto|techmap)", path.end)]
 
-    # Yosys' own count, which knows LUTs alone: all else begins and ends its ways.
+    # Yosys' own count, which knows LUTs alone: all else begins and ends its paths.
     tool(
         "yosys",
         ["-q", "-p", "read_json top.json; select -set logic t:LUT* t:INV w:*; tee -o path.txt ltp @logic"],
@@ -466,5 +466,5 @@ def test_a_component_of_a_board(tmp_path, monkeypatch):
         lambda cell, pin, position: passes(cell, pin, position) if kind(cell["type"]) == "lut" else (),
     )
     monkeypatch.setattr(hw.synthesis.timing_paths, "ends", lambda cell, pin: None if kind(cell["type"]) == "lut" else 0)
-    most = max(way.levels for ways in critical_paths(netlist, "top", ports=True).values() for way in ways)
+    most = max(path.levels for paths in critical_paths(netlist, "top", ports=True).values() for path in paths)
     assert most == int(re.search(r"length=(\d+)", (tmp_path / "queue" / "path.txt").read_text()).group(1)) >= 3

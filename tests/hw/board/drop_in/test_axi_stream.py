@@ -56,15 +56,15 @@ def bench(function, *arguments):
 
 
 def split(stall, cls=RxSplit, tuser=NETFPGA, seed=1):
-    """Sends packets of all places; what came out of each port, what should have, strangers seen and sent."""
+    """Sends packets of all places; what came out of each port, what should have, unknown_sources seen and sent."""
     rng = random.Random(seed)
     dut = cls(BITS, tuser)
     packets = [(rng.randbytes(length), place) for length in LENGTHS * 2 for place in [rng.randrange(tuser.field_bits)]]
     found = [[] for _ in tuser.places]
-    strangers = 0
+    unknown_sources = 0
 
     async def source(ctx):
-        nonlocal strangers
+        nonlocal unknown_sources
         for frame, place in packets:
             for data, count, last in beats(frame):
                 while rng.random() < stall:
@@ -78,8 +78,8 @@ def split(stall, cls=RxSplit, tuser=NETFPGA, seed=1):
                     len(frame) | (1 << place if data == next(beats(frame))[0] else rng.getrandbits(8)) << tuser.source,
                 )
                 ctx.set(dut.i.tvalid, 1)
-                *_, stranger = await ctx.tick().sample(dut.stranger).until(dut.i.tready)
-                strangers += stranger
+                *_, unknown_source = await ctx.tick().sample(dut.stat_unknown_source).until(dut.i.tready)
+                unknown_sources += unknown_source
                 ctx.set(dut.i.tvalid, 0)
         await ctx.tick().repeat(20)
 
@@ -90,7 +90,7 @@ def split(stall, cls=RxSplit, tuser=NETFPGA, seed=1):
         simulator.add_testbench(bench(get, rx, found[port], random.Random(seed + port), stall), background=True)
     simulator.run()
     wanted = [[frame for frame, at in packets if at == place] for place in tuser.places]
-    return found, wanted, strangers, sum(place not in tuser.places for _, place in packets)
+    return found, wanted, unknown_sources, sum(place not in tuser.places for _, place in packets)
 
 
 def merge(stall, cls=TxMerge, tuser=NETFPGA, seed=1):
@@ -144,8 +144,8 @@ def holds(packets, sent, tuser):
 @pytest.mark.parametrize("stall", [0, 0.5])
 @pytest.mark.parametrize("tuser", [NETFPGA, OPENNIC], ids=["netfpga", "opennic"])
 def test_packets_go_to_the_port_of_their_source(stall, tuser):
-    found, wanted, strangers, sent = split(stall, tuser=tuser)
-    assert found == wanted and strangers == sent > 0
+    found, wanted, unknown_sources, sent = split(stall, tuser=tuser)
+    assert found == wanted and unknown_sources == sent > 0
 
 
 @pytest.mark.parametrize("stall", [0, 0.5])

@@ -81,7 +81,7 @@ class Reflector(wiring.Component):
                 tx.valid.eq(fifo.r_rdy),
                 fifo.r_en.eq(tx.ready),
             ]
-        # What no port of the core may do: pretend a light.
+        # No port of the core may drive an LED.
         m.d.comb += self.leds.eq(Signal.like(self.leds))
         return m
 
